@@ -9,6 +9,7 @@
 //! Invariant: whatever keeps the server from starting is one line on standard error and exit code
 //! 1.
 
+mod aggregating;
 mod backend;
 mod damages;
 mod listen;
@@ -30,6 +31,7 @@ use crate::settings::config::{self, Config, ConfigError, JobFeatures};
 use crate::settings::documentation;
 use crate::settings::flags::{self, CommandLine, Request};
 use crate::settings::retention::{Retention, UnknownSize};
+use aggregating::Aggregating;
 use firn_ingest::client::Places;
 use firn_ingest::scrape::Scraping;
 use firn_ingest::{IngestLimits, Pipeline};
@@ -155,6 +157,13 @@ async fn run_server(line: &CommandLine, config: Config) -> Result<(), ServeError
     Node::start(line, config, signals).await?.run().await
 }
 
+/// What follows the configuration beside the store and the scraping.
+struct Following<'a> {
+    rules: &'a Arc<Rules>,
+    notifier: &'a Notifier,
+    aggregating: &'a Arc<Aggregating>,
+}
+
 /// A server whose sockets are open.
 struct Node {
     env: Env,
@@ -171,6 +180,8 @@ struct Node {
     notifier_flags: NotifierFlags,
     /// `--web.external-url`
     external_url: String,
+    /// How far back an instant selector looks, and how long a silent source counts.
+    lookback: Duration,
     descriptors: Descriptors,
     running: Arc<Running>,
     app: App,
@@ -238,6 +249,7 @@ impl Node {
             rule_flags: RuleFlags::of(settings),
             notifier_flags: NotifierFlags::of(settings),
             external_url: settings.external_url.clone(),
+            lookback: settings.lookback,
             descriptors,
             running,
             app,
@@ -270,6 +282,7 @@ impl Node {
             places.clone(),
             config::read_groups,
         ));
+        let aggregating = self.begin_aggregation(&store, &pipeline, &scraping).await?;
         if !self.running.is_built_in() {
             scraping::apply(&scraping, &self.running.config());
         }
@@ -291,8 +304,12 @@ impl Node {
         if self.running.is_built_in() {
             scraping::start_itself(&scraping, &self.app, self.servers.first_port);
         }
-        self.serve(&store, &pipeline, &scraping, &rules, &notifier)
-            .await?;
+        let following = Following {
+            rules: &rules,
+            notifier: &notifier,
+            aggregating: &aggregating,
+        };
+        self.serve(&store, &pipeline, &scraping, &following).await?;
         info!("stop");
         let Self {
             servers,
@@ -305,7 +322,12 @@ impl Node {
             notifier.stop().await;
             servers.stop().await;
             pipeline.finish();
-            spawn_blocking(move || store.close()).await
+            let ended = pipeline.clone();
+            spawn_blocking(move || {
+                aggregating::finish(&ended);
+                store.close()
+            })
+            .await
         };
         tokio::select! {
             closed = close => closed?.map_err(ServeError::Close),
@@ -315,6 +337,24 @@ impl Node {
                 Ok(())
             }
         }
+    }
+
+    /// Nothing is stored before aggregation has its state.
+    async fn begin_aggregation(
+        &self,
+        store: &Arc<Store>,
+        pipeline: &Arc<Pipeline>,
+        scraping: &Arc<Scraping>,
+    ) -> Result<Arc<Aggregating>, ServeError> {
+        let sources_max = self.options.series_max;
+        let (env, lookback) = (self.env.clone(), self.lookback);
+        let pipeline = pipeline.clone();
+        let aggregating = Aggregating::new(pipeline, store, env, lookback, sources_max);
+        aggregating.ask(scraping);
+        let aggregating = Arc::new(aggregating);
+        let (begun, config) = (aggregating.clone(), self.running.config());
+        spawn_blocking(move || begun.follow(&config)).await?;
+        Ok(aggregating)
     }
 
     /// The folder is this process's by now: the store has its lock.
@@ -360,9 +400,13 @@ impl Node {
         store: &Arc<Store>,
         pipeline: &Pipeline,
         scraping: &Scraping,
-        rules: &Arc<Rules>,
-        notifier: &Notifier,
+        following: &Following<'_>,
     ) -> Result<(), ServeError> {
+        let Following {
+            rules,
+            notifier,
+            aggregating,
+        } = following;
         let mut configs = self.running.subscribe();
         let mut retention = (self.retention)();
         let mut tick = tokio::time::interval(TICK);
@@ -375,8 +419,13 @@ impl Node {
                     rules.tick();
                     let pressure = self.pressure.clone();
                     // A look that gives much memory back takes tenths of a second.
-                    spawn_blocking(move || pressure.look());
-                    held.set(self.own_bytes + store.memory_bytes());
+                    let aggregating = Arc::clone(aggregating);
+                    spawn_blocking(move || {
+                        pressure.look();
+                        aggregating.apply();
+                    });
+                    let state = pipeline.aggregation_bytes();
+                    held.set(self.own_bytes + store.memory_bytes() + state);
                 }
                 Some(()) = self.quitting.recv() => return Ok(()),
                 Ok(()) = configs.changed() => {
@@ -388,7 +437,9 @@ impl Node {
                     store.set_late_window_ms(late_window_ms(&config));
                     scraping::apply(scraping, &config);
                     notifier.apply(&config.alerting, &config.external_labels);
-                    let rules = rules.clone();
+                    let (aggregating, of_aggregation) = (Arc::clone(aggregating), config.clone());
+                    spawn_blocking(move || aggregating.follow(&of_aggregation));
+                    let rules = Arc::clone(rules);
                     // Groups that change end their evaluation first.
                     tokio::spawn(async move { rules.apply(&config).await });
                 }

@@ -11,6 +11,7 @@
 //! stored or counted as dropped under exactly one [`DropReason`]. Nothing here answers HTTP: bodies
 //! of writes come in as bytes.
 
+pub mod aggregation;
 pub mod alertmanagers;
 pub mod client;
 pub mod discovery;

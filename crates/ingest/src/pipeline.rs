@@ -2,9 +2,10 @@
 //!
 //! ```text
 //! a push:   admit (room) -> prepare (room) -> decode (caps) -.
-//! a scrape, a rule: a batch of its own (room) ---------------+-> store (bounds) -> ticket
-//! an import: admit (room) -> a batch for each piece (room) --+
-//! others:   `Append` of the pipeline (room) -----------------'    -> counted, logged
+//! a scrape, a rule: a batch of its own (room) ---------------+-> aggregation -> store -> ticket
+//! others:   `Append` of the pipeline (room) -----------------'     |   (bounds) -> counted, logged
+//! an import: admit (room) -> a batch for each piece (room) --------+
+//!                                        results of aggregation ---'
 //! ```
 //!
 //! Each batch takes room until its ticket resolves, and the ledger counts it then, whichever way it
@@ -16,6 +17,7 @@
 //! answer by trying again; a limit that a single request breaks is [`ErrorKind::Limited`] or
 //! [`ErrorKind::Invalid`], which they do not.
 
+mod aggregating;
 mod ledger;
 mod room;
 #[cfg(test)]
@@ -23,6 +25,7 @@ mod tests;
 
 pub use room::Admission;
 
+use crate::aggregation::Aggregation;
 use crate::limits::IngestLimits;
 use crate::metrics::Metrics;
 use crate::outcome::{Dropped, WriteOutcome};
@@ -59,6 +62,7 @@ pub struct Pipeline {
     spare_decoders: Mutex<Vec<Decoder>>,
     spare_bodies: Mutex<Vec<Vec<u8>>>,
     ledger: Arc<Ledger>,
+    aggregation: Arc<Aggregation>,
 }
 
 impl Pipeline {
@@ -83,6 +87,7 @@ impl Pipeline {
             spare_decoders: Mutex::default(),
             spare_bodies: Mutex::default(),
             ledger: Arc::new(ledger),
+            aggregation: Arc::new(Aggregation::new(TenantId::anonymous())),
         }
     }
 
@@ -283,7 +288,8 @@ impl Pipeline {
         self.hand_over(tenant, source, entry, bounds)
     }
 
-    /// Hands samples to the store; `entry` is closed when the ticket resolves.
+    /// Aggregates samples, unless they fill in the past, and hands those that are stored to the
+    /// store; `entry` is closed when the ticket resolves.
     fn hand_over(
         &self,
         tenant: &TenantId,
@@ -292,8 +298,24 @@ impl Pipeline {
         bounds: AppendBounds,
     ) -> Ticket {
         source.batch().assert_whole();
+        match bounds.late != TakeLate::OfAnyAge && self.aggregation.takes(tenant) {
+            true => self.aggregate(tenant, source, entry, bounds),
+            false => self.store(tenant, source, entry, bounds, |ticket| ticket),
+        }
+    }
+
+    /// Hands samples to the store; `entry` is closed when what `settle` makes of the ticket
+    /// resolves.
+    fn store(
+        &self,
+        tenant: &TenantId,
+        source: &mut dyn Source,
+        entry: BatchEntry,
+        bounds: AppendBounds,
+        settle: impl FnOnce(Ticket) -> Ticket,
+    ) -> Ticket {
         let ledger = self.ledger.clone();
-        let ticket = self.store.append_from(tenant, source, bounds);
+        let ticket = settle(self.store.append_from(tenant, source, bounds));
         ticket.observed(move |outcome| ledger.close(entry, outcome))
     }
 
@@ -318,7 +340,7 @@ impl Pipeline {
         AppendBounds {
             // As upstream: markers of a scrape, and samples made up for a start, are never late.
             late: match sender {
-                Some(Sender::Push { .. }) => TakeLate::All,
+                Some(Sender::Push { .. } | Sender::Aggregation) => TakeLate::All,
                 Some(Sender::Job(_) | Sender::Rules(_)) => TakeLate::AllButStale,
                 None => TakeLate::Nothing,
             },
@@ -381,6 +403,10 @@ impl Append for Pipeline {
         };
         let time_max = bounds.time_max.min(self.time_max());
         self.append_made(tenant, Some(sender), source, AppendBounds::until(time_max))
+    }
+
+    fn admit(&self, tenant: &TenantId) -> Result<(), Error> {
+        self.store.admit(tenant)
     }
 
     fn may_wait(&self) -> bool {

@@ -40,6 +40,8 @@ pub enum Sender {
     Job(Arc<str>),
     /// Rules of the group with this name.
     Rules(Arc<str>),
+    /// Results of stream aggregation.
+    Aggregation,
     /// Pushes.
     Push {
         /// Whose samples they are.
@@ -217,6 +219,7 @@ impl Line {
         match &self.sender {
             Some(Sender::Job(name)) => job = Some(&**name),
             Some(Sender::Rules(group)) => rule_group = Some(&**group),
+            Some(Sender::Aggregation) => job = Some("aggregation"),
             Some(Sender::Push {
                 tenant: owner,
                 address,

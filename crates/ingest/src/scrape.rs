@@ -141,6 +141,19 @@ impl Scraping {
         self.pools().values().map(Pool::view).collect()
     }
 
+    /// What the metadata of a target says that the metric `name` is, if any says it.
+    pub fn type_of(&self, name: &str) -> Option<&'static str> {
+        // OpenMetrics gives a counter the name of its family and an ending.
+        let names = [Some(name), name.strip_suffix("_total")];
+        let views = self.views();
+        let mut targets = views.iter().flat_map(|view| view.active());
+        targets.find_map(|target| {
+            let mut known = names.iter().flatten();
+            let metadata = known.find_map(|name| target.status.metadata_of(name));
+            metadata.map(|metadata| metadata.kind)
+        })
+    }
+
     fn pools(&self) -> MutexGuard<'_, BTreeMap<String, Pool>> {
         lock(&self.pools)
     }

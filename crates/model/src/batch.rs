@@ -14,10 +14,13 @@
 //! Invariant: label sets that are read are canonical; the columns of float samples have equal
 //! length, but for `start_times`, which is empty while no sample has a start timestamp.
 
+mod take_out;
+
 use crate::error::Error;
 use crate::exemplar::{SeriesExemplars, TimedExemplar};
 use crate::histogram::Histogram;
 use crate::labels::LabelsRef;
+use crate::log::Journal;
 use crate::sample::{START_UNKNOWN, TimestampMs};
 use crate::series_key::KeyFormat;
 use std::ops::Range;
@@ -94,6 +97,8 @@ pub struct Batch {
     ends: Vec<Ends>,
     /// None in nearly all batches.
     exemplars: SeriesExemplars,
+    /// None in batches of senders.
+    journal: Journal,
 }
 
 /// One series of a batch.
@@ -120,6 +125,10 @@ pub trait Source {
     /// labels cannot stand is refused, and the source knows why. An error says that the whole batch
     /// cannot stand: nothing of it may be stored.
     fn read_labels(&mut self, series: &[u32]) -> Result<(), Error>;
+
+    /// Takes out `series`, ascending numbers; those behind them get lower numbers. A source that
+    /// does not own its batch returns what is left of it, and stays as it is.
+    fn take_out(&mut self, series: &[u32]) -> Option<Batch>;
 }
 
 /// A batch of which everything has been read.
@@ -130,6 +139,12 @@ impl Source for &Batch {
 
     fn read_labels(&mut self, _: &[u32]) -> Result<(), Error> {
         Ok(())
+    }
+
+    fn take_out(&mut self, series: &[u32]) -> Option<Batch> {
+        let mut rest = (*self).clone();
+        rest.take_out(series);
+        Some(rest)
     }
 }
 
@@ -146,6 +161,7 @@ impl Batch {
         self.histograms.clear();
         self.ends.clear();
         self.exemplars.clear();
+        self.journal = Journal::default();
         self.key_format = None;
     }
 
@@ -187,6 +203,17 @@ impl Batch {
     /// The exemplars, with the numbers of their series; of refused series too.
     pub fn exemplars(&self) -> &SeriesExemplars {
         &self.exemplars
+    }
+
+    /// Has `journal` logged beside the samples. A store does not refuse such a batch, whose caller
+    /// asked [`crate::store::Append::admit`] before.
+    pub fn set_journal(&mut self, journal: Journal) {
+        self.journal = journal;
+    }
+
+    /// What is logged beside the samples.
+    pub fn journal(&self) -> &Journal {
+        &self.journal
     }
 
     /// The arena of label bytes: a decoder appends the canonical pairs of the series under way.
@@ -361,6 +388,7 @@ impl Batch {
             + self.histograms.capacity() * size_of::<HistogramSample>()
             + self.ends.capacity() * size_of::<Ends>()
             + self.exemplars.memory_bytes()
+            + self.journal.bytes.capacity()
     }
 
     /// The series with number `index`, without samples if it was refused; panics past the end.

@@ -177,6 +177,19 @@ impl SeriesExemplars {
         self.label_bytes.truncate(end);
     }
 
+    /// Takes out those of `series`, ascending numbers; series behind them get lower numbers.
+    pub fn take_out(&mut self, series: &[u32]) {
+        if self.rows.is_empty() {
+            return;
+        }
+        let before = std::mem::take(self);
+        for (number, exemplar) in before.iter() {
+            if let Err(lower) = series.binary_search(&number) {
+                self.push(number - lower as u32, exemplar);
+            }
+        }
+    }
+
     /// Exemplars in the list.
     pub fn len(&self) -> usize {
         self.rows.len()

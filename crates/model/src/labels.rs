@@ -270,7 +270,7 @@ pub(crate) fn push_prefixed(out: &mut Vec<u8>, bytes: &[u8]) {
 }
 
 /// Appends `n`, seven bits a byte, least significant first.
-pub(crate) fn push_uvarint(out: &mut Vec<u8>, mut n: u64) {
+pub fn push_uvarint(out: &mut Vec<u8>, mut n: u64) {
     while n >= 0x80 {
         out.push((n & 0x7f) as u8 | 0x80);
         n >>= 7;

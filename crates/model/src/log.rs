@@ -5,9 +5,11 @@
 
 mod batch;
 mod created;
+mod journal;
 
 pub use batch::{DecimalHint, FloatRow, FloatRows, HistogramRow, LogBatch};
 pub use created::CreatedSeries;
+pub use journal::{Journal, JournalMark};
 
 use crate::error::Error;
 use crate::metrics::Collect;

@@ -21,6 +21,11 @@ pub trait KeyFormat: Debug + Send + Sync {
     /// returns how many bytes stand before the name.
     fn push_label(&self, key: &mut Vec<u8>, name: &[u8], value: &[u8]) -> usize;
 
+    /// The metric's name, if `key` shows it at once; a series may have one that its key does not.
+    fn metric_name<'k>(&self, _key: &'k [u8]) -> Option<&'k [u8]> {
+        None
+    }
+
     /// Appends the key of `labels`.
     fn push_key(&self, key: &mut Vec<u8>, labels: LabelsRef<'_>) {
         for (name, value) in labels.pairs() {

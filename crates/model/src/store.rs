@@ -116,6 +116,12 @@ pub trait Append: Send + Sync {
     /// [`crate::error::ErrorKind::Unavailable`] when that cannot be promised.
     fn append(&self, tenant: &TenantId, batch: &Batch, bounds: AppendBounds) -> Ticket;
 
+    /// An error unless a batch of `tenant` could be taken now. The caller of a batch with a journal
+    /// must ask before it changes anything for the sake of the append, which is not refused then.
+    fn admit(&self, _tenant: &TenantId) -> Result<(), Error> {
+        Ok(())
+    }
+
     /// Whether an append could have to wait for a disk now, or that is not known. A caller that
     /// must not wait must append on another thread then.
     fn may_wait(&self) -> bool {
@@ -317,6 +323,25 @@ impl Ticket {
         self
     }
 
+    /// A ticket that resolves when both have: with an error if one has, and then at once; else with
+    /// the outcome of this one, with `besides` samples more that are stored.
+    pub fn joined(self, other: Ticket, besides: usize) -> Ticket {
+        let (ticket, resolver) = Ticket::new();
+        let join = Arc::new(Mutex::new((Some(resolver), None)));
+        let of_other = join.clone();
+        drop(self.observed(move |outcome| {
+            let outcome = outcome.clone().map(|mut appended| {
+                appended.stored += besides;
+                appended
+            });
+            Join::settle(&join, outcome.map(Some));
+        }));
+        drop(other.observed(move |outcome| {
+            Join::settle(&of_other, outcome.clone().map(|_| None));
+        }));
+        ticket
+    }
+
     /// Blocks the thread until the ticket resolves.
     pub fn wait(self) -> Result<Appended, Error> {
         let (state, changed) = &*self.0;
@@ -327,6 +352,31 @@ impl Ticket {
             }
             state.is_awaited = true;
             state = wait(changed, state);
+        }
+    }
+}
+
+/// Two tickets that became one: its resolver, and what the first of them came to.
+type Joining = Mutex<(Option<TicketResolver>, Option<Option<Appended>>)>;
+
+struct Join;
+
+impl Join {
+    /// Takes the outcome of one of both.
+    fn settle(join: &Joining, outcome: Result<Option<Appended>, Error>) {
+        let mut state = lock(join);
+        let whole = match (outcome, state.1.take()) {
+            (Err(e), _) => Err(e),
+            (Ok(outcome), Some(before)) => Ok(outcome.or(before).unwrap_or_default()),
+            (Ok(outcome), None) => {
+                state.1 = Some(outcome);
+                return;
+            }
+        };
+        let resolver = state.0.take();
+        drop(state);
+        if let Some(resolver) = resolver {
+            resolver.resolve(whole);
         }
     }
 }
@@ -445,5 +495,36 @@ mod tests {
         let ticket = Ticket::ready(Ok(Appended::default())).observed(observe());
         assert_eq!(seen.load(Ordering::Relaxed), 3);
         assert_eq!(ticket.wait(), Ok(Appended::default()));
+    }
+
+    #[test]
+    fn ticket_joined_with_another_resolves_with_both_or_with_the_first_error() {
+        let failure = || Error::new(crate::error::ErrorKind::Unavailable, "failed");
+        let stored = |stored| {
+            let rejected = Vec::new();
+            Ok(Appended { stored, rejected })
+        };
+        for swaps in [false, true] {
+            for (one, other, joined) in [
+                (stored(3), stored(7), stored(5)),
+                (Err(failure()), stored(7), Err(failure())),
+                (stored(3), Err(failure()), Err(failure())),
+            ] {
+                let (first, first_resolver) = Ticket::new();
+                let (second, second_resolver) = Ticket::new();
+                let ticket = first.joined(second, 2);
+                match swaps {
+                    false => {
+                        first_resolver.resolve(one);
+                        second_resolver.resolve(other);
+                    }
+                    true => {
+                        second_resolver.resolve(other);
+                        first_resolver.resolve(one);
+                    }
+                }
+                assert_eq!(ticket.wait(), joined);
+            }
+        }
     }
 }

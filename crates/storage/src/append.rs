@@ -78,8 +78,17 @@ impl Appender {
         lock(&self.budget).offenders(top)
     }
 
+    /// An error unless a batch could be taken now.
+    pub(crate) fn admit(&self) -> Result<(), Error> {
+        self.log.admit()?;
+        self.admit_behind_sealing()
+    }
+
     pub(crate) fn append_batch(&self, source: &mut dyn Source, bounds: AppendBounds) -> Ticket {
-        if let Err(e) = self.log.admit().and_then(|()| self.admit_behind_sealing()) {
+        // The caller of a batch with a journal was admitted before it changed its state.
+        if source.batch().journal().is_none()
+            && let Err(e) = self.admit()
+        {
             return Ticket::ready(Err(e));
         }
         if let Err(e) = self.read_foreign_keys(source) {
@@ -338,10 +347,15 @@ impl Appender {
             return ticket;
         }
         let (early, watermark) = (resolver.early(), self.watermark.clone());
+        let mark = (!record.journal.is_none()).then_some(record.journal.mark);
+        let journal = self.journal.clone();
         let done = OnDurable::new(move |outcome| match outcome {
             Ok(position) => {
                 if let Some(exemplars) = exemplars {
                     exemplars.keep(position);
+                }
+                if let Some(mark) = mark {
+                    journal.note(mark, position);
                 }
                 taken.complete(Some(position), resolver, appended);
             }

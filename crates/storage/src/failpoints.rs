@@ -70,6 +70,8 @@ pub(crate) enum Flaw {
     ShowsLateEarly,
     /// A start numbers late samples by the positions of their records.
     NumbersLateByPosition,
+    /// The log is trimmed although a journal is needed.
+    TrimsJournal,
 }
 
 /// What a test breaks inside a sound store.

@@ -150,7 +150,7 @@ impl Maintenance {
             self.seal_all(&mut state, last)?;
             self.flush_late(&mut state)?;
             self.write_exemplars(&mut state)?;
-            let trimmed = last.min(self.late_covered(&state));
+            let trimmed = last.min(self.needed_beside(&state));
             self.write_catalogue(&mut state, trimmed)?;
         }
         state.segments.finish()?;

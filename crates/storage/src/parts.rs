@@ -5,6 +5,7 @@
 //! or waits for more than one lock.
 
 pub(crate) mod block_work;
+pub(crate) mod journal;
 mod late;
 pub(crate) mod metrics;
 pub(crate) mod options;
@@ -30,6 +31,7 @@ use firn_model::log::DurableLog;
 use firn_model::losses::Losses;
 use firn_model::metrics::Gauge;
 use firn_model::sample::{TimeRange, TimestampMs};
+use journal::JournalKeeper;
 use metrics::StoreMetrics;
 use options::StoreOptions;
 use retention::Retaining;
@@ -62,6 +64,8 @@ pub(crate) struct Parts {
     pub(crate) damages: Arc<Damages>,
     /// Groups of which an evicted series came back since the last mark.
     pub(crate) restored_groups: Mutex<Vec<GroupId>>,
+    /// What another room logs beside batches.
+    pub(crate) journal: Arc<JournalKeeper>,
 }
 
 impl Parts {

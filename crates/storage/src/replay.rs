@@ -263,6 +263,10 @@ impl Replay<'_> {
                     }
                     reading.go_on(&record.batch, &self.store.damages);
                     let mut batch = record.batch;
+                    if !batch.journal.is_none() {
+                        let journal = std::mem::take(&mut batch.journal);
+                        self.store.journal.replay(journal, record.position);
+                    }
                     rows += batch.floats.len() + batch.histograms.len() + batch.created.len();
                     bytes += batch.memory_bytes();
                     self.late.leave(record.position, &mut batch);

@@ -125,6 +125,7 @@ impl Store {
             exemplars: Arc::new(Exemplars::new(options.exemplars_max)),
             retaining: Retaining::new(options.retention()),
             restored_groups: Mutex::default(),
+            journal: Arc::default(),
             options,
         });
         let found = FoundPages {
@@ -151,9 +152,29 @@ impl Store {
         self.maintenance.tick();
     }
 
+    fn check_tenant(&self, tenant: &TenantId) -> Result<(), Error> {
+        if *tenant == self.parts.options.tenant {
+            return Ok(());
+        }
+        Err(Error::new(
+            ErrorKind::Invalid,
+            format!(
+                "tenant {:?} is not kept here: this store is that of {:?}",
+                tenant.as_str(),
+                self.parts.options.tenant.as_str()
+            ),
+        ))
+    }
+
     /// Ends cleanly: appends fail from here on, every sample is in a page, and the log is gone.
     pub fn close(&self) -> Result<(), Error> {
         self.maintenance.close()
+    }
+
+    /// What another room logged beside batches before this start: from where its state can be made
+    /// again, in order. Each caller but the first gets nothing.
+    pub fn take_journal(&self) -> Vec<Vec<u8>> {
+        self.parts.journal.take_found()
     }
 
     /// Where samples of any age are imported to.
@@ -226,17 +247,15 @@ impl Append for Store {
         source: &mut dyn Source,
         bounds: AppendBounds,
     ) -> Ticket {
-        if *tenant != self.parts.options.tenant {
-            return Ticket::ready(Err(Error::new(
-                ErrorKind::Invalid,
-                format!(
-                    "tenant {:?} is not kept here: this store is that of {:?}",
-                    tenant.as_str(),
-                    self.parts.options.tenant.as_str()
-                ),
-            )));
+        match self.check_tenant(tenant) {
+            Ok(()) => self.appender.append_batch(source, bounds),
+            Err(e) => Ticket::ready(Err(e)),
         }
-        self.appender.append_batch(source, bounds)
+    }
+
+    fn admit(&self, tenant: &TenantId) -> Result<(), Error> {
+        self.check_tenant(tenant)?;
+        self.appender.admit()
     }
 
     fn takes_exemplars(&self) -> bool {

@@ -192,4 +192,9 @@ impl Source for Decoded<'_> {
         }
         Ok(())
     }
+
+    fn take_out(&mut self, series: &[u32]) -> Option<Batch> {
+        self.batch.take_out(series);
+        None
+    }
 }

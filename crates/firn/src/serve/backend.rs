@@ -59,6 +59,7 @@ pub fn backend(parts: Parts) -> Backend {
             parts.scraping.clone(),
             parts.rules.clone(),
             parts.notifier,
+            parts.pipeline.aggregation(),
         ],
         alertmanagers: Arc::new(move || notifier.alertmanagers()),
         rule_editor: Arc::new(RuleFolder::new(parts.running)),

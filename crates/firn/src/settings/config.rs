@@ -5,6 +5,7 @@
 //! malformed value is an error with file, line and column; a known key without effect is listed in
 //! [`Config::ignored`]. Relative paths start at the folder of the file that names them.
 
+mod aggregation;
 mod alerting;
 mod discovery;
 mod features;
@@ -24,6 +25,7 @@ pub use rule_files::RuleTimes;
 pub use sources::read_groups;
 
 use crate::settings::retention::Retention;
+use firn_ingest::aggregation::AggregationSpec;
 use firn_ingest::scrape::JobSettings;
 use firn_model::labels::Labels;
 use firn_model::names::NameScheme;
@@ -121,6 +123,8 @@ pub struct Config {
     pub rule_files_missing: Vec<String>,
     /// The groups in them, if they were read.
     pub rule_groups: Vec<Arc<Group>>,
+    /// `firn.aggregation`
+    pub aggregation: AggregationSpec,
     /// What is scraped, the jobs of `scrape_config_files` included.
     pub jobs: Vec<Arc<JobSettings>>,
     /// `global.external_labels`, variables of the environment put in.
@@ -252,6 +256,7 @@ impl Default for Config {
             rule_files: Vec::new(),
             rule_files_missing: Vec::new(),
             rule_groups: Vec::new(),
+            aggregation: AggregationSpec::default(),
             jobs: Vec::new(),
             external_labels: Labels::empty(),
             alerting: AlertingSettings::default(),
@@ -347,6 +352,13 @@ fn parse(text: &str, dir: &Path, features: JobFeatures) -> Result<Parsed, YamlEr
     rule_files::read_rules(&root, dir, &mut config)?;
     read_storage(&root, &mut config)?;
     read_firn(&root, &mut config)?;
+    if let Some(firn) = root.get("firn") {
+        let defaults = aggregation::Defaults {
+            interval: config.evaluation_interval,
+            delay: global.interval,
+        };
+        config.aggregation = aggregation::aggregation(firn, defaults)?;
+    }
     Ok(Parsed {
         config,
         job_files: job_files(&root, dir)?,

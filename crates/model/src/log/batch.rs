@@ -5,7 +5,7 @@
 
 use crate::exemplar::SeriesExemplars;
 use crate::histogram::Histogram;
-use crate::log::CreatedSeries;
+use crate::log::{CreatedSeries, Journal};
 use crate::sample::{START_UNKNOWN, TimeRange, TimestampMs};
 use std::sync::Arc;
 
@@ -33,6 +33,8 @@ pub struct LogBatch {
     /// arrived later. Positions do not say so, because batches reach the log in any order. Nothing
     /// is said by it where there are no late samples.
     pub late_order: u64,
+    /// What another room logs beside the samples.
+    pub journal: Journal,
 }
 
 impl LogBatch {
@@ -40,7 +42,7 @@ impl LogBatch {
     pub fn is_empty(&self) -> bool {
         let has_samples = !self.floats.is_empty() || !self.histograms.is_empty();
         let has_any = has_samples || self.has_late();
-        !has_any && self.created.is_empty() && self.exemplars.is_empty()
+        !has_any && self.created.is_empty() && self.exemplars.is_empty() && self.journal.is_none()
     }
 
     /// Whether there are late samples.
@@ -72,6 +74,7 @@ impl LogBatch {
             + self.late_floats.memory_bytes()
             + histograms.map(HistogramRow::memory_bytes).sum::<usize>()
             + self.exemplars.memory_bytes()
+            + self.journal.bytes.len()
     }
 }
 

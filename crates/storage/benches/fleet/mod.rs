@@ -154,4 +154,9 @@ impl Source for Request<'_> {
         }
         Ok(())
     }
+
+    fn take_out(&mut self, series: &[u32]) -> Option<Batch> {
+        self.batch.take_out(series);
+        None
+    }
 }

@@ -189,6 +189,7 @@ impl Scratch {
             }
         }
         self.record.late_order = sequence;
+        self.record.journal = batch.journal().clone();
         appended
     }
 

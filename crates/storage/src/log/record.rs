@@ -18,7 +18,7 @@ use crate::encoding::{Malformed, histogram, push_prefixed, push_uvarint, unzigza
 use crate::exemplars::{ExemplarEncoder, read_exemplars};
 use crate::ids::SeriesRef;
 use columns::{NumberReader, ValueReader, push_numbers, push_values};
-use firn_model::log::{CreatedSeries, DecimalHint, FloatRows, HistogramRow, LogBatch};
+use firn_model::log::{CreatedSeries, DecimalHint, FloatRows, HistogramRow, JournalMark, LogBatch};
 use std::sync::Arc;
 
 /// The version of the layout without exemplars, its first byte.
@@ -30,6 +30,10 @@ const VERSION_WITH_EXEMPLARS: u8 = 2;
 /// The version of the layout with late samples, which has exemplars too, or none. Records without
 /// late samples keep the others.
 const VERSION_WITH_LATE: u8 = 3;
+
+/// The version of the layout with a journal, which has everything else too, or none of it. Records
+/// without a journal keep the others.
+const VERSION_WITH_JOURNAL: u8 = 4;
 
 /// Codes batches. It keeps its memory from one to the next.
 #[derive(Debug, Default)]
@@ -63,7 +67,7 @@ impl RecordEncoder {
         let starts = floats.starts.iter().copied();
         push_numbers(starts, &mut self.column, &mut self.behind);
         push_histograms(&batch.histograms, &mut self.behind);
-        if batch.has_late() {
+        if batch.has_late() || !batch.journal.is_none() {
             self.push_late(batch);
         }
         self.before.len() + self.behind.len()
@@ -88,10 +92,12 @@ impl RecordEncoder {
 
     /// Begins the record: its version, and exemplars where the version has them.
     fn begin_version(&mut self, batch: &LogBatch) {
-        let version = match (batch.has_late(), batch.exemplars.is_empty()) {
-            (true, _) => VERSION_WITH_LATE,
-            (false, false) => VERSION_WITH_EXEMPLARS,
-            (false, true) => return self.before.push(VERSION),
+        let has_journal = !batch.journal.is_none();
+        let version = match (has_journal, batch.has_late(), batch.exemplars.is_empty()) {
+            (true, _, _) => VERSION_WITH_JOURNAL,
+            (false, true, _) => VERSION_WITH_LATE,
+            (false, false, false) => VERSION_WITH_EXEMPLARS,
+            (false, false, true) => return self.before.push(VERSION),
         };
         self.exemplars.clear();
         self.column.clear();
@@ -101,6 +107,10 @@ impl RecordEncoder {
         }
         self.before.push(version);
         push_prefixed(&mut self.before, &self.column);
+        if has_journal {
+            self.before.push(code_of(batch.journal.mark));
+            push_prefixed(&mut self.before, &batch.journal.bytes);
+        }
     }
 
     /// Adds the late samples, whose values are always coded against each other: the newest value
@@ -117,6 +127,24 @@ impl RecordEncoder {
         push_numbers(floats.starts.iter().copied(), &mut self.column, out);
         push_histograms(&batch.late_histograms, out);
     }
+}
+
+/// The marks of a journal, by code.
+const MARKS: [JournalMark; 5] = [
+    JournalMark::Continues,
+    JournalMark::Begins,
+    JournalMark::Complete,
+    JournalMark::Whole,
+    JournalMark::Ends,
+];
+
+fn code_of(mark: JournalMark) -> u8 {
+    let code = MARKS.iter().position(|known| *known == mark);
+    code.map_or(0, |code| code as u8)
+}
+
+fn mark_of(code: u8) -> Option<JournalMark> {
+    MARKS.get(usize::from(code)).copied()
 }
 
 fn push_histograms(rows: &[HistogramRow], out: &mut Vec<u8>) {
@@ -164,17 +192,22 @@ pub(crate) fn decode(bytes: &[u8], values: &mut impl ReadValues) -> Result<LogBa
     let version = cursor.byte()?;
     match version {
         VERSION => {}
-        VERSION_WITH_EXEMPLARS | VERSION_WITH_LATE => {
+        VERSION_WITH_EXEMPLARS | VERSION_WITH_LATE | VERSION_WITH_JOURNAL => {
             read_exemplars(cursor.prefixed()?, &mut batch.exemplars)?;
         }
         _ => return Err(Malformed("log block of an unknown version")),
+    }
+    if version == VERSION_WITH_JOURNAL {
+        let code = cursor.byte()?;
+        batch.journal.mark = mark_of(code).ok_or(Malformed("mark of a journal"))?;
+        batch.journal.bytes = cursor.prefixed()?.to_vec();
     }
     let created_count = cursor.uvarint()?;
     batch.created =
         CreatedSeries::from_bytes(created_count, cursor.prefixed()?).map_err(Malformed::labels)?;
     decode_floats(&mut cursor, values, &mut batch.floats)?;
     decode_histograms(&mut cursor, &mut batch.histograms)?;
-    if version == VERSION_WITH_LATE {
+    if version >= VERSION_WITH_LATE {
         batch.late_order = cursor.uvarint()?;
         decode_floats(&mut cursor, &mut PlainValues, &mut batch.late_floats)?;
         decode_histograms(&mut cursor, &mut batch.late_histograms)?;

@@ -14,17 +14,22 @@ use firn_model::log::Position;
 
 impl Maintenance {
     /// Up to where late samples let the log be trimmed.
-    pub(super) fn late_covered(&self, state: &State) -> Position {
+    fn late_covered(&self, state: &State) -> Position {
         match failpoints::has(Flaw::TrimsLate) {
             true => self.log.positions().last,
             false => state.late.covered(),
         }
     }
 
+    /// Up to where the log may be trimmed by what it holds beside samples in order.
+    pub(super) fn needed_beside(&self, state: &State) -> Position {
+        self.late_covered(state).min(self.journal.covered())
+    }
+
     /// Removes the segments of the log all of whose samples are sealed, or late and in blocks, once
     /// their series are in the catalogue.
     pub(crate) fn trim_log(&self, state: &mut State) {
-        let mut covered = state.coverage.covered().min(self.late_covered(state));
+        let mut covered = state.coverage.covered().min(self.needed_beside(state));
         if failpoints::has(Flaw::TrimsTooFar) {
             covered = covered.next().min(self.log.positions().last);
         }

@@ -11,6 +11,7 @@ mod exemplars;
 mod extreme_times;
 mod flaws;
 mod full_disk;
+mod journal;
 mod late;
 mod model;
 mod page_memory;

@@ -21,6 +21,9 @@ pub(super) const NAME_KEY: u8 = 0x0a;
 /// The key of the value in a label.
 pub(super) const VALUE_KEY: u8 = 0x12;
 
+/// What stands in a label before the bytes of the metric's name.
+const NAME_BEGINS: &[u8] = b"\x0a\x08__name__\x12";
+
 /// The format of the keys that [`super::Decoder`] passes on.
 pub const KEY_FORMAT: &dyn KeyFormat = &RemoteWriteKeys;
 
@@ -44,6 +47,22 @@ impl KeyFormat for RemoteWriteKeys {
         push_length(key, VALUE_KEY, value.len());
         key.extend_from_slice(value);
         name_at
+    }
+
+    /// Of a key that begins with the name, as keys of sorted labels nearly always do.
+    #[inline]
+    fn metric_name<'k>(&self, key: &'k [u8]) -> Option<&'k [u8]> {
+        let label = match key {
+            [LABEL_KEY, 0..0x80, label @ ..] | [LABEL_KEY, _, 0..0x80, label @ ..] => label,
+            _ => return None,
+        };
+        match label.strip_prefix(NAME_BEGINS)? {
+            [bytes @ 0..0x80, name @ ..] => name.get(..usize::from(*bytes)),
+            [low, high @ 0..0x80, name @ ..] => {
+                name.get(..usize::from(low & 0x7f) | usize::from(*high) << 7)
+            }
+            _ => None,
+        }
     }
 }
 
@@ -98,6 +117,28 @@ mod tests {
         assert_eq!(labels_end(&bytes), whole);
         bytes.extend_from_slice(b"\x12\x02\x10\x05");
         assert_eq!(labels_end(&bytes), whole);
+    }
+
+    #[test]
+    fn metric_name_is_read_where_the_key_begins_with_it() {
+        for name in [
+            "up".to_owned(),
+            "n".repeat(127),
+            "n".repeat(128),
+            "n".repeat(300),
+        ] {
+            let labels = Labels::from_pairs([("__name__", name.as_str()), ("a", "b")]);
+            let mut key = Vec::new();
+            KEY_FORMAT.push_key(&mut key, labels.as_ref());
+            assert_eq!(KEY_FORMAT.metric_name(&key), Some(name.as_bytes()));
+            for end in 0..key.len() {
+                let cut = KEY_FORMAT.metric_name(&key[..end]);
+                assert!(cut.is_none_or(|cut| cut == name.as_bytes()));
+            }
+        }
+        let mut key = Vec::new();
+        KEY_FORMAT.push_key(&mut key, Labels::from_pairs([("A", "b")]).as_ref());
+        assert_eq!(KEY_FORMAT.metric_name(&key), None);
     }
 
     #[test]

@@ -109,6 +109,29 @@ pub const FIRN: &[Key] = &[
         "false",
         "Whether the `X-Scope-OrgID` header is required and selects the tenant.",
     ),
+    key("aggregation", Section(&[AGGREGATION])).explained(
+        "{groups: []}",
+        "Rules whose results are made of samples on their way in, so that their sources need not \
+         be stored: see [aggregation.md](aggregation.md). Takes effect with a reload.",
+    ),
+];
+
+const AGGREGATION: &[Key] = &[key("groups", List(&Section(&[AGGREGATION_GROUP])))];
+
+const AGGREGATION_GROUP: &[Key] = &[
+    key("name", Text).required(),
+    key("stream", Bool).required(),
+    key("interval", Duration),
+    key("delay", Duration),
+    key("rules", List(&Section(&[AGGREGATION_RULE]))),
+];
+
+const AGGREGATION_RULE: &[Key] = &[
+    key("record", Text).required(),
+    key("expr", Text).required(),
+    key("labels", Map(&Text)),
+    key("drop", Bool),
+    key("type", Choice(&["counter", "gauge"])),
 ];
 
 const RULES: &[Key] = &[

@@ -10,7 +10,7 @@ use firn_model::env::sim::SimRng;
 use firn_model::exemplar::{SeriesExemplars, TimedExemplar};
 use firn_model::histogram::{Counts, Histogram, ResetHint};
 use firn_model::labels::{Labels, LabelsRef, is_canonical};
-use firn_model::log::FloatRow;
+use firn_model::log::{FloatRow, Journal};
 use firn_model::sample::stale_nan;
 use firn_model::series_key::{CanonicalKeys, KeyFormat};
 
@@ -428,4 +428,56 @@ fn record_with_late_samples_golden_bytes_stay() {
     ]
     .concat();
     assert_eq!(bytes, golden, "{bytes:#04x?}");
+}
+
+#[test]
+fn record_with_a_journal_returns_it_and_the_rest() {
+    let marks = [
+        JournalMark::Continues,
+        JournalMark::Begins,
+        JournalMark::Complete,
+        JournalMark::Whole,
+        JournalMark::Ends,
+    ];
+    for seed in 0..100 {
+        let rng = SimRng::new(seed);
+        let mut batch = match rng.one_in(3) {
+            true => LogBatch::default(),
+            false => late_batch(&rng),
+        };
+        let bytes = (0..rng.below(300)).map(|_| rng.next_u64() as u8).collect();
+        let mark = marks[rng.below(5) as usize];
+        batch.journal = Journal { mark, bytes };
+        let bytes = encode(&batch);
+        let found = decode(&bytes, &mut PlainValues).unwrap();
+        assert_eq!(found.journal, batch.journal, "seed {seed}");
+        assert_eq!(contents(&found), contents(&batch), "seed {seed}");
+        assert_eq!(
+            found.late_floats.len(),
+            batch.late_floats.len(),
+            "seed {seed}"
+        );
+        for _ in 0..50 {
+            let mut bytes = bytes.clone();
+            let at = rng.below(bytes.len() as u64) as usize;
+            bytes[at] = rng.next_u64() as u8;
+            bytes.truncate(rng.below(bytes.len() as u64 + 1) as usize);
+            // Whatever it is, it is no panic.
+            let _ = decode(&bytes, &mut PlainValues);
+        }
+    }
+}
+
+#[test]
+fn record_with_a_journal_golden_bytes_stay() {
+    let batch = LogBatch {
+        journal: Journal {
+            mark: JournalMark::Whole,
+            bytes: b"abc".to_vec(),
+        },
+        ..LogBatch::default()
+    };
+    // Version, no exemplars, mark, bytes, nothing created, no rows, no late rows.
+    let golden = [&[4, 0, 3, 3][..], b"abc", &[0; 8], &[0; 7]].concat();
+    assert_eq!(encode(&batch), golden);
 }

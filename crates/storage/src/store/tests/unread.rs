@@ -76,6 +76,11 @@ impl Source for Noting {
         }
         Ok(())
     }
+
+    fn take_out(&mut self, series: &[u32]) -> Option<Batch> {
+        self.batch.take_out(series);
+        None
+    }
 }
 
 fn send(store: &Store, mut source: Noting) -> (Result<Appended, Error>, Vec<u32>) {

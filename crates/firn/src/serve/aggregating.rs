@@ -1,0 +1,121 @@
+//! Stream aggregation: begins with what the store found of its state, follows the config.
+//!
+//! A configuration that the log does not take now (the disk is full) is tried again with each tick;
+//! until then writes are refused, so that none passes aggregation by.
+
+use crate::settings::config::Config;
+use firn_ingest::Pipeline;
+use firn_ingest::aggregation::{AggregationSpec, Kind, KindOf, Start};
+use firn_ingest::scrape::Scraping;
+use firn_model::env::Env;
+use firn_storage::store::Store;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+use tracing::{error, info};
+
+/// The configuration of aggregation in force, and the one that is wanted.
+pub struct Aggregating {
+    pipeline: Arc<Pipeline>,
+    env: Env,
+    lookback_ms: i64,
+    sources_max: usize,
+    state: Mutex<State>,
+}
+
+struct State {
+    applied: Option<AggregationSpec>,
+    wanted: AggregationSpec,
+    /// What the store found, until it is taken over.
+    journal: Vec<Vec<u8>>,
+    /// Targets, of whose metrics metadata may be known.
+    scraping: Weak<Scraping>,
+}
+
+impl Aggregating {
+    /// Aggregates nothing yet; `sources_max` is what a state may hold.
+    pub fn new(
+        pipeline: Arc<Pipeline>,
+        store: &Store,
+        env: Env,
+        lookback: Duration,
+        sources_max: usize,
+    ) -> Self {
+        Self {
+            pipeline,
+            env,
+            lookback_ms: i64::try_from(lookback.as_millis()).unwrap_or(i64::MAX),
+            sources_max,
+            state: Mutex::new(State {
+                applied: None,
+                wanted: AggregationSpec::default(),
+                journal: store.take_journal(),
+                scraping: Weak::new(),
+            }),
+        }
+    }
+
+    /// Asks the targets of `scraping` what a metric is.
+    pub fn ask(&self, scraping: &Arc<Scraping>) {
+        self.with(|state| state.scraping = Arc::downgrade(scraping));
+    }
+
+    /// Follows `config` from here on. May wait for the log.
+    pub fn follow(&self, config: &Config) {
+        let mut wanted = config.aggregation.clone();
+        for group in &mut wanted.groups {
+            group.lookback_ms = self.lookback_ms;
+        }
+        self.with(|state| state.wanted = wanted);
+        self.apply();
+    }
+
+    /// Tries again to take over what is wanted. May wait for the log.
+    pub fn apply(&self) {
+        self.with(|state| {
+            if state.applied.as_ref() == Some(&state.wanted) {
+                return;
+            }
+            let start = Start {
+                secret: self.env.rng.next_u64(),
+                sources_max: self.sources_max,
+                kind_of: kind_of(state.scraping.clone()),
+                journal: &state.journal,
+            };
+            match self.pipeline.aggregate_by(&state.wanted, start) {
+                Ok(()) => {
+                    let groups = state.wanted.groups.len();
+                    if groups > 0 || state.applied.is_some() {
+                        info!(groups, "aggregation follows the config");
+                    }
+                    state.applied = Some(state.wanted.clone());
+                    state.journal = Vec::new();
+                }
+                Err(e) => error!(error = %e, "aggregation waits for the log: writes are refused"),
+            }
+        });
+    }
+
+    fn with<T>(&self, act: impl FnOnce(&mut State) -> T) -> T {
+        act(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// Says in the log what the state is, before it is closed.
+pub fn finish(pipeline: &Pipeline) {
+    if let Err(e) = pipeline.finish_aggregation() {
+        // The log has the state as it is, at greater length.
+        error!(error = %e, "end aggregation");
+    }
+}
+
+/// What the metadata of the targets says of a metric.
+fn kind_of(scraping: Weak<Scraping>) -> KindOf {
+    Arc::new(move |name| {
+        let name = str::from_utf8(name).ok()?;
+        match scraping.upgrade()?.type_of(name)? {
+            "counter" => Some(Kind::Counter),
+            "gauge" => Some(Kind::Gauge),
+            _ => None,
+        }
+    })
+}

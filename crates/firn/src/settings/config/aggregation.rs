@@ -1,0 +1,518 @@
+//! `firn.aggregation`: expressions become plain rules; what cannot be streamed is refused, with the
+//! reason and the batch rule to write instead.
+
+use super::read;
+use super::yaml::{Node, YamlError};
+use firn_ingest::aggregation::{
+    AggregationSpec, GROUPS_MAX, GroupSpec, Grouping, Kind, Op, RuleSpec,
+};
+use firn_model::labels::METRIC_NAME;
+use firn_model::quote::quote;
+use firn_promql::Features;
+use firn_promql::ast::{
+    Aggregate, AggregateOp, Duration as Offset, Edges, Expr, ExprKind, Grouping as Labels, UnaryOp,
+    VectorSelector,
+};
+use firn_promql::parser;
+use std::time::Duration;
+
+/// The look-back where the command line says nothing.
+const LOOKBACK_MS: i64 = 5 * 60 * 1000;
+
+/// Each end of an interval looks at all sources of a group.
+const INTERVAL_MIN: Duration = Duration::from_secs(1);
+
+/// The operator that PromQL does not have: the newest value of all sources.
+const LAST: &str = "last";
+
+/// Groups that do not say how often, or after how long, their results are written.
+#[derive(Clone, Copy, Debug)]
+pub struct Defaults {
+    /// `global.evaluation_interval`
+    pub interval: Duration,
+    /// `global.scrape_interval`
+    pub delay: Duration,
+}
+
+/// What a rule is refused for, and what could stand in its place.
+struct Unstreamable {
+    reason: String,
+    instead: Option<String>,
+}
+
+/// The section `aggregation` of `firn`.
+pub fn aggregation(firn: &Node, defaults: Defaults) -> Result<AggregationSpec, YamlError> {
+    let list = firn.get("aggregation").and_then(|node| node.get("groups"));
+    let list = list.map_or(&[][..], Node::items);
+    let mut spec = AggregationSpec::default();
+    for node in list {
+        let group = group(node, defaults)?;
+        if spec.groups.iter().any(|known| known.name == group.name) {
+            return Err(node.error(format!(
+                "firn.aggregation: group {} is there twice",
+                quote(group.name.as_bytes())
+            )));
+        }
+        if spec.groups.len() == GROUPS_MAX {
+            return Err(node.error(format!("firn.aggregation: more than {GROUPS_MAX} groups")));
+        }
+        spec.groups.push(group);
+    }
+    Ok(spec)
+}
+
+fn group(node: &Node, defaults: Defaults) -> Result<GroupSpec, YamlError> {
+    let name = read::string(node, "name");
+    let shown = quote(name.as_bytes());
+    if read::flag(node, "stream") != Some(true) {
+        return Err(node.error(format!(
+            "firn.aggregation: group {shown} does not say `stream: true`: rules that read stored \
+             samples stand in files of `rule_files`"
+        )));
+    }
+    let millis = |duration: Duration| duration.as_millis() as i64;
+    let mut rules: Vec<RuleSpec> = Vec::new();
+    for node in node.get("rules").map_or(&[][..], Node::items) {
+        let rule = rule(node, &shown)?;
+        if rules
+            .iter()
+            .any(|known| known.identity() == rule.identity())
+        {
+            return Err(node.error(format!(
+                "firn.aggregation: group {shown}, rule {}: it is there twice",
+                quote(rule.record.as_bytes())
+            )));
+        }
+        rules.push(rule);
+    }
+    // Zero is a choice for the delay: nothing is waited for.
+    let delay = node.get("delay").and_then(Node::text);
+    let delay = delay.and_then(|text| firn_model::units::parse_duration(text).ok());
+    let interval = read::duration(node, "interval").unwrap_or(defaults.interval);
+    if interval < INTERVAL_MIN {
+        return Err(node.error(format!(
+            "firn.aggregation: group {shown}: interval below a second: {interval:?}"
+        )));
+    }
+    Ok(GroupSpec {
+        name,
+        interval_ms: millis(interval),
+        delay_ms: millis(delay.unwrap_or(defaults.delay)),
+        lookback_ms: LOOKBACK_MS,
+        rules: rules.into(),
+    })
+}
+
+fn rule(node: &Node, group: &str) -> Result<RuleSpec, YamlError> {
+    let record = read::string(node, "record");
+    let expr = read::string(node, "expr");
+    let shown = quote(record.as_bytes());
+    let error = |what: String| {
+        node.error(format!(
+            "firn.aggregation: group {group}, rule {shown}: {what}"
+        ))
+    };
+    if record.is_empty() || record.contains(['{', '}']) {
+        return Err(error(format!("invalid recording rule name: {record}")));
+    }
+    let labels = labels(node).map_err(error)?;
+    let kind = match read::text(node, "type") {
+        Some("counter") => Some(Kind::Counter),
+        Some("gauge") => Some(Kind::Gauge),
+        _ => None,
+    };
+    let (written, is_last) = match expr.trim_start().strip_prefix(LAST) {
+        Some(rest) if !rest.starts_with(|c: char| c.is_alphanumeric() || c == '_' || c == ':') => {
+            (format!("group{rest}"), true)
+        }
+        _ => (expr.clone(), false),
+    };
+    let parsed = parser::parse(&written, Features::default());
+    let parsed = parsed.map_err(|e| error(format!("could not parse expression: {e}")))?;
+    let streamed = streamed(&parsed, is_last, kind).map_err(|refused| {
+        let batch = format!("{{record: {record}, expr: {}}}", quote(expr.as_bytes()));
+        let instead = refused.instead.map(|instead| format!("; or {instead}"));
+        error(format!(
+            "cannot be streamed: {}: write it as a batch rule, in a file of `rule_files`: {batch}\
+             {}",
+            refused.reason,
+            instead.unwrap_or_default()
+        ))
+    })?;
+    let printed = parsed.to_string();
+    let printed = match (is_last, printed.strip_prefix("group")) {
+        (true, Some(rest)) => format!("{LAST}{rest}"),
+        _ => printed,
+    };
+    Ok(RuleSpec {
+        record,
+        expr: printed,
+        labels,
+        drops: read::flag(node, "drop").unwrap_or(false),
+        kind,
+        ..streamed
+    })
+}
+
+/// The labels of a rule, sorted.
+fn labels(node: &Node) -> Result<Vec<(String, String)>, String> {
+    let mut labels = Vec::new();
+    for entry in read::entries(node.get("labels")) {
+        if entry.key.is_empty() || entry.key == METRIC_NAME {
+            return Err(format!("invalid label name: {}", entry.key));
+        }
+        let value = entry.node.text().unwrap_or_default();
+        labels.push((entry.key.clone(), value.to_owned()));
+    }
+    labels.sort();
+    Ok(labels)
+}
+
+/// The rule that an expression is; its texts are left to the caller.
+fn streamed(expr: &Expr, is_last: bool, kind: Option<Kind>) -> Result<RuleSpec, Unstreamable> {
+    let aggregate = match &expr.kind {
+        ExprKind::Paren(inner) => return streamed(inner, is_last, kind),
+        ExprKind::Aggregate(aggregate) => aggregate,
+        other => return Err(no_aggregation(other)),
+    };
+    let op = if is_last { Op::Last } else { op(aggregate)? };
+    let selector = selector(&aggregate.expr, aggregate)?;
+    let rule = RuleSpec {
+        record: String::new(),
+        expr: String::new(),
+        op,
+        grouping: match &aggregate.grouping {
+            Labels::By(names) => Grouping::By(names.clone()),
+            Labels::Without(names) => Grouping::Without(names.clone()),
+        },
+        matchers: selector.matchers.clone(),
+        labels: Vec::new(),
+        drops: false,
+        kind: None,
+    };
+    if op != Op::Sum && kind.is_some() {
+        let reason = "`type` is for a `sum`; the values of others are those of gauges";
+        return Err(refused(reason));
+    }
+    if op == Op::Sum && kind.is_none() && rule.metric_name().is_none() {
+        let reason = "the selector names no metric, so what its series are is not known";
+        return Err(Unstreamable {
+            instead: Some("say `type: counter` or `type: gauge`".into()),
+            ..refused(reason)
+        });
+    }
+    Ok(rule)
+}
+
+fn op(aggregate: &Aggregate) -> Result<Op, Unstreamable> {
+    let parameter = || match aggregate.param.as_ref().map(number) {
+        Some(Some(share)) if !share.is_nan() => Ok(share),
+        _ => Err(refused("the parameter of `quantile` is no number")),
+    };
+    Ok(match aggregate.op {
+        AggregateOp::Sum => Op::Sum,
+        AggregateOp::Avg => Op::Avg,
+        AggregateOp::Count => Op::Count,
+        AggregateOp::Min => Op::Min,
+        AggregateOp::Max => Op::Max,
+        AggregateOp::Group => Op::Group,
+        AggregateOp::Stddev => Op::Stddev,
+        AggregateOp::Stdvar => Op::Stdvar,
+        AggregateOp::Quantile => Op::Quantile(parameter()?),
+        AggregateOp::TopK | AggregateOp::BottomK => {
+            return Err(refused(
+                "it keeps some series as they are, others at each instant",
+            ));
+        }
+        AggregateOp::LimitK | AggregateOp::LimitRatio => {
+            return Err(refused("it keeps some series as they are"));
+        }
+        AggregateOp::CountValues => {
+            return Err(refused(
+                "each value of a source would make a series of its own",
+            ));
+        }
+    })
+}
+
+/// The number that an expression is, if it is written as one.
+fn number(expr: &Expr) -> Option<f64> {
+    match &expr.kind {
+        ExprKind::Number(literal) => Some(literal.value),
+        ExprKind::Paren(inner) => number(inner),
+        ExprKind::Unary(UnaryOp::Minus, inner) => Some(-number(inner)?),
+        ExprKind::Unary(UnaryOp::Plus, inner) => number(inner),
+        _ => None,
+    }
+}
+
+/// The selector that is aggregated.
+fn selector<'e>(expr: &'e Expr, of: &Aggregate) -> Result<&'e VectorSelector, Unstreamable> {
+    match &expr.kind {
+        ExprKind::Paren(inner) => selector(inner, of),
+        ExprKind::Vector(selector) => {
+            let is_plain = selector.offset == Offset::default()
+                && selector.at.is_none()
+                && selector.edges == Edges::Plain;
+            match is_plain {
+                true => Ok(selector),
+                false => Err(refused(
+                    "`offset`, `@` and edges look at samples of another time",
+                )),
+            }
+        }
+        ExprKind::Call(call) => {
+            let name = call.function.name;
+            let argument = call.args.first().map(|arg| &arg.kind);
+            let range = match argument {
+                Some(ExprKind::Matrix(matrix)) => Some(matrix),
+                _ => None,
+            };
+            let instead = range.filter(|_| matches!(name, "rate" | "increase" | "irate"));
+            Err(Unstreamable {
+                reason: match range {
+                    Some(_) => format!("{name}() reads what is stored of each source"),
+                    None => format!("{name}() is applied to each source first"),
+                },
+                instead: instead.map(|matrix| {
+                    let inner = Expr {
+                        kind: ExprKind::Vector(matrix.vector.clone()),
+                        span: expr.span,
+                    };
+                    let sum = Aggregate {
+                        expr: inner,
+                        ..of.clone()
+                    };
+                    let sum = ExprKind::Aggregate(Box::new(sum));
+                    let (kind, span) = (sum, expr.span);
+                    format!(
+                        "stream `{}` and take {name}() of the result",
+                        Expr { kind, span }
+                    )
+                }),
+            })
+        }
+        _ => Err(refused("what is aggregated is no plain selector")),
+    }
+}
+
+fn no_aggregation(kind: &ExprKind) -> Unstreamable {
+    refused(match kind {
+        ExprKind::Binary(_) => "it combines two results",
+        ExprKind::Call(_) => "a function stands around it",
+        _ => "it is no aggregation",
+    })
+}
+
+fn refused(reason: &str) -> Unstreamable {
+    Unstreamable {
+        reason: reason.to_owned(),
+        instead: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::schema::{Findings, walk};
+    use super::super::{keys, yaml};
+    use super::*;
+
+    const DEFAULTS: Defaults = Defaults {
+        interval: Duration::from_secs(60),
+        delay: Duration::from_secs(15),
+    };
+
+    /// The groups of a config whose section has these lines.
+    fn read(groups: &str) -> Result<AggregationSpec, YamlError> {
+        let text = format!("firn: {{aggregation: {{groups: [{groups}]}}}}");
+        let mut root = yaml::parse(&text).unwrap().unwrap();
+        walk(&mut root, &keys::CONFIG, "", &mut Findings::default())?;
+        aggregation(root.get("firn").unwrap(), DEFAULTS)
+    }
+
+    fn group(rule: &str) -> Result<AggregationSpec, YamlError> {
+        read(&format!(
+            "{{name: g, stream: true, rules: [{{record: 'a:b', {rule}}}]}}"
+        ))
+    }
+
+    fn rule(lines: &str) -> RuleSpec {
+        group(lines).unwrap().groups[0].rules[0].clone()
+    }
+
+    #[test]
+    fn expressions_that_can_be_streamed_become_rules() {
+        let by =
+            |names: &[&str]| Grouping::By(names.iter().map(|name| (*name).to_owned()).collect());
+        for (expr, printed, op, grouping) in [
+            (
+                "sum by (a, b) (m_total{x=\"y\"})",
+                "",
+                Op::Sum,
+                by(&["a", "b"]),
+            ),
+            ("sum(m)", "", Op::Sum, by(&[])),
+            (
+                "(avg((m)) without (a))",
+                "(avg without (a) ((m)))",
+                Op::Avg,
+                { Grouping::Without(vec!["a".into()]) },
+            ),
+            (
+                "quantile by (a) (0.9, m)",
+                "",
+                Op::Quantile(0.9),
+                by(&["a"]),
+            ),
+            (
+                "quantile by (a) (-(1), m)",
+                "",
+                Op::Quantile(-1.0),
+                by(&["a"]),
+            ),
+            ("last by (a) (m)", "", Op::Last, by(&["a"])),
+            ("last(m) by (a)", "last by (a) (m)", Op::Last, by(&["a"])),
+            ("group by (a) (m)", "", Op::Group, by(&["a"])),
+            ("max by (a) ({__name__=~\"m.*\"})", "", Op::Max, by(&["a"])),
+            ("stddev by (a) (m)", "", Op::Stddev, by(&["a"])),
+            ("stdvar by (a) (m)", "", Op::Stdvar, by(&["a"])),
+            ("count by (a) (m)", "", Op::Count, by(&["a"])),
+            ("min by (a) (m)", "", Op::Min, by(&["a"])),
+        ] {
+            let rule = rule(&format!("expr: '{expr}'"));
+            assert_eq!((rule.op, &rule.grouping), (op, &grouping), "{expr}");
+            let expected = if printed.is_empty() { expr } else { printed };
+            assert_eq!(rule.expr, expected);
+            assert!(!rule.matchers.is_empty() && !rule.drops && rule.kind.is_none());
+        }
+        let rule = rule("expr: 'sum({a=\"b\"})', type: counter, drop: yes, labels: {z: 1, c: d}");
+        assert_eq!((rule.kind, rule.drops), (Some(Kind::Counter), true));
+        assert_eq!(
+            rule.labels,
+            [("c".into(), "d".into()), ("z".into(), "1".into())]
+        );
+    }
+
+    #[test]
+    fn groups_take_their_times_from_the_config_where_they_have_none() {
+        let times = |lines: &str| {
+            let spec = read(&format!("{{name: g, stream: true{lines}}}")).unwrap();
+            let group = &spec.groups[0];
+            (group.interval_ms, group.delay_ms, group.rules.len())
+        };
+        assert_eq!(times(""), (60_000, 15_000, 0));
+        assert_eq!(times(", interval: 30s, delay: 0s"), (30_000, 0, 0));
+        assert_eq!(times(", interval: 0s, delay: 1m"), (60_000, 60_000, 0));
+    }
+
+    #[test]
+    fn rules_that_cannot_be_streamed_are_refused_with_record_reason_and_batch_rule() {
+        for (expr, reason) in [
+            ("m", "it is no aggregation"),
+            ("rate(m[5m])", "a function stands around it"),
+            ("sum(m) / 2", "it combines two results"),
+            (
+                "sum(m offset 5m)",
+                "`offset`, `@` and edges look at samples of another time",
+            ),
+            (
+                "sum(m @ 5)",
+                "`offset`, `@` and edges look at samples of another time",
+            ),
+            ("sum(abs(m))", "abs() is applied to each source first"),
+            (
+                "sum(max_over_time(m[5m]))",
+                "max_over_time() reads what is stored of each source",
+            ),
+            (
+                "sum(sum by (a) (m))",
+                "what is aggregated is no plain selector",
+            ),
+            (
+                "topk(3, m)",
+                "it keeps some series as they are, others at each instant",
+            ),
+            (
+                "count_values(\"v\", m)",
+                "each value of a source would make a series of its own",
+            ),
+            (
+                "quantile(NaN, m)",
+                "the parameter of `quantile` is no number",
+            ),
+            (
+                "quantile(scalar(m), m)",
+                "the parameter of `quantile` is no number",
+            ),
+            (
+                "sum({a=\"b\"})",
+                "the selector names no metric, so what its series are is not known",
+            ),
+        ] {
+            let e = group(&format!("expr: '{expr}'")).unwrap_err();
+            let batch = format!("{{record: a:b, expr: {}}}", quote(expr.as_bytes()));
+            let expected = format!(
+                "firn.aggregation: group \"g\", rule \"a:b\": cannot be streamed: {reason}: write \
+                 it as a batch rule, in a file of `rule_files`: {batch}"
+            );
+            assert!(
+                e.message.starts_with(&expected),
+                "{}\n{expected}",
+                e.message
+            );
+        }
+        let e = group("expr: 'sum by (a) (increase(m[5m]))'").unwrap_err();
+        let instead = "; or stream `sum by (a) (m)` and take increase() of the result";
+        assert!(e.message.ends_with(instead), "{e}");
+    }
+
+    #[test]
+    fn sections_that_say_what_cannot_be_are_refused() {
+        for (groups, message) in [
+            ("{stream: true}", "name is missing or empty"),
+            ("{name: g}", "stream is missing or empty"),
+            (
+                "{name: g, stream: true, interval: 500ms}",
+                "interval below a second: 500ms",
+            ),
+            (
+                "{name: g, stream: false}",
+                "group \"g\" does not say `stream: true`",
+            ),
+            (
+                "{name: g, stream: true}, {name: g, stream: true}",
+                "group \"g\" is there twice",
+            ),
+            ("{name: g, stream: true, rules: [{expr: sum(m)}]}", "record"),
+            (
+                "{name: g, stream: true, rules: [{record: a, expr: 'sum('}]}",
+                "group \"g\", rule \"a\": could not parse expression: ",
+            ),
+            (
+                "{name: g, stream: true, rules: [{record: 'a{', expr: sum(m)}]}",
+                "invalid recording rule name: a{",
+            ),
+            (
+                "{name: g, stream: true, \
+                 rules: [{record: a, expr: sum(m), labels: {__name__: b}}]}",
+                "invalid label name: __name__",
+            ),
+            (
+                "{name: g, stream: true, rules: [{record: a, expr: max(m), type: counter}]}",
+                "`type` is for a `sum`",
+            ),
+            (
+                "{name: g, stream: true, rules: [{record: a, expr: sum(m), type: histogram}]}",
+                "type",
+            ),
+            (
+                "{name: g, stream: true, \
+                 rules: [{record: a, expr: sum(m)}, {record: a, expr: sum(m), drop: true}]}",
+                "rule \"a\": it is there twice",
+            ),
+        ] {
+            let e = read(groups).unwrap_err();
+            assert!(e.message.contains(message), "{groups}: {e}");
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! How the journal of aggregation writes numbers (`docs/format/aggregation.md`).
+//!
+//! Invariant: a reader of any bytes ends in an error or in what was written, and takes no memory by
+//! a length that it has not checked.
+
+use firn_model::labels::push_uvarint;
+
+/// Bytes that are no journal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Malformed(pub(super) &'static str);
+
+/// Appends a signed number.
+pub(super) fn push_signed(out: &mut Vec<u8>, number: i64) {
+    push_uvarint(out, zigzag(number));
+}
+
+/// Appends a float, bit for bit.
+pub(super) fn push_float(out: &mut Vec<u8>, number: f64) {
+    out.extend_from_slice(&number.to_bits().to_le_bytes());
+}
+
+/// Appends bytes behind their length.
+pub(super) fn push_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
+    push_uvarint(out, bytes.len() as u64);
+    out.extend_from_slice(bytes);
+}
+
+/// A signed number as an unsigned one that is small where the number is near zero.
+pub(super) fn zigzag(number: i64) -> u64 {
+    ((number << 1) ^ (number >> 63)) as u64
+}
+
+/// By how much `value` is more than `base`, if both are whole numbers that floats hold exactly.
+pub(super) fn whole_step(base: f64, value: f64) -> Option<i64> {
+    let (base, value) = (whole(base)?, whole(value)?);
+    Some(value - base)
+}
+
+/// The float that is `step` more than `base`.
+pub(super) fn after_step(base: f64, step: i64) -> Result<f64, Malformed> {
+    let base = whole(base).ok_or(Malformed("step from a value that is not whole"))?;
+    Ok(base.wrapping_add(step) as f64)
+}
+
+/// The whole number that a float is, to the bit.
+fn whole(value: f64) -> Option<i64> {
+    const MAX: f64 = (1u64 << 53) as f64;
+    let number = value as i64;
+    let is_whole = (number as f64).to_bits() == value.to_bits() && value.abs() <= MAX;
+    is_whole.then_some(number)
+}
+
+/// Reads from the front.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Reader<'a>(pub(super) &'a [u8]);
+
+impl<'a> Reader<'a> {
+    /// Whether nothing is left.
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The next so many bytes.
+    pub(super) fn take(&mut self, count: usize) -> Result<&'a [u8], Malformed> {
+        let (taken, rest) = self.0.split_at_checked(count).ok_or(Malformed("cut off"))?;
+        self.0 = rest;
+        Ok(taken)
+    }
+
+    /// One byte.
+    pub(super) fn byte(&mut self) -> Result<u8, Malformed> {
+        let [byte] = self.array()?;
+        Ok(byte)
+    }
+
+    /// The next `N` bytes.
+    pub(super) fn array<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
+        let bytes = self.take(N)?;
+        bytes.try_into().map_err(|_| Malformed("cut off"))
+    }
+
+    /// An unsigned number.
+    pub(super) fn unsigned(&mut self) -> Result<u64, Malformed> {
+        let mut number = 0u64;
+        for shift in (0..64).step_by(7) {
+            let byte = self.byte()?;
+            let bits = u64::from(byte & 0x7f);
+            if shift == 63 && bits > 1 {
+                break;
+            }
+            number |= bits << shift;
+            if byte < 0x80 {
+                return Ok(number);
+            }
+        }
+        Err(Malformed("number of more than 64 bits"))
+    }
+
+    /// A signed number.
+    pub(super) fn signed(&mut self) -> Result<i64, Malformed> {
+        let number = self.unsigned()?;
+        Ok((number >> 1) as i64 ^ -((number & 1) as i64))
+    }
+
+    /// A number of 32 bits.
+    pub(super) fn small(&mut self) -> Result<u32, Malformed> {
+        u32::try_from(self.unsigned()?).map_err(|_| Malformed("number of more than 32 bits"))
+    }
+
+    /// A float.
+    pub(super) fn float(&mut self) -> Result<f64, Malformed> {
+        Ok(f64::from_bits(u64::from_le_bytes(self.array()?)))
+    }
+
+    /// Bytes behind their length.
+    pub(super) fn bytes(&mut self) -> Result<&'a [u8], Malformed> {
+        let count = usize::try_from(self.unsigned()?).map_err(|_| Malformed("cut off"))?;
+        self.take(count)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_come_back_and_cut_off_bytes_are_an_error() {
+        let mut out = Vec::new();
+        for number in [0, 1, -1, 63, -64, i64::MAX, i64::MIN] {
+            push_signed(&mut out, number);
+        }
+        push_float(&mut out, -0.0);
+        push_bytes(&mut out, b"abc");
+        let mut reader = Reader(&out);
+        for number in [0, 1, -1, 63, -64, i64::MAX, i64::MIN] {
+            assert_eq!(reader.signed(), Ok(number));
+        }
+        assert_eq!(reader.float().map(f64::to_bits), Ok((-0.0f64).to_bits()));
+        assert_eq!(reader.bytes(), Ok(&b"abc"[..]));
+        assert!(reader.is_empty());
+        assert!(reader.byte().is_err());
+        assert!(Reader(&[9, 1]).bytes().is_err());
+        assert!(Reader(&[0xff; 10]).unsigned().is_err());
+        assert!(Reader(&[0xff; 4]).unsigned().is_err());
+    }
+
+    #[test]
+    fn step_between_whole_numbers_leads_back_and_others_have_none() {
+        for (base, value) in [(0.0, 0.0), (3.0, 10.0), (10.0, 3.0), (-5.0, 9e15)] {
+            let step = whole_step(base, value).unwrap();
+            assert_eq!(after_step(base, step), Ok(value));
+        }
+        for (base, value) in [
+            (0.5, 1.0),
+            (1.0, 0.5),
+            (0.0, -0.0),
+            (0.0, f64::NAN),
+            (0.0, 1e17),
+        ] {
+            assert_eq!(whole_step(base, value), None, "{base} {value}");
+        }
+        assert!(after_step(0.5, 1).is_err());
+    }
+}

@@ -1,0 +1,162 @@
+//! What is made of the values of many gauges at one instant.
+//!
+//! Values, and what becomes of NaN, are those of the batch rule (`promql/engine.go`). All values
+//! are at hand, so a quantile is exact: its error is zero.
+
+use super::spec::Op;
+use super::sum::Sum;
+
+/// Values of one output, as they come.
+#[derive(Clone, Debug)]
+pub(super) struct Fold {
+    op: Op,
+    count: u64,
+    sum: Sum,
+    /// The least, greatest or newest, or the mean.
+    value: f64,
+    /// The squared distances from the mean.
+    squares: f64,
+    time: i64,
+    /// All values, for a quantile.
+    values: Vec<f64>,
+}
+
+impl Fold {
+    /// No value yet.
+    pub(super) fn new(op: Op) -> Self {
+        Self {
+            op,
+            count: 0,
+            sum: Sum::default(),
+            value: 0.0,
+            squares: 0.0,
+            time: i64::MIN,
+            values: Vec::new(),
+        }
+    }
+
+    /// Takes a value of `time`.
+    pub(super) fn add(&mut self, time: i64, value: f64) {
+        let is_first = self.count == 0;
+        self.count += 1;
+        match self.op {
+            Op::Count | Op::Group => {}
+            Op::Sum | Op::Avg => self.sum.add(value),
+            Op::Min if is_first || value < self.value || self.value.is_nan() => self.value = value,
+            Op::Max if is_first || value > self.value || self.value.is_nan() => self.value = value,
+            Op::Min | Op::Max => {}
+            Op::Last => {
+                let is_greater = || time == self.time && value.total_cmp(&self.value).is_gt();
+                if is_first || time > self.time || is_greater() {
+                    (self.time, self.value) = (time, value);
+                }
+            }
+            Op::Stddev | Op::Stdvar => {
+                let distance = value - self.value;
+                self.value += distance / self.count as f64;
+                self.squares += distance * (value - self.value);
+            }
+            Op::Quantile(_) => self.values.push(value),
+        }
+    }
+
+    /// The result; none without a value.
+    pub(super) fn result(mut self) -> Option<f64> {
+        if self.count == 0 {
+            return None;
+        }
+        let count = self.count as f64;
+        Some(match self.op {
+            Op::Count => count,
+            Op::Group => 1.0,
+            Op::Sum => self.sum.value(),
+            Op::Avg => self.sum.value() / count,
+            Op::Min | Op::Max | Op::Last => self.value,
+            Op::Stdvar => self.squares / count,
+            Op::Stddev => (self.squares / count).sqrt(),
+            Op::Quantile(share) => quantile(share, &mut self.values),
+        })
+    }
+}
+
+/// The value at `share` of the sorted values, between two of them in proportion.
+fn quantile(share: f64, values: &mut [f64]) -> f64 {
+    if share.is_nan() {
+        return f64::NAN;
+    }
+    if share < 0.0 {
+        return f64::NEG_INFINITY;
+    }
+    if share > 1.0 {
+        return f64::INFINITY;
+    }
+    // NaN is less than every number, as upstream.
+    values.sort_by(|a, b| {
+        let by_number = || a.total_cmp(b);
+        b.is_nan().cmp(&a.is_nan()).then_with(by_number)
+    });
+    let last = values.len() - 1;
+    let rank = share * last as f64;
+    let below = (rank.floor() as usize).min(last);
+    let above = (below + 1).min(last);
+    let weight = rank - rank.floor();
+    values[below] * (1.0 - weight) + values[above] * weight
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(op: Op, values: &[(i64, f64)], expected: f64) {
+        let mut fold = Fold::new(op);
+        for (time, value) in values {
+            fold.add(*time, *value);
+        }
+        let found = fold.result().unwrap();
+        let is_equal = found == expected || found.is_nan() && expected.is_nan();
+        assert!(is_equal, "{op:?} {values:?}: {found}, not {expected}");
+    }
+
+    #[test]
+    fn fold_gives_what_the_batch_rule_gives() {
+        let values = [(5, 4.0), (9, 1.0), (7, 3.0), (9, 0.5)];
+        for (op, expected) in [
+            (Op::Sum, 8.5),
+            (Op::Min, 0.5),
+            (Op::Max, 4.0),
+            (Op::Avg, 2.125),
+            (Op::Count, 4.0),
+            (Op::Group, 1.0),
+            (Op::Last, 1.0),
+            (Op::Stdvar, 2.046_875),
+            (Op::Stddev, 2.046_875f64.sqrt()),
+            (Op::Quantile(0.0), 0.5),
+            (Op::Quantile(0.5), 2.0),
+            (Op::Quantile(0.9), 3.7),
+            (Op::Quantile(1.0), 4.0),
+            (Op::Quantile(-1.0), f64::NEG_INFINITY),
+            (Op::Quantile(2.0), f64::INFINITY),
+            (Op::Quantile(f64::NAN), f64::NAN),
+        ] {
+            check(op, &values, expected);
+        }
+        assert_eq!(Fold::new(Op::Sum).result(), None);
+    }
+
+    #[test]
+    fn fold_of_nan_is_what_upstream_makes_of_it() {
+        let values = [(1, f64::NAN), (1, 2.0), (1, 1.0)];
+        check(Op::Max, &values, 2.0);
+        check(Op::Min, &values, 1.0);
+        check(Op::Sum, &values, f64::NAN);
+        check(Op::Quantile(0.0), &values, f64::NAN);
+        check(Op::Quantile(1.0), &values, 2.0);
+        check(Op::Max, &[(1, f64::NAN)], f64::NAN);
+        check(Op::Sum, &[(1, f64::INFINITY), (1, 1.0)], f64::INFINITY);
+        check(
+            Op::Sum,
+            &[(1, f64::INFINITY), (1, f64::NEG_INFINITY)],
+            f64::NAN,
+        );
+    }
+}

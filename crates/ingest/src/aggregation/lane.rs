@@ -1,0 +1,351 @@
+//! A lane: the outputs that a hash gave it, their sources, and the intervals that are open. A state
+//! machine that knows no other lane, no clock and no store.
+//!
+//! ```text
+//! sample --counter--> increment -> pending of its interval ---.
+//!       \---gauge--> waiting for the end of its interval -----+-- flush(end) -> results
+//! ```
+//!
+//! Every change is one of the operations of [`super::ops`], which the journal keeps, and each is a
+//! function of the state before it. Invariant: the state after a replay of the operations, behind a
+//! snapshot or from the start, is the state that made them.
+
+mod flush;
+mod snapshot;
+
+use super::entries::{Entries, Entry, Print};
+use super::failpoints::{self, Flaw};
+use super::ops::Ops;
+use super::output::Output;
+use super::spec::{GroupSpec, Kind};
+use firn_model::labels::Labels;
+use firn_model::sample::{START_UNKNOWN, is_stale};
+use std::collections::{BTreeMap, HashMap};
+
+pub(super) use flush::Results;
+
+/// Times of a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Params {
+    pub(super) interval_ms: i64,
+    pub(super) lookback_ms: i64,
+}
+
+impl Params {
+    /// Those of `group`.
+    pub(super) fn of(group: &GroupSpec) -> Self {
+        Self {
+            interval_ms: group.interval_ms.max(1),
+            lookback_ms: group.lookback_ms.max(1),
+        }
+    }
+
+    /// The end of the interval that `time` lies in.
+    #[inline]
+    pub(super) fn end_of(&self, time: i64) -> i64 {
+        match time.rem_euclid(self.interval_ms) {
+            0 => time,
+            behind => time.saturating_add(self.interval_ms - behind),
+        }
+    }
+}
+
+/// A float sample of a source.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Sample {
+    pub(super) time: i64,
+    /// Since when it counts, or [`START_UNKNOWN`].
+    pub(super) start: i64,
+    pub(super) value: f64,
+}
+
+/// What becomes of a sample.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// It counts.
+    Counted,
+    /// It is known, or older than what is.
+    Repeated,
+    /// Its interval was written.
+    Late,
+    /// It ended its source, whose entry is gone.
+    Ended,
+}
+
+impl Verdict {
+    /// How many there are.
+    pub(super) const COUNT: usize = 4;
+}
+
+/// A sample of a gauge whose interval is open.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Waiting {
+    entry: u32,
+    time: i64,
+    value: f64,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Lane {
+    pub(super) params: Params,
+    /// The end of the newest interval that was written; the least number before the first.
+    pub(super) written: i64,
+    pub(super) entries: Entries,
+    outputs: Vec<Option<Output>>,
+    by_result: HashMap<(u64, Labels), u32>,
+    open: BTreeMap<i64, Vec<Waiting>>,
+}
+
+impl Lane {
+    /// A lane without sources that has written up to `written`.
+    pub(super) fn new(params: Params, written: i64) -> Self {
+        Self {
+            params,
+            written,
+            entries: Entries::default(),
+            outputs: Vec::new(),
+            by_result: HashMap::new(),
+            open: BTreeMap::new(),
+        }
+    }
+
+    /// Whether it has nothing to write, now or later.
+    pub(super) fn is_idle(&self) -> bool {
+        self.by_result.is_empty() && self.open.is_empty()
+    }
+
+    /// Outputs that it has.
+    pub(super) fn output_count(&self) -> usize {
+        self.by_result.len()
+    }
+
+    /// The output with the number `at`.
+    #[inline]
+    pub(super) fn output(&self, at: u32) -> Option<&Output> {
+        self.outputs.get(at as usize)?.as_ref()
+    }
+
+    /// The output of the rule with the identity `rule` that has these labels.
+    pub(super) fn find_output(&self, rule: u64, labels: &Labels) -> Option<u32> {
+        self.by_result.get(&(rule, labels.clone())).copied()
+    }
+
+    /// The number that the next output gets.
+    pub(super) fn next_output(&self) -> u32 {
+        let free = self.outputs.iter().position(Option::is_none);
+        free.unwrap_or(self.outputs.len()) as u32
+    }
+
+    /// Puts an output in the place `at`.
+    pub(super) fn put_output(&mut self, at: u32, output: Output) {
+        let at_index = at as usize;
+        if self.outputs.len() <= at_index {
+            self.outputs.resize_with(at_index + 1, || None);
+        }
+        let key = (output.rule, output.labels.clone());
+        self.by_result.insert(key, at);
+        self.outputs[at_index] = Some(output);
+    }
+
+    /// Says which rule of the configuration an output is of.
+    pub(super) fn set_index(&mut self, at: u32, index: usize) {
+        if let Some(Some(output)) = self.outputs.get_mut(at as usize) {
+            output.index = index;
+        }
+    }
+
+    /// Puts a new source of output `output` in the place `at`; nothing if there is no such output.
+    pub(super) fn create(&mut self, at: u32, print: Print, output: u32) {
+        if let Some(Some(of)) = self.outputs.get_mut(output as usize) {
+            of.entries += 1;
+            self.entries.insert(at, Entry::new(print, output));
+        }
+    }
+
+    /// Removes a source.
+    pub(super) fn remove(&mut self, at: u32) {
+        if let Some(entry) = self.entries.remove(at)
+            && let Some(Some(output)) = self.outputs.get_mut(entry.output as usize)
+        {
+            output.entries = output.entries.saturating_sub(1);
+            for waiting in self.open.values_mut() {
+                waiting.retain(|waiting| waiting.entry != at);
+            }
+        }
+    }
+
+    /// Takes a sample of the source `at`, and writes to `ops` what that changed.
+    #[inline]
+    pub(super) fn take(&mut self, at: u32, sample: &Sample, ops: &mut Ops) -> Verdict {
+        let Some(entry) = self.entries.get(at) else {
+            return Verdict::Repeated;
+        };
+        let kind = self.output(entry.output).map_or(Kind::Gauge, |o| o.kind);
+        if let Some(verdict) = self.refusal(entry, kind, sample) {
+            return verdict;
+        }
+        ops.push_sample(at, entry.value, sample);
+        self.apply(at, sample)
+    }
+
+    /// Why a sample changes nothing, if so.
+    #[inline]
+    fn refusal(&self, entry: &Entry, kind: Kind, sample: &Sample) -> Option<Verdict> {
+        if sample.time <= entry.time && !failpoints::has(Flaw::CountsRepeated) {
+            return Some(Verdict::Repeated);
+        }
+        let is_late = || self.params.end_of(sample.time) <= self.written;
+        let is_full = || entry.waiting == u16::MAX;
+        (kind == Kind::Gauge && (is_late() || is_full())).then_some(Verdict::Late)
+    }
+
+    /// Changes the state by a sample that [`Lane::take`] let through.
+    #[inline]
+    pub(super) fn apply(&mut self, at: u32, sample: &Sample) -> Verdict {
+        let Some(entry) = self.entries.get_mut(at) else {
+            return Verdict::Repeated;
+        };
+        let Some(Some(output)) = self.outputs.get_mut(entry.output as usize) else {
+            return Verdict::Repeated;
+        };
+        let end = self.params.end_of(sample.time);
+        if output.kind == Kind::Gauge {
+            entry.waiting = entry.waiting.saturating_add(1);
+            let waiting = Waiting {
+                entry: at,
+                time: sample.time,
+                value: sample.value,
+            };
+            self.open.entry(end).or_default().push(waiting);
+            return Verdict::Counted;
+        }
+        if is_stale(sample.value) {
+            let output = entry.output as usize;
+            if failpoints::has(Flaw::GoesOnAfterEnd) {
+                return Verdict::Counted;
+            }
+            self.remove(at);
+            if let Some(Some(output)) = self.outputs.get_mut(output) {
+                output.end_source(sample.time);
+            }
+            return Verdict::Ended;
+        }
+        let increment = increment(entry, sample, self.params.lookback_ms);
+        (entry.time, entry.value) = (sample.time, sample.value);
+        let next = self.written.saturating_add(self.params.interval_ms);
+        let is_lost = end < next && failpoints::has(Flaw::LosesLate);
+        let increment = if is_lost { 0.0 } else { increment };
+        let lookback_ms = self.params.lookback_ms;
+        output.count(sample.time, end.max(next), increment, lookback_ms);
+        Verdict::Counted
+    }
+
+    /// Takes over the times and rules of `group`, which the lane is one of. Returns the sources
+    /// that no rule has any more; their outputs end, and `ends` gets those that were written.
+    pub(super) fn configure(
+        &mut self,
+        group: &GroupSpec,
+        ends: &mut dyn FnMut(&Output, i64),
+    ) -> Vec<(u32, Entry)> {
+        let known: HashMap<u64, usize> = (group.rules.iter().enumerate())
+            .map(|(index, rule)| (rule.identity(), index))
+            .collect();
+        let end = self.written.saturating_add(self.params.interval_ms);
+        for place in &mut self.outputs {
+            let Some(output) = place else { continue };
+            match known.get(&output.rule) {
+                Some(index) => output.index = *index,
+                None => {
+                    if output.is_written {
+                        ends(output, end);
+                    }
+                    self.by_result.remove(&(output.rule, output.labels.clone()));
+                    *place = None;
+                }
+            }
+        }
+        let outputs = &self.outputs;
+        let is_orphan = |entry: &Entry| outputs[entry.output as usize].is_none();
+        let all = self.entries.iter().map(|(at, entry)| (at, *entry));
+        let orphans: Vec<(u32, Entry)> = all.filter(|(_, entry)| is_orphan(entry)).collect();
+        for (at, _) in &orphans {
+            self.entries.remove(*at);
+            for waiting in self.open.values_mut() {
+                waiting.retain(|waiting| waiting.entry != *at);
+            }
+        }
+        for (_, entry) in self.entries.iter_mut() {
+            let output = self.outputs[entry.output as usize].as_ref();
+            let drops = output.is_some_and(|output| group.rules[output.index].drops);
+            entry.set(Entry::DROPS, drops);
+        }
+        self.set_params(Params::of(group));
+        orphans
+    }
+
+    /// Goes on with other times: what is open goes to the ends that they make.
+    fn set_params(&mut self, params: Params) {
+        let before = std::mem::replace(&mut self.params, params);
+        if before.interval_ms == params.interval_ms || self.written == i64::MIN {
+            return;
+        }
+        self.written = params.end_of(self.written);
+        let next = self.written.saturating_add(params.interval_ms);
+        for output in self.outputs.iter_mut().flatten() {
+            for (end, sum) in std::mem::take(&mut output.pending) {
+                output.pending.push((params.end_of(end).max(next), sum));
+            }
+            for (from, _) in &mut output.spans {
+                *from = params.end_of(*from).max(next);
+            }
+        }
+        for waiting in std::mem::take(&mut self.open).into_values().flatten() {
+            let end = params.end_of(waiting.time).max(next);
+            self.open.entry(end).or_default().push(waiting);
+        }
+    }
+
+    /// Forgets all sources, of which something is missing; the totals go on.
+    pub(super) fn forget_sources(&mut self) {
+        self.entries = Entries::default();
+        self.open.clear();
+        for output in self.outputs.iter_mut().flatten() {
+            output.entries = 0;
+        }
+    }
+
+    /// Bytes of memory, about.
+    pub(super) fn memory_bytes(&self) -> usize {
+        let outputs = self.outputs.iter().flatten().map(Output::memory_bytes);
+        let waiting = self.open.values().map(Vec::capacity).sum::<usize>();
+        self.entries.memory_bytes()
+            + outputs.sum::<usize>()
+            + self.by_result.capacity() * size_of::<((u64, Labels), u32)>()
+            + waiting * size_of::<Waiting>()
+    }
+}
+
+/// By how much a counter grew with a sample that is newer than what is known of it. As
+/// `increase()` counts: a value that fell began at zero, and so does one that says it began since.
+/// A first sample counts only if its start lies so near that an earlier one would be remembered.
+#[inline]
+fn increment(entry: &Entry, sample: &Sample, lookback_ms: i64) -> f64 {
+    let has_start = sample.start != START_UNKNOWN && sample.start <= sample.time;
+    let remembered = sample.time.saturating_sub(lookback_ms);
+    let is_forgotten = entry.time <= remembered && !failpoints::has(Flaw::RemembersSilent);
+    let is_first = is_forgotten || entry.time == i64::MIN;
+    let increment = match is_first {
+        true if has_start && sample.start > remembered => sample.value,
+        true => 0.0,
+        false if has_start && sample.start >= entry.time => sample.value,
+        false if sample.value < entry.value => sample.value,
+        false => sample.value - entry.value,
+    };
+    // What is no number would stay in the total for ever.
+    if increment.is_finite() {
+        increment
+    } else {
+        0.0
+    }
+}

@@ -1,0 +1,149 @@
+//! The end of an interval: totals take in what waited, gauges are folded, silent sources go.
+
+use super::Lane;
+use crate::aggregation::entries::Entry;
+use crate::aggregation::failpoints::{self, Flaw};
+use crate::aggregation::fold::Fold;
+use crate::aggregation::output::Output;
+use crate::aggregation::spec::{Kind, RuleSpec};
+use firn_model::batch::Batch;
+use firn_model::sample::{is_stale, stale_nan};
+
+/// Where results go: the rules say what is made of gauges.
+pub(in crate::aggregation) struct Results<'a> {
+    pub(in crate::aggregation) rules: &'a [RuleSpec],
+    pub(in crate::aggregation) batch: &'a mut Batch,
+}
+
+impl Results<'_> {
+    fn push(&mut self, output: &Output, end: i64, value: f64) {
+        let labels = output.labels.as_bytes();
+        self.batch.label_bytes().extend_from_slice(labels);
+        match output.kind {
+            Kind::Counter if !is_stale(value) => {
+                self.batch.push_float_with_start(end, value, output.start);
+            }
+            _ => self.batch.push_float(end, value),
+        }
+        self.batch.end_series();
+    }
+}
+
+/// What the sources of an output came to at an end.
+#[derive(Clone, Debug, Default)]
+struct Tally {
+    /// Some source has a sample that counts.
+    is_live: bool,
+    fold: Option<Fold>,
+}
+
+impl Lane {
+    /// Ends the interval up to `end`, the one behind [`Lane::written`], and gives the results if
+    /// they are wanted. Returns the sources that are forgotten.
+    pub(in crate::aggregation) fn flush(
+        &mut self,
+        end: i64,
+        mut results: Option<Results<'_>>,
+    ) -> Vec<(u32, Entry)> {
+        self.settle_gauges(end);
+        let lookback_ms = self.params.lookback_ms;
+        let mut tallies = self.tallies(results.as_ref());
+        let silent = self.tally(end, &mut tallies);
+        for (at, _) in &silent {
+            self.remove(*at);
+        }
+        for (place, tally) in self.outputs.iter_mut().zip(tallies) {
+            let Some(output) = place else { continue };
+            let value = value_of(output, end, lookback_ms, tally);
+            if let Some(results) = &mut results {
+                match value {
+                    Some(value) => results.push(output, end, value),
+                    None if output.is_written => results.push(output, end, stale_nan()),
+                    None => {}
+                }
+            }
+            output.is_written = value.is_some();
+            if output.is_over() {
+                self.by_result.remove(&(output.rule, output.labels.clone()));
+                *place = None;
+            }
+        }
+        self.written = end;
+        silent
+    }
+
+    /// Goes on behind `end` at once, where there is nothing to write before it.
+    pub(in crate::aggregation) fn skip_to(&mut self, end: i64) {
+        debug_assert!(self.is_idle(), "intervals with results are not passed over");
+        self.written = self.written.max(end);
+    }
+
+    /// Lets the samples of gauges up to `end` be the newest of their sources.
+    fn settle_gauges(&mut self, end: i64) {
+        while let Some(first) = self.open.first_entry() {
+            if *first.key() > end && !failpoints::has(Flaw::SettlesEarly) {
+                break;
+            }
+            for waiting in first.remove() {
+                if let Some(entry) = self.entries.get_mut(waiting.entry) {
+                    entry.waiting = entry.waiting.saturating_sub(1);
+                    // Of two at one time the first stays, as in the store.
+                    if waiting.time > entry.time {
+                        (entry.time, entry.value) = (waiting.time, waiting.value);
+                    }
+                }
+            }
+        }
+    }
+
+    fn tallies(&self, results: Option<&Results<'_>>) -> Vec<Tally> {
+        let tally = |output: &Option<Output>| Tally {
+            is_live: false,
+            fold: match (output, results) {
+                (Some(output), Some(results)) if output.kind == Kind::Gauge => {
+                    let rule = results.rules.get(output.index);
+                    rule.map(|rule| Fold::new(rule.op))
+                }
+                _ => None,
+            },
+        };
+        self.outputs.iter().map(tally).collect()
+    }
+
+    /// Counts the sources that are there at `end`; returns those that are forgotten.
+    fn tally(&self, end: i64, tallies: &mut [Tally]) -> Vec<(u32, Entry)> {
+        let lookback_ms = self.params.lookback_ms;
+        let since = end.saturating_sub(lookback_ms);
+        // Twice as long, for samples that are late by no more than that.
+        let forgotten = since.saturating_sub(lookback_ms);
+        let mut silent = Vec::new();
+        for (at, entry) in self.entries.iter() {
+            let is_ended = is_stale(entry.value);
+            if (entry.time <= forgotten || is_ended) && entry.waiting == 0 {
+                silent.push((at, *entry));
+            }
+            if entry.time > since && !is_ended {
+                let tally = &mut tallies[entry.output as usize];
+                tally.is_live = true;
+                if let Some(fold) = &mut tally.fold {
+                    fold.add(entry.time, entry.value);
+                }
+            }
+        }
+        silent
+    }
+}
+
+/// What an output is at `end`; nothing if it has no source then.
+fn value_of(output: &mut Output, end: i64, lookback_ms: i64, tally: Tally) -> Option<f64> {
+    match (output.kind, tally.fold) {
+        (Kind::Counter, _) => {
+            let has_grown = output.settle(end);
+            let has_source = output.has_source(end, lookback_ms);
+            (has_source || has_grown).then(|| output.total.value())
+        }
+        (Kind::Gauge, Some(fold)) => fold.result(),
+        // Results are not wanted: any value will do.
+        (Kind::Gauge, None) => tally.is_live.then_some(0.0),
+    }
+}

@@ -1,0 +1,203 @@
+//! Resolving a source: which rules take the series, by its labels, and where it counts in each.
+//!
+//! Done once for a series, and again after a change of the rules.
+
+use super::look_up::Found;
+use super::sources::Reference;
+use super::{Group, LANES, Machine};
+use crate::aggregation::entries::{ENTRIES_MAX, Entry, Print};
+use crate::aggregation::output::Output;
+use crate::aggregation::spec::RuleSpec;
+use firn_model::batch::Batch;
+use firn_model::labels::{Labels, LabelsRef, METRIC_NAME};
+use firn_model::sample::{TimestampMs, is_stale};
+use xxhash_rust::xxh3::xxh3_64;
+
+/// A rule that takes the series, and the labels of the result.
+struct Leg {
+    group: usize,
+    rule: usize,
+    result: Labels,
+}
+
+impl Machine {
+    /// The first entry of series `i`, whose labels were read, and whether it is not to be stored.
+    /// Entries are made for the rules that take it, unless none of its samples up to `time_max`
+    /// can count.
+    pub(super) fn resolve(
+        &mut self,
+        batch: &Batch,
+        i: usize,
+        time_max: TimestampMs,
+    ) -> (Option<Reference>, bool) {
+        let samples = batch.series(i);
+        let labels = samples.labels;
+        if labels.is_empty() {
+            // Refused: it cannot stand.
+            return (None, false);
+        }
+        let print = self.look_up.print_of_labels(labels);
+        let came_as = self.look_up.prints[i];
+        if came_as != print {
+            self.look_up.alias(came_as, print);
+        }
+        self.look_up.prints[i] = print;
+        // Another series of the batch may have been the same one.
+        match self.find_print(print) {
+            Some(Found::Known(first)) => return (Some(first), false),
+            Some(_) => return (None, false),
+            None => {}
+        }
+        let legs = self.legs(labels);
+        if legs.is_empty() {
+            self.forget_source(print);
+            self.look_up.let_pass(print);
+            return (None, false);
+        }
+        if samples.times.is_empty() && !samples.histograms.is_empty() {
+            for leg in &legs {
+                self.groups[leg.group].counts.histogram_sources.inc();
+            }
+            self.look_up.let_pass(print);
+            return (None, false);
+        }
+        let rule = |leg: &Leg| &self.groups[leg.group].spec.rules[leg.rule];
+        let drops = legs.iter().any(|leg| rule(leg).drops);
+        let times = samples.times.iter().zip(samples.values);
+        let can_count = |(time, value): (&i64, &f64)| *time <= time_max && !is_stale(*value);
+        let is_known = self.sources.find(&self.lanes, print).is_some();
+        if !is_known && !times.into_iter().any(can_count) {
+            return (None, drops);
+        }
+        self.make_entries(labels, print, &legs);
+        (self.sources.find(&self.lanes, print), drops)
+    }
+
+    fn legs(&self, labels: LabelsRef<'_>) -> Vec<Leg> {
+        let mut legs = Vec::new();
+        for (group, Group { spec, .. }) in self.groups.iter().enumerate() {
+            let rules = spec.rules.iter().enumerate();
+            for (rule, spec) in rules.filter(|(_, spec)| spec.takes(labels)) {
+                let result = spec.result_of(labels);
+                legs.push(Leg {
+                    group,
+                    rule,
+                    result,
+                });
+            }
+        }
+        legs
+    }
+
+    /// Makes the entries of a source, keeps those that it has, and removes those of other rules.
+    fn make_entries(&mut self, labels: LabelsRef<'_>, print: Print, legs: &[Leg]) {
+        let known = self.entries_of(print);
+        let mut kept = Vec::with_capacity(legs.len());
+        for leg in legs {
+            let hash = xxh3_64(leg.result.as_bytes());
+            let place = self.groups[leg.group].base + hash as usize % LANES;
+            let Some(output) = self.output_of(place, leg, labels) else {
+                continue;
+            };
+            let is_it = |(reference, entry): &&(Reference, Entry)| {
+                reference.split().0 == place && entry.output == output
+            };
+            let drops = self.groups[leg.group].spec.rules[leg.rule].drops;
+            match known.iter().find(is_it) {
+                Some((reference, _)) => {
+                    kept.push(*reference);
+                    self.renew(*reference, drops);
+                }
+                None => self.create_entry(place, print, output, drops, leg.group),
+            }
+        }
+        for (reference, _) in known {
+            if !kept.contains(&reference) {
+                self.remove_entry(reference, print);
+            }
+        }
+    }
+
+    /// The output of `leg` in the lane at `place`, a new one if there is none.
+    fn output_of(&mut self, place: usize, leg: &Leg, labels: LabelsRef<'_>) -> Option<u32> {
+        let group = &self.groups[leg.group];
+        let spec: &RuleSpec = &group.spec.rules[leg.rule];
+        let identity = group.identities[leg.rule];
+        let slot = self.lanes[place].as_mut()?;
+        if let Some(output) = slot.lane.find_output(identity, &leg.result) {
+            return Some(output);
+        }
+        let at = slot.lane.next_output();
+        if at as usize >= ENTRIES_MAX {
+            return None;
+        }
+        let name = labels.get(METRIC_NAME);
+        let kind = spec.kind_of(name, (self.kind_of)(name));
+        let interval_ms = slot.lane.params.interval_ms;
+        let end = slot.lane.written.saturating_add(interval_ms);
+        let output = Output::new(identity, kind, leg.result.clone(), end, interval_ms);
+        slot.ops.push_output(at, &output, end);
+        slot.lane.put_output(at, output);
+        slot.lane.set_index(at, leg.rule);
+        Some(at)
+    }
+
+    fn create_entry(&mut self, place: usize, print: Print, output: u32, drops: bool, group: usize) {
+        let is_full = self.sources.len() >= self.sources_max;
+        let Some(slot) = &mut self.lanes[place] else {
+            return;
+        };
+        let Some(at) = slot.lane.entries.next().filter(|_| !is_full) else {
+            self.groups[group].counts.refused_sources.inc();
+            return;
+        };
+        let mut entry = Entry::new(print, output);
+        entry.generation = self.look_up.generation;
+        entry.set(Entry::DROPS, drops);
+        slot.create(at, entry);
+        self.sources
+            .link(&mut self.lanes, Reference::new(place, at), print);
+    }
+
+    /// Lets an entry go on under the configuration in force.
+    fn renew(&mut self, reference: Reference, drops: bool) {
+        let (place, at) = reference.split();
+        if let Some(slot) = &mut self.lanes[place]
+            && let Some(entry) = slot.lane.entries.get_mut(at)
+        {
+            entry.generation = self.look_up.generation;
+            entry.set(Entry::DROPS, drops);
+        }
+    }
+
+    /// Removes all entries of a source.
+    fn forget_source(&mut self, print: Print) {
+        for (reference, _) in self.entries_of(print) {
+            self.remove_entry(reference, print);
+        }
+    }
+
+    fn remove_entry(&mut self, reference: Reference, print: Print) {
+        let (place, at) = reference.split();
+        if let Some(slot) = &mut self.lanes[place] {
+            slot.ops.push_remove(at);
+            slot.lane.remove(at);
+        }
+        self.sources.unlink(&mut self.lanes, reference, print);
+    }
+
+    /// The entries of a source.
+    fn entries_of(&self, print: Print) -> Vec<(Reference, Entry)> {
+        let mut entries = Vec::new();
+        let mut next = self.sources.find(&self.lanes, print);
+        while let Some(reference) = next {
+            let (place, at) = reference.split();
+            let slot = self.lanes[place].as_ref();
+            if let Some(entry) = slot.and_then(|slot| slot.lane.entries.get(at)) {
+                entries.push((reference, *entry));
+            }
+            next = self.sources.behind(reference);
+        }
+        entries
+    }
+}

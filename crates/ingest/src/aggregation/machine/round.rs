@@ -1,0 +1,286 @@
+//! The journal of the machine: records of operations, the state told anew lane by lane, and replay.
+//!
+//! A round tells the state of every lane once. It is spread over data time and over what the
+//! journal grows by, so that no record is long and a start reads two rounds at most. Lanes do not
+//! know each other: a replay of one begins at its own snapshot, wherever in the round that stands.
+//!
+//! ```text
+//! record = version u8 | secret u64 | number varint | data time zigzag | section*
+//! section = lane varint | what u8 (operations, snapshot, gone) | prefixed bytes
+//! ```
+
+use super::look_up::LookUp;
+use super::sources::Sources;
+use super::{LANES, Machine, Slot};
+use crate::aggregation::code::{Malformed, Reader, push_bytes, push_signed};
+use crate::aggregation::failpoints::{self, Flaw};
+use crate::aggregation::lane::Lane;
+use crate::aggregation::ops;
+use crate::aggregation::spec::GROUPS_MAX;
+use firn_model::labels::push_uvarint;
+use firn_model::log::{Journal, JournalMark};
+use firn_model::sample::TimestampMs;
+
+const VERSION: u8 = 1;
+
+const OPERATIONS: u8 = 0;
+const SNAPSHOT: u8 = 1;
+const GONE: u8 = 2;
+
+/// A round lasts so long in data time: a quarter of the time that the log keeps samples anyway.
+const ROUND_MS: i64 = 8 * 60 * 1000;
+
+/// A round ends early when the journal grew by so many times what the state takes, and these bytes.
+const ROUND_STATES: usize = 4;
+const ROUND_BYTES_MIN: usize = 1 << 20;
+
+/// A record of the whole state goes on in another one behind so many bytes.
+const RECORD_BYTES: usize = 4 << 20;
+
+/// How far the state has been told anew.
+#[derive(Debug, Default)]
+pub(super) struct Round {
+    /// The lane that comes next.
+    next: usize,
+    /// The data time when it began.
+    began: TimestampMs,
+    /// Bytes of records since.
+    bytes: usize,
+    /// Bytes of the snapshots of this round, and of the one before.
+    state: usize,
+    state_before: usize,
+}
+
+impl Machine {
+    /// What is to be logged now: the operations since the last record, and snapshots that are due.
+    pub(in crate::aggregation) fn record(&mut self) -> Journal {
+        let mut bytes = Vec::new();
+        for place in 0..self.lanes.len() {
+            if let Some(slot) = &mut self.lanes[place]
+                && !slot.ops.bytes.is_empty()
+            {
+                if bytes.is_empty() {
+                    bytes = self.begin_record();
+                }
+                if let Some(slot) = &mut self.lanes[place] {
+                    push_section(&mut bytes, place, OPERATIONS, &slot.ops.bytes);
+                    slot.ops.clear();
+                }
+            }
+        }
+        self.round.bytes += bytes.len();
+        let due = self.lanes_due();
+        if due <= self.round.next {
+            return self.end_record(bytes, JournalMark::Continues);
+        }
+        if bytes.is_empty() {
+            bytes = self.begin_record();
+        }
+        let begins = self.round.next == 0;
+        if begins {
+            self.round.began = self.data_time;
+        }
+        while self.round.next < due {
+            let place = self.round.next;
+            self.round.next += 1;
+            self.round.state += self.push_snapshot(&mut bytes, place);
+        }
+        let is_half = self.round.next * 2 >= self.lanes.len();
+        let is_early = is_half && failpoints::has(Flaw::CompletesEarly);
+        let completes = self.round.next == self.lanes.len() || is_early;
+        if completes {
+            self.end_round();
+        }
+        self.end_record(bytes, mark(begins, completes))
+    }
+
+    /// The whole state, in as many records as it takes.
+    pub(in crate::aggregation) fn whole(&mut self) -> Vec<Journal> {
+        let mut records = Vec::new();
+        let mut bytes = self.begin_record();
+        self.round.state = 0;
+        for place in 0..self.lanes.len() {
+            if bytes.len() > RECORD_BYTES {
+                let begins = records.is_empty();
+                let next = self.begin_next_record();
+                let full = std::mem::replace(&mut bytes, next);
+                let mark = mark(begins, false);
+                records.push(Journal { mark, bytes: full });
+            }
+            if let Some(slot) = &mut self.lanes[place] {
+                slot.ops.clear();
+            }
+            self.round.state += self.push_snapshot(&mut bytes, place);
+        }
+        self.end_round();
+        let mark = mark(records.is_empty(), true);
+        records.push(self.end_record(bytes, mark));
+        records
+    }
+
+    fn end_round(&mut self) {
+        self.round = Round {
+            began: self.data_time,
+            state_before: self.round.state,
+            ..Round::default()
+        };
+    }
+
+    /// Lanes whose snapshot belongs in this round by now.
+    fn lanes_due(&self) -> usize {
+        let lanes = self.lanes.len();
+        let round = &self.round;
+        let passed = self.data_time.saturating_sub(round.began).max(0);
+        let by_time = passed as f64 / ROUND_MS as f64;
+        let all_bytes = ROUND_BYTES_MIN + ROUND_STATES * round.state_before;
+        let by_bytes = round.bytes as f64 / all_bytes as f64;
+        let share = by_time.max(by_bytes).min(1.0);
+        (share * lanes as f64) as usize
+    }
+
+    /// Appends the snapshot of a lane; returns its bytes.
+    fn push_snapshot(&self, out: &mut Vec<u8>, place: usize) -> usize {
+        let Some(slot) = &self.lanes[place] else {
+            push_section(out, place, GONE, &[]);
+            return 0;
+        };
+        let mut bytes = Vec::new();
+        push_bytes(&mut bytes, slot.group.as_bytes());
+        push_uvarint(&mut bytes, slot.number as u64);
+        slot.lane.encode(&mut bytes);
+        push_section(out, place, SNAPSHOT, &bytes);
+        bytes.len()
+    }
+
+    fn begin_record(&self) -> Vec<u8> {
+        let mut bytes = vec![VERSION];
+        bytes.extend_from_slice(&self.look_up.secret.to_le_bytes());
+        push_uvarint(&mut bytes, self.sequence);
+        push_signed(&mut bytes, self.data_time);
+        bytes
+    }
+
+    fn begin_next_record(&mut self) -> Vec<u8> {
+        self.sequence += 1;
+        self.begin_record()
+    }
+
+    fn end_record(&mut self, bytes: Vec<u8>, mark: JournalMark) -> Journal {
+        self.sequence += u64::from(!bytes.is_empty());
+        Journal { mark, bytes }
+    }
+
+    /// Brings back the state of which `records` are the journal, from where a replay of it begins.
+    /// Damage costs the sources of the lanes that it lies in; their totals go on. Returns how many
+    /// lanes it hit.
+    pub(in crate::aggregation) fn restore(&mut self, records: &[Vec<u8>]) -> usize {
+        let mut expected = None;
+        for record in records {
+            if self.replay_record(record, &mut expected).is_err() {
+                // What the record held is not known, so any lane may lack something.
+                expected = Some(u64::MAX);
+            }
+        }
+        if expected == Some(u64::MAX) {
+            self.lose_all();
+        }
+        let lost = self.lanes.iter_mut().flatten().filter(|slot| slot.is_lost);
+        let mut count = 0;
+        for slot in lost {
+            slot.is_lost = false;
+            slot.lane.forget_sources();
+            count += 1;
+        }
+        self.sources = Sources::of(&mut self.lanes);
+        count
+    }
+
+    fn replay_record(
+        &mut self,
+        record: &[u8],
+        expected: &mut Option<u64>,
+    ) -> Result<(), Malformed> {
+        let mut reader = Reader(record);
+        if reader.byte()? != VERSION {
+            return Err(Malformed("version"));
+        }
+        let secret = u64::from_le_bytes(reader.array()?);
+        if secret != self.look_up.secret {
+            // Another life of the state: nothing goes on.
+            self.lanes.clear();
+            self.look_up = LookUp::new(secret);
+            (*expected, self.data_time) = (None, i64::MIN);
+        }
+        let number = reader.unsigned()?;
+        if expected.is_some_and(|expected| expected != number) {
+            self.lose_all();
+        }
+        *expected = number.checked_add(1);
+        self.sequence = expected.unwrap_or(0);
+        self.data_time = self.data_time.max(reader.signed()?);
+        while !reader.is_empty() {
+            let place = reader.small()? as usize;
+            let what = reader.byte()?;
+            let bytes = reader.bytes()?;
+            if place >= GROUPS_MAX * LANES {
+                return Err(Malformed("number of a lane"));
+            }
+            self.replay_section(place, what, bytes)?;
+        }
+        Ok(())
+    }
+
+    fn replay_section(&mut self, place: usize, what: u8, bytes: &[u8]) -> Result<(), Malformed> {
+        if self.lanes.len() <= place {
+            let lanes = (place + 1).next_multiple_of(LANES);
+            self.lanes.resize_with(lanes, || None);
+        }
+        let known = &mut self.lanes[place];
+        match (what, known) {
+            (GONE, known) => *known = None,
+            (SNAPSHOT, known) => *known = Some(read_snapshot(bytes)?),
+            (OPERATIONS, Some(slot)) if !slot.is_lost => {
+                if ops::replay(&mut slot.lane, bytes).is_err() {
+                    slot.is_lost = true;
+                }
+            }
+            // Its snapshot comes later in the round.
+            (OPERATIONS, _) => {}
+            _ => return Err(Malformed("section")),
+        }
+        Ok(())
+    }
+
+    /// Something is missing: whatever a lane does not tell anew is not known.
+    fn lose_all(&mut self) {
+        for slot in self.lanes.iter_mut().flatten() {
+            slot.is_lost = true;
+        }
+    }
+}
+
+fn read_snapshot(bytes: &[u8]) -> Result<Slot, Malformed> {
+    let mut reader = Reader(bytes);
+    let group = str::from_utf8(reader.bytes()?).map_err(|_| Malformed("name of a group"))?;
+    let number = reader.small()? as usize;
+    let lane = Lane::decode(&mut reader)?;
+    match reader.is_empty() && number < LANES {
+        true => Ok(Slot::new(group, number, lane)),
+        false => Err(Malformed("snapshot of a lane")),
+    }
+}
+
+fn push_section(out: &mut Vec<u8>, place: usize, what: u8, bytes: &[u8]) {
+    push_uvarint(out, place as u64);
+    out.push(what);
+    push_bytes(out, bytes);
+}
+
+fn mark(begins: bool, completes: bool) -> JournalMark {
+    match (begins, completes) {
+        (true, true) => JournalMark::Whole,
+        (true, false) => JournalMark::Begins,
+        (false, true) => JournalMark::Complete,
+        (false, false) => JournalMark::Continues,
+    }
+}

@@ -1,0 +1,124 @@
+//! What aggregation counts, by group.
+
+use super::lane::Verdict;
+use firn_model::metrics::{Counter, Sink, Value};
+use std::sync::Arc;
+
+/// Counts of one group.
+#[derive(Debug, Default)]
+pub(super) struct GroupCounts {
+    pub(super) samples: Counter,
+    pub(super) repeated: Counter,
+    pub(super) late: Counter,
+    pub(super) ended: Counter,
+    pub(super) results: Counter,
+    pub(super) refused_sources: Counter,
+    pub(super) histogram_sources: Counter,
+}
+
+impl GroupCounts {
+    /// Adds so many of each verdict.
+    pub(super) fn add(&self, verdicts: [u64; Verdict::COUNT]) {
+        let counters = [
+            (Verdict::Counted, &self.samples),
+            (Verdict::Repeated, &self.repeated),
+            (Verdict::Late, &self.late),
+            (Verdict::Ended, &self.ended),
+        ];
+        for (verdict, counter) in counters {
+            let count = verdicts[verdict as usize];
+            if count > 0 {
+                counter.add(count);
+            }
+        }
+    }
+}
+
+/// How large the state of a group is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Sizes {
+    pub(super) sources: usize,
+    pub(super) outputs: usize,
+    pub(super) bytes: usize,
+}
+
+/// A group by its name, what it counted, and how large its state is.
+pub(super) type GroupMetrics = (String, Arc<GroupCounts>, Sizes);
+
+/// Gives the metrics of all groups to `sink`.
+pub(super) fn collect(sink: &mut dyn Sink, groups: &[GroupMetrics]) {
+    collect_counts(sink, groups);
+    collect_sizes(sink, groups);
+}
+
+fn collect_counts(sink: &mut dyn Sink, groups: &[GroupMetrics]) {
+    type Count = fn(&GroupCounts) -> &Counter;
+    let counts: [(&str, &str, Count); 7] = [
+        (
+            "firn_aggregation_samples_total",
+            "Samples of sources that count in results.",
+            |counts| &counts.samples,
+        ),
+        (
+            "firn_aggregation_repeated_samples_total",
+            "Samples of sources that were known, or older than what is known.",
+            |counts| &counts.repeated,
+        ),
+        (
+            "firn_aggregation_late_samples_total",
+            "Samples of gauges that came after the result of their interval was written.",
+            |counts| &counts.late,
+        ),
+        (
+            "firn_aggregation_ended_sources_total",
+            "Counters that a staleness marker ended.",
+            |counts| &counts.ended,
+        ),
+        (
+            "firn_aggregation_results_total",
+            "Samples of results, staleness markers included.",
+            |counts| &counts.results,
+        ),
+        (
+            "firn_aggregation_refused_sources_total",
+            "Series that are not aggregated because there are too many sources.",
+            |counts| &counts.refused_sources,
+        ),
+        (
+            "firn_aggregation_histogram_sources_total",
+            "Series of native histograms that a rule takes: they are stored and not aggregated.",
+            |counts| &counts.histogram_sources,
+        ),
+    ];
+    for (name, help, count) in counts {
+        for (group, counts, _) in groups {
+            let value = Value::Counter(count(counts).get() as f64);
+            sink.metric(name, help, &[("group", group)], value);
+        }
+    }
+}
+
+fn collect_sizes(sink: &mut dyn Sink, groups: &[GroupMetrics]) {
+    type Size = fn(&Sizes) -> usize;
+    let sizes: [(&str, &str, Size); 3] = [
+        (
+            "firn_aggregation_sources",
+            "Series that are aggregated, once for each rule.",
+            |sizes| sizes.sources,
+        ),
+        ("firn_aggregation_outputs", "Series of results.", |sizes| {
+            sizes.outputs
+        }),
+        (
+            "firn_aggregation_state_bytes",
+            "Memory of the state, about.",
+            |sizes| sizes.bytes,
+        ),
+    ];
+    for (name, help, size) in sizes {
+        for (group, _, of_group) in groups {
+            let value = Value::Gauge(size(of_group) as f64);
+            sink.metric(name, help, &[("group", group)], value);
+        }
+    }
+}

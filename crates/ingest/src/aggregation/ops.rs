@@ -1,0 +1,209 @@
+//! The operations that change a lane, as the journal keeps them.
+//!
+//! A sample takes three bytes in the steady state: how far its source is from the one before, and
+//! by how much its value grew.
+//!
+//! ```text
+//! op = varint (source, from the one before, zigzag) * 4 + form
+//!   form 0: value step zigzag, the time is that of the sample before
+//!   form 1: flags u8, then what they say
+//! or varint 3, a code, and what it is of
+//! ```
+
+use super::code::{
+    Malformed, Reader, after_step, push_bytes, push_float, push_signed, whole_step, zigzag,
+};
+use super::entries::{ENTRIES_MAX, Print};
+use super::failpoints::{self, Flaw};
+use super::lane::{Lane, Sample};
+use super::output::{Output, read_kind, read_labels};
+use firn_model::labels::push_uvarint;
+use firn_model::sample::START_UNKNOWN;
+
+/// A sample at the time of the one before, with a whole step.
+const SHORT: u64 = 0;
+
+/// Any other sample.
+const LONG: u64 = 1;
+
+/// No sample.
+const OTHER: u64 = 3;
+
+const HAS_TIME: u8 = 1;
+const HAS_FLOAT: u8 = 2;
+const HAS_START: u8 = 4;
+
+const CREATE: u8 = 0;
+const REMOVE: u8 = 1;
+const OUTPUT: u8 = 2;
+const FLUSH: u8 = 3;
+const SKIP: u8 = 4;
+
+/// Operations on one lane since the last record.
+#[derive(Debug, Default)]
+pub(super) struct Ops {
+    pub(super) bytes: Vec<u8>,
+    entry: u32,
+    time: i64,
+}
+
+impl Ops {
+    /// Empties the list and keeps its memory.
+    pub(super) fn clear(&mut self) {
+        self.bytes.clear();
+        (self.entry, self.time) = (0, 0);
+    }
+
+    /// A sample of the source `at`, whose value is `base` so far.
+    #[inline]
+    pub(super) fn push_sample(&mut self, at: u32, base: f64, sample: &Sample) {
+        let distance = zigzag(i64::from(at) - i64::from(self.entry)) * 4;
+        self.entry = at;
+        let step = whole_step(base, sample.value);
+        if let Some(step) = step
+            && sample.time == self.time
+            && sample.start == START_UNKNOWN
+        {
+            push_uvarint(&mut self.bytes, distance | SHORT);
+            return push_signed(&mut self.bytes, step);
+        }
+        push_uvarint(&mut self.bytes, distance | LONG);
+        let has_start = sample.start != START_UNKNOWN;
+        let flags = [
+            (sample.time != self.time, HAS_TIME),
+            (step.is_none(), HAS_FLOAT),
+            (has_start, HAS_START),
+        ];
+        let flags = flags.iter().filter(|(is_set, _)| *is_set);
+        self.bytes.push(flags.map(|(_, flag)| flag).sum());
+        if sample.time != self.time {
+            push_signed(&mut self.bytes, sample.time.wrapping_sub(self.time));
+            self.time = sample.time;
+        }
+        match step {
+            Some(step) => push_signed(&mut self.bytes, step),
+            None => push_float(&mut self.bytes, sample.value),
+        }
+        if has_start {
+            push_signed(&mut self.bytes, sample.start.wrapping_sub(sample.time));
+        }
+    }
+
+    /// A new source.
+    pub(super) fn push_create(&mut self, at: u32, print: Print, output: u32) {
+        self.push_other(CREATE);
+        push_uvarint(&mut self.bytes, u64::from(at));
+        for half in print.0 {
+            self.bytes.extend_from_slice(&half.to_le_bytes());
+        }
+        push_uvarint(&mut self.bytes, u64::from(output));
+    }
+
+    /// A source that no rule has any more.
+    pub(super) fn push_remove(&mut self, at: u32) {
+        self.push_other(REMOVE);
+        push_uvarint(&mut self.bytes, u64::from(at));
+    }
+
+    /// A new output, which begins with the interval up to `end`.
+    pub(super) fn push_output(&mut self, at: u32, output: &Output, end: i64) {
+        self.push_other(OUTPUT);
+        push_uvarint(&mut self.bytes, u64::from(at));
+        self.bytes.extend_from_slice(&output.rule.to_le_bytes());
+        self.bytes.push(output.kind as u8);
+        push_bytes(&mut self.bytes, output.labels.as_bytes());
+        push_signed(&mut self.bytes, end);
+    }
+
+    /// The end of an interval.
+    pub(super) fn push_flush(&mut self, end: i64) {
+        if failpoints::has(Flaw::ForgetsFlush) {
+            return;
+        }
+        self.push_other(FLUSH);
+        push_signed(&mut self.bytes, end);
+    }
+
+    /// Intervals without results.
+    pub(super) fn push_skip(&mut self, end: i64) {
+        self.push_other(SKIP);
+        push_signed(&mut self.bytes, end);
+    }
+
+    fn push_other(&mut self, code: u8) {
+        push_uvarint(&mut self.bytes, OTHER);
+        self.bytes.push(code);
+    }
+}
+
+/// Does to `lane` what `bytes` say. A source that is not there is passed over: what was read before
+/// the lane's snapshot was damaged.
+pub(super) fn replay(lane: &mut Lane, bytes: &[u8]) -> Result<(), Malformed> {
+    let mut reader = Reader(bytes);
+    let (mut entry, mut time) = (0i64, 0i64);
+    while !reader.is_empty() {
+        let head = reader.unsigned()?;
+        if head == OTHER {
+            replay_other(lane, &mut reader)?;
+            continue;
+        }
+        let distance = head / 4;
+        entry = entry.wrapping_add((distance >> 1) as i64 ^ -((distance & 1) as i64));
+        let at = u32::try_from(entry).map_err(|_| Malformed("number of a source"))?;
+        let flags = match head % 4 {
+            SHORT => 0,
+            LONG => reader.byte()?,
+            _ => return Err(Malformed("form of an operation")),
+        };
+        if flags & HAS_TIME != 0 {
+            time = time.wrapping_add(reader.signed()?);
+        }
+        let base = lane.entries.get(at).map_or(0.0, |entry| entry.value);
+        let value = match flags & HAS_FLOAT != 0 {
+            true => reader.float()?,
+            false => after_step(base, reader.signed()?)?,
+        };
+        let start = match flags & HAS_START != 0 {
+            true => time.wrapping_add(reader.signed()?),
+            false => START_UNKNOWN,
+        };
+        lane.apply(at, &Sample { time, start, value });
+    }
+    Ok(())
+}
+
+fn replay_other(lane: &mut Lane, reader: &mut Reader<'_>) -> Result<(), Malformed> {
+    match reader.byte()? {
+        CREATE => {
+            let at = place(reader)?;
+            let mut half = || Ok(u64::from_le_bytes(reader.array()?));
+            let print = Print([half()?, half()?]);
+            lane.create(at, print, reader.small()?);
+        }
+        REMOVE => lane.remove(reader.small()?),
+        OUTPUT => {
+            let at = place(reader)?;
+            let rule = u64::from_le_bytes(reader.array()?);
+            let (kind, labels) = (read_kind(reader)?, read_labels(reader)?);
+            let end = reader.signed()?;
+            let interval_ms = lane.params.interval_ms;
+            lane.put_output(at, Output::new(rule, kind, labels, end, interval_ms));
+        }
+        FLUSH => drop(lane.flush(reader.signed()?, None)),
+        SKIP => match lane.is_idle() {
+            true => lane.skip_to(reader.signed()?),
+            false => return Err(Malformed("results were passed over")),
+        },
+        _ => return Err(Malformed("code of an operation")),
+    }
+    Ok(())
+}
+
+/// A number below what a lane may have of anything.
+fn place(reader: &mut Reader<'_>) -> Result<u32, Malformed> {
+    let at = reader.small()?;
+    match (at as usize) < ENTRIES_MAX {
+        true => Ok(at),
+        false => Err(Malformed("number of a source")),
+    }
+}

@@ -1,0 +1,263 @@
+//! The pipeline over a store on a simulated disk that loses power at every change of it: results
+//! and what is stored are those of a run without a crash.
+
+use super::{STALE, group, rule};
+use crate::aggregation::failpoints::{Flaw, with_flaw};
+use crate::aggregation::spec::{AggregationSpec, Op, RuleSpec};
+use crate::aggregation::{Kind, Start};
+use crate::limits::IngestLimits;
+use crate::pipeline::Pipeline;
+use firn_model::batch::Batch;
+use firn_model::budget::Budget;
+use firn_model::cancel::Cancel;
+use firn_model::columns::SeriesBatch;
+use firn_model::env::sim::{self, Inline, Sim, SimRng};
+use firn_model::labels::Labels;
+use firn_model::sample::{TimeRange, stale_nan};
+use firn_model::series_limit::SeriesLimit;
+use firn_model::shares::Shares;
+use firn_model::store::{Append, AppendBounds, Select, SelectRequest};
+use firn_model::tenant::TenantId;
+use firn_storage::store::{Store, StoreOptions};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Batches of a history.
+const BATCHES: u64 = 24;
+
+/// Time and bits of the samples of each series.
+type Contents = BTreeMap<String, Vec<(i64, u64)>>;
+
+fn spec() -> AggregationSpec {
+    let dropped = RuleSpec {
+        record: "c".into(),
+        drops: true,
+        kind: Some(Kind::Counter),
+        ..rule(Op::Sum, "counter")
+    };
+    let kept = RuleSpec {
+        record: "g".into(),
+        ..rule(Op::Max, "gauge")
+    };
+    group(&[dropped, kept])
+}
+
+/// Batches of a few sources; all of some are dropped.
+fn history(seed: u64) -> Vec<Batch> {
+    let rng = SimRng::new(seed);
+    let mut values = [0.0; 6];
+    let mut now = 1_000_000;
+    let mut batches = Vec::new();
+    for _ in 0..BATCHES {
+        now += rng.below(6_000) as i64 + 1;
+        let mut batch = Batch::default();
+        let counters_only = rng.one_in(2);
+        for (pod, value) in values.iter_mut().enumerate() {
+            let is_counter = pod < 3;
+            if rng.one_in(3) || counters_only && !is_counter {
+                continue;
+            }
+            *value += rng.below(5) as f64;
+            let name = if is_counter { "counter" } else { "gauge" };
+            let number = pod.to_string();
+            let pairs = [("__name__", name), ("job", "a"), ("pod", number.as_str())];
+            let sent = if rng.one_in(20) { stale_nan() } else { *value };
+            batch.push_series(Labels::from_pairs(pairs).as_ref(), &[(now, sent)]);
+        }
+        if !batch.is_empty() {
+            batches.push(batch);
+        }
+    }
+    batches
+}
+
+/// A process over the disk.
+struct Process {
+    store: Arc<Store>,
+    pipeline: Pipeline,
+}
+
+fn start(sim: &Sim) -> Option<Process> {
+    let options = StoreOptions {
+        window_ms: 30_000,
+        is_jittered: false,
+        log_segment_bytes: 300,
+        ..StoreOptions::new("data")
+    };
+    let store = Store::open(sim.env.clone(), options).ok()?;
+    let limits = IngestLimits::of(&Shares::of(1 << 30));
+    let memory = Budget::new("all", 1 << 30);
+    let pipeline = Pipeline::new(store.clone(), sim.env.clock.clone(), limits, &memory);
+    let start = Start {
+        secret: 7,
+        sources_max: usize::MAX,
+        kind_of: Arc::new(|_| None),
+        journal: &store.take_journal(),
+    };
+    pipeline.aggregate_by(&spec(), start).ok()?;
+    Some(Process { store, pipeline })
+}
+
+/// Starts until it succeeds; the power is on again.
+fn restart(sim: &Sim) -> Process {
+    for _ in 0..3 {
+        sim.disk.crash();
+        if let Some(process) = start(sim) {
+            return process;
+        }
+    }
+    panic!("the store does not start");
+}
+
+fn contents(store: &Store) -> Contents {
+    let (cancel, budget) = (Cancel::new(), Budget::new("all", usize::MAX));
+    let series = SeriesLimit::new(usize::MAX);
+    let request = SelectRequest {
+        tenant: &TenantId::anonymous(),
+        matchers: &[],
+        range: TimeRange::ALL,
+        newest_only: false,
+        cancel: &cancel,
+        budget: &budget,
+        series: &series,
+    };
+    let selection = store.select(request).unwrap();
+    let mut contents = Contents::new();
+    for i in 0..selection.len() {
+        let mut read = SeriesBatch::default();
+        selection.read(i..i + 1, &mut read).unwrap();
+        let columns = read.series(0);
+        let samples = columns.times.iter().zip(columns.values);
+        let samples = samples
+            .map(|(time, value)| (*time, value.to_bits()))
+            .collect();
+        contents.insert(selection.labels(i).to_string(), samples);
+    }
+    contents
+}
+
+/// Sends a history to a disk that loses power after so many changes; whether it did, and what is
+/// stored at the end. A batch that was not acknowledged is sent again.
+fn run(seed: u64, changes: Option<u64>) -> (bool, Contents) {
+    let sim = sim::env_with(seed, Arc::new(Inline));
+    sim.clock.set_ms(10_000_000);
+    let mut process = start(&sim).unwrap();
+    if let Some(changes) = changes {
+        sim.disk.power_off_after(changes);
+    }
+    let mut is_hit = false;
+    for batch in history(seed) {
+        for attempt in 0.. {
+            let bounds = AppendBounds::until(i64::MAX);
+            let tenant = TenantId::anonymous();
+            let sent = process.pipeline.append(&tenant, &batch, bounds).wait();
+            process.store.tick();
+            if sent.is_ok() && !sim.disk.is_off() {
+                break;
+            }
+            assert!(attempt < 3, "seed {seed}, {changes:?}: {sent:?}");
+            let is_acked = sent.is_ok();
+            is_hit = true;
+            drop(process);
+            process = restart(&sim);
+            if is_acked {
+                break;
+            }
+        }
+    }
+    let contents = contents(&process.store);
+    (is_hit, contents)
+}
+
+/// The first place of the power cut that leaves anything else than no power cut.
+fn first_trouble(seeds: std::ops::Range<u64>) -> Option<String> {
+    for seed in seeds {
+        let (_, expected) = run(seed, None);
+        assert!(expected.keys().all(|labels| !labels.contains("counter")));
+        let results = expected
+            .keys()
+            .filter(|labels| labels.contains("by=\"rule\""));
+        assert_eq!(results.count(), 2, "{expected:?}");
+        for changes in 0.. {
+            let (is_hit, found) = run(seed, Some(changes));
+            if found != expected {
+                return Some(format!(
+                    "seed {seed}, {changes}: {found:?}\nnot {expected:?}"
+                ));
+            }
+            if !is_hit {
+                break;
+            }
+        }
+    }
+    None
+}
+
+#[test]
+fn aggregation_over_a_power_cut_at_every_change_of_the_disk_is_exact() {
+    if let Some(trouble) = first_trouble(0..2) {
+        panic!("{trouble}");
+    }
+}
+
+#[test]
+fn results_without_the_journal_beside_them_are_caught() {
+    let caught = with_flaw(Flaw::LeavesJournal, || first_trouble(0..1));
+    assert!(caught.is_some());
+}
+
+#[test]
+fn clean_stop_keeps_the_state_and_a_config_without_groups_ends_it() {
+    let sim = sim::env_with(1, Arc::new(Inline));
+    sim.clock.set_ms(10_000_000);
+    let mut process = start(&sim).unwrap();
+    let send = |process: &Process, second: i64, value: f64| {
+        let labels = Labels::from_pairs([("__name__", "counter"), ("job", "a")]);
+        let mut batch = Batch::default();
+        batch.push_series(labels.as_ref(), &[(second * 1000, value)]);
+        let bounds = AppendBounds::until(i64::MAX);
+        process
+            .pipeline
+            .append(&TenantId::anonymous(), &batch, bounds)
+            .wait()
+            .unwrap();
+    };
+    for (second, value) in [(1_005, 1.0), (1_015, 4.0)] {
+        send(&process, second, value);
+        process.pipeline.finish_aggregation().unwrap();
+        process.store.close().unwrap();
+        drop(process);
+        process = start(&sim).unwrap();
+    }
+    send(&process, 1_025, 9.0);
+    let key = r#"{__name__="c", by="rule", job="a"}"#;
+    let values = |process: &Process| -> Vec<(i64, f64)> {
+        let row = contents(&process.store).remove(key).unwrap();
+        let shown = |bits| match f64::from_bits(bits) {
+            value if firn_model::sample::is_stale(value) => STALE,
+            value => value,
+        };
+        row.into_iter()
+            .map(|(time, bits)| (time / 1000, shown(bits)))
+            .collect()
+    };
+    assert_eq!(values(&process), [(1_010, 0.0), (1_020, 3.0)]);
+    let end = Start {
+        secret: 7,
+        sources_max: usize::MAX,
+        kind_of: Arc::new(|_| None),
+        journal: &[],
+    };
+    let nothing = AggregationSpec::default();
+    process.pipeline.aggregate_by(&nothing, end).unwrap();
+    assert_eq!(
+        values(&process),
+        [(1_010, 0.0), (1_020, 3.0), (1_030, STALE)]
+    );
+    process.store.close().unwrap();
+    drop(process);
+    let process = start(&sim).unwrap();
+    assert!(process.store.take_journal().is_empty());
+    send(&process, 1_035, 9.0);
+    assert_eq!(values(&process).len(), 3);
+}

@@ -1,0 +1,90 @@
+//! The way of batches through aggregation, and of results into the store.
+//!
+//! Results take room and are counted as other batches are; they are not aggregated again.
+
+use super::ledger::BatchEntry;
+use super::room::Admission;
+use super::{Pipeline, Sender};
+use crate::aggregation::{AggregationSpec, Passed, Start};
+use firn_model::batch::{Batch, Source};
+use firn_model::error::Error;
+use firn_model::metrics::Collect;
+use firn_model::store::{AppendBounds, Ticket};
+use firn_model::tenant::TenantId;
+use std::sync::Arc;
+
+impl Pipeline {
+    /// Aggregates by `spec` from here on; `start` is what a first state begins with. Blocks until
+    /// the log says so: what follows may rely on it.
+    pub fn aggregate_by(&self, spec: &AggregationSpec, start: Start<'_>) -> Result<(), Error> {
+        let hand = &mut |results: &Batch| self.store_results(results);
+        self.aggregation.configure(spec, start, &*self.store, hand)
+    }
+
+    /// Says in the log what the state of aggregation is, so that a log that is closed next is
+    /// short. Blocks until it does. The caller must call it when all writes ended.
+    pub fn finish_aggregation(&self) -> Result<(), Error> {
+        let hand = &mut |results: &Batch| self.store_results(results);
+        self.aggregation.finish(&*self.store, hand)
+    }
+
+    /// The metrics of aggregation.
+    pub fn aggregation(&self) -> Arc<dyn Collect> {
+        self.aggregation.clone()
+    }
+
+    /// Bytes of memory of the state of aggregation.
+    pub fn aggregation_bytes(&self) -> usize {
+        self.aggregation.memory_bytes()
+    }
+
+    /// Aggregates the samples of `source`, and hands the store those that it keeps.
+    pub(super) fn aggregate(
+        &self,
+        tenant: &TenantId,
+        source: &mut dyn Source,
+        entry: BatchEntry,
+        bounds: AppendBounds,
+    ) -> Ticket {
+        let hand = &mut |results: &Batch| self.store_results(results);
+        let passed = self
+            .aggregation
+            .pass(source, entry.time_max, &*self.store, hand);
+        let Passed {
+            dropped,
+            dropped_samples,
+            ticket,
+        } = match passed {
+            Ok(passed) => passed,
+            Err(e) => {
+                let outcome = Err(e);
+                self.ledger.close(entry, &outcome);
+                return Ticket::ready(outcome);
+            }
+        };
+        let settle = |stored: Ticket| match ticket {
+            Some(ticket) => stored.joined(ticket, dropped_samples),
+            None => stored,
+        };
+        match dropped.is_empty() {
+            true => self.store(tenant, source, entry, bounds, settle),
+            false => match source.take_out(&dropped) {
+                Some(rest) => self.store(tenant, &mut &rest, entry, bounds, settle),
+                None => self.store(tenant, source, entry, bounds, settle),
+            },
+        }
+    }
+
+    /// Hands results, and the journal beside them, to the store.
+    fn store_results(&self, mut results: &Batch) -> Ticket {
+        let entry = BatchEntry {
+            sender: Some(Sender::Aggregation),
+            room: Some(Admission::of_batch(&self.room, results.memory_bytes())),
+            time_max: i64::MAX,
+            started: self.ledger.clock.monotonic(),
+        };
+        let bounds = AppendBounds::until(i64::MAX);
+        let tenant = TenantId::anonymous();
+        self.store(&tenant, &mut results, entry, bounds, |ticket| ticket)
+    }
+}

@@ -1,0 +1,110 @@
+//! How much of the log the journal of another room needs, and what a start found of it.
+//!
+//! See [`firn_model::log::Journal`]. Records are noted in their order, when they are durable or
+//! were read at a start. Invariant: the log is not trimmed behind the first record of the journal,
+//! or behind the newest one at which a replay of it may begin.
+
+use crate::failpoints::{self, Flaw};
+use crate::sync::{Mutex, lock};
+use firn_model::log::{Journal, JournalMark, Position};
+
+/// The journal of one other room.
+#[derive(Debug, Default)]
+pub(crate) struct JournalKeeper(Mutex<Kept>);
+
+#[derive(Debug, Default)]
+struct Kept {
+    /// The first record that is needed; `None` if there is no journal.
+    from: Option<Position>,
+    /// The newest one that begins to tell the state anew.
+    begun: Option<Position>,
+    /// What a start read from `from` on.
+    found: Vec<(Position, Vec<u8>)>,
+}
+
+impl JournalKeeper {
+    /// Notes a durable record.
+    pub(crate) fn note(&self, mark: JournalMark, position: Position) {
+        lock(&self.0).note(mark, position);
+    }
+
+    /// Notes a record that a start read, and keeps its bytes until they are asked for.
+    pub(crate) fn replay(&self, journal: Journal, position: Position) {
+        let mut kept = lock(&self.0);
+        kept.note(journal.mark, position);
+        kept.found.push((position, journal.bytes));
+        let from = kept.from.unwrap_or(Position(u64::MAX));
+        // Once for each whole state that was told: each record goes once.
+        if kept.found.first().is_some_and(|(first, _)| *first < from) {
+            kept.found.retain(|(position, _)| *position >= from);
+        }
+    }
+
+    /// What a start found, in order, each time nothing but the first.
+    pub(crate) fn take_found(&self) -> Vec<Vec<u8>> {
+        let found = std::mem::take(&mut lock(&self.0).found);
+        found.into_iter().map(|(_, bytes)| bytes).collect()
+    }
+
+    /// Up to here the log is not needed for the journal.
+    pub(crate) fn covered(&self) -> Position {
+        if failpoints::has(Flaw::TrimsJournal) {
+            return Position(u64::MAX);
+        }
+        lock(&self.0)
+            .from
+            .map_or(Position(u64::MAX), Position::previous)
+    }
+}
+
+impl Kept {
+    fn note(&mut self, mark: JournalMark, position: Position) {
+        if mark == JournalMark::Ends {
+            (self.from, self.begun) = (None, None);
+            return;
+        }
+        self.from.get_or_insert(position);
+        if matches!(mark, JournalMark::Begins | JournalMark::Whole) {
+            self.begun = Some(position);
+        }
+        if matches!(mark, JournalMark::Complete | JournalMark::Whole) {
+            self.from = self.begun.or(self.from);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use JournalMark::{Begins, Complete, Continues, Ends, Whole};
+
+    fn check(marks: &[JournalMark], covered: u64, found: &[u8]) {
+        let keeper = JournalKeeper::default();
+        for (i, mark) in marks.iter().enumerate() {
+            let bytes = vec![i as u8 + 1];
+            let journal = Journal { mark: *mark, bytes };
+            keeper.replay(journal, Position(i as u64 + 1));
+        }
+        assert_eq!(keeper.covered(), Position(covered), "{marks:?}");
+        let bytes: Vec<u8> = keeper.take_found().concat();
+        assert_eq!(bytes, found, "{marks:?}");
+        assert!(keeper.take_found().is_empty());
+    }
+
+    #[test]
+    fn journal_is_needed_from_where_the_newest_whole_state_begins() {
+        check(&[], u64::MAX, &[]);
+        check(&[Continues, Continues], 0, &[1, 2]);
+        check(&[Whole, Continues], 0, &[1, 2]);
+        check(&[Whole, Continues, Whole, Continues], 2, &[3, 4]);
+        check(
+            &[Whole, Begins, Continues, Complete, Continues],
+            1,
+            &[2, 3, 4, 5],
+        );
+        check(&[Whole, Begins, Continues], 0, &[1, 2, 3]);
+        check(&[Begins, Begins, Complete], 1, &[2, 3]);
+        check(&[Whole, Continues, Ends], u64::MAX, &[]);
+        check(&[Whole, Ends, Whole], 2, &[3]);
+    }
+}
