@@ -309,7 +309,7 @@ fn aggregation_follows_a_reload() {
     let total = "{__name__=\"d:requests:total\"}";
     wait_for("results", || {
         let result = http.query(total, base + 2 * STEP_MS);
-        result[0]["value"][1] == Value::from("2")
+        result[0]["value"][1] == "2"
     });
     let raw = http.query("count_over_time(requests_total[10m])", base + 4 * STEP_MS);
     assert_eq!(raw[0]["value"][1], Value::from("1"));

@@ -115,7 +115,7 @@ pub enum Action {
         /// Whether they are for an instant that is made up for.
         is_late: bool,
         /// The samples.
-        batch: Batch,
+        batch: Box<Batch>,
     },
     /// To tell receivers of alerts.
     Send {

@@ -10,12 +10,13 @@ impl Batch {
     pub fn take_out(&mut self, series: &[u32]) {
         let Some(first) = series.first() else { return };
         let mut taken = series.iter().peekable();
-        let mut to = *first as usize;
-        let start = self.starts(to);
+        let first = *first as usize;
+        let mut to = first;
+        let start = self.starts(first);
         let (mut floats, mut histograms) = (start.floats as usize, start.histograms as usize);
         let mut before = start;
         let has_starts = !self.start_times.is_empty();
-        for from in to..self.ends.len() {
+        for from in first..self.ends.len() {
             let end = self.ends[from];
             let samples = before.floats as usize..end.floats as usize;
             let values = before.histograms as usize..end.histograms as usize;

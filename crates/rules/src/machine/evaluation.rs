@@ -163,6 +163,7 @@ impl Machine {
             evaluation.progress[rule] = Progress::Storing(made);
         }
         let of = Origin::Rule(rule);
+        let batch = Box::new(batch);
         actions.push(Action::Append { of, is_late, batch });
     }
 
@@ -268,7 +269,7 @@ impl Machine {
             actions.push(Action::Append {
                 of: Origin::Gone,
                 is_late: evaluation.is_late,
-                batch: batch_of(&[], &self.gone, time),
+                batch: Box::new(batch_of(&[], &self.gone, time)),
             });
             return false;
         }

@@ -159,7 +159,7 @@ impl Running {
                     let (shared, group) = (self.shared.clone(), self.group.clone());
                     let is_past = is_late || self.is_past;
                     under_way.spawn(async move {
-                        let outcome = append(&shared, &group, is_past, batch).await;
+                        let outcome = append(&shared, &group, is_past, *batch).await;
                         Event::Stored { of, outcome }
                     });
                 }

@@ -83,10 +83,10 @@ impl LookUp {
         let rules = spec.groups.iter().flat_map(|group| &*group.rules);
         let names: Option<Vec<&[u8]>> = rules.map(|rule| rule.metric_name()).collect();
         self.names = names.map(|names| {
-            let mut table = HashTable::new();
+            let mut table: HashTable<Box<[u8]>> = HashTable::new();
             for name in names {
-                let hash = |name: &Box<[u8]>| xxh3_64(name);
-                let place = table.entry(xxh3_64(name), |known| **known == *name, hash);
+                let hash = xxh3_64(name);
+                let place = table.entry(hash, |known| **known == *name, |known| xxh3_64(known));
                 place.or_insert(name.into());
             }
             table
