@@ -157,6 +157,40 @@ async fn run_server(line: &CommandLine, config: Config) -> Result<(), ServeError
     Node::start(line, config, signals).await?.run().await
 }
 
+/// What ends with the process, in the order in which it does.
+struct Stopping {
+    scraping: Arc<Scraping>,
+    rules: Arc<Rules>,
+    notifier: Arc<Notifier>,
+    servers: Servers,
+    pipeline: Arc<Pipeline>,
+    store: Arc<Store>,
+}
+
+impl Stopping {
+    /// Ends it all; the store last, once nothing brings samples any more.
+    async fn stop(self) -> Result<(), ServeError> {
+        let Self {
+            scraping,
+            rules,
+            notifier,
+            servers,
+            pipeline,
+            store,
+        } = self;
+        scraping.stop().await;
+        rules.stop().await;
+        notifier.stop().await;
+        servers.stop().await;
+        pipeline.finish();
+        let closed = spawn_blocking(move || {
+            aggregating::finish(&pipeline);
+            store.close()
+        });
+        closed.await?.map_err(ServeError::Close)
+    }
+}
+
 /// What follows the configuration beside the store and the scraping.
 struct Following<'a> {
     rules: &'a Arc<Rules>,
@@ -316,21 +350,16 @@ impl Node {
             mut signals,
             ..
         } = self;
-        let close = async {
-            scraping.stop().await;
-            rules.stop().await;
-            notifier.stop().await;
-            servers.stop().await;
-            pipeline.finish();
-            let ended = pipeline.clone();
-            spawn_blocking(move || {
-                aggregating::finish(&ended);
-                store.close()
-            })
-            .await
+        let stopping = Stopping {
+            scraping,
+            rules,
+            notifier,
+            servers,
+            pipeline: pipeline.clone(),
+            store,
         };
         tokio::select! {
-            closed = close => closed?.map_err(ServeError::Close),
+            closed = stopping.stop() => closed,
             () = signals.stop() => {
                 warn!("second signal: end at once");
                 pipeline.finish();
