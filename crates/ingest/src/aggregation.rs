@@ -109,6 +109,8 @@ impl Aggregation {
             machine
         });
         if spec.groups.is_empty() && machine.is_off() && is_first && start.journal.is_empty() {
+            // There is no state, and a stop has none to tell.
+            *state = None;
             return Ok(());
         }
         let mut ends = machine.configure(spec);
