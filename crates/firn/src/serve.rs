@@ -302,12 +302,7 @@ impl Node {
         };
         // A store is opened once in the life of a process.
         let _ = self.opened.set(store.clone());
-        let pipeline = Arc::new(Pipeline::new(
-            store.clone(),
-            self.env.clock.clone(),
-            IngestLimits::of(&Shares::of(self.memory.limit_bytes())),
-            &self.memory,
-        ));
+        let pipeline = Arc::new(self.pipeline(&store));
         let places = Places::new(self.descriptors.fetches);
         let scraping = Arc::new(Scraping::new(
             pipeline.clone(),
@@ -366,6 +361,16 @@ impl Node {
                 Ok(())
             }
         }
+    }
+
+    /// The way of samples into `store`.
+    fn pipeline(&self, store: &Arc<Store>) -> Pipeline {
+        Pipeline::new(
+            store.clone(),
+            self.env.clock.clone(),
+            IngestLimits::of(&Shares::of(self.memory.limit_bytes())),
+            &self.memory,
+        )
     }
 
     /// Nothing is stored before aggregation has its state.
