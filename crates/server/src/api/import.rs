@@ -12,6 +12,7 @@
 use super::call::not_ready;
 use super::form::Form;
 use super::origin;
+use super::write::refused_body;
 use crate::app::App;
 use crate::http::body::{Paced, declared_bytes};
 use crate::http::failure::{Cause, Failure};
@@ -67,10 +68,7 @@ async fn store(app: &App, pipeline: Arc<Pipeline>, request: Request) -> Result<(
     let room = room.room_bytes(settings.packing, declared);
     // Bodies wait here, unread, while there is no room for them.
     let admitted = pipeline.admit(room).await;
-    let _admission = admitted.map_err(|error| match error.kind {
-        ErrorKind::Limited => Failure::new(Cause::BodyTooLarge, error.message),
-        kind => Failure::new(Cause::Request(kind), error.message),
-    })?;
+    let _admission = admitted.map_err(refused_body)?;
     let import = Import::begin(pipeline, tenant, address, settings);
     let body = Paced::new(app.limits(), app.metrics.endpoint(Endpoint::Import), body);
     let (import, end) = run(app, import, body).await?;

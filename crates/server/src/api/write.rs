@@ -105,7 +105,7 @@ async fn decode(
 }
 
 /// An error about the length of a body or about room for it.
-fn refused_body(error: Error) -> Failure {
+pub(super) fn refused_body(error: Error) -> Failure {
     match error.kind {
         ErrorKind::Limited => Failure::new(Cause::BodyTooLarge, error.message),
         _ => refused(error),
