@@ -5,6 +5,7 @@
 //! - [`load`]: `firn load`, which makes, keeps and sends them; [`push`] is one connection,
 //!   [`prepared`] a load in files.
 //! - [`target`] is scraped and answers as it likes; [`exposition`] is what it may show.
+//! - [`compare`]: `firn compare`, which asks two systems [`questions`] and reports on the answers.
 //! - [`api`] asks the HTTP API, [`judge`] holds one answer against another, [`answers`] records
 //!   those of a reference system and checks others by them.
 //!
@@ -14,6 +15,7 @@
 pub mod answers;
 pub mod api;
 pub mod body;
+pub mod compare;
 pub mod error;
 pub mod exposition;
 pub mod fleet;
@@ -23,5 +25,6 @@ pub mod prepared;
 mod protobuf;
 pub mod push;
 pub mod quantiles;
+pub mod questions;
 pub mod request;
 pub mod target;
