@@ -7,6 +7,7 @@ mod aggregation;
 mod alerting;
 mod blocks;
 mod command_line;
+mod compare;
 mod configs;
 mod deploy;
 mod differences;
