@@ -19,6 +19,7 @@ mod import;
 mod input;
 mod life;
 mod limits;
+mod mirror;
 mod profiles;
 mod raw;
 mod refusal;
