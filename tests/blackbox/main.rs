@@ -29,6 +29,7 @@ mod resources;
 mod retention;
 mod rules;
 mod scrape;
+mod sending;
 mod snapshot;
 mod tsdb;
 

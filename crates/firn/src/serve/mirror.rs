@@ -114,7 +114,7 @@ fn settings(target: MirrorTarget) -> Result<TargetSettings, MirrorError> {
         label: target.label,
         queue_bytes_max: target.queue_bytes_max,
         queue_age_max: target.queue_age_max,
-        filter: target.filter,
+        prepare: Arc::new(target.filter),
         timeout: target.timeout,
         backoff_min: target.backoff.0,
         backoff_max: target.backoff.1,
@@ -122,8 +122,8 @@ fn settings(target: MirrorTarget) -> Result<TargetSettings, MirrorError> {
     })
 }
 
-/// The client of one target.
-struct Client(Forward);
+/// The client of one receiver.
+pub struct Client(pub Forward);
 
 impl Deliver for Client {
     fn post(
