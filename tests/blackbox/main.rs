@@ -19,6 +19,7 @@ mod import;
 mod input;
 mod life;
 mod limits;
+mod locks;
 mod profiles;
 mod raw;
 mod refusal;
@@ -28,6 +29,7 @@ mod retention;
 mod rules;
 mod scrape;
 mod snapshot;
+mod tls;
 mod tsdb;
 
 use harness::http::Http;

@@ -29,6 +29,7 @@ mod request;
 mod tests;
 
 pub use encode::encode;
+pub(crate) use encode::put_histogram;
 pub use keys::KEY_FORMAT;
 pub use labels::{Offence, push_checked};
 pub use refusal::{Refusal, Refusals, Refused};
