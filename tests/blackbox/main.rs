@@ -20,6 +20,7 @@ mod import;
 mod input;
 mod life;
 mod limits;
+mod locks;
 mod mirror;
 mod profiles;
 mod raw;
@@ -31,6 +32,7 @@ mod rules;
 mod scrape;
 mod sending;
 mod snapshot;
+mod tls;
 mod tsdb;
 
 use harness::http::Http;

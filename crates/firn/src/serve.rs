@@ -13,6 +13,7 @@ mod aggregating;
 mod backend;
 mod damages;
 mod listen;
+mod locks;
 pub mod mirror;
 mod notify;
 mod parts;
@@ -33,6 +34,7 @@ use crate::settings::config::{self, Config, ConfigError, JobFeatures};
 use crate::settings::documentation;
 use crate::settings::flags::{self, CommandLine, Request};
 use crate::settings::retention::{Retention, UnknownSize};
+use crate::settings::web_config::WebConfigError;
 use aggregating::Aggregating;
 use firn_ingest::client::Places;
 use firn_ingest::scrape::Scraping;
@@ -46,6 +48,7 @@ use firn_server::App;
 use firn_server::parts::Provider;
 use firn_storage::store::{Store, StoreOptions};
 use listen::{ListenError, Servers};
+use locks::Locks;
 use notify::{Notifier, NotifierFlags, NotifierSettings};
 use parts::{PartsError, Sources};
 use rules::{RuleFlags, Rules, Surroundings};
@@ -69,8 +72,8 @@ const TICK: Duration = Duration::from_secs(1);
 enum ServeError {
     #[error("load config {0}")]
     Config(#[from] ConfigError),
-    #[error("flag --web.config.file: TLS and authentication are not supported: use a proxy")]
-    WebConfig,
+    #[error("load web config: {0}")]
+    Locks(#[from] WebConfigError),
     #[error(transparent)]
     Parts(#[from] PartsError),
     #[error(transparent)]
@@ -99,8 +102,8 @@ pub fn run(args: &[OsString]) -> ExitCode {
             console::out(&text);
             return ExitCode::SUCCESS;
         }
-        Ok(Request::Documentation) => {
-            console::out(&documentation::page());
+        Ok(Request::Documentation(page)) => {
+            console::out(&documentation::page(page));
             return ExitCode::SUCCESS;
         }
         Err(e) => {
@@ -122,9 +125,6 @@ pub fn run(args: &[OsString]) -> ExitCode {
 
 fn serve(line: &CommandLine) -> Result<(), ServeError> {
     let settings = &line.settings;
-    if settings.web_config_file.is_some() {
-        return Err(ServeError::WebConfig);
-    }
     let config = match &settings.config_file {
         Some(file) => config::load_with_rules(file, JobFeatures::of_names(&settings.features))?,
         None => Config::built_in(),
@@ -263,6 +263,8 @@ impl Node {
         let features = JobFeatures::of_names(&settings.features);
         let running = Arc::new(Running::new(file, features, config, env.clock.clone()));
         let retention = retention_of(line, &running);
+        let web = settings.web_config_file.as_deref();
+        let locks = Arc::new(Locks::open(web, running.clone(), env.clock.clone())?);
         let opened = Arc::new(OnceLock::new());
         // One wish to end is enough; a second finds the place taken.
         let (quit, quitting) = mpsc::channel(1);
@@ -270,6 +272,7 @@ impl Node {
             line,
             connections_max: descriptors.connections,
             running: running.clone(),
+            locks: locks.clone(),
             env: env.clone(),
             memory: memory.clone(),
             pressure: pressure.clone(),
@@ -277,7 +280,8 @@ impl Node {
             store: opened.clone(),
             quit,
         })?);
-        let servers = Servers::start(listen::bind_all(&settings.listen).await?, &app);
+        locks.follow(&app);
+        let servers = Servers::start(&settings.listen, &locks, &app).await?;
         Ok(Self {
             env,
             memory,

@@ -8,7 +8,7 @@
 //! Invariant: whatever keeps it from starting is one line on standard error and exit code 1; a
 //! config that cannot be read later changes nothing but the metric that says so.
 
-use super::listen::{ListenError, bind_all};
+use super::listen::{ListenError, Locked, bind_all};
 use super::signals::{Signals, Wish};
 use crate::process::descriptors::Descriptors;
 use crate::process::metrics::Process;
@@ -244,7 +244,7 @@ async fn serve(line: &MirrorLine, targets: Vec<TargetSettings>) -> Result<(), Mi
     );
     let mirror = Mirror::open(env.clone(), &line.data_dir, wire.message_bytes_max);
     let mirror = Arc::new(mirror.map_err(MirrorError::Open)?);
-    let listeners = bind_all(&line.listen).await?;
+    let listeners = bind_all(&line.listen, Locked::default()).await?;
     mirror.apply(targets);
     let keeping = tokio::spawn(mirror.clone().keep());
     let reloading = Arc::new(Reloading {

@@ -5,6 +5,7 @@
 //! malformed value is an error with file, line and column; a known key without effect is listed in
 //! [`Config::ignored`]. Relative paths start at the folder of the file that names them.
 
+mod access;
 mod aggregation;
 mod alerting;
 mod discovery;
@@ -21,6 +22,7 @@ mod rules;
 mod schema;
 mod sources;
 
+pub use access::{AccessSettings, TokenSource, checked_digest};
 pub use alerting::AlertingSettings;
 pub use features::JobFeatures;
 pub use rule_files::RuleTimes;
@@ -37,7 +39,8 @@ use firn_rules::group::Group;
 use firn_storage::store::Duplicates;
 use global::Global;
 use remote_write::RemoteWrite;
-use schema::{Findings, Key, Shape, parse_bool, walk};
+pub use schema::parse_bool;
+use schema::{Findings, Key, Shape, walk};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -129,6 +132,8 @@ pub struct Config {
     pub rule_files_missing: Vec<String>,
     /// The groups in them, if they were read.
     pub rule_groups: Vec<Arc<Group>>,
+    /// `firn.access`
+    pub access: AccessSettings,
     /// `firn.aggregation`
     pub aggregation: AggregationSpec,
     /// What is scraped, the jobs of `scrape_config_files` included.
@@ -271,6 +276,7 @@ impl Default for Config {
             rule_files: Vec::new(),
             rule_files_missing: Vec::new(),
             rule_groups: Vec::new(),
+            access: AccessSettings::default(),
             aggregation: AggregationSpec::default(),
             jobs: Vec::new(),
             external_labels: Labels::empty(),
@@ -369,6 +375,7 @@ fn parse(text: &str, dir: &Path, features: JobFeatures) -> Result<Parsed, YamlEr
     read_storage(&root, &mut config)?;
     read_firn(&root, &mut config)?;
     if let Some(firn) = root.get("firn") {
+        config.access = access::access(firn, dir, config.is_multitenant)?;
         let defaults = aggregation::Defaults {
             interval: config.evaluation_interval,
             delay: global.interval,

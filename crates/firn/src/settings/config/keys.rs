@@ -113,6 +113,7 @@ pub const FIRN: &[Key] = &[
         "false",
         "Whether the `X-Scope-OrgID` header is required and selects the tenant.",
     ),
+    key("access", Section(&[super::access::KEYS])),
     key("aggregation", Section(&[AGGREGATION])).explained(
         "{groups: []}",
         "Rules whose results are made of samples on their way in, so that their sources need not \
