@@ -37,6 +37,9 @@ pub enum MirrorError {
         /// What is wrong with the answer.
         what: String,
     },
+    /// A system under test did not reach what it must.
+    #[error("missed: {0}")]
+    Missed(String),
     /// Requests of a load were refused or lost.
     #[error("{failed} of {requests} requests failed, the first one with: {first}")]
     Failed {
@@ -54,7 +57,7 @@ impl MirrorError {
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Usage(_) => ErrorKind::Invalid,
-            Self::File { .. } | Self::Transport { .. } | Self::Failed { .. } => {
+            Self::File { .. } | Self::Transport { .. } | Self::Missed(_) | Self::Failed { .. } => {
                 ErrorKind::Unavailable
             }
             Self::Answer { .. } => ErrorKind::Corrupt,
