@@ -84,7 +84,7 @@ pub(super) enum News {
     Groups(String, Vec<Group>),
 }
 
-/// Publishes what the sources say until there is nobody left who could say anything.
+/// Publishes what the sources say until no watch is left that could say anything.
 pub(super) async fn assemble(mut news: Receiver<News>, to: Arc<Published>, pause: Duration) {
     let mut parts: BTreeMap<String, Option<Vec<Group>>> = BTreeMap::new();
     let mut pace = Pace::new(pause);

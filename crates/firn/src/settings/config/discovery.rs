@@ -1,8 +1,8 @@
 //! The keys of Prometheus 3.14's service discoveries. A table.
 //!
 //! Those that Firn does not run are marked as ignored. It knows them so that a config that uses one
-//! loads, and so that a mistyped key in one is found. What a section must hold is checked where it is
-//! read.
+//! loads, and so that a mistyped key in one is found. What a section must hold is checked where it
+//! is read.
 
 mod providers;
 

@@ -8,7 +8,7 @@
 //! tried in which order, which answers end the search. The file is read for each look-up, so that
 //! a change takes effect.
 //!
-//! Invariant: "there is no such name" is only said if each server and domain that was asked says so.
+//! Invariant: "there is no such name" is only said if each domain that was asked for says so.
 
 use super::RecordType;
 use crate::discovery::api::wrong;
