@@ -147,7 +147,7 @@ impl Courier {
             return Ok(None);
         }
         let recent = self.bodies.recent(at);
-        if settings.filter.is_open()
+        if settings.prepare.passes_all()
             && let Some(entries) = recent
         {
             return Ok(Some(prepare(entries, settings, self.message_bytes_max)));
