@@ -18,6 +18,7 @@ pub mod discovery;
 mod exemplars;
 pub mod import;
 mod limits;
+pub mod metadata;
 pub mod metrics;
 mod outcome;
 mod pipeline;
@@ -27,6 +28,6 @@ pub mod scrape;
 mod share;
 
 pub use limits::IngestLimits;
-pub use outcome::{DropReason, Dropped, WriteOutcome};
-pub use pipeline::{Admission, PendingWrite, Pipeline};
+pub use outcome::{DropReason, Dropped, DroppedExemplars, WriteOutcome, Written};
+pub use pipeline::{Admission, Origin, PendingWrite, Pipeline};
 pub use refusals::Sender;

@@ -12,6 +12,7 @@ use crate::protobuf::{
 use crate::snappy;
 use firn_model::batch::{Batch, HistogramSample, SeriesSamples};
 use firn_model::histogram::{Counts, Histogram, ResetHint, Span};
+use firn_model::sample::{START_UNKNOWN, TimestampMs};
 
 /// The body of a remote-write request that carries `batch`.
 pub fn encode(batch: &Batch) -> Vec<u8> {
@@ -46,12 +47,13 @@ fn put_series(out: &mut Vec<u8>, part: &mut Vec<u8>, series: SeriesSamples<'_>) 
     }
     for sample in series.histograms {
         part.clear();
-        put_histogram(part, sample);
+        put_histogram(part, sample, START_UNKNOWN);
         put_bytes(out, field::SERIES_HISTOGRAM, part);
     }
 }
 
-fn put_histogram(out: &mut Vec<u8>, sample: &HistogramSample) {
+/// Appends a histogram; version 1.0 has no start timestamps.
+pub(super) fn put_histogram(out: &mut Vec<u8>, sample: &HistogramSample, start_time: TimestampMs) {
     use histogram_field as f;
     let h = &sample.histogram;
     match &h.counts {
@@ -77,6 +79,7 @@ fn put_histogram(out: &mut Vec<u8>, sample: &HistogramSample) {
     put_integer(out, f::RESET_HINT, hint);
     put_integer(out, f::TIME, sample.time as u64);
     put_doubles(out, f::CUSTOM_VALUES, &h.custom_values);
+    put_integer(out, f::START_TIME, start_time as u64);
 }
 
 fn put_buckets(out: &mut Vec<u8>, h: &Histogram) {
