@@ -26,6 +26,7 @@ mod profiles;
 mod raw;
 mod refusal;
 mod refused_samples;
+mod remote_write_2;
 mod resources;
 mod retention;
 mod rules;
