@@ -46,6 +46,7 @@ fn tree() -> Command {
         .subcommands([
             flags::command(),
             check::command(),
+            firn_mirror::compare::options::command(),
             firn_mirror::load::options::command(),
             mirror::command(),
             query::command(),
@@ -59,9 +60,10 @@ fn tree() -> Command {
 
 /// Runs the subcommand that `args`, the arguments behind `firn`, ask for.
 pub fn run(args: &[OsString]) -> ExitCode {
-    // These two word their errors themselves.
+    // These word their errors themselves.
     match args.split_first() {
         Some((command, rest)) if command == "serve" => return serve::run(rest),
+        Some((command, rest)) if command == "compare" => return compare(rest),
         Some((command, rest)) if command == "load" => return load(rest),
         _ => {}
     }
@@ -81,6 +83,20 @@ pub fn run(args: &[OsString]) -> ExitCode {
         _ => {
             console::out(&tree().render_version());
             ExitCode::SUCCESS
+        }
+    }
+}
+
+fn compare(args: &[OsString]) -> ExitCode {
+    match firn_mirror::compare::run(args.iter().cloned(), &mut std::io::stdout()) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(e) => {
+            console::err(&format!("firn compare: {e}"));
+            match e.kind() {
+                firn_model::error::ErrorKind::Invalid => ExitCode::from(NOT_UNDERSTOOD),
+                _ => ExitCode::FAILURE,
+            }
         }
     }
 }

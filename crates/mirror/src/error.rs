@@ -37,6 +37,16 @@ pub enum MirrorError {
         /// What is wrong with the answer.
         what: String,
     },
+    /// A system cannot be asked at all.
+    #[error("the {system} at {url} cannot be asked: {why}")]
+    Unasked {
+        /// Which one.
+        system: &'static str,
+        /// Where it should be.
+        url: String,
+        /// Why.
+        why: String,
+    },
     /// A system under test did not reach what it must.
     #[error("missed: {0}")]
     Missed(String),
@@ -57,9 +67,11 @@ impl MirrorError {
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Usage(_) => ErrorKind::Invalid,
-            Self::File { .. } | Self::Transport { .. } | Self::Missed(_) | Self::Failed { .. } => {
-                ErrorKind::Unavailable
-            }
+            Self::File { .. }
+            | Self::Transport { .. }
+            | Self::Unasked { .. }
+            | Self::Missed(_)
+            | Self::Failed { .. } => ErrorKind::Unavailable,
             Self::Answer { .. } => ErrorKind::Corrupt,
         }
     }

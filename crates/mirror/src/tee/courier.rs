@@ -147,7 +147,7 @@ impl Courier {
             return Ok(None);
         }
         let recent = self.bodies.recent(at);
-        if settings.filter.is_open()
+        if settings.prepare.passes_all()
             && let Some(entries) = recent
         {
             return Ok(Some(prepare(entries, settings, self.message_bytes_max)));
@@ -375,7 +375,7 @@ impl Courier {
 /// What the target wants of these bodies.
 fn prepare(entries: Vec<Entry>, settings: &TargetSettings, bytes_max: usize) -> VecDeque<Ready> {
     let ready = |entry: Entry| Ready {
-        filtered: settings.filter.apply(&entry.write, bytes_max),
+        filtered: settings.prepare.prepare(&entry.write, bytes_max),
         entry,
     };
     entries.into_iter().map(ready).collect()
