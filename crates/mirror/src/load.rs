@@ -11,6 +11,7 @@
 //! never on how fast the receiver is.
 
 mod arguments;
+pub mod extras;
 mod maker;
 pub mod options;
 mod report;

@@ -236,6 +236,7 @@ impl Flags {
 
 #[cfg(test)]
 mod tests {
+    use super::super::extras::Extras;
     use super::*;
 
     fn parse(args: &[&str]) -> Result<Options, String> {
@@ -246,7 +247,7 @@ mod tests {
     fn options_of_a_whole_line_are_read() {
         let line = "--url http://h/w --series 752 --interval 1m30s --samples 4 --senders 2 \
                     --start 60000 --seed 9 --churn 0.5 --churn-period 1h \
-                    --deadline 20s --live --replay d";
+                    --deadline 20s --live --replay d --replicas 2 --late 0.25 --late-by 2m";
         let expected = Options {
             action: Action::Replay("d".into()),
             url: "http://h/w".to_owned(),
@@ -264,7 +265,14 @@ mod tests {
             senders: 2,
             deadline_ms: 20_000,
             pace: Pace::Live,
-            trial: Trial::default(),
+            trial: Trial {
+                extras: Extras {
+                    replicas: 2,
+                    late_share: 0.25,
+                    late_by_ms: 120_000,
+                },
+                ..Trial::default()
+            },
         };
         let args: Vec<_> = line.split_whitespace().collect();
         assert_eq!(parse(&args), Ok(expected));
@@ -330,6 +338,8 @@ mod tests {
                 "--preset prombench --prepare d",
                 "--queries asks while writes are sent: not with --prepare",
             ),
+            ("--late 2", "--late must lie in 0 to 1: 2"),
+            ("--replicas 0", "--replicas must lie in 1 to 100: 0"),
             (
                 "--slo --slo-read-share 2",
                 "--slo-read-share must lie in 0 to 1: 2",

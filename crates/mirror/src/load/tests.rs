@@ -66,6 +66,59 @@ fn load_prepared_in_files_reads_back_equal() {
     }
 }
 
+/// The samples of each series in the order in which they are sent: labels, time, value.
+fn samples(line: &str) -> Vec<(String, i64, u64)> {
+    let mut decoder = firn_wire::remote_write::Decoder::new(firn_wire::WireLimits::default());
+    let mut out = Vec::new();
+    for (_, request) in made(line).1 {
+        let decoded = decoder.decode(&request.body).unwrap();
+        for series in decoded.batch.iter() {
+            for (time, value) in series.times.iter().zip(series.values) {
+                out.push((series.labels.to_string(), *time, value.to_bits()));
+            }
+        }
+    }
+    out
+}
+
+#[test]
+fn load_of_a_pair_and_of_late_samples_holds_each_sample_of_the_plain_one() {
+    let plain = "--series 376 --samples 20 --senders 2 --start 1700000000000 --churn 0.5 \
+                 --churn-period 1m";
+    let sorted = |mut samples: Vec<(String, i64, u64)>| {
+        samples.sort();
+        samples
+    };
+    let once = sorted(samples(plain));
+    let late = samples(&format!("{plain} --late 0.1 --late-by 1m"));
+    let newest = |sent: &[(String, i64, u64)]| {
+        let mut newest = std::collections::HashMap::new();
+        let mut behind = 0;
+        for (labels, time, _) in sent {
+            let known: &mut i64 = newest.entry(labels.clone()).or_default();
+            behind += usize::from(time < known);
+            *known = (*known).max(*time);
+        }
+        behind
+    };
+    assert_eq!(newest(&samples(plain)), 0);
+    let behind = newest(&late);
+    let share = behind as f64 / late.len() as f64;
+    assert!((0.05..0.11).contains(&share), "{share}");
+    assert_eq!(sorted(late), once);
+    let pair = samples(&format!("{plain} --replicas 2"));
+    assert_eq!(
+        made(&format!("{plain} --replicas 2")).0.samples as usize,
+        pair.len()
+    );
+    for replica in ["replica-0", "replica-1"] {
+        let label = format!("__replica__=\"{replica}\", ");
+        let own = pair.iter().filter(|(labels, _, _)| labels.contains(&label));
+        let own = own.map(|(labels, time, value)| (labels.replace(&label, ""), *time, *value));
+        assert_eq!(sorted(own.collect()), once);
+    }
+}
+
 /// Answers the requests of one connection with the statuses, then closes it.
 fn answer(stream: TcpStream, statuses: &[&str]) {
     let mut reader = BufReader::new(stream.try_clone().unwrap());

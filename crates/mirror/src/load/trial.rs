@@ -10,6 +10,7 @@ pub mod list;
 pub mod text;
 
 use super::arguments::{duration_ms, value};
+use super::extras::Extras;
 use crate::error::MirrorError;
 use asking::{Plan, base_of};
 use clap::{Arg, ArgAction, ArgMatches, value_parser};
@@ -36,9 +37,14 @@ pub struct Trial {
     pub goals: Option<Goals>,
     /// Data time in which the fleet and the questions grow to their full number.
     pub ramp_ms: i64,
+    /// What is added to the samples of the fleet.
+    pub extras: Extras,
     /// How the report is printed.
     pub format: Format,
 }
+
+/// More servers of one fleet than anyone runs.
+const REPLICAS_MAX: u64 = 100;
 
 /// Prometheus's benchmark of pull requests: half a million series, 110 thousand samples a second,
 /// 60 % of the instances replaced every quarter of an hour. There 850 targets have them; here a
@@ -109,8 +115,30 @@ pub fn arguments() -> Vec<Arg> {
         )
         .default_value("0s"),
     ];
+    arguments.extend(extra_arguments());
     arguments.extend(goal_arguments());
     arguments
+}
+
+/// The flags of what is added to the samples.
+fn extra_arguments() -> [Arg; 3] {
+    [
+        text(
+            "replicas",
+            "N",
+            "Servers that scrape the fleet, told apart by __replica__",
+        )
+        .value_parser(value_parser!(u64))
+        .default_value("1"),
+        text(
+            "late",
+            "SHARE",
+            "Share of the samples that come late, 0 to 1",
+        )
+        .value_parser(value_parser!(f64))
+        .default_value("0"),
+        text("late-by", "DURATION", "How late they come, in data time").default_value("5m"),
+    ]
 }
 
 /// The flags of goals and of the report.
@@ -182,6 +210,7 @@ impl Trial {
             plan,
             goals: goals.transpose()?,
             ramp_ms,
+            extras: extras(matches)?,
             format: match text.as_str() {
                 "text" => Format::Text,
                 _ => Format::Json,
@@ -223,6 +252,24 @@ fn plan(matches: &ArgMatches, url: &str, ramp_ms: i64) -> Result<Option<Plan>, M
         timeout: milliseconds(timeout_ms.max(1)),
         seed: value(matches, "seed")?,
     }))
+}
+
+fn extras(matches: &ArgMatches) -> Result<Extras, MirrorError> {
+    let (replicas, late_share) = (value(matches, "replicas")?, value(matches, "late")?);
+    if !(1..=REPLICAS_MAX).contains(&replicas) {
+        let what = format!("--replicas must lie in 1 to {REPLICAS_MAX}: {replicas}");
+        return Err(MirrorError::Usage(what));
+    }
+    if !(0.0..=1.0).contains(&late_share) {
+        return Err(MirrorError::Usage(format!(
+            "--late must lie in 0 to 1: {late_share}"
+        )));
+    }
+    Ok(Extras {
+        replicas,
+        late_share,
+        late_by_ms: duration_ms(matches, "late-by")?,
+    })
 }
 
 fn goals(matches: &ArgMatches) -> Result<Goals, MirrorError> {

@@ -43,8 +43,8 @@ const GROUP_BYTES_MAX: usize = 8 << 20;
 const CHUNK_BYTES: u64 = 1 << 20;
 
 /// Bytes of the newest groups that stay in memory: targets that keep up take bodies from there,
-/// which saves them a read, a checksum and a thread. A second of 100,000 samples a second.
-const RECENT_BYTES_MAX: usize = 4 << 20;
+/// which saves them a read, a checksum and a thread. Four seconds of 100,000 samples a second.
+const RECENT_BYTES_MAX: usize = 16 << 20;
 
 /// After a failed write the disk is left alone for so long: senders retry faster than it heals.
 const FAULT_PAUSE: Duration = Duration::from_secs(1);

@@ -18,7 +18,7 @@ use crate::push::now_ms;
 use crate::quantiles::Quantiles;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Condvar, Mutex, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// The longest answer that is read: the matrix of a whole fleet, and an end to what has none.
@@ -105,26 +105,31 @@ impl Asked {
 /// Says once that no further question is due.
 #[derive(Debug, Default)]
 pub struct End {
-    is_over: Mutex<bool>,
+    at: Mutex<Option<Instant>>,
     changed: Condvar,
 }
 
 impl End {
     /// Ends the asking; questions under way are waited for.
     pub fn end(&self) {
-        *self.is_over.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        *self.at() = Some(Instant::now());
         self.changed.notify_all();
     }
 
-    /// Waits until `at`; false if the asking ended before.
-    fn wait_until(&self, at: Instant) -> bool {
-        let is_over = self.is_over.lock().unwrap_or_else(PoisonError::into_inner);
-        let left = at.saturating_duration_since(Instant::now());
-        let waited = self
-            .changed
-            .wait_timeout_while(is_over, left, |is_over| !*is_over);
-        let (is_over, _) = waited.unwrap_or_else(PoisonError::into_inner);
-        !*is_over
+    fn at(&self) -> MutexGuard<'_, Option<Instant>> {
+        self.at.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until `due`; false if the asking ended before that, or before this call.
+    fn wait_until(&self, due: Instant) -> bool {
+        let at = self.at();
+        if at.is_some() {
+            return false;
+        }
+        let left = due.saturating_duration_since(Instant::now());
+        let waited = self.changed.wait_timeout_while(at, left, |at| at.is_none());
+        let (at, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        at.is_none_or(|at| due <= at)
     }
 }
 
@@ -145,10 +150,10 @@ impl Plan {
             }
             all
         });
-        // Those that were due, and for which no connection was ever free.
+        // Those that were due by the end, and for which no connection was ever free.
+        let lasted = end.at().map_or_else(|| begun.elapsed(), |at| at - begun);
         for n in next.into_inner().. {
-            let elapsed = begun.elapsed();
-            let Some(waited) = elapsed.checked_sub(self.due(n)) else {
+            let Some(waited) = lasted.checked_sub(self.due(n)) else {
                 break;
             };
             let outcomes = asked.by_question.entry(self.choose(n)).or_default();
