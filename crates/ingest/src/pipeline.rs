@@ -18,6 +18,7 @@
 //! [`ErrorKind::Invalid`], which they do not.
 
 mod aggregating;
+mod forwarding;
 mod ledger;
 mod push;
 mod room;
@@ -33,6 +34,7 @@ use crate::metadata::PushedMetadata;
 use crate::metrics::Metrics;
 use crate::outcome::{Dropped, WriteOutcome};
 use crate::refusals::{Refusals, Sender};
+use crate::sending::SendOn;
 use firn_model::batch::{Batch, Source};
 use firn_model::budget::Budget;
 use firn_model::env::Clock;
@@ -45,7 +47,7 @@ use firn_wire::remote_write::{self, Decoder};
 use ledger::{BatchEntry, Ledger};
 use room::Room;
 use std::io;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 /// How far behind the clock a sample may be that fills in the past and is stored in order: as far
 /// as a store takes samples in order that are behind its newest one.
@@ -62,6 +64,7 @@ pub struct Pipeline {
     aggregation: Arc<Aggregation>,
     labels_types: bool,
     metadata: Arc<PushedMetadata>,
+    sending: OnceLock<Arc<dyn SendOn>>,
 }
 
 impl Pipeline {
@@ -89,6 +92,7 @@ impl Pipeline {
             aggregation: Arc::new(Aggregation::new(TenantId::anonymous())),
             labels_types: false,
             metadata: Arc::default(),
+            sending: OnceLock::new(),
         }
     }
 
@@ -234,6 +238,7 @@ impl Pipeline {
             room: Some(room),
             time_max: bounds.time_max,
             started: self.ledger.clock.monotonic(),
+            body: None,
         };
         self.hand_over(tenant, source, entry, bounds)
     }
@@ -254,18 +259,23 @@ impl Pipeline {
         }
     }
 
-    /// Hands samples to the store; `entry` is closed when what `settle` makes of the ticket
-    /// resolves.
+    /// Hands samples to the store, and keeps what is to be sent on; `entry` is closed when what
+    /// `settle` makes of the ticket resolves.
     fn store(
         &self,
         tenant: &TenantId,
         source: &mut dyn Source,
-        entry: BatchEntry,
+        mut entry: BatchEntry,
         bounds: AppendBounds,
         settle: impl FnOnce(Ticket) -> Ticket,
     ) -> Ticket {
         let ledger = self.ledger.clone();
-        let ticket = settle(self.store.append_from(tenant, source, bounds));
+        let kept = self.keep_to_send(tenant, source, entry.body.take());
+        let stored = settle(self.store.append_from(tenant, source, bounds));
+        let ticket = match kept {
+            Some(kept) => stored.joined(kept, 0),
+            None => stored,
+        };
         ticket.observed(move |outcome| ledger.close(entry, outcome))
     }
 

@@ -33,7 +33,8 @@ mod sample;
 #[cfg(test)]
 mod tests;
 
-pub use encode::encode;
+pub use encode::{encode, encode_histogram};
+pub use histogram::decode as decode_histogram;
 pub use interned::encode_interned;
 pub use keys::KEY_FORMAT;
 pub use labels::{Offence, push_checked};

@@ -10,7 +10,7 @@ use crate::protobuf::{
     WireType, put_bytes, put_double, put_integer, put_key, put_varint, to_zigzag,
 };
 use crate::snappy;
-use firn_model::batch::{Batch, HistogramSample, SeriesSamples};
+use firn_model::batch::{Batch, SeriesSamples};
 use firn_model::histogram::{Counts, Histogram, ResetHint, Span};
 use firn_model::sample::{START_UNKNOWN, TimestampMs};
 
@@ -47,15 +47,23 @@ fn put_series(out: &mut Vec<u8>, part: &mut Vec<u8>, series: SeriesSamples<'_>) 
     }
     for sample in series.histograms {
         part.clear();
-        put_histogram(part, sample, START_UNKNOWN);
+        encode_histogram(part, sample.time, &sample.histogram);
         put_bytes(out, field::SERIES_HISTOGRAM, part);
     }
 }
 
-/// Appends a histogram; version 1.0 has no start timestamps.
-pub(super) fn put_histogram(out: &mut Vec<u8>, sample: &HistogramSample, start_time: TimestampMs) {
+/// Appends the message of a histogram of `time`, bit for bit.
+pub fn encode_histogram(out: &mut Vec<u8>, time: TimestampMs, h: &Histogram) {
+    put_histogram(out, (time, START_UNKNOWN), h);
+}
+
+/// Appends a histogram with its time and its start; version 1.0 has no start timestamps.
+pub(super) fn put_histogram(
+    out: &mut Vec<u8>,
+    (time, start_time): (TimestampMs, TimestampMs),
+    h: &Histogram,
+) {
     use histogram_field as f;
-    let h = &sample.histogram;
     match &h.counts {
         Counts::Integer { count, .. } => {
             put_key(out, f::COUNT_INTEGER, WireType::Varint);
@@ -77,7 +85,7 @@ pub(super) fn put_histogram(out: &mut Vec<u8>, sample: &HistogramSample, start_t
         ResetHint::Gauge => 3,
     };
     put_integer(out, f::RESET_HINT, hint);
-    put_integer(out, f::TIME, sample.time as u64);
+    put_integer(out, f::TIME, time as u64);
     put_doubles(out, f::CUSTOM_VALUES, &h.custom_values);
     put_integer(out, f::START_TIME, start_time as u64);
 }

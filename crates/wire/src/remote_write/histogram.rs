@@ -83,8 +83,8 @@ struct Buckets {
     counts: Vec<f64>,
 }
 
-/// Reads a histogram; whether it makes sense is left to [`fit`].
-pub(super) fn decode(message: &[u8]) -> Result<HistogramSample, WireError> {
+/// Reads a histogram; whether it makes sense is not looked at.
+pub fn decode(message: &[u8]) -> Result<HistogramSample, WireError> {
     let mut fields = Fields::default();
     let mut histogram = Histogram {
         reset_hint: ResetHint::Unknown,

@@ -107,7 +107,8 @@ fn put_series<'b>(
     }
     for sample in series.histograms {
         part.clear();
-        put_histogram(&mut part, sample, sample.start_time);
+        let times = (sample.time, sample.start_time);
+        put_histogram(&mut part, times, &sample.histogram);
         put_bytes(out, field::SERIES_HISTOGRAM, &part);
     }
     for exemplar in exemplars {
