@@ -62,9 +62,9 @@ pub struct Pipeline {
     spare_bodies: Mutex<Vec<Vec<u8>>>,
     ledger: Arc<Ledger>,
     aggregation: Arc<Aggregation>,
-    sending: OnceLock<Arc<dyn SendOn>>,
     labels_types: bool,
     metadata: Arc<PushedMetadata>,
+    sending: OnceLock<Arc<dyn SendOn>>,
 }
 
 impl Pipeline {
@@ -90,9 +90,9 @@ impl Pipeline {
             spare_bodies: Mutex::default(),
             ledger: Arc::new(ledger),
             aggregation: Arc::new(Aggregation::new(TenantId::anonymous())),
-            sending: OnceLock::new(),
             labels_types: false,
             metadata: Arc::default(),
+            sending: OnceLock::new(),
         }
     }
 

@@ -15,7 +15,7 @@ use firn_model::error::Error;
 use firn_model::labels::{Labels, LabelsBuilder, LabelsRef, push_pair};
 use firn_model::store::Ticket;
 use firn_wire::WireLimits;
-use firn_wire::remote_write::{Decoder, Reader, Version, encode};
+use firn_wire::remote_write::{Decoder, Reader, encode};
 use std::sync::Arc;
 
 /// Keeps requests for other receivers.
@@ -37,13 +37,6 @@ pub(crate) fn request_of(source: &mut dyn Source) -> Result<Option<Vec<u8>>, Err
     source.read_labels(&all)?;
     Ok(Some(encode(source.batch())))
 }
-
-/// How kept requests are read: exemplars are not sent.
-const READER: Reader = Reader {
-    version: Version::V1,
-    keeps_exemplars: false,
-    labels_types: false,
-};
 
 /// What one receiver is to get of each request.
 #[derive(Clone, Debug)]
@@ -75,7 +68,9 @@ impl Outgoing {
             return Ok(Rewritten::Same);
         }
         let mut decoder = Decoder::new(*limits);
-        let decoded = decoder.decode(READER, body).map_err(|e| e.to_string())?;
+        let decoded = decoder
+            .decode(Reader::default(), body)
+            .map_err(|e| e.to_string())?;
         if decoded.batch.series_count() == 0 && !decoded.metadata.is_empty() {
             // Metadata travels in requests of its own.
             return Ok(Rewritten::Same);

@@ -204,7 +204,7 @@ const WRITES: &[Route] = &[
         "/write",
         mount(POST, Endpoint::Write, Scope::Write, Reach::Nothing),
         |m| plain(m, write::remote_write),
-        "Takes samples in the form of remote write 1.0.",
+        "Takes samples in the form of remote write 1.0 and 2.0.",
     )
     .answers(TEXT),
     Route::new(

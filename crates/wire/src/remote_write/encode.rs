@@ -47,21 +47,20 @@ fn put_series(out: &mut Vec<u8>, part: &mut Vec<u8>, series: SeriesSamples<'_>) 
     }
     for sample in series.histograms {
         part.clear();
-        put_histogram(part, sample.time, START_UNKNOWN, &sample.histogram);
+        encode_histogram(part, sample.time, &sample.histogram);
         put_bytes(out, field::SERIES_HISTOGRAM, part);
     }
 }
 
 /// Appends the message of a histogram of `time`, bit for bit.
-pub fn encode_histogram(out: &mut Vec<u8>, time: TimestampMs, histogram: &Histogram) {
-    put_histogram(out, time, START_UNKNOWN, histogram);
+pub fn encode_histogram(out: &mut Vec<u8>, time: TimestampMs, h: &Histogram) {
+    put_histogram(out, (time, START_UNKNOWN), h);
 }
 
-/// Appends a histogram; version 1.0 has no start timestamps.
+/// Appends a histogram with its time and its start; version 1.0 has no start timestamps.
 pub(super) fn put_histogram(
     out: &mut Vec<u8>,
-    time: TimestampMs,
-    start_time: TimestampMs,
+    (time, start_time): (TimestampMs, TimestampMs),
     h: &Histogram,
 ) {
     use histogram_field as f;

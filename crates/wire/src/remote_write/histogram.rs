@@ -83,7 +83,7 @@ struct Buckets {
     counts: Vec<f64>,
 }
 
-/// Reads a histogram; whether it makes sense is left to the caller.
+/// Reads a histogram; whether it makes sense is not looked at.
 pub fn decode(message: &[u8]) -> Result<HistogramSample, WireError> {
     let mut fields = Fields::default();
     let mut histogram = Histogram {

@@ -107,8 +107,8 @@ fn put_series<'b>(
     }
     for sample in series.histograms {
         part.clear();
-        let (time, start_time) = (sample.time, sample.start_time);
-        put_histogram(&mut part, time, start_time, &sample.histogram);
+        let times = (sample.time, sample.start_time);
+        put_histogram(&mut part, times, &sample.histogram);
         put_bytes(out, field::SERIES_HISTOGRAM, &part);
     }
     for exemplar in exemplars {
