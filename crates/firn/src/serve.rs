@@ -12,8 +12,10 @@
 mod aggregating;
 mod backend;
 mod damages;
+mod features;
 mod listen;
 mod locks;
+pub mod mirror;
 mod notify;
 mod parts;
 mod rule_folder;
@@ -274,6 +276,8 @@ impl Node {
             quit,
         })?);
         locks.follow(&app);
+        let noticing = app.clone();
+        running.observe(move |is_good| noticing.note_reload(is_good));
         let servers = Servers::start(&settings.listen, &locks, &app).await?;
         Ok(Self {
             env,

@@ -15,13 +15,14 @@ use crate::admission::queries::{Queries, Unfinished};
 use crate::admission::question::Question;
 use crate::http::failure::{Cause, Failure};
 use crate::metrics::ServerMetrics;
+use crate::notices::{Notice, Notices};
 use crate::parts::{AppParts, Backend};
 use axum::http::HeaderMap;
 use firn_model::cancel::Cancel;
 use firn_model::error::{Error, ErrorKind};
 use firn_model::metrics::{Collect, Sink, Value};
 use firn_model::tenant::TenantId;
-use firn_wire::exposition::TextSink;
+use firn_wire::exposition::{FamilySink, TextSink};
 use std::sync::Arc;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -43,6 +44,10 @@ pub struct State {
     queries: Queries,
     /// Writes that may be decoded.
     pub(crate) write_slots: Arc<Semaphore>,
+    /// What an operator should know now.
+    pub(crate) notices: Notices,
+    /// Clients that may follow the notices.
+    pub(crate) listener_slots: Arc<Semaphore>,
     /// Remote reads that may be answered.
     pub(crate) read_slots: Arc<Semaphore>,
     /// Whether a CPU profile is being taken; there can be one.
@@ -81,6 +86,8 @@ impl App {
                 parts.watch_memory.clone(),
             ),
             write_slots: Arc::new(Semaphore::new(limits.writes_decoding_max)),
+            notices: Notices::new(parts.env.clock.clone()),
+            listener_slots: Arc::new(Semaphore::new(limits.notice_listeners_max)),
             read_slots: Arc::new(Semaphore::new(limits.reads_max)),
             metrics,
             profiling: AtomicBool::new(false),
@@ -100,13 +107,19 @@ impl App {
     pub fn open(&self, backend: Backend) {
         // A second backend is dropped: the store is opened once in the life of a process.
         let _ = self.0.backend.set(Arc::new(backend));
+        self.0.notices.set(Notice::Starting, false);
     }
 
     /// What `/metrics` answers now: also how the process scrapes itself. Collects on a thread that
     /// may wait: collectors take locks and read files of the kernel's.
-    pub async fn exposition(&self) -> Result<Vec<u8>, Error> {
+    pub async fn exposition(&self, as_families: bool) -> Result<Vec<u8>, Error> {
         let app = self.clone();
         let collecting = spawn_blocking(move || {
+            if as_families {
+                let mut sink = FamilySink::new();
+                app.0.collect(&mut sink);
+                return sink.into_body();
+            }
             let mut sink = TextSink::new();
             app.0.collect(&mut sink);
             sink.into_text().into_bytes()
@@ -118,9 +131,15 @@ impl App {
         })
     }
 
+    /// Says whether the newest configuration was taken over.
+    pub fn note_reload(&self, is_good: bool) {
+        self.0.notices.set(Notice::ConfigRefused, !is_good);
+    }
+
     /// Says that the process is ending: from here on the server is not ready.
     pub fn stop(&self) {
         self.0.stopping.store(true, Ordering::Relaxed);
+        self.0.notices.set(Notice::Stopping, true);
     }
 }
 

@@ -24,8 +24,20 @@ pub struct ListenError {
     error: io::Error,
 }
 
+/// What stands between a network and the data.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Protection {
+    /// Whether connections speak TLS.
+    pub has_tls: bool,
+    /// Whether requests need credentials, or connections a certificate.
+    pub asks_for_credentials: bool,
+}
+
 /// Binds all `addresses` and says so; warns of those that other machines reach without locks.
-async fn bind_all(addresses: &[String], locks: &Locks) -> Result<Vec<TcpListener>, ListenError> {
+pub async fn bind_all(
+    addresses: &[String],
+    protection: Protection,
+) -> Result<Vec<TcpListener>, ListenError> {
     let mut listeners = Vec::with_capacity(addresses.len());
     for address in addresses {
         let failed = |error| ListenError {
@@ -36,15 +48,15 @@ async fn bind_all(addresses: &[String], locks: &Locks) -> Result<Vec<TcpListener
         let bound = listener.local_addr().map_err(failed)?;
         info!(address = %bound, "listening");
         if is_exposed(bound) {
-            warn_of_exposure(bound, locks);
+            warn_of_exposure(bound, protection);
         }
         listeners.push(listener);
     }
     Ok(listeners)
 }
 
-fn warn_of_exposure(address: SocketAddr, locks: &Locks) {
-    match (locks.has_tls(), locks.asks_for_credentials()) {
+fn warn_of_exposure(address: SocketAddr, protection: Protection) {
+    match (protection.has_tls, protection.asks_for_credentials) {
         (true, true) => {}
         (false, false) => warn!(
             %address,
@@ -78,7 +90,7 @@ impl Servers {
         locks: &Arc<Locks>,
         app: &App,
     ) -> Result<Self, ListenError> {
-        let listeners = bind_all(addresses, locks).await?;
+        let listeners = bind_all(addresses, locks.protection()).await?;
         let handshakes = locks.handshakes(app);
         let stopping = watch::Sender::new(false);
         let first = listeners

@@ -7,7 +7,7 @@ use firn_model::env::Clock;
 use firn_model::metrics::{Collect, Sink, Value};
 use firn_model::sample::TimestampMs;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use tokio::sync::watch;
 use tracing::{error, info, warn};
 
@@ -18,9 +18,13 @@ pub struct Running {
     clock: Arc<dyn Clock>,
     config: watch::Sender<Arc<Config>>,
     state: Mutex<State>,
+    observer: OnceLock<Observer>,
     /// Held while the file is read and taken over, so that what was read last is what holds.
     reloading: Mutex<()>,
 }
+
+/// Hears whether a config was taken over.
+type Observer = Box<dyn Fn(bool) + Send + Sync>;
 
 struct State {
     is_newest_good: bool,
@@ -45,6 +49,7 @@ impl Running {
             clock,
             config: watch::Sender::new(Arc::new(config)),
             state,
+            observer: OnceLock::new(),
             reloading: Mutex::new(()),
         }
     }
@@ -88,13 +93,27 @@ impl Running {
         match config::load_with_rules(file, self.features) {
             Ok(config) => {
                 self.take_over(config);
+                self.tell(true);
                 Ok(())
             }
             Err(e) => {
                 self.with(|state| state.is_newest_good = false);
+                self.tell(false);
                 error!(error = %e, "keep the old config");
                 Err(e.to_string())
             }
+        }
+    }
+
+    /// Calls `observe` after each try to take over a config, with whether it was. The first caller
+    /// is the observer.
+    pub fn observe(&self, observe: impl Fn(bool) + Send + Sync + 'static) {
+        let _ = self.observer.set(Box::new(observe));
+    }
+
+    fn tell(&self, is_good: bool) {
+        if let Some(observe) = self.observer.get() {
+            observe(is_good);
         }
     }
 

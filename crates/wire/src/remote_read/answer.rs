@@ -1,7 +1,7 @@
 //! The two forms of an answer to a read.
 
 use crate::protobuf::{put_bytes, put_double, put_integer, put_varint};
-use crate::remote_write::put_histogram;
+use crate::remote_write::encode_histogram;
 use crate::snappy;
 use crate::tsdb::{BuiltChunk, ChunkBuilder, StartTimes, TsdbError};
 use firn_model::columns::SeriesColumns;
@@ -92,7 +92,7 @@ impl SampleMessage {
                 continue;
             };
             self.part.clear();
-            put_histogram(&mut self.part, histogram, *time);
+            encode_histogram(&mut self.part, *time, histogram);
             put_bytes(&mut self.series, field::SERIES_HISTOGRAMS, &self.part);
         }
     }

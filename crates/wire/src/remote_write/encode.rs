@@ -47,13 +47,13 @@ fn put_series(out: &mut Vec<u8>, part: &mut Vec<u8>, series: SeriesSamples<'_>) 
     }
     for sample in series.histograms {
         part.clear();
-        put_histogram(part, &sample.histogram, sample.time);
+        encode_histogram(part, sample.time, &sample.histogram);
         put_bytes(out, field::SERIES_HISTOGRAM, part);
     }
 }
 
-/// Appends the fields of a histogram of `time`.
-pub(crate) fn put_histogram(out: &mut Vec<u8>, h: &Histogram, time: TimestampMs) {
+/// Appends the message of a histogram of `time`, bit for bit.
+pub fn encode_histogram(out: &mut Vec<u8>, time: TimestampMs, h: &Histogram) {
     use histogram_field as f;
     match &h.counts {
         Counts::Integer { count, .. } => {
