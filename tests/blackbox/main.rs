@@ -30,6 +30,7 @@ mod resources;
 mod retention;
 mod rules;
 mod scrape;
+mod sending;
 mod snapshot;
 mod tls;
 mod tsdb;

@@ -22,6 +22,7 @@ mod rule_folder;
 mod rules;
 mod running;
 mod scraping;
+mod sending;
 mod signals;
 mod store_settings;
 
@@ -53,6 +54,7 @@ use notify::{Notifier, NotifierFlags, NotifierSettings};
 use parts::{PartsError, Sources};
 use rules::{RuleFlags, Rules, Surroundings};
 use running::Running;
+use sending::Sending;
 use signals::{Signals, Wish};
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -166,6 +168,7 @@ struct Stopping {
     notifier: Arc<Notifier>,
     servers: Servers,
     pipeline: Arc<Pipeline>,
+    sending: Arc<Sending>,
     store: Arc<Store>,
 }
 
@@ -178,12 +181,14 @@ impl Stopping {
             notifier,
             servers,
             pipeline,
+            sending,
             store,
         } = self;
         scraping.stop().await;
         rules.stop().await;
         notifier.stop().await;
         servers.stop().await;
+        sending.stop().await;
         pipeline.finish();
         let closed = spawn_blocking(move || {
             aggregating::finish(&pipeline);
@@ -198,6 +203,7 @@ struct Following<'a> {
     rules: &'a Arc<Rules>,
     notifier: &'a Notifier,
     aggregating: &'a Arc<Aggregating>,
+    sending: &'a Arc<Sending>,
 }
 
 /// A server whose sockets are open.
@@ -311,6 +317,7 @@ impl Node {
         // A store is opened once in the life of a process.
         let _ = self.opened.set(store.clone());
         let pipeline = Arc::new(self.pipeline(&store));
+        let sending = self.begin_sending(&pipeline).await?;
         let places = Places::new(self.descriptors.fetches);
         let scraping = Arc::new(Scraping::new(
             pipeline.clone(),
@@ -333,6 +340,7 @@ impl Node {
             scraping: scraping.clone(),
             rules: rules.clone(),
             notifier: notifier.clone(),
+            sending: sending.clone(),
             running: self.running.clone(),
             active,
         }));
@@ -345,6 +353,7 @@ impl Node {
             rules: &rules,
             notifier: &notifier,
             aggregating: &aggregating,
+            sending: &sending,
         };
         self.serve(&store, &pipeline, &scraping, &following).await?;
         info!("stop");
@@ -359,6 +368,7 @@ impl Node {
             notifier,
             servers,
             pipeline: pipeline.clone(),
+            sending,
             store,
         };
         tokio::select! {
@@ -379,6 +389,16 @@ impl Node {
             IngestLimits::of(&Shares::of(self.memory.limit_bytes())),
             &self.memory,
         )
+    }
+
+    /// Nothing is stored before it is kept for the receivers of `remote_write`.
+    async fn begin_sending(&self, pipeline: &Pipeline) -> Result<Arc<Sending>, ServeError> {
+        let (env, dir) = (self.env.clone(), &self.options.dir);
+        let sending = Arc::new(Sending::new(env, dir, pipeline.limits().wire));
+        pipeline.send_on(sending.clone());
+        let (begun, config) = (sending.clone(), self.running.config());
+        spawn_blocking(move || begun.follow(&config)).await?;
+        Ok(sending)
     }
 
     /// Nothing is stored before aggregation has its state.
@@ -448,6 +468,7 @@ impl Node {
             rules,
             notifier,
             aggregating,
+            sending,
         } = following;
         let mut configs = self.running.subscribe();
         let mut retention = (self.retention)();
@@ -479,8 +500,12 @@ impl Node {
                     store.set_late_window_ms(late_window_ms(&config));
                     scraping::apply(scraping, &config);
                     notifier.apply(&config.alerting, &config.external_labels);
-                    let (aggregating, of_aggregation) = (Arc::clone(aggregating), config.clone());
-                    spawn_blocking(move || aggregating.follow(&of_aggregation));
+                    let (aggregating, sending) = (Arc::clone(aggregating), Arc::clone(sending));
+                    let followed = config.clone();
+                    spawn_blocking(move || {
+                        aggregating.follow(&followed);
+                        sending.follow(&followed);
+                    });
                     let rules = Arc::clone(rules);
                     // Groups that change end their evaluation first.
                     tokio::spawn(async move { rules.apply(&config).await });

@@ -25,6 +25,7 @@ mod pipeline;
 mod refusals;
 pub mod relabel;
 pub mod scrape;
+pub mod sending;
 mod share;
 
 pub use limits::IngestLimits;

@@ -24,19 +24,19 @@ pub struct ListenError {
     error: io::Error,
 }
 
-/// What stands between a network and the data.
+/// Which locks an address has.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Protection {
-    /// Whether connections speak TLS.
+pub struct Locked {
+    /// It speaks TLS.
     pub has_tls: bool,
-    /// Whether requests need credentials, or connections a certificate.
+    /// It asks for credentials.
     pub asks_for_credentials: bool,
 }
 
 /// Binds all `addresses` and says so; warns of those that other machines reach without locks.
 pub async fn bind_all(
     addresses: &[String],
-    protection: Protection,
+    locked: Locked,
 ) -> Result<Vec<TcpListener>, ListenError> {
     let mut listeners = Vec::with_capacity(addresses.len());
     for address in addresses {
@@ -48,15 +48,15 @@ pub async fn bind_all(
         let bound = listener.local_addr().map_err(failed)?;
         info!(address = %bound, "listening");
         if is_exposed(bound) {
-            warn_of_exposure(bound, protection);
+            warn_of_exposure(bound, locked);
         }
         listeners.push(listener);
     }
     Ok(listeners)
 }
 
-fn warn_of_exposure(address: SocketAddr, protection: Protection) {
-    match (protection.has_tls, protection.asks_for_credentials) {
+fn warn_of_exposure(address: SocketAddr, locked: Locked) {
+    match (locked.has_tls, locked.asks_for_credentials) {
         (true, true) => {}
         (false, false) => warn!(
             %address,
@@ -90,7 +90,11 @@ impl Servers {
         locks: &Arc<Locks>,
         app: &App,
     ) -> Result<Self, ListenError> {
-        let listeners = bind_all(addresses, locks.protection()).await?;
+        let locked = Locked {
+            has_tls: locks.has_tls(),
+            asks_for_credentials: locks.asks_for_credentials(),
+        };
+        let listeners = bind_all(addresses, locked).await?;
         let handshakes = locks.handshakes(app);
         let stopping = watch::Sender::new(false);
         let first = listeners

@@ -11,7 +11,6 @@
 //! say so: a certificate that is being replaced never costs a handshake. Whether there is TLS at
 //! all is decided at the start.
 
-use super::listen::Protection;
 use super::running::Running;
 use crate::settings::config::{AccessSettings, Config, TokenSource, checked_digest};
 use crate::settings::web_config::{self, TlsInput, WebConfig, WebConfigError};
@@ -120,14 +119,19 @@ impl Locks {
         })
     }
 
-    /// What stands between a network and the data.
-    pub fn protection(&self) -> Protection {
+    /// Whether connections speak TLS.
+    pub fn has_tls(&self) -> bool {
+        lock(&self.kept).tls.is_some()
+    }
+
+    /// Whether requests need credentials, or connections a certificate.
+    pub fn asks_for_credentials(&self) -> bool {
         let kept = lock(&self.kept);
-        let tls = kept.tls.as_ref().map(|(input, _)| input);
-        Protection {
-            has_tls: tls.is_some(),
-            asks_for_credentials: !kept.rules.is_open() || tls.is_some_and(TlsInput::asks_clients),
-        }
+        let of_clients = kept
+            .tls
+            .as_ref()
+            .is_some_and(|(input, _)| input.asks_clients());
+        !kept.rules.is_open() || of_clients
     }
 
     /// Puts the rules in force, and follows the files and the config from now on.

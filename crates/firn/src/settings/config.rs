@@ -16,6 +16,7 @@ mod jobs;
 mod keys;
 pub mod mirror;
 mod read;
+pub mod remote_write;
 mod rule_files;
 mod rules;
 mod schema;
@@ -37,6 +38,7 @@ use firn_model::yaml::{self, Node, YamlError};
 use firn_rules::group::Group;
 use firn_storage::store::Duplicates;
 use global::Global;
+use remote_write::RemoteWrite;
 pub use schema::parse_bool;
 use schema::{Findings, Key, Shape, walk};
 use std::path::{Path, PathBuf};
@@ -53,6 +55,9 @@ const LATE_WINDOW: Duration = Duration::from_secs(30 * 60);
 
 /// Exemplars that are kept if the config says nothing of them; Prometheus's number.
 const EXEMPLARS_MAX: usize = 100_000;
+
+/// What may wait for a receiver of `remote_write`: a fleet of 100,000 series for eight hours.
+const SENDING_QUEUE_BYTES: u64 = 4 << 30;
 
 /// When an acknowledged write survives power loss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -137,6 +142,10 @@ pub struct Config {
     pub external_labels: Labels,
     /// `alerting`
     pub alerting: AlertingSettings,
+    /// `remote_write`
+    pub remote_write: Vec<RemoteWrite>,
+    /// `firn.sending_queue_bytes`
+    pub sending_queue_bytes: u64,
     /// Keys that are set and have no effect.
     pub ignored: Vec<String>,
     /// The config as YAML, secrets blotted out.
@@ -251,6 +260,8 @@ impl Default for Config {
             late_window: LATE_WINDOW,
             duplicates: Duplicates::KeepFirst,
             exemplars_max: EXEMPLARS_MAX,
+            remote_write: Vec::new(),
+            sending_queue_bytes: SENDING_QUEUE_BYTES,
             wal_sync: WalSync::Always,
             memory_limit: MEMORY_SHARE,
             new_series: NewSeries::default(),
@@ -350,6 +361,7 @@ fn parse(text: &str, dir: &Path, features: JobFeatures) -> Result<Parsed, YamlEr
         text: yaml::print(&shown),
         external_labels: global.external_labels.clone(),
         alerting: alerting::alerting(&root, global.names, dir)?,
+        remote_write: remote_write::remote_write(&root, global.names, dir)?,
         jobs: jobs::jobs(&root, &global, dir)?,
         ..Config::default()
     };
@@ -395,7 +407,11 @@ fn job_files(root: &Node, dir: &Path) -> Result<Vec<PathBuf>, YamlError> {
 /// Why a key has no effect, where that needs a word.
 pub fn why_ignored(key: &str) -> Option<&'static str> {
     match key {
-        "alerting.alertmanagers.sigv4" => Some("requests are sent unsigned"),
+        "alerting.alertmanagers.sigv4"
+        | "remote_write.sigv4"
+        | "remote_write.azuread"
+        | "remote_write.google_iam" => Some("requests are sent unsigned"),
+        "remote_write.protobuf_message" => Some("remote write 1.0 is sent"),
         _ => None,
     }
 }
@@ -488,6 +504,9 @@ fn read_firn(root: &Node, config: &mut Config) -> Result<(), YamlError> {
         of_job: limit("new_series_per_job_limit")?,
     };
     config.query_series_max = limit("query_series_limit")?;
+    if let Some(bytes) = read::size(firn, "sending_queue_bytes") {
+        config.sending_queue_bytes = bytes;
+    }
     if let Some(node) = firn.get("memory_limit")
         && let Some(text) = node.text()
     {

@@ -154,7 +154,7 @@ impl Courier {
                 Found::Damaged { to, what } => Err((to, what)),
                 Found::Entries(entries) => {
                     let ready = |entry: Entry| Ready {
-                        filtered: settings.filter.apply(&entry.write, bytes_max),
+                        filtered: settings.prepare.prepare(&entry.write, bytes_max),
                         entry,
                     };
                     Ok(entries.into_iter().map(ready).collect::<VecDeque<_>>())

@@ -98,7 +98,8 @@ impl Format {
         format!("{media_type}; escaping={}", self.escaping.name())
     }
 
-    pub(super) fn is_protobuf(self) -> bool {
+    /// Whether the answer is in protocol buffers, which alone show native histograms.
+    pub fn is_protobuf(self) -> bool {
         self.is_protobuf
     }
 
