@@ -282,8 +282,7 @@ impl Node {
             quit,
         })?);
         locks.follow(&app);
-        let noticing = app.clone();
-        running.observe(move |is_good| noticing.note_reload(is_good));
+        running.tell_of_reloads(&app);
         let servers = Servers::start(&settings.listen, &locks, &app).await?;
         Ok(Self {
             env,
@@ -357,11 +356,7 @@ impl Node {
         };
         self.serve(&store, &pipeline, &scraping, &following).await?;
         info!("stop");
-        let Self {
-            servers,
-            mut signals,
-            ..
-        } = self;
+        let (servers, mut signals) = (self.servers, self.signals);
         let stopping = Stopping {
             scraping,
             rules,

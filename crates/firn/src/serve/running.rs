@@ -6,6 +6,7 @@ use crate::settings::config::{self, Config, JobFeatures};
 use firn_model::env::Clock;
 use firn_model::metrics::{Collect, Sink, Value};
 use firn_model::sample::TimestampMs;
+use firn_server::App;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use tokio::sync::watch;
@@ -18,13 +19,10 @@ pub struct Running {
     clock: Arc<dyn Clock>,
     config: watch::Sender<Arc<Config>>,
     state: Mutex<State>,
-    observer: OnceLock<Observer>,
+    app: OnceLock<App>,
     /// Held while the file is read and taken over, so that what was read last is what holds.
     reloading: Mutex<()>,
 }
-
-/// Hears whether a config was taken over.
-type Observer = Box<dyn Fn(bool) + Send + Sync>;
 
 struct State {
     is_newest_good: bool,
@@ -49,7 +47,7 @@ impl Running {
             clock,
             config: watch::Sender::new(Arc::new(config)),
             state,
-            observer: OnceLock::new(),
+            app: OnceLock::new(),
             reloading: Mutex::new(()),
         }
     }
@@ -105,15 +103,15 @@ impl Running {
         }
     }
 
-    /// Calls `observe` after each try to take over a config, with whether it was. The first caller
-    /// is the observer.
-    pub fn observe(&self, observe: impl Fn(bool) + Send + Sync + 'static) {
-        let _ = self.observer.set(Box::new(observe));
+    /// Tells `app` of each try to take over a config.
+    pub fn tell_of_reloads(&self, app: &App) {
+        // There is one server in the life of a process.
+        let _ = self.app.set(app.clone());
     }
 
     fn tell(&self, is_good: bool) {
-        if let Some(observe) = self.observer.get() {
-            observe(is_good);
+        if let Some(app) = self.app.get() {
+            app.note_reload(is_good);
         }
     }
 
