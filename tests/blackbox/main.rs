@@ -24,6 +24,7 @@ mod locks;
 mod mirror;
 mod profiles;
 mod raw;
+mod reads;
 mod refusal;
 mod refused_samples;
 mod remote_write_2;

@@ -12,6 +12,7 @@
 mod aggregating;
 mod backend;
 mod damages;
+mod features;
 mod listen;
 mod locks;
 mod metadata;
@@ -284,6 +285,7 @@ impl Node {
             quit,
         })?);
         locks.follow(&app);
+        running.tell_of_reloads(&app);
         let servers = Servers::start(&settings.listen, &locks, &app).await?;
         Ok(Self {
             env,
@@ -357,11 +359,7 @@ impl Node {
         };
         self.serve(&store, &pipeline, &scraping, &following).await?;
         info!("stop");
-        let Self {
-            servers,
-            mut signals,
-            ..
-        } = self;
+        let (servers, mut signals) = (self.servers, self.signals);
         let stopping = Stopping {
             scraping,
             rules,
