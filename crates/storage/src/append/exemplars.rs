@@ -45,7 +45,7 @@ impl Appender {
         let mut offered = SeriesExemplars::default();
         for (series, exemplar) in batch.exemplars().iter() {
             match self.slot_for_exemplars(scratch, batch, series as usize) {
-                Some(slot) => offered.push(slot.0, exemplar),
+                Some(slot) => offered.push(self.numbers.slot(slot).0, exemplar),
                 None => self.exemplars.count_without_series(),
             }
         }

@@ -103,6 +103,11 @@ impl Collect for Parts {
                 gauge(self.index.series_count()),
             ),
             (
+                "firn_storage_series_numbers_left",
+                "New series that are taken until the next start, which has numbers anew.",
+                gauge(self.index.numbers_left() as usize),
+            ),
+            (
                 "firn_storage_head_active_series",
                 "Series with a sample in the last 20 minutes of data time.",
                 gauge(self.active_series()),
