@@ -434,7 +434,8 @@ impl Replay<'_> {
         }
     }
 
-    /// Numbers what was found, builds the index, and says to the coverage what every group has that is not sealed.
+    /// Numbers what was found, builds the index, and says to the coverage what every group has that
+    /// is not sealed.
     fn finish(&self, state: &mut State) {
         let groups = std::mem::take(&mut lock(&self.known).groups);
         let first_new = self.store.numbers.settle(groups, self.next_slot());

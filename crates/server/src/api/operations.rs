@@ -15,7 +15,8 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::Response;
 use firn_model::env::Work;
 use firn_model::error::{Error, ErrorKind};
-use firn_wire::exposition::CONTENT_TYPE;
+use firn_wire::exposition::{CONTENT_TYPE, FAMILIES_CONTENT_TYPE};
+use firn_wire::federation::Format;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -57,8 +58,15 @@ pub(crate) async fn ready(app: App, _request: Request) -> Response {
 /// Firn's own metrics; also while it starts.
 pub(crate) async fn metrics(app: App, request: Request) -> Response {
     let encoding = Encoding::of_request(&request);
-    match app.exposition().await {
-        Ok(text) => respond(Bytes::from(text), CONTENT_TYPE, encoding),
+    let accepted = request.headers().get(header::ACCEPT);
+    let accepted = accepted.and_then(|value| value.to_str().ok());
+    let as_families = Format::negotiate(accepted.unwrap_or_default()).is_protobuf();
+    let content_type = match as_families {
+        true => FAMILIES_CONTENT_TYPE,
+        false => CONTENT_TYPE,
+    };
+    match app.exposition(as_families).await {
+        Ok(body) => respond(Bytes::from(body), content_type, encoding),
         Err(e) => Failure::execution(e).into_plain(),
     }
 }

@@ -42,8 +42,8 @@ impl PageBuilder {
     }
 
     /// Adds the samples of a series: at least one, their times increasing, slots increasing from
-    /// push to push and of one era. `family` says which neighbours are buckets of one histogram; without it the
-    /// neighbour is tried.
+    /// push to push and of one era. `family` says which neighbours are buckets of one histogram;
+    /// without it the neighbour is tried.
     pub fn push(
         &mut self,
         slot: Slot,

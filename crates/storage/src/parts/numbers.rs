@@ -9,7 +9,7 @@
 //! A folder names its series by slots, which only ascend. A start gives the series that it finds
 //! numbers from 0 on, a group of neighbouring slots at a time, in the order in which it meets them;
 //! groups of which nothing is left get none. So what is kept of a series in memory names it by half
-//! as many bytes, and the tables there are as long as what lives, whatever was born before.
+//! as many bytes, and the tables there are as long as what lives, whatever was created before.
 //! Invariant: a number stands for one slot, and a slot for one number, until the store is closed.
 
 use crate::ids::{GroupId, SeriesRef, Slot};

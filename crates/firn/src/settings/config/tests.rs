@@ -103,7 +103,6 @@ fn config_of_the_field_loads() {
         [
             "scrape_configs.kubernetes_sd_configs",
             "scrape_configs.consul_sd_configs",
-            "remote_write",
             "remote_read",
             "tracing",
             "otlp",

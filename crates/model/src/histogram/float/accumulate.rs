@@ -1,0 +1,146 @@
+//! Compensated sums and means of many histograms.
+//!
+//! A mean is a sum divided at the end, until some number of the sum would overflow; from there on
+//! it is an incremental mean. Accumulators of consecutive parts are merged in order.
+
+use super::add::{Incompatible, Joined};
+use super::form::FloatHistogram;
+use crate::histogram::ResetHint;
+
+/// What is made of the histograms.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Of {
+    /// Their sum.
+    Sum,
+    /// Their mean.
+    Mean,
+}
+
+/// A sum or a mean so far.
+#[derive(Clone, Debug)]
+pub struct Accumulator {
+    of: Of,
+    /// The sum, or from an overflow on the mean.
+    value: FloatHistogram,
+    count: f64,
+    is_mean: bool,
+    saw_reset: bool,
+    saw_no_reset: bool,
+}
+
+impl Accumulator {
+    /// An accumulator of one histogram.
+    pub fn of(of: Of, first: FloatHistogram) -> Self {
+        let mut out = Self {
+            of,
+            value: first,
+            count: 1.0,
+            is_mean: false,
+            saw_reset: false,
+            saw_no_reset: false,
+        };
+        out.see(out.value.hint);
+        out
+    }
+
+    fn see(&mut self, hint: ResetHint) {
+        self.saw_reset |= hint == ResetHint::Reset;
+        self.saw_no_reset |= hint == ResetHint::NotReset;
+    }
+
+    /// Takes one more histogram in.
+    pub fn add(&mut self, histogram: &FloatHistogram) -> Result<Joined, Incompatible> {
+        self.see(histogram.hint);
+        self.count += 1.0;
+        if self.of == Of::Mean && !self.is_mean {
+            if !self.overflows_with(histogram)? {
+                self.value.compensate();
+                return self.value.add(histogram);
+            }
+            self.value.divide(self.count - 1.0);
+            self.is_mean = true;
+        }
+        self.value.compensate();
+        if self.of == Of::Sum {
+            return self.value.add(histogram);
+        }
+        self.value.multiply((self.count - 1.0) / self.count);
+        let mut part = histogram.clone();
+        part.divide(self.count);
+        self.value.add(&part)
+    }
+
+    /// Whether some number of the sum would be infinite. Numbers that are far from it need no try.
+    fn overflows_with(&self, histogram: &FloatHistogram) -> Result<bool, Incompatible> {
+        let most = self.value.numbers_total() + histogram.numbers_total();
+        if most.is_finite() {
+            return Ok(false);
+        }
+        let mut attempt = self.value.clone();
+        attempt.compensate();
+        attempt.add(histogram)?;
+        Ok(attempt.has_overflow())
+    }
+
+    /// Takes in what was accumulated of the histograms that follow.
+    pub fn merge(&mut self, mut other: Self) -> Result<Joined, Incompatible> {
+        self.saw_reset |= other.saw_reset;
+        self.saw_no_reset |= other.saw_no_reset;
+        self.value.compensate();
+        other.value.compensate();
+        let count = self.count + other.count;
+        let sums = !self.is_mean && !other.is_mean;
+        let as_sums = match self.of {
+            Of::Sum => true,
+            Of::Mean => sums && !self.overflows_with(&other.value)?,
+        };
+        if !as_sums {
+            self.weigh(count);
+            other.weigh(count);
+        }
+        self.count = count;
+        self.value.add(&other.value)
+    }
+
+    /// Makes the value this part's share of the mean of `all` histograms.
+    fn weigh(&mut self, all: f64) {
+        if self.is_mean {
+            self.value.multiply(self.count / all);
+        } else {
+            self.value.divide(all);
+        }
+        self.is_mean = true;
+    }
+
+    /// Whether some histogram was known to be a reset and another not to be one.
+    pub fn hints_conflict(&self) -> bool {
+        self.saw_reset && self.saw_no_reset
+    }
+
+    /// Bytes on the heap.
+    pub fn heap_bytes(&self) -> usize {
+        self.value.heap_bytes()
+    }
+
+    /// The sum or the mean.
+    pub fn finish(mut self) -> FloatHistogram {
+        if self.of == Of::Mean && !self.is_mean {
+            self.value.divide(self.count);
+        }
+        self.value.settle();
+        self.value
+    }
+}
+
+impl FloatHistogram {
+    /// More than any number that a sum with this histogram can grow by; not finite if unsure.
+    fn numbers_total(&self) -> f64 {
+        let buckets = self.positive.counts().iter().chain(self.negative.counts());
+        let totals = [self.zero_count, self.count, self.sum];
+        totals
+            .iter()
+            .chain(buckets)
+            .map(|number| number.abs())
+            .sum()
+    }
+}

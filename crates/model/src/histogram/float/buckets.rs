@@ -1,0 +1,96 @@
+//! The buckets of a histogram with their bounds, in the order of the values they hold.
+
+use super::form::FloatHistogram;
+use super::side::Side;
+use crate::log_exp::log2;
+
+/// A bucket.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Bucket {
+    /// Values are greater.
+    pub lower: f64,
+    /// Values are at most this.
+    pub upper: f64,
+    /// Observations.
+    pub count: f64,
+}
+
+impl Bucket {
+    /// The share of the bucket's width up to `value`, which lies inside of finite bounds.
+    /// Exponential buckets are measured on a logarithmic scale.
+    pub(super) fn fraction_below(&self, value: f64, linear: bool) -> f64 {
+        if linear {
+            return (value - self.lower) / (self.upper - self.lower);
+        }
+        let [lower, upper, at] = [self.lower, self.upper, value].map(|v| log2(v.abs()));
+        if value > 0.0 {
+            (at - lower) / (upper - lower)
+        } else {
+            1.0 - ((at - upper) / (lower - upper))
+        }
+    }
+}
+
+impl FloatHistogram {
+    /// All buckets from the lowest to the highest, the zero bucket if it is populated. Where a
+    /// bucket overlaps the zero bucket it ends there.
+    pub fn buckets(&self) -> impl DoubleEndedIterator<Item = Bucket> + '_ {
+        let zero = (self.zero_count > 0.0).then_some(self.zero_bucket());
+        let negative = self.negative_buckets().rev().map(|b| self.trimmed(b));
+        let positive = self.positive_buckets().map(|b| self.trimmed(b));
+        negative.chain(zero).chain(positive)
+    }
+
+    /// The zero bucket.
+    pub fn zero_bucket(&self) -> Bucket {
+        Bucket {
+            lower: -self.zero_threshold,
+            upper: self.zero_threshold,
+            count: self.zero_count,
+        }
+    }
+
+    /// The buckets of the positive side, or the custom ones, upwards.
+    pub fn positive_buckets(&self) -> impl DoubleEndedIterator<Item = Bucket> + '_ {
+        self.positive.cells().map(|(index, cell)| Bucket {
+            lower: self.bound(index.wrapping_sub(1)),
+            upper: self.bound(index),
+            count: cell.sum,
+        })
+    }
+
+    /// The buckets of the negative side, downwards.
+    pub fn negative_buckets(&self) -> impl DoubleEndedIterator<Item = Bucket> + '_ {
+        self.negative.cells().map(|(index, cell)| Bucket {
+            lower: -self.bound(index),
+            upper: -self.bound(index.wrapping_sub(1)),
+            count: cell.sum,
+        })
+    }
+
+    /// A bucket around zero of a histogram that has buckets on one side only ends at zero.
+    pub(super) fn one_sided(&self, bucket: Bucket) -> Bucket {
+        let has = |side: &Side| !side.is_empty();
+        match (has(&self.negative), has(&self.positive)) {
+            (false, true) => Bucket {
+                lower: 0.0,
+                ..bucket
+            },
+            (true, false) => Bucket {
+                upper: 0.0,
+                ..bucket
+            },
+            _ => bucket,
+        }
+    }
+
+    fn trimmed(&self, mut bucket: Bucket) -> Bucket {
+        let zero = self.zero_threshold;
+        if bucket.upper < 0.0 && bucket.upper > -zero {
+            bucket.upper = -zero;
+        } else if bucket.lower > 0.0 && bucket.lower < zero {
+            bucket.lower = zero;
+        }
+        bucket
+    }
+}

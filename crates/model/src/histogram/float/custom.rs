@@ -1,0 +1,78 @@
+//! Custom buckets whose bounds differ: both are mapped to the bounds that they share.
+
+use super::form::FloatHistogram;
+use super::side::Side;
+use crate::kahan::Kahan;
+
+impl FloatHistogram {
+    /// Adds the buckets of `other`, or subtracts them, on the bounds that both have.
+    pub(super) fn join_custom(&mut self, other: &Self, sign: f64) {
+        let shared = intersection(&self.custom_values, &other.custom_values);
+        let mut cells = vec![Kahan::default(); shared.len() + 1];
+        map_into(
+            &mut cells,
+            (&self.positive, &self.custom_values),
+            &shared,
+            1.0,
+        );
+        map_into(
+            &mut cells,
+            (&other.positive, &other.custom_values),
+            &shared,
+            sign,
+        );
+        let filled = |cell: &Kahan| cell.sum != 0.0 || cell.lost != 0.0;
+        let buckets = cells.into_iter().enumerate();
+        let buckets = buckets.filter(|(_, cell)| filled(cell));
+        self.positive = Side::from_cells(
+            buckets.map(|(index, cell)| (index as i32, cell)),
+            self.lost.is_some(),
+        );
+        self.custom_values = shared;
+    }
+
+    /// Whether the count between two bounds that both have is less than it was in `previous`.
+    pub(super) fn falls_between_shared_bounds(&self, previous: &Self) -> bool {
+        let shared = intersection(&self.custom_values, &previous.custom_values);
+        let counts = |histogram: &Self| {
+            let mut cells = vec![0.0; shared.len() + 1];
+            let side = (&histogram.positive, &histogram.custom_values[..]);
+            for (at, (_, cell)) in targets(side, &shared).zip(histogram.positive.cells()) {
+                cells[at] += cell.sum;
+            }
+            cells
+        };
+        let pairs = counts(self).into_iter().zip(counts(previous));
+        pairs.into_iter().any(|(now, before)| now < before)
+    }
+}
+
+/// The bounds that are in both lists.
+fn intersection(a: &[f64], b: &[f64]) -> Vec<f64> {
+    let mut rest = b;
+    let mut shared = Vec::new();
+    for bound in a {
+        rest = &rest[rest.partition_point(|other| other < bound)..];
+        if rest.first() == Some(bound) {
+            shared.push(*bound);
+        }
+    }
+    shared
+}
+
+/// For each bucket of a side the place of the bucket between `shared` bounds that holds it.
+fn targets<'a>(
+    (side, bounds): (&'a Side, &'a [f64]),
+    shared: &'a [f64],
+) -> impl Iterator<Item = usize> + 'a {
+    side.indexes().iter().map(move |index| {
+        let bound = usize::try_from(*index).ok().and_then(|i| bounds.get(i));
+        bound.map_or(shared.len(), |bound| shared.partition_point(|s| s < bound))
+    })
+}
+
+fn map_into(cells: &mut [Kahan], side: (&Side, &[f64]), shared: &[f64], sign: f64) {
+    for (at, (_, cell)) in targets(side, shared).zip(side.0.cells()) {
+        cells[at] = cells[at].join(cell.map(|number| sign * number));
+    }
+}

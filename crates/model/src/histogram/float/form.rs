@@ -1,0 +1,259 @@
+//! The form of a histogram to calculate with, and what needs no second histogram.
+//!
+//! A histogram that is a compensated sum carries beside every number what rounding lost of it;
+//! [`FloatHistogram::settle`] adds that in.
+
+use super::side::Side;
+use crate::histogram::bounds::upper_bound;
+use crate::histogram::{CUSTOM_BUCKETS_SCHEMA, Counts, Histogram, ResetHint};
+
+/// A histogram with float counts.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FloatHistogram {
+    /// What is known about a reset.
+    pub hint: ResetHint,
+    /// The stored schema: -4 to 8, or that of custom buckets.
+    pub schema: i32,
+    /// Half the width of the zero bucket.
+    pub zero_threshold: f64,
+    /// Observations in the zero bucket.
+    pub zero_count: f64,
+    /// All observations.
+    pub count: f64,
+    /// Their sum.
+    pub sum: f64,
+    /// The positive or custom buckets.
+    pub positive: Side,
+    /// The negative buckets.
+    pub negative: Side,
+    pub(super) custom_values: Vec<f64>,
+    pub(super) lost: Option<Lost>,
+}
+
+/// What rounding lost of the numbers outside of the sides.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Lost {
+    pub(super) zero_count: f64,
+    pub(super) count: f64,
+    pub(super) sum: f64,
+}
+
+impl From<&Histogram> for FloatHistogram {
+    fn from(stored: &Histogram) -> Self {
+        let counts = stored.counts.to_floats();
+        Self {
+            hint: stored.reset_hint,
+            schema: stored.schema,
+            zero_threshold: stored.zero_threshold,
+            zero_count: counts.zero_count,
+            count: counts.count,
+            sum: stored.sum,
+            positive: Side::of_counts(&stored.positive_spans, counts.positive),
+            negative: Side::of_counts(&stored.negative_spans, counts.negative),
+            custom_values: stored.custom_values.clone(),
+            lost: None,
+        }
+    }
+}
+
+impl From<FloatHistogram> for Histogram {
+    fn from(histogram: FloatHistogram) -> Self {
+        let (positive_spans, positive) = histogram.positive.into_spans();
+        let (negative_spans, negative) = histogram.negative.into_spans();
+        Histogram {
+            reset_hint: histogram.hint,
+            schema: histogram.schema,
+            zero_threshold: histogram.zero_threshold,
+            sum: histogram.sum,
+            counts: Counts::Float {
+                count: histogram.count,
+                zero_count: histogram.zero_count,
+                positive,
+                negative,
+            },
+            positive_spans,
+            negative_spans,
+            custom_values: histogram.custom_values,
+        }
+    }
+}
+
+impl FloatHistogram {
+    /// A histogram without observations whose buckets are laid out as those of `like`.
+    pub fn empty_like(like: &Self) -> Self {
+        Self {
+            hint: ResetHint::Unknown,
+            schema: like.schema,
+            zero_threshold: 0.0,
+            zero_count: 0.0,
+            count: 0.0,
+            sum: 0.0,
+            positive: Side::default(),
+            negative: Side::default(),
+            custom_values: like.custom_values.clone(),
+            lost: None,
+        }
+    }
+
+    /// Count, sum and schema alone, the form in which upstream reads a histogram without its
+    /// buckets.
+    pub fn statistics_of(stored: &Histogram) -> Histogram {
+        let (count, _) = totals(stored);
+        Histogram {
+            reset_hint: stored.reset_hint,
+            schema: stored.schema,
+            zero_threshold: 0.0,
+            sum: stored.sum,
+            counts: Counts::Float {
+                count,
+                zero_count: 0.0,
+                positive: Vec::new(),
+                negative: Vec::new(),
+            },
+            positive_spans: Vec::new(),
+            negative_spans: Vec::new(),
+            custom_values: Vec::new(),
+        }
+    }
+
+    /// Whether the buckets have bounds of their own.
+    pub fn is_custom(&self) -> bool {
+        self.schema == CUSTOM_BUCKETS_SCHEMA
+    }
+
+    /// The upper bound of positive bucket `index`; that of `index - 1` is its lower bound. The
+    /// negative side mirrors it.
+    pub(super) fn bound(&self, index: i32) -> f64 {
+        upper_bound(i64::from(index), self.schema, &self.custom_values)
+    }
+
+    /// From here on sums are compensated.
+    pub(super) fn compensate(&mut self) {
+        self.lost.get_or_insert_default();
+        self.positive.compensate();
+        self.negative.compensate();
+    }
+
+    /// Adds what rounding lost, and keeps it no longer.
+    pub(super) fn settle(&mut self) {
+        if let Some(lost) = self.lost.take() {
+            self.zero_count += lost.zero_count;
+            self.count += lost.count;
+            self.sum += lost.sum;
+            self.positive.settle();
+            self.negative.settle();
+        }
+    }
+
+    /// The index and count of each bucket that is not empty, of the positive and the negative side.
+    pub fn populated(&self) -> [Vec<(i32, f64)>; 2] {
+        [&self.positive, &self.negative].map(|side| {
+            let cells = side.cells().map(|(index, cell)| (index, cell.sum));
+            cells.filter(|(_, count)| *count != 0.0).collect()
+        })
+    }
+
+    /// Bytes on the heap.
+    pub fn heap_bytes(&self) -> usize {
+        let bounds = size_of_val(&self.custom_values[..]);
+        self.positive.heap_bytes() + self.negative.heap_bytes() + bounds
+    }
+
+    /// Multiplies every count and the sum; a negative factor makes a gauge.
+    pub fn multiply(&mut self, factor: f64) {
+        self.map_numbers(|number| number * factor);
+        if factor < 0.0 {
+            self.hint = ResetHint::Gauge;
+        }
+    }
+
+    /// Divides every count and the sum. Division by zero leaves no bucket; a negative divisor makes
+    /// a gauge.
+    pub fn divide(&mut self, divisor: f64) {
+        self.map_numbers(|number| number / divisor);
+        if divisor == 0.0 {
+            self.positive = Side::default();
+            self.negative = Side::default();
+        } else if divisor < 0.0 {
+            self.hint = ResetHint::Gauge;
+        }
+    }
+
+    fn map_numbers(&mut self, f: impl Fn(f64) -> f64) {
+        for number in [&mut self.zero_count, &mut self.count, &mut self.sum] {
+            *number = f(*number);
+        }
+        if let Some(lost) = &mut self.lost {
+            for number in [&mut lost.zero_count, &mut lost.count, &mut lost.sum] {
+                *number = f(*number);
+            }
+        }
+        self.positive.map_numbers(&f);
+        self.negative.map_numbers(&f);
+    }
+
+    /// Leaves out the buckets that are empty.
+    pub fn compact(&mut self) {
+        self.positive.compact();
+        self.negative.compact();
+    }
+
+    /// Lowers the resolution to `schema`, which is no finer; both are exponential, or equal.
+    pub fn coarsen_to(&mut self, schema: i32) {
+        let compensated = self.lost.is_some();
+        let by = self.schema.saturating_sub(schema).max(0).unsigned_abs();
+        self.positive.coarsen(by, compensated);
+        self.negative.coarsen(by, compensated);
+        self.schema = schema;
+    }
+
+    /// Whether some number is infinite.
+    pub fn has_overflow(&self) -> bool {
+        let totals = [self.zero_count, self.count, self.sum];
+        let bounds = self.custom_values.iter();
+        let buckets = self.positive.counts().iter().chain(self.negative.counts());
+        totals
+            .iter()
+            .chain(buckets)
+            .chain(bounds)
+            .any(|number| number.is_infinite())
+    }
+
+    /// Whether both have the same buckets, empty ones included, and equal numbers, to the bit.
+    pub fn is_equal(&self, other: &Self) -> bool {
+        self.has_equal_totals(other)
+            && self.positive.is_equal(&other.positive)
+            && self.negative.is_equal(&other.negative)
+    }
+
+    /// Like [`FloatHistogram::is_equal`], but an empty bucket may be spelled out or left out:
+    /// within one series that says nothing about the observations.
+    pub fn holds_the_same(&self, other: &Self) -> bool {
+        let compacted = |side: &Side| {
+            let mut side = side.clone();
+            side.compact();
+            side
+        };
+        self.has_equal_totals(other)
+            && compacted(&self.positive).is_equal(&compacted(&other.positive))
+            && compacted(&self.negative).is_equal(&compacted(&other.negative))
+    }
+
+    fn has_equal_totals(&self, other: &Self) -> bool {
+        self.schema == other.schema
+            && self.count.to_bits() == other.count.to_bits()
+            && self.sum.to_bits() == other.sum.to_bits()
+            && (!self.is_custom() || self.custom_values == other.custom_values)
+            && self.zero_threshold == other.zero_threshold
+            && self.zero_count.to_bits() == other.zero_count.to_bits()
+    }
+}
+
+/// The count and the sum of observations.
+pub fn totals(stored: &Histogram) -> (f64, f64) {
+    let count = match &stored.counts {
+        Counts::Integer { count, .. } => *count as f64,
+        Counts::Float { count, .. } => *count,
+    };
+    (count, stored.sum)
+}

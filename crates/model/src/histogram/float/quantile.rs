@@ -1,0 +1,190 @@
+//! Quantiles, and shares of observations between two values (upstream's `promql/quantile.go`).
+//!
+//! Within a custom bucket and the zero bucket observations are taken to be spread evenly, within an
+//! exponential one evenly on a logarithmic scale. Observations of NaN are counted and are in no
+//! bucket; they stand above all others.
+
+use super::buckets::Bucket;
+use super::form::FloatHistogram;
+use crate::log_exp::{exp2, log2};
+
+/// What observations of NaN did to an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NanRemark {
+    /// The quantile is one of them.
+    ResultIsNan,
+    /// They make the quantile higher.
+    SkewedHigher,
+    /// They are in no fraction.
+    Excluded,
+}
+
+impl FloatHistogram {
+    /// The value below which the share `quantile` of the observations lies.
+    pub fn quantile(&self, quantile: f64) -> (f64, Option<NanRemark>) {
+        if quantile < 0.0 {
+            return (f64::NEG_INFINITY, None);
+        }
+        if quantile > 1.0 {
+            return (f64::INFINITY, None);
+        }
+        if self.count == 0.0 || quantile.is_nan() {
+            return (f64::NAN, None);
+        }
+        let may_hold_nan = self.sum.is_nan();
+        if may_hold_nan || quantile < 0.5 {
+            let rank = quantile * self.count;
+            let mut buckets = self.buckets();
+            let reached = Reached::of(&mut buckets, rank);
+            self.settle_quantile(reached, rank, true, &mut buckets)
+        } else {
+            let rank = (1.0 - quantile) * self.count;
+            let mut buckets = self.buckets().rev();
+            let reached = Reached::of(&mut buckets, rank);
+            self.settle_quantile(reached, rank, false, &mut buckets)
+        }
+    }
+
+    /// The quantile in the bucket that was reached, upwards or downwards; `rest` are the buckets
+    /// behind it.
+    fn settle_quantile(
+        &self,
+        reached: Reached,
+        rank: f64,
+        upwards: bool,
+        rest: &mut dyn Iterator<Item = Bucket>,
+    ) -> (f64, Option<NanRemark>) {
+        let Reached { mut bucket, count } = reached;
+        if !self.is_custom() && bucket.lower < 0.0 && bucket.upper > 0.0 {
+            bucket = self.one_sided(bucket);
+        } else if self.is_custom() && bucket.lower == f64::NEG_INFINITY {
+            if bucket.upper <= 0.0 {
+                return (bucket.upper, None);
+            }
+            bucket.lower = 0.0;
+        } else if self.is_custom() && bucket.upper == f64::INFINITY {
+            return (bucket.lower, None);
+        }
+        // Sums of rounded counts may come out above the whole.
+        let mut count = if count > self.count {
+            self.count
+        } else {
+            count
+        };
+        if count < rank {
+            return match self.sum.is_nan() {
+                true => (f64::NAN, Some(NanRemark::ResultIsNan)),
+                false => (bucket.upper, None),
+            };
+        }
+        let rank = match upwards {
+            true => rank - (count - bucket.count),
+            false => count - rank,
+        };
+        let mut remark = None;
+        if self.sum.is_nan() {
+            // Upstream goes on with the last bucket from here, and so do we.
+            for later in rest {
+                bucket = later;
+                count += later.count;
+            }
+            remark = (count < self.count).then_some(NanRemark::SkewedHigher);
+        }
+        (self.interpolate(bucket, rank / bucket.count), remark)
+    }
+
+    /// The value at a share of a bucket's observations.
+    fn interpolate(&self, bucket: Bucket, fraction: f64) -> f64 {
+        let Bucket { lower, upper, .. } = bucket;
+        if self.is_custom() || (lower <= 0.0 && upper >= 0.0) {
+            return lower + (upper - lower) * fraction;
+        }
+        let (log_lower, log_upper) = (log2(lower.abs()), log2(upper.abs()));
+        if lower > 0.0 {
+            return exp2(log_lower + (log_upper - log_lower) * fraction);
+        }
+        -exp2(log_upper + (log_lower - log_upper) * (1.0 - fraction))
+    }
+
+    /// The share of the observations between two values.
+    pub fn fraction(&self, lower: f64, upper: f64) -> (f64, Option<NanRemark>) {
+        if self.count == 0.0 || lower.is_nan() || upper.is_nan() {
+            return (f64::NAN, None);
+        }
+        if lower >= upper {
+            return (0.0, None);
+        }
+        let (mut lower_rank, mut upper_rank) = (None, None);
+        let (mut seen, mut rank) = (0.0, 0.0);
+        let mut buckets = self.buckets();
+        for bucket in buckets.by_ref() {
+            seen += bucket.count;
+            let around_zero = bucket.lower <= 0.0 && bucket.upper >= 0.0;
+            let bucket = match around_zero {
+                true => self.one_sided(bucket),
+                false => bucket,
+            };
+            let linear = self.is_custom() || around_zero;
+            lower_rank = lower_rank.or_else(|| rank_in(&bucket, lower, rank, linear));
+            upper_rank = upper_rank.or_else(|| rank_in(&bucket, upper, rank, linear));
+            if lower_rank.is_some() && upper_rank.is_some() {
+                break;
+            }
+            rank += bucket.count;
+        }
+        let (mut count, mut remark) = (self.count, None);
+        if self.sum.is_nan() {
+            count = buckets.fold(seen, |seen, bucket| seen + bucket.count);
+            remark = (count < self.count).then_some(NanRemark::Excluded);
+        }
+        let capped = |rank: Option<f64>| match rank {
+            Some(rank) if rank > count => count,
+            Some(rank) => rank,
+            None => count,
+        };
+        let between = capped(upper_rank) - capped(lower_rank);
+        (between / self.count, remark)
+    }
+}
+
+/// The bucket in which a rank lies, or the last one, and the observations up to its end.
+struct Reached {
+    bucket: Bucket,
+    count: f64,
+}
+
+impl Reached {
+    fn of(buckets: &mut impl Iterator<Item = Bucket>, rank: f64) -> Self {
+        let mut reached = Reached {
+            bucket: Bucket::default(),
+            count: 0.0,
+        };
+        for bucket in buckets {
+            reached.bucket = bucket;
+            if bucket.count == 0.0 {
+                continue;
+            }
+            reached.count += bucket.count;
+            if reached.count >= rank {
+                break;
+            }
+        }
+        reached
+    }
+}
+
+/// The observations up to `value`, if it lies in or before the bucket. `rank` is their number
+/// before the bucket.
+fn rank_in(bucket: &Bucket, value: f64, rank: f64, linear: bool) -> Option<f64> {
+    if bucket.lower >= value {
+        return Some(rank);
+    }
+    if bucket.upper > value {
+        // In a bucket without a lower bound nothing is known of the place.
+        if linear && bucket.lower == f64::NEG_INFINITY {
+            return Some(bucket.count);
+        }
+        return Some(rank + bucket.count * bucket.fraction_below(value, linear));
+    }
+    None
+}

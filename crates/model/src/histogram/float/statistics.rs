@@ -1,0 +1,26 @@
+//! Mean and variance.
+
+use super::form::FloatHistogram;
+use crate::kahan::Kahan;
+
+impl FloatHistogram {
+    /// The variance, every observation taken to be in the middle of its bucket: the arithmetic one
+    /// of custom buckets, the geometric one of exponential ones, zero in the zero bucket.
+    pub fn variance(&self) -> f64 {
+        let mean = self.sum / self.count;
+        let mut squares = Kahan::default();
+        for bucket in self.buckets().filter(|bucket| bucket.count != 0.0) {
+            let middle = if self.is_custom() {
+                (bucket.upper + bucket.lower) / 2.0
+            } else if bucket.lower <= 0.0 && bucket.upper >= 0.0 {
+                0.0
+            } else {
+                let middle = (bucket.upper * bucket.lower).sqrt();
+                if bucket.upper < 0.0 { -middle } else { middle }
+            };
+            let delta = middle - mean;
+            squares = squares.plus(bucket.count * delta * delta);
+        }
+        squares.total() / self.count
+    }
+}

@@ -1,0 +1,208 @@
+//! The trim operators: the observations above or below a value are taken out.
+//!
+//! A bucket that the value divides keeps a share of its observations. Count and sum are estimated
+//! anew from what the buckets keep, but only if some bucket lost any.
+
+use super::buckets::Bucket;
+use super::form::FloatHistogram;
+
+/// Which observations stay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trim {
+    /// `</`: those below the value.
+    KeepBelow,
+    /// `>/`: those above the value.
+    KeepAbove,
+}
+
+/// What is left of a bucket, and where its observations are taken to be.
+#[derive(Clone, Copy, Debug)]
+struct Kept {
+    count: f64,
+    middle: f64,
+    /// Whether the bucket lies inside as a whole.
+    whole: bool,
+}
+
+impl Kept {
+    /// What is left of a bucket that was cut.
+    fn part(count: f64, middle: f64) -> Self {
+        Self {
+            count,
+            middle,
+            whole: false,
+        }
+    }
+}
+
+/// What is left of all buckets.
+#[derive(Clone, Copy, Debug, Default)]
+struct Rest {
+    count: f64,
+    sum: f64,
+    changed: bool,
+}
+
+impl Rest {
+    fn take(&mut self, before: f64, kept: Kept) -> f64 {
+        self.count += kept.count;
+        self.sum += kept.middle * kept.count;
+        self.changed |= !kept.whole && kept.count != before;
+        kept.count
+    }
+}
+
+impl FloatHistogram {
+    /// Takes out the observations beyond `at`.
+    pub fn trim(&mut self, at: f64, trim: Trim) {
+        let mut rest = Rest::default();
+        let custom = self.is_custom();
+        let shape = |positive| Shape {
+            positive,
+            linear: custom,
+        };
+        let positive: Vec<Bucket> = self.positive_buckets().collect();
+        let negative: Vec<Bucket> = self.negative_buckets().collect();
+        let sides = [
+            (self.positive.counts_mut(), &positive, shape(true)),
+            (self.negative.counts_mut(), &negative, shape(false)),
+        ];
+        for (counts, buckets, shape) in sides {
+            for (count, bucket) in counts.iter_mut().zip(buckets) {
+                if bucket.count != 0.0 {
+                    let before = *count;
+                    *count = match trim.keep(bucket, at, shape) {
+                        Some(kept) => rest.take(before, kept),
+                        None => {
+                            rest.changed = true;
+                            0.0
+                        }
+                    };
+                }
+            }
+        }
+        if self.zero_count > 0.0 {
+            let populated = |side: &[Bucket]| side.iter().any(|bucket| bucket.count != 0.0);
+            let mut zero = self.zero_bucket();
+            match (populated(&negative), populated(&positive)) {
+                (true, false) => zero.upper = 0.0,
+                (false, true) => zero.lower = 0.0,
+                _ => {}
+            }
+            self.zero_count = rest.take(self.zero_count, trim.keep_of_zero(&zero, at));
+        }
+        if rest.changed {
+            self.count = rest.count;
+            self.sum = rest.sum;
+            self.compact();
+        }
+    }
+}
+
+/// How observations are spread in a bucket.
+#[derive(Clone, Copy, Debug)]
+struct Shape {
+    positive: bool,
+    linear: bool,
+}
+
+impl Shape {
+    /// Where the observations between two values are taken to be.
+    fn middle(self, lower: f64, upper: f64) -> f64 {
+        match (lower.is_infinite(), upper.is_infinite()) {
+            (true, true) => 0.0,
+            (true, false) if upper > 0.0 => upper / 2.0,
+            (true, false) => upper,
+            (false, true) => lower,
+            (false, false) if self.linear => (lower + upper) / 2.0,
+            (false, false) => {
+                let middle = (lower * upper).abs().sqrt();
+                if self.positive { middle } else { -middle }
+            }
+        }
+    }
+}
+
+impl Trim {
+    /// What a bucket keeps; `None` if it lies beyond `at` as a whole.
+    fn keep(self, bucket: &Bucket, at: f64, shape: Shape) -> Option<Kept> {
+        let (inside, divided) = match self {
+            Trim::KeepBelow => (bucket.upper <= at, bucket.lower < at),
+            Trim::KeepAbove => (bucket.lower >= at, bucket.upper > at),
+        };
+        if inside {
+            return Some(Kept {
+                count: bucket.count,
+                middle: shape.middle(bucket.lower, bucket.upper),
+                whole: true,
+            });
+        }
+        if !divided {
+            return None;
+        }
+        if bucket.lower == f64::NEG_INFINITY || bucket.upper == f64::INFINITY {
+            return Some(self.keep_of_endless(bucket, at));
+        }
+        let below = match at {
+            at if at <= bucket.lower => 0.0,
+            at if at >= bucket.upper => bucket.count,
+            at => bucket.count * bucket.fraction_below(at, shape.linear),
+        };
+        Some(match self {
+            Trim::KeepBelow => Kept::part(below, shape.middle(bucket.lower, at)),
+            Trim::KeepAbove => Kept::part(bucket.count - below, shape.middle(at, bucket.upper)),
+        })
+    }
+
+    /// What the zero bucket keeps, its observations spread evenly.
+    fn keep_of_zero(self, zero: &Bucket, at: f64) -> Kept {
+        let Bucket {
+            lower,
+            upper,
+            count,
+        } = *zero;
+        let (whole, nothing) = (
+            Kept::part(count, (lower + upper) / 2.0),
+            Kept::part(0.0, 0.0),
+        );
+        let part = |width: f64, middle: f64| Kept::part(count * (width / (upper - lower)), middle);
+        match self {
+            Trim::KeepBelow if at <= lower => nothing,
+            Trim::KeepBelow if at >= upper => whole,
+            Trim::KeepBelow => part(at - lower, (lower + at) / 2.0),
+            Trim::KeepAbove if at <= lower => whole,
+            Trim::KeepAbove if at >= upper => nothing,
+            Trim::KeepAbove => part(upper - at, (at + upper) / 2.0),
+        }
+    }
+
+    /// What a bucket without a lower or an upper bound keeps. Nothing is known of the spread in it,
+    /// but that it starts at zero if it has no lower and a positive upper bound.
+    fn keep_of_endless(self, bucket: &Bucket, at: f64) -> Kept {
+        let Bucket {
+            lower,
+            upper,
+            count,
+        } = *bucket;
+        let finite = |bound: f64| if bound.is_infinite() { 0.0 } else { bound };
+        let from_zero = upper > 0.0 && upper != f64::INFINITY;
+        match self {
+            Trim::KeepBelow if lower == f64::NEG_INFINITY => match at {
+                at if at >= upper => Kept::part(count, 0.0),
+                at if at > 0.0 && from_zero => Kept::part(count * at / upper, at / 2.0),
+                at if upper <= 0.0 => Kept::part(count, at),
+                _ => Kept::part(0.0, finite(upper)),
+            },
+            Trim::KeepAbove if lower == f64::NEG_INFINITY => match at {
+                at if at <= lower => Kept::part(count, 0.0),
+                at if at >= 0.0 && upper > at && upper != f64::INFINITY => {
+                    Kept::part(count * (1.0 - at / upper), (at + upper) / 2.0)
+                }
+                _ => Kept::part(0.0, finite(upper)),
+            },
+            Trim::KeepBelow => Kept::part(0.0, finite(lower)),
+            Trim::KeepAbove if at >= lower => Kept::part(count, at),
+            Trim::KeepAbove => Kept::part(0.0, finite(lower)),
+        }
+    }
+}

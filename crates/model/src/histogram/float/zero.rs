@@ -1,0 +1,89 @@
+//! Zero buckets of different widths: the narrower one is widened, and takes in the buckets that it
+//! then covers.
+
+use super::form::{FloatHistogram, Lost};
+use super::side::Side;
+use crate::kahan::Kahan;
+
+impl FloatHistogram {
+    /// What the zero bucket holds.
+    fn own_zero(&self) -> Kahan {
+        let lost = self.lost.map_or(0.0, |lost| lost.zero_count);
+        Kahan::new(self.zero_count, lost)
+    }
+
+    /// What the zero bucket would hold if it reached to `threshold`, which is not less than its
+    /// own, and how far it then reaches: to the end of the populated bucket that `threshold` lies
+    /// in.
+    pub(super) fn zero_count_within(&self, threshold: f64) -> (Kahan, f64) {
+        let own = self.own_zero();
+        let mut threshold = threshold;
+        if threshold == self.zero_threshold {
+            return (own, threshold);
+        }
+        loop {
+            let mut zero = own;
+            threshold = self.take_in(&self.positive, &mut zero, threshold);
+            let wider = self.take_in(&self.negative, &mut zero, threshold);
+            if wider == threshold {
+                return (zero, threshold);
+            }
+            // What was taken of the positive side was too little.
+            threshold = wider;
+        }
+    }
+
+    /// Adds the buckets below `threshold` to `zero`; returns where the last populated one ends.
+    fn take_in(&self, side: &Side, zero: &mut Kahan, threshold: f64) -> f64 {
+        for (index, cell) in side.cells() {
+            if self.bound(index - 1) >= threshold {
+                break;
+            }
+            *zero = zero.plus(cell.sum);
+            if self.lost.is_some() {
+                *zero = zero.plus(cell.lost);
+            }
+            let upper = self.bound(index);
+            if upper > threshold {
+                return if cell.sum != 0.0 { upper } else { threshold };
+            }
+        }
+        threshold
+    }
+
+    /// Widens this zero bucket until it and that of `other` can be added; returns what the latter
+    /// would hold at the same width.
+    pub(super) fn reconcile_zero(&mut self, other: &Self) -> Kahan {
+        let mut theirs = (other.own_zero(), other.zero_threshold);
+        while theirs.1 != self.zero_threshold {
+            if self.zero_threshold > theirs.1 {
+                theirs = other.zero_count_within(self.zero_threshold);
+            }
+            if theirs.1 > self.zero_threshold {
+                self.widen_zero(theirs.1);
+            }
+            // Thresholds that do not compare would never meet.
+            if theirs.1.is_nan() || self.zero_threshold.is_nan() {
+                break;
+            }
+        }
+        theirs.0
+    }
+
+    fn widen_zero(&mut self, threshold: f64) {
+        let (zero, threshold) = self.zero_count_within(threshold);
+        self.zero_count = zero.sum;
+        if let Some(Lost { zero_count, .. }) = &mut self.lost {
+            *zero_count = zero.lost;
+        }
+        self.zero_threshold = threshold;
+        let (schema, custom) = (self.schema, &self.custom_values);
+        let outside = |index: i32| {
+            let lower = i64::from(index) - 1;
+            crate::histogram::bounds::upper_bound(lower, schema, custom) >= threshold
+        };
+        self.positive.retain(outside);
+        self.negative.retain(outside);
+        self.compact();
+    }
+}

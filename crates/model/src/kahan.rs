@@ -1,0 +1,136 @@
+//! Compensated sums, in Neumaier's form, operation by operation as upstream so that bits agree.
+
+/// A running sum and what rounding lost of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Kahan {
+    /// The sum.
+    pub sum: f64,
+    /// The compensation.
+    pub lost: f64,
+}
+
+impl Kahan {
+    /// A sum and what it lost.
+    #[inline(always)]
+    pub const fn new(sum: f64, lost: f64) -> Self {
+        Self { sum, lost }
+    }
+
+    /// `f` of the sum and of what it lost.
+    #[inline(always)]
+    pub fn map(self, f: impl Fn(f64) -> f64) -> Self {
+        Self::new(f(self.sum), f(self.lost))
+    }
+
+    /// Adds `value`.
+    #[inline(always)]
+    pub fn plus(self, value: f64) -> Self {
+        let total = self.sum + value;
+        let rest = if self.sum.abs() >= value.abs() {
+            (self.sum - total) + value
+        } else {
+            (value - total) + self.sum
+        };
+        let overflow = total.abs() > f64::MAX;
+        Self {
+            sum: total,
+            lost: if overflow { 0.0 } else { self.lost + rest },
+        }
+    }
+
+    /// Adds another sum with its compensation.
+    #[inline(always)]
+    pub fn merge(self, other: Self) -> Self {
+        let joined = self.plus(other.sum);
+        let lost = if joined.sum.abs() > f64::MAX {
+            0.0
+        } else {
+            joined.lost + other.lost
+        };
+        Self { lost, ..joined }
+    }
+
+    /// Adds another sum and, as one more value, what that lost.
+    pub fn join(self, other: Self) -> Self {
+        let sum = self.plus(other.sum);
+        match other.lost == 0.0 {
+            true => sum,
+            false => sum.plus(other.lost),
+        }
+    }
+
+    /// The sum with its compensation.
+    #[inline(always)]
+    pub fn total(self) -> f64 {
+        self.sum + self.lost
+    }
+}
+
+/// The mean of a sequence: a compensated sum, until that would overflow; from there on an
+/// incremental mean.
+#[derive(Clone, Copy, Debug)]
+pub struct Mean {
+    sum: Kahan,
+    mean: Kahan,
+    count: f64,
+    incremental: bool,
+}
+
+impl Mean {
+    /// The mean of one value.
+    pub fn of(first: f64) -> Self {
+        Self {
+            sum: Kahan::new(first, 0.0),
+            mean: Kahan::default(),
+            count: 1.0,
+            incremental: false,
+        }
+    }
+
+    /// Takes one more value in.
+    pub fn add(&mut self, value: f64) {
+        self.count += 1.0;
+        if !self.incremental {
+            let next = self.sum.plus(value);
+            if !next.sum.is_infinite() {
+                self.sum = next;
+                return;
+            }
+            self.incremental = true;
+            self.mean = self.sum.map(|number| number / (self.count - 1.0));
+        }
+        let weight = (self.count - 1.0) / self.count;
+        let weighed = self.mean.map(|number| weight * number);
+        self.mean = weighed.plus(value / self.count);
+    }
+
+    /// The mean so far.
+    pub fn value(&self) -> f64 {
+        if self.incremental {
+            self.mean.total()
+        } else {
+            self.sum.sum / self.count + self.sum.lost / self.count
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kahan_add_large_and_small_keeps_the_small() {
+        let total = [1e100, 1.0, -1e100]
+            .into_iter()
+            .fold(Kahan::default(), Kahan::plus)
+            .total();
+        assert_eq!(total, 1.0);
+    }
+
+    #[test]
+    fn mean_of_sum_that_overflows_is_finite() {
+        let mut mean = Mean::of(f64::MAX);
+        mean.add(f64::MAX);
+        assert_eq!(mean.value(), f64::MAX);
+    }
+}
