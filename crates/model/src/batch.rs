@@ -197,7 +197,7 @@ impl Batch {
 
     /// Adds an exemplar to the series under way.
     pub fn push_exemplar(&mut self, exemplar: TimedExemplar<'_>) {
-        self.exemplars.push(self.ends.len() as u32, exemplar);
+        self.exemplars.push(self.ends.len() as u64, exemplar);
     }
 
     /// The exemplars, with the numbers of their series; of refused series too.
@@ -282,7 +282,7 @@ impl Batch {
         self.values.truncate(last.floats as usize);
         self.start_times.truncate(last.floats as usize);
         self.histograms.truncate(last.histograms as usize);
-        self.exemplars.drop_last_of(self.ends.len() as u32);
+        self.exemplars.drop_last_of(self.ends.len() as u64);
     }
 
     /// The key of series `index`, unless its labels are in the batch already.

@@ -15,7 +15,7 @@ mod code;
 mod file;
 mod ring;
 
-use crate::ids::SeriesRef;
+use crate::ids::Slot;
 pub(crate) use code::{ExemplarEncoder, each_exemplar, read_exemplars};
 pub(crate) use file::{EXEMPLARS, ExemplarFile, count_payload};
 use ring::{Ring, Taken};
@@ -84,7 +84,7 @@ impl Exemplars {
                 refuse(place, ExemplarRefusal::TooLong);
                 continue;
             }
-            match ring.would_take(SeriesRef(slot), &exemplar) {
+            match ring.would_take(Slot(slot), &exemplar) {
                 Taken::Added => admitted.push(slot, exemplar),
                 Taken::Repeated => {}
                 Taken::OutOfOrder => {
@@ -110,7 +110,7 @@ impl Exemplars {
     pub(crate) fn add(&self, exemplars: &SeriesExemplars, position: Position) {
         let mut ring = self.ring();
         for (slot, exemplar) in exemplars.iter() {
-            match ring.add(SeriesRef(slot), &exemplar) {
+            match ring.add(Slot(slot), &exemplar) {
                 Taken::Added => self.added.inc(),
                 Taken::Repeated => {}
                 Taken::OutOfOrder => self.out_of_order.inc(),
@@ -130,13 +130,13 @@ impl Exemplars {
     pub(crate) fn replay(&self, exemplars: &SeriesExemplars, position: Position) {
         let mut ring = self.ring();
         for (slot, exemplar) in exemplars.iter() {
-            ring.add(SeriesRef(slot), &exemplar);
+            ring.add(Slot(slot), &exemplar);
         }
         ring.note(position);
     }
 
     /// The highest slot of an exemplar.
-    pub(crate) fn last_slot(&self) -> Option<SeriesRef> {
+    pub(crate) fn last_slot(&self) -> Option<Slot> {
         self.ring().slots().max()
     }
 
@@ -150,8 +150,8 @@ impl Exemplars {
     }
 
     /// The slots that have exemplars, ascending.
-    pub(crate) fn slots(&self) -> Vec<SeriesRef> {
-        let mut slots: Vec<SeriesRef> = self.ring().slots().collect();
+    pub(crate) fn slots(&self) -> Vec<Slot> {
+        let mut slots: Vec<Slot> = self.ring().slots().collect();
         slots.sort_unstable();
         slots
     }
@@ -162,12 +162,7 @@ impl Exemplars {
     }
 
     /// Adds the exemplars of `slot` in `range` to `into`, as those of the same number.
-    pub(crate) fn copy_series(
-        &self,
-        slot: SeriesRef,
-        range: TimeRange,
-        into: &mut SeriesExemplars,
-    ) {
+    pub(crate) fn copy_series(&self, slot: Slot, range: TimeRange, into: &mut SeriesExemplars) {
         let ring = self.ring();
         for exemplar in ring.of_series(slot).filter(|e| range.contains(e.time)) {
             into.push(slot.0, exemplar);

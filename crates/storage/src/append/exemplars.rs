@@ -73,7 +73,7 @@ impl Appender {
                     refuse(series, ExemplarRefusal::TooFarInFuture);
                 }
                 Some(slot) => {
-                    offered.push(slot.0, exemplar);
+                    offered.push(self.numbers.slot(slot).0, exemplar);
                     offered_of.push(series);
                 }
             }
