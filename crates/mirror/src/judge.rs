@@ -8,6 +8,7 @@ mod pairing;
 pub mod tolerance;
 
 use answer::{Answer, Data, LabelSet, Point, PointValue, Series, Success, series_text};
+use firn_model::quote::quote;
 use serde_json::Value;
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -97,16 +98,19 @@ pub struct Spot {
 
 impl std::fmt::Display for Spot {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}", self.what)?;
-        if let Some(ms) = self.time_ms {
-            write!(f, " at {}", crate::api::seconds(ms))?;
-        }
         let shown = |value: &Value| match value {
             Value::String(text) => text.clone(),
             other => other.to_string(),
         };
         let (baseline, candidate) = (shown(&self.baseline), shown(&self.candidate));
-        write!(f, ": expected {baseline}, got {candidate}")
+        write!(f, "{}: expected {baseline}, got {candidate}", self.what)?;
+        if let Some(ms) = self.time_ms {
+            write!(f, " at {}", crate::api::seconds(ms))?;
+        }
+        match &self.labels {
+            Some(labels) => write!(f, " of {}", series_text(labels)),
+            None => Ok(()),
+        }
     }
 }
 
@@ -239,11 +243,11 @@ impl Judge {
         for (b, c) in &paired.relabelled {
             self.found.note(Class::Labels, || Spot {
                 class: Class::Labels,
-                what: "labels of a series".to_owned(),
+                what: "labels".to_owned(),
                 labels: Some(b.labels.clone()),
                 time_ms: b.points.first().map(|point| point.time_ms),
-                baseline: series_text(&b.labels).into(),
-                candidate: series_text(&c.labels).into(),
+                baseline: lone_labels(&b.labels, &c.labels).into(),
+                candidate: lone_labels(&c.labels, &b.labels).into(),
             });
         }
         for b in &paired.missing {
@@ -265,7 +269,7 @@ impl Judge {
             };
             Spot {
                 class,
-                what: format!("{what} {}", series_text(&series.labels)),
+                what: what.to_owned(),
                 labels: Some(series.labels.clone()),
                 time_ms: first.map(|point| point.time_ms),
                 baseline,
@@ -286,11 +290,11 @@ impl Judge {
                 (Some(b), Some(c)) => b.time_ms.cmp(&c.time_ms),
             };
             match (order, next_b, next_c) {
-                (Ordering::Equal, Some(b), Some(c)) => self.point("value of", Some(labels), b, c),
+                (Ordering::Equal, Some(b), Some(c)) => self.point("value", Some(labels), b, c),
                 (Ordering::Less, Some(b), _) => {
-                    self.lone_point(Class::MissingPoint, "missing point of", labels, b);
+                    self.lone_point(Class::MissingPoint, "missing point", labels, b);
                 }
-                (_, _, Some(c)) => self.lone_point(Class::ExtraPoint, "extra point of", labels, c),
+                (_, _, Some(c)) => self.lone_point(Class::ExtraPoint, "extra point", labels, c),
                 _ => return,
             }
             if order != Ordering::Greater {
@@ -311,7 +315,7 @@ impl Judge {
             };
             Spot {
                 class,
-                what: format!("{what} {}", series_text(labels)),
+                what: what.to_owned(),
                 labels: Some(labels.clone()),
                 time_ms: Some(point.time_ms),
                 baseline,
@@ -326,9 +330,7 @@ impl Judge {
         }
         self.found.note(Class::Value, || Spot {
             class: Class::Value,
-            what: labels.map_or(what.to_owned(), |labels| {
-                format!("{what} {}", series_text(labels))
-            }),
+            what: what.to_owned(),
             labels: labels.cloned(),
             time_ms: Some(b.time_ms),
             baseline: b.value.to_json(),
@@ -387,6 +389,17 @@ impl Judge {
         let (b, c) = (series_text(&b.labels), series_text(&c.labels));
         self.part(Class::Order, &format!("place {place}"), b.into(), c.into());
     }
+}
+
+/// The labels that one set has and another has not, or not with this value.
+fn lone_labels(one: &LabelSet, other: &LabelSet) -> String {
+    let lone = one
+        .iter()
+        .filter(|(name, value)| other.get(*name) != Some(value));
+    let lone = lone.map(|(name, value)| (name.clone(), value.clone()));
+    // As labels, the name of a metric too.
+    let texts = lone.map(|(name, value)| format!("{name}={}", quote(value.as_bytes())));
+    format!("{{{}}}", texts.collect::<Vec<_>>().join(", "))
 }
 
 /// Whether two lists of annotations say the same. Of more than some the API shows a part, in no

@@ -8,6 +8,7 @@
 //! Invariant: both systems are asked the same, at the same time, and nothing outside the stretch.
 
 mod lookups;
+mod ties;
 
 use super::artefact::{Artefact, Sketch};
 use super::minimise::minimise;
@@ -33,6 +34,10 @@ const POINTS_MAX: i64 = 11_000;
 
 /// Questions that are made smaller in a run; each takes some tens of requests.
 const MINIMISED_MAX: usize = 300;
+
+/// How often the baseline is asked to see whether it contradicts itself: where a map of it decides,
+/// two answers are equal by chance now and then.
+const ASKED_AGAIN: usize = 4;
 
 /// Smaller questions that were found, for the rounds that follow.
 pub type Minimised = Mutex<HashMap<(Pass, String), String>>;
@@ -161,20 +166,18 @@ impl Round<'_> {
                 judged(pass, &question.text, Outcome::Match, String::new()),
             ));
         }
-        let mut note = "";
         let is_whole = baseline.fault.is_none() && candidate.fault.is_none();
+        let mut note = "";
         if is_whole {
-            let again = self.fetch_both(endpoint, &params);
-            let own = self.verdict(&baseline, &again.0, is_ordered);
-            if let Some(spot) = own.found.first() {
-                let reason = format!("the baseline itself answers differently each time: {spot}");
-                return Ok(of(
-                    question,
-                    judged(pass, &question.text, Outcome::Skip, reason),
-                ));
-            }
-            if self.verdict(&again.0, &again.1, is_ordered).outcome == Outcome::Match {
-                note = "; asked again, the answers were equal";
+            match self.doubt(pass, question, (endpoint, &params), [&baseline, &candidate]) {
+                Doubt::Skip(reason) => {
+                    return Ok(of(
+                        question,
+                        judged(pass, &question.text, Outcome::Skip, reason),
+                    ));
+                }
+                Doubt::Gone => note = "; asked again, the answers were equal",
+                Doubt::None => {}
             }
         }
         let is_lasting = is_whole && note.is_empty();
@@ -190,6 +193,38 @@ impl Round<'_> {
         };
         self.keep(&found, &verdict)
             .map(|judged| of(question, judged))
+    }
+
+    /// Whether a difference is one, by what the systems say when they are asked again.
+    fn doubt(
+        &self,
+        pass: Pass,
+        question: &Question,
+        (endpoint, params): (&str, &Params),
+        answers: [&Fetched; 2],
+    ) -> Doubt {
+        let is_ordered = pass == Pass::Instant && has_order(&question.expr);
+        let mut again = self.fetch_both(endpoint, params);
+        let is_gone = self.verdict(&again.0, &again.1, is_ordered).outcome == Outcome::Match;
+        for _ in 1..ASKED_AGAIN {
+            let own = self.verdict(answers[0], &again.0, is_ordered);
+            if let Some(spot) = own.found.first() {
+                return Doubt::Skip(format!("the baseline contradicts itself: {spot}"));
+            }
+            again.0 = self.pair.baseline.fetch(endpoint, params);
+        }
+        if let Some(operand) = ties::operand(&question.expr) {
+            let mut params = params.clone();
+            params[0].1 = operand;
+            let operand = self.pair.baseline.fetch(endpoint, &params);
+            if ties::is_choice(answers, &operand, self.options.tolerance, self.ignored) {
+                return Doubt::Skip("the systems choose others of equal elements".to_owned());
+            }
+        }
+        match is_gone {
+            true => Doubt::Gone,
+            false => Doubt::None,
+        }
     }
 
     fn fetch_both(&self, endpoint: &str, params: &Params) -> (Fetched, Fetched) {
@@ -282,6 +317,16 @@ impl Round<'_> {
             ..judged(found.pass, found.question, verdict.outcome, reason)
         })
     }
+}
+
+/// What speaks against a difference.
+enum Doubt {
+    /// Nothing.
+    None,
+    /// The answers are equal now.
+    Gone,
+    /// The answers say nothing about the systems.
+    Skip(String),
 }
 
 /// A question about which the answers differ.

@@ -1,0 +1,135 @@
+//! `topk` and `bottomk` over equal values: which elements are chosen is not defined.
+//!
+//! Two answers that choose differently are both right if they have the same values at every time
+//! and every element of the candidate's is one of the operand, as the baseline has it.
+
+use crate::compare::system::Fetched;
+use crate::compare::verdict::IgnoredLabels;
+use crate::judge::answer::{Answer, LabelSet, Point, PointValue};
+use crate::judge::tolerance::Tolerance;
+use firn_promql::ast::{AggregateOp, Expr, ExprKind};
+use std::collections::{BTreeMap, HashMap};
+
+/// What an expression chooses from, if it chooses by value and does nothing else.
+pub fn operand(expr: &Expr) -> Option<String> {
+    match &expr.without_parens().kind {
+        ExprKind::Aggregate(aggregate)
+            if matches!(aggregate.op, AggregateOp::TopK | AggregateOp::BottomK) =>
+        {
+            Some(aggregate.expr.to_string())
+        }
+        _ => None,
+    }
+}
+
+/// Whether the answers differ in nothing but which of equal elements they have.
+pub fn is_choice(
+    answers: [&Fetched; 2],
+    operand: &Fetched,
+    tolerance: Tolerance,
+    ignored: &IgnoredLabels,
+) -> bool {
+    let (Ok(mut b), Ok(mut c), Ok(mut all)) =
+        (answers[0].answer(), answers[1].answer(), operand.answer())
+    else {
+        return false;
+    };
+    for answer in [&mut b, &mut c, &mut all] {
+        answer.drop_labels(|name| ignored.contains(name));
+    }
+    same_values(&b, &c, tolerance) && are_elements(&c, &all, tolerance)
+}
+
+fn number(point: &Point<'_>) -> Option<f64> {
+    match point.value {
+        PointValue::Float(text) => text.parse().ok(),
+        PointValue::Histogram(_) => None,
+    }
+}
+
+/// The values at each time, sorted; `None` if one is no number.
+fn values(answer: &Answer<'_>) -> Option<BTreeMap<i64, Vec<f64>>> {
+    let mut by_time = BTreeMap::<i64, Vec<f64>>::new();
+    for point in answer.series().iter().flat_map(|series| &series.points) {
+        by_time
+            .entry(point.time_ms)
+            .or_default()
+            .push(number(point)?);
+    }
+    by_time
+        .values_mut()
+        .for_each(|values| values.sort_by(f64::total_cmp));
+    Some(by_time)
+}
+
+fn same_values(b: &Answer<'_>, c: &Answer<'_>, tolerance: Tolerance) -> bool {
+    let (Some(b), Some(c)) = (values(b), values(c)) else {
+        return false;
+    };
+    !b.is_empty()
+        && b.len() == c.len()
+        && b.iter().zip(&c).all(|((b_time, b), (c_time, c))| {
+            let mut pairs = b.iter().zip(c);
+            b_time == c_time && b.len() == c.len() && pairs.all(|(b, c)| tolerance.accepts(*b, *c))
+        })
+}
+
+fn are_elements(c: &Answer<'_>, all: &Answer<'_>, tolerance: Tolerance) -> bool {
+    let by_labels: HashMap<&LabelSet, &[Point<'_>]> = all
+        .series()
+        .iter()
+        .map(|series| (&series.labels, &*series.points))
+        .collect();
+    c.series().iter().all(|series| {
+        let Some(points) = by_labels.get(&series.labels) else {
+            return false;
+        };
+        series.points.iter().all(|point| {
+            let place = points.binary_search_by_key(&point.time_ms, |p| p.time_ms);
+            let other = place.ok().and_then(|place| number(&points[place]));
+            let pair = number(point).zip(other);
+            pair.is_some_and(|(c, b)| tolerance.accepts(b, c))
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::questions::parse;
+    use serde_json::json;
+
+    fn answer(elements: &[(&str, &str)]) -> Fetched {
+        let element = |(name, value): &(&str, &str)| json!({"metric": {"n": name}, "values": [[1, value], [2, value]]});
+        let result: Vec<_> = elements.iter().map(element).collect();
+        let body = json!({"status": "success", "data": {"resultType": "matrix", "result": result}});
+        Fetched {
+            body: body.to_string().into_bytes(),
+            fault: None,
+        }
+    }
+
+    fn check(b: &[(&str, &str)], c: &[(&str, &str)], expected: bool) {
+        let all = answer(&[("a", "3"), ("b", "3"), ("c", "3"), ("d", "1")]);
+        let (b, c) = (answer(b), answer(c));
+        let ignored = IgnoredLabels::default();
+        let found = is_choice([&b, &c], &all, Tolerance::default(), &ignored);
+        assert_eq!(found, expected, "{b:?} {c:?}");
+    }
+
+    #[test]
+    fn choice_among_equal_elements_is_known_by_the_operand() {
+        check(&[("a", "3"), ("b", "3")], &[("b", "3"), ("c", "3")], true);
+        check(&[("a", "3")], &[("d", "3")], false);
+        check(&[("a", "3")], &[("other", "3")], false);
+        check(&[("a", "3")], &[("d", "1")], false);
+        check(&[("a", "3")], &[("a", "3"), ("b", "3")], false);
+        check(&[], &[], false);
+        let text = |text| operand(&parse(text).unwrap());
+        assert_eq!(
+            text("(topk(3, sum by (a) (x)))").as_deref(),
+            Some("sum by (a) (x)")
+        );
+        assert_eq!(text("topk(3, x) + 1"), None);
+    }
+}
