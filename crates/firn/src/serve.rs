@@ -38,6 +38,7 @@ use crate::settings::retention::{Retention, UnknownSize};
 use crate::settings::web_config::WebConfigError;
 use aggregating::Aggregating;
 use firn_ingest::client::Places;
+use firn_ingest::discovery::Lent;
 use firn_ingest::scrape::Scraping;
 use firn_ingest::{IngestLimits, Pipeline};
 use firn_model::budget::Budget;
@@ -330,7 +331,7 @@ impl Node {
             scraping::apply(&scraping, &self.running.config());
         }
         let active = self.open_active_queries().await?;
-        let notifier = Arc::new(self.notifier(places));
+        let notifier = Arc::new(self.notifier(places, scraping.lent()));
         let rules = Arc::new(self.open_rules(&pipeline, &notifier).await);
         self.app.open(backend::backend(backend::Parts {
             env: self.env.clone(),
@@ -423,11 +424,12 @@ impl Node {
     }
 
     /// What sends alerts where the configuration says.
-    fn notifier(&self, places: Places) -> Notifier {
+    fn notifier(&self, places: Places, lent: Lent) -> Notifier {
         let notifier = Notifier::new(NotifierSettings {
             flags: self.notifier_flags,
             external_url: self.outside_url(),
             places,
+            lent,
         });
         let config = self.running.config();
         notifier.apply(&config.alerting, &config.external_labels);

@@ -21,7 +21,7 @@ pub struct Maker {
 impl Maker {
     /// The fleet of `options` before its first round.
     pub fn new(options: &Options) -> Self {
-        let fleet = Fleet::new(options.fleet);
+        let fleet = Fleet::new(options.fleet).with_ramp(options.trial.ramp_ms);
         let summary = Summary {
             senders: options.senders,
             series: fleet.series_count() as u64,
