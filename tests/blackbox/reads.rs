@@ -334,6 +334,8 @@ fn server_says_what_it_can_and_how_it_is() {
         ("api", "admin", false),
         ("templating_functions", "humanize", true),
         ("service_discovery_providers", "http", true),
+        ("service_discovery_providers", "static", true),
+        ("service_discovery_providers", "azure", false),
     ] {
         assert_eq!(features[category][name], want, "{category} {name}");
     }

@@ -2,6 +2,7 @@
 //! built in. The language and the API are said by the server.
 
 use crate::settings::Settings;
+use crate::settings::config::discoveries;
 use firn_server::parts::Feature;
 
 /// Templates' functions of Prometheus, all of which there are.
@@ -37,9 +38,6 @@ const TEMPLATES: [&str; 29] = [
     "value",
 ];
 
-/// Discoveries that find targets.
-const DISCOVERIES: [&str; 3] = ["file", "http", "static"];
-
 /// What is always there.
 const ALWAYS: [(&str, &str); 6] = [
     ("prometheus", "server_mode"),
@@ -74,8 +72,11 @@ pub fn features(settings: &Settings) -> Vec<Feature> {
     let templates = TEMPLATES
         .iter()
         .map(|name| on("templating_functions", name));
-    let discoveries = DISCOVERIES.iter();
-    let discoveries = discoveries.map(|name| on("service_discovery_providers", name));
+    let discoveries = discoveries().map(|(name, is_on)| Feature {
+        category: "service_discovery_providers",
+        name,
+        is_on,
+    });
     let switched = SWITCHED.iter().map(|(category, name, flag)| Feature {
         category,
         name,

@@ -24,6 +24,7 @@ mod sources;
 
 pub use access::{AccessSettings, TokenSource, checked_digest};
 pub use alerting::AlertingSettings;
+pub use discovery::providers as discoveries;
 pub use features::JobFeatures;
 pub use rule_files::RuleTimes;
 pub use sources::read_groups;

@@ -15,6 +15,19 @@ const fn key(name: &'static str, shape: Shape) -> Key {
     Key::new(name, shape)
 }
 
+/// The names of all discoveries, each with whether Firn runs it.
+pub fn providers() -> impl Iterator<Item = (&'static str, bool)> {
+    let name = |key: &'static Key| {
+        let key_name = key.name.strip_suffix("_sd_configs");
+        key_name
+            .or(key.name.strip_suffix("_configs"))
+            .unwrap_or(key.name)
+    };
+    DISCOVERY
+        .iter()
+        .map(move |key| (name(key), !key.is_ignored))
+}
+
 /// Every discovery, as keys of a scrape job or of an Alertmanager.
 pub const DISCOVERY: &[Key] = &[
     key("static_configs", List(&Section(&[STATIC]))),
