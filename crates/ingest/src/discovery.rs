@@ -23,6 +23,7 @@ mod file;
 mod group;
 mod hetzner;
 mod http;
+mod kubernetes;
 mod meta;
 mod metrics;
 mod nomad;
@@ -43,6 +44,7 @@ pub use docker::{DockerSettings, Filter, SwarmRole, SwarmSettings};
 pub use eureka::EurekaSettings;
 pub use group::{Group, ReadYaml};
 pub use hetzner::{HetznerRole, HetznerSettings};
+pub use kubernetes::{Attached, KubernetesRole, KubernetesSettings, Selector};
 pub use metrics::{DiscoveryMetrics, Owner};
 pub use nomad::NomadSettings;
 
@@ -86,6 +88,8 @@ pub enum DiscoverySettings {
     Docker(Box<DockerSettings>),
     /// One of `dockerswarm_sd_configs`
     Swarm(Box<SwarmSettings>),
+    /// One of `kubernetes_sd_configs`
+    Kubernetes(Box<KubernetesSettings>),
     /// One of `nomad_sd_configs`
     Nomad(Box<NomadSettings>),
     /// One of `eureka_sd_configs`
@@ -107,6 +111,7 @@ impl DiscoverySettings {
             DiscoverySettings::Consul(_) => "consul",
             DiscoverySettings::Docker(_) => "docker",
             DiscoverySettings::Swarm(_) => "dockerswarm",
+            DiscoverySettings::Kubernetes(_) => "kubernetes",
             DiscoverySettings::Nomad(_) => "nomad",
             DiscoverySettings::Eureka(_) => "eureka",
             DiscoverySettings::Hetzner(_) => "hetzner",
@@ -186,6 +191,7 @@ fn start(
         }
         DiscoverySettings::Docker(docker) => ask(docker::Containers::new(docker, bytes_max), to),
         DiscoverySettings::Swarm(swarm) => ask(docker::Swarm::new(swarm, bytes_max), to),
+        DiscoverySettings::Kubernetes(s) => spawn(kubernetes::Watch::new(s, bytes_max), to),
         DiscoverySettings::Nomad(nomad) => ask(nomad::Services::new(nomad, bytes_max), to),
         DiscoverySettings::Eureka(s) => ask(eureka::Applications::new(s, bytes_max), to),
         DiscoverySettings::Hetzner(s) => ask(hetzner::Servers::new(s, bytes_max), to),

@@ -82,8 +82,7 @@ pub const DISCOVERY: &[Key] = &[
     key(
         "kubernetes_sd_configs",
         List(&Section(&[KUBERNETES, HTTP_CLIENT, PROXY])),
-    )
-    .ignored(),
+    ),
     key(
         "kuma_sd_configs",
         List(&Section(&[KUMA, HTTP_CLIENT, PROXY])),

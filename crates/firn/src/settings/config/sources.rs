@@ -4,6 +4,7 @@
 //! it does not run are checked too, by [`unbuilt`], so that a config is refused where upstream
 //! refuses it.
 
+mod kubernetes;
 mod platforms;
 #[cfg(test)]
 mod tests;
@@ -39,6 +40,7 @@ const READERS: &[(&str, Reader)] = &[
     ("file_sd_configs", files),
     ("hetzner_sd_configs", platforms::hetzner),
     ("http_sd_configs", server),
+    ("kubernetes_sd_configs", kubernetes::kubernetes),
     ("nomad_sd_configs", platforms::nomad),
 ];
 
