@@ -10,6 +10,7 @@ mod check;
 mod completions;
 mod head;
 mod man;
+mod mirror;
 mod query;
 mod rules;
 mod script;
@@ -45,7 +46,9 @@ fn tree() -> Command {
         .subcommands([
             flags::command(),
             check::command(),
+            firn_mirror::compare::options::command(),
             firn_mirror::load::options::command(),
+            mirror::command(),
             query::command(),
             script::command(),
             tsdb::command(),
@@ -57,9 +60,10 @@ fn tree() -> Command {
 
 /// Runs the subcommand that `args`, the arguments behind `firn`, ask for.
 pub fn run(args: &[OsString]) -> ExitCode {
-    // These two word their errors themselves.
+    // These word their errors themselves.
     match args.split_first() {
         Some((command, rest)) if command == "serve" => return serve::run(rest),
+        Some((command, rest)) if command == "compare" => return compare(rest),
         Some((command, rest)) if command == "load" => return load(rest),
         _ => {}
     }
@@ -70,6 +74,7 @@ pub fn run(args: &[OsString]) -> ExitCode {
     };
     match matches.subcommand() {
         Some(("check", matches)) => check::run(matches),
+        Some(("mirror", matches)) => mirror::run(matches),
         Some(("query", matches)) => query::run(matches),
         Some(("test", matches)) => script::run(matches),
         Some(("tsdb", matches)) => tsdb::run(matches),
@@ -78,6 +83,20 @@ pub fn run(args: &[OsString]) -> ExitCode {
         _ => {
             console::out(&tree().render_version());
             ExitCode::SUCCESS
+        }
+    }
+}
+
+fn compare(args: &[OsString]) -> ExitCode {
+    match firn_mirror::compare::run(args.iter().cloned(), &mut std::io::stdout()) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(e) => {
+            console::err(&format!("firn compare: {e}"));
+            match e.kind() {
+                firn_model::error::ErrorKind::Invalid => ExitCode::from(NOT_UNDERSTOOD),
+                _ => ExitCode::FAILURE,
+            }
         }
     }
 }

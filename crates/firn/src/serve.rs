@@ -13,12 +13,15 @@ mod aggregating;
 mod backend;
 mod damages;
 mod listen;
+mod locks;
+pub mod mirror;
 mod notify;
 mod parts;
 mod rule_folder;
 mod rules;
 mod running;
 mod scraping;
+mod sending;
 mod signals;
 mod store_settings;
 
@@ -31,6 +34,7 @@ use crate::settings::config::{self, Config, ConfigError, JobFeatures};
 use crate::settings::documentation;
 use crate::settings::flags::{self, CommandLine, Request};
 use crate::settings::retention::{Retention, UnknownSize};
+use crate::settings::web_config::WebConfigError;
 use aggregating::Aggregating;
 use firn_ingest::client::Places;
 use firn_ingest::discovery::Lent;
@@ -45,10 +49,12 @@ use firn_server::App;
 use firn_server::parts::Provider;
 use firn_storage::store::{Store, StoreOptions};
 use listen::{ListenError, Servers};
+use locks::Locks;
 use notify::{Notifier, NotifierFlags, NotifierSettings};
 use parts::{PartsError, Sources};
 use rules::{RuleFlags, Rules, Surroundings};
 use running::Running;
+use sending::Sending;
 use signals::{Signals, Wish};
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -67,8 +73,8 @@ const TICK: Duration = Duration::from_secs(1);
 enum ServeError {
     #[error("load config {0}")]
     Config(#[from] ConfigError),
-    #[error("flag --web.config.file: TLS and authentication are not supported: use a proxy")]
-    WebConfig,
+    #[error("load web config: {0}")]
+    Locks(#[from] WebConfigError),
     #[error(transparent)]
     Parts(#[from] PartsError),
     #[error(transparent)]
@@ -97,8 +103,8 @@ pub fn run(args: &[OsString]) -> ExitCode {
             console::out(&text);
             return ExitCode::SUCCESS;
         }
-        Ok(Request::Documentation) => {
-            console::out(&documentation::page());
+        Ok(Request::Documentation(page)) => {
+            console::out(&documentation::page(page));
             return ExitCode::SUCCESS;
         }
         Err(e) => {
@@ -120,9 +126,6 @@ pub fn run(args: &[OsString]) -> ExitCode {
 
 fn serve(line: &CommandLine) -> Result<(), ServeError> {
     let settings = &line.settings;
-    if settings.web_config_file.is_some() {
-        return Err(ServeError::WebConfig);
-    }
     let config = match &settings.config_file {
         Some(file) => config::load_with_rules(file, JobFeatures::of_names(&settings.features))?,
         None => Config::built_in(),
@@ -165,6 +168,7 @@ struct Stopping {
     notifier: Arc<Notifier>,
     servers: Servers,
     pipeline: Arc<Pipeline>,
+    sending: Arc<Sending>,
     store: Arc<Store>,
 }
 
@@ -177,12 +181,14 @@ impl Stopping {
             notifier,
             servers,
             pipeline,
+            sending,
             store,
         } = self;
         scraping.stop().await;
         rules.stop().await;
         notifier.stop().await;
         servers.stop().await;
+        sending.stop().await;
         pipeline.finish();
         let closed = spawn_blocking(move || {
             aggregating::finish(&pipeline);
@@ -197,6 +203,7 @@ struct Following<'a> {
     rules: &'a Arc<Rules>,
     notifier: &'a Notifier,
     aggregating: &'a Arc<Aggregating>,
+    sending: &'a Arc<Sending>,
 }
 
 /// A server whose sockets are open.
@@ -257,6 +264,8 @@ impl Node {
         let features = JobFeatures::of_names(&settings.features);
         let running = Arc::new(Running::new(file, features, config, env.clock.clone()));
         let retention = retention_of(line, &running);
+        let web = settings.web_config_file.as_deref();
+        let locks = Arc::new(Locks::open(web, running.clone(), env.clock.clone())?);
         let opened = Arc::new(OnceLock::new());
         // One wish to end is enough; a second finds the place taken.
         let (quit, quitting) = mpsc::channel(1);
@@ -264,6 +273,7 @@ impl Node {
             line,
             connections_max: descriptors.connections,
             running: running.clone(),
+            locks: locks.clone(),
             env: env.clone(),
             memory: memory.clone(),
             pressure: pressure.clone(),
@@ -271,7 +281,8 @@ impl Node {
             store: opened.clone(),
             quit,
         })?);
-        let servers = Servers::start(listen::bind_all(&settings.listen).await?, &app);
+        locks.follow(&app);
+        let servers = Servers::start(&settings.listen, &locks, &app).await?;
         Ok(Self {
             env,
             memory,
@@ -304,6 +315,7 @@ impl Node {
         // A store is opened once in the life of a process.
         let _ = self.opened.set(store.clone());
         let pipeline = Arc::new(self.pipeline(&store));
+        let sending = self.begin_sending(&pipeline).await?;
         let places = Places::new(self.descriptors.fetches);
         let scraping = Arc::new(Scraping::new(
             pipeline.clone(),
@@ -326,6 +338,7 @@ impl Node {
             scraping: scraping.clone(),
             rules: rules.clone(),
             notifier: notifier.clone(),
+            sending: sending.clone(),
             running: self.running.clone(),
             active,
         }));
@@ -338,6 +351,7 @@ impl Node {
             rules: &rules,
             notifier: &notifier,
             aggregating: &aggregating,
+            sending: &sending,
         };
         self.serve(&store, &pipeline, &scraping, &following).await?;
         info!("stop");
@@ -352,6 +366,7 @@ impl Node {
             notifier,
             servers,
             pipeline: pipeline.clone(),
+            sending,
             store,
         };
         tokio::select! {
@@ -372,6 +387,16 @@ impl Node {
             IngestLimits::of(&Shares::of(self.memory.limit_bytes())),
             &self.memory,
         )
+    }
+
+    /// Nothing is stored before it is kept for the receivers of `remote_write`.
+    async fn begin_sending(&self, pipeline: &Pipeline) -> Result<Arc<Sending>, ServeError> {
+        let (env, dir) = (self.env.clone(), &self.options.dir);
+        let sending = Arc::new(Sending::new(env, dir, pipeline.limits().wire));
+        pipeline.send_on(sending.clone());
+        let (begun, config) = (sending.clone(), self.running.config());
+        spawn_blocking(move || begun.follow(&config)).await?;
+        Ok(sending)
     }
 
     /// Nothing is stored before aggregation has its state.
@@ -442,6 +467,7 @@ impl Node {
             rules,
             notifier,
             aggregating,
+            sending,
         } = following;
         let mut configs = self.running.subscribe();
         let mut retention = (self.retention)();
@@ -473,8 +499,12 @@ impl Node {
                     store.set_late_window_ms(late_window_ms(&config));
                     scraping::apply(scraping, &config);
                     notifier.apply(&config.alerting, &config.external_labels);
-                    let (aggregating, of_aggregation) = (Arc::clone(aggregating), config.clone());
-                    spawn_blocking(move || aggregating.follow(&of_aggregation));
+                    let (aggregating, sending) = (Arc::clone(aggregating), Arc::clone(sending));
+                    let followed = config.clone();
+                    spawn_blocking(move || {
+                        aggregating.follow(&followed);
+                        sending.follow(&followed);
+                    });
                     let rules = Arc::clone(rules);
                     // Groups that change end their evaluation first.
                     tokio::spawn(async move { rules.apply(&config).await });

@@ -18,6 +18,7 @@
 //! [`ErrorKind::Invalid`], which they do not.
 
 mod aggregating;
+mod forwarding;
 mod ledger;
 mod room;
 #[cfg(test)]
@@ -30,6 +31,7 @@ use crate::limits::IngestLimits;
 use crate::metrics::Metrics;
 use crate::outcome::{Dropped, WriteOutcome};
 use crate::refusals::{Refusals, Sender};
+use crate::sending::SendOn;
 use firn_model::batch::{Batch, Source};
 use firn_model::budget::Budget;
 use firn_model::env::Clock;
@@ -44,7 +46,7 @@ use room::Room;
 use std::future::Future;
 use std::net::IpAddr;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::task::{Context, Poll, ready};
 
 /// A request of 2,000 samples, Prometheus's default, unpacks to 0.7 MiB and takes 0.3 ms.
@@ -63,6 +65,7 @@ pub struct Pipeline {
     spare_bodies: Mutex<Vec<Vec<u8>>>,
     ledger: Arc<Ledger>,
     aggregation: Arc<Aggregation>,
+    sending: OnceLock<Arc<dyn SendOn>>,
 }
 
 impl Pipeline {
@@ -88,6 +91,7 @@ impl Pipeline {
             spare_bodies: Mutex::default(),
             ledger: Arc::new(ledger),
             aggregation: Arc::new(Aggregation::new(TenantId::anonymous())),
+            sending: OnceLock::new(),
         }
     }
 
@@ -203,6 +207,7 @@ impl Pipeline {
             room: None,
             time_max,
             started: decoded_at,
+            body: self.sends_on(tenant).then(|| body.to_vec()),
         };
         let ticket = self.hand_over(tenant, &mut decoded, entry, bounds);
         let decoding = decoded_at.saturating_sub(started);
@@ -284,6 +289,7 @@ impl Pipeline {
             room: Some(room),
             time_max: bounds.time_max,
             started: self.ledger.clock.monotonic(),
+            body: None,
         };
         self.hand_over(tenant, source, entry, bounds)
     }
@@ -304,18 +310,23 @@ impl Pipeline {
         }
     }
 
-    /// Hands samples to the store; `entry` is closed when what `settle` makes of the ticket
-    /// resolves.
+    /// Hands samples to the store, and keeps what is to be sent on; `entry` is closed when what
+    /// `settle` makes of the ticket resolves.
     fn store(
         &self,
         tenant: &TenantId,
         source: &mut dyn Source,
-        entry: BatchEntry,
+        mut entry: BatchEntry,
         bounds: AppendBounds,
         settle: impl FnOnce(Ticket) -> Ticket,
     ) -> Ticket {
         let ledger = self.ledger.clone();
-        let ticket = settle(self.store.append_from(tenant, source, bounds));
+        let kept = self.keep_to_send(tenant, source, entry.body.take());
+        let stored = settle(self.store.append_from(tenant, source, bounds));
+        let ticket = match kept {
+            Some(kept) => stored.joined(kept, 0),
+            None => stored,
+        };
         ticket.observed(move |outcome| ledger.close(entry, outcome))
     }
 

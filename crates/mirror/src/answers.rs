@@ -14,9 +14,11 @@ mod words;
 
 use crate::api::{Ask, Client};
 use crate::body;
-use crate::compare::{self, Rules, Values};
 use crate::error::MirrorError;
 use crate::exposition;
+use crate::judge::answer::Answer;
+use crate::judge::tolerance::Tolerance;
+use crate::judge::{self, Rules, Values};
 use crate::push::Connection;
 use crate::target::{self, Target};
 use data::Data;
@@ -36,7 +38,11 @@ use std::time::{Duration, Instant};
 const REQUEST_SPAN_MS: i64 = 300_000;
 
 /// How far a value may be from the reference's where it need not have the same bits.
-const ROUNDING: f64 = 1e-12;
+const ROUNDED: Values = Values::Numbers(Tolerance {
+    relative: 1e-12,
+    absolute: 0.0,
+    ulps: 0,
+});
 
 /// A query and what the reference said.
 #[derive(Clone, Debug, PartialEq)]
@@ -170,7 +176,7 @@ fn is_constant(client: &Client, ask: &Ask, answer: &Value) -> Result<bool, Mirro
     let rules = rules(ask);
     for _ in 1..ASKED_TIMES {
         let again = client.ask(ask)?;
-        if compare::difference(answer, &again, rules).is_some() {
+        if difference(answer, &again, rules).is_some() {
             return Ok(false);
         }
     }
@@ -184,7 +190,7 @@ pub fn compare(reference: &str, base: &str, asks: &[Ask]) -> Result<Vec<Failure>
     let mut failures = Vec::new();
     for ask in asks {
         let (answer, actual) = (reference.ask(ask)?, client.ask(ask)?);
-        let difference = compare::difference(&answer, &actual, rules(ask));
+        let difference = difference(&answer, &actual, rules(ask));
         let Some(difference) = difference else {
             continue;
         };
@@ -224,7 +230,7 @@ pub fn check(base: &str, recorded: &[Recorded]) -> Result<Vec<Failure>, MirrorEr
     let mut failures = Vec::new();
     for Recorded { ask, answer } in recorded {
         let actual = client.ask(ask)?;
-        if let Some(difference) = compare::difference(answer, &actual, rules(ask)) {
+        if let Some(difference) = difference(answer, &actual, rules(ask)) {
             failures.push(Failure {
                 ask: ask.clone(),
                 difference,
@@ -241,12 +247,21 @@ pub fn rules(ask: &Ask) -> Rules {
     let rounds = parsed.as_ref().is_ok_and(may_round);
     let ordered = matches!(ask, Ask::Instant { .. }) && parsed.as_ref().is_ok_and(has_order);
     Rules {
-        values: if rounds {
-            Values::Within(ROUNDING)
-        } else {
-            Values::Exact
-        },
+        values: if rounds { ROUNDED } else { Values::Texts },
         ordered,
+        to_the_letter: true,
+    }
+}
+
+/// Where `actual` first differs from `expected`, in words. What is no answer of the API is text.
+fn difference(expected: &Value, actual: &Value, rules: Rules) -> Option<String> {
+    let (e, a) = (expected.to_string(), actual.to_string());
+    match (Answer::parse(e.as_bytes()), Answer::parse(a.as_bytes())) {
+        (Ok(e), Ok(a)) => {
+            let found = judge::differences(&e, &a, rules);
+            found.first().map(ToString::to_string)
+        }
+        _ => (expected != actual).then(|| format!("answer: expected {expected}, got {actual}")),
     }
 }
 
@@ -297,7 +312,8 @@ fn is_transcendental(function: FunctionId) -> bool {
     )
 }
 
-fn has_order(expr: &Expr) -> bool {
+/// Whether the elements of an instant vector have an order.
+pub fn has_order(expr: &Expr) -> bool {
     match &expr.without_parens().kind {
         ExprKind::Call(call) => matches!(
             call.function.id,
@@ -320,8 +336,8 @@ mod tests {
 
     #[test]
     fn rules_follow_the_expression() {
-        let exact = Values::Exact;
-        let rounded = Values::Within(ROUNDING);
+        let exact = Values::Texts;
+        let rounded = ROUNDED;
         let cases = [
             ("up", exact, false),
             ("rate(x[5m])", exact, false),
@@ -340,7 +356,12 @@ mod tests {
                 expression: expression.to_owned(),
                 time_ms: 0,
             };
-            assert_eq!(rules(&ask), Rules { values, ordered }, "{expression}");
+            let expected = Rules {
+                values,
+                ordered,
+                to_the_letter: true,
+            };
+            assert_eq!(rules(&ask), expected, "{expression}");
         }
     }
 

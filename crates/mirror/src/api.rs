@@ -3,6 +3,7 @@
 use crate::error::MirrorError;
 use firn_model::sample::TimestampMs;
 use serde_json::{Value, json};
+use std::io::Read;
 use std::time::Duration;
 
 /// How long an answer may take.
@@ -71,7 +72,7 @@ impl Ask {
     }
 
     /// The endpoint below `/api/v1` and the parameters.
-    fn request(&self) -> (&'static str, Vec<(&'static str, String)>) {
+    pub fn request(&self) -> (&'static str, Vec<(&'static str, String)>) {
         match self {
             Ask::Instant {
                 expression,
@@ -172,46 +173,148 @@ fn milliseconds(seconds: &str) -> Option<i64> {
     format!("{whole}{decimals}").parse().ok()
 }
 
+/// The longest request line that is sent: what is longer goes as a form, which every endpoint but
+/// that of label values takes.
+const QUERY_BYTES_MAX: usize = 6 * 1024;
+
+/// What a client may take and what it sends with each request.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Bounds {
+    /// Until when an answer must be whole.
+    pub timeout: Duration,
+    /// The longest answer.
+    pub answer_bytes_max: u64,
+    /// Whether redirects are followed.
+    pub follows_redirects: bool,
+    /// Headers of every request.
+    pub headers: Vec<(String, String)>,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Self {
+            timeout: ANSWER_TIMEOUT,
+            answer_bytes_max: u64::MAX - 1,
+            follows_redirects: true,
+            headers: Vec::new(),
+        }
+    }
+}
+
+/// An answer as it came.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Reply {
+    /// The HTTP status.
+    pub status: u16,
+    /// Where a redirect leads.
+    pub location: Option<String>,
+    /// The body, uncompressed.
+    pub body: Vec<u8>,
+}
+
 /// A client of one system. Connections are kept.
 #[derive(Clone, Debug)]
 pub struct Client {
     agent: ureq::Agent,
     base: String,
+    /// Parameters that stand in the base URL, for every request.
+    query: String,
+    bounds: Bounds,
 }
 
 impl Client {
     /// A client of the system at `base`, such as `http://127.0.0.1:9090`.
     pub fn new(base: &str) -> Self {
+        Self::within(base, Bounds::default())
+    }
+
+    /// A client that keeps to `bounds`. Parameters in `base` (`http://host/prefix?nocache=1`) are
+    /// sent with every request.
+    pub fn within(base: &str, bounds: Bounds) -> Self {
+        let redirects = if bounds.follows_redirects { 10 } else { 0 };
         let config = ureq::Agent::config_builder()
-            .timeout_global(Some(ANSWER_TIMEOUT))
+            .timeout_global(Some(bounds.timeout))
+            .max_redirects(redirects)
             .http_status_as_error(false)
             .build();
+        let (base, query) = base.split_once('?').unwrap_or((base, ""));
         Self {
             agent: config.into(),
             base: base.trim_end_matches('/').to_owned(),
+            query: query.to_owned(),
+            bounds,
         }
+    }
+
+    /// The address of an endpoint below `/api/v1`.
+    pub fn url(&self, endpoint: &str) -> String {
+        let mark = if self.query.is_empty() { "" } else { "?" };
+        format!("{}/api/v1/{endpoint}{mark}{}", self.base, self.query)
     }
 
     /// The whole answer of an endpoint below `/api/v1`, whatever its status, uncompressed.
     pub fn get(&self, endpoint: &str, params: &[(&str, String)]) -> Result<Vec<u8>, MirrorError> {
-        let url = format!("{}/api/v1/{endpoint}", self.base);
-        let mut request = self.agent.get(&url).header("Accept-Encoding", "identity");
-        for (name, value) in params {
-            request = request.query(name, value);
-        }
-        let transport = MirrorError::transport(&url);
-        let read = |mut answer: ureq::http::Response<ureq::Body>| {
-            let body = answer.body_mut().with_config().limit(u64::MAX);
-            body.read_to_vec()
+        self.fetch(endpoint, params).map(|reply| reply.body)
+    }
+
+    /// Like [`Client::get`], with its status.
+    pub fn fetch(&self, endpoint: &str, params: &[(&str, String)]) -> Result<Reply, MirrorError> {
+        let url = self.url(endpoint);
+        let bytes: usize = params.iter().map(|(_, value)| value.len()).sum();
+        let answer = match bytes > QUERY_BYTES_MAX && !endpoint.ends_with("/values") {
+            true => self
+                .with_headers(self.agent.post(&url))
+                .send_form(params.iter().map(|(name, value)| (*name, value.as_str()))),
+            false => {
+                let pairs = params.iter().map(|(name, value)| (*name, value.as_str()));
+                self.with_headers(self.agent.get(&url))
+                    .query_pairs(pairs)
+                    .call()
+            }
         };
-        request.call().and_then(read).map_err(transport)
+        let answer = answer.map_err(MirrorError::transport(&url))?;
+        self.read(&url, answer)
+    }
+
+    fn with_headers<B>(&self, request: ureq::RequestBuilder<B>) -> ureq::RequestBuilder<B> {
+        let headers = self.bounds.headers.iter();
+        let request = request.header("Accept-Encoding", "identity");
+        headers.fold(request, |request, (name, value)| {
+            request.header(name, value)
+        })
+    }
+
+    fn read(
+        &self,
+        url: &str,
+        answer: ureq::http::Response<ureq::Body>,
+    ) -> Result<Reply, MirrorError> {
+        let location = answer.headers().get("location");
+        let location = location.map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
+        let status = answer.status().as_u16();
+        let max = self.bounds.answer_bytes_max;
+        let whole = answer.into_body().into_with_config().limit(u64::MAX);
+        let mut body = Vec::new();
+        let read = whole.reader().take(max + 1).read_to_end(&mut body);
+        read.map_err(|e| MirrorError::transport(url)(ureq::Error::from(e)))?;
+        if body.len() as u64 > max {
+            return Err(MirrorError::Answer {
+                url: url.to_owned(),
+                what: format!("the answer is too long: more than {max} bytes, the limit"),
+            });
+        }
+        Ok(Reply {
+            status,
+            location,
+            body,
+        })
     }
 
     /// The answer of an endpoint as JSON, an error's answer too.
     pub fn json(&self, endpoint: &str, params: &[(&str, String)]) -> Result<Value, MirrorError> {
         let body = self.get(endpoint, params)?;
         serde_json::from_slice(&body).map_err(|_| MirrorError::Answer {
-            url: format!("{}/api/v1/{endpoint}", self.base),
+            url: self.url(endpoint),
             what: format!("not JSON: {}", String::from_utf8_lossy(&body).trim()),
         })
     }

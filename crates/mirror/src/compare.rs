@@ -1,270 +1,261 @@
-//! Says whether two answers of the HTTP API are the same, and if not, where they first differ.
+//! `firn compare`: asks two Prometheus-compatible systems the same questions and compares the
+//! answers.
 //!
-//! Equal must be: status, error type and text, annotations as sets, the kind of the result, label
-//! sets, timestamps, the order of series where PromQL defines one, and values as [`Values`] says.
-//! The order of elements with equal values is not specified and not compared.
+//! ```text
+//! files, made-up questions -> collection
+//!   -> round: instant, range, label names, label values, series, metadata
+//!   -> verdicts -> tally, folders of differences -> report; the next round over a longer stretch
+//! ```
+//!
+//! Two systems are compared over the *stretch* of data that both have whole. It begins at a fixed
+//! time and ends at a fixed one, or, while a run goes on, a little before now: every round asks for
+//! more, until all questions have the history that they need.
 
-use serde_json::Value;
+mod artefact;
+mod latency;
+mod metrics;
+mod minimise;
+pub mod options;
+mod progress;
+mod report;
+mod round;
+mod system;
+mod tally;
+mod verdict;
 
-/// How values are compared.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Values {
-    /// Their texts are equal: the same bits.
-    Exact,
-    /// They differ by at most this share of the larger one.
-    Within(f64),
-}
+use crate::error::MirrorError;
+use crate::push::now_ms;
+use crate::questions::generate::generate;
+use crate::questions::reach::Stretch;
+use crate::questions::{self, Collection, Source, Times};
+use clap::error::ErrorKind;
+use options::Options;
+use progress::Progress;
+use report::{Report, Side};
+use round::{Minimised, Round};
+use std::ffi::OsString;
+use std::io::Write;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use system::{Pair, StretchLookup, System};
+use tally::{Outcome, Pass, Tally};
+use verdict::IgnoredLabels;
 
-/// What to hold two answers to.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Rules {
-    /// How values are compared.
-    pub values: Values,
-    /// Whether the elements of an instant vector have an order.
-    pub ordered: bool,
-}
+/// The shortest step that is chosen: how often targets are scraped, mostly.
+const STEP_MS: i64 = 15_000;
 
-/// The first difference between the expected and the actual answer, in words; `None` if they are
-/// the same.
-pub fn difference(expected: &Value, actual: &Value, rules: Rules) -> Option<String> {
-    if expected.is_string() || actual.is_string() {
-        return (expected != actual).then(|| differs("answer", expected, actual));
-    }
-    if expected["status"] != actual["status"] {
-        let text = |answer: &Value| format!("{} {}", answer["status"], answer["error"]);
-        let (expected, actual) = (text(expected), text(actual));
-        return Some(format!("status: expected {expected}, got {actual}"));
-    }
-    for part in ["errorType", "error"] {
-        if expected[part] != actual[part] {
-            return Some(differs(part, &expected[part], &actual[part]));
+/// Steps of a range whose step is chosen.
+const STEPS: u64 = 1_000;
+
+/// Runs `firn compare` with the arguments that follow it, writes the report, and a summary of it to
+/// `out`. Says whether the match rate is high enough. Fails with [`MirrorError::Usage`] for flags
+/// and files that are not understood, and if a system cannot be asked.
+pub fn run(
+    args: impl IntoIterator<Item = OsString>,
+    out: &mut dyn Write,
+) -> Result<bool, MirrorError> {
+    let matches = match options::matches(args) {
+        Ok(matches) => matches,
+        Err(e) if e.kind() == ErrorKind::DisplayHelp => {
+            return print(out, &e.render().to_string()).map(|()| true);
         }
-    }
-    for part in ["warnings", "infos"] {
-        let (expected, actual) = (sorted(&expected[part]), sorted(&actual[part]));
-        if expected != actual {
-            return Some(format!("{part}: expected {expected:?}, got {actual:?}"));
+        Err(e) => return Err(e.into()),
+    };
+    let options = Options::of(&matches)?;
+    // Whatever is wrong with a file is wrong with the command line.
+    let named = |e: MirrorError| MirrorError::Usage(e.to_string());
+    let sources = questions::read(&options.queries).map_err(named)?;
+    std::fs::create_dir_all(&options.report)
+        .map_err(MirrorError::file("create", &options.report))
+        .map_err(named)?;
+    Run::new(&options, sources)?.rounds(out)
+}
+
+fn print(out: &mut dyn Write, text: &str) -> Result<(), MirrorError> {
+    out.write_all(text.as_bytes())
+        .map_err(MirrorError::file("write", Path::new("summary")))
+}
+
+struct Run<'a> {
+    options: &'a Options,
+    sources: Vec<Source>,
+    pair: Arc<Pair>,
+    versions: [Option<String>; 2],
+    ignored: IgnoredLabels,
+    minimised: Minimised,
+    tally: Arc<Mutex<Tally>>,
+    progress: Progress,
+    began_ms: i64,
+}
+
+impl<'a> Run<'a> {
+    /// Looks for both systems.
+    fn new(options: &'a Options, sources: Vec<Source>) -> Result<Self, MirrorError> {
+        let pair = Arc::new(Pair {
+            baseline: System::new("baseline", &options.baseline, options),
+            candidate: System::new("candidate", &options.candidate, options),
+        });
+        let versions = [pair.baseline.probe()?, pair.candidate.probe()?];
+        let tally = Arc::new(Mutex::new(Tally::default()));
+        if let Some(address) = &options.listen {
+            metrics::listen(address, Arc::clone(&tally), Arc::clone(&pair))?;
         }
+        Ok(Self {
+            options,
+            sources,
+            pair,
+            versions,
+            ignored: IgnoredLabels {
+                more: options.ignored_labels.clone(),
+            },
+            minimised: Minimised::default(),
+            tally,
+            progress: Progress::default(),
+            began_ms: now_ms(),
+        })
     }
-    let (expected, actual) = (&expected["data"], &actual["data"]);
-    let kind = &expected["resultType"];
-    if *kind != actual["resultType"] {
-        return Some(differs("resultType", kind, &actual["resultType"]));
-    }
-    if kind.is_null() {
-        return (expected != actual).then(|| differs("data", expected, actual));
-    }
-    let (expected, actual) = (&expected["result"], &actual["result"]);
-    match kind.as_str() {
-        Some("scalar") => sample_difference(expected, actual, rules.values),
-        Some("vector") => vector_difference(list(expected), list(actual), rules),
-        Some("matrix") => matrix_difference(list(expected), list(actual), rules.values),
-        _ => (expected != actual).then(|| differs("result", expected, actual)),
-    }
-}
 
-fn differs(what: &str, expected: &Value, actual: &Value) -> String {
-    format!("{what}: expected {expected}, got {actual}")
-}
-
-fn list(value: &Value) -> &[Value] {
-    value.as_array().map_or(&[], Vec::as_slice)
-}
-
-fn sorted(value: &Value) -> Vec<&str> {
-    let mut texts: Vec<_> = list(value).iter().filter_map(Value::as_str).collect();
-    texts.sort_unstable();
-    texts
-}
-
-fn vector_difference(expected: &[Value], actual: &[Value], rules: Rules) -> Option<String> {
-    if rules.ordered {
-        let count = expected.len().min(actual.len());
-        for (place, (e, a)) in expected.iter().zip(&actual[..count]).enumerate() {
-            let difference = element_difference(e, a, rules.values);
-            if let Some(difference) = difference {
-                return Some(format!("place {place}: {difference}"));
+    fn rounds(&self, out: &mut dyn Write) -> Result<bool, MirrorError> {
+        self.wait_for_data();
+        let mut gathered = None;
+        loop {
+            let stretch = self.stretch();
+            let step_ms = self.options.step_ms.unwrap_or_else(|| step_ms(stretch));
+            let collection = match &gathered {
+                Some(collection) => collection,
+                None => gathered.insert(self.collect(stretch, step_ms)?),
+            };
+            let round = Round {
+                options: self.options,
+                pair: &self.pair,
+                stretch,
+                step_ms,
+                collection,
+                ignored: &self.ignored,
+                minimised: &self.minimised,
+            };
+            round.run(&self.tally, &self.progress)?;
+            artefact::remove_old(&self.options.report, self.options.keep);
+            let is_last = self.options.until_ms.is_none_or(|until| now_ms() >= until);
+            let tally = self.tally.lock().unwrap_or_else(PoisonError::into_inner);
+            let report = self.report(stretch, step_ms, collection, &tally);
+            report.write(&self.options.report)?;
+            if is_last {
+                print(out, &summary(&report, &self.options.report))?;
+                return Ok(report.is_success());
             }
+            drop(tally);
+            self.progress.wait("waiting for the next round");
+            std::thread::sleep(self.pause());
         }
     }
-    let mut left: Vec<&Value> = actual.iter().collect();
-    for e in expected {
-        let Some(at) = left.iter().position(|a| a["metric"] == e["metric"]) else {
-            return Some(format!("missing: {e}"));
+
+    /// Waits until the stretch is long enough for the first question, where it grows.
+    fn wait_for_data(&self) {
+        let options = self.options;
+        if options.until_ms.is_some() {
+            let needed = options.staleness_ms + options.liveness_ms;
+            let ready_ms = options.start_ms.saturating_add(needed);
+            self.progress
+                .wait("waiting until both systems have enough data");
+            std::thread::sleep(system::until(ready_ms));
+        }
+    }
+
+    /// Between rounds, but not longer than the run.
+    fn pause(&self) -> std::time::Duration {
+        let left = self
+            .options
+            .until_ms
+            .map_or(std::time::Duration::MAX, system::until);
+        self.options.pause.min(left)
+    }
+
+    fn stretch(&self) -> Stretch {
+        let live_ms = now_ms() - self.options.liveness_ms;
+        let end_ms = match (self.options.end_ms, self.options.until_ms) {
+            (Some(end_ms), None) => end_ms,
+            (Some(end_ms), Some(_)) => end_ms.min(live_ms),
+            (None, _) => live_ms,
         };
-        let a = left.swap_remove(at);
-        let difference = element_difference(e, a, rules.values);
-        if let Some(difference) = difference {
-            return Some(format!("{}: {difference}", e["metric"]));
-        }
-    }
-    left.first().map(|a| format!("not expected: {a}"))
-}
-
-fn matrix_difference(expected: &[Value], actual: &[Value], values: Values) -> Option<String> {
-    for (e, a) in expected.iter().zip(actual) {
-        if e["metric"] != a["metric"] {
-            return Some(differs("series", &e["metric"], &a["metric"]));
-        }
-        let (e_samples, a_samples) = (list(&e["values"]), list(&a["values"]));
-        for (e_sample, a_sample) in e_samples.iter().zip(a_samples) {
-            if let Some(difference) = sample_difference(e_sample, a_sample, values) {
-                return Some(format!("{}: {difference}", e["metric"]));
-            }
-        }
-        if e_samples.len() != a_samples.len() {
-            let counts = (e_samples.len(), a_samples.len());
-            return Some(format!(
-                "{}: {} samples, got {}",
-                e["metric"], counts.0, counts.1
-            ));
-        }
-        if !same(&e["histograms"], &a["histograms"], values) {
-            return Some(differs("histograms", &e["histograms"], &a["histograms"]));
-        }
-    }
-    (expected.len() != actual.len())
-        .then(|| format!("{} series, got {}", expected.len(), actual.len()))
-}
-
-/// Of two elements of an instant vector, each a float or a histogram.
-fn element_difference(expected: &Value, actual: &Value, values: Values) -> Option<String> {
-    let (e, a) = (&expected["histogram"], &actual["histogram"]);
-    if !same(e, a, values) {
-        return Some(differs("histogram", e, a));
-    }
-    sample_difference(&expected["value"], &actual["value"], values)
-}
-
-/// Whether two documents are the same but for the last digits of numbers written as texts.
-fn same(expected: &Value, actual: &Value, values: Values) -> bool {
-    match (expected, actual) {
-        (Value::Array(e), Value::Array(a)) => {
-            e.len() == a.len() && e.iter().zip(a).all(|(e, a)| same(e, a, values))
-        }
-        (Value::Object(e), Value::Object(a)) => {
-            e.len() == a.len() && e.iter().all(|(name, e)| same(e, &actual[name], values))
-        }
-        _ => same_value(expected, actual, values),
-    }
-}
-
-fn sample_difference(expected: &Value, actual: &Value, values: Values) -> Option<String> {
-    let same = expected[0] == actual[0] && same_value(&expected[1], &actual[1], values);
-    (!same).then(|| format!("expected {expected}, got {actual}"))
-}
-
-fn same_value(expected: &Value, actual: &Value, values: Values) -> bool {
-    if expected == actual {
-        return true;
-    }
-    let Values::Within(share) = values else {
-        return false;
-    };
-    let number = |v: &Value| v.as_str().and_then(|text| text.parse::<f64>().ok());
-    match (number(expected), number(actual)) {
-        (Some(e), Some(a)) => {
-            let larger = e.abs().max(a.abs());
-            larger.is_finite() && (e - a).abs() <= share * larger
-        }
-        _ => false,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use serde_json::json;
-
-    fn vector(elements: &[(&str, &str)]) -> Value {
-        let result: Vec<Value> = elements
-            .iter()
-            .map(|(name, value)| json!({"metric": {"n": name}, "value": [1.5, value]}))
-            .collect();
-        json!({"status": "success", "data": {"resultType": "vector", "result": result}})
-    }
-
-    const LOOSE: Rules = Rules {
-        values: Values::Within(1e-12),
-        ordered: false,
-    };
-
-    const ORDERED: Rules = Rules {
-        values: Values::Exact,
-        ordered: true,
-    };
-
-    fn check(expected: &Value, actual: &Value, rules: Rules, difference_part: Option<&str>) {
-        let found = difference(expected, actual, rules);
-        match difference_part {
-            None => assert_eq!(found, None),
-            Some(part) => {
-                let found = found.expect("a difference");
-                assert!(found.contains(part), "{found:?} does not say {part:?}");
-            }
+        Stretch {
+            start_ms: self.options.start_ms,
+            end_ms,
         }
     }
 
-    #[test]
-    fn vectors_differ_by_labels_values_and_order_where_there_is_one() {
-        let ab = vector(&[("a", "1"), ("b", "2")]);
-        let ba = vector(&[("b", "2"), ("a", "1")]);
-        check(&ab, &ba, LOOSE, None);
-        check(&ab, &ba, ORDERED, Some("place 0"));
-        check(&ab, &vector(&[("a", "1")]), LOOSE, Some("missing"));
-        check(&vector(&[("a", "1")]), &ab, ORDERED, Some("not expected"));
-        let ties = [("a", "1"), ("b", "1")];
-        let other = [("b", "1"), ("a", "1")];
-        check(&vector(&ties), &vector(&other), ORDERED, None);
-        let near = vector(&[("a", "1.0000000000000002"), ("b", "2")]);
-        check(&ab, &near, LOOSE, None);
-        check(&ab, &near, ORDERED, Some("1.0000000000000002"));
-        let nan = vector(&[("a", "NaN"), ("b", "2")]);
-        check(&nan, &nan, LOOSE, None);
-        check(&ab, &nan, LOOSE, Some("NaN"));
-        check(
-            &vector(&[("a", "+Inf")]),
-            &vector(&[("a", "-Inf")]),
-            LOOSE,
-            Some("-Inf"),
-        );
-    }
-
-    #[test]
-    fn answers_differ_by_error_and_annotations() {
-        let fail = |text: &str| json!({"status": "error", "errorType": "bad_data", "error": text});
-        check(&fail("a"), &fail("a"), LOOSE, None);
-        check(&fail("a"), &fail("b"), LOOSE, Some("error: expected \"a\""));
-        check(&fail("a"), &vector(&[]), LOOSE, Some("status"));
-        let mut with_infos = vector(&[]);
-        with_infos["infos"] = json!(["y", "x"]);
-        let mut turned = vector(&[]);
-        turned["infos"] = json!(["x", "y"]);
-        check(&with_infos, &turned, LOOSE, None);
-        check(&with_infos, &vector(&[]), LOOSE, Some("infos"));
-    }
-
-    #[test]
-    fn matrices_differ_by_series_timestamps_and_lengths() {
-        let matrix = |samples: Value| {
-            let result = json!([{"metric": {"n": "a"}, "values": samples}]);
-            json!({"status": "success", "data": {"resultType": "matrix", "result": result}})
+    fn collect(&self, stretch: Stretch, step_ms: i64) -> Result<Collection, MirrorError> {
+        let lookup = StretchLookup {
+            system: &self.pair.baseline,
+            stretch,
         };
-        let two = matrix(json!([[1, "1"], [2, "2"]]));
-        check(&two, &two, ORDERED, None);
-        check(
-            &two,
-            &matrix(json!([[1, "1"], [3, "2"]])),
-            LOOSE,
-            Some("[3,\"2\"]"),
-        );
-        check(
-            &two,
-            &matrix(json!([[1, "1"]])),
-            LOOSE,
-            Some("2 samples, got 1"),
-        );
-        let none = json!({"status": "success", "data": {"resultType": "matrix", "result": []}});
-        check(&two, &none, LOOSE, Some("1 series, got 0"));
+        let made = match self.options.generate {
+            0 => Vec::new(),
+            count => {
+                generate(count, self.options.seed, &lookup).map_err(|why| MirrorError::Unasked {
+                    system: "baseline",
+                    url: self.pair.baseline.shown.clone(),
+                    why,
+                })?
+            }
+        };
+        let times = Times {
+            start_ms: stretch.start_ms,
+            end_ms: stretch.end_ms,
+            step_ms,
+        };
+        let collection = Collection::gather(&self.sources, made, &lookup, &times);
+        match collection.questions.is_empty() && collection.unasked.is_empty() {
+            true => Err(MirrorError::Usage(
+                "there is no question in what was given".to_owned(),
+            )),
+            false => Ok(collection),
+        }
     }
+
+    fn report<'t>(
+        &self,
+        stretch: Stretch,
+        step_ms: i64,
+        collection: &Collection,
+        tally: &'t Tally,
+    ) -> Report<'t> {
+        let side = |system: &System, version: &Option<String>| Side {
+            url: system.shown.clone(),
+            version: version.clone(),
+            latencies: system.latencies(),
+        };
+        Report {
+            baseline: side(&self.pair.baseline, &self.versions[0]),
+            candidate: side(&self.pair.candidate, &self.versions[1]),
+            began_ms: self.began_ms,
+            made_ms: now_ms(),
+            stretch,
+            step_ms,
+            questions: collection.questions.len(),
+            fail_below: self.options.fail_below,
+            tally,
+        }
+    }
+}
+
+/// A step that gives no more points than a picture has.
+fn step_ms(stretch: Stretch) -> i64 {
+    let length_ms = (stretch.end_ms - stretch.start_ms).max(0);
+    let seconds = (length_ms.unsigned_abs() / STEPS).div_ceil(1000) as i64;
+    (seconds * 1000).max(STEP_MS)
+}
+
+fn summary(report: &Report<'_>, dir: &Path) -> String {
+    let mut out = String::new();
+    for pass in Pass::ALL {
+        let counts = report.tally.counts(pass);
+        let counts = Outcome::ALL.map(|o| format!("{} {}", counts.of(o), o.as_str()));
+        out += &format!("{:<13}{}\n", pass.as_str(), counts.join(", "));
+    }
+    out += &format!("match rate   {} %\n", report.match_rate());
+    if report.tally.match_rate().is_none() {
+        out += "nothing was compared: no question has the history that it needs\n";
+    }
+    out + &format!("report       {}\n", dir.join("report.html").display())
 }

@@ -37,6 +37,16 @@ pub enum MirrorError {
         /// What is wrong with the answer.
         what: String,
     },
+    /// A system cannot be asked at all.
+    #[error("the {system} at {url} cannot be asked: {why}")]
+    Unasked {
+        /// Which one.
+        system: &'static str,
+        /// Where it should be.
+        url: String,
+        /// Why.
+        why: String,
+    },
     /// Requests of a load were refused or lost.
     #[error("{failed} of {requests} requests failed, the first one with: {first}")]
     Failed {
@@ -54,9 +64,10 @@ impl MirrorError {
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Usage(_) => ErrorKind::Invalid,
-            Self::File { .. } | Self::Transport { .. } | Self::Failed { .. } => {
-                ErrorKind::Unavailable
-            }
+            Self::File { .. }
+            | Self::Transport { .. }
+            | Self::Unasked { .. }
+            | Self::Failed { .. } => ErrorKind::Unavailable,
             Self::Answer { .. } => ErrorKind::Corrupt,
         }
     }

@@ -1,11 +1,14 @@
-//! Load for any Prometheus-compatible system and comparison of such systems, over public HTTP only.
+//! Load for any Prometheus-compatible system, mirroring of its writes and comparison of such
+//! systems, over public HTTP only.
 //!
 //! - [`fleet`]: what a Kubernetes-like fleet yields, from a seed.
 //! - [`request`] and [`body`]: its samples as the requests of a queue manager.
 //! - [`load`]: `firn load`, which makes, keeps and sends them; [`push`] is one connection,
 //!   [`prepared`] a load in files.
+//! - [`tee`]: `firn mirror`, which passes remote write on to several targets.
 //! - [`target`] is scraped and answers as it likes; [`exposition`] is what it may show.
-//! - [`api`] asks the HTTP API, [`compare`] holds one answer against another, [`answers`] records
+//! - [`compare`]: `firn compare`, which asks two systems [`questions`] and reports on the answers.
+//! - [`api`] asks the HTTP API, [`judge`] holds one answer against another, [`answers`] records
 //!   those of a reference system and checks others by them.
 //!
 //! Nothing here knows the inside of a store: what holds for Firn can be measured and compared on
@@ -18,10 +21,13 @@ pub mod compare;
 pub mod error;
 pub mod exposition;
 pub mod fleet;
+pub mod judge;
 pub mod load;
 pub mod prepared;
 mod protobuf;
 pub mod push;
 pub mod quantiles;
+pub mod questions;
 pub mod request;
 pub mod target;
+pub mod tee;

@@ -1,10 +1,17 @@
 //! A scrape target of one's own making, which may answer however it likes.
 
 use crate::error::MirrorError;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
+
+/// The longest head of a request.
+const REQUEST_BYTES_MAX: u64 = 64 * 1024;
+
+/// How long the head of a request may take.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A request as it came.
 pub struct Request {
@@ -60,7 +67,9 @@ fn serve(mut stream: TcpStream, answer: &dyn Fn(&Request, &mut TcpStream)) {
 }
 
 fn read_request(stream: &TcpStream) -> Option<Request> {
-    let mut reader = BufReader::new(stream.try_clone().ok()?);
+    stream.set_read_timeout(Some(REQUEST_TIMEOUT)).ok()?;
+    let head = stream.try_clone().ok()?.take(REQUEST_BYTES_MAX);
+    let mut reader = BufReader::new(head);
     let mut first = String::new();
     reader.read_line(&mut first).ok()?;
     let mut headers = Vec::new();

@@ -7,6 +7,7 @@
 //! Invariant: a handler that has a backend sees every acked sample; no lock is held across an
 //! await.
 
+use crate::access::{Access, Rules};
 use crate::admission::active::ActiveQueries;
 use crate::admission::budgets::Budgets;
 use crate::admission::limits::Limits;
@@ -18,7 +19,7 @@ use crate::parts::{AppParts, Backend};
 use axum::http::HeaderMap;
 use firn_model::cancel::Cancel;
 use firn_model::error::{Error, ErrorKind};
-use firn_model::metrics::{Collect, Sink};
+use firn_model::metrics::{Collect, Sink, Value};
 use firn_model::tenant::TenantId;
 use firn_wire::exposition::{FamilySink, TextSink};
 use std::sync::Arc;
@@ -37,9 +38,13 @@ pub struct State {
     pub(crate) parts: AppParts,
     pub(crate) metrics: Arc<ServerMetrics>,
     pub(crate) budgets: Budgets,
+    /// Who may do what.
+    pub(crate) access: Access,
     queries: Queries,
     /// Writes that may be decoded.
     pub(crate) write_slots: Arc<Semaphore>,
+    /// Remote reads that may be answered.
+    pub(crate) read_slots: Arc<Semaphore>,
     /// Whether a CPU profile is being taken; there can be one.
     pub(crate) profiling: AtomicBool,
     backend: OnceLock<Arc<Backend>>,
@@ -68,6 +73,7 @@ impl App {
         let metrics = Arc::new(ServerMetrics::default());
         Self(Arc::new(State {
             budgets: Budgets::new(&parts.memory, limits),
+            access: Access::new(&parts.env),
             queries: Queries::new(
                 limits,
                 metrics.clone(),
@@ -75,12 +81,18 @@ impl App {
                 parts.watch_memory.clone(),
             ),
             write_slots: Arc::new(Semaphore::new(limits.writes_decoding_max)),
+            read_slots: Arc::new(Semaphore::new(limits.reads_max)),
             metrics,
             profiling: AtomicBool::new(false),
             backend: OnceLock::new(),
             stopping: AtomicBool::new(false),
             parts,
         }))
+    }
+
+    /// Who may do what from now on; everyone anything until this is called.
+    pub fn set_rules(&self, rules: Arc<Rules>) {
+        self.0.access.set(rules);
     }
 
     /// Says that the replay is done: from here on requests are answered. A second call does
@@ -133,6 +145,12 @@ impl State {
     /// Metrics of everything that is there by now.
     pub(crate) fn collect(&self, sink: &mut dyn Sink) {
         self.metrics.collect(sink);
+        sink.metric(
+            "firn_server_passwords_waiting",
+            "Passwords that wait to be checked.",
+            &[],
+            Value::Gauge(self.access.waiting() as f64),
+        );
         if let Some(backend) = self.backend.get() {
             backend.pipeline.metrics().collect(sink);
         }

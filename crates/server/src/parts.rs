@@ -11,6 +11,7 @@ use firn_ingest::scrape::Scraping;
 use firn_model::budget::Budget;
 use firn_model::env::Env;
 use firn_model::error::Error;
+use firn_model::labels::Labels;
 use firn_model::metrics::Collect;
 use firn_model::sample::TimestampMs;
 use firn_model::stats::{BlocksStats, StoreStats};
@@ -34,6 +35,8 @@ pub struct AppParts {
     pub engine: Arc<dyn Engine>,
     /// How queries are evaluated.
     pub query: QuerySettings,
+    /// `global.external_labels` of the running configuration: for what other servers read.
+    pub external_labels: Provider<Labels>,
     /// Whether requests name their tenant by `X-Scope-OrgID`.
     pub multitenancy: bool,
     /// Where the server is reachable, and from which pages.

@@ -1,11 +1,12 @@
 //! Bytes to the data model and back: remote write 1.0, the text exposition format, protobuf,
-//! snappy, folders of Prometheus's TSDB.
+//! snappy, remote read, federation, folders of Prometheus's TSDB.
 //!
 //! Owns the formats that other programs speak with Firn. [`remote_write::Decoder`] turns a
 //! request's body into a [`firn_model::batch::Batch`] and [`remote_write::encode`] does the
 //! reverse; [`exposition`] reads what a target exposes and writes what Firn exposes about itself;
-//! [`snappy`] is the compression around requests, [`unpack`] that of other bodies; [`tsdb`] reads
-//! the files of a Prometheus and writes blocks for one.
+//! [`thinning`] leaves series out of messages that are passed on; [`snappy`] is the compression
+//! around requests, [`unpack`] that of other bodies; [`tsdb`] reads the files of a Prometheus and
+//! writes blocks for one.
 //!
 //! Invariant: for any bytes, nothing here panics or allocates beyond the caps in [`WireLimits`], or
 //! in [`tsdb`] beyond what a file has; decoding what was encoded gives back the same. Nothing here
@@ -13,10 +14,13 @@
 
 mod error;
 pub mod exposition;
+pub mod federation;
 mod limits;
 mod protobuf;
+pub mod remote_read;
 pub mod remote_write;
 pub mod snappy;
+pub mod thinning;
 pub mod tsdb;
 pub mod unpack;
 

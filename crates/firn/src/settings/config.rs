@@ -5,6 +5,7 @@
 //! malformed value is an error with file, line and column; a known key without effect is listed in
 //! [`Config::ignored`]. Relative paths start at the folder of the file that names them.
 
+mod access;
 mod aggregation;
 mod alerting;
 mod discovery;
@@ -13,12 +14,15 @@ mod global;
 mod http;
 mod jobs;
 mod keys;
+pub mod mirror;
 mod read;
+pub mod remote_write;
 mod rule_files;
 mod rules;
 mod schema;
 mod sources;
 
+pub use access::{AccessSettings, TokenSource, checked_digest};
 pub use alerting::AlertingSettings;
 pub use features::JobFeatures;
 pub use rule_files::RuleTimes;
@@ -34,7 +38,9 @@ use firn_model::yaml::{self, Node, YamlError};
 use firn_rules::group::Group;
 use firn_storage::store::Duplicates;
 use global::Global;
-use schema::{Findings, Key, Shape, parse_bool, walk};
+use remote_write::RemoteWrite;
+pub use schema::parse_bool;
+use schema::{Findings, Key, Shape, walk};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -49,6 +55,9 @@ const LATE_WINDOW: Duration = Duration::from_secs(30 * 60);
 
 /// Exemplars that are kept if the config says nothing of them; Prometheus's number.
 const EXEMPLARS_MAX: usize = 100_000;
+
+/// What may wait for a receiver of `remote_write`: a fleet of 100,000 series for eight hours.
+const SENDING_QUEUE_BYTES: u64 = 4 << 30;
 
 /// When an acknowledged write survives power loss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -123,6 +132,8 @@ pub struct Config {
     pub rule_files_missing: Vec<String>,
     /// The groups in them, if they were read.
     pub rule_groups: Vec<Arc<Group>>,
+    /// `firn.access`
+    pub access: AccessSettings,
     /// `firn.aggregation`
     pub aggregation: AggregationSpec,
     /// What is scraped, the jobs of `scrape_config_files` included.
@@ -131,6 +142,10 @@ pub struct Config {
     pub external_labels: Labels,
     /// `alerting`
     pub alerting: AlertingSettings,
+    /// `remote_write`
+    pub remote_write: Vec<RemoteWrite>,
+    /// `firn.sending_queue_bytes`
+    pub sending_queue_bytes: u64,
     /// Keys that are set and have no effect.
     pub ignored: Vec<String>,
     /// The config as YAML, secrets blotted out.
@@ -163,22 +178,30 @@ pub enum ConfigError {
 
 /// Reads and checks a config file. Its rule files are found, and not read.
 pub fn load(path: &Path, features: JobFeatures) -> Result<Config, ConfigError> {
-    let file = path.display().to_string();
-    let text = match std::fs::read_to_string(path) {
-        Ok(text) => text,
-        Err(error) => return Err(ConfigError::Read { file, error }),
-    };
+    let text = read_file(path)?;
     let dir = path.parent().unwrap_or(Path::new(""));
-    let at_file = |error| ConfigError::Content {
-        file: file.clone(),
-        error,
-    };
-    let parsed = parse(&text, dir, features).map_err(at_file)?;
+    let parsed = parse(&text, dir, features).map_err(at_file(path))?;
     let mut config = parsed.config;
     for pattern in &parsed.job_files {
         add_job_files(pattern, &parsed.global, &mut config)?;
     }
     Ok(config)
+}
+
+fn read_file(path: &Path) -> Result<String, ConfigError> {
+    std::fs::read_to_string(path).map_err(|error| ConfigError::Read {
+        file: path.display().to_string(),
+        error,
+    })
+}
+
+/// Names the file that an error is in.
+fn at_file(path: &Path) -> impl Fn(YamlError) -> ConfigError {
+    let file = path.display().to_string();
+    move |error| ConfigError::Content {
+        file: file.clone(),
+        error,
+    }
 }
 
 /// Like [`load`], and reads the rule files too.
@@ -193,14 +216,9 @@ fn add_job_files(pattern: &Path, global: &Global, config: &mut Config) -> Result
     // The pattern was checked: one that cannot be read finds nothing.
     let found = glob::glob(&pattern.to_string_lossy());
     for path in found.into_iter().flatten().flatten() {
-        let file = path.display().to_string();
-        let text = match std::fs::read_to_string(&path) {
-            Ok(text) => text,
-            Err(error) => return Err(ConfigError::Read { file, error }),
-        };
+        let text = read_file(&path)?;
         let dir = path.parent().unwrap_or(Path::new(""));
-        parse_jobs(&text, global, dir, config)
-            .map_err(|error| ConfigError::Content { file, error })?;
+        parse_jobs(&text, global, dir, config).map_err(at_file(&path))?;
     }
     Ok(())
 }
@@ -242,6 +260,8 @@ impl Default for Config {
             late_window: LATE_WINDOW,
             duplicates: Duplicates::KeepFirst,
             exemplars_max: EXEMPLARS_MAX,
+            remote_write: Vec::new(),
+            sending_queue_bytes: SENDING_QUEUE_BYTES,
             wal_sync: WalSync::Always,
             memory_limit: MEMORY_SHARE,
             new_series: NewSeries::default(),
@@ -256,6 +276,7 @@ impl Default for Config {
             rule_files: Vec::new(),
             rule_files_missing: Vec::new(),
             rule_groups: Vec::new(),
+            access: AccessSettings::default(),
             aggregation: AggregationSpec::default(),
             jobs: Vec::new(),
             external_labels: Labels::empty(),
@@ -340,6 +361,7 @@ fn parse(text: &str, dir: &Path, features: JobFeatures) -> Result<Parsed, YamlEr
         text: yaml::print(&shown),
         external_labels: global.external_labels.clone(),
         alerting: alerting::alerting(&root, global.names, dir)?,
+        remote_write: remote_write::remote_write(&root, global.names, dir)?,
         jobs: jobs::jobs(&root, &global, dir)?,
         ..Config::default()
     };
@@ -353,6 +375,7 @@ fn parse(text: &str, dir: &Path, features: JobFeatures) -> Result<Parsed, YamlEr
     read_storage(&root, &mut config)?;
     read_firn(&root, &mut config)?;
     if let Some(firn) = root.get("firn") {
+        config.access = access::access(firn, dir, config.is_multitenant)?;
         let defaults = aggregation::Defaults {
             interval: config.evaluation_interval,
             delay: global.interval,
@@ -384,7 +407,11 @@ fn job_files(root: &Node, dir: &Path) -> Result<Vec<PathBuf>, YamlError> {
 /// Why a key has no effect, where that needs a word.
 pub fn why_ignored(key: &str) -> Option<&'static str> {
     match key {
-        "alerting.alertmanagers.sigv4" => Some("requests are sent unsigned"),
+        "alerting.alertmanagers.sigv4"
+        | "remote_write.sigv4"
+        | "remote_write.azuread"
+        | "remote_write.google_iam" => Some("requests are sent unsigned"),
+        "remote_write.protobuf_message" => Some("remote write 1.0 is sent"),
         _ => None,
     }
 }
@@ -477,6 +504,9 @@ fn read_firn(root: &Node, config: &mut Config) -> Result<(), YamlError> {
         of_job: limit("new_series_per_job_limit")?,
     };
     config.query_series_max = limit("query_series_limit")?;
+    if let Some(bytes) = read::size(firn, "sending_queue_bytes") {
+        config.sending_queue_bytes = bytes;
+    }
     if let Some(node) = firn.get("memory_limit")
         && let Some(text) = node.text()
     {

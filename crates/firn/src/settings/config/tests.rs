@@ -100,7 +100,7 @@ fn config_of_the_field_loads() {
     assert!(usual.is_sealing_jittered && usual.seals_in_background);
     assert_eq!(
         config.ignored,
-        ["remote_write", "remote_read", "tracing", "otlp",]
+        ["remote_read", "tracing", "otlp"]
     );
 }
 

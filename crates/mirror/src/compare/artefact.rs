@@ -1,0 +1,228 @@
+//! What is kept of a difference: a folder with both answers and how to get them again.
+//!
+//! | file | what |
+//! |---|---|
+//! | `baseline.json`, `candidate.json` | the answers |
+//! | `difference.json` | the first place where they differ |
+//! | `curl.sh` | asks both again |
+//! | `minimised.promql` | a smaller expression about which they differ |
+//!
+//! The name of a folder follows from the question, so that a later round writes over it. Folders
+//! that are old go.
+
+use super::system::{Fetched, Params, System};
+use super::tally::Pass;
+use crate::error::MirrorError;
+use crate::fleet::random::mix;
+use crate::judge::Spot;
+use crate::judge::answer::{LabelSet, series_text};
+use serde_json::{Value, json};
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+/// Points of a line that is drawn.
+const POINTS_MAX: usize = 300;
+
+/// Bytes of a body that is no JSON which are kept.
+const FOREIGN_BYTES_MAX: usize = 4_096;
+
+/// A series as both systems have it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sketch {
+    /// Its labels.
+    pub series: String,
+    /// Times and values of the baseline.
+    pub baseline: Vec<(i64, f64)>,
+    /// Times and values of the candidate.
+    pub candidate: Vec<(i64, f64)>,
+}
+
+impl Sketch {
+    /// The series that `spot` is about; `None` if neither answer has points of it.
+    pub fn of(spot: &Spot, baseline: &Fetched, candidate: &Fetched) -> Option<Self> {
+        let labels = spot.labels.as_ref()?;
+        let sketch = Self {
+            series: series_text(labels),
+            baseline: points(baseline, labels),
+            candidate: points(candidate, labels),
+        };
+        let is_line = sketch.baseline.len().max(sketch.candidate.len()) > 1;
+        is_line.then_some(sketch)
+    }
+}
+
+fn points(fetched: &Fetched, labels: &LabelSet) -> Vec<(i64, f64)> {
+    let Ok(answer) = fetched.answer() else {
+        return Vec::new();
+    };
+    let series = answer
+        .series()
+        .iter()
+        .find(|series| series.labels == *labels);
+    let points = series.map_or(&[][..], |series| &series.points);
+    let every = points.len().div_ceil(POINTS_MAX).max(1);
+    let thinned = points.iter().step_by(every);
+    thinned
+        .map(|point| (point.time_ms, point.value.number()))
+        .collect()
+}
+
+/// A difference to keep.
+pub struct Artefact<'a> {
+    /// As what it was asked.
+    pub pass: Pass,
+    /// What was asked.
+    pub question: &'a str,
+    /// Of whom.
+    pub systems: [&'a System; 2],
+    /// Where.
+    pub endpoint: &'a str,
+    /// With what.
+    pub params: &'a Params,
+    /// The answers.
+    pub answers: [&'a Fetched; 2],
+    /// Where they differ first.
+    pub spot: &'a Spot,
+    /// A smaller question.
+    pub minimised: &'a str,
+}
+
+impl Artefact<'_> {
+    /// Writes the folder into `report`; returns its name.
+    pub fn write(&self, report: &Path) -> Result<String, MirrorError> {
+        let parts: Vec<u64> = self.question.bytes().map(u64::from).collect();
+        let name = format!("{}-{:016x}", self.pass.as_str(), mix(&parts));
+        let folder = report.join(&name);
+        fs::create_dir_all(&folder).map_err(MirrorError::file("create", &folder))?;
+        let write = |file: &str, bytes: &[u8]| {
+            let path = folder.join(file);
+            fs::write(&path, bytes).map_err(MirrorError::file("write", &path))
+        };
+        write("baseline.json", &kept(self.answers[0]))?;
+        write("candidate.json", &kept(self.answers[1]))?;
+        write("difference.json", &pretty(&self.difference()))?;
+        write("curl.sh", self.curl().as_bytes())?;
+        write(
+            "minimised.promql",
+            format!("{}\n", self.minimised).as_bytes(),
+        )?;
+        Ok(name)
+    }
+
+    fn difference(&self) -> Value {
+        let spot = self.spot;
+        json!({
+            "pass": self.pass.as_str(),
+            "question": self.question,
+            "class": spot.class.as_str(),
+            "what": spot.what,
+            "labels": spot.labels,
+            "time": spot.time_ms.map(|ms| ms as f64 / 1000.0),
+            "baseline": spot.baseline,
+            "candidate": spot.candidate,
+        })
+    }
+
+    fn curl(&self) -> String {
+        let mut out = "#!/bin/sh\n# Asks both systems again.\n".to_owned();
+        for system in self.systems {
+            for name in &system.header_names {
+                out += &format!("# The {} was sent the header {name} too.\n", system.name);
+            }
+            let (base, query) = system.shown.split_once('?').unwrap_or((&system.shown, ""));
+            let mark = if query.is_empty() { "" } else { "?" };
+            let base = base.trim_end_matches('/');
+            let url = format!("{base}/api/v1/{}{mark}{query}", self.endpoint);
+            out += &format!("curl --silent --show-error --get {}", in_quotes(&url));
+            for (name, value) in self.params {
+                let pair = in_quotes(&format!("{name}={value}"));
+                out += &format!(" \\\n  --data-urlencode {pair}");
+            }
+            out += &format!(" > {}.again.json\n", system.name);
+        }
+        out
+    }
+}
+
+fn in_quotes(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "'\\''"))
+}
+
+fn pretty(value: &Value) -> Vec<u8> {
+    format!("{value:#}\n").into_bytes()
+}
+
+/// The answer, or what stands for it where there is none.
+fn kept(fetched: &Fetched) -> Vec<u8> {
+    match fetched.answer() {
+        Ok(_) => fetched.body.clone(),
+        Err((class, text)) => {
+            let start = &fetched.body[..fetched.body.len().min(FOREIGN_BYTES_MAX)];
+            pretty(&json!({
+                "no_answer": class.as_str(),
+                "why": text,
+                "body": String::from_utf8_lossy(start),
+            }))
+        }
+    }
+}
+
+/// Removes folders of differences from `report` that were last written longer ago than `keep`.
+pub fn remove_old(report: &Path, keep: Duration) {
+    let Ok(entries) = fs::read_dir(report) else {
+        return;
+    };
+    for entry in entries.flatten() {
+        let path = entry.path();
+        if is_ours(&path) && age(&path.join("difference.json")).is_some_and(|age| age > keep) {
+            // One that stays is tried again after the next round.
+            let _ = fs::remove_dir_all(&path);
+        }
+    }
+}
+
+fn is_ours(path: &Path) -> bool {
+    let name = path
+        .file_name()
+        .and_then(|name| name.to_str())
+        .unwrap_or_default();
+    let is_number = |text: &str| text.len() == 16 && text.bytes().all(|b| b.is_ascii_hexdigit());
+    let number = |pass: &Pass| name.strip_prefix(pass.as_str())?.strip_prefix('-');
+    Pass::ALL.iter().filter_map(number).any(is_number)
+}
+
+fn age(path: &Path) -> Option<Duration> {
+    let written = fs::metadata(path).and_then(|metadata| metadata.modified());
+    written.ok()?.elapsed().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quotes_of_a_shell_hold_anything() {
+        assert_eq!(in_quotes("a'b"), "'a'\\''b'");
+    }
+
+    #[test]
+    fn old_folders_of_differences_go_and_no_others() {
+        let dir = tempfile::tempdir().unwrap();
+        let ours = "label_values-0123456789abcdef";
+        let names = [ours, "range-0123456789abcdef", "other", "range-no"];
+        for name in names {
+            fs::create_dir(dir.path().join(name)).unwrap();
+            fs::write(dir.path().join(name).join("difference.json"), "{}").unwrap();
+        }
+        let file = fs::File::open(dir.path().join(ours).join("difference.json")).unwrap();
+        let then = std::time::SystemTime::now() - Duration::from_secs(100);
+        file.set_modified(then).unwrap();
+        remove_old(dir.path(), Duration::from_secs(50));
+        let left: Vec<bool> = names
+            .iter()
+            .map(|name| dir.path().join(name).exists())
+            .collect();
+        assert_eq!(left, [false, true, true, true]);
+    }
+}

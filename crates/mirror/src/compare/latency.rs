@@ -1,0 +1,119 @@
+//! How long answers took: quantiles of any number of them in a few kilobytes.
+//!
+//! A value falls into one of 32 buckets between two powers of two, so a quantile is at most 3 % too
+//! high; the largest value is exact.
+
+use std::time::Duration;
+
+/// Bits of a value that its bucket keeps behind the first one.
+const KEPT_BITS: u32 = 5;
+
+/// Buckets for all microseconds of 64 bits.
+const BUCKETS: usize = ((64 - KEPT_BITS as usize) + 1) << KEPT_BITS;
+
+/// Counts of answers by time.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Latencies {
+    buckets: Vec<u64>,
+    count: u64,
+    sum_us: u64,
+    max_us: u64,
+}
+
+impl Default for Latencies {
+    fn default() -> Self {
+        Self {
+            buckets: vec![0; BUCKETS],
+            count: 0,
+            sum_us: 0,
+            max_us: 0,
+        }
+    }
+}
+
+impl Latencies {
+    /// Counts an answer.
+    pub fn record(&mut self, elapsed: Duration) {
+        let us = u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX);
+        self.buckets[bucket_of(us)] += 1;
+        self.count += 1;
+        self.sum_us = self.sum_us.saturating_add(us);
+        self.max_us = self.max_us.max(us);
+    }
+
+    /// Answers.
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// The time of all of them together, in seconds.
+    pub fn sum_seconds(&self) -> f64 {
+        self.sum_us as f64 / 1e6
+    }
+
+    /// The time that a share `q` of all answers did not exceed, in milliseconds; zero of none.
+    pub fn quantile_ms(&self, q: f64) -> f64 {
+        let rank = (q * self.count as f64).ceil().max(1.0) as u64;
+        let mut seen = 0;
+        for (bucket, count) in self.buckets.iter().enumerate() {
+            seen += count;
+            if seen >= rank {
+                return last_of(bucket).min(self.max_us) as f64 / 1e3;
+            }
+        }
+        0.0
+    }
+
+    /// The longest time, in milliseconds.
+    pub fn max_ms(&self) -> f64 {
+        self.max_us as f64 / 1e3
+    }
+}
+
+fn bucket_of(us: u64) -> usize {
+    let shift = (u64::BITS - us.leading_zeros()).saturating_sub(KEPT_BITS + 1);
+    ((shift as usize) << KEPT_BITS) + (us >> shift) as usize
+}
+
+/// The largest value of a bucket.
+fn last_of(bucket: usize) -> u64 {
+    let shift = (bucket >> KEPT_BITS).saturating_sub(1) as u32;
+    let first = (bucket - ((shift as usize) << KEPT_BITS)) as u64;
+    (first << shift) | ((1 << shift) - 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_are_at_most_3_percent_too_high() {
+        let mut latencies = Latencies::default();
+        assert_eq!(latencies.quantile_ms(0.5), 0.0);
+        for us in 1..=100_000u64 {
+            latencies.record(Duration::from_micros(us));
+        }
+        for q in [0.001, 0.5, 0.99, 0.999] {
+            let exact = q * 100.0;
+            let found = latencies.quantile_ms(q);
+            assert!((exact..=exact * 1.032).contains(&found), "{q}: {found}");
+        }
+        assert_eq!(
+            (latencies.max_ms(), latencies.quantile_ms(1.0)),
+            (100.0, 100.0)
+        );
+        assert_eq!(latencies.count(), 100_000);
+    }
+
+    #[test]
+    fn bucket_of_any_value_holds_it() {
+        let mut before = 0;
+        for us in (0..5_000).chain([1 << 40, u64::MAX - 1, u64::MAX]) {
+            let bucket = bucket_of(us);
+            assert!(bucket < BUCKETS && bucket >= before, "{us}");
+            assert!(last_of(bucket) >= us, "{us}");
+            assert!(bucket == 0 || last_of(bucket - 1) < us, "{us}");
+            before = bucket;
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! The metrics of a run, for a Prometheus that scrapes it.
+
+use super::system::Pair;
+use super::tally::{Outcome, Pass, Tally};
+use crate::error::MirrorError;
+use crate::target::{self, Target};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Shows `tally` and the latencies of `pair` at `address` as long as the process lives.
+pub fn listen(
+    address: &str,
+    tally: Arc<Mutex<Tally>>,
+    pair: Arc<Pair>,
+) -> Result<Target, MirrorError> {
+    Target::start(address, move |request, stream| {
+        let path = request.path.split('?').next().unwrap_or_default();
+        if path != "/metrics" {
+            let body = "metrics stand under /metrics\n";
+            return target::respond(stream, "404 Not Found", "text/plain", body);
+        }
+        let text = {
+            let tally = tally.lock().unwrap_or_else(PoisonError::into_inner);
+            exposition(&tally, &pair)
+        };
+        target::expose(stream, &text);
+    })
+}
+
+fn exposition(tally: &Tally, pair: &Pair) -> String {
+    let mut out = "# HELP firn_compare_questions_total Questions that were compared, by outcome.\n\
+                   # TYPE firn_compare_questions_total counter\n"
+        .to_owned();
+    for pass in Pass::ALL {
+        for outcome in Outcome::ALL {
+            out += &format!(
+                "firn_compare_questions_total{{pass=\"{}\",outcome=\"{}\"}} {}\n",
+                pass.as_str(),
+                outcome.as_str(),
+                tally.counts(pass).of(outcome)
+            );
+        }
+    }
+    out += "# HELP firn_compare_differences_total Questions whose answers differ, by class.\n\
+            # TYPE firn_compare_differences_total counter\n";
+    for (class, count) in tally.classes() {
+        out += &format!(
+            "firn_compare_differences_total{{class=\"{}\"}} {count}\n",
+            class.as_str()
+        );
+    }
+    if let Some(rate) = tally.match_rate() {
+        out += &format!(
+            "# HELP firn_compare_match_ratio Matches in relation to what was compared.\n\
+             # TYPE firn_compare_match_ratio gauge\n\
+             firn_compare_match_ratio {}\n",
+            rate / 100.0
+        );
+    }
+    out += "# HELP firn_compare_answer_seconds How long answers took.\n\
+            # TYPE firn_compare_answer_seconds summary\n";
+    for system in [&pair.baseline, &pair.candidate] {
+        let (name, latencies) = (system.name, system.latencies());
+        for quantile in [0.5, 0.99, 0.999, 1.0] {
+            let seconds = latencies.quantile_ms(quantile) / 1e3;
+            out += &format!(
+                "firn_compare_answer_seconds{{system=\"{name}\",quantile=\"{quantile}\"}} \
+                 {seconds}\n"
+            );
+        }
+        let (sum, count) = (latencies.sum_seconds(), latencies.count());
+        out += &format!(
+            "firn_compare_answer_seconds_sum{{system=\"{name}\"}} {sum}\n\
+             firn_compare_answer_seconds_count{{system=\"{name}\"}} {count}\n"
+        );
+    }
+    out
+}

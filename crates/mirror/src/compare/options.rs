@@ -1,0 +1,511 @@
+//! The command line of `firn compare`.
+
+use crate::error::MirrorError;
+use crate::judge::tolerance::Tolerance;
+use crate::push::now_ms;
+use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use firn_model::sample::TimestampMs;
+use firn_model::units::{parse_duration, parse_size};
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+
+/// The stretch of a run that is told no start: enough for most questions, little to read.
+const STRETCH_MS: i64 = 3_600_000;
+
+/// Questions under way at once: more would measure the queues of the systems.
+const CONCURRENCY_MAX: usize = 256;
+
+/// `firn compare` and its flags: for parsing, help, completions and man pages.
+pub fn command() -> Command {
+    Command::new("compare")
+        .bin_name("firn compare")
+        .about("Ask two Prometheus-compatible systems the same questions and compare the answers")
+        .long_about(
+            "Asks two Prometheus-compatible systems the same questions at the same time, compares \
+             the answers point by point, and writes a report. Exit code 0: the match rate is at \
+             least --fail-below; 1: it is not, or a system cannot be asked; 2: flags or files are \
+             not understood.",
+        )
+        .args_override_self(true)
+        .args(whom_and_what())
+        .args(when())
+        .args(how())
+}
+
+fn text(name: &'static str, value: &'static str) -> Arg {
+    let arg = Arg::new(name).long(name).value_name(value);
+    // As in other tools, what follows a flag is its value, whatever it looks like.
+    arg.allow_hyphen_values(true)
+}
+
+fn several(name: &'static str, value: &'static str) -> Arg {
+    text(name, value).action(ArgAction::Append)
+}
+
+fn whom_and_what() -> [Arg; 9] {
+    [
+        text("baseline", "URL")
+            .required(true)
+            .help("The system whose answers count as right"),
+        text("candidate", "URL")
+            .required(true)
+            .help("The system that is held against it"),
+        Arg::new("queries")
+            .long("queries")
+            .value_name("FILE")
+            .num_args(1..)
+            .action(ArgAction::Append)
+            .value_parser(value_parser!(PathBuf))
+            .help(
+                "Dashboards of Grafana, rule files, query logs, queries.active, lists with an \
+                 expression a line, or folders of them",
+            ),
+        text("generate", "N")
+            .default_value("0")
+            .value_parser(value_parser!(usize))
+            .help("Make up so many questions over the metrics of the baseline"),
+        text("seed", "N")
+            .default_value("1")
+            .value_parser(value_parser!(u64))
+            .help("Another number makes up other questions"),
+        text("report", "DIR")
+            .required(true)
+            .value_parser(value_parser!(PathBuf))
+            .help("Where the report goes, and a folder for each mismatch"),
+        several("match", "SELECTOR")
+            .help("Series whose label names and values are compared; may be repeated"),
+        several("ignore-label", "NAME")
+            .help("A label that a system adds by itself, which is not compared; may be repeated"),
+        several("header", "[SYSTEM:]NAME=VALUE").help(
+            "A header of every request, or of those to baseline or candidate; may be repeated",
+        ),
+    ]
+}
+
+fn when() -> [Arg; 8] {
+    let span = |name, default| text(name, "DURATION").default_value(default);
+    [
+        text("start", "TIME").help(
+            "From when both systems have the same data: RFC 3339 or seconds since the epoch \
+             [default: the start of the run with --duration, else an hour before the end]",
+        ),
+        text("end", "TIME").help(
+            "Up to when; with an end in the past one round is made, and nothing waited for \
+             [default: now less the liveness delay]",
+        ),
+        text("step", "DURATION").help(
+            "Time between two points of range questions [default: 15s, more for a stretch of \
+             more than a thousand steps]",
+        ),
+        text("duration", "DURATION").help("Go on asking, round after round, for so long"),
+        span("pause", "15s").help("Time between two rounds"),
+        span("staleness-wait", "5m").help("How old a sample may be that a selector sees"),
+        span("liveness-delay", "90s")
+            .help("How long a sample may take to be in both systems, for ends that are not past"),
+        span("keep", "7d").help("How long folders of mismatches stay"),
+    ]
+}
+
+fn how() -> [Arg; 8] {
+    let number = |name, help| {
+        let arg = text(name, "N")
+            .default_value("0")
+            .value_parser(value_parser!(f64));
+        arg.help(help)
+    };
+    [
+        text("timeout", "DURATION")
+            .default_value("30s")
+            .help("Until when an answer must be whole"),
+        text("answer-limit", "SIZE")
+            .default_value("64MB")
+            .help("The longest answer"),
+        text("concurrency", "N")
+            .default_value("4")
+            .value_parser(value_parser!(usize))
+            .help("Questions that are under way at once"),
+        number(
+            "tolerance-relative",
+            "Values may differ by this share of the larger one",
+        ),
+        number("tolerance-absolute", "Values may differ by so much"),
+        text("tolerance-ulps", "N")
+            .default_value("0")
+            .value_parser(value_parser!(u64))
+            .help("Values may be so many floats apart"),
+        text("fail-below", "PERCENT")
+            .default_value("100")
+            .value_parser(value_parser!(f64))
+            .help("The least match rate that is a success"),
+        text("listen", "ADDRESS").help("Show metrics of the run at this address, under /metrics"),
+    ]
+}
+
+/// A header and the system that gets it; both do if none is named.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// `baseline` or `candidate`.
+    pub system: Option<&'static str>,
+    /// Its name.
+    pub name: String,
+    /// Its value.
+    pub value: String,
+}
+
+/// A whole command line.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Options {
+    /// The system whose answers count as right.
+    pub baseline: String,
+    /// The system that is held against it.
+    pub candidate: String,
+    /// Files and folders with questions.
+    pub queries: Vec<PathBuf>,
+    /// Questions to make up.
+    pub generate: usize,
+    /// Which ones.
+    pub seed: u64,
+    /// Where the report goes.
+    pub report: PathBuf,
+    /// Series whose labels are compared; all if empty.
+    pub matches: Vec<String>,
+    /// Labels that are not compared, besides those known.
+    pub ignored_labels: Vec<String>,
+    /// Headers of requests.
+    pub headers: Vec<Header>,
+    /// From when both systems have the same data.
+    pub start_ms: TimestampMs,
+    /// Up to when, if that is known.
+    pub end_ms: Option<TimestampMs>,
+    /// Time between two points, if it is fixed.
+    pub step_ms: Option<i64>,
+    /// Until when rounds are made; one round is if there is none.
+    pub until_ms: Option<TimestampMs>,
+    /// Time between two rounds.
+    pub pause: Duration,
+    /// The lookback.
+    pub staleness_ms: i64,
+    /// How long samples take to be in both systems.
+    pub liveness_ms: i64,
+    /// How long folders of mismatches stay.
+    pub keep: Duration,
+    /// Until when an answer must be whole.
+    pub timeout: Duration,
+    /// The longest answer.
+    pub answer_bytes_max: u64,
+    /// Questions under way at once.
+    pub concurrency: usize,
+    /// How far values may be apart.
+    pub tolerance: Tolerance,
+    /// The least match rate that is a success, in percent.
+    pub fail_below: f64,
+    /// Where metrics are shown.
+    pub listen: Option<String>,
+}
+
+/// Reads the arguments that follow `firn compare`.
+pub(super) fn matches(args: impl IntoIterator<Item = OsString>) -> Result<ArgMatches, clap::Error> {
+    command().try_get_matches_from(std::iter::once("compare".into()).chain(args))
+}
+
+impl Options {
+    /// The options in an understood command line.
+    pub(super) fn of(matches: &ArgMatches) -> Result<Self, MirrorError> {
+        let now = now_ms();
+        let given = |id: &str| matches.get_one::<String>(id);
+        let list = |id: &str| -> Vec<String> {
+            matches
+                .get_many(id)
+                .into_iter()
+                .flatten()
+                .cloned()
+                .collect()
+        };
+        let queries = matches.get_many::<PathBuf>("queries").into_iter().flatten();
+        let end = given("end").map(|text| time_ms("end", text)).transpose()?;
+        let is_past = end.is_some_and(|end| end <= now);
+        let liveness_ms = duration_ms(matches, "liveness-delay")?;
+        let lasting = given("duration")
+            .map(|_| duration_ms(matches, "duration"))
+            .transpose()?;
+        let until_ms = match (lasting.filter(|_| !is_past), end.filter(|_| !is_past)) {
+            (Some(ms), _) => Some(now.saturating_add(ms)),
+            (None, Some(end)) => Some(end.saturating_add(liveness_ms)),
+            (None, None) => None,
+        };
+        let start_ms = match given("start") {
+            Some(text) => time_ms("start", text)?,
+            None if until_ms.is_some() => now,
+            None => end.unwrap_or(now - liveness_ms) - STRETCH_MS,
+        };
+        let options = Self {
+            baseline: url(matches, "baseline")?,
+            candidate: url(matches, "candidate")?,
+            queries: queries.cloned().collect(),
+            generate: value(matches, "generate")?,
+            seed: value(matches, "seed")?,
+            report: value(matches, "report")?,
+            matches: list("match"),
+            ignored_labels: list("ignore-label"),
+            headers: list("header")
+                .iter()
+                .map(|h| header(h))
+                .collect::<Result<_, _>>()?,
+            start_ms,
+            end_ms: end,
+            step_ms: given("step")
+                .map(|_| duration_ms(matches, "step"))
+                .transpose()?,
+            until_ms,
+            pause: millis(duration_ms(matches, "pause")?),
+            staleness_ms: duration_ms(matches, "staleness-wait")?,
+            liveness_ms,
+            keep: millis(duration_ms(matches, "keep")?),
+            timeout: millis(duration_ms(matches, "timeout")?),
+            answer_bytes_max: size(matches, "answer-limit")?,
+            concurrency: value(matches, "concurrency")?,
+            tolerance: Tolerance {
+                relative: value(matches, "tolerance-relative")?,
+                absolute: value(matches, "tolerance-absolute")?,
+                ulps: value(matches, "tolerance-ulps")?,
+            },
+            fail_below: value(matches, "fail-below")?,
+            listen: given("listen").cloned(),
+        };
+        options.check()?;
+        Ok(options)
+    }
+
+    fn check(&self) -> Result<(), MirrorError> {
+        let refuse = |what: String| Err(MirrorError::Usage(what));
+        if self.queries.is_empty() && self.generate == 0 {
+            return refuse("nothing to ask: give --queries FILE or --generate N".to_owned());
+        }
+        if let Some(end) = self.end_ms
+            && end < self.start_ms
+        {
+            return refuse("--start must not be later than --end".to_owned());
+        }
+        for (flag, tolerance) in [
+            ("relative", self.tolerance.relative),
+            ("absolute", self.tolerance.absolute),
+        ] {
+            if !(tolerance >= 0.0 && tolerance.is_finite()) {
+                return refuse(format!(
+                    "--tolerance-{flag} must be at least 0: {tolerance}"
+                ));
+            }
+        }
+        if !(0.0..=100.0).contains(&self.fail_below) {
+            return refuse(format!(
+                "--fail-below must lie in 0 to 100: {}",
+                self.fail_below
+            ));
+        }
+        if !(1..=CONCURRENCY_MAX).contains(&self.concurrency) {
+            return refuse(format!(
+                "--concurrency must lie in 1 to {CONCURRENCY_MAX}: {}",
+                self.concurrency
+            ));
+        }
+        if self.timeout.is_zero() || self.step_ms == Some(0) || self.answer_bytes_max == 0 {
+            return refuse("--timeout, --step and --answer-limit must not be 0".to_owned());
+        }
+        for selector in &self.matches {
+            if let Err(e) = firn_promql::parser::parse_selector(selector) {
+                return refuse(format!("--match {selector:?}: {e}"));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn millis(ms: i64) -> Duration {
+    Duration::from_millis(ms.unsigned_abs())
+}
+
+/// The value of a flag that has one.
+fn value<T: Clone + Send + Sync + 'static>(
+    matches: &ArgMatches,
+    id: &str,
+) -> Result<T, MirrorError> {
+    let value = matches.get_one::<T>(id).cloned();
+    value.ok_or_else(|| MirrorError::Usage(format!("flag --{id} needs a value")))
+}
+
+fn duration_ms(matches: &ArgMatches, id: &str) -> Result<i64, MirrorError> {
+    let text: String = value(matches, id)?;
+    let duration = parse_duration(&text);
+    let duration = duration.map_err(|e| MirrorError::Usage(format!("--{id}: {e}")))?;
+    Ok(duration.as_millis() as i64)
+}
+
+fn size(matches: &ArgMatches, id: &str) -> Result<u64, MirrorError> {
+    let text: String = value(matches, id)?;
+    let size = parse_size(&text).map_err(|e| MirrorError::Usage(format!("--{id}: {e}")))?;
+    // Beyond that a place is no longer a number of memory.
+    Ok(size.min(1 << 40))
+}
+
+fn url(matches: &ArgMatches, id: &str) -> Result<String, MirrorError> {
+    let text: String = value(matches, id)?;
+    let parsed = text.parse::<ureq::http::Uri>();
+    let is_url = parsed.as_ref().is_ok_and(|uri| {
+        matches!(uri.scheme_str(), Some("http" | "https"))
+            && uri.host().is_some_and(|host| !host.is_empty())
+    });
+    match is_url {
+        true => Ok(text),
+        false => Err(MirrorError::Usage(format!(
+            "--{id}: not a URL such as http://127.0.0.1:9090: {text:?}"
+        ))),
+    }
+}
+
+fn time_ms(id: &str, text: &str) -> Result<TimestampMs, MirrorError> {
+    if let Ok(seconds) = text.parse::<f64>()
+        && seconds.is_finite()
+        && seconds.abs() < 1e13
+    {
+        return Ok((seconds * 1000.0).round() as i64);
+    }
+    match OffsetDateTime::parse(text, &Rfc3339) {
+        Ok(time) => Ok((time.unix_timestamp_nanos() / 1_000_000) as i64),
+        Err(_) => Err(MirrorError::Usage(format!(
+            "--{id}: not a time: {text:?}, wanted RFC 3339 or seconds since the epoch"
+        ))),
+    }
+}
+
+fn header(text: &str) -> Result<Header, MirrorError> {
+    let systems = ["baseline", "candidate"].into_iter();
+    let named = systems.filter_map(|name| Some((name, text.strip_prefix(name)?)));
+    let mut named = named.filter_map(|(name, rest)| Some((name, rest.strip_prefix(':')?)));
+    let (system, rest) = match named.next() {
+        Some((name, rest)) => (Some(name), rest),
+        None => (None, text),
+    };
+    match rest.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok(Header {
+            system,
+            name: name.to_owned(),
+            value: value.to_owned(),
+        }),
+        _ => Err(MirrorError::Usage(
+            "--header: expected NAME=VALUE".to_owned(),
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(line: &str) -> Result<Options, String> {
+        let args = line.split_whitespace().map(OsString::from);
+        let matches = matches(args).map_err(|e| MirrorError::from(e).to_string())?;
+        Options::of(&matches).map_err(|e| e.to_string())
+    }
+
+    const SHORT: &str = "--baseline http://a:1 --candidate https://b/p?x=1 --report d";
+
+    #[test]
+    fn options_of_a_whole_line_are_read() {
+        let options = parse(&format!(
+            "{SHORT} --queries a.json b.txt --queries c --start 1970-01-01T00:00:10Z --end 100.5 \
+             --step 1m --timeout 2s --tolerance-relative 1e-9 --tolerance-absolute 0.1 \
+             --tolerance-ulps 4 --fail-below 99.5 --header candidate:X-Scope-OrgID=t \
+             --header A=b=c --ignore-label x"
+        ))
+        .unwrap();
+        assert_eq!(options.queries, ["a.json", "b.txt", "c"].map(PathBuf::from));
+        assert_eq!((options.start_ms, options.end_ms), (10_000, Some(100_500)));
+        assert_eq!((options.step_ms, options.until_ms), (Some(60_000), None));
+        assert_eq!(options.tolerance.ulps, 4);
+        assert_eq!(options.fail_below, 99.5);
+        assert_eq!(options.timeout, Duration::from_secs(2));
+        let headers: Vec<_> = options
+            .headers
+            .iter()
+            .map(|h| (h.system, h.name.as_str(), h.value.as_str()))
+            .collect();
+        let expected = [
+            (Some("candidate"), "X-Scope-OrgID", "t"),
+            (None, "A", "b=c"),
+        ];
+        assert_eq!(headers, expected);
+    }
+
+    #[test]
+    fn stretch_follows_from_what_is_given() {
+        let before = now_ms();
+        let plain = parse(&format!("{SHORT} --generate 5")).unwrap();
+        assert!((before - 90_000 - STRETCH_MS..).contains(&plain.start_ms));
+        assert_eq!((plain.end_ms, plain.until_ms), (None, None));
+        let long = parse(&format!("{SHORT} --generate 5 --duration 1h")).unwrap();
+        assert!(long.start_ms >= before);
+        assert!(long.until_ms.unwrap() >= before + 3_600_000);
+        let past = parse(&format!("{SHORT} --generate 5 --duration 1h --end 5000")).unwrap();
+        assert_eq!(
+            (past.start_ms, past.until_ms),
+            (5_000_000 - STRETCH_MS, None)
+        );
+        let future = before / 1000 + 1000;
+        let future = parse(&format!("{SHORT} --generate 5 --end {future}")).unwrap();
+        assert_eq!(future.until_ms, Some(future.end_ms.unwrap() + 90_000));
+    }
+
+    #[test]
+    fn options_that_make_no_comparison_are_refused() {
+        let cases = [
+            ("", "nothing to ask: give --queries FILE or --generate N"),
+            (
+                "--generate 1 --fail-below 101",
+                "--fail-below must lie in 0 to 100: 101",
+            ),
+            (
+                "--generate 1 --concurrency 0",
+                "--concurrency must lie in 1 to 256: 0",
+            ),
+            (
+                "--generate 1 --tolerance-relative NaN",
+                "--tolerance-relative must be at least 0",
+            ),
+            (
+                "--generate 1 --timeout 0",
+                "--timeout, --step and --answer-limit must not be 0",
+            ),
+            (
+                "--generate 1 --timeout 5",
+                "--timeout: not a valid duration string: \"5\"",
+            ),
+            (
+                "--generate 1 --start 5 --end 4",
+                "--start must not be later than --end",
+            ),
+            (
+                "--generate 1 --end noon",
+                "--end: not a time: \"noon\", wanted RFC 3339",
+            ),
+            ("--generate 1 --match {", "--match \"{\": 1:2: parse error"),
+            (
+                "--generate 1 --baseline x",
+                "--baseline: not a URL such as http://127.0.0.1:9090",
+            ),
+            ("--generate 1 --header x", "--header: expected NAME=VALUE"),
+            (
+                "--generat 1",
+                "unknown flag: --generat; a similar flag exists: --generate",
+            ),
+        ];
+        for (line, expected) in cases {
+            let e = parse(&format!("{SHORT} {line}")).unwrap_err();
+            assert!(e.starts_with(expected), "{line}: {e}");
+        }
+        let e = parse("--baseline http://a").unwrap_err();
+        assert!(e.contains("required arguments"), "{e}");
+    }
+}

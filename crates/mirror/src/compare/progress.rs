@@ -1,0 +1,50 @@
+//! How far a run has come: a line on a terminal, nothing elsewhere.
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+/// How often the line is drawn in a second.
+const HERTZ: u8 = 4;
+
+/// The line, until it is dropped.
+pub struct Progress(ProgressBar);
+
+impl Default for Progress {
+    fn default() -> Self {
+        let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(HERTZ));
+        let template = "{msg}: {human_pos} of {human_len} questions ({percent}%), {per_sec}, \
+                        {eta} left";
+        // A template that is not understood leaves the usual line.
+        if let Ok(style) = ProgressStyle::with_template(template) {
+            bar.set_style(style);
+        }
+        Self(bar)
+    }
+}
+
+impl Progress {
+    /// Turns to so many questions of one kind.
+    pub fn begin(&self, what: &str, questions: usize) {
+        self.0.reset();
+        self.0.set_length(questions as u64);
+        self.0.set_message(what.to_owned());
+    }
+
+    /// One more is done.
+    pub fn advance(&self) {
+        self.0.inc(1);
+    }
+
+    /// Says why nothing happens.
+    pub fn wait(&self, why: &str) {
+        self.0.reset();
+        self.0.set_length(0);
+        self.0.set_message(why.to_owned());
+        self.0.tick();
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.0.finish_and_clear();
+    }
+}

@@ -1,0 +1,131 @@
+//! Lines over time as SVG, drawn by hand: a page that needs nothing but itself.
+
+use super::html::escape;
+
+const WIDTH: f64 = 720.0;
+const HEIGHT: f64 = 200.0;
+const LEFT: f64 = 70.0;
+const BOTTOM: f64 = 22.0;
+const TOP: f64 = 8.0;
+
+/// Colours that people who see no red or no green tell apart.
+const COLOURS: [&str; 6] = [
+    "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9",
+];
+
+/// A line.
+pub struct Line<'a> {
+    /// What it shows.
+    pub name: &'a str,
+    /// Times in milliseconds and values; what is no number is a gap.
+    pub points: Vec<(i64, f64)>,
+    /// Whether it is drawn with dashes, over another.
+    pub is_dashed: bool,
+}
+
+/// Lines in one picture, with a legend below it. The values go from `least` to `most` at least.
+pub fn draw(lines: &[Line<'_>], least: f64, most: f64) -> String {
+    let all = || lines.iter().flat_map(|line| &line.points);
+    let values = || {
+        all()
+            .map(|(_, value)| *value)
+            .filter(|value| value.is_finite())
+    };
+    let (low, high) = (
+        values().fold(least, f64::min),
+        values().fold(most, f64::max),
+    );
+    let (low, high) = match (low.is_finite() && high.is_finite(), low < high) {
+        (true, true) => (low, high),
+        (true, false) => (low - 1.0, high + 1.0),
+        (false, _) => (0.0, 1.0),
+    };
+    let first = all().map(|(time, _)| *time).min().unwrap_or(0);
+    let last = all().map(|(time, _)| *time).max().unwrap_or(0);
+    let x = |time: i64| {
+        let share = (time - first) as f64 / ((last - first).max(1)) as f64;
+        LEFT + share * (WIDTH - LEFT - 8.0)
+    };
+    let y = |value: f64| {
+        let share = (value - low) / (high - low);
+        TOP + (1.0 - share) * (HEIGHT - TOP - BOTTOM)
+    };
+    let mut out = format!(
+        "<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\">\
+         <rect x=\"{LEFT}\" y=\"{TOP}\" width=\"{}\" height=\"{}\" class=\"frame\"/>",
+        WIDTH - LEFT - 8.0,
+        HEIGHT - TOP - BOTTOM
+    );
+    for value in [low, (low + high) / 2.0, high] {
+        out += &format!(
+            "<text x=\"{}\" y=\"{:.1}\" class=\"value\">{}</text>",
+            LEFT - 6.0,
+            y(value) + 4.0,
+            number(value)
+        );
+    }
+    for (time, anchor) in [(first, "start"), (last, "end")] {
+        out += &format!(
+            "<text x=\"{:.1}\" y=\"{}\" class=\"time\" text-anchor=\"{anchor}\">{}</text>",
+            x(time),
+            HEIGHT - 6.0,
+            escape(&super::time_text(time))
+        );
+    }
+    for (number, line) in lines.iter().enumerate() {
+        out += &path(line, COLOURS[number % COLOURS.len()], &x, &y);
+    }
+    out + "</svg>" + &legend(lines)
+}
+
+fn path(line: &Line<'_>, colour: &str, x: &dyn Fn(i64) -> f64, y: &dyn Fn(f64) -> f64) -> String {
+    let mut path = String::new();
+    let mut is_open = false;
+    let mut dots = String::new();
+    for (time, value) in &line.points {
+        if !value.is_finite() {
+            is_open = false;
+            continue;
+        }
+        let (x, y) = (x(*time), y(*value));
+        path += &format!("{}{x:.1} {y:.1}", if is_open { "L" } else { "M" });
+        is_open = true;
+        if line.points.len() <= 40 {
+            let radius = if line.is_dashed { 2 } else { 3 };
+            dots += &format!("<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{radius}\"/>");
+        }
+    }
+    let dashes = if line.is_dashed {
+        " stroke-dasharray=\"5 4\""
+    } else {
+        ""
+    };
+    format!(
+        "<g stroke=\"{colour}\" fill=\"{colour}\"><path d=\"{path}\" class=\"line\"{dashes}/>\
+         {dots}</g>"
+    )
+}
+
+fn legend(lines: &[Line<'_>]) -> String {
+    let item = |(number, line): (usize, &Line<'_>)| {
+        let colour = COLOURS[number % COLOURS.len()];
+        format!(
+            "<span style=\"color:{colour}\">■ {}</span>",
+            escape(line.name)
+        )
+    };
+    let items: Vec<String> = lines.iter().enumerate().map(item).collect();
+    format!("<p class=\"legend\">{}</p>", items.join(" "))
+}
+
+/// A value at an axis: a few digits.
+fn number(value: f64) -> String {
+    let size = value.abs();
+    match size != 0.0 && !(1e-3..1e6).contains(&size) {
+        true => format!("{value:.3e}"),
+        false => format!("{value:.3}")
+            .trim_end_matches('0')
+            .trim_end_matches('.')
+            .to_owned(),
+    }
+}

@@ -1,0 +1,273 @@
+//! The page: one file that loads nothing.
+//!
+//! Invariant: what comes from systems, files and flags is escaped; the page has no script.
+
+use super::chart::{Line, draw};
+use super::{Report, Side, percent, short, skips_by_reason, time_text};
+use crate::compare::artefact::Sketch;
+use crate::compare::tally::{Finding, Outcome, Pass};
+
+/// Findings that are drawn.
+const DRAWN_MAX: usize = 60;
+
+/// Rows of a table of findings: what a person reads, and what is left out is in `report.json`.
+const ROWS_MAX: usize = 1_500;
+
+/// Characters of a question or a reason in a table.
+const CELL_CHARS_MAX: usize = 400;
+
+const STYLE: &str = "
+:root{color-scheme:light dark}
+body{font:15px/1.45 system-ui,sans-serif;max-width:1000px;margin:2rem auto;padding:0 1rem}
+table{border-collapse:collapse;width:100%;margin:.6rem 0}
+th,td{text-align:left;padding:.25rem .6rem;border-bottom:1px solid #8884;vertical-align:top}
+td.n,th.n{text-align:right;font-variant-numeric:tabular-nums}
+code{font:13px ui-monospace,monospace;overflow-wrap:anywhere;white-space:pre-wrap}
+.good{color:#08783f}.bad{color:#c0341d}.rate{font-size:2.2rem;font-weight:600}
+svg{width:100%;height:auto}.frame{fill:none;stroke:#8886}.line{fill:none;stroke-width:1.6}
+svg text{font:11px system-ui,sans-serif;fill:currentColor}.value{text-anchor:end}
+.legend span{margin-right:1rem}details{margin:.4rem 0}
+";
+
+/// Text as HTML shows it.
+pub fn escape(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            '\'' => out.push_str("&#39;"),
+            // Not allowed in a page, whatever stands for it.
+            c if c.is_control() && !c.is_whitespace() => out.push('\u{fffd}'),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+/// The whole page.
+pub fn page(report: &Report<'_>) -> String {
+    let class = if report.is_success() { "good" } else { "bad" };
+    let mut out = format!(
+        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
+         <meta name=\"viewport\" content=\"width=device-width\">\
+         <title>firn compare: {rate}</title><style>{STYLE}</style></head><body>\n\
+         <h1>Comparison of two systems</h1>\n\
+         <p class=\"rate {class}\">{rate}</p>\n\
+         <p>of the answers match; {} or more is a success.</p>\n",
+        percent(Some(report.fail_below)),
+        rate = percent(report.tally.match_rate()),
+    );
+    out += &systems(report);
+    out += &passes(report);
+    out += &over_time(report);
+    out += &classes(report);
+    out += &differences(report);
+    out += &rows(report, Outcome::Mismatch, "All mismatches");
+    out += &rows(report, Outcome::Error, "Errors");
+    out += &skips(report);
+    out + "</body></html>\n"
+}
+
+fn systems(report: &Report<'_>) -> String {
+    let mut out = "<h2>Systems</h2>\n<table><tr><th></th><th>URL</th><th>version</th>\
+                   <th class=\"n\">answers</th><th class=\"n\">p50</th><th class=\"n\">p99</th>\
+                   <th class=\"n\">p99.9</th><th class=\"n\">max</th></tr>\n"
+        .to_owned();
+    for (name, side) in [
+        ("baseline", &report.baseline),
+        ("candidate", &report.candidate),
+    ] {
+        out += &system_row(name, side);
+    }
+    let line = format!(
+        "</table>\n<p>Data from {} to {}, a step of {} s; {} distinct questions, asked from {} to \
+         {}.</p>\n",
+        time_text(report.stretch.start_ms),
+        time_text(report.stretch.end_ms),
+        report.step_ms as f64 / 1000.0,
+        report.questions,
+        time_text(report.began_ms),
+        time_text(report.made_ms),
+    );
+    out + &line
+}
+
+fn system_row(name: &str, side: &Side) -> String {
+    let latencies = &side.latencies;
+    let mut out = format!(
+        "<tr><th>{name}</th><td>{}</td><td>{}</td><td class=\"n\">{}</td>",
+        escape(&side.url),
+        escape(side.version.as_deref().unwrap_or("not said")),
+        latencies.count(),
+    );
+    for ms in [
+        latencies.quantile_ms(0.5),
+        latencies.quantile_ms(0.99),
+        latencies.quantile_ms(0.999),
+        latencies.max_ms(),
+    ] {
+        out += &format!("<td class=\"n\">{ms:.2} ms</td>");
+    }
+    out + "</tr>\n"
+}
+
+fn passes(report: &Report<'_>) -> String {
+    let mut out = "<h2>Passes</h2>\n<table><tr><th></th><th class=\"n\">match rate</th>".to_owned();
+    for outcome in Outcome::ALL {
+        out += &format!("<th class=\"n\">{}</th>", outcome.as_str());
+    }
+    out += "</tr>\n";
+    for pass in Pass::ALL {
+        let counts = report.tally.counts(pass);
+        let rate = percent(counts.match_rate());
+        out += &format!("<tr><th>{}</th><td class=\"n\">{rate}</td>", pass.as_str());
+        for outcome in Outcome::ALL {
+            out += &format!("<td class=\"n\">{}</td>", counts.of(outcome));
+        }
+        out += "</tr>\n";
+    }
+    out + "</table>\n"
+}
+
+fn over_time(report: &Report<'_>) -> String {
+    let rounds = report.tally.rounds();
+    let line = |pass: &Pass| {
+        let points = rounds.iter().filter_map(|round| {
+            let rate = round.passes[*pass as usize].match_rate()?;
+            Some((round.time_ms, rate))
+        });
+        Line {
+            name: pass.as_str(),
+            points: points.collect(),
+            is_dashed: false,
+        }
+    };
+    let lines: Vec<Line<'_>> = Pass::ALL.iter().map(line).collect();
+    let lines: Vec<Line<'_>> = lines.into_iter().filter(|l| !l.points.is_empty()).collect();
+    format!(
+        "<h2>Match rate over time</h2>\n{}\n",
+        draw(&lines, 99.0, 100.0)
+    )
+}
+
+fn classes(report: &Report<'_>) -> String {
+    if report.tally.classes().is_empty() {
+        return "<p>No answer differs.</p>\n".to_owned();
+    }
+    let mut out = "<h2>Classes of differences</h2>\n<table>".to_owned();
+    for (class, count) in report.tally.classes() {
+        out += &format!(
+            "<tr><th>{}</th><td class=\"n\">{count}</td></tr>\n",
+            class.as_str()
+        );
+    }
+    out + "</table>\n"
+}
+
+/// Mismatches with points, drawn over each other.
+fn differences(report: &Report<'_>) -> String {
+    let findings = report.tally.findings();
+    let drawn = findings
+        .iter()
+        .filter_map(|f| Some((*f, f.judged.sketch.as_ref()?)));
+    let drawn: Vec<String> = drawn
+        .take(DRAWN_MAX)
+        .map(|(finding, sketch)| drawing(finding, sketch))
+        .collect();
+    match drawn.is_empty() {
+        true => String::new(),
+        false => format!("<h2>Mismatches</h2>\n{}", drawn.concat()),
+    }
+}
+
+fn drawing(finding: &Finding, sketch: &Sketch) -> String {
+    let lines = [
+        ("baseline", &sketch.baseline, false),
+        ("candidate", &sketch.candidate, true),
+    ];
+    let lines = lines.map(|(name, points, is_dashed)| Line {
+        name,
+        points: points.clone(),
+        is_dashed,
+    });
+    format!(
+        "<details open><summary><code>{}</code></summary>\n<p>{}</p>\n<p><code>{}</code></p>\n\
+         {}{}</details>\n",
+        cell(&finding.judged.question),
+        cell(&finding.judged.reason),
+        cell(&sketch.series),
+        draw(&lines, f64::INFINITY, f64::NEG_INFINITY),
+        link(finding),
+    )
+}
+
+fn cell(text: &str) -> String {
+    escape(&short(text, CELL_CHARS_MAX))
+}
+
+/// A folder is named by us: it has no letter that would have to be escaped.
+fn link(finding: &Finding) -> String {
+    let folder = finding.judged.folder.as_deref();
+    folder.map_or(String::new(), |folder| {
+        format!("<a href=\"{folder}/\">{folder}</a>")
+    })
+}
+
+fn rows(report: &Report<'_>, outcome: Outcome, title: &str) -> String {
+    let findings = report.tally.findings();
+    let with: Vec<_> = findings
+        .iter()
+        .filter(|f| f.judged.outcome == outcome)
+        .collect();
+    if with.is_empty() {
+        return String::new();
+    }
+    let mut out = format!(
+        "<h2>{title}: {}</h2>\n<table><tr><th>pass</th><th>question</th><th>classes</th>\
+         <th>where</th><th class=\"n\">rounds</th></tr>\n",
+        with.len()
+    );
+    for finding in with.iter().take(ROWS_MAX) {
+        let judged = &finding.judged;
+        let classes: Vec<&str> = judged.classes.iter().map(|class| class.as_str()).collect();
+        out += &format!(
+            "<tr><td>{}</td><td><code>{}</code><br>{}</td><td>{}</td><td>{}<br>{}</td>\
+             <td class=\"n\">{}</td></tr>\n",
+            judged.pass.as_str(),
+            cell(&judged.question),
+            cell(&judged.origin),
+            classes.join(", "),
+            cell(&judged.reason),
+            link(finding),
+            finding.times,
+        );
+    }
+    out += "</table>\n";
+    if with.len() > ROWS_MAX {
+        out += &format!(
+            "<p>{} more are in report.json.</p>\n",
+            with.len() - ROWS_MAX
+        );
+    }
+    out
+}
+
+fn skips(report: &Report<'_>) -> String {
+    let reasons = skips_by_reason(report.tally);
+    if reasons.is_empty() {
+        return String::new();
+    }
+    let mut out =
+        "<h2>Skipped</h2>\n<table><tr><th>reason</th><th class=\"n\">questions</th></tr>\n"
+            .to_owned();
+    for (reason, count) in reasons.iter().take(ROWS_MAX) {
+        out += &format!(
+            "<tr><td>{}</td><td class=\"n\">{count}</td></tr>\n",
+            escape(reason)
+        );
+    }
+    out + "</table>\n"
+}

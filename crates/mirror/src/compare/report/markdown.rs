@@ -1,0 +1,102 @@
+//! The report as a comment of a pull request.
+
+use super::{Report, percent, short, skips_by_reason, time_text};
+use crate::compare::tally::{Outcome, Pass};
+
+/// Findings that are listed: a comment is read, not searched.
+const LISTED_MAX: usize = 30;
+
+/// Characters of a question or a reason.
+const CELL_CHARS_MAX: usize = 160;
+
+/// The whole text.
+pub fn text(report: &Report<'_>) -> String {
+    let sign = if report.is_success() { "✅" } else { "❌" };
+    let mut out = format!(
+        "## {sign} {} of the answers match\n\n{} distinct questions about {} to {}.\n\n",
+        percent(report.tally.match_rate()),
+        report.questions,
+        time_text(report.stretch.start_ms),
+        time_text(report.stretch.end_ms),
+    );
+    out += "| pass | match rate | match | mismatch | error | skip |\n|---|---|---|---|---|---|\n";
+    for pass in Pass::ALL {
+        let counts = report.tally.counts(pass);
+        let cells = Outcome::ALL
+            .map(|outcome| counts.of(outcome).to_string())
+            .join(" | ");
+        let rate = percent(counts.match_rate());
+        out += &format!("| {} | {rate} | {cells} |\n", pass.as_str());
+    }
+    out += "\n| system | version | p50 | p99 | p99.9 | max |\n|---|---|---|---|---|---|\n";
+    for side in [&report.baseline, &report.candidate] {
+        let l = &side.latencies;
+        out += &format!(
+            "| {} | {} | {:.2} ms | {:.2} ms | {:.2} ms | {:.2} ms |\n",
+            cell(&side.url),
+            cell(side.version.as_deref().unwrap_or("not said")),
+            l.quantile_ms(0.5),
+            l.quantile_ms(0.99),
+            l.quantile_ms(0.999),
+            l.max_ms()
+        );
+    }
+    out + &findings(report) + &skips(report)
+}
+
+fn findings(report: &Report<'_>) -> String {
+    let findings = report.tally.findings();
+    let found: Vec<_> = findings
+        .iter()
+        .filter(|f| f.judged.outcome != Outcome::Skip)
+        .collect();
+    if found.is_empty() {
+        return String::new();
+    }
+    let mut out = "\n| pass | question | classes | where |\n|---|---|---|---|\n".to_owned();
+    for finding in found.iter().take(LISTED_MAX) {
+        let judged = &finding.judged;
+        let classes: Vec<&str> = judged.classes.iter().map(|class| class.as_str()).collect();
+        out += &format!(
+            "| {} | {} | {} | {} |\n",
+            judged.pass.as_str(),
+            cell(&judged.question),
+            classes.join(", "),
+            cell(&judged.reason)
+        );
+    }
+    if found.len() > LISTED_MAX {
+        out += &format!("\n{} more are in report.json.\n", found.len() - LISTED_MAX);
+    }
+    out
+}
+
+fn skips(report: &Report<'_>) -> String {
+    let reasons = skips_by_reason(report.tally);
+    if reasons.is_empty() {
+        return String::new();
+    }
+    let mut out = "\nSkipped:\n\n".to_owned();
+    for (reason, count) in reasons.iter().take(LISTED_MAX) {
+        out += &format!("- {count} times {}\n", cell(reason));
+    }
+    out
+}
+
+/// Text in a cell: nothing in it is markup, and it stays on its line.
+fn cell(text: &str) -> String {
+    let mut out = String::new();
+    for c in short(text, CELL_CHARS_MAX).chars() {
+        match c {
+            '\n' | '\r' => out.push(' '),
+            '<' => out.push_str("&lt;"),
+            '&' => out.push_str("&amp;"),
+            '|' | '*' | '_' | '`' | '[' | ']' | '\\' | '~' | '#' | '@' => {
+                out.push('\\');
+                out.push(c);
+            }
+            c => out.push(c),
+        }
+    }
+    out
+}

@@ -1,0 +1,115 @@
+//! Tests of reports.
+
+use super::*;
+use crate::compare::artefact::Sketch;
+use crate::compare::tally::Judged;
+use crate::judge::Class;
+use std::time::{Duration, Instant};
+
+const EVIL: &str = "<script>alert(1)</script>|`x`&\"\u{0}";
+
+fn judged(number: usize, outcome: Outcome) -> Judged {
+    let points = |offset: f64| (0..300).map(|i| (i * 15_000, i as f64 + offset)).collect();
+    Judged {
+        pass: if number.is_multiple_of(2) {
+            Pass::Range
+        } else {
+            Pass::Instant
+        },
+        question: format!(
+            "sum by (namespace, pod) (rate(http_requests_total{{job=\"{number}\"}}[5m])) {EVIL}"
+        ),
+        origin: format!("dashboards/{EVIL}.json"),
+        weight: 1,
+        outcome,
+        classes: vec![Class::Value, Class::Warnings],
+        reason: format!("value of x{{a=\"b\"}} at 1700000000.000: expected 1, got 2 {EVIL}"),
+        folder: Some(format!("range-{number:016x}")),
+        sketch: Some(Sketch {
+            series: EVIL.to_owned(),
+            baseline: points(0.0),
+            candidate: points(0.5),
+        }),
+    }
+}
+
+fn report(tally: &Tally) -> Report<'_> {
+    let side = || Side {
+        url: EVIL.to_owned(),
+        version: Some(EVIL.to_owned()),
+        latencies: Latencies::default(),
+    };
+    Report {
+        baseline: side(),
+        candidate: side(),
+        began_ms: 0,
+        made_ms: 1_000,
+        stretch: Stretch {
+            start_ms: 0,
+            end_ms: 3_600_000,
+        },
+        step_ms: 15_000,
+        questions: 3,
+        fail_below: 100.0,
+        tally,
+    }
+}
+
+#[test]
+fn report_escapes_what_others_wrote_and_reads_back() {
+    let mut tally = Tally::default();
+    tally.begin(3_600_000);
+    for (number, outcome) in Outcome::ALL.into_iter().enumerate() {
+        tally.count(judged(number, outcome));
+    }
+    let report = report(&tally);
+    let dir = tempfile::tempdir().unwrap();
+    report.write(dir.path()).unwrap();
+    let read = |name: &str| fs::read_to_string(dir.path().join(name)).unwrap();
+    let json: Value = serde_json::from_str(&read("report.json")).unwrap();
+    assert_eq!(json["match_rate"].as_f64(), Some(100.0 / 3.0));
+    assert_eq!(json["passes"]["range"]["error"], 1);
+    assert_eq!(json["passes"]["metadata"]["skip"], 0);
+    assert_eq!(json["findings"].as_array().unwrap().len(), 3);
+    assert_eq!(json["findings"][0]["outcome"], "mismatch");
+    assert_eq!(json["findings"][0]["classes"], json!(["value", "warnings"]));
+    let html = read("report.html");
+    assert!(!html.contains("<script"), "{html}");
+    assert!(html.contains("&lt;script&gt;"), "{html}");
+    assert_eq!(html.matches("<svg").count(), html.matches("</svg>").count());
+    let markdown = read("report.md");
+    assert!(!markdown.contains("<script"), "{markdown}");
+    assert!(markdown.contains("33.333 %"), "{markdown}");
+}
+
+#[test]
+fn report_of_ten_thousand_questions_is_small_and_quick() {
+    let mut tally = Tally::default();
+    for round in 0..1_500 {
+        tally.begin(round * 60_000);
+    }
+    for number in 0..20_000 {
+        tally.count(judged(number, Outcome::Mismatch));
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let start = Instant::now();
+    report(&tally).write(dir.path()).unwrap();
+    let elapsed = start.elapsed();
+    let bytes: u64 = fs::read_dir(dir.path())
+        .unwrap()
+        .map(|entry| entry.unwrap().metadata().unwrap().len())
+        .sum();
+    assert!(bytes < 10_000_000, "{bytes}");
+    for name in ["report.json", "report.html", "report.md"] {
+        let bytes = fs::metadata(dir.path().join(name)).unwrap().len();
+        assert!(bytes < 5_000_000, "{name}: {bytes}");
+    }
+    assert!(elapsed < Duration::from_secs(5), "{elapsed:?}");
+}
+
+#[test]
+fn rate_is_never_rounded_up_to_100() {
+    assert_eq!(percent(Some(99.999_99)), "99.999 %");
+    assert_eq!(percent(Some(100.0)), "100 %");
+    assert_eq!(percent(None), "–");
+}

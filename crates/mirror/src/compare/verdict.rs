@@ -1,0 +1,218 @@
+//! What becomes of a question by the two answers to it.
+
+use super::system::Fetched;
+use super::tally::Outcome;
+use crate::judge::answer::Answer;
+use crate::judge::{Class, Differences, Rules, Spot, differences};
+use serde_json::Value;
+
+/// Errors that say something about the question, so that two systems that both give them agree.
+const ERRORS_OF_A_QUESTION: [&str; 3] = ["bad_data", "execution", "not_found"];
+
+/// Labels that systems add to what they were sent: the tenant of VictoriaMetrics and of Thanos,
+/// the replica of a pair.
+const ADDED_LABELS: [&str; 5] = [
+    "__replica__",
+    "__tenant_id__",
+    "prometheus_replica",
+    "vm_account_id",
+    "vm_project_id",
+];
+
+/// Labels that are not compared.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct IgnoredLabels {
+    /// Besides those that systems are known to add.
+    pub more: Vec<String>,
+}
+
+impl IgnoredLabels {
+    /// Whether this one is.
+    pub fn contains(&self, name: &str) -> bool {
+        ADDED_LABELS.contains(&name) || self.more.iter().any(|more| more == name)
+    }
+}
+
+/// An outcome and what it rests on.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Verdict {
+    /// The outcome.
+    pub outcome: Outcome,
+    /// How the answers differ; nothing if they match.
+    pub found: Differences,
+}
+
+impl Verdict {
+    /// By what `found` says.
+    pub fn of(found: Differences) -> Self {
+        let classes = found.classes();
+        let is_error = |class: &Class| matches!(class, Class::Error | Class::Timeout);
+        let outcome = match classes.as_slice() {
+            [] => Outcome::Match,
+            classes if classes.iter().any(is_error) => Outcome::Error,
+            _ => Outcome::Mismatch,
+        };
+        Self { outcome, found }
+    }
+}
+
+/// Holds the answer of the candidate against that of the baseline.
+pub fn judge(
+    baseline: &Fetched,
+    candidate: &Fetched,
+    rules: Rules,
+    ignored: &IgnoredLabels,
+) -> Verdict {
+    let (mut b, mut c) = match (baseline.answer(), candidate.answer()) {
+        (Ok(b), Ok(c)) => (b, c),
+        (b, c) => return Verdict::of(faults(b.err(), c.err())),
+    };
+    if let Some(found) = useless(&b, &c) {
+        return Verdict::of(found);
+    }
+    for answer in [&mut b, &mut c] {
+        answer.drop_labels(|name| ignored.contains(name));
+    }
+    Verdict::of(differences(&b, &c, rules))
+}
+
+type Fault = Option<(Class, String)>;
+
+/// Why there is no answer of one system or both.
+fn faults(baseline: Fault, candidate: Fault) -> Differences {
+    let shown = |fault: &Fault| match fault {
+        None => Value::from("an answer"),
+        Some((_, text)) => Value::from(text.as_str()),
+    };
+    let mut found = Differences::default();
+    for (class, _) in [&baseline, &candidate].into_iter().flatten() {
+        found.note(*class, || Spot {
+            class: *class,
+            what: "no answer".to_owned(),
+            labels: None,
+            time_ms: None,
+            baseline: shown(&baseline),
+            candidate: shown(&candidate),
+        });
+    }
+    found
+}
+
+/// Answers that say nothing about the question: both failed for reasons of their own, or one says
+/// that it is a part only.
+fn useless(baseline: &Answer<'_>, candidate: &Answer<'_>) -> Option<Differences> {
+    let says = |answer: &Answer<'_>| match answer {
+        Answer::Failure { kind, text } if !ERRORS_OF_A_QUESTION.contains(&kind.as_str()) => {
+            Some(format!("error {kind}: {text}"))
+        }
+        Answer::Success(success) if success.is_partial => Some("a partial answer".to_owned()),
+        _ => None,
+    };
+    match (says(baseline), says(candidate)) {
+        (None, None) => None,
+        (b, c) => Some(faults(
+            b.map(|text| (Class::Error, text)),
+            c.map(|text| (Class::Error, text)),
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::judge::Values;
+    use crate::judge::tolerance::Tolerance;
+
+    const EXACT: Rules = Rules {
+        values: Values::Numbers(Tolerance {
+            relative: 0.0,
+            absolute: 0.0,
+            ulps: 0,
+        }),
+        ordered: false,
+        to_the_letter: false,
+    };
+
+    fn body(text: &str) -> Fetched {
+        Fetched {
+            body: text.as_bytes().to_vec(),
+            fault: None,
+        }
+    }
+
+    fn error(kind: &str) -> Fetched {
+        body(&format!(
+            "{{\"status\":\"error\",\"errorType\":\"{kind}\",\"error\":\"e\"}}"
+        ))
+    }
+
+    fn up(label: &str) -> Fetched {
+        body(&format!(
+            "{{\"status\":\"success\",\"data\":{{\"resultType\":\"vector\",\"result\":[{{\
+             \"metric\":{{\"a\":\"b\"{label}}},\"value\":[1,\"2\"]}}]}}}}"
+        ))
+    }
+
+    fn check(b: &Fetched, c: &Fetched, outcome: Outcome, classes: &[Class]) {
+        let ignored = IgnoredLabels {
+            more: vec!["mine".to_owned()],
+        };
+        for (one, other) in [(b, c), (c, b)] {
+            let verdict = judge(one, other, EXACT, &ignored);
+            assert_eq!(
+                (verdict.outcome, verdict.found.classes()),
+                (outcome, classes.to_vec())
+            );
+        }
+    }
+
+    #[test]
+    fn verdict_follows_from_both_answers() {
+        let late = Fetched {
+            body: Vec::new(),
+            fault: Some((Class::Timeout, "late".to_owned())),
+        };
+        let partial = "{\"status\":\"success\",\"isPartial\":true,\"data\":[]}";
+        check(&up(""), &up(""), Outcome::Match, &[]);
+        check(
+            &up(""),
+            &up(",\"vm_account_id\":\"0\",\"mine\":\"x\""),
+            Outcome::Match,
+            &[],
+        );
+        check(
+            &up(""),
+            &up(",\"yours\":\"x\""),
+            Outcome::Mismatch,
+            &[Class::Labels],
+        );
+        check(&up(""), &late, Outcome::Error, &[Class::Timeout]);
+        check(&error("bad_data"), &late, Outcome::Error, &[Class::Timeout]);
+        check(&up(""), &body("<html>"), Outcome::Error, &[Class::Error]);
+        check(
+            &up(""),
+            &error("execution"),
+            Outcome::Error,
+            &[Class::Error],
+        );
+        check(&error("bad_data"), &error("bad_data"), Outcome::Match, &[]);
+        check(
+            &error("bad_data"),
+            &error("execution"),
+            Outcome::Error,
+            &[Class::Error],
+        );
+        check(
+            &error("timeout"),
+            &error("timeout"),
+            Outcome::Error,
+            &[Class::Error],
+        );
+        check(
+            &body(partial),
+            &body(partial),
+            Outcome::Error,
+            &[Class::Error],
+        );
+    }
+}

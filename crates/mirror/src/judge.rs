@@ -1,0 +1,403 @@
+//! Holds one answer of the HTTP API against another: in which ways they differ, and where first.
+//!
+//! Equal must be: whether there is a result and of which kind, annotations as sets, label sets,
+//! times, and values as [`Values`] says. What more must be equal [`Rules`] say.
+
+pub mod answer;
+mod pairing;
+pub mod tolerance;
+
+use answer::{Answer, Data, LabelSet, Point, PointValue, Series, Success, series_text};
+use serde_json::Value;
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+use tolerance::Tolerance;
+
+/// A way in which two answers differ; the graver one is less.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Class {
+    /// A value, or the kind of a value.
+    Value,
+    /// A point of a series that both have is missing in the second answer.
+    MissingPoint,
+    /// A point of a series that both have is in the second answer alone.
+    ExtraPoint,
+    /// A series is missing in the second answer.
+    MissingSeries,
+    /// A series is in the second answer alone.
+    ExtraSeries,
+    /// A series has other labels.
+    Labels,
+    /// The elements stand in another order.
+    Order,
+    /// Warnings or infos.
+    Warnings,
+    /// There is no result, or errors are of different types.
+    Error,
+    /// There was no whole answer in time.
+    Timeout,
+}
+
+impl Class {
+    /// The name in reports.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Class::Value => "value",
+            Class::MissingPoint => "missing_point",
+            Class::ExtraPoint => "extra_point",
+            Class::MissingSeries => "missing_series",
+            Class::ExtraSeries => "extra_series",
+            Class::Labels => "labels",
+            Class::Order => "order",
+            Class::Warnings => "warnings",
+            Class::Error => "error",
+            Class::Timeout => "timeout",
+        }
+    }
+}
+
+/// How values are compared.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Values {
+    /// Their texts are equal: the same bits, written in the same way.
+    Texts,
+    /// They are the same numbers, or near enough.
+    Numbers(Tolerance),
+}
+
+/// What to hold two answers to.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rules {
+    /// How values are compared.
+    pub values: Values,
+    /// Whether the elements of an instant vector have an order. That of elements with equal values
+    /// is not specified.
+    pub ordered: bool,
+    /// Whether the texts of errors and the order of the series of a matrix must be equal too, as
+    /// between versions of one system.
+    pub to_the_letter: bool,
+}
+
+/// A place where two answers differ.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Spot {
+    /// In which way.
+    pub class: Class,
+    /// In words.
+    pub what: String,
+    /// The series, where it is about one.
+    pub labels: Option<LabelSet>,
+    /// The time of the point, where it is about one.
+    pub time_ms: Option<i64>,
+    /// What the first answer has there; null if nothing.
+    pub baseline: Value,
+    /// What the second answer has there; null if nothing.
+    pub candidate: Value,
+}
+
+impl std::fmt::Display for Spot {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}", self.what)?;
+        if let Some(ms) = self.time_ms {
+            write!(f, " at {}", crate::api::seconds(ms))?;
+        }
+        let shown = |value: &Value| match value {
+            Value::String(text) => text.clone(),
+            other => other.to_string(),
+        };
+        let (baseline, candidate) = (shown(&self.baseline), shown(&self.candidate));
+        write!(f, ": expected {baseline}, got {candidate}")
+    }
+}
+
+/// All ways in which two answers differ: for each the first place and how many there are.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Differences {
+    found: BTreeMap<Class, (Spot, u64)>,
+}
+
+impl Differences {
+    /// None.
+    pub fn is_empty(&self) -> bool {
+        self.found.is_empty()
+    }
+
+    /// The ways, the gravest first.
+    pub fn classes(&self) -> Vec<Class> {
+        self.found.keys().copied().collect()
+    }
+
+    /// The first place of the gravest way.
+    pub fn first(&self) -> Option<&Spot> {
+        self.found.values().next().map(|(spot, _)| spot)
+    }
+
+    /// Places of each way.
+    pub fn counts(&self) -> impl Iterator<Item = (Class, u64)> {
+        self.found
+            .iter()
+            .map(|(class, (_, count))| (*class, *count))
+    }
+
+    /// One difference.
+    pub fn of(spot: Spot) -> Self {
+        let mut found = Self::default();
+        found.note(spot.class, || spot);
+        found
+    }
+
+    /// Notes a place; what it says is made for the first of its class alone.
+    pub fn note(&mut self, class: Class, spot: impl FnOnce() -> Spot) {
+        self.found.entry(class).or_insert_with(|| (spot(), 0)).1 += 1;
+    }
+}
+
+/// In which ways the second answer differs from the first.
+pub fn differences(baseline: &Answer<'_>, candidate: &Answer<'_>, rules: Rules) -> Differences {
+    let mut judge = Judge {
+        rules,
+        found: Differences::default(),
+    };
+    match (baseline, candidate) {
+        (Answer::Success(b), Answer::Success(c)) => judge.successes(b, c),
+        _ => judge.failures(baseline, candidate),
+    }
+    judge.found
+}
+
+struct Judge {
+    rules: Rules,
+    found: Differences,
+}
+
+impl Judge {
+    fn failures(&mut self, baseline: &Answer<'_>, candidate: &Answer<'_>) {
+        let parts = |answer: &Answer<'_>| match answer {
+            Answer::Success(_) => ("success".to_owned(), String::new()),
+            Answer::Failure { kind, text } => (format!("error {kind}"), text.clone()),
+        };
+        let (b, c) = (parts(baseline), parts(candidate));
+        if b.0 != c.0 || self.rules.to_the_letter && b.1 != c.1 {
+            let shown = |(kind, text): (String, String)| match text.is_empty() {
+                true => kind.into(),
+                false => format!("{kind}: {text}").into(),
+            };
+            self.part(Class::Error, "status", shown(b), shown(c));
+        }
+    }
+
+    /// Notes a difference that is about no series.
+    fn part(&mut self, class: Class, what: &str, baseline: Value, candidate: Value) {
+        self.found.note(class, || Spot {
+            class,
+            what: what.to_owned(),
+            labels: None,
+            time_ms: None,
+            baseline,
+            candidate,
+        });
+    }
+
+    fn successes(&mut self, baseline: &Success<'_>, candidate: &Success<'_>) {
+        for (what, b, c) in [
+            ("warnings", &baseline.warnings, &candidate.warnings),
+            ("infos", &baseline.infos, &candidate.infos),
+        ] {
+            if !same_annotations(b, c) {
+                self.part(Class::Warnings, what, b.clone().into(), c.clone().into());
+            }
+        }
+        if baseline.kind != candidate.kind {
+            let (b, c) = (baseline.kind.clone(), candidate.kind.clone());
+            return self.part(Class::Value, "resultType", b.into(), c.into());
+        }
+        match (&baseline.data, &candidate.data) {
+            (Data::Series(b), Data::Series(c)) => {
+                self.series(b, c);
+                if self.rules.ordered && baseline.kind == "vector" {
+                    self.vector_order(b, c);
+                }
+                if self.rules.to_the_letter && baseline.kind == "matrix" {
+                    self.matrix_order(b, c);
+                }
+            }
+            (Data::Scalar(b), Data::Scalar(c)) => self.point("scalar", None, b, c),
+            (Data::Other(b), Data::Other(c)) if b != c => {
+                self.part(Class::Value, "data", b.clone(), c.clone());
+            }
+            _ => {}
+        }
+    }
+
+    fn series(&mut self, baseline: &[Series<'_>], candidate: &[Series<'_>]) {
+        let paired = pairing::pair(baseline, candidate);
+        for (b, c) in &paired.equal {
+            self.points(b, c);
+        }
+        let accepts = |b: &PointValue<'_>, c: &PointValue<'_>| self.accepts(b, c);
+        let paired = paired.find_relabelled(&accepts);
+        for (b, c) in &paired.relabelled {
+            self.found.note(Class::Labels, || Spot {
+                class: Class::Labels,
+                what: "labels of a series".to_owned(),
+                labels: Some(b.labels.clone()),
+                time_ms: b.points.first().map(|point| point.time_ms),
+                baseline: series_text(&b.labels).into(),
+                candidate: series_text(&c.labels).into(),
+            });
+        }
+        for b in &paired.missing {
+            self.lone(Class::MissingSeries, "missing series", b);
+        }
+        for c in &paired.extra {
+            self.lone(Class::ExtraSeries, "extra series", c);
+        }
+    }
+
+    /// Notes a series that one answer has.
+    fn lone(&mut self, class: Class, what: &str, series: &Series<'_>) {
+        self.found.note(class, || {
+            let first = series.points.first();
+            let value = first.map_or(Value::Null, |point| point.value.to_json());
+            let (baseline, candidate) = match class {
+                Class::MissingSeries => (value, Value::Null),
+                _ => (Value::Null, value),
+            };
+            Spot {
+                class,
+                what: format!("{what} {}", series_text(&series.labels)),
+                labels: Some(series.labels.clone()),
+                time_ms: first.map(|point| point.time_ms),
+                baseline,
+                candidate,
+            }
+        });
+    }
+
+    fn points(&mut self, baseline: &Series<'_>, candidate: &Series<'_>) {
+        let labels = &baseline.labels;
+        let (mut b, mut c) = (baseline.points.iter(), candidate.points.iter());
+        let (mut next_b, mut next_c) = (b.next(), c.next());
+        loop {
+            let order = match (next_b, next_c) {
+                (None, None) => return,
+                (Some(_), None) => Ordering::Less,
+                (None, Some(_)) => Ordering::Greater,
+                (Some(b), Some(c)) => b.time_ms.cmp(&c.time_ms),
+            };
+            match (order, next_b, next_c) {
+                (Ordering::Equal, Some(b), Some(c)) => self.point("value of", Some(labels), b, c),
+                (Ordering::Less, Some(b), _) => {
+                    self.lone_point(Class::MissingPoint, "missing point of", labels, b);
+                }
+                (_, _, Some(c)) => self.lone_point(Class::ExtraPoint, "extra point of", labels, c),
+                _ => return,
+            }
+            if order != Ordering::Greater {
+                next_b = b.next();
+            }
+            if order != Ordering::Less {
+                next_c = c.next();
+            }
+        }
+    }
+
+    fn lone_point(&mut self, class: Class, what: &str, labels: &LabelSet, point: &Point<'_>) {
+        self.found.note(class, || {
+            let value = point.value.to_json();
+            let (baseline, candidate) = match class {
+                Class::MissingPoint => (value, Value::Null),
+                _ => (Value::Null, value),
+            };
+            Spot {
+                class,
+                what: format!("{what} {}", series_text(labels)),
+                labels: Some(labels.clone()),
+                time_ms: Some(point.time_ms),
+                baseline,
+                candidate,
+            }
+        });
+    }
+
+    fn point(&mut self, what: &str, labels: Option<&LabelSet>, b: &Point<'_>, c: &Point<'_>) {
+        if b.time_ms == c.time_ms && self.accepts(&b.value, &c.value) {
+            return;
+        }
+        self.found.note(Class::Value, || Spot {
+            class: Class::Value,
+            what: labels.map_or(what.to_owned(), |labels| {
+                format!("{what} {}", series_text(labels))
+            }),
+            labels: labels.cloned(),
+            time_ms: Some(b.time_ms),
+            baseline: b.value.to_json(),
+            candidate: c.value.to_json(),
+        });
+    }
+
+    fn accepts(&self, b: &PointValue<'_>, c: &PointValue<'_>) -> bool {
+        let same = |b: &str, c: &str| match self.rules.values {
+            Values::Texts => b == c,
+            Values::Numbers(tolerance) => tolerance.accepts_texts(b, c),
+        };
+        match (b, c) {
+            (PointValue::Float(b), PointValue::Float(c)) => same(b, c),
+            (PointValue::Histogram(b), PointValue::Histogram(c)) => {
+                let buckets = b.buckets.len() == c.buckets.len();
+                let mut pairs = b.buckets.iter().zip(&c.buckets);
+                same(b.count, c.count)
+                    && same(b.sum, c.sum)
+                    && buckets
+                    && pairs.all(|(b, c)| {
+                        b.0 == c.0 && same(b.1, c.1) && same(b.2, c.2) && same(b.3, c.3)
+                    })
+            }
+            _ => false,
+        }
+    }
+
+    fn vector_order(&mut self, baseline: &[Series<'_>], candidate: &[Series<'_>]) {
+        // Without the same elements there is no same order.
+        let lone = [Class::MissingSeries, Class::ExtraSeries, Class::Labels];
+        if lone
+            .iter()
+            .any(|class| self.found.found.contains_key(class))
+        {
+            return;
+        }
+        for (place, (b, c)) in baseline.iter().zip(candidate).enumerate() {
+            let (Some(b_point), Some(c_point)) = (b.points.first(), c.points.first()) else {
+                return;
+            };
+            if b.labels != c.labels && !self.accepts(&b_point.value, &c_point.value) {
+                return self.moved(place, b, c);
+            }
+        }
+    }
+
+    fn matrix_order(&mut self, baseline: &[Series<'_>], candidate: &[Series<'_>]) {
+        let mut pairs = baseline.iter().zip(candidate).enumerate();
+        if let Some((place, (b, c))) = pairs.find(|(_, (b, c))| b.labels != c.labels) {
+            self.moved(place, b, c);
+        }
+    }
+
+    fn moved(&mut self, place: usize, b: &Series<'_>, c: &Series<'_>) {
+        let (b, c) = (series_text(&b.labels), series_text(&c.labels));
+        self.part(Class::Order, &format!("place {place}"), b.into(), c.into());
+    }
+}
+
+/// Whether two lists of annotations say the same. Of more than some the API shows a part, in no
+/// order, and says how many it left out.
+fn same_annotations(baseline: &[String], candidate: &[String]) -> bool {
+    let is_cut = |texts: &[String]| texts.iter().any(|t| t.ends_with("annotations omitted"));
+    match is_cut(baseline) && is_cut(candidate) {
+        true => baseline.len() == candidate.len(),
+        false => baseline == candidate,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,367 @@
+//! The whole answer of the HTTP API, read as far as answers are held against each other.
+//!
+//! Invariant: values stay the texts that the system wrote, and point into the body: a sample takes
+//! 24 bytes whatever its digits, and two equal texts are never parsed.
+
+use firn_model::labels::METRIC_NAME;
+use firn_model::quote::quote;
+use serde::Deserialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+use std::collections::BTreeMap;
+
+/// The labels of a series.
+pub type LabelSet = BTreeMap<String, String>;
+
+/// An answer, good or bad.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Answer<'a> {
+    /// `"status": "error"`, or anything else that is not success.
+    Failure {
+        /// `bad_data`, `execution`, ...
+        kind: String,
+        /// The text.
+        text: String,
+    },
+    /// `"status": "success"`.
+    Success(Success<'a>),
+}
+
+/// What comes with success.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Success<'a> {
+    /// `vector`, `matrix`, `scalar`, `string`; empty where the answer is no query's.
+    pub kind: String,
+    /// The result.
+    pub data: Data<'a>,
+    /// `warnings`, sorted.
+    pub warnings: Vec<String>,
+    /// `infos`, sorted.
+    pub infos: Vec<String>,
+    /// Whether the system says that it left something out.
+    pub is_partial: bool,
+}
+
+/// A result.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Data<'a> {
+    /// A vector has one point a series, a matrix any number.
+    Series(Vec<Series<'a>>),
+    /// One point without labels.
+    Scalar(Point<'a>),
+    /// Anything else, as it came.
+    Other(Value),
+}
+
+/// A series of a result.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Series<'a> {
+    /// Its labels.
+    pub labels: LabelSet,
+    /// Its points by time.
+    pub points: Vec<Point<'a>>,
+}
+
+/// A sample of a result.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Point<'a> {
+    /// When, in milliseconds since the epoch.
+    pub time_ms: i64,
+    /// What.
+    pub value: PointValue<'a>,
+}
+
+/// What a point holds.
+#[derive(Clone, Debug, PartialEq)]
+pub enum PointValue<'a> {
+    /// The text of a float.
+    Float(&'a str),
+    /// A native histogram.
+    Histogram(Box<Histogram<'a>>),
+}
+
+/// A native histogram as the API shows it.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+pub struct Histogram<'a> {
+    /// Observations.
+    #[serde(borrow)]
+    pub count: &'a str,
+    /// Their sum.
+    #[serde(borrow)]
+    pub sum: &'a str,
+    /// Which bounds belong to the bucket, its lower and upper bound, its observations.
+    #[serde(borrow, default)]
+    pub buckets: Vec<(u8, &'a str, &'a str, &'a str)>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Envelope<'a> {
+    status: String,
+    #[serde(default)]
+    error_type: Option<String>,
+    #[serde(default)]
+    error: Option<String>,
+    #[serde(default)]
+    warnings: Option<Vec<String>>,
+    #[serde(default)]
+    infos: Option<Vec<String>>,
+    #[serde(default)]
+    is_partial: bool,
+    #[serde(borrow, default)]
+    data: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct QueryData<'a> {
+    result_type: String,
+    #[serde(borrow)]
+    result: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct SeriesText<'a> {
+    #[serde(default)]
+    metric: LabelSet,
+    #[serde(borrow, default)]
+    value: Option<(f64, &'a str)>,
+    #[serde(borrow, default)]
+    values: Vec<(f64, &'a str)>,
+    #[serde(borrow, default)]
+    histogram: Option<(f64, Histogram<'a>)>,
+    #[serde(borrow, default)]
+    histograms: Vec<(f64, Histogram<'a>)>,
+}
+
+impl<'a> Answer<'a> {
+    /// Reads a body. Fails with what is wrong with it.
+    pub fn parse(body: &'a [u8]) -> Result<Self, String> {
+        let wrong = |e: serde_json::Error| format!("not an answer of the Prometheus API: {e}");
+        let envelope: Envelope<'a> = serde_json::from_slice(body).map_err(wrong)?;
+        if envelope.status != "success" {
+            return Ok(Answer::Failure {
+                kind: envelope.error_type.unwrap_or_default(),
+                text: envelope.error.unwrap_or_default(),
+            });
+        }
+        let raw = envelope.data.map_or("null", RawValue::get);
+        let (kind, data) = read_data(raw).map_err(wrong)?;
+        let sorted = |texts: Option<Vec<String>>| {
+            let mut texts = texts.unwrap_or_default();
+            texts.sort_unstable();
+            texts
+        };
+        Ok(Answer::Success(Success {
+            kind,
+            data,
+            warnings: sorted(envelope.warnings),
+            infos: sorted(envelope.infos),
+            is_partial: envelope.is_partial,
+        }))
+    }
+
+    /// The series of a vector or a matrix; none of anything else.
+    pub fn series(&self) -> &[Series<'a>] {
+        match self {
+            Answer::Success(Success {
+                data: Data::Series(series),
+                ..
+            }) => series,
+            _ => &[],
+        }
+    }
+
+    /// Takes labels away for which `is_ignored`.
+    pub fn drop_labels(&mut self, is_ignored: impl Fn(&str) -> bool) {
+        let Answer::Success(success) = self else {
+            return;
+        };
+        if let Data::Series(series) = &mut success.data {
+            for series in series {
+                series.labels.retain(|name, _| !is_ignored(name));
+            }
+        }
+    }
+}
+
+fn read_data(raw: &str) -> Result<(String, Data<'_>), serde_json::Error> {
+    // A list of two names could be read as the two members of a result.
+    let query = raw
+        .starts_with('{')
+        .then(|| serde_json::from_str::<QueryData<'_>>(raw));
+    let Some(Ok(query)) = query else {
+        return Ok((String::new(), Data::Other(serde_json::from_str(raw)?)));
+    };
+    let raw = query.result.map_or("null", RawValue::get);
+    let data = match query.result_type.as_str() {
+        "vector" | "matrix" => {
+            let texts: Option<Vec<SeriesText<'_>>> = serde_json::from_str(raw)?;
+            Data::Series(texts.into_iter().flatten().map(Series::of).collect())
+        }
+        "scalar" => Data::Scalar(Point::float(serde_json::from_str(raw)?)),
+        _ => Data::Other(serde_json::from_str(raw)?),
+    };
+    Ok((query.result_type, data))
+}
+
+impl<'a> Series<'a> {
+    fn of(text: SeriesText<'a>) -> Self {
+        let floats = text.values.into_iter().chain(text.value);
+        let histograms = text.histograms.into_iter().chain(text.histogram);
+        let mut points: Vec<Point<'a>> = floats.map(Point::float).collect();
+        let floats_count = points.len();
+        points.extend(histograms.map(|(time, histogram)| Point {
+            time_ms: milliseconds(time),
+            value: PointValue::Histogram(Box::new(histogram)),
+        }));
+        if floats_count > 0 && floats_count < points.len() {
+            points.sort_by_key(|point| point.time_ms);
+        }
+        Self {
+            labels: text.metric,
+            points,
+        }
+    }
+}
+
+impl<'a> Point<'a> {
+    fn float((time, text): (f64, &'a str)) -> Self {
+        Self {
+            time_ms: milliseconds(time),
+            value: PointValue::Float(text),
+        }
+    }
+}
+
+fn milliseconds(seconds: f64) -> i64 {
+    (seconds * 1000.0).round() as i64
+}
+
+impl PointValue<'_> {
+    /// The value as the API shows it.
+    pub fn to_json(&self) -> Value {
+        match self {
+            PointValue::Float(text) => Value::String((*text).to_owned()),
+            PointValue::Histogram(h) => serde_json::json!({
+                "count": h.count,
+                "sum": h.sum,
+                "buckets": h.buckets,
+            }),
+        }
+    }
+
+    /// A number that can be drawn: the value, or the sum of a histogram.
+    pub fn number(&self) -> f64 {
+        let text = match self {
+            PointValue::Float(text) => text,
+            PointValue::Histogram(histogram) => histogram.sum,
+        };
+        text.parse().unwrap_or(f64::NAN)
+    }
+}
+
+/// Labels as PromQL writes them: `up{job="x"}`.
+pub fn series_text(labels: &LabelSet) -> String {
+    let mut name = labels.get(METRIC_NAME).map_or("", String::as_str);
+    let mut matchers = Vec::new();
+    if !name.is_empty() && !is_plain(name) {
+        matchers.push(quote(name.as_bytes()));
+        name = "";
+    }
+    for (label, value) in labels.iter().filter(|(label, _)| *label != METRIC_NAME) {
+        matchers.push(format!("{}={}", label_text(label), quote(value.as_bytes())));
+    }
+    match matchers.is_empty() && !name.is_empty() {
+        true => name.to_owned(),
+        false => format!("{name}{{{}}}", matchers.join(", ")),
+    }
+}
+
+/// The name of a label as a matcher has it.
+pub fn label_text(name: &str) -> String {
+    match is_plain(name) {
+        true => name.to_owned(),
+        false => quote(name.as_bytes()),
+    }
+}
+
+fn is_plain(name: &str) -> bool {
+    let is_word = |b: u8| matches!(b, b'_' | b':') || b.is_ascii_alphanumeric();
+    name.bytes().all(is_word) && !name.starts_with(|c: char| c.is_ascii_digit())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answer_of_every_kind_is_read() {
+        let body = br#"{"status":"success","warnings":["b","a"],"data":{"resultType":"matrix",
+            "result":[{"metric":{"a":"x\n"},"values":[[1.5,"1"],[3,"NaN"]],
+            "histograms":[[2,{"count":"4","sum":"1","buckets":[[0,"1","2","4"]]}]]}]}}"#;
+        let answer = Answer::parse(body).unwrap();
+        let series = &answer.series()[0];
+        assert_eq!(series.labels["a"], "x\n");
+        let times: Vec<i64> = series.points.iter().map(|p| p.time_ms).collect();
+        assert_eq!(times, [1_500, 2_000, 3_000]);
+        assert_eq!(series.points[0].value, PointValue::Float("1"));
+        assert_eq!(series.points[1].value.to_json()["buckets"][0][3], "4");
+        let Answer::Success(success) = answer else {
+            panic!("no success");
+        };
+        assert_eq!(success.warnings, ["a", "b"]);
+
+        let scalar = br#"{"status":"success","data":{"resultType":"scalar","result":[1,"2"]}}"#;
+        let Ok(Answer::Success(success)) = Answer::parse(scalar) else {
+            panic!("no success");
+        };
+        assert!(matches!(success.data, Data::Scalar(_)));
+        let names = br#"{"status":"success","data":["a", "b"],"isPartial":true}"#;
+        let Ok(Answer::Success(success)) = Answer::parse(names) else {
+            panic!("no success");
+        };
+        assert_eq!(success.data, Data::Other(serde_json::json!(["a", "b"])));
+        assert!(success.is_partial);
+    }
+
+    #[test]
+    fn bytes_that_are_no_answer_are_refused() {
+        let cases: [&[u8]; 5] = [
+            b"",
+            b"<html>",
+            b"[]",
+            b"{\"data\":[]}",
+            b"{\"status\":\"success\",\"data\":{\"resultType\":\"vector\",\"result\":[1]}}",
+        ];
+        for body in cases {
+            let e = Answer::parse(body).unwrap_err();
+            assert!(
+                e.starts_with("not an answer of the Prometheus API: "),
+                "{e}"
+            );
+        }
+        let failure = Answer::parse(b"{\"status\":\"error\",\"errorType\":\"bad_data\"}").unwrap();
+        assert_eq!(
+            failure,
+            Answer::Failure {
+                kind: "bad_data".into(),
+                text: String::new()
+            }
+        );
+    }
+
+    #[test]
+    fn labels_print_as_promql_writes_them() {
+        let set = |pairs: &[(&str, &str)]| -> LabelSet {
+            let owned = |(n, v): &(&str, &str)| ((*n).to_owned(), (*v).to_owned());
+            pairs.iter().map(owned).collect()
+        };
+        let text = series_text(&set(&[("__name__", "up"), ("job", "a\"b")]));
+        assert_eq!(text, r#"up{job="a\"b"}"#);
+        assert_eq!(series_text(&set(&[("__name__", "up")])), "up");
+        assert_eq!(series_text(&set(&[])), "{}");
+        let text = series_text(&set(&[("__name__", "a.b"), ("c.d", "e")]));
+        assert_eq!(text, r#"{"a.b", "c.d"="e"}"#);
+    }
+}

@@ -1,0 +1,89 @@
+//! Which series of one answer stands for which of another.
+
+use super::answer::{LabelSet, PointValue, Series};
+use std::collections::HashMap;
+
+/// Series without a partner that are looked at on either side for one with other labels: as many
+/// pairs as take a millisecond or two.
+const CANDIDATES_MAX: usize = 300;
+
+/// The series of two answers.
+#[derive(Debug, Default)]
+pub struct Paired<'s, 'a> {
+    /// With the same labels in both.
+    pub equal: Vec<(&'s Series<'a>, &'s Series<'a>)>,
+    /// With the same points and labels that differ in one.
+    pub relabelled: Vec<(&'s Series<'a>, &'s Series<'a>)>,
+    /// In the first answer alone.
+    pub missing: Vec<&'s Series<'a>>,
+    /// In the second answer alone.
+    pub extra: Vec<&'s Series<'a>>,
+}
+
+/// Pairs series by their labels. Label sets that are there several times are paired in order.
+pub fn pair<'s, 'a>(baseline: &'s [Series<'a>], candidate: &'s [Series<'a>]) -> Paired<'s, 'a> {
+    let mut places: HashMap<&LabelSet, Vec<usize>> = HashMap::new();
+    for (place, series) in candidate.iter().enumerate().rev() {
+        places.entry(&series.labels).or_default().push(place);
+    }
+    let mut paired = Paired::default();
+    let mut is_taken = vec![false; candidate.len()];
+    for series in baseline {
+        match places.get_mut(&series.labels).and_then(Vec::pop) {
+            None => paired.missing.push(series),
+            Some(place) => {
+                is_taken[place] = true;
+                paired.equal.push((series, &candidate[place]));
+            }
+        }
+    }
+    let left = candidate.iter().zip(is_taken);
+    paired.extra = left
+        .filter(|(_, is_taken)| !is_taken)
+        .map(|(s, _)| s)
+        .collect();
+    paired
+}
+
+impl<'s, 'a> Paired<'s, 'a> {
+    /// Pairs what is left and has the same points, if one label makes the difference: another name,
+    /// another value, one too many or too few.
+    pub fn find_relabelled(
+        mut self,
+        accepts: &dyn Fn(&PointValue<'_>, &PointValue<'_>) -> bool,
+    ) -> Self {
+        let mut still_missing = Vec::new();
+        for (number, b) in self.missing.into_iter().enumerate() {
+            let mut candidates = self.extra.iter().take(CANDIDATES_MAX);
+            let found = (number < CANDIDATES_MAX)
+                .then(|| candidates.position(|c| is_relabelled(b, c, accepts)))
+                .flatten();
+            match found {
+                None => still_missing.push(b),
+                Some(place) => self.relabelled.push((b, self.extra.remove(place))),
+            }
+        }
+        self.missing = still_missing;
+        self
+    }
+}
+
+fn is_relabelled(
+    b: &Series<'_>,
+    c: &Series<'_>,
+    accepts: &dyn Fn(&PointValue<'_>, &PointValue<'_>) -> bool,
+) -> bool {
+    let only_in = |one: &LabelSet, other: &LabelSet| {
+        let lone = one
+            .iter()
+            .filter(|(name, value)| other.get(*name) != Some(value));
+        lone.count()
+    };
+    only_in(&b.labels, &c.labels) <= 1
+        && only_in(&c.labels, &b.labels) <= 1
+        && b.points.len() == c.points.len()
+        && b.points
+            .iter()
+            .zip(&c.points)
+            .all(|(b, c)| b.time_ms == c.time_ms && accepts(&b.value, &c.value))
+}

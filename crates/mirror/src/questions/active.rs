@@ -1,0 +1,119 @@
+//! Files of active queries: what ran in a server when it was looked at, or when it died.
+//!
+//! Two forms: Prometheus's list of JSON objects with zeros between them, and Firn's pages
+//! (`docs/format/queries-active.md`). A slot that is free or torn is passed over.
+
+use serde_json::Value;
+
+/// How Firn's file begins.
+pub const FIRN_MAGIC: &[u8] = b"FIRNACT\0";
+
+const PAGE_BYTES: usize = 4096;
+
+/// Length and checksum of a slot, which is not looked at: a torn expression is no PromQL.
+const FRAME_BYTES: usize = 8;
+
+/// Started, start, end, step, bytes of the whole expression.
+const NUMBERS_BYTES: usize = 5 * 8;
+
+/// The expressions in Firn's file; those that were cut are left out.
+pub fn of_firn(bytes: &[u8]) -> Vec<String> {
+    let slots = bytes.chunks(PAGE_BYTES).skip(1);
+    slots.filter_map(slot_expression).collect()
+}
+
+fn slot_expression(slot: &[u8]) -> Option<String> {
+    let length = u32::from_le_bytes(*slot.first_chunk()?) as usize;
+    let payload = slot.get(FRAME_BYTES..)?.get(..length)?;
+    let (numbers, rest) = payload.split_at_checked(NUMBERS_BYTES)?;
+    let whole_bytes = u64::from_le_bytes(*numbers.last_chunk()?);
+    let expression = after_short(after_short(rest)?)?;
+    let is_whole = expression.len() as u64 == whole_bytes && !expression.is_empty();
+    is_whole.then(|| String::from_utf8(expression.to_vec()).ok())?
+}
+
+/// What follows a text with its length in a byte before it.
+fn after_short(bytes: &[u8]) -> Option<&[u8]> {
+    let (length, rest) = bytes.split_first()?;
+    rest.get(usize::from(*length)..)
+}
+
+/// The expressions in Prometheus's file, or in a list in JSON; fails with what cannot be read.
+pub fn of_prometheus(text: &str) -> Result<Vec<String>, String> {
+    let mut found = Vec::new();
+    if let Ok(Value::Array(items)) = serde_json::from_str(text) {
+        for item in items {
+            let expression = item.as_str().or_else(|| item["query"].as_str());
+            let expression = expression.ok_or_else(|| format!("no query in {item}"))?;
+            found.push(expression.to_owned());
+        }
+        return Ok(found);
+    }
+    let is_frame = |c: char| matches!(c, '[' | ']' | ',') || c.is_whitespace();
+    for slot in text.split('\0') {
+        let mut slot = slot.trim_matches(is_frame);
+        while !slot.is_empty() {
+            let mut entries = serde_json::Deserializer::from_str(slot).into_iter::<Value>();
+            let entry = match entries.next() {
+                Some(Ok(entry)) => entry,
+                Some(Err(e)) => return Err(format!("no list of active queries: {e}")),
+                None => break,
+            };
+            let end = entries.byte_offset();
+            found.extend(entry["query"].as_str().map(str::to_owned));
+            slot = slot[end..].trim_matches(is_frame);
+        }
+    }
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prometheus_file_with_free_slots_is_read() {
+        let text = "[{\"query\":\"up\",\"timestamp_sec\":1},\0\0\0{\"query\":\"a[5m]\"},\0\0";
+        assert_eq!(of_prometheus(text).unwrap(), ["up", "a[5m]"]);
+        let two = "[{\"query\":\"up\"},{\"query\":\"b\"},";
+        assert_eq!(of_prometheus(two).unwrap(), ["up", "b"]);
+        assert_eq!(
+            of_prometheus("[\"x\", {\"query\": \"y\"}]").unwrap(),
+            ["x", "y"]
+        );
+        assert_eq!(of_prometheus("[\0\0").unwrap(), Vec::<String>::new());
+        let e = of_prometheus("[{\"query\":").unwrap_err();
+        assert!(e.starts_with("no list of active queries: "), "{e}");
+        let e = of_prometheus("[1]").unwrap_err();
+        assert_eq!(e, "no query in 1");
+    }
+
+    #[test]
+    fn firn_file_with_free_and_torn_slots_is_read() {
+        let slot = |expression: &str, whole_bytes: u64| {
+            let mut payload = vec![0; NUMBERS_BYTES - 8];
+            payload.extend(whole_bytes.to_le_bytes());
+            payload.extend(b"\x05query\x01t");
+            payload.extend(expression.as_bytes());
+            let mut slot = (payload.len() as u32).to_le_bytes().to_vec();
+            slot.extend([0; 4]);
+            slot.extend(payload);
+            slot.resize(PAGE_BYTES, 0);
+            slot
+        };
+        let mut torn = slot("up", 2);
+        torn[0] = 255;
+        torn[1] = 255;
+        let free = vec![0; PAGE_BYTES];
+        let file = [
+            free.clone(),
+            slot("rate(x[5m])", 11),
+            free,
+            torn,
+            slot("cut", 9),
+        ]
+        .concat();
+        assert_eq!(of_firn(&file), ["rate(x[5m])"]);
+        assert_eq!(of_firn(&file[..4150]), Vec::<String>::new());
+    }
+}

@@ -1,0 +1,225 @@
+//! Files with questions. What a file is follows from what is in it, not from its name.
+//!
+//! | begins with | is |
+//! |---|---|
+//! | the magic of Firn's file of active queries | that |
+//! | `[` | Prometheus's file of active queries, or a list in JSON |
+//! | `{`, and is one document with panels | a dashboard of Grafana |
+//! | `{`, and each line is a document | a query log |
+//! | anything, with a key `groups` | a rule file |
+//! | anything else | a list: an expression a line, `#` before a comment |
+//!
+//! Of a folder its files with the endings of such files are read, and those of the folders in it.
+
+use super::dashboard::Dashboard;
+use super::{Text, active, dashboard, parse};
+use crate::error::MirrorError;
+use firn_model::yaml::{self, Node};
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+
+/// The longest file: a query log of a million long queries.
+const FILE_BYTES_MAX: u64 = 512 << 20;
+
+/// Folders inside each other that are walked: deeper ones are circles of links.
+const DEPTH_MAX: usize = 16;
+
+/// Endings of files that are read from a folder.
+const ENDINGS: [&str; 7] = ["json", "yml", "yaml", "rules", "txt", "promql", "log"];
+
+/// What a file holds.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Source {
+    /// Expressions as they stand.
+    Texts(Vec<Text>),
+    /// Expressions with variables.
+    Dashboard(Dashboard),
+}
+
+/// Reads files and folders. Fails with the name of a file that cannot be read, or holds nothing
+/// that is a question.
+pub fn read(paths: &[PathBuf]) -> Result<Vec<Source>, MirrorError> {
+    let mut sources = Vec::new();
+    for path in paths {
+        let mut files = Vec::new();
+        match path.is_dir() {
+            true => collect(path, 0, &mut files)?,
+            false => files.push(path.clone()),
+        }
+        if files.is_empty() {
+            let endings = ENDINGS.join(", ");
+            return refuse(path, format!("no file in it ends with one of {endings}"));
+        }
+        for file in files {
+            sources.push(read_file(&file)?);
+        }
+    }
+    Ok(sources)
+}
+
+fn refuse<T>(path: &Path, why: impl std::fmt::Display) -> Result<T, MirrorError> {
+    Err(MirrorError::Usage(format!("{}: {why}", path.display())))
+}
+
+fn collect(dir: &Path, depth: usize, into: &mut Vec<PathBuf>) -> Result<(), MirrorError> {
+    if depth > DEPTH_MAX {
+        return refuse(
+            dir,
+            format!("more than {DEPTH_MAX} folders inside each other"),
+        );
+    }
+    let listed = std::fs::read_dir(dir).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+    let listed = listed.map_err(MirrorError::file("read", dir))?;
+    let mut paths: Vec<PathBuf> = listed.iter().map(std::fs::DirEntry::path).collect();
+    paths.sort();
+    for path in paths {
+        let ending = path.extension().and_then(|e| e.to_str());
+        let is_active = path
+            .file_name()
+            .is_some_and(|name| name == "queries.active");
+        if path.is_dir() {
+            collect(&path, depth + 1, into)?;
+        } else if is_active || ending.is_some_and(|e| ENDINGS.contains(&e)) {
+            into.push(path);
+        }
+    }
+    Ok(())
+}
+
+fn read_file(path: &Path) -> Result<Source, MirrorError> {
+    let unreadable = |e| MirrorError::file("read", path)(e);
+    let bytes_count = std::fs::metadata(path).map_err(unreadable)?.len();
+    if bytes_count > FILE_BYTES_MAX {
+        return refuse(path, format!("{bytes_count} bytes, limit {FILE_BYTES_MAX}"));
+    }
+    let bytes = std::fs::read(path).map_err(unreadable)?;
+    let shown = path.display().to_string();
+    let read = match bytes.starts_with(active::FIRN_MAGIC) {
+        true => Ok(texts(active::of_firn(&bytes), &shown)),
+        false => match std::str::from_utf8(&bytes) {
+            Ok(text) => read_text(text, &shown),
+            Err(e) => Err(format!("neither text nor a file of active queries: {e}")),
+        },
+    };
+    read.or_else(|why| refuse(path, why))
+}
+
+fn texts(expressions: Vec<String>, origin: &str) -> Source {
+    let text = |text| Text {
+        text,
+        origin: origin.to_owned(),
+    };
+    Source::Texts(expressions.into_iter().map(text).collect())
+}
+
+fn read_text(text: &str, origin: &str) -> Result<Source, String> {
+    let text = text.trim_start_matches('\u{feff}');
+    match text.trim_start().chars().next() {
+        Some('[') => Ok(texts(active::of_prometheus(text)?, origin)),
+        Some('{') if is_selector(text) => read_list(text, origin),
+        Some('{') => read_json(text, origin),
+        _ if has_groups(text) => read_rules(text, origin),
+        _ => read_list(text, origin),
+    }
+}
+
+/// Whether the first line is a selector such as `{job="x"}` and no JSON.
+fn is_selector(text: &str) -> bool {
+    let first = text.trim_start().lines().next().unwrap_or_default();
+    parse(first).is_ok()
+}
+
+fn read_json(text: &str, origin: &str) -> Result<Source, String> {
+    match serde_json::from_str::<Value>(text) {
+        Ok(document) if log_expression(&document).is_some() => read_log(text, origin),
+        Ok(document) => dashboard::read(&document, origin).map(Source::Dashboard),
+        Err(e) => {
+            let first = text.trim_start().lines().next().unwrap_or_default();
+            match serde_json::from_str::<Value>(first) {
+                Ok(_) => read_log(text, origin),
+                Err(_) => Err(format!("broken JSON: {e}")),
+            }
+        }
+    }
+}
+
+/// A line of a query log a document; the last one may be torn.
+fn read_log(text: &str, origin: &str) -> Result<Source, String> {
+    let mut found = Vec::new();
+    let lines: Vec<&str> = text.lines().collect();
+    for (number, line) in lines.iter().enumerate() {
+        if line.trim().is_empty() {
+            continue;
+        }
+        match serde_json::from_str::<Value>(line) {
+            Ok(entry) => found.extend(log_expression(&entry).map(str::to_owned)),
+            Err(_) if number + 1 == lines.len() => {}
+            Err(e) => return Err(format!("line {}: broken JSON: {e}", number + 1)),
+        }
+    }
+    match found.is_empty() {
+        true => Err("a query log without a query".to_owned()),
+        false => Ok(texts(found, origin)),
+    }
+}
+
+fn log_expression(entry: &Value) -> Option<&str> {
+    entry["params"]["query"]
+        .as_str()
+        .or(entry["query"].as_str())
+}
+
+/// Whether a line is the key of the groups of a rule file, or of such a file in a Kubernetes
+/// object.
+fn has_groups(text: &str) -> bool {
+    text.lines()
+        .any(|line| line.trim() == "groups:" || line.starts_with("groups:"))
+}
+
+fn read_rules(text: &str, origin: &str) -> Result<Source, String> {
+    let root = yaml::parse(text).map_err(|e| e.to_string())?;
+    let groups = root.as_ref().and_then(|root| {
+        let spec = root.get("spec").and_then(|spec| spec.get("groups"));
+        root.get("groups").or(spec)
+    });
+    let groups = groups.ok_or("a rule file without groups")?;
+    let mut found = Vec::new();
+    for group in groups.items() {
+        let name = group.get("name").and_then(Node::text).unwrap_or_default();
+        for rule in group.get("rules").map_or(&[][..], Node::items) {
+            let expr = rule.get("expr").and_then(Node::text);
+            let text = expr.ok_or_else(|| rule.error("a rule without expr").to_string())?;
+            found.push(Text {
+                text: text.to_owned(),
+                origin: format!("{origin}: group {name:?}"),
+            });
+        }
+    }
+    Ok(Source::Texts(found))
+}
+
+fn read_list(text: &str, origin: &str) -> Result<Source, String> {
+    let lines = text.lines().enumerate();
+    let lines = lines.map(|(number, line)| (number + 1, line.trim()));
+    let lines = lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
+    let found: Vec<Text> = lines
+        .map(|(number, line)| Text {
+            text: line.to_owned(),
+            origin: format!("{origin}:{number}"),
+        })
+        .collect();
+    // One line may have a slip; a file of nothing else is something else.
+    let mut first = None;
+    for text in &found {
+        match parse(&text.text) {
+            Ok(_) => return Ok(Source::Texts(found)),
+            Err(e) => first = first.or_else(|| Some(format!("{}: {e}", text.origin))),
+        }
+    }
+    match first {
+        None => Err("no expression in it".to_owned()),
+        Some(first) => Err(format!(
+            "no dashboard, rule file, query log or list of expressions; read as a list, {first}"
+        )),
+    }
+}

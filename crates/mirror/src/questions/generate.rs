@@ -1,0 +1,135 @@
+//! Questions of one's own making over what a system has: every metric is asked in the ways in which
+//! people ask such a metric.
+//!
+//! Invariant: the questions follow from the seed and from the names of metrics and labels.
+
+use super::{Lookup, Text};
+use crate::fleet::random::Random;
+use firn_model::labels::METRIC_NAME;
+use std::collections::HashSet;
+
+/// Metrics whose labels are asked for: enough for any number of questions.
+const METRICS_MAX: usize = 300;
+
+/// Tries for each question before there are no more.
+const TRIES_MAX: usize = 20;
+
+const WINDOWS: [&str; 4] = ["1m", "2m", "5m", "10m"];
+const RANGE_FUNCTIONS: [&str; 10] = [
+    "avg_over_time",
+    "min_over_time",
+    "max_over_time",
+    "sum_over_time",
+    "count_over_time",
+    "last_over_time",
+    "stddev_over_time",
+    "delta",
+    "deriv",
+    "changes",
+];
+const COUNTER_FUNCTIONS: [&str; 4] = ["rate", "increase", "irate", "resets"];
+const AGGREGATIONS: [&str; 7] = ["sum", "avg", "min", "max", "count", "stddev", "group"];
+const MATH: [&str; 7] = ["abs", "ceil", "floor", "sqrt", "round", "sgn", "-"];
+
+struct Metric {
+    name: String,
+    labels: Vec<String>,
+}
+
+impl Metric {
+    fn is_counter(&self) -> bool {
+        let is_part = |ending: &&str| self.name.ends_with(*ending);
+        ["_total", "_count", "_sum", "_bucket"].iter().any(is_part)
+    }
+}
+
+/// Up to `count` questions over what `lookup` finds, none twice.
+pub fn generate(count: usize, seed: u64, lookup: &dyn Lookup) -> Result<Vec<Text>, String> {
+    let mut random = Random::new(seed);
+    let mut names = lookup.label_values(METRIC_NAME, None)?;
+    names.retain(|name| super::parse(name).is_ok());
+    if names.is_empty() {
+        return Err("there is no metric to make questions of".to_owned());
+    }
+    while names.len() > METRICS_MAX {
+        names.swap_remove(random.below(names.len() as u64) as usize);
+    }
+    let mut metrics = Vec::new();
+    for name in names {
+        let mut labels = lookup.label_names(Some(&name))?;
+        let is_taken = |label: &str| label == METRIC_NAME || label == "le";
+        labels.retain(|label| !is_taken(label) && super::parse(label).is_ok());
+        metrics.push(Metric { name, labels });
+    }
+    let mut made = HashSet::new();
+    let mut texts = Vec::new();
+    for _ in 0..count.saturating_mul(TRIES_MAX) {
+        if texts.len() == count {
+            break;
+        }
+        let text = question(&metrics, &mut random);
+        if made.insert(text.clone()) {
+            let origin = format!("made with seed {seed}");
+            texts.push(Text { text, origin });
+        }
+    }
+    Ok(texts)
+}
+
+fn pick<'v, T>(from: &'v [T], random: &mut Random) -> &'v T {
+    &from[random.below(from.len() as u64) as usize]
+}
+
+fn question(metrics: &[Metric], random: &mut Random) -> String {
+    let metric = pick(metrics, random);
+    let inner = vector(metric, random);
+    let group = group(metric, random);
+    let op = pick(&AGGREGATIONS, random);
+    match random.below(12) {
+        0 => inner,
+        1..=4 => format!("{op}{group}({inner})"),
+        5 => format!("topk({}, {inner})", 1 + random.below(5)),
+        6 => format!("sort_desc({op}{group}({inner}))"),
+        7 => format!("quantile{group}(0.9, {inner})"),
+        8 => format!("{inner} / on () group_left () {op}({inner})"),
+        9 => format!("max_over_time({op}{group}({inner})[10m:1m])"),
+        10 => format!("{inner} > bool {op}({inner})"),
+        _ => format!("absent({inner}) or {inner}"),
+    }
+}
+
+/// ` by (...)`, ` without (...)` or nothing.
+fn group(metric: &Metric, random: &mut Random) -> String {
+    if metric.labels.is_empty() {
+        return String::new();
+    }
+    let label = pick(&metric.labels, random);
+    match random.below(3) {
+        0 => String::new(),
+        1 => format!(" by ({label}) "),
+        _ => format!(" without ({label}) "),
+    }
+}
+
+fn vector(metric: &Metric, random: &mut Random) -> String {
+    let name = &metric.name;
+    let window = pick(&WINDOWS, random);
+    if name.ends_with("_bucket") && random.below(2) == 0 {
+        let by = group(metric, random).replace(" by (", " by (le, ");
+        let by = if by.contains("le, ") {
+            by
+        } else {
+            " by (le) ".to_owned()
+        };
+        return format!("histogram_quantile(0.99, sum{by}(rate({name}[{window}])))");
+    }
+    if metric.is_counter() {
+        return format!("{}({name}[{window}])", pick(&COUNTER_FUNCTIONS, random));
+    }
+    match random.below(4) {
+        0 => name.clone(),
+        1 => format!("{name} offset {window}"),
+        2 => format!("{}({name})", pick(&MATH, random)),
+        _ => format!("{}({name}[{window}])", pick(&RANGE_FUNCTIONS, random)),
+    }
+}

@@ -1,0 +1,312 @@
+//! Which times an expression reads, from its tree: ranges, subqueries, offsets and `@`.
+//!
+//! Evaluated at `t`, a selector reads `t` less the lookback to `t`; a range selector its range
+//! instead; a subquery what its operand reads at each of its inner steps. `offset` moves that, `@`
+//! puts another time in the place of `t`. So what is read is a span around up to three times: that
+//! of the evaluation, the first and the last one of the query.
+
+use firn_model::sample::TimestampMs;
+use firn_model::units::format_duration;
+use firn_promql::ast::{At, Duration, Edges, Expr, ExprKind, VectorSelector};
+use firn_promql::durations::{self, DurationContext};
+use firn_promql::functions::FunctionId;
+
+/// The times from which two systems have the same data, and up to which.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stretch {
+    /// The first one.
+    pub start_ms: TimestampMs,
+    /// The last one.
+    pub end_ms: TimestampMs,
+}
+
+/// Where an expression is evaluated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Grid {
+    /// The first time.
+    pub start_ms: TimestampMs,
+    /// The last time.
+    pub end_ms: TimestampMs,
+    /// Time between two.
+    pub step_ms: i64,
+}
+
+/// What a span is counted from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Anchor {
+    Evaluation,
+    Start,
+    End,
+    Epoch,
+}
+
+/// A span of times around an anchor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Span {
+    anchor: Anchor,
+    from_ms: i64,
+    to_ms: i64,
+}
+
+/// What an expression reads.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Reach {
+    spans: Vec<Span>,
+}
+
+impl Reach {
+    /// What `expr` reads if a selector sees samples up to `lookback_ms` old. Durations that are
+    /// expressions are settled for `grid`; one that cannot be is an error of the expression.
+    pub fn of(expr: &Expr, grid: Grid, lookback_ms: i64) -> Result<Self, String> {
+        let context = DurationContext {
+            step_ns: match grid.start_ms == grid.end_ms {
+                true => 0,
+                false => grid.step_ms.saturating_mul(1_000_000),
+            },
+            range_ms: grid.end_ms - grid.start_ms,
+        };
+        let mut settled = expr.clone();
+        durations::resolve(&mut settled, context).map_err(|e| e.to_string())?;
+        let mut reach = Self::default();
+        let here = Span {
+            anchor: Anchor::Evaluation,
+            from_ms: 0,
+            to_ms: 0,
+        };
+        reach.walk(&settled, here, lookback_ms);
+        Ok(reach)
+    }
+
+    fn walk(&mut self, expr: &Expr, times: Span, lookback_ms: i64) {
+        match &expr.kind {
+            ExprKind::Vector(vector) => {
+                let read = times.at(vector.at, &vector.offset).wider(lookback_ms, 0);
+                self.spans.push(at_edges(read, vector, lookback_ms));
+            }
+            ExprKind::Matrix(matrix) => {
+                let vector = &matrix.vector;
+                let read = times
+                    .at(vector.at, &vector.offset)
+                    .wider(millis(&matrix.range), 0);
+                self.spans.push(at_edges(read, vector, lookback_ms));
+            }
+            ExprKind::Subquery(subquery) => {
+                let inner = times.at(subquery.at, &subquery.offset);
+                self.walk(
+                    &subquery.expr,
+                    inner.wider(millis(&subquery.range), 0),
+                    lookback_ms,
+                );
+            }
+            ExprKind::Call(call) => {
+                if call.function.id == FunctionId::Info {
+                    self.spans.push(times.wider(lookback_ms, 0));
+                }
+                call.args
+                    .iter()
+                    .for_each(|arg| self.walk(arg, times, lookback_ms));
+            }
+            _ => expr.for_each_child(&mut |child| self.walk(child, times, lookback_ms)),
+        }
+    }
+
+    /// Whether the expression may be evaluated at the end of `stretch`; if not, why.
+    pub fn check_instant(&self, stretch: Stretch) -> Result<(), String> {
+        self.check(stretch.end_ms, stretch)
+    }
+
+    /// The first time at which the expression may be evaluated, up to the end of `stretch`; if
+    /// there is none, why.
+    pub fn range_start(&self, stretch: Stretch) -> Result<TimestampMs, String> {
+        let moving = |span: &&Span| matches!(span.anchor, Anchor::Evaluation | Anchor::Start);
+        let back = self
+            .spans
+            .iter()
+            .filter(moving)
+            .map(|span| -span.from_ms)
+            .max();
+        let start = stretch.start_ms.saturating_add(back.unwrap_or(0).max(0));
+        self.check(start, stretch)?;
+        Ok(start)
+    }
+
+    /// Whether everything that is read lies in `stretch` if it is evaluated from `start` to the end
+    /// of it.
+    fn check(&self, start: TimestampMs, stretch: Stretch) -> Result<(), String> {
+        let end = stretch.end_ms;
+        let has_ms = end - stretch.start_ms;
+        for span in &self.spans {
+            let (first, last) = match span.anchor {
+                Anchor::Evaluation => (start, end),
+                Anchor::Start => (start, start),
+                Anchor::End => (end, end),
+                Anchor::Epoch => (0, 0),
+            };
+            let from = first.saturating_add(span.from_ms);
+            let to = last.saturating_add(span.to_ms);
+            if span.anchor == Anchor::Epoch && (from < stretch.start_ms || to > end) {
+                return Err(format!(
+                    "reads from {} to {}, which both systems need not have",
+                    crate::api::seconds(from),
+                    crate::api::seconds(to)
+                ));
+            }
+            if to > end {
+                return Err(format!("reads {} past the end", text(to - end)));
+            }
+            if from < stretch.start_ms || start > end {
+                return Err(format!(
+                    "needs {} of history, both systems have {}",
+                    text(-span.from_ms),
+                    text(has_ms)
+                ));
+            }
+        }
+        match start > end {
+            true => Err("both systems have no time in common".to_owned()),
+            false => Ok(()),
+        }
+    }
+}
+
+fn text(ms: i64) -> String {
+    format_duration(std::time::Duration::from_millis(ms.max(0).unsigned_abs()))
+}
+
+/// Settled before it is read.
+fn millis(duration: &Duration) -> i64 {
+    match duration {
+        Duration::Millis(ms) => *ms,
+        Duration::Expr(_) => 0,
+    }
+}
+
+/// `anchored` looks for a sample before the window, `smoothed` for one behind it too.
+fn at_edges(read: Span, vector: &VectorSelector, lookback_ms: i64) -> Span {
+    match vector.edges {
+        Edges::Plain => read,
+        Edges::Anchored => read.wider(lookback_ms, 0),
+        Edges::Smoothed => read.wider(lookback_ms, lookback_ms),
+    }
+}
+
+impl Span {
+    fn at(self, at: Option<At>, offset: &Duration) -> Self {
+        let at_one = |anchor, ms| Span {
+            anchor,
+            from_ms: ms,
+            to_ms: ms,
+        };
+        let moved = match at {
+            None => self,
+            Some(At::Start) => at_one(Anchor::Start, 0),
+            Some(At::End) => at_one(Anchor::End, 0),
+            Some(At::Time(ms)) => at_one(Anchor::Epoch, ms),
+        };
+        let offset_ms = millis(offset);
+        moved.wider(offset_ms, offset_ms.saturating_neg())
+    }
+
+    /// Begins so much earlier and ends so much later.
+    fn wider(self, before_ms: i64, after_ms: i64) -> Self {
+        Self {
+            anchor: self.anchor,
+            from_ms: self.from_ms.saturating_sub(before_ms),
+            to_ms: self.to_ms.saturating_add(after_ms),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::questions::parse;
+
+    const MINUTE: i64 = 60_000;
+
+    /// One hour, up to two hours after the epoch.
+    const HOUR: Stretch = Stretch {
+        start_ms: 60 * MINUTE,
+        end_ms: 120 * MINUTE,
+    };
+
+    fn reach(text: &str) -> Reach {
+        let grid = Grid {
+            start_ms: HOUR.start_ms,
+            end_ms: HOUR.end_ms,
+            step_ms: MINUTE,
+        };
+        Reach::of(&parse(text).unwrap(), grid, 5 * MINUTE).unwrap()
+    }
+
+    #[test]
+    fn reach_decides_whether_and_from_when_a_question_is_asked() {
+        let cases = [
+            ("time()", Ok(0)),
+            ("up", Ok(5)),
+            ("up offset 10m", Ok(15)),
+            ("rate(up[20m])", Ok(20)),
+            ("rate(up[20m] offset 10m)", Ok(30)),
+            ("max_over_time(rate(up[20m])[30m:1m])", Ok(50)),
+            (
+                "max_over_time(rate(up[20m] offset 5m)[30m:1m] offset 5m)",
+                Ok(60),
+            ),
+            ("sum(up) / sum(rate(up[7m]))", Ok(7)),
+            ("rate(up[59m59s])", Ok(60)),
+            (
+                "rate(up[1h1s])",
+                Err("needs 1h1s of history, both systems have 1h"),
+            ),
+            ("up offset -1s", Err("reads 1s past the end")),
+            ("up @ 4000", Ok(0)),
+            (
+                "up @ 3600",
+                Err("reads from 3300.000 to 3600.000, which both systems need not have"),
+            ),
+            ("up @ start()", Ok(5)),
+            ("up @ end()", Ok(0)),
+            (
+                "rate(up[70m] @ end())",
+                Err("needs 1h10m of history, both systems have 1h"),
+            ),
+            ("max_over_time((up @ end())[2d:1h])", Ok(0)),
+            ("rate(up[10m] anchored)", Ok(15)),
+            ("rate(up[10m] smoothed)", Err("reads 5m past the end")),
+            ("rate(up[step() * 3])", Ok(3)),
+            ("info(up)", Ok(5)),
+        ];
+        for (text, expected) in cases {
+            let found = reach(text).range_start(HOUR);
+            let minutes = found.map(|ms| (ms - HOUR.start_ms + MINUTE - 1) / MINUTE);
+            assert_eq!(minutes, expected.map_err(str::to_owned), "{text}");
+        }
+    }
+
+    #[test]
+    fn reach_of_an_instant_is_held_against_the_end() {
+        let check = |text: &str| reach(text).check_instant(HOUR);
+        assert_eq!(check("rate(up[1h])"), Ok(()));
+        assert_eq!(check("up @ start()"), Ok(()));
+        let e = check("rate(up[61m])").unwrap_err();
+        assert_eq!(e, "needs 1h1m of history, both systems have 1h");
+        let none = Stretch {
+            start_ms: 10,
+            end_ms: 9,
+        };
+        let e = reach("1").range_start(none).unwrap_err();
+        assert_eq!(e, "both systems have no time in common");
+    }
+
+    #[test]
+    fn reach_of_a_duration_that_makes_no_sense_is_an_error() {
+        let grid = Grid {
+            start_ms: 0,
+            end_ms: 0,
+            step_ms: 0,
+        };
+        let expr = parse("rate(up[step() - 1m])").unwrap();
+        let e = Reach::of(&expr, grid, 0).unwrap_err();
+        assert!(e.contains("duration must be greater than 0"), "{e}");
+    }
+}
