@@ -48,8 +48,7 @@ pub const DISCOVERY: &[Key] = &[
     key(
         "ec2_sd_configs",
         List(&Section(&[AWS_CLIENT, EC2, HTTP_CLIENT, PROXY])),
-    )
-    .ignored(),
+    ),
     key(
         "ecs_sd_configs",
         List(&Section(&[AWS_CLIENT, ECS, HTTP_CLIENT, PROXY])),
@@ -91,8 +90,7 @@ pub const DISCOVERY: &[Key] = &[
     key(
         "lightsail_sd_configs",
         List(&Section(&[AWS_CLIENT, HTTP_CLIENT, PROXY])),
-    )
-    .ignored(),
+    ),
     key(
         "linode_sd_configs",
         List(&Section(&[LINODE, HTTP_CLIENT, PROXY])),

@@ -4,6 +4,7 @@
 //! it does not run are checked too, by [`unbuilt`], so that a config is refused where upstream
 //! refuses it.
 
+mod aws;
 mod kubernetes;
 mod platforms;
 #[cfg(test)]
@@ -36,11 +37,13 @@ const READERS: &[(&str, Reader)] = &[
     ("dns_sd_configs", platforms::dns),
     ("docker_sd_configs", platforms::docker),
     ("dockerswarm_sd_configs", platforms::swarm),
+    ("ec2_sd_configs", aws::ec2),
     ("eureka_sd_configs", platforms::eureka),
     ("file_sd_configs", files),
     ("hetzner_sd_configs", platforms::hetzner),
     ("http_sd_configs", server),
     ("kubernetes_sd_configs", kubernetes::kubernetes),
+    ("lightsail_sd_configs", aws::lightsail),
     ("nomad_sd_configs", platforms::nomad),
 ];
 

@@ -119,6 +119,11 @@ fn section_that_cannot_be_is_refused_in_the_words_of_upstream() {
             "{role: pod, selectors: [{role: pod, field: 'a=b,c'}]}",
             "invalid selector: 'a=b,c'; can't understand 'c'",
         ),
+        (
+            "ec2",
+            "{filters: [{name: a}]}",
+            "EC2 SD configuration filter values cannot be empty",
+        ),
         ("aws", "{role: s3}", "unknown AWS SD role \"s3\""),
         (
             "azure",
