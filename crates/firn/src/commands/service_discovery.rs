@@ -1,5 +1,5 @@
-//! `firn check service-discovery CONFIG JOB`: finds the targets of a job, and shows what relabelling
-//! makes of them.
+//! `firn check service-discovery CONFIG JOB`: finds the targets of a job, and shows what
+//! relabelling makes of them.
 //!
 //! Output and exit codes are promtool's. It ends as soon as every discovery has a list, where
 //! promtool waits for the whole timeout; why something is no target is told as a text.
@@ -15,7 +15,7 @@ use firn_model::env::{Clock, real};
 use firn_model::labels::Labels;
 use firn_model::units::parse_duration;
 use serde_json::{Map, Value, json};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -74,7 +74,7 @@ pub fn run(matches: &ArgMatches) -> ExitCode {
     }
 }
 
-fn check(file: &PathBuf, name: &str, timeout: Duration) -> Result<String, String> {
+fn check(file: &Path, name: &str, timeout: Duration) -> Result<String, String> {
     let features = config::JobFeatures::of_names(&[]);
     let config = config::load(file, features).map_err(|e| format!("Cannot load config {e}"))?;
     let Some(job) = config.jobs.iter().find(|job| job.name == name) else {

@@ -1,5 +1,5 @@
 //! One request over a connection of its own, for what the HTTP client does not do: sockets of the
-//! machine, and requests that only a service on the same machine takes. There are a few in a minute.
+//! machine, and methods that only a service on the same machine takes. There are few in a minute.
 
 use super::api::Answer;
 use firn_model::error::Error;

@@ -10,6 +10,7 @@ mod platforms;
 #[cfg(test)]
 mod tests;
 mod unbuilt;
+mod values;
 
 use super::http::http;
 use super::read;
@@ -17,6 +18,7 @@ use firn_ingest::discovery::{DiscoverySettings, Group};
 use firn_model::yaml::{self, Node, YamlError};
 use std::path::Path;
 use std::time::Duration;
+use values::check_http_url;
 
 /// Prometheus's default for `file_sd_configs.refresh_interval`.
 const FILE_REFRESH: Duration = Duration::from_secs(5 * 60);
@@ -135,33 +137,4 @@ fn server(node: &Node, dir: &Path) -> Result<DiscoverySettings, YamlError> {
         refresh: read::duration(node, "refresh_interval").unwrap_or(HTTP_REFRESH),
         client: Box::new(http(node, dir)?),
     })
-}
-
-/// Holds a URL to what `http_sd_configs` takes.
-fn check_http_url(node: &Node, url: &str) -> Result<(), YamlError> {
-    let message = match url.split_once("://") {
-        _ if url.is_empty() => "URL is missing",
-        Some(("http" | "https", rest)) => match rest.split(['/', '?', '#']).next() {
-            None | Some("") => "host is missing in URL",
-            Some(_) => return Ok(()),
-        },
-        _ => "URL scheme must be 'http' or 'https'",
-    };
-    Err(node.error(message))
-}
-
-/// The integer of `key`, or its default.
-fn integer(node: &Node, key: &str, default: i64) -> i64 {
-    let text = read::text(node, key);
-    text.and_then(|text| text.parse().ok()).unwrap_or(default)
-}
-
-/// The text of `key`, or its default; one that is there and empty is empty.
-fn string(node: &Node, key: &str, default: &str) -> String {
-    read::text(node, key).unwrap_or(default).to_owned()
-}
-
-/// The time from one question to the next, or its default in seconds.
-fn refresh(node: &Node, seconds: u64) -> Duration {
-    read::duration(node, "refresh_interval").unwrap_or(Duration::from_secs(seconds))
 }

@@ -8,8 +8,9 @@
 //! Keys that end are asked for anew after five minutes, which is less than the shortest life that
 //! they can have.
 
+use super::request::{add_signature, endpoint, failed};
+use super::settings::{AwsSettings, Variables};
 use super::sign::Scope;
-use super::{AwsSettings, Variables, add_signature, endpoint, failed};
 use crate::client::form_encode;
 use crate::discovery::api::{Api, header_value, wrong};
 use crate::discovery::once::ask_once;

@@ -1,7 +1,9 @@
 //! Instances of EC2 as targets.
 
 use super::credentials::form;
-use super::{AwsSettings, Service, Variables, failed};
+use super::request::failed;
+use super::service::Service;
+use super::settings::{AwsSettings, Variables};
 use crate::discovery::discover::Refresh;
 use crate::discovery::group::Group;
 use crate::discovery::meta::{Meta, host_port, sanitize, surrounded};

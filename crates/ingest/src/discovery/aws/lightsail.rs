@@ -1,6 +1,8 @@
 //! Instances of Lightsail as targets.
 
-use super::{AwsSettings, Service, Variables, failed};
+use super::request::failed;
+use super::service::Service;
+use super::settings::{AwsSettings, Variables};
 use crate::discovery::discover::Refresh;
 use crate::discovery::group::{Group, or_default};
 use crate::discovery::meta::{Meta, host_port, sanitize, surrounded};

@@ -1,10 +1,15 @@
 //! EC2, Lightsail and the token services on the loopback.
 
+use super::settings::Variables;
 use super::*;
+use crate::client::HttpSettings;
 use crate::discovery::discover::Refresh;
+use crate::discovery::docker::Filter;
 use crate::discovery::stub::{Asked, Reply, Stub, shown};
 use firn_model::env::sim::SimClock;
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
 
 const ZONES: &str = r#"<DescribeAvailabilityZonesResponse><availabilityZoneInfo>
 <item><zoneName>eu-1a</zoneName><zoneId>az1</zoneId></item><item><zoneName>x</zoneName></item>

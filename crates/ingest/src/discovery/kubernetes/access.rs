@@ -1,7 +1,7 @@
 //! Where the API of a cluster is, and how to get in: a URL of the config, a kubeconfig, or the
 //! service account of the pod that this process runs in.
 
-use super::KubernetesSettings;
+use super::settings::KubernetesSettings;
 use crate::client::{Auth, HttpSettings, ProxySettings, Secret, TlsSettings};
 use crate::discovery::api::{Api, wrong};
 use base64::Engine;

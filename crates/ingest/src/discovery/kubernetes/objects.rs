@@ -219,7 +219,6 @@ pub(super) struct ContainerStatus {
 pub(super) struct Service {
     pub(super) metadata: ObjectMeta,
     pub(super) spec: ServiceSpec,
-    pub(super) status: ServiceStatus,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -245,25 +244,6 @@ pub(super) struct ServicePort {
     pub(super) name: String,
     pub(super) port: i64,
     pub(super) protocol: String,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-pub(super) struct ServiceStatus {
-    pub(super) load_balancer: LoadBalancer,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub(super) struct LoadBalancer {
-    #[serde(deserialize_with = "or_default")]
-    pub(super) ingress: Vec<LoadBalancerIngress>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub(super) struct LoadBalancerIngress {
-    pub(super) ip: String,
 }
 
 #[derive(Debug, Default, Deserialize)]

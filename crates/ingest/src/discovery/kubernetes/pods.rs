@@ -2,8 +2,8 @@
 
 use super::labels::{in_namespace, none, set_object};
 use super::objects::{Container, ContainerPort, ContainerStatus, Job, Pod, ReplicaSet};
+use super::settings::Attached;
 use super::store::Held;
-use super::{Attached, labels};
 use crate::discovery::group::Group;
 use crate::discovery::meta::{Meta, host_port};
 
@@ -146,7 +146,7 @@ pub(super) fn other_ports(
 pub(super) fn node_labels(nodes: &Held<'_, super::objects::Node>, name: &str) -> Meta {
     let mut meta = none();
     if let Some(node) = nodes.get(name) {
-        labels::set_object(&mut meta, "node", &node.metadata);
+        set_object(&mut meta, "node", &node.metadata);
     }
     meta
 }

@@ -55,16 +55,7 @@ pub(super) fn service(service: &Service, more: &Meta, groups: &mut Vec<Group>) {
         _ => common.set("service_cluster_ip", &spec.cluster_ip),
     }
     if spec.kind == "LoadBalancer" {
-        let ingress = service.status.load_balancer.ingress.iter();
-        let ips: Vec<&str> = ingress
-            .map(|ingress| ingress.ip.as_str())
-            .filter(|ip| !ip.is_empty())
-            .collect();
-        let ips = match ips.is_empty() {
-            true => spec.load_balancer_ip.clone(),
-            false => ips.join(","),
-        };
-        common.set("service_loadbalancer_ip", ips);
+        common.set("service_loadbalancer_ip", &spec.load_balancer_ip);
     }
     let (name, namespace) = (&service.metadata.name, &service.metadata.namespace);
     for port in &spec.ports {

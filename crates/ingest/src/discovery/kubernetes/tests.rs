@@ -1,6 +1,7 @@
 //! A cluster on the loopback whose objects change, and whose watches end and grow too old.
 
 use super::*;
+use crate::client::HttpSettings;
 use crate::discovery::stub::{Asked, Reply, Seen, Stub, until};
 use hyper::body::Bytes;
 use std::collections::BTreeMap;
@@ -230,10 +231,8 @@ const NODE: &str = r#"{"metadata": {"name": "n1", "labels": {"zone": "a"}},
   "daemonEndpoints": {"kubeletEndpoint": {"Port": 10250}}}}"#;
 
 const SERVICE: &str = r#"{"metadata": {"name": "web", "namespace": "shop", "labels": {"l": "s"}},
- "spec": {"type": "LoadBalancer", "clusterIP": "10.96.0.1",
-  "ports": [{"name": "http", "port": 80, "protocol": "TCP"}]},
- "status": {"loadBalancer": {"ingress": [{"ip": "1.1.1.1"}, {"hostname": "x"},
-  {"ip": "2.2.2.2"}]}}}"#;
+ "spec": {"type": "LoadBalancer", "clusterIP": "10.96.0.1", "loadBalancerIP": "1.1.1.1",
+  "ports": [{"name": "http", "port": 80, "protocol": "TCP"}]}}"#;
 
 const EXTERNAL: &str = r#"{"metadata": {"name": "ext", "namespace": "shop"},
  "spec": {"type": "ExternalName", "externalName": "a.b", "ports": [{"port": 1}]}}"#;
@@ -305,7 +304,7 @@ async fn nodes_services_and_ingresses_become_targets() {
                     "web.shop.svc:80 kubernetes_namespace=shop \
                      kubernetes_service_cluster_ip=10.96.0.1 kubernetes_service_label_l=s \
                      kubernetes_service_labelpresent_l=true \
-                     kubernetes_service_loadbalancer_ip=1.1.1.1,2.2.2.2 {service}=web \
+                     kubernetes_service_loadbalancer_ip=1.1.1.1 {service}=web \
                      kubernetes_service_port_name=http kubernetes_service_port_number=80 \
                      kubernetes_service_port_protocol=TCP kubernetes_service_type=LoadBalancer"
                 ),

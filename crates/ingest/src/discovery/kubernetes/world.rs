@@ -8,8 +8,9 @@ use super::objects::{
 };
 use super::pods::{self, Owners, node_labels};
 use super::reflector::Reflector;
+use super::roles;
+use super::settings::{KubernetesRole, KubernetesSettings};
 use super::store::{Held, Store};
-use super::{KubernetesRole, KubernetesSettings, roles};
 use crate::discovery::group::Group;
 use crate::discovery::meta::Meta;
 use crate::discovery::published::Published;

@@ -1,8 +1,8 @@
 //! `ec2_sd_configs` and `lightsail_sd_configs`: keys and checks.
 
-use super::platforms::filters;
-use super::{integer, read, refresh};
+use super::values::{filters, integer, refresh};
 use crate::settings::config::http::http;
+use crate::settings::config::read;
 use firn_ingest::discovery::{AwsSettings, DiscoverySettings};
 use firn_model::yaml::{Node, YamlError};
 use std::path::Path;

@@ -1,7 +1,7 @@
 //! `kubernetes_sd_configs`: keys and checks.
 
-use super::read;
 use crate::settings::config::http::http;
+use crate::settings::config::read;
 use firn_ingest::client::HttpSettings;
 use firn_ingest::discovery::{
     Attached, DiscoverySettings, KubernetesRole, KubernetesSettings, Selector,
