@@ -12,8 +12,10 @@
 mod aggregating;
 mod backend;
 mod damages;
+mod features;
 mod listen;
 mod locks;
+mod metadata;
 pub mod mirror;
 mod notify;
 mod parts;
@@ -192,6 +194,7 @@ impl Stopping {
         pipeline.finish();
         let closed = spawn_blocking(move || {
             aggregating::finish(&pipeline);
+            metadata::keep(&pipeline, true);
             store.close()
         });
         closed.await?.map_err(ServeError::Close)
@@ -282,6 +285,7 @@ impl Node {
             quit,
         })?);
         locks.follow(&app);
+        running.tell_of_reloads(&app);
         let servers = Servers::start(&settings.listen, &locks, &app).await?;
         Ok(Self {
             env,
@@ -355,11 +359,7 @@ impl Node {
         };
         self.serve(&store, &pipeline, &scraping, &following).await?;
         info!("stop");
-        let Self {
-            servers,
-            mut signals,
-            ..
-        } = self;
+        let (servers, mut signals) = (self.servers, self.signals);
         let stopping = Stopping {
             scraping,
             rules,
@@ -387,6 +387,7 @@ impl Node {
             IngestLimits::of(&Shares::of(self.memory.limit_bytes())),
             &self.memory,
         )
+        .labelling_types(self.running.features().type_and_unit_labels)
     }
 
     /// Nothing is stored before it is kept for the receivers of `remote_write`.
@@ -408,12 +409,18 @@ impl Node {
     ) -> Result<Arc<Aggregating>, ServeError> {
         let sources_max = self.options.series_max;
         let (env, lookback) = (self.env.clone(), self.lookback);
-        let pipeline = pipeline.clone();
+        let (pipeline, of_metadata) = (pipeline.clone(), pipeline.clone());
         let aggregating = Aggregating::new(pipeline, store, env, lookback, sources_max);
         aggregating.ask(scraping);
         let aggregating = Arc::new(aggregating);
         let (begun, config) = (aggregating.clone(), self.running.config());
-        spawn_blocking(move || begun.follow(&config)).await?;
+        let (env, dir) = (self.env.clone(), self.options.dir.clone());
+        spawn_blocking(move || {
+            // What a metric is decides how it is aggregated.
+            metadata::open(&of_metadata, &env, &dir);
+            begun.follow(&config);
+        })
+        .await?;
         Ok(aggregating)
     }
 
@@ -459,7 +466,7 @@ impl Node {
     async fn serve(
         &mut self,
         store: &Arc<Store>,
-        pipeline: &Pipeline,
+        pipeline: &Arc<Pipeline>,
         scraping: &Scraping,
         following: &Following<'_>,
     ) -> Result<(), ServeError> {
@@ -482,9 +489,11 @@ impl Node {
                     let pressure = self.pressure.clone();
                     // A look that gives much memory back takes tenths of a second.
                     let aggregating = Arc::clone(aggregating);
+                    let of_metadata = pipeline.clone();
                     spawn_blocking(move || {
                         pressure.look();
                         aggregating.apply();
+                        metadata::keep(&of_metadata, false);
                     });
                     let state = pipeline.aggregation_bytes();
                     held.set(self.own_bytes + store.memory_bytes() + state);

@@ -60,6 +60,8 @@ pub struct Settings {
     pub query_concurrency: usize,
     /// Samples that one query may hold at one time.
     pub query_samples_max: u64,
+    /// Clients that may follow notifications.
+    pub notice_listeners_max: usize,
     /// Samples of a remote read in one message; 0 is any number.
     pub remote_read_samples_max: u64,
     /// Remote reads at one time.

@@ -19,6 +19,7 @@ mod exemplars;
 pub mod forward;
 pub mod import;
 mod limits;
+pub mod metadata;
 pub mod metrics;
 mod outcome;
 mod pipeline;
@@ -29,6 +30,6 @@ pub mod sending;
 mod share;
 
 pub use limits::IngestLimits;
-pub use outcome::{DropReason, Dropped, WriteOutcome};
-pub use pipeline::{Admission, PendingWrite, Pipeline};
+pub use outcome::{DropReason, Dropped, DroppedExemplars, WriteOutcome, Written};
+pub use pipeline::{Admission, Origin, PendingWrite, Pipeline};
 pub use refusals::Sender;

@@ -15,7 +15,7 @@ use firn_model::error::Error;
 use firn_model::labels::{Labels, LabelsBuilder, LabelsRef, push_pair};
 use firn_model::store::Ticket;
 use firn_wire::WireLimits;
-use firn_wire::remote_write::{Decoder, encode};
+use firn_wire::remote_write::{Decoder, Reader, encode};
 use std::sync::Arc;
 
 /// Keeps requests for other receivers.
@@ -68,8 +68,10 @@ impl Outgoing {
             return Ok(Rewritten::Same);
         }
         let mut decoder = Decoder::new(*limits);
-        let decoded = decoder.decode(body).map_err(|e| e.to_string())?;
-        if decoded.batch.series_count() == 0 && decoded.metadata_count > 0 {
+        let decoded = decoder
+            .decode(Reader::default(), body)
+            .map_err(|e| e.to_string())?;
+        if decoded.batch.series_count() == 0 && !decoded.metadata.is_empty() {
             // Metadata travels in requests of its own.
             return Ok(Rewritten::Same);
         }

@@ -47,6 +47,9 @@ pub enum MirrorError {
         /// Why.
         why: String,
     },
+    /// A system under test did not reach what it must.
+    #[error("missed: {0}")]
+    Missed(String),
     /// Requests of a load were refused or lost.
     #[error("{failed} of {requests} requests failed, the first one with: {first}")]
     Failed {
@@ -67,6 +70,7 @@ impl MirrorError {
             Self::File { .. }
             | Self::Transport { .. }
             | Self::Unasked { .. }
+            | Self::Missed(_)
             | Self::Failed { .. } => ErrorKind::Unavailable,
             Self::Answer { .. } => ErrorKind::Corrupt,
         }

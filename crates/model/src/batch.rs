@@ -238,6 +238,11 @@ impl Batch {
         self.key_format = Some(key_format);
     }
 
+    /// Bytes of the message that unread labels lie in.
+    pub fn message_bytes(&self) -> usize {
+        self.message.len()
+    }
+
     /// Ends the series under way: the label bytes and samples added since the last end are its own.
     pub fn end_series(&mut self) {
         let (start, end) = (self.labels_start as u32, self.label_bytes.len() as u32);
@@ -428,6 +433,11 @@ impl Batch {
     pub fn offsets(&self, index: usize) -> (usize, usize) {
         let start = self.starts(index);
         (start.floats as usize, start.histograms as usize)
+    }
+
+    /// Whether series `index` was refused when its labels were read.
+    pub fn is_refused(&self, index: usize) -> bool {
+        self.labels[index].form == Form::Read(Reading::Refused)
     }
 
     /// Time and value of series `index` if it has one float sample without a start timestamp and

@@ -15,6 +15,7 @@ use crate::admission::queries::{Queries, Unfinished};
 use crate::admission::question::Question;
 use crate::http::failure::{Cause, Failure};
 use crate::metrics::ServerMetrics;
+use crate::notices::{Notice, Notices};
 use crate::parts::{AppParts, Backend};
 use axum::http::HeaderMap;
 use firn_model::cancel::Cancel;
@@ -43,6 +44,10 @@ pub struct State {
     queries: Queries,
     /// Writes that may be decoded.
     pub(crate) write_slots: Arc<Semaphore>,
+    /// What an operator should know now.
+    pub(crate) notices: Notices,
+    /// Clients that may follow the notices.
+    pub(crate) listener_slots: Arc<Semaphore>,
     /// Remote reads that may be answered.
     pub(crate) read_slots: Arc<Semaphore>,
     /// Whether a CPU profile is being taken; there can be one.
@@ -81,6 +86,8 @@ impl App {
                 parts.watch_memory.clone(),
             ),
             write_slots: Arc::new(Semaphore::new(limits.writes_decoding_max)),
+            notices: Notices::new(parts.env.clock.clone()),
+            listener_slots: Arc::new(Semaphore::new(limits.notice_listeners_max)),
             read_slots: Arc::new(Semaphore::new(limits.reads_max)),
             metrics,
             profiling: AtomicBool::new(false),
@@ -100,6 +107,7 @@ impl App {
     pub fn open(&self, backend: Backend) {
         // A second backend is dropped: the store is opened once in the life of a process.
         let _ = self.0.backend.set(Arc::new(backend));
+        self.0.notices.set(Notice::Starting, false);
     }
 
     /// What `/metrics` answers now: also how the process scrapes itself. Collects on a thread that
@@ -123,9 +131,15 @@ impl App {
         })
     }
 
+    /// Says whether the newest configuration was taken over.
+    pub fn note_reload(&self, is_good: bool) {
+        self.0.notices.set(Notice::ConfigRefused, !is_good);
+    }
+
     /// Says that the process is ending: from here on the server is not ready.
     pub fn stop(&self) {
         self.0.stopping.store(true, Ordering::Relaxed);
+        self.0.notices.set(Notice::Stopping, true);
     }
 }
 

@@ -35,6 +35,7 @@ pub mod engine;
 mod http;
 mod json;
 mod metrics;
+mod notices;
 pub mod parts;
 pub mod reflector;
 mod routes;

@@ -35,6 +35,8 @@ pub struct AppParts {
     pub engine: Arc<dyn Engine>,
     /// How queries are evaluated.
     pub query: QuerySettings,
+    /// What this binary can, for `/api/v1/features`, beside the language and the API.
+    pub features: Vec<Feature>,
     /// `global.external_labels` of the running configuration: for what other servers read.
     pub external_labels: Provider<Labels>,
     /// Whether requests name their tenant by `X-Scope-OrgID`.
@@ -60,6 +62,17 @@ pub struct AppParts {
     /// Called now and then while a query runs that takes long: memory may have become short. May
     /// block, and is called off the async threads.
     pub watch_memory: Provider<()>,
+}
+
+/// Something that a server can or cannot, by Prometheus's names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Feature {
+    /// Its group.
+    pub category: &'static str,
+    /// Its name there.
+    pub name: &'static str,
+    /// Whether it can be used.
+    pub is_on: bool,
 }
 
 /// A function that says how something is now.

@@ -26,6 +26,7 @@ use firn_model::exemplar::SeriesExemplars;
 use firn_model::log::Position;
 use firn_model::metrics::{Counter, Sink, Value};
 use firn_model::sample::TimeRange;
+use firn_model::store::ExemplarRefusal;
 use firn_model::sync::lock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard};
@@ -39,6 +40,7 @@ pub(crate) struct Exemplars {
     added: Counter,
     out_of_order: Counter,
     too_long: Counter,
+    too_far_in_future: Counter,
     without_series: Counter,
     written_bytes: Counter,
 }
@@ -68,18 +70,27 @@ impl Exemplars {
     }
 
     /// Those of `offered` that may be logged, in their order; their numbers of series are slots.
-    pub(crate) fn admit(&self, offered: &SeriesExemplars) -> SeriesExemplars {
+    /// `refuse` is told the place of each of the others among them.
+    pub(crate) fn admit(
+        &self,
+        offered: &SeriesExemplars,
+        mut refuse: impl FnMut(usize, ExemplarRefusal),
+    ) -> SeriesExemplars {
         let mut admitted = SeriesExemplars::default();
         let ring = self.ring();
-        for (slot, exemplar) in offered.iter() {
+        for (place, (slot, exemplar)) in offered.iter().enumerate() {
             if exemplar.is_too_long() {
                 self.too_long.inc();
+                refuse(place, ExemplarRefusal::TooLong);
                 continue;
             }
             match ring.would_take(SeriesRef(slot), &exemplar) {
                 Taken::Added => admitted.push(slot, exemplar),
                 Taken::Repeated => {}
-                Taken::OutOfOrder => self.out_of_order.inc(),
+                Taken::OutOfOrder => {
+                    self.out_of_order.inc();
+                    refuse(place, ExemplarRefusal::OutOfOrder);
+                }
             }
         }
         admitted
@@ -88,6 +99,11 @@ impl Exemplars {
     /// Counts an exemplar of a series that is not there.
     pub(crate) fn count_without_series(&self) {
         self.without_series.inc();
+    }
+
+    /// Counts an exemplar that lies too far in the future.
+    pub(crate) fn count_too_far_in_future(&self) {
+        self.too_far_in_future.inc();
     }
 
     /// Takes what the frame at `position` holds, now that it is durable.
@@ -168,6 +184,7 @@ impl Exemplars {
         let reasons = [
             ("out_of_order", &self.out_of_order),
             ("too_long", &self.too_long),
+            ("too_far_in_future", &self.too_far_in_future),
             ("no_series", &self.without_series),
         ];
         for (reason, count) in reasons {

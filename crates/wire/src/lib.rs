@@ -1,4 +1,4 @@
-//! Bytes to the data model and back: remote write 1.0, the text exposition format, protobuf,
+//! Bytes to the data model and back: remote write, the text exposition format, protobuf,
 //! snappy, remote read, federation, folders of Prometheus's TSDB.
 //!
 //! Owns the formats that other programs speak with Firn. [`remote_write::Decoder`] turns a

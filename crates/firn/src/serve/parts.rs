@@ -1,8 +1,8 @@
 //! The parts of the server, built from flags and config.
 
-use super::damages;
 use super::locks::Locks;
 use super::running::Running;
+use super::{damages, features};
 use crate::PROMETHEUS_VERSION;
 use crate::process::metrics::{self, Process};
 use crate::process::pressure::Pressure;
@@ -94,6 +94,7 @@ pub fn build(sources: Sources<'_>) -> Result<AppParts, PartsError> {
                 interval.config().evaluation_interval.as_millis() as i64
             }),
         },
+        features: features::features(settings),
         external_labels: Arc::new(move || external.config().external_labels.clone()),
         multitenancy: config.is_multitenant,
         web: web_settings(settings)?,
@@ -126,6 +127,7 @@ fn limits(settings: &Settings, connections_max: usize, memory_bytes: usize) -> L
         queries_max: settings.query_concurrency,
         query_timeout: settings.query_timeout,
         // As upstream: zero is no limit.
+        notice_listeners_max: settings.notice_listeners_max,
         reads_max: match settings.remote_reads_max {
             0 => Limits::READS_UNLIMITED,
             reads => reads,

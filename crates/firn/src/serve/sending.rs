@@ -151,6 +151,10 @@ struct Preparing {
 }
 
 impl Prepare for Preparing {
+    fn passes_all(&self) -> bool {
+        false
+    }
+
     fn prepare(&self, write: &Write, _bytes_max: usize) -> Filtered {
         match self.outgoing.rewrite(&write.body, &self.limits) {
             Ok(Rewritten::Same) => Filtered::Body(write.body.clone()),

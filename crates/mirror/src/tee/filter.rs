@@ -104,6 +104,10 @@ impl Filter {
 }
 
 impl Prepare for Filter {
+    fn passes_all(&self) -> bool {
+        self.is_open()
+    }
+
     fn prepare(&self, write: &Write, bytes_max: usize) -> Filtered {
         self.apply(write, bytes_max)
     }

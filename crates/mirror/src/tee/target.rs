@@ -22,6 +22,9 @@ pub trait Deliver: Send + Sync {
 
 /// Makes of a body what a target gets. Computes; may be called on any thread.
 pub trait Prepare: Send + Sync {
+    /// Whether each body is passed on as it is, so that preparing one costs nothing.
+    fn passes_all(&self) -> bool;
+
     /// What the target gets of `write`, whose message may have `bytes_max` bytes.
     fn prepare(&self, write: &Write, bytes_max: usize) -> Filtered;
 }

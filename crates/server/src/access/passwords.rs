@@ -3,11 +3,12 @@
 //!
 //! ```text
 //! password -> known? -> yes: right, or wrong, at once
-//!                    -> no: stack of those that wait -> the one that hashes -> known from now on
+//!                    -> no: waits with others -> the one that hashes -> known from now on
 //! ```
 //!
-//! The newest waits on top: guessers who wait for each answer leave the top free, so that the
-//! first password of a sender who is right is next, however many guess.
+//! The newest and the oldest are taken in turns: the newest, since guessers who wait for each
+//! answer leave that place free, so that the first password of a sender who is right is next,
+//! however many guess; the oldest, so that none waits for ever.
 //!
 //! Invariant: at most one core hashes; at most [`WAITING_MAX`] wait, the oldest gives way; a
 //! password that was right is never forgotten for the sake of a wrong one. Nothing here holds a
@@ -47,6 +48,8 @@ struct State {
     /// The newest at the end.
     waiting: VecDeque<Check>,
     is_hashing: bool,
+    /// Whether the oldest is next.
+    is_turn_of_oldest: bool,
 }
 
 struct Check {
@@ -146,7 +149,11 @@ impl Passwords {
 
     fn next(&self) -> Option<Check> {
         let mut state = lock(&self.state);
-        let next = state.waiting.pop_back();
+        state.is_turn_of_oldest = !state.is_turn_of_oldest;
+        let next = match state.is_turn_of_oldest {
+            true => state.waiting.pop_back(),
+            false => state.waiting.pop_front(),
+        };
         state.is_hashing = next.is_some();
         next
     }
@@ -222,6 +229,24 @@ mod tests {
         let stranger = given("nobody", "secret", &hash, false);
         assert_eq!(passwords.check(&stranger).await, Some(false));
         assert_eq!(passwords.known(&right), Some(true));
+    }
+
+    #[test]
+    fn newest_and_oldest_have_their_turns() {
+        let passwords = passwords();
+        for i in 0..5u8 {
+            let check = Check {
+                digest: [i; 32],
+                hash: String::new(),
+                password: Vec::new(),
+                is_user: true,
+                answer: oneshot::channel().0,
+            };
+            lock(&passwords.state).waiting.push_back(check);
+        }
+        let order = std::iter::from_fn(|| Some(passwords.next()?.digest[0]));
+        assert_eq!(order.collect::<Vec<_>>(), [4, 0, 3, 1, 2]);
+        assert!(!lock(&passwords.state).is_hashing);
     }
 
     #[tokio::test]

@@ -50,6 +50,9 @@ pub struct Limits {
     pub queries_waiting_max: usize,
     /// The longest that a query may wait and run; default of `--query.timeout`.
     pub query_timeout: Duration,
+    /// Clients that follow `/api/v1/notifications/live`, each with a connection;
+    /// `--web.max-notifications-subscribers`.
+    pub notice_listeners_max: usize,
     /// Remote reads that are answered at one time; `--storage.remote.read-concurrent-limit`.
     pub reads_max: usize,
     /// Samples of a remote read in one message, 0 for any number;
@@ -106,6 +109,7 @@ impl Limits {
             queries_max: 20,
             queries_waiting_max: 1024,
             query_timeout: Duration::from_secs(120),
+            notice_listeners_max: 16,
             reads_max: 10,
             read_samples_max: 50_000_000,
             read_frame_bytes_max: 1 << 20,

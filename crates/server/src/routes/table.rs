@@ -5,8 +5,9 @@ use super::documents;
 use super::route::{Kind, Mount, Param, Route, Verb, api, changing, for_admins, plain};
 use crate::access::{Reach, Scope};
 use crate::api::{
-    admin, alertmanagers, blocks, exemplars, federate, import, metadata, operations, page, query,
-    read, rule_editor, rules, series, status, targets, write,
+    admin, alertmanagers, blocks, exemplars, features, federate, import, metadata, notifications,
+    operations, page, query, read, rule_editor, rules, self_metrics, series, status, targets,
+    write,
 };
 use crate::metrics::Endpoint;
 use Kind::{Count, Duration, Flag, Text, Texts, Time};
@@ -204,7 +205,7 @@ const WRITES: &[Route] = &[
         "/write",
         mount(POST, Endpoint::Write, Scope::Write, Reach::Nothing),
         |m| plain(m, write::remote_write),
-        "Takes samples in the form of remote write 1.0.",
+        "Takes samples in the form of remote write 1.0 and 2.0.",
     )
     .answers(TEXT),
     Route::new(
@@ -370,6 +371,36 @@ const STATUS: &[Route] = &[
         |m| api(m, blocks::blocks),
         "The blocks of the store, and the work on them.",
     ),
+    Route::new(
+        "/status/self_metrics",
+        state(Endpoint::Status),
+        |m| api(m, self_metrics::self_metrics),
+        "Firn's own metrics as JSON.",
+    )
+    .with(&[param(
+        "metric_name_pattern",
+        Text,
+        "A pattern of their names.",
+    )]),
+    Route::new(
+        "/features",
+        open(GET, Endpoint::Status),
+        |m| api(m, features::features),
+        "What this server can.",
+    ),
+    Route::new(
+        "/notifications",
+        mount(GET, Endpoint::Status, Scope::Read, Reach::Nothing),
+        |m| plain(m, notifications::list),
+        "What an operator should know now.",
+    ),
+    Route::new(
+        "/notifications/live",
+        mount(GET, Endpoint::Status, Scope::Read, Reach::Nothing),
+        |m| plain(m, notifications::live),
+        "The same as it changes, as events.",
+    )
+    .answers("text/event-stream"),
     Route::new(
         "/admin/tsdb/snapshot",
         mount(POST_PUT, Endpoint::Operations, Scope::Admin, Reach::Whole),

@@ -235,6 +235,8 @@ impl Scratch {
                 Verdict::Known | Verdict::Refused(_) => {}
             }
             count(appended, verdict, labels, sample.time);
+            let is_refused = matches!(verdict, Verdict::Refused(_));
+            appended.stored_histograms += usize::from(!is_refused);
         }
     }
 

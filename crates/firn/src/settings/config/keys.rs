@@ -106,8 +106,8 @@ pub const FIRN: &[Key] = &[
     key("rules", Section(&[RULES])),
     key("sending_queue_bytes", Size).explained(
         "4GiB",
-        "What may wait on disk for one receiver of `remote_write`; beyond it the oldest requests of \
-         that receiver go, and are counted. Takes effect with a reload.",
+        "What may wait on disk for one receiver of `remote_write`; beyond it the oldest requests \
+         of that receiver go, and are counted. Takes effect with a reload.",
     ),
     key("multitenancy", Bool).explained(
         "false",

@@ -122,7 +122,13 @@ pub const FLAGS: &[Flag] = &[
         |s, v| set(&mut s.connections_max, count(v)),
         "Most connections open at one time.",
     ),
-    ignored("web.max-notifications-subscribers", "16"),
+    flag(
+        "web.max-notifications-subscribers",
+        "COUNT",
+        "16",
+        |s, v| set(&mut s.notice_listeners_max, number(v)),
+        "Clients that may follow `/api/v1/notifications/live`.",
+    ),
     flag(
         "web.external-url",
         "URL",
