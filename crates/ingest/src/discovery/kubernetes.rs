@@ -85,7 +85,7 @@ impl Discover for Watch {
                         pace.has_news();
                     }
                 }
-                () = wait(pace.due(true)) => {
+                () = wait(pace.due(world.has_owners())) => {
                     pace.has_published();
                     let built = world.clone();
                     match spawn_blocking(move || built.groups()).await {

@@ -145,8 +145,13 @@ impl World {
         )
     }
 
-    /// Whether all is known that targets are made of. Owners of owners may come later, or never,
-    /// if the API does not let them be seen.
+    /// Whether owners of owners are known. The first list waits a moment for them, and no longer:
+    /// the API may not let them be seen.
+    pub(super) fn has_owners(&self) -> bool {
+        self.replica_sets.is_listed() && self.jobs.is_listed()
+    }
+
+    /// Whether all else is known that targets are made of.
     pub(super) fn is_listed(&self) -> bool {
         self.pods.is_listed()
             && self.nodes.is_listed()
