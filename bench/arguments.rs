@@ -61,7 +61,7 @@ const SHORT_HISTORY: history::Plan = history::Plan {
 };
 
 /// What has no sizes.
-const OF_ONE_SIZE: [&str; 5] = ["churn", "ablation", "scrape", "record", "replay"];
+const OF_ONE_SIZE: [&str; 6] = ["churn", "ablation", "scrape", "rules", "record", "replay"];
 
 /// What is run.
 #[derive(Clone, Debug)]
@@ -76,6 +76,8 @@ pub enum Mode {
     Ablation,
     /// Targets that are scraped.
     Scrape,
+    /// A thousand recording rules beside a live load.
+    Rules,
     /// A recording of a real sender, into a folder.
     Record(PathBuf),
     /// What a recording costs, from a folder.
@@ -137,16 +139,19 @@ fn command() -> Command {
                  not, and apart from the writes or not",
             ),
             switch("scrape").help("2,000 targets scraped every 15 s"),
+            switch("rules").help(
+                "A thousand recording rules over 100 k series every minute, beside the same load \
+                 without them",
+            ),
             path("record", "DIR")
                 .help("What a real Prometheus with four shards sends in a minute, kept in DIR"),
             path("replay", "DIR")
                 .help("CPU for each sample of such a recording, and of a load of the generator"),
         ])
         .group(ArgGroup::new("size").args(["short", "full"]))
-        .group(
-            ArgGroup::new("mode")
-                .args(["history", "churn", "ablation", "scrape", "record", "replay"]),
-        )
+        .group(ArgGroup::new("mode").args([
+            "history", "churn", "ablation", "scrape", "rules", "record", "replay",
+        ]))
         .args([
             span("span").help("How long a history is [default: 15d, with --short 2d]"),
             span("interval")
@@ -227,6 +232,7 @@ fn mode(matches: &ArgMatches) -> Mode {
         ("history", Mode::History),
         ("ablation", Mode::Ablation),
         ("scrape", Mode::Scrape),
+        ("rules", Mode::Rules),
     ];
     let switch = switches.into_iter().find(|(id, _)| matches.get_flag(id));
     match (folder("record"), folder("replay"), switch) {

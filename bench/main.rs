@@ -16,6 +16,7 @@ mod history;
 mod picture;
 mod process;
 mod record;
+mod rules;
 mod scenario;
 mod scrape;
 mod stub;
@@ -70,6 +71,7 @@ fn run() -> Result<(), String> {
         Mode::History => measure_history(&arguments, &dir),
         Mode::Ablation => measure_ablation(&arguments, &dir),
         Mode::Scrape => measure_scrapes(&arguments, &dir),
+        Mode::Rules => measure_rules(&arguments, &dir),
         Mode::Record(recording) => record(recording),
         Mode::Replay(recording) => measure_replay(&arguments, &dir, recording),
     };
@@ -170,6 +172,20 @@ fn measure_scrapes(arguments: &Arguments, dir: &Path) -> Result<(), String> {
     let measured = measure(&found, dir, &mut missing, &mut scrape::run);
     let lines: String = measured.iter().map(scrape::Scraped::line).collect();
     print(&(scrape::head() + &lines))?;
+    let figures = json!({
+        "systems": measured.iter().map(|m| m.to_json()).collect::<Vec<_>>(),
+    });
+    write_json(arguments, firn_mirror::push::now_ms(), &figures)?;
+    firn_was_measured(arguments, &missing)
+}
+
+fn measure_rules(arguments: &Arguments, dir: &Path) -> Result<(), String> {
+    let (mut found, mut missing) = find_systems(arguments);
+    // Another program evaluates its rules.
+    found.retain(|system| system.kind != Kind::VictoriaMetrics);
+    let measured = measure(&found, dir, &mut missing, &mut rules::run);
+    let lines: String = measured.iter().map(rules::Evaluated::line).collect();
+    print(&(rules::head() + &lines))?;
     let figures = json!({
         "systems": measured.iter().map(|m| m.to_json()).collect::<Vec<_>>(),
     });
@@ -287,7 +303,7 @@ fn plan(size: &Size, dir: &Path) -> Result<Plan, String> {
 }
 
 /// Makes the load of `firn load` with these flags in a folder below `dir`.
-fn make_load(dir: &Path, name: &str, flags: &str) -> Result<Load, String> {
+pub fn make_load(dir: &Path, name: &str, flags: &str) -> Result<Load, String> {
     let args = flags.split_whitespace().map(OsString::from);
     let options = options::Options::parse(args).map_err(|e| e.to_string())?;
     let dir = dir.join("load").join(name);

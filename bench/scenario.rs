@@ -212,8 +212,18 @@ fn crash(system: &System, dir: &Path, load: &Load) -> Result<f64, String> {
 
 /// Sends the load as fast as it is taken; a request that is refused fails the run.
 pub fn send(running: &Running, load: &Load, progress: &Progress) -> Result<Report, String> {
-    let report = load::replay(&load.dir, &running.write_url(), Pace::Fast, progress)
-        .map_err(|e| e.to_string())?;
+    send_at(running, load, Pace::Fast, progress)
+}
+
+/// The same at a pace.
+pub fn send_at(
+    running: &Running,
+    load: &Load,
+    pace: Pace,
+    progress: &Progress,
+) -> Result<Report, String> {
+    let report =
+        load::replay(&load.dir, &running.write_url(), pace, progress).map_err(|e| e.to_string())?;
     match &report.outcome.first_failure {
         None => Ok(report),
         Some(first) => Err(format!(

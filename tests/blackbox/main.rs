@@ -20,6 +20,7 @@ mod import;
 mod input;
 mod life;
 mod limits;
+mod mirror;
 mod profiles;
 mod raw;
 mod refusal;

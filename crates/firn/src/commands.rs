@@ -10,6 +10,7 @@ mod check;
 mod completions;
 mod head;
 mod man;
+mod mirror;
 mod query;
 mod rules;
 mod script;
@@ -47,6 +48,7 @@ fn tree() -> Command {
             check::command(),
             firn_mirror::compare::options::command(),
             firn_mirror::load::options::command(),
+            mirror::command(),
             query::command(),
             script::command(),
             tsdb::command(),
@@ -72,6 +74,7 @@ pub fn run(args: &[OsString]) -> ExitCode {
     };
     match matches.subcommand() {
         Some(("check", matches)) => check::run(matches),
+        Some(("mirror", matches)) => mirror::run(matches),
         Some(("query", matches)) => query::run(matches),
         Some(("test", matches)) => script::run(matches),
         Some(("tsdb", matches)) => tsdb::run(matches),

@@ -13,6 +13,7 @@ mod aggregating;
 mod backend;
 mod damages;
 mod listen;
+pub mod mirror;
 mod notify;
 mod parts;
 mod rule_folder;

@@ -22,6 +22,7 @@ mod fold;
 mod lane;
 mod machine;
 mod metrics;
+mod native;
 mod ops;
 mod output;
 mod spec;

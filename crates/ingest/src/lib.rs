@@ -3,8 +3,8 @@
 //! Owns the write pipeline ([`Pipeline`]: admission, decoding, limits, what became of each sample
 //! and what the log says of it), text of any age that is
 //! filled in ([`import`]), relabelling ([`relabel`]), the HTTP client ([`client`]), discovery
-//! of targets ([`discovery`]) and of Alertmanagers ([`alertmanagers`]), and scraping
-//! ([`scrape`]). All samples end in the same
+//! of targets ([`discovery`]) and of Alertmanagers ([`alertmanagers`]), posting of bodies as they
+//! are ([`forward`]), and scraping ([`scrape`]). All samples end in the same
 //! [`firn_model::store::Append`].
 //!
 //! Invariant: limits are checked before memory is spent, and every sample that was read is either
@@ -16,6 +16,7 @@ pub mod alertmanagers;
 pub mod client;
 pub mod discovery;
 mod exemplars;
+pub mod forward;
 pub mod import;
 mod limits;
 pub mod metrics;

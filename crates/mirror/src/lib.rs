@@ -1,9 +1,11 @@
-//! Load for any Prometheus-compatible system and comparison of such systems, over public HTTP only.
+//! Load for any Prometheus-compatible system, mirroring of its writes and comparison of such
+//! systems, over public HTTP only.
 //!
 //! - [`fleet`]: what a Kubernetes-like fleet yields, from a seed.
 //! - [`request`] and [`body`]: its samples as the requests of a queue manager.
 //! - [`load`]: `firn load`, which makes, keeps and sends them; [`push`] is one connection,
 //!   [`prepared`] a load in files.
+//! - [`tee`]: `firn mirror`, which passes remote write on to several targets.
 //! - [`target`] is scraped and answers as it likes; [`exposition`] is what it may show.
 //! - [`compare`]: `firn compare`, which asks two systems [`questions`] and reports on the answers.
 //! - [`api`] asks the HTTP API, [`judge`] holds one answer against another, [`answers`] records
@@ -28,3 +30,4 @@ pub mod quantiles;
 pub mod questions;
 pub mod request;
 pub mod target;
+pub mod tee;

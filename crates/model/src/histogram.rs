@@ -7,6 +7,7 @@
 
 pub mod bounds;
 mod compact;
+pub mod float;
 mod hint;
 
 use crate::error::{Error, ErrorKind};

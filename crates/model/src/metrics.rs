@@ -5,6 +5,9 @@
 //! server renders what all rooms collect. Names are `firn_<room>_<noun>[_<unit>][_total]`; labels
 //! come from closed sets. Count per batch, never per sample.
 
+use crate::histogram::bounds::upper_bound;
+use crate::histogram::{Counts, Histogram, ResetHint, Span};
+use std::sync::LazyLock;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -57,11 +60,41 @@ pub const DURATION_BOUNDS_SECONDS: [f64; 18] = [
     2.5, 5.0, 10.0, 60.0,
 ];
 
-/// Latencies in classic buckets.
-#[derive(Debug, Default)]
+/// The resolution of native buckets: four an octave, each 19 % wider than the one before.
+const NATIVE_SCHEMA: i32 = 2;
+
+/// The index of the first native bucket, of durations above 2^-16 s (15 us).
+const NATIVE_FIRST: i32 = -63;
+
+/// Native buckets, up to 2^7 s (128 s); what takes longer counts as that.
+const NATIVE_BUCKETS: usize = 92;
+
+/// What is not longer lies in the zero bucket: 2^-16 s.
+const NATIVE_ZERO_SECONDS: f64 = 1.0 / 65_536.0;
+
+/// Upper bounds of the native buckets in seconds.
+static NATIVE_BOUNDS_SECONDS: LazyLock<[f64; NATIVE_BUCKETS]> = LazyLock::new(|| {
+    let bound = |place| upper_bound(i64::from(NATIVE_FIRST) + place as i64, NATIVE_SCHEMA, &[]);
+    std::array::from_fn(bound)
+});
+
+/// Latencies in classic buckets and in native ones.
+#[derive(Debug)]
 pub struct DurationHistogram {
     buckets: [AtomicU64; DURATION_BOUNDS_SECONDS.len() + 1],
+    /// The zero bucket, then the others.
+    native: [AtomicU64; NATIVE_BUCKETS + 1],
     sum_nanos: AtomicU64,
+}
+
+impl Default for DurationHistogram {
+    fn default() -> Self {
+        Self {
+            buckets: Default::default(),
+            native: std::array::from_fn(|_| AtomicU64::new(0)),
+            sum_nanos: AtomicU64::new(0),
+        }
+    }
 }
 
 impl DurationHistogram {
@@ -70,6 +103,7 @@ impl DurationHistogram {
         let seconds = duration.as_secs_f64();
         let bucket = DURATION_BOUNDS_SECONDS.partition_point(|bound| *bound < seconds);
         self.buckets[bucket].fetch_add(1, Ordering::Relaxed);
+        self.native[native_bucket(seconds)].fetch_add(1, Ordering::Relaxed);
         self.sum_nanos
             .fetch_add(duration.as_nanos() as u64, Ordering::Relaxed);
     }
@@ -82,10 +116,52 @@ impl DurationHistogram {
             .collect()
     }
 
+    /// As a native histogram.
+    pub fn native(&self) -> Histogram {
+        let counts = self.native.each_ref().map(|b| b.load(Ordering::Relaxed));
+        let [zero_count, buckets @ ..] = &counts;
+        let mut before = 0;
+        let deltas = buckets.iter().map(|count| {
+            let delta = *count as i64 - before;
+            before = *count as i64;
+            delta
+        });
+        let mut histogram = Histogram {
+            reset_hint: ResetHint::Unknown,
+            schema: NATIVE_SCHEMA,
+            zero_threshold: NATIVE_ZERO_SECONDS,
+            sum: self.sum_seconds(),
+            counts: Counts::Integer {
+                count: counts.iter().sum(),
+                zero_count: *zero_count,
+                positive: deltas.collect(),
+                negative: Vec::new(),
+            },
+            positive_spans: vec![Span {
+                offset: NATIVE_FIRST,
+                length: NATIVE_BUCKETS as u32,
+            }],
+            negative_spans: Vec::new(),
+            custom_values: Vec::new(),
+        };
+        histogram.compact(0);
+        histogram
+    }
+
     /// Sum of all durations in seconds.
     pub fn sum_seconds(&self) -> f64 {
         self.sum_nanos.load(Ordering::Relaxed) as f64 / 1e9
     }
+}
+
+/// The place of a duration among the native buckets, the zero bucket first.
+fn native_bucket(seconds: f64) -> usize {
+    if seconds <= NATIVE_ZERO_SECONDS {
+        return 0;
+    }
+    let bounds = &*NATIVE_BOUNDS_SECONDS;
+    let place = bounds.partition_point(|bound| *bound < seconds);
+    1 + place.min(NATIVE_BUCKETS - 1)
 }
 
 /// A metric's value as it is rendered.
@@ -109,4 +185,30 @@ pub trait Sink {
 pub trait Collect: Send + Sync {
     /// Gives every metric to `sink`.
     fn collect(&self, sink: &mut dyn Sink);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::histogram::float::FloatHistogram;
+
+    #[test]
+    fn durations_lie_in_the_native_bucket_that_holds_them() {
+        let histogram = DurationHistogram::default();
+        for seconds in [0.0, 1e-6, 0.002, 1.0, 1.0001, 127.9, 1000.0] {
+            histogram.observe(Duration::from_secs_f64(seconds));
+        }
+        let native = histogram.native();
+        native.validate().unwrap();
+        let read = FloatHistogram::from(&native);
+        assert_eq!((read.count, read.zero_count), (7.0, 2.0));
+        let held = read.buckets().filter(|bucket| bucket.count > 0.0).skip(1);
+        let held: Vec<_> = held.map(|b| (b.lower, b.upper, b.count)).collect();
+        let bound = |index| upper_bound(index, NATIVE_SCHEMA, &[]);
+        assert_eq!(held[1], (bound(-1), 1.0, 1.0));
+        assert_eq!(held[2], (1.0, bound(1), 1.0));
+        assert_eq!((held[3].1, held[3].2), (128.0, 2.0));
+        assert!(held[0].0 < 0.002 && 0.002 <= held[0].1);
+        DurationHistogram::default().native().validate().unwrap();
+    }
 }

@@ -7,8 +7,9 @@ use crate::ast::{
     BinaryOp, Duration, DurationExpr, DurationKind, Expr, ExprKind, Subquery, VectorSelector,
 };
 use crate::grid::seconds;
-use crate::math::{float, log_exp};
+use crate::math::float;
 use crate::value::QueryError;
+use firn_model::log_exp;
 
 const NANOS_PER_SECOND: i64 = 1_000_000_000;
 

@@ -13,7 +13,7 @@ mod features;
 pub mod functions;
 mod go_format;
 mod grid;
-mod histogram;
+mod histogram_text;
 mod lexer;
 mod math;
 #[cfg(test)]

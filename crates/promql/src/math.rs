@@ -3,8 +3,6 @@
 pub(crate) mod dates;
 pub(crate) mod float;
 pub(crate) mod integers;
-pub(crate) mod kahan;
-pub(crate) mod log_exp;
 pub(crate) mod operators;
 pub(crate) mod quotient;
 pub(crate) mod trig;

@@ -38,7 +38,7 @@ use firn_model::error::Error;
 use firn_model::labels::Labels;
 use firn_model::sample::START_UNKNOWN;
 use firn_model::store::Select;
-pub use histogram::{shown_histogram, test_expression};
+pub use histogram::test_expression;
 pub use input::Input;
 pub use report::{Failure, FileReport, ScriptReport};
 pub use sequence::StartTimes;

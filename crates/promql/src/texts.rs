@@ -1,7 +1,7 @@
 //! Samples in the words of Prometheus's command line tools.
 
 use crate::go_format::format_g;
-use crate::histogram::FloatHistogram;
+use crate::histogram_text::histogram_text;
 use firn_model::histogram::Histogram;
 
 /// A float in the shortest form that reads back.
@@ -11,5 +11,5 @@ pub fn float(value: f64) -> String {
 
 /// A native histogram with its buckets that are not empty.
 pub fn histogram(histogram: &Histogram) -> String {
-    FloatHistogram::from(histogram).to_string()
+    histogram_text(histogram)
 }

@@ -20,7 +20,7 @@ use firn_model::cancel::Cancel;
 use firn_model::error::{Error, ErrorKind};
 use firn_model::metrics::{Collect, Sink};
 use firn_model::tenant::TenantId;
-use firn_wire::exposition::TextSink;
+use firn_wire::exposition::{FamilySink, TextSink};
 use std::sync::Arc;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -92,9 +92,14 @@ impl App {
 
     /// What `/metrics` answers now: also how the process scrapes itself. Collects on a thread that
     /// may wait: collectors take locks and read files of the kernel's.
-    pub async fn exposition(&self) -> Result<Vec<u8>, Error> {
+    pub async fn exposition(&self, as_families: bool) -> Result<Vec<u8>, Error> {
         let app = self.clone();
         let collecting = spawn_blocking(move || {
+            if as_families {
+                let mut sink = FamilySink::new();
+                app.0.collect(&mut sink);
+                return sink.into_body();
+            }
             let mut sink = TextSink::new();
             app.0.collect(&mut sink);
             sink.into_text().into_bytes()

@@ -8,6 +8,7 @@
 //! rules       queries of rules                                  uses app, admission
 //! api         the endpoints                                     uses all above
 //! routes      which endpoint answers which path                 uses api
+//! reflector   the HTTP of `firn mirror`, a server of its own    uses http, admission
 //!
 //! socket -> http::listener -> routes -> api::call -> endpoint -> threads -> http::produce -> socket
 //! ```
@@ -32,6 +33,7 @@ mod http;
 mod json;
 mod metrics;
 pub mod parts;
+pub mod reflector;
 mod routes;
 pub mod rules;
 

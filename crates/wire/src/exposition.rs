@@ -1,8 +1,8 @@
 //! What targets expose: read from them, written about ourselves.
 //!
 //! [`Parser`] pulls samples and metadata out of a body, [`Format`] says from the content type how
-//! to read it, and [`accept_header`] asks a target for formats. [`TextSink`] writes what the rooms
-//! of this process count.
+//! to read it, and [`accept_header`] asks a target for formats. [`TextSink`] and [`FamilySink`]
+//! write what the rooms of this process count.
 //!
 //! ```text
 //! let format = Format::of_content_type(header, fallback)?.format;
@@ -33,6 +33,7 @@ mod convert;
 mod custom;
 mod error;
 mod event;
+mod families;
 mod format;
 mod lex;
 mod lexer;
@@ -52,6 +53,7 @@ mod text;
 
 pub use error::ParseError;
 pub use event::{Event, Field, Metadata, Sample, Value};
+pub use families::{FAMILIES_CONTENT_TYPE, FamilySink};
 pub use format::{Chosen, Escaping, Format, ScrapeProtocol, accept_header};
 pub use pairs::LabelPairs;
 pub use pieces::{PieceLimits, Pieces};

@@ -4,8 +4,9 @@
 //! Owns the formats that other programs speak with Firn. [`remote_write::Decoder`] turns a
 //! request's body into a [`firn_model::batch::Batch`] and [`remote_write::encode`] does the
 //! reverse; [`exposition`] reads what a target exposes and writes what Firn exposes about itself;
-//! [`snappy`] is the compression around requests, [`unpack`] that of other bodies; [`tsdb`] reads
-//! the files of a Prometheus and writes blocks for one.
+//! [`thinning`] leaves series out of messages that are passed on; [`snappy`] is the compression
+//! around requests, [`unpack`] that of other bodies; [`tsdb`] reads the files of a Prometheus and
+//! writes blocks for one.
 //!
 //! Invariant: for any bytes, nothing here panics or allocates beyond the caps in [`WireLimits`], or
 //! in [`tsdb`] beyond what a file has; decoding what was encoded gives back the same. Nothing here
@@ -17,6 +18,7 @@ mod limits;
 mod protobuf;
 pub mod remote_write;
 pub mod snappy;
+pub mod thinning;
 pub mod tsdb;
 pub mod unpack;
 

@@ -28,7 +28,8 @@ mod request;
 #[cfg(test)]
 mod tests;
 
-pub use encode::encode;
+pub use encode::{encode, encode_histogram};
+pub use histogram::decode as decode_histogram;
 pub use keys::KEY_FORMAT;
 pub use labels::{Offence, push_checked};
 pub use refusal::{Refusal, Refusals, Refused};

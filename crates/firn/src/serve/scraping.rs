@@ -15,7 +15,7 @@ impl Fetch for Itself {
     fn fetch(&self) -> Fetching<'_> {
         Box::pin(async {
             Ok(Body {
-                bytes: self.0.exposition().await?,
+                bytes: self.0.exposition(false).await?,
                 content_type: CONTENT_TYPE.to_owned(),
                 memory: None,
             })

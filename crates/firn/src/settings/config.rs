@@ -13,6 +13,7 @@ mod global;
 mod http;
 mod jobs;
 mod keys;
+pub mod mirror;
 mod read;
 mod rule_files;
 mod rules;
@@ -163,22 +164,30 @@ pub enum ConfigError {
 
 /// Reads and checks a config file. Its rule files are found, and not read.
 pub fn load(path: &Path, features: JobFeatures) -> Result<Config, ConfigError> {
-    let file = path.display().to_string();
-    let text = match std::fs::read_to_string(path) {
-        Ok(text) => text,
-        Err(error) => return Err(ConfigError::Read { file, error }),
-    };
+    let text = read_file(path)?;
     let dir = path.parent().unwrap_or(Path::new(""));
-    let at_file = |error| ConfigError::Content {
-        file: file.clone(),
-        error,
-    };
-    let parsed = parse(&text, dir, features).map_err(at_file)?;
+    let parsed = parse(&text, dir, features).map_err(at_file(path))?;
     let mut config = parsed.config;
     for pattern in &parsed.job_files {
         add_job_files(pattern, &parsed.global, &mut config)?;
     }
     Ok(config)
+}
+
+fn read_file(path: &Path) -> Result<String, ConfigError> {
+    std::fs::read_to_string(path).map_err(|error| ConfigError::Read {
+        file: path.display().to_string(),
+        error,
+    })
+}
+
+/// Names the file that an error is in.
+fn at_file(path: &Path) -> impl Fn(YamlError) -> ConfigError {
+    let file = path.display().to_string();
+    move |error| ConfigError::Content {
+        file: file.clone(),
+        error,
+    }
 }
 
 /// Like [`load`], and reads the rule files too.
@@ -193,14 +202,9 @@ fn add_job_files(pattern: &Path, global: &Global, config: &mut Config) -> Result
     // The pattern was checked: one that cannot be read finds nothing.
     let found = glob::glob(&pattern.to_string_lossy());
     for path in found.into_iter().flatten().flatten() {
-        let file = path.display().to_string();
-        let text = match std::fs::read_to_string(&path) {
-            Ok(text) => text,
-            Err(error) => return Err(ConfigError::Read { file, error }),
-        };
+        let text = read_file(&path)?;
         let dir = path.parent().unwrap_or(Path::new(""));
-        parse_jobs(&text, global, dir, config)
-            .map_err(|error| ConfigError::Content { file, error })?;
+        parse_jobs(&text, global, dir, config).map_err(at_file(&path))?;
     }
     Ok(())
 }

@@ -11,15 +11,17 @@
 //! snapshot or from the start, is the state that made them.
 
 mod flush;
+mod native;
 mod snapshot;
 
 use super::entries::{Entries, Entry, Print};
 use super::failpoints::{self, Flaw};
 use super::ops::Ops;
-use super::output::Output;
+use super::output::{Form, Output};
 use super::spec::{GroupSpec, Kind};
 use firn_model::labels::Labels;
 use firn_model::sample::{START_UNKNOWN, is_stale};
+use native::Natives;
 use std::collections::{BTreeMap, HashMap};
 
 pub(super) use flush::Results;
@@ -70,11 +72,13 @@ pub(super) enum Verdict {
     Late,
     /// It ended its source, whose entry is gone.
     Ended,
+    /// It does not add up with the result: a float beside histograms, or other buckets.
+    Mixed,
 }
 
 impl Verdict {
     /// How many there are.
-    pub(super) const COUNT: usize = 4;
+    pub(super) const COUNT: usize = 5;
 }
 
 /// A sample of a gauge whose interval is open.
@@ -95,6 +99,7 @@ pub(super) struct Lane {
     outputs: Vec<Option<Output>>,
     by_result: HashMap<(u64, Labels), u32>,
     open: BTreeMap<i64, Vec<Waiting>>,
+    natives: Natives,
 }
 
 impl Lane {
@@ -107,12 +112,13 @@ impl Lane {
             outputs: Vec::new(),
             by_result: HashMap::new(),
             open: BTreeMap::new(),
+            natives: Natives::default(),
         }
     }
 
     /// Whether it has nothing to write, now or later.
     pub(super) fn is_idle(&self) -> bool {
-        self.by_result.is_empty() && self.open.is_empty()
+        self.by_result.is_empty() && self.open.is_empty() && self.natives.is_idle()
     }
 
     /// Outputs that it has.
@@ -124,6 +130,12 @@ impl Lane {
     #[inline]
     pub(super) fn output(&self, at: u32) -> Option<&Output> {
         self.outputs.get(at as usize)?.as_ref()
+    }
+
+    /// What the result of the source `at` is made of.
+    pub(super) fn form_of(&self, at: u32) -> Option<&Form> {
+        let entry = self.entries.get(at)?;
+        self.output(entry.output).map(|output| &output.form)
     }
 
     /// The output of the rule with the identity `rule` that has these labels.
@@ -169,6 +181,7 @@ impl Lane {
             && let Some(Some(output)) = self.outputs.get_mut(entry.output as usize)
         {
             output.entries = output.entries.saturating_sub(1);
+            self.natives.remove(at);
             for waiting in self.open.values_mut() {
                 waiting.retain(|waiting| waiting.entry != at);
             }
@@ -181,8 +194,14 @@ impl Lane {
         let Some(entry) = self.entries.get(at) else {
             return Verdict::Repeated;
         };
-        let kind = self.output(entry.output).map_or(Kind::Gauge, |o| o.kind);
-        if let Some(verdict) = self.refusal(entry, kind, sample) {
+        let output = self.output(entry.output);
+        let (kind, fits) = output.map_or((Kind::Gauge, true), |output| {
+            (output.kind, output.form.takes_floats())
+        });
+        if !fits {
+            return Verdict::Mixed;
+        }
+        if let Some(verdict) = self.refusal(entry, kind, sample.time) {
             return verdict;
         }
         ops.push_sample(at, entry.value, sample);
@@ -191,11 +210,11 @@ impl Lane {
 
     /// Why a sample changes nothing, if so.
     #[inline]
-    fn refusal(&self, entry: &Entry, kind: Kind, sample: &Sample) -> Option<Verdict> {
-        if sample.time <= entry.time && !failpoints::has(Flaw::CountsRepeated) {
+    fn refusal(&self, entry: &Entry, kind: Kind, time: i64) -> Option<Verdict> {
+        if time <= entry.time && !failpoints::has(Flaw::CountsRepeated) {
             return Some(Verdict::Repeated);
         }
-        let is_late = || self.params.end_of(sample.time) <= self.written;
+        let is_late = || self.params.end_of(time) <= self.written;
         let is_full = || entry.waiting == u16::MAX;
         (kind == Kind::Gauge && (is_late() || is_full())).then_some(Verdict::Late)
     }
@@ -255,7 +274,13 @@ impl Lane {
         for place in &mut self.outputs {
             let Some(output) = place else { continue };
             match known.get(&output.rule) {
-                Some(index) => output.index = *index,
+                Some(index) => {
+                    output.index = *index;
+                    // The state of one from before histograms counted does not say it.
+                    if group.rules[*index].op.counts_series() {
+                        output.form = Form::Any;
+                    }
+                }
                 None => {
                     if output.is_written {
                         ends(output, end);
@@ -271,6 +296,7 @@ impl Lane {
         let orphans: Vec<(u32, Entry)> = all.filter(|(_, entry)| is_orphan(entry)).collect();
         for (at, _) in &orphans {
             self.entries.remove(*at);
+            self.natives.remove(*at);
             for waiting in self.open.values_mut() {
                 waiting.retain(|waiting| waiting.entry != *at);
             }
@@ -296,6 +322,11 @@ impl Lane {
             for (end, sum) in std::mem::take(&mut output.pending) {
                 output.pending.push((params.end_of(end).max(next), sum));
             }
+            if let Form::Native(total) = &mut output.form {
+                for (end, _) in &mut total.pending {
+                    *end = params.end_of(*end).max(next);
+                }
+            }
             for (from, _) in &mut output.spans {
                 *from = params.end_of(*from).max(next);
             }
@@ -304,12 +335,14 @@ impl Lane {
             let end = params.end_of(waiting.time).max(next);
             self.open.entry(end).or_default().push(waiting);
         }
+        self.natives.move_ends(|time| params.end_of(time).max(next));
     }
 
     /// Forgets all sources, of which something is missing; the totals go on.
     pub(super) fn forget_sources(&mut self) {
         self.entries = Entries::default();
         self.open.clear();
+        self.natives = Natives::default();
         for output in self.outputs.iter_mut().flatten() {
             output.entries = 0;
         }
@@ -323,6 +356,7 @@ impl Lane {
             + outputs.sum::<usize>()
             + self.by_result.capacity() * size_of::<((u64, Labels), u32)>()
             + waiting * size_of::<Waiting>()
+            + self.natives.memory_bytes()
     }
 }
 

@@ -21,10 +21,11 @@ mod sources;
 use super::entries::{Entry, Print};
 use super::lane::{Lane, Params, Results, Sample, Verdict};
 use super::metrics::{GroupCounts, Sizes};
+use super::native::stale_histogram;
 use super::ops::Ops;
-use super::output::Output;
+use super::output::{Form, Output};
 use super::spec::{AggregationSpec, GroupSpec, Kind, RuleSpec};
-use firn_model::batch::{Batch, Source};
+use firn_model::batch::{Batch, HistogramSample, Source};
 use firn_model::error::Error;
 use firn_model::log::Journal;
 use firn_model::sample::{START_UNKNOWN, TimestampMs, is_stale, stale_nan};
@@ -87,6 +88,50 @@ impl Slot {
         }
     }
 
+    /// Takes a sample of the source `at`, in the form that its result is made of.
+    #[inline]
+    fn take(&mut self, at: u32, sample: AnySample<'_>) -> Verdict {
+        match sample {
+            AnySample::Float(sample) if is_stale(sample.value) => self.take_end(at, &sample),
+            AnySample::Float(sample) => self.lane.take(at, &sample, &mut self.ops),
+            AnySample::Histogram(sample) => self.take_histogram(at, sample),
+        }
+    }
+
+    /// Takes the end of the source `at`, which is a float whatever its samples are.
+    fn take_end(&mut self, at: u32, sample: &Sample) -> Verdict {
+        if !matches!(self.lane.form_of(at), Some(Form::Native(_))) {
+            return self.lane.take(at, sample, &mut self.ops);
+        }
+        let end = HistogramSample {
+            time: sample.time,
+            start_time: START_UNKNOWN,
+            histogram: stale_histogram(),
+        };
+        self.lane.take_histogram(at, &end, &mut self.ops)
+    }
+
+    /// Takes a histogram of the source `at`.
+    fn take_histogram(&mut self, at: u32, sample: &HistogramSample) -> Verdict {
+        let is_stale = sample.histogram.is_stale();
+        if !is_stale && sample.histogram.validate().is_err() {
+            // The store refuses it, and says why.
+            return Verdict::Mixed;
+        }
+        let presence = Sample {
+            time: sample.time,
+            start: START_UNKNOWN,
+            value: if is_stale { stale_nan() } else { 0.0 },
+        };
+        match self.lane.form_of(at) {
+            Some(Form::Native(_)) => self.lane.take_histogram(at, sample, &mut self.ops),
+            Some(Form::Any) => self.lane.take(at, &presence, &mut self.ops),
+            Some(Form::Float) if is_stale => self.lane.take(at, &presence, &mut self.ops),
+            Some(Form::Float) => Verdict::Mixed,
+            None => Verdict::Repeated,
+        }
+    }
+
     /// Puts a source like `entry` in the place `at`.
     fn create(&mut self, at: u32, entry: Entry) {
         self.ops.push_create(at, entry.print, entry.output);
@@ -94,6 +139,22 @@ impl Slot {
         if let Some(created) = self.lane.entries.get_mut(at) {
             created.generation = entry.generation;
             created.set(Entry::DROPS, entry.has(Entry::DROPS));
+        }
+    }
+}
+
+/// A sample of a batch.
+#[derive(Clone, Copy, Debug)]
+enum AnySample<'a> {
+    Float(Sample),
+    Histogram(&'a HistogramSample),
+}
+
+impl AnySample<'_> {
+    fn is_stale(self) -> bool {
+        match self {
+            Self::Float(sample) => is_stale(sample.value),
+            Self::Histogram(sample) => sample.histogram.is_stale(),
         }
     }
 }
@@ -242,7 +303,8 @@ impl Machine {
         for i in 0..batch.series_count() {
             if self.take_series(batch, i, time_max) && is_taken_whole(batch, i, time_max) {
                 taken.dropped.push(i as u32);
-                taken.dropped_samples += batch.series(i).times.len();
+                let samples = batch.series(i);
+                taken.dropped_samples += samples.times.len() + samples.histograms.len();
             }
         }
         self.data_time = self.data_time.max(self.look_up.newest);
@@ -252,7 +314,8 @@ impl Machine {
         Ok(taken)
     }
 
-    /// Takes the samples of series `i`; whether it is not to be stored.
+    /// Takes the samples of series `i`; whether it is not to be stored. What does not add up with a
+    /// result is.
     #[inline]
     fn take_series(&mut self, batch: &Batch, i: usize, time_max: TimestampMs) -> bool {
         let first = match self.look_up.found[i] {
@@ -264,23 +327,23 @@ impl Machine {
             },
         };
         let print = self.look_up.prints[i];
-        let mut drops = false;
+        let (mut drops, mut fits) = (false, true);
         let mut next = Some(first);
         while let Some(reference) = next {
             let (place, at) = reference.split();
             let slot = self.lanes[place].as_ref();
             let entry = slot.and_then(|slot| slot.lane.entries.get(at)).copied();
             let Some(entry) = entry.filter(|entry| entry.print == print) else {
-                return self.take_ended(batch, i, time_max, print) || drops;
+                return (self.take_ended(batch, i, time_max, print) || drops) && fits;
             };
             next = match entry.has(Entry::HAS_NEXT) {
                 true => self.sources.behind(reference),
                 false => None,
             };
             drops |= entry.has(Entry::DROPS);
-            self.take_samples(batch, i, time_max, (place, Some(at)), entry);
+            fits &= self.take_samples(batch, i, time_max, (place, Some(at)), entry);
         }
-        drops
+        drops && fits
     }
 
     /// Takes the samples of series `i` whose source ended with an earlier series of the batch.
@@ -288,13 +351,15 @@ impl Machine {
     fn take_ended(&mut self, batch: &Batch, i: usize, time_max: TimestampMs, print: Print) -> bool {
         let ended = self.ended.iter().filter(|(_, entry)| entry.print == print);
         let ended: Vec<(usize, Entry)> = ended.copied().collect();
+        let mut fits = true;
         for (place, entry) in &ended {
-            self.take_samples(batch, i, time_max, (*place, None), *entry);
+            fits &= self.take_samples(batch, i, time_max, (*place, None), *entry);
         }
-        ended.iter().any(|(_, entry)| entry.has(Entry::DROPS))
+        fits && ended.iter().any(|(_, entry)| entry.has(Entry::DROPS))
     }
 
-    /// Takes the samples of series `i` for one of its entries.
+    /// Takes the samples of series `i` for one of its entries; whether all of them add up with its
+    /// result.
     #[inline]
     fn take_samples(
         &mut self,
@@ -303,54 +368,68 @@ impl Machine {
         time_max: TimestampMs,
         (place, mut at): (usize, Option<u32>),
         entry: Entry,
-    ) {
+    ) -> bool {
+        let mut fits = true;
         let mut take = |time, start, value| {
             if time <= time_max {
-                let sample = Sample { time, start, value };
-                at = self.take_sample(place, at, entry, &sample);
+                let sample = AnySample::Float(Sample { time, start, value });
+                fits &= self.take_sample(place, &mut at, entry, sample);
             }
         };
         if let Some((time, value)) = batch.sole_float(i) {
-            return take(time, START_UNKNOWN, value);
+            take(time, START_UNKNOWN, value);
+            return fits;
         }
         let samples = batch.series(i);
         for (k, (time, value)) in samples.times.iter().zip(samples.values).enumerate() {
             let start = samples.start_times.get(k).copied();
             take(*time, start.unwrap_or(START_UNKNOWN), *value);
         }
+        for sample in samples.histograms {
+            if sample.time <= time_max {
+                let sample = AnySample::Histogram(sample);
+                fits &= self.take_sample(place, &mut at, entry, sample);
+            }
+        }
+        fits
     }
 
     /// Takes a sample of the source that `entry` was when its series came; where it ended since, a
-    /// new one begins. Returns where the source is then, unless it ended.
+    /// new one begins. Leaves in `at` where the source is then, unless it ended. Returns whether
+    /// the sample adds up with its result.
     #[inline]
     fn take_sample(
         &mut self,
         place: usize,
-        at: Option<u32>,
+        at: &mut Option<u32>,
         entry: Entry,
-        sample: &Sample,
-    ) -> Option<u32> {
-        let at = match at {
-            Some(at) => at,
-            None if is_stale(sample.value) => return None,
-            None => {
-                let slot = self.lanes[place].as_mut()?;
-                let at = slot.lane.entries.next()?;
-                slot.create(at, entry);
-                let reference = Reference::new(place, at);
-                self.sources.link(&mut self.lanes, reference, entry.print);
-                at
-            }
+        sample: AnySample<'_>,
+    ) -> bool {
+        if at.is_none() && !sample.is_stale() {
+            *at = self.create_again(place, entry);
+        }
+        let (Some(number), Some(slot)) = (*at, self.lanes[place].as_mut()) else {
+            return true;
         };
-        let slot = self.lanes[place].as_mut()?;
-        let verdict = slot.lane.take(at, sample, &mut slot.ops);
+        let verdict = slot.take(number, sample);
         slot.verdicts[verdict as usize] += 1;
         if verdict == Verdict::Ended {
             self.ended.push((place, entry));
-            let reference = Reference::new(place, at);
+            let reference = Reference::new(place, number);
             self.sources.unlink(&mut self.lanes, reference, entry.print);
-            return None;
+            *at = None;
         }
+        verdict != Verdict::Mixed
+    }
+
+    /// A source like `entry`, which ended; none if there is no place.
+    #[cold]
+    fn create_again(&mut self, place: usize, entry: Entry) -> Option<u32> {
+        let slot = self.lanes[place].as_mut()?;
+        let at = slot.lane.entries.next()?;
+        slot.create(at, entry);
+        let reference = Reference::new(place, at);
+        self.sources.link(&mut self.lanes, reference, entry.print);
         Some(at)
     }
 
@@ -445,15 +524,17 @@ impl Machine {
     }
 }
 
-/// Whether all that series `i` brings was taken. Native histograms are not streamed, and samples of
-/// the future are not taken: what has some goes to the store, whatever the rule says.
+/// Whether all that series `i` brings was taken. Samples of the future are not: what has some goes
+/// to the store, whatever the rule says.
 #[inline]
 fn is_taken_whole(batch: &Batch, i: usize, time_max: TimestampMs) -> bool {
     match batch.sole_float(i) {
         Some((time, _)) => time <= time_max,
         None => {
             let samples = batch.series(i);
-            samples.histograms.is_empty() && samples.times.iter().all(|time| *time <= time_max)
+            let of_histograms = samples.histograms.iter().map(|sample| sample.time);
+            let mut times = samples.times.iter().copied().chain(of_histograms);
+            times.all(|time| time <= time_max)
         }
     }
 }

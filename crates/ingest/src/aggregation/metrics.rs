@@ -11,6 +11,7 @@ pub(super) struct GroupCounts {
     pub(super) repeated: Counter,
     pub(super) late: Counter,
     pub(super) ended: Counter,
+    pub(super) mixed: Counter,
     pub(super) results: Counter,
     pub(super) refused_sources: Counter,
     pub(super) histogram_sources: Counter,
@@ -24,6 +25,7 @@ impl GroupCounts {
             (Verdict::Repeated, &self.repeated),
             (Verdict::Late, &self.late),
             (Verdict::Ended, &self.ended),
+            (Verdict::Mixed, &self.mixed),
         ];
         for (verdict, counter) in counters {
             let count = verdicts[verdict as usize];
@@ -53,7 +55,7 @@ pub(super) fn collect(sink: &mut dyn Sink, groups: &[GroupMetrics]) {
 
 fn collect_counts(sink: &mut dyn Sink, groups: &[GroupMetrics]) {
     type Count = fn(&GroupCounts) -> &Counter;
-    let counts: [(&str, &str, Count); 7] = [
+    let counts: [(&str, &str, Count); 8] = [
         (
             "firn_aggregation_samples_total",
             "Samples of sources that count in results.",
@@ -75,6 +77,12 @@ fn collect_counts(sink: &mut dyn Sink, groups: &[GroupMetrics]) {
             |counts| &counts.ended,
         ),
         (
+            "firn_aggregation_mixed_samples_total",
+            "Samples that do not add up with their result, floats beside histograms for example: \
+             they are stored.",
+            |counts| &counts.mixed,
+        ),
+        (
             "firn_aggregation_results_total",
             "Samples of results, staleness markers included.",
             |counts| &counts.results,
@@ -86,7 +94,7 @@ fn collect_counts(sink: &mut dyn Sink, groups: &[GroupMetrics]) {
         ),
         (
             "firn_aggregation_histogram_sources_total",
-            "Series of native histograms that a rule takes: they are stored and not aggregated.",
+            "Series of native histograms whose rule makes nothing of them: they are stored.",
             |counts| &counts.histogram_sources,
         ),
     ];

@@ -16,7 +16,9 @@ use super::code::{
 use super::entries::{ENTRIES_MAX, Print};
 use super::failpoints::{self, Flaw};
 use super::lane::{Lane, Sample};
+use super::native::{push_histogram, read_histogram};
 use super::output::{Output, read_kind, read_labels};
+use firn_model::batch::HistogramSample;
 use firn_model::labels::push_uvarint;
 use firn_model::sample::START_UNKNOWN;
 
@@ -38,6 +40,7 @@ const REMOVE: u8 = 1;
 const OUTPUT: u8 = 2;
 const FLUSH: u8 = 3;
 const SKIP: u8 = 4;
+const HISTOGRAM: u8 = 5;
 
 /// Operations on one lane since the last record.
 #[derive(Debug, Default)]
@@ -89,6 +92,18 @@ impl Ops {
         }
     }
 
+    /// A histogram of the source `at`.
+    pub(super) fn push_histogram(&mut self, at: u32, sample: &HistogramSample) {
+        self.push_other(HISTOGRAM);
+        push_uvarint(&mut self.bytes, u64::from(at));
+        let has_start = sample.start_time != START_UNKNOWN;
+        self.bytes.push(u8::from(has_start));
+        if has_start {
+            push_signed(&mut self.bytes, sample.start_time);
+        }
+        push_histogram(&mut self.bytes, sample.time, &sample.histogram);
+    }
+
     /// A new source.
     pub(super) fn push_create(&mut self, at: u32, print: Print, output: u32) {
         self.push_other(CREATE);
@@ -110,7 +125,7 @@ impl Ops {
         self.push_other(OUTPUT);
         push_uvarint(&mut self.bytes, u64::from(at));
         self.bytes.extend_from_slice(&output.rule.to_le_bytes());
-        self.bytes.push(output.kind as u8);
+        self.bytes.push(output.code());
         push_bytes(&mut self.bytes, output.labels.as_bytes());
         push_signed(&mut self.bytes, end);
     }
@@ -184,12 +199,22 @@ fn replay_other(lane: &mut Lane, reader: &mut Reader<'_>) -> Result<(), Malforme
         OUTPUT => {
             let at = place(reader)?;
             let rule = u64::from_le_bytes(reader.array()?);
-            let (kind, labels) = (read_kind(reader)?, read_labels(reader)?);
+            let (what, labels) = (read_kind(reader)?, read_labels(reader)?);
             let end = reader.signed()?;
             let interval_ms = lane.params.interval_ms;
-            lane.put_output(at, Output::new(rule, kind, labels, end, interval_ms));
+            lane.put_output(at, Output::new(rule, what, labels, end, interval_ms));
         }
         FLUSH => drop(lane.flush(reader.signed()?, None)),
+        HISTOGRAM => {
+            let at = reader.small()?;
+            let start = match reader.byte()? {
+                0 => START_UNKNOWN,
+                _ => reader.signed()?,
+            };
+            let mut sample = read_histogram(reader)?;
+            sample.start_time = start;
+            lane.apply_histogram(at, &sample);
+        }
         SKIP => match lane.is_idle() {
             true => lane.skip_to(reader.signed()?),
             false => return Err(Malformed("results were passed over")),

@@ -9,6 +9,7 @@
 
 use super::code::{Malformed, Reader, push_bytes, push_float, push_signed};
 use super::failpoints::{self, Flaw};
+use super::native::NativeTotal;
 use super::spec::Kind;
 use super::sum::Sum;
 use firn_model::labels::{Labels, LabelsRef, is_canonical, push_uvarint};
@@ -16,6 +17,38 @@ use firn_model::labels::{Labels, LabelsRef, is_canonical, push_uvarint};
 /// When a counter has a source: results are written of ends from the first number to before the
 /// second, which is the greatest there is while the span goes on.
 type Span = (i64, i64);
+
+/// What samples a result is made of.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Form {
+    /// Floats.
+    Float,
+    /// Native histograms, of which a counter has a total.
+    Native(Box<NativeTotal>),
+    /// Floats or histograms: what matters is that they are there.
+    Any,
+}
+
+impl Form {
+    /// Whether floats count in it.
+    pub(super) fn takes_floats(&self) -> bool {
+        !matches!(self, Self::Native(_))
+    }
+
+    /// Whether histograms count in it.
+    pub(super) fn takes_histograms(&self) -> bool {
+        !matches!(self, Self::Float)
+    }
+
+    /// Its code, beside that of the kind.
+    fn code(&self) -> u8 {
+        match self {
+            Self::Float => 0,
+            Self::Native(_) => 1,
+            Self::Any => 2,
+        }
+    }
+}
 
 /// See the module.
 #[derive(Clone, Debug, PartialEq)]
@@ -26,6 +59,8 @@ pub(super) struct Output {
     pub(super) index: usize,
     /// What it is.
     pub(super) kind: Kind,
+    /// What it is made of.
+    pub(super) form: Form,
     /// Its labels, the name included.
     pub(super) labels: Labels,
     /// When the total was zero.
@@ -46,11 +81,18 @@ pub(super) struct Output {
 
 impl Output {
     /// One that begins with the interval that ends at `end`.
-    pub(super) fn new(rule: u64, kind: Kind, labels: Labels, end: i64, interval_ms: i64) -> Self {
+    pub(super) fn new(
+        rule: u64,
+        (kind, form): (Kind, Form),
+        labels: Labels,
+        end: i64,
+        interval_ms: i64,
+    ) -> Self {
         Self {
             rule,
             index: 0,
             kind,
+            form,
             labels,
             start: end.saturating_sub(interval_ms),
             total: Sum::default(),
@@ -121,18 +163,33 @@ impl Output {
             }
             *until > end
         });
-        self.pending.len() < before
+        let has_grown = self.pending.len() < before;
+        match &mut self.form {
+            Form::Native(total) => total.settle(end) || has_grown,
+            Form::Float | Form::Any => has_grown,
+        }
+    }
+
+    /// Whether increments wait for the end of their interval.
+    fn has_pending(&self) -> bool {
+        let is_native = matches!(&self.form, Form::Native(total) if !total.pending.is_empty());
+        is_native || !self.pending.is_empty()
     }
 
     /// Whether nothing is left to say of it.
     pub(super) fn is_over(&self) -> bool {
-        let has_more = !self.pending.is_empty() || !self.spans.is_empty();
+        let has_more = self.has_pending() || !self.spans.is_empty();
         self.entries == 0 && !self.is_written && !has_more
     }
 
     /// Bytes of memory.
     pub(super) fn memory_bytes(&self) -> usize {
+        let native = match &self.form {
+            Form::Native(total) => total.memory_bytes(),
+            Form::Float | Form::Any => 0,
+        };
         size_of::<Self>()
+            + native
             + self.labels.as_bytes().len()
             + self.pending.capacity() * size_of::<(i64, Sum)>()
             + self.spans.capacity() * size_of::<Span>()
@@ -141,7 +198,7 @@ impl Output {
     /// Appends its state.
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.rule.to_le_bytes());
-        out.push(self.kind as u8);
+        out.push(self.code());
         push_bytes(out, self.labels.as_bytes());
         push_signed(out, self.start);
         push_signed(out, self.newest);
@@ -152,20 +209,29 @@ impl Output {
             push_signed(out, *from);
             push_signed(out, *until);
         }
-        if failpoints::has(Flaw::ForgetsPending) {
-            return out.push(0);
-        }
-        push_uvarint(out, self.pending.len() as u64);
-        for (end, sum) in &self.pending {
+        let pending: &[(i64, Sum)] = match failpoints::has(Flaw::ForgetsPending) {
+            true => &[],
+            false => &self.pending,
+        };
+        push_uvarint(out, pending.len() as u64);
+        for (end, sum) in pending {
             push_signed(out, *end);
             push_sum(out, *sum);
         }
+        if let Form::Native(total) = &self.form {
+            total.encode(out);
+        }
+    }
+
+    /// What stands for kind and form.
+    pub(super) fn code(&self) -> u8 {
+        self.kind as u8 | self.form.code() << 1
     }
 
     /// Reads what [`Output::encode`] wrote.
     pub(super) fn decode(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
         let rule = u64::from_le_bytes(reader.array()?);
-        let kind = read_kind(reader)?;
+        let (kind, mut form) = read_kind(reader)?;
         let labels = read_labels(reader)?;
         let (start, newest) = (reader.signed()?, reader.signed()?);
         let is_written = reader.byte()? != 0;
@@ -178,10 +244,14 @@ impl Output {
         for _ in 0..reader.unsigned()? {
             pending.push((reader.signed()?, read_sum(reader)?));
         }
+        if let Form::Native(total) = &mut form {
+            **total = NativeTotal::decode(reader)?;
+        }
         Ok(Self {
             rule,
             index: 0,
             kind,
+            form,
             labels,
             start,
             total,
@@ -194,11 +264,17 @@ impl Output {
     }
 }
 
-/// What a metric is, by its code.
-pub(super) fn read_kind(reader: &mut Reader<'_>) -> Result<Kind, Malformed> {
-    match reader.byte()? {
-        0 => Ok(Kind::Counter),
-        1 => Ok(Kind::Gauge),
+/// What a result is and what it is made of, by [`Output::code`]; without a total.
+pub(super) fn read_kind(reader: &mut Reader<'_>) -> Result<(Kind, Form), Malformed> {
+    let code = reader.byte()?;
+    let kind = match code & 1 {
+        0 => Kind::Counter,
+        _ => Kind::Gauge,
+    };
+    match code >> 1 {
+        0 => Ok((kind, Form::Float)),
+        1 => Ok((kind, Form::Native(Box::default()))),
+        2 => Ok((kind, Form::Any)),
         _ => Err(Malformed("kind of an output")),
     }
 }

@@ -3,6 +3,8 @@
 //! Invariant: two rules with equal [`RuleSpec::identity`] give equal series of equal values, so
 //! that the state of one may go on as that of the other after a reload.
 
+use firn_model::histogram::float::Of;
+use firn_model::histogram::{Histogram, ResetHint};
 use firn_model::labels::{Labels, LabelsBuilder, LabelsRef, METRIC_NAME};
 use firn_model::matcher::{MatchOp, Matcher};
 use std::sync::Arc;
@@ -59,6 +61,27 @@ pub enum Op {
     Stdvar,
     /// The value that this share of all is not above.
     Quantile(f64),
+}
+
+impl Op {
+    /// Whether it matters only that a source is there, whatever its samples are.
+    pub(super) fn counts_series(self) -> bool {
+        matches!(self, Self::Count | Self::Group)
+    }
+
+    /// Whether native histograms are sources; as in a query, the others pass them over.
+    pub(super) fn takes_natives(self) -> bool {
+        matches!(self, Self::Sum | Self::Avg | Self::Last) || self.counts_series()
+    }
+
+    /// What is made of histograms of gauges: none for the newest.
+    pub(super) fn of_natives(self) -> Option<Of> {
+        match self {
+            Self::Sum => Some(Of::Sum),
+            Self::Avg => Some(Of::Mean),
+            _ => None,
+        }
+    }
 }
 
 /// Which labels a result keeps.
@@ -142,6 +165,19 @@ impl RuleSpec {
             result.set(name, value.as_bytes());
         }
         result.build()
+    }
+
+    /// What sources are that are native histograms, one of which is `histogram`: as the config
+    /// says, else as the histogram does.
+    pub(super) fn kind_of_natives(&self, histogram: &Histogram) -> Kind {
+        if self.op != Op::Sum {
+            return Kind::Gauge;
+        }
+        let by_hint = match histogram.reset_hint {
+            ResetHint::Gauge => Kind::Gauge,
+            ResetHint::Unknown | ResetHint::Reset | ResetHint::NotReset => Kind::Counter,
+        };
+        self.kind.unwrap_or(by_hint)
     }
 
     /// What the source named `name` is: as the config says, else as metadata does, else by the

@@ -2,11 +2,13 @@
 
 mod crashes;
 mod journal;
+mod natives;
 mod simulation;
 
 use super::machine::Machine;
 use super::spec::{AggregationSpec, GroupSpec, Grouping, Kind, Op, RuleSpec};
-use firn_model::batch::Batch;
+use firn_model::batch::{Batch, HistogramSample};
+use firn_model::histogram::ResetHint;
 use firn_model::labels::Labels;
 use firn_model::matcher::{MatchOp, Matcher};
 use firn_model::sample::{START_UNKNOWN, is_stale, stale_nan};
@@ -67,7 +69,26 @@ fn batch(metric: &str, steps: &[(&str, i64, f64, i64)]) -> Batch {
     batch
 }
 
-/// Second and value of each sample of a batch of results, by their labels.
+/// The same with a histogram of so many observations for each float.
+fn native_batch(metric: &str, steps: &[(&str, i64, f64, i64)], hint: ResetHint) -> Batch {
+    let floats = batch(metric, steps);
+    let mut batch = Batch::default();
+    for (place, series) in floats.iter().enumerate() {
+        let labels = series.labels.as_bytes();
+        batch.label_bytes().extend_from_slice(labels);
+        let start = series.start_times.first().copied();
+        batch.push_histogram(HistogramSample {
+            time: series.times[0],
+            start_time: start.unwrap_or(START_UNKNOWN),
+            histogram: natives::histogram(series.values[0], (2, place as i32), hint),
+        });
+        batch.end_series();
+    }
+    batch
+}
+
+/// Second and value of each sample of a batch of results, by their labels. A histogram stands for
+/// its count.
 fn read(results: &Batch, into: &mut BTreeMap<String, Vec<(i64, f64)>>) {
     for series in results.iter() {
         let row = into
@@ -77,17 +98,40 @@ fn read(results: &Batch, into: &mut BTreeMap<String, Vec<(i64, f64)>>) {
             let value = if is_stale(*value) { STALE } else { *value };
             row.push((time / 1000, value));
         }
+        let counts = natives::counts(series.histograms);
+        row.extend(counts.map(|(time, count)| (time / 1000, count)));
     }
 }
 
-/// Feeds each step as a batch of its own, then data time, and compares the results of the job.
+/// Compares the results of the job, of floats and of histograms that have as many observations.
 fn check(rule: &RuleSpec, metric: &str, steps: &[Step], until: i64, expected: &[(i64, f64)]) {
+    check_as(rule, metric, steps, until, expected, batch);
+    if rule.op.takes_natives() {
+        let hint = match rule.kind_of(metric.as_bytes(), None) {
+            Kind::Counter => ResetHint::Unknown,
+            Kind::Gauge => ResetHint::Gauge,
+        };
+        let make =
+            |metric: &str, steps: &[(&str, i64, f64, i64)]| native_batch(metric, steps, hint);
+        check_as(rule, metric, steps, until, expected, make);
+    }
+}
+
+/// Feeds each step as a batch of its own, then data time.
+fn check_as(
+    rule: &RuleSpec,
+    metric: &str,
+    steps: &[Step],
+    until: i64,
+    expected: &[(i64, f64)],
+    make: impl Fn(&str, &[(&str, i64, f64, i64)]) -> Batch,
+) {
     let mut machine = machine(&group(std::slice::from_ref(rule)));
     let mut results = BTreeMap::new();
     let clock = [("clock", until, 0.0, START_UNKNOWN)];
     let steps = steps
         .iter()
-        .map(|(pod, second, value)| batch(metric, &[(*pod, *second, *value, START_UNKNOWN)]));
+        .map(|(pod, second, value)| make(metric, &[(*pod, *second, *value, START_UNKNOWN)]));
     for batch in steps.chain([self::batch("clock", &clock)]) {
         let taken = machine.take(&mut &batch, i64::MAX).unwrap();
         assert!(taken.dropped.is_empty());
@@ -211,20 +255,19 @@ fn sum_of_counters_with_start_timestamps_counts_since_then() {
         // One that lies ahead says nothing.
         (&[("x", 10, 9.0, 99)], 10, &[(10, 0.0)]),
     ] {
-        let mut machine = machine(&group(std::slice::from_ref(&sum)));
-        let mut results = BTreeMap::new();
-        for step in steps {
-            let batch = batch("a_total", &[*step]);
-            let taken = machine.take(&mut &batch, i64::MAX).unwrap();
-            read(&taken.results, &mut results);
+        let native = |step: &_| native_batch("a_total", &[*step], ResetHint::Unknown);
+        let float = |step: &_| batch("a_total", &[*step]);
+        for make in [&float as &dyn Fn(&_) -> Batch, &native] {
+            let mut machine = machine(&group(std::slice::from_ref(&sum)));
+            let mut results = BTreeMap::new();
+            let clock = batch("clock", &[("c", until, 0.0, START_UNKNOWN)]);
+            for batch in steps.iter().map(make).chain([clock]) {
+                let taken = machine.take(&mut &batch, i64::MAX).unwrap();
+                read(&taken.results, &mut results);
+            }
+            let found: Vec<_> = results.into_values().flatten().collect();
+            assert_eq!(found, expected, "{steps:?}");
         }
-        let clock = batch("clock", &[("c", until, 0.0, START_UNKNOWN)]);
-        read(
-            &machine.take(&mut &clock, i64::MAX).unwrap().results,
-            &mut results,
-        );
-        let found: Vec<_> = results.into_values().flatten().collect();
-        assert_eq!(found, expected, "{steps:?}");
     }
 }
 

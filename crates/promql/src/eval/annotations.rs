@@ -5,9 +5,9 @@
 
 use crate::ast::Span;
 use crate::go_format::{format_g, format_rfc3339};
-use crate::histogram::NanRemark;
 use crate::parser;
 use crate::quote::quote;
+use firn_model::histogram::float::NanRemark;
 use firn_model::sample::TimestampMs;
 
 /// How loud an annotation is.

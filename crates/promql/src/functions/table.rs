@@ -2,10 +2,11 @@
 
 use super::{Evaluation as E, Function, FunctionId as F, RangeFunction as R, row};
 use crate::ast::ValueType;
-use crate::histogram::{FloatHistogram, totals};
 use crate::math::dates::Date;
-use crate::math::{float, log_exp, trig};
+use crate::math::{float, trig};
 use firn_model::histogram::Histogram;
+use firn_model::histogram::float::{FloatHistogram, totals};
+use firn_model::log_exp;
 use std::f64::consts::PI;
 
 const S: ValueType = ValueType::Scalar;

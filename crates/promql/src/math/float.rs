@@ -1,6 +1,6 @@
 //! Float functions where Go's answer is not the standard library's, and order among floats.
 
-use crate::math::log_exp::ln;
+use firn_model::log_exp::ln;
 use std::f64::consts::LN_2;
 
 /// Go's `math.Max`: an infinity wins over NaN, and zero over negative zero.

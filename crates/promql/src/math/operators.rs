@@ -1,7 +1,8 @@
 //! Binary operators between two floats.
 
 use crate::ast::BinaryOp;
-use crate::math::{log_exp, trig};
+use crate::math::trig;
+use firn_model::log_exp;
 
 /// Calls `f` with the arithmetic of `op`, so that the caller's loop is compiled for each operator.
 /// Operators that are no arithmetic of floats have none.

@@ -5,8 +5,8 @@
 
 use super::almost::almost_equal;
 use crate::go_format::format_g;
-use crate::histogram::FloatHistogram;
 use crate::number::parse_signed;
+use firn_model::histogram::float::FloatHistogram;
 use firn_model::histogram::{CUSTOM_BUCKETS_SCHEMA, Counts, Histogram, ResetHint, Span};
 
 /// A histogram and whether the script says something about counter resets.
@@ -211,11 +211,6 @@ pub(super) fn describe(histogram: &Histogram) -> String {
         }
     }
     format!("{out} counter_reset_hint:{:?}}}}}", histogram.reset_hint)
-}
-
-/// A histogram as upstream prints it: its numbers, and the buckets that hold something.
-pub fn shown_histogram(histogram: &Histogram) -> String {
-    FloatHistogram::from(histogram).to_string()
 }
 
 /// A histogram as upstream's tests of rules write it: what is zero or unknown is left out.

@@ -10,8 +10,9 @@ use crate::protobuf::{
     WireType, put_bytes, put_double, put_integer, put_key, put_varint, to_zigzag,
 };
 use crate::snappy;
-use firn_model::batch::{Batch, HistogramSample, SeriesSamples};
+use firn_model::batch::{Batch, SeriesSamples};
 use firn_model::histogram::{Counts, Histogram, ResetHint, Span};
+use firn_model::sample::TimestampMs;
 
 /// The body of a remote-write request that carries `batch`.
 pub fn encode(batch: &Batch) -> Vec<u8> {
@@ -46,14 +47,14 @@ fn put_series(out: &mut Vec<u8>, part: &mut Vec<u8>, series: SeriesSamples<'_>) 
     }
     for sample in series.histograms {
         part.clear();
-        put_histogram(part, sample);
+        encode_histogram(part, sample.time, &sample.histogram);
         put_bytes(out, field::SERIES_HISTOGRAM, part);
     }
 }
 
-fn put_histogram(out: &mut Vec<u8>, sample: &HistogramSample) {
+/// Appends the message of a histogram of `time`, bit for bit.
+pub fn encode_histogram(out: &mut Vec<u8>, time: TimestampMs, h: &Histogram) {
     use histogram_field as f;
-    let h = &sample.histogram;
     match &h.counts {
         Counts::Integer { count, .. } => {
             put_key(out, f::COUNT_INTEGER, WireType::Varint);
@@ -75,7 +76,7 @@ fn put_histogram(out: &mut Vec<u8>, sample: &HistogramSample) {
         ResetHint::Gauge => 3,
     };
     put_integer(out, f::RESET_HINT, hint);
-    put_integer(out, f::TIME, sample.time as u64);
+    put_integer(out, f::TIME, time as u64);
     put_doubles(out, f::CUSTOM_VALUES, &h.custom_values);
 }
 

@@ -80,7 +80,7 @@ struct Buckets {
 }
 
 /// Reads a histogram; whether it makes sense is left to [`Histogram::validate`].
-pub(super) fn decode(message: &[u8]) -> Result<HistogramSample, WireError> {
+pub fn decode(message: &[u8]) -> Result<HistogramSample, WireError> {
     let mut fields = Fields::default();
     let mut histogram = Histogram {
         reset_hint: ResetHint::Unknown,

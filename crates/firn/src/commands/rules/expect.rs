@@ -6,7 +6,8 @@ use firn_model::go_float::scientific;
 use firn_model::labels::Labels;
 use firn_model::quote::quote;
 use firn_model::units::format_duration;
-use firn_promql::script::{read_series, shown_histogram, test_expression};
+use firn_promql::script::{read_series, test_expression};
+use firn_promql::texts;
 use firn_promql::value::{MatrixSeries, PointValue, QueryError, QueryResult, Value, VectorElement};
 use firn_rules::alert::{ALERT_NAME, Annotations};
 use std::fmt::Write;
@@ -231,7 +232,7 @@ pub(super) fn shown_matrix(matrix: &[MatrixSeries]) -> String {
         let _ = writeln!(out, "{} =>", series.labels);
         let floats = series.floats.iter().map(|(t, v)| (*t, v.to_string()));
         let histograms = series.histograms.iter();
-        let histograms = histograms.map(|(t, h)| (*t, shown_histogram(h)));
+        let histograms = histograms.map(|(t, h)| (*t, texts::histogram(h)));
         let mut points: Vec<(i64, String)> = floats.chain(histograms).collect();
         points.sort_by_key(|(time, _)| *time);
         for (time, value) in points {

@@ -268,7 +268,7 @@ fn headers(node: &Node, dir: &Path) -> Result<BTreeMap<String, Vec<HeaderValueSo
     let mut headers = BTreeMap::new();
     for entry in entries(node.get("http_headers")) {
         let lower = entry.key.to_ascii_lowercase();
-        if RESERVED_HEADERS.contains(&lower.as_str()) {
+        if is_reserved(&lower) {
             let name = canonical_header(&entry.key);
             let message = format!("setting header {name:?} is not allowed");
             return Err(entry.node.error(message));
@@ -283,6 +283,11 @@ fn headers(node: &Node, dir: &Path) -> Result<BTreeMap<String, Vec<HeaderValueSo
         );
     }
     Ok(headers)
+}
+
+/// Whether a header, by its name in lower case, belongs to the protocol and not to the user.
+pub fn is_reserved(lower: &str) -> bool {
+    RESERVED_HEADERS.contains(&lower)
 }
 
 /// A header's name as Go writes it: each word with a capital.

@@ -4,10 +4,12 @@ use super::Lane;
 use crate::aggregation::entries::Entry;
 use crate::aggregation::failpoints::{self, Flaw};
 use crate::aggregation::fold::Fold;
-use crate::aggregation::output::Output;
+use crate::aggregation::native::NativeFold;
+use crate::aggregation::output::{Form, Output};
 use crate::aggregation::spec::{Kind, RuleSpec};
-use firn_model::batch::Batch;
-use firn_model::sample::{is_stale, stale_nan};
+use firn_model::batch::{Batch, HistogramSample};
+use firn_model::histogram::Histogram;
+use firn_model::sample::{START_UNKNOWN, is_stale, stale_nan};
 
 /// Where results go: the rules say what is made of gauges.
 pub(in crate::aggregation) struct Results<'a> {
@@ -16,17 +18,41 @@ pub(in crate::aggregation) struct Results<'a> {
 }
 
 impl Results<'_> {
-    fn push(&mut self, output: &Output, end: i64, value: f64) {
+    fn push(&mut self, output: &Output, end: i64, value: Value) {
         let labels = output.labels.as_bytes();
         self.batch.label_bytes().extend_from_slice(labels);
-        match output.kind {
-            Kind::Counter if !is_stale(value) => {
+        let is_counter = output.kind == Kind::Counter;
+        match value {
+            Value::Float(value) if is_counter && !is_stale(value) => {
                 self.batch.push_float_with_start(end, value, output.start);
             }
-            _ => self.batch.push_float(end, value),
+            Value::Float(value) => self.batch.push_float(end, value),
+            Value::Native(histogram) => self.batch.push_histogram(HistogramSample {
+                time: end,
+                start_time: if is_counter {
+                    output.start
+                } else {
+                    START_UNKNOWN
+                },
+                histogram,
+            }),
         }
         self.batch.end_series();
     }
+}
+
+/// What a result is at an end.
+#[derive(Clone, Debug)]
+enum Value {
+    Float(f64),
+    Native(Histogram),
+}
+
+/// What is made of gauges.
+#[derive(Clone, Debug)]
+enum AnyFold {
+    Float(Fold),
+    Native(Box<NativeFold>),
 }
 
 /// What the sources of an output came to at an end.
@@ -34,7 +60,7 @@ impl Results<'_> {
 struct Tally {
     /// Some source has a sample that counts.
     is_live: bool,
-    fold: Option<Fold>,
+    fold: Option<AnyFold>,
 }
 
 impl Lane {
@@ -55,14 +81,17 @@ impl Lane {
         for (place, tally) in self.outputs.iter_mut().zip(tallies) {
             let Some(output) = place else { continue };
             let value = value_of(output, end, lookback_ms, tally);
+            let is_there = value.is_some();
             if let Some(results) = &mut results {
                 match value {
                     Some(value) => results.push(output, end, value),
-                    None if output.is_written => results.push(output, end, stale_nan()),
+                    None if output.is_written => {
+                        results.push(output, end, Value::Float(stale_nan()));
+                    }
                     None => {}
                 }
             }
-            output.is_written = value.is_some();
+            output.is_written = is_there;
             if output.is_over() {
                 self.by_result.remove(&(output.rule, output.labels.clone()));
                 *place = None;
@@ -80,6 +109,7 @@ impl Lane {
 
     /// Lets the samples of gauges up to `end` be the newest of their sources.
     fn settle_gauges(&mut self, end: i64) {
+        self.natives.settle(end, &mut self.entries);
         while let Some(first) = self.open.first_entry() {
             if *first.key() > end && !failpoints::has(Flaw::SettlesEarly) {
                 break;
@@ -102,7 +132,12 @@ impl Lane {
             fold: match (output, results) {
                 (Some(output), Some(results)) if output.kind == Kind::Gauge => {
                     let rule = results.rules.get(output.index);
-                    rule.map(|rule| Fold::new(rule.op))
+                    rule.map(|rule| match output.form {
+                        Form::Native(_) => {
+                            AnyFold::Native(Box::new(NativeFold::new(rule.op.of_natives())))
+                        }
+                        Form::Float | Form::Any => AnyFold::Float(Fold::new(rule.op)),
+                    })
                 }
                 _ => None,
             },
@@ -125,8 +160,14 @@ impl Lane {
             if entry.time > since && !is_ended {
                 let tally = &mut tallies[entry.output as usize];
                 tally.is_live = true;
-                if let Some(fold) = &mut tally.fold {
-                    fold.add(entry.time, entry.value);
+                match &mut tally.fold {
+                    Some(AnyFold::Float(fold)) => fold.add(entry.time, entry.value),
+                    Some(AnyFold::Native(fold)) => {
+                        if let Some(newest) = self.natives.newest(at) {
+                            fold.add(entry.time, newest);
+                        }
+                    }
+                    None => {}
                 }
             }
         }
@@ -135,15 +176,24 @@ impl Lane {
 }
 
 /// What an output is at `end`; nothing if it has no source then.
-fn value_of(output: &mut Output, end: i64, lookback_ms: i64, tally: Tally) -> Option<f64> {
+fn value_of(output: &mut Output, end: i64, lookback_ms: i64, tally: Tally) -> Option<Value> {
     match (output.kind, tally.fold) {
         (Kind::Counter, _) => {
             let has_grown = output.settle(end);
             let has_source = output.has_source(end, lookback_ms);
-            (has_source || has_grown).then(|| output.total.value())
+            match &output.form {
+                _ if !has_source && !has_grown => None,
+                Form::Native(total) => total.value().map(Value::Native),
+                Form::Float | Form::Any => Some(Value::Float(output.total.value())),
+            }
         }
-        (Kind::Gauge, Some(fold)) => fold.result(),
+        (Kind::Gauge, Some(AnyFold::Float(fold))) => fold.result().map(Value::Float),
+        // What does not add up ends the result as long as it is so, with a replay too.
+        (Kind::Gauge, Some(AnyFold::Native(fold))) => match fold.result() {
+            Some(histogram) => Some(Value::Native(histogram)),
+            None => tally.is_live.then_some(Value::Float(stale_nan())),
+        },
         // Results are not wanted: any value will do.
-        (Kind::Gauge, None) => tally.is_live.then_some(0.0),
+        (Kind::Gauge, None) => tally.is_live.then_some(Value::Float(0.0)),
     }
 }

@@ -1,6 +1,6 @@
 //! The whole state of a lane as bytes, and back.
 
-use super::{Lane, Params, Waiting};
+use super::{Lane, Natives, Params, Waiting};
 use crate::aggregation::code::{
     Malformed, Reader, after_step, push_float, push_signed, whole_step,
 };
@@ -26,6 +26,11 @@ impl Lane {
             }
         }
         self.encode_entries(out);
+        self.encode_open(out);
+        self.natives.encode(out);
+    }
+
+    fn encode_open(&self, out: &mut Vec<u8>) {
         if failpoints::has(Flaw::ForgetsWaiting) {
             return out.push(0);
         }
@@ -98,6 +103,7 @@ impl Lane {
                 lane.open.entry(end).or_default().push(waiting);
             }
         }
+        lane.natives = Natives::decode(reader, &mut lane.entries)?;
         Ok(lane)
     }
 

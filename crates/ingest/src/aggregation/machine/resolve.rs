@@ -6,9 +6,10 @@ use super::look_up::Found;
 use super::sources::Reference;
 use super::{Group, LANES, Machine};
 use crate::aggregation::entries::{ENTRIES_MAX, Entry, Print};
-use crate::aggregation::output::Output;
-use crate::aggregation::spec::RuleSpec;
-use firn_model::batch::Batch;
+use crate::aggregation::output::{Form, Output};
+use crate::aggregation::spec::{Kind, RuleSpec};
+use firn_model::batch::{Batch, HistogramSample};
+use firn_model::histogram::Histogram;
 use firn_model::labels::{Labels, LabelsRef, METRIC_NAME};
 use firn_model::sample::{TimestampMs, is_stale};
 use xxhash_rust::xxh3::xxh3_64;
@@ -49,28 +50,68 @@ impl Machine {
             None => {}
         }
         let legs = self.legs(labels);
+        let newest = samples.histograms.last().map(|sample| &sample.histogram);
+        let histogram = newest.filter(|_| samples.values.iter().all(|value| is_stale(*value)));
+        let (legs, is_mixed) = self.legs_of_form(legs, histogram.is_some());
         if legs.is_empty() {
             self.forget_source(print);
-            self.look_up.let_pass(print);
-            return (None, false);
-        }
-        if samples.times.is_empty() && !samples.histograms.is_empty() {
-            for leg in &legs {
-                self.groups[leg.group].counts.histogram_sources.inc();
+            if !is_mixed {
+                self.look_up.let_pass(print);
             }
-            self.look_up.let_pass(print);
             return (None, false);
         }
         let rule = |leg: &Leg| &self.groups[leg.group].spec.rules[leg.rule];
-        let drops = legs.iter().any(|leg| rule(leg).drops);
-        let times = samples.times.iter().zip(samples.values);
-        let can_count = |(time, value): (&i64, &f64)| *time <= time_max && !is_stale(*value);
+        let drops = !is_mixed && legs.iter().any(|leg| rule(leg).drops);
+        let floats = samples.times.iter().zip(samples.values);
+        let float_counts = |(time, value): (&i64, &f64)| *time <= time_max && !is_stale(*value);
+        let histogram_counts =
+            |sample: &HistogramSample| sample.time <= time_max && !sample.histogram.is_stale();
+        let can_count =
+            floats.into_iter().any(float_counts) || samples.histograms.iter().any(histogram_counts);
         let is_known = self.sources.find(&self.lanes, print).is_some();
-        if !is_known && !times.into_iter().any(can_count) {
+        if !is_known && !can_count {
             return (None, drops);
         }
-        self.make_entries(labels, print, &legs);
+        self.make_entries(labels, print, &legs, histogram);
         (self.sources.find(&self.lanes, print), drops)
+    }
+
+    /// Those of `legs` in which a series of floats or of histograms counts, and whether another one
+    /// has a result that is made of the other form so far.
+    fn legs_of_form(&self, legs: Vec<Leg>, is_native: bool) -> (Vec<Leg>, bool) {
+        let mut is_mixed = false;
+        let fits = |leg: &Leg| {
+            let group = &self.groups[leg.group];
+            let op = group.spec.rules[leg.rule].op;
+            if is_native && !op.takes_natives() {
+                group.counts.histogram_sources.inc();
+                return false;
+            }
+            let slot = self.lanes[self.place_of(leg)].as_ref();
+            let output = slot.and_then(|slot| {
+                let at = slot
+                    .lane
+                    .find_output(group.identities[leg.rule], &leg.result)?;
+                slot.lane.output(at)
+            });
+            let fits = output.is_none_or(|output| match is_native {
+                true => output.form.takes_histograms(),
+                false => output.form.takes_floats(),
+            });
+            if !fits {
+                group.counts.mixed.inc();
+                is_mixed = true;
+            }
+            fits
+        };
+        let legs = legs.into_iter().filter(fits).collect();
+        (legs, is_mixed)
+    }
+
+    /// The lane that the result of a leg is in.
+    fn place_of(&self, leg: &Leg) -> usize {
+        let hash = xxh3_64(leg.result.as_bytes());
+        self.groups[leg.group].base + hash as usize % LANES
     }
 
     fn legs(&self, labels: LabelsRef<'_>) -> Vec<Leg> {
@@ -90,13 +131,19 @@ impl Machine {
     }
 
     /// Makes the entries of a source, keeps those that it has, and removes those of other rules.
-    fn make_entries(&mut self, labels: LabelsRef<'_>, print: Print, legs: &[Leg]) {
+    /// `histogram` is one of the source, if it has such.
+    fn make_entries(
+        &mut self,
+        labels: LabelsRef<'_>,
+        print: Print,
+        legs: &[Leg],
+        histogram: Option<&Histogram>,
+    ) {
         let known = self.entries_of(print);
         let mut kept = Vec::with_capacity(legs.len());
         for leg in legs {
-            let hash = xxh3_64(leg.result.as_bytes());
-            let place = self.groups[leg.group].base + hash as usize % LANES;
-            let Some(output) = self.output_of(place, leg, labels) else {
+            let place = self.place_of(leg);
+            let Some(output) = self.output_of(place, leg, labels, histogram) else {
                 continue;
             };
             let is_it = |(reference, entry): &&(Reference, Entry)| {
@@ -119,7 +166,13 @@ impl Machine {
     }
 
     /// The output of `leg` in the lane at `place`, a new one if there is none.
-    fn output_of(&mut self, place: usize, leg: &Leg, labels: LabelsRef<'_>) -> Option<u32> {
+    fn output_of(
+        &mut self,
+        place: usize,
+        leg: &Leg,
+        labels: LabelsRef<'_>,
+        histogram: Option<&Histogram>,
+    ) -> Option<u32> {
         let group = &self.groups[leg.group];
         let spec: &RuleSpec = &group.spec.rules[leg.rule];
         let identity = group.identities[leg.rule];
@@ -132,10 +185,17 @@ impl Machine {
             return None;
         }
         let name = labels.get(METRIC_NAME);
-        let kind = spec.kind_of(name, (self.kind_of)(name));
+        let (kind, form) = match histogram {
+            _ if spec.op.counts_series() => (Kind::Gauge, Form::Any),
+            Some(histogram) => (
+                spec.kind_of_natives(histogram),
+                Form::Native(Box::default()),
+            ),
+            None => (spec.kind_of(name, (self.kind_of)(name)), Form::Float),
+        };
         let interval_ms = slot.lane.params.interval_ms;
         let end = slot.lane.written.saturating_add(interval_ms);
-        let output = Output::new(identity, kind, leg.result.clone(), end, interval_ms);
+        let output = Output::new(identity, (kind, form), leg.result.clone(), end, interval_ms);
         slot.ops.push_output(at, &output, end);
         slot.lane.put_output(at, output);
         slot.lane.set_index(at, leg.rule);

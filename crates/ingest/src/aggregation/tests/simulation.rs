@@ -1,11 +1,13 @@
 //! Aggregation against a model that keeps every sample, with crashes at which any part of the
 //! newest records is lost and all that was not acknowledged is sent again. Flaws are caught.
 
+use super::natives::{counts, histogram};
 use super::{Kind, Machine, Op, RuleSpec, group, rule};
 use crate::aggregation::failpoints::{Flaw, with_flaw};
 use crate::aggregation::spec::AggregationSpec;
-use firn_model::batch::Batch;
+use firn_model::batch::{Batch, HistogramSample};
 use firn_model::env::sim::SimRng;
+use firn_model::histogram::ResetHint;
 use firn_model::labels::Labels;
 use firn_model::log::Journal;
 use firn_model::sample::{START_UNKNOWN, is_stale, stale_nan};
@@ -221,7 +223,9 @@ fn spec() -> AggregationSpec {
     group(&[counter, gauge])
 }
 
-fn to_batch(sent: &[Sent]) -> Batch {
+/// As floats, or as histograms of so many observations, each pod's in a bucket and a resolution of
+/// its own.
+fn to_batch(sent: &[Sent], is_native: bool) -> Batch {
     let mut batch = Batch::default();
     for sent in sent {
         let name = if sent.is_counter { "counter" } else { "gauge" };
@@ -231,6 +235,18 @@ fn to_batch(sent: &[Sent]) -> Batch {
             .label_bytes()
             .extend_from_slice(Labels::from_pairs(pairs).as_bytes());
         match sent.start {
+            start if is_native => {
+                let hint = match sent.is_counter {
+                    true => ResetHint::Unknown,
+                    false => ResetHint::Gauge,
+                };
+                let bucket = (sent.pod as i32 % 3, sent.pod as i32);
+                batch.push_histogram(HistogramSample {
+                    time: sent.time,
+                    start_time: start,
+                    histogram: histogram(sent.value, bucket, hint),
+                });
+            }
             START_UNKNOWN => batch.push_float(sent.time, sent.value),
             start => batch.push_float_with_start(sent.time, sent.value, start),
         }
@@ -324,8 +340,12 @@ fn read(batch: &Batch, into: &mut Results) -> Result<(), String> {
             .parse()
             .unwrap();
         let row = into.entry((is_counter, job)).or_default();
-        if row.insert(series.times[0], series.values[0]).is_some() {
-            return Err(format!("a result of {} is written twice", series.times[0]));
+        let floats = series.times.iter().copied();
+        let floats = floats.zip(series.values.iter().copied());
+        for (time, value) in floats.chain(counts(series.histograms)) {
+            if row.insert(time, value).is_some() {
+                return Err(format!("a result of {time} is written twice"));
+            }
         }
     }
     Ok(())
@@ -364,7 +384,7 @@ fn compare(found: &Results, model: &Results) -> Result<(), String> {
 }
 
 /// Runs a fleet with crashes; what differs from the model is an error.
-fn simulate(seed: u64) -> Result<(), String> {
+fn simulate(seed: u64, is_native: bool) -> Result<(), String> {
     let rng = SimRng::new(seed);
     let fleet_rng = SimRng::new(seed ^ 0xf1ee7);
     let mut fleet = Fleet {
@@ -391,7 +411,7 @@ fn simulate(seed: u64) -> Result<(), String> {
             Some(step) => (step.results.clone(), step.model.clone()),
             None => Default::default(),
         };
-        let batch = to_batch(&sent);
+        let batch = to_batch(&sent, is_native);
         let taken = machine.take(&mut &batch, i64::MAX).map_err(|e| e.message)?;
         read(&taken.results, &mut results)?;
         model.take(&sent);
@@ -437,14 +457,20 @@ fn simulate(seed: u64) -> Result<(), String> {
 #[test]
 fn aggregation_over_crashes_is_what_a_model_of_all_samples_says() {
     for seed in 0..400 {
-        simulate(seed).unwrap_or_else(|e| panic!("seed {seed}: {e}"));
+        let is_native = seed % 4 == 3;
+        simulate(seed, is_native).unwrap_or_else(|e| panic!("seed {seed}: {e}"));
     }
 }
 
 #[test]
 fn flaws_of_aggregation_are_caught() {
     for flaw in Flaw::ALL {
-        let caught = (0..400).any(|seed| with_flaw(flaw, || simulate(seed).is_err()));
-        assert!(caught, "{flaw:?} is not caught");
+        for is_native in [false, true] {
+            let fails = |seed| with_flaw(flaw, || simulate(seed, is_native).is_err());
+            assert!(
+                (0..400).any(fails),
+                "{flaw:?} is not caught, native {is_native}"
+            );
+        }
     }
 }

@@ -8,12 +8,12 @@ use crate::eval::annotations::Annotations;
 use crate::eval::kernels::kinds::{Combined, combine, incompatible};
 use crate::eval::rows::row::{ABSENT, HistogramPoint, Operand, RowBuffer, is_absent};
 use crate::grid::Grid;
-use crate::histogram::FloatHistogram;
 use crate::math::float;
 use crate::math::operators::{ArithmeticLoop, compare, with_arithmetic};
 use crate::value::QueryError;
 use firn_model::budget::Reservation;
 use firn_model::histogram::Histogram;
+use firn_model::histogram::float::FloatHistogram;
 use std::sync::Arc;
 
 /// An operation on a row.

@@ -2,7 +2,7 @@
 
 use crate::ast::Span;
 use crate::eval::annotations::{Annotation, Annotations, HistogramOperation};
-use crate::histogram::{FloatHistogram, Incompatible, Joined};
+use firn_model::histogram::float::{FloatHistogram, Incompatible, Joined};
 
 /// Remarks on the histograms of one series, not yet said.
 pub(crate) struct Remarks<'a> {

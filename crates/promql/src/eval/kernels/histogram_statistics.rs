@@ -8,8 +8,8 @@
 //! `MemoizedSeriesIterator`.
 
 use crate::grid::{Grid, Reach};
-use crate::histogram::FloatHistogram;
 use firn_model::columns::SeriesColumns;
+use firn_model::histogram::float::FloatHistogram;
 use firn_model::histogram::{Histogram, ResetHint};
 use firn_model::sample::{TimestampMs, is_stale};
 use std::sync::Arc;

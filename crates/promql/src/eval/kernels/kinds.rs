@@ -4,7 +4,7 @@ use crate::ast::{BinaryOp, Span};
 use crate::eval::annotations::{Annotation, Annotations, HistogramOperation};
 use crate::eval::rows::frame::Frame;
 use crate::eval::rows::row::Operand;
-use crate::histogram::{FloatHistogram, Incompatible, Joined, Trim};
+use firn_model::histogram::float::{FloatHistogram, Incompatible, Joined, Trim};
 use firn_model::histogram::{Histogram, ResetHint};
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -16,10 +16,10 @@ use crate::eval::kernels::window::Windows;
 use crate::eval::rows::row::{ABSENT, RowBuffer, samples_of};
 use crate::functions::RangeFunction;
 use crate::grid::{Grid, Reach};
-use crate::histogram::{Accumulator, FloatHistogram, Of};
 use crate::value::QueryError;
 use firn_model::columns::SeriesColumns;
 use firn_model::histogram::Histogram;
+use firn_model::histogram::float::{Accumulator, FloatHistogram, Of};
 use firn_model::sample::{START_UNKNOWN, TimestampMs, is_stale};
 use std::sync::Arc;
 

@@ -16,8 +16,8 @@ use crate::eval::kernels::window::Windows;
 use crate::eval::rows::row::ABSENT;
 use crate::functions::RangeFunction;
 use crate::math::float::{Rank, quantile};
-use crate::math::kahan::Kahan;
 use firn_model::cancel::Cancel;
+use firn_model::kahan::Kahan;
 use firn_model::sample::TimestampMs;
 use pace::Pace;
 
@@ -226,10 +226,10 @@ fn regression(window: &Samples<'_>, origin: TimestampMs) -> (f64, f64) {
     let [mut x_sum, mut y_sum, mut xy_sum, mut xx_sum] = [Kahan::default(); 4];
     for (time, y) in window.times.iter().zip(window.values) {
         let x = (time - origin) as f64 / 1e3;
-        x_sum = x_sum.add(x);
-        y_sum = y_sum.add(*y);
-        xy_sum = xy_sum.add(x * y);
-        xx_sum = xx_sum.add(x * x);
+        x_sum = x_sum.plus(x);
+        y_sum = y_sum.plus(*y);
+        xy_sum = xy_sum.plus(x * y);
+        xx_sum = xx_sum.plus(x * x);
     }
     let count = window.values.len() as f64;
     let [x, y, xy, xx] = [x_sum, y_sum, xy_sum, xx_sum].map(Kahan::total);

@@ -9,7 +9,7 @@ use crate::eval::rows::row_labels::RowLabels;
 use crate::eval::run::Run;
 use crate::go_format::format_f;
 use crate::grid::Grid;
-use crate::histogram::FloatHistogram;
+use crate::histogram_text::histogram_text;
 use crate::plan::{Aggregate, NodeKind};
 use crate::quote::quote;
 use crate::value::QueryError;
@@ -114,7 +114,7 @@ impl Counts {
         if !self.writes_value {
             return self.count(group, step, 0.0);
         }
-        let text = FloatHistogram::from(histogram).to_string();
+        let text = histogram_text(histogram);
         let known = self.histogram_places.get(&(group, text.clone()));
         let place = known.copied().unwrap_or(self.rows.len());
         if place == self.rows.len() {

@@ -68,3 +68,35 @@ fn sink_text_reads_back_the_same() {
         [f64::INFINITY, -1e300, 1e-9, 0.1, 123456789.0]
     );
 }
+
+#[test]
+fn sink_of_families_reads_back_the_same_with_native_histograms() {
+    let histogram = DurationHistogram::default();
+    for millis in [0, 1, 1, 9, 200_000] {
+        histogram.observe(Duration::from_millis(millis));
+    }
+    let mut sink = FamilySink::new();
+    for x in ["1", "2"] {
+        sink.metric("a_total", "All.", &[("x", x)], Metric::Counter(3.0));
+    }
+    sink.metric("g", "", &[], Metric::Gauge(-0.5));
+    sink.metric(
+        "h_seconds",
+        "h",
+        &[("z", "1")],
+        Metric::Histogram(&histogram),
+    );
+    let body = sink.into_body();
+    let both = Switches {
+        native_histograms: true,
+        always_classic_histograms: true,
+        ..Switches::default()
+    };
+    let shown = read(Format::Protobuf, &body, both);
+    let native = show_histogram(&histogram.native());
+    for part in ["a_total", "-0.5", "h_seconds_bucket", &native] {
+        assert!(shown.contains(part), "{part}\n{shown}");
+    }
+    assert!(!shown.contains("error"), "{shown}");
+    assert_eq!(shown.matches("type a_total counter").count(), 1);
+}

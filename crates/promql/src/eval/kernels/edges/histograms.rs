@@ -10,8 +10,8 @@ use crate::eval::kernels::samples::Samples;
 use crate::functions::Extrapolation;
 use crate::functions::RangeFunction;
 use crate::grid::seconds;
-use crate::histogram::FloatHistogram;
 use firn_model::histogram::ResetHint;
+use firn_model::histogram::float::FloatHistogram;
 use firn_model::sample::TimestampMs;
 
 /// The histograms that a step sees, beyond its range too.

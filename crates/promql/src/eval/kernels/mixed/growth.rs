@@ -7,8 +7,8 @@ use super::Window;
 use crate::eval::annotations::{Annotation, HistogramOperation};
 use crate::eval::kernels::histogram_remarks::Remarks;
 use crate::functions::Extrapolation;
-use crate::histogram::FloatHistogram;
 use firn_model::histogram::ResetHint;
+use firn_model::histogram::float::FloatHistogram;
 
 impl Window<'_> {
     /// The change over the window, extrapolated to its edges.

@@ -9,8 +9,8 @@ use super::abreast::{Abreast, LANES};
 use super::pace::Pace;
 use crate::eval::kernels::window::Windows;
 use crate::math::integers::{SMALL, float_of, nearest, rounded};
-use crate::math::kahan::{Kahan, Mean};
 use crate::math::quotient::{Divisor, by_inverse, plainly};
+use firn_model::kahan::{Kahan, Mean};
 
 /// What is made of a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,8 +64,8 @@ impl Squares {
     fn add(&mut self, value: f64) {
         self.count += 1.0;
         let delta = value - self.mean.total();
-        self.mean = self.mean.add(delta / self.count);
-        self.squares = self.squares.add(delta * (value - self.mean.total()));
+        self.mean = self.mean.plus(delta / self.count);
+        self.squares = self.squares.plus(delta * (value - self.mean.total()));
     }
 }
 
@@ -106,7 +106,7 @@ impl Of {
 }
 
 fn total(sum: Kahan, values: &[f64]) -> Kahan {
-    values.iter().fold(sum, |sum, value| sum.add(*value))
+    values.iter().fold(sum, |sum, value| sum.plus(*value))
 }
 
 /// The greatest magnitude of `values` if all of them are integers. No integers here are the odd
@@ -194,7 +194,7 @@ fn add_up(values: &[f64], abreast: &Abreast) -> [Kahan; LANES] {
     let mut sums = [Kahan::default(); LANES];
     abreast.scan(values, |values| {
         for (sum, value) in sums.iter_mut().zip(values) {
-            *sum = sum.add(value);
+            *sum = sum.plus(value);
         }
     });
     sums

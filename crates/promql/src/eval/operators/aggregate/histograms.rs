@@ -3,8 +3,8 @@
 //! A group that has floats and histograms at a step has no value there, and neither has one whose
 //! histograms do not add up. Later histograms of such a group are skipped.
 
-use crate::histogram::{Accumulator, FloatHistogram, Joined, Of};
 use firn_model::histogram::Histogram;
+use firn_model::histogram::float::{Accumulator, FloatHistogram, Joined, Of};
 use std::collections::BTreeMap;
 
 /// What a cell takes beside its histogram.

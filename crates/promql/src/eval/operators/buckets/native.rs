@@ -9,9 +9,9 @@ use crate::eval::rows::parts::in_parts;
 use crate::eval::rows::row::{ABSENT, Row, is_absent};
 use crate::eval::rows::row_labels::RowLabels;
 use crate::eval::run::Run;
-use crate::histogram::{FloatHistogram, NanRemark};
 use crate::value::QueryError;
 use firn_model::histogram::Histogram;
+use firn_model::histogram::float::{FloatHistogram, NanRemark};
 use firn_model::labels::{Labels, METRIC_NAME};
 use std::ops::Range;
 

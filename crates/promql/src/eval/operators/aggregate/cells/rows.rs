@@ -4,7 +4,7 @@
 //! and the compiler vectorises.
 
 use crate::eval::rows::row::is_absent;
-use crate::math::kahan::Kahan;
+use firn_model::kahan::Kahan;
 
 /// Adds a row to sums; `both` says that row and sums have a value at every step.
 pub(super) fn sum(sums: &mut [f64], lost: &mut [f64], row: &[f64], both: bool) {
@@ -26,7 +26,7 @@ fn sum_full(sums: &mut [f64], lost: &mut [f64], row: &[f64]) {
             sum: *sum,
             lost: *lost,
         }
-        .add(*value);
+        .plus(*value);
         (*sum, *lost) = (next.sum, next.lost);
     }
 }
@@ -45,7 +45,7 @@ fn sum_with_gaps(sums: &mut [f64], lost: &mut [f64], row: &[f64]) {
                 sum: *sum,
                 lost: *lost,
             }
-            .add(*value),
+            .plus(*value),
         };
         (*sum, *lost) = (next.sum, next.lost);
     }

@@ -19,15 +19,16 @@ mod quantile;
 mod reset;
 mod side;
 mod statistics;
-mod text;
 mod trim;
 mod zero;
 
-pub(crate) use accumulate::{Accumulator, Of};
-pub(crate) use add::{Incompatible, Joined};
-pub(crate) use form::{FloatHistogram, totals};
-pub(crate) use quantile::NanRemark;
-pub(crate) use trim::Trim;
+pub use accumulate::{Accumulator, Of};
+pub use add::{Incompatible, Joined};
+pub use buckets::Bucket;
+pub use form::{FloatHistogram, totals};
+pub use quantile::NanRemark;
+pub use side::Side;
+pub use trim::Trim;
 
 #[cfg(test)]
 mod tests;

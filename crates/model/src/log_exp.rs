@@ -23,12 +23,12 @@ const REMEZ: [f64; 5] = [
 const EXPONENT_MAX: f64 = 1_000.0;
 
 /// The natural logarithm.
-pub(crate) fn ln(x: f64) -> f64 {
+pub fn ln(x: f64) -> f64 {
     libm::log(x)
 }
 
 /// The logarithm to the base of two; exact of its powers.
-pub(crate) fn log2(x: f64) -> f64 {
+pub fn log2(x: f64) -> f64 {
     let (fraction, exponent) = libm::frexp(x);
     match fraction == 0.5 {
         true => f64::from(exponent - 1),
@@ -37,12 +37,12 @@ pub(crate) fn log2(x: f64) -> f64 {
 }
 
 /// The logarithm to the base of ten.
-pub(crate) fn log10(x: f64) -> f64 {
+pub fn log10(x: f64) -> f64 {
     ln(x) * LOG10_E
 }
 
 /// Two to the power of `x`.
-pub(crate) fn exp2(x: f64) -> f64 {
+pub fn exp2(x: f64) -> f64 {
     if x.is_nan() || x.abs() > EXPONENT_MAX {
         return x.exp2();
     }
@@ -57,7 +57,7 @@ pub(crate) fn exp2(x: f64) -> f64 {
 }
 
 /// `x` to the power of `y`: by squaring for the whole part of the exponent.
-pub(crate) fn pow(x: f64, y: f64) -> f64 {
+pub fn pow(x: f64, y: f64) -> f64 {
     const EXACT_MAX: f64 = (1u64 << 53) as f64;
     let is_plain = x.is_finite() && x != 0.0 && y.abs() < EXACT_MAX;
     if !is_plain || y == 0.0 || y == 1.0 || x == 1.0 || (x < 0.0 && y.fract() != 0.0) {

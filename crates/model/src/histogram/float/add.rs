@@ -2,32 +2,32 @@
 
 use super::form::{FloatHistogram, Lost};
 use super::side::Side;
-use crate::math::kahan::Kahan;
-use firn_model::histogram::ResetHint;
+use crate::histogram::ResetHint;
+use crate::kahan::Kahan;
 use std::cmp::Ordering;
 
 /// Exponential and custom buckets do not add up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Incompatible;
+pub struct Incompatible;
 
 /// What had to be given up for a sum.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Joined {
+pub struct Joined {
     /// One histogram was known to be a reset and the other not to be one.
-    pub(crate) hints_conflict: bool,
+    pub hints_conflict: bool,
     /// Custom bounds that only one of the two has were dropped.
-    pub(crate) bounds_reconciled: bool,
+    pub bounds_reconciled: bool,
 }
 
 impl FloatHistogram {
     /// Adds `other`. Schemas, zero buckets and custom bounds that differ are reconciled, at the
     /// cost of resolution. Empty buckets stay.
-    pub(crate) fn add(&mut self, other: &Self) -> Result<Joined, Incompatible> {
+    pub fn add(&mut self, other: &Self) -> Result<Joined, Incompatible> {
         self.join(other, 1.0)
     }
 
     /// Subtracts `other`.
-    pub(crate) fn subtract(&mut self, other: &Self) -> Result<Joined, Incompatible> {
+    pub fn subtract(&mut self, other: &Self) -> Result<Joined, Incompatible> {
         self.join(other, -1.0)
     }
 

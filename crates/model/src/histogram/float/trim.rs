@@ -8,7 +8,7 @@ use super::form::FloatHistogram;
 
 /// Which observations stay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Trim {
+pub enum Trim {
     /// `</`: those below the value.
     KeepBelow,
     /// `>/`: those above the value.
@@ -54,7 +54,7 @@ impl Rest {
 
 impl FloatHistogram {
     /// Takes out the observations beyond `at`.
-    pub(crate) fn trim(&mut self, at: f64, trim: Trim) {
+    pub fn trim(&mut self, at: f64, trim: Trim) {
         let mut rest = Rest::default();
         let custom = self.is_custom();
         let shape = |positive| Shape {

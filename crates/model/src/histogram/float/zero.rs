@@ -3,7 +3,7 @@
 
 use super::form::{FloatHistogram, Lost};
 use super::side::Side;
-use crate::math::kahan::Kahan;
+use crate::kahan::Kahan;
 
 impl FloatHistogram {
     /// What the zero bucket holds.
@@ -39,9 +39,9 @@ impl FloatHistogram {
             if self.bound(index - 1) >= threshold {
                 break;
             }
-            *zero = zero.add(cell.sum);
+            *zero = zero.plus(cell.sum);
             if self.lost.is_some() {
-                *zero = zero.add(cell.lost);
+                *zero = zero.plus(cell.lost);
             }
             let upper = self.bound(index);
             if upper > threshold {
@@ -80,7 +80,7 @@ impl FloatHistogram {
         let (schema, custom) = (self.schema, &self.custom_values);
         let outside = |index: i32| {
             let lower = i64::from(index) - 1;
-            firn_model::histogram::bounds::upper_bound(lower, schema, custom) >= threshold
+            crate::histogram::bounds::upper_bound(lower, schema, custom) >= threshold
         };
         self.positive.retain(outside);
         self.negative.retain(outside);

@@ -1,12 +1,12 @@
 //! Mean and variance.
 
 use super::form::FloatHistogram;
-use crate::math::kahan::Kahan;
+use crate::kahan::Kahan;
 
 impl FloatHistogram {
     /// The variance, every observation taken to be in the middle of its bucket: the arithmetic one
     /// of custom buckets, the geometric one of exponential ones, zero in the zero bucket.
-    pub(crate) fn variance(&self) -> f64 {
+    pub fn variance(&self) -> f64 {
         let mean = self.sum / self.count;
         let mut squares = Kahan::default();
         for bucket in self.buckets().filter(|bucket| bucket.count != 0.0) {
@@ -19,7 +19,7 @@ impl FloatHistogram {
                 if bucket.upper < 0.0 { -middle } else { middle }
             };
             let delta = middle - mean;
-            squares = squares.add(bucket.count * delta * delta);
+            squares = squares.plus(bucket.count * delta * delta);
         }
         squares.total() / self.count
     }

@@ -2,17 +2,17 @@
 
 use super::form::FloatHistogram;
 use super::side::Side;
-use crate::math::log_exp::log2;
+use crate::log_exp::log2;
 
 /// A bucket.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Bucket {
+pub struct Bucket {
     /// Values are greater.
-    pub(crate) lower: f64,
+    pub lower: f64,
     /// Values are at most this.
-    pub(crate) upper: f64,
+    pub upper: f64,
     /// Observations.
-    pub(crate) count: f64,
+    pub count: f64,
 }
 
 impl Bucket {
@@ -34,7 +34,7 @@ impl Bucket {
 impl FloatHistogram {
     /// All buckets from the lowest to the highest, the zero bucket if it is populated. Where a
     /// bucket overlaps the zero bucket it ends there.
-    pub(crate) fn buckets(&self) -> impl DoubleEndedIterator<Item = Bucket> + '_ {
+    pub fn buckets(&self) -> impl DoubleEndedIterator<Item = Bucket> + '_ {
         let zero = (self.zero_count > 0.0).then_some(self.zero_bucket());
         let negative = self.negative_buckets().rev().map(|b| self.trimmed(b));
         let positive = self.positive_buckets().map(|b| self.trimmed(b));
@@ -42,7 +42,7 @@ impl FloatHistogram {
     }
 
     /// The zero bucket.
-    pub(super) fn zero_bucket(&self) -> Bucket {
+    pub fn zero_bucket(&self) -> Bucket {
         Bucket {
             lower: -self.zero_threshold,
             upper: self.zero_threshold,
@@ -51,7 +51,7 @@ impl FloatHistogram {
     }
 
     /// The buckets of the positive side, or the custom ones, upwards.
-    pub(super) fn positive_buckets(&self) -> impl DoubleEndedIterator<Item = Bucket> + '_ {
+    pub fn positive_buckets(&self) -> impl DoubleEndedIterator<Item = Bucket> + '_ {
         self.positive.cells().map(|(index, cell)| Bucket {
             lower: self.bound(index.wrapping_sub(1)),
             upper: self.bound(index),
@@ -60,7 +60,7 @@ impl FloatHistogram {
     }
 
     /// The buckets of the negative side, downwards.
-    pub(super) fn negative_buckets(&self) -> impl DoubleEndedIterator<Item = Bucket> + '_ {
+    pub fn negative_buckets(&self) -> impl DoubleEndedIterator<Item = Bucket> + '_ {
         self.negative.cells().map(|(index, cell)| Bucket {
             lower: -self.bound(index),
             upper: -self.bound(index.wrapping_sub(1)),

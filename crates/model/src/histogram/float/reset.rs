@@ -2,13 +2,13 @@
 
 use super::form::FloatHistogram;
 use super::side::Side;
-use firn_model::histogram::ResetHint;
+use crate::histogram::ResetHint;
 
 impl FloatHistogram {
     /// Whether the counter started anew after `previous`: some count fell, or a change of the
     /// layout says so. A hint of a reset or of none decides; a gauge is treated as if it were a
     /// counter.
-    pub(crate) fn is_reset_after(&self, previous: &Self) -> bool {
+    pub fn is_reset_after(&self, previous: &Self) -> bool {
         match self.hint {
             ResetHint::Reset => return true,
             ResetHint::NotReset => return false,

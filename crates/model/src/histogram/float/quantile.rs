@@ -6,11 +6,11 @@
 
 use super::buckets::Bucket;
 use super::form::FloatHistogram;
-use crate::math::log_exp::{exp2, log2};
+use crate::log_exp::{exp2, log2};
 
 /// What observations of NaN did to an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum NanRemark {
+pub enum NanRemark {
     /// The quantile is one of them.
     ResultIsNan,
     /// They make the quantile higher.
@@ -21,7 +21,7 @@ pub(crate) enum NanRemark {
 
 impl FloatHistogram {
     /// The value below which the share `quantile` of the observations lies.
-    pub(crate) fn quantile(&self, quantile: f64) -> (f64, Option<NanRemark>) {
+    pub fn quantile(&self, quantile: f64) -> (f64, Option<NanRemark>) {
         if quantile < 0.0 {
             return (f64::NEG_INFINITY, None);
         }
@@ -107,7 +107,7 @@ impl FloatHistogram {
     }
 
     /// The share of the observations between two values.
-    pub(crate) fn fraction(&self, lower: f64, upper: f64) -> (f64, Option<NanRemark>) {
+    pub fn fraction(&self, lower: f64, upper: f64) -> (f64, Option<NanRemark>) {
         if self.count == 0.0 || lower.is_nan() || upper.is_nan() {
             return (f64::NAN, None);
         }

@@ -2,29 +2,29 @@
 
 /// A running sum and what rounding lost of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Kahan {
+pub struct Kahan {
     /// The sum.
-    pub(crate) sum: f64,
+    pub sum: f64,
     /// The compensation.
-    pub(crate) lost: f64,
+    pub lost: f64,
 }
 
 impl Kahan {
     /// A sum and what it lost.
     #[inline(always)]
-    pub(crate) const fn new(sum: f64, lost: f64) -> Self {
+    pub const fn new(sum: f64, lost: f64) -> Self {
         Self { sum, lost }
     }
 
     /// `f` of the sum and of what it lost.
     #[inline(always)]
-    pub(crate) fn map(self, f: impl Fn(f64) -> f64) -> Self {
+    pub fn map(self, f: impl Fn(f64) -> f64) -> Self {
         Self::new(f(self.sum), f(self.lost))
     }
 
     /// Adds `value`.
     #[inline(always)]
-    pub(crate) fn add(self, value: f64) -> Self {
+    pub fn plus(self, value: f64) -> Self {
         let total = self.sum + value;
         let rest = if self.sum.abs() >= value.abs() {
             (self.sum - total) + value
@@ -40,8 +40,8 @@ impl Kahan {
 
     /// Adds another sum with its compensation.
     #[inline(always)]
-    pub(crate) fn merge(self, other: Self) -> Self {
-        let joined = self.add(other.sum);
+    pub fn merge(self, other: Self) -> Self {
+        let joined = self.plus(other.sum);
         let lost = if joined.sum.abs() > f64::MAX {
             0.0
         } else {
@@ -51,17 +51,17 @@ impl Kahan {
     }
 
     /// Adds another sum and, as one more value, what that lost.
-    pub(crate) fn join(self, other: Self) -> Self {
-        let sum = self.add(other.sum);
+    pub fn join(self, other: Self) -> Self {
+        let sum = self.plus(other.sum);
         match other.lost == 0.0 {
             true => sum,
-            false => sum.add(other.lost),
+            false => sum.plus(other.lost),
         }
     }
 
     /// The sum with its compensation.
     #[inline(always)]
-    pub(crate) fn total(self) -> f64 {
+    pub fn total(self) -> f64 {
         self.sum + self.lost
     }
 }
@@ -69,7 +69,7 @@ impl Kahan {
 /// The mean of a sequence: a compensated sum, until that would overflow; from there on an
 /// incremental mean.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Mean {
+pub struct Mean {
     sum: Kahan,
     mean: Kahan,
     count: f64,
@@ -78,7 +78,7 @@ pub(crate) struct Mean {
 
 impl Mean {
     /// The mean of one value.
-    pub(crate) fn of(first: f64) -> Self {
+    pub fn of(first: f64) -> Self {
         Self {
             sum: Kahan::new(first, 0.0),
             mean: Kahan::default(),
@@ -88,10 +88,10 @@ impl Mean {
     }
 
     /// Takes one more value in.
-    pub(crate) fn add(&mut self, value: f64) {
+    pub fn add(&mut self, value: f64) {
         self.count += 1.0;
         if !self.incremental {
-            let next = self.sum.add(value);
+            let next = self.sum.plus(value);
             if !next.sum.is_infinite() {
                 self.sum = next;
                 return;
@@ -101,11 +101,11 @@ impl Mean {
         }
         let weight = (self.count - 1.0) / self.count;
         let weighed = self.mean.map(|number| weight * number);
-        self.mean = weighed.add(value / self.count);
+        self.mean = weighed.plus(value / self.count);
     }
 
     /// The mean so far.
-    pub(crate) fn value(&self) -> f64 {
+    pub fn value(&self) -> f64 {
         if self.incremental {
             self.mean.total()
         } else {
@@ -122,7 +122,7 @@ mod tests {
     fn kahan_add_large_and_small_keeps_the_small() {
         let total = [1e100, 1.0, -1e100]
             .into_iter()
-            .fold(Kahan::default(), Kahan::add)
+            .fold(Kahan::default(), Kahan::plus)
             .total();
         assert_eq!(total, 1.0);
     }

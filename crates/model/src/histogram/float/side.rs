@@ -3,12 +3,12 @@
 //! A compensated side keeps in a third column what rounding lost of each count; the column is empty
 //! in any other side.
 
-use crate::math::kahan::Kahan;
-use firn_model::histogram::Span;
+use crate::histogram::Span;
+use crate::kahan::Kahan;
 
 /// Buckets of one side.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Side {
+pub struct Side {
     indexes: Vec<i32>,
     counts: Vec<f64>,
     lost: Vec<f64>,
@@ -66,7 +66,7 @@ impl Side {
     }
 
     /// The indexes, ascending.
-    pub(super) fn indexes(&self) -> &[i32] {
+    pub fn indexes(&self) -> &[i32] {
         &self.indexes
     }
 
@@ -148,7 +148,7 @@ impl Side {
             match out.indexes.last() {
                 Some(last) if *last == target && compensated => {
                     let at = out.counts.len() - 1;
-                    out.set(at, out.cell(at).add(cell.sum).add(cell.lost));
+                    out.set(at, out.cell(at).plus(cell.sum).plus(cell.lost));
                 }
                 Some(last) if *last == target => {
                     let at = out.counts.len() - 1;

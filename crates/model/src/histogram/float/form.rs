@@ -4,26 +4,28 @@
 //! [`FloatHistogram::settle`] adds that in.
 
 use super::side::Side;
-use firn_model::histogram::bounds::upper_bound;
-use firn_model::histogram::{CUSTOM_BUCKETS_SCHEMA, Counts, Histogram, ResetHint};
+use crate::histogram::bounds::upper_bound;
+use crate::histogram::{CUSTOM_BUCKETS_SCHEMA, Counts, Histogram, ResetHint};
 
 /// A histogram with float counts.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct FloatHistogram {
+pub struct FloatHistogram {
     /// What is known about a reset.
-    pub(crate) hint: ResetHint,
+    pub hint: ResetHint,
     /// The stored schema: -4 to 8, or that of custom buckets.
-    pub(crate) schema: i32,
+    pub schema: i32,
     /// Half the width of the zero bucket.
-    pub(crate) zero_threshold: f64,
+    pub zero_threshold: f64,
     /// Observations in the zero bucket.
-    pub(crate) zero_count: f64,
+    pub zero_count: f64,
     /// All observations.
-    pub(crate) count: f64,
+    pub count: f64,
     /// Their sum.
-    pub(crate) sum: f64,
-    pub(super) positive: Side,
-    pub(super) negative: Side,
+    pub sum: f64,
+    /// The positive or custom buckets.
+    pub positive: Side,
+    /// The negative buckets.
+    pub negative: Side,
     pub(super) custom_values: Vec<f64>,
     pub(super) lost: Option<Lost>,
 }
@@ -78,7 +80,7 @@ impl From<FloatHistogram> for Histogram {
 
 impl FloatHistogram {
     /// A histogram without observations whose buckets are laid out as those of `like`.
-    pub(crate) fn empty_like(like: &Self) -> Self {
+    pub fn empty_like(like: &Self) -> Self {
         Self {
             hint: ResetHint::Unknown,
             schema: like.schema,
@@ -95,7 +97,7 @@ impl FloatHistogram {
 
     /// Count, sum and schema alone, the form in which upstream reads a histogram without its
     /// buckets.
-    pub(crate) fn statistics_of(stored: &Histogram) -> Histogram {
+    pub fn statistics_of(stored: &Histogram) -> Histogram {
         let (count, _) = totals(stored);
         Histogram {
             reset_hint: stored.reset_hint,
@@ -115,7 +117,7 @@ impl FloatHistogram {
     }
 
     /// Whether the buckets have bounds of their own.
-    pub(crate) fn is_custom(&self) -> bool {
+    pub fn is_custom(&self) -> bool {
         self.schema == CUSTOM_BUCKETS_SCHEMA
     }
 
@@ -144,7 +146,7 @@ impl FloatHistogram {
     }
 
     /// The index and count of each bucket that is not empty, of the positive and the negative side.
-    pub(crate) fn populated(&self) -> [Vec<(i32, f64)>; 2] {
+    pub fn populated(&self) -> [Vec<(i32, f64)>; 2] {
         [&self.positive, &self.negative].map(|side| {
             let cells = side.cells().map(|(index, cell)| (index, cell.sum));
             cells.filter(|(_, count)| *count != 0.0).collect()
@@ -152,13 +154,13 @@ impl FloatHistogram {
     }
 
     /// Bytes on the heap.
-    pub(crate) fn heap_bytes(&self) -> usize {
+    pub fn heap_bytes(&self) -> usize {
         let bounds = size_of_val(&self.custom_values[..]);
         self.positive.heap_bytes() + self.negative.heap_bytes() + bounds
     }
 
     /// Multiplies every count and the sum; a negative factor makes a gauge.
-    pub(crate) fn multiply(&mut self, factor: f64) {
+    pub fn multiply(&mut self, factor: f64) {
         self.map_numbers(|number| number * factor);
         if factor < 0.0 {
             self.hint = ResetHint::Gauge;
@@ -167,7 +169,7 @@ impl FloatHistogram {
 
     /// Divides every count and the sum. Division by zero leaves no bucket; a negative divisor makes
     /// a gauge.
-    pub(crate) fn divide(&mut self, divisor: f64) {
+    pub fn divide(&mut self, divisor: f64) {
         self.map_numbers(|number| number / divisor);
         if divisor == 0.0 {
             self.positive = Side::default();
@@ -191,13 +193,13 @@ impl FloatHistogram {
     }
 
     /// Leaves out the buckets that are empty.
-    pub(crate) fn compact(&mut self) {
+    pub fn compact(&mut self) {
         self.positive.compact();
         self.negative.compact();
     }
 
     /// Lowers the resolution to `schema`, which is no finer; both are exponential, or equal.
-    pub(crate) fn coarsen_to(&mut self, schema: i32) {
+    pub fn coarsen_to(&mut self, schema: i32) {
         let compensated = self.lost.is_some();
         let by = self.schema.saturating_sub(schema).max(0).unsigned_abs();
         self.positive.coarsen(by, compensated);
@@ -206,7 +208,7 @@ impl FloatHistogram {
     }
 
     /// Whether some number is infinite.
-    pub(crate) fn has_overflow(&self) -> bool {
+    pub fn has_overflow(&self) -> bool {
         let totals = [self.zero_count, self.count, self.sum];
         let bounds = self.custom_values.iter();
         let buckets = self.positive.counts().iter().chain(self.negative.counts());
@@ -218,7 +220,7 @@ impl FloatHistogram {
     }
 
     /// Whether both have the same buckets, empty ones included, and equal numbers, to the bit.
-    pub(crate) fn is_equal(&self, other: &Self) -> bool {
+    pub fn is_equal(&self, other: &Self) -> bool {
         self.has_equal_totals(other)
             && self.positive.is_equal(&other.positive)
             && self.negative.is_equal(&other.negative)
@@ -226,7 +228,7 @@ impl FloatHistogram {
 
     /// Like [`FloatHistogram::is_equal`], but an empty bucket may be spelled out or left out:
     /// within one series that says nothing about the observations.
-    pub(crate) fn holds_the_same(&self, other: &Self) -> bool {
+    pub fn holds_the_same(&self, other: &Self) -> bool {
         let compacted = |side: &Side| {
             let mut side = side.clone();
             side.compact();
@@ -248,7 +250,7 @@ impl FloatHistogram {
 }
 
 /// The count and the sum of observations.
-pub(crate) fn totals(stored: &Histogram) -> (f64, f64) {
+pub fn totals(stored: &Histogram) -> (f64, f64) {
     let count = match &stored.counts {
         Counts::Integer { count, .. } => *count as f64,
         Counts::Float { count, .. } => *count,

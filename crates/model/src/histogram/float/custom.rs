@@ -2,7 +2,7 @@
 
 use super::form::FloatHistogram;
 use super::side::Side;
-use crate::math::kahan::Kahan;
+use crate::kahan::Kahan;
 
 impl FloatHistogram {
     /// Adds the buckets of `other`, or subtracts them, on the bounds that both have.

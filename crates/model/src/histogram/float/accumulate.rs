@@ -5,11 +5,11 @@
 
 use super::add::{Incompatible, Joined};
 use super::form::FloatHistogram;
-use firn_model::histogram::ResetHint;
+use crate::histogram::ResetHint;
 
 /// What is made of the histograms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Of {
+pub enum Of {
     /// Their sum.
     Sum,
     /// Their mean.
@@ -18,7 +18,7 @@ pub(crate) enum Of {
 
 /// A sum or a mean so far.
 #[derive(Clone, Debug)]
-pub(crate) struct Accumulator {
+pub struct Accumulator {
     of: Of,
     /// The sum, or from an overflow on the mean.
     value: FloatHistogram,
@@ -30,7 +30,7 @@ pub(crate) struct Accumulator {
 
 impl Accumulator {
     /// An accumulator of one histogram.
-    pub(crate) fn of(of: Of, first: FloatHistogram) -> Self {
+    pub fn of(of: Of, first: FloatHistogram) -> Self {
         let mut out = Self {
             of,
             value: first,
@@ -49,7 +49,7 @@ impl Accumulator {
     }
 
     /// Takes one more histogram in.
-    pub(crate) fn add(&mut self, histogram: &FloatHistogram) -> Result<Joined, Incompatible> {
+    pub fn add(&mut self, histogram: &FloatHistogram) -> Result<Joined, Incompatible> {
         self.see(histogram.hint);
         self.count += 1.0;
         if self.of == Of::Mean && !self.is_mean {
@@ -83,7 +83,7 @@ impl Accumulator {
     }
 
     /// Takes in what was accumulated of the histograms that follow.
-    pub(crate) fn merge(&mut self, mut other: Self) -> Result<Joined, Incompatible> {
+    pub fn merge(&mut self, mut other: Self) -> Result<Joined, Incompatible> {
         self.saw_reset |= other.saw_reset;
         self.saw_no_reset |= other.saw_no_reset;
         self.value.compensate();
@@ -113,17 +113,17 @@ impl Accumulator {
     }
 
     /// Whether some histogram was known to be a reset and another not to be one.
-    pub(crate) fn hints_conflict(&self) -> bool {
+    pub fn hints_conflict(&self) -> bool {
         self.saw_reset && self.saw_no_reset
     }
 
     /// Bytes on the heap.
-    pub(crate) fn heap_bytes(&self) -> usize {
+    pub fn heap_bytes(&self) -> usize {
         self.value.heap_bytes()
     }
 
     /// The sum or the mean.
-    pub(crate) fn finish(mut self) -> FloatHistogram {
+    pub fn finish(mut self) -> FloatHistogram {
         if self.of == Of::Mean && !self.is_mean {
             self.value.divide(self.count);
         }

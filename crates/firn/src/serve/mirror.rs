@@ -1,0 +1,330 @@
+//! `firn mirror`: wires the mirror to its HTTP server, its targets' clients, signals and config.
+//!
+//! ```text
+//! config or flags -> log of bodies opened -> sockets -> ready
+//!   -> SIGHUP, POST /-/reload: targets anew   -> SIGTERM, SIGINT: drains, stores cursors, ends
+//! ```
+//!
+//! Invariant: whatever keeps it from starting is one line on standard error and exit code 1; a
+//! config that cannot be read later changes nothing but the metric that says so.
+
+use super::listen::{ListenError, bind_all};
+use super::signals::{Signals, Wish};
+use crate::process::descriptors::Descriptors;
+use crate::process::metrics::Process;
+use crate::process::{logs, memory};
+use crate::settings::LogFormat;
+use crate::settings::config::mirror::{MirrorTarget, load, of_urls};
+use crate::settings::config::{Config, ConfigError};
+use firn_ingest::IngestLimits;
+use firn_ingest::forward::Forward;
+use firn_mirror::tee::{
+    Answer, Counts, Deliver, Delivering, Mirror, PASSED_HEADERS, TargetSettings, Write,
+};
+use firn_model::budget::Budget;
+use firn_model::env::{Clock, real};
+use firn_model::error::Error;
+use firn_model::metrics::{Collect, Sink, Value};
+use firn_model::shares::Shares;
+use firn_model::sync::lock;
+use firn_server::Limits;
+use firn_server::reflector::{PassedBody, Passing, Reflector, ReflectorParts, Taking};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio::task::{JoinSet, spawn_blocking};
+use tracing::{Level, error, info, warn};
+
+/// What the command line says.
+pub struct MirrorLine {
+    /// `host:port`, one or more.
+    pub listen: Vec<String>,
+    /// Where bodies wait.
+    pub data_dir: PathBuf,
+    /// Where they go.
+    pub source: Source,
+    /// The least severe level that is logged.
+    pub log_level: Level,
+    /// How log lines look.
+    pub log_format: LogFormat,
+}
+
+/// Where targets are named.
+#[derive(Clone)]
+pub enum Source {
+    /// In a config.
+    File(PathBuf),
+    /// On the command line.
+    Urls(Vec<String>),
+}
+
+/// Why the mirror did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum MirrorError {
+    /// The config cannot be used.
+    #[error("load config {0}")]
+    Config(#[from] ConfigError),
+    /// A URL of the command line cannot be used.
+    #[error("flag --target: {0}")]
+    Target(String),
+    /// No socket.
+    #[error(transparent)]
+    Listen(#[from] ListenError),
+    /// The system gave no threads.
+    #[error("start threads: {0}")]
+    Threads(std::io::Error),
+    /// The system gave no descriptors.
+    #[error("raise the limit of open files: {0}")]
+    Descriptors(std::io::Error),
+    /// The system gave no signals.
+    #[error("listen for signals: {0}")]
+    Signals(std::io::Error),
+    /// The folder cannot be used.
+    #[error("open data folder: {0}")]
+    Open(Error),
+}
+
+/// Runs `firn mirror` until a signal ends it.
+pub fn run(line: &MirrorLine) -> Result<(), MirrorError> {
+    let targets = read(&line.source)?;
+    logs::start(line.log_level, line.log_format);
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(MirrorError::Threads)?;
+    let outcome = runtime.block_on(serve(line, targets));
+    runtime.shutdown_background();
+    outcome
+}
+
+fn read(source: &Source) -> Result<Vec<TargetSettings>, MirrorError> {
+    let targets = match source {
+        Source::File(file) => load(file)?,
+        Source::Urls(urls) => of_urls(urls).map_err(MirrorError::Target)?,
+    };
+    targets.into_iter().map(settings).collect()
+}
+
+/// What the mirror is told of a target.
+fn settings(target: MirrorTarget) -> Result<TargetSettings, MirrorError> {
+    let forward = Forward::new(&target.url, target.http).map_err(MirrorError::Target)?;
+    Ok(TargetSettings {
+        key: target.key,
+        label: target.label,
+        queue_bytes_max: target.queue_bytes_max,
+        queue_age_max: target.queue_age_max,
+        filter: target.filter,
+        timeout: target.timeout,
+        backoff_min: target.backoff.0,
+        backoff_max: target.backoff.1,
+        deliver: Arc::new(Client(forward)),
+    })
+}
+
+/// The client of one target.
+struct Client(Forward);
+
+impl Deliver for Client {
+    fn post(
+        &self,
+        headers: Vec<(&'static str, bytes::Bytes)>,
+        body: bytes::Bytes,
+    ) -> Delivering<'_> {
+        Box::pin(async move {
+            let answer = self.0.post(headers, body).await.map_err(|e| e.message)?;
+            Ok(Answer {
+                status: answer.status,
+                retry_after: answer.retry_after,
+                location: answer.location,
+                text: answer.text,
+            })
+        })
+    }
+}
+
+/// The mirror as its server sees it.
+struct Receiver(Arc<Mirror>);
+
+impl Passing for Receiver {
+    fn take(&self, passed: PassedBody) -> Taking {
+        let mirror = self.0.clone();
+        let write = Write {
+            headers: passed.headers,
+            body: passed.body,
+        };
+        Box::pin(async move {
+            let counts = mirror.take(write).await?;
+            Ok(counts.map(written).into_iter().flatten().collect())
+        })
+    }
+}
+
+/// What a receiver of remote write 2.0 says that it has written. Prometheus takes an answer
+/// without it for a loss.
+fn written(counts: Counts) -> [(&'static str, u64); 3] {
+    [
+        ("x-prometheus-remote-write-samples-written", counts.samples),
+        (
+            "x-prometheus-remote-write-histograms-written",
+            counts.histograms,
+        ),
+        (
+            "x-prometheus-remote-write-exemplars-written",
+            counts.exemplars,
+        ),
+    ]
+}
+
+/// Reads the targets again.
+struct Reloading {
+    source: Source,
+    mirror: Arc<Mirror>,
+    clock: Arc<dyn Clock>,
+    /// Whether the newest config was taken over, and when one was. Held while one is read.
+    state: Mutex<(bool, i64)>,
+}
+
+impl Reloading {
+    /// May block, and must be called inside the runtime.
+    fn reload(&self) -> Result<(), String> {
+        let mut state = lock(&self.state);
+        if matches!(self.source, Source::Urls(_)) {
+            info!("no config file to read again");
+            return Ok(());
+        }
+        match read(&self.source) {
+            Ok(targets) => {
+                self.mirror.apply(targets);
+                self.mirror.store_cursors();
+                *state = (true, self.clock.now_ms());
+                info!("config taken over");
+                Ok(())
+            }
+            Err(e) => {
+                state.0 = false;
+                error!(error = %e, "keep the old config");
+                Err(e.to_string())
+            }
+        }
+    }
+}
+
+impl Collect for Reloading {
+    fn collect(&self, sink: &mut dyn Sink) {
+        let (is_newest_good, taken_over) = *lock(&self.state);
+        sink.metric(
+            "firn_config_last_reload_successful",
+            "Whether the newest config was taken over.",
+            &[],
+            Value::Gauge(f64::from(u8::from(is_newest_good))),
+        );
+        sink.metric(
+            "firn_config_last_reload_success_timestamp_seconds",
+            "When a config was last taken over.",
+            &[],
+            Value::Gauge(taken_over as f64 / 1000.0),
+        );
+    }
+}
+
+async fn serve(line: &MirrorLine, targets: Vec<TargetSettings>) -> Result<(), MirrorError> {
+    let mut signals = Signals::new().map_err(MirrorError::Signals)?;
+    let (descriptors, _) = Descriptors::raise().map_err(MirrorError::Descriptors)?;
+    let env = real::env().map_err(MirrorError::Threads)?;
+    let limit_bytes = memory::limit_bytes(Config::default().memory_limit);
+    let shares = Shares::of(usize::try_from(limit_bytes).unwrap_or(usize::MAX));
+    let wire = IngestLimits::of(&shares).wire;
+    info!(
+        version = env!("CARGO_PKG_VERSION"),
+        data = %line.data_dir.display(),
+        targets = targets.len(),
+        body_bytes_max = wire.body_bytes_max,
+        "start mirror"
+    );
+    let mirror = Mirror::open(env.clone(), &line.data_dir, wire.message_bytes_max);
+    let mirror = Arc::new(mirror.map_err(MirrorError::Open)?);
+    let listeners = bind_all(&line.listen).await?;
+    mirror.apply(targets);
+    let keeping = tokio::spawn(mirror.clone().keep());
+    let reloading = Arc::new(Reloading {
+        source: line.source.clone(),
+        mirror: mirror.clone(),
+        clock: env.clock.clone(),
+        state: Mutex::new((true, env.clock.now_ms())),
+    });
+    let memory = Budget::new("process", shares.limit);
+    let parts = ReflectorParts {
+        limits: Limits {
+            connections_max: descriptors
+                .connections
+                .min(Limits::of(&shares).connections_max),
+            ..Limits::of(&shares)
+        },
+        bodies: memory.share("bodies", shares.writes),
+        body_bytes_max: wire.body_bytes_max,
+        heads: memory.share("request heads", shares.heads),
+        passed_headers: &PASSED_HEADERS,
+        passing: Arc::new(Receiver(mirror.clone())),
+        collectors: vec![
+            Arc::new(Process::new(memory)),
+            reloading.clone(),
+            mirror.clone(),
+        ],
+        reload: {
+            let reloading = reloading.clone();
+            Arc::new(move || reloading.reload())
+        },
+        clock: env.clock.clone(),
+    };
+    let servers = Sockets::start(listeners, &Reflector::new(parts));
+    info!("ready");
+    run_until_stopped(&mut signals, &reloading).await;
+    info!("stop");
+    let stopping = async {
+        servers.stop().await;
+        keeping.abort();
+        mirror.stop().await;
+    };
+    tokio::select! {
+        () = stopping => {}
+        () = signals.stop() => warn!("second signal: end at once"),
+    }
+    Ok(())
+}
+
+async fn run_until_stopped(signals: &mut Signals, reloading: &Arc<Reloading>) {
+    while signals.next().await == Wish::Reload {
+        let reloading = reloading.clone();
+        // What is wrong with the file is logged where it is found.
+        let _ = spawn_blocking(move || reloading.reload()).await;
+    }
+}
+
+/// The tasks that serve the sockets.
+struct Sockets {
+    tasks: JoinSet<()>,
+    stopping: watch::Sender<bool>,
+}
+
+impl Sockets {
+    fn start(listeners: Vec<TcpListener>, reflector: &Reflector) -> Self {
+        let stopping = watch::Sender::new(false);
+        let mut tasks = JoinSet::new();
+        for listener in listeners {
+            let mut stop = stopping.subscribe();
+            let stopped = async move {
+                // An error means that the sender is gone, which is a stop too.
+                let _ = stop.wait_for(|stop| *stop).await;
+            };
+            tasks.spawn(reflector.clone().serve(listener, stopped));
+        }
+        Self { tasks, stopping }
+    }
+
+    /// Takes no more requests and waits for those under way.
+    async fn stop(self) {
+        self.stopping.send_replace(true);
+        self.tasks.join_all().await;
+    }
+}

@@ -1,0 +1,345 @@
+//! The config of `firn mirror`: its targets, each with a queue, filters and the keys by which
+//! Prometheus reaches a receiver of remote write.
+
+use super::http::http;
+use super::keys::{HTTP_CLIENT, PROXY, TEXTS};
+use super::read;
+use super::schema::{Findings, Key, Shape, walk};
+use super::{ConfigError, at_file, read_file};
+use firn_ingest::client::{HeaderValueSource, HttpSettings};
+use firn_ingest::forward::address;
+use firn_mirror::tee::{Filter, PASSED_HEADERS};
+use firn_model::matcher::Matcher;
+use firn_model::yaml::{self, Node, YamlError};
+use firn_promql::parser::parse_selector;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+/// Prometheus's default for `remote_timeout`.
+const TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Prometheus's defaults for `min_backoff` and `max_backoff`.
+const BACKOFF_MIN: Duration = Duration::from_millis(30);
+const BACKOFF_MAX: Duration = Duration::from_secs(5);
+
+/// Two hours of a fleet of 100,000 series, which is how long a candidate may be away for the day of
+/// its upgrade.
+const QUEUE_BYTES_MAX: u64 = 1 << 30;
+
+const CONFIG: Shape = Shape::Section(&[&[Key::new(
+    "targets",
+    Shape::List(&Shape::Section(&[TARGET, HTTP_CLIENT, PROXY])),
+)
+.required()]]);
+
+const TARGET: &[Key] = &[
+    Key::new("url", Shape::Url).required(),
+    Key::new("name", Shape::Text),
+    Key::new("match", TEXTS),
+    Key::new("sampling", Shape::Number),
+    Key::new("headers", Shape::Map(&Shape::Secret)),
+    Key::new("remote_timeout", Shape::Duration),
+    Key::new(
+        "queue",
+        Shape::Section(&[&[
+            Key::new("max_bytes", Shape::Size),
+            Key::new("max_age", Shape::Duration),
+            Key::new("min_backoff", Shape::Duration),
+            Key::new("max_backoff", Shape::Duration),
+        ]]),
+    ),
+];
+
+/// What is said of a target.
+#[derive(Clone, Debug)]
+pub struct MirrorTarget {
+    /// Where bodies are posted.
+    pub url: String,
+    /// By what its place in the queue is known: its name, or else its URL.
+    pub key: String,
+    /// What it is called in metrics and in the log.
+    pub label: String,
+    /// Bytes that may wait.
+    pub queue_bytes_max: u64,
+    /// How long a body may wait.
+    pub queue_age_max: Option<Duration>,
+    /// First and longest wait after a failure.
+    pub backoff: (Duration, Duration),
+    /// How long an attempt may take.
+    pub timeout: Duration,
+    /// What it is sent.
+    pub filter: Filter,
+    /// How it is reached.
+    pub http: HttpSettings,
+}
+
+/// Reads a config of targets.
+pub fn load(path: &Path) -> Result<Vec<MirrorTarget>, ConfigError> {
+    let text = read_file(path)?;
+    let dir = path.parent().unwrap_or(Path::new(""));
+    parse(&text, dir).map_err(at_file(path))
+}
+
+/// The targets of a command line that names their URLs.
+pub fn of_urls(urls: &[String]) -> Result<Vec<MirrorTarget>, String> {
+    let target = |url: &String| -> Result<MirrorTarget, String> {
+        Ok(MirrorTarget {
+            url: url.clone(),
+            key: url.clone(),
+            label: address(url)?,
+            queue_bytes_max: QUEUE_BYTES_MAX,
+            queue_age_max: None,
+            backoff: (BACKOFF_MIN, BACKOFF_MAX),
+            timeout: TIMEOUT,
+            filter: Filter::default(),
+            http: HttpSettings::default(),
+        })
+    };
+    let mut targets = urls.iter().map(target).collect::<Result<Vec<_>, _>>()?;
+    tell_apart(&mut targets)?;
+    Ok(targets)
+}
+
+fn parse(text: &str, dir: &Path) -> Result<Vec<MirrorTarget>, YamlError> {
+    let empty = || YamlError {
+        place: yaml::Place { line: 1, column: 1 },
+        message: "targets is missing or empty".to_owned(),
+    };
+    let root = yaml::parse(text)?.ok_or_else(empty)?;
+    // The walk blots out secrets; what is read next still has them.
+    walk(&mut root.clone(), &CONFIG, "", &mut Findings::default())?;
+    let list = root.get("targets").map_or(&[][..], Node::items);
+    let one = |node: &Node| target(node, dir);
+    let mut targets = list.iter().map(one).collect::<Result<Vec<_>, _>>()?;
+    if targets.is_empty() {
+        return Err(empty());
+    }
+    tell_apart(&mut targets).map_err(|message| root.error(message))?;
+    Ok(targets)
+}
+
+fn target(node: &Node, dir: &Path) -> Result<MirrorTarget, YamlError> {
+    let url = read::string(node, "url");
+    let at = |key: &str| node.get(key).unwrap_or(node);
+    let address = address(&url).map_err(|why| at("url").error(format!("url: {why}")))?;
+    let name = read::text(node, "name").filter(|name| !name.is_empty());
+    if name.is_some_and(|name| name.chars().any(char::is_control)) {
+        return Err(at("name").error("name: must not hold control characters"));
+    }
+    if let Some(follow) = node.get("follow_redirects")
+        && read::flag(node, "follow_redirects") == Some(true)
+    {
+        let message = "follow_redirects: a write is never redirected: name the receiver's own URL";
+        return Err(follow.error(message));
+    }
+    let queue = at("queue");
+    let queued = |key: &str| match node.get("queue") {
+        Some(_) => read::duration(queue, key),
+        None => None,
+    };
+    let backoff_min = queued("min_backoff").unwrap_or(BACKOFF_MIN);
+    let backoff_max = queued("max_backoff").unwrap_or(BACKOFF_MAX.max(backoff_min));
+    if backoff_max < backoff_min {
+        return Err(queue.error(format!(
+            "queue: max_backoff {backoff_max:?} is less than min_backoff {backoff_min:?}"
+        )));
+    }
+    let bytes_max = node.get("queue").and_then(|q| read::size(q, "max_bytes"));
+    Ok(MirrorTarget {
+        key: name.unwrap_or(&url).to_owned(),
+        label: name.map_or(address, str::to_owned),
+        queue_bytes_max: bytes_max.unwrap_or(QUEUE_BYTES_MAX),
+        queue_age_max: queued("max_age"),
+        backoff: (backoff_min, backoff_max),
+        timeout: read::duration(node, "remote_timeout").unwrap_or(TIMEOUT),
+        filter: Filter {
+            matchers: matchers(node)?,
+            ratio: ratio(node)?,
+        },
+        http: http_settings(node, dir)?,
+        url,
+    })
+}
+
+fn ratio(node: &Node) -> Result<f64, YamlError> {
+    let Some(value) = node.get("sampling") else {
+        return Ok(1.0);
+    };
+    let ratio = value.text().and_then(|text| text.parse().ok());
+    let ratio: f64 = ratio.unwrap_or(1.0);
+    match (0.0..=1.0).contains(&ratio) {
+        true => Ok(ratio),
+        false => Err(value.error(format!("sampling: must be from 0 to 1, got {ratio}"))),
+    }
+}
+
+fn matchers(node: &Node) -> Result<Vec<Vec<Matcher>>, YamlError> {
+    let list = node.get("match").map_or(&[][..], Node::items);
+    let set = |item: &Node| {
+        let text = item.text().unwrap_or_default();
+        let matchers = parse_selector(text).map_err(|e| item.error(format!("match: {e}")))?;
+        for matcher in &matchers {
+            let ready = matcher.ready();
+            ready.map_err(|e| item.error(format!("match: {text}: {e}")))?;
+        }
+        Ok(matchers)
+    };
+    list.iter().map(set).collect()
+}
+
+/// The client, with `headers` as Prometheus's `remote_write` has them.
+fn http_settings(node: &Node, dir: &Path) -> Result<HttpSettings, YamlError> {
+    let mut settings = http(node, dir)?;
+    for entry in read::entries(node.get("headers")) {
+        let name = entry.key.to_ascii_lowercase();
+        let is_reserved = super::http::is_reserved(&name) || PASSED_HEADERS[..3].contains(&&*name);
+        if is_reserved {
+            let message = format!("headers: {} must not be changed", entry.key);
+            return Err(entry.node.error(message));
+        }
+        let value = entry.node.text().unwrap_or_default().to_owned();
+        let values = vec![HeaderValueSource::Plain(value)];
+        settings.headers.insert(entry.key.clone(), values);
+    }
+    Ok(settings)
+}
+
+/// Gives targets on one host and port the path too, and refuses those that are the same.
+fn tell_apart(targets: &mut [MirrorTarget]) -> Result<(), String> {
+    let mut hosts: BTreeMap<String, usize> = BTreeMap::new();
+    for target in targets.iter() {
+        *hosts.entry(target.label.clone()).or_default() += 1;
+    }
+    for target in targets.iter_mut() {
+        let is_named = target.key != target.url;
+        if hosts.get(&target.label).is_some_and(|count| *count > 1) && !is_named {
+            let rest = target.url.split_once("://").map_or("", |(_, rest)| rest);
+            let path = rest.find('/').map_or("", |at| &rest[at..]);
+            target.label += path;
+        }
+    }
+    for (at, target) in targets.iter().enumerate() {
+        let same = |other: &&MirrorTarget| other.key == target.key || other.label == target.label;
+        if targets[..at].iter().any(|other| same(&other)) {
+            return Err(format!(
+                "two targets are called {:?}: give each a `name` of its own in a config",
+                target.label
+            ));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(text: &str, expected: Result<&str, &str>) {
+        let parsed = parse(text, Path::new("/etc/firn"));
+        match (parsed, expected) {
+            (Ok(targets), Ok(expected)) => {
+                let labels: Vec<&str> = targets.iter().map(|t| t.label.as_str()).collect();
+                assert_eq!(labels.join(" "), expected, "{text}");
+            }
+            (Err(e), Err(expected)) => {
+                assert!(e.to_string().contains(expected), "{text}: {e}");
+            }
+            (got, expected) => panic!("{text}: {got:?}, expected {expected:?}"),
+        }
+    }
+
+    #[test]
+    fn config_of_targets_is_read_or_says_what_is_wrong_and_where() {
+        for (text, expected) in [
+            ("targets: [{url: 'http://a:1/w'}]", Ok("a:1")),
+            (
+                "targets: [{url: 'http://a:1/w'}, {url: 'http://a:1/x'}, {url: 'http://a/w'}]",
+                Ok("a:1/w a:1/x a:80"),
+            ),
+            (
+                "targets: [{url: 'http://a:1/w', name: one}, {url: 'http://a:1/w', name: two}]",
+                Ok("one two"),
+            ),
+            ("", Err("1:1: targets is missing or empty")),
+            ("targets: []", Err("targets is missing or empty")),
+            ("targets: [{name: a}]", Err("url is missing or empty")),
+            ("target: []", Err("unknown key \"target\"")),
+            ("targets: [{url: 'a:1/w'}]", Err("url: ")),
+            (
+                "targets: [{url: 'http://a:1/w'}, {url: 'http://a:1/w'}]",
+                Err("two targets are called \"a:1/w\""),
+            ),
+            (
+                "targets: [{url: 'http://a/w', sampling: 1.5}]",
+                Err("sampling: must be from 0 to 1, got 1.5"),
+            ),
+            (
+                "targets: [{url: 'http://a/w', sampling: NaN}]",
+                Err("sampling: must be from 0 to 1, got NaN"),
+            ),
+            (
+                "targets: [{url: 'http://a/w', match: ['{job=']}]",
+                Err("match: 1:6: parse error"),
+            ),
+            (
+                "targets: [{url: 'http://a/w', queue: {max_bytes: much}}]",
+                Err("targets[0].queue.max_bytes"),
+            ),
+            (
+                "targets: [{url: 'http://a/w', queue: {min_backoff: 9s, max_backoff: 1s}}]",
+                Err("max_backoff 1s is less than min_backoff 9s"),
+            ),
+            (
+                "targets: [{url: 'http://a/w', headers: {Content-Type: x}}]",
+                Err("headers: Content-Type must not be changed"),
+            ),
+            (
+                "targets: [{url: 'http://a/w', follow_redirects: true}]",
+                Err("a write is never redirected"),
+            ),
+            (
+                "targets: [{url: 'http://a/w', basic_auth: {username: a}, bearer_token: b}]",
+                Err("at most one of basic_auth"),
+            ),
+        ] {
+            check(text, expected);
+        }
+    }
+
+    #[test]
+    fn target_with_everything_set_has_it_and_one_with_nothing_has_the_defaults() {
+        let text = "targets:
+- url: http://a:1/w
+  name: one
+  match: ['{job=\"x\"}', up]
+  sampling: 0.25
+  remote_timeout: 3s
+  queue: {max_bytes: 2MiB, max_age: 1h, min_backoff: 1s, max_backoff: 2s}
+  headers: {X-Scope-OrgID: team}
+  tls_config: {ca_file: ca.pem}
+- url: http://b:1/w
+";
+        let targets = parse(text, Path::new("/etc/firn")).unwrap();
+        let one = &targets[0];
+        assert_eq!(one.key, "one");
+        assert_eq!(one.filter.matchers.len(), 2);
+        assert_eq!(one.filter.ratio, 0.25);
+        assert_eq!(one.timeout, Duration::from_secs(3));
+        assert_eq!(one.queue_bytes_max, 2 << 20);
+        assert_eq!(one.queue_age_max, Some(Duration::from_secs(3600)));
+        let seconds = Duration::from_secs;
+        assert_eq!(one.backoff, (seconds(1), seconds(2)));
+        assert!(one.http.headers.contains_key("X-Scope-OrgID"));
+        assert!(one.http.tls.ca.is_some());
+        let two = &targets[1];
+        assert_eq!(
+            (two.key.as_str(), two.label.as_str()),
+            ("http://b:1/w", "b:1")
+        );
+        assert_eq!(two.queue_bytes_max, 1 << 30);
+        assert_eq!(two.queue_age_max, None);
+        assert_eq!(two.backoff, (BACKOFF_MIN, BACKOFF_MAX));
+        assert!(two.filter.is_open());
+    }
+}

@@ -1,0 +1,222 @@
+//! Native histograms of a lane: the newest of each source, and those whose interval is open.
+//!
+//! They stand beside the floats, which most sources are: an entry has its time in the table of all
+//! entries, and the value there says only whether it is a staleness marker.
+
+use super::{Lane, Verdict};
+use crate::aggregation::code::{Malformed, Reader, push_signed};
+use crate::aggregation::entries::{Entries, Entry};
+use crate::aggregation::failpoints::{self, Flaw};
+use crate::aggregation::native::{growth, push_histogram, read_histogram};
+use crate::aggregation::ops::Ops;
+use crate::aggregation::output::Form;
+use crate::aggregation::spec::Kind;
+use firn_model::batch::HistogramSample;
+use firn_model::histogram::Histogram;
+use firn_model::labels::push_uvarint;
+use firn_model::sample::stale_nan;
+use std::collections::BTreeMap;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Natives {
+    /// The newest histogram of each source that has one, by the number of its entry.
+    newest: BTreeMap<u32, Histogram>,
+    /// Samples of gauges, by the end of their interval, with the numbers of their entries.
+    open: BTreeMap<i64, Vec<(u32, HistogramSample)>>,
+}
+
+impl Natives {
+    /// Whether nothing waits.
+    pub(super) fn is_idle(&self) -> bool {
+        self.open.is_empty()
+    }
+
+    /// The newest histogram of a source.
+    pub(super) fn newest(&self, at: u32) -> Option<&Histogram> {
+        self.newest.get(&at)
+    }
+
+    /// Forgets a source.
+    pub(super) fn remove(&mut self, at: u32) {
+        if self.newest.remove(&at).is_none() && self.open.is_empty() {
+            return;
+        }
+        for waiting in self.open.values_mut() {
+            waiting.retain(|(entry, _)| *entry != at);
+        }
+    }
+
+    /// Lets the samples of gauges up to `end` be the newest of their sources.
+    pub(super) fn settle(&mut self, end: i64, entries: &mut Entries) {
+        while let Some(first) = self.open.first_entry() {
+            if *first.key() > end && !failpoints::has(Flaw::SettlesEarly) {
+                break;
+            }
+            for (at, sample) in first.remove() {
+                let Some(entry) = entries.get_mut(at) else {
+                    continue;
+                };
+                entry.waiting = entry.waiting.saturating_sub(1);
+                // Of two at one time the first stays, as in the store.
+                if sample.time > entry.time {
+                    set_newest(entry, &sample);
+                    self.newest.insert(at, sample.histogram);
+                }
+            }
+        }
+    }
+
+    /// Moves what is open to other ends.
+    pub(super) fn move_ends(&mut self, end_of: impl Fn(i64) -> i64) {
+        for waiting in std::mem::take(&mut self.open).into_values().flatten() {
+            let end = end_of(waiting.1.time);
+            self.open.entry(end).or_default().push(waiting);
+        }
+    }
+
+    /// Bytes of memory.
+    pub(super) fn memory_bytes(&self) -> usize {
+        let open = self.open.values().flatten().map(|(_, s)| &s.histogram);
+        let all = self.newest.values().chain(open);
+        all.map(Histogram::memory_bytes).sum()
+    }
+
+    /// Appends the state; nothing if there is none.
+    pub(super) fn encode(&self, out: &mut Vec<u8>) {
+        if self.newest.is_empty() && self.open.is_empty() {
+            return;
+        }
+        push_uvarint(out, self.newest.len() as u64);
+        for (at, histogram) in &self.newest {
+            push_uvarint(out, u64::from(*at));
+            push_histogram(out, 0, histogram);
+        }
+        let all = self.open.iter();
+        let all: Vec<_> = match failpoints::has(Flaw::ForgetsWaiting) {
+            true => Vec::new(),
+            false => all
+                .flat_map(|(end, waiting)| waiting.iter().map(move |waiting| (end, waiting)))
+                .collect(),
+        };
+        push_uvarint(out, all.len() as u64);
+        for (end, (at, sample)) in all {
+            push_signed(out, *end);
+            push_uvarint(out, u64::from(*at));
+            push_histogram(out, sample.time, &sample.histogram);
+        }
+    }
+
+    /// Reads what [`Natives::encode`] wrote.
+    pub(super) fn decode(
+        reader: &mut Reader<'_>,
+        entries: &mut Entries,
+    ) -> Result<Self, Malformed> {
+        let mut natives = Self::default();
+        if reader.is_empty() {
+            return Ok(natives);
+        }
+        for _ in 0..reader.unsigned()? {
+            let at = reader.small()?;
+            entries.get(at).ok_or(Malformed("histogram of no source"))?;
+            let newest = read_histogram(reader)?.histogram;
+            natives.newest.insert(at, newest);
+        }
+        for _ in 0..reader.unsigned()? {
+            let end = reader.signed()?;
+            let at = reader.small()?;
+            let entry = entries.get_mut(at);
+            let entry = entry.ok_or(Malformed("histogram of no source"))?;
+            entry.waiting = entry.waiting.saturating_add(1);
+            let sample = read_histogram(reader)?;
+            natives.open.entry(end).or_default().push((at, sample));
+        }
+        Ok(natives)
+    }
+}
+
+/// Notes that `sample` is the newest of a source.
+fn set_newest(entry: &mut Entry, sample: &HistogramSample) {
+    entry.time = sample.time;
+    entry.value = match sample.histogram.is_stale() {
+        true => stale_nan(),
+        false => 0.0,
+    };
+}
+
+impl Lane {
+    /// Takes a histogram of the source `at`, and writes to `ops` what that changed.
+    pub(in crate::aggregation) fn take_histogram(
+        &mut self,
+        at: u32,
+        sample: &HistogramSample,
+        ops: &mut Ops,
+    ) -> Verdict {
+        let Some(entry) = self.entries.get(at) else {
+            return Verdict::Repeated;
+        };
+        let Some(output) = self.output(entry.output) else {
+            return Verdict::Repeated;
+        };
+        if let Form::Native(total) = &output.form
+            && !sample.histogram.is_stale()
+            && !total.takes(&sample.histogram)
+        {
+            return Verdict::Mixed;
+        }
+        if let Some(verdict) = self.refusal(entry, output.kind, sample.time) {
+            return verdict;
+        }
+        ops.push_histogram(at, sample);
+        self.apply_histogram(at, sample)
+    }
+
+    /// Changes the state by a histogram that [`Lane::take_histogram`] let through.
+    pub(in crate::aggregation) fn apply_histogram(
+        &mut self,
+        at: u32,
+        sample: &HistogramSample,
+    ) -> Verdict {
+        let Some(entry) = self.entries.get_mut(at) else {
+            return Verdict::Repeated;
+        };
+        let Some(Some(output)) = self.outputs.get_mut(entry.output as usize) else {
+            return Verdict::Repeated;
+        };
+        let Form::Native(total) = &mut output.form else {
+            return Verdict::Mixed;
+        };
+        let end = self.params.end_of(sample.time);
+        if output.kind == Kind::Gauge {
+            entry.waiting = entry.waiting.saturating_add(1);
+            let waiting = self.natives.open.entry(end).or_default();
+            waiting.push((at, sample.clone()));
+            return Verdict::Counted;
+        }
+        if sample.histogram.is_stale() {
+            let number = entry.output as usize;
+            if failpoints::has(Flaw::GoesOnAfterEnd) {
+                return Verdict::Counted;
+            }
+            self.remove(at);
+            if let Some(Some(output)) = self.outputs.get_mut(number) {
+                output.end_source(sample.time);
+            }
+            return Verdict::Ended;
+        }
+        let lookback_ms = self.params.lookback_ms;
+        let since = sample.time.saturating_sub(lookback_ms);
+        let is_remembered = entry.time > since || failpoints::has(Flaw::RemembersSilent);
+        let newest = self.natives.newest.get(&at).filter(|_| is_remembered);
+        let increment = growth(newest.map(|newest| (entry.time, newest)), sample, since);
+        set_newest(entry, sample);
+        let next = self.written.saturating_add(self.params.interval_ms);
+        let is_lost = end < next && failpoints::has(Flaw::LosesLate);
+        let increment = increment.filter(|_| !is_lost);
+        let end = end.max(next);
+        total.count(end, &sample.histogram, increment);
+        output.count(sample.time, end, 0.0, lookback_ms);
+        self.natives.newest.insert(at, sample.histogram.clone());
+        Verdict::Counted
+    }
+}

@@ -1,0 +1,134 @@
+//! Bodies that are posted to one URL as they are: what `firn mirror` sends to its targets.
+
+use crate::client::{BodyLimit, HttpClient, HttpSettings, USER_AGENT, read_body};
+use firn_model::error::Error;
+use hyper::Uri;
+use hyper::body::Bytes;
+use hyper::header::{
+    HeaderMap, HeaderName, HeaderValue, LOCATION, RETRY_AFTER, USER_AGENT as AGENT,
+};
+
+/// Bytes of an answer that are read: so much lets its connection be used again.
+const ANSWER_BYTES_MAX: u64 = 64 << 10;
+
+/// Bytes of an answer that are shown.
+const TEXT_BYTES_MAX: usize = 512;
+
+/// A URL and the client that reaches it.
+#[derive(Debug)]
+pub struct Forward {
+    uri: Uri,
+    client: HttpClient,
+}
+
+/// What a server said.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Forwarded {
+    /// The status.
+    pub status: u16,
+    /// `Retry-After`, if there was one.
+    pub retry_after: Option<String>,
+    /// `Location`, if there was one.
+    pub location: Option<String>,
+    /// The beginning of the body.
+    pub text: String,
+}
+
+/// Host and port of `url`, the scheme's own if it names none; an error if no body can be posted
+/// there.
+pub fn address(url: &str) -> Result<String, String> {
+    let uri: Uri = url.parse().map_err(|e| format!("{url:?}: {e}"))?;
+    let port = match uri.scheme_str() {
+        Some("http") => 80,
+        Some("https") => 443,
+        _ => {
+            return Err(format!(
+                "{url:?} begins neither with http:// nor with https://"
+            ));
+        }
+    };
+    let authority = uri.authority().map_or("", |authority| authority.as_str());
+    if authority.contains('@') {
+        return Err("holds a user or a password: use basic_auth".to_owned());
+    }
+    match uri.host() {
+        None | Some("") => Err(format!("{url:?} has no host")),
+        Some(host) => Ok(format!("{host}:{}", uri.port_u16().unwrap_or(port))),
+    }
+}
+
+impl Forward {
+    /// What posts to `url` as `settings` say, but follows no redirect: most would make a GET of a
+    /// POST.
+    pub fn new(url: &str, settings: HttpSettings) -> Result<Self, String> {
+        address(url)?;
+        let settings = HttpSettings {
+            follow_redirects: false,
+            ..settings
+        };
+        Ok(Self {
+            uri: url.parse().map_err(|e| format!("{url:?}: {e}"))?,
+            client: HttpClient::new(settings),
+        })
+    }
+
+    /// Posts `body` with `headers`, whose names are in lower case. Any status is an answer; fails
+    /// with [`firn_model::error::ErrorKind::Unavailable`] if there is none.
+    pub async fn post(
+        &self,
+        headers: Vec<(&'static str, Bytes)>,
+        body: Bytes,
+    ) -> Result<Forwarded, Error> {
+        let mut all = HeaderMap::with_capacity(headers.len() + 1);
+        for (name, value) in headers {
+            if let Ok(value) = HeaderValue::from_maybe_shared(value) {
+                all.insert(HeaderName::from_static(name), value);
+            }
+        }
+        all.insert(AGENT, HeaderValue::from_static(USER_AGENT));
+        let response = self.client.post(&self.uri, &all, body).await?;
+        let header = |name: HeaderName| {
+            let value = response.headers().get(name)?;
+            Some(String::from_utf8_lossy(value.as_bytes()).into_owned())
+        };
+        let status = response.status().as_u16();
+        let (retry_after, location) = (header(RETRY_AFTER), header(LOCATION));
+        // The status says all that matters, whatever becomes of the rest.
+        let read = read_body(response, BodyLimit::bytes(ANSWER_BYTES_MAX)).await;
+        let text = read.map(|body| body.bytes).unwrap_or_default();
+        let shown = text.get(..TEXT_BYTES_MAX).unwrap_or(&text);
+        Ok(Forwarded {
+            status,
+            retry_after,
+            location,
+            text: String::from_utf8_lossy(shown).into_owned(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn address_names_host_and_port_or_says_what_is_wrong() {
+        for (url, expected) in [
+            ("http://a.example/api/v1/write", Ok("a.example:80")),
+            ("https://a.example?x=y", Ok("a.example:443")),
+            ("http://127.0.0.1:9090/x", Ok("127.0.0.1:9090")),
+            ("http://[::1]:9090/x", Ok("[::1]:9090")),
+            ("ftp://a/x", Err("neither with http")),
+            ("a:9090/x", Err("")),
+            ("/x", Err("neither with http")),
+            ("http://", Err("")),
+            ("http://u:p@a/x", Err("use basic_auth")),
+            ("http://a b/x", Err("http://a b/x")),
+        ] {
+            match (address(url), expected) {
+                (Ok(got), Ok(expected)) => assert_eq!(got, expected, "{url}"),
+                (Err(got), Err(expected)) => assert!(got.contains(expected), "{url}: {got}"),
+                (got, expected) => panic!("{url}: {got:?}, expected {expected:?}"),
+            }
+        }
+    }
+}

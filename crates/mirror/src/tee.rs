@@ -1,0 +1,296 @@
+//! `firn mirror`: takes remote write in and passes each body on to every target.
+//!
+//! ```text
+//! body -> bodies (one log on disk, synced) -> 204
+//!           |- cursor of a target -> its courier -> filter -> POST, again until it is answered
+//!           |- ..
+//! ```
+//!
+//! One log for all targets: a body is written once, however many targets there are, and what waits
+//! for a target is the stretch from its cursor to the end. A target's bound moves its own cursor,
+//! so a dead one costs the others nothing but disk space. Cursors are stored twice a second:
+//! after a kill a target may get again, in order, what it got since.
+//!
+//! Invariant: what [`Mirror::take`] acknowledged is on the disk, and reaches each target in the
+//! order of acknowledgement or is counted as lost for a reason. HTTP is left to the caller: bodies
+//! come in by [`Mirror::take`] and go out by [`Deliver`].
+
+mod bodies;
+mod courier;
+mod cursors;
+mod filter;
+mod metrics;
+mod target;
+#[cfg(test)]
+mod tests;
+mod verdict;
+
+pub use bodies::{PASSED_HEADERS, Write};
+pub use filter::Filter;
+pub use firn_wire::thinning::Counts;
+pub use target::{Deliver, Delivering, TargetSettings};
+pub use verdict::Answer;
+
+use bodies::Bodies;
+use courier::Courier;
+use cursors::{Cursors, CursorsError};
+use firn_model::env::Env;
+use firn_model::error::Error;
+use firn_model::metrics::Counter;
+use firn_model::sync::lock;
+use firn_wire::thinning::{self, Message};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use target::Target;
+use tokio::sync::{oneshot, watch};
+use tokio::task::{JoinHandle, spawn_blocking};
+use tokio::time::{MissedTickBehavior, interval, timeout};
+use tracing::{info, warn};
+
+/// How often cursors are stored: what a kill sends twice is half of the second that is promised.
+const CURSORS_PERIOD: Duration = Duration::from_millis(500);
+
+/// How long attempts under way may take to end when the process does. An orchestrator kills after
+/// 30 s, and connections of senders have ten of them.
+const STOP_GRACE: Duration = Duration::from_secs(5);
+
+/// Counting what a body holds goes to a thread that may wait beyond so many bytes: below it takes
+/// less than the way there.
+const COUNT_HERE_BYTES_MAX: usize = 256 << 10;
+
+/// The log, the targets and their couriers.
+pub struct Mirror {
+    env: Env,
+    dir: PathBuf,
+    bodies: Bodies,
+    message_bytes_max: usize,
+    /// By key.
+    targets: Mutex<BTreeMap<String, Working>>,
+    /// What the process before stored of its targets, until the first configuration.
+    found: Mutex<Option<Found>>,
+    /// Held while cursors are stored, and what was stored last.
+    stored: Mutex<Cursors>,
+    stopping: watch::Sender<bool>,
+    received: Counter,
+    received_bytes: Counter,
+    refused: Counter,
+    cursors_failed: Counter,
+}
+
+/// A target and its task.
+struct Working {
+    target: Arc<Target>,
+    settings: watch::Sender<Arc<TargetSettings>>,
+    task: JoinHandle<()>,
+}
+
+/// Where targets begin that are not at work yet.
+enum Found {
+    /// Where they were; one that is not named is new.
+    Cursors(Cursors),
+    /// Nothing is known of any: all begin with the oldest body.
+    Nothing,
+}
+
+impl Mirror {
+    /// Opens the log in `dir`, which is created if it is not there. A message may have
+    /// `message_bytes_max` bytes once it is unpacked.
+    pub fn open(env: Env, dir: &Path, message_bytes_max: usize) -> Result<Self, Error> {
+        let found = match cursors::load(&*env.disk, dir) {
+            Ok(Some(cursors)) => Found::Cursors(cursors),
+            Ok(None) => Found::Nothing,
+            Err(e @ CursorsError::Damaged(_)) => {
+                warn!(error = %e, "send all stored bodies again");
+                Found::Nothing
+            }
+            Err(e) => return Err(Error::unavailable(format!("{}: {e}", dir.display()))),
+        };
+        let least_end = match &found {
+            Found::Cursors(cursors) => cursors.values().copied().max().unwrap_or(0),
+            Found::Nothing => 0,
+        };
+        let bodies = Bodies::open(env.clone(), dir, least_end)?;
+        Ok(Self {
+            env,
+            dir: dir.to_owned(),
+            bodies,
+            message_bytes_max,
+            targets: Mutex::default(),
+            found: Mutex::new(Some(found)),
+            stored: Mutex::default(),
+            stopping: watch::Sender::new(false),
+            received: Counter::default(),
+            received_bytes: Counter::default(),
+            refused: Counter::default(),
+            cursors_failed: Counter::default(),
+        })
+    }
+
+    /// Takes over a configuration: a target that stays goes on where it is, a new one begins with
+    /// the next body, and one that is gone is forgotten with what waits for it. Must be called
+    /// inside a tokio runtime; keys differ.
+    pub fn apply(&self, wanted: Vec<TargetSettings>) {
+        let found = lock(&self.found).take();
+        let mut targets = lock(&self.targets);
+        let mut old = std::mem::take(&mut *targets);
+        for settings in wanted {
+            let working = match old.remove(&settings.key) {
+                Some(working) if working.target.label == settings.label => {
+                    working.settings.send_replace(Arc::new(settings.clone()));
+                    working
+                }
+                Some(renamed) => {
+                    renamed.task.abort();
+                    self.start(&settings, renamed.target.cursor())
+                }
+                None => self.start(&settings, self.first_cursor(&settings.key, found.as_ref())),
+            };
+            targets.insert(settings.key, working);
+        }
+        for gone in old.into_values() {
+            gone.task.abort();
+            let bytes = self.bodies.end() - gone.target.cursor();
+            let label = &gone.target.label;
+            info!(to = label, bytes, "target is gone, and what waited for it");
+        }
+    }
+
+    /// Where a target begins that was not at work.
+    fn first_cursor(&self, key: &str, found: Option<&Found>) -> u64 {
+        let (start, end) = (self.bodies.start(), self.bodies.end());
+        let cursor = match found {
+            None => end,
+            Some(Found::Nothing) => start,
+            Some(Found::Cursors(cursors)) => cursors.get(key).copied().unwrap_or(end),
+        };
+        cursor.clamp(start, end)
+    }
+
+    fn start(&self, settings: &TargetSettings, cursor: u64) -> Working {
+        let target = Arc::new(Target::new(settings.label.clone(), cursor));
+        let bytes = self.bodies.end() - cursor;
+        info!(
+            to = settings.label,
+            bytes, "target starts with what waits for it"
+        );
+        let changes = watch::Sender::new(Arc::new(settings.clone()));
+        let courier = Courier {
+            target: target.clone(),
+            bodies: self.bodies.clone(),
+            env: self.env.clone(),
+            message_bytes_max: self.message_bytes_max,
+            settings: changes.subscribe(),
+            stopping: self.stopping.subscribe(),
+        };
+        Working {
+            target,
+            settings: changes,
+            task: tokio::spawn(courier.run()),
+        }
+    }
+
+    /// Makes a body durable. Says what it holds if it is of 2.0, whose receivers report that, and
+    /// can be read. Fails with [`firn_model::error::ErrorKind::Unavailable`] while the disk takes
+    /// nothing.
+    pub async fn take(&self, write: Write) -> Result<Option<Counts>, Error> {
+        let counts = match filter::message_of(&write) {
+            Message::V1 => None,
+            Message::V2 => self.count(&write).await,
+        };
+        let bytes = write.body.len() as u64;
+        let (told, outcome) = oneshot::channel();
+        let done = move |outcome| {
+            // The sender may have gone; the body is passed on all the same.
+            let _ = told.send(outcome);
+        };
+        self.bodies.append(write, Box::new(done));
+        match outcome.await {
+            Ok(Ok(())) => {
+                self.received.inc();
+                self.received_bytes.add(bytes);
+                Ok(counts)
+            }
+            Ok(Err(why)) => {
+                self.refused.inc();
+                Err(Error::unavailable(why))
+            }
+            Err(_) => Err(Error::unavailable(
+                "the log of bodies has ended: see the log",
+            )),
+        }
+    }
+
+    async fn count(&self, write: &Write) -> Option<Counts> {
+        let (bytes_max, write) = (self.message_bytes_max, write.clone());
+        let is_small = write.body.len() <= COUNT_HERE_BYTES_MAX;
+        let count = move || {
+            let message = filter::unpack(&write, bytes_max).ok()?;
+            thinning::count(&message).ok()
+        };
+        match is_small {
+            true => count(),
+            // A task that failed has said so.
+            false => spawn_blocking(count).await.unwrap_or(None),
+        }
+    }
+
+    /// Stores cursors and removes what no target needs any more, until it is dropped.
+    pub async fn keep(self: Arc<Self>) {
+        let mut ticks = interval(CURSORS_PERIOD);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            let mirror = self.clone();
+            // A task that failed has said so; the next one tries again.
+            let _ = spawn_blocking(move || mirror.store_cursors()).await;
+        }
+    }
+
+    /// Stores cursors that moved, and trims the log. May block.
+    pub fn store_cursors(&self) {
+        let mut stored = lock(&self.stored);
+        let cursors: Cursors = {
+            let targets = lock(&self.targets);
+            let cursor =
+                |(key, working): (&String, &Working)| (key.clone(), working.target.cursor());
+            targets.iter().map(cursor).collect()
+        };
+        if *stored != cursors {
+            match cursors::save(&*self.env.disk, &self.dir, &cursors) {
+                Ok(()) => stored.clone_from(&cursors),
+                Err(e) => {
+                    self.cursors_failed.inc();
+                    tracing::debug!(error = %e, "store cursors");
+                }
+            }
+        }
+        // Also where cursors could not be stored: that may be for want of the very space. A cursor
+        // that points before the log begins is moved to its beginning at the next start.
+        let needed = cursors.values().copied().min();
+        if let Some(needed) = needed
+            && let Err(e) = self.bodies.trim(needed)
+        {
+            warn!(error = %e, "remove bodies that every target has");
+        }
+    }
+
+    /// Lets attempts under way end, for some seconds, and stores cursors.
+    pub async fn stop(&self) {
+        self.stopping.send_replace(true);
+        let mut working = std::mem::take(&mut *lock(&self.targets));
+        let ending = async {
+            for one in working.values_mut() {
+                // One that panicked has said so.
+                let _ = (&mut one.task).await;
+            }
+        };
+        if timeout(STOP_GRACE, ending).await.is_err() {
+            warn!("cut attempts under way: their bodies are sent again by the next start");
+        }
+        working.values().for_each(|one| one.task.abort());
+        *lock(&self.targets) = working;
+        self.store_cursors();
+    }
+}

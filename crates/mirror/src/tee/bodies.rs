@@ -1,0 +1,529 @@
+//! The log of bodies on disk: one for all targets, written once and synced before a body counts.
+//!
+//! ```text
+//! append -> pending -> a group: one write, one sync -> end moves on, those who wait are told
+//!                        ` fails: those who wait hear why; the next group begins a new segment
+//! read(at) -> entries of one segment          trim(to) -> segments that end before it go
+//! ```
+//!
+//! Positions count the bytes of frames since the first start; a segment is named by the position
+//! that it begins with and ends where the next one begins, so what a failed write left behind its
+//! end is never read. Group commit has no timer: the next group is what came during the last sync.
+//!
+//! Invariant: a body is below [`Bodies::end`] only once it is synced; no IO happens under the lock.
+//! Who still needs which body is left to the cursors of the targets.
+
+mod format;
+#[cfg(test)]
+mod tests;
+
+pub use format::{Entry, PASSED_HEADERS, Write};
+
+use bytes::Bytes;
+use firn_model::env::{DirLock, Env, File, OpenMode, Work};
+use firn_model::error::Error;
+use firn_model::sample::TimestampMs;
+use firn_model::sync::lock;
+use format::{Frame, HEADER_BYTES, PREFIX_BYTES, header, peek, push_frame, read_frame};
+use std::collections::VecDeque;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::sync::watch;
+
+/// A segment is closed at this size: small enough that space comes back soon after targets went
+/// on, large enough that a GiB is 64 files.
+const SEGMENT_BYTES: u64 = 16 << 20;
+
+/// Bytes of a group; what is beyond waits for the next one. A disk takes this in some 10 ms.
+const GROUP_BYTES_MAX: usize = 8 << 20;
+
+/// Bytes that a target reads at one time, unless one body has more.
+const CHUNK_BYTES: u64 = 1 << 20;
+
+/// After a failed write the disk is left alone for so long: senders retry faster than it heals.
+const FAULT_PAUSE: Duration = Duration::from_secs(1);
+
+/// The name of a segment ends with this.
+const SUFFIX: &str = ".bodies";
+
+/// Told once whether a body is durable, or why not.
+pub type Done = Box<dyn FnOnce(Result<(), String>) + Send>;
+
+/// The log. Clones share it.
+#[derive(Clone)]
+pub struct Bodies(Arc<Shared>);
+
+struct Shared {
+    env: Env,
+    dir: PathBuf,
+    segment_bytes: u64,
+    state: Mutex<State>,
+    end: watch::Sender<u64>,
+    /// Held as long as the log is.
+    _lock: Box<dyn DirLock>,
+}
+
+struct State {
+    /// Oldest first; the last one ends at the end of the log.
+    segments: VecDeque<Segment>,
+    /// The file of the last one, if it can take more.
+    file: Option<Arc<dyn File>>,
+    pending: VecDeque<Pending>,
+    is_committing: bool,
+    fault: Option<Fault>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Segment {
+    start: u64,
+    end: u64,
+}
+
+struct Pending {
+    time_ms: TimestampMs,
+    write: Write,
+    done: Done,
+}
+
+/// Why the disk takes nothing.
+#[derive(Clone)]
+struct Fault {
+    /// By the monotonic clock.
+    retry_at: Duration,
+    message: String,
+}
+
+/// What was read at a position.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Found {
+    /// Whole bodies, in order; none at the end of the log.
+    Entries(Vec<Entry>),
+    /// Bytes that are no body, up to a position that a segment begins with.
+    Damaged {
+        /// Where bodies may go on.
+        to: u64,
+        /// What is wrong.
+        what: String,
+    },
+}
+
+impl Bodies {
+    /// Opens the log in `dir`, which is created if it is not there. It ends at `least_end` at
+    /// least, so that positions never come twice. Fails with
+    /// [`firn_model::error::ErrorKind::Unavailable`].
+    pub fn open(env: Env, dir: &Path, least_end: u64) -> Result<Self, Error> {
+        Self::open_with(env, dir, least_end, SEGMENT_BYTES)
+    }
+
+    fn open_with(env: Env, dir: &Path, least_end: u64, segment_bytes: u64) -> Result<Self, Error> {
+        let failed = |what: &str, e: &io::Error| {
+            Error::unavailable(format!("{what} {}: {e}", dir.display()))
+        };
+        env.disk
+            .create_dir_all(dir)
+            .map_err(|e| failed("create", &e))?;
+        let taken = env.disk.lock(&dir.join("lock"));
+        let taken = taken.map_err(|e| match e.kind() {
+            io::ErrorKind::WouldBlock => {
+                Error::unavailable(format!("{} is in use by another process", dir.display()))
+            }
+            _ => failed("lock", &e),
+        })?;
+        let segments = find_segments(&env, dir).map_err(|e| failed("read", &e))?;
+        let end = segments.back().map_or(0, |last| last.end).max(least_end);
+        Ok(Self(Arc::new(Shared {
+            env,
+            dir: dir.to_owned(),
+            segment_bytes,
+            state: Mutex::new(State {
+                segments,
+                file: None,
+                pending: VecDeque::new(),
+                is_committing: false,
+                fault: None,
+            }),
+            end: watch::Sender::new(end),
+            _lock: taken,
+        })))
+    }
+
+    /// Behind the newest durable body.
+    pub fn end(&self) -> u64 {
+        *self.0.end.borrow()
+    }
+
+    /// Follows [`Bodies::end`].
+    pub fn follow_end(&self) -> watch::Receiver<u64> {
+        self.0.end.subscribe()
+    }
+
+    /// The position of the oldest body.
+    pub fn start(&self) -> u64 {
+        let state = lock(&self.0.state);
+        state.segments.front().map_or(self.end(), |s| s.start)
+    }
+
+    /// Bytes on disk, those of headers left out.
+    pub fn bytes(&self) -> u64 {
+        let state = lock(&self.0.state);
+        state.segments.iter().map(|s| s.end - s.start).sum()
+    }
+
+    /// Why the newest group is not durable, if it is not.
+    pub fn fault(&self) -> Option<String> {
+        lock(&self.0.state)
+            .fault
+            .as_ref()
+            .map(|f| f.message.clone())
+    }
+
+    /// Makes `write` durable and tells `done`, in the order of the calls. How much waits is bounded
+    /// by those who wait for it.
+    pub fn append(&self, write: Write, done: Done) {
+        let now = self.0.env.clock.monotonic();
+        let time_ms = self.0.env.clock.now_ms();
+        let mut state = lock(&self.0.state);
+        if let Some(fault) = state.fault.as_ref().filter(|fault| now < fault.retry_at) {
+            let message = fault.message.clone();
+            drop(state);
+            return done(Err(message));
+        }
+        state.pending.push_back(Pending {
+            time_ms,
+            write,
+            done,
+        });
+        if std::mem::replace(&mut state.is_committing, true) {
+            return;
+        }
+        drop(state);
+        let shared = self.0.clone();
+        let commit = Box::new(move || shared.commit());
+        self.0.env.compute.spawn(Work::Log, commit);
+    }
+
+    /// Reads from `at` on, some bodies at a time. Fails as the disk does.
+    pub fn read(&self, at: u64) -> io::Result<Found> {
+        self.0.read(at)
+    }
+
+    /// Where the body after the one at `at` begins, and when this one came; an error if no body
+    /// begins there. Unchecked but for its length: for bodies that are given up.
+    pub fn peek(&self, at: u64) -> io::Result<(u64, TimestampMs)> {
+        let Some(segment) = self.0.segment_of(at) else {
+            return Err(io::ErrorKind::NotFound.into());
+        };
+        let file = self.0.open_segment(segment.start)?;
+        let mut prefix = [0; PREFIX_BYTES + 8];
+        let read = file.read_at(HEADER_BYTES as u64 + at - segment.start, &mut prefix)?;
+        let peeked = peek(prefix.get(..read).unwrap_or_default());
+        match peeked.map(|(bytes, time)| (at + bytes as u64, time)) {
+            Some((end, time)) if end <= segment.end => Ok((end, time)),
+            _ => Err(io::ErrorKind::InvalidData.into()),
+        }
+    }
+
+    /// Where the segment ends that has `at`.
+    pub fn segment_end(&self, at: u64) -> u64 {
+        self.0.segment_of(at).map_or(self.end(), |s| s.end)
+    }
+
+    /// Removes segments all of whose bodies lie before `to`. The newest one stays, for it says
+    /// where the log ends, unless the disk is full: its own bytes may be what fills it.
+    pub fn trim(&self, to: u64) -> io::Result<()> {
+        loop {
+            let mut state = lock(&self.0.state);
+            let is_stuck = state.fault.is_some() && !state.is_committing;
+            let oldest = state.segments.front().filter(|oldest| oldest.end <= to);
+            let Some(oldest) = oldest
+                .copied()
+                .filter(|_| is_stuck || state.segments.len() > 1)
+            else {
+                return Ok(());
+            };
+            state.segments.pop_front();
+            drop(state);
+            self.0.env.disk.remove_file(&self.0.path(oldest.start))?;
+        }
+    }
+}
+
+impl Shared {
+    fn path(&self, start: u64) -> PathBuf {
+        self.dir.join(file_name(start))
+    }
+
+    fn segment_of(&self, at: u64) -> Option<Segment> {
+        let state = lock(&self.state);
+        let mut segments = state.segments.iter().rev();
+        segments
+            .find(|segment| segment.start <= at)
+            .filter(|segment| at < segment.end)
+            .copied()
+    }
+
+    fn open_segment(&self, start: u64) -> io::Result<Arc<dyn File>> {
+        self.env.disk.open(&self.path(start), OpenMode::Read)
+    }
+
+    fn read(&self, at: u64) -> io::Result<Found> {
+        let Some(segment) = self.segment_of(at) else {
+            return Ok(self.gap(at));
+        };
+        let left = segment.end - at;
+        let damaged = |what: &str| Found::Damaged {
+            to: segment.end,
+            what: format!("{}: {what}", file_name(segment.start)),
+        };
+        let file = match self.open_segment(segment.start) {
+            Ok(file) => file,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(damaged("it is missing")),
+            Err(e) => return Err(e),
+        };
+        let offset = HEADER_BYTES as u64 + at - segment.start;
+        let mut bytes = read_at(&*file, offset, left.min(CHUNK_BYTES))?;
+        if let Frame::Short(whole) = read_frame(&bytes, 0)
+            && whole as u64 <= left
+            && whole > bytes.len()
+        {
+            bytes = read_at(&*file, offset, whole as u64)?;
+        }
+        let (entries, rest) = entries_of(&bytes, at);
+        match rest {
+            _ if !entries.is_empty() => Ok(Found::Entries(entries)),
+            Frame::Damaged(what) => Ok(damaged(what)),
+            _ => Ok(damaged("it is cut short")),
+        }
+    }
+
+    /// What is where no segment is: nothing at the end of the log, else what was lost.
+    fn gap(&self, at: u64) -> Found {
+        let state = lock(&self.state);
+        let next = state.segments.iter().map(|s| s.start).find(|s| *s > at);
+        let end = *self.end.borrow();
+        match next.or((at < end).then_some(end)) {
+            None => Found::Entries(Vec::new()),
+            Some(to) => Found::Damaged {
+                to,
+                what: "a segment is missing".into(),
+            },
+        }
+    }
+
+    /// Makes groups durable until nothing waits.
+    fn commit(&self) {
+        loop {
+            let (group, target) = {
+                let mut state = lock(&self.state);
+                let group = take_group(&mut state.pending);
+                if group.is_empty() {
+                    state.is_committing = false;
+                    return;
+                }
+                (group, self.target(&state))
+            };
+            let mut frames = Vec::new();
+            for pending in &group {
+                push_frame(&mut frames, pending.time_ms, &pending.write);
+            }
+            let outcome = self.write(target, &frames);
+            let told = match self.settle(outcome, frames.len() as u64) {
+                None => Ok(()),
+                Some(message) => Err(message),
+            };
+            for pending in group {
+                (pending.done)(told.clone());
+            }
+        }
+    }
+
+    /// Where the next group goes: behind what the open segment has, or into a new one.
+    fn target(&self, state: &State) -> (Segment, Option<Arc<dyn File>>) {
+        let end = *self.end.borrow();
+        let fresh = Segment { start: end, end };
+        match (state.segments.back(), &state.file) {
+            (Some(last), Some(file)) if last.end - last.start < self.segment_bytes => {
+                (*last, Some(file.clone()))
+            }
+            _ => (fresh, None),
+        }
+    }
+
+    /// Writes and syncs a group. What a failed one left is cut off, as far as the disk lets us;
+    /// what cannot be cut off lies behind the segment's end and is not read.
+    fn write(
+        &self,
+        (segment, file): (Segment, Option<Arc<dyn File>>),
+        frames: &[u8],
+    ) -> io::Result<(Segment, Arc<dyn File>)> {
+        let disk = &self.env.disk;
+        let Some(file) = file else {
+            let path = self.path(segment.start);
+            let created = self.create(&path, segment, frames);
+            if created.is_err() {
+                // Best effort: a file of this name is removed before it is made again.
+                let _ = disk.remove_file(&path);
+            }
+            return created.map(|file| (segment, file));
+        };
+        let offset = HEADER_BYTES as u64 + segment.end - segment.start;
+        let written = file
+            .write_all_at(offset, frames)
+            .and_then(|()| file.sync_data());
+        match written {
+            Ok(()) => Ok((segment, file)),
+            Err(e) => {
+                let _ = file.set_len(offset);
+                Err(e)
+            }
+        }
+    }
+
+    fn create(&self, path: &Path, segment: Segment, frames: &[u8]) -> io::Result<Arc<dyn File>> {
+        let disk = &self.env.disk;
+        let file = match disk.open(path, OpenMode::CreateNew) {
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
+                disk.remove_file(path)?;
+                disk.open(path, OpenMode::CreateNew)?
+            }
+            opened => opened?,
+        };
+        let bytes = [&header(segment.start)[..], frames].concat();
+        file.write_all_at(0, &bytes)?;
+        file.sync_data()?;
+        disk.sync_dir(&self.dir)?;
+        Ok(file)
+    }
+
+    /// Notes what became of a group of `bytes`; says why if it is not durable.
+    fn settle(&self, outcome: io::Result<(Segment, Arc<dyn File>)>, bytes: u64) -> Option<String> {
+        let mut state = lock(&self.state);
+        match outcome {
+            Ok((mut segment, file)) => {
+                let is_known = state
+                    .segments
+                    .back()
+                    .is_some_and(|s| s.start == segment.start);
+                if is_known {
+                    state.segments.pop_back();
+                }
+                segment.end += bytes;
+                state.segments.push_back(segment);
+                state.file = Some(file);
+                if state.fault.take().is_some() {
+                    tracing::info!(dir = %self.dir.display(), "the disk takes bodies again");
+                }
+                self.end.send_replace(segment.end);
+                None
+            }
+            Err(e) => {
+                state.file = None;
+                let message = format!("bodies cannot be stored in {}: {e}", self.dir.display());
+                if state.fault.is_none() {
+                    tracing::error!(dir = %self.dir.display(), error = %e, "store bodies");
+                }
+                state.fault = Some(Fault {
+                    retry_at: self.env.clock.monotonic() + FAULT_PAUSE,
+                    message: message.clone(),
+                });
+                Some(message)
+            }
+        }
+    }
+}
+
+/// The oldest bodies that wait, as many as a group takes.
+fn take_group(pending: &mut VecDeque<Pending>) -> Vec<Pending> {
+    let mut bytes = 0;
+    let is_next = |pending: &&Pending| {
+        let fits = bytes == 0 || bytes + pending.write.body.len() <= GROUP_BYTES_MAX;
+        bytes += pending.write.body.len().max(1);
+        fits
+    };
+    let count = pending.iter().take_while(is_next).count();
+    pending.drain(..count).collect()
+}
+
+fn file_name(start: u64) -> String {
+    format!("{start:020}{SUFFIX}")
+}
+
+fn read_at(file: &dyn File, offset: u64, bytes: u64) -> io::Result<Bytes> {
+    let mut into = vec![0; usize::try_from(bytes).unwrap_or(usize::MAX)];
+    let read = file.read_at(offset, &mut into)?;
+    into.truncate(read);
+    Ok(into.into())
+}
+
+/// The whole frames at the beginning of `bytes`, which stand at `at`, and what follows them.
+fn entries_of(bytes: &Bytes, at: u64) -> (Vec<Entry>, Frame) {
+    let mut entries = Vec::new();
+    let mut offset = 0;
+    loop {
+        match read_frame(bytes, offset) {
+            Frame::Whole(time_ms, write, frame_bytes) => {
+                entries.push(Entry {
+                    at: at + offset as u64,
+                    end: at + (offset + frame_bytes) as u64,
+                    time_ms,
+                    write,
+                });
+                offset += frame_bytes;
+            }
+            rest => return (entries, rest),
+        }
+    }
+}
+
+/// The segments in `dir`. Only the last one may have a torn end; one without a whole frame goes.
+fn find_segments(env: &Env, dir: &Path) -> io::Result<VecDeque<Segment>> {
+    let mut starts: Vec<u64> = Vec::new();
+    for name in env.disk.list(dir)? {
+        let stem = name.to_str().and_then(|name| name.strip_suffix(SUFFIX));
+        starts.extend(stem.and_then(|stem| stem.parse::<u64>().ok()));
+    }
+    starts.sort_unstable();
+    while let Some(last) = starts.last().copied() {
+        let path = dir.join(file_name(last));
+        let file = env.disk.open(&path, OpenMode::Read)?;
+        let end = whole_end(&*file, last)?;
+        let torn = file.len()?.saturating_sub(HEADER_BYTES as u64 + end - last);
+        if torn > 0 {
+            let path = path.display();
+            tracing::warn!(%path, bytes = torn, "leave out what is behind the last whole body");
+        }
+        if end > last {
+            let ends = starts.iter().skip(1).copied().chain([end]);
+            let segment = |(start, end): (&u64, u64)| Segment { start: *start, end };
+            return Ok(starts.iter().zip(ends).map(segment).collect());
+        }
+        env.disk.remove_file(&path)?;
+        starts.pop();
+    }
+    Ok(VecDeque::new())
+}
+
+/// Where the whole frames of the segment that begins at `start` end.
+fn whole_end(file: &dyn File, start: u64) -> io::Result<u64> {
+    let mut head = [0; HEADER_BYTES];
+    if file.read_at(0, &mut head)? < HEADER_BYTES || head != header(start) {
+        return Ok(start);
+    }
+    let mut at = start;
+    loop {
+        let offset = HEADER_BYTES as u64 + at - start;
+        let mut bytes = read_at(file, offset, CHUNK_BYTES)?;
+        if let Frame::Short(whole) = read_frame(&bytes, 0)
+            && whole > bytes.len()
+            && offset + whole as u64 <= file.len()?
+        {
+            bytes = read_at(file, offset, whole as u64)?;
+        }
+        match entries_of(&bytes, at).0.last() {
+            Some(last) => at = last.end,
+            None => return Ok(at),
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! The bytes of a segment of bodies, version 1 (`docs/format/mirror.md`).
+//!
+//! ```text
+//! segment = header | frame*
+//! header  = "firnmir" | 1 | start u64 | CRC-32C of these 16 bytes u32
+//! frame   = bytes of the payload u32 | CRC-32C of these 4 bytes and the payload u32 | payload
+//! payload = time in ms i64 | headers u8 | { which u8 | bytes u16 | value }* | body
+//! ```
+//!
+//! Invariant: what is read from a disk is checked before anything is allocated by it.
+
+use bytes::Bytes;
+use firn_model::sample::TimestampMs;
+
+/// The headers of a request that go with its body, as they came. Their order is stored.
+pub const PASSED_HEADERS: [&str; 4] = [
+    "content-type",
+    "content-encoding",
+    "x-prometheus-remote-write-version",
+    "x-scope-orgid",
+];
+
+/// Bytes of a segment's header.
+pub(super) const HEADER_BYTES: usize = 20;
+
+/// Bytes in front of a payload.
+pub(super) const PREFIX_BYTES: usize = 8;
+
+const MAGIC: &[u8; 8] = b"firnmir\x01";
+const TIME_BYTES: usize = 8;
+
+/// The longest payload: the longest body that a server takes in, and its headers.
+const PAYLOAD_BYTES_MAX: usize = 128 << 20;
+
+/// Headers by their place in [`PASSED_HEADERS`].
+pub type Headers = Vec<(usize, Bytes)>;
+
+/// A request as it came.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Write {
+    /// What its headers said.
+    pub headers: Headers,
+    /// Its body.
+    pub body: Bytes,
+}
+
+impl Write {
+    /// The value of one of [`PASSED_HEADERS`], if it is text.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        let found = self
+            .headers
+            .iter()
+            .find(|(at, _)| PASSED_HEADERS.get(*at) == Some(&name));
+        found.and_then(|(_, value)| std::str::from_utf8(value).ok())
+    }
+}
+
+/// A body in the log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Where it begins.
+    pub at: u64,
+    /// Where the next one begins.
+    pub end: u64,
+    /// When it came, by the wall clock.
+    pub time_ms: TimestampMs,
+    /// What came.
+    pub write: Write,
+}
+
+/// What stands at a place.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Frame {
+    /// A whole frame, and how many bytes it has.
+    Whole(TimestampMs, Write, usize),
+    /// The first part of one that has so many bytes.
+    Short(usize),
+    /// No frame.
+    Damaged(&'static str),
+}
+
+/// The header of the segment that begins at `start`.
+pub(super) fn header(start: u64) -> [u8; HEADER_BYTES] {
+    let mut bytes = [0; HEADER_BYTES];
+    bytes[..8].copy_from_slice(MAGIC);
+    bytes[8..16].copy_from_slice(&start.to_le_bytes());
+    let sum = crc32c::crc32c(&bytes[..16]);
+    bytes[16..].copy_from_slice(&sum.to_le_bytes());
+    bytes
+}
+
+/// Appends the frame of a request that came at `time_ms`; returns how many bytes it has.
+pub(super) fn push_frame(out: &mut Vec<u8>, time_ms: TimestampMs, write: &Write) -> usize {
+    let start = out.len();
+    out.extend_from_slice(&[0; PREFIX_BYTES]);
+    out.extend_from_slice(&time_ms.to_le_bytes());
+    out.push(write.headers.len() as u8);
+    for (which, value) in &write.headers {
+        // The server's limit of a request's head is 1 MiB; a value longer than this is no value
+        // that a receiver of remote write reads.
+        let value = &value[..value.len().min(usize::from(u16::MAX))];
+        out.push(*which as u8);
+        out.extend_from_slice(&(value.len() as u16).to_le_bytes());
+        out.extend_from_slice(value);
+    }
+    out.extend_from_slice(&write.body);
+    let payload = (out.len() - start - PREFIX_BYTES) as u32;
+    out[start..start + 4].copy_from_slice(&payload.to_le_bytes());
+    let sum = checksum(payload, &out[start + PREFIX_BYTES..]);
+    out[start + 4..start + PREFIX_BYTES].copy_from_slice(&sum.to_le_bytes());
+    out.len() - start
+}
+
+fn checksum(length: u32, payload: &[u8]) -> u32 {
+    crc32c::crc32c_append(crc32c::crc32c(&length.to_le_bytes()), payload)
+}
+
+/// How many bytes the frame that begins with `prefix` has, and when its body came, unchecked.
+pub(super) fn peek(prefix: &[u8]) -> Option<(usize, TimestampMs)> {
+    let length = u32::from_le_bytes(*prefix.first_chunk::<4>()?) as usize;
+    let time = prefix.get(PREFIX_BYTES..)?.first_chunk::<TIME_BYTES>()?;
+    let is_sound = (TIME_BYTES..=PAYLOAD_BYTES_MAX).contains(&length);
+    is_sound.then(|| (PREFIX_BYTES + length, i64::from_le_bytes(*time)))
+}
+
+/// What stands at `offset` of `bytes`; the parts of a whole frame share them.
+pub(super) fn read_frame(bytes: &Bytes, offset: usize) -> Frame {
+    let rest = bytes.get(offset..).unwrap_or_default();
+    if rest.len() < PREFIX_BYTES + TIME_BYTES {
+        return Frame::Short(PREFIX_BYTES + TIME_BYTES);
+    }
+    let Some((frame_bytes, time_ms)) = peek(rest) else {
+        return Frame::Damaged("the length of a body is not sound");
+    };
+    let Some(payload) = rest.get(PREFIX_BYTES..frame_bytes) else {
+        return Frame::Short(frame_bytes);
+    };
+    let sum = rest.get(4..).and_then(|sum| sum.first_chunk::<4>());
+    let length = (frame_bytes - PREFIX_BYTES) as u32;
+    if sum.map(|sum| u32::from_le_bytes(*sum)) != Some(checksum(length, payload)) {
+        return Frame::Damaged("the checksum of a body does not fit");
+    }
+    let start = offset + PREFIX_BYTES + TIME_BYTES;
+    match read_write(bytes, start, offset + frame_bytes) {
+        Some(write) => Frame::Whole(time_ms, write, frame_bytes),
+        None => Frame::Damaged("the headers of a body are not sound"),
+    }
+}
+
+fn read_write(bytes: &Bytes, start: usize, end: usize) -> Option<Write> {
+    let mut at = start;
+    let count = *bytes.get(at)?;
+    at += 1;
+    let mut headers = Vec::with_capacity(PASSED_HEADERS.len());
+    for _ in 0..count {
+        let which = usize::from(*bytes.get(at)?);
+        let length = u16::from_le_bytes(*bytes.get(at + 1..)?.first_chunk::<2>()?);
+        let value = at + 3..at + 3 + usize::from(length);
+        if value.end > end || which >= PASSED_HEADERS.len() {
+            return None;
+        }
+        at = value.end;
+        headers.push((which, bytes.slice(value)));
+    }
+    (at <= end).then(|| Write {
+        headers,
+        body: bytes.slice(at..end),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn write(body: &'static [u8]) -> Write {
+        Write {
+            headers: vec![
+                (0, Bytes::from_static(b"application/x-protobuf")),
+                (2, Bytes::from_static(b"0.1.0")),
+            ],
+            body: Bytes::from_static(body),
+        }
+    }
+
+    #[test]
+    fn frame_read_back_is_what_was_written_and_a_part_of_it_is_short() {
+        let mut out = vec![7; 3];
+        let bytes = push_frame(&mut out, -5, &write(b"body"));
+        let whole = Bytes::from(out);
+        assert_eq!(
+            read_frame(&whole, 3),
+            Frame::Whole(-5, write(b"body"), bytes)
+        );
+        for cut in 3..whole.len() {
+            let part = whole.slice(..cut);
+            assert!(matches!(read_frame(&part, 3), Frame::Short(_)), "{cut}");
+        }
+    }
+
+    #[test]
+    fn frame_with_any_bit_turned_is_never_taken_for_another() {
+        let mut out = Vec::new();
+        push_frame(&mut out, 5, &write(b"body"));
+        for bit in 0..out.len() * 8 {
+            let mut bytes = out.clone();
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            let frame = read_frame(&Bytes::from(bytes), 0);
+            assert!(!matches!(frame, Frame::Whole(..)), "{bit}: {frame:?}");
+        }
+    }
+
+    #[test]
+    fn stored_bytes_are_those_of_version_1() {
+        let mut out = header(258).to_vec();
+        push_frame(&mut out, 1_000, &write(b"snappy"));
+        let hex: String = out.iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(hex, GOLDEN);
+    }
+
+    /// Written once by this version: a reader of later versions must read it.
+    const GOLDEN: &str = "6669726e6d6972010201000000000000598d60ce\
+        30000000185c2966e803000000000000\
+        020016006170706c69636174696f6e2f782d70726f746f627566020500302e312e30736e61707079";
+}

@@ -1,0 +1,217 @@
+//! Which series of a body a target gets: those that match, or a share of all.
+//!
+//! A share is taken by the hash of a series' labels, so that a series is there always or never, on
+//! every target and after every start, and a smaller share is a part of every larger one. What
+//! makes the choice reads a body; a target that gets everything costs no decoding.
+
+use super::bodies::Write;
+use bytes::Bytes;
+use firn_model::matcher::Matcher;
+use firn_wire::snappy;
+use firn_wire::thinning::{self, Message, Pair, Thinned};
+
+/// What a target wants.
+#[derive(Clone, Debug)]
+pub struct Filter {
+    /// A series is wanted if all matchers of one of these sets match; all are if there is no set.
+    pub matchers: Vec<Vec<Matcher>>,
+    /// The share of series that is sent, from 0 to 1.
+    pub ratio: f64,
+}
+
+impl Default for Filter {
+    fn default() -> Self {
+        Self {
+            matchers: Vec::new(),
+            ratio: 1.0,
+        }
+    }
+}
+
+/// A body as a target gets it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Filtered {
+    /// These bytes.
+    Body(Bytes),
+    /// None of its series is wanted.
+    Nothing,
+    /// It cannot be read, so that no choice can be made.
+    Unreadable(String),
+}
+
+/// The message that a request says it holds.
+pub fn message_of(write: &Write) -> Message {
+    let content_type = write.header("content-type").unwrap_or_default();
+    let is_v2 = |part: &str| {
+        let (name, value) = part.split_once('=').unwrap_or_default();
+        name.trim() == "proto" && value.trim().trim_matches('"') == "io.prometheus.write.v2.Request"
+    };
+    match content_type.split(';').skip(1).any(is_v2) {
+        true => Message::V2,
+        false => Message::V1,
+    }
+}
+
+/// The message of a request, unpacked; `bytes_max` bounds it.
+pub fn unpack(write: &Write, bytes_max: usize) -> Result<Vec<u8>, String> {
+    match write.header("content-encoding") {
+        None | Some("" | "snappy") => {}
+        Some(other) => return Err(format!("content encoding {other:?} is not snappy")),
+    }
+    let mut message = Vec::new();
+    let unpacked = snappy::decompress(&write.body, bytes_max, &mut message);
+    unpacked.map(|()| message).map_err(|e| e.to_string())
+}
+
+impl Filter {
+    /// Whether every series is wanted.
+    pub fn is_open(&self) -> bool {
+        self.matchers.is_empty() && self.ratio >= 1.0
+    }
+
+    /// What the target gets of `write`, whose message may have `bytes_max` bytes.
+    pub fn apply(&self, write: &Write, bytes_max: usize) -> Filtered {
+        if self.is_open() {
+            return Filtered::Body(write.body.clone());
+        }
+        let message = match unpack(write, bytes_max) {
+            Ok(message) => message,
+            Err(why) => return Filtered::Unreadable(why),
+        };
+        match thinning::thin(&message, message_of(write), |pairs| self.wants(pairs)) {
+            Ok(Thinned::Whole) => Filtered::Body(write.body.clone()),
+            Ok(Thinned::Part(part)) => Filtered::Body(snappy::compress(&part).into()),
+            Ok(Thinned::Nothing) => Filtered::Nothing,
+            Err(e) => Filtered::Unreadable(e.to_string()),
+        }
+    }
+
+    fn wants(&self, pairs: &mut [Pair<'_>]) -> bool {
+        let value = |name: &str| {
+            let found = pairs.iter().find(|(n, _)| *n == name.as_bytes());
+            found.map_or(&b""[..], |(_, value)| value)
+        };
+        let all_match = |set: &Vec<Matcher>| {
+            set.iter()
+                .all(|matcher| matcher.matches(value(matcher.name())))
+        };
+        if !self.matchers.is_empty() && !self.matchers.iter().any(all_match) {
+            return false;
+        }
+        self.ratio >= 1.0 || is_in_share(pairs, self.ratio)
+    }
+}
+
+/// Whether the hash of these labels lies in the first `ratio` of all hashes.
+fn is_in_share(pairs: &mut [Pair<'_>], ratio: f64) -> bool {
+    if !pairs.is_sorted() {
+        pairs.sort_unstable();
+    }
+    let mut hasher = xxhash_rust::xxh3::Xxh3::new();
+    for (name, value) in pairs.iter() {
+        hasher.update(name);
+        hasher.update(b"\xff");
+        hasher.update(value);
+        hasher.update(b"\xff");
+    }
+    // The upper 53 bits are a fraction of one, exactly.
+    let fraction = (hasher.digest() >> 11) as f64 / (1u64 << 53) as f64;
+    fraction < ratio
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protobuf::push_message;
+    use firn_model::matcher::MatchOp;
+
+    const LIMIT: usize = 1 << 20;
+
+    /// A request of 1.0 with the series `m{i="..."}`, their labels sorted or not.
+    fn request(series: impl Iterator<Item = u32>, is_sorted: bool) -> Write {
+        let mut message = Vec::new();
+        for i in series {
+            let mut labels = [("__name__", "m".to_owned()), ("i", i.to_string())].map(label);
+            if !is_sorted {
+                labels.reverse();
+            }
+            push_message(&mut message, 1, &labels.concat());
+        }
+        Write {
+            headers: Vec::new(),
+            body: snappy::compress(&message).into(),
+        }
+    }
+
+    fn label((name, value): (&str, String)) -> Vec<u8> {
+        let (mut label, mut field) = (Vec::new(), Vec::new());
+        push_message(&mut label, 1, name.as_bytes());
+        push_message(&mut label, 2, value.as_bytes());
+        push_message(&mut field, 1, &label);
+        field
+    }
+
+    fn matching(name: &str, op: MatchOp, value: &str) -> Filter {
+        Filter {
+            matchers: vec![vec![Matcher::new(name, op, value.as_bytes()).unwrap()]],
+            ..Filter::default()
+        }
+    }
+
+    /// The numbers of the series that are left.
+    fn left(filter: &Filter, is_sorted: bool) -> Vec<u32> {
+        let is_left = |i: &u32| {
+            let one = request(std::iter::once(*i), is_sorted);
+            filter.apply(&one, LIMIT) == Filtered::Body(one.body)
+        };
+        (0..1000).filter(is_left).collect()
+    }
+
+    #[test]
+    fn filter_by_matchers_sends_what_matches_one_of_them() {
+        let all = request(0..30, true);
+        let mut filter = matching("i", MatchOp::Regex, "1.");
+        let expected = request(10..20, true).body;
+        assert_eq!(filter.apply(&all, LIMIT), Filtered::Body(expected));
+        // A label that is not there is empty.
+        let more = matching("absent", MatchOp::Equal, "");
+        filter.matchers.extend(more.matchers);
+        assert_eq!(filter.apply(&all, LIMIT), Filtered::Body(all.body.clone()));
+        let none = matching("i", MatchOp::Equal, "x");
+        assert_eq!(none.apply(&all, LIMIT), Filtered::Nothing);
+    }
+
+    #[test]
+    fn share_of_series_is_a_part_of_every_larger_one_whatever_the_order_of_labels() {
+        let share = |ratio| Filter {
+            matchers: Vec::new(),
+            ratio,
+        };
+        let (tenth, half) = (left(&share(0.1), true), left(&share(0.5), true));
+        assert!((70..130).contains(&tenth.len()), "{}", tenth.len());
+        assert!((430..570).contains(&half.len()), "{}", half.len());
+        assert!(tenth.iter().all(|i| half.contains(i)));
+        assert_eq!(left(&share(0.1), false), tenth);
+        assert!(left(&share(0.0), true).is_empty());
+        assert_eq!(left(&share(1.0), true).len(), 1000);
+    }
+
+    #[test]
+    fn body_that_cannot_be_read_is_named_unless_all_is_sent() {
+        let broken = Write {
+            headers: Vec::new(),
+            body: Bytes::from_static(b"\xff\xff\xff\xff\xff"),
+        };
+        let whole = Filtered::Body(broken.body.clone());
+        assert_eq!(Filter::default().apply(&broken, LIMIT), whole);
+        let filter = matching("i", MatchOp::Equal, "x");
+        let unreadable =
+            |write: &Write| matches!(filter.apply(write, LIMIT), Filtered::Unreadable(_));
+        assert!(unreadable(&broken));
+        let zstd = Write {
+            headers: vec![(1, Bytes::from_static(b"zstd"))],
+            ..request(0..1, true)
+        };
+        assert!(unreadable(&zstd));
+    }
+}

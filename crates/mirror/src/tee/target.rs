@@ -1,0 +1,150 @@
+//! A target: what it is sent, its bounds, how it is reached, and what became of its bodies.
+
+use super::filter::Filter;
+use super::verdict::{Answer, Trouble};
+use bytes::Bytes;
+use firn_model::metrics::{Counter, DurationHistogram, Gauge};
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// The answer of a target, or why there is none.
+pub type Delivering<'a> = Pin<Box<dyn Future<Output = Result<Answer, String>> + Send + 'a>>;
+
+/// Sends bodies to one target. Dropping what it returns ends the attempt.
+pub trait Deliver: Send + Sync {
+    /// Posts `body` with `headers`, whose names are in lower case. Follows no redirect.
+    fn post(&self, headers: Vec<(&'static str, Bytes)>, body: Bytes) -> Delivering<'_>;
+}
+
+/// What a configuration says of a target.
+#[derive(Clone)]
+pub struct TargetSettings {
+    /// By what its cursor is known from start to start: its name, or else its URL.
+    pub key: String,
+    /// What it is called in metrics and in the log: `host:port` unless that is another's too.
+    pub label: String,
+    /// Bytes that may wait for it.
+    pub queue_bytes_max: u64,
+    /// How long a body may wait for it, if that is bounded.
+    pub queue_age_max: Option<Duration>,
+    /// What it is sent.
+    pub filter: Filter,
+    /// How long an attempt may take.
+    pub timeout: Duration,
+    /// The first wait after an attempt that failed; doubled with each further one.
+    pub backoff_min: Duration,
+    /// The longest one.
+    pub backoff_max: Duration,
+    /// How it is reached.
+    pub deliver: Arc<dyn Deliver>,
+}
+
+/// Why a target never got a body: the label of a metric.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Loss {
+    /// Its queue was full.
+    QueueFull,
+    /// It waited for too long.
+    TooOld,
+    /// The target answered 4xx.
+    Refused,
+    /// Filters could not read it.
+    Unreadable,
+    /// The disk did not give it back.
+    Damaged,
+}
+
+impl Loss {
+    /// All of them.
+    pub const ALL: [Self; 5] = [
+        Self::QueueFull,
+        Self::TooOld,
+        Self::Refused,
+        Self::Unreadable,
+        Self::Damaged,
+    ];
+
+    /// Its name in metrics.
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::QueueFull => "queue_full",
+            Self::TooOld => "too_old",
+            Self::Refused => "refused",
+            Self::Unreadable => "unreadable",
+            Self::Damaged => "damaged",
+        }
+    }
+}
+
+/// A target at work.
+pub struct Target {
+    /// What it is called in metrics and in the log.
+    pub label: String,
+    /// Where the next body begins that it needs.
+    cursor: AtomicU64,
+    /// Bodies that it took.
+    pub sent: Counter,
+    /// Their bytes, as they were sent.
+    pub sent_bytes: Counter,
+    /// Bodies of which it wants nothing.
+    pub filtered: Counter,
+    lost: [Counter; Loss::ALL.len()],
+    troubles: [Counter; Trouble::ALL.len()],
+    /// Attempts that were answered, whatever the answer.
+    pub latency: DurationHistogram,
+    /// 1 while the newest attempt failed.
+    pub is_failing: Gauge,
+    /// When the oldest body came that waits for it, by the wall clock; 0 if none does.
+    pub oldest_ms: Gauge,
+}
+
+impl Target {
+    /// A target whose next body begins at `cursor`.
+    pub fn new(label: String, cursor: u64) -> Self {
+        Self {
+            label,
+            cursor: AtomicU64::new(cursor),
+            sent: Counter::default(),
+            sent_bytes: Counter::default(),
+            filtered: Counter::default(),
+            lost: Default::default(),
+            troubles: Default::default(),
+            latency: DurationHistogram::default(),
+            is_failing: Gauge::default(),
+            oldest_ms: Gauge::default(),
+        }
+    }
+
+    /// Where the next body begins that it needs.
+    pub fn cursor(&self) -> u64 {
+        self.cursor.load(Ordering::Acquire)
+    }
+
+    /// It needs nothing before `to` any more. Its courier alone says so.
+    pub fn advance(&self, to: u64) {
+        self.cursor.store(to, Ordering::Release);
+    }
+
+    /// Counts bodies that it never gets.
+    pub fn count_lost(&self, loss: Loss, bodies: u64) {
+        self.lost[loss as usize].add(bodies);
+    }
+
+    /// Bodies that it never got.
+    pub fn lost(&self, loss: Loss) -> u64 {
+        self.lost[loss as usize].get()
+    }
+
+    /// Counts an attempt that is repeated.
+    pub fn count_trouble(&self, trouble: Trouble) {
+        self.troubles[trouble as usize].inc();
+    }
+
+    /// Attempts that were repeated.
+    pub fn troubles(&self, trouble: Trouble) -> u64 {
+        self.troubles[trouble as usize].get()
+    }
+}

@@ -1,0 +1,428 @@
+//! The mirror over a simulated disk, with targets that answer by script. Timers stand still until
+//! every task waits.
+
+use super::*;
+use bytes::Bytes;
+use firn_model::env::sim::{self, Sim};
+use std::time::Duration;
+use tokio::time::sleep;
+
+const DIR: &str = "/mirror";
+
+/// What a target says to its n-th attempt.
+type Script = Box<dyn Fn(usize, &str) -> Says + Send + Sync>;
+
+enum Says {
+    Status(u16),
+    Wait(&'static str),
+    Broken,
+    Never,
+}
+
+/// A target that remembers what it took.
+struct Scripted {
+    script: Script,
+    attempts: Mutex<usize>,
+    taken: Mutex<Vec<String>>,
+    headers: Mutex<Vec<(&'static str, Bytes)>>,
+}
+
+impl Scripted {
+    fn new(script: impl Fn(usize, &str) -> Says + Send + Sync + 'static) -> Arc<Self> {
+        Arc::new(Self {
+            script: Box::new(script),
+            attempts: Mutex::default(),
+            taken: Mutex::default(),
+            headers: Mutex::default(),
+        })
+    }
+
+    fn taking() -> Arc<Self> {
+        Self::new(|_, _| Says::Status(204))
+    }
+
+    fn taken(&self) -> Vec<String> {
+        lock(&self.taken).clone()
+    }
+
+    fn attempts(&self) -> usize {
+        *lock(&self.attempts)
+    }
+}
+
+impl Deliver for Scripted {
+    fn post(&self, headers: Vec<(&'static str, Bytes)>, body: Bytes) -> Delivering<'_> {
+        let text = String::from_utf8_lossy(&body).into_owned();
+        let attempt = {
+            let mut attempts = lock(&self.attempts);
+            *attempts += 1;
+            *attempts - 1
+        };
+        let said = (self.script)(attempt, &text);
+        *lock(&self.headers) = headers;
+        Box::pin(async move {
+            let (status, retry_after) = match said {
+                Says::Status(status) => (status, None),
+                Says::Wait(text) => (429, Some(text.to_owned())),
+                Says::Broken => return Err("connection reset".to_owned()),
+                Says::Never => std::future::pending().await,
+            };
+            if status < 300 {
+                lock(&self.taken).push(text);
+            }
+            Ok(Answer {
+                status,
+                retry_after,
+                ..Answer::default()
+            })
+        })
+    }
+}
+
+fn settings(key: &str, deliver: &Arc<Scripted>) -> TargetSettings {
+    TargetSettings {
+        key: key.to_owned(),
+        label: key.to_owned(),
+        queue_bytes_max: 1 << 20,
+        queue_age_max: None,
+        filter: Filter::default(),
+        timeout: Duration::from_secs(30),
+        backoff_min: Duration::from_millis(30),
+        backoff_max: Duration::from_secs(5),
+        deliver: deliver.clone(),
+    }
+}
+
+fn open(sim: &Sim) -> Mirror {
+    Mirror::open(sim.env.clone(), Path::new(DIR), 1 << 20).expect("a simulated disk that works")
+}
+
+async fn push(mirror: &Mirror, bodies: impl Iterator<Item = usize>) {
+    for n in bodies {
+        let write = Write {
+            headers: vec![(0, Bytes::from_static(b"application/x-protobuf"))],
+            body: n.to_string().into(),
+        };
+        mirror.take(write).await.expect("the disk takes it");
+    }
+}
+
+/// Waits until `condition` holds; time moves as fast as the tasks let it.
+async fn until(what: &str, condition: impl Fn() -> bool) {
+    for _ in 0..100_000 {
+        if condition() {
+            return;
+        }
+        sleep(Duration::from_millis(10)).await;
+    }
+    panic!("waited for {what}");
+}
+
+fn numbers(range: std::ops::Range<usize>) -> Vec<String> {
+    range.map(|n| n.to_string()).collect()
+}
+
+fn target(mirror: &Mirror, key: &str) -> Arc<Target> {
+    lock(&mirror.targets)[key].target.clone()
+}
+
+#[tokio::test(start_paused = true)]
+async fn bodies_reach_every_target_once_in_order_whatever_another_one_does() {
+    let sim = sim::env(1);
+    let mirror = open(&sim);
+    let good = Scripted::taking();
+    let hung = Scripted::new(|_, _| Says::Never);
+    // Every answer that asks for another attempt, several times a body.
+    let bad = Scripted::new(|attempt, _| match attempt % 7 {
+        0 => Says::Broken,
+        1 => Says::Status(500),
+        2 => Says::Status(302),
+        3 => Says::Status(503),
+        4 => Says::Wait("1"),
+        5 => Says::Wait("Thu, 01 Jan 1970 00:00:02 GMT"),
+        _ => Says::Status(200),
+    });
+    mirror.apply(vec![
+        settings("good", &good),
+        settings("hung", &hung),
+        settings("bad", &bad),
+    ]);
+    push(&mirror, 0..50).await;
+    until("all bodies", || {
+        good.taken().len() == 50 && bad.taken().len() == 50
+    })
+    .await;
+    assert_eq!(good.taken(), numbers(0..50));
+    assert_eq!(bad.taken(), numbers(0..50));
+    assert_eq!(good.attempts(), 50);
+    assert_eq!(bad.attempts(), 350);
+    assert_eq!(hung.taken(), numbers(0..0));
+    let media_type = Bytes::from_static(b"application/x-protobuf");
+    assert_eq!(*lock(&bad.headers), [("content-type", media_type)]);
+    let bad = target(&mirror, "bad");
+    for trouble in [verdict::Trouble::Connection, verdict::Trouble::Redirect] {
+        assert_eq!(bad.troubles(trouble), 50, "{trouble:?}");
+    }
+    assert_eq!(bad.troubles(verdict::Trouble::Throttled), 100);
+    until("an attempt without an answer", || {
+        target(&mirror, "hung").troubles(verdict::Trouble::Timeout) > 0
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn body_that_a_target_refuses_is_counted_and_the_next_one_follows() {
+    let sim = sim::env(1);
+    let mirror = open(&sim);
+    let picky = Scripted::new(|_, body| match body {
+        "3" => Says::Status(400),
+        "5" => Says::Status(413),
+        _ => Says::Status(204),
+    });
+    mirror.apply(vec![settings("picky", &picky)]);
+    push(&mirror, 0..8).await;
+    until("all bodies", || picky.attempts() == 8).await;
+    until("all counted", || target(&mirror, "picky").sent.get() == 6).await;
+    assert_eq!(picky.taken(), ["0", "1", "2", "4", "6", "7"]);
+    assert_eq!(target(&mirror, "picky").lost(target::Loss::Refused), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn target_that_is_away_loses_its_oldest_bodies_at_its_bound_and_no_other_does() {
+    let sim = sim::env(1);
+    let mirror = open(&sim);
+    let good = Scripted::taking();
+    let is_back = Arc::new(Mutex::new(false));
+    let back = is_back.clone();
+    let away = Scripted::new(move |_, _| match *lock(&back) {
+        true => Says::Status(204),
+        false => Says::Never,
+    });
+    let bounded = TargetSettings {
+        queue_bytes_max: 400,
+        ..settings("away", &away)
+    };
+    mirror.apply(vec![settings("good", &good), bounded]);
+    push(&mirror, 100..150).await;
+    let lost = || target(&mirror, "away").lost(target::Loss::QueueFull);
+    until("the other's bodies", || good.taken().len() == 50).await;
+    until("losses", || {
+        mirror.bodies.end() - target(&mirror, "away").cursor() <= 400
+    })
+    .await;
+    *lock(&is_back) = true;
+    until("the rest", || {
+        away.taken().len() as u64 + lost() == 50 && !away.taken().is_empty()
+    })
+    .await;
+    let kept = away.taken();
+    assert_eq!(kept, numbers(150 - kept.len()..150));
+    assert!((5..12).contains(&kept.len()), "{kept:?}");
+    assert_eq!(good.taken(), numbers(100..150));
+}
+
+#[tokio::test(start_paused = true)]
+async fn body_that_waited_for_too_long_is_given_up() {
+    let sim = sim::env(1);
+    let mirror = open(&sim);
+    let away = Scripted::new(|_, body| match body {
+        "0" | "1" => Says::Broken,
+        _ => Says::Status(204),
+    });
+    let bounded = TargetSettings {
+        queue_age_max: Some(Duration::from_secs(60)),
+        ..settings("away", &away)
+    };
+    mirror.apply(vec![bounded]);
+    push(&mirror, 0..2).await;
+    until("attempts", || away.attempts() > 3).await;
+    sim.clock.advance_ms(61_000);
+    push(&mirror, 2..4).await;
+    until("what is young", || away.taken().len() == 2).await;
+    assert_eq!(away.taken(), ["2", "3"]);
+    assert_eq!(target(&mirror, "away").lost(target::Loss::TooOld), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn target_goes_on_where_it_was_after_a_stop_and_again_in_order_after_a_kill() {
+    let sim = sim::env(1);
+    let good = Scripted::taking();
+    let mirror = open(&sim);
+    mirror.apply(vec![settings("good", &good)]);
+    push(&mirror, 0..10).await;
+    until("all bodies", || good.taken().len() == 10).await;
+    mirror.stop().await;
+    drop(mirror);
+    sim.disk.kill();
+
+    let mirror = open(&sim);
+    mirror.apply(vec![settings("good", &good)]);
+    push(&mirror, 10..15).await;
+    until("all bodies", || good.taken().len() == 15).await;
+    assert_eq!(good.taken(), numbers(0..15));
+    mirror.store_cursors();
+    push(&mirror, 15..20).await;
+    until("all bodies", || good.taken().len() == 20).await;
+    // Ends without a word, and loses power too.
+    lock(&mirror.targets)
+        .values()
+        .for_each(|one| one.task.abort());
+    drop(mirror);
+    sim.disk.crash();
+
+    let again = Scripted::taking();
+    let mirror = open(&sim);
+    mirror.apply(vec![settings("good", &again)]);
+    push(&mirror, 20..22).await;
+    until("all bodies", || again.taken().len() == 7).await;
+    assert_eq!(again.taken(), numbers(15..22));
+}
+
+#[tokio::test(start_paused = true)]
+async fn cursors_that_are_gone_or_damaged_send_all_that_is_stored_again() {
+    for damage in [true, false] {
+        let sim = sim::env(1);
+        let mirror = open(&sim);
+        let good = Scripted::taking();
+        mirror.apply(vec![settings("good", &good)]);
+        push(&mirror, 0..5).await;
+        until("all bodies", || good.taken().len() == 5).await;
+        mirror.stop().await;
+        drop(mirror);
+        sim.disk.kill();
+        let file = Path::new(DIR).join("cursors");
+        match damage {
+            true => sim.disk.overwrite(&file, b"firn mirror cursors 1\n"),
+            false => sim.disk.lose(&file),
+        }
+        let again = Scripted::taking();
+        let mirror = open(&sim);
+        mirror.apply(vec![settings("good", &again)]);
+        until("all bodies", || again.taken().len() == 5).await;
+        assert_eq!(again.taken(), numbers(0..5));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn reload_keeps_what_stays_begins_anew_with_what_is_new_and_forgets_the_rest() {
+    let sim = sim::env(1);
+    let mirror = open(&sim);
+    let (stays, goes, comes) = (
+        Scripted::new(|attempt, _| match attempt {
+            0..5 => Says::Broken,
+            _ => Says::Status(204),
+        }),
+        Scripted::new(|_, _| Says::Never),
+        Scripted::taking(),
+    );
+    mirror.apply(vec![settings("stays", &stays), settings("goes", &goes)]);
+    push(&mirror, 0..5).await;
+    mirror.apply(vec![settings("stays", &stays), settings("comes", &comes)]);
+    push(&mirror, 5..10).await;
+    until("all bodies", || {
+        stays.taken().len() == 10 && comes.taken().len() == 5
+    })
+    .await;
+    assert_eq!(stays.taken(), numbers(0..10));
+    assert_eq!(comes.taken(), numbers(5..10));
+    // One that comes back begins with what comes then.
+    let back = Scripted::taking();
+    mirror.apply(vec![settings("goes", &back)]);
+    push(&mirror, 10..12).await;
+    until("all bodies", || back.taken().len() == 2).await;
+    assert_eq!(back.taken(), numbers(10..12));
+    assert_eq!(goes.taken(), numbers(0..0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn log_holds_what_the_slowest_target_needs_and_no_more() {
+    let sim = sim::env(1);
+    let mirror = open(&sim);
+    let good = Scripted::taking();
+    let opens = Arc::new(Mutex::new(false));
+    let is_open = opens.clone();
+    let slow = Scripted::new(move |_, _| match *lock(&is_open) {
+        true => Says::Status(204),
+        false => Says::Broken,
+    });
+    let patient = |settings: TargetSettings| TargetSettings {
+        queue_bytes_max: 1 << 30,
+        ..settings
+    };
+    mirror.apply(vec![
+        patient(settings("good", &good)),
+        patient(settings("slow", &slow)),
+    ]);
+    // Several segments.
+    for _ in 0..40 {
+        let write = Write {
+            headers: Vec::new(),
+            body: vec![b'x'; 1 << 20].into(),
+        };
+        mirror.take(write).await.expect("the disk takes it");
+    }
+    until("the fast one", || good.taken().len() == 40).await;
+    mirror.store_cursors();
+    assert!(mirror.bodies.bytes() >= 40 << 20);
+    *lock(&opens) = true;
+    until("the slow one", || target(&mirror, "slow").sent.get() == 40).await;
+    mirror.store_cursors();
+    assert!(
+        mirror.bodies.bytes() <= 18 << 20,
+        "{}",
+        mirror.bodies.bytes()
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn body_of_2_0_is_taken_whatever_it_holds_and_counted_if_it_can_be() {
+    let sim = sim::env(1);
+    let mirror = open(&sim);
+    let good = Scripted::taking();
+    mirror.apply(vec![settings("good", &good)]);
+    let v2 = b"application/x-protobuf;proto=io.prometheus.write.v2.Request";
+    // A series with two samples.
+    let message = b"\x22\x00\x2a\x08\x12\x02\x10\x01\x12\x02\x10\x02";
+    let write = |body: Vec<u8>| Write {
+        headers: vec![(0, Bytes::from_static(v2))],
+        body: body.into(),
+    };
+    let counted = mirror
+        .take(write(firn_wire::snappy::compress(message)))
+        .await;
+    let expected = Counts {
+        samples: 2,
+        ..Counts::default()
+    };
+    assert_eq!(counted, Ok(Some(expected)));
+    let junk = mirror.take(write(b"junk".to_vec())).await;
+    assert_eq!(junk, Ok(None));
+    until("both", || good.taken().len() == 2).await;
+    assert_eq!(good.taken()[1], "junk");
+}
+
+#[tokio::test(start_paused = true)]
+async fn full_disk_refuses_bodies_and_ends_by_itself() {
+    let sim = sim::env(1);
+    let mirror = open(&sim);
+    let good = Scripted::taking();
+    mirror.apply(vec![settings("good", &good)]);
+    push(&mirror, 0..2).await;
+    until("both", || good.taken().len() == 2).await;
+    sim.disk.set_free_bytes(0);
+    let write = || Write {
+        headers: Vec::new(),
+        body: Bytes::from_static(b"late"),
+    };
+    let refused = mirror.take(write()).await;
+    assert!(refused.is_err_and(|e| e.message.contains(DIR)));
+    mirror.store_cursors();
+    sim.disk.set_free_bytes(1 << 20);
+    sim.clock.advance_ms(1_000);
+    assert_eq!(mirror.take(write()).await, Ok(None));
+    until("the late one", || good.taken().len() == 3).await;
+    assert_eq!(good.taken(), ["0", "1", "late"]);
+    mirror.store_cursors();
+    let cursors = cursors::load(&*sim.env.disk, Path::new(DIR)).unwrap();
+    assert_eq!(cursors.unwrap()["good"], mirror.bodies.end());
+}

@@ -1,0 +1,91 @@
+//! The form in which `count_values` and Prometheus's tools write a histogram.
+
+use crate::go_format::format_g;
+use firn_model::histogram::Histogram;
+use firn_model::histogram::float::{Bucket, FloatHistogram};
+
+/// `{count:4, sum:3, [-2,-1):1, [-0.5,0.5]:1, (1,2]:2}`: the buckets that hold something, upwards.
+pub(crate) fn histogram_text(histogram: &Histogram) -> String {
+    let histogram = FloatHistogram::from(histogram);
+    let mut out = format!("{{count:{}, sum:{}", g(histogram.count), g(histogram.sum));
+    for bucket in histogram.negative_buckets().rev() {
+        push_bucket(&mut out, bucket, (bucket.lower < 0.0, bucket.upper > 0.0));
+    }
+    push_bucket(&mut out, histogram.zero_bucket(), (true, true));
+    let begins_at_zero = histogram.positive.indexes().first() == Some(&0);
+    for (place, bucket) in histogram.positive_buckets().enumerate() {
+        let ends = match histogram.is_custom() {
+            true => (place == 0 && begins_at_zero, true),
+            false => (bucket.lower < 0.0, bucket.upper > 0.0),
+        };
+        push_bucket(&mut out, bucket, ends);
+    }
+    out.push('}');
+    out
+}
+
+fn push_bucket(out: &mut String, bucket: Bucket, (with_lower, with_upper): (bool, bool)) {
+    if bucket.count == 0.0 {
+        return;
+    }
+    let open = if with_lower { '[' } else { '(' };
+    let close = if with_upper { ']' } else { ')' };
+    let (lower, upper, count) = (g(bucket.lower), g(bucket.upper), g(bucket.count));
+    out.push_str(&format!(", {open}{lower},{upper}{close}:{count}"));
+}
+
+fn g(value: f64) -> String {
+    format_g(value, None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use firn_model::histogram::{CUSTOM_BUCKETS_SCHEMA, Counts, ResetHint, Span};
+
+    fn check(
+        (schema, bounds): (i32, &[f64]),
+        (zero_threshold, zero_count): (f64, f64),
+        [positive, negative]: [&[f64]; 2],
+        want: &str,
+    ) {
+        let spans = |counts: &[f64]| {
+            let length = counts.len() as u32;
+            vec![Span { offset: 0, length }]
+        };
+        let count = zero_count + positive.iter().chain(negative).sum::<f64>();
+        let histogram = Histogram {
+            reset_hint: ResetHint::Unknown,
+            schema,
+            zero_threshold,
+            sum: 2.0 * count,
+            counts: Counts::Float {
+                count,
+                zero_count,
+                positive: positive.to_vec(),
+                negative: negative.to_vec(),
+            },
+            positive_spans: spans(positive),
+            negative_spans: spans(negative),
+            custom_values: bounds.to_vec(),
+        };
+        assert_eq!(histogram_text(&histogram), want);
+    }
+
+    #[test]
+    fn text_of_histogram_is_upstreams() {
+        check((0, &[]), (0.0, 0.0), [&[], &[]], "{count:0, sum:0}");
+        check(
+            (0, &[]),
+            (0.001, 3.0),
+            [&[1.0, 0.0, 2.0], &[1.0, 4.0]],
+            "{count:11, sum:22, [-2,-1):4, [-1,-0.5):1, [-0.001,0.001]:3, (0.5,1]:1, (2,4]:2}",
+        );
+        check(
+            (CUSTOM_BUCKETS_SCHEMA, &[1e9]),
+            (0.0, 0.0),
+            [&[1.0, 2.0], &[]],
+            "{count:3, sum:6, [-Inf,1e+09]:1, (1e+09,+Inf]:2}",
+        );
+    }
+}

@@ -1,0 +1,262 @@
+//! The HTTP of `firn mirror`: remote write that is passed on, and what operators ask.
+//!
+//! ```text
+//! POST /api/v1/write -> headers, body (bounded, unread) -> Passing::take -> 204
+//! GET /-/healthy, /-/ready, /metrics        POST /-/reload
+//! ```
+//!
+//! Connections, heads, bodies and answers are bounded as those of the database are, by the same
+//! code. Invariant: 204 only once [`Passing::take`] says that the body is safe; bodies are not
+//! looked into.
+
+use crate::admission::limits::Limits;
+use crate::api::origin;
+use crate::http::connection::Site;
+use crate::http::failure::{Cause, Failure};
+use crate::http::produce::{Encoding, respond};
+use crate::http::{accept::Accept, body, listener, measured};
+use crate::metrics::{Endpoint, ServerMetrics};
+use crate::parts::WebSettings;
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::extract::{Request, State};
+use axum::http::{HeaderName, HeaderValue, StatusCode, header};
+use axum::response::Response;
+use axum::routing::{MethodFilter, MethodRouter, on};
+use firn_model::budget::Budget;
+use firn_model::env::Clock;
+use firn_model::error::{Error, ErrorKind};
+use firn_model::metrics::Collect;
+use firn_wire::exposition::{CONTENT_TYPE, TextSink};
+use std::pin::Pin;
+use std::sync::Arc;
+use tokio::task::spawn_blocking;
+
+/// A body is small up to this: a request of 2,000 samples is a quarter of it. Longer ones have
+/// three quarters of the memory of all bodies, so that ordinary ones find room beside any of them.
+const SMALL_BODY_BYTES: usize = 256 << 10;
+
+/// A body and the headers that go with it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PassedBody {
+    /// The headers that [`ReflectorParts::passed_headers`] names and the request has, by their
+    /// place there.
+    pub headers: Vec<(usize, Bytes)>,
+    /// The body as it came.
+    pub body: Bytes,
+}
+
+/// The headers of an answer to a body that was taken: names in lower case, and numbers.
+pub type Taking = Pin<Box<dyn Future<Output = Result<Vec<(&'static str, u64)>, Error>> + Send>>;
+
+/// Takes bodies in.
+pub trait Passing: Send + Sync {
+    /// Makes a body safe.
+    fn take(&self, passed: PassedBody) -> Taking;
+}
+
+/// Reads the configuration again; fails with what is wrong with it. May block.
+pub type Reload = Arc<dyn Fn() -> Result<(), String> + Send + Sync>;
+
+/// What a reflector is made of.
+pub struct ReflectorParts {
+    /// Bounds of connections, heads and the time of bodies.
+    pub limits: Limits,
+    /// Memory of bodies being received and stored.
+    pub bodies: Budget,
+    /// Bytes of one body.
+    pub body_bytes_max: usize,
+    /// Memory of long request heads.
+    pub heads: Budget,
+    /// Names of the headers that go with a body, in lower case.
+    pub passed_headers: &'static [&'static str],
+    /// Takes the bodies.
+    pub passing: Arc<dyn Passing>,
+    /// What `/metrics` shows beside the server's own.
+    pub collectors: Vec<Arc<dyn Collect>>,
+    /// What a POST to `/-/reload` does.
+    pub reload: Reload,
+    /// Time.
+    pub clock: Arc<dyn Clock>,
+}
+
+struct Shared {
+    parts: ReflectorParts,
+    large_bodies: Budget,
+    metrics: Arc<ServerMetrics>,
+    web: WebSettings,
+}
+
+type App = Arc<Shared>;
+
+/// The server of a mirror. Cheap to clone; clones share its bounds.
+#[derive(Clone)]
+pub struct Reflector(App);
+
+impl Reflector {
+    /// A server of these parts.
+    pub fn new(parts: ReflectorParts) -> Self {
+        Self(Arc::new(Shared {
+            large_bodies: Budget::new("large bodies", parts.bodies.limit_bytes() / 4 * 3),
+            metrics: Arc::default(),
+            web: WebSettings::default(),
+            parts,
+        }))
+    }
+
+    /// Serves the connections of `source` until `shutdown` resolves; then lets requests under way
+    /// end for as long as the limits say.
+    pub async fn serve(self, source: impl Accept, shutdown: impl Future<Output = ()>) {
+        let Self(app) = self;
+        let site = Site {
+            router: routes(app.clone()),
+            limits: app.parts.limits.clone(),
+            heads: app.parts.heads.clone(),
+            metrics: app.metrics.clone(),
+        };
+        listener::serve(source, site, shutdown).await;
+    }
+}
+
+fn routes(app: App) -> Router {
+    let post = MethodFilter::POST;
+    let changing = post.or(MethodFilter::PUT);
+    Router::new()
+        .route("/api/v1/write", route(post, Endpoint::Write, write))
+        .route("/-/reload", route(changing, Endpoint::Operations, reload))
+        .route("/-/healthy", operation("Firn mirror is healthy.\n"))
+        .route("/-/ready", operation("Firn mirror is ready.\n"))
+        .route(
+            "/metrics",
+            route(MethodFilter::GET, Endpoint::Metrics, metrics),
+        )
+        .fallback(not_found)
+        .method_not_allowed_fallback(method_not_allowed)
+        .with_state(app)
+}
+
+fn route<H, F>(filter: MethodFilter, endpoint: Endpoint, handler: H) -> MethodRouter<App>
+where
+    H: FnOnce(App, Request) -> F + Clone + Send + Sync + 'static,
+    F: Future<Output = Response> + Send + 'static,
+{
+    on(
+        filter,
+        async move |State(app): State<App>, request: Request| {
+            measure(&app.clone(), endpoint, handler(app, request)).await
+        },
+    )
+}
+
+/// Says `text` to a GET.
+fn operation(text: &'static str) -> MethodRouter<App> {
+    let say = async move |_, _| plain(StatusCode::OK, text);
+    route(MethodFilter::GET, Endpoint::Operations, say)
+}
+
+fn plain(status: StatusCode, text: &'static str) -> Response {
+    let mut response = Response::new(Body::from(text));
+    *response.status_mut() = status;
+    let media_type = HeaderValue::from_static("text/plain; charset=utf-8");
+    response
+        .headers_mut()
+        .insert(header::CONTENT_TYPE, media_type);
+    response
+}
+
+async fn measure(app: &App, endpoint: Endpoint, work: impl Future<Output = Response>) -> Response {
+    measured::measure(&app.parts.clock, &app.metrics, endpoint, work).await
+}
+
+async fn write(app: App, request: Request) -> Response {
+    match pass(&app, request).await {
+        Ok(headers) => {
+            let mut response = Response::new(Body::empty());
+            *response.status_mut() = StatusCode::NO_CONTENT;
+            for (name, number) in headers {
+                let name = HeaderName::from_static(name);
+                response.headers_mut().insert(name, number.into());
+            }
+            response
+        }
+        Err(failure) => failure.into_plain(),
+    }
+}
+
+async fn pass(app: &App, request: Request) -> Result<Vec<(&'static str, u64)>, Failure> {
+    let (head, body) = request.into_parts();
+    origin::check_same(&app.web, &head.headers)?;
+    let bytes_max = app.parts.body_bytes_max;
+    let beyond = (SMALL_BODY_BYTES, &app.large_bodies);
+    let mut held = app
+        .parts
+        .bodies
+        .child_beyond("body", bytes_max, beyond)
+        .hold();
+    let hold = |bytes: usize| {
+        let more = bytes.saturating_sub(held.bytes());
+        let grown = held.grow(more);
+        // No fault of the request: another moment has room.
+        grown.map_err(|e| Failure::execution(Error::unavailable(e.message)))
+    };
+    let metrics = app.metrics.endpoint(Endpoint::Write);
+    let read = body::read(
+        &app.parts.limits,
+        metrics,
+        (body, Vec::new()),
+        bytes_max,
+        hold,
+    );
+    let body = read.await?;
+    let header = |(at, name): (usize, &&str)| {
+        let value = head.headers.get(*name)?;
+        Some((at, Bytes::copy_from_slice(value.as_bytes())))
+    };
+    let names = app.parts.passed_headers.iter();
+    let passed = PassedBody {
+        headers: names.enumerate().filter_map(header).collect(),
+        body: body.into(),
+    };
+    let taken = app.parts.passing.take(passed).await;
+    drop(held);
+    taken.map_err(Failure::execution)
+}
+
+async fn reload(app: App, request: Request) -> Response {
+    if let Err(failure) = origin::check_same(&app.web, request.headers()) {
+        return failure.into_plain();
+    }
+    let reload = app.parts.reload.clone();
+    match spawn_blocking(move || reload()).await {
+        Ok(Ok(())) => plain(StatusCode::OK, ""),
+        Ok(Err(why)) => Failure::internal(format!("failed to reload config: {why}")).into_plain(),
+        Err(_) => Failure::internal("the request failed: see the log").into_plain(),
+    }
+}
+
+async fn metrics(app: App, request: Request) -> Response {
+    let encoding = Encoding::of_request(&request);
+    let collecting = spawn_blocking(move || {
+        let mut sink = TextSink::new();
+        app.metrics.collect(&mut sink);
+        for collector in &app.parts.collectors {
+            collector.collect(&mut sink);
+        }
+        sink.into_text()
+    });
+    match collecting.await {
+        Ok(text) => respond(Bytes::from(text), CONTENT_TYPE, encoding),
+        Err(_) => Failure::internal("the metrics failed: see the log").into_plain(),
+    }
+}
+
+async fn not_found(State(app): State<App>) -> Response {
+    let cause = Cause::Request(ErrorKind::NotFound);
+    let failure = Failure::new(cause, "404 page not found");
+    measure(&app, Endpoint::Other, async { failure.into_plain() }).await
+}
+
+async fn method_not_allowed(State(app): State<App>) -> Response {
+    let response = plain(StatusCode::METHOD_NOT_ALLOWED, "Method Not Allowed\n");
+    measure(&app, Endpoint::Other, async { response }).await
+}

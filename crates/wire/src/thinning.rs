@@ -1,0 +1,356 @@
+//! Remote-write messages that are passed on: leaving series out, and counting what there is.
+//!
+//! ```text
+//! message = { series | metadata (1.0) | symbols (2.0) | what newer senders add }*
+//! ```
+//!
+//! What is kept is copied byte for byte, fields that are not known here included. Invariant: for
+//! any bytes, memory is bounded by the message and the caps below; nothing panics.
+
+use crate::error::WireError;
+use crate::protobuf::{Cursor, WireType, expect};
+
+/// Strings of a message of 2.0 that are kept in a table, at 16 bytes each. A request of 2,000
+/// series has some 20,000.
+const SYMBOLS_MAX: usize = 1 << 20;
+
+/// Labels of one series that are looked at; the write pipeline takes 128.
+const LABELS_MAX: usize = 1024;
+
+/// Field numbers of the two messages.
+mod field {
+    pub const V1_SERIES: u32 = 1;
+    pub const V1_METADATA: u32 = 3;
+    pub const V2_SYMBOL: u32 = 4;
+    pub const V2_SERIES: u32 = 5;
+    /// Of a series: a label in 1.0, references to symbols in 2.0.
+    pub const LABELS: u32 = 1;
+    pub const LABEL_NAME: u32 = 1;
+    pub const LABEL_VALUE: u32 = 2;
+    pub const V2_SAMPLE: u32 = 2;
+    pub const V2_HISTOGRAM: u32 = 3;
+    pub const V2_EXEMPLAR: u32 = 4;
+}
+
+/// Which message a body holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Message {
+    /// `prometheus.WriteRequest`
+    V1,
+    /// `io.prometheus.write.v2.Request`
+    V2,
+}
+
+/// What is left of a message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Thinned {
+    /// All of it.
+    Whole,
+    /// A message of its own.
+    Part(Vec<u8>),
+    /// Nothing that would be worth sending.
+    Nothing,
+}
+
+/// Name and value of a label.
+pub type Pair<'m> = (&'m [u8], &'m [u8]);
+
+/// What a message of 2.0 holds, as its receiver reports it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Float samples.
+    pub samples: u64,
+    /// Histograms.
+    pub histograms: u64,
+    /// Exemplars.
+    pub exemplars: u64,
+}
+
+/// Leaves out the series that `keeps` does not want; it sees their labels as they stand there,
+/// sorted or not, and may reorder them. Metadata is kept.
+pub fn thin<'m>(
+    message: &'m [u8],
+    kind: Message,
+    mut keeps: impl FnMut(&mut [Pair<'m>]) -> bool,
+) -> Result<Thinned, WireError> {
+    let symbols = match kind {
+        Message::V1 => Vec::new(),
+        Message::V2 => symbols(message)?,
+    };
+    let mut part = Vec::new();
+    let mut copied = 0;
+    let (mut kept, mut has_metadata) = (0u64, false);
+    let mut pairs = Vec::new();
+    let mut cursor = Cursor::new(message);
+    loop {
+        let start = message.len() - cursor.rest().len();
+        let Some((number, wire_type)) = cursor.field()? else {
+            break;
+        };
+        let is_series = match kind {
+            Message::V1 => number == field::V1_SERIES,
+            Message::V2 => number == field::V2_SERIES,
+        };
+        if !is_series {
+            has_metadata |= kind == Message::V1 && number == field::V1_METADATA;
+            cursor.skip(wire_type)?;
+            continue;
+        }
+        expect(wire_type, WireType::Bytes)?;
+        let series = cursor.bytes()?;
+        pairs.clear();
+        match kind {
+            Message::V1 => read_labels(series, &mut pairs)?,
+            Message::V2 => read_references(series, &symbols, &mut pairs)?,
+        }
+        if keeps(&mut pairs) {
+            kept += 1;
+            continue;
+        }
+        part.extend_from_slice(message.get(copied..start).unwrap_or_default());
+        copied = message.len() - cursor.rest().len();
+    }
+    if copied == 0 {
+        return Ok(Thinned::Whole);
+    }
+    if kept == 0 && !has_metadata {
+        return Ok(Thinned::Nothing);
+    }
+    part.extend_from_slice(message.get(copied..).unwrap_or_default());
+    Ok(Thinned::Part(part))
+}
+
+/// Counts what a message of 2.0 holds.
+pub fn count(message: &[u8]) -> Result<Counts, WireError> {
+    let mut counts = Counts::default();
+    let mut cursor = Cursor::new(message);
+    while let Some((number, wire_type)) = cursor.field()? {
+        if number != field::V2_SERIES {
+            cursor.skip(wire_type)?;
+            continue;
+        }
+        expect(wire_type, WireType::Bytes)?;
+        let mut series = Cursor::new(cursor.bytes()?);
+        while let Some((number, wire_type)) = series.field()? {
+            match number {
+                field::V2_SAMPLE => counts.samples += 1,
+                field::V2_HISTOGRAM => counts.histograms += 1,
+                field::V2_EXEMPLAR => counts.exemplars += 1,
+                _ => {}
+            }
+            series.skip(wire_type)?;
+        }
+    }
+    Ok(counts)
+}
+
+/// The strings of a message of 2.0; they may stand behind the series that name them.
+fn symbols(message: &[u8]) -> Result<Vec<&[u8]>, WireError> {
+    let mut symbols = Vec::new();
+    let mut cursor = Cursor::new(message);
+    while let Some((number, wire_type)) = cursor.field()? {
+        if number != field::V2_SYMBOL {
+            cursor.skip(wire_type)?;
+            continue;
+        }
+        expect(wire_type, WireType::Bytes)?;
+        if symbols.len() == SYMBOLS_MAX {
+            return Err(WireError::Protobuf("too many symbols"));
+        }
+        symbols.push(cursor.bytes()?);
+    }
+    Ok(symbols)
+}
+
+fn push<'m>(pairs: &mut Vec<Pair<'m>>, pair: Pair<'m>) -> Result<(), WireError> {
+    if pairs.len() == LABELS_MAX {
+        return Err(WireError::Protobuf("too many labels"));
+    }
+    pairs.push(pair);
+    Ok(())
+}
+
+fn read_labels<'m>(series: &'m [u8], pairs: &mut Vec<Pair<'m>>) -> Result<(), WireError> {
+    let mut cursor = Cursor::new(series);
+    while let Some((number, wire_type)) = cursor.field()? {
+        if number != field::LABELS {
+            cursor.skip(wire_type)?;
+            continue;
+        }
+        expect(wire_type, WireType::Bytes)?;
+        let mut label = Cursor::new(cursor.bytes()?);
+        let mut pair: Pair<'m> = (b"", b"");
+        while let Some((number, wire_type)) = label.field()? {
+            match number {
+                field::LABEL_NAME | field::LABEL_VALUE => {
+                    expect(wire_type, WireType::Bytes)?;
+                    let text = label.bytes()?;
+                    match number {
+                        field::LABEL_NAME => pair.0 = text,
+                        _ => pair.1 = text,
+                    }
+                }
+                _ => label.skip(wire_type)?,
+            }
+        }
+        push(pairs, pair)?;
+    }
+    Ok(())
+}
+
+/// Labels as pairs of references, which a sender packs into one field or writes one by one.
+fn read_references<'m>(
+    series: &'m [u8],
+    symbols: &[&'m [u8]],
+    pairs: &mut Vec<Pair<'m>>,
+) -> Result<(), WireError> {
+    let mut name = None;
+    let mut take = |reference: u64| {
+        let symbol = usize::try_from(reference)
+            .ok()
+            .and_then(|at| symbols.get(at));
+        let symbol = symbol.ok_or(WireError::Protobuf("label reference beyond the symbols"))?;
+        match name.take() {
+            None => name = Some(*symbol),
+            Some(name) => push(pairs, (name, *symbol))?,
+        }
+        Ok(())
+    };
+    let mut cursor = Cursor::new(series);
+    while let Some((number, wire_type)) = cursor.field()? {
+        match (number, wire_type) {
+            (field::LABELS, WireType::Varint) => take(cursor.varint()?)?,
+            (field::LABELS, WireType::Bytes) => {
+                let mut packed = Cursor::new(cursor.bytes()?);
+                while !packed.rest().is_empty() {
+                    take(packed.varint()?)?;
+                }
+            }
+            _ => cursor.skip(wire_type)?,
+        }
+    }
+    match name {
+        None => Ok(()),
+        Some(_) => Err(WireError::Protobuf("label name without a value")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protobuf::{put_bytes, put_integer, put_varint};
+
+    /// A series of 1.0 named `name`, with a field that is not known.
+    fn v1_series(name: &str) -> Vec<u8> {
+        let (mut label, mut series) = (Vec::new(), Vec::new());
+        put_bytes(&mut label, 1, b"__name__");
+        put_bytes(&mut label, 2, name.as_bytes());
+        put_bytes(&mut series, 1, &label);
+        put_integer(&mut series, 77, 5);
+        series
+    }
+
+    fn v1(names: &[&str], metadata: bool) -> Vec<u8> {
+        let mut message = Vec::new();
+        for name in names {
+            put_bytes(&mut message, 1, &v1_series(name));
+        }
+        if metadata {
+            put_bytes(&mut message, 3, b"\x08\x01");
+        }
+        put_integer(&mut message, 99, 1);
+        message
+    }
+
+    /// A message of 2.0 whose symbols stand before or behind its series, packed or not.
+    fn v2(names: &[&str], symbols_first: bool, is_packed: bool) -> Vec<u8> {
+        let (mut symbols, mut series) = (Vec::new(), Vec::new());
+        for text in ["", "__name__"].iter().chain(names) {
+            put_bytes(&mut symbols, 4, text.as_bytes());
+        }
+        for at in 0..names.len() as u64 {
+            let (mut one, mut packed) = (Vec::new(), Vec::new());
+            for reference in [1, at + 2] {
+                match is_packed {
+                    true => put_varint(&mut packed, reference),
+                    false => put_integer(&mut one, 1, reference),
+                }
+            }
+            if is_packed {
+                put_bytes(&mut one, 1, &packed);
+            }
+            put_bytes(&mut one, 2, b"\x10\x01");
+            put_bytes(&mut one, 2, b"\x10\x02");
+            put_bytes(&mut one, 4, b"");
+            put_bytes(&mut series, 5, &one);
+        }
+        match symbols_first {
+            true => [symbols, series].concat(),
+            false => [series, symbols].concat(),
+        }
+    }
+
+    fn check(message: &[u8], kind: Message, wanted: &[&str], expected: Thinned) {
+        let keeps = |pairs: &mut [Pair<'_>]| {
+            assert_eq!(pairs.len(), 1);
+            assert_eq!(pairs[0].0, b"__name__");
+            wanted.iter().any(|name| name.as_bytes() == pairs[0].1)
+        };
+        assert_eq!(thin(message, kind, keeps), Ok(expected), "{wanted:?}");
+    }
+
+    #[test]
+    fn thinned_message_keeps_what_is_wanted_byte_for_byte() {
+        let all = v1(&["a", "b", "c"], true);
+        check(&all, Message::V1, &["a", "b", "c"], Thinned::Whole);
+        check(&all, Message::V1, &["b"], Thinned::Part(v1(&["b"], true)));
+        check(
+            &all,
+            Message::V1,
+            &["a", "c"],
+            Thinned::Part(v1(&["a", "c"], true)),
+        );
+        check(&all, Message::V1, &[], Thinned::Part(v1(&[], true)));
+        check(&v1(&["a"], false), Message::V1, &[], Thinned::Nothing);
+        check(&v1(&[], true), Message::V1, &[], Thinned::Whole);
+    }
+
+    #[test]
+    fn thinned_message_of_2_0_keeps_its_symbols_wherever_they_stand() {
+        for (first, packed) in [(true, true), (true, false), (false, true), (false, false)] {
+            let all = v2(&["a", "b"], first, packed);
+            check(&all, Message::V2, &["a", "b"], Thinned::Whole);
+            check(&all, Message::V2, &[], Thinned::Nothing);
+            let Ok(Thinned::Part(part)) =
+                thin(&all, Message::V2, |pairs| pairs[0].1 == b"b".as_slice())
+            else {
+                panic!("a part is left of {all:?}");
+            };
+            check(&part, Message::V2, &["b"], Thinned::Whole);
+            let one = Counts {
+                samples: 2,
+                histograms: 0,
+                exemplars: 1,
+            };
+            assert_eq!(count(&part), Ok(one));
+        }
+    }
+
+    #[test]
+    fn message_cut_anywhere_is_an_error_or_whole_and_never_panics() {
+        for (kind, message) in [
+            (Message::V1, v1(&["aa", "bb"], true)),
+            (Message::V2, v2(&["aa", "bb"], true, true)),
+            (Message::V2, v2(&["aa", "bb"], false, false)),
+        ] {
+            for cut in 0..message.len() {
+                // Some cuts lie between two fields: what is left is a message.
+                let _ = thin(&message[..cut], kind, |_| false);
+                let _ = count(&message[..cut]);
+            }
+        }
+        let mut beyond = Vec::new();
+        put_bytes(&mut beyond, 5, b"\x0a\x02\x07\x08");
+        assert!(thin(&beyond, Message::V2, |_| true).is_err());
+    }
+}
