@@ -28,6 +28,7 @@ mod refused_samples;
 mod resources;
 mod retention;
 mod rules;
+mod scenario;
 mod scrape;
 mod snapshot;
 mod tsdb;

@@ -47,6 +47,9 @@ pub enum MirrorError {
         /// Why.
         why: String,
     },
+    /// Something that should have happened did not.
+    #[error("{0}")]
+    Late(String),
     /// Requests of a load were refused or lost.
     #[error("{failed} of {requests} requests failed, the first one with: {first}")]
     Failed {
@@ -67,6 +70,7 @@ impl MirrorError {
             Self::File { .. }
             | Self::Transport { .. }
             | Self::Unasked { .. }
+            | Self::Late(_)
             | Self::Failed { .. } => ErrorKind::Unavailable,
             Self::Answer { .. } => ErrorKind::Corrupt,
         }
