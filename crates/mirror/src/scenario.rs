@@ -32,9 +32,10 @@ pub fn command() -> Command {
         .bin_name("firn scenario")
         .about("Run two systems beside each other while one of them is killed, stopped or upgraded")
         .long_about(
-            "Brings up the baseline and the candidate of a scenario, mirrors a load into both while \
-             steps happen, compares their answers, and checks what must hold. Exit code 0: all \
-             checks hold; 1: one does not, or a process fails; 2: flags or files are not understood.",
+            "Brings up the baseline and the candidate of a scenario, mirrors a load into both \
+             while steps happen, compares their answers, and checks what must hold. Exit code 0: \
+             all checks hold; 1: one does not, or a process fails; 2: flags or files are not \
+             understood.",
         )
         .args([
             Arg::new("file")
