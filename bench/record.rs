@@ -16,7 +16,7 @@ use firn_mirror::prepared::{self, Summary, Writer};
 use firn_mirror::push::{Progress, now_ms};
 use firn_mirror::request::Request;
 use firn_wire::WireLimits;
-use firn_wire::remote_write::Decoder;
+use firn_wire::remote_write::{Decoder, Reader};
 use std::collections::HashSet;
 use std::fs::{self, File};
 use std::net::TcpListener;
@@ -46,7 +46,10 @@ impl Recording {
     }
 
     fn add(&mut self, body: Vec<u8>) -> Result<(), String> {
-        let decoded = self.decoder.decode(&body).map_err(|e| e.to_string())?;
+        let decoded = self
+            .decoder
+            .decode(Reader::default(), &body)
+            .map_err(|e| e.to_string())?;
         let samples = decoded.batch.sample_count();
         let times = decoded.batch.iter().flat_map(|s| s.times.iter().copied());
         let Some(newest) = times.max() else {

@@ -1,10 +1,10 @@
-//! Any bytes as a remote-write message: what is read of it once labels are asked for, one series at
+//! Any bytes as a remote-write message of both versions: what is read of it once labels are asked for, one series at
 //! a time and in any order, is what is read of it at once.
 
 #![no_main]
 
 use firn_model::batch::Source;
-use firn_wire::remote_write::{Decoded, Decoder};
+use firn_wire::remote_write::{Decoded, Decoder, Reader, Version};
 use firn_wire::{WireError, WireLimits, snappy};
 
 /// What was read of a message, in words; `order` asks for the labels.
@@ -30,16 +30,27 @@ libfuzzer_sys::fuzz_target!(|message: &[u8]| {
     };
     let body = snappy::compress(message);
     let (mut late, mut at_once) = (Decoder::new(limits), Decoder::new(limits));
-    for decoder in [&mut late, &mut at_once] {
-        decoder.keep_exemplars(true);
-    }
-    let late = read(late.decode_within(&body, None), |count| {
-        (0..count).rev().collect()
-    });
-    let at_once = read(at_once.decode(&body), |_| Vec::new());
-    match late {
-        // Which of several faults is met first is no matter.
-        Err(_) => assert!(at_once.is_err(), "{at_once:?}"),
-        Ok(_) => assert_eq!(late, at_once),
+    let mut decoder = Decoder::new(limits);
+    for version in [Version::V1, Version::V2] {
+        let reader = Reader {
+            version,
+            keeps_exemplars: true,
+            labels_types: false,
+        };
+        let late = read(late.decode_within(reader, &body, None), |count| {
+            (0..count).rev().collect()
+        });
+        let at_once = read(at_once.decode(reader, &body), |_| Vec::new());
+        match late {
+            // Which of several faults is met first is no matter.
+            Err(_) => assert!(at_once.is_err(), "{at_once:?}"),
+            Ok(_) => assert_eq!(late, at_once),
+        }
+        // Type and unit as labels go another way.
+        let reader = Reader {
+            labels_types: true,
+            ..reader
+        };
+        let _ = read(decoder.decode(reader, &body), |_| Vec::new());
     }
 });

@@ -10,7 +10,7 @@ use firn_model::env::sim;
 use firn_model::exemplar::TimedExemplar;
 use firn_model::labels::Labels;
 use firn_storage::block::{BlockId, BlockWriter, Source};
-use firn_storage::ids::SeriesRef;
+use firn_storage::ids::Slot;
 use firn_storage::page::{Columns, Family, LogSpan, PageBuilder};
 use firn_wire::{remote_write, snappy};
 use std::path::Path;
@@ -154,7 +154,7 @@ fn pages() -> Vec<Vec<u8>> {
                 values: (0..count).map(|i| value(kind, i)).collect(),
                 ..Columns::default()
             };
-            let pushed = builder.push(SeriesRef(kind), Some(Family(1)), &columns);
+            let pushed = builder.push(Slot(kind.into()), Some(Family(1)), &columns);
             pushed.expect("no series is too long");
         }
         builder.finish().expect("there are series")

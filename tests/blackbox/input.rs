@@ -120,14 +120,18 @@ fn write_with_some_bad_samples_stores_the_rest() {
         &[("__name__", "kept"), ("name", "a")],
         &[(kept.time_ms - 31 * 60_000, 7.0)],
     )];
-    let Answer { status, body: text } = http.write(&body(&older));
+    let Answer {
+        status, body: text, ..
+    } = http.write(&body(&older));
     assert_eq!(status, 400, "{text}");
     assert!(text.contains("too old sample"), "{text}");
     let other = [Series::new(
         &[("__name__", "kept"), ("name", "a")],
         &[(kept.time_ms, 7.0)],
     )];
-    let Answer { status, body: text } = http.write(&body(&other));
+    let Answer {
+        status, body: text, ..
+    } = http.write(&body(&other));
     assert_eq!(status, 400, "{text}");
     assert!(text.contains("duplicate"), "{text}");
     kept.check(&http, "samples that were refused");

@@ -153,7 +153,7 @@ fn start_that_cannot_succeed_is_one_line_and_exit_code_1() {
         (
             vec!["--web.config.file", "x"],
             1,
-            "TLS and authentication are not supported",
+            "load web config: open x: no such file or directory",
         ),
         (
             vec!["--web.cors.origin", "("],

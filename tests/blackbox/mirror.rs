@@ -1,6 +1,6 @@
 //! `firn mirror` between a sender and receivers that fail in every way that they can.
 
-mod receiver;
+pub mod receiver;
 
 use crate::harness::http::{Answer, Http};
 use crate::harness::server::{Server, firn, spawn, wait_for};

@@ -1,6 +1,6 @@
 //! Requests to the byte: methods, headers and bodies that an ordinary client would not send.
 
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
@@ -40,28 +40,37 @@ impl Ask {
     pub fn send(&self, address: &str) -> Reply {
         let mut stream = TcpStream::connect(address).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let reply = self.send_over(&mut stream);
+        reply.unwrap_or_else(|e| panic!("no answer to {} {}: {e}", self.method, self.path))
+    }
+
+    /// Asks over `stream`, which the server is asked to close.
+    pub fn send_over(&self, stream: &mut (impl Read + Write)) -> io::Result<Reply> {
         let mut head = format!("{} {} HTTP/1.1\r\n", self.method, self.path);
         let length = format!("Content-Length: {}", self.body.len());
         let always = ["Host: localhost", "Connection: close", &length];
         for line in always.into_iter().chain(self.headers.iter().map(|h| &**h)) {
             head += &format!("{line}\r\n");
         }
-        stream.write_all(head.as_bytes()).unwrap();
-        stream.write_all(b"\r\n").unwrap();
+        head += "\r\n";
         // A server may answer, and close, before it read everything.
-        let _ = stream.write_all(&self.body);
+        let sent = stream.write_all(head.as_bytes());
+        let _ = sent.and_then(|()| stream.write_all(&self.body));
         let mut answer = Vec::new();
         // One that did may reset the connection behind its answer, which is there all the same.
         let read = stream.read_to_end(&mut answer);
         let end = answer.windows(4).position(|four| four == b"\r\n\r\n");
-        let end = end.unwrap_or_else(|| panic!("no answer to {self:?}: {read:?}"));
+        let Some(end) = end else {
+            let none = format!("{} bytes, {read:?}", answer.len());
+            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, none));
+        };
         let body = answer.split_off(end + 4);
         let head = String::from_utf8_lossy(&answer).into_owned();
         let status = head.split(' ').nth(1).and_then(|word| word.parse().ok());
-        Reply {
+        Ok(Reply {
             status: status.unwrap_or_else(|| panic!("no status: {head}")),
             head,
             body,
-        }
+        })
     }
 }

@@ -12,13 +12,20 @@ pub struct Http {
 }
 
 /// An answer; status 0 if there was none.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct Answer {
     pub status: u16,
     pub body: String,
+    pub headers: ureq::http::HeaderMap,
 }
 
 impl Answer {
+    /// The header with this name, or nothing.
+    pub fn header(&self, name: &str) -> &str {
+        let value = self.headers.get(name);
+        value.map_or("", |value| value.to_str().expect("a header of text"))
+    }
+
     /// The body as JSON.
     pub fn json(&self) -> Value {
         serde_json::from_str(&self.body)
@@ -69,6 +76,19 @@ impl Http {
         read(request.send(body))
     }
 
+    /// Remote write 2.0 of a body that is compressed already.
+    pub fn write_2(&self, body: &[u8]) -> Answer {
+        let headers = [
+            ("Content-Encoding", "snappy"),
+            (
+                "Content-Type",
+                "application/x-protobuf;proto=io.prometheus.write.v2.Request",
+            ),
+            ("X-Prometheus-Remote-Write-Version", "2.0.0"),
+        ];
+        self.send("/api/v1/write", &headers, body)
+    }
+
     /// Remote write of a body that is compressed already.
     pub fn write(&self, body: &[u8]) -> Answer {
         let headers = [
@@ -92,14 +112,20 @@ fn read(response: Result<ureq::http::Response<ureq::Body>, ureq::Error>) -> Answ
     let none = |e: ureq::Error| Answer {
         status: 0,
         body: e.to_string(),
+        headers: ureq::http::HeaderMap::new(),
     };
     match response {
         Err(e) => none(e),
         Ok(mut response) => {
             let status = response.status().as_u16();
+            let headers = response.headers().clone();
             let reader = response.body_mut().with_config().limit(1 << 30);
             match reader.lossy_utf8(true).read_to_string() {
-                Ok(body) => Answer { status, body },
+                Ok(body) => Answer {
+                    status,
+                    body,
+                    headers,
+                },
                 Err(e) => none(e),
             }
         }

@@ -63,7 +63,8 @@ pub fn push_uvarint(out: &mut Vec<u8>, mut value: u64) {
     out.push(value as u8);
 }
 
-fn push_field(out: &mut Vec<u8>, tag: u8, bytes: &[u8]) {
+/// A protobuf field with a length; `tag` is its key.
+pub fn push_field(out: &mut Vec<u8>, tag: u8, bytes: &[u8]) {
     out.push(tag);
     push_uvarint(out, bytes.len() as u64);
     out.extend_from_slice(bytes);

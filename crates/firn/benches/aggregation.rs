@@ -10,7 +10,7 @@
 //! stored raw and on the results. It prints figures and judges nothing.
 
 use firn_ingest::aggregation::{AggregationSpec, GroupSpec, Grouping, Op, RuleSpec, Start};
-use firn_ingest::{Admission, IngestLimits, Pipeline};
+use firn_ingest::{Admission, IngestLimits, Origin, Pipeline};
 use firn_model::batch::Batch;
 use firn_model::budget::Budget;
 use firn_model::cancel::Cancel;
@@ -21,7 +21,7 @@ use firn_model::shares::Shares;
 use firn_model::tenant::TenantId;
 use firn_promql::{Context, EvalTime, Features, Options, query};
 use firn_storage::store::{Store, StoreOptions};
-use firn_wire::remote_write::{KEY_FORMAT, encode};
+use firn_wire::remote_write::{KEY_FORMAT, Version, encode};
 use rustix::time::{ClockId, clock_gettime};
 use std::hint::black_box;
 use std::sync::Arc;
@@ -30,6 +30,12 @@ use std::time::Duration;
 /// The one of the program.
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
+/// Where the bodies come from.
+const ORIGIN: Origin = Origin {
+    address: None,
+    version: Version::V1,
+};
 
 const INTERVAL_MS: i64 = 15_000;
 const GROUPS: usize = 200;
@@ -171,7 +177,7 @@ impl Run {
     fn send(&self, runtime: &tokio::runtime::Runtime, body: &[u8]) {
         let admission = runtime.block_on(self.admit(body));
         let tenant = TenantId::anonymous();
-        let pending = self.pipeline.remote_write(&tenant, None, body, admission);
+        let pending = self.pipeline.remote_write(&tenant, ORIGIN, body, admission);
         let outcome = pending.expect("the body is sound").wait();
         let outcome = outcome.expect("the disk takes everything");
         assert!(outcome.dropped.is_empty(), "{:?}", outcome.dropped);

@@ -19,7 +19,7 @@ use firn_model::sample::TimeRange;
 use firn_storage::block::{
     Block, BlockCache, BlockId, BlockMeta, BlockWriter, Source, block_order,
 };
-use firn_storage::ids::SeriesRef;
+use firn_storage::ids::Slot;
 use firn_storage::page::{Columns, Family, LogSpan, Page, PageBuilder, Scratch};
 use std::convert::Infallible;
 use std::io::Write;
@@ -148,7 +148,7 @@ fn seal(samples: &Samples) -> Vec<Vec<u8>> {
                 let end = length.min(start + PAGE_SAMPLES);
                 samples.fill(*series, start..end, &mut columns);
                 let family = family(&samples.labels[*series]);
-                let pushed = builder.push(SeriesRef(*series as u32), family, &columns);
+                let pushed = builder.push(Slot(*series as u64), family, &columns);
                 pushed.expect("no series is too long");
             }
             pages.extend(builder.finish());

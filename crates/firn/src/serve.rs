@@ -12,7 +12,10 @@
 mod aggregating;
 mod backend;
 mod damages;
+mod features;
 mod listen;
+mod locks;
+mod metadata;
 pub mod mirror;
 mod notify;
 mod parts;
@@ -20,6 +23,7 @@ mod rule_folder;
 mod rules;
 mod running;
 mod scraping;
+mod sending;
 mod signals;
 mod store_settings;
 
@@ -32,8 +36,10 @@ use crate::settings::config::{self, Config, ConfigError, JobFeatures};
 use crate::settings::documentation;
 use crate::settings::flags::{self, CommandLine, Request};
 use crate::settings::retention::{Retention, UnknownSize};
+use crate::settings::web_config::WebConfigError;
 use aggregating::Aggregating;
 use firn_ingest::client::Places;
+use firn_ingest::discovery::Lent;
 use firn_ingest::scrape::Scraping;
 use firn_ingest::{IngestLimits, Pipeline};
 use firn_model::budget::Budget;
@@ -45,10 +51,12 @@ use firn_server::App;
 use firn_server::parts::Provider;
 use firn_storage::store::{Store, StoreOptions};
 use listen::{ListenError, Servers};
+use locks::Locks;
 use notify::{Notifier, NotifierFlags, NotifierSettings};
 use parts::{PartsError, Sources};
 use rules::{RuleFlags, Rules, Surroundings};
 use running::Running;
+use sending::Sending;
 use signals::{Signals, Wish};
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -67,8 +75,8 @@ const TICK: Duration = Duration::from_secs(1);
 enum ServeError {
     #[error("load config {0}")]
     Config(#[from] ConfigError),
-    #[error("flag --web.config.file: TLS and authentication are not supported: use a proxy")]
-    WebConfig,
+    #[error("load web config: {0}")]
+    Locks(#[from] WebConfigError),
     #[error(transparent)]
     Parts(#[from] PartsError),
     #[error(transparent)]
@@ -97,8 +105,8 @@ pub fn run(args: &[OsString]) -> ExitCode {
             console::out(&text);
             return ExitCode::SUCCESS;
         }
-        Ok(Request::Documentation) => {
-            console::out(&documentation::page());
+        Ok(Request::Documentation(page)) => {
+            console::out(&documentation::page(page));
             return ExitCode::SUCCESS;
         }
         Err(e) => {
@@ -120,9 +128,6 @@ pub fn run(args: &[OsString]) -> ExitCode {
 
 fn serve(line: &CommandLine) -> Result<(), ServeError> {
     let settings = &line.settings;
-    if settings.web_config_file.is_some() {
-        return Err(ServeError::WebConfig);
-    }
     let config = match &settings.config_file {
         Some(file) => config::load_with_rules(file, JobFeatures::of_names(&settings.features))?,
         None => Config::built_in(),
@@ -165,6 +170,7 @@ struct Stopping {
     notifier: Arc<Notifier>,
     servers: Servers,
     pipeline: Arc<Pipeline>,
+    sending: Arc<Sending>,
     store: Arc<Store>,
 }
 
@@ -177,15 +183,18 @@ impl Stopping {
             notifier,
             servers,
             pipeline,
+            sending,
             store,
         } = self;
         scraping.stop().await;
         rules.stop().await;
         notifier.stop().await;
         servers.stop().await;
+        sending.stop().await;
         pipeline.finish();
         let closed = spawn_blocking(move || {
             aggregating::finish(&pipeline);
+            metadata::keep(&pipeline, true);
             store.close()
         });
         closed.await?.map_err(ServeError::Close)
@@ -197,6 +206,7 @@ struct Following<'a> {
     rules: &'a Arc<Rules>,
     notifier: &'a Notifier,
     aggregating: &'a Arc<Aggregating>,
+    sending: &'a Arc<Sending>,
 }
 
 /// A server whose sockets are open.
@@ -257,6 +267,8 @@ impl Node {
         let features = JobFeatures::of_names(&settings.features);
         let running = Arc::new(Running::new(file, features, config, env.clock.clone()));
         let retention = retention_of(line, &running);
+        let web = settings.web_config_file.as_deref();
+        let locks = Arc::new(Locks::open(web, running.clone(), env.clock.clone())?);
         let opened = Arc::new(OnceLock::new());
         // One wish to end is enough; a second finds the place taken.
         let (quit, quitting) = mpsc::channel(1);
@@ -264,6 +276,7 @@ impl Node {
             line,
             connections_max: descriptors.connections,
             running: running.clone(),
+            locks: locks.clone(),
             env: env.clone(),
             memory: memory.clone(),
             pressure: pressure.clone(),
@@ -271,7 +284,9 @@ impl Node {
             store: opened.clone(),
             quit,
         })?);
-        let servers = Servers::start(listen::bind_all(&settings.listen).await?, &app);
+        locks.follow(&app);
+        running.tell_of_reloads(&app);
+        let servers = Servers::start(&settings.listen, &locks, &app).await?;
         Ok(Self {
             env,
             memory,
@@ -304,6 +319,7 @@ impl Node {
         // A store is opened once in the life of a process.
         let _ = self.opened.set(store.clone());
         let pipeline = Arc::new(self.pipeline(&store));
+        let sending = self.begin_sending(&pipeline).await?;
         let places = Places::new(self.descriptors.fetches);
         let scraping = Arc::new(Scraping::new(
             pipeline.clone(),
@@ -317,7 +333,7 @@ impl Node {
             scraping::apply(&scraping, &self.running.config());
         }
         let active = self.open_active_queries().await?;
-        let notifier = Arc::new(self.notifier(places));
+        let notifier = Arc::new(self.notifier(places, scraping.lent()));
         let rules = Arc::new(self.open_rules(&pipeline, &notifier).await);
         self.app.open(backend::backend(backend::Parts {
             env: self.env.clone(),
@@ -326,6 +342,7 @@ impl Node {
             scraping: scraping.clone(),
             rules: rules.clone(),
             notifier: notifier.clone(),
+            sending: sending.clone(),
             running: self.running.clone(),
             active,
         }));
@@ -338,20 +355,18 @@ impl Node {
             rules: &rules,
             notifier: &notifier,
             aggregating: &aggregating,
+            sending: &sending,
         };
         self.serve(&store, &pipeline, &scraping, &following).await?;
         info!("stop");
-        let Self {
-            servers,
-            mut signals,
-            ..
-        } = self;
+        let (servers, mut signals) = (self.servers, self.signals);
         let stopping = Stopping {
             scraping,
             rules,
             notifier,
             servers,
             pipeline: pipeline.clone(),
+            sending,
             store,
         };
         tokio::select! {
@@ -372,6 +387,17 @@ impl Node {
             IngestLimits::of(&Shares::of(self.memory.limit_bytes())),
             &self.memory,
         )
+        .labelling_types(self.running.features().type_and_unit_labels)
+    }
+
+    /// Nothing is stored before it is kept for the receivers of `remote_write`.
+    async fn begin_sending(&self, pipeline: &Pipeline) -> Result<Arc<Sending>, ServeError> {
+        let (env, dir) = (self.env.clone(), &self.options.dir);
+        let sending = Arc::new(Sending::new(env, dir, pipeline.limits().wire));
+        pipeline.send_on(sending.clone());
+        let (begun, config) = (sending.clone(), self.running.config());
+        spawn_blocking(move || begun.follow(&config)).await?;
+        Ok(sending)
     }
 
     /// Nothing is stored before aggregation has its state.
@@ -383,12 +409,18 @@ impl Node {
     ) -> Result<Arc<Aggregating>, ServeError> {
         let sources_max = self.options.series_max;
         let (env, lookback) = (self.env.clone(), self.lookback);
-        let pipeline = pipeline.clone();
+        let (pipeline, of_metadata) = (pipeline.clone(), pipeline.clone());
         let aggregating = Aggregating::new(pipeline, store, env, lookback, sources_max);
         aggregating.ask(scraping);
         let aggregating = Arc::new(aggregating);
         let (begun, config) = (aggregating.clone(), self.running.config());
-        spawn_blocking(move || begun.follow(&config)).await?;
+        let (env, dir) = (self.env.clone(), self.options.dir.clone());
+        spawn_blocking(move || {
+            // What a metric is decides how it is aggregated.
+            metadata::open(&of_metadata, &env, &dir);
+            begun.follow(&config);
+        })
+        .await?;
         Ok(aggregating)
     }
 
@@ -401,11 +433,12 @@ impl Node {
     }
 
     /// What sends alerts where the configuration says.
-    fn notifier(&self, places: Places) -> Notifier {
+    fn notifier(&self, places: Places, lent: Lent) -> Notifier {
         let notifier = Notifier::new(NotifierSettings {
             flags: self.notifier_flags,
             external_url: self.outside_url(),
             places,
+            lent,
         });
         let config = self.running.config();
         notifier.apply(&config.alerting, &config.external_labels);
@@ -433,7 +466,7 @@ impl Node {
     async fn serve(
         &mut self,
         store: &Arc<Store>,
-        pipeline: &Pipeline,
+        pipeline: &Arc<Pipeline>,
         scraping: &Scraping,
         following: &Following<'_>,
     ) -> Result<(), ServeError> {
@@ -441,6 +474,7 @@ impl Node {
             rules,
             notifier,
             aggregating,
+            sending,
         } = following;
         let mut configs = self.running.subscribe();
         let mut retention = (self.retention)();
@@ -455,9 +489,11 @@ impl Node {
                     let pressure = self.pressure.clone();
                     // A look that gives much memory back takes tenths of a second.
                     let aggregating = Arc::clone(aggregating);
+                    let of_metadata = pipeline.clone();
                     spawn_blocking(move || {
                         pressure.look();
                         aggregating.apply();
+                        metadata::keep(&of_metadata, false);
                     });
                     let state = pipeline.aggregation_bytes();
                     held.set(self.own_bytes + store.memory_bytes() + state);
@@ -472,8 +508,12 @@ impl Node {
                     store.set_late_window_ms(late_window_ms(&config));
                     scraping::apply(scraping, &config);
                     notifier.apply(&config.alerting, &config.external_labels);
-                    let (aggregating, of_aggregation) = (Arc::clone(aggregating), config.clone());
-                    spawn_blocking(move || aggregating.follow(&of_aggregation));
+                    let (aggregating, sending) = (Arc::clone(aggregating), Arc::clone(sending));
+                    let followed = config.clone();
+                    spawn_blocking(move || {
+                        aggregating.follow(&followed);
+                        sending.follow(&followed);
+                    });
                     let rules = Arc::clone(rules);
                     // Groups that change end their evaluation first.
                     tokio::spawn(async move { rules.apply(&config).await });

@@ -8,6 +8,7 @@ pub mod config;
 pub mod documentation;
 pub mod flags;
 pub mod retention;
+pub mod web_config;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -59,6 +60,14 @@ pub struct Settings {
     pub query_concurrency: usize,
     /// Samples that one query may hold at one time.
     pub query_samples_max: u64,
+    /// Clients that may follow notifications.
+    pub notice_listeners_max: usize,
+    /// Samples of a remote read in one message; 0 is any number.
+    pub remote_read_samples_max: u64,
+    /// Remote reads at one time.
+    pub remote_reads_max: usize,
+    /// Bytes of a frame of a remote read in chunks.
+    pub remote_read_frame_bytes: usize,
     /// Longest outage after which alerts go on.
     pub alert_outage_tolerance: Duration,
     /// Shortest time from a start to a restored alert.

@@ -2,26 +2,55 @@
 //!
 //! ```text
 //! static_configs ------------------------------> groups, once
-//! files    -- looked at every few seconds -----> groups, when a file changed
-//! HTTP     -- asked at every refresh_interval -> groups, when the list changed
+//! asked: files, HTTP, DNS, clouds -- interval -> groups
+//! watched: Consul, Kubernetes ---- each change -> groups, at a bounded pace
 //! ```
 //!
 //! Each discovery is a task that owns a list of groups and publishes it as a whole; a job sees the
-//! newest list of each of its discoveries. Labels under `__meta_` are those of Prometheus.
+//! newest list of each of its discoveries. Labels under `__meta_` are those of Prometheus. How a
+//! source is asked or watched is behind the trait in `discover`.
 //!
 //! Invariant: what cannot be read keeps the list that was read last.
 
+mod api;
+mod consul;
+mod digitalocean;
+mod discover;
+mod dns;
+mod docker;
+mod eureka;
 mod file;
 mod group;
+mod hetzner;
 mod http;
+mod meta;
+mod metrics;
+mod nomad;
+mod parts;
+#[cfg(test)]
+mod platform_tests;
 mod published;
 #[cfg(test)]
+mod stub;
+#[cfg(test)]
 mod tests;
+mod xml;
 
+pub use consul::{ConsulSettings, Token};
+pub use digitalocean::{DigitalOceanRole, DigitalOceanSettings};
+pub use dns::{DnsSettings, RecordType};
+pub use docker::{DockerSettings, Filter, SwarmRole, SwarmSettings};
+pub use eureka::EurekaSettings;
 pub use group::{Group, ReadYaml};
+pub use hetzner::{HetznerRole, HetznerSettings};
+pub use metrics::{DiscoveryMetrics, Owner};
+pub use nomad::NomadSettings;
 
 use crate::client::HttpSettings;
+use discover::{Discover, Refresh, Refreshed};
+use firn_model::env::Clock;
 use published::Published;
+use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -49,50 +78,132 @@ pub enum DiscoverySettings {
         /// How the server is reached.
         client: Box<HttpSettings>,
     },
+    /// One of `dns_sd_configs`
+    Dns(DnsSettings),
+    /// One of `consul_sd_configs`
+    Consul(Box<ConsulSettings>),
+    /// One of `docker_sd_configs`
+    Docker(Box<DockerSettings>),
+    /// One of `dockerswarm_sd_configs`
+    Swarm(Box<SwarmSettings>),
+    /// One of `nomad_sd_configs`
+    Nomad(Box<NomadSettings>),
+    /// One of `eureka_sd_configs`
+    Eureka(Box<EurekaSettings>),
+    /// One of `hetzner_sd_configs`
+    Hetzner(Box<HetznerSettings>),
+    /// One of `digitalocean_sd_configs`
+    DigitalOcean(Box<DigitalOceanSettings>),
+}
+
+impl DiscoverySettings {
+    /// What the discovery is called in metrics: the key in the config without its ending.
+    pub fn mechanism(&self) -> &'static str {
+        match self {
+            DiscoverySettings::Static(_) => "static",
+            DiscoverySettings::File { .. } => "file",
+            DiscoverySettings::Http { .. } => "http",
+            DiscoverySettings::Dns(_) => "dns",
+            DiscoverySettings::Consul(_) => "consul",
+            DiscoverySettings::Docker(_) => "docker",
+            DiscoverySettings::Swarm(_) => "dockerswarm",
+            DiscoverySettings::Nomad(_) => "nomad",
+            DiscoverySettings::Eureka(_) => "eureka",
+            DiscoverySettings::Hetzner(_) => "hetzner",
+            DiscoverySettings::DigitalOcean(_) => "digitalocean",
+        }
+    }
+}
+
+/// What all discoveries of a server share.
+#[derive(Clone)]
+pub struct Lent {
+    /// Reads target files.
+    pub read_yaml: ReadYaml,
+    /// Bytes of an answer, at most.
+    pub bytes_max: u64,
+    /// The time, which requests are signed with.
+    pub clock: Arc<dyn Clock>,
+    /// Where they are counted.
+    pub metrics: DiscoveryMetrics,
 }
 
 /// A discovery that runs until it is dropped.
-#[derive(Debug)]
 pub struct Discovery {
     published: Arc<Published>,
     task: Option<JoinHandle<()>>,
 }
 
 impl Discovery {
-    /// Starts a discovery that notifies `changed` of each new list, and reads none beyond
-    /// `bytes_max`. Must be called inside a tokio runtime.
+    /// Starts a discovery that notifies `changed` of each new list. Must be called inside a tokio
+    /// runtime.
     pub fn start(
         settings: &DiscoverySettings,
-        read_yaml: ReadYaml,
-        bytes_max: u64,
+        lent: &Lent,
+        owner: &Owner,
         changed: Arc<Notify>,
     ) -> Self {
-        let published = Arc::new(Published::new(changed));
-        let to = published.clone();
-        let task = match settings {
-            DiscoverySettings::Static(groups) => {
-                to.publish(groups.clone());
-                None
-            }
-            DiscoverySettings::File { patterns, refresh } => {
-                let files = file::Files::new(patterns.clone(), read_yaml, bytes_max);
-                Some(tokio::spawn(file::run(files, *refresh, to)))
-            }
-            DiscoverySettings::Http {
-                url,
-                refresh,
-                client,
-            } => {
-                let source = http::Source::new(url, *refresh, (**client).clone(), bytes_max);
-                Some(tokio::spawn(http::run(source, to)))
-            }
-        };
-        Self { published, task }
+        let published = Arc::new(Published::new(changed, lent.clock.clone()));
+        lent.metrics.add(settings.mechanism(), owner, &published);
+        Self {
+            task: start(settings, lent, &published),
+            published,
+        }
     }
 
     /// The newest list; `None` while there was none.
     pub fn groups(&self) -> Option<Arc<Vec<Group>>> {
         self.published.groups()
+    }
+}
+
+/// Starts the task of a discovery that has one.
+fn start(
+    settings: &DiscoverySettings,
+    lent: &Lent,
+    published: &Arc<Published>,
+) -> Option<JoinHandle<()>> {
+    let to = published.clone();
+    let bytes_max = lent.bytes_max;
+    Some(match settings {
+        DiscoverySettings::Static(groups) => {
+            to.publish(groups.clone());
+            return None;
+        }
+        DiscoverySettings::File { patterns, refresh } => {
+            let files = file::Files::new(patterns.clone(), lent.read_yaml, bytes_max);
+            let refresh = *refresh;
+            spawn(file::Followed { files, refresh }, to)
+        }
+        DiscoverySettings::Http {
+            url,
+            refresh,
+            client,
+        } => ask(http::Source::new(url, *refresh, client, bytes_max), to),
+        DiscoverySettings::Dns(dns) => ask(dns::Names::new(dns.clone(), to.clone()), to),
+        DiscoverySettings::Consul(consul) => {
+            spawn(consul::Watch::new(consul, bytes_max, to.clone()), to)
+        }
+        DiscoverySettings::Docker(docker) => ask(docker::Containers::new(docker, bytes_max), to),
+        DiscoverySettings::Swarm(swarm) => ask(docker::Swarm::new(swarm, bytes_max), to),
+        DiscoverySettings::Nomad(nomad) => ask(nomad::Services::new(nomad, bytes_max), to),
+        DiscoverySettings::Eureka(s) => ask(eureka::Applications::new(s, bytes_max), to),
+        DiscoverySettings::Hetzner(s) => ask(hetzner::Servers::new(s, bytes_max), to),
+        DiscoverySettings::DigitalOcean(s) => ask(digitalocean::Resources::new(s, bytes_max), to),
+    })
+}
+
+fn spawn(discovery: impl Discover, to: Arc<Published>) -> JoinHandle<()> {
+    tokio::spawn(discovery.run(to))
+}
+
+fn ask(source: impl Refresh, to: Arc<Published>) -> JoinHandle<()> {
+    spawn(Refreshed(source), to)
+}
+
+impl fmt::Debug for Discovery {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Discovery").finish_non_exhaustive()
     }
 }
 

@@ -7,6 +7,7 @@ use hyper::body::Bytes;
 use hyper::header::{
     HeaderMap, HeaderName, HeaderValue, LOCATION, RETRY_AFTER, USER_AGENT as AGENT,
 };
+use percent_encoding::percent_decode_str;
 
 /// Bytes of an answer that are read: so much lets its connection be used again.
 const ANSWER_BYTES_MAX: u64 = 64 << 10;
@@ -55,6 +56,24 @@ pub fn address(url: &str) -> Result<String, String> {
         None | Some("") => Err(format!("{url:?} has no host")),
         Some(host) => Ok(format!("{host}:{}", uri.port_u16().unwrap_or(port))),
     }
+}
+
+/// A URL without user and password, and those.
+pub fn without_user(url: &str) -> (String, Option<(String, String)>) {
+    let Some((scheme, rest)) = url.split_once("://") else {
+        return (url.to_owned(), None);
+    };
+    let end = rest.find('/').unwrap_or(rest.len());
+    let Some(at) = rest[..end].rfind('@') else {
+        return (url.to_owned(), None);
+    };
+    let (user, password) = rest[..at].split_once(':').unwrap_or((&rest[..at], ""));
+    let decoded = |text: &str| {
+        let bytes = percent_decode_str(text);
+        bytes.decode_utf8_lossy().into_owned()
+    };
+    let bare = format!("{scheme}://{}", &rest[at + 1..]);
+    (bare, Some((decoded(user), decoded(password))))
 }
 
 impl Forward {

@@ -1,6 +1,7 @@
 //! What became of the samples of a write.
 
-use firn_model::store::{Appended, Rejected, Rejection};
+use firn_model::exemplar::LABEL_CHARS_MAX;
+use firn_model::store::{Appended, ExemplarRefusal, RefusedExemplars, Rejected, Rejection};
 use firn_wire::remote_write::{Refusal, Refused};
 use std::fmt::Write;
 
@@ -15,7 +16,7 @@ pub enum DropReason {
 
 impl DropReason {
     /// Every reason, in the order in which metrics list them.
-    pub const ALL: [DropReason; 14] = [
+    pub const ALL: [DropReason; 17] = [
         DropReason::Rejected(Rejection::OutOfOrder),
         DropReason::Rejected(Rejection::DuplicateTimestamp),
         DropReason::Rejected(Rejection::OutOfBounds),
@@ -30,6 +31,9 @@ impl DropReason {
         DropReason::Refused(Refusal::LabelNameTooLong),
         DropReason::Refused(Refusal::LabelValueTooLong),
         DropReason::Refused(Refusal::Histogram),
+        DropReason::Refused(Refusal::LabelRefs),
+        DropReason::Refused(Refusal::MetadataRefs),
+        DropReason::Refused(Refusal::NoSamples),
     ];
 
     /// Whether the time of the sample is what is wrong, and lies ahead.
@@ -54,6 +58,9 @@ impl DropReason {
             DropReason::Refused(Refusal::LabelNameTooLong) => "label_name_length",
             DropReason::Refused(Refusal::LabelValueTooLong) => "label_value_length",
             DropReason::Refused(Refusal::Histogram) => "histogram",
+            DropReason::Refused(Refusal::LabelRefs) => "label_refs",
+            DropReason::Refused(Refusal::MetadataRefs) => "metadata_refs",
+            DropReason::Refused(Refusal::NoSamples) => "no_samples",
         }
     }
 }
@@ -100,6 +107,76 @@ impl From<&Rejected> for Dropped {
     }
 }
 
+/// Exemplars dropped for one reason.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DroppedExemplars {
+    /// Why, in a word.
+    pub reason: &'static str,
+    /// How many.
+    pub count: usize,
+    /// What is wrong with the first one, as Prometheus words it where it does.
+    pub first: String,
+}
+
+impl From<&Refused> for DroppedExemplars {
+    fn from(refused: &Refused) -> Self {
+        Self {
+            reason: DropReason::Refused(refused.refusal).as_str(),
+            count: refused.sample_count,
+            first: refused.first.clone(),
+        }
+    }
+}
+
+impl From<&RefusedExemplars> for DroppedExemplars {
+    fn from(refused: &RefusedExemplars) -> Self {
+        let (reason, what) = match refused.refusal {
+            ExemplarRefusal::OutOfOrder => ("out_of_order", "out of order exemplar".to_owned()),
+            ExemplarRefusal::TooLong => (
+                "too_long",
+                format!(
+                    "label length for exemplar exceeds maximum of {LABEL_CHARS_MAX} UTF-8 \
+                     characters"
+                ),
+            ),
+            ExemplarRefusal::TooFarInFuture => (
+                "too_far_in_future",
+                "out of bounds: timestamp of exemplar is too far in the future".to_owned(),
+            ),
+            ExemplarRefusal::NoSeries => ("no_series", "exemplar without a sample".to_owned()),
+        };
+        Self {
+            reason,
+            count: refused.count,
+            first: format!("{what} for series {}", refused.first_labels),
+        }
+    }
+}
+
+/// What a write brought that the store has, in the terms of remote write 2.0.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Written {
+    /// Float samples.
+    pub samples: usize,
+    /// Native histograms.
+    pub histograms: usize,
+    /// Exemplars, those included that say nothing new or that this store does not keep.
+    pub exemplars: usize,
+}
+
+/// What a decoder said of a write before the store got it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Decoding {
+    /// Samples that did not come to the store.
+    pub(crate) dropped: Vec<Dropped>,
+    /// Exemplars that did.
+    pub(crate) exemplars: usize,
+    /// Exemplars that did not. None where the sender is told of samples alone.
+    pub(crate) dropped_exemplars: Vec<DroppedExemplars>,
+    /// Whether the sender is told of exemplars.
+    pub(crate) tells_exemplars: bool,
+}
+
 /// What became of a write whose stored samples are durable.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WriteOutcome {
@@ -107,16 +184,53 @@ pub struct WriteOutcome {
     pub stored_count: usize,
     /// What was dropped, one entry a reason; refused series before rejected samples.
     pub dropped: Vec<Dropped>,
+    /// Exemplars that were dropped, one entry a reason, where the sender is told of them.
+    pub dropped_exemplars: Vec<DroppedExemplars>,
+    /// What a sender of remote write 2.0 is told.
+    pub written: Written,
 }
 
 impl WriteOutcome {
     /// What became of a write of which `dropped` did not come to the store, and the rest did.
-    pub(crate) fn new(mut dropped: Vec<Dropped>, appended: &Appended) -> Self {
+    pub(crate) fn new(dropped: Vec<Dropped>, appended: &Appended) -> Self {
+        let decoding = Decoding {
+            dropped,
+            ..Decoding::default()
+        };
+        Self::of_push(decoding, appended)
+    }
+
+    /// What became of a push.
+    pub(crate) fn of_push(decoding: Decoding, appended: &Appended) -> Self {
+        let Decoding {
+            mut dropped,
+            mut dropped_exemplars,
+            ..
+        } = decoding;
         dropped.extend(appended.rejected.iter().map(Dropped::from));
+        if decoding.tells_exemplars {
+            let refused = appended.refused_exemplars.iter();
+            dropped_exemplars.extend(refused.map(DroppedExemplars::from));
+        }
+        let refused = appended
+            .refused_exemplars
+            .iter()
+            .map(|refused| refused.count);
         Self {
             stored_count: appended.stored,
             dropped,
+            dropped_exemplars,
+            written: Written {
+                samples: appended.stored.saturating_sub(appended.stored_histograms),
+                histograms: appended.stored_histograms,
+                exemplars: decoding.exemplars.saturating_sub(refused.sum()),
+            },
         }
+    }
+
+    /// Whether all that was sent is stored.
+    pub fn is_whole(&self) -> bool {
+        self.dropped.is_empty() && self.dropped_exemplars.is_empty()
     }
 
     /// Samples dropped for any reason.
@@ -126,6 +240,28 @@ impl WriteOutcome {
 
     /// What to tell the sender if anything was dropped: the first offender and the counts.
     pub fn complaint(&self) -> Option<String> {
+        match (self.complaint_of_samples(), self.complaint_of_exemplars()) {
+            (Some(samples), Some(exemplars)) => Some(format!("{samples}; {exemplars}")),
+            (samples, exemplars) => samples.or(exemplars),
+        }
+    }
+
+    fn complaint_of_exemplars(&self) -> Option<String> {
+        let first = self.dropped_exemplars.first()?;
+        let counts = self.dropped_exemplars.iter();
+        let dropped: usize = counts.clone().map(|dropped| dropped.count).sum();
+        let counts: Vec<String> = counts
+            .map(|dropped| format!("{} {}", dropped.count, dropped.reason))
+            .collect();
+        Some(format!(
+            "{}; {dropped} of {} exemplars dropped: {}",
+            first.first,
+            dropped + self.written.exemplars,
+            counts.join(", ")
+        ))
+    }
+
+    fn complaint_of_samples(&self) -> Option<String> {
         let first = self.dropped.first()?;
         let all = self.stored_count + self.dropped_count();
         let mut text = format!(

@@ -18,37 +18,36 @@
 //! [`ErrorKind::Invalid`], which they do not.
 
 mod aggregating;
+mod forwarding;
 mod ledger;
+mod push;
 mod room;
 #[cfg(test)]
 mod tests;
 
+pub use push::{Origin, PendingWrite};
 pub use room::Admission;
 
 use crate::aggregation::Aggregation;
 use crate::limits::IngestLimits;
+use crate::metadata::PushedMetadata;
 use crate::metrics::Metrics;
 use crate::outcome::{Dropped, WriteOutcome};
 use crate::refusals::{Refusals, Sender};
+use crate::sending::SendOn;
 use firn_model::batch::{Batch, Source};
 use firn_model::budget::Budget;
 use firn_model::env::Clock;
 use firn_model::error::{Error, ErrorKind};
 use firn_model::sample::TimestampMs;
-use firn_model::store::{Append, AppendBounds, Appended, TakeLate, Ticket};
+use firn_model::store::{Append, AppendBounds, TakeLate, Ticket};
 use firn_model::sync::lock;
 use firn_model::tenant::TenantId;
 use firn_wire::remote_write::{self, Decoder};
 use ledger::{BatchEntry, Ledger};
 use room::Room;
-use std::future::Future;
-use std::net::IpAddr;
-use std::pin::Pin;
-use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll, ready};
-
-/// A request of 2,000 samples, Prometheus's default, unpacks to 0.7 MiB and takes 0.3 ms.
-const QUICK_MESSAGE_BYTES_MAX: usize = 1 << 20;
+use std::io;
+use std::sync::{Arc, Mutex, OnceLock};
 
 /// How far behind the clock a sample may be that fills in the past and is stored in order: as far
 /// as a store takes samples in order that are behind its newest one.
@@ -63,6 +62,9 @@ pub struct Pipeline {
     spare_bodies: Mutex<Vec<Vec<u8>>>,
     ledger: Arc<Ledger>,
     aggregation: Arc<Aggregation>,
+    labels_types: bool,
+    metadata: Arc<PushedMetadata>,
+    sending: OnceLock<Arc<dyn SendOn>>,
 }
 
 impl Pipeline {
@@ -88,6 +90,31 @@ impl Pipeline {
             spare_bodies: Mutex::default(),
             ledger: Arc::new(ledger),
             aggregation: Arc::new(Aggregation::new(TenantId::anonymous())),
+            labels_types: false,
+            metadata: Arc::default(),
+            sending: OnceLock::new(),
+        }
+    }
+
+    /// The pipeline, with labels of type and unit on what says them: `type-and-unit-labels`.
+    #[must_use]
+    pub fn labelling_types(mut self, labels_types: bool) -> Self {
+        self.labels_types = labels_types;
+        self
+    }
+
+    /// What pushes say of metrics.
+    pub fn metadata(&self) -> &Arc<PushedMetadata> {
+        &self.metadata
+    }
+
+    /// Writes what pushes say of metrics to its file, if something changed and the last write is
+    /// some seconds ago, or this one `is_last`. May block.
+    pub fn keep_metadata(&self, is_last: bool) -> io::Result<()> {
+        let now = self.ledger.clock.now_ms();
+        match is_last {
+            true => self.metadata.finish(now),
+            false => self.metadata.tick(now),
         }
     }
 
@@ -151,79 +178,6 @@ impl Pipeline {
         }
     }
 
-    /// Whether [`Pipeline::remote_write`] of `body` takes well below a millisecond and waits for
-    /// no disk, so that it may run on an async worker. Going to another thread and back costs a
-    /// push of 2,000 samples a tenth more CPU: 0.99 against 0.90 s for 1.9 million samples over
-    /// four connections (medians of six turns each on two busy cores); its latency does not differ.
-    pub fn is_quick(&self, body: &[u8]) -> bool {
-        let bytes = remote_write::message_bytes(body, &self.limits.wire);
-        bytes.is_ok_and(|bytes| bytes <= QUICK_MESSAGE_BYTES_MAX) && !self.store.may_wait()
-    }
-
-    /// Decodes a remote-write 1.0 body that comes from `address` and hands its samples to the
-    /// store. Computes on the calling thread; what is returned resolves when the samples are
-    /// durable. Room is taken now if [`Pipeline::prepare`] did not take it, and given back when
-    /// they are.
-    pub fn remote_write(
-        &self,
-        tenant: &TenantId,
-        address: Option<IpAddr>,
-        body: &[u8],
-        admission: Admission,
-    ) -> Result<PendingWrite, Error> {
-        self.ledger.metrics.body_bytes.add(body.len() as u64);
-        let sender = Sender::Push {
-            tenant: tenant.clone(),
-            address,
-        };
-        let pending = self.decode_and_append(tenant, sender, body, admission);
-        self.count_refused(&pending);
-        pending
-    }
-
-    fn decode_and_append(
-        &self,
-        tenant: &TenantId,
-        sender: Sender,
-        body: &[u8],
-        mut admission: Admission,
-    ) -> Result<PendingWrite, Error> {
-        let started = self.ledger.clock.monotonic();
-        let message_bytes = remote_write::message_bytes(body, &self.limits.wire)?;
-        admission.prepare(message_bytes)?;
-        let mut decoder = self.take_decoder();
-        decoder.keep_exemplars(self.takes_exemplars());
-        let mut decoded = decoder.decode_within(body, admission.work.as_mut())?;
-        let decoded_at = self.ledger.clock.monotonic();
-        let bounds = self.bounds_of(Some(&sender));
-        let time_max = bounds.time_max;
-        let entry = BatchEntry {
-            sender: Some(sender.clone()),
-            // The request keeps its room itself.
-            room: None,
-            time_max,
-            started: decoded_at,
-        };
-        let ticket = self.hand_over(tenant, &mut decoded, entry, bounds);
-        let decoding = decoded_at.saturating_sub(started);
-        let metrics = &self.ledger.metrics;
-        metrics.decode_duration.observe(decoding);
-        metrics.message_bytes.add(message_bytes as u64);
-        metrics.exemplars_ignored.add(decoded.exemplar_count as u64);
-        metrics.metadata_ignored.add(decoded.metadata_count as u64);
-        let dropped = decoded.finish()?.iter().map(Dropped::from).collect();
-        self.put_decoder(decoder);
-        admission.keep_for_log(message_bytes);
-        Ok(PendingWrite {
-            ticket,
-            dropped,
-            sender,
-            time_max,
-            admission: Some(admission),
-            ledger: self.ledger.clone(),
-        })
-    }
-
     /// Hands a batch that was made of what `sender` brought to the store.
     pub(crate) fn append_of(&self, tenant: &TenantId, sender: Sender, mut batch: &Batch) -> Ticket {
         let bounds = self.bounds_of(Some(&sender));
@@ -284,6 +238,7 @@ impl Pipeline {
             room: Some(room),
             time_max: bounds.time_max,
             started: self.ledger.clock.monotonic(),
+            body: None,
         };
         self.hand_over(tenant, source, entry, bounds)
     }
@@ -304,18 +259,23 @@ impl Pipeline {
         }
     }
 
-    /// Hands samples to the store; `entry` is closed when what `settle` makes of the ticket
-    /// resolves.
+    /// Hands samples to the store, and keeps what is to be sent on; `entry` is closed when what
+    /// `settle` makes of the ticket resolves.
     fn store(
         &self,
         tenant: &TenantId,
         source: &mut dyn Source,
-        entry: BatchEntry,
+        mut entry: BatchEntry,
         bounds: AppendBounds,
         settle: impl FnOnce(Ticket) -> Ticket,
     ) -> Ticket {
         let ledger = self.ledger.clone();
-        let ticket = settle(self.store.append_from(tenant, source, bounds));
+        let kept = self.keep_to_send(tenant, source, entry.body.take());
+        let stored = settle(self.store.append_from(tenant, source, bounds));
+        let ticket = match kept {
+            Some(kept) => stored.joined(kept, 0),
+            None => stored,
+        };
         ticket.observed(move |outcome| ledger.close(entry, outcome))
     }
 
@@ -368,19 +328,6 @@ impl Pipeline {
             spare.push(body);
         }
     }
-
-    fn take_decoder(&self) -> Decoder {
-        let spare = lock(&self.spare_decoders).pop();
-        spare.unwrap_or_else(|| Decoder::new(self.limits.wire))
-    }
-
-    fn put_decoder(&self, decoder: Decoder) {
-        let mut spare = lock(&self.spare_decoders);
-        let limits = self.limits.spare;
-        if spare.len() < limits.decoders && decoder.memory_bytes() <= limits.decoder_bytes {
-            spare.push(decoder);
-        }
-    }
 }
 
 /// The way in for batches that other parts of this process make. They take room, are counted, and
@@ -422,60 +369,6 @@ impl std::fmt::Debug for Pipeline {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Pipeline")
             .field("limits", &self.limits)
-            .finish_non_exhaustive()
-    }
-}
-
-/// A push on its way to the disk: await it, or [`PendingWrite::wait`] on a thread that may block.
-#[must_use = "samples are durable only when this says so"]
-pub struct PendingWrite {
-    ticket: Ticket,
-    /// Samples that did not come to the store.
-    dropped: Vec<Dropped>,
-    sender: Sender,
-    time_max: TimestampMs,
-    /// The room of the log record until it is on the disk.
-    admission: Option<Admission>,
-    ledger: Arc<Ledger>,
-}
-
-impl PendingWrite {
-    /// Blocks the thread until the write is durable or can never be.
-    pub fn wait(mut self) -> Result<WriteOutcome, Error> {
-        let (resolved, _) = Ticket::new();
-        let appended = std::mem::replace(&mut self.ticket, resolved).wait();
-        self.settle(appended)
-    }
-
-    fn settle(&mut self, appended: Result<Appended, Error>) -> Result<WriteOutcome, Error> {
-        self.admission = None;
-        let metrics = &self.ledger.metrics;
-        let appended = appended.inspect_err(|_| metrics.requests_failed.inc())?;
-        let dropped = std::mem::take(&mut self.dropped);
-        self.ledger
-            .count_dropped(&self.sender, &dropped, self.time_max);
-        let outcome = WriteOutcome::new(dropped, &appended);
-        match outcome.dropped.is_empty() {
-            true => metrics.requests_stored.inc(),
-            false => metrics.requests_partial.inc(),
-        }
-        Ok(outcome)
-    }
-}
-
-impl Future for PendingWrite {
-    type Output = Result<WriteOutcome, Error>;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let appended = ready!(Pin::new(&mut self.ticket).poll(cx));
-        Poll::Ready(self.settle(appended))
-    }
-}
-
-impl std::fmt::Debug for PendingWrite {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("PendingWrite")
-            .field("dropped", &self.dropped)
             .finish_non_exhaustive()
     }
 }

@@ -44,7 +44,7 @@ pub use target::{Target, check_address};
 pub use view::{ActiveTarget, PoolView};
 
 use crate::client::Places;
-use crate::discovery::ReadYaml;
+use crate::discovery::{Lent, ReadYaml};
 use crate::pipeline::Pipeline;
 use fetch::Always;
 use firn_model::budget::Budget;
@@ -134,6 +134,11 @@ impl Scraping {
         for stopped in stopping {
             stopped.await;
         }
+    }
+
+    /// What discoveries of other parts are lent, so that all are counted together.
+    pub fn lent(&self) -> Lent {
+        self.resources.lent(self.read_yaml)
     }
 
     /// The jobs, in the order of their names.

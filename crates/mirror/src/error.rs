@@ -50,6 +50,9 @@ pub enum MirrorError {
     /// Something that should have happened did not.
     #[error("{0}")]
     Late(String),
+    /// A system under test did not reach what it must.
+    #[error("missed: {0}")]
+    Missed(String),
     /// Requests of a load were refused or lost.
     #[error("{failed} of {requests} requests failed, the first one with: {first}")]
     Failed {
@@ -71,6 +74,7 @@ impl MirrorError {
             | Self::Transport { .. }
             | Self::Unasked { .. }
             | Self::Late(_)
+            | Self::Missed(_)
             | Self::Failed { .. } => ErrorKind::Unavailable,
             Self::Answer { .. } => ErrorKind::Corrupt,
         }

@@ -86,6 +86,8 @@ pub struct Fleet {
     order: Vec<usize>,
     round: u64,
     created: u64,
+    /// Data time in which the pods begin, one after the other.
+    ramp_ms: i64,
 }
 
 /// A series of a pod before the pod's own labels are known.
@@ -119,6 +121,7 @@ impl Fleet {
             order: Vec::new(),
             round: 0,
             created: 0,
+            ramp_ms: 0,
         };
         for number in 0..options.series.div_ceil(SERIES_PER_POD) as u64 {
             let pod = fleet.create_pod(number, 0);
@@ -127,6 +130,18 @@ impl Fleet {
         fleet.order = (0..fleet.pods.len()).collect();
         fleet.order.sort_by_key(|i| (fleet.pods[*i].offset_ms, *i));
         fleet
+    }
+
+    /// Lets the pods begin one after the other, all of them after `ramp_ms` of data time.
+    pub fn with_ramp(self, ramp_ms: i64) -> Self {
+        Self { ramp_ms, ..self }
+    }
+
+    /// Whether a pod has not begun in this round.
+    fn is_waiting(&self, index: usize) -> bool {
+        let elapsed_ms = (self.round as i64 + 1).saturating_mul(self.options.interval_ms);
+        let begun = self.pods.len() as f64 * (elapsed_ms as f64 / self.ramp_ms.max(1) as f64);
+        (index as f64) >= begun
     }
 
     /// Series at any one time.
@@ -148,6 +163,9 @@ impl Fleet {
         let period = self.period(self.round);
         for place in 0..self.order.len() {
             let index = self.order[place];
+            if self.is_waiting(index) {
+                continue;
+            }
             let time_ms = self.scrape_time(&self.pods[index]);
             if period != replaced_before && self.is_replaced(self.pods[index].number, period) {
                 self.pods[index].end(time_ms, sink)?;

@@ -1,7 +1,7 @@
 //! `firn load`: makes the load of a fleet and sends it, or keeps it in files and sends it later.
 //!
 //! ```text
-//! fleet -> queues -> bounded channel a sender -> connection        send
+//! fleet -> queues -> bounded channel a sender -> connection        send, and questions beside it
 //!                 -> file a sender                                 prepare
 //!           file a sender -> connection                            replay
 //! ```
@@ -10,70 +10,35 @@
 //! the same machine is hardly disturbed. Invariant: what is sent depends on the options alone,
 //! never on how fast the receiver is.
 
+mod arguments;
+pub mod extras;
 mod maker;
 pub mod options;
+mod report;
+pub mod trial;
 
 use crate::error::MirrorError;
 use crate::prepared::{self, Summary};
 use crate::push::{Outcome, Pace, Progress, send_all};
-use crate::quantiles::Quantiles;
 use crate::request::Request;
 use clap::error::ErrorKind;
 pub use maker::Maker;
 use options::{Action, Options};
-use serde_json::{Value, json};
+pub use report::Report;
 use std::ffi::OsString;
 use std::io::Write;
 use std::path::Path;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
+use trial::Format;
+use trial::asking::{Asked, End};
 
 /// Requests made ahead of each sender: enough to keep it busy, few enough to stay small.
 const REQUESTS_AHEAD: usize = 4;
 
-/// A load that was sent.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Report {
-    /// What was made; empty parts if it was not known beforehand.
-    pub load: Summary,
-    /// What became of it.
-    pub outcome: Outcome,
-    /// From the first request to the last answer.
-    pub elapsed: Duration,
-}
-
-impl Report {
-    /// The push latencies in microseconds.
-    pub fn latencies_us(&self) -> Quantiles {
-        Quantiles::new(self.outcome.latencies_us.clone())
-    }
-
-    /// The report as `firn load` prints it.
-    pub fn to_json(&self) -> Value {
-        let latencies = self.latencies_us();
-        let ms = |us: u32| f64::from(us) / 1000.0;
-        let seconds = self.elapsed.as_secs_f64();
-        json!({
-            "load": self.load.to_json(),
-            "samples": self.outcome.samples,
-            "requests": self.outcome.requests,
-            "failed": self.outcome.failed,
-            "first_failure": self.outcome.first_failure,
-            "seconds": seconds,
-            "samples_per_second": self.outcome.samples as f64 / seconds.max(1e-9),
-            "push_ms": {
-                "p50": ms(latencies.at(0.5)),
-                "p99": ms(latencies.at(0.99)),
-                "p99.9": ms(latencies.at(0.999)),
-                "max": ms(latencies.max()),
-            },
-        })
-    }
-}
-
-/// Runs `firn load` with the arguments that follow it and writes the report to `out`. Fails if a
-/// request failed, after the report is written.
+/// Runs `firn load` with the arguments that follow it and writes the report to `out`. Fails after
+/// the report is written: if a goal was missed, or if none was set and a request failed.
 pub fn run(
     args: impl IntoIterator<Item = OsString>,
     out: &mut dyn Write,
@@ -84,23 +49,56 @@ pub fn run(
         Err(e) => return Err(e.into()),
     };
     let options = Options::of(&matches)?;
-    let report = match &options.action {
-        Action::Prepare(dir) => {
-            let summary = prepare(&options, dir)?;
-            return print(out, &format!("{:#}\n", summary.to_json()));
-        }
-        Action::Replay(dir) => replay(dir, &options.url, options.pace, &Progress::default())?,
-        Action::Send => send(&options)?,
+    if let Action::Prepare(dir) = &options.action {
+        let summary = prepare(&options, dir)?;
+        return print(out, &format!("{:#}\n", summary.to_json()));
+    }
+    let report = run_trial(&options)?;
+    let text = match options.trial.format {
+        Format::Json => format!("{:#}\n", report.to_json()),
+        Format::Text => report.to_text(),
     };
-    print(out, &format!("{:#}\n", report.to_json()))?;
-    match report.outcome.first_failure {
-        None => Ok(()),
-        Some(first) => Err(MirrorError::Failed {
+    print(out, &text)?;
+    let missed = report.missed();
+    match (missed, report.outcome.first_failure) {
+        (Some(missed), _) => Err(MirrorError::Missed(missed)),
+        (None, Some(first)) if options.trial.goals.is_none() => Err(MirrorError::Failed {
             failed: report.outcome.failed,
             requests: report.outcome.requests,
             first,
         }),
+        _ => Ok(()),
     }
+}
+
+/// Sends the load of `options`, asks its questions meanwhile, and judges its goals.
+fn run_trial(options: &Options) -> Result<Report, MirrorError> {
+    let writes = || match &options.action {
+        Action::Replay(dir) => replay(dir, &options.url, options.pace, &Progress::default()),
+        Action::Send | Action::Prepare(_) => send(options),
+    };
+    let (report, asked) = match &options.trial.plan {
+        None => (writes()?, None),
+        Some(plan) => {
+            let end = End::default();
+            let (report, asked): (_, Asked) = thread::scope(|scope| {
+                let asking = scope.spawn(|| plan.ask(&end));
+                let report = writes();
+                end.end();
+                (report, asking.join().expect("the questions do not panic"))
+            });
+            (report?, Some(asked))
+        }
+    };
+    let goals = options.trial.goals;
+    let judged = goals.map(|goals| goals.judge(&report.outcome, asked.as_ref()));
+    let questions = options.trial.plan.iter().flat_map(|plan| &plan.questions);
+    Ok(Report {
+        questions: questions.map(|q| q.expression.clone()).collect(),
+        judged: judged.unwrap_or_default(),
+        asked,
+        ..report
+    })
 }
 
 fn print(out: &mut dyn Write, text: &str) -> Result<(), MirrorError> {
@@ -142,6 +140,7 @@ pub fn replay(
         load,
         outcome,
         elapsed: start.elapsed(),
+        ..Report::default()
     })
 }
 
@@ -162,6 +161,7 @@ pub fn send(options: &Options) -> Result<Report, MirrorError> {
         load,
         outcome,
         elapsed: start.elapsed(),
+        ..Report::default()
     })
 }
 

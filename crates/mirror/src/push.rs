@@ -40,6 +40,9 @@ pub struct Outcome {
     pub latencies_us: Vec<u32>,
     /// The data times at which those requests were due, in the same order.
     pub due_ms: Vec<TimestampMs>,
+    /// Microseconds from when each was due to the answer, in the same order, if the wall clock
+    /// decides when that is: what waited for the one before it waited.
+    pub delays_us: Vec<u32>,
 }
 
 impl Outcome {
@@ -51,6 +54,7 @@ impl Outcome {
         self.first_failure = self.first_failure.take().or(other.first_failure);
         self.latencies_us.extend(other.latencies_us);
         self.due_ms.extend(other.due_ms);
+        self.delays_us.extend(other.delays_us);
     }
 }
 
@@ -147,11 +151,16 @@ pub fn send_all(
         let start = Instant::now();
         let failure = match connection.send(&request.body) {
             Ok(answer) => {
-                let elapsed_us = start.elapsed().as_micros();
-                outcome
-                    .latencies_us
-                    .push(u32::try_from(elapsed_us).unwrap_or(u32::MAX));
+                let elapsed_us = u32::try_from(start.elapsed().as_micros()).unwrap_or(u32::MAX);
+                outcome.latencies_us.push(elapsed_us);
                 outcome.due_ms.push(request.due_ms);
+                if pace == Pace::Live {
+                    let late_us = now_ms()
+                        .saturating_sub(request.due_ms)
+                        .saturating_mul(1_000);
+                    let late_us = u32::try_from(late_us.max(0)).unwrap_or(u32::MAX);
+                    outcome.delays_us.push(late_us.max(elapsed_us));
+                }
                 answer.err()
             }
             Err(e) => Some(e.to_string()),

@@ -64,18 +64,28 @@ impl Queues {
         sample: &Observation<'_>,
         emit: &mut impl FnMut(usize, Request) -> Result<(), E>,
     ) -> Result<(), E> {
+        self.push_at(sample, sample.time_ms, emit)
+    }
+
+    /// Like [`Queues::push`], for a sample that comes at `now_ms`, later than it was scraped.
+    pub fn push_at<E>(
+        &mut self,
+        sample: &Observation<'_>,
+        now_ms: TimestampMs,
+        emit: &mut impl FnMut(usize, Request) -> Result<(), E>,
+    ) -> Result<(), E> {
         let sender = (sample.series % self.queues.len() as u64) as usize;
         let queue = &mut self.queues[sender];
-        if queue.is_overdue(sample.time_ms, self.deadline_ms) {
+        if queue.is_overdue(now_ms, self.deadline_ms) {
             emit(sender, queue.cut(queue.oldest_ms + self.deadline_ms))?;
         }
         if queue.batch.is_empty() {
-            queue.oldest_ms = sample.time_ms;
+            queue.oldest_ms = now_ms;
         }
         let samples = [(sample.time_ms, sample.value)];
         queue.batch.push_series(sample.labels, &samples);
         if queue.batch.sample_count() == SAMPLES_PER_REQUEST {
-            emit(sender, queue.cut(sample.time_ms))?;
+            emit(sender, queue.cut(now_ms))?;
         }
         Ok(())
     }

@@ -26,9 +26,9 @@ mod tests;
 mod verdict;
 
 pub use bodies::{PASSED_HEADERS, Write};
-pub use filter::Filter;
+pub use filter::{Filter, Filtered};
 pub use firn_wire::thinning::Counts;
-pub use target::{Deliver, Delivering, TargetSettings};
+pub use target::{Deliver, Delivering, Prepare, TargetSettings};
 pub use verdict::Answer;
 
 use bodies::Bodies;
@@ -73,10 +73,16 @@ pub struct Mirror {
     /// Held while cursors are stored, and what was stored last.
     stored: Mutex<Cursors>,
     stopping: watch::Sender<bool>,
-    received: Counter,
-    received_bytes: Counter,
-    refused: Counter,
+    taken: Arc<Taken>,
     cursors_failed: Counter,
+}
+
+/// What became of the bodies that came in.
+#[derive(Debug, Default)]
+struct Taken {
+    bodies: Counter,
+    bytes: Counter,
+    refused: Counter,
 }
 
 /// A target and its task.
@@ -121,9 +127,7 @@ impl Mirror {
             found: Mutex::new(Some(found)),
             stored: Mutex::default(),
             stopping: watch::Sender::new(false),
-            received: Counter::default(),
-            received_bytes: Counter::default(),
-            refused: Counter::default(),
+            taken: Arc::default(),
             cursors_failed: Counter::default(),
         })
     }
@@ -199,27 +203,36 @@ impl Mirror {
             Message::V1 => None,
             Message::V2 => self.count(&write).await,
         };
-        let bytes = write.body.len() as u64;
         let (told, outcome) = oneshot::channel();
-        let done = move |outcome| {
+        self.append(write, move |outcome| {
             // The sender may have gone; the body is passed on all the same.
             let _ = told.send(outcome);
-        };
-        self.bodies.append(write, Box::new(done));
+        });
         match outcome.await {
-            Ok(Ok(())) => {
-                self.received.inc();
-                self.received_bytes.add(bytes);
-                Ok(counts)
-            }
-            Ok(Err(why)) => {
-                self.refused.inc();
-                Err(Error::unavailable(why))
-            }
+            Ok(Ok(())) => Ok(counts),
+            Ok(Err(why)) => Err(Error::unavailable(why)),
             Err(_) => Err(Error::unavailable(
                 "the log of bodies has ended: see the log",
             )),
         }
+    }
+
+    /// Makes a body durable, in the order of the calls, and tells `done` or why it cannot be, on a
+    /// thread that must not be held up.
+    pub fn append(&self, write: Write, done: impl FnOnce(Result<(), String>) + Send + 'static) {
+        let bytes = write.body.len() as u64;
+        let counted = self.taken.clone();
+        let done = move |outcome: Result<(), String>| {
+            match outcome {
+                Ok(()) => {
+                    counted.bodies.inc();
+                    counted.bytes.add(bytes);
+                }
+                Err(_) => counted.refused.inc(),
+            }
+            done(outcome);
+        };
+        self.bodies.append(write, Box::new(done));
     }
 
     async fn count(&self, write: &Write) -> Option<Counts> {

@@ -197,7 +197,7 @@ impl Batch {
 
     /// Adds an exemplar to the series under way.
     pub fn push_exemplar(&mut self, exemplar: TimedExemplar<'_>) {
-        self.exemplars.push(self.ends.len() as u32, exemplar);
+        self.exemplars.push(self.ends.len() as u64, exemplar);
     }
 
     /// The exemplars, with the numbers of their series; of refused series too.
@@ -236,6 +236,11 @@ impl Batch {
         );
         self.message = message;
         self.key_format = Some(key_format);
+    }
+
+    /// Bytes of the message that unread labels lie in.
+    pub fn message_bytes(&self) -> usize {
+        self.message.len()
     }
 
     /// Ends the series under way: the label bytes and samples added since the last end are its own.
@@ -277,7 +282,7 @@ impl Batch {
         self.values.truncate(last.floats as usize);
         self.start_times.truncate(last.floats as usize);
         self.histograms.truncate(last.histograms as usize);
-        self.exemplars.drop_last_of(self.ends.len() as u32);
+        self.exemplars.drop_last_of(self.ends.len() as u64);
     }
 
     /// The key of series `index`, unless its labels are in the batch already.
@@ -428,6 +433,11 @@ impl Batch {
     pub fn offsets(&self, index: usize) -> (usize, usize) {
         let start = self.starts(index);
         (start.floats as usize, start.histograms as usize)
+    }
+
+    /// Whether series `index` was refused when its labels were read.
+    pub fn is_refused(&self, index: usize) -> bool {
+        self.labels[index].form == Form::Read(Reading::Refused)
     }
 
     /// Time and value of series `index` if it has one float sample without a start timestamp and

@@ -134,7 +134,7 @@ fn char_count(text: &[u8]) -> usize {
         .sum()
 }
 
-/// Exemplars of many series, each with the number of its series.
+/// Exemplars of many series, each with the number of its series: its place in a batch, or its slot.
 #[derive(Clone, Debug, Default)]
 pub struct SeriesExemplars {
     label_bytes: Vec<u8>,
@@ -143,7 +143,7 @@ pub struct SeriesExemplars {
 
 #[derive(Clone, Copy, Debug)]
 struct SeriesRow {
-    series: u32,
+    series: u64,
     has_own_time: bool,
     labels_end: usize,
     value: f64,
@@ -158,7 +158,7 @@ impl SeriesExemplars {
     }
 
     /// Adds an exemplar of series number `series`.
-    pub fn push(&mut self, series: u32, exemplar: TimedExemplar<'_>) {
+    pub fn push(&mut self, series: u64, exemplar: TimedExemplar<'_>) {
         self.label_bytes
             .extend_from_slice(exemplar.labels.as_bytes());
         self.rows.push(SeriesRow {
@@ -171,7 +171,7 @@ impl SeriesExemplars {
     }
 
     /// Takes back those that were added last, as far as they are of series number `series`.
-    pub fn drop_last_of(&mut self, series: u32) {
+    pub fn drop_last_of(&mut self, series: u64) {
         while self.rows.pop_if(|row| row.series == series).is_some() {}
         let end = self.rows.last().map_or(0, |row| row.labels_end);
         self.label_bytes.truncate(end);
@@ -184,8 +184,9 @@ impl SeriesExemplars {
         }
         let before = std::mem::take(self);
         for (number, exemplar) in before.iter() {
-            if let Err(lower) = series.binary_search(&number) {
-                self.push(number - lower as u32, exemplar);
+            let place = series.binary_search_by_key(&number, |gone| u64::from(*gone));
+            if let Err(lower) = place {
+                self.push(number - lower as u64, exemplar);
             }
         }
     }
@@ -206,12 +207,12 @@ impl SeriesExemplars {
     }
 
     /// The exemplars with the numbers of their series, in the order they were added.
-    pub fn iter(&self) -> impl Iterator<Item = (u32, TimedExemplar<'_>)> {
+    pub fn iter(&self) -> impl Iterator<Item = (u64, TimedExemplar<'_>)> {
         self.iter_from(0)
     }
 
     /// Those of series number `series`, where the numbers of series ascend.
-    pub fn of_series(&self, series: u32) -> impl Iterator<Item = TimedExemplar<'_>> {
+    pub fn of_series(&self, series: u64) -> impl Iterator<Item = TimedExemplar<'_>> {
         let first = self.rows.partition_point(|row| row.series < series);
         let behind = self.iter_from(first);
         behind
@@ -219,7 +220,7 @@ impl SeriesExemplars {
             .map(|(_, exemplar)| exemplar)
     }
 
-    fn iter_from(&self, first: usize) -> impl Iterator<Item = (u32, TimedExemplar<'_>)> {
+    fn iter_from(&self, first: usize) -> impl Iterator<Item = (u64, TimedExemplar<'_>)> {
         let before = first.checked_sub(1).map(|last| self.rows[last].labels_end);
         let mut start = before.unwrap_or(0);
         self.rows[first..].iter().map(move |row| {

@@ -1,4 +1,15 @@
-//! Floats as Go's `strconv.FormatFloat(value, 'e', -1, 64)` writes them, where texts are interface.
+//! Floats as Go's `strconv.FormatFloat` writes them in its forms `e` and `g`, where texts are
+//! interface.
+
+/// The form `g`: the shortest digits that read back, with an exponent where that is below -4 or at
+/// least 6.
+pub fn shortest(value: f64) -> String {
+    let magnitude = value.abs();
+    match magnitude == 0.0 || (1e-4..1e6).contains(&magnitude) {
+        true => value.to_string(),
+        false => scientific(value),
+    }
+}
 
 /// The shortest digits that read back, with an exponent of two digits at least: `1.5e+00`.
 pub fn scientific(value: f64) -> String {
@@ -20,6 +31,24 @@ pub fn scientific(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn shortest_has_an_exponent_where_go_has_one() {
+        for (value, want) in [
+            (0.0, "0"),
+            (1.5, "1.5"),
+            (-0.0001, "-0.0001"),
+            (0.00001, "1e-05"),
+            (999_999.5, "999999.5"),
+            (1_000_000.0, "1e+06"),
+            (-1_234_567.0, "-1.234567e+06"),
+            (f64::NAN, "NaN"),
+            (f64::INFINITY, "+Inf"),
+            (f64::NEG_INFINITY, "-Inf"),
+        ] {
+            assert_eq!(shortest(value), want);
+        }
+    }
 
     #[test]
     fn scientific_reads_as_go_writes_it() {

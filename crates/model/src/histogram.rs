@@ -9,6 +9,9 @@ pub mod bounds;
 mod compact;
 pub mod float;
 mod hint;
+mod resolution;
+
+pub use resolution::{EXPONENTIAL_SCHEMA_RESERVED_MAX, spans_of};
 
 use crate::error::{Error, ErrorKind};
 use crate::sample::is_stale;

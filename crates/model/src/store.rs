@@ -54,11 +54,39 @@ pub struct Rejected {
     pub first_time: TimestampMs,
 }
 
+/// Why an exemplar was not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum ExemplarRefusal {
+    /// The series has one behind it.
+    OutOfOrder,
+    /// Its labels have too many characters.
+    TooLong,
+    /// It lies further in the future than the store accepts.
+    TooFarInFuture,
+    /// Its series is not there, or all samples of the series were refused.
+    NoSeries,
+}
+
+/// Exemplars refused for one reason.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RefusedExemplars {
+    /// Why.
+    pub refusal: ExemplarRefusal,
+    /// How many.
+    pub count: usize,
+    /// The labels of the series of the first one.
+    pub first_labels: Labels,
+}
+
 /// What became of a batch once it was durable.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Appended {
     /// Samples that the store now holds, silently accepted duplicates included.
     pub stored: usize,
+    /// How many of these are histograms.
+    pub stored_histograms: usize,
+    /// Exemplars that were not taken, one entry a reason.
+    pub refused_exemplars: Vec<RefusedExemplars>,
     /// Refused samples, one entry a reason, in the order in which the reasons first occurred.
     pub rejected: Vec<Rejected>,
 }
@@ -502,7 +530,11 @@ mod tests {
         let failure = || Error::new(crate::error::ErrorKind::Unavailable, "failed");
         let stored = |stored| {
             let rejected = Vec::new();
-            Ok(Appended { stored, rejected })
+            Ok(Appended {
+                stored,
+                rejected,
+                ..Appended::default()
+            })
         };
         for swaps in [false, true] {
             for (one, other, joined) in [

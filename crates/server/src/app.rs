@@ -7,6 +7,7 @@
 //! Invariant: a handler that has a backend sees every acked sample; no lock is held across an
 //! await.
 
+use crate::access::{Access, Rules};
 use crate::admission::active::ActiveQueries;
 use crate::admission::budgets::Budgets;
 use crate::admission::limits::Limits;
@@ -14,11 +15,12 @@ use crate::admission::queries::{Queries, Unfinished};
 use crate::admission::question::Question;
 use crate::http::failure::{Cause, Failure};
 use crate::metrics::ServerMetrics;
+use crate::notices::{Notice, Notices};
 use crate::parts::{AppParts, Backend};
 use axum::http::HeaderMap;
 use firn_model::cancel::Cancel;
 use firn_model::error::{Error, ErrorKind};
-use firn_model::metrics::{Collect, Sink};
+use firn_model::metrics::{Collect, Sink, Value};
 use firn_model::tenant::TenantId;
 use firn_wire::exposition::{FamilySink, TextSink};
 use std::sync::Arc;
@@ -37,9 +39,17 @@ pub struct State {
     pub(crate) parts: AppParts,
     pub(crate) metrics: Arc<ServerMetrics>,
     pub(crate) budgets: Budgets,
+    /// Who may do what.
+    pub(crate) access: Access,
     queries: Queries,
     /// Writes that may be decoded.
     pub(crate) write_slots: Arc<Semaphore>,
+    /// What an operator should know now.
+    pub(crate) notices: Notices,
+    /// Clients that may follow the notices.
+    pub(crate) listener_slots: Arc<Semaphore>,
+    /// Remote reads that may be answered.
+    pub(crate) read_slots: Arc<Semaphore>,
     /// Whether a CPU profile is being taken; there can be one.
     pub(crate) profiling: AtomicBool,
     backend: OnceLock<Arc<Backend>>,
@@ -68,6 +78,7 @@ impl App {
         let metrics = Arc::new(ServerMetrics::default());
         Self(Arc::new(State {
             budgets: Budgets::new(&parts.memory, limits),
+            access: Access::new(&parts.env),
             queries: Queries::new(
                 limits,
                 metrics.clone(),
@@ -75,6 +86,9 @@ impl App {
                 parts.watch_memory.clone(),
             ),
             write_slots: Arc::new(Semaphore::new(limits.writes_decoding_max)),
+            notices: Notices::new(parts.env.clock.clone()),
+            listener_slots: Arc::new(Semaphore::new(limits.notice_listeners_max)),
+            read_slots: Arc::new(Semaphore::new(limits.reads_max)),
             metrics,
             profiling: AtomicBool::new(false),
             backend: OnceLock::new(),
@@ -83,11 +97,17 @@ impl App {
         }))
     }
 
+    /// Who may do what from now on; everyone anything until this is called.
+    pub fn set_rules(&self, rules: Arc<Rules>) {
+        self.0.access.set(rules);
+    }
+
     /// Says that the replay is done: from here on requests are answered. A second call does
     /// nothing.
     pub fn open(&self, backend: Backend) {
         // A second backend is dropped: the store is opened once in the life of a process.
         let _ = self.0.backend.set(Arc::new(backend));
+        self.0.notices.set(Notice::Starting, false);
     }
 
     /// What `/metrics` answers now: also how the process scrapes itself. Collects on a thread that
@@ -111,9 +131,15 @@ impl App {
         })
     }
 
+    /// Says whether the newest configuration was taken over.
+    pub fn note_reload(&self, is_good: bool) {
+        self.0.notices.set(Notice::ConfigRefused, !is_good);
+    }
+
     /// Says that the process is ending: from here on the server is not ready.
     pub fn stop(&self) {
         self.0.stopping.store(true, Ordering::Relaxed);
+        self.0.notices.set(Notice::Stopping, true);
     }
 }
 
@@ -133,6 +159,12 @@ impl State {
     /// Metrics of everything that is there by now.
     pub(crate) fn collect(&self, sink: &mut dyn Sink) {
         self.metrics.collect(sink);
+        sink.metric(
+            "firn_server_passwords_waiting",
+            "Passwords that wait to be checked.",
+            &[],
+            Value::Gauge(self.access.waiting() as f64),
+        );
         if let Some(backend) = self.backend.get() {
             backend.pipeline.metrics().collect(sink);
         }

@@ -10,8 +10,10 @@
 
 pub(crate) mod accept;
 pub(crate) mod body;
+pub(crate) mod channel;
 pub(crate) mod connection;
 pub(crate) mod failure;
+mod http2;
 pub(crate) mod listener;
 pub(crate) mod measured;
 mod phase;

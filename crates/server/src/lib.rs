@@ -4,7 +4,9 @@
 //! json        values as Prometheus writes them
 //! admission   limits, budgets, the queue of queries             uses json
 //! http        connections, request bodies, answers, errors      uses json, admission
-//! app, parts  the state that all requests share                 use json, admission, http
+//! access      who may do what: credentials and grants           uses http
+//! tls         handshakes of the listener                        uses http
+//! app, parts  the state that all requests share                 use json, admission, http, access
 //! rules       queries of rules                                  uses app, admission
 //! api         the endpoints                                     uses all above
 //! routes      which endpoint answers which path                 uses api
@@ -25,6 +27,7 @@
 //! What PromQL means and how samples are kept is left to `promql` and to the store behind
 //! [`parts::Backend`]; the binary builds [`parts::AppParts`] and calls [`serve`].
 
+pub mod access;
 mod admission;
 mod api;
 mod app;
@@ -32,18 +35,20 @@ pub mod engine;
 mod http;
 mod json;
 mod metrics;
+mod notices;
 pub mod parts;
 pub mod reflector;
 mod routes;
 pub mod rules;
+pub mod tls;
 
 use http::connection::Site;
 
 pub use admission::active::ActiveQueries;
 pub use admission::limits::Limits;
 pub use app::{App, State};
-pub use http::accept::Accept;
-pub use routes::router;
+pub use http::accept::{Accept, Protocol};
+pub use routes::{documentation, router};
 
 /// Serves `app` to the connections of `source` until `shutdown` resolves; then lets requests under
 /// way end for as long as the limits say.

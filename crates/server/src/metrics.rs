@@ -15,6 +15,8 @@ pub(crate) enum Endpoint {
     LabelValues,
     Write,
     Import,
+    Read,
+    Federate,
     Status,
     Targets,
     Rules,
@@ -27,7 +29,7 @@ pub(crate) enum Endpoint {
 }
 
 impl Endpoint {
-    pub(crate) const ALL: [Endpoint; 17] = [
+    pub(crate) const ALL: [Endpoint; 19] = [
         Endpoint::Query,
         Endpoint::QueryRange,
         Endpoint::Exemplars,
@@ -36,6 +38,8 @@ impl Endpoint {
         Endpoint::LabelValues,
         Endpoint::Write,
         Endpoint::Import,
+        Endpoint::Read,
+        Endpoint::Federate,
         Endpoint::Status,
         Endpoint::Targets,
         Endpoint::Rules,
@@ -57,6 +61,8 @@ impl Endpoint {
             Endpoint::LabelValues => "label_values",
             Endpoint::Write => "write",
             Endpoint::Import => "import",
+            Endpoint::Read => "read",
+            Endpoint::Federate => "federate",
             Endpoint::Status => "status",
             Endpoint::Targets => "targets",
             Endpoint::Rules => "rules",
@@ -123,6 +129,9 @@ pub(crate) struct ServerMetrics {
     pub(crate) connections: InFlight,
     pub(crate) connections_total: Counter,
     pub(crate) accepts_failed: Counter,
+    pub(crate) handshakes_failed: Counter,
+    pub(crate) requests_unauthenticated: Counter,
+    pub(crate) requests_forbidden: Counter,
     pub(crate) requests: InFlight,
     pub(crate) queries_waiting: InFlight,
     pub(crate) queries_running: InFlight,
@@ -137,6 +146,9 @@ impl Default for ServerMetrics {
             connections: InFlight::default(),
             connections_total: Counter::default(),
             accepts_failed: Counter::default(),
+            handshakes_failed: Counter::default(),
+            requests_unauthenticated: Counter::default(),
+            requests_forbidden: Counter::default(),
             requests: InFlight::default(),
             queries_waiting: InFlight::default(),
             queries_running: InFlight::default(),
@@ -237,6 +249,21 @@ impl ServerMetrics {
                 "firn_server_accepts_failed_total",
                 "Connections that could not be accepted: file descriptors ran out.",
                 &self.accepts_failed,
+            ),
+            (
+                "firn_server_handshakes_failed_total",
+                "Connections that ended before TLS was agreed on.",
+                &self.handshakes_failed,
+            ),
+            (
+                "firn_server_requests_unauthenticated_total",
+                "Requests without credentials, or with wrong ones.",
+                &self.requests_unauthenticated,
+            ),
+            (
+                "firn_server_requests_forbidden_total",
+                "Requests that their credentials are not good for.",
+                &self.requests_forbidden,
             ),
             (
                 "firn_server_queries_refused_total",

@@ -11,6 +11,7 @@ use firn_ingest::scrape::Scraping;
 use firn_model::budget::Budget;
 use firn_model::env::Env;
 use firn_model::error::Error;
+use firn_model::labels::Labels;
 use firn_model::metrics::Collect;
 use firn_model::sample::TimestampMs;
 use firn_model::stats::{BlocksStats, StoreStats};
@@ -34,6 +35,10 @@ pub struct AppParts {
     pub engine: Arc<dyn Engine>,
     /// How queries are evaluated.
     pub query: QuerySettings,
+    /// What this binary can, for `/api/v1/features`, beside the language and the API.
+    pub features: Vec<Feature>,
+    /// `global.external_labels` of the running configuration: for what other servers read.
+    pub external_labels: Provider<Labels>,
     /// Whether requests name their tenant by `X-Scope-OrgID`.
     pub multitenancy: bool,
     /// Where the server is reachable, and from which pages.
@@ -57,6 +62,17 @@ pub struct AppParts {
     /// Called now and then while a query runs that takes long: memory may have become short. May
     /// block, and is called off the async threads.
     pub watch_memory: Provider<()>,
+}
+
+/// Something that a server can or cannot, by Prometheus's names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Feature {
+    /// Its group.
+    pub category: &'static str,
+    /// Its name there.
+    pub name: &'static str,
+    /// Whether it can be used.
+    pub is_on: bool,
 }
 
 /// A function that says how something is now.

@@ -16,7 +16,7 @@ use firn_model::env::sim::SimRng;
 use firn_model::histogram::{Counts, Histogram, ResetHint, Span};
 use firn_model::log::Position;
 use firn_model::sample::TimeRange;
-use firn_storage::ids::SeriesRef;
+use firn_storage::ids::Slot;
 use firn_storage::page::{Columns, Family, LogSpan, Page, PageBuilder, Scratch};
 use std::io::Write;
 use std::ops::Range;
@@ -282,7 +282,7 @@ fn seal(windows: &[Vec<(Option<Family>, Columns)>]) -> Vec<Vec<u8>> {
     let sealed = windows.iter().map(|window| {
         let mut builder = PageBuilder::new(meta);
         for (slot, (family, columns)) in window.iter().enumerate() {
-            let pushed = builder.push(SeriesRef(slot as u32), *family, columns);
+            let pushed = builder.push(Slot(slot as u64), *family, columns);
             pushed.expect("no series is too long");
         }
         builder.finish().expect("there are series")
@@ -298,8 +298,8 @@ fn read(pages: &[Page], of: f64) -> usize {
         let whole = page.range();
         let span = ((whole.max - whole.min) as f64 * of) as i64;
         let range = TimeRange::new(whole.max - span, whole.max);
-        for slot in 0..page.column_count() as u32 {
-            let column = page.find(SeriesRef(slot)).expect("sound").expect("pushed");
+        for slot in 0..page.column_count() as u64 {
+            let column = page.find(Slot(slot)).expect("sound").expect("pushed");
             columns.clear();
             let decoded = page.decode(&column, range, &mut scratch, &mut columns);
             decoded.expect("the page is sound");

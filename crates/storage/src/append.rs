@@ -106,10 +106,10 @@ impl Appender {
                 failpoints::turn();
                 let taken = self.apply(&mut scratch, batch, window);
                 failpoints::turn();
-                let appended = scratch.fill_record(self, batch, taken.sequence);
+                let mut appended = scratch.fill_record(self, batch, taken.sequence);
                 let refusal = self.end_late(&mut scratch);
                 self.metrics.appended_samples.add(appended.stored as u64);
-                let exemplars = self.admit_exemplars(&mut scratch, batch);
+                let exemplars = self.admit_exemplars(&mut scratch, batch, window, &mut appended);
                 let record = std::mem::take(&mut scratch.record);
                 self.hand_to_log(taken, record, (appended, refusal), exemplars)
             }

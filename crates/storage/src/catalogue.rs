@@ -24,7 +24,7 @@ use crate::error::StorageError;
 use crate::file::append_only::{self, AppendOnlyFile, FileKind};
 use crate::file::frame::FrameKind;
 use crate::file::header::SERIES_MAGIC;
-use crate::ids::SeriesRef;
+use crate::ids::Slot;
 use crate::manifest::KnownFile;
 use firn_model::env::Env;
 use firn_model::label_code::LabelsEncoder;
@@ -70,7 +70,7 @@ pub(crate) struct Catalogue {
     /// Series in the files, those that are gone included.
     series: u64,
     /// Slots below are in it.
-    end_slot: u32,
+    end_slot: Slot,
     trimmed: Position,
 }
 
@@ -125,7 +125,7 @@ impl Catalogue {
             needs_whole: false,
             next: main.next.max(copy.next),
             series: 0,
-            end_slot: 0,
+            end_slot: Slot(0),
             trimmed: Position(0),
         };
         let mut headers = Vec::new();
@@ -238,7 +238,7 @@ impl Catalogue {
     }
 
     /// Slots below are in it.
-    pub(crate) fn end_slot(&self) -> u32 {
+    pub(crate) fn end_slot(&self) -> Slot {
         self.end_slot
     }
 
@@ -320,7 +320,7 @@ pub(crate) struct SeriesEncoder<'a> {
     bytes: Vec<u8>,
     labels: LabelsEncoder,
     deflater: Deflater,
-    last_slot: SeriesRef,
+    last_slot: Slot,
     series: u64,
 }
 
@@ -332,7 +332,7 @@ impl<'a> SeriesEncoder<'a> {
             bytes: Vec::new(),
             labels: LabelsEncoder::default(),
             deflater: Deflater::default(),
-            last_slot: SeriesRef(0),
+            last_slot: Slot(0),
             series: 0,
         }
     }
@@ -343,19 +343,15 @@ impl<'a> SeriesEncoder<'a> {
             .append(&payload::write(header, &self.bytes, &mut self.deflater))?;
         self.bytes.clear();
         self.labels.clear();
-        self.last_slot = SeriesRef(0);
+        self.last_slot = Slot(0);
         Ok(())
     }
 
     /// Adds a series; slots ascend.
-    pub(crate) fn push(
-        &mut self,
-        slot: SeriesRef,
-        labels: LabelsRef<'_>,
-    ) -> Result<(), StorageError> {
+    pub(crate) fn push(&mut self, slot: Slot, labels: LabelsRef<'_>) -> Result<(), StorageError> {
         let is_first = self.bytes.is_empty();
         assert!(is_first || self.last_slot < slot, "slots ascend");
-        push_uvarint(&mut self.bytes, u64::from(slot.0 - self.last_slot.0));
+        push_uvarint(&mut self.bytes, slot.0 - self.last_slot.0);
         self.last_slot = slot;
         self.labels.push(&mut self.bytes, labels);
         self.series += 1;
@@ -385,13 +381,13 @@ mod tests {
         sim.env.disk.create_dir_all(dir).unwrap();
         let header = |trimmed, next_slot| Header {
             trimmed: Position(trimmed),
-            next_slot,
+            next_slot: Slot(next_slot),
         };
-        let write = |catalogue: &mut Catalogue, header: Header, first: u32| {
+        let write = |catalogue: &mut Catalogue, header: Header, first: u64| {
             let written = catalogue.write(header, false, &mut |encoder| {
-                for slot in first..header.next_slot {
+                for slot in first..header.next_slot.0 {
                     let labels = Labels::from_pairs([("a", format!("{slot}-{}", "x".repeat(999)))]);
-                    encoder.push(SeriesRef(slot), labels.as_ref())?;
+                    encoder.push(Slot(slot), labels.as_ref())?;
                 }
                 Ok(())
             });

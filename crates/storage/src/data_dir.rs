@@ -9,6 +9,7 @@
 //! series/         the series catalogue
 //! exemplars/      the file of exemplars
 //! blocks/         blocks and their manifest
+//! metadata/       what pushes say of metrics, which the binary keeps
 //! snapshots/      copies of the folder at some moments
 //! set-aside/      what a repair took out of its place
 //! ```
@@ -55,7 +56,7 @@ pub(crate) const BLOCKS: &str = "blocks";
 const SNAPSHOTS: &str = "snapshots";
 
 /// Other names that a folder in use may hold.
-const KNOWN: [&str; 10] = [
+const KNOWN: [&str; 11] = [
     FORMAT,
     "wal",
     "pages",
@@ -65,6 +66,7 @@ const KNOWN: [&str; 10] = [
     SNAPSHOTS,
     "queries.active",
     "rules",
+    "metadata",
     SET_ASIDE,
 ];
 

@@ -15,7 +15,7 @@ mod code;
 mod file;
 mod ring;
 
-use crate::ids::SeriesRef;
+use crate::ids::Slot;
 pub(crate) use code::{ExemplarEncoder, each_exemplar, read_exemplars};
 pub(crate) use file::{EXEMPLARS, ExemplarFile, count_payload};
 use ring::{Ring, Taken};
@@ -26,6 +26,7 @@ use firn_model::exemplar::SeriesExemplars;
 use firn_model::log::Position;
 use firn_model::metrics::{Counter, Sink, Value};
 use firn_model::sample::TimeRange;
+use firn_model::store::ExemplarRefusal;
 use firn_model::sync::lock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard};
@@ -39,6 +40,7 @@ pub(crate) struct Exemplars {
     added: Counter,
     out_of_order: Counter,
     too_long: Counter,
+    too_far_in_future: Counter,
     without_series: Counter,
     written_bytes: Counter,
 }
@@ -68,18 +70,27 @@ impl Exemplars {
     }
 
     /// Those of `offered` that may be logged, in their order; their numbers of series are slots.
-    pub(crate) fn admit(&self, offered: &SeriesExemplars) -> SeriesExemplars {
+    /// `refuse` is told the place of each of the others among them.
+    pub(crate) fn admit(
+        &self,
+        offered: &SeriesExemplars,
+        mut refuse: impl FnMut(usize, ExemplarRefusal),
+    ) -> SeriesExemplars {
         let mut admitted = SeriesExemplars::default();
         let ring = self.ring();
-        for (slot, exemplar) in offered.iter() {
+        for (place, (slot, exemplar)) in offered.iter().enumerate() {
             if exemplar.is_too_long() {
                 self.too_long.inc();
+                refuse(place, ExemplarRefusal::TooLong);
                 continue;
             }
-            match ring.would_take(SeriesRef(slot), &exemplar) {
+            match ring.would_take(Slot(slot), &exemplar) {
                 Taken::Added => admitted.push(slot, exemplar),
                 Taken::Repeated => {}
-                Taken::OutOfOrder => self.out_of_order.inc(),
+                Taken::OutOfOrder => {
+                    self.out_of_order.inc();
+                    refuse(place, ExemplarRefusal::OutOfOrder);
+                }
             }
         }
         admitted
@@ -90,11 +101,16 @@ impl Exemplars {
         self.without_series.inc();
     }
 
+    /// Counts an exemplar that lies too far in the future.
+    pub(crate) fn count_too_far_in_future(&self) {
+        self.too_far_in_future.inc();
+    }
+
     /// Takes what the frame at `position` holds, now that it is durable.
     pub(crate) fn add(&self, exemplars: &SeriesExemplars, position: Position) {
         let mut ring = self.ring();
         for (slot, exemplar) in exemplars.iter() {
-            match ring.add(SeriesRef(slot), &exemplar) {
+            match ring.add(Slot(slot), &exemplar) {
                 Taken::Added => self.added.inc(),
                 Taken::Repeated => {}
                 Taken::OutOfOrder => self.out_of_order.inc(),
@@ -114,13 +130,13 @@ impl Exemplars {
     pub(crate) fn replay(&self, exemplars: &SeriesExemplars, position: Position) {
         let mut ring = self.ring();
         for (slot, exemplar) in exemplars.iter() {
-            ring.add(SeriesRef(slot), &exemplar);
+            ring.add(Slot(slot), &exemplar);
         }
         ring.note(position);
     }
 
     /// The highest slot of an exemplar.
-    pub(crate) fn last_slot(&self) -> Option<SeriesRef> {
+    pub(crate) fn last_slot(&self) -> Option<Slot> {
         self.ring().slots().max()
     }
 
@@ -134,8 +150,8 @@ impl Exemplars {
     }
 
     /// The slots that have exemplars, ascending.
-    pub(crate) fn slots(&self) -> Vec<SeriesRef> {
-        let mut slots: Vec<SeriesRef> = self.ring().slots().collect();
+    pub(crate) fn slots(&self) -> Vec<Slot> {
+        let mut slots: Vec<Slot> = self.ring().slots().collect();
         slots.sort_unstable();
         slots
     }
@@ -146,12 +162,7 @@ impl Exemplars {
     }
 
     /// Adds the exemplars of `slot` in `range` to `into`, as those of the same number.
-    pub(crate) fn copy_series(
-        &self,
-        slot: SeriesRef,
-        range: TimeRange,
-        into: &mut SeriesExemplars,
-    ) {
+    pub(crate) fn copy_series(&self, slot: Slot, range: TimeRange, into: &mut SeriesExemplars) {
         let ring = self.ring();
         for exemplar in ring.of_series(slot).filter(|e| range.contains(e.time)) {
             into.push(slot.0, exemplar);
@@ -168,6 +179,7 @@ impl Exemplars {
         let reasons = [
             ("out_of_order", &self.out_of_order),
             ("too_long", &self.too_long),
+            ("too_far_in_future", &self.too_far_in_future),
             ("no_series", &self.without_series),
         ];
         for (reason, count) in reasons {

@@ -72,6 +72,10 @@ pub(crate) enum Flaw {
     NumbersLateByPosition,
     /// The log is trimmed although a journal is needed.
     TrimsJournal,
+    /// A start takes the lower half of a slot for all of it.
+    HalvesSlots,
+    /// The era that a page says is not looked at.
+    IgnoresEra,
 }
 
 /// What a test breaks inside a sound store.
@@ -82,7 +86,11 @@ pub(crate) struct Faults {
     /// Bytes after which a page ends.
     pub(crate) part_bytes: Option<usize>,
     /// A group, and how large its pages may be.
-    pub(crate) page_bytes: Option<(u32, usize)>,
+    pub(crate) page_bytes: Option<(u64, usize)>,
+    /// For how many new series a start has numbers.
+    pub(crate) new_series_max: Option<u32>,
+    /// Each start gives new series slots of the next era.
+    pub(crate) turns_eras: bool,
 }
 
 impl Faults {
@@ -91,6 +99,8 @@ impl Faults {
         malformed: None,
         part_bytes: None,
         page_bytes: None,
+        new_series_max: None,
+        turns_eras: false,
     };
 }
 

@@ -8,6 +8,7 @@ pub(crate) mod block_work;
 pub(crate) mod journal;
 mod late;
 pub(crate) mod metrics;
+pub(crate) mod numbers;
 pub(crate) mod options;
 pub(crate) mod retention;
 
@@ -33,6 +34,7 @@ use firn_model::metrics::Gauge;
 use firn_model::sample::{TimeRange, TimestampMs};
 use journal::JournalKeeper;
 use metrics::StoreMetrics;
+use numbers::Numbers;
 use options::StoreOptions;
 use retention::Retaining;
 use std::sync::Arc;
@@ -46,6 +48,8 @@ pub(crate) struct Parts {
     pub(crate) metrics: StoreMetrics,
     pub(crate) keys: Arc<HashKeys>,
     pub(crate) index: Arc<Index>,
+    /// Which slots the numbers of series stand for.
+    pub(crate) numbers: Arc<Numbers>,
     pub(crate) shards: Box<[Mutex<Shard>]>,
     pub(crate) watermark: Arc<Watermark>,
     /// The newest time stored, `i64::MIN` before the first.

@@ -24,8 +24,9 @@ use crate::ids::{GroupId, SeriesRef};
 use crate::index::{Generation, Index};
 use crate::page::Scratch;
 use crate::parts::Parts;
+use crate::parts::numbers::Numbers;
+use crate::sealed::Sealed;
 use crate::sealed::directory::{PageEntry, PageLists};
-use crate::sealed::{Sealed, group_of};
 use crate::sync::{Mutex, lock};
 use firn_model::budget::{Budget, Reservation};
 use firn_model::cancel::Cancel;
@@ -46,6 +47,7 @@ use std::sync::Arc;
 /// Series found, with their chunks and pages.
 struct HeadSelection {
     index: Arc<Index>,
+    numbers: Arc<Numbers>,
     compute: Arc<dyn Compute>,
     sealed: Arc<Sealed>,
     /// While it is held, nothing that the index knew is forgotten.
@@ -162,6 +164,7 @@ impl Reader {
         let generation = self.index.generation();
         let mut selection = HeadSelection {
             index: self.index.clone(),
+            numbers: self.numbers.clone(),
             compute: self.env.compute.clone(),
             sealed: self.sealed.clone(),
             _generation: generation,
@@ -211,8 +214,8 @@ impl Reader {
         range: TimeRange,
         memory: &mut Reservation,
     ) -> Result<PageLists, Error> {
-        let groups = slots.chunk_by(|a, b| group_of(*a) == group_of(*b));
-        let groups = groups.map(|of_group| group_of(of_group[0]));
+        let groups = slots.chunk_by(|a, b| Numbers::share_group(*a, *b));
+        let groups = groups.map(|of_group| self.numbers.group_of(of_group[0]));
         self.sealed.directory.overlapping(groups, range, memory)
     }
 }
@@ -259,14 +262,14 @@ impl HeadSelection {
         let mut open = OpenGroup::new(self.budget.hold());
         for i in series.clone() {
             let slot = self.slots[i];
-            let group = group_of(slot);
+            let group = self.numbers.group_of(slot);
             if open.group != Some(group) {
                 open.turn_to(group, self.pages(slot));
                 open.is_mixed = self.sealed.returned.has(group);
                 memory.made.forget();
             }
             let next = self.slots[..series.end].get(i + 1);
-            open.is_last = next.is_none_or(|next| group_of(*next) != group);
+            open.is_last = next.is_none_or(|next| !Numbers::share_group(slot, *next));
             let is_plain = !open.is_mixed
                 && self.late(i).is_none()
                 && self.read_plain(i, &mut open, memory, into)?;
@@ -322,7 +325,7 @@ impl HeadSelection {
 
     /// The pages of the group of `slot`.
     fn pages(&self, slot: SeriesRef) -> &[Arc<PageEntry>] {
-        let group = group_of(slot);
+        let group = self.numbers.group_of(slot);
         match self.pages.binary_search_by_key(&group, |(g, _)| *g) {
             Ok(at) => &self.pages[at].1,
             Err(_) => &[],
@@ -330,7 +333,8 @@ impl HeadSelection {
     }
 
     fn has_page(&self, slot: SeriesRef) -> bool {
-        self.pages(slot).iter().any(|page| page.has(slot))
+        let stored = self.numbers.slot(slot);
+        self.pages(slot).iter().any(|page| page.has(stored))
     }
 }
 

@@ -20,14 +20,14 @@ mod shard_rows;
 use crate::catalogue::payload::{Inflater, Payload};
 use crate::damage::{Damage, DamageKind};
 use crate::error::StorageError;
+use crate::failpoints::{self, Flaw};
 use crate::fan_out::map;
 use crate::fingerprint::Fingerprint;
-use crate::ids::{GroupId, SeriesRef};
+use crate::ids::{GroupId, SeriesRef, Slot};
 use crate::maintenance::state::State;
 use crate::parts::Parts;
-use crate::sealed::group_of;
 use crate::sealed::segment::Placed;
-use crate::sync::atomic::{AtomicU32, Ordering};
+use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Mutex, into_inner, lock};
 use firn_model::error::Error;
 use firn_model::label_code::SeriesRecords;
@@ -60,7 +60,8 @@ struct Replay<'a> {
     /// in order.
     displaced: Box<[Mutex<Vec<Displaced>>]>,
     late: LateReplay,
-    next_slot: AtomicU32,
+    /// Slots below were given.
+    next_slot: AtomicU64,
     /// Rows of groups that were applied: their memory is used again.
     spare_rows: Mutex<Vec<ShardRows>>,
     /// Decompressors of the catalogue that are idle.
@@ -70,7 +71,7 @@ struct Replay<'a> {
 /// A series as it was read.
 #[derive(Clone, Copy)]
 struct Read {
-    slot: SeriesRef,
+    slot: Slot,
     print: Fingerprint,
 }
 
@@ -102,7 +103,7 @@ pub(crate) fn replay(store: &Parts, state: &mut State, found: FoundPages) -> Res
         terms: Mutex::default(),
         displaced: store.shards.iter().map(|_| Mutex::default()).collect(),
         late: LateReplay::new(found.late_from),
-        next_slot: AtomicU32::new(0),
+        next_slot: AtomicU64::new(0),
         spare_rows: Mutex::default(),
         inflaters: Mutex::default(),
     };
@@ -196,7 +197,7 @@ impl Replay<'_> {
         let unpacked: Vec<Payload<'_>> = unpacked.into_iter().flatten().collect();
         let read = map(compute, unpacked.len(), |i| {
             let next_slot = unpacked[i].header.next_slot;
-            self.next_slot.fetch_max(next_slot, Ordering::Relaxed);
+            self.next_slot.fetch_max(next_slot.0, Ordering::Relaxed);
             self.read_series(unpacked[i].records())
         });
         self.register_all(&read);
@@ -284,9 +285,14 @@ impl Replay<'_> {
     /// whose creation was never acked.
     fn keep_slots_of_exemplars(&self) {
         if let Some(slot) = self.store.exemplars.last_slot() {
-            self.next_slot
-                .fetch_max(slot.0.saturating_add(1), Ordering::Relaxed);
+            self.note_slot(slot);
         }
+    }
+
+    /// A slot was given.
+    fn note_slot(&self, slot: Slot) {
+        self.next_slot
+            .fetch_max(slot.0.saturating_add(1), Ordering::Relaxed);
     }
 
     /// Reads the slots and fingerprints of series.
@@ -296,7 +302,10 @@ impl Replay<'_> {
             .clone()
             .read(self.store.options.key_format, |slot, key| {
                 let print = self.store.keys.fingerprint(key);
-                let slot = SeriesRef(slot);
+                let slot = Slot(match failpoints::has(Flaw::HalvesSlots) {
+                    true => u64::from(slot as u32),
+                    false => slot,
+                });
                 series.push(Read { slot, print });
             });
         if let Err(e) = read {
@@ -349,8 +358,7 @@ impl Replay<'_> {
         if let Some((slot, time)) = newest {
             // Also of slots that no series has: a series created later must not inherit their
             // samples.
-            self.next_slot
-                .fetch_max(slot.saturating_add(1), Ordering::Relaxed);
+            self.note_slot(Slot(slot));
             self.store.newest.fetch_max(time, Ordering::Relaxed);
         }
         rows
@@ -385,15 +393,15 @@ impl Replay<'_> {
         });
     }
 
-    /// Creates the series in the index, by ascending slot.
-    fn build_index(&self) {
+    /// Creates the series in the index, in the order of their numbers.
+    fn build_index(&self, first_new: SeriesRef) {
         let (known, terms) = (lock(&self.known), lock(&self.terms));
         let mut creation = self.store.index.create_series();
-        known.each_by_slot(|slot, place| {
+        known.each_in_order(|slot, place| {
             creation.skip_to(slot.0);
             creation.place(slot, place, terms.of(slot));
         });
-        creation.skip_to(self.next_slot.load(Ordering::Relaxed));
+        creation.begin_new(first_new);
     }
 
     /// The oldest sample of every group that is not sealed, by group.
@@ -405,7 +413,7 @@ impl Replay<'_> {
             let mut last = None;
             for (_, series) in lock(shard).iter() {
                 let of_series = (
-                    group_of(series.slot),
+                    self.store.numbers.group_of(series.slot),
                     series.range().map_or(newest, |r| r.min),
                 );
                 if last.replace(of_series) != Some(of_series) {
@@ -417,11 +425,25 @@ impl Replay<'_> {
         oldest
     }
 
-    /// Builds the index, and says to the coverage what every group has that is not sealed.
+    /// The slot of the next new series: behind all that were ever given.
+    fn next_slot(&self) -> Slot {
+        let next = self.next_slot.load(Ordering::Relaxed);
+        match failpoints::faults().turns_eras {
+            true => Slot(((next >> u32::BITS) + 1) << u32::BITS),
+            false => Slot(next),
+        }
+    }
+
+    /// Numbers what was found, builds the index, and says to the coverage what every group has that
+    /// is not sealed.
     fn finish(&self, state: &mut State) {
+        let groups = std::mem::take(&mut lock(&self.known).groups);
+        let first_new = self.store.numbers.settle(groups, self.next_slot());
+        let begun = self.store.numbers.group_of(first_new);
+        state.coverage.begin_new(begun);
         let oldest = Mutex::default();
         self.store.env.compute.for_each(2, &|task| match task {
-            0 => self.build_index(),
+            0 => self.build_index(first_new),
             _ => *lock(&oldest) = self.oldest_unsealed(),
         });
         let start = self.store.log.positions().first.previous();

@@ -26,5 +26,5 @@ pub(crate) mod segments;
 mod tests;
 mod view;
 
-pub(crate) use group::{GROUP_SLOTS, group_of};
+pub(crate) use group::{GROUP_SLOTS, group_of, place_in_group};
 pub(crate) use view::Sealed;

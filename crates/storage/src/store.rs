@@ -108,6 +108,7 @@ impl Store {
         );
         let parts = Arc::new(Parts {
             index: Arc::new(Index::new(keys.clone())),
+            numbers: Arc::default(),
             shards: (0..shards).map(|_| Mutex::default()).collect(),
             sealed: Arc::new(sealed),
             blocks: Arc::new(blocks),

@@ -2,7 +2,8 @@
 //!
 //! The request is a full one of Prometheus's defaults over a Kubernetes-like fleet: 2,000 series
 //! with 11 labels of 281 bytes and one sample each. Prints nanoseconds a sample, the best of many
-//! rounds, because anything slower than the best is the machine's doing.
+//! rounds, because anything slower than the best is the machine's doing. Both versions are read, 2.0
+//! with a type and a help for each series.
 //!
 //! ```text
 //! cargo bench -p firn-wire --bench decode -- FILE
@@ -14,8 +15,9 @@
 
 use firn_model::batch::Batch;
 use firn_model::labels::Labels;
+use firn_model::metadata::{Metadata, MetadataBatch, MetricType};
 use firn_wire::WireLimits;
-use firn_wire::remote_write::{Decoder, encode};
+use firn_wire::remote_write::{Decoder, Reader, Version, encode, encode_interned};
 use std::io::Write;
 use std::time::Instant;
 
@@ -72,6 +74,28 @@ fn prepared(file: &[u8]) -> Option<(Vec<&[u8]>, usize)> {
     Some((bodies, samples))
 }
 
+/// The same requests in version 2.0, with a type and a help for each metric.
+fn interned_of(bodies: &[&[u8]]) -> std::io::Result<Vec<Vec<u8>>> {
+    let mut decoder = Decoder::new(WireLimits::default());
+    let mut interned = Vec::new();
+    for body in bodies {
+        let decoded = decoder.decode(Reader::default(), body);
+        let decoded = decoded.map_err(std::io::Error::other)?;
+        let mut metadata = MetadataBatch::default();
+        for series in decoded.batch.iter() {
+            let name = String::from_utf8_lossy(series.labels.get("__name__"));
+            metadata.push(Metadata {
+                name: &name,
+                kind: MetricType::Counter,
+                help: &format!("The help of {name}, which is a sentence."),
+                unit: "",
+            });
+        }
+        interned.push(encode_interned(decoded.batch, &metadata));
+    }
+    Ok(interned)
+}
+
 /// The best time of `work` on all bodies over many rounds, for each sample.
 fn best(
     (bodies, samples): (&[&[u8]], usize),
@@ -101,15 +125,31 @@ fn main() -> std::io::Result<()> {
     };
     let load = (&bodies[..], samples);
     let mut decoder = Decoder::new(WireLimits::default());
+    let (mut message, mut message_bytes) = (Vec::new(), 0);
+    let v1 = Reader::default();
     let unread = best(load, |body| {
-        let decoded = decoder.decode_within(body, None);
+        let decoded = decoder.decode_within(v1, body, None);
         decoded.map(drop).map_err(std::io::Error::other)
     })?;
     let whole = best(load, |body| {
-        let decoded = decoder.decode(body);
+        let decoded = decoder.decode(v1, body);
         decoded.map(drop).map_err(std::io::Error::other)
     })?;
-    let (mut message, mut message_bytes) = (Vec::new(), 0);
+    let interned = interned_of(&bodies)?;
+    let interned: Vec<&[u8]> = interned.iter().map(Vec::as_slice).collect();
+    let v2 = Reader {
+        version: Version::V2,
+        ..v1
+    };
+    let interned_unread = best((&interned, samples), |body| {
+        let decoded = decoder.decode_within(v2, body, None);
+        decoded.map(drop).map_err(std::io::Error::other)
+    })?;
+    let interned_unpacked = best((&interned, samples), |body| {
+        let unpacked = firn_wire::snappy::decompress(body, usize::MAX, &mut message);
+        unpacked.map_err(std::io::Error::other)
+    })?;
+    let interned_bytes: usize = interned.iter().map(|b| b.len()).sum();
     let unpacked = best(load, |body| {
         let unpacked = firn_wire::snappy::decompress(body, usize::MAX, &mut message);
         message_bytes = message_bytes.max(message.len());
@@ -125,7 +165,10 @@ fn main() -> std::io::Result<()> {
         std::io::stdout(),
         "{samples} samples, {} B of body each\n\
          ns a sample: unpack {unpacked:.1} (the snap crate {snap:.1}), decode {unread:.1}, \
-         with all labels read {whole:.1}",
+         with all labels read {whole:.1}\n\
+         remote write 2.0: {} B of body each, unpack {interned_unpacked:.1}, \
+         decode {interned_unread:.1}",
         body_bytes / samples,
+        interned_bytes / samples,
     )
 }

@@ -1,5 +1,5 @@
-//! Bytes to the data model and back: remote write 1.0, the text exposition format, protobuf,
-//! snappy, folders of Prometheus's TSDB.
+//! Bytes to the data model and back: remote write, the text exposition format, protobuf,
+//! snappy, remote read, federation, folders of Prometheus's TSDB.
 //!
 //! Owns the formats that other programs speak with Firn. [`remote_write::Decoder`] turns a
 //! request's body into a [`firn_model::batch::Batch`] and [`remote_write::encode`] does the
@@ -14,8 +14,10 @@
 
 mod error;
 pub mod exposition;
+pub mod federation;
 mod limits;
 mod protobuf;
+pub mod remote_read;
 pub mod remote_write;
 pub mod snappy;
 pub mod thinning;

@@ -1,4 +1,5 @@
-//! Remote write 1.0: a snappy block around a protobuf `WriteRequest`.
+//! Remote write: a snappy block around a protobuf message, `WriteRequest` of version 1.0 or
+//! `io.prometheus.write.v2.Request` of version 2.0.
 //!
 //! ```text
 //! body -- snappy --> message -- walk --> Batch, labels unread -- asked for --> labels
@@ -13,23 +14,28 @@
 //! A series whose labels cannot stand is refused and reported, the others are decoded: what comes
 //! of it is the receiver's decision. Semantics are those of Prometheus 3.14's receiver
 //! (`storage/remote/write_handler.go`): labels may come in any order, those with an empty value
-//! do not count, fields that are not known are passed over, metadata is counted, and so are
-//! exemplars where the store keeps none.
+//! do not count, fields that are not known are passed over, and exemplars of version 1.0 are
+//! counted where the store keeps none.
 
+mod charges;
 mod encode;
 mod exemplar;
 mod field;
 mod histogram;
+mod interned;
 mod keys;
 mod labels;
+mod metadata;
 mod plain;
 mod refusal;
 mod request;
+mod sample;
 #[cfg(test)]
 mod tests;
 
 pub use encode::{encode, encode_histogram};
 pub use histogram::decode as decode_histogram;
+pub use interned::encode_interned;
 pub use keys::KEY_FORMAT;
 pub use labels::{Offence, push_checked};
 pub use refusal::{Refusal, Refusals, Refused};
@@ -41,14 +47,41 @@ use firn_model::batch::{Batch, Reading, Source};
 use firn_model::budget::Reservation;
 use firn_model::error::Error;
 use firn_model::labels::LabelsRef;
-use request::Request;
+use firn_model::metadata::MetadataBatch;
+use interned::{Interned, Symbols};
+use request::{Counts, Request};
+
+/// A version of the protocol, which a sender names by its message.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Version {
+    /// `prometheus.WriteRequest`
+    #[default]
+    V1,
+    /// `io.prometheus.write.v2.Request`
+    V2,
+}
+
+/// How a request is read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Reader {
+    /// What it is.
+    pub version: Version,
+    /// Whether exemplars of version 1.0 are read or counted. Those of 2.0 are read, since the
+    /// sender is told of each.
+    pub keeps_exemplars: bool,
+    /// Whether type and unit of version 2.0 become labels: `type-and-unit-labels`.
+    pub labels_types: bool,
+}
 
 /// Reads requests one after the other and reuses its memory.
 #[derive(Debug, Default)]
 pub struct Decoder {
     limits: WireLimits,
-    keeps_exemplars: bool,
     batch: Batch,
+    metadata: MetadataBatch,
+    /// A message of version 2.0, of which the batch has keys alone.
+    interned: Vec<u8>,
+    symbols: Symbols,
 }
 
 /// What a request held: a [`Source`] of samples whose labels are read where they are asked for.
@@ -59,12 +92,18 @@ pub struct Decoded<'d> {
     pub batch: &'d mut Batch,
     /// What was refused up to now, and why.
     pub refused: Refusals,
-    /// Exemplars that are not kept: all, unless [`Decoder::keep_exemplars`] says otherwise.
+    /// Exemplars of series that stand which cannot stand themselves, and why.
+    pub refused_exemplars: Refusals,
+    /// Exemplars of series that were refused since they were read.
+    pub lost_exemplars: usize,
+    /// Exemplars that are not kept, as [`Reader::keeps_exemplars`] says.
     pub exemplar_count: usize,
-    /// Metadata of metrics, which is not kept.
-    pub metadata_count: usize,
-    /// Bytes of the message.
-    pub message_bytes: usize,
+    /// What the request says of metrics.
+    pub metadata: &'d MetadataBatch,
+    /// Bytes that the series take in a log at most.
+    pub log_bytes: usize,
+    /// Bytes of memory that the keys lie in.
+    key_bytes: usize,
     limits: &'d WireLimits,
     /// Memory for the key that the format makes of labels.
     format_key: Vec<u8>,
@@ -86,15 +125,10 @@ impl Decoder {
         }
     }
 
-    /// Says whether exemplars are read or counted.
-    pub fn keep_exemplars(&mut self, keeps_exemplars: bool) {
-        self.keeps_exemplars = keeps_exemplars;
-    }
-
     /// Reads a request's body, labels included. Fails if the message as a whole is malformed or
     /// over a limit.
-    pub fn decode(&mut self, body: &[u8]) -> Result<Decoded<'_>, WireError> {
-        let mut decoded = self.decode_within(body, None)?;
+    pub fn decode(&mut self, reader: Reader, body: &[u8]) -> Result<Decoded<'_>, WireError> {
+        let mut decoded = self.decode_within(reader, body, None)?;
         for series in 0..decoded.batch.series_count() {
             decoded.read(series)?;
         }
@@ -106,36 +140,73 @@ impl Decoder {
     /// no more than the message, are the caller's to reserve.
     pub fn decode_within(
         &mut self,
+        reader: Reader,
         body: &[u8],
         memory: Option<&mut Reservation>,
     ) -> Result<Decoded<'_>, WireError> {
         self.batch.clear();
-        let mut message = self.batch.take_message();
-        let unpacked = snappy::decompress(body, self.limits.message_bytes_max, &mut message);
-        let read = unpacked.and_then(|()| {
-            let mut request =
-                Request::new(&self.limits, &mut self.batch, memory, self.keeps_exemplars);
-            request.read(&message)?;
-            Ok(request.counts)
-        });
-        let message_bytes = message.len();
-        self.batch.put_message(message, KEY_FORMAT);
-        let counts = read?;
+        self.metadata.clear();
+        let (counts, log_bytes) = match reader.version {
+            Version::V1 => self.read_plain(reader, body, memory),
+            Version::V2 => self.read_interned(reader, body, memory),
+        }?;
         Ok(Decoded {
+            key_bytes: self.batch.message_bytes(),
             batch: &mut self.batch,
             refused: counts.refused,
+            refused_exemplars: counts.refused_exemplars,
+            lost_exemplars: 0,
             exemplar_count: counts.exemplars,
-            metadata_count: counts.metadata,
-            message_bytes,
+            metadata: &self.metadata,
+            log_bytes,
             limits: &self.limits,
             format_key: Vec::new(),
             failure: None,
         })
     }
 
+    fn read_plain(
+        &mut self,
+        reader: Reader,
+        body: &[u8],
+        memory: Option<&mut Reservation>,
+    ) -> Result<(Counts, usize), WireError> {
+        let mut message = self.batch.take_message();
+        let unpacked = snappy::decompress(body, self.limits.message_bytes_max, &mut message);
+        let read = unpacked.and_then(|()| {
+            let into = (&mut self.batch, &mut self.metadata);
+            let mut request = Request::new(&self.limits, into, memory, reader.keeps_exemplars);
+            request.read(&message)?;
+            Ok(request.counts)
+        });
+        let message_bytes = message.len();
+        self.batch.put_message(message, KEY_FORMAT);
+        Ok((read?, message_bytes))
+    }
+
+    fn read_interned(
+        &mut self,
+        reader: Reader,
+        body: &[u8],
+        memory: Option<&mut Reservation>,
+    ) -> Result<(Counts, usize), WireError> {
+        let message = &mut self.interned;
+        snappy::decompress(body, self.limits.message_bytes_max, message)?;
+        let into = (&mut self.batch, &mut self.metadata);
+        let symbols = &mut self.symbols;
+        let mut request = Interned::new(&self.limits, into, symbols, memory, reader.labels_types);
+        let read = request.read(message);
+        let (keys, key_bytes, counts) = request.finish();
+        self.batch.put_message(keys, KEY_FORMAT);
+        read.map(|()| (counts, key_bytes + message.len()))
+    }
+
     /// Bytes of memory that the decoder keeps for the next request.
     pub fn memory_bytes(&self) -> usize {
         self.batch.memory_bytes()
+            + self.metadata.memory_bytes()
+            + self.interned.capacity()
+            + self.symbols.memory_bytes()
     }
 }
 
@@ -152,9 +223,10 @@ impl Decoded<'_> {
     fn read(&mut self, series: usize) -> Result<(), WireError> {
         let samples = self.batch.series(series);
         let sample_count = samples.times.len() + samples.histograms.len();
-        let message_bytes = self.message_bytes;
+        let key_bytes = self.key_bytes;
         let (limits, refused) = (self.limits, &mut self.refused);
         let format_key = &mut self.format_key;
+        let mut is_refused = false;
         self.batch.read_key(series, |key, beyond, arena| {
             let start = arena.len();
             match plain::copy(key, beyond, limits, arena) {
@@ -162,7 +234,8 @@ impl Decoded<'_> {
                 Some(_) => {}
                 None => {
                     if let Err(offence) = labels::careful(key, limits, arena)? {
-                        let at = message_bytes - beyond.len();
+                        let at = key_bytes - beyond.len();
+                        is_refused = true;
                         refused.add(at, offence.refusal, sample_count, || offence.message);
                         return Ok(Reading::Refused);
                     }
@@ -175,7 +248,12 @@ impl Decoded<'_> {
                 true => Reading::StandsByKey,
                 false => Reading::Stands,
             })
-        })
+        })?;
+        if is_refused {
+            let exemplars = self.batch.exemplars();
+            self.lost_exemplars += exemplars.of_series(series as u32).count();
+        }
+        Ok(())
     }
 }
 

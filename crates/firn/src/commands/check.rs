@@ -1,12 +1,13 @@
-//! `firn check config FILE...`: says what is wrong with configs before a server has to. Their rule
-//! files are checked too; `firn check rules` is in [`super::rules`].
+//! `firn check config FILE...` and `firn check web-config FILE...`: say what is wrong with configs
+//! before a server has to. Rule files of a config are checked too; `firn check rules` is in
+//! [`super::rules`].
 //!
 //! Texts and exit codes are promtool's: 0 if all files are valid, 1 if one is not.
 
 use super::arguments::{files, paths};
 use super::rules::check::{self as rules, Check};
 use crate::console;
-use crate::settings::config;
+use crate::settings::{config, web_config};
 use clap::{ArgMatches, Command};
 use firn_rules::file::ReadOptions;
 use std::path::Path;
@@ -17,11 +18,15 @@ pub fn command() -> Command {
     let config = Command::new("config")
         .about("Check config files as promtool does; the exit code is 1 if one is not valid")
         .arg(files("Configs in Prometheus's format"));
+    let web_config = Command::new("web-config")
+        .about("Check web configs as promtool does; the exit code is 1 if one is not valid")
+        .arg(files("Files for --web.config.file"));
     Command::new("check")
         .about("Check files before a server reads them")
         .subcommand_required(true)
         .arg_required_else_help(true)
         .subcommand(config)
+        .subcommand(web_config)
         .subcommand(rules::command())
 }
 
@@ -30,11 +35,32 @@ pub fn run(matches: &ArgMatches) -> ExitCode {
     if let Some(("rules", matches)) = matches.subcommand() {
         return rules::run(matches);
     }
+    let check = match matches.subcommand_name() {
+        Some("web-config") => check_web_config,
+        _ => check_config,
+    };
     let mut has_failed = false;
     for file in paths(matches) {
-        has_failed |= !check_config(&file);
+        has_failed |= !check(&file);
     }
     ExitCode::from(u8::from(has_failed))
+}
+
+fn check_web_config(file: &Path) -> bool {
+    let name = file.display();
+    match web_config::check(file) {
+        Ok(config) => {
+            for warning in &config.warnings {
+                console::err(&format!("{name} WARNING: {warning}"));
+            }
+            console::err(&format!("{name} SUCCESS"));
+            true
+        }
+        Err(e) => {
+            console::err(&format!("{name} FAILED: {e}"));
+            false
+        }
+    }
 }
 
 fn check_config(file: &Path) -> bool {

@@ -6,8 +6,10 @@
 use crate::settings::config::Config;
 use firn_ingest::Pipeline;
 use firn_ingest::aggregation::{AggregationSpec, Kind, KindOf, Start};
+use firn_ingest::metadata::PushedMetadata;
 use firn_ingest::scrape::Scraping;
 use firn_model::env::Env;
+use firn_model::tenant::TenantId;
 use firn_storage::store::Store;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
@@ -78,7 +80,7 @@ impl Aggregating {
             let start = Start {
                 secret: self.env.rng.next_u64(),
                 sources_max: self.sources_max,
-                kind_of: kind_of(state.scraping.clone()),
+                kind_of: kind_of(state.scraping.clone(), self.pipeline.metadata().clone()),
                 journal: &state.journal,
             };
             match self.pipeline.aggregate_by(&state.wanted, start) {
@@ -108,11 +110,13 @@ pub fn finish(pipeline: &Pipeline) {
     }
 }
 
-/// What the metadata of the targets says of a metric.
-fn kind_of(scraping: Weak<Scraping>) -> KindOf {
+/// What the metadata of the targets says of a metric, else that of pushes.
+fn kind_of(scraping: Weak<Scraping>, pushed: Arc<PushedMetadata>) -> KindOf {
     Arc::new(move |name| {
         let name = str::from_utf8(name).ok()?;
-        match scraping.upgrade()?.type_of(name)? {
+        let of_targets = scraping.upgrade()?.type_of(name);
+        let of_pushes = || pushed.type_of(&TenantId::anonymous(), name);
+        match of_targets.or_else(of_pushes)? {
             "counter" => Some(Kind::Counter),
             "gauge" => Some(Kind::Gauge),
             _ => None,

@@ -14,6 +14,7 @@ use super::notify::Notifier;
 use super::rule_folder::RuleFolder;
 use super::rules::Rules;
 use super::running::Running;
+use super::sending::Sending;
 
 /// The parts that a backend is made of.
 pub struct Parts {
@@ -29,6 +30,8 @@ pub struct Parts {
     pub rules: Arc<Rules>,
     /// Where alerts are sent.
     pub notifier: Arc<Notifier>,
+    /// Where samples are sent on.
+    pub sending: Arc<Sending>,
     /// The configuration, which names the folder of rules that are edited.
     pub running: Arc<Running>,
     /// What runs.
@@ -59,6 +62,7 @@ pub fn backend(parts: Parts) -> Backend {
             parts.scraping.clone(),
             parts.rules.clone(),
             parts.notifier,
+            parts.sending,
             parts.pipeline.aggregation(),
         ],
         alertmanagers: Arc::new(move || notifier.alertmanagers()),

@@ -1,8 +1,11 @@
 //! Sockets: from `--listen` to bound addresses, and the tasks that serve them.
 
+use super::locks::Locks;
 use firn_server::App;
+use firn_server::tls::TlsListener;
 use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use tokio::net::{TcpListener, TcpSocket, lookup_host};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -21,8 +24,20 @@ pub struct ListenError {
     error: io::Error,
 }
 
-/// Binds all `addresses` and says so; warns of those that other machines reach.
-pub async fn bind_all(addresses: &[String]) -> Result<Vec<TcpListener>, ListenError> {
+/// Which locks an address has.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Locked {
+    /// It speaks TLS.
+    pub has_tls: bool,
+    /// It asks for credentials.
+    pub asks_for_credentials: bool,
+}
+
+/// Binds all `addresses` and says so; warns of those that other machines reach without locks.
+pub async fn bind_all(
+    addresses: &[String],
+    locked: Locked,
+) -> Result<Vec<TcpListener>, ListenError> {
     let mut listeners = Vec::with_capacity(addresses.len());
     for address in addresses {
         let failed = |error| ListenError {
@@ -33,15 +48,31 @@ pub async fn bind_all(addresses: &[String]) -> Result<Vec<TcpListener>, ListenEr
         let bound = listener.local_addr().map_err(failed)?;
         info!(address = %bound, "listening");
         if is_exposed(bound) {
-            warn!(
-                address = %bound,
-                "listening beyond the loopback without TLS or authentication: whoever reaches \
-                 this address can read and write all data"
-            );
+            warn_of_exposure(bound, locked);
         }
         listeners.push(listener);
     }
     Ok(listeners)
+}
+
+fn warn_of_exposure(address: SocketAddr, locked: Locked) {
+    match (locked.has_tls, locked.asks_for_credentials) {
+        (true, true) => {}
+        (false, false) => warn!(
+            %address,
+            "listening beyond the loopback without TLS or authentication: whoever reaches \
+             this address can read and write all data"
+        ),
+        (true, false) => warn!(
+            %address,
+            "listening beyond the loopback without authentication: whoever reaches this \
+             address can read and write all data"
+        ),
+        (false, true) => warn!(
+            %address,
+            "listening beyond the loopback without TLS: credentials and data travel as they are"
+        ),
+    }
 }
 
 /// The tasks that serve the sockets.
@@ -53,8 +84,18 @@ pub struct Servers {
 }
 
 impl Servers {
-    /// Serves `app` on every listener.
-    pub fn start(listeners: Vec<TcpListener>, app: &App) -> Self {
+    /// Serves `app` at every address, behind `locks`.
+    pub async fn start(
+        addresses: &[String],
+        locks: &Arc<Locks>,
+        app: &App,
+    ) -> Result<Self, ListenError> {
+        let locked = Locked {
+            has_tls: locks.has_tls(),
+            asks_for_credentials: locks.asks_for_credentials(),
+        };
+        let listeners = bind_all(addresses, locked).await?;
+        let handshakes = locks.handshakes(app);
         let stopping = watch::Sender::new(false);
         let first = listeners
             .first()
@@ -62,20 +103,26 @@ impl Servers {
         let mut tasks = JoinSet::new();
         for listener in listeners {
             let mut stop = stopping.subscribe();
-            let app = app.clone();
+            let (app, handshakes) = (app.clone(), handshakes.clone());
             tasks.spawn(async move {
                 let stopped = async move {
                     // An error means that the sender is gone, which is a stop too.
                     let _ = stop.wait_for(|stop| *stop).await;
                 };
-                firn_server::serve(listener, app, stopped).await;
+                match handshakes {
+                    None => firn_server::serve(listener, app, stopped).await,
+                    Some(handshakes) => {
+                        let listener = TlsListener::new(listener, handshakes);
+                        firn_server::serve(listener, app, stopped).await;
+                    }
+                }
             });
         }
-        Self {
+        Ok(Self {
             tasks,
             stopping,
             first_port: first.map_or(0, |address| address.port()),
-        }
+        })
     }
 
     /// Takes no more requests and waits for those under way.

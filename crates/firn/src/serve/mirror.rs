@@ -8,7 +8,7 @@
 //! Invariant: whatever keeps it from starting is one line on standard error and exit code 1; a
 //! config that cannot be read later changes nothing but the metric that says so.
 
-use super::listen::{ListenError, bind_all};
+use super::listen::{ListenError, Locked, bind_all};
 use super::signals::{Signals, Wish};
 use crate::process::descriptors::Descriptors;
 use crate::process::metrics::Process;
@@ -114,7 +114,7 @@ fn settings(target: MirrorTarget) -> Result<TargetSettings, MirrorError> {
         label: target.label,
         queue_bytes_max: target.queue_bytes_max,
         queue_age_max: target.queue_age_max,
-        filter: target.filter,
+        prepare: Arc::new(target.filter),
         timeout: target.timeout,
         backoff_min: target.backoff.0,
         backoff_max: target.backoff.1,
@@ -122,8 +122,8 @@ fn settings(target: MirrorTarget) -> Result<TargetSettings, MirrorError> {
     })
 }
 
-/// The client of one target.
-struct Client(Forward);
+/// The client of one receiver.
+pub struct Client(pub Forward);
 
 impl Deliver for Client {
     fn post(
@@ -244,7 +244,7 @@ async fn serve(line: &MirrorLine, targets: Vec<TargetSettings>) -> Result<(), Mi
     );
     let mirror = Mirror::open(env.clone(), &line.data_dir, wire.message_bytes_max);
     let mirror = Arc::new(mirror.map_err(MirrorError::Open)?);
-    let listeners = bind_all(&line.listen).await?;
+    let listeners = bind_all(&line.listen, Locked::default()).await?;
     mirror.apply(targets);
     let keeping = tokio::spawn(mirror.clone().keep());
     let reloading = Arc::new(Reloading {

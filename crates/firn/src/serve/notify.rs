@@ -19,6 +19,7 @@ use crate::settings::Settings;
 use crate::settings::config::AlertingSettings;
 use firn_ingest::alertmanagers::Alertmanagers;
 use firn_ingest::client::Places;
+use firn_ingest::discovery::Lent;
 use firn_ingest::relabel::{self, Rule};
 use firn_model::labels::Labels;
 use firn_model::sync::lock;
@@ -58,6 +59,8 @@ pub struct NotifierSettings {
     pub external_url: String,
     /// Places of connections.
     pub places: Places,
+    /// What discoveries are lent.
+    pub lent: Lent,
 }
 
 /// What the configuration says.
@@ -92,11 +95,11 @@ impl Notifier {
         configured.external_labels = external_labels.clone();
         configured.relabel = alerting.relabel.clone();
         let mut old = std::mem::take(&mut configured.sets);
-        for settings in &alerting.alertmanagers {
+        for (place, settings) in alerting.alertmanagers.iter().enumerate() {
             let known = old.iter().position(|set| set.settings() == settings);
             let set = match known {
                 Some(at) => old.swap_remove(at),
-                None => Set::start(settings.clone(), &self.settings, self.tasks.clone()),
+                None => Set::start(place, settings.clone(), &self.settings, self.tasks.clone()),
             };
             configured.sets.push(set);
         }

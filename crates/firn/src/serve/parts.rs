@@ -1,7 +1,8 @@
 //! The parts of the server, built from flags and config.
 
-use super::damages;
+use super::locks::Locks;
 use super::running::Running;
+use super::{damages, features};
 use crate::PROMETHEUS_VERSION;
 use crate::process::metrics::{self, Process};
 use crate::process::pressure::Pressure;
@@ -43,6 +44,8 @@ pub struct Sources<'a> {
     pub connections_max: usize,
     /// The configuration in force.
     pub running: Arc<Running>,
+    /// TLS and access.
+    pub locks: Arc<Locks>,
     /// Time and threads.
     pub env: Env,
     /// All memory.
@@ -63,6 +66,7 @@ pub fn build(sources: Sources<'_>) -> Result<AppParts, PartsError> {
         line,
         connections_max,
         running,
+        locks,
         env,
         memory,
         pressure,
@@ -76,6 +80,7 @@ pub fn build(sources: Sources<'_>) -> Result<AppParts, PartsError> {
     let interval = running.clone();
     let series = running.clone();
     let text = running.clone();
+    let external = running.clone();
     let reload = running.clone();
     Ok(AppParts {
         limits: limits(settings, connections_max, memory.limit_bytes()),
@@ -89,6 +94,8 @@ pub fn build(sources: Sources<'_>) -> Result<AppParts, PartsError> {
                 interval.config().evaluation_interval.as_millis() as i64
             }),
         },
+        features: features::features(settings),
+        external_labels: Arc::new(move || external.config().external_labels.clone()),
         multitenancy: config.is_multitenant,
         web: web_settings(settings)?,
         build: build_info(),
@@ -99,7 +106,7 @@ pub fn build(sources: Sources<'_>) -> Result<AppParts, PartsError> {
             .collect(),
         config: Arc::new(move || text.config().text.clone()),
         runtime: runtime_info(running.clone(), &env, &memory, retention, store),
-        collectors: vec![Arc::new(Process::new(memory.clone())), running],
+        collectors: vec![Arc::new(Process::new(memory.clone())), running, locks],
         lifecycle: settings.enable_lifecycle.then(|| Lifecycle {
             reload: Arc::new(move || reload.reload()),
             quit: Arc::new(move || quit.try_send(()).is_ok()),
@@ -119,6 +126,14 @@ fn limits(settings: &Settings, connections_max: usize, memory_bytes: usize) -> L
         idle_max: Some(settings.read_timeout).filter(|timeout| !timeout.is_zero()),
         queries_max: settings.query_concurrency,
         query_timeout: settings.query_timeout,
+        // As upstream: zero is no limit.
+        notice_listeners_max: settings.notice_listeners_max,
+        reads_max: match settings.remote_reads_max {
+            0 => Limits::READS_UNLIMITED,
+            reads => reads,
+        },
+        read_samples_max: settings.remote_read_samples_max,
+        read_frame_bytes_max: settings.remote_read_frame_bytes,
         ..Limits::of(&Shares::of(memory_bytes))
     }
 }

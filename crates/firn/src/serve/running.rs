@@ -6,8 +6,9 @@ use crate::settings::config::{self, Config, JobFeatures};
 use firn_model::env::Clock;
 use firn_model::metrics::{Collect, Sink, Value};
 use firn_model::sample::TimestampMs;
+use firn_server::App;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use tokio::sync::watch;
 use tracing::{error, info, warn};
 
@@ -18,6 +19,7 @@ pub struct Running {
     clock: Arc<dyn Clock>,
     config: watch::Sender<Arc<Config>>,
     state: Mutex<State>,
+    app: OnceLock<App>,
     /// Held while the file is read and taken over, so that what was read last is what holds.
     reloading: Mutex<()>,
 }
@@ -45,6 +47,7 @@ impl Running {
             clock,
             config: watch::Sender::new(Arc::new(config)),
             state,
+            app: OnceLock::new(),
             reloading: Mutex::new(()),
         }
     }
@@ -88,13 +91,27 @@ impl Running {
         match config::load_with_rules(file, self.features) {
             Ok(config) => {
                 self.take_over(config);
+                self.tell(true);
                 Ok(())
             }
             Err(e) => {
                 self.with(|state| state.is_newest_good = false);
+                self.tell(false);
                 error!(error = %e, "keep the old config");
                 Err(e.to_string())
             }
+        }
+    }
+
+    /// Tells `app` of each try to take over a config.
+    pub fn tell_of_reloads(&self, app: &App) {
+        // There is one server in the life of a process.
+        let _ = self.app.set(app.clone());
+    }
+
+    fn tell(&self, is_good: bool) {
+        if let Some(app) = self.app.get() {
+            app.note_reload(is_good);
         }
     }
 

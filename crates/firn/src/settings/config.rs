@@ -5,6 +5,7 @@
 //! malformed value is an error with file, line and column; a known key without effect is listed in
 //! [`Config::ignored`]. Relative paths start at the folder of the file that names them.
 
+mod access;
 mod aggregation;
 mod alerting;
 mod discovery;
@@ -15,12 +16,15 @@ mod jobs;
 mod keys;
 pub mod mirror;
 mod read;
+pub mod remote_write;
 mod rule_files;
 mod rules;
 mod schema;
 mod sources;
 
+pub use access::{AccessSettings, TokenSource, checked_digest};
 pub use alerting::AlertingSettings;
+pub use discovery::providers as discoveries;
 pub use features::JobFeatures;
 pub use rule_files::RuleTimes;
 pub use sources::read_groups;
@@ -35,7 +39,9 @@ use firn_model::yaml::{self, Node, YamlError};
 use firn_rules::group::Group;
 use firn_storage::store::Duplicates;
 use global::Global;
-use schema::{Findings, Key, Shape, parse_bool, walk};
+use remote_write::RemoteWrite;
+pub use schema::parse_bool;
+use schema::{Findings, Key, Shape, walk};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -50,6 +56,9 @@ const LATE_WINDOW: Duration = Duration::from_secs(30 * 60);
 
 /// Exemplars that are kept if the config says nothing of them; Prometheus's number.
 const EXEMPLARS_MAX: usize = 100_000;
+
+/// What may wait for a receiver of `remote_write`: a fleet of 100,000 series for eight hours.
+const SENDING_QUEUE_BYTES: u64 = 4 << 30;
 
 /// When an acknowledged write survives power loss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -124,6 +133,8 @@ pub struct Config {
     pub rule_files_missing: Vec<String>,
     /// The groups in them, if they were read.
     pub rule_groups: Vec<Arc<Group>>,
+    /// `firn.access`
+    pub access: AccessSettings,
     /// `firn.aggregation`
     pub aggregation: AggregationSpec,
     /// What is scraped, the jobs of `scrape_config_files` included.
@@ -132,6 +143,10 @@ pub struct Config {
     pub external_labels: Labels,
     /// `alerting`
     pub alerting: AlertingSettings,
+    /// `remote_write`
+    pub remote_write: Vec<RemoteWrite>,
+    /// `firn.sending_queue_bytes`
+    pub sending_queue_bytes: u64,
     /// Keys that are set and have no effect.
     pub ignored: Vec<String>,
     /// The config as YAML, secrets blotted out.
@@ -246,6 +261,8 @@ impl Default for Config {
             late_window: LATE_WINDOW,
             duplicates: Duplicates::KeepFirst,
             exemplars_max: EXEMPLARS_MAX,
+            remote_write: Vec::new(),
+            sending_queue_bytes: SENDING_QUEUE_BYTES,
             wal_sync: WalSync::Always,
             memory_limit: MEMORY_SHARE,
             new_series: NewSeries::default(),
@@ -260,6 +277,7 @@ impl Default for Config {
             rule_files: Vec::new(),
             rule_files_missing: Vec::new(),
             rule_groups: Vec::new(),
+            access: AccessSettings::default(),
             aggregation: AggregationSpec::default(),
             jobs: Vec::new(),
             external_labels: Labels::empty(),
@@ -344,6 +362,7 @@ fn parse(text: &str, dir: &Path, features: JobFeatures) -> Result<Parsed, YamlEr
         text: yaml::print(&shown),
         external_labels: global.external_labels.clone(),
         alerting: alerting::alerting(&root, global.names, dir)?,
+        remote_write: remote_write::remote_write(&root, global.names, dir)?,
         jobs: jobs::jobs(&root, &global, dir)?,
         ..Config::default()
     };
@@ -357,6 +376,7 @@ fn parse(text: &str, dir: &Path, features: JobFeatures) -> Result<Parsed, YamlEr
     read_storage(&root, &mut config)?;
     read_firn(&root, &mut config)?;
     if let Some(firn) = root.get("firn") {
+        config.access = access::access(firn, dir, config.is_multitenant)?;
         let defaults = aggregation::Defaults {
             interval: config.evaluation_interval,
             delay: global.interval,
@@ -388,7 +408,11 @@ fn job_files(root: &Node, dir: &Path) -> Result<Vec<PathBuf>, YamlError> {
 /// Why a key has no effect, where that needs a word.
 pub fn why_ignored(key: &str) -> Option<&'static str> {
     match key {
-        "alerting.alertmanagers.sigv4" => Some("requests are sent unsigned"),
+        "alerting.alertmanagers.sigv4"
+        | "remote_write.sigv4"
+        | "remote_write.azuread"
+        | "remote_write.google_iam" => Some("requests are sent unsigned"),
+        "remote_write.protobuf_message" => Some("remote write 1.0 is sent"),
         _ => None,
     }
 }
@@ -481,6 +505,9 @@ fn read_firn(root: &Node, config: &mut Config) -> Result<(), YamlError> {
         of_job: limit("new_series_per_job_limit")?,
     };
     config.query_series_max = limit("query_series_limit")?;
+    if let Some(bytes) = read::size(firn, "sending_queue_bytes") {
+        config.sending_queue_bytes = bytes;
+    }
     if let Some(node) = firn.get("memory_limit")
         && let Some(text) = node.text()
     {

@@ -1,9 +1,19 @@
-//! `docs/settings.md`, made from the tables of flags and keys: `firn serve --write-documentation`.
+//! Pages of the documentation that are made from the code: `docs/settings.md` from the tables of
+//! flags and keys, by `firn serve --write-documentation`, and `docs/api.md` from the table of
+//! routes, by `--write-documentation=api`.
 
+use super::flags::Page;
 use super::{config, flags};
 
 /// The whole page.
-pub fn page() -> String {
+pub fn page(page: Page) -> String {
+    match page {
+        Page::Settings => settings(),
+        Page::Api => firn_server::documentation(),
+    }
+}
+
+fn settings() -> String {
     format!(
         "# Settings\n\
          \n\
@@ -39,7 +49,7 @@ mod tests {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/settings.md");
         let stored = std::fs::read_to_string(path).unwrap_or_default();
         assert!(
-            stored == page(),
+            stored == settings(),
             "docs/settings.md is old: firn serve --write-documentation > docs/settings.md"
         );
     }

@@ -19,6 +19,8 @@ pub use table::FLAGS;
 
 /// The hidden switch that prints `docs/settings.md`.
 const DOCUMENTATION: &str = "write-documentation";
+const SETTINGS_PAGE: &str = "settings";
+const API_PAGE: &str = "api";
 
 /// What a flag does with its value.
 pub type Apply = fn(&mut Settings, &str) -> Result<(), String>;
@@ -67,8 +69,17 @@ pub enum Request {
     Run(Box<CommandLine>),
     /// To print the help, which is this text.
     Help(String),
-    /// The table as Markdown.
-    Documentation,
+    /// A page of the documentation as Markdown.
+    Documentation(Page),
+}
+
+/// A page that is made from the code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Page {
+    /// `docs/settings.md`
+    Settings,
+    /// `docs/api.md`
+    Api,
 }
 
 /// Why a command line was not understood.
@@ -129,7 +140,10 @@ pub fn command() -> Command {
         .arg(
             Arg::new(DOCUMENTATION)
                 .long(DOCUMENTATION)
-                .action(ArgAction::SetTrue)
+                .num_args(0..=1)
+                .require_equals(true)
+                .default_missing_value(SETTINGS_PAGE)
+                .value_parser([SETTINGS_PAGE, API_PAGE])
                 .hide(true),
         );
     FLAGS
@@ -186,8 +200,10 @@ pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Request, FlagEr
         }
         Err(e) => return Err(refused(&e)),
     };
-    if matches.get_flag(DOCUMENTATION) {
-        return Ok(Request::Documentation);
+    match matches.get_one::<String>(DOCUMENTATION).map(String::as_str) {
+        None => {}
+        Some(API_PAGE) => return Ok(Request::Documentation(Page::Api)),
+        Some(_) => return Ok(Request::Documentation(Page::Settings)),
     }
     Ok(Request::Run(Box::new(settle(&matches)?)))
 }

@@ -3,6 +3,7 @@
 //! Files are looked at often and read only if their time or length changed; that finds changes on
 //! any file system, network shares and mounted config maps included, where notifications are lost.
 
+use super::discover::Discover;
 use super::group::{Group, ReadYaml};
 use super::published::Published;
 use std::collections::BTreeMap;
@@ -34,6 +35,8 @@ pub(super) struct Files {
     read_yaml: ReadYaml,
     bytes_max: u64,
     known: BTreeMap<PathBuf, (Stamp, Vec<Group>)>,
+    /// Files that could not be read, ever.
+    failures: u64,
 }
 
 impl Files {
@@ -43,6 +46,7 @@ impl Files {
             read_yaml,
             bytes_max,
             known: BTreeMap::new(),
+            failures: 0,
         }
     }
 
@@ -59,6 +63,7 @@ impl Files {
                 },
                 Err(e) => {
                     warn!(path = %path.display(), error = %e, "cannot read target file");
+                    self.failures += 1;
                     continue;
                 }
             };
@@ -70,6 +75,7 @@ impl Files {
                 Ok(groups) => groups,
                 Err(e) => {
                     warn!(path = %path.display(), error = %e, "cannot read target file");
+                    self.failures += 1;
                     known.map(|(_, groups)| groups.clone()).unwrap_or_default()
                 }
             };
@@ -112,31 +118,42 @@ impl Files {
     }
 }
 
-/// Follows files until the task is aborted.
-pub(super) async fn run(files: Files, refresh: Duration, to: Arc<Published>) {
-    let mut ticks = interval(LOOK.min(refresh));
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut since_read = refresh;
-    let mut held = Some(files);
-    loop {
-        ticks.tick().await;
-        let Some(mut files) = held.take() else {
-            return;
-        };
-        let reads_all = since_read >= refresh;
-        since_read = if reads_all {
-            Duration::ZERO
-        } else {
-            since_read
-        };
-        since_read += ticks.period();
-        let looked = spawn_blocking(move || {
-            files.look(reads_all);
-            files
-        });
-        if let Ok(files) = looked.await {
-            to.publish(files.groups());
-            held = Some(files);
+/// Files that are followed.
+#[derive(Debug)]
+pub(super) struct Followed {
+    pub(super) files: Files,
+    /// How often all are read, changed or not.
+    pub(super) refresh: Duration,
+}
+
+impl Discover for Followed {
+    async fn run(self, to: Arc<Published>) {
+        let mut ticks = interval(LOOK.min(self.refresh));
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut since_read = self.refresh;
+        let mut held = Some(self.files);
+        loop {
+            ticks.tick().await;
+            let Some(mut files) = held.take() else {
+                return;
+            };
+            let reads_all = since_read >= self.refresh;
+            since_read = if reads_all {
+                Duration::ZERO
+            } else {
+                since_read
+            };
+            since_read += ticks.period();
+            let failures = files.failures;
+            let looked = spawn_blocking(move || {
+                files.look(reads_all);
+                files
+            });
+            if let Ok(files) = looked.await {
+                to.failures.add(files.failures - failures);
+                to.publish(files.groups());
+                held = Some(files);
+            }
         }
     }
 }

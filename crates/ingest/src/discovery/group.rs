@@ -15,8 +15,8 @@ pub struct Group {
     pub labels: BTreeMap<String, String>,
 }
 
-/// `null` is an empty list, as in Go.
-fn or_default<'d, D, T>(deserializer: D) -> Result<T, D::Error>
+/// `null` is the default of a type, as in Go.
+pub(super) fn or_default<'d, D, T>(deserializer: D) -> Result<T, D::Error>
 where
     D: Deserializer<'d>,
     T: Deserialize<'d> + Default,

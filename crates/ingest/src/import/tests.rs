@@ -195,7 +195,7 @@ fn text_with_an_error_says_its_line_and_what_is_stored() {
         ),
         (
             "up 1 1\nup{a=\"1\",a=\"2\"} 1 1\nup{a=\"1\",a=\"2\"} 2 2\nup{b=\"1\",b=\"2\"} 2 2\n",
-            "line 2: label name \"a\" is not unique for series {__name__=\"up\", a=\"1\", a=\"2\"}; 3 of 4 samples dropped: 3 label_duplicate",
+            "line 2: invalid labels for series, labels {__name__=\"up\", a=\"1\", a=\"2\"}, duplicated label a; 3 of 4 samples dropped: 3 label_duplicate",
             1,
         ),
     ];

@@ -43,7 +43,7 @@ impl Pipeline {
         &self,
         tenant: &TenantId,
         source: &mut dyn Source,
-        entry: BatchEntry,
+        mut entry: BatchEntry,
         bounds: AppendBounds,
     ) -> Ticket {
         let hand = &mut |results: &Batch| self.store_results(results);
@@ -66,6 +66,10 @@ impl Pipeline {
             Some(ticket) => stored.joined(ticket, dropped_samples),
             None => stored,
         };
+        if !dropped.is_empty() {
+            // It holds what is not stored.
+            entry.body = None;
+        }
         match dropped.is_empty() {
             true => self.store(tenant, source, entry, bounds, settle),
             false => match source.take_out(&dropped) {
@@ -82,6 +86,7 @@ impl Pipeline {
             room: Some(Admission::of_batch(&self.room, results.memory_bytes())),
             time_max: i64::MAX,
             started: self.ledger.clock.monotonic(),
+            body: None,
         };
         let bounds = AppendBounds::until(i64::MAX);
         let tenant = TenantId::anonymous();

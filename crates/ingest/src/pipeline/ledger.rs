@@ -28,6 +28,8 @@ pub(super) struct BatchEntry {
     pub(super) time_max: TimestampMs,
     /// When the store got the batch, by the monotonic clock.
     pub(super) started: Duration,
+    /// The body that the batch was read from, if that is to be sent on as it is.
+    pub(super) body: Option<Vec<u8>>,
 }
 
 impl Ledger {

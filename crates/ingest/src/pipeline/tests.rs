@@ -5,8 +5,10 @@ use firn_model::env::sim::SimClock;
 use firn_model::labels::Labels;
 use firn_model::metrics::{Collect, Sink, Value};
 use firn_model::shares::Shares;
-use firn_model::store::{Rejected, Rejection, TicketResolver};
-use std::task::Waker;
+use firn_model::store::{Appended, Rejected, Rejection, TicketResolver};
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
 
 /// Answers every batch the same way and remembers the newest time it was to accept.
 struct Answering {
@@ -55,7 +57,7 @@ fn pipeline(answer: Result<Appended, Error>, mib: usize) -> Pipeline {
 async fn write(pipeline: &Pipeline, body: &[u8]) -> Result<PendingWrite, Error> {
     let mut admission = pipeline.admit(body.len()).await?;
     pipeline.prepare(&mut admission, body).await?;
-    pipeline.remote_write(&TenantId::anonymous(), None, body, admission)
+    pipeline.remote_write(&TenantId::anonymous(), Origin::default(), body, admission)
 }
 
 /// A request with `series` series of one sample each, of which the first has no metric name.
@@ -102,6 +104,7 @@ async fn remote_write_partly_stored_tells_the_first_offender_and_the_counts() {
             rejected(Rejection::OutOfOrder, 2),
             rejected(Rejection::TooFarInFuture, 1),
         ],
+        ..Appended::default()
     };
     let pipeline = pipeline(Ok(answer), 1024);
     let pending = write(&pipeline, &body(10)).await.unwrap();
@@ -305,6 +308,7 @@ async fn batch_appended_through_the_trait_is_counted_as_a_push_is() {
     let answer = Appended {
         stored: 0,
         rejected: vec![rejected],
+        ..Appended::default()
     };
     let mut batch = Batch::default();
     for i in 0..10 {
@@ -368,6 +372,7 @@ fn optional_batch_counts_what_is_stored_and_not_what_is_refused() {
         Ok(Appended {
             stored: 0,
             rejected: vec![rejected],
+            ..Appended::default()
         }),
         1024,
     );

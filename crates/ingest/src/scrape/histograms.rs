@@ -1,12 +1,7 @@
 //! Native histograms brought within the limits of a job, by merging neighbouring buckets.
-//!
-//! One step of resolution joins buckets in pairs: bucket `i` of a schema covers the same values as
-//! buckets `2i - 1` and `2i` of the next finer one. Follows `model/histogram` of Prometheus.
 
 use super::settings::ScrapeLimits;
-use firn_model::histogram::{
-    Counts, EXPONENTIAL_SCHEMA_MAX, EXPONENTIAL_SCHEMA_MIN, Histogram, Span,
-};
+use firn_model::histogram::{EXPONENTIAL_SCHEMA_MAX, EXPONENTIAL_SCHEMA_MIN, Histogram};
 
 /// The growth of a bucket that the finest schema has; a lower factor asks for nothing.
 const FINEST_FACTOR: f64 = 1.00271;
@@ -38,94 +33,22 @@ impl HistogramLimits {
 /// The histogram within `limits`; `None` if it has too many buckets at any resolution.
 pub(super) fn fit(histogram: &Histogram, limits: HistogramLimits) -> Option<Histogram> {
     let mut fitted = histogram.clone();
-    while !fitted.has_custom_buckets() && fitted.schema > limits.schema {
-        coarsen(&mut fitted);
+    if !fitted.has_custom_buckets() {
+        fitted.reduce_to(limits.schema).ok()?;
     }
     while limits.buckets > 0 && fitted.counts.bucket_count() as u64 > limits.buckets {
         if fitted.has_custom_buckets() || fitted.schema <= EXPONENTIAL_SCHEMA_MIN {
             return None;
         }
-        coarsen(&mut fitted);
+        fitted.reduce_to(fitted.schema - 1).ok()?;
     }
     Some(fitted)
-}
-
-/// Halves the resolution.
-fn coarsen(histogram: &mut Histogram) {
-    histogram.schema -= 1;
-    let (positive_spans, negative_spans) =
-        (&mut histogram.positive_spans, &mut histogram.negative_spans);
-    match &mut histogram.counts {
-        Counts::Integer {
-            positive, negative, ..
-        } => {
-            merge_deltas(positive_spans, positive);
-            merge_deltas(negative_spans, negative);
-        }
-        Counts::Float {
-            positive, negative, ..
-        } => {
-            merge(positive_spans, positive);
-            merge(negative_spans, negative);
-        }
-    }
-}
-
-fn merge_deltas(spans: &mut Vec<Span>, deltas: &mut Vec<i64>) {
-    let mut count = 0i64;
-    for delta in deltas.iter_mut() {
-        count = count.wrapping_add(*delta);
-        *delta = count;
-    }
-    merge(spans, deltas);
-    let mut before = 0i64;
-    for count in deltas.iter_mut() {
-        let delta = count.wrapping_sub(before);
-        before = *count;
-        *count = delta;
-    }
-}
-
-/// Merges absolute counts in pairs. The spans are sound: their lengths add up to the counts.
-fn merge<T: Copy + std::ops::AddAssign>(spans: &mut Vec<Span>, counts: &mut Vec<T>) {
-    let mut merged: Vec<(i32, T)> = Vec::with_capacity(counts.len() / 2 + 1);
-    let mut index = 0i32;
-    let mut rest = counts.iter();
-    for span in spans.iter() {
-        index = index.saturating_add(span.offset);
-        for _ in 0..span.length {
-            let Some(count) = rest.next() else {
-                break;
-            };
-            // Rounds up: 1 and 2 become 1, 0 and -1 become 0.
-            let target = index.saturating_add(1) >> 1;
-            match merged.last_mut() {
-                Some((last, sum)) if *last == target => *sum += *count,
-                _ => merged.push((target, *count)),
-            }
-            index = index.saturating_add(1);
-        }
-    }
-    spans.clear();
-    counts.clear();
-    let mut end = 0i32;
-    for (index, count) in merged {
-        counts.push(count);
-        match spans.last_mut() {
-            Some(span) if index == end => span.length += 1,
-            _ => spans.push(Span {
-                offset: index.saturating_sub(end),
-                length: 1,
-            }),
-        }
-        end = index.saturating_add(1);
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use firn_model::histogram::ResetHint;
+    use firn_model::histogram::{Counts, ResetHint, Span};
 
     fn histogram(schema: i32, spans: &[(i32, u32)], deltas: &[i64]) -> Histogram {
         Histogram {

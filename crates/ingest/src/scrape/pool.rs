@@ -13,7 +13,7 @@ use super::runner::{Runner, Wanted};
 use super::settings::JobSettings;
 use super::target::{Found, Target, populate};
 use super::view::{ActiveTarget, PoolView};
-use crate::discovery::{Discovery, DiscoverySettings, Group, ReadYaml};
+use crate::discovery::{Discovery, DiscoverySettings, Group, Owner, ReadYaml};
 use firn_model::labels::Labels;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -165,16 +165,18 @@ impl Work {
     /// Starts the discoveries that the job has now; those that it had before go on.
     fn discover(&mut self) {
         let mut old = std::mem::take(&mut self.discoveries);
+        let owner = Owner {
+            purpose: "scrape",
+            config: self.job.name.clone(),
+        };
         for settings in &self.job.discoveries {
             let known = old.iter().position(|(known, _)| known == settings);
             let discovery = match known {
                 Some(at) => old.swap_remove(at).1,
-                None => Discovery::start(
-                    settings,
-                    self.read_yaml,
-                    self.resources.list_bytes_max(),
-                    self.changed.clone(),
-                ),
+                None => {
+                    let lent = self.resources.lent(self.read_yaml);
+                    Discovery::start(settings, &lent, &owner, self.changed.clone())
+                }
             };
             self.discoveries.push((settings.clone(), discovery));
         }

@@ -1,6 +1,7 @@
 //! What all targets share: the way into the store, the clock, and bounds on memory and threads.
 
 use crate::client::Places;
+use crate::discovery::{DiscoveryMetrics, Lent, ReadYaml};
 use crate::pipeline::Pipeline;
 use firn_model::budget::Budget;
 use firn_model::env::Clock;
@@ -26,6 +27,8 @@ pub(super) struct Resources {
     pub(super) caches: Budget,
     /// Connections to targets.
     pub(super) places: Places,
+    /// Where discoveries are counted.
+    pub(super) discoveries: DiscoveryMetrics,
     readers: Semaphore,
     /// Targets that wait for a reader.
     waiting: Gauge,
@@ -47,6 +50,7 @@ impl Resources {
             bodies: memory.share("bodies of scrapes", shares.scrape_bodies),
             caches: memory.share("caches of scrapes", shares.scrape_caches),
             places,
+            discoveries: DiscoveryMetrics::default(),
             readers: Semaphore::new(cores * READERS_PER_CORE),
             waiting: Gauge::default(),
             seed: AtomicU64::new(0),
@@ -55,8 +59,18 @@ impl Resources {
 
     /// Bytes of a list of targets: half of what bodies may have, or what no list ever has. One of
     /// 100,000 targets has some 10 MB.
-    pub(super) fn list_bytes_max(&self) -> u64 {
+    fn list_bytes_max(&self) -> u64 {
         LIST_BYTES_MAX.min(self.bodies.limit_bytes() as u64 / 2)
+    }
+
+    /// What discoveries are lent.
+    pub(super) fn lent(&self, read_yaml: ReadYaml) -> Lent {
+        Lent {
+            read_yaml,
+            bytes_max: self.list_bytes_max(),
+            clock: self.clock.clone(),
+            metrics: self.discoveries.clone(),
+        }
     }
 
     /// What makes this server scrape at other times than its twins.
@@ -125,5 +139,6 @@ impl Collect for Resources {
         ] {
             sink.metric(name, help, &[], Value::Gauge(count as f64));
         }
+        self.discoveries.collect(sink);
     }
 }

@@ -460,7 +460,7 @@ fn scrape_takes_exemplars_with_their_samples() {
     };
     let exemplars = |steps: &Steps| -> Vec<String> {
         let batch = steps.state.batch();
-        let line = |(series, e): (u32, TimedExemplar<'_>)| {
+        let line = |(series, e): (u64, TimedExemplar<'_>)| {
             let name = batch.series(series as usize).labels;
             let name = String::from_utf8_lossy(name.get("le")).into_owned();
             let own = if e.has_own_time { "" } else { "?" };

@@ -62,7 +62,7 @@ mod tests {
     use firn_model::labels::Labels;
     use firn_model::sample::START_UNKNOWN;
     use firn_wire::WireLimits;
-    use firn_wire::remote_write::Decoder;
+    use firn_wire::remote_write::{Decoder, Reader};
 
     fn check(histogram: Histogram) {
         let sample = HistogramSample {
@@ -77,7 +77,7 @@ mod tests {
         batch.end_series();
         let mut decoder = Decoder::new(WireLimits::default());
         let body = encode_batch(&batch);
-        let decoded = decoder.decode(&body).unwrap();
+        let decoded = decoder.decode(Reader::default(), &body).unwrap();
         let series = decoded.batch.iter().next().unwrap();
         assert_eq!(series.histograms, [sample]);
     }

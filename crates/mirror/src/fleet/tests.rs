@@ -146,3 +146,23 @@ fn fleet_buckets_grow_with_bound_and_agree_with_counters() {
         assert_eq!(counts[&key], requests[&key], "{key:?}");
     }
 }
+
+#[test]
+fn fleet_with_a_ramp_grows_to_its_number_and_stays_there() {
+    let pods = |ramp_ms: i64| {
+        let mut fleet = Fleet::new(OPTIONS).with_ramp(ramp_ms);
+        let mut counts = Vec::new();
+        for _ in 0..4 {
+            let mut samples = 0;
+            let Ok(()): Result<(), Infallible> = fleet.scrape_round(&mut |_| {
+                samples += 1;
+                Ok(())
+            });
+            counts.push(samples / SERIES_PER_POD);
+        }
+        counts
+    };
+    assert_eq!(pods(0), [6, 6, 6, 6]);
+    assert_eq!(pods(30_000), [3, 6, 6, 6]);
+    assert_eq!(pods(45_000), [2, 4, 6, 6]);
+}

@@ -4,6 +4,7 @@
 //! it is taken. Nothing here sends anything.
 
 use super::Emit;
+use super::extras::Adding;
 use super::options::Options;
 use crate::error::MirrorError;
 use crate::fleet::{Fleet, SERIES_PER_POD};
@@ -15,16 +16,22 @@ use crate::request::{Queues, Request};
 pub struct Maker {
     fleet: Fleet,
     queues: Queues,
+    adding: Adding,
+    /// Servers that scrape the fleet.
+    replicas: u64,
+    /// Samples that were scraped.
+    scraped: u64,
     summary: Summary,
 }
 
 impl Maker {
     /// The fleet of `options` before its first round.
     pub fn new(options: &Options) -> Self {
-        let fleet = Fleet::new(options.fleet);
+        let fleet = Fleet::new(options.fleet).with_ramp(options.trial.ramp_ms);
+        let extras = options.trial.extras;
         let summary = Summary {
             senders: options.senders,
-            series: fleet.series_count() as u64,
+            series: fleet.series_count() as u64 * extras.replicas,
             start_ms: options.fleet.start_ms,
             interval_ms: options.fleet.interval_ms,
             ..Summary::default()
@@ -32,6 +39,9 @@ impl Maker {
         Self {
             fleet,
             queues: Queues::new(options.senders, options.deadline_ms),
+            adding: Adding::new(extras, options.fleet.seed),
+            replicas: extras.replicas,
+            scraped: 0,
             summary,
         }
     }
@@ -41,7 +51,10 @@ impl Maker {
         let Self {
             fleet,
             queues,
+            adding,
+            scraped,
             summary,
+            ..
         } = self;
         let (mut requests, mut body_bytes) = (0, 0);
         let mut emit = |sender, request: Request| {
@@ -51,15 +64,19 @@ impl Maker {
         };
         for _ in 0..rounds {
             fleet.scrape_round(&mut |sample| {
-                if summary.samples.is_multiple_of(SERIES_PER_POD as u64) {
+                if scraped.is_multiple_of(SERIES_PER_POD as u64) {
+                    adding.release(sample.time_ms, queues, &mut emit)?;
                     queues.expire(sample.time_ms, &mut emit)?;
                 }
-                summary.samples += 1;
+                *scraped += 1;
                 summary.end_ms = summary.end_ms.max(sample.time_ms);
-                queues.push(&sample, &mut emit)
+                adding.push(&sample, queues, &mut emit)
             })?;
         }
+        // What is still held comes late all the same, at the end.
+        adding.release(i64::MAX, queues, &mut emit)?;
         queues.expire(i64::MAX, &mut emit)?;
+        summary.samples = adding.sent;
         summary.requests += requests;
         summary.body_bytes += body_bytes;
         Ok(())
@@ -68,7 +85,7 @@ impl Maker {
     /// What was made up to now.
     pub fn summary(&self) -> Summary {
         Summary {
-            series_created: self.fleet.created_count(),
+            series_created: self.fleet.created_count() * self.replicas,
             ..self.summary.clone()
         }
     }

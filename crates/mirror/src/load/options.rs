@@ -1,10 +1,11 @@
 //! The command line of `firn load`.
 
+use super::arguments::{duration_ms, value};
+use super::trial::{self, Trial};
 use crate::error::MirrorError;
 use crate::fleet::{Churn, FleetOptions};
 use crate::push::{Pace, now_ms};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
-use firn_model::units::parse_duration;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -71,6 +72,7 @@ pub fn command() -> Command {
                 .overrides_with("prepare")
                 .help("Send the requests that --prepare wrote"),
         ])
+        .args(trial::arguments())
 }
 
 /// Where requests come from and where they go.
@@ -101,6 +103,8 @@ pub struct Options {
     pub deadline_ms: i64,
     /// When requests are sent.
     pub pace: Pace,
+    /// What the load is tested by.
+    pub trial: Trial,
 }
 
 /// The flags as they were given.
@@ -119,6 +123,7 @@ struct Flags {
     churn_period_ms: i64,
     deadline_ms: i64,
     pace: Pace,
+    trial: Trial,
 }
 
 impl Options {
@@ -135,9 +140,19 @@ impl Options {
     }
 }
 
-/// Reads the arguments that follow `firn load` by [`command`].
+/// Reads the arguments that follow `firn load` by [`command`]; those of a preset go before them.
 pub(super) fn matches(args: impl IntoIterator<Item = OsString>) -> Result<ArgMatches, clap::Error> {
-    command().try_get_matches_from(std::iter::once("load".into()).chain(args))
+    let args: Vec<OsString> = args.into_iter().collect();
+    let parse = |preset: Vec<String>| {
+        let preset = preset.into_iter().map(OsString::from);
+        let name = std::iter::once("load".into());
+        command().try_get_matches_from(name.chain(preset).chain(args.clone()))
+    };
+    let plain = parse(Vec::new())?;
+    match trial::preset(&plain) {
+        preset if preset.is_empty() => Ok(plain),
+        preset => parse(preset),
+    }
 }
 
 impl Flags {
@@ -148,9 +163,11 @@ impl Flags {
             (_, Some(dir)) => Action::Replay(dir),
             (None, None) => Action::Send,
         };
+        let url: String = value(matches, "url")?;
         Ok(Self {
             action,
-            url: value(matches, "url")?,
+            trial: Trial::of(matches, &url)?,
+            url,
             series: value(matches, "series")?,
             interval_ms: duration_ms(matches, "interval")?,
             duration_ms: duration_ms(matches, "duration")?,
@@ -181,6 +198,9 @@ impl Flags {
         if !(0.0..=1.0).contains(&self.churn) {
             return refuse(format!("--churn must lie in 0 to 1: {}", self.churn));
         }
+        if self.trial.plan.is_some() && matches!(self.action, Action::Prepare(_)) {
+            return refuse("--queries asks while writes are sent: not with --prepare".to_owned());
+        }
         Ok(())
     }
 
@@ -209,30 +229,14 @@ impl Flags {
             senders: self.senders,
             deadline_ms: self.deadline_ms,
             pace: self.pace,
+            trial: self.trial,
         }
     }
 }
 
-/// The value of a flag that has a default.
-fn value<T: Clone + Send + Sync + 'static>(
-    matches: &ArgMatches,
-    id: &str,
-) -> Result<T, MirrorError> {
-    let value = matches.get_one::<T>(id).cloned();
-    value.ok_or_else(|| MirrorError::Usage(format!("flag --{id} needs a value")))
-}
-
-/// The value of a flag such as `15s`, `1m30s` or `100ms`.
-fn duration_ms(matches: &ArgMatches, id: &str) -> Result<i64, MirrorError> {
-    let text: String = value(matches, id)?;
-    let duration = parse_duration(&text).map_err(|_| {
-        MirrorError::Usage(format!("not a duration: {text:?}, wanted such as 1m30s"))
-    })?;
-    Ok(duration.as_millis() as i64)
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::extras::Extras;
     use super::*;
 
     fn parse(args: &[&str]) -> Result<Options, String> {
@@ -243,7 +247,7 @@ mod tests {
     fn options_of_a_whole_line_are_read() {
         let line = "--url http://h/w --series 752 --interval 1m30s --samples 4 --senders 2 \
                     --start 60000 --seed 9 --churn 0.5 --churn-period 1h \
-                    --deadline 20s --live --replay d";
+                    --deadline 20s --live --replay d --replicas 2 --late 0.25 --late-by 2m";
         let expected = Options {
             action: Action::Replay("d".into()),
             url: "http://h/w".to_owned(),
@@ -261,9 +265,47 @@ mod tests {
             senders: 2,
             deadline_ms: 20_000,
             pace: Pace::Live,
+            trial: Trial {
+                extras: Extras {
+                    replicas: 2,
+                    late_share: 0.25,
+                    late_by_ms: 120_000,
+                },
+                ..Trial::default()
+            },
         };
         let args: Vec<_> = line.split_whitespace().collect();
         assert_eq!(parse(&args), Ok(expected));
+    }
+
+    #[test]
+    fn preset_sets_what_is_not_given_and_scales_down() {
+        let args = |line: &'static str| line.split_whitespace().collect::<Vec<_>>();
+        let whole = parse(&args("--preset prombench --start 0")).unwrap();
+        assert_eq!(whole.fleet.series, 500_000);
+        assert_eq!(whole.pace, Pace::Live);
+        let per_second = whole.fleet.series as i64 * 1_000 / whole.fleet.interval_ms;
+        assert!((109_000..111_000).contains(&per_second), "{per_second}");
+        let churn = whole.fleet.churn.unwrap();
+        assert_eq!((churn.fraction, churn.period_ms), (0.6, 900_000));
+        assert!(whole.trial.goals.is_some());
+        assert_eq!(whole.trial.plan.unwrap().rate, 2.0);
+        let line = "--preset prombench --scale 0.01 --fast --samples 3 --churn 0.1 --query-rate 0";
+        let part = parse(&args(line)).unwrap();
+        assert_eq!((part.fleet.series, part.rounds), (5_000, 3));
+        assert_eq!(part.pace, Pace::Fast);
+        assert_eq!(part.fleet.churn.unwrap().fraction, 0.1);
+        assert_eq!(part.trial.plan, None);
+        for wrong in ["0", "-1", "x", "1001", "NaN"] {
+            let e = parse(&["--preset", "prombench", "--scale", wrong]).unwrap_err();
+            assert!(e.contains("above 0"), "{e}");
+        }
+        assert!(
+            parse(&["--preset", "other"])
+                .unwrap_err()
+                .contains("prombench")
+        );
+        assert!(parse(&["--scale", "1"]).unwrap_err().contains("--preset"));
     }
 
     #[test]
@@ -284,6 +326,24 @@ mod tests {
                 "--interval must be at least 2ms and --churn-period at least that",
             ),
             ("--xyz", "unknown flag: --xyz"),
+            (
+                "--queries /nowhere",
+                "read /nowhere: No such file or directory (os error 2)",
+            ),
+            (
+                "--preset prombench --url http://h/w",
+                "--query-url is needed: http://h/w does not end with /api/v1/write",
+            ),
+            (
+                "--preset prombench --prepare d",
+                "--queries asks while writes are sent: not with --prepare",
+            ),
+            ("--late 2", "--late must lie in 0 to 1: 2"),
+            ("--replicas 0", "--replicas must lie in 1 to 100: 0"),
+            (
+                "--slo --slo-read-share 2",
+                "--slo-read-share must lie in 0 to 1: 2",
+            ),
             (
                 "--serie 5",
                 "unknown flag: --serie; a similar flag exists: --series",

@@ -1,6 +1,7 @@
 //! Loads repeat byte for byte, survive the way through files, and report what the receiver did.
 
 use super::*;
+use serde_json::Value;
 use std::io::{BufRead, BufReader, Read};
 use std::net::{TcpListener, TcpStream};
 
@@ -65,6 +66,59 @@ fn load_prepared_in_files_reads_back_equal() {
     }
 }
 
+/// The samples of each series in the order in which they are sent: labels, time, value.
+fn samples(line: &str) -> Vec<(String, i64, u64)> {
+    let mut decoder = firn_wire::remote_write::Decoder::new(firn_wire::WireLimits::default());
+    let mut out = Vec::new();
+    for (_, request) in made(line).1 {
+        let decoded = decoder.decode(&request.body).unwrap();
+        for series in decoded.batch.iter() {
+            for (time, value) in series.times.iter().zip(series.values) {
+                out.push((series.labels.to_string(), *time, value.to_bits()));
+            }
+        }
+    }
+    out
+}
+
+#[test]
+fn load_of_a_pair_and_of_late_samples_holds_each_sample_of_the_plain_one() {
+    let plain = "--series 376 --samples 20 --senders 2 --start 1700000000000 --churn 0.5 \
+                 --churn-period 1m";
+    let sorted = |mut samples: Vec<(String, i64, u64)>| {
+        samples.sort();
+        samples
+    };
+    let once = sorted(samples(plain));
+    let late = samples(&format!("{plain} --late 0.1 --late-by 1m"));
+    let newest = |sent: &[(String, i64, u64)]| {
+        let mut newest = std::collections::HashMap::new();
+        let mut behind = 0;
+        for (labels, time, _) in sent {
+            let known: &mut i64 = newest.entry(labels.clone()).or_default();
+            behind += usize::from(time < known);
+            *known = (*known).max(*time);
+        }
+        behind
+    };
+    assert_eq!(newest(&samples(plain)), 0);
+    let behind = newest(&late);
+    let share = behind as f64 / late.len() as f64;
+    assert!((0.05..0.11).contains(&share), "{share}");
+    assert_eq!(sorted(late), once);
+    let pair = samples(&format!("{plain} --replicas 2"));
+    assert_eq!(
+        made(&format!("{plain} --replicas 2")).0.samples as usize,
+        pair.len()
+    );
+    for replica in ["replica-0", "replica-1"] {
+        let label = format!("__replica__=\"{replica}\", ");
+        let own = pair.iter().filter(|(labels, _, _)| labels.contains(&label));
+        let own = own.map(|(labels, time, value)| (labels.replace(&label, ""), *time, *value));
+        assert_eq!(sorted(own.collect()), once);
+    }
+}
+
 /// Answers the requests of one connection with the statuses, then closes it.
 fn answer(stream: TcpStream, statuses: &[&str]) {
     let mut reader = BufReader::new(stream.try_clone().unwrap());
@@ -123,4 +177,116 @@ fn load_refused_in_part_is_reported_and_fails() {
     assert_eq!(report["failed"], 1);
     assert_eq!(report["samples"], 4_512 - 2_000);
     assert!(report["push_ms"]["max"].as_f64().unwrap() > 0.0);
+}
+
+/// A system that takes writes after `write_ms` and answers questions with `status`.
+fn system(write_ms: u64, status: &'static str) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            thread::spawn(move || while serve(&stream, write_ms, status).is_some() {});
+        }
+    });
+    format!("http://{address}/api/v1/write")
+}
+
+fn serve(stream: &TcpStream, write_ms: u64, status: &str) -> Option<()> {
+    let mut reader = BufReader::new(stream);
+    let (mut head, mut length) = (String::new(), 0);
+    while !head.ends_with("\r\n\r\n") {
+        let start = head.len();
+        if reader.read_line(&mut head).ok()? == 0 {
+            return None;
+        }
+        let line = head[start..].to_ascii_lowercase();
+        if let Some(value) = line.strip_prefix("content-length:") {
+            length = value.trim().parse().ok()?;
+        }
+    }
+    reader.read_exact(&mut vec![0; length]).ok()?;
+    let answer = match head.starts_with("POST") {
+        true => {
+            thread::sleep(std::time::Duration::from_millis(write_ms));
+            "HTTP/1.1 204 No Content\r\n\r\n".to_owned()
+        }
+        false => {
+            let body =
+                "{\"status\":\"success\",\"data\":{\"resultType\":\"vector\",\"result\":[]}}";
+            let length = body.len();
+            format!("HTTP/1.1 {status}\r\nContent-Length: {length}\r\n\r\n{body}")
+        }
+    };
+    let mut stream = stream;
+    stream.write_all(answer.as_bytes()).ok()
+}
+
+/// Runs a load test and returns what it prints and how it ends.
+fn trial(line: &str) -> (String, Result<(), String>) {
+    let mut out = Vec::new();
+    let ended = run(line.split_whitespace().map(OsString::from), &mut out);
+    let text = String::from_utf8(out).unwrap();
+    (text, ended.map_err(|e| e.to_string()))
+}
+
+#[test]
+fn load_test_asks_beside_the_writes_and_reaches_its_goals() {
+    let dir = tempfile::tempdir().unwrap();
+    let list = dir.path().join("questions");
+    std::fs::write(&list, "# two\nweight=3 up\nrange=10m rate(up[1m])\n").unwrap();
+    let url = system(1, "200 OK");
+    let line = format!(
+        "--url {url} --series 3000 --samples 3 --interval 500ms --deadline 100ms --live \
+         --senders 2 --queries {} --query-rate 50 --slo",
+        list.display()
+    );
+    let (text, ended) = trial(&line);
+    assert_eq!(ended, Ok(()), "{text}");
+    let report: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(report["samples"], 3 * 3_008);
+    let due = report["reads"]["due"].as_u64().unwrap();
+    assert!(due >= 30, "{due}");
+    assert_eq!(report["reads"]["failed"], 0);
+    let questions = report["reads"]["questions"].as_array().unwrap();
+    assert_eq!(questions.len(), 2);
+    assert_eq!(questions[1]["query"], "rate(up[1m])");
+    let goals = report["goals"].as_array().unwrap();
+    assert!(goals.len() == 3 && goals.iter().all(|goal| goal["met"] == true));
+    let late = report["push_since_due_ms"]["p99.9"].as_f64().unwrap();
+    assert!(late >= report["push_ms"]["p50"].as_f64().unwrap());
+    let (text, ended) = trial(&format!("{line} --format text"));
+    assert_eq!(ended, Ok(()), "{text}");
+    for part in [
+        "writes  9024 samples",
+        "reads  ",
+        "rate(up[1m])",
+        "met     99.9 % of writes",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+}
+
+#[test]
+fn load_test_that_misses_a_goal_says_which_and_fails() {
+    let dir = tempfile::tempdir().unwrap();
+    let list = dir.path().join("questions");
+    std::fs::write(&list, "up\n").unwrap();
+    let url = system(20, "503 No");
+    let line = format!(
+        "--url {url} --series 376 --samples 5 --interval 100ms --deadline 10ms --live --senders 1 \
+         --queries {} --query-rate 20 --slo --slo-write-within 5ms",
+        list.display()
+    );
+    let (text, ended) = trial(&line);
+    let e = ended.unwrap_err();
+    assert!(
+        e.starts_with("missed: 99.9 % of writes within 5ms: 0 %;"),
+        "{e}"
+    );
+    assert!(e.contains("99.9 % of reads successful: 0 %"), "{e}");
+    assert!(!e.contains("on average"), "{e}");
+    let report: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(report["goals"][0]["met"], false);
+    let failure = report["reads"]["first_failure"].as_str().unwrap();
+    assert!(failure.starts_with("503"), "{failure}");
 }

@@ -146,19 +146,22 @@ impl Courier {
             self.target.oldest_ms.set(0);
             return Ok(None);
         }
+        let recent = self.bodies.recent(at);
+        if settings.prepare.passes_all()
+            && let Some(entries) = recent
+        {
+            return Ok(Some(prepare(entries, settings, self.message_bytes_max)));
+        }
         let (bodies, settings) = (self.bodies.clone(), settings.clone());
         let bytes_max = self.message_bytes_max;
         let reading = spawn_blocking(move || {
-            let found = bodies.read(at)?;
+            let found = match recent {
+                Some(entries) => Found::Entries(entries),
+                None => bodies.read(at)?,
+            };
             Ok(match found {
                 Found::Damaged { to, what } => Err((to, what)),
-                Found::Entries(entries) => {
-                    let ready = |entry: Entry| Ready {
-                        filtered: settings.filter.apply(&entry.write, bytes_max),
-                        entry,
-                    };
-                    Ok(entries.into_iter().map(ready).collect::<VecDeque<_>>())
-                }
+                Found::Entries(entries) => Ok(prepare(entries, &settings, bytes_max)),
             })
         });
         let read: std::io::Result<_> = reading.await.map_err(std::io::Error::other)?;
@@ -367,6 +370,15 @@ impl Courier {
         let range = half.as_micros().max(1) as u64;
         half + Duration::from_micros(self.env.rng.next_u64() % range)
     }
+}
+
+/// What the target wants of these bodies.
+fn prepare(entries: Vec<Entry>, settings: &TargetSettings, bytes_max: usize) -> VecDeque<Ready> {
+    let ready = |entry: Entry| Ready {
+        filtered: settings.prepare.prepare(&entry.write, bytes_max),
+        entry,
+    };
+    entries.into_iter().map(ready).collect()
 }
 
 /// The headers of `write`, by name.

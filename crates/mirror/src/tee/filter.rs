@@ -5,6 +5,7 @@
 //! makes the choice reads a body; a target that gets everything costs no decoding.
 
 use super::bodies::Write;
+use super::target::Prepare;
 use bytes::Bytes;
 use firn_model::matcher::Matcher;
 use firn_wire::snappy;
@@ -70,7 +71,7 @@ impl Filter {
     }
 
     /// What the target gets of `write`, whose message may have `bytes_max` bytes.
-    pub fn apply(&self, write: &Write, bytes_max: usize) -> Filtered {
+    fn apply(&self, write: &Write, bytes_max: usize) -> Filtered {
         if self.is_open() {
             return Filtered::Body(write.body.clone());
         }
@@ -99,6 +100,16 @@ impl Filter {
             return false;
         }
         self.ratio >= 1.0 || is_in_share(pairs, self.ratio)
+    }
+}
+
+impl Prepare for Filter {
+    fn passes_all(&self) -> bool {
+        self.is_open()
+    }
+
+    fn prepare(&self, write: &Write, bytes_max: usize) -> Filtered {
+        self.apply(write, bytes_max)
     }
 }
 

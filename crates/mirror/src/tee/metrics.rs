@@ -25,17 +25,17 @@ impl Mirror {
             (
                 "firn_mirror_received_bodies_total",
                 "Bodies that were acknowledged.",
-                &self.received,
+                &self.taken.bodies,
             ),
             (
                 "firn_mirror_received_bytes_total",
                 "Bytes of bodies that were acknowledged.",
-                &self.received_bytes,
+                &self.taken.bytes,
             ),
             (
                 "firn_mirror_refused_bodies_total",
                 "Bodies answered with 503 because the disk did not take them.",
-                &self.refused,
+                &self.taken.refused,
             ),
             (
                 "firn_mirror_cursors_failed_total",

@@ -1,6 +1,7 @@
 //! A target: what it is sent, its bounds, how it is reached, and what became of its bodies.
 
-use super::filter::Filter;
+use super::bodies::Write;
+use super::filter::Filtered;
 use super::verdict::{Answer, Trouble};
 use bytes::Bytes;
 use firn_model::metrics::{Counter, DurationHistogram, Gauge};
@@ -19,6 +20,15 @@ pub trait Deliver: Send + Sync {
     fn post(&self, headers: Vec<(&'static str, Bytes)>, body: Bytes) -> Delivering<'_>;
 }
 
+/// Makes of a body what a target gets. Computes; may be called on any thread.
+pub trait Prepare: Send + Sync {
+    /// Whether each body is passed on as it is, so that preparing one costs nothing.
+    fn passes_all(&self) -> bool;
+
+    /// What the target gets of `write`, whose message may have `bytes_max` bytes.
+    fn prepare(&self, write: &Write, bytes_max: usize) -> Filtered;
+}
+
 /// What a configuration says of a target.
 #[derive(Clone)]
 pub struct TargetSettings {
@@ -31,7 +41,7 @@ pub struct TargetSettings {
     /// How long a body may wait for it, if that is bounded.
     pub queue_age_max: Option<Duration>,
     /// What it is sent.
-    pub filter: Filter,
+    pub prepare: Arc<dyn Prepare>,
     /// How long an attempt may take.
     pub timeout: Duration,
     /// The first wait after an attempt that failed; doubled with each further one.

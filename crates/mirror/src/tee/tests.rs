@@ -85,7 +85,7 @@ fn settings(key: &str, deliver: &Arc<Scripted>) -> TargetSettings {
         label: key.to_owned(),
         queue_bytes_max: 1 << 20,
         queue_age_max: None,
-        filter: Filter::default(),
+        prepare: Arc::new(Filter::default()),
         timeout: Duration::from_secs(30),
         backoff_min: Duration::from_millis(30),
         backoff_max: Duration::from_secs(5),

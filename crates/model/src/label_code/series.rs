@@ -28,7 +28,7 @@ impl<'a> SeriesRecords<'a> {
     }
 
     /// The slot of the next series, whose labels come next.
-    fn next_slot(&mut self) -> Result<Option<u32>, MalformedLabels> {
+    fn next_slot(&mut self) -> Result<Option<u64>, MalformedLabels> {
         match &mut self.left {
             Some(0) => return Ok(None),
             Some(left) => *left -= 1,
@@ -36,16 +36,16 @@ impl<'a> SeriesRecords<'a> {
             None => {}
         }
         let distance = take_uvarint(&mut self.rest).ok_or(TRUNCATED)?;
-        self.slot = self.slot.saturating_add(distance);
-        let slot = u32::try_from(self.slot).map_err(|_| MalformedLabels("slot out of range"))?;
-        Ok(Some(slot))
+        let slot = self.slot.checked_add(distance);
+        self.slot = slot.ok_or(MalformedLabels("slot out of range"))?;
+        Ok(Some(self.slot))
     }
 
     /// Calls `each` for the series, with their keys of the format `keys`.
     pub fn read(
         &mut self,
         keys: &'static dyn KeyFormat,
-        mut each: impl FnMut(u32, &[u8]),
+        mut each: impl FnMut(u64, &[u8]),
     ) -> Result<(), MalformedLabels> {
         let mut labels = LabelsDecoder::of_keys(keys);
         while let Some(slot) = self.next_slot()? {
@@ -56,7 +56,7 @@ impl<'a> SeriesRecords<'a> {
 
     /// Passes over all series and accepts what the other ways of reading accept, for a fraction of
     /// the work; returns the last slot and what stands behind the series.
-    pub(crate) fn check(mut self) -> Result<(u32, &'a [u8]), MalformedLabels> {
+    pub(crate) fn check(mut self) -> Result<(u64, &'a [u8]), MalformedLabels> {
         let mut labels = LabelsChecker::default();
         let mut last = 0;
         while let Some(slot) = self.next_slot()? {
@@ -69,7 +69,7 @@ impl<'a> SeriesRecords<'a> {
     /// Calls `each` for the series, with their labels.
     pub fn read_labels(
         &mut self,
-        mut each: impl FnMut(u32, LabelsRef<'_>),
+        mut each: impl FnMut(u64, LabelsRef<'_>),
     ) -> Result<(), MalformedLabels> {
         let mut labels = LabelsDecoder::default();
         while let Some(slot) = self.next_slot()? {

@@ -1,7 +1,7 @@
 //! What one append writes to a log, in columns.
 //!
 //! The batch says what happened and not how it is stored: each engine chooses its own coding.
-//! Slots are the store's numbers of its series.
+//! Slots are the numbers by which the store's folder names its series.
 
 use crate::exemplar::SeriesExemplars;
 use crate::histogram::Histogram;
@@ -51,12 +51,12 @@ impl LogBatch {
     }
 
     /// Slot and time of every sample that its series appended in order, floats first.
-    pub fn samples(&self) -> impl Iterator<Item = (u32, TimestampMs)> {
+    pub fn samples(&self) -> impl Iterator<Item = (u64, TimestampMs)> {
         slots_and_times(&self.floats, &self.histograms)
     }
 
     /// Slot and time of every late sample, floats first.
-    pub fn late_samples(&self) -> impl Iterator<Item = (u32, TimestampMs)> {
+    pub fn late_samples(&self) -> impl Iterator<Item = (u64, TimestampMs)> {
         slots_and_times(&self.late_floats, &self.late_histograms)
     }
 
@@ -82,7 +82,7 @@ impl LogBatch {
 fn slots_and_times(
     floats: &FloatRows,
     histograms: &[HistogramRow],
-) -> impl Iterator<Item = (u32, TimestampMs)> {
+) -> impl Iterator<Item = (u64, TimestampMs)> {
     let of_floats = floats.slots.iter().zip(&floats.times);
     let of_histograms = histograms.iter().map(|row| (row.slot, row.time));
     of_floats
@@ -91,7 +91,7 @@ fn slots_and_times(
 }
 
 /// From the oldest of these to the newest.
-fn range_of(samples: impl Iterator<Item = (u32, TimestampMs)>) -> Option<TimeRange> {
+fn range_of(samples: impl Iterator<Item = (u64, TimestampMs)>) -> Option<TimeRange> {
     let ranges = samples.map(|(_, time)| TimeRange::new(time, time));
     ranges.reduce(TimeRange::hull)
 }
@@ -111,7 +111,7 @@ impl DecimalHint {
 #[derive(Clone, Copy, Debug)]
 pub struct FloatRow {
     /// Its series.
-    pub slot: u32,
+    pub slot: u64,
     /// Its time.
     pub time: TimestampMs,
     /// Its start timestamp, or [`START_UNKNOWN`].
@@ -124,7 +124,7 @@ pub struct FloatRow {
 #[derive(Clone, Debug, Default)]
 pub struct FloatRows {
     /// The series.
-    pub slots: Vec<u32>,
+    pub slots: Vec<u64>,
     /// The times.
     pub times: Vec<TimestampMs>,
     /// The values.
@@ -181,7 +181,7 @@ impl FloatRows {
     }
 
     fn memory_bytes(&self) -> usize {
-        self.slots.len() * (size_of::<u32>() + size_of::<TimestampMs>() + size_of::<f64>())
+        self.slots.len() * (size_of::<u64>() + size_of::<TimestampMs>() + size_of::<f64>())
             + self.starts.len() * size_of::<TimestampMs>()
             + self.hints.len()
     }
@@ -191,7 +191,7 @@ impl FloatRows {
 #[derive(Clone, Debug, PartialEq)]
 pub struct HistogramRow {
     /// Its series.
-    pub slot: u32,
+    pub slot: u64,
     /// Its time.
     pub time: TimestampMs,
     /// Its start timestamp, or [`START_UNKNOWN`].

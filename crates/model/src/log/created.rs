@@ -10,7 +10,7 @@ use crate::labels::{LabelsRef, push_uvarint};
 #[derive(Clone, Debug, Default)]
 pub struct CreatedSeries {
     count: usize,
-    last_slot: u32,
+    last_slot: u64,
     bytes: Vec<u8>,
     encoder: LabelsEncoder,
 }
@@ -29,10 +29,10 @@ impl CreatedSeries {
     }
 
     /// Adds a series, whose slot must not be less than the one before.
-    pub fn push(&mut self, slot: u32, labels: LabelsRef<'_>) {
+    pub fn push(&mut self, slot: u64, labels: LabelsRef<'_>) {
         let distance = slot.checked_sub(self.last_slot);
         let distance = distance.expect("slots of created series ascend");
-        push_uvarint(&mut self.bytes, u64::from(distance));
+        push_uvarint(&mut self.bytes, distance);
         self.encoder.push(&mut self.bytes, labels);
         self.last_slot = slot;
         self.count += 1;
@@ -59,7 +59,7 @@ impl CreatedSeries {
     }
 
     /// Calls `each` with the slots and labels, by ascending slot.
-    pub fn for_each(&self, each: impl FnMut(u32, LabelsRef<'_>)) {
+    pub fn for_each(&self, each: impl FnMut(u64, LabelsRef<'_>)) {
         let read = self.records().read_labels(each);
         debug_assert_eq!(read, Ok(()), "code of created series is sound");
     }
@@ -75,7 +75,7 @@ mod tests {
     use super::*;
     use crate::labels::Labels;
 
-    fn list(created: &CreatedSeries) -> Vec<(u32, Labels)> {
+    fn list(created: &CreatedSeries) -> Vec<(u64, Labels)> {
         let mut list = Vec::new();
         created.for_each(|slot, labels| list.push((slot, labels.to_owned())));
         list

@@ -50,6 +50,16 @@ pub struct Limits {
     pub queries_waiting_max: usize,
     /// The longest that a query may wait and run; default of `--query.timeout`.
     pub query_timeout: Duration,
+    /// Clients that follow `/api/v1/notifications/live`, each with a connection;
+    /// `--web.max-notifications-subscribers`.
+    pub notice_listeners_max: usize,
+    /// Remote reads that are answered at one time; `--storage.remote.read-concurrent-limit`.
+    pub reads_max: usize,
+    /// Samples of a remote read in one message, 0 for any number;
+    /// `--storage.remote.read-sample-limit`.
+    pub read_samples_max: u64,
+    /// Bytes of a frame of a remote read in chunks; `--storage.remote.read-max-bytes-in-frame`.
+    pub read_frame_bytes_max: usize,
     /// Steps of a range query; upstream's number, which Grafana knows.
     pub steps_max: i64,
     /// Different selectors in the `match[]` of a look-up: each is a pass over the index, and the
@@ -73,6 +83,9 @@ fn large_forms(bytes: usize) -> usize {
 }
 
 impl Limits {
+    /// As many remote reads as can be counted.
+    pub const READS_UNLIMITED: usize = tokio::sync::Semaphore::MAX_PERMITS;
+
     /// Bytes of all forms that are not small.
     pub(crate) fn large_forms_bytes_max(&self) -> usize {
         large_forms(self.forms_bytes_max)
@@ -96,6 +109,10 @@ impl Limits {
             queries_max: 20,
             queries_waiting_max: 1024,
             query_timeout: Duration::from_secs(120),
+            notice_listeners_max: 16,
+            reads_max: 10,
+            read_samples_max: 50_000_000,
+            read_frame_bytes_max: 1 << 20,
             steps_max: 11_000,
             selectors_max: 100,
             query_bytes_max: shares.query,

@@ -3,6 +3,7 @@
 
 use super::form::{Form, read_form};
 use super::origin;
+use crate::access::{Grant, Restricted};
 use crate::admission::question::{Question, Range};
 use crate::admission::queue::Client;
 use crate::app::{App, NotReady};
@@ -38,7 +39,8 @@ pub(crate) struct Call {
 }
 
 impl Call {
-    async fn read(
+    /// Reads a request that may be answered by `backend`.
+    pub(crate) async fn read(
         app: &App,
         backend: Arc<Backend>,
         endpoint: Endpoint,
@@ -46,7 +48,7 @@ impl Call {
     ) -> Result<Self, Failure> {
         let tenant = app.tenant(request.headers())?;
         Ok(Self {
-            backend,
+            backend: visible(backend, &request)?,
             endpoint,
             client: client(app, &tenant, &request),
             tenant,
@@ -75,20 +77,71 @@ impl Call {
         job: impl FnOnce(&Cancel) -> Result<T, Failure> + Send + 'static,
     ) -> Result<T, Failure> {
         let texts = EXPRESSIONS.iter().flat_map(|name| self.form.all(name));
-        let question = Question::new(
-            self.endpoint.label(),
-            self.tenant.clone(),
-            self.client.clone(),
-            texts,
-            range,
-        );
+        let question = self.question(texts, range);
         self.app.compute(question, deadline, job).await
+    }
+
+    /// Runs `job`, which answers what `texts` ask, until `deadline`.
+    pub(crate) async fn compute_asking<T: Send + 'static>(
+        &self,
+        texts: &[String],
+        deadline: Instant,
+        job: impl FnOnce(&Cancel) -> Result<T, Failure> + Send + 'static,
+    ) -> Result<T, Failure> {
+        let question = self.question(texts.iter().map(String::as_str), None);
+        self.app.compute(question, deadline, job).await
+    }
+
+    fn question<'a>(&self, texts: impl Iterator<Item = &'a str>, range: Option<Range>) -> Question {
+        let (tenant, client) = (self.tenant.clone(), self.client.clone());
+        Question::new(self.endpoint.label(), tenant, client, texts, range)
+    }
+
+    /// The values of `match[]`, each once.
+    pub(crate) fn different_selectors(&self) -> Result<Vec<String>, Failure> {
+        let limit = self.app.limits().selectors_max;
+        let mut different = Vec::new();
+        for selector in self.form.all("match[]") {
+            if different.iter().any(|known| known == selector) {
+                continue;
+            }
+            if different.len() == limit {
+                let count = self.form.all("match[]").count();
+                return Err(Failure::bad_data(format!(
+                    "too many different match[] selectors among {count}, limit {limit}"
+                )));
+            }
+            different.push(selector.to_owned());
+        }
+        Ok(different)
+    }
+
+    /// How the client wants its answer compressed.
+    pub(crate) fn encoding(&self) -> Encoding {
+        self.encoding
     }
 
     /// A 200 with a JSON document.
     pub(crate) fn json(&self, document: impl Produce + 'static) -> Response {
         respond(document, "application/json", self.encoding)
     }
+}
+
+/// The backend as the request's credentials may see it.
+fn visible(backend: Arc<Backend>, request: &Request) -> Result<Arc<Backend>, Failure> {
+    let Some(grant) = request.extensions().get::<Arc<Grant>>() else {
+        return Ok(backend);
+    };
+    if !grant.is_restricted() {
+        return Ok(backend);
+    }
+    let part = Restricted::new(backend.store.clone(), &grant.matchers);
+    let part = part.map_err(Failure::execution)?;
+    let backend = Backend::clone(&backend);
+    Ok(Arc::new(Backend {
+        store: Arc::new(part),
+        ..backend
+    }))
 }
 
 /// The client whose turn in the queue the request takes.

@@ -1,4 +1,4 @@
-//! `/api/v1/metadata` and `/api/v1/targets/metadata`: what targets say about their metrics.
+//! `/api/v1/metadata` and `/api/v1/targets/metadata`: what targets and pushes say about metrics.
 
 use super::call::Call;
 use super::form::parse_integer;
@@ -112,28 +112,40 @@ fn all_match(matchers: &[Matcher], labels: &Labels) -> bool {
     matchers.all(|matcher| matcher.matches(labels.get(matcher.name())))
 }
 
-/// Metadata by metric: what all targets together say, each once.
+/// Metadata by metric: what all targets and pushes together say, each once.
 pub(crate) async fn by_metric(call: Call) -> Result<Response, Failure> {
     let limit = limit(&call, "limit")?.unwrap_or(usize::MAX);
     let per_metric = limit_per_metric(&call)?;
     let metric = call.form.get("metric").to_owned();
     let views = call.backend.scraping.views();
+    let (pushed, tenant) = (
+        call.backend.pipeline.metadata().clone(),
+        call.tenant.clone(),
+    );
     computed(&call, move |cancel| {
         let mut found: BTreeMap<String, BTreeSet<FamilyMetadata>> = BTreeMap::new();
+        let mut add = |name: &str, metadata: &FamilyMetadata| {
+            let known = found.entry(name.to_owned()).or_default();
+            if known.len() < per_metric {
+                known.insert(metadata.clone());
+            }
+        };
         for active in active(&views) {
             cancel.check().map_err(Failure::execution)?;
-            let mut add = |name: &str, metadata: &FamilyMetadata| {
-                let known = found.entry(name.to_owned()).or_default();
-                if known.len() < per_metric {
-                    known.insert(metadata.clone());
-                }
-            };
             match metric.as_str() {
-                "" => active.status.each_metadata(add),
+                "" => active.status.each_metadata(&mut add),
                 metric => {
                     if let Some(metadata) = active.status.metadata_of(metric) {
                         add(metric, &metadata);
                     }
+                }
+            }
+        }
+        match metric.as_str() {
+            "" => pushed.each(&tenant, &mut add),
+            metric => {
+                if let Some(metadata) = pushed.find(&tenant, metric) {
+                    add(metric, &metadata);
                 }
             }
         }

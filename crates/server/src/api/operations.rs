@@ -16,6 +16,7 @@ use axum::response::Response;
 use firn_model::env::Work;
 use firn_model::error::{Error, ErrorKind};
 use firn_wire::exposition::{CONTENT_TYPE, FAMILIES_CONTENT_TYPE};
+use firn_wire::federation::Format;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -57,7 +58,9 @@ pub(crate) async fn ready(app: App, _request: Request) -> Response {
 /// Firn's own metrics; also while it starts.
 pub(crate) async fn metrics(app: App, request: Request) -> Response {
     let encoding = Encoding::of_request(&request);
-    let as_families = prefers_families(request.headers());
+    let accepted = request.headers().get(header::ACCEPT);
+    let accepted = accepted.and_then(|value| value.to_str().ok());
+    let as_families = Format::negotiate(accepted.unwrap_or_default()).is_protobuf();
     let content_type = match as_families {
         true => FAMILIES_CONTENT_TYPE,
         false => CONTENT_TYPE,
@@ -66,33 +69,6 @@ pub(crate) async fn metrics(app: App, request: Request) -> Response {
         Ok(body) => respond(Bytes::from(body), content_type, encoding),
         Err(e) => Failure::execution(e).into_plain(),
     }
-}
-
-/// Whether a client takes protocol buffers, which alone show native histograms, before text.
-fn prefers_families(headers: &HeaderMap) -> bool {
-    let accepted = headers.get(header::ACCEPT);
-    let accepted = accepted.and_then(|value| value.to_str().ok());
-    let (mut families, mut text) = (0.0, 0.0);
-    for range in accepted.unwrap_or_default().split(',') {
-        let mut parts = range.split(';').map(str::trim);
-        let media_type = parts.next().unwrap_or_default();
-        let parameters: Vec<(&str, &str)> = parts.filter_map(|p| p.split_once('=')).collect();
-        let is = |name, value| parameters.contains(&(name, value));
-        let weights = parameters.iter().filter(|(name, _)| *name == "q");
-        let weight = weights.filter_map(|(_, q)| q.parse().ok()).next();
-        let weight: f64 = weight.unwrap_or(1.0);
-        match media_type {
-            "application/vnd.google.protobuf"
-                if is("proto", "io.prometheus.client.MetricFamily")
-                    && is("encoding", "delimited") =>
-            {
-                families = weight.max(families);
-            }
-            "text/plain" => text = weight.max(text),
-            _ => {}
-        }
-    }
-    families > 0.0 && families >= text
 }
 
 /// What was built, as upstream's `/version`.
@@ -286,31 +262,5 @@ async fn background<T: Send + 'static>(
                 "the request failed: see the log",
             ))
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn check(accept: &str, expected: bool) {
-        let mut headers = HeaderMap::new();
-        headers.insert(header::ACCEPT, accept.parse().expect("the text is visible"));
-        assert_eq!(prefers_families(&headers), expected, "{accept}");
-    }
-
-    #[test]
-    fn client_that_takes_families_first_gets_them() {
-        const FAMILIES: &str = "application/vnd.google.protobuf;\
-                                proto=io.prometheus.client.MetricFamily;encoding=delimited";
-        check("", false);
-        check(
-            &format!("{FAMILIES};q=0.6,text/plain;q=0.4,*/*;q=0.1"),
-            true,
-        );
-        check(&format!("text/plain;q=0.6, {FAMILIES};q=0.4"), false);
-        check(&format!("{FAMILIES};q=0"), false);
-        check("application/vnd.google.protobuf", false);
-        check("text/plain", false);
     }
 }

@@ -2,6 +2,7 @@
 
 use super::answer::{Annotations, Answer, document};
 use super::call::Call;
+use super::timed::Timed;
 use super::times::parse_duration_nanos;
 use crate::http::failure::Failure;
 use crate::http::produce::Text;
@@ -132,23 +133,60 @@ async fn evaluate(call: Call, time: EvalTime, limit: Option<usize>) -> Result<Re
         call.backend.store.clone(),
         call.tenant.clone(),
     );
-    let result = call
+    let clock = app.parts.env.clock.clone();
+    let asked = clock.monotonic();
+    let (result, timings) = call
         .compute_over(Some(time.into()), deadline, move |cancel| {
             let budget = app.budgets.query();
+            let begun = clock.monotonic();
+            let store = Timed::new(&*store, clock.clone());
             let context = Context {
-                store: &*store,
+                store: &store,
                 tenant: &tenant,
                 compute: &*app.parts.env.compute,
                 budget: &budget,
                 cancel,
             };
-            Ok(app.parts.engine.query(&context, &text, time, &options)?)
+            let result = app.parts.engine.query(&context, &text, time, &options)?;
+            let timings = Timings {
+                queue: begun.saturating_sub(asked),
+                run: clock.monotonic().saturating_sub(begun),
+                look_ups: store.spent(),
+            };
+            Ok((result, timings))
         })
         .await?;
-    Ok(respond(&call, result, time, limit))
+    Ok(respond(&call, (result, timings), time, limit))
 }
 
-fn respond(call: &Call, result: QueryResult, time: EvalTime, limit: Option<usize>) -> Response {
+/// Where the time of a query went.
+struct Timings {
+    queue: Duration,
+    run: Duration,
+    look_ups: Duration,
+}
+
+impl Timings {
+    /// By Prometheus's names. Parsing and sorting are not apart from evaluation here.
+    fn to_json(&self) -> serde_json::Value {
+        let inner = self.run.saturating_sub(self.look_ups);
+        serde_json::json!({
+            "evalTotalTime": self.run.as_secs_f64(),
+            "resultSortTime": 0.0,
+            "queryPreparationTime": self.look_ups.as_secs_f64(),
+            "innerEvalTime": inner.as_secs_f64(),
+            "execQueueTime": self.queue.as_secs_f64(),
+            "execTotalTime": self.run.as_secs_f64(),
+        })
+    }
+}
+
+fn respond(
+    call: &Call,
+    (result, timings): (QueryResult, Timings),
+    time: EvalTime,
+    limit: Option<usize>,
+) -> Response {
     let mut annotations = Annotations {
         warnings: result.warnings,
         infos: result.infos,
@@ -171,7 +209,7 @@ fn respond(call: &Call, result: QueryResult, time: EvalTime, limit: Option<usize
                 "peakSamples": result.stats.samples_peak,
             });
             Some(
-                serde_json::json!({ "samples": samples })
+                serde_json::json!({ "timings": timings.to_json(), "samples": samples })
                     .to_string()
                     .into_bytes(),
             )

@@ -57,7 +57,7 @@ impl Lookup {
             engine: call.app.parts.engine.clone(),
             store: call.backend.store.clone(),
             tenant: call.tenant.clone(),
-            selectors: different_selectors(call)?,
+            selectors: call.different_selectors()?,
             sets: Vec::new(),
             range: TimeRange::new(min, max),
             parsed: budget.hold(),
@@ -142,25 +142,6 @@ impl Lookup {
         })?;
         Ok(Texts { texts, _held: held })
     }
-}
-
-/// The values of `match[]`, each once.
-fn different_selectors(call: &Call) -> Result<Vec<String>, Failure> {
-    let limit = call.app.limits().selectors_max;
-    let mut different = Vec::new();
-    for selector in call.form.all("match[]") {
-        if different.iter().any(|known| known == selector) {
-            continue;
-        }
-        if different.len() == limit {
-            let count = call.form.all("match[]").count();
-            return Err(Failure::bad_data(format!(
-                "too many different match[] selectors among {count}, limit {limit}"
-            )));
-        }
-        different.push(selector.to_owned());
-    }
-    Ok(different)
 }
 
 /// Sorted texts, and the memory that they take.

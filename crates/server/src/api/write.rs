@@ -1,11 +1,13 @@
-//! `/api/v1/write`: remote write 1.0.
+//! `/api/v1/write`: remote write 1.0 and 2.0.
 //!
 //! ```text
-//! headers -> admitted -> body -> prepared -> decode and append -> durable -> 204
+//! headers -> version -> admitted -> body -> prepared -> decode and append -> durable -> 204
 //! ```
 //!
 //! Invariant: 204 means that every sample is durable; 400 that what is not named in the text is;
-//! anything from 500 on that nothing is promised and the sender should try again.
+//! anything from 500 on that nothing is promised and the sender should try again. A sender of 2.0
+//! is told with each answer how much of what it sent is written, as its protocol asks; one of 1.0
+//! is not, as upstream does not.
 
 use super::call::not_ready;
 use super::origin;
@@ -15,41 +17,71 @@ use crate::http::failure::{Cause, Failure};
 use crate::metrics::Endpoint;
 use axum::body::Body;
 use axum::extract::Request;
-use axum::http::{HeaderMap, HeaderName, StatusCode, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::Response;
-use firn_ingest::{Admission, PendingWrite, Pipeline};
+use firn_ingest::{Admission, Origin, PendingWrite, Pipeline, Written};
 use firn_model::error::{Error, ErrorKind};
 use firn_model::tenant::TenantId;
-use std::net::{IpAddr, SocketAddr};
+use firn_wire::remote_write::Version;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 const MEDIA_TYPE: &str = "application/x-protobuf";
 const MESSAGE_V1: &str = "prometheus.WriteRequest";
 const MESSAGE_V2: &str = "io.prometheus.write.v2.Request";
 
+const SAMPLES_WRITTEN: HeaderName =
+    HeaderName::from_static("x-prometheus-remote-write-samples-written");
+const HISTOGRAMS_WRITTEN: HeaderName =
+    HeaderName::from_static("x-prometheus-remote-write-histograms-written");
+const EXEMPLARS_WRITTEN: HeaderName =
+    HeaderName::from_static("x-prometheus-remote-write-exemplars-written");
+
 /// Takes in a request's samples.
 pub(crate) async fn remote_write(app: App, request: Request) -> Response {
-    let pipeline = match app.backend() {
-        Ok(backend) => backend.pipeline.clone(),
-        Err(state) => return not_ready(state),
+    let version = match version_of(request.headers()) {
+        Ok(version) => version,
+        Err(failure) => return failure.into_plain(),
     };
-    match store(&app, pipeline, request).await {
-        Ok(()) => {
-            let mut response = Response::new(Body::empty());
-            *response.status_mut() = StatusCode::NO_CONTENT;
-            response
+    let mut written = Written::default();
+    let mut response = match app.backend() {
+        Err(state) => not_ready(state),
+        Ok(backend) => {
+            let pipeline = backend.pipeline.clone();
+            match store(&app, pipeline, (request, version), &mut written).await {
+                Ok(()) => {
+                    let mut response = Response::new(Body::empty());
+                    *response.status_mut() = StatusCode::NO_CONTENT;
+                    response
+                }
+                Err(failure) => failure.into_plain(),
+            }
         }
-        Err(failure) => failure.into_plain(),
+    };
+    if version == Version::V2 {
+        let headers = response.headers_mut();
+        headers.insert(SAMPLES_WRITTEN, HeaderValue::from(written.samples));
+        headers.insert(HISTOGRAMS_WRITTEN, HeaderValue::from(written.histograms));
+        headers.insert(EXEMPLARS_WRITTEN, HeaderValue::from(written.exemplars));
     }
+    response
 }
 
-async fn store(app: &App, pipeline: Arc<Pipeline>, request: Request) -> Result<(), Failure> {
+/// Stores what the request brings, and says how much of it is `written`.
+async fn store(
+    app: &App,
+    pipeline: Arc<Pipeline>,
+    (request, version): (Request, Version),
+    written: &mut Written,
+) -> Result<(), Failure> {
     let (head, body) = request.into_parts();
     origin::check_same(&app.parts.web, &head.headers)?;
     let tenant = app.tenant(&head.headers)?;
     let peer = head.extensions.get::<SocketAddr>();
-    let address = peer.map(|peer| peer.ip().to_canonical());
-    check_media(&head.headers)?;
+    let from = Origin {
+        address: peer.map(|peer| peer.ip().to_canonical()),
+        version,
+    };
     let bytes_max = pipeline.limits().wire.body_bytes_max;
     // Bodies wait here, unread, while there is no room for them.
     let admitted = pipeline.admit(body::declared_bytes(&body)).await;
@@ -60,8 +92,9 @@ async fn store(app: &App, pipeline: Arc<Pipeline>, request: Request) -> Result<(
     let bytes = body::read(app.limits(), metrics, body, bytes_max, hold).await?;
     let prepared = pipeline.prepare(&mut admission, &bytes).await;
     prepared.map_err(refused)?;
-    let pending = decode(app, pipeline, (tenant, address), (bytes, admission)).await?;
+    let pending = decode(app, pipeline, (tenant, from), (bytes, admission)).await?;
     let outcome = pending.await.map_err(Failure::execution)?;
+    *written = outcome.written;
     match outcome.complaint() {
         None => Ok(()),
         Some(complaint) => Err(Failure::bad_data(complaint)),
@@ -75,11 +108,11 @@ async fn store(app: &App, pipeline: Arc<Pipeline>, request: Request) -> Result<(
 async fn decode(
     app: &App,
     pipeline: Arc<Pipeline>,
-    (tenant, address): (TenantId, Option<IpAddr>),
+    (tenant, from): (TenantId, Origin),
     (bytes, admission): (Vec<u8>, Admission),
 ) -> Result<PendingWrite, Failure> {
-    if pipeline.is_quick(&bytes) {
-        let pending = pipeline.remote_write(&tenant, address, &bytes, admission);
+    if pipeline.is_quick(from.version, &bytes) {
+        let pending = pipeline.remote_write(&tenant, from, &bytes, admission);
         pipeline.put_body(bytes);
         return pending.map_err(refused);
     }
@@ -87,7 +120,7 @@ async fn decode(
     let slot = slot.map_err(|_| Failure::internal("the write queue is closed"))?;
     let watch_memory = app.parts.watch_memory.clone();
     let decoding = tokio::task::spawn_blocking(move || {
-        let pending = pipeline.remote_write(&tenant, address, &bytes, admission);
+        let pending = pipeline.remote_write(&tenant, from, &bytes, admission);
         pipeline.put_body(bytes);
         // What was freed is not to stay while others take as much again.
         watch_memory();
@@ -117,11 +150,12 @@ fn refused(error: Error) -> Failure {
     Failure::new(Cause::Request(error.kind), error.message)
 }
 
-/// Accepts what upstream does, but not yet remote write 2.0; in its words.
-fn check_media(headers: &HeaderMap) -> Result<(), Failure> {
+/// The version that the headers name; what is not known is refused in upstream's words. Names and
+/// values are read as RFC 9110 has it: in any case, with spaces and quotes.
+fn version_of(headers: &HeaderMap) -> Result<Version, Failure> {
     let unsupported = |message: String| Err(Failure::new(Cause::MediaType, message));
     let encoding = text_of(headers, header::CONTENT_ENCODING);
-    if !encoding.is_empty() && encoding != "snappy" {
+    if !encoding.is_empty() && !encoding.eq_ignore_ascii_case("snappy") {
         return unsupported(format!(
             "{encoding} encoding (compression) is not accepted by this server; \
              only snappy is acceptable"
@@ -129,37 +163,32 @@ fn check_media(headers: &HeaderMap) -> Result<(), Failure> {
     }
     let content_type = text_of(headers, header::CONTENT_TYPE).trim();
     let mut parts = content_type.split(';');
-    let media_type = parts.next().unwrap_or_default();
-    if !content_type.is_empty() && media_type != MEDIA_TYPE {
+    let media_type = parts.next().unwrap_or_default().trim();
+    if !content_type.is_empty() && !media_type.eq_ignore_ascii_case(MEDIA_TYPE) {
         return unsupported(format!(
             "expected {MEDIA_TYPE} as the first (media) part, got {content_type} content-type"
         ));
     }
     for part in parts {
-        match part.trim().split_once('=') {
-            Some(("proto", MESSAGE_V1)) => return Ok(()),
-            Some(("proto", MESSAGE_V2)) => {
-                return unsupported(format!(
-                    "{MESSAGE_V2} protobuf message is not accepted by this server; \
-                     only accepts {MESSAGE_V1}"
-                ));
-            }
-            Some(("proto", other)) => {
-                return unsupported(format!(
+        let Some((name, value)) = part.trim().split_once('=') else {
+            return unsupported(format!(
+                "as per https://www.rfc-editor.org/rfc/rfc9110#parameter expected parameters to \
+                 be key-values, got {part} in {content_type} content-type"
+            ));
+        };
+        if name.eq_ignore_ascii_case("proto") {
+            let quoted = value.strip_prefix('"').and_then(|v| v.strip_suffix('"'));
+            return match quoted.unwrap_or(value) {
+                MESSAGE_V1 => Ok(Version::V1),
+                MESSAGE_V2 => Ok(Version::V2),
+                other => unsupported(format!(
                     "got {content_type} content type; unknown type for remote write protobuf \
-                     message {other}, supported: {MESSAGE_V1}"
-                ));
-            }
-            Some(_) => {}
-            None => {
-                return unsupported(format!(
-                    "as per https://www.rfc-editor.org/rfc/rfc9110#parameter expected parameters \
-                     to be key-values, got {part} in {content_type} content-type"
-                ));
-            }
+                     message {other}, supported: {MESSAGE_V1}, {MESSAGE_V2}"
+                )),
+            };
         }
     }
-    Ok(())
+    Ok(Version::V1)
 }
 
 fn text_of(headers: &HeaderMap, name: HeaderName) -> &str {

@@ -1,8 +1,11 @@
-//! One connection: requests from its socket to the router, answers back, until it ends.
+//! One connection: what is spoken is agreed on, requests go from its socket to the router, answers
+//! back, until it ends.
 //!
-//! Invariant: a request whose body was not read to its end, or whose head was refused, is the last
-//! one of its connection.
+//! Invariant: over HTTP/1.1 a request whose body was not read to its end, or whose head was
+//! refused, is the last one of its connection.
 
+use super::accept::{Accept, Protocol};
+use super::http2;
 use super::phase::{Busy, Phase};
 use super::request_head::Beside;
 use super::socket::GuardedSocket;
@@ -25,8 +28,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
+use tokio::time::timeout;
 
 /// What the connections of a listener share.
+#[derive(Clone)]
 pub(crate) struct Site {
     /// Answers requests.
     pub(crate) router: Router,
@@ -39,23 +44,48 @@ pub(crate) struct Site {
 }
 
 /// A fresh connection.
-pub(super) struct Connected<S> {
-    /// Carries its bytes.
-    pub(super) stream: S,
+pub(super) struct Connected<A: Accept> {
+    /// What carries its bytes, once that is agreed on.
+    pub(super) arriving: A::Arriving,
     /// The address of its client.
     pub(super) peer: SocketAddr,
 }
 
 /// Serves one connection to its end. It ends after the request under way once `stopping` changes.
-pub(super) fn serve<S>(
-    connected: Connected<S>,
+pub(super) fn serve<A: Accept>(
+    connected: Connected<A>,
     site: &Site,
     mut stopping: watch::Receiver<bool>,
-) -> impl Future<Output = ()> + Send + use<S>
+) -> impl Future<Output = ()> + Send + use<A> {
+    let Connected { arriving, peer } = connected;
+    let site = site.clone();
+    let counted = site.metrics.connections.enter();
+    site.metrics.connections_total.inc();
+    async move {
+        let agreed = tokio::select! {
+            agreed = timeout(site.limits.header_read_max, A::agree(arriving)) => agreed,
+            _ = stopping.changed() => return,
+        };
+        match agreed {
+            Ok(Ok((stream, Protocol::Http1))) => http1(stream, peer, &site, stopping).await,
+            Ok(Ok((stream, Protocol::Http2))) => http2::serve(stream, peer, &site, stopping).await,
+            Ok(Err(e)) => {
+                site.metrics.handshakes_failed.inc();
+                tracing::debug!(error = %e, %peer, "handshake");
+            }
+            Err(_) => {
+                site.metrics.handshakes_failed.inc();
+                tracing::debug!(error = "too slow", %peer, "handshake");
+            }
+        }
+        drop(counted);
+    }
+}
+
+async fn http1<S>(stream: S, peer: SocketAddr, site: &Site, mut stopping: watch::Receiver<bool>)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let Connected { stream, peer } = connected;
     let limits = &site.limits;
     let phase = Phase::default();
     let io = GuardedSocket::new(stream, phase.clone(), limits, site.heads.clone());
@@ -68,22 +98,17 @@ where
         .max_buf_size(limits.header_buffer_bytes)
         .max_headers(limits.headers_max)
         .serve_connection(io, service);
-    let counted = site.metrics.connections.enter();
-    site.metrics.connections_total.inc();
-    async move {
-        let mut connection = pin!(connection);
-        let outcome = tokio::select! {
-            outcome = connection.as_mut() => outcome,
-            // An error means that the server is gone: the same as its wish to stop.
-            _ = stopping.changed() => {
-                connection.as_mut().graceful_shutdown();
-                connection.await
-            }
-        };
-        if let Err(e) = outcome {
-            tracing::debug!(error = %e, "end connection");
+    let mut connection = pin!(connection);
+    let outcome = tokio::select! {
+        outcome = connection.as_mut() => outcome,
+        // An error means that the server is gone: the same as its wish to stop.
+        _ = stopping.changed() => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
         }
-        drop(counted);
+    };
+    if let Err(e) = outcome {
+        tracing::debug!(error = %e, "end connection");
     }
 }
 

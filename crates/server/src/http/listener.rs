@@ -6,7 +6,6 @@
 use super::accept::Accept;
 use super::connection::{self, Connected, Site};
 use std::io;
-use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,12 +28,11 @@ pub(crate) async fn serve(source: impl Accept, site: Site, shutdown: impl Future
     let mut connections = JoinSet::new();
     let mut shutdown = pin!(shutdown);
     loop {
-        let (stream, peer, place) = tokio::select! {
+        let (connected, place) = tokio::select! {
             () = &mut shutdown => break,
             accepted = server.accept(&source) => accepted,
         };
         while connections.try_join_next().is_some() {}
-        let connected = Connected { stream, peer };
         let connection = connection::serve(connected, &server.site, server.stopping.subscribe());
         connections.spawn(async move {
             connection.await;
@@ -90,13 +88,13 @@ impl Server {
     async fn accept<A: Accept>(
         &mut self,
         source: &A,
-    ) -> (A::Stream, SocketAddr, Option<OwnedSemaphorePermit>) {
+    ) -> (Connected<A>, Option<OwnedSemaphorePermit>) {
         // It is never closed.
         let place = self.places.clone().acquire_owned().await.ok();
         let mut pause = ACCEPT_PAUSE_MIN;
         loop {
             match source.accept().await {
-                Ok((stream, peer)) => return (stream, peer, place),
+                Ok((arriving, peer)) => return (Connected { arriving, peer }, place),
                 Err(e) => {
                     self.site.metrics.accepts_failed.inc();
                     self.failures.report(&e);
@@ -125,11 +123,12 @@ impl Server {
 mod tests {
     use super::*;
     use crate::admission::limits::Limits;
+    use crate::http::accept::Protocol;
     use axum::Router;
     use axum::routing::get;
     use firn_model::budget::Budget;
     use firn_model::shares::Shares;
-    use std::net::Ipv4Addr;
+    use std::net::{Ipv4Addr, SocketAddr};
     use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
     use tokio::sync::{Mutex, mpsc, oneshot};
 
@@ -137,6 +136,7 @@ mod tests {
     struct Streams(Mutex<mpsc::UnboundedReceiver<DuplexStream>>);
 
     impl Accept for Streams {
+        type Arriving = DuplexStream;
         type Stream = DuplexStream;
 
         async fn accept(&self) -> io::Result<(DuplexStream, SocketAddr)> {
@@ -144,6 +144,10 @@ mod tests {
                 Some(stream) => Ok((stream, (Ipv4Addr::LOCALHOST, 1).into())),
                 None => std::future::pending().await,
             }
+        }
+
+        async fn agree(arriving: DuplexStream) -> io::Result<(DuplexStream, Protocol)> {
+            Ok((arriving, Protocol::Http1))
         }
     }
 

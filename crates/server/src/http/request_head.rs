@@ -45,10 +45,12 @@ pub(crate) const HEAD_BYTES_MAX: usize = (1 << 20) + 4096;
 const LINE_COPIES: usize = 3;
 
 /// The headers that the server or its parser reads.
-const READ_HEADERS: [&[u8]; 14] = [
+const READ_HEADERS: [&[u8]; 16] = [
+    b"accept",
     b"accept-encoding",
     b"access-control-request-headers",
     b"access-control-request-method",
+    b"authorization",
     b"connection",
     b"content-encoding",
     b"content-length",

@@ -7,6 +7,9 @@ use std::task::{Context, Poll};
 
 /// Follows a body; it is dropped with the body, after the last byte was sent or the peer left.
 pub(super) trait Watch: Unpin {
+    /// The next piece is asked for.
+    fn asked(&mut self) {}
+
     /// A piece of so many bytes passed.
     fn data(&mut self, _bytes: usize) {}
 
@@ -29,6 +32,7 @@ impl<B: HttpBody<Data = Bytes> + Unpin, W: Watch> HttpBody for WatchedBody<B, W>
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
         let this = self.get_mut();
+        this.watch.asked();
         let polled = Pin::new(&mut this.inner).poll_frame(cx);
         match &polled {
             Poll::Ready(Some(Ok(frame))) => {

@@ -18,7 +18,7 @@ pub fn batches() -> (Vec<LogBatch>, usize) {
             for i in 0..members.len() {
                 if let Some((time, value)) = request.batch.sole_float(i) {
                     let row = FloatRow {
-                        slot: (number * BATCH + i) as u32,
+                        slot: (number * BATCH + i) as u64,
                         time,
                         start: 0,
                         value,

@@ -16,7 +16,6 @@ use crate::head::series::{Series, Window};
 use crate::head::shard::Found;
 use crate::ids::SeriesRef;
 use crate::index::{SeriesCreation, epoch_of};
-use crate::sealed::group_of;
 use crate::sync::atomic::Ordering;
 use crate::sync::lock;
 use firn_model::batch::{Batch, SeriesSamples, Source};
@@ -225,7 +224,7 @@ impl Appender {
     fn restore(&self, series: &mut Series) {
         // It has its place in the index by now, and its samples are not in the log yet: see
         // `Coverage::tick`.
-        let group = group_of(series.slot);
+        let group = self.numbers.group_of(series.slot);
         let mut restored = lock(&self.restored_groups);
         if restored.last() != Some(&group) {
             restored.push(group);

@@ -3,12 +3,14 @@
 use super::Appender;
 use super::scratch::{Scratch, UNINDEXED, UNKNOWN};
 use crate::exemplars::Exemplars;
-use crate::head::series::Verdict;
+use crate::head::series::{Verdict, Window};
 use crate::ids::SeriesRef;
 use crate::sync::lock;
 use firn_model::batch::Batch;
 use firn_model::exemplar::SeriesExemplars;
+use firn_model::labels::Labels;
 use firn_model::log::Position;
+use firn_model::store::{Appended, ExemplarRefusal, RefusedExemplars};
 use std::sync::Arc;
 
 /// Exemplars on their way through the log.
@@ -33,23 +35,52 @@ impl Appender {
         &self,
         scratch: &mut Scratch,
         batch: &Batch,
+        window: Window,
+        appended: &mut Appended,
     ) -> Option<Box<Admitted>> {
         match batch.exemplars().is_empty() || !self.exemplars.is_on() {
             true => None,
-            false => self.admit_some(scratch, batch),
+            false => self.admit_some(scratch, batch, window, appended),
         }
     }
 
     #[cold]
-    fn admit_some(&self, scratch: &mut Scratch, batch: &Batch) -> Option<Box<Admitted>> {
+    fn admit_some(
+        &self,
+        scratch: &mut Scratch,
+        batch: &Batch,
+        window: Window,
+        appended: &mut Appended,
+    ) -> Option<Box<Admitted>> {
         let mut offered = SeriesExemplars::default();
+        let mut offered_of = Vec::new();
+        let mut refuse = |series: u32, refusal| {
+            let labels = || self.labels_of(scratch, batch, series as usize);
+            note(&mut appended.refused_exemplars, refusal, labels);
+        };
         for (series, exemplar) in batch.exemplars().iter() {
-            match self.slot_for_exemplars(scratch, batch, series as usize) {
-                Some(slot) => offered.push(slot.0, exemplar),
-                None => self.exemplars.count_without_series(),
+            if batch.is_refused(series as usize) {
+                continue;
+            }
+            let slot = self.slot_for_exemplars(scratch, batch, series as usize);
+            match slot {
+                None => {
+                    self.exemplars.count_without_series();
+                    refuse(series, ExemplarRefusal::NoSeries);
+                }
+                Some(_) if exemplar.time > window.max => {
+                    self.exemplars.count_too_far_in_future();
+                    refuse(series, ExemplarRefusal::TooFarInFuture);
+                }
+                Some(slot) => {
+                    offered.push(self.numbers.slot(slot).0, exemplar);
+                    offered_of.push(series);
+                }
             }
         }
-        let exemplars = self.exemplars.admit(&offered);
+        let exemplars = self.exemplars.admit(&offered, |number, refusal| {
+            refuse(offered_of[number], refusal);
+        });
         scratch.record.exemplars.clone_from(&exemplars);
         (!exemplars.is_empty()).then(|| {
             Box::new(Admitted {
@@ -57,6 +88,14 @@ impl Appender {
                 kept: self.exemplars.clone(),
             })
         })
+    }
+
+    /// The labels of series number `i` of the batch, read or not.
+    fn labels_of(&self, scratch: &Scratch, batch: &Batch, i: usize) -> Labels {
+        match batch.key(i) {
+            Some(_) if scratch.slots[i] != UNINDEXED => self.index.series_labels(scratch.slots[i]),
+            _ => batch.series(i).labels.to_owned(),
+        }
     }
 
     /// The slot of series number `i` of the batch, if it is in the head and its samples, if it has
@@ -81,5 +120,21 @@ impl Appender {
         let shard = lock(&self.shards[self.shard_of(scratch.prints[i])]);
         let local = shard.find(scratch.prints[i], UNKNOWN)?;
         shard.series(local).map(|series| series.slot)
+    }
+}
+
+/// Counts an exemplar that was refused.
+fn note(
+    refused: &mut Vec<RefusedExemplars>,
+    refusal: ExemplarRefusal,
+    labels: impl Fn() -> Labels,
+) {
+    match refused.iter_mut().find(|known| known.refusal == refusal) {
+        Some(known) => known.count += 1,
+        None => refused.push(RefusedExemplars {
+            refusal,
+            count: 1,
+            first_labels: labels(),
+        }),
     }
 }

@@ -3,7 +3,7 @@
 use super::late::LateCounts;
 use crate::fingerprint::Fingerprint;
 use crate::head::series::{Series, Verdict, Window};
-use crate::ids::{Local, SeriesRef};
+use crate::ids::{Local, SeriesRef, Slot};
 use crate::index::Marker;
 use crate::parts::Parts;
 use firn_model::batch::{Batch, SeriesSamples};
@@ -170,19 +170,20 @@ impl Scratch {
         let mut appended = Appended::default();
         self.record.floats.reserve(self.floats.len());
         order(&mut self.created, &mut self.marks, self.prints.len());
-        let slots = &self.slots;
+        let slot_of = |i: &u32| parts.numbers.slot(self.slots[*i as usize]);
         // They are in this order already, unless another batch created some of them.
-        self.created.sort_by_key(|i| slots[*i as usize]);
+        self.created.sort_by_key(slot_of);
         for i in &self.created {
             let labels = batch.series(*i as usize).labels;
-            self.record.created.push(self.slots[*i as usize].0, labels);
+            self.record.created.push(slot_of(i).0, labels);
         }
         for i in 0..batch.series_count() {
             let is_stored = |at: usize| self.floats[at].verdict == Verdict::Stored;
             match batch.sole_float(i) {
                 Some((time, value)) if is_stored(batch.offsets(i).0) => {
                     let at = batch.offsets(i).0;
-                    self.push_row(i, at, (time, START_UNKNOWN), value);
+                    let slot = parts.numbers.slot(self.slots[i]);
+                    self.push_row(slot, at, (time, START_UNKNOWN), value);
                     appended.stored += 1;
                 }
                 _ => self.record_series(parts, batch, i, &mut appended),
@@ -196,10 +197,11 @@ impl Scratch {
     /// Puts what was accepted of one series into the record, and counts what was not.
     fn record_series(&mut self, parts: &Parts, batch: &Batch, i: usize, appended: &mut Appended) {
         let samples = batch.series(i);
-        let slot = self.slots[i];
+        let series = self.slots[i];
+        let slot = parts.numbers.slot(series);
         let (floats, histograms) = batch.offsets(i);
         let labels = || match batch.key(i) {
-            Some(_) => parts.index.series_labels(slot),
+            Some(_) => parts.index.series_labels(series),
             None => samples.labels.to_owned(),
         };
         for (k, (time, value)) in samples.times.iter().zip(samples.values).enumerate() {
@@ -207,7 +209,7 @@ impl Scratch {
             let start = samples.start_times.get(k).copied();
             let start = start.unwrap_or(START_UNKNOWN);
             match verdict {
-                Verdict::Stored => self.push_row(i, floats + k, (*time, start), *value),
+                Verdict::Stored => self.push_row(slot, floats + k, (*time, start), *value),
                 Verdict::Late => {
                     let row = FloatRow {
                         slot: slot.0,
@@ -235,20 +237,22 @@ impl Scratch {
                 Verdict::Known | Verdict::Refused(_) => {}
             }
             count(appended, verdict, labels, sample.time);
+            let is_refused = matches!(verdict, Verdict::Refused(_));
+            appended.stored_histograms += usize::from(!is_refused);
         }
     }
 
-    /// Puts the float sample with the number `at`, of series `i`, into the record.
+    /// Puts the float sample with the number `at`, of the series at `slot`, into the record.
     #[inline]
     fn push_row(
         &mut self,
-        i: usize,
+        slot: Slot,
         at: usize,
         (time, start): (TimestampMs, TimestampMs),
         value: f64,
     ) {
         let row = FloatRow {
-            slot: self.slots[i].0,
+            slot: slot.0,
             time,
             start,
             value,

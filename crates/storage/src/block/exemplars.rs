@@ -16,7 +16,7 @@ use crate::encoding::cursor::Cursor;
 use crate::encoding::{Malformed, push_uvarint, unzigzag, zigzag};
 use crate::error::StorageError;
 use crate::exemplars::{ExemplarEncoder, each_exemplar};
-use crate::ids::SeriesRef;
+use crate::ids::Slot;
 use crate::page::planner::Planner;
 use firn_model::exemplar::{SeriesExemplars, TimedExemplar};
 use firn_model::sample::TimeRange;
@@ -97,7 +97,7 @@ impl ExemplarsDraft {
         let time = Some(TimeRange::new(exemplar.time, exemplar.time));
         self.range = TimeRange::hull_of(self.range, time);
         self.encoder
-            .push(&mut self.bytes, SeriesRef(ordinal), exemplar);
+            .push(&mut self.bytes, Slot(u64::from(ordinal)), exemplar);
         self.bytes.len() >= UNIT_BYTES
     }
 
@@ -169,9 +169,9 @@ impl ExemplarsUnit {
     /// Opens the bytes of a unit whose key is `first`.
     pub(crate) fn open(bytes: &[u8], first: u64) -> Result<Self, Malformed> {
         let mut exemplars = SeriesExemplars::default();
-        let mut last: Option<(u32, i64)> = None;
+        let mut last: Option<(u64, i64)> = None;
         each_exemplar(bytes, |ordinal, exemplar| {
-            let begins = last.is_some() || ordinal == (first >> u32::BITS) as u32;
+            let begins = last.is_some() || ordinal == first >> u32::BITS;
             let ascends = last.is_none_or(|last| last <= (ordinal, exemplar.time));
             // What is no longer than it may be bounds what a few bytes become.
             if !begins || !ascends || exemplar.is_too_long() {
@@ -190,12 +190,12 @@ impl ExemplarsUnit {
     /// Whether they are what is said of them: those of one series ascend, none is there twice.
     /// Returns how many there are.
     pub(crate) fn check(&self, series: u32) -> Result<u64, Malformed> {
-        let mut last: Option<(u32, TimedExemplar<'_>)> = None;
+        let mut last: Option<(u64, TimedExemplar<'_>)> = None;
         for (ordinal, exemplar) in self.0.iter() {
-            let is_behind = |(before, of_before): (u32, TimedExemplar<'_>)| {
+            let is_behind = |(before, of_before): (u64, TimedExemplar<'_>)| {
                 before < ordinal || of_before.order(&exemplar) == Ordering::Less
             };
-            if ordinal >= series || !last.is_none_or(is_behind) {
+            if ordinal >= u64::from(series) || !last.is_none_or(is_behind) {
                 return Err(Malformed("exemplars out of order"));
             }
             last = Some((ordinal, exemplar));
@@ -235,7 +235,7 @@ impl Block {
                     Some((_, unit)) => unit,
                     None => self.exemplars_unit(entry)?,
                 };
-                for exemplar in unit.0.of_series(*ordinal) {
+                for exemplar in unit.0.of_series(u64::from(*ordinal)) {
                     each(place, exemplar)?;
                 }
                 newest = Some((index, unit));

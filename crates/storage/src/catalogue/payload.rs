@@ -10,6 +10,7 @@
 
 use crate::encoding::cursor::Cursor;
 use crate::encoding::{Malformed, push_uvarint};
+use crate::ids::Slot;
 use firn_model::label_code::SeriesRecords;
 use firn_model::log::Position;
 use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress, Status};
@@ -27,7 +28,7 @@ pub(crate) struct Header {
     /// The log is covered by catalogue and pages up to here.
     pub(crate) trimmed: Position,
     /// Slots below were given.
-    pub(crate) next_slot: u32,
+    pub(crate) next_slot: Slot,
 }
 
 /// A payload, unpacked.
@@ -72,11 +73,8 @@ pub(crate) fn header_of(payload: &[u8]) -> Result<Header, Malformed> {
 
 fn read_header(cursor: &mut Cursor<'_>) -> Result<Header, Malformed> {
     let trimmed = Position(cursor.uvarint()?);
-    let next_slot = u32::try_from(cursor.uvarint()?);
-    Ok(Header {
-        trimmed,
-        next_slot: next_slot.map_err(|_| Malformed("slot out of range"))?,
-    })
+    let next_slot = Slot(cursor.uvarint()?);
+    Ok(Header { trimmed, next_slot })
 }
 
 /// Deflates payloads, with one compressor for all of them.
@@ -105,7 +103,7 @@ pub(crate) fn write(header: Header, series: &[u8], deflater: &mut Deflater) -> V
     let mut payload = Vec::with_capacity(series.len() / 4 + 64);
     payload.push(VERSION);
     push_uvarint(&mut payload, header.trimmed.0);
-    push_uvarint(&mut payload, u64::from(header.next_slot));
+    push_uvarint(&mut payload, header.next_slot.0);
     push_uvarint(&mut payload, series.len() as u64);
     deflate(series, &mut payload, &mut deflater.0);
     payload
@@ -152,7 +150,7 @@ mod tests {
 
     const HEADER: Header = Header {
         trimmed: Position(300),
-        next_slot: 70_000,
+        next_slot: Slot(70_000),
     };
 
     #[track_caller]
@@ -182,7 +180,10 @@ mod tests {
         let payload = [1, 5, 9, b'a', b'b'];
         let read = Payload::read(&payload, &mut Inflater::default()).unwrap();
         assert_eq!(read.header.trimmed, Position(5));
-        assert_eq!((read.header.next_slot, &*read.series), (9, &b"ab"[..]));
+        assert_eq!(
+            (read.header.next_slot, &*read.series),
+            (Slot(9), &b"ab"[..])
+        );
     }
 
     #[test]

@@ -7,7 +7,7 @@
 
 use crate::encoding::cursor::Cursor;
 use crate::encoding::{Malformed, push_uvarint, unzigzag, zigzag};
-use crate::ids::SeriesRef;
+use crate::ids::Slot;
 use firn_model::exemplar::{SeriesExemplars, TimedExemplar};
 use firn_model::label_code::{LabelsDecoder, LabelsEncoder};
 
@@ -20,13 +20,8 @@ pub(crate) struct ExemplarEncoder {
 
 impl ExemplarEncoder {
     /// Appends an exemplar of the series at `slot` to `out`.
-    pub(crate) fn push(
-        &mut self,
-        out: &mut Vec<u8>,
-        slot: SeriesRef,
-        exemplar: &TimedExemplar<'_>,
-    ) {
-        push_uvarint(out, u64::from(slot.0));
+    pub(crate) fn push(&mut self, out: &mut Vec<u8>, slot: Slot, exemplar: &TimedExemplar<'_>) {
+        push_uvarint(out, slot.0);
         push_uvarint(out, zigzag(exemplar.time.wrapping_sub(self.last_time)));
         self.last_time = exemplar.time;
         out.extend_from_slice(&exemplar.value.to_bits().to_le_bytes());
@@ -53,13 +48,13 @@ pub(crate) fn read_exemplars(bytes: &[u8], into: &mut SeriesExemplars) -> Result
 /// fails.
 pub(crate) fn each_exemplar(
     bytes: &[u8],
-    mut each: impl FnMut(u32, TimedExemplar<'_>) -> Result<(), Malformed>,
+    mut each: impl FnMut(u64, TimedExemplar<'_>) -> Result<(), Malformed>,
 ) -> Result<(), Malformed> {
     let mut cursor = Cursor::new(bytes);
     let mut labels = LabelsDecoder::default();
     let mut time = 0i64;
     while !cursor.is_empty() {
-        let slot = u32::try_from(cursor.uvarint()?);
+        let slot = cursor.uvarint()?;
         time = time.wrapping_add(unzigzag(cursor.uvarint()?));
         let value = f64::from_bits(cursor.u64()?);
         let has_own_time = match cursor.byte()? {
@@ -73,7 +68,7 @@ pub(crate) fn each_exemplar(
             time,
             has_own_time,
         };
-        each(slot.map_err(|_| Malformed("slot out of range"))?, exemplar)?;
+        each(slot, exemplar)?;
     }
     Ok(())
 }

@@ -19,7 +19,7 @@ use crate::error::StorageError;
 use crate::file::append_only::{self, AppendOnlyFile, FileKind};
 use crate::file::frame::FrameKind;
 use crate::file::header::EXEMPLARS_MAGIC;
-use crate::ids::SeriesRef;
+use crate::ids::Slot;
 use crate::manifest::KnownFile;
 use firn_model::env::Env;
 use firn_model::exemplar::SeriesExemplars;
@@ -164,7 +164,7 @@ fn append(file: &mut AppendOnlyFile, news: &News) -> Result<(), StorageError> {
     let mut exemplars = Vec::new();
     let mut payload = Vec::new();
     for (slot, exemplar) in news.exemplars.iter() {
-        encoder.push(&mut exemplars, SeriesRef(slot), &exemplar);
+        encoder.push(&mut exemplars, Slot(slot), &exemplar);
         if exemplars.len() >= PAYLOAD_BYTES {
             begin(&mut payload, Position(0));
             payload.append(&mut exemplars);
@@ -205,7 +205,7 @@ fn decode_payload(payload: &[u8]) -> Result<(Position, SeriesExemplars), Malform
 fn read_payload(payload: &[u8], ring: &mut Ring) -> Result<(), Malformed> {
     let (position, exemplars) = decode_payload(payload)?;
     for (slot, exemplar) in exemplars.iter() {
-        ring.add(SeriesRef(slot), &exemplar);
+        ring.add(Slot(slot), &exemplar);
     }
     ring.note(position);
     Ok(())

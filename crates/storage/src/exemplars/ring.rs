@@ -9,7 +9,7 @@
 //! An entry is known by its number, which counts all that ever came. Invariant: along a chain
 //! numbers and [`TimedExemplar::order`] ascend, but for exemplars whose time is that of a sample.
 
-use crate::ids::SeriesRef;
+use crate::ids::Slot;
 use firn_model::exemplar::{SeriesExemplars, TimedExemplar};
 use firn_model::labels::LabelsRef;
 use firn_model::log::Position;
@@ -39,7 +39,7 @@ struct Entry {
     time: TimestampMs,
     /// The next entry of the series.
     next: u64,
-    slot: SeriesRef,
+    slot: Slot,
     has_own_time: bool,
 }
 
@@ -80,7 +80,7 @@ pub(crate) struct Ring {
     entries: VecDeque<Entry>,
     /// The number of the first entry.
     first: u64,
-    chains: HashMap<SeriesRef, Chain>,
+    chains: HashMap<Slot, Chain>,
     label_bytes: usize,
     /// The last record whose exemplars are in the ring.
     position: Position,
@@ -107,7 +107,7 @@ impl Ring {
     }
 
     /// The series that have any.
-    pub(crate) fn slots(&self) -> impl Iterator<Item = SeriesRef> {
+    pub(crate) fn slots(&self) -> impl Iterator<Item = Slot> {
         self.chains.keys().copied()
     }
 
@@ -127,7 +127,7 @@ impl Ring {
     }
 
     /// What would become of an exemplar of the series at `slot`.
-    pub(crate) fn would_take(&self, slot: SeriesRef, exemplar: &TimedExemplar<'_>) -> Taken {
+    pub(crate) fn would_take(&self, slot: Slot, exemplar: &TimedExemplar<'_>) -> Taken {
         let chain = self.chains.get(&slot);
         let Some(newest) = chain.and_then(|chain| self.entry(chain.newest)) else {
             return Taken::Added;
@@ -144,7 +144,7 @@ impl Ring {
     }
 
     /// Takes an exemplar of the series at `slot`.
-    pub(crate) fn add(&mut self, slot: SeriesRef, exemplar: &TimedExemplar<'_>) -> Taken {
+    pub(crate) fn add(&mut self, slot: Slot, exemplar: &TimedExemplar<'_>) -> Taken {
         let taken = self.would_take(slot, exemplar);
         if taken != Taken::Added || self.max == 0 {
             return taken;
@@ -206,7 +206,7 @@ impl Ring {
     }
 
     /// The exemplars of a series, the oldest first.
-    pub(crate) fn of_series(&self, slot: SeriesRef) -> impl Iterator<Item = TimedExemplar<'_>> {
+    pub(crate) fn of_series(&self, slot: Slot) -> impl Iterator<Item = TimedExemplar<'_>> {
         let mut next = self.chains.get(&slot).map_or(NONE, |chain| chain.oldest);
         std::iter::from_fn(move || {
             let entry = self.entry(next)?;
@@ -236,7 +236,7 @@ impl Ring {
     /// Bytes of memory.
     pub(crate) fn memory_bytes(&self) -> usize {
         // A table of the standard library has a byte beside each place.
-        let chain = size_of::<(SeriesRef, Chain)>() + 1;
+        let chain = size_of::<(Slot, Chain)>() + 1;
         self.entries.capacity() * size_of::<Entry>()
             + self.label_bytes
             + self.chains.capacity() * chain
@@ -258,7 +258,7 @@ mod tests {
         }
     }
 
-    fn found(ring: &Ring, slot: SeriesRef) -> Vec<(f64, i64)> {
+    fn found(ring: &Ring, slot: Slot) -> Vec<(f64, i64)> {
         ring.of_series(slot).map(|e| (e.value, e.time)).collect()
     }
 
@@ -291,12 +291,12 @@ mod tests {
         ] {
             let exemplar = exemplar(labels, value, time, has_own_time);
             let context = format!("{exemplar:?}");
-            assert_eq!(ring.would_take(SeriesRef(7), &exemplar), want, "{context}");
-            assert_eq!(ring.add(SeriesRef(7), &exemplar), want, "{context}");
+            assert_eq!(ring.would_take(Slot(7), &exemplar), want, "{context}");
+            assert_eq!(ring.add(Slot(7), &exemplar), want, "{context}");
         }
-        assert_eq!(ring.add(SeriesRef(8), &exemplar(&a, 1.0, 1, true)), Added);
-        assert_eq!(found(&ring, SeriesRef(8)), [(1.0, 1)]);
-        assert_eq!(found(&ring, SeriesRef(9)), []);
+        assert_eq!(ring.add(Slot(8), &exemplar(&a, 1.0, 1, true)), Added);
+        assert_eq!(found(&ring, Slot(8)), [(1.0, 1)]);
+        assert_eq!(found(&ring, Slot(9)), []);
     }
 
     #[test]
@@ -306,7 +306,7 @@ mod tests {
             let mut ring = Ring::default();
             let mut max = 1 + rng.below(20) as usize;
             ring.set_max(max);
-            let mut all: Vec<(SeriesRef, i64)> = Vec::new();
+            let mut all: Vec<(Slot, i64)> = Vec::new();
             let labels = Labels::from_pairs([("trace_id", "x")]);
             for time in 0..rng.below(200) as i64 {
                 if rng.one_in(40) {
@@ -315,13 +315,13 @@ mod tests {
                     let over = all.len().saturating_sub(max);
                     all.drain(..over);
                 }
-                let slot = SeriesRef(rng.below(6) as u32);
+                let slot = Slot(rng.below(6));
                 ring.add(slot, &exemplar(&labels, 0.5, time, true));
                 all.push((slot, time));
                 let over = all.len().saturating_sub(max);
                 all.drain(..over);
             }
-            for slot in (0..6).map(SeriesRef) {
+            for slot in (0..6).map(Slot) {
                 let of_slot = all.iter().filter(|(s, _)| *s == slot);
                 let want: Vec<_> = of_slot.map(|(_, time)| (0.5, *time)).collect();
                 assert_eq!(found(&ring, slot), want, "seed {seed} {slot:?}");

@@ -8,6 +8,7 @@ use super::core::Index;
 use super::series_table::{LEAF_SLOTS, Place};
 use super::terms::Full;
 use super::writer::{OpenRun, Writer};
+use crate::failpoints;
 use crate::ids::{SeriesRef, TermId};
 use crate::sync::MutexGuard;
 use crate::sync::atomic::Ordering;
@@ -36,6 +37,12 @@ impl Index {
     pub(crate) fn next_slot(&self) -> u32 {
         let writer = lock(&self.writer);
         writer.next_slot
+    }
+
+    /// For how many new series there are numbers.
+    pub(crate) fn numbers_left(&self) -> u32 {
+        let writer = lock(&self.writer);
+        writer.end_slot.saturating_sub(writer.next_slot)
     }
 }
 
@@ -68,7 +75,7 @@ impl SeriesCreation<'_> {
     /// The terms of `labels`, in their order; valid until the next call.
     pub(crate) fn intern(&mut self, labels: LabelsRef<'_>) -> Result<&[TermId], Full> {
         let writer = &mut *self.writer;
-        if writer.next_slot == u32::MAX - 1 {
+        if writer.next_slot >= writer.end_slot {
             return Err(Full);
         }
         writer.terms.clear();
@@ -140,7 +147,7 @@ impl SeriesCreation<'_> {
         }
     }
 
-    /// Gives no slot below `end` any more: those were given before a restart.
+    /// Gives no slot below `end` any more: those are of series that a start found.
     pub(crate) fn skip_to(&mut self, end: u32) {
         let writer = &mut *self.writer;
         if end > writer.next_slot {
@@ -149,6 +156,16 @@ impl SeriesCreation<'_> {
                 writer.turn_leaf(self.index);
             }
             writer.next_slot = end;
+        }
+    }
+}
+
+impl SeriesCreation<'_> {
+    /// A start is done: what comes now is new. Tests have numbers for some series alone.
+    pub(crate) fn begin_new(&mut self, first: SeriesRef) {
+        self.skip_to(first.0);
+        if let Some(max) = failpoints::faults().new_series_max {
+            self.writer.end_slot = first.0 + max;
         }
     }
 }

@@ -6,7 +6,7 @@ use super::pending::Pending;
 use super::runs::Run;
 use super::series_table::{LEAF_SLOTS, LeafBuilder};
 use super::terms::Terms;
-use crate::ids::{LabelId, TermId};
+use crate::ids::{LabelId, SeriesRef, TermId};
 
 /// A term whose postings have not been told yet of the newest run.
 #[derive(Clone, Copy, Debug)]
@@ -18,9 +18,11 @@ pub(super) struct OpenRun {
 }
 
 /// What is kept from batch to batch of new series.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Writer {
     pub(super) next_slot: u32,
+    /// No new series gets a number from here on.
+    pub(super) end_slot: u32,
     pub(super) leaf: LeafBuilder,
     pub(super) open: Vec<OpenRun>,
     pub(super) scratch_open: Vec<OpenRun>,
@@ -29,6 +31,21 @@ pub(super) struct Writer {
     /// The series interned last.
     pub(super) interner: Interner,
     pub(super) terms: Vec<TermId>,
+}
+
+impl Default for Writer {
+    fn default() -> Self {
+        Self {
+            next_slot: 0,
+            end_slot: SeriesRef::END,
+            leaf: LeafBuilder::default(),
+            open: Vec::new(),
+            scratch_open: Vec::new(),
+            pending: Pending::default(),
+            interner: Interner::default(),
+            terms: Vec::new(),
+        }
+    }
 }
 
 impl Writer {

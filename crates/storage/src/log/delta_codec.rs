@@ -101,7 +101,8 @@ impl DeltaEncoder {
             for slot in slots {
                 let bits = floats.values[index].to_bits();
                 let number = Number::new(bits, decimal_of(floats, index));
-                self.series += u64::from(self.writer.push(slab, slot % SLAB_SLOTS, number));
+                self.series +=
+                    u64::from(self.writer.push(slab, (slot % SLAB_SLOTS) as u32, number));
                 index += 1;
             }
         }
@@ -160,7 +161,7 @@ struct DeltaValues<'a> {
 }
 
 impl ReadValues for DeltaValues<'_> {
-    fn read(&mut self, slots: &[u32], codes: &[u8], into: &mut Vec<f64>) -> Result<(), Malformed> {
+    fn read(&mut self, slots: &[u64], codes: &[u8], into: &mut Vec<f64>) -> Result<(), Malformed> {
         if slots.len() > ROWS_MAX {
             return Err(Malformed("more rows than a log block has"));
         }
@@ -174,7 +175,7 @@ impl ReadValues for DeltaValues<'_> {
         for slots in slots.chunk_by(|a, b| a / SLAB_SLOTS == b / SLAB_SLOTS) {
             let slab = decoder.context.slab(slots[0] / SLAB_SLOTS);
             into.extend(slots.iter().map(|slot| {
-                let number = reader.next(slab, slot % SLAB_SLOTS);
+                let number = reader.next(slab, (slot % SLAB_SLOTS) as u32);
                 f64::from_bits(number.bits())
             }));
         }

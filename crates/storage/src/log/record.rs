@@ -16,7 +16,7 @@ use crate::encoding::cursor::Cursor;
 use crate::encoding::decimal::Scale;
 use crate::encoding::{Malformed, histogram, push_prefixed, push_uvarint, unzigzag, zigzag};
 use crate::exemplars::{ExemplarEncoder, read_exemplars};
-use crate::ids::SeriesRef;
+use crate::ids::Slot;
 use columns::{NumberReader, ValueReader, push_numbers, push_values};
 use firn_model::log::{CreatedSeries, DecimalHint, FloatRows, HistogramRow, JournalMark, LogBatch};
 use std::sync::Arc;
@@ -60,7 +60,7 @@ impl RecordEncoder {
         push_uvarint(&mut self.before, batch.created.len() as u64);
         push_prefixed(&mut self.before, batch.created.as_bytes());
         push_uvarint(&mut self.before, floats.len() as u64);
-        let slots = floats.slots.iter().map(|slot| i64::from(*slot));
+        let slots = floats.slots.iter().map(|slot| *slot as i64);
         push_numbers(slots, &mut self.column, &mut self.before);
         let times = floats.times.iter().copied();
         push_numbers(times, &mut self.column, &mut self.before);
@@ -102,8 +102,7 @@ impl RecordEncoder {
         self.exemplars.clear();
         self.column.clear();
         for (slot, exemplar) in batch.exemplars.iter() {
-            self.exemplars
-                .push(&mut self.column, SeriesRef(slot), &exemplar);
+            self.exemplars.push(&mut self.column, Slot(slot), &exemplar);
         }
         self.before.push(version);
         push_prefixed(&mut self.before, &self.column);
@@ -119,7 +118,7 @@ impl RecordEncoder {
         let (floats, out) = (&batch.late_floats, &mut self.behind);
         push_uvarint(out, batch.late_order);
         push_uvarint(out, floats.len() as u64);
-        let slots = floats.slots.iter().map(|slot| i64::from(*slot));
+        let slots = floats.slots.iter().map(|slot| *slot as i64);
         push_numbers(slots, &mut self.column, out);
         push_numbers(floats.times.iter().copied(), &mut self.column, out);
         push_values(floats, &mut self.column);
@@ -150,7 +149,7 @@ fn mark_of(code: u8) -> Option<JournalMark> {
 fn push_histograms(rows: &[HistogramRow], out: &mut Vec<u8>) {
     push_uvarint(out, rows.len() as u64);
     for row in rows {
-        push_uvarint(out, u64::from(row.slot));
+        push_uvarint(out, row.slot);
         push_uvarint(out, zigzag(row.time));
         push_uvarint(out, zigzag(row.start));
         histogram::push(out, None, &row.value, row.value.reset_hint);
@@ -169,14 +168,14 @@ pub(crate) fn decimal_of(floats: &FloatRows, index: usize) -> Option<(Scale, i64
 /// values.
 pub(crate) trait ReadValues {
     /// See the trait.
-    fn read(&mut self, slots: &[u32], codes: &[u8], into: &mut Vec<f64>) -> Result<(), Malformed>;
+    fn read(&mut self, slots: &[u64], codes: &[u8], into: &mut Vec<f64>) -> Result<(), Malformed>;
 }
 
 /// Reads values that are coded against each other.
 pub(crate) struct PlainValues;
 
 impl ReadValues for PlainValues {
-    fn read(&mut self, slots: &[u32], codes: &[u8], into: &mut Vec<f64>) -> Result<(), Malformed> {
+    fn read(&mut self, slots: &[u64], codes: &[u8], into: &mut Vec<f64>) -> Result<(), Malformed> {
         let mut reader = ValueReader::new(codes);
         for _ in slots {
             into.push(reader.next()?);
@@ -223,9 +222,8 @@ fn decode_histograms(
     into: &mut Vec<HistogramRow>,
 ) -> Result<(), Malformed> {
     for _ in 0..cursor.uvarint()? {
-        let slot = cursor.uvarint()?;
         into.push(HistogramRow {
-            slot: u32::try_from(slot).map_err(|_| Malformed("slot out of range"))?,
+            slot: cursor.uvarint()?,
             time: unzigzag(cursor.uvarint()?),
             start: unzigzag(cursor.uvarint()?),
             value: Arc::new(histogram::read(cursor, None)?),
@@ -242,7 +240,7 @@ fn decode_floats(
     let count = cursor.uvarint()?;
     let mut slots = NumberReader::new(cursor.prefixed()?);
     slots.read(count, &mut floats.slots, |number| {
-        u32::try_from(number).map_err(|_| Malformed("slot out of range"))
+        u64::try_from(number).map_err(|_| Malformed("slot out of range"))
     })?;
     NumberReader::new(cursor.prefixed()?).read(count, &mut floats.times, Ok)?;
     values.read(&floats.slots, cursor.prefixed()?, &mut floats.values)?;

@@ -14,8 +14,7 @@
 mod tests;
 
 use crate::failpoints::{self, Flaw};
-use crate::ids::{GroupId, SeriesRef};
-use crate::sealed::group_of;
+use crate::ids::GroupId;
 use firn_model::log::Position;
 use firn_model::sample::TimestampMs;
 use std::collections::{BTreeMap, VecDeque};
@@ -41,7 +40,10 @@ impl Windows {
     pub(crate) fn due_end(self, group: GroupId, newest: TimestampMs) -> TimestampMs {
         let phase = match self.is_jittered {
             // Fibonacci hashing: neighbours land far apart, and any run of them evenly.
-            true => (u64::from(group.0.wrapping_mul(0x9e37_79b9)) * self.window_ms as u64) >> 32,
+            true => {
+                (u64::from((group.0 as u32).wrapping_mul(0x9e37_79b9)) * self.window_ms as u64)
+                    >> 32
+            }
             false => 0,
         };
         let (window, phase) = (i128::from(self.window_ms), i128::from(phase));
@@ -81,7 +83,7 @@ pub(crate) struct Coverage {
     marks: VecDeque<Mark>,
     groups: BTreeMap<GroupId, Group>,
     /// Groups below are known, or gone.
-    end_group: u32,
+    end_group: GroupId,
 }
 
 impl Coverage {
@@ -96,7 +98,7 @@ impl Coverage {
             windows,
             marks: VecDeque::from([mark]),
             groups: BTreeMap::new(),
-            end_group: 0,
+            end_group: GroupId(0),
         }
     }
 
@@ -114,7 +116,7 @@ impl Coverage {
         });
         known.sealed_to = known.sealed_to.max(sealed_to);
         known.unsealed_after = known.unsealed_after.max(unsealed_after);
-        self.end_group = self.end_group.max(group.0 + 1);
+        self.end_group = self.end_group.max(GroupId(group.0 + 1));
     }
 
     /// Takes in, at a start, a group that has nothing in records up to `start` and no unsealed
@@ -124,30 +126,32 @@ impl Coverage {
         self.restore(group, sealed_to, start);
     }
 
-    /// Leaves a mark, and takes in the groups of slots below `next_slot` and the groups `restored`,
-    /// of which an evicted series returned since the tick before: their samples came after the mark
-    /// before this one. The caller must read the position of `mark` before its time, and that
-    /// before `next_slot` and `restored`.
+    /// New series get slots of `first` and the groups behind it: those before are known, or gone.
+    pub(crate) fn begin_new(&mut self, first: GroupId) {
+        self.end_group = self.end_group.max(first);
+    }
+
+    /// Leaves a mark, and takes in the groups below `end_group` and the groups `restored`, of which
+    /// an evicted series returned since the tick before: their samples came after the mark before
+    /// this one. The caller must read the position of `mark` before its time, and that before
+    /// `end_group` and `restored`.
     ///
     /// A series that returns is noted after it has its place in the index and before its samples
     /// stand in the log. So a series that is noted too late for this tick has no sample up to the
     /// position of `mark`, and a group that is found without series after this tick is noted later.
-    pub(crate) fn tick(&mut self, mark: Mark, next_slot: u32, restored: &[GroupId]) {
+    pub(crate) fn tick(&mut self, mark: Mark, end_group: GroupId, restored: &[GroupId]) {
         let before = self.marks.back().map_or(Position(0), |m| m.position);
         assert!(
             before <= mark.position,
             "marks ascend: {:?}, then {mark:?}",
             self.marks.back()
         );
-        let groups = next_slot
-            .checked_sub(1)
-            .map_or(0, |last| group_of(SeriesRef(last)).0 + 1);
         let restored = restored.iter().copied();
         let forgotten = restored.filter(|group| !self.groups.contains_key(group));
         let forgotten: Vec<GroupId> = forgotten.collect();
         for group in forgotten
             .into_iter()
-            .chain((self.end_group..groups).map(GroupId))
+            .chain((self.end_group.0..end_group.0).map(GroupId))
         {
             let sealed_to = self.windows.due_end(group, mark.newest);
             self.restore(group, sealed_to, before);
@@ -208,7 +212,7 @@ impl Coverage {
     /// Notes that a group was sealed. Forgets a group without series in the head, unless new series
     /// may still get its slots.
     pub(crate) fn sealed(&mut self, due: Due, unsealed_after: Position, is_gone: bool) {
-        if is_gone && due.group.0 + 1 < self.end_group {
+        if is_gone && due.group.0 + 1 < self.end_group.0 {
             self.groups.remove(&due.group);
         } else {
             self.restore(due.group, due.end, unsealed_after);

@@ -25,7 +25,6 @@ use crate::blocks::{BlockEntry, BlockKind};
 use crate::error::StorageError;
 use crate::failpoints::{self, Flaw};
 use crate::ids::{GroupId, Local};
-use crate::sealed::group_of;
 use crate::sync::lock;
 use firn_model::error::Error;
 use firn_model::sample::{TimeRange, TimestampMs};
@@ -150,7 +149,7 @@ impl Maintenance {
                 let last = shard.end().min(first + SLICE);
                 let series = (first..last).filter_map(|local| shard.series(Local(local)));
                 let older = series.filter(|s| s.range().is_some_and(|range| range.min < end));
-                groups.extend(older.map(|series| group_of(series.slot)));
+                groups.extend(older.map(|series| self.numbers.group_of(series.slot)));
                 first = last;
                 if last == shard.end() {
                     break;
@@ -165,7 +164,7 @@ impl Maintenance {
         let cut = self.blocks.view().cut;
         let range = TimeRange::new(cut, end.saturating_sub(1));
         let pages = self.sealed.directory.all_overlapping(range);
-        let order = SeriesOrder::new(&self.index, &pages);
+        let order = SeriesOrder::new(self, &pages);
         let bytes: u64 = pages
             .iter()
             .flat_map(|(_, pages)| pages)

@@ -229,10 +229,10 @@ impl Maintenance {
     /// Copies what is to be sealed of a group, by slot. The flag says that the head has none of its
     /// series.
     fn copy_group(&self, due: Due, sequence: u64) -> (Taken, bool) {
-        let first = due.group.first_slot();
-        let end = self.index.published().min(first + GROUP_SLOTS);
+        let of_group = self.numbers.of_group(due.group).unwrap_or_default();
+        let end = self.index.published().min(of_group.end);
         let mut cursor = SeriesCursor::new(&self.index);
-        let mut places: Vec<(usize, Local, SeriesRef)> = (first..end)
+        let mut places: Vec<(usize, Local, SeriesRef)> = (of_group.start..end)
             .map(SeriesRef)
             .filter_map(|slot| {
                 let place = cursor
@@ -282,9 +282,8 @@ impl Maintenance {
         }
         self.look_for_room(reserve_bytes.saturating_add(bytes as u64))?;
         // A start that finds a page must find the labels of its series.
-        let slots = pages().filter_map(|(meta, _)| meta.slots.as_slice().last());
-        let end = slots.map(|run| run.end).max();
-        if end > Some(state.catalogue.end_slot()) {
+        let last = pages().filter_map(|(meta, _)| meta.slots().last()).max();
+        if last >= Some(state.catalogue.end_slot()) {
             self.write_catalogue(state, state.trimmed())?;
         }
         let mut entries = Vec::with_capacity(sealed.len());
@@ -376,12 +375,14 @@ impl Maintenance {
             sequence,
             position,
         };
-        let next_slot = self.index.next_slot();
+        // Behind the group that was begun last.
+        let next = self.index.next_slot().next_multiple_of(GROUP_SLOTS);
+        let end_group = self.numbers.group_of(SeriesRef(next));
         let mut restored = std::mem::take(&mut *lock(&self.restored_groups));
         if failpoints::has(Flaw::ForgetsRestored) {
             restored.clear();
         }
-        state.coverage.tick(mark, next_slot, &restored);
+        state.coverage.tick(mark, end_group, &restored);
         let oldest = self.oldest_late();
         state.late.tick(mark, oldest);
     }

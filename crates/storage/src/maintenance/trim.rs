@@ -6,7 +6,7 @@ use super::state::State;
 use crate::catalogue::payload::Header;
 use crate::error::StorageError;
 use crate::failpoints::{self, Flaw};
-use crate::ids::SeriesRef;
+use crate::ids::{SeriesRef, Slot};
 use crate::index::SeriesCursor;
 use crate::manifest::{Manifest, SegmentState};
 use firn_model::error::Error;
@@ -67,16 +67,21 @@ impl Maintenance {
         let live = self.index.series_count() as u64;
         let catalogue = &mut state.catalogue;
         let is_whole = catalogue.is_mostly_dead(live) || catalogue.needs_whole();
+        let end = self.index.next_slot();
         let header = Header {
             trimmed,
-            next_slot: self.index.next_slot(),
+            next_slot: self.numbers.slot(SeriesRef(end)),
         };
-        let first = if is_whole { 0 } else { catalogue.end_slot() };
+        let first = match is_whole {
+            true => Slot(0),
+            false => catalogue.end_slot(),
+        };
         let mut cursor = SeriesCursor::new(&self.index);
         let bytes = catalogue.write(header, is_whole, &mut |encoder| {
-            for slot in (first..header.next_slot).map(SeriesRef) {
-                if cursor.place(slot).is_some() {
-                    encoder.push(slot, self.index.series_labels(slot).as_ref())?;
+            for series in self.numbers.behind_slot(first, end) {
+                if cursor.place(series).is_some() {
+                    let labels = self.index.series_labels(series);
+                    encoder.push(self.numbers.slot(series), labels.as_ref())?;
                 }
             }
             Ok(())

@@ -2,13 +2,13 @@
 
 use super::directory::Draft;
 use super::encoder::{ColumnEncoder, Family, Placed};
-use super::header::{self, Header, LogSpan};
+use super::header::{self, Header, LogSpan, era_of};
 use super::limits::{COLUMNS_MAX, HISTOGRAM_NUMBERS_MAX, SAMPLES_MAX, STRIPE_BYTES};
 use super::mixed;
 use super::starts::StartColumns;
 use super::times::{TimeColumns, TimesEntry};
 use crate::chunk::Columns;
-use crate::ids::SeriesRef;
+use crate::ids::Slot;
 use firn_model::sample::TimeRange;
 
 /// A series that does not fit a page; the caller must split it by time.
@@ -42,15 +42,16 @@ impl PageBuilder {
     }
 
     /// Adds the samples of a series: at least one, their times increasing, slots increasing from
-    /// push to push. `family` says which neighbours are buckets of one histogram; without it the
-    /// neighbour is tried.
+    /// push to push and of one era. `family` says which neighbours are buckets of one histogram;
+    /// without it the neighbour is tried.
     pub fn push(
         &mut self,
-        slot: SeriesRef,
+        slot: Slot,
         family: Option<Family>,
         columns: &Columns,
     ) -> Result<(), ColumnTooLong> {
-        assert!(self.draft.slots.last().is_none_or(|last| *last < slot));
+        let is_next = |last: &Slot| *last < slot && era_of(*last) == era_of(slot);
+        assert!(self.draft.slots.last().is_none_or(is_next));
         assert!(!columns.times.is_empty() && columns.times.len() == columns.values.len());
         assert!(self.draft.slots.len() < COLUMNS_MAX);
         let (samples, numbers) = (columns.times.len(), mixed::numbers(columns));
@@ -131,8 +132,7 @@ impl PageBuilder {
         let header = Header {
             meta: self.meta,
             range,
-            first_slot: first_slot.0,
-            last_slot: last_slot.0,
+            slots: first_slot..=last_slot,
             columns: self.draft.slots.len() as u32,
             samples: self.samples,
         };

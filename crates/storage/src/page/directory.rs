@@ -17,7 +17,7 @@ use super::packed::{self, Packed};
 use super::times::TimesEntry;
 use crate::encoding::cursor::Cursor;
 use crate::encoding::{Malformed, push_uvarint};
-use crate::ids::SeriesRef;
+use crate::ids::Slot;
 use firn_model::sample::{TimeRange, TimestampMs};
 use std::cmp::Ordering;
 use std::ops::Range;
@@ -37,7 +37,7 @@ pub(crate) enum Kind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Column {
     pub(super) kind: Kind,
-    pub(super) slot: SeriesRef,
+    pub(super) slot: Slot,
     pub(super) offset: usize,
     pub(super) times: usize,
     /// One more than the number of the start column.
@@ -48,7 +48,7 @@ pub struct Column {
 
 impl Column {
     /// The series.
-    pub fn slot(&self) -> SeriesRef {
+    pub fn slot(&self) -> Slot {
         self.slot
     }
 
@@ -76,7 +76,7 @@ impl Column {
 /// A directory that is being put together, in the order of its lists.
 #[derive(Debug, Default)]
 pub(super) struct Draft {
-    pub(super) slots: Vec<SeriesRef>,
+    pub(super) slots: Vec<Slot>,
     pub(super) kinds: Vec<Kind>,
     pub(super) offsets: Vec<usize>,
     pub(super) times: Vec<usize>,
@@ -100,12 +100,8 @@ impl Draft {
             push_uvarint(&mut out, count as u64);
         }
         let mut list = |numbers: Vec<u64>| packed::push(&mut out, &numbers);
-        let slots = self.slots.iter().zip(u64::from(header.first_slot)..);
-        list(
-            slots
-                .map(|(slot, dense)| u64::from(slot.0) - dense)
-                .collect(),
-        );
+        let slots = self.slots.iter().zip(header.slots.start().0..);
+        list(slots.map(|(slot, dense)| slot.0 - dense).collect());
         list(self.kinds.iter().map(|k| k.code()).collect());
         for numbers in [&self.offsets, &self.times, &self.starts] {
             list(numbers.iter().map(|n| *n as u64).collect());
@@ -156,7 +152,7 @@ impl Kind {
 /// Where the lists of a directory stand.
 #[derive(Clone, Debug)]
 pub(super) struct Directory {
-    first_slot: u32,
+    first_slot: u64,
     first_time: TimestampMs,
     slots: Packed,
     kinds: Packed,
@@ -200,7 +196,7 @@ impl Directory {
         let (columns, times, starts, stripes) = (count()?, count()?, count()?, count()?);
         let mut list = |count| Packed::read(bytes, &mut cursor, count);
         let directory = Self {
-            first_slot: header.first_slot,
+            first_slot: header.slots.start().0,
             first_time: header.range.min,
             slots: list(columns)?,
             kinds: list(columns)?,
@@ -242,15 +238,14 @@ impl Directory {
     }
 
     /// The index of the column of `slot`.
-    pub(super) fn find(&self, bytes: &[u8], slot: SeriesRef) -> Result<Option<usize>, Malformed> {
+    pub(super) fn find(&self, bytes: &[u8], slot: Slot) -> Result<Option<usize>, Malformed> {
         let Some(distance) = slot.0.checked_sub(self.first_slot) else {
             return Ok(None);
         };
-        let distance = u64::from(distance);
         let slot_at = |index: usize| -> Result<u64, Malformed> {
             Ok(self.slots.get(bytes, index)?.saturating_add(index as u64))
         };
-        let (mut low, mut high) = (0, self.len().min(distance as usize + 1));
+        let (mut low, mut high) = (0, self.len().min((distance as usize).saturating_add(1)));
         // Without gaps before it, the usual case, a slot is at the last place where it can be.
         if low < high && slot_at(high - 1)? == distance {
             return Ok(Some(high - 1));
@@ -267,11 +262,11 @@ impl Directory {
     }
 
     /// The slot of the column with this index.
-    pub(super) fn slot(&self, bytes: &[u8], index: usize) -> Result<SeriesRef, Malformed> {
+    pub(super) fn slot(&self, bytes: &[u8], index: usize) -> Result<Slot, Malformed> {
         let more = self.slots.get(bytes, index)?;
-        let slot = u64::from(self.first_slot).saturating_add(more) + index as u64;
-        let slot = u32::try_from(slot).map_err(|_| Malformed("slot out of range"))?;
-        Ok(SeriesRef(slot))
+        let slot = self.first_slot.checked_add(more);
+        let slot = slot.and_then(|slot| slot.checked_add(index as u64));
+        slot.map(Slot).ok_or(Malformed("slot out of range"))
     }
 
     /// The number of the time column of the column with this index.
@@ -286,7 +281,7 @@ impl Directory {
         &self,
         bytes: &[u8],
         index: usize,
-        slot: SeriesRef,
+        slot: Slot,
         of_times: TimesOfColumn,
     ) -> Result<Column, Malformed> {
         let TimesOfColumn { times, entry } = of_times;

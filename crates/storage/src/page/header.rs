@@ -3,19 +3,23 @@
 //! ```text
 //! header  = "FIRNPAGE" | version u16 | flags u16 | sections u32 | bytes of the page u64
 //!         | log from u64 | log to u64 | first time i64 | last time i64
-//!         | first slot u32 | last slot u32 | columns u32 | 0 u32 | samples u64
+//!         | first slot u32 | last slot u32 | columns u32 | era u32 | samples u64
 //!         | section* | crc32c u32 of all before
 //! section = kind u16 | flags u16 (bit 0: optional) | crc32c u32 | offset u64 | bytes u64
 //! ```
+//!
+//! The era is the upper half of all slots of a page, of which the fields have the lower half.
 //!
 //! The checksum of the data section is zero: its stripes have their own. A reader refuses a section
 //! that it does not know unless it is optional.
 
 use crate::encoding::Malformed;
 use crate::encoding::cursor::Cursor;
+use crate::failpoints::{self, Flaw};
+use crate::ids::Slot;
 use firn_model::log::Position;
 use firn_model::sample::{TimeRange, TimestampMs};
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 
 const MAGIC: &[u8; 8] = b"FIRNPAGE";
 
@@ -50,12 +54,12 @@ pub struct LogSpan {
 }
 
 /// The header but for what follows from the sections.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Header {
     pub(super) meta: LogSpan,
     pub(super) range: TimeRange,
-    pub(super) first_slot: u32,
-    pub(super) last_slot: u32,
+    /// The first and the last one, of one era.
+    pub(super) slots: RangeInclusive<Slot>,
     pub(super) columns: u32,
     pub(super) samples: u64,
 }
@@ -66,6 +70,11 @@ pub(super) struct Opened {
     pub(super) header: Header,
     pub(super) directory: Range<usize>,
     pub(super) data: Range<usize>,
+}
+
+/// The upper half of a slot.
+pub(super) fn era_of(slot: Slot) -> u32 {
+    (slot.0 >> u32::BITS) as u32
 }
 
 /// Puts a page together.
@@ -80,8 +89,7 @@ pub(super) fn assemble(header: &Header, directory: &[u8], data: &[u8]) -> Vec<u8
     let Header {
         meta,
         range,
-        first_slot,
-        last_slot,
+        slots,
         columns,
         samples,
     } = header;
@@ -94,7 +102,8 @@ pub(super) fn assemble(header: &Header, directory: &[u8], data: &[u8]) -> Vec<u8
     ] {
         out.extend_from_slice(&n.to_le_bytes());
     }
-    for n in [*first_slot, *last_slot, *columns, 0] {
+    let [first, last] = [slots.start(), slots.end()].map(|slot| slot.0 as u32);
+    for n in [first, last, *columns, era_of(*slots.start())] {
         out.extend_from_slice(&n.to_le_bytes());
     }
     out.extend_from_slice(&samples.to_le_bytes());
@@ -187,15 +196,16 @@ fn read_header(cursor: &mut Cursor<'_>) -> Result<Header, Malformed> {
     };
     let first: TimestampMs = cursor.u64()? as i64;
     let last: TimestampMs = cursor.u64()? as i64;
-    let first_slot = cursor.number(4)? as u32;
-    let last_slot = cursor.number(4)? as u32;
+    let (first_slot, last_slot) = (cursor.number(4)?, cursor.number(4)?);
     let columns = cursor.number(4)? as u32;
-    cursor.number(4)?;
+    let mut era = cursor.number(4)? << u32::BITS;
+    if failpoints::has(Flaw::IgnoresEra) {
+        era = 0;
+    }
     Ok(Header {
         meta,
         range: TimeRange::new(first, last),
-        first_slot,
-        last_slot,
+        slots: Slot(era | first_slot)..=Slot(era | last_slot),
         columns,
         samples: cursor.u64()?,
     })

@@ -8,7 +8,7 @@ use super::{ints, mixed};
 use crate::chunk::Columns;
 use crate::encoding::Malformed;
 use crate::encoding::cursor::Cursor;
-use crate::ids::SeriesRef;
+use crate::ids::Slot;
 use firn_model::sample::{TimeRange, TimestampMs};
 use std::ops::{Range, RangeInclusive};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -94,8 +94,8 @@ impl Page {
     }
 
     /// The first slot and the last.
-    pub fn slots(&self) -> RangeInclusive<SeriesRef> {
-        SeriesRef(self.header.first_slot)..=SeriesRef(self.header.last_slot)
+    pub fn slots(&self) -> RangeInclusive<Slot> {
+        self.header.slots.clone()
     }
 
     /// How many series.
@@ -122,13 +122,13 @@ impl Page {
 
     /// What the page holds of the series with this slot.
     #[inline]
-    pub fn find(&self, slot: SeriesRef) -> Result<Option<Column>, Malformed> {
+    pub fn find(&self, slot: Slot) -> Result<Option<Column>, Malformed> {
         let index = self.directory.find(self.directory_bytes(), slot)?;
         index.map(|index| self.column_of(index, slot)).transpose()
     }
 
     #[inline]
-    fn column_of(&self, index: usize, slot: SeriesRef) -> Result<Column, Malformed> {
+    fn column_of(&self, index: usize, slot: Slot) -> Result<Column, Malformed> {
         let bytes = self.directory_bytes();
         let times = self.directory.times_of(bytes, index)?;
         let entry = match self.times.get(times) {

@@ -75,12 +75,11 @@ impl Collect for Parts {
         self.log.metrics().collect(sink);
         let counter = |c: &Counter| Value::Counter(c.get() as f64);
         let gauge = |n: usize| Value::Gauge(n as f64);
-        let m = &self.metrics;
         let table = [
             (
                 "firn_storage_head_appended_samples_total",
                 "Samples taken, repeated ones included.",
-                counter(&m.appended_samples),
+                counter(&self.metrics.appended_samples),
             ),
             (
                 "firn_storage_head_series",
@@ -90,17 +89,22 @@ impl Collect for Parts {
             (
                 "firn_storage_head_refused_series_total",
                 "Times that a new series was refused: the head is full, or it is over budget.",
-                counter(&m.refused_series),
+                counter(&self.metrics.refused_series),
             ),
             (
                 "firn_storage_head_retired_series_total",
                 "Series that left the head when all of their samples were sealed and old.",
-                counter(&m.evicted_series),
+                counter(&self.metrics.evicted_series),
             ),
             (
                 "firn_storage_index_series",
                 "Series in the index, those that left the head included.",
                 gauge(self.index.series_count()),
+            ),
+            (
+                "firn_storage_series_numbers_left",
+                "New series that are taken until the next start, which has numbers anew.",
+                gauge(self.index.numbers_left() as usize),
             ),
             (
                 "firn_storage_head_active_series",
@@ -110,17 +114,17 @@ impl Collect for Parts {
             (
                 "firn_storage_head_born_series_total",
                 "Series created.",
-                counter(&m.created_series),
+                counter(&self.metrics.created_series),
             ),
             (
                 "firn_storage_head_removed_series_total",
                 "Series removed after their last sample left the retention.",
-                counter(&m.removed_series),
+                counter(&self.metrics.removed_series),
             ),
             (
                 "firn_storage_replay_damaged_blocks_total",
                 "Blocks of the log and pages that could not be read at start.",
-                counter(&m.damaged_records),
+                counter(&self.metrics.damaged_records),
             ),
         ];
         for (name, help, value) in table {

@@ -100,19 +100,23 @@ impl Reader {
             let looked_up = self
                 .index
                 .lookup(matchers, TimeRange::ALL, request.cancel)?;
-            let has_any = |slot: &SeriesRef| slots.binary_search(slot).is_ok();
+            let has_any = |series: &SeriesRef| {
+                let slot = self.numbers.slot(*series);
+                slots.binary_search(&slot).is_ok()
+            };
             matching.extend(looked_up.slots().filter(has_any));
         }
         let mut of_series = SeriesExemplars::default();
-        for (i, slot) in matching.into_iter().enumerate() {
+        for (i, series) in matching.into_iter().enumerate() {
             if i.is_multiple_of(CANCEL_EACH) {
                 request.cancel.check()?;
             }
             of_series.clear();
+            let slot = self.numbers.slot(series);
             self.exemplars
                 .copy_series(slot, request.range, &mut of_series);
             if !of_series.is_empty() {
-                found.add(self.index.series_labels(slot), &of_series)?;
+                found.add(self.index.series_labels(series), &of_series)?;
             }
         }
         Ok(())

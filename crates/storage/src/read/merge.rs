@@ -64,7 +64,8 @@ impl HeadSelection {
         open: &mut OpenGroup<'_>,
         memory: &mut Memory,
     ) -> Result<(), Error> {
-        let (slot, into) = (self.slots[series], &mut memory.columns);
+        let slot = self.numbers.slot(self.slots[series]);
+        let into = &mut memory.columns;
         for (entry, opened) in open.entries.iter().zip(&mut open.pages) {
             if !entry.has(slot) {
                 continue;

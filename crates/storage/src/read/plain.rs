@@ -195,7 +195,8 @@ impl HeadSelection {
                 return Ok(true);
             }
         }
-        let (slot, entries) = (self.slots[series], open.entries);
+        let slot = self.numbers.slot(self.slots[series]);
+        let entries = open.entries;
         for (of_group, (entry, opened)) in entries.iter().zip(&mut open.pages).enumerate() {
             if !entry.has(slot) {
                 continue;

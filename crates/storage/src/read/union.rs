@@ -16,7 +16,6 @@ use crate::block::BlockReader;
 use crate::blocks::{BlockKind, OpenBlock, View};
 use crate::damage::{self, Damage, DamageKind, Damages};
 use crate::error::{StorageError, is_disk_fault};
-use crate::sealed::group_of;
 use crate::sync::lock;
 use firn_model::budget::Reservation;
 use firn_model::cancel::Cancel;
@@ -236,7 +235,7 @@ impl UnionSelection {
 
     fn append_head<'a>(&'a self, series: usize, working: &mut Working<'a>) -> Result<(), Error> {
         let slot = self.head.slots[series];
-        let group = group_of(slot);
+        let group = self.head.numbers.group_of(slot);
         if working.open.group != Some(group) {
             working.open.turn_to(group, self.head.pages(slot));
         }

@@ -5,7 +5,7 @@
 
 use crate::chunk::{Columns, Sample};
 use crate::error::StorageError;
-use crate::ids::SeriesRef;
+use crate::ids::Slot;
 use crate::log::SegmentInfo;
 use crate::log::segment::Reader;
 use firn_model::env::Env;
@@ -17,24 +17,24 @@ type Timed = (TimestampMs, TimestampMs, Sample);
 
 /// The samples, by series.
 #[derive(Default)]
-pub(super) struct FromLog(BTreeMap<SeriesRef, Vec<Timed>>);
+pub(super) struct FromLog(BTreeMap<Slot, Vec<Timed>>);
 
 impl FromLog {
     /// Reads the samples of the series and times that are `wanted`.
     pub(super) fn read(
         env: &Env,
         segments: &[SegmentInfo],
-        wanted: &[(SeriesRef, TimeRange)],
+        wanted: &[(Slot, TimeRange)],
     ) -> Result<Self, StorageError> {
-        let mut ranges: BTreeMap<SeriesRef, Vec<TimeRange>> = BTreeMap::new();
+        let mut ranges: BTreeMap<Slot, Vec<TimeRange>> = BTreeMap::new();
         for (slot, range) in wanted {
             ranges.entry(*slot).or_default().push(*range);
         }
-        let mut found: BTreeMap<SeriesRef, Vec<Timed>> = BTreeMap::new();
+        let mut found: BTreeMap<Slot, Vec<Timed>> = BTreeMap::new();
         if ranges.is_empty() {
             return Ok(Self(found));
         }
-        let mut add = |slot: SeriesRef, row: Timed| {
+        let mut add = |slot: Slot, row: Timed| {
             let mut of_slot = ranges.get(&slot).into_iter().flatten();
             if of_slot.any(|range| range.contains(row.0)) {
                 found.entry(slot).or_default().push(row);
@@ -47,13 +47,13 @@ impl FromLog {
                 let Ok(record) = item else { continue };
                 for row in record.batch.floats.iter() {
                     add(
-                        SeriesRef(row.slot),
+                        Slot(row.slot),
                         (row.time, row.start, Sample::Float(row.value)),
                     );
                 }
                 for row in record.batch.histograms {
                     let value = Sample::Histogram(row.value);
-                    add(SeriesRef(row.slot), (row.time, row.start, value));
+                    add(Slot(row.slot), (row.time, row.start, value));
                 }
             }
         }
@@ -65,7 +65,7 @@ impl FromLog {
     }
 
     /// The samples of a series within `range`; none without any.
-    pub(super) fn columns(&self, slot: SeriesRef, range: TimeRange) -> Option<Columns> {
+    pub(super) fn columns(&self, slot: Slot, range: TimeRange) -> Option<Columns> {
         let mut columns = Columns::default();
         let rows = self.0.get(&slot)?.iter();
         for (time, start, value) in rows.filter(|(time, ..)| range.contains(*time)) {

@@ -6,7 +6,7 @@ use crate::chunk::Columns;
 use crate::encoding::Malformed;
 use crate::error::StorageError;
 use crate::file::append_only::{self, AppendOnlyFile};
-use crate::ids::SeriesRef;
+use crate::ids::Slot;
 use crate::log::SegmentInfo;
 use crate::manifest::{Manifest, SegmentEntry, SegmentState};
 use crate::page::{self, Page, PageBuilder, Scratch};
@@ -82,7 +82,7 @@ pub(super) fn rebuild(
 }
 
 /// What pages of a segment lack, by series.
-fn wanted_of(old: &Opened) -> Vec<(SeriesRef, TimeRange)> {
+fn wanted_of(old: &Opened) -> Vec<(Slot, TimeRange)> {
     let mut wanted = Vec::new();
     old.pieces(&mut |piece| {
         let Piece::Page(found) = piece else { return };
@@ -94,17 +94,17 @@ fn wanted_of(old: &Opened) -> Vec<(SeriesRef, TimeRange)> {
     wanted
 }
 
-fn lost_of(examined: &Examined) -> Vec<(SeriesRef, TimeRange)> {
+fn lost_of(examined: &Examined) -> Vec<(Slot, TimeRange)> {
     let lost = examined.lost.iter();
     lost.map(|(slot, range, _)| (*slot, *range)).collect()
 }
 
 /// The series of a page that cannot be opened, as far as it is known which those are.
-fn all_of(found: &FoundPage) -> Vec<(SeriesRef, TimeRange)> {
+fn all_of(found: &FoundPage) -> Vec<(Slot, TimeRange)> {
     let Some(meta) = &found.meta else {
         return Vec::new();
     };
-    meta.slots.slots().map(|slot| (slot, meta.range)).collect()
+    meta.slots().map(|slot| (slot, meta.range)).collect()
 }
 
 impl Writing {
@@ -115,7 +115,7 @@ impl Writing {
         named: Option<&Slots>,
         log: &FromLog,
     ) -> Result<(), StorageError> {
-        let is_named = |slot: &SeriesRef| named.is_none_or(|named| named.has(*slot));
+        let is_named = |slot: &Slot| named.is_none_or(|named| named.has(*slot));
         let (examined, lost) = match pages::examine(&found.bytes) {
             Ok(examined) => {
                 let lost = lost_of(&examined);
@@ -139,7 +139,7 @@ impl Writing {
             .map_or(&[][..], |examined| &examined.whole);
         let whole = whole.iter().map(|slot| (*slot, None));
         let lost = lost.into_iter().map(|(slot, range)| (slot, Some(range)));
-        let mut slots: Vec<(SeriesRef, Option<TimeRange>)> = whole.chain(lost).collect();
+        let mut slots: Vec<(Slot, Option<TimeRange>)> = whole.chain(lost).collect();
         slots.retain(|(slot, _)| is_named(slot));
         slots.sort_unstable_by_key(|(slot, _)| *slot);
         let page = examined.as_ref().map(|examined| &examined.page);
@@ -168,7 +168,7 @@ impl Writing {
 fn salvage(
     page: Option<&Page>,
     meta: PageMeta,
-    slots: &[(SeriesRef, Option<TimeRange>)],
+    slots: &[(Slot, Option<TimeRange>)],
     log: &FromLog,
 ) -> Result<Option<(PageMeta, Vec<u8>, u64)>, Malformed> {
     let mut builder = PageBuilder::new(page::LogSpan {
@@ -197,7 +197,7 @@ fn salvage(
     };
     let meta = PageMeta {
         range,
-        slots: pages::runs_of(kept.into_iter()),
+        places: pages::places_of(meta.group, &kept),
         ..meta
     };
     Ok(Some((meta, page, samples)))
@@ -205,7 +205,7 @@ fn salvage(
 
 fn read_column(
     page: &Page,
-    slot: SeriesRef,
+    slot: Slot,
     scratch: &mut Scratch,
 ) -> Result<Option<Columns>, Malformed> {
     let Some(column) = page.find(slot)? else {

@@ -10,7 +10,7 @@ use super::series::ReplaySeries;
 use crate::chunk::Sample;
 use crate::failpoints::{self, Flaw};
 use crate::head::late::LateRow;
-use crate::ids::SeriesRef;
+use crate::ids::Slot;
 use crate::index::Marker;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicU64, Ordering};
@@ -20,7 +20,7 @@ use firn_model::sample::TimestampMs;
 
 /// A late row of the log.
 struct LogRow {
-    slot: SeriesRef,
+    slot: Slot,
     start: TimestampMs,
     row: LateRow,
 }
@@ -77,12 +77,12 @@ impl Replay<'_> {
             value,
         };
         let floats = batch.late_floats.iter().map(|float| LogRow {
-            slot: SeriesRef(float.slot),
+            slot: Slot(float.slot),
             start: float.start,
             row: row(float.time, Sample::Float(float.value)),
         });
         let histograms = batch.late_histograms.iter().map(|histogram| LogRow {
-            slot: SeriesRef(histogram.slot),
+            slot: Slot(histogram.slot),
             start: histogram.start,
             row: row(histogram.time, Sample::Histogram(histogram.value.clone())),
         });
@@ -97,20 +97,19 @@ impl Replay<'_> {
         known: &ReplaySeries,
     ) -> Vec<LogRow> {
         let mut unknown = Vec::new();
-        let mut marker = Marker::default();
+        let (mut marker, mut numbers) = (Marker::default(), known.groups.cursor());
         for LogRow { slot, start, row } in rows {
             // Also of slots that no series has: a series created later must not inherit them.
-            self.next_slot
-                .fetch_max(slot.0.saturating_add(1), Ordering::Relaxed);
-            let Some(place) = known.place(slot) else {
+            self.note_slot(slot);
+            let Some((series, place)) = known.find(&mut numbers, slot) else {
                 unknown.push(LogRow { slot, start, row });
                 continue;
             };
-            if failpoints::has(Flaw::SkipsLateSealed) && known.is_sealed(slot, row.time) {
+            if failpoints::has(Flaw::SkipsLateSealed) && known.is_sealed(series, row.time) {
                 continue;
             }
             let (number, local) = self.store.shard_and_local(place);
-            self.store.index.mark_late(&mut marker, slot, row.time);
+            self.store.index.mark_late(&mut marker, series, row.time);
             let mut shard = lock(&self.store.shards[number]);
             shard.late.insert(local, row, start);
         }

@@ -12,14 +12,15 @@ use crate::damage::{self, Damage, DamageKind};
 use crate::encoding::Malformed;
 use crate::error::StorageError;
 use crate::fan_out::map;
-use crate::ids::{GroupId, SeriesRef};
+use crate::ids::{GroupId, SeriesRef, Slot};
 use crate::index::{Place, epoch_of};
 use crate::maintenance::state::State;
 use crate::page::{Page, Scratch};
-use crate::sealed::GROUP_SLOTS;
+use crate::parts::numbers::NumberCursor;
 use crate::sealed::cache::{damaged, read};
 use crate::sealed::meta::PageMeta;
 use crate::sealed::segment::Placed;
+use crate::sealed::{GROUP_SLOTS, place_in_group};
 use crate::sync::atomic::Ordering;
 use crate::sync::lock;
 use firn_model::log::Position;
@@ -40,6 +41,7 @@ struct Needed {
 /// A group while its pages are taken in.
 struct Group<'a> {
     known: &'a ReplaySeries,
+    numbers: NumberCursor<'a>,
     needed: Needed,
     /// The newest sample of each series in the pages that were seen.
     newest: [TimestampMs; GROUP_SLOTS as usize],
@@ -60,12 +62,17 @@ struct OfGroup {
 
 impl Group<'_> {
     /// Whether a page up to `time` may have a newer sample of a series than those that were seen.
-    fn is_fresh(&self, slot: SeriesRef, time: TimestampMs) -> bool {
-        self.newest[(slot.0 % GROUP_SLOTS) as usize] < time
+    fn is_fresh(&self, slot: Slot, time: TimestampMs) -> bool {
+        self.newest[place_in_group(slot) as usize] < time
     }
 
-    fn know(&mut self, slot: SeriesRef, time: TimestampMs) {
-        self.newest[(slot.0 % GROUP_SLOTS) as usize] = time;
+    fn know(&mut self, slot: Slot, time: TimestampMs) {
+        self.newest[place_in_group(slot) as usize] = time;
+    }
+
+    /// The number of a series and where it lives, if a catalogue names it.
+    fn find(&mut self, slot: Slot) -> Option<(SeriesRef, Place)> {
+        self.known.find(&mut self.numbers, slot)
     }
 }
 
@@ -93,8 +100,10 @@ impl Replay<'_> {
         let mut groups: BTreeMap<GroupId, Vec<Placed>> = BTreeMap::new();
         // The next tick removes the segments of pages that blocks have taken over.
         for (meta, entry) in pages.into_iter().filter(|(meta, _)| meta.range.max >= cut) {
-            let end = meta.slots.as_slice().last().map_or(0, |run| run.end);
-            self.next_slot.fetch_max(end, Ordering::Relaxed);
+            meta.slots()
+                .last()
+                .into_iter()
+                .for_each(|slot| self.note_slot(slot));
             store.sealed.directory.add(entry.clone());
             groups.entry(meta.group).or_default().push((meta, entry));
         }
@@ -164,6 +173,7 @@ impl Replay<'_> {
     fn load_group(&self, pages: &[Placed], known: &ReplaySeries, needed: Needed) -> OfGroup {
         let mut group = Group {
             known,
+            numbers: known.groups.cursor(),
             needed,
             newest: [TimestampMs::MIN; GROUP_SLOTS as usize],
             found: OfGroup::default(),
@@ -181,11 +191,11 @@ impl Replay<'_> {
         let has_gaps = last - first > 1;
         let is_kept = meta.range.max >= group.needed.cutoff;
         let mut open = None;
-        let wants = |slot: SeriesRef, group: &Group<'_>| match group.known.place(slot) {
+        let wants = |slot: Slot, group: &mut Group<'_>| match group.find(slot) {
             None => is_kept,
             Some(_) => has_gaps || repeats || is_needed && group.is_fresh(slot, meta.range.max),
         };
-        if meta.slots.slots().any(|slot| wants(slot, group)) {
+        if meta.slots().any(|slot| wants(slot, group)) {
             match read(entry) {
                 Ok(page) => open = Some(page),
                 Err(e) => self.meet(meta, &e, repeats, group),
@@ -196,8 +206,8 @@ impl Replay<'_> {
         {
             self.meet(meta, &damaged(entry, e), repeats, group);
         }
-        for slot in meta.slots.slots() {
-            let Some(place) = group.known.place(slot) else {
+        for slot in meta.slots() {
+            let Some((series, place)) = group.find(slot) else {
                 // Of series whose samples left the retention nothing is said.
                 if let Some(page) = open.as_ref().filter(|_| is_kept) {
                     group.note_nameless(page, slot);
@@ -205,12 +215,12 @@ impl Replay<'_> {
                 continue;
             };
             let is_marked = match &open {
-                Some(page) if has_gaps => self.mark_epochs(page, slot).is_ok(),
+                Some(page) if has_gaps => self.mark_epochs(page, slot, series).is_ok(),
                 _ => false,
             };
             if !is_marked {
-                self.store.index.mark(slot, first);
-                self.store.index.mark(slot, last);
+                self.store.index.mark(series, first);
+                self.store.index.mark(series, last);
             }
             if !group.is_fresh(slot, meta.range.max) {
                 continue;
@@ -223,7 +233,7 @@ impl Replay<'_> {
                 Some((range, sample)) if group.is_fresh(slot, range.max) => {
                     group.know(slot, range.max);
                     self.begin_behind(place, range.max, Some(sample));
-                    group.found.sealed.push((slot, range.max));
+                    group.found.sealed.push((series, range.max));
                 }
                 Some(_) => {}
                 // The log has what is damaged here, unless it was trimmed.
@@ -231,7 +241,7 @@ impl Replay<'_> {
                 // The end of the page stands for the newest sample. A next one in its epoch counts
                 // as one of an epoch that is marked.
                 None => {
-                    self.store.index.mark(slot, last);
+                    self.store.index.mark(series, last);
                     group.know(slot, meta.range.max);
                     self.begin_behind(place, meta.range.max, None);
                 }
@@ -250,7 +260,7 @@ impl Replay<'_> {
 
     /// Says in which epochs a series has samples in a page that may leave some out: what lies
     /// between two samples may be the whole of time.
-    fn mark_epochs(&self, page: &Page, slot: SeriesRef) -> Result<(), Malformed> {
+    fn mark_epochs(&self, page: &Page, slot: Slot, series: SeriesRef) -> Result<(), Malformed> {
         let Some(column) = page.find(slot)? else {
             return Ok(());
         };
@@ -264,7 +274,7 @@ impl Replay<'_> {
         let mut epochs: Vec<i64> = columns.times.iter().map(|t| epoch_of(*t)).collect();
         epochs.dedup();
         for epoch in epochs {
-            self.store.index.mark(slot, epoch);
+            self.store.index.mark(series, epoch);
         }
         Ok(())
     }
@@ -283,7 +293,7 @@ impl Replay<'_> {
 
 impl Group<'_> {
     /// Counts a series that no catalogue names, if it has samples that did not leave the retention.
-    fn note_nameless(&mut self, page: &Page, slot: SeriesRef) {
+    fn note_nameless(&mut self, page: &Page, slot: Slot) {
         let Ok(Some(column)) = page.find(slot) else {
             return;
         };
@@ -299,13 +309,13 @@ impl Group<'_> {
 }
 
 /// From when to when pages of a group that the log may repeat are seen to hold its series.
-fn spans(pages: &[Placed], needed: Needed) -> Vec<(SeriesRef, TimeRange)> {
+fn spans(pages: &[Placed], needed: Needed) -> Vec<(Slot, TimeRange)> {
     let mut spans = Vec::new();
     let repeats = |placed: &&Placed| placed.0.sealed_up_to >= needed.log_first;
     for (meta, entry) in pages.iter().filter(repeats) {
         // What cannot be read was reported.
         let Ok(page) = read(entry) else { continue };
-        for slot in meta.slots.slots() {
+        for slot in meta.slots() {
             if let Ok(Some((range, _))) = newest(&page, slot) {
                 spans.push((slot, range));
             }
@@ -316,7 +326,7 @@ fn spans(pages: &[Placed], needed: Needed) -> Vec<(SeriesRef, TimeRange)> {
 
 /// From when to when a series has samples in `page`, if it has any, and the newest of them.
 /// Decoding shows that the column is whole.
-fn newest(page: &Page, slot: SeriesRef) -> Result<Option<(TimeRange, Sample)>, Malformed> {
+fn newest(page: &Page, slot: Slot) -> Result<Option<(TimeRange, Sample)>, Malformed> {
     let Some(column) = page.find(slot)? else {
         return Ok(None);
     };

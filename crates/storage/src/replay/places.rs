@@ -7,9 +7,9 @@
 use super::{Read, ReadSeries, Replay};
 use crate::head::series::Series;
 use crate::head::shard::{Shard, WARM};
-use crate::ids::{Local, SeriesRef};
+use crate::ids::{Local, SeriesRef, Slot};
+use crate::parts::numbers::FoundGroups;
 use crate::sync::Mutex;
-use crate::sync::atomic::Ordering;
 use crate::sync::lock;
 
 /// A series that got a place in a shard.
@@ -17,7 +17,7 @@ struct InShard {
     /// Which of those that were read.
     read: usize,
     local: Local,
-    /// The slot of a series with equal labels that was removed before this one was created.
+    /// A series with equal labels that was removed before this one was created.
     replaced: Option<SeriesRef>,
 }
 
@@ -32,8 +32,10 @@ impl Replay<'_> {
         let Some(newest) = series.iter().map(|read| read.slot).max() else {
             return;
         };
-        self.next_slot
-            .fetch_max(newest.0.saturating_add(1), Ordering::Relaxed);
+        self.note_slot(newest);
+        let mut known = lock(&self.known);
+        let number = |read: &Read| known.groups.number_or_new(read.slot);
+        let numbers: Vec<Option<SeriesRef>> = series.iter().map(number).collect();
         let store = self.store;
         let untaken = Mutex::new(Vec::new());
         let shards = store.shards.len();
@@ -44,24 +46,25 @@ impl Replay<'_> {
         let in_shards: Vec<Mutex<Vec<InShard>>> = (0..shards).map(|_| Mutex::default()).collect();
         store.env.compute.for_each(shards + 1, &|task| {
             match task.checked_sub(1) {
-                None => *lock(&untaken) = self.intern(sources),
+                None => *lock(&untaken) = self.intern(sources, &numbers),
                 Some(number) => {
                     let of_shard = &of_shards[number];
-                    *lock(&in_shards[number]) = self.fill_shard(number, &series, of_shard);
+                    let read = (&series[..], &numbers[..]);
+                    *lock(&in_shards[number]) =
+                        self.fill_shard(number, read, of_shard, &known.groups);
                 }
             };
         });
         let untaken = std::mem::take(&mut *lock(&untaken));
-        let mut known = lock(&self.known);
         for (number, in_shard) in in_shards.iter().enumerate() {
             for found in lock(in_shard).drain(..) {
                 if let Some(slot) = found.replaced {
                     known.forget(slot);
                     store.index.unmark(slot);
                 }
-                if untaken.binary_search(&found.read).is_err() {
-                    let place = store.place(number, found.local);
-                    known.add(series[found.read].slot, place);
+                let is_taken = untaken.binary_search(&found.read).is_err();
+                if let Some(series) = numbers[found.read].filter(|_| is_taken) {
+                    known.add(series, store.place(number, found.local));
                 } else {
                     lock(&store.shards[number]).remove(found.local);
                     self.report("the index takes no more label names or values");
@@ -72,17 +75,17 @@ impl Replay<'_> {
 
     /// Has the index give every series its terms; returns the numbers of those that it did not
     /// take, ascending.
-    fn intern(&self, sources: &[ReadSeries<'_>]) -> Vec<usize> {
+    fn intern(&self, sources: &[ReadSeries<'_>], numbers: &[Option<SeriesRef>]) -> Vec<usize> {
         let mut interning = self.store.index.create_series();
         let mut terms = lock(&self.terms);
         let mut untaken = Vec::new();
         let mut number = 0;
         for ReadSeries { records, series } in sources {
             let mut records = records.clone();
-            for read in series {
-                match interning.intern_steps(records.steps()) {
-                    Ok(of_series) => terms.add(read.slot, of_series),
-                    Err(_) => untaken.push(number),
+            for _ in series {
+                match (interning.intern_steps(records.steps()), numbers[number]) {
+                    (Ok(of_series), Some(series)) => terms.add(series, of_series),
+                    _ => untaken.push(number),
                 }
                 number += 1;
             }
@@ -90,14 +93,22 @@ impl Replay<'_> {
         untaken
     }
 
-    /// `of_shard` are the numbers of its series, ascending.
-    fn fill_shard(&self, number: usize, series: &[Read], of_shard: &[usize]) -> Vec<InShard> {
+    /// `of_shard` are the numbers of its series among those that were read, ascending.
+    fn fill_shard(
+        &self,
+        number: usize,
+        (read, numbers): (&[Read], &[Option<SeriesRef>]),
+        of_shard: &[usize],
+        groups: &FoundGroups,
+    ) -> Vec<InShard> {
         let mut shard = lock(&self.store.shards[number]);
         let mut filled = Vec::with_capacity(of_shard.len());
-        for numbers in of_shard.chunks(WARM) {
-            shard.warm(numbers.iter().map(|i| series[*i].print));
-            for i in numbers.iter().copied() {
-                filled.extend(fill_one(&mut shard, i, series[i]));
+        for some in of_shard.chunks(WARM) {
+            shard.warm(some.iter().map(|i| read[*i].print));
+            for i in some.iter().copied() {
+                if let Some(series) = numbers[i] {
+                    filled.extend(fill_one(&mut shard, i, (read[i], series), groups));
+                }
             }
         }
         filled
@@ -105,15 +116,21 @@ impl Replay<'_> {
 }
 
 /// Gives the series with the number `i` its place, unless a later one has it.
-fn fill_one(shard: &mut Shard, i: usize, read: Read) -> Option<InShard> {
+fn fill_one(
+    shard: &mut Shard,
+    i: usize,
+    (read, series): (Read, SeriesRef),
+    groups: &FoundGroups,
+) -> Option<InShard> {
     let mut replaced = None;
-    let (local, is_new) = shard.find_or_insert(read.print, Series::new(read.slot));
+    let (local, is_new) = shard.find_or_insert(read.print, Series::new(series));
     if !is_new {
-        let older = |s: &&mut Series| s.slot < read.slot;
-        let known = shard.series_mut(local).filter(older)?;
+        let slot_of = |s: &Series| groups.slot(s.slot).unwrap_or(Slot(u64::MAX));
+        let known = shard.series_mut(local);
+        let known = known.filter(|s| slot_of(s) < read.slot)?;
         replaced = Some(known.slot);
         let bytes = known.memory_bytes();
-        *known = Series::new(read.slot);
+        *known = Series::new(series);
         shard.chunk_bytes -= bytes;
     }
     Some(InShard {

@@ -4,8 +4,9 @@
 //! some 60 bytes for each beside the head that it fills.
 
 use crate::failpoints::{self, Flaw};
-use crate::ids::{GroupId, SeriesRef, TermId};
+use crate::ids::{GroupId, SeriesRef, Slot, TermId};
 use crate::index::Place;
+use crate::parts::numbers::{FoundGroups, NumberCursor};
 use crate::sealed::group_of;
 use firn_model::sample::{TimeRange, TimestampMs};
 use std::collections::BTreeMap;
@@ -17,7 +18,7 @@ const NOWHERE: Place = Place(u32::MAX);
 /// Terms of a leaf; the terms of a series lie in one.
 const TERMS_OF_LEAF: usize = 1 << 18;
 
-/// The leaves of a table by slot; a leaf is there once one of its slots is.
+/// The leaves of a table by number; a leaf is there once one of its numbers is.
 struct Leaves<T>(Vec<Option<Box<[T]>>>);
 
 impl<T> Default for Leaves<T> {
@@ -44,13 +45,15 @@ impl<T: Copy> Leaves<T> {
     }
 }
 
-/// The series by slot; slots of a store that is years old are few among many numbers.
+/// The series, by the numbers that their slots get as they are met.
 pub(super) struct ReplaySeries {
+    /// The groups that have numbers.
+    pub(super) groups: FoundGroups,
     places: Leaves<Place>,
     /// The newest sealed sample's time, for those whose pages the log may repeat.
     sealed: Leaves<Option<TimestampMs>>,
     /// Of groups whose pages are damaged: from when to when some page is seen to hold a series.
-    spans: BTreeMap<GroupId, BTreeMap<SeriesRef, Vec<TimeRange>>>,
+    spans: BTreeMap<GroupId, BTreeMap<Slot, Vec<TimeRange>>>,
     /// All groups count as such: what pages there were is not known.
     trusts_spans_only: bool,
     /// Blocks have all in-order samples before this time.
@@ -61,6 +64,7 @@ impl ReplaySeries {
     /// None yet; blocks have all in-order samples before `cut`.
     pub(super) fn new(cut: TimestampMs) -> Self {
         Self {
+            groups: FoundGroups::default(),
             places: Leaves::default(),
             sealed: Leaves::default(),
             spans: BTreeMap::new(),
@@ -81,6 +85,17 @@ impl ReplaySeries {
         }
     }
 
+    /// The number of a slot and where its series lives, if there is one.
+    #[inline]
+    pub(super) fn find(
+        &self,
+        numbers: &mut NumberCursor<'_>,
+        slot: Slot,
+    ) -> Option<(SeriesRef, Place)> {
+        let series = numbers.number(slot)?;
+        Some((series, self.place(series)?))
+    }
+
     /// Where a series lives.
     #[inline]
     pub(super) fn place(&self, slot: SeriesRef) -> Option<Place> {
@@ -95,7 +110,7 @@ impl ReplaySeries {
 
     /// Notes from when to when pages are seen to hold the series of a group whose pages are
     /// damaged. Nothing else of the group counts as sealed.
-    pub(super) fn set_spans(&mut self, group: GroupId, spans: Vec<(SeriesRef, TimeRange)>) {
+    pub(super) fn set_spans(&mut self, group: GroupId, spans: Vec<(Slot, TimeRange)>) {
         let of_group = self.spans.entry(group).or_default();
         for (slot, span) in spans {
             of_group.entry(slot).or_default().push(span);
@@ -115,9 +130,11 @@ impl ReplaySeries {
             return true;
         }
         if self.trusts_spans_only || !self.spans.is_empty() {
-            let of_group = self.spans.get(&group_of(slot));
+            let stored = self.groups.slot(slot);
+            let of_group = stored.and_then(|stored| self.spans.get(&group_of(stored)));
             if of_group.is_some() || self.trusts_spans_only {
-                let spans = of_group.and_then(|of_group| of_group.get(&slot));
+                let spans = of_group.zip(stored);
+                let spans = spans.and_then(|(of_group, stored)| of_group.get(&stored));
                 let holds = |span: &TimeRange| span.contains(time);
                 return spans.is_some_and(|spans| spans.iter().any(holds));
             }
@@ -126,8 +143,8 @@ impl ReplaySeries {
         sealed.is_some_and(|sealed| time <= sealed) && !failpoints::has(Flaw::ReplaysSealed)
     }
 
-    /// Calls `each` with the series that were not forgotten, by ascending slot.
-    pub(super) fn each_by_slot(&self, mut each: impl FnMut(SeriesRef, Place)) {
+    /// Calls `each` with the series that were not forgotten, by ascending number.
+    pub(super) fn each_in_order(&self, mut each: impl FnMut(SeriesRef, Place)) {
         for (number, leaf) in self.places.0.iter().enumerate() {
             for (at, place) in leaf.iter().flat_map(|places| places.iter()).enumerate() {
                 if *place != NOWHERE {

@@ -5,8 +5,8 @@ use crate::chunk::Sample;
 use crate::encoding::Malformed;
 use crate::head::series::{Series, Value};
 use crate::head::shard::Shard;
-use crate::ids::{Local, SeriesRef};
-use crate::index::{Marker, epoch_of};
+use crate::ids::{Local, SeriesRef, Slot};
+use crate::index::{Marker, Place, epoch_of};
 use crate::parts::Parts;
 use firn_model::log::{FloatRow, HistogramRow, LogBatch};
 use firn_model::sample::TimestampMs;
@@ -45,8 +45,10 @@ impl ShardRows {
     pub(super) fn add(&mut self, store: &Parts, known: &ReplaySeries, batch: &LogBatch) {
         self.shards
             .resize_with(store.shards.len(), OfShard::default);
+        let mut numbers = known.groups.cursor();
         for row in batch.floats.iter() {
-            if !sort_row(store, known, &mut self.shards, &row) {
+            let series = known.find(&mut numbers, Slot(row.slot));
+            if !sort_row(store, known, &mut self.shards, (series, &row)) {
                 self.floats.push(row);
             }
         }
@@ -75,19 +77,21 @@ impl ShardRows {
     pub(super) fn sort(&mut self, store: &Parts, known: &ReplaySeries) {
         self.shards
             .resize_with(store.shards.len(), OfShard::default);
-        let shards = &mut self.shards;
-        self.floats
-            .retain(|row| !sort_row(store, known, shards, row));
+        let (shards, mut numbers) = (&mut self.shards, known.groups.cursor());
+        self.floats.retain(|row| {
+            let series = known.find(&mut numbers, Slot(row.slot));
+            !sort_row(store, known, shards, (series, row))
+        });
         self.sort_histograms(store, known);
     }
 
     fn sort_histograms(&mut self, store: &Parts, known: &ReplaySeries) {
-        let shards = &mut self.shards;
+        let (shards, mut numbers) = (&mut self.shards, known.groups.cursor());
         self.histograms.retain(|row| {
-            let Some(place) = known.place(SeriesRef(row.slot)) else {
+            let Some((series, place)) = known.find(&mut numbers, Slot(row.slot)) else {
                 return true;
             };
-            if !known.is_sealed(SeriesRef(row.slot), row.time) {
+            if !known.is_sealed(series, row.time) {
                 let (shard, local) = store.shard_and_local(place);
                 shards[shard].histograms.push((local, row.clone()));
             }
@@ -140,11 +144,16 @@ impl ShardRows {
 
 /// Gives a row to the shard of its series, unless it is sealed; false if the series is not known.
 #[inline]
-fn sort_row(store: &Parts, known: &ReplaySeries, shards: &mut [OfShard], row: &FloatRow) -> bool {
-    let Some(place) = known.place(SeriesRef(row.slot)) else {
+fn sort_row(
+    store: &Parts,
+    known: &ReplaySeries,
+    shards: &mut [OfShard],
+    (series, row): (Option<(SeriesRef, Place)>, &FloatRow),
+) -> bool {
+    let Some((series, place)) = series else {
         return false;
     };
-    if !known.is_sealed(SeriesRef(row.slot), row.time) {
+    if !known.is_sealed(series, row.time) {
         let (shard, local) = store.shard_and_local(place);
         shards[shard].floats.push(ShardRow {
             local,

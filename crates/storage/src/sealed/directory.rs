@@ -1,10 +1,10 @@
 //! Which pages there are, by group: what a reader asks to find the sealed samples of a series.
 
-use super::group::{GROUP_SLOTS, group_of};
+use super::group::{GROUP_SLOTS, group_of, place_in_group};
 use super::lost_pages::LostPages;
 use super::meta::PageMeta;
 use super::segment::Segment;
-use crate::ids::{GroupId, SeriesRef};
+use crate::ids::{GroupId, Slot};
 use crate::index::Run;
 use firn_model::budget::Reservation;
 use firn_model::error::Error;
@@ -25,51 +25,49 @@ pub(crate) struct PageEntry {
     group: GroupId,
     /// From its oldest sample to its newest.
     pub(crate) range: TimeRange,
-    /// The series that have a column; `None` if all of the group have.
-    slots: Option<Box<[Run]>>,
+    /// The places of the series that have a column; `None` if all of the group have.
+    places: Option<Box<[Run]>>,
 }
 
 impl PageEntry {
     /// The entry of a page with `meta`.
     pub(crate) fn new(meta: &PageMeta, segment: Arc<Segment>, offset: u64, bytes: u32) -> Self {
-        let is_whole = meta.slots.len() == GROUP_SLOTS as usize;
+        let is_whole = meta.places.len() == GROUP_SLOTS as usize;
         Self {
             segment,
             offset,
             bytes,
             group: meta.group,
             range: meta.range,
-            slots: (!is_whole).then(|| meta.slots.as_slice().into()),
+            places: (!is_whole).then(|| meta.places.as_slice().into()),
         }
     }
 
     /// Calls `each` with the series that have a column, ascending.
-    pub(crate) fn each_slot(&self, each: impl FnMut(SeriesRef)) {
-        let first = self.group.first_slot();
+    pub(crate) fn each_slot(&self, each: impl FnMut(Slot)) {
         let whole = [Run {
-            start: first,
-            end: first + GROUP_SLOTS,
+            start: 0,
+            end: GROUP_SLOTS,
         }];
-        let runs = self.slots.as_deref().unwrap_or(&whole);
-        let slots = runs.iter().flat_map(|run| run.start..run.end);
-        slots.map(SeriesRef).for_each(each);
+        let runs = self.places.as_deref().unwrap_or(&whole);
+        let places = runs.iter().flat_map(|run| run.start..run.end);
+        places.map(|place| self.group.slot(place)).for_each(each);
     }
 
     /// How many series have a column.
     pub(crate) fn series_count(&self) -> usize {
         let of_runs = |runs: &[Run]| runs.iter().map(|run| (run.end - run.start) as usize).sum();
-        self.slots.as_deref().map_or(GROUP_SLOTS as usize, of_runs)
+        self.places.as_deref().map_or(GROUP_SLOTS as usize, of_runs)
     }
 
     /// Whether `slot` has a column.
-    pub(crate) fn has(&self, slot: SeriesRef) -> bool {
-        match &self.slots {
-            None => group_of(slot) == self.group,
-            Some(runs) => {
-                let at = runs.partition_point(|run| run.end <= slot.0);
-                runs.get(at).is_some_and(|run| run.start <= slot.0)
-            }
-        }
+    pub(crate) fn has(&self, slot: Slot) -> bool {
+        let is_placed = |runs: &[Run]| {
+            let place = place_in_group(slot);
+            let at = runs.partition_point(|run| run.end <= place);
+            runs.get(at).is_some_and(|run| run.start <= place)
+        };
+        group_of(slot) == self.group && self.places.as_deref().is_none_or(is_placed)
     }
 }
 
@@ -147,7 +145,8 @@ impl Directory {
         groups.entry(page.group).or_default().push(page);
     }
 
-    /// The groups among `wanted` with pages that overlap `range`, and those pages, as they are now.
+    /// The groups among `wanted`, which come nearly in order, with pages that overlap `range`, and
+    /// those pages, as they are now.
     /// What the lists take is reserved in `memory` before they are made.
     pub(crate) fn overlapping(
         &self,
@@ -173,6 +172,7 @@ impl Directory {
                 found.push((number, pages));
             }
         }
+        found.sort_unstable_by_key(|(number, _)| *number);
         Ok(found)
     }
 

@@ -1,6 +1,6 @@
 //! Groups: 512 neighbouring slots, whose samples are sealed together.
 
-use crate::ids::{GroupId, SeriesRef};
+use crate::ids::{GroupId, Slot};
 use firn_model::sync::{read, write};
 use std::collections::BTreeSet;
 use std::sync::RwLock;
@@ -11,16 +11,29 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// write at once.
 pub(crate) const GROUP_SLOTS: u32 = 512;
 
+/// The same among slots.
+const SLOTS: u64 = GROUP_SLOTS as u64;
+
 /// The group of a slot.
 #[inline]
-pub(crate) fn group_of(slot: SeriesRef) -> GroupId {
-    GroupId(slot.0 / GROUP_SLOTS)
+pub(crate) fn group_of(slot: Slot) -> GroupId {
+    GroupId(slot.0 / SLOTS)
+}
+
+/// Which of its group a slot is.
+#[inline]
+pub(crate) fn place_in_group(slot: Slot) -> u32 {
+    (slot.0 % SLOTS) as u32
 }
 
 impl GroupId {
-    /// The number of its first series.
-    pub(crate) fn first_slot(self) -> u32 {
-        self.0 * GROUP_SLOTS
+    /// The one with the greatest slots.
+    pub(crate) const LAST: Self = Self(u64::MAX / SLOTS);
+
+    /// Its slot with this place.
+    #[inline]
+    pub(crate) fn slot(self, place: u32) -> Slot {
+        Slot(self.0 * SLOTS + u64::from(place))
     }
 }
 

@@ -137,14 +137,20 @@ pub(crate) fn load(
     let Some(mut file) = recovered else {
         return Ok(None);
     };
-    let mut loaded = walk(&file, files);
+    let counted_bytes = known.map_or(0, |known| known.bytes);
+    let (mut loaded, counted) = walk(&file, files, counted_bytes);
     if !file.is_unreadable() {
         write_directory(&mut file, &loaded.pages)?;
         loaded.entry.state = SegmentState::Complete;
         loaded.entry.bytes = file.bytes();
     }
     loaded.next = file.last().next();
-    say_what_is_lost(&mut loaded, file.path(), (bytes, durable_bytes), known);
+    say_what_is_lost(
+        &mut loaded,
+        file.path(),
+        (bytes, durable_bytes),
+        (known, counted),
+    );
     Ok(Some(loaded))
 }
 
@@ -184,19 +190,21 @@ fn say_what_is_lost(
     loaded: &mut Loaded,
     path: &Path,
     (bytes, durable_bytes): (u64, u64),
-    known: Option<&SegmentEntry>,
+    (known, counted): (Option<&SegmentEntry>, Counted),
 ) {
     if bytes < durable_bytes {
         let what = format!("it is cut: {bytes} of {durable_bytes} bytes are there");
         let damage = Damage::of_file(DamageKind::Pages, path, what);
         loaded.damages.insert(0, damage);
     }
-    let left = loaded.entry.samples.unwrap_or(0);
     let lost = known.and_then(|known| known.samples);
-    let mut lost = lost.map(|samples| samples.saturating_sub(left));
+    let mut lost = lost.map(|samples| samples.saturating_sub(counted.samples));
+    let mut all = known.and_then(|known| known.range).or(loaded.entry.range);
+    if counted.is_damaged_behind {
+        (lost, all) = (None, None);
+    }
     // Damage to anything but a page costs no samples: no query warns of it.
     let is_lossless = lost == Some(0);
-    let all = known.and_then(|known| known.range).or(loaded.entry.range);
     for damage in &mut loaded.damages {
         damage.samples = if is_lossless { Some(0) } else { lost.take() };
         damage.range = match is_lossless {
@@ -206,8 +214,18 @@ fn say_what_is_lost(
     }
 }
 
-/// Walks the frames of a file without a directory.
-fn walk(file: &AppendOnlyFile, files: &Arc<FilePool>) -> Loaded {
+/// What of a file the manifest's figures are about: its bytes up to where they were counted.
+#[derive(Default)]
+struct Counted {
+    /// The samples there.
+    samples: u64,
+    /// Something is damaged behind.
+    is_damaged_behind: bool,
+}
+
+/// Walks the frames of a file without a directory, of which so many bytes were counted.
+fn walk(file: &AppendOnlyFile, files: &Arc<FilePool>, counted_bytes: u64) -> (Loaded, Counted) {
+    let mut counted = Counted::default();
     let segment = Arc::new(Segment::new(file.first(), files, file.path()));
     let (mut pages, mut damages, mut samples) = (Vec::new(), Vec::new(), 0);
     let damaged = |offset, what: String| Damage {
@@ -219,22 +237,28 @@ fn walk(file: &AppendOnlyFile, files: &Arc<FilePool>) -> Loaded {
         match found {
             Found::Frame { offset, header } if header.kind == FrameKind::Page => {
                 let payload = scanner.payload(offset, &header);
-                match placed(&segment, offset + header.frame_bytes(), payload) {
+                let end = offset + header.frame_bytes();
+                match placed(&segment, end, payload) {
                     Ok((page, count)) => {
                         pages.push(page);
                         samples += count;
+                        counted.samples += if end <= counted_bytes { count } else { 0 };
                     }
-                    Err(e) => damages.push(damaged(offset, e.to_string())),
+                    Err(e) => {
+                        counted.is_damaged_behind |= end > counted_bytes;
+                        damages.push(damaged(offset, e.to_string()));
+                    }
                 }
             }
             Found::Frame { .. } => {}
             Found::Damage(range) => {
+                counted.is_damaged_behind |= range.end > counted_bytes;
                 let what = format!("{} bytes are no frame", range.end - range.start);
                 damages.push(damaged(range.start, what));
             }
         }
     }
-    Loaded {
+    let loaded = Loaded {
         next: file.last().next(),
         entry: SegmentEntry {
             number: file.first(),
@@ -248,7 +272,8 @@ fn walk(file: &AppendOnlyFile, files: &Arc<FilePool>) -> Loaded {
         is_unreadable: file.is_unreadable(),
         pages,
         damages,
-    }
+    };
+    (loaded, counted)
 }
 
 /// From the oldest sample of pages to their newest.

@@ -9,7 +9,7 @@ use super::segments::{Found, Segments};
 use super::*;
 use crate::chunk::Columns;
 use crate::encoding::cursor::Cursor;
-use crate::ids::{GroupId, SeriesRef};
+use crate::ids::{GroupId, Slot};
 use crate::index::{Run, Runs};
 use crate::manifest::Manifest;
 use crate::page::{self, PageBuilder, Scratch};
@@ -25,30 +25,29 @@ const DIR: &str = "pages";
 
 const GROUP: GroupId = GroupId(0);
 
-fn meta(group: GroupId, window: i64, slots: Runs) -> PageMeta {
+fn meta(group: GroupId, window: i64, places: Runs) -> PageMeta {
     PageMeta {
         group,
         window_end: window * 100 + 99,
         range: TimeRange::new(window * 100, window * 100 + 1),
         unsealed_after: Position(7),
         sealed_up_to: Position(9),
-        slots,
+        places,
     }
 }
 
 /// A page of the first three series of a group, with two samples each.
 fn page(group: GroupId, window: i64) -> (PageMeta, Vec<u8>) {
-    let first = group.first_slot();
     let mut builder = PageBuilder::new(page::LogSpan::default());
-    for slot in first..first + 3 {
+    for slot in (0..3).map(|place| group.slot(place)) {
         let columns = Columns {
             times: vec![window * 100, window * 100 + 1],
-            values: vec![f64::from(slot), window as f64],
+            values: vec![slot.0 as f64, window as f64],
             ..Columns::default()
         };
-        builder.push(SeriesRef(slot), None, &columns).unwrap();
+        builder.push(slot, None, &columns).unwrap();
     }
-    let meta = meta(group, window, Runs::span(first, first + 3));
+    let meta = meta(group, window, Runs::span(0, 3));
     (meta, builder.finish().unwrap())
 }
 
@@ -63,7 +62,7 @@ fn open(sim: &Sim, segment_bytes: u64) -> Found {
     .unwrap()
 }
 
-fn overlapping(directory: &Directory, groups: std::ops::Range<u32>, range: TimeRange) -> PageLists {
+fn overlapping(directory: &Directory, groups: std::ops::Range<u64>, range: TimeRange) -> PageLists {
     let budget = Budget::new("query", 1 << 20);
     let mut memory = budget.hold();
     let lists = directory
@@ -94,7 +93,7 @@ fn segments_after_any_stop_hold_every_synced_page_and_whole_ones_only() {
         let (mut synced, mut written) = (Vec::new(), Vec::new());
         for window in 0..20 {
             let mut waiting = Vec::new();
-            for group in (0..1 + rng.below(3) as u32).map(GroupId) {
+            for group in (0..1 + rng.below(3)).map(GroupId) {
                 let (meta, page) = page(group, window);
                 written.push((group, window));
                 if segments.append(meta, &page).is_ok() {
@@ -127,7 +126,7 @@ fn segments_after_any_stop_hold_every_synced_page_and_whole_ones_only() {
         let cache = PageCache::new(500);
         for (meta, entry) in &found.pages {
             let page = cache.get(entry).unwrap();
-            let slot = SeriesRef(meta.group.first_slot() + 1);
+            let slot = meta.group.slot(1);
             let column = page.find(slot).unwrap().unwrap();
             let mut columns = Columns::default();
             page.decode(
@@ -137,9 +136,9 @@ fn segments_after_any_stop_hold_every_synced_page_and_whole_ones_only() {
                 &mut columns,
             )
             .unwrap();
-            assert_eq!(columns.values[0], f64::from(slot.0), "seed {seed}");
+            assert_eq!(columns.values[0], slot.0 as f64, "seed {seed}");
             assert!(
-                entry.has(slot) && !entry.has(SeriesRef(slot.0 + 2)),
+                entry.has(slot) && !entry.has(Slot(slot.0 + 2)),
                 "seed {seed}"
             );
         }
@@ -224,7 +223,7 @@ fn pages_that_overlap_a_range_are_those_that_a_look_at_each_finds() {
         let (directory, mut all) = (Directory::default(), Vec::new());
         let some = |limit: u64| rng.below(limit) as i64;
         for window in 0..some(30) {
-            let (mut meta, page) = page(GroupId(rng.below(2) as u32), window);
+            let (mut meta, page) = page(GroupId(rng.below(2)), window);
             // Mostly one behind the other, some late, some wide.
             let late = [0, 0, 0, some(3_000)][some(4) as usize];
             let wide = [1, 99, 99, some(2_000)][some(4) as usize];
@@ -282,7 +281,7 @@ fn segment_with_flipped_bits_gives_what_is_left_and_says_so() {
         let cache = PageCache::new(1 << 20);
         for (meta, entry) in &found.pages {
             let Ok(page) = cache.get(entry) else { continue };
-            for slot in meta.slots.slots() {
+            for slot in meta.slots() {
                 let Ok(Some(column)) = page.find(slot) else {
                     continue;
                 };
@@ -294,7 +293,7 @@ fn segment_with_flipped_bits_gives_what_is_left_and_says_so() {
                     &mut columns,
                 );
                 if decoded.is_ok() {
-                    assert_eq!(columns.values[0], f64::from(slot.0), "seed {seed}");
+                    assert_eq!(columns.values[0], slot.0 as f64, "seed {seed}");
                 }
             }
         }
@@ -305,20 +304,19 @@ fn segment_with_flipped_bits_gives_what_is_left_and_says_so() {
 fn meta_of_random_pages_returns_and_of_random_bytes_never_panics() {
     for seed in 0..5_000 {
         let rng = SimRng::new(seed);
-        let group = GroupId(rng.below(1 << 20) as u32);
-        let mut slots = Runs::default();
-        let mut at = group.first_slot();
-        let end_slot = at + GROUP_SLOTS;
-        while at < end_slot {
-            let end = (at + 1 + rng.below(200) as u32).min(end_slot);
-            if slots.is_empty() || rng.one_in(2) {
-                slots.push(Run { start: at, end });
+        let group = GroupId(rng.below(1 << rng.below(54)));
+        let mut places = Runs::default();
+        let mut at = 0;
+        while at < GROUP_SLOTS {
+            let end = (at + 1 + rng.below(200) as u32).min(GROUP_SLOTS);
+            if places.is_empty() || rng.one_in(2) {
+                places.push(Run { start: at, end });
             }
             at = end + rng.below(3) as u32;
         }
         let meta = PageMeta {
             range: TimeRange::new(i64::MIN >> rng.below(64), i64::MAX >> rng.below(64)),
-            ..meta(group, rng.below(1 << 40) as i64, slots)
+            ..meta(group, rng.below(1 << 40) as i64, places)
         };
         let mut bytes = Vec::new();
         meta.encode(&mut bytes);
@@ -328,7 +326,7 @@ fn meta_of_random_pages_returns_and_of_random_bytes_never_panics() {
         let flipped = rng.below(bytes.len() as u64) as usize;
         bytes[flipped] = rng.next_u64() as u8;
         if let Ok(meta) = PageMeta::decode(&mut Cursor::new(&bytes)) {
-            let last = meta.slots.slots().last().unwrap();
+            let last = meta.slots().last().unwrap();
             assert_eq!(group_of(last), meta.group, "seed {seed}");
         }
     }
@@ -337,15 +335,17 @@ fn meta_of_random_pages_returns_and_of_random_bytes_never_panics() {
 /// Fails when the format changes: `docs/format/pages.md` and the data folder's number go with it.
 #[test]
 fn meta_golden_bytes_stay() {
-    let mut slots = Runs::span(512, 514);
-    slots.push(Run {
-        start: 520,
-        end: 1_024,
-    });
+    let mut places = Runs::span(0, 2);
+    places.push(Run { start: 8, end: 512 });
     let mut bytes = Vec::new();
-    meta(GroupId(1), 3, slots).encode(&mut bytes);
+    meta(GroupId(1), 3, places.clone()).encode(&mut bytes);
     let golden = [1, 1, 0x9e, 6, 0xd8, 4, 1, 7, 9, 2, 0, 1, 6, 0xf7, 3];
     assert_eq!(bytes, golden);
+    // The same one era later.
+    bytes.clear();
+    meta(GroupId((1 << 23) + 1), 3, places).encode(&mut bytes);
+    assert_eq!(bytes[1..5], [0x81, 0x80, 0x80, 4]);
+    assert_eq!(bytes[5..], golden[2..]);
 }
 
 #[test]

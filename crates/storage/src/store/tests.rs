@@ -7,6 +7,7 @@ mod crashes;
 mod damage;
 mod damaged_page;
 mod empty_series;
+mod eras;
 mod exemplars;
 mod extreme_times;
 mod flaws;

@@ -11,7 +11,7 @@ use crate::encoding::Malformed;
 use crate::error::StorageError;
 use crate::exemplars::{EXEMPLARS, count_payload};
 use crate::file::append_only::FileKind;
-use crate::ids::SeriesRef;
+use crate::ids::Slot;
 use crate::manifest::Manifest;
 use firn_model::env::Env;
 use firn_model::log::Position;
@@ -61,7 +61,7 @@ pub(crate) fn read_catalogue(
                 let payload = Payload::read(payload, &mut inflater)?;
                 payload
                     .records()
-                    .read(&CanonicalKeys, |slot, _| slots.add(SeriesRef(slot)))
+                    .read(&CanonicalKeys, |slot, _| slots.add(Slot(slot)))
                     .map_err(Malformed::labels)?;
                 said.trimmed = said.trimmed.max(payload.header.trimmed);
                 held.insert(position);

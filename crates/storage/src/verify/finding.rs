@@ -2,7 +2,7 @@
 
 use super::slots::Slots;
 use crate::damage::{Damage, DamageKind};
-use crate::ids::SeriesRef;
+use crate::ids::Slot;
 use firn_model::sample::TimeRange;
 use std::path::{Path, PathBuf};
 
@@ -111,7 +111,7 @@ pub(crate) struct Lost {
     /// The number of the finding in its part.
     pub(crate) finding: usize,
     /// The series.
-    pub(crate) slot: SeriesRef,
+    pub(crate) slot: Slot,
     /// Their times.
     pub(crate) range: TimeRange,
 }

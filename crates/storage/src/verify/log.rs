@@ -8,7 +8,7 @@ use crate::damage::{self, DamageKind};
 use crate::error::StorageError;
 use crate::file::header::HeaderState;
 use crate::file::survey::survey;
-use crate::ids::SeriesRef;
+use crate::ids::Slot;
 use crate::log::SegmentInfo;
 use crate::log::segment::{Reader, check_header};
 use firn_model::env::{Env, OpenMode};
@@ -25,7 +25,7 @@ pub(crate) struct Segment {
 }
 
 /// What is looked for in the log: by series, times and the number of the finding that lacks them.
-pub(crate) type Wanted = BTreeMap<SeriesRef, Vec<(TimeRange, usize)>>;
+pub(crate) type Wanted = BTreeMap<Slot, Vec<(TimeRange, usize)>>;
 
 /// A segment while it is read.
 struct Reading<'a> {
@@ -144,10 +144,10 @@ impl Reading<'_> {
 /// Counts what is in a batch.
 fn count_batch(batch: &LogBatch, part: &mut Part) {
     let named = &mut part.named;
-    batch.created.for_each(|slot, _| named.add(SeriesRef(slot)));
+    batch.created.for_each(|slot, _| named.add(Slot(slot)));
     part.report.exemplars += batch.exemplars.len() as u64;
     for (slot, _) in batch.samples().chain(batch.late_samples()) {
-        part.read.add(SeriesRef(slot));
+        part.read.add(Slot(slot));
         part.report.log_samples += 1;
     }
 }
@@ -164,7 +164,7 @@ pub(crate) fn count(
         // Damage was found before.
         let Ok(record) = item else { continue };
         for (slot, time) in record.batch.samples() {
-            for (range, finding) in wanted.get(&SeriesRef(slot)).into_iter().flatten() {
+            for (range, finding) in wanted.get(&Slot(slot)).into_iter().flatten() {
                 if range.min <= time && time <= range.max {
                     *counts.entry(*finding).or_default() += 1;
                 }

@@ -15,14 +15,14 @@ use crate::file::frame::{FrameKind, PAYLOAD_BYTES_MAX};
 use crate::file::header::{FILE_HEADER_BYTES, HeaderState};
 use crate::file::scan::{Found, Scanner};
 use crate::file::survey::survey;
-use crate::ids::SeriesRef;
+use crate::ids::{GroupId, SeriesRef, Slot};
 use crate::index::{Run, Runs};
 use crate::manifest::{SegmentEntry, SegmentState};
 use crate::page::{Page, Scratch};
 use crate::sealed::file_pool::FilePool;
-use crate::sealed::group_of;
 use crate::sealed::meta::PageMeta;
 use crate::sealed::segment::{PAGES, Placed, Segment, TRAILER_BYTES, read_directory};
+use crate::sealed::{group_of, place_in_group};
 use firn_model::env::{Env, File, OpenMode};
 use firn_model::log::Position;
 use firn_model::sample::TimeRange;
@@ -220,10 +220,10 @@ pub(crate) struct Examined {
     /// The page.
     pub(crate) page: Page,
     /// Series that can be read, and their samples.
-    pub(crate) whole: Vec<SeriesRef>,
+    pub(crate) whole: Vec<Slot>,
     pub(crate) samples: u64,
     /// Columns that cannot, and how many samples they have.
-    pub(crate) lost: Vec<(SeriesRef, TimeRange, u64)>,
+    pub(crate) lost: Vec<(Slot, TimeRange, u64)>,
     /// The first reason why not.
     pub(crate) why: Option<Malformed>,
 }
@@ -260,23 +260,24 @@ pub(crate) fn examine(bytes: &Arc<[u8]>) -> Result<Examined, Malformed> {
 /// What stands before the columns of a page, as far as the page itself says it.
 pub(crate) fn meta_of(examined: &Examined) -> PageMeta {
     let (page, meta) = (&examined.page, examined.page.meta());
+    let group = group_of(*page.slots().start());
     PageMeta {
-        group: group_of(*page.slots().start()),
+        group,
         window_end: page.range().max,
         range: page.range(),
         unsealed_after: meta.log_from.previous(),
         sealed_up_to: meta.log_to,
-        slots: runs_of(examined.whole.iter().copied()),
+        places: places_of(group, &examined.whole),
     }
 }
 
-/// Slots, which ascend, as runs.
-pub(crate) fn runs_of(slots: impl Iterator<Item = SeriesRef>) -> Runs {
-    let mut runs = Runs::default();
-    for slot in slots {
-        runs.push(Run::of(slot));
+/// The places of the slots of a group, which ascend.
+pub(crate) fn places_of(group: GroupId, slots: &[Slot]) -> Runs {
+    let mut places = Runs::default();
+    for slot in slots.iter().filter(|slot| group_of(**slot) == group) {
+        places.push(Run::of(SeriesRef(place_in_group(*slot))));
     }
-    runs
+    places
 }
 
 /// Reads the segment with `number`, of which the manifest says `known`.
@@ -385,7 +386,7 @@ fn add_piece(path: &Path, piece: Piece, part: &mut Part) {
         Err(e) => {
             let meta = found.meta;
             let range = meta.as_ref().map(|meta| meta.range);
-            let slots = meta.iter().flat_map(|meta| meta.slots.slots());
+            let slots = meta.iter().flat_map(PageMeta::slots);
             let lost: Vec<_> = slots.filter_map(|slot| Some((slot, range?, 0))).collect();
             lose(part, finding(offset, e.to_string()), &lost, false);
         }
@@ -394,14 +395,14 @@ fn add_piece(path: &Path, piece: Piece, part: &mut Part) {
 
 /// Which columns of a page cannot be read.
 fn name_columns(examined: &Examined) -> String {
-    let lost = runs_of(examined.lost.iter().map(|(slot, ..)| *slot));
-    let runs = lost.as_slice();
+    let lost: Vec<u64> = examined.lost.iter().map(|(slot, ..)| slot.0).collect();
+    let runs: Vec<&[u64]> = lost.chunk_by(|a, b| a + 1 == *b).collect();
     if runs.is_empty() {
         return "; every column of it can be read".to_owned();
     }
-    let name = |run: &Run| match run.end - run.start {
-        1 => run.start.to_string(),
-        _ => format!("{} to {}", run.start, run.end - 1),
+    let name = |run: &&[u64]| match run {
+        [first, .., last] => format!("{first} to {last}"),
+        one => one[0].to_string(),
     };
     let names: Vec<String> = runs.iter().take(RUNS_LISTED).map(name).collect();
     let more = if runs.len() > RUNS_LISTED {
@@ -413,7 +414,7 @@ fn name_columns(examined: &Examined) -> String {
 }
 
 /// Adds a finding that costs the columns in `lost`.
-fn lose(part: &mut Part, finding: Finding, lost: &[(SeriesRef, TimeRange, u64)], is_counted: bool) {
+fn lose(part: &mut Part, finding: Finding, lost: &[(Slot, TimeRange, u64)], is_counted: bool) {
     let ranges = lost.iter().map(|(_, range, _)| *range);
     let range = ranges.reduce(TimeRange::hull);
     let samples = lost.iter().map(|(.., samples)| samples).sum();

@@ -1,32 +1,34 @@
 //! A set of slots: a bit each, in pieces that are there once one of their slots is.
 
-use crate::ids::SeriesRef;
+use crate::ids::Slot;
 use std::collections::BTreeMap;
 
 /// Slots of a piece, which takes 8 kB.
-const PIECE_SLOTS: u32 = 1 << 16;
+const PIECE_SLOTS: u64 = 1 << 16;
+
+const WORD_SLOTS: u64 = u64::BITS as u64;
 
 /// See the module.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Slots {
-    pieces: BTreeMap<u32, Box<[u64]>>,
+    pieces: BTreeMap<u64, Box<[u64]>>,
 }
 
 impl Slots {
     /// Adds a slot.
-    pub(crate) fn add(&mut self, SeriesRef(slot): SeriesRef) {
-        let empty = || vec![0; (PIECE_SLOTS / u64::BITS) as usize].into();
+    pub(crate) fn add(&mut self, Slot(slot): Slot) {
+        let empty = || vec![0; (PIECE_SLOTS / WORD_SLOTS) as usize].into();
         let piece = self.pieces.entry(slot / PIECE_SLOTS).or_insert_with(empty);
         let at = slot % PIECE_SLOTS;
-        piece[(at / u64::BITS) as usize] |= 1 << (at % u64::BITS);
+        piece[(at / WORD_SLOTS) as usize] |= 1 << (at % WORD_SLOTS);
     }
 
     /// Whether a slot is in it.
-    pub(crate) fn has(&self, SeriesRef(slot): SeriesRef) -> bool {
+    pub(crate) fn has(&self, Slot(slot): Slot) -> bool {
         let piece = self.pieces.get(&(slot / PIECE_SLOTS));
         let at = slot % PIECE_SLOTS;
-        let word = piece.map_or(0, |words| words[(at / u64::BITS) as usize]);
-        word >> (at % u64::BITS) & 1 == 1
+        let word = piece.map_or(0, |words| words[(at / WORD_SLOTS) as usize]);
+        word >> (at % WORD_SLOTS) & 1 == 1
     }
 
     /// Adds those of another set.
@@ -49,7 +51,7 @@ impl Slots {
 
     /// How many there are that `other` has not.
     pub(crate) fn len_without(&self, other: &Slots) -> u64 {
-        let of_piece = |(number, words): (u32, &[u64])| {
+        let of_piece = |(number, words): (u64, &[u64])| {
             let known = other.pieces.get(&number);
             let known = |i: usize| known.and_then(|words| words.get(i)).unwrap_or(&0);
             let left = words.iter().enumerate().map(|(i, word)| word & !known(i));
@@ -68,15 +70,15 @@ mod tests {
 
     #[test]
     fn slots_count_each_once() {
-        let of = |slots: &[u32]| {
+        let of = |slots: &[u64]| {
             let mut set = Slots::default();
-            slots.iter().for_each(|slot| set.add(SeriesRef(*slot)));
+            slots.iter().for_each(|slot| set.add(Slot(*slot)));
             set
         };
-        let mut set = of(&[0, 63, 64, 64, 65_535, 65_536, u32::MAX]);
+        let mut set = of(&[0, 63, 64, 64, 65_535, 65_536, u64::MAX]);
         assert_eq!(set.len(), 6);
-        let has = |slot: u32| set.has(SeriesRef(slot));
-        assert!(has(63) && has(u32::MAX) && !has(62) && !has(1 << 20));
+        let has = |slot: u64| set.has(Slot(slot));
+        assert!(has(63) && has(u64::MAX) && !has(u64::from(u32::MAX)) && !has(62) && !has(1 << 20));
         assert_eq!(set.len_without(&of(&[63, 65_536, 7])), 4);
         set.add_all(of(&[0, 1, 200_000]));
         assert_eq!(set.len(), 8);

@@ -101,7 +101,7 @@ fn exemplars(ordinal: u32) -> SeriesExemplars {
             _ => Labels::from_pairs([("trace_id", id)]),
         };
         exemplars.push(
-            ordinal,
+            ordinal.into(),
             TimedExemplar {
                 labels: labels.as_ref(),
                 value: i as f64 * 0.25,

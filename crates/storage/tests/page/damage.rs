@@ -8,7 +8,7 @@ use crate::{seeds, series};
 use firn_model::env::Rng;
 use firn_model::env::sim::SimRng;
 use firn_model::sample::TimeRange;
-use firn_storage::ids::SeriesRef;
+use firn_storage::ids::Slot;
 use firn_storage::page::{
     Columns, Family, HISTOGRAM_NUMBERS_MAX, LogSpan, Malformed, Page, PageBuilder, SAMPLES_MAX,
     Scratch,
@@ -23,7 +23,7 @@ const SECTION_BYTES: usize = 24;
 const LISTS: usize = 11;
 
 /// Series of all kinds, short ones so that every byte is likely to be hit.
-fn pushes(rng: &SimRng) -> Vec<(u32, Columns)> {
+fn pushes(rng: &SimRng) -> Vec<(u64, Columns)> {
     let count = [3, 40, 130, 1_100][rng.next_u64() as usize % 4];
     let times = series::times(rng, 3, count);
     let mut slot = 50;
@@ -43,15 +43,15 @@ fn pushes(rng: &SimRng) -> Vec<(u32, Columns)> {
             columns.start_times = columns.times.iter().map(|t| t - t % 7).collect();
         }
         pushes.push((slot, columns));
-        slot += 1 + rng.next_u64() as u32 % 3;
+        slot += 1 + rng.next_u64() % 3;
     }
     pushes
 }
 
-fn sealed(pushes: &[(u32, Columns)]) -> Vec<u8> {
+fn sealed(pushes: &[(u64, Columns)]) -> Vec<u8> {
     let mut builder = PageBuilder::new(LogSpan::default());
     for (slot, columns) in pushes {
-        let pushed = builder.push(SeriesRef(*slot), Some(Family(1)), columns);
+        let pushed = builder.push(Slot(*slot), Some(Family(1)), columns);
         pushed.expect("no series is too long");
     }
     builder.finish().expect("there are series")
@@ -77,7 +77,7 @@ fn damage(rng: &SimRng, bytes: &mut [u8], stretch: Range<usize>) {
 }
 
 /// Reads every column; checks the bounds of what comes.
-fn read_all(bytes: &[u8], ranges: &[TimeRange]) -> Result<Vec<(u32, Columns)>, Malformed> {
+fn read_all(bytes: &[u8], ranges: &[TimeRange]) -> Result<Vec<(u64, Columns)>, Malformed> {
     let page = Page::open(bytes.into())?;
     let mut scratch = Scratch::default();
     let mut all = Vec::new();

@@ -7,12 +7,12 @@ use crate::series::assert_equal;
 use firn_model::histogram::{CUSTOM_BUCKETS_SCHEMA, Counts, Histogram, ResetHint, Span};
 use firn_model::log::Position;
 use firn_model::sample::{STALE_NAN_BITS, TimeRange};
-use firn_storage::ids::SeriesRef;
+use firn_storage::ids::Slot;
 use firn_storage::page::{Columns, Family, LogSpan, Page, PageBuilder, Scratch};
 use std::path::Path;
 use std::sync::Arc;
 
-type Push = (u32, Option<Family>, Columns);
+type Push = (u64, Option<Family>, Columns);
 
 const START_MS: i64 = 1_763_000_000_000;
 
@@ -24,7 +24,7 @@ fn check(name: &str, pushes: &[Push]) {
     };
     let mut builder = PageBuilder::new(meta);
     for (slot, family, columns) in pushes {
-        let pushed = builder.push(SeriesRef(*slot), *family, columns);
+        let pushed = builder.push(Slot(*slot), *family, columns);
         pushed.expect("no series is too long");
     }
     let written = builder.finish().expect("there are series");
@@ -39,7 +39,7 @@ fn check(name: &str, pushes: &[Push]) {
     assert_eq!((page.meta(), page.column_count()), (meta, pushes.len()));
     let mut scratch = Scratch::default();
     for (slot, _, pushed) in pushes {
-        let column = page.find(SeriesRef(*slot)).expect("sound").expect("pushed");
+        let column = page.find(Slot(*slot)).expect("sound").expect("pushed");
         let mut read = Columns::default();
         let decoded = page.decode(&column, TimeRange::ALL, &mut scratch, &mut read);
         decoded.expect("the golden page is sound");
@@ -118,7 +118,7 @@ fn page_of_floats_equals_its_golden_file() {
     ];
     for le in 0..5 {
         pushes.push((
-            120 + le as u32,
+            120 + le as u64,
             Some(Family(1)),
             floats(&steady, bucket(le)),
         ));
@@ -135,7 +135,19 @@ fn page_of_long_columns_equals_its_golden_file() {
     let reset = floats(&times, |i| (i % 1_100 * 7 + noise(i) as usize % 5) as f64);
     check(
         "blocks.page",
-        &[(0, None, started), (u32::MAX, None, reset)],
+        &[(0, None, started), (u32::MAX.into(), None, reset)],
+    );
+}
+
+#[test]
+fn page_of_a_later_era_equals_its_golden_file() {
+    let times: Vec<i64> = (0..130).map(|i| START_MS + i * 15_000).collect();
+    let counter = floats(&times, |i| (i as u64 * 900 + noise(i) % 500) as f64);
+    let up = floats(&times[7..], |_| 1.0);
+    let first = (3 << 32) + 512;
+    check(
+        "era.page",
+        &[(first + 1, None, counter), (first + 511, None, up)],
     );
 }
 
@@ -195,7 +207,7 @@ fn page_of_histograms_equals_its_golden_file() {
         columns
     };
     let mut pushes: Vec<Push> = (0..4)
-        .map(|i| (i as u32, None, of_kind(kinds[i])))
+        .map(|i| (i as u64, None, of_kind(kinds[i])))
         .collect();
     // From floats to histograms and back, of another kind each time.
     let mut mixed = floats(&times, |i| if i / 10 % 2 == 0 { i as f64 } else { 0.0 });

@@ -6,7 +6,7 @@ use firn_model::env::Rng;
 use firn_model::env::sim::SimRng;
 use firn_model::log::Position;
 use firn_model::sample::TimeRange;
-use firn_storage::ids::SeriesRef;
+use firn_storage::ids::Slot;
 use firn_storage::page::{
     Column, Columns, Family, LogSpan, Page, PageBuilder, SAMPLES_MAX, Scratch,
 };
@@ -17,18 +17,18 @@ const META: LogSpan = LogSpan {
     log_to: Position(9),
 };
 
-fn page_of(pushes: &[(u32, Option<Family>, Columns)]) -> Page {
+fn page_of(pushes: &[(u64, Option<Family>, Columns)]) -> Page {
     let mut builder = PageBuilder::new(META);
     for (slot, family, columns) in pushes {
-        let pushed = builder.push(SeriesRef(*slot), *family, columns);
+        let pushed = builder.push(Slot(*slot), *family, columns);
         pushed.expect("no series is too long");
     }
     let bytes = builder.finish().expect("there is a series");
     Page::open(bytes.into()).expect("the page is sound")
 }
 
-fn column_of(page: &Page, slot: u32) -> Column {
-    let column = page.find(SeriesRef(slot)).expect("the directory is sound");
+fn column_of(page: &Page, slot: u64) -> Column {
+    let column = page.find(Slot(slot)).expect("the directory is sound");
     column.expect("the slot was pushed")
 }
 
@@ -40,7 +40,7 @@ fn read(page: &Page, column: &Column, range: TimeRange, scratch: &mut Scratch) -
 }
 
 /// Reads every series whole, and in parts, in order and not.
-fn check(pushes: &[(u32, Option<Family>, Columns)], rng: &SimRng, context: &str) -> Page {
+fn check(pushes: &[(u64, Option<Family>, Columns)], rng: &SimRng, context: &str) -> Page {
     let page = page_of(pushes);
     assert_eq!(page.meta(), META);
     assert_eq!(page.column_count(), pushes.len());
@@ -52,7 +52,7 @@ fn check(pushes: &[(u32, Option<Family>, Columns)], rng: &SimRng, context: &str)
         let column = column_of(&page, *slot);
         assert_eq!(
             (column.slot(), column.sample_count()),
-            (SeriesRef(*slot), pushed.times.len())
+            (Slot(*slot), pushed.times.len())
         );
         let (first, last) = (pushed.times[0], pushed.times[pushed.times.len() - 1]);
         assert_eq!(column.range(), TimeRange::new(first, last), "{context}");
@@ -83,7 +83,7 @@ fn page_of_random_series_returns_every_bit() {
         let grids: Vec<_> = (0..3)
             .map(|_| series::times(&rng, rng.next_u64() % 6, count))
             .collect();
-        let mut slot = rng.next_u64() as u32 / 2;
+        let mut slot = rng.next_u64() >> (1 + rng.next_u64() % 60) & !(1 << 31);
         let dense = rng.next_u64().is_multiple_of(2);
         let mut pushes = Vec::new();
         for _ in 0..1 + rng.next_u64() % 40 {
@@ -111,18 +111,14 @@ fn page_of_random_series_returns_every_bit() {
             }
             let family = (rng.next_u64() % 3).checked_sub(1).map(Family);
             pushes.push((slot, family, columns));
-            slot += if dense {
-                1
-            } else {
-                1 + rng.next_u64() as u32 % 300
-            };
+            slot += if dense { 1 } else { 1 + rng.next_u64() % 300 };
         }
         check(&pushes, &rng, &format!("seed {seed}"));
     }
 }
 
 /// Cumulative buckets as a target exposes them, for some families.
-fn buckets(rng: &SimRng, families: u32, count: usize) -> Vec<(u32, Option<Family>, Columns)> {
+fn buckets(rng: &SimRng, families: u64, count: usize) -> Vec<(u64, Option<Family>, Columns)> {
     let times = series::times(rng, 2, count);
     let mut pushes = Vec::new();
     for family in 0..families {
@@ -143,11 +139,7 @@ fn buckets(rng: &SimRng, families: u32, count: usize) -> Vec<(u32, Option<Family
             cells.for_each(|(c, n)| c.values.push(*n as f64));
         }
         for (le, columns) in columns.into_iter().enumerate() {
-            pushes.push((
-                family * 22 + le as u32,
-                Some(Family(family.into())),
-                columns,
-            ));
+            pushes.push((family * 22 + le as u64, Some(Family(family)), columns));
         }
     }
     pushes
@@ -161,7 +153,7 @@ fn page_of_buckets_chains_siblings_and_returns_them() {
         let with = check(&pushes, &rng, "families");
         let alone: Vec<_> = pushes
             .iter()
-            .map(|(slot, _, c)| (*slot, Some(Family(u64::from(*slot))), c.clone()))
+            .map(|(slot, _, c)| (*slot, Some(Family(*slot)), c.clone()))
             .collect();
         let without = check(&alone, &rng, "no families");
         let guessed: Vec<_> = pushes
@@ -194,7 +186,7 @@ fn page_finds_the_slots_that_it_holds_and_no_others() {
     let rng = SimRng::new(5);
     let times = series::times(&rng, 2, 3);
     for gap in [1, 2, 1_000] {
-        let slots: Vec<u32> = (0..500)
+        let slots: Vec<u64> = (0..500)
             .map(|i| 900 + i * gap + (i / 7) * (gap - 1))
             .collect();
         let pushes: Vec<_> = slots
@@ -203,10 +195,10 @@ fn page_finds_the_slots_that_it_holds_and_no_others() {
             .collect();
         let page = page_of(&pushes);
         for slot in (0..slots[499] + 3)
-            .chain([u32::MAX])
+            .chain([u32::MAX.into(), 1 << 32, u64::MAX])
             .step_by(1 + gap as usize / 50)
         {
-            let found = page.find(SeriesRef(slot)).unwrap().map(|c| c.slot().0);
+            let found = page.find(Slot(slot)).unwrap().map(|c| c.slot().0);
             assert_eq!(found, slots.contains(&slot).then_some(slot), "gap {gap}");
         }
     }
@@ -273,11 +265,11 @@ fn page_refuses_a_column_beyond_its_limits() {
     let times: Vec<i64> = (0..=SAMPLES_MAX as i64).collect();
     let mut columns = series::of_class(&SimRng::new(8), 0, &times);
     let mut builder = PageBuilder::new(META);
-    let refused = builder.push(SeriesRef(1), None, &columns).unwrap_err();
+    let refused = builder.push(Slot(1), None, &columns).unwrap_err();
     assert_eq!(refused.samples, SAMPLES_MAX + 1);
     columns.times.pop();
     columns.values.pop();
-    builder.push(SeriesRef(1), None, &columns).unwrap();
+    builder.push(Slot(1), None, &columns).unwrap();
     assert!(Page::open(builder.finish().unwrap().into()).is_ok());
     assert!(PageBuilder::new(META).finish().is_none());
 }

@@ -12,7 +12,7 @@ use crate::protobuf::{
 use crate::snappy;
 use firn_model::batch::{Batch, SeriesSamples};
 use firn_model::histogram::{Counts, Histogram, ResetHint, Span};
-use firn_model::sample::TimestampMs;
+use firn_model::sample::{START_UNKNOWN, TimestampMs};
 
 /// The body of a remote-write request that carries `batch`.
 pub fn encode(batch: &Batch) -> Vec<u8> {
@@ -54,6 +54,15 @@ fn put_series(out: &mut Vec<u8>, part: &mut Vec<u8>, series: SeriesSamples<'_>) 
 
 /// Appends the message of a histogram of `time`, bit for bit.
 pub fn encode_histogram(out: &mut Vec<u8>, time: TimestampMs, h: &Histogram) {
+    put_histogram(out, (time, START_UNKNOWN), h);
+}
+
+/// Appends a histogram with its time and its start; version 1.0 has no start timestamps.
+pub(super) fn put_histogram(
+    out: &mut Vec<u8>,
+    (time, start_time): (TimestampMs, TimestampMs),
+    h: &Histogram,
+) {
     use histogram_field as f;
     match &h.counts {
         Counts::Integer { count, .. } => {
@@ -78,6 +87,7 @@ pub fn encode_histogram(out: &mut Vec<u8>, time: TimestampMs, h: &Histogram) {
     put_integer(out, f::RESET_HINT, hint);
     put_integer(out, f::TIME, time as u64);
     put_doubles(out, f::CUSTOM_VALUES, &h.custom_values);
+    put_integer(out, f::START_TIME, start_time as u64);
 }
 
 fn put_buckets(out: &mut Vec<u8>, h: &Histogram) {

@@ -1,4 +1,4 @@
-//! Native histograms of remote write 1.0.
+//! Native histograms of both versions; version 1.0 has no start timestamps.
 //!
 //! A message is walked twice: first to learn what it will take in memory, then to take it. Which
 //! of the two kinds it is, integer or float, is said by the count that comes last, as in every
@@ -7,8 +7,10 @@
 use crate::error::WireError;
 use crate::protobuf::{Cursor, WireType, expect, from_zigzag};
 use firn_model::batch::HistogramSample;
-use firn_model::histogram::{Counts, Histogram, ResetHint, Span};
-use firn_model::sample::START_UNKNOWN;
+use firn_model::error::Error;
+use firn_model::histogram::{
+    Counts, EXPONENTIAL_SCHEMA_MAX, EXPONENTIAL_SCHEMA_RESERVED_MAX, Histogram, ResetHint, Span,
+};
 
 /// Numbers of the fields of `Histogram` and `BucketSpan`.
 pub(super) mod field {
@@ -28,6 +30,7 @@ pub(super) mod field {
     pub const RESET_HINT: u32 = 14;
     pub const TIME: u32 = 15;
     pub const CUSTOM_VALUES: u32 = 16;
+    pub const START_TIME: u32 = 17;
     pub const SPAN_OFFSET: u32 = 1;
     pub const SPAN_LENGTH: u32 = 2;
 }
@@ -70,6 +73,7 @@ struct Fields {
     negative: Buckets,
     positive: Buckets,
     time: i64,
+    start_time: i64,
 }
 
 /// One side's buckets.
@@ -79,7 +83,7 @@ struct Buckets {
     counts: Vec<f64>,
 }
 
-/// Reads a histogram; whether it makes sense is left to [`Histogram::validate`].
+/// Reads a histogram; whether it makes sense is not looked at.
 pub fn decode(message: &[u8]) -> Result<HistogramSample, WireError> {
     let mut fields = Fields::default();
     let mut histogram = Histogram {
@@ -103,13 +107,22 @@ pub fn decode(message: &[u8]) -> Result<HistogramSample, WireError> {
             read_shape(&mut histogram, number, wire_type, &mut cursor)?;
         }
     }
-    let time = fields.time;
+    let (time, start_time) = (fields.time, fields.start_time);
     histogram.counts = fields.counts();
     Ok(HistogramSample {
         time,
-        start_time: START_UNKNOWN,
+        start_time,
         histogram,
     })
+}
+
+/// Makes a histogram that is finer than Firn's finest schema as coarse as that, and says whether it
+/// makes sense.
+pub(super) fn fit(histogram: &mut Histogram) -> Result<(), Error> {
+    if histogram.schema <= EXPONENTIAL_SCHEMA_RESERVED_MAX {
+        histogram.reduce_to(EXPONENTIAL_SCHEMA_MAX)?;
+    }
+    histogram.validate()
 }
 
 impl Fields {
@@ -142,6 +155,8 @@ impl Fields {
             field::NEGATIVE_COUNTS => doubles(&mut self.negative.counts, wire_type, cursor)?,
             field::POSITIVE_COUNTS => doubles(&mut self.positive.counts, wire_type, cursor)?,
             field::TIME => self.time = integer(wire_type, cursor)? as i64,
+            // Zero is none, as in the model.
+            field::START_TIME => self.start_time = integer(wire_type, cursor)? as i64,
             _ => return Ok(false),
         }
         Ok(true)

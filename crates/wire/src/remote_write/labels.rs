@@ -148,10 +148,14 @@ fn offence(pairs: &[Pair<'_>], count: usize, limits: &WireLimits) -> Option<Offe
     }
     let (name, _) = pairs.windows(2).find(|w| w[0].0 == w[1].0)?[0];
     let name = String::from_utf8_lossy(name);
-    bad(
-        Refusal::DuplicateLabel,
-        format!("label name {name:?} is not unique"),
-    )
+    let message = format!(
+        "invalid labels for series, labels {}, duplicated label {name}",
+        shown(pairs)
+    );
+    Some(Offence {
+        refusal: Refusal::DuplicateLabel,
+        message,
+    })
 }
 
 /// A label set as Prometheus prints it, cut where it gets long.

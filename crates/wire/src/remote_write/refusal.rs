@@ -19,6 +19,12 @@ pub enum Refusal {
     LabelValueTooLong,
     /// A native histogram contradicts itself.
     Histogram,
+    /// References of labels are odd in number, or one is not in the table of symbols.
+    LabelRefs,
+    /// A reference of metadata is not in the table of symbols.
+    MetadataRefs,
+    /// A series of remote write 2.0 has no sample.
+    NoSamples,
 }
 
 /// What was refused for one reason.
@@ -28,7 +34,7 @@ pub struct Refused {
     pub refusal: Refusal,
     /// Series that lost all their samples, or some in the case of histograms.
     pub series_count: usize,
-    /// Samples that were lost.
+    /// Samples that were lost, or exemplars.
     pub sample_count: usize,
     /// What is wrong with the first one, in Prometheus's words where it has some.
     pub first: String,

@@ -1,7 +1,8 @@
 //! The walk through an unpacked request: from `WriteRequest` to the series of a batch.
 
+use super::charges::{Charges, EXEMPLAR_BYTES, SAMPLE_BYTES, SERIES_BYTES};
 use super::refusal::{Refusal, Refusals};
-use super::{exemplar, field, histogram, keys, labels, plain};
+use super::{exemplar, field, histogram, keys, labels, metadata, plain, sample};
 use crate::error::WireError;
 use crate::limits::WireLimits;
 use crate::protobuf::{Cursor, WireType, expect};
@@ -9,30 +10,20 @@ use firn_model::batch::Batch;
 use firn_model::budget::Reservation;
 use firn_model::error::Error;
 use firn_model::labels::LabelsRef;
+use firn_model::metadata::MetadataBatch;
+use firn_model::sample::START_UNKNOWN;
 
-/// What a series costs in a batch besides its labels and samples.
-const SERIES_BYTES: usize = 20;
-
-/// What a float sample costs in a batch.
-const SAMPLE_BYTES: usize = 16;
-
-/// What an exemplar costs in a batch besides its labels.
-const EXEMPLAR_BYTES: usize = 40;
-
-/// Memory is reserved in steps of this: a request of 2,000 samples takes two.
-const RESERVE_STEP_BYTES: usize = 64 << 10;
-
-/// The keys of a sample's fields, and of a sample in a series.
-const VALUE_KEY: u8 = 0x09;
-const TIME_KEY: u8 = 0x10;
+/// The key of a sample in a series.
 const SAMPLE_KEY: u8 = 0x12;
 
 /// What a request held besides what is in the batch.
 #[derive(Debug, Default)]
 pub(super) struct Counts {
     pub(super) refused: Refusals,
+    /// Exemplars that cannot stand in series that do, by reason.
+    pub(super) refused_exemplars: Refusals,
+    /// Exemplars that are not kept.
     pub(super) exemplars: usize,
-    pub(super) metadata: usize,
 }
 
 /// What a series has besides the labels at its start.
@@ -52,10 +43,9 @@ struct Parts {
 pub(super) struct Request<'d> {
     limits: &'d WireLimits,
     batch: &'d mut Batch,
-    memory: Option<&'d mut Reservation>,
+    metadata: &'d mut MetadataBatch,
+    charges: Charges<'d>,
     keeps_exemplars: bool,
-    batch_bytes: usize,
-    reserved_bytes: usize,
     series_count: usize,
     pub(super) counts: Counts,
 }
@@ -63,17 +53,16 @@ pub(super) struct Request<'d> {
 impl<'d> Request<'d> {
     pub(super) fn new(
         limits: &'d WireLimits,
-        batch: &'d mut Batch,
+        (batch, metadata): (&'d mut Batch, &'d mut MetadataBatch),
         memory: Option<&'d mut Reservation>,
         keeps_exemplars: bool,
     ) -> Self {
         Self {
             limits,
             batch,
-            memory,
+            metadata,
+            charges: Charges::new(limits, memory),
             keeps_exemplars,
-            batch_bytes: 0,
-            reserved_bytes: 0,
             series_count: 0,
             counts: Counts::default(),
         }
@@ -91,8 +80,7 @@ impl<'d> Request<'d> {
                 }
                 field::REQUEST_METADATA => {
                     expect(wire_type, WireType::Bytes)?;
-                    cursor.bytes()?;
-                    self.counts.metadata += 1;
+                    metadata::read(cursor.bytes()?, &mut self.charges, self.metadata)?;
                 }
                 _ => cursor.skip(wire_type)?,
             }
@@ -109,13 +97,13 @@ impl<'d> Request<'d> {
             return Err(WireError::TooManySeries { limit });
         }
         self.series_count += 1;
-        self.charge(SERIES_BYTES)?;
+        self.charges.add(SERIES_BYTES)?;
         let labels_end = keys::labels_end(series);
         let (key, rest) = series.split_at(labels_end);
         if !key.is_empty()
             && let Some((time, value)) = sole_sample(rest)
         {
-            self.charge(SAMPLE_BYTES)?;
+            self.charges.add(SAMPLE_BYTES)?;
             self.batch.push_float(time, value);
             self.batch.end_unread_series(start..start + labels_end);
             return Ok(());
@@ -183,7 +171,8 @@ impl<'d> Request<'d> {
                 field::SERIES_LABEL => parts.has_label = true,
                 field::SERIES_SAMPLE => self.sample(part)?,
                 field::SERIES_EXEMPLAR if self.keeps_exemplars => {
-                    self.charge(EXEMPLAR_BYTES.saturating_add(part.len()))?;
+                    self.charges
+                        .add(EXEMPLAR_BYTES.saturating_add(part.len()))?;
                     exemplar::read(part, self.batch)?;
                     parts.has_exemplar = true;
                 }
@@ -199,102 +188,34 @@ impl<'d> Request<'d> {
         Ok(parts)
     }
 
-    #[inline]
     fn sample(&mut self, message: &[u8]) -> Result<(), WireError> {
-        self.charge(SAMPLE_BYTES)?;
-        let (mut value, mut time) = (0.0, 0);
-        let mut cursor = Cursor::new(message);
-        while let Some((number, wire_type)) = cursor.field()? {
-            match number {
-                field::SAMPLE_VALUE => {
-                    expect(wire_type, WireType::Fixed64)?;
-                    value = cursor.double()?;
-                }
-                field::SAMPLE_TIME => {
-                    expect(wire_type, WireType::Varint)?;
-                    time = cursor.varint()? as i64;
-                }
-                _ => cursor.skip(wire_type)?,
-            }
-        }
-        self.batch.push_float(time, value);
+        self.charges.add(SAMPLE_BYTES)?;
+        let sample = sample::read(message)?;
+        self.batch.push_float(sample.time, sample.value);
         Ok(())
     }
 
     /// Adds a histogram, or says why it cannot stand; the outer error is for the whole message.
     fn histogram(&mut self, message: &[u8]) -> Result<Result<(), Error>, WireError> {
-        self.charge(histogram::memory_bytes(message)?)?;
-        let sample = histogram::decode(message)?;
-        let valid = sample.histogram.validate();
+        self.charges.add(histogram::memory_bytes(message)?)?;
+        let mut sample = histogram::decode(message)?;
+        // This version has no start timestamps.
+        sample.start_time = START_UNKNOWN;
+        let valid = histogram::fit(&mut sample.histogram);
         if valid.is_ok() {
             self.batch.push_histogram(sample);
         }
         Ok(valid)
     }
-
-    /// Reserves what is counted, and a step more so that this is rare.
-    #[cold]
-    fn reserve(&mut self) -> Result<(), WireError> {
-        let limit = self.limits.batch_bytes_max;
-        if self.batch_bytes > limit {
-            return Err(WireError::TooManySamples { limit });
-        }
-        let wanted = self
-            .batch_bytes
-            .saturating_add(RESERVE_STEP_BYTES)
-            .min(limit);
-        if let Some(memory) = &mut self.memory {
-            memory
-                .grow(wanted - self.reserved_bytes)
-                .map_err(|e| WireError::NoMemory(e.message))?;
-        }
-        self.reserved_bytes = wanted;
-        Ok(())
-    }
-
-    /// Counts memory of the batch before it is taken.
-    #[inline]
-    fn charge(&mut self, bytes: usize) -> Result<(), WireError> {
-        self.batch_bytes += bytes;
-        if self.batch_bytes > self.reserved_bytes {
-            self.reserve()?;
-        }
-        Ok(())
-    }
 }
 
-/// The time and value of the one sample that `rest` is, if it stands there as Go's encoder writes
-/// it, with a time of the years 1971 to 2109: a varint of six bytes.
+/// The time and value of the one sample that `rest` is, if it is a plain one.
 #[inline]
 fn sole_sample(rest: &[u8]) -> Option<(i64, f64)> {
-    let (value, time) = match *rest {
-        [
-            SAMPLE_KEY,
-            16,
-            VALUE_KEY,
-            v0,
-            v1,
-            v2,
-            v3,
-            v4,
-            v5,
-            v6,
-            v7,
-            TIME_KEY,
-            ref time @ ..,
-        ] => (f64::from_le_bytes([v0, v1, v2, v3, v4, v5, v6, v7]), time),
-        // Zero is left out.
-        [SAMPLE_KEY, 7, TIME_KEY, ref time @ ..] => (0.0, time),
-        _ => return None,
-    };
-    let &[b0, b1, b2, b3, b4, b5] = time else {
-        return None;
-    };
-    if b0 & b1 & b2 & b3 & b4 & 0x80 == 0 || b5 & 0x80 != 0 {
-        return None;
+    match rest {
+        [SAMPLE_KEY, bytes, message @ ..] if usize::from(*bytes) == message.len() => {
+            sample::plain(message)
+        }
+        _ => None,
     }
-    let bits = |byte: u8, shift: u32| i64::from(byte & 0x7f) << shift;
-    let low = bits(b0, 0) | bits(b1, 7) | bits(b2, 14);
-    let high = bits(b3, 21) | bits(b4, 28) | bits(b5, 35);
-    Some((low | high, value))
 }

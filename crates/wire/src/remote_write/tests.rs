@@ -7,12 +7,20 @@ use crate::protobuf::{WireType, put_bytes, put_double, put_integer, put_key, put
 use firn_model::batch::HistogramSample;
 use firn_model::env::sim::SimRng;
 use firn_model::histogram::{CUSTOM_BUCKETS_SCHEMA, Counts, Histogram, ResetHint, Span};
+use firn_model::metadata::{Metadata, MetricType};
 use firn_model::sample::{START_UNKNOWN, stale_nan};
+
+/// Version 1.0 without exemplars.
+pub(super) const V1: Reader = Reader {
+    version: Version::V1,
+    keeps_exemplars: false,
+    labels_types: false,
+};
 
 /// A label as it travels: a name and a value that may be no text at all.
 type RawLabel<'a> = (&'a [u8], &'a [u8]);
 
-fn one_of<T: Copy>(random: &SimRng, choices: &[T]) -> T {
+pub(super) fn one_of<T: Copy>(random: &SimRng, choices: &[T]) -> T {
     choices[random.below(choices.len() as u64) as usize]
 }
 
@@ -50,7 +58,7 @@ fn body(all_series: &[Vec<u8>]) -> Vec<u8> {
 /// What a request decodes to, as text: its series, then what was refused.
 fn decoded(body: &[u8], limits: WireLimits) -> String {
     let mut decoder = Decoder::new(limits);
-    let decoded = match decoder.decode(body) {
+    let decoded = match decoder.decode(V1, body) {
         Ok(decoded) => decoded,
         Err(e) => return format!("error: {e}"),
     };
@@ -97,11 +105,11 @@ fn decode_labels_in_any_state_is_canonical_or_refused() {
     );
     check(
         &[("__name__", "m"), ("a", "1"), ("a", "2")],
-        r#"DuplicateLabel x1: label name "a" is not unique for series {__name__="m", a="1", a="2"}"#,
+        r#"DuplicateLabel x1: invalid labels for series, labels {__name__="m", a="1", a="2"}, duplicated label a"#,
     );
     check(
         &[("__name__", "m"), ("a", "1"), ("b", "2"), ("a", "")],
-        r#"DuplicateLabel x1: label name "a" is not unique for series {__name__="m", a="1", a="", b="2"}"#,
+        r#"DuplicateLabel x1: invalid labels for series, labels {__name__="m", a="1", a="", b="2"}, duplicated label a"#,
     );
     check(
         &[("a", "1")],
@@ -226,13 +234,29 @@ fn decode_fields_in_any_order_and_unknown_ones_is_understood() {
     put_key(&mut s, 77, WireType::Fixed32);
     s.extend_from_slice(&[1, 2, 3, 4]);
     let mut message = Vec::new();
-    put_bytes(&mut message, field::REQUEST_METADATA, b"whatever");
+    let mut metadata = Vec::new();
+    put_integer(&mut metadata, field::METADATA_TYPE, 2);
+    put_bytes(&mut metadata, field::METADATA_NAME, b"m");
+    put_bytes(&mut metadata, field::METADATA_HELP, b"Help.");
+    put_bytes(&mut metadata, field::METADATA_UNIT, b"bytes");
+    put_bytes(&mut message, field::REQUEST_METADATA, &metadata);
+    put_bytes(&mut message, field::REQUEST_METADATA, b"");
     put_bytes(&mut message, field::REQUEST_SERIES, &s);
     put_bytes(&mut message, 2, b"reserved");
     let mut decoder = Decoder::new(WireLimits::default());
     let body = snappy::compress(&message);
-    let decoded = decoder.decode(&body).unwrap();
-    assert_eq!((decoded.exemplar_count, decoded.metadata_count), (1, 1));
+    let decoded = decoder.decode(V1, &body).unwrap();
+    assert_eq!(decoded.exemplar_count, 1);
+    let said: Vec<_> = decoded.metadata.iter().collect();
+    assert_eq!(
+        said,
+        [Metadata {
+            name: "m",
+            kind: MetricType::Gauge,
+            help: "Help.",
+            unit: "bytes"
+        }]
+    );
     let series = decoded.batch.series(0);
     assert_eq!(series.times, [5, -3]);
     assert_eq!(series.values[1].to_bits(), (-0.0f64).to_bits());
@@ -283,7 +307,7 @@ fn decode_malformed_body_is_an_error() {
     }
 }
 
-fn random_histogram(random: &SimRng) -> Histogram {
+pub(super) fn random_histogram(random: &SimRng) -> Histogram {
     let is_custom = random.below(3) == 0;
     let lengths = |random: &SimRng| -> Vec<Span> {
         (0..random.below(4))
@@ -356,7 +380,7 @@ fn random_histogram(random: &SimRng) -> Histogram {
     }
 }
 
-fn random_batch(random: &SimRng) -> Batch {
+pub(super) fn random_batch(random: &SimRng) -> Batch {
     let values = [
         0.0,
         -0.0,
@@ -396,7 +420,7 @@ fn random_batch(random: &SimRng) -> Batch {
 }
 
 /// Every bit of a batch, as text.
-fn bits(batch: &Batch) -> String {
+pub(super) fn bits(batch: &Batch) -> String {
     let mut text = String::new();
     for s in batch.iter() {
         let values: Vec<u64> = s.values.iter().map(|v| v.to_bits()).collect();
@@ -414,7 +438,7 @@ fn decode_of_encode_is_identity() {
         let batch = random_batch(&SimRng::new(seed));
         let mut decoder = Decoder::new(WireLimits::default());
         let body = encode(&batch);
-        let decoded = decoder.decode(&body).unwrap();
+        let decoded = decoder.decode(V1, &body).unwrap();
         assert!(
             decoded.refused.is_empty(),
             "seed {seed}: {:?}",
@@ -444,7 +468,7 @@ fn decode_of_mutated_bytes_never_panics_and_keeps_the_caps() {
         if random.below(4) == 0 {
             mutate(&random, &mut body);
         }
-        if let Ok(decoded) = decoder.decode(&body) {
+        if let Ok(decoded) = decoder.decode(V1, &body) {
             for series in decoded.batch.iter() {
                 let canonical = firn_model::labels::is_canonical(series.labels.as_bytes());
                 assert!(canonical, "seed {seed}");
@@ -461,7 +485,7 @@ fn decode_of_mutated_bytes_never_panics_and_keeps_the_caps() {
     }
 }
 
-fn mutate(random: &SimRng, bytes: &mut Vec<u8>) {
+pub(super) fn mutate(random: &SimRng, bytes: &mut Vec<u8>) {
     let at = random.below(bytes.len() as u64 + 1) as usize;
     match random.below(5) {
         0 => bytes.truncate(at),
@@ -511,8 +535,11 @@ fn decode_exemplars_that_are_kept_go_with_their_series() {
     let body = body(&[first, nameless, alone]);
     let mut decoder = Decoder::new(WireLimits::default());
     for keeps in [false, true, false] {
-        decoder.keep_exemplars(keeps);
-        let decoded = decoder.decode(&body).unwrap();
+        let reader = Reader {
+            keeps_exemplars: keeps,
+            ..V1
+        };
+        let decoded = decoder.decode(reader, &body).unwrap();
         let exemplars = decoded.batch.exemplars();
         if !keeps {
             assert_eq!((decoded.exemplar_count, exemplars.len()), (5, 0));
@@ -539,7 +566,10 @@ fn decode_exemplars_that_are_kept_go_with_their_series() {
         let refused: Vec<_> = decoded.refused.iter().map(|r| r.sample_count).collect();
         assert_eq!(refused, [0]);
     }
-    decoder.keep_exemplars(true);
     let torn = of(&[name], b"whatever");
-    assert!(decoder.decode(&self::body(&[torn])).is_err());
+    let reader = Reader {
+        keeps_exemplars: true,
+        ..V1
+    };
+    assert!(decoder.decode(reader, &self::body(&[torn])).is_err());
 }

@@ -14,7 +14,6 @@ mod floats;
 mod histograms;
 mod layout;
 mod read;
-mod resolution;
 mod start;
 #[cfg(test)]
 mod tests;
@@ -23,6 +22,5 @@ mod xor;
 
 pub use build::{BuiltChunk, ChunkBuilder, StartTimes};
 pub use encoding::{Encoding, Kind, ResetHeader};
-pub(super) use layout::{bucket_count, is_known_schema};
+pub(super) use layout::{bucket_count, is_known_schema, reduce};
 pub use read::Samples;
-pub(super) use resolution::reduce;

@@ -2,10 +2,9 @@
 
 use super::sender::Sender;
 use super::{NotifierSettings, relabelled};
-use crate::settings::config::read_groups;
 use firn_ingest::alertmanagers::{AlertmanagerSettings, Alertmanagers};
 use firn_ingest::client::HttpClient;
-use firn_ingest::discovery::Discovery;
+use firn_ingest::discovery::{Discovery, Owner};
 use firn_model::labels::Labels;
 use firn_model::sync::lock;
 use firn_rules::notification::{Event, Notification};
@@ -13,9 +12,6 @@ use std::sync::{Arc, Mutex};
 use tokio::sync::Notify;
 use tokio::task::{JoinHandle, JoinSet};
 use tracing::error;
-
-/// Bytes of a list of Alertmanagers: a cluster has a handful, of a hundred bytes each.
-const LIST_BYTES_MAX: u64 = 1 << 20;
 
 /// One of `alerting.alertmanagers`.
 pub(super) struct Set {
@@ -39,16 +35,21 @@ struct Known {
 }
 
 impl Set {
-    /// Starts to look for the Alertmanagers.
+    /// Starts to look for the Alertmanagers of the section at `place`.
     pub fn start(
+        place: usize,
         settings: Arc<AlertmanagerSettings>,
         notifier: &Arc<NotifierSettings>,
         tasks: Arc<Mutex<JoinSet<()>>>,
     ) -> Self {
         let client = HttpClient::within(notifier.places.clone(), settings.http.clone());
         let changed = Arc::new(Notify::new());
-        let start =
-            |discovery| Discovery::start(discovery, read_groups, LIST_BYTES_MAX, changed.clone());
+        let lent = &notifier.lent;
+        let owner = Owner {
+            purpose: "notify",
+            config: format!("config-{place}"),
+        };
+        let start = |discovery| Discovery::start(discovery, lent, &owner, changed.clone());
         let discoveries: Vec<Discovery> = settings.discoveries.iter().map(start).collect();
         let work = Arc::new(Work {
             settings,

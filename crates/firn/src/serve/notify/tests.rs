@@ -3,8 +3,9 @@
 use super::*;
 use firn_ingest::alertmanagers::AlertmanagerSettings;
 use firn_ingest::client::HttpSettings;
-use firn_ingest::discovery::{DiscoverySettings, Group};
+use firn_ingest::discovery::{DiscoveryMetrics, DiscoverySettings, Group, Lent};
 use firn_ingest::relabel::{Action, RuleSettings};
+use firn_model::env::sim::SimClock;
 use firn_model::metrics::{Collect, Sink, Value};
 use firn_rules::instant::Instant;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -93,6 +94,12 @@ fn notifier(capacity: usize, drains: bool) -> Notifier {
         },
         external_url: "http://firn".into(),
         places: Places::unlimited(),
+        lent: Lent {
+            read_yaml: |_| Err("no files here".into()),
+            bytes_max: 1 << 20,
+            clock: Arc::new(SimClock::default()),
+            metrics: DiscoveryMetrics::default(),
+        },
     })
 }
 

@@ -1,7 +1,8 @@
 //! The keys of Prometheus 3.14's service discoveries. A table.
 //!
-//! Firn runs those of static lists, files and HTTP servers. It knows the others so that a config
-//! that uses one loads, and so that a mistyped key in one is found.
+//! Those that Firn does not run are marked as ignored. It knows them so that a config that uses one
+//! loads, and so that a mistyped key in one is found. What a section must hold is checked where it
+//! is read.
 
 mod providers;
 
@@ -12,6 +13,19 @@ use providers::*;
 
 const fn key(name: &'static str, shape: Shape) -> Key {
     Key::new(name, shape)
+}
+
+/// The names of all discoveries, each with whether Firn runs it.
+pub fn providers() -> impl Iterator<Item = (&'static str, bool)> {
+    let name = |key: &'static Key| {
+        let key_name = key.name.strip_suffix("_sd_configs");
+        key_name
+            .or(key.name.strip_suffix("_configs"))
+            .unwrap_or(key.name)
+    };
+    DISCOVERY
+        .iter()
+        .map(move |key| (name(key), !key.is_ignored))
 }
 
 /// Every discovery, as keys of a scrape job or of an Alertmanager.
@@ -30,24 +44,20 @@ pub const DISCOVERY: &[Key] = &[
     key(
         "consul_sd_configs",
         List(&Section(&[CONSUL, HTTP_CLIENT, PROXY])),
-    )
-    .ignored(),
+    ),
     key(
         "digitalocean_sd_configs",
         List(&Section(&[DIGITALOCEAN, HTTP_CLIENT, PROXY])),
-    )
-    .ignored(),
+    ),
     key(
         "docker_sd_configs",
         List(&Section(&[DOCKER, HTTP_CLIENT, PROXY])),
-    )
-    .ignored(),
+    ),
     key(
         "dockerswarm_sd_configs",
         List(&Section(&[DOCKERSWARM, HTTP_CLIENT, PROXY])),
-    )
-    .ignored(),
-    key("dns_sd_configs", List(&Section(&[DNS]))).ignored(),
+    ),
+    key("dns_sd_configs", List(&Section(&[DNS]))),
     key(
         "ec2_sd_configs",
         List(&Section(&[AWS_CLIENT, EC2, HTTP_CLIENT, PROXY])),
@@ -66,15 +76,13 @@ pub const DISCOVERY: &[Key] = &[
     key(
         "eureka_sd_configs",
         List(&Section(&[EUREKA, HTTP_CLIENT, PROXY])),
-    )
-    .ignored(),
+    ),
     key("file_sd_configs", List(&Section(&[FILE]))),
     key("gce_sd_configs", List(&Section(&[GCE]))).ignored(),
     key(
         "hetzner_sd_configs",
         List(&Section(&[HETZNER, HTTP_CLIENT, PROXY])),
-    )
-    .ignored(),
+    ),
     key(
         "http_sd_configs",
         List(&Section(&[HTTP, HTTP_CLIENT, PROXY])),
@@ -118,8 +126,7 @@ pub const DISCOVERY: &[Key] = &[
     key(
         "nomad_sd_configs",
         List(&Section(&[NOMAD, HTTP_CLIENT, PROXY])),
-    )
-    .ignored(),
+    ),
     key("oci_sd_configs", List(&Section(&[OCI, HTTP_CLIENT, PROXY]))).ignored(),
     key("openstack_sd_configs", List(&Section(&[OPENSTACK]))).ignored(),
     key(

@@ -30,8 +30,7 @@ const TOP: &[Key] = &[
     key(
         "remote_write",
         List(&Section(&[REMOTE_WRITE, HTTP_CLIENT, PROXY])),
-    )
-    .ignored(),
+    ),
     key(
         "remote_read",
         List(&Section(&[REMOTE_READ, HTTP_CLIENT, PROXY])),
@@ -105,10 +104,16 @@ pub const FIRN: &[Key] = &[
          worth: without it a write that finds a window full waits for its pages.",
     ),
     key("rules", Section(&[RULES])),
+    key("sending_queue_bytes", Size).explained(
+        "4GiB",
+        "What may wait on disk for one receiver of `remote_write`; beyond it the oldest requests \
+         of that receiver go, and are counted. Takes effect with a reload.",
+    ),
     key("multitenancy", Bool).explained(
         "false",
         "Whether the `X-Scope-OrgID` header is required and selects the tenant.",
     ),
+    key("access", Section(&[super::access::KEYS])),
     key("aggregation", Section(&[AGGREGATION])).explained(
         "{groups: []}",
         "Rules whose results are made of samples on their way in, so that their sources need not \
@@ -323,18 +328,19 @@ const REMOTE_WRITE: &[Key] = &[
     key("headers", Map(&Text)),
     key("write_relabel_configs", RELABEL_RULES),
     key("name", Text),
-    key("send_exemplars", Bool),
+    key("send_exemplars", Bool).ignored(),
     key("send_native_histograms", Bool),
-    key("round_robin_dns", Bool),
+    key("round_robin_dns", Bool).ignored(),
     key(
         "protobuf_message",
         Choice(&["prometheus.WriteRequest", "io.prometheus.write.v2.Request"]),
-    ),
+    )
+    .ignored(),
     key("queue_config", Section(&[QUEUE])),
-    key("metadata_config", Section(&[METADATA])),
-    key("sigv4", Section(&[SIGV4])),
-    key("azuread", Section(&[AZURE_AD])),
-    key("google_iam", Section(&[&[key("credentials_file", Text)]])),
+    key("metadata_config", Section(&[METADATA])).ignored(),
+    key("sigv4", Section(&[SIGV4])).ignored(),
+    key("azuread", Section(&[AZURE_AD])).ignored(),
+    key("google_iam", Section(&[&[key("credentials_file", Text)]])).ignored(),
 ];
 
 const QUEUE: &[Key] = &[

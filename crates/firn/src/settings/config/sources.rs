@@ -1,4 +1,13 @@
 //! Where the targets of a job come from.
+//!
+//! Each discovery that Firn runs has a reader, with the checks and defaults of upstream; those that
+//! it does not run are checked too, by [`unbuilt`], so that a config is refused where upstream
+//! refuses it.
+
+mod platforms;
+#[cfg(test)]
+mod tests;
+mod unbuilt;
 
 use super::http::http;
 use super::read;
@@ -16,6 +25,23 @@ const HTTP_REFRESH: Duration = Duration::from_secs(60);
 /// The endings of names of target files.
 const ENDINGS: [&str; 6] = ["json", "yml", "yaml", "JSON", "YML", "YAML"];
 
+/// Reads a section of one kind of discovery, of a config in a folder.
+type Reader = fn(&Node, &Path) -> Result<DiscoverySettings, YamlError>;
+
+/// The discoveries that Firn runs, by their keys.
+const READERS: &[(&str, Reader)] = &[
+    ("consul_sd_configs", platforms::consul),
+    ("digitalocean_sd_configs", platforms::digitalocean),
+    ("dns_sd_configs", platforms::dns),
+    ("docker_sd_configs", platforms::docker),
+    ("dockerswarm_sd_configs", platforms::swarm),
+    ("eureka_sd_configs", platforms::eureka),
+    ("file_sd_configs", files),
+    ("hetzner_sd_configs", platforms::hetzner),
+    ("http_sd_configs", server),
+    ("nomad_sd_configs", platforms::nomad),
+];
+
 /// The discoveries of a job that Firn runs.
 pub fn discoveries(job: &Node, dir: &Path) -> Result<Vec<DiscoverySettings>, YamlError> {
     let mut discoveries = Vec::new();
@@ -25,11 +51,15 @@ pub fn discoveries(job: &Node, dir: &Path) -> Result<Vec<DiscoverySettings>, Yam
         let groups = statics.iter().map(group).collect();
         discoveries.push(DiscoverySettings::Static(groups));
     }
-    for node in list("file_sd_configs") {
-        discoveries.push(files(node, dir)?);
+    for (key, reader) in READERS {
+        for node in list(key) {
+            discoveries.push(reader(node, dir)?);
+        }
     }
-    for node in list("http_sd_configs") {
-        discoveries.push(server(node, dir)?);
+    for (key, check) in unbuilt::CHECKS {
+        for node in list(key) {
+            check(node, dir)?;
+        }
     }
     Ok(discoveries)
 }
@@ -94,19 +124,39 @@ fn is_file_pattern(pattern: &str) -> bool {
 
 fn server(node: &Node, dir: &Path) -> Result<DiscoverySettings, YamlError> {
     let url = read::text(node, "url").unwrap_or_default();
+    check_http_url(node, url)?;
+    Ok(DiscoverySettings::Http {
+        url: url.to_owned(),
+        refresh: read::duration(node, "refresh_interval").unwrap_or(HTTP_REFRESH),
+        client: Box::new(http(node, dir)?),
+    })
+}
+
+/// Holds a URL to what `http_sd_configs` takes.
+fn check_http_url(node: &Node, url: &str) -> Result<(), YamlError> {
     let message = match url.split_once("://") {
         _ if url.is_empty() => "URL is missing",
         Some(("http" | "https", rest)) => match rest.split(['/', '?', '#']).next() {
             None | Some("") => "host is missing in URL",
-            Some(_) => {
-                return Ok(DiscoverySettings::Http {
-                    url: url.to_owned(),
-                    refresh: read::duration(node, "refresh_interval").unwrap_or(HTTP_REFRESH),
-                    client: Box::new(http(node, dir)?),
-                });
-            }
+            Some(_) => return Ok(()),
         },
         _ => "URL scheme must be 'http' or 'https'",
     };
     Err(node.error(message))
+}
+
+/// The integer of `key`, or its default.
+fn integer(node: &Node, key: &str, default: i64) -> i64 {
+    let text = read::text(node, key);
+    text.and_then(|text| text.parse().ok()).unwrap_or(default)
+}
+
+/// The text of `key`, or its default; one that is there and empty is empty.
+fn string(node: &Node, key: &str, default: &str) -> String {
+    read::text(node, key).unwrap_or(default).to_owned()
+}
+
+/// The time from one question to the next, or its default in seconds.
+fn refresh(node: &Node, seconds: u64) -> Duration {
+    read::duration(node, "refresh_interval").unwrap_or(Duration::from_secs(seconds))
 }

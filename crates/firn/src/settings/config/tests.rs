@@ -102,8 +102,6 @@ fn config_of_the_field_loads() {
         config.ignored,
         [
             "scrape_configs.kubernetes_sd_configs",
-            "scrape_configs.consul_sd_configs",
-            "remote_write",
             "remote_read",
             "tracing",
             "otlp",

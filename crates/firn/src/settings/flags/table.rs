@@ -105,8 +105,8 @@ pub const FLAGS: &[Flag] = &[
             s.web_config_file = Some(v.into());
             Ok(())
         },
-        "Not supported yet: Firn has neither TLS nor authentication, and does not start with \
-         this flag.",
+        "TLS, users, headers and a rate limit, in the web configuration of Prometheus's \
+         exporter-toolkit; read again when it changes. See security.md.",
     ),
     flag(
         "web.read-timeout",
@@ -122,7 +122,13 @@ pub const FLAGS: &[Flag] = &[
         |s, v| set(&mut s.connections_max, count(v)),
         "Most connections open at one time.",
     ),
-    ignored("web.max-notifications-subscribers", "16"),
+    flag(
+        "web.max-notifications-subscribers",
+        "COUNT",
+        "16",
+        |s, v| set(&mut s.notice_listeners_max, number(v)),
+        "Clients that may follow `/api/v1/notifications/live`.",
+    ),
     flag(
         "web.external-url",
         "URL",
@@ -212,9 +218,27 @@ pub const FLAGS: &[Flag] = &[
     ignored("storage.tsdb.delay-compact-file.path", ""),
     ignored("storage.tsdb.block-reload-interval", ""),
     ignored("storage.remote.flush-deadline", "1m"),
-    ignored("storage.remote.read-sample-limit", "5e7"),
-    ignored("storage.remote.read-concurrent-limit", "10"),
-    ignored("storage.remote.read-max-bytes-in-frame", "1048576"),
+    flag(
+        "storage.remote.read-sample-limit",
+        "COUNT",
+        "5e7",
+        |s, v| set(&mut s.remote_read_samples_max, number(v)),
+        "Samples of a remote read in one message; 0 is no limit. Reads in chunks have none.",
+    ),
+    flag(
+        "storage.remote.read-concurrent-limit",
+        "COUNT",
+        "10",
+        |s, v| set(&mut s.remote_reads_max, number(v)),
+        "Remote reads at one time; 0 is no limit.",
+    ),
+    flag(
+        "storage.remote.read-max-bytes-in-frame",
+        "BYTES",
+        "1048576",
+        |s, v| set(&mut s.remote_read_frame_bytes, number(v)),
+        "Bytes of a frame of a remote read in chunks; a chunk is not split.",
+    ),
     ignored("web.search.max-limit", "10000"),
     flag(
         "rules.alert.for-outage-tolerance",
@@ -355,6 +379,14 @@ fn count<T: FromStr + PartialOrd + From<u8>>(text: &str) -> Result<T, String> {
         Ok(n) if n >= T::from(1) => Ok(n),
         _ => Err(format!("not a whole number greater than 0: {text:?}")),
     }
+}
+
+/// A whole number, which may be written as Go's flags take it: `5e7`.
+fn number<T: TryFrom<u64>>(text: &str) -> Result<T, String> {
+    let number = text.parse::<f64>().ok();
+    let whole = number.filter(|n| n.fract() == 0.0 && (0.0..=1e15).contains(n));
+    let number = whole.and_then(|n| T::try_from(n as u64).ok());
+    number.ok_or_else(|| format!("not a whole number: {text:?}"))
 }
 
 fn level(text: &str) -> Result<tracing::Level, String> {

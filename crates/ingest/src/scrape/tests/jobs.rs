@@ -31,7 +31,7 @@ impl Append for Batches {
         self.0.lock().unwrap().push(lines(batch));
         Ticket::ready(Ok(Appended {
             stored: batch.sample_count(),
-            rejected: Vec::new(),
+            ..Appended::default()
         }))
     }
 }

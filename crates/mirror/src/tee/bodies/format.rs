@@ -89,6 +89,12 @@ pub(super) fn header(start: u64) -> [u8; HEADER_BYTES] {
     bytes
 }
 
+/// How many bytes the frame of a request has.
+pub(super) fn frame_bytes(write: &Write) -> usize {
+    let headers: usize = write.headers.iter().map(|(_, value)| 3 + value.len()).sum();
+    PREFIX_BYTES + TIME_BYTES + 1 + headers + write.body.len()
+}
+
 /// Appends the frame of a request that came at `time_ms`; returns how many bytes it has.
 pub(super) fn push_frame(out: &mut Vec<u8>, time_ms: TimestampMs, write: &Write) -> usize {
     let start = out.len();
@@ -121,6 +127,15 @@ pub(super) fn peek(prefix: &[u8]) -> Option<(usize, TimestampMs)> {
     let time = prefix.get(PREFIX_BYTES..)?.first_chunk::<TIME_BYTES>()?;
     let is_sound = (TIME_BYTES..=PAYLOAD_BYTES_MAX).contains(&length);
     is_sound.then(|| (PREFIX_BYTES + length, i64::from_le_bytes(*time)))
+}
+
+/// The frame at `offset` of bytes that never left this process, and how many bytes it has; none at
+/// their end.
+pub(super) fn own_frame(bytes: &Bytes, offset: usize) -> Option<(TimestampMs, Write, usize)> {
+    let (frame_bytes, time_ms) = peek(bytes.get(offset..)?)?;
+    let start = offset + PREFIX_BYTES + TIME_BYTES;
+    let write = read_write(bytes, start, offset + frame_bytes)?;
+    Some((time_ms, write, frame_bytes))
 }
 
 /// What stands at `offset` of `bytes`; the parts of a whole frame share them.
@@ -186,6 +201,7 @@ mod tests {
     fn frame_read_back_is_what_was_written_and_a_part_of_it_is_short() {
         let mut out = vec![7; 3];
         let bytes = push_frame(&mut out, -5, &write(b"body"));
+        assert_eq!(bytes, frame_bytes(&write(b"body")));
         let whole = Bytes::from(out);
         assert_eq!(
             read_frame(&whole, 3),

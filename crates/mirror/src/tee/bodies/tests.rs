@@ -40,6 +40,9 @@ fn read_all(bodies: &Bodies, mut at: u64) -> (Vec<u64>, usize) {
             Found::Entries(entries) if entries.is_empty() => return (numbers, damages),
             Found::Entries(entries) => {
                 for entry in entries {
+                    if let Some(recent) = bodies.recent(at) {
+                        assert_eq!(recent[0], entry);
+                    }
                     assert_eq!(entry.at, at);
                     assert_eq!(bodies.peek(at).unwrap(), (entry.end, entry.time_ms));
                     at = entry.end;

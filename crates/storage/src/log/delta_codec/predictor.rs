@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 /// Slots of a slab. Series of a target have neighbouring slots, so slabs are full while the target
 /// lives, and few enough share one that a slab of targets that ended is soon not asked for.
-pub(super) const SLAB_SLOTS: u32 = 64;
+pub(super) const SLAB_SLOTS: u64 = 64;
 
 /// In the place of a form: nothing was logged of the series.
 const UNKNOWN: u8 = 0xff;
@@ -33,7 +33,7 @@ impl Slab {
     /// What is known of a series.
     #[inline]
     pub(super) fn series(&mut self, index: u32) -> Series<'_> {
-        let index = (index % SLAB_SLOTS) as usize;
+        let index = index as usize % SLAB_SLOTS as usize;
         Series {
             int: &mut self.ints[index],
             predictor: &mut self.predictors[index],
@@ -126,7 +126,7 @@ impl Step {
 /// The predictors of all series of a segment.
 #[derive(Debug, Default)]
 pub(super) struct Context {
-    slabs: HashMap<u32, Box<Slab>>,
+    slabs: HashMap<u64, Box<Slab>>,
 }
 
 impl Context {
@@ -136,7 +136,7 @@ impl Context {
     }
 
     /// The slab with this number.
-    pub(super) fn slab(&mut self, number: u32) -> &mut Slab {
+    pub(super) fn slab(&mut self, number: u64) -> &mut Slab {
         self.slabs.entry(number).or_insert_with(Slab::new)
     }
 }

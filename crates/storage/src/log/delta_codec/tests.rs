@@ -12,7 +12,7 @@ use firn_model::sample::stale_nan;
 
 const BYTES_MAX: usize = 1 << 20;
 
-fn row(slot: u32, time: i64, value: f64) -> FloatRow {
+fn row(slot: u64, time: i64, value: f64) -> FloatRow {
     FloatRow {
         slot,
         time,
@@ -113,8 +113,8 @@ fn random_value(rng: &SimRng, kind: u64, round: u64) -> f64 {
 /// Rows of records in which series come and go; contexts begin anew now and then.
 fn random_rows(rng: &SimRng) -> Vec<Vec<FloatRow>> {
     let base = match rng.below(3) {
-        0 => u32::MAX - 300,
-        _ => rng.below(1_000) as u32,
+        0 => u64::from(u32::MAX) - 300,
+        _ => rng.below(1_000),
     };
     let series = 1 + rng.below(200);
     let rounds = 1 + rng.below(90);
@@ -124,7 +124,7 @@ fn random_rows(rng: &SimRng) -> Vec<Vec<FloatRow>> {
         let mut rows: Vec<FloatRow> = (first..=first + rng.below(series - first))
             .map(|kind| {
                 let time = round as i64 * 15_000 + kind as i64 / 20;
-                row(base + kind as u32, time, random_value(rng, kind, round))
+                row(base + kind, time, random_value(rng, kind, round))
             })
             .collect();
         if rng.one_in(4) {

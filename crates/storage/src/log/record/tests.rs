@@ -14,10 +14,10 @@ use firn_model::log::{FloatRow, Journal};
 use firn_model::sample::stale_nan;
 use firn_model::series_key::{CanonicalKeys, KeyFormat};
 
-type Created = Vec<(u32, Labels)>;
+type Created = Vec<(u64, Labels)>;
 
 /// A row with its bits.
-type Bits = (u32, i64, i64, u64);
+type Bits = (u64, i64, i64, u64);
 
 /// What a search finds out about a value.
 pub(crate) fn hint(value: f64) -> DecimalHint {
@@ -74,7 +74,7 @@ fn check(batch: &LogBatch, context: &str) {
 }
 
 /// A histogram sample without buckets.
-pub(crate) fn histogram(slot: u32) -> HistogramRow {
+pub(crate) fn histogram(slot: u64) -> HistogramRow {
     HistogramRow {
         slot,
         time: -5,
@@ -98,10 +98,10 @@ pub(crate) fn histogram(slot: u32) -> HistogramRow {
 }
 
 fn random_created(rng: &SimRng) -> Created {
-    let mut slot = rng.below(1_000) as u32;
+    let mut slot = rng.below(1_000) << rng.below(50);
     let mut created = Vec::new();
     for _ in 0..rng.below(40) {
-        slot += 1 + rng.below(3) as u32;
+        slot += 1 + rng.below(3);
         let pairs = (0..rng.below(90))
             .filter(|_| !rng.one_in(4))
             .map(|i| (format!("label_{i:02}"), format!("v{}", rng.below(2))));
@@ -110,7 +110,7 @@ fn random_created(rng: &SimRng) -> Created {
     created
 }
 
-fn random_row(rng: &SimRng, i: u32) -> FloatRow {
+fn random_row(rng: &SimRng, i: u64) -> FloatRow {
     let value = match rng.below(6) {
         0 => f64::from_bits(rng.next_u64()),
         1 => stale_nan(),
@@ -119,7 +119,7 @@ fn random_row(rng: &SimRng, i: u32) -> FloatRow {
     };
     FloatRow {
         slot: if rng.one_in(9) {
-            rng.next_u64() as u32
+            rng.next_u64() >> 1
         } else {
             i
         },
@@ -142,10 +142,8 @@ fn record_of_random_batches_returns_them() {
     for seed in 0..500 {
         let rng = SimRng::new(seed);
         let created = random_created(&rng);
-        let rows: Vec<FloatRow> = (0..rng.below(300) as u32)
-            .map(|i| random_row(&rng, i))
-            .collect();
-        let histograms: Vec<_> = (0..rng.below(3) as u32).map(histogram).collect();
+        let rows: Vec<FloatRow> = (0..rng.below(300)).map(|i| random_row(&rng, i)).collect();
+        let histograms: Vec<_> = (0..rng.below(3)).map(histogram).collect();
         check(
             &batch(&created, &rows, &histograms),
             &format!("seed {seed}"),
@@ -185,7 +183,7 @@ fn record_of_a_steady_target_takes_a_byte_or_two_a_sample() {
             slot: 5_000 + i,
             time: 1_763_000_000_123,
             start: 0,
-            value: f64::from(i / 12 * 7_000 + i % 12 * 90),
+            value: (i / 12 * 7_000 + i % 12 * 90) as f64,
         })
         .collect();
     let bytes = encode(&batch(&Vec::new(), &rows, &[]));
@@ -299,7 +297,7 @@ fn record_with_exemplars_returns_them_and_the_rest() {
             let labels = labels.unwrap_or_default();
             let value = f64::from_bits(rng.next_u64() & !(1 << 62));
             let exemplar = exemplar(&labels, value, rng.next_u64() as i64);
-            wanted.push(rng.next_u64() as u32, exemplar);
+            wanted.push(rng.next_u64(), exemplar);
         }
         let mut batch = LogBatch {
             exemplars: wanted.clone(),
@@ -349,14 +347,14 @@ fn record_with_exemplars_golden_bytes_stay() {
 /// A batch with samples that were late, and perhaps others.
 fn late_batch(rng: &SimRng) -> LogBatch {
     let rows = |count: u64| -> Vec<FloatRow> {
-        let count = rng.below(count) as u32;
+        let count = rng.below(count);
         (0..count).map(|i| random_row(rng, i)).collect()
     };
     let mut late = batch(&random_created(rng), &rows(20), &[]);
     for row in rows(20) {
         late.late_floats.push(row, DecimalHint::NONE);
     }
-    late.late_histograms = (0..rng.below(3) as u32).map(histogram).collect();
+    late.late_histograms = (0..rng.below(3)).map(histogram).collect();
     late.late_order = rng.next_u64();
     let labels = Labels::from_pairs([("trace_id", "a")]);
     if rng.one_in(2) {

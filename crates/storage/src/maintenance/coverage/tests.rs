@@ -30,7 +30,7 @@ fn covered_position_never_runs_ahead_of_what_is_sealed() {
                         sequence: position,
                         position: Position(position),
                     };
-                    coverage.tick(mark, groups * crate::sealed::GROUP_SLOTS, &[]);
+                    coverage.tick(mark, GroupId(groups), &[]);
                 }
                 1 => {
                     for due in coverage.due(newest) {
@@ -44,8 +44,8 @@ fn covered_position_never_runs_ahead_of_what_is_sealed() {
                 _ => {
                     now += rng.below(400) as i64;
                     position += 1;
-                    groups = groups.max(1 + rng.below(4) as u32);
-                    let group = GroupId(rng.below(u64::from(groups)) as u32);
+                    groups = groups.max(1 + rng.below(4));
+                    let group = GroupId(rng.below(groups));
                     let time = now - rng.below(1_500) as i64;
                     unsealed.push((position, group, time));
                     newest = newest.max(time);
@@ -61,12 +61,8 @@ fn covered_position_never_runs_ahead_of_what_is_sealed() {
             sequence: position,
             position: Position(position),
         };
-        coverage.tick(mark(newest), groups * crate::sealed::GROUP_SLOTS, &[]);
-        coverage.tick(
-            mark(newest + 3_000),
-            groups * crate::sealed::GROUP_SLOTS,
-            &[],
-        );
+        coverage.tick(mark(newest), GroupId(groups), &[]);
+        coverage.tick(mark(newest + 3_000), GroupId(groups), &[]);
         for due in coverage.due(newest + 3_000) {
             let after = coverage.unsealed_after(due, position);
             coverage.sealed(due, after, false);
@@ -99,7 +95,7 @@ fn windows_end_spread_over_time_with_jitter_and_together_without() {
 #[test]
 fn windows_at_the_ends_of_time_do_not_overflow() {
     for newest in [i64::MIN, i64::MAX, 0] {
-        for group in [0, 1, u32::MAX / 512].map(GroupId) {
+        for group in [0, 1, u64::MAX / 512].map(GroupId) {
             assert!(WINDOWS.due_end(group, newest) <= newest);
         }
     }

@@ -5,6 +5,7 @@
 
 use crate::ids::SeriesRef;
 use crate::index::{Index, SeriesCursor};
+use crate::parts::Parts;
 use crate::sealed::directory::PageLists;
 use firn_model::labels::Labels;
 use std::collections::VecDeque;
@@ -19,13 +20,13 @@ pub(super) struct SeriesOrder {
 }
 
 impl SeriesOrder {
-    /// The series that have a column in `pages` and labels in `index`.
-    pub(super) fn new(index: &Index, pages: &PageLists) -> Self {
+    /// The series that have a column in `pages` and labels in the index.
+    pub(super) fn new(parts: &Parts, pages: &PageLists) -> Self {
         let mut slots = Vec::new();
         for (_, pages) in pages {
             let first = slots.len();
             for page in pages {
-                page.each_slot(|slot| slots.push(slot));
+                page.each_slot(|slot| slots.extend(parts.numbers.number(slot)));
             }
             slots[first..].sort_unstable();
             let mut seen = None;
@@ -38,7 +39,7 @@ impl SeriesOrder {
             }
             slots.truncate(kept);
         }
-        let metrics: VecDeque<_> = index.by_metric(&slots).into();
+        let metrics: VecDeque<_> = parts.index.by_metric(&slots).into();
         Self {
             len: metrics.iter().map(Vec::len).sum(),
             metrics,

@@ -9,12 +9,12 @@ use super::progress::Writing;
 use crate::chunk::Columns;
 use crate::damage::{self, DamageKind};
 use crate::error::{StorageError, is_disk_fault};
-use crate::ids::SeriesRef;
+use crate::ids::{SeriesRef, Slot};
 use crate::maintenance::Maintenance;
 use crate::page::{Page, Scratch};
+use crate::parts::numbers::Numbers;
 use crate::sealed::cache::{damaged, read};
 use crate::sealed::directory::{PageEntry, PageLists};
-use crate::sealed::group_of;
 use firn_model::exemplar::SeriesExemplars;
 use firn_model::labels::Labels;
 use std::sync::Arc;
@@ -44,14 +44,15 @@ impl Maintenance {
         let series = writing.order.next(&self.index, count);
         let columns = self.read_columns(writing, &series)?;
         let mut exemplars = SeriesExemplars::default();
-        for ((slot, labels), columns) in series.iter().zip(&columns) {
+        for ((number, labels), columns) in series.iter().zip(&columns) {
             if columns.times.is_empty() {
                 continue;
             }
             writing.writer.push(labels.as_ref(), columns)?;
             exemplars.clear();
+            let slot = self.numbers.slot(*number);
             self.exemplars
-                .copy_series(*slot, writing.exemplar_range(), &mut exemplars);
+                .copy_series(slot, writing.exemplar_range(), &mut exemplars);
             let of_series = exemplars.iter().map(|(_, exemplar)| exemplar);
             writing.writer.push_exemplars(of_series)?;
         }
@@ -68,8 +69,10 @@ impl Maintenance {
         let mut columns = vec![Columns::default(); series.len()];
         let mut by_slot: Vec<usize> = (0..series.len()).collect();
         by_slot.sort_unstable_by_key(|i| series[*i].0);
-        for of_group in by_slot.chunk_by(|a, b| group_of(series[*a].0) == group_of(series[*b].0)) {
-            let group = group_of(series[of_group[0]].0);
+        let share_group = |a: &usize, b: &usize| Numbers::share_group(series[*a].0, series[*b].0);
+        let slot_of = |i: usize| self.numbers.slot(series[i].0);
+        for of_group in by_slot.chunk_by(share_group) {
+            let group = self.numbers.group_of(series[of_group[0]].0);
             let found = writing
                 .pages
                 .binary_search_by_key(&group, |(group, _)| *group);
@@ -77,7 +80,7 @@ impl Maintenance {
             for entry in &writing.pages[at].1 {
                 let mut wanted = of_group
                     .iter()
-                    .filter(|i| entry.has(series[**i].0))
+                    .filter(|i| entry.has(slot_of(**i)))
                     .peekable();
                 if wanted.peek().is_none() {
                     continue;
@@ -88,7 +91,7 @@ impl Maintenance {
                 let mut scratch = Scratch::default();
                 for i in wanted {
                     let into = &mut columns[*i];
-                    self.append_column(writing, (entry, &page), series[*i].0, &mut scratch, into);
+                    self.append_column(writing, (entry, &page), slot_of(*i), &mut scratch, into);
                 }
             }
         }
@@ -120,7 +123,7 @@ impl Maintenance {
         &self,
         writing: &Writing,
         (entry, page): (&PageEntry, &Page),
-        slot: SeriesRef,
+        slot: Slot,
         scratch: &mut Scratch,
         into: &mut Columns,
     ) {

@@ -9,11 +9,13 @@ use crate::chunk::{Columns, TimesKnown};
 use crate::encoding::Malformed;
 use crate::failpoints::{self, Flaw};
 use crate::file::frame::PAYLOAD_BYTES_MAX;
+use crate::ids::SeriesRef;
 use crate::index::{Run, Runs};
 use crate::maintenance::Maintenance;
 use crate::maintenance::coverage::Due;
 use crate::page::{self, Family, PageBuilder};
 use crate::sealed::meta::PageMeta;
+use crate::sealed::place_in_group;
 use firn_model::log::Position;
 use firn_model::sample::{TimeRange, TimestampMs};
 
@@ -27,7 +29,7 @@ const META_BYTES_MAX: usize = 4 << 10;
 /// A page in the making.
 struct Part {
     builder: PageBuilder,
-    slots: Runs,
+    places: Runs,
     range: TimeRange,
     cuts: Vec<Cut>,
     /// More than its times take: they are not encoded yet.
@@ -142,8 +144,8 @@ impl Part {
         sealed: &mut Sealed,
     ) {
         let family = store.index.family(series.slot).map(Family);
-        while !columns.times.is_empty() && self.builder.push(series.slot, family, columns).is_err()
-        {
+        let slot = store.numbers.slot(series.slot);
+        while !columns.times.is_empty() && self.builder.push(slot, family, columns).is_err() {
             // Part of it now; the group stays due for the rest.
             columns.truncate(columns.times.len() / 2);
             sealed.claim_nothing();
@@ -156,7 +158,7 @@ impl Part {
             true => TimeRange::new(*first, *last),
             false => self.range.hull(TimeRange::new(*first, *last)),
         };
-        self.slots.push(Run::of(series.slot));
+        self.places.push(Run::of(SeriesRef(place_in_group(slot))));
         self.cuts.push(series.cut(*last));
     }
 }
@@ -168,7 +170,7 @@ impl Parts<'_> {
                 log_from: self.unsealed_after.next(),
                 log_to: self.sealed_up_to,
             }),
-            slots: Runs::default(),
+            places: Runs::default(),
             range: TimeRange::new(0, 0),
             cuts: Vec::new(),
             times_bytes: 0,
@@ -187,12 +189,16 @@ impl Parts<'_> {
             return;
         }
         let samples = part.builder.sample_count();
-        let slots = match failpoints::has(Flaw::ForgetsLastSlot) {
+        let places = match failpoints::has(Flaw::ForgetsLastSlot) {
             true => {
-                let last = part.cuts.last().map_or(0, |cut| cut.slot.0);
-                part.slots.and(&Runs::span(0, last))
+                let last = part
+                    .cuts
+                    .last()
+                    .map(|cut| self.store.numbers.slot(cut.slot));
+                part.places
+                    .and(&Runs::span(0, last.map_or(0, place_in_group)))
             }
-            false => part.slots,
+            false => part.places,
         };
         let Some(page) = part.builder.finish() else {
             return;
@@ -219,7 +225,7 @@ impl Parts<'_> {
             range: TimeRange::new(min, max - short),
             unsealed_after,
             sealed_up_to: self.sealed_up_to,
-            slots,
+            places,
         };
         self.sealed.cuts.append(&mut part.cuts);
         self.sealed.pages.push((meta, page));

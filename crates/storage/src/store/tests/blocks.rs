@@ -443,3 +443,68 @@ fn look_up_of_a_metric_touches_the_shards_that_may_have_it() {
         assert_eq!(touched(op, name), count, "{name}");
     }
 }
+
+/// The values of a label fill more than one unit, so a block may turn out to be damaged when some of
+/// its series were joined already: the block behind it must not be taken for it.
+#[test]
+fn block_that_fails_midway_in_a_join_leaves_nothing_to_the_next_one() {
+    const SERIES: usize = 1_300;
+    let sim = sim::env(9);
+    let store = open(&sim, options());
+    let name = |i: usize| format!("m{i:04}");
+    let value = |i: usize, time: i64| i as f64 * 100.0 + (time / HOUR) as f64;
+    for hour in 0..8 {
+        let time = hour * HOUR;
+        // The second block has fewer, so that ordinals are those of other series there.
+        let is_sent = |i: &usize| hour / 2 != 1 || !i.is_multiple_of(7);
+        let series = (0..SERIES).filter(is_sent);
+        let sent: Vec<(String, [(i64, f64); 1])> = series
+            .map(|i| (name(i), [(time, value(i, time))]))
+            .collect();
+        let sent = sent
+            .iter()
+            .map(|(name, samples)| (name.as_str(), &samples[..]));
+        append(&store, &batch(&sent.collect::<Vec<_>>()), ALWAYS);
+        (0..40).for_each(|_| store.tick());
+    }
+    let blocks = store.parts.blocks.list().blocks.clone();
+    assert!(blocks.len() >= 2, "{blocks:?}");
+    store.close().unwrap();
+    drop(store);
+    let whole = blocks[1].range;
+    let index = Path::new("/data/blocks")
+        .join(blocks[0].id.to_string())
+        .join("index");
+    let bytes = sim.disk.contents(&index).unwrap();
+    let mut lost = 0;
+    for part in 0..30 {
+        let mut damaged = bytes.clone();
+        damaged[bytes.len() * part / 30] ^= 1;
+        sim.disk.overwrite(&index, &damaged);
+        let store = open(&sim, options());
+        let selection = select(&store, &[], TimeRange::ALL);
+        lost += usize::from(!selection.losses().texts().is_empty());
+        let held = contents_of(&*selection);
+        let mut of_whole = 0;
+        for (name, samples) in &held {
+            let number: usize = name[1..].parse().unwrap();
+            let is_own = |(time, v): &(i64, f64)| *v == value(number, *time);
+            assert!(
+                samples.iter().all(is_own),
+                "{name}: {samples:?}, part {part}"
+            );
+            assert!(
+                samples.is_sorted_by(|a, b| a.0 < b.0),
+                "{name}: {samples:?}"
+            );
+            let in_whole = |(time, _): &&(i64, f64)| whole.contains(*time);
+            of_whole += samples.iter().filter(in_whole).count();
+        }
+        let each = contents_of(&*select(&store, &[], whole));
+        let expected: usize = each.iter().map(|(_, samples)| samples.len()).sum();
+        assert_eq!(of_whole, expected, "damage in part {part}");
+        drop(store);
+        sim.disk.kill();
+    }
+    assert!(lost > 5, "only {lost} of 30 were met");
+}

@@ -8,9 +8,10 @@
 //! After every restart, and now and then between: every sample that was promised is there once with
 //! its value, nothing is there that was never sent, and of every batch either all is there or
 //! nothing. Promised is what was acknowledged, what a reader saw, and what a restarted store
-//! showed. `FIRN_SEEDS=n` runs n seeds, `FIRN_SEED=s` one.
+//! showed. In every second history each start gives slots of the next era, whose lower halves come
+//! again and again; in some a start has numbers for few new series. `FIRN_SEEDS=n` runs n seeds, `FIRN_SEED=s` one.
 
-use crate::failpoints;
+use crate::failpoints::{self, Faults};
 use crate::seeds::seeds;
 use crate::store::{Duplicates, Sealing, Store, StoreOptions, SyncMode};
 use firn_model::batch::Batch;
@@ -68,6 +69,7 @@ struct History {
     sim: Sim,
     deferred: Option<Arc<Deferred>>,
     options: StoreOptions,
+    faults: Faults,
     store: Option<Arc<Store>>,
     now: i64,
     sent: Samples,
@@ -125,7 +127,15 @@ impl History {
             1 => SyncMode::None,
             _ => SyncMode::Always,
         };
+        // Without a draw, which would make other histories of the same seeds.
+        let faults = Faults {
+            // The lower halves of slots are those of every start before.
+            turns_eras: seed % 2 == 1,
+            new_series_max: (seed % 8 == 7).then_some(20 + seed as u32 % 64),
+            ..Faults::NONE
+        };
         Self {
+            faults,
             rng,
             sim: sim::env_with(seed, compute),
             deferred,
@@ -143,6 +153,7 @@ impl History {
     }
 
     fn run(&mut self) -> Result<(), String> {
+        failpoints::set_faults(self.faults);
         self.reopen()?;
         if self.rng.one_in(3) {
             // Those that follow are born at the border of two groups.

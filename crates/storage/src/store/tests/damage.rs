@@ -15,7 +15,7 @@ use crate::encoding::cursor::Cursor;
 use crate::file::frame::FrameKind;
 use crate::file::header::FILE_HEADER_BYTES;
 use crate::file::scan::{Found, Scanner};
-use crate::ids::SeriesRef;
+use crate::ids::{SeriesRef, Slot};
 use crate::index::SeriesCursor;
 use crate::log::LocalLog;
 use crate::log::segment::Reader;
@@ -112,13 +112,14 @@ fn write(rng: &SimRng, sim: &Sim, options: &StoreOptions) -> (Samples, Vec<Place
 }
 
 /// The series of slots.
-fn slots(store: &Store) -> BTreeMap<SeriesRef, u64> {
+fn slots(store: &Store) -> BTreeMap<Slot, u64> {
     let mut cursor = SeriesCursor::new(&store.parts.index);
     let mut slots = BTreeMap::new();
     for slot in (0..store.parts.index.next_slot()).map(SeriesRef) {
         if cursor.place(slot).is_some() {
             let labels = store.parts.index.series_labels(slot);
             let name = String::from_utf8(labels.get("__name__").to_vec()).unwrap();
+            let slot = store.parts.numbers.slot(slot);
             slots.insert(slot, name[1..].parse().unwrap());
         }
     }
@@ -126,7 +127,7 @@ fn slots(store: &Store) -> BTreeMap<SeriesRef, u64> {
 }
 
 /// Where the samples lie, in all files.
-fn places(sim: &Sim, slots: &BTreeMap<SeriesRef, u64>) -> Vec<Placed> {
+fn places(sim: &Sim, slots: &BTreeMap<Slot, u64>) -> Vec<Placed> {
     let mut placed = Vec::new();
     for file in sim.disk.files() {
         let of = |suffix: &str| file.to_string_lossy().ends_with(suffix);
@@ -158,14 +159,14 @@ fn blocks(sim: &Sim, path: &Path, kinds: &[FrameKind]) -> Vec<(Range<u64>, Vec<u
     blocks
 }
 
-fn places_of_pages(sim: &Sim, path: &Path, slots: &BTreeMap<SeriesRef, u64>) -> Vec<Placed> {
+fn places_of_pages(sim: &Sim, path: &Path, slots: &BTreeMap<Slot, u64>) -> Vec<Placed> {
     let mut placed = Vec::new();
     for (bytes, payload, _) in blocks(sim, path, &[FrameKind::Page]) {
         let mut cursor = Cursor::new(&payload);
         let meta = PageMeta::decode(&mut cursor).unwrap();
         let page = Page::open(cursor.rest().into()).unwrap();
         let mut keys = BTreeSet::new();
-        for slot in meta.slots.slots() {
+        for slot in meta.slots() {
             let column = page.find(slot).unwrap().unwrap();
             let (mut columns, mut scratch) = (Columns::default(), PageScratch::default());
             page.decode(&column, TimeRange::ALL, &mut scratch, &mut columns)
@@ -180,7 +181,7 @@ fn places_of_pages(sim: &Sim, path: &Path, slots: &BTreeMap<SeriesRef, u64>) -> 
 
 /// A record of the log takes along those behind it in its segment, which may be measured against
 /// it.
-fn places_of_log(sim: &Sim, path: &Path, slots: &BTreeMap<SeriesRef, u64>) -> Vec<Placed> {
+fn places_of_log(sim: &Sim, path: &Path, slots: &BTreeMap<Slot, u64>) -> Vec<Placed> {
     let options = crate::log::LogOptions::default();
     let log = LocalLog::open(&sim.env, Path::new("/data/wal"), options, Arc::default()).unwrap();
     let mut rows: BTreeMap<u64, BTreeSet<Key>> = BTreeMap::new();
@@ -191,7 +192,7 @@ fn places_of_log(sim: &Sim, path: &Path, slots: &BTreeMap<SeriesRef, u64>) -> Ve
             let record = record.unwrap();
             let keys = rows.entry(record.position.0).or_default();
             let samples = record.batch.samples();
-            keys.extend(samples.map(|(slot, time)| (slots[&SeriesRef(slot)], time)));
+            keys.extend(samples.map(|(slot, time)| (slots[&Slot(slot)], time)));
         }
     }
     drop(log);

@@ -38,6 +38,8 @@ fn store_with_a_flaw_is_caught_by_the_simulation() {
         Flaw::SkipsLateSealed,
         Flaw::TrimsLate,
         Flaw::ShowsLateEarly,
+        Flaw::HalvesSlots,
+        Flaw::IgnoresEra,
     ];
     for flaw in flaws {
         let caught = with_flaw(flaw, || first_trouble(0..SEEDS));

@@ -2,6 +2,7 @@
 //! beside plain maps.
 
 use super::*;
+use crate::failpoints::{Faults, set_faults};
 use firn_model::batch::HistogramSample;
 use firn_model::env::Rng;
 use firn_model::env::sim::{Deferred, SimRng, env_with};
@@ -425,6 +426,10 @@ fn histogram(count: f64) -> Histogram {
 #[test]
 fn store_in_random_histories_holds_what_the_model_holds() {
     for seed in 0..25 {
+        set_faults(Faults {
+            turns_eras: seed % 2 == 1,
+            ..Faults::NONE
+        });
         let mut world = World::new(seed);
         for _ in 0..300 {
             world.step();

@@ -261,7 +261,7 @@ fn decode_of_random_requests_equals_reading_everything_at_once() {
         let expected = plain_decode(&message, &limits);
         let body = snappy::compress(&message);
         let outcome = decoder
-            .decode_within(&body, None)
+            .decode_within(V1, &body, None)
             .map_err(Error::from)
             .and_then(|decoded| read_in_any_order(decoded, &random));
         match (outcome, expected) {
@@ -294,7 +294,7 @@ fn decode_leaves_the_labels_of_plain_series_as_they_came() {
     KEY_FORMAT.push_key(&mut key, labels.as_ref());
     let body = encode(&batch);
     let mut decoder = Decoder::new(WireLimits::default());
-    let decoded = decoder.decode_within(&body, None).unwrap();
+    let decoded = decoder.decode_within(V1, &body, None).unwrap();
     for (i, series) in batch.iter().enumerate() {
         assert_eq!(decoded.batch.key(i), Some(&key[..]));
         assert_eq!(decoded.batch.series(i).times, series.times);

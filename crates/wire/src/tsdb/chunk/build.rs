@@ -6,11 +6,10 @@ use super::encoding::{Encoding, Kind, ResetHeader};
 use super::floats::{FloatSample, FloatWriter};
 use super::histograms;
 use super::layout::{Layout, is_known_schema};
-use super::resolution::spans_of;
 use super::union::{Buckets, falls};
 use crate::tsdb::error::TsdbError;
 use crate::tsdb::sample::stale_histogram;
-use firn_model::histogram::{Counts, Histogram, ResetHint};
+use firn_model::histogram::{Counts, Histogram, ResetHint, spans_of};
 use firn_model::sample::{START_UNKNOWN, TimestampMs};
 
 /// The samples of a chunk.

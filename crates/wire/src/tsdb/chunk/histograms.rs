@@ -9,8 +9,7 @@
 use super::bits::{BitReader, BitWriter};
 use super::counts::CountsState;
 use super::encoding::ResetHeader;
-use super::layout::{Layout, bucket_count};
-use super::resolution::reduce;
+use super::layout::{Layout, bucket_count, reduce};
 use super::start::{StartReader, StartWriter};
 use crate::tsdb::error::Malformed;
 use crate::tsdb::sample::stale_histogram;

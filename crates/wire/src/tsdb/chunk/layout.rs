@@ -3,7 +3,7 @@
 
 use super::bits::{BitReader, BitWriter};
 use crate::tsdb::error::Malformed;
-use firn_model::histogram::{CUSTOM_BUCKETS_SCHEMA, Span};
+use firn_model::histogram::{CUSTOM_BUCKETS_SCHEMA, EXPONENTIAL_SCHEMA_MAX, Histogram, Span};
 
 /// Buckets of one side of a histogram, and its spans: twice what the finest schema of today has
 /// between the smallest and the largest float (256 for each of 2,098 powers of two).
@@ -148,6 +148,14 @@ fn write_threshold(out: &mut BitWriter, threshold: f64) {
             out.bits(threshold.to_bits(), 64);
         }
     }
+}
+
+/// Makes the histogram as coarse as the finest schema that can be read, if it is finer: newer
+/// versions may write such ones.
+pub(in crate::tsdb) fn reduce(histogram: &mut Histogram) -> Result<(), Malformed> {
+    histogram
+        .reduce_to(EXPONENTIAL_SCHEMA_MAX)
+        .map_err(|_| Malformed::Invalid("a histogram's spans go back or lie too far apart"))
 }
 
 #[cfg(test)]

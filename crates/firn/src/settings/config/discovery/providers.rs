@@ -83,7 +83,7 @@ pub(super) const DIGITALOCEAN: &[Key] = &[
 ];
 
 pub(super) const DOCKER: &[Key] = &[
-    key("host", Text).required(),
+    key("host", Text),
     key("port", Integer),
     key("filters", FILTERS),
     key("host_networking_host", Text),
@@ -92,15 +92,15 @@ pub(super) const DOCKER: &[Key] = &[
 ];
 
 pub(super) const DOCKERSWARM: &[Key] = &[
-    key("host", Text).required(),
-    key("role", Text).required(),
+    key("host", Text),
+    key("role", Text),
     key("port", Integer),
     key("filters", FILTERS),
     key("refresh_interval", Duration),
 ];
 
 pub(super) const DNS: &[Key] = &[
-    key("names", TEXTS).required(),
+    key("names", TEXTS),
     key("refresh_interval", Duration),
     key("type", Text),
     key("port", Integer),
@@ -113,19 +113,13 @@ pub(super) const ECS: &[Key] = &[key("clusters", TEXTS), key("request_concurrenc
 pub(super) const ELASTICACHE: &[Key] =
     &[key("clusters", TEXTS), key("request_concurrency", Integer)];
 
-pub(super) const EUREKA: &[Key] = &[
-    key("server", Text).required(),
-    key("refresh_interval", Duration),
-];
+pub(super) const EUREKA: &[Key] = &[key("server", Text), key("refresh_interval", Duration)];
 
-pub(super) const FILE: &[Key] = &[
-    key("files", TEXTS).required(),
-    key("refresh_interval", Duration),
-];
+pub(super) const FILE: &[Key] = &[key("files", TEXTS), key("refresh_interval", Duration)];
 
 pub(super) const GCE: &[Key] = &[
-    key("project", Text).required(),
-    key("zone", Text).required(),
+    key("project", Text),
+    key("zone", Text),
     key("filter", Text),
     key("refresh_interval", Duration),
     key("port", Integer),
@@ -135,24 +129,21 @@ pub(super) const GCE: &[Key] = &[
 pub(super) const HETZNER: &[Key] = &[
     key("refresh_interval", Duration),
     key("port", Integer),
-    key("role", Text).required(),
+    key("role", Text),
     key("label_selector", Text),
 ];
 
-pub(super) const HTTP: &[Key] = &[
-    key("refresh_interval", Duration),
-    key("url", Url).required(),
-];
+pub(super) const HTTP: &[Key] = &[key("refresh_interval", Duration), key("url", Url)];
 
 pub(super) const IONOS: &[Key] = &[
-    key("datacenter_id", Text).required(),
+    key("datacenter_id", Text),
     key("refresh_interval", Duration),
     key("port", Integer),
 ];
 
 pub(super) const KUBERNETES: &[Key] = &[
     key("api_server", Url),
-    key("role", Text).required(),
+    key("role", Text),
     key("kubeconfig_file", Text),
     key("namespaces", NAMESPACES),
     key("selectors", SELECTORS),
@@ -162,7 +153,7 @@ pub(super) const KUBERNETES: &[Key] = &[
 pub(super) const KUMA: &[Key] = &[
     key("refresh_interval", Duration),
     key("fetch_timeout", Duration),
-    key("server", Text).required(),
+    key("server", Text),
     key("client_id", Text),
 ];
 
@@ -174,7 +165,7 @@ pub(super) const LINODE: &[Key] = &[
 ];
 
 pub(super) const MARATHON: &[Key] = &[
-    key("servers", TEXTS).required(),
+    key("servers", TEXTS),
     key("refresh_interval", Duration),
     key("auth_token", Secret),
     key("auth_token_file", Text),
@@ -183,8 +174,8 @@ pub(super) const MARATHON: &[Key] = &[
 pub(super) const MSK: &[Key] = &[key("clusters", TEXTS), key("request_concurrency", Integer)];
 
 pub(super) const NERVE: &[Key] = &[
-    key("servers", TEXTS).required(),
-    key("paths", TEXTS).required(),
+    key("servers", TEXTS),
+    key("paths", TEXTS),
     key("timeout", Duration),
 ];
 
@@ -193,7 +184,7 @@ pub(super) const NOMAD: &[Key] = &[
     key("namespace", Text),
     key("refresh_interval", Duration),
     key("region", Text),
-    key("server", Text).required(),
+    key("server", Text),
     key("tag_separator", Text),
 ];
 
@@ -223,8 +214,8 @@ pub(super) const OPENSTACK: &[Key] = &[
     key("application_credential_name", Text),
     key("application_credential_id", Text),
     key("application_credential_secret", Secret),
-    key("role", Text).required(),
-    key("region", Text).required(),
+    key("role", Text),
+    key("region", Text),
     key("refresh_interval", Duration),
     key("port", Integer),
     key("all_tenants", Bool),
@@ -248,13 +239,13 @@ pub(super) const OVHCLOUD: &[Key] = &[
     key("application_secret", Secret),
     key("consumer_key", Secret),
     key("refresh_interval", Duration),
-    key("service", Text).required(),
+    key("service", Text),
 ];
 
 pub(super) const PUPPETDB: &[Key] = &[
     key("refresh_interval", Duration),
-    key("url", Url).required(),
-    key("query", Text).required(),
+    key("url", Url),
+    key("query", Text),
     key("include_parameters", Bool),
     key("port", Integer),
 ];
@@ -266,27 +257,27 @@ pub(super) const RDS: &[Key] = &[
 ];
 
 pub(super) const SCALEWAY: &[Key] = &[
-    key("project_id", Text).required(),
+    key("project_id", Text),
     key("api_url", Text),
     key("zone", Text),
-    key("access_key", Text).required(),
+    key("access_key", Text),
     key("secret_key", Secret),
     key("secret_key_file", Text),
     key("name_filter", Text),
     key("tags_filter", TEXTS),
     key("refresh_interval", Duration),
     key("port", Integer),
-    key("role", Text).required(),
+    key("role", Text),
 ];
 
 pub(super) const SERVERSET: &[Key] = &[
-    key("servers", TEXTS).required(),
-    key("paths", TEXTS).required(),
+    key("servers", TEXTS),
+    key("paths", TEXTS),
     key("timeout", Duration),
 ];
 
 pub(super) const STACKIT: &[Key] = &[
-    key("project", Text).required(),
+    key("project", Text),
     key("refresh_interval", Duration),
     key("port", Integer),
     key("region", Text),
@@ -299,10 +290,10 @@ pub(super) const STACKIT: &[Key] = &[
 ];
 
 pub(super) const TRITON: &[Key] = &[
-    key("account", Text).required(),
+    key("account", Text),
     key("role", Text),
-    key("dns_suffix", Text).required(),
-    key("endpoint", Text).required(),
+    key("dns_suffix", Text),
+    key("endpoint", Text),
     key("groups", TEXTS),
     key("port", Integer),
     key("refresh_interval", Duration),
@@ -311,8 +302,8 @@ pub(super) const TRITON: &[Key] = &[
 ];
 
 pub(super) const UYUNI: &[Key] = &[
-    key("server", Text).required(),
-    key("username", Text).required(),
+    key("server", Text),
+    key("username", Text),
     key("password", Secret),
     key("entitlement", Text),
     key("separator", Text),

@@ -1,0 +1,87 @@
+//! What this binary can, by the names of `/api/v1/features`: what follows from flags, and what is
+//! built in. The language and the API are said by the server.
+
+use crate::settings::Settings;
+use crate::settings::config::discoveries;
+use firn_server::parts::Feature;
+
+/// Templates' functions of Prometheus, all of which there are.
+const TEMPLATES: [&str; 29] = [
+    "args",
+    "externalURL",
+    "first",
+    "graphLink",
+    "humanize",
+    "humanize1024",
+    "humanizeDuration",
+    "humanizePercentage",
+    "humanizeTimestamp",
+    "label",
+    "match",
+    "now",
+    "parseDuration",
+    "pathPrefix",
+    "query",
+    "reReplaceAll",
+    "safeHtml",
+    "sortByLabel",
+    "stripDomain",
+    "stripPort",
+    "strvalue",
+    "tableLink",
+    "title",
+    "toDuration",
+    "toLower",
+    "toTime",
+    "toUpper",
+    "urlQueryEscape",
+    "value",
+];
+
+/// What is always there.
+const ALWAYS: [(&str, &str); 6] = [
+    ("prometheus", "server_mode"),
+    ("rules", "concurrent_rule_eval"),
+    ("rules", "keep_firing_for"),
+    ("rules", "query_offset"),
+    ("tsdb", "isolation"),
+    ("tsdb", "native_histograms"),
+];
+
+/// Those that a flag switches on.
+const SWITCHED: [(&str, &str, &str); 5] = [
+    ("scrape", "extra_scrape_metrics", "extra-scrape-metrics"),
+    (
+        "scrape",
+        "start_timestamp_zero_ingestion",
+        "created-timestamp-zero-ingestion",
+    ),
+    ("scrape", "type_and_unit_labels", "type-and-unit-labels"),
+    ("tsdb", "exemplar_storage", "exemplar-storage"),
+    ("tsdb", "st_storage", "st-storage"),
+];
+
+/// The features of a server with these settings.
+pub fn features(settings: &Settings) -> Vec<Feature> {
+    let on = |category, name| Feature {
+        category,
+        name,
+        is_on: true,
+    };
+    let always = ALWAYS.iter().map(|(category, name)| on(category, name));
+    let templates = TEMPLATES
+        .iter()
+        .map(|name| on("templating_functions", name));
+    let discoveries = discoveries().map(|(name, is_on)| Feature {
+        category: "service_discovery_providers",
+        name,
+        is_on,
+    });
+    let switched = SWITCHED.iter().map(|(category, name, flag)| Feature {
+        category,
+        name,
+        is_on: settings.features.iter().any(|known| known == flag),
+    });
+    let all = always.chain(templates).chain(discoveries);
+    all.chain(switched).collect()
+}

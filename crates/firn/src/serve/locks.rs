@@ -1,0 +1,329 @@
+//! TLS and access as the web config, the section `firn.access` and the files that both name say,
+//! followed while the process runs.
+//!
+//! ```text
+//! every second, and with each handshake -> has a file changed, or the config?
+//!   -> users, tokens, headers: read again, in force at once
+//!   -> certificates: read again, for handshakes from now on
+//! ```
+//!
+//! Invariant: what cannot be read, or is not whole, changes nothing but the log and the metric that
+//! say so: a certificate that is being replaced never costs a handshake. Whether there is TLS at
+//! all is decided at the start.
+
+use super::running::Running;
+use crate::settings::config::{AccessSettings, Config, TokenSource, checked_digest};
+use crate::settings::web_config::{self, TlsInput, WebConfig, WebConfigError};
+use firn_model::env::Clock;
+use firn_model::metrics::{Collect, Sink, Value};
+use firn_model::sync::lock;
+use firn_server::App;
+use firn_server::access::{Grant, Rules, User};
+use firn_server::tls::{ServerConfig, TlsConfigs};
+use std::collections::HashMap;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::task::spawn_blocking;
+use tracing::{error, info, warn};
+
+/// Between two looks at the files.
+const LOOK_PAUSE: Duration = Duration::from_secs(1);
+
+/// A file that changed so shortly before it was read may change again without a new time: the
+/// clock of a file system is coarse.
+const SETTLED_AFTER_MS: i64 = 2_000;
+
+/// TLS and access.
+pub struct Locks {
+    file: Option<PathBuf>,
+    running: Arc<Running>,
+    clock: Arc<dyn Clock>,
+    kept: Mutex<Kept>,
+}
+
+/// What holds now.
+struct Kept {
+    /// The config whose section it is.
+    config: Arc<Config>,
+    seen: Vec<Seen>,
+    web: Option<WebConfig>,
+    tls: Option<(TlsInput, Arc<ServerConfig>)>,
+    rules: Arc<Rules>,
+    /// What keeps the newest files from being taken over.
+    trouble: Option<String>,
+}
+
+/// A file as it was before it was read.
+#[derive(Clone, PartialEq)]
+struct Seen {
+    path: PathBuf,
+    stamp: Option<Stamp>,
+    /// Whether another change would have another time.
+    is_settled: bool,
+}
+
+/// What changes with a file.
+#[derive(Clone, Copy, PartialEq)]
+struct Stamp {
+    inode: u64,
+    bytes: u64,
+    modified: (i64, i64),
+    changed: (i64, i64),
+}
+
+impl Locks {
+    /// Reads everything; an error keeps the server from starting.
+    pub fn open(
+        file: Option<&Path>,
+        running: Arc<Running>,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self, WebConfigError> {
+        let config = running.config();
+        let mut seen = Vec::new();
+        let web = match file {
+            Some(file) => {
+                seen.push(Seen::of(file, &*clock));
+                Some(web_config::read(file)?)
+            }
+            None => None,
+        };
+        for warning in web.iter().flat_map(|web| &web.warnings) {
+            warn!(why = warning, "web config is not followed to the letter");
+        }
+        let tls = match web.as_ref().and_then(|web| web.tls.as_ref()) {
+            Some(section) => {
+                seen.extend(section.files().iter().map(|file| Seen::of(file, &*clock)));
+                let input = section.load()?;
+                let config = input.server_config()?;
+                Some((input, config))
+            }
+            None => None,
+        };
+        seen.extend(token_files(&config.access).map(|file| Seen::of(file, &*clock)));
+        let rules = Arc::new(rules(web.as_ref(), &config.access)?);
+        let kept = Mutex::new(Kept {
+            config,
+            seen,
+            web,
+            tls,
+            rules,
+            trouble: None,
+        });
+        Ok(Self {
+            file: file.map(Path::to_owned),
+            running,
+            clock,
+            kept,
+        })
+    }
+
+    /// Whether connections speak TLS.
+    pub fn has_tls(&self) -> bool {
+        lock(&self.kept).tls.is_some()
+    }
+
+    /// Whether requests need credentials, or connections a certificate.
+    pub fn asks_for_credentials(&self) -> bool {
+        let kept = lock(&self.kept);
+        let of_clients = kept
+            .tls
+            .as_ref()
+            .is_some_and(|(input, _)| input.asks_clients());
+        !kept.rules.is_open() || of_clients
+    }
+
+    /// Puts the rules in force, and follows the files and the config from now on.
+    pub fn follow(self: &Arc<Self>, app: &App) {
+        app.set_rules(lock(&self.kept).rules.clone());
+        let (locks, app) = (self.clone(), app.clone());
+        tokio::spawn(async move {
+            let mut looks = tokio::time::interval(LOOK_PAUSE);
+            loop {
+                looks.tick().await;
+                let (locks, app) = (locks.clone(), app.clone());
+                let looked = spawn_blocking(move || locks.look(&app));
+                if let Err(e) = looked.await {
+                    error!(error = %e, "look at the web config");
+                }
+            }
+        });
+    }
+
+    /// What handshakes follow, each as the files are then; none without TLS.
+    pub fn handshakes(self: &Arc<Self>, app: &App) -> Option<TlsConfigs> {
+        let first = lock(&self.kept).tls.as_ref()?.1.clone();
+        let (locks, app) = (self.clone(), app.clone());
+        Some(Arc::new(move || {
+            locks.look(&app);
+            let kept = lock(&locks.kept);
+            let now = kept.tls.as_ref().map(|(_, config)| config.clone());
+            now.unwrap_or_else(|| first.clone())
+        }))
+    }
+
+    /// Takes over what changed. Handshakes that begin meanwhile wait for it.
+    fn look(&self, app: &App) {
+        let mut kept = lock(&self.kept);
+        let config = self.running.config();
+        let is_same_config = Arc::ptr_eq(&config, &kept.config);
+        let is_same = |seen: &Seen| seen.is_settled && stamp(&seen.path) == seen.stamp;
+        if is_same_config && kept.seen.iter().all(is_same) {
+            return;
+        }
+        kept.config = config;
+        let mut troubles = Vec::new();
+        let seen = self.read_again(&mut kept, &mut troubles);
+        kept.seen = seen;
+        match rules(kept.web.as_ref(), &kept.config.access) {
+            Ok(rules) if rules != *kept.rules => {
+                kept.rules = Arc::new(rules);
+                app.set_rules(kept.rules.clone());
+                info!("users, tokens and headers taken over");
+            }
+            Ok(_) => {}
+            Err(e) => troubles.push(e.to_string()),
+        }
+        let trouble = (!troubles.is_empty()).then(|| troubles.join("; "));
+        if let Some(why) = &trouble
+            && kept.trouble.as_ref() != Some(why)
+        {
+            error!(error = why, "keep the old users, tokens and certificates");
+        }
+        kept.trouble = trouble;
+    }
+
+    /// Reads the web config and its certificates; returns all files as they were before.
+    fn read_again(&self, kept: &mut Kept, troubles: &mut Vec<String>) -> Vec<Seen> {
+        let mut seen = Vec::new();
+        if let Some(file) = &self.file {
+            seen.push(Seen::of(file, &*self.clock));
+            match web_config::read(file) {
+                Ok(web) if web.tls.is_some() == kept.tls.is_some() => kept.web = Some(web),
+                Ok(_) => troubles.push("TLS is switched on or off with a start only".into()),
+                Err(e) => troubles.push(e.to_string()),
+            }
+        }
+        if let Some(section) = kept.web.as_ref().and_then(|web| web.tls.as_ref()) {
+            let files = section.files();
+            seen.extend(files.iter().map(|file| Seen::of(file, &*self.clock)));
+            match renewed(section.load(), kept.tls.as_ref().map(|(input, _)| input)) {
+                Ok(None) => {}
+                Ok(Some(tls)) => {
+                    kept.tls = Some(tls);
+                    info!("certificates taken over");
+                }
+                Err(e) => troubles.push(e.to_string()),
+            }
+        }
+        let tokens = token_files(&kept.config.access);
+        seen.extend(tokens.map(|file| Seen::of(file, &*self.clock)));
+        seen
+    }
+}
+
+/// The configuration of handshakes, if what was loaded is not `known`. One that is the same goes
+/// on, with the sessions that clients resume.
+fn renewed(
+    loaded: Result<TlsInput, WebConfigError>,
+    known: Option<&TlsInput>,
+) -> Result<Option<(TlsInput, Arc<ServerConfig>)>, WebConfigError> {
+    let input = loaded?;
+    if known == Some(&input) {
+        return Ok(None);
+    }
+    let config = input.server_config()?;
+    Ok(Some((input, config)))
+}
+
+/// The files with tokens in them.
+fn token_files(access: &AccessSettings) -> impl Iterator<Item = &Path> {
+    access
+        .tokens
+        .iter()
+        .filter_map(|token| match &token.source {
+            TokenSource::File(path) => Some(path.as_path()),
+            TokenSource::Digest(_) => None,
+        })
+}
+
+/// Who may do what.
+fn rules(web: Option<&WebConfig>, access: &AccessSettings) -> Result<Rules, WebConfigError> {
+    let mut rules = Rules::default();
+    if let Some(web) = web {
+        rules.headers = web.headers.clone();
+        rules.rate_limit = web.rate_limit;
+        for (name, hash) in &web.users {
+            let granted = access.users.iter().find(|(user, _)| user == name);
+            let whole = || Arc::new(Grant::whole(format!("user {name:?}")));
+            let grant = granted.map_or_else(whole, |(_, grant)| grant.clone());
+            let hash = hash.clone();
+            rules.users.insert(name.clone(), User { hash, grant });
+        }
+    }
+    for (name, _) in &access.users {
+        if !rules.users.contains_key(name) {
+            return Err(WebConfigError::from(format!(
+                "firn.access.users: {name:?} is no user of the web config"
+            )));
+        }
+    }
+    rules.tokens = tokens(access)?;
+    Ok(rules)
+}
+
+fn tokens(access: &AccessSettings) -> Result<HashMap<[u8; 32], Arc<Grant>>, WebConfigError> {
+    let mut tokens = HashMap::new();
+    for token in &access.tokens {
+        let name = &token.grant.name;
+        let failed = |why: String| WebConfigError::from(format!("{name}: {why}"));
+        let digest = match &token.source {
+            TokenSource::Digest(digest) => *digest,
+            TokenSource::File(path) => {
+                let read = std::fs::read(path);
+                let text = read.map_err(|e| failed(format!("{}: {e}", path.display())))?;
+                checked_digest(text.trim_ascii()).map_err(failed)?
+            }
+        };
+        if tokens.insert(digest, token.grant.clone()).is_some() {
+            return Err(failed("another token is the same".into()));
+        }
+    }
+    Ok(tokens)
+}
+
+impl Seen {
+    fn of(path: &Path, clock: &dyn Clock) -> Self {
+        let stamp = stamp(path);
+        let newest_ms = stamp.map_or(0, |s| s.modified.0.max(s.changed.0).saturating_mul(1000));
+        Self {
+            path: path.to_owned(),
+            stamp,
+            is_settled: newest_ms.saturating_add(SETTLED_AFTER_MS) < clock.now_ms(),
+        }
+    }
+}
+
+/// What the file is like now; none if it is not there.
+fn stamp(path: &Path) -> Option<Stamp> {
+    let metadata = std::fs::metadata(path).ok()?;
+    Some(Stamp {
+        inode: metadata.ino(),
+        bytes: metadata.len(),
+        modified: (metadata.mtime(), metadata.mtime_nsec()),
+        changed: (metadata.ctime(), metadata.ctime_nsec()),
+    })
+}
+
+impl Collect for Locks {
+    fn collect(&self, sink: &mut dyn Sink) {
+        let is_sound = lock(&self.kept).trouble.is_none();
+        sink.metric(
+            "firn_access_last_reload_successful",
+            "Whether users, tokens and certificates are those of the newest files.",
+            &[],
+            Value::Gauge(f64::from(u8::from(is_sound))),
+        );
+    }
+}

@@ -1,0 +1,189 @@
+//! `firn.access`: bearer tokens, and what they and the users of the web config are good for.
+
+use super::keys::TEXTS;
+use super::read::{entries, path, string, text, texts};
+use super::schema::{Key, Shape};
+use firn_model::matcher::Matcher;
+use firn_model::tenant::TenantId;
+use firn_model::yaml::{Node, YamlError};
+use firn_server::access::{Grant, Scope, token_digest};
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Bytes of the shortest token: tokens are checked as fast as they come, so that one that can be
+/// guessed will be.
+pub const TOKEN_BYTES_MIN: usize = 16;
+
+/// The keys of the section.
+pub const KEYS: &[Key] = &[
+    Key::new("tokens", Shape::List(&Shape::Section(&[TOKEN, GRANT]))).explained(
+        "[]",
+        "Bearer tokens: see [security.md](security.md). Once there is one, every request needs \
+         credentials. Takes effect with a reload; `token_file` is read again when it changes.",
+    ),
+    Key::new("users", Shape::Map(&Shape::Section(&[GRANT]))).explained(
+        "{}",
+        "What users of `--web.config.file` may do, by name; those that are not listed may do \
+         everything. Takes effect with a reload.",
+    ),
+];
+
+const TOKEN: &[Key] = &[
+    Key::new("name", Shape::Text).required(),
+    Key::new("token", Shape::Secret),
+    Key::new("token_file", Shape::Text),
+    Key::new("token_sha256", Shape::Secret),
+];
+
+const GRANT: &[Key] = &[
+    Key::new("scopes", TEXTS).required(),
+    Key::new("tenants", TEXTS),
+    Key::new("match", Shape::Text),
+];
+
+/// Where a token is.
+#[derive(Clone, PartialEq, Eq)]
+pub enum TokenSource {
+    /// Known by its digest.
+    Digest([u8; 32]),
+    /// In a file, without the white space around it.
+    File(PathBuf),
+}
+
+impl fmt::Debug for TokenSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Digest(_) => f.write_str("<secret>"),
+            Self::File(path) => write!(f, "{}", path.display()),
+        }
+    }
+}
+
+/// A token.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Token {
+    /// Where it is.
+    pub source: TokenSource,
+    /// What it is good for.
+    pub grant: Arc<Grant>,
+}
+
+/// The section.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct AccessSettings {
+    /// `tokens`
+    pub tokens: Vec<Token>,
+    /// `users`
+    pub users: Vec<(String, Arc<Grant>)>,
+}
+
+/// Reads the section under `firn` of a config that lies in `dir`.
+pub fn access(firn: &Node, dir: &Path, is_multitenant: bool) -> Result<AccessSettings, YamlError> {
+    let mut settings = AccessSettings::default();
+    let Some(section) = firn.get("access") else {
+        return Ok(settings);
+    };
+    for node in section.get("tokens").map_or(&[][..], Node::items) {
+        let name = format!("token {:?}", string(node, "name"));
+        if settings.tokens.iter().any(|known| known.grant.name == name) {
+            return Err(node.error(format!(
+                "firn.access.tokens: two tokens have one name: {name}"
+            )));
+        }
+        settings.tokens.push(Token {
+            source: source(node, dir)?,
+            grant: Arc::new(grant(node, name, is_multitenant)?),
+        });
+    }
+    for entry in entries(section.get("users")) {
+        let name = format!("user {:?}", entry.key);
+        let grant = grant(&entry.node, name, is_multitenant)?;
+        settings.users.push((entry.key.clone(), Arc::new(grant)));
+    }
+    Ok(settings)
+}
+
+fn source(node: &Node, dir: &Path) -> Result<TokenSource, YamlError> {
+    let set = |key| text(node, key).filter(|text| !text.is_empty());
+    let file = path(node, "token_file", dir);
+    match (set("token"), file, set("token_sha256")) {
+        (Some(token), None, None) => {
+            let digest = checked_digest(token.as_bytes()).map_err(|why| node.error(why))?;
+            Ok(TokenSource::Digest(digest))
+        }
+        (None, Some(file), None) => Ok(TokenSource::File(file)),
+        (None, None, Some(hex)) => match digest_of_hex(hex) {
+            Some(digest) => Ok(TokenSource::Digest(digest)),
+            None => Err(node.error(
+                "token_sha256: expected 64 hexadecimal digits, as `printf %s \"$TOKEN\" | \
+                 sha256sum` prints them",
+            )),
+        },
+        _ => Err(node.error("exactly one of token, token_file & token_sha256 must be configured")),
+    }
+}
+
+/// What a token is known by, if it can be used.
+pub fn checked_digest(token: &[u8]) -> Result<[u8; 32], String> {
+    match token.len() {
+        bytes if bytes < TOKEN_BYTES_MIN => Err(format!(
+            "token is too short: {bytes} bytes, at least {TOKEN_BYTES_MIN} are needed"
+        )),
+        _ => Ok(token_digest(token)),
+    }
+}
+
+fn digest_of_hex(hex: &str) -> Option<[u8; 32]> {
+    let mut digest = [0; 32];
+    if hex.len() != 2 * digest.len() || !hex.is_ascii() {
+        return None;
+    }
+    for (i, byte) in digest.iter_mut().enumerate() {
+        *byte = u8::from_str_radix(&hex[2 * i..2 * i + 2], 16).ok()?;
+    }
+    Some(digest)
+}
+
+fn grant(node: &Node, name: String, is_multitenant: bool) -> Result<Grant, YamlError> {
+    let mut scopes = Vec::new();
+    for scope in texts(node, "scopes").unwrap_or_default() {
+        scopes.push(Scope::named(&scope).ok_or_else(|| {
+            let known = Scope::GRANTED.map(Scope::name).join(", ");
+            node.error(format!("scopes: not one of {known}: {scope:?}"))
+        })?);
+    }
+    if scopes.is_empty() {
+        return Err(node.error(format!("{name} has no scopes")));
+    }
+    let mut tenants = Vec::new();
+    for tenant in texts(node, "tenants").unwrap_or_default() {
+        let tenant = TenantId::new(&tenant).map_err(|e| node.error(e.message))?;
+        tenants.push(tenant);
+    }
+    if !tenants.is_empty() && !is_multitenant {
+        return Err(node.error("tenants: firn.multitenancy is off"));
+    }
+    Ok(Grant {
+        name,
+        scopes: scopes.into_iter().collect(),
+        tenants,
+        matchers: matchers(node)?,
+    })
+}
+
+/// The matchers of the selector `match`.
+fn matchers(node: &Node) -> Result<Vec<Matcher>, YamlError> {
+    let Some(node) = node.get("match") else {
+        return Ok(Vec::new());
+    };
+    let Some(text) = node.text() else {
+        return Ok(Vec::new());
+    };
+    let matchers = firn_promql::parser::parse_selector(text);
+    let matchers = matchers.map_err(|e| node.error(format!("match: {e}")))?;
+    match matchers.is_empty() {
+        true => Err(node.error("match: the selector has no matcher")),
+        false => Ok(matchers),
+    }
+}

@@ -1,0 +1,182 @@
+//! `remote_write`: the receivers to which samples are sent on.
+
+use super::http::{http, is_reserved};
+use super::read;
+use super::rules::rules;
+use firn_ingest::client::{Auth, HeaderValueSource, HttpSettings, Secret};
+use firn_ingest::forward::{address, without_user};
+use firn_ingest::relabel::Rule;
+use firn_model::names::NameScheme;
+use firn_model::yaml::{Node, YamlError};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Prometheus's default for `remote_timeout`.
+const TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Prometheus's defaults for `min_backoff` and `max_backoff`.
+const BACKOFF_MIN: Duration = Duration::from_millis(30);
+const BACKOFF_MAX: Duration = Duration::from_secs(5);
+
+/// One receiver.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RemoteWrite {
+    /// `url`
+    pub url: String,
+    /// By what its place in the queue is known: its name, or else its URL.
+    pub key: String,
+    /// What it is called in metrics and in the log.
+    pub label: String,
+    /// `remote_timeout`
+    pub timeout: Duration,
+    /// `write_relabel_configs`
+    pub relabel: Arc<[Rule]>,
+    /// `send_native_histograms`
+    pub sends_histograms: bool,
+    /// `queue_config`: `min_backoff` and `max_backoff`.
+    pub backoff: (Duration, Duration),
+    /// `queue_config`: `sample_age_limit`.
+    pub age_max: Option<Duration>,
+    /// How it is reached.
+    pub http: HttpSettings,
+}
+
+/// Reads the section of a config that lies in `dir`.
+pub fn remote_write(
+    root: &Node,
+    names: NameScheme,
+    dir: &Path,
+) -> Result<Vec<RemoteWrite>, YamlError> {
+    let list = root.get("remote_write").map_or(&[][..], Node::items);
+    let mut receivers: Vec<RemoteWrite> = Vec::with_capacity(list.len());
+    for node in list.iter().filter(|node| !node.is_null()) {
+        let receiver = receiver(node, names, dir)?;
+        if receivers.iter().any(|other| other.key == receiver.key) {
+            return Err(node.error(format!(
+                "found multiple remote write configs with job name {:?}",
+                receiver.key
+            )));
+        }
+        receivers.push(receiver);
+    }
+    Ok(receivers)
+}
+
+fn receiver(node: &Node, names: NameScheme, dir: &Path) -> Result<RemoteWrite, YamlError> {
+    let (url, user) = without_user(&read::string(node, "url"));
+    let at = |key: &str| node.get(key).unwrap_or(node);
+    let address = address(&url).map_err(|why| at("url").error(format!("url: {why}")))?;
+    let name = read::text(node, "name").filter(|name| !name.is_empty());
+    let queue = node.get("queue_config");
+    let queued = |key: &str| queue.and_then(|queue| read::duration(queue, key));
+    let backoff_min = queued("min_backoff").unwrap_or(BACKOFF_MIN);
+    Ok(RemoteWrite {
+        key: name.unwrap_or(&url).to_owned(),
+        label: name.map_or(address, str::to_owned),
+        timeout: read::duration(node, "remote_timeout").unwrap_or(TIMEOUT),
+        relabel: rules(node, "write_relabel_configs", names)?.into(),
+        sends_histograms: read::flag(node, "send_native_histograms").unwrap_or(false),
+        backoff: (
+            backoff_min,
+            queued("max_backoff")
+                .unwrap_or(BACKOFF_MAX)
+                .max(backoff_min),
+        ),
+        age_max: queued("sample_age_limit"),
+        http: client(node, user, dir)?,
+        url,
+    })
+}
+
+/// The client, with `headers` as Prometheus has them, and the user of the URL.
+fn client(
+    node: &Node,
+    user: Option<(String, String)>,
+    dir: &Path,
+) -> Result<HttpSettings, YamlError> {
+    let mut settings = http(node, dir)?;
+    if let (Auth::None, Some((user, password))) = (&settings.auth, user) {
+        settings.auth = Auth::Basic {
+            username: Some(Secret::Inline(user)),
+            password: Some(Secret::Inline(password)),
+        };
+    }
+    for entry in read::entries(node.get("headers")) {
+        let name = entry.key.to_ascii_lowercase();
+        if name == "authorization" {
+            return Err(entry.node.error(
+                "authorization header must be changed via the basic_auth, authorization, oauth2, \
+                 sigv4, azuread or google_iam parameter",
+            ));
+        }
+        if is_reserved(&name) {
+            let message = format!("{} is a reserved header. It must not be changed", entry.key);
+            return Err(entry.node.error(message));
+        }
+        let value = entry.node.text().unwrap_or_default().to_owned();
+        let values = vec![HeaderValueSource::Plain(value)];
+        settings.headers.insert(entry.key.clone(), values);
+    }
+    Ok(settings)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use firn_model::yaml;
+
+    fn check(text: &str, expected: Result<&[(&str, &str)], &str>) {
+        let root = yaml::parse(text).unwrap().unwrap();
+        let read = remote_write(&root, NameScheme::Utf8, Path::new("/etc/firn"));
+        match (read, expected) {
+            (Ok(receivers), Ok(expected)) => {
+                let found: Vec<(&str, &str)> = (receivers.iter())
+                    .map(|receiver| (receiver.url.as_str(), receiver.label.as_str()))
+                    .collect();
+                assert_eq!(found, expected, "{text}");
+            }
+            (Err(e), Err(expected)) => assert!(e.to_string().contains(expected), "{text}: {e}"),
+            (got, expected) => panic!("{text}: {got:?}, expected {expected:?}"),
+        }
+    }
+
+    #[test]
+    fn receivers_are_read_or_it_is_said_what_is_wrong_and_where() {
+        check("{}", Ok(&[]));
+        check(
+            "remote_write: [{url: 'http://a:1/w'}, {url: 'https://u:p%40@b/w', name: b}]",
+            Ok(&[("http://a:1/w", "a:1"), ("https://b/w", "b")]),
+        );
+        for (text, expected) in [
+            (
+                "remote_write: [{url: 'http://a/w'}, {url: 'http://a/w'}]",
+                "found multiple remote write configs",
+            ),
+            ("remote_write: [{url: 'ftp://a/w'}]", "url: "),
+            (
+                "remote_write: [{url: 'http://a/w', headers: {Authorization: x}}]",
+                "authorization header must be changed via",
+            ),
+            (
+                "remote_write: [{url: 'http://a/w', headers: {Content-Type: x}}]",
+                "Content-Type is a reserved header",
+            ),
+        ] {
+            check(text, Err(expected));
+        }
+    }
+
+    #[test]
+    fn user_of_a_url_is_its_basic_authentication() {
+        let root = yaml::parse("remote_write: [{url: 'http://u:p%40@a/w'}]");
+        let root = root.unwrap().unwrap();
+        let receivers = remote_write(&root, NameScheme::Utf8, Path::new(""));
+        let auth = receivers.unwrap().remove(0).http.auth;
+        let expected = Auth::Basic {
+            username: Some(Secret::Inline("u".into())),
+            password: Some(Secret::Inline("p@".into())),
+        };
+        assert_eq!(auth, expected);
+    }
+}

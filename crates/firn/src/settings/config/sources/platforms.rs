@@ -1,0 +1,238 @@
+//! Discoveries of platforms that are asked over one API each: keys, defaults and checks.
+
+use super::{integer, refresh, string};
+use crate::settings::config::http::http;
+use crate::settings::config::read;
+use firn_ingest::client::{Auth, Secret};
+use firn_ingest::discovery::{
+    ConsulSettings, DigitalOceanRole, DigitalOceanSettings, DiscoverySettings, DnsSettings,
+    DockerSettings, EurekaSettings, Filter, HetznerRole, HetznerSettings, NomadSettings,
+    RecordType, SwarmRole, SwarmSettings, Token,
+};
+use firn_model::yaml::{Node, YamlError};
+use std::path::Path;
+
+type Read = Result<DiscoverySettings, YamlError>;
+
+/// One of `dns_sd_configs`
+pub fn dns(node: &Node, _: &Path) -> Read {
+    let names = read::texts(node, "names").unwrap_or_default();
+    if names.is_empty() {
+        return Err(node.error("DNS-SD config must contain at least one SRV record name"));
+    }
+    let record_type = string(node, "type", "SRV");
+    let port = integer(node, "port", 0);
+    let record_type = match record_type.to_uppercase().as_str() {
+        "SRV" => RecordType::Srv,
+        "A" => RecordType::A,
+        "AAAA" => RecordType::Aaaa,
+        "MX" => RecordType::Mx,
+        "NS" => RecordType::Ns,
+        _ => {
+            let message = format!("invalid DNS-SD records type {record_type}");
+            return Err(node.error(message));
+        }
+    };
+    if port == 0 && record_type != RecordType::Srv {
+        return Err(
+            node.error("a port is required in DNS-SD configs for all record types except SRV")
+        );
+    }
+    Ok(DiscoverySettings::Dns(DnsSettings {
+        names,
+        record_type,
+        port,
+        refresh: refresh(node, 30),
+    }))
+}
+
+/// One of `consul_sd_configs`
+pub fn consul(node: &Node, dir: &Path) -> Read {
+    let server = string(node, "server", "localhost:8500");
+    if server.trim().is_empty() {
+        return Err(node.error("consul SD configuration requires a server address"));
+    }
+    let (username, password) = (
+        read::string(node, "username"),
+        read::string(node, "password"),
+    );
+    let token = read::string(node, "token");
+    let has = |key: &str| node.get(key).is_some_and(|section| !section.is_null());
+    let has_user = !username.is_empty() || !password.is_empty();
+    if has_user && has("basic_auth") {
+        return Err(node.error(
+            "at most one of consul SD configuration username and password and basic auth can be \
+             configured",
+        ));
+    }
+    if !token.is_empty() && (has("authorization") || has("oauth2")) {
+        return Err(node
+            .error("at most one of consul SD token, authorization, or oauth2 can be configured"));
+    }
+    let mut client = http(node, dir)?;
+    if has_user {
+        if client.auth != Auth::None {
+            return Err(node.error(
+                "at most one of basic_auth, oauth2, bearer_token & bearer_token_file must be \
+                 configured",
+            ));
+        }
+        client.auth = Auth::Basic {
+            username: Some(Secret::Inline(username)),
+            password: Some(Secret::Inline(password)),
+        };
+    }
+    let node_meta = read::entries(node.get("node_meta")).iter();
+    let pair =
+        |e: &firn_model::yaml::Entry| (e.key.clone(), e.node.text().unwrap_or_default().to_owned());
+    Ok(DiscoverySettings::Consul(Box::new(ConsulSettings {
+        server,
+        scheme: string(node, "scheme", "http"),
+        path_prefix: read::string(node, "path_prefix"),
+        token: Token(token),
+        datacenter: read::string(node, "datacenter"),
+        namespace: read::string(node, "namespace"),
+        partition: read::string(node, "partition"),
+        tag_separator: string(node, "tag_separator", ","),
+        allow_stale: read::flag(node, "allow_stale").unwrap_or(true),
+        services: read::texts(node, "services").unwrap_or_default(),
+        tags: read::texts(node, "tags").unwrap_or_default(),
+        node_meta: node_meta.map(pair).collect(),
+        filter: read::string(node, "filter"),
+        health_filter: read::string(node, "health_filter"),
+        refresh: refresh(node, 30),
+        client,
+    })))
+}
+
+/// One of `docker_sd_configs`
+pub fn docker(node: &Node, dir: &Path) -> Read {
+    Ok(DiscoverySettings::Docker(Box::new(DockerSettings {
+        host: docker_host(node)?,
+        port: integer(node, "port", 80),
+        filters: filters(node),
+        host_networking_host: string(node, "host_networking_host", "localhost"),
+        match_first_network: read::flag(node, "match_first_network").unwrap_or(true),
+        refresh: refresh(node, 60),
+        client: http(node, dir)?,
+    })))
+}
+
+/// One of `dockerswarm_sd_configs`
+pub fn swarm(node: &Node, dir: &Path) -> Read {
+    let host = docker_host(node)?;
+    let role = match read::string(node, "role").as_str() {
+        "services" => SwarmRole::Services,
+        "nodes" => SwarmRole::Nodes,
+        "tasks" => SwarmRole::Tasks,
+        "" => return Err(node.error("role missing (one of: tasks, services, nodes)")),
+        other => {
+            return Err(node.error(format!(
+                "invalid role {other}, expected tasks, services, or nodes"
+            )));
+        }
+    };
+    Ok(DiscoverySettings::Swarm(Box::new(SwarmSettings {
+        host,
+        role,
+        port: integer(node, "port", 80),
+        filters: filters(node),
+        refresh: refresh(node, 60),
+        client: http(node, dir)?,
+    })))
+}
+
+fn docker_host(node: &Node) -> Result<String, YamlError> {
+    match read::string(node, "host") {
+        host if host.is_empty() => Err(node.error("host missing")),
+        host => Ok(host),
+    }
+}
+
+/// `filters`, of Docker and AWS.
+pub fn filters(node: &Node) -> Vec<Filter> {
+    let list = node.get("filters").map_or(&[][..], Node::items).iter();
+    list.map(|filter| Filter {
+        name: read::string(filter, "name"),
+        values: read::texts(filter, "values").unwrap_or_default(),
+    })
+    .collect()
+}
+
+/// One of `nomad_sd_configs`
+pub fn nomad(node: &Node, dir: &Path) -> Read {
+    let server = string(node, "server", "http://localhost:4646");
+    if server.trim().is_empty() {
+        return Err(node.error("nomad SD configuration requires a server address"));
+    }
+    Ok(DiscoverySettings::Nomad(Box::new(NomadSettings {
+        server,
+        namespace: string(node, "namespace", "default"),
+        region: string(node, "region", "global"),
+        allow_stale: read::flag(node, "allow_stale").unwrap_or(true),
+        tag_separator: string(node, "tag_separator", ","),
+        refresh: refresh(node, 60),
+        client: http(node, dir)?,
+    })))
+}
+
+/// One of `eureka_sd_configs`
+pub fn eureka(node: &Node, dir: &Path) -> Read {
+    let server = read::string(node, "server");
+    if server.is_empty() {
+        return Err(node.error("eureka_sd: empty or null eureka server"));
+    }
+    if !has_scheme_and_host(&server) {
+        return Err(node.error("eureka_sd: invalid eureka server URL"));
+    }
+    Ok(DiscoverySettings::Eureka(Box::new(EurekaSettings {
+        server,
+        refresh: refresh(node, 30),
+        client: http(node, dir)?,
+    })))
+}
+
+/// Whether a URL says how and where.
+pub fn has_scheme_and_host(url: &str) -> bool {
+    let parts = url.split_once("://");
+    parts.is_some_and(|(scheme, rest)| {
+        let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
+        !scheme.is_empty() && !host.is_empty()
+    })
+}
+
+/// One of `hetzner_sd_configs`
+pub fn hetzner(node: &Node, dir: &Path) -> Read {
+    let role = match read::string(node, "role").as_str() {
+        "hcloud" => HetznerRole::Hcloud,
+        "robot" => HetznerRole::Robot,
+        "" => return Err(node.error("role missing (one of: robot, hcloud)")),
+        other => return Err(node.error(format!("unknown role {other:?}"))),
+    };
+    Ok(DiscoverySettings::Hetzner(Box::new(HetznerSettings {
+        role,
+        port: integer(node, "port", 80),
+        label_selector: read::string(node, "label_selector"),
+        refresh: refresh(node, 60),
+        client: http(node, dir)?,
+    })))
+}
+
+/// One of `digitalocean_sd_configs`
+pub fn digitalocean(node: &Node, dir: &Path) -> Read {
+    let role = match string(node, "role", "droplets").as_str() {
+        "droplets" => DigitalOceanRole::Droplets,
+        "databases" => DigitalOceanRole::Databases,
+        other => {
+            let message = format!("unknown DigitalOcean SD role {other:?}");
+            return Err(node.error(message));
+        }
+    };
+    let settings = DigitalOceanSettings {
+        role,
+        port: integer(node, "port", 80),
+        refresh: refresh(node, 60),
+        client: http(node, dir)?,
+    };
+    Ok(DiscoverySettings::DigitalOcean(Box::new(settings)))
+}

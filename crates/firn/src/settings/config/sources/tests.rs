@@ -1,0 +1,211 @@
+//! Sections of discoveries: what is refused and in which words, and what is taken.
+
+use super::*;
+use firn_ingest::discovery::{ConsulSettings, Token};
+
+/// Reads `section`, one entry of the list `key`.
+fn one(key: &str, section: &str) -> Result<Vec<DiscoverySettings>, String> {
+    let text = format!("{key}:\n- {section}\n");
+    let job = yaml::parse(&text).unwrap().unwrap();
+    discoveries(&job, Path::new("/etc/firn")).map_err(|e| e.message)
+}
+
+#[test]
+fn section_that_cannot_be_is_refused_in_the_words_of_upstream() {
+    for (key, section, want) in [
+        (
+            "dns",
+            "{}",
+            "DNS-SD config must contain at least one SRV record name",
+        ),
+        (
+            "dns",
+            "{names: [a], type: TXT}",
+            "invalid DNS-SD records type TXT",
+        ),
+        (
+            "dns",
+            "{names: [a], type: a}",
+            "a port is required in DNS-SD configs for all record types except SRV",
+        ),
+        (
+            "consul",
+            "{server: ' '}",
+            "consul SD configuration requires a server address",
+        ),
+        (
+            "consul",
+            "{username: a, basic_auth: {username: b}}",
+            "at most one of consul SD configuration username and password and basic auth can be \
+             configured",
+        ),
+        (
+            "consul",
+            "{token: a, authorization: {credentials: b}}",
+            "at most one of consul SD token, authorization, or oauth2 can be configured",
+        ),
+        ("docker", "{port: 1}", "host missing"),
+        (
+            "dockerswarm",
+            "{host: a}",
+            "role missing (one of: tasks, services, nodes)",
+        ),
+        (
+            "dockerswarm",
+            "{host: a, role: x}",
+            "invalid role x, expected tasks, services, or nodes",
+        ),
+        (
+            "nomad",
+            "{server: ''}",
+            "nomad SD configuration requires a server address",
+        ),
+        ("eureka", "{}", "eureka_sd: empty or null eureka server"),
+        (
+            "eureka",
+            "{server: host}",
+            "eureka_sd: invalid eureka server URL",
+        ),
+        ("hetzner", "{}", "role missing (one of: robot, hcloud)"),
+        ("hetzner", "{role: x}", "unknown role \"x\""),
+        (
+            "digitalocean",
+            "{role: x}",
+            "unknown DigitalOcean SD role \"x\"",
+        ),
+        ("aws", "{role: s3}", "unknown AWS SD role \"s3\""),
+        (
+            "azure",
+            "{}",
+            "azure SD configuration requires a subscription_id",
+        ),
+        (
+            "azure",
+            "{subscription_id: a, authentication_method: X}",
+            "unknown authentication_type \"X\". Supported types are \"OAuth\", \
+             \"ManagedIdentity\", \"SDK\" or \"WorkloadIdentity\"",
+        ),
+        (
+            "gce",
+            "{project: a}",
+            "GCE SD configuration requires a zone",
+        ),
+        ("ionos", "{}", "datacenter id can't be empty"),
+        (
+            "kuma",
+            "{server: x}",
+            "kuma SD server must not be empty and have a scheme: x",
+        ),
+        (
+            "marathon",
+            "{}",
+            "marathon_sd: must contain at least one Marathon server",
+        ),
+        (
+            "marathon",
+            "{servers: [a], auth_token: b, basic_auth: {username: c}}",
+            "marathon_sd: at most one of basic_auth, auth_token & auth_token_file must be \
+             configured",
+        ),
+        (
+            "nerve",
+            "{servers: [a]}",
+            "nerve SD config must contain at least one path",
+        ),
+        (
+            "serverset",
+            "{servers: [a], paths: [b]}",
+            "serverset SD config paths must begin with '/': b",
+        ),
+        (
+            "oci",
+            "{region: a}",
+            "oci_sd: api_key auth requires tenancy",
+        ),
+        (
+            "openstack",
+            "{role: instance}",
+            "openstack SD configuration requires a region",
+        ),
+        (
+            "outscale",
+            "{region: a, access_key: b}",
+            "one of secret_key & secret_key_file must be configured",
+        ),
+        ("ovhcloud", "{}", "application key can not be empty"),
+        ("puppetdb", "{url: 'http://a'}", "query missing"),
+        (
+            "scaleway",
+            "{role: instance, project_id: a, secret_key: b, secret_key_file: c}",
+            "at most one of secret_key & secret_key_file must be configured",
+        ),
+        ("stackit", "{}", "stackit_sd: endpoint and region missing"),
+        (
+            "triton",
+            "{role: x}",
+            "triton SD configuration requires role to be 'container' or 'cn'",
+        ),
+        (
+            "uyuni",
+            "{server: a, username: b}",
+            "Uyuni SD configuration requires a password",
+        ),
+        (
+            "vultr",
+            "{bearer_token: a, bearer_token_file: b}",
+            "at most one of bearer_token & bearer_token_file must be configured",
+        ),
+    ] {
+        let got = one(&format!("{key}_sd_configs"), section);
+        assert_eq!(got.unwrap_err(), want, "{key} {section}");
+    }
+}
+
+#[test]
+fn consul_section_has_the_defaults_of_upstream() {
+    let consul = |section: &str| match &one("consul_sd_configs", section).unwrap()[..] {
+        [DiscoverySettings::Consul(settings)] => (**settings).clone(),
+        other => panic!("{other:?}"),
+    };
+    let usual = consul("{}");
+    assert_eq!(
+        usual,
+        ConsulSettings {
+            server: "localhost:8500".into(),
+            scheme: "http".into(),
+            path_prefix: String::new(),
+            token: Token::default(),
+            datacenter: String::new(),
+            namespace: String::new(),
+            partition: String::new(),
+            tag_separator: ",".into(),
+            allow_stale: true,
+            services: Vec::new(),
+            tags: Vec::new(),
+            node_meta: Default::default(),
+            filter: String::new(),
+            health_filter: String::new(),
+            refresh: Duration::from_secs(30),
+            client: Default::default(),
+        }
+    );
+    let set = consul("{username: u, password: p, tag_separator: '', node_meta: {a: b}}");
+    assert_eq!(set.tag_separator, "");
+    assert_eq!(set.node_meta["a"], "b");
+    assert!(format!("{set:?}").contains("<secret>"));
+    assert_ne!(set.client, usual.client);
+}
+
+#[test]
+fn discoveries_that_are_not_run_make_no_targets() {
+    for (key, section) in [
+        ("gce_sd_configs", "{project: a, zone: b}"),
+        ("linode_sd_configs", "{}"),
+        (
+            "triton_sd_configs",
+            "{account: a, dns_suffix: b, endpoint: c}",
+        ),
+    ] {
+        assert_eq!(one(key, section), Ok(Vec::new()), "{key}");
+    }
+}

@@ -1,0 +1,340 @@
+//! Discoveries that Firn does not run: checked as upstream checks them, and named in a warning.
+
+use super::platforms::has_scheme_and_host;
+use super::{check_http_url, string};
+use crate::settings::config::http::http;
+use crate::settings::config::read;
+use firn_model::yaml::{Node, YamlError};
+use std::path::Path;
+
+type Check = fn(&Node, &Path) -> Result<(), YamlError>;
+
+/// The discoveries, by their keys, and what is asked of each section.
+pub const CHECKS: &[(&str, Check)] = &[
+    ("aws_sd_configs", aws),
+    ("azure_sd_configs", azure),
+    ("ecs_sd_configs", client),
+    ("elasticache_sd_configs", client),
+    ("gce_sd_configs", gce),
+    ("ionos_sd_configs", ionos),
+    ("kuma_sd_configs", kuma),
+    ("linode_sd_configs", client),
+    ("marathon_sd_configs", marathon),
+    ("msk_sd_configs", client),
+    ("nerve_sd_configs", |node, _| zookeeper(node, "nerve")),
+    ("oci_sd_configs", oci),
+    ("openstack_sd_configs", openstack),
+    ("outscale_sd_configs", outscale),
+    ("ovhcloud_sd_configs", ovhcloud),
+    ("puppetdb_sd_configs", puppetdb),
+    ("rds_sd_configs", client),
+    ("scaleway_sd_configs", scaleway),
+    ("serverset_sd_configs", |node, _| {
+        zookeeper(node, "serverset")
+    }),
+    ("stackit_sd_configs", stackit),
+    ("triton_sd_configs", triton),
+    ("uyuni_sd_configs", uyuni),
+    ("vultr_sd_configs", client),
+];
+
+/// How a platform is reached.
+fn client(node: &Node, dir: &Path) -> Result<(), YamlError> {
+    http(node, dir).map(|_| ())
+}
+
+fn is_set(node: &Node, key: &str) -> bool {
+    read::text(node, key).is_some_and(|text| !text.is_empty())
+}
+
+/// Asks for texts; each stands beside what upstream says if it is missing.
+fn require(node: &Node, keys: &[(&str, &str)]) -> Result<(), YamlError> {
+    for (key, message) in keys {
+        if !is_set(node, key) {
+            return Err(node.error(*message));
+        }
+    }
+    Ok(())
+}
+
+/// Asks for a list that is not empty.
+fn require_list(node: &Node, key: &str, message: String) -> Result<(), YamlError> {
+    match read::texts(node, key).is_some_and(|list| !list.is_empty()) {
+        true => Ok(()),
+        false => Err(node.error(message)),
+    }
+}
+
+fn aws(node: &Node, dir: &Path) -> Result<(), YamlError> {
+    match read::string(node, "role").as_str() {
+        "ec2" | "ecs" | "elasticache" | "lightsail" | "msk" | "rds" => client(node, dir),
+        role => Err(node.error(format!("unknown AWS SD role {role:?}"))),
+    }
+}
+
+fn azure(node: &Node, dir: &Path) -> Result<(), YamlError> {
+    let method = string(node, "authentication_method", "OAuth");
+    let oauth: &[&str] = match method.as_str() {
+        "OAuth" => &["tenant_id", "client_id", "client_secret"],
+        _ => &[],
+    };
+    for key in ["subscription_id"].iter().chain(oauth) {
+        if !is_set(node, key) {
+            return Err(node.error(format!("azure SD configuration requires a {key}")));
+        }
+    }
+    let methods = ["OAuth", "ManagedIdentity", "SDK", "WorkloadIdentity"];
+    if !methods.contains(&method.as_str()) {
+        let [a, b, c, d] = methods;
+        return Err(node.error(format!(
+            "unknown authentication_type {method:?}. Supported types are {a:?}, {b:?}, {c:?} or \
+             {d:?}"
+        )));
+    }
+    client(node, dir)
+}
+
+fn gce(node: &Node, _: &Path) -> Result<(), YamlError> {
+    require(
+        node,
+        &[
+            ("project", "GCE SD configuration requires a project"),
+            ("zone", "GCE SD configuration requires a zone"),
+        ],
+    )
+}
+
+fn ionos(node: &Node, dir: &Path) -> Result<(), YamlError> {
+    require(node, &[("datacenter_id", "datacenter id can't be empty")])?;
+    client(node, dir)
+}
+
+fn kuma(node: &Node, dir: &Path) -> Result<(), YamlError> {
+    let server = read::string(node, "server");
+    if server.is_empty() {
+        return Err(node.error("kuma SD server must not be empty: "));
+    }
+    if !has_scheme_and_host(&server) {
+        return Err(node.error(format!(
+            "kuma SD server must not be empty and have a scheme: {server}"
+        )));
+    }
+    client(node, dir)
+}
+
+fn marathon(node: &Node, dir: &Path) -> Result<(), YamlError> {
+    let missing = "marathon_sd: must contain at least one Marathon server";
+    require_list(node, "servers", missing.into())?;
+    let has = |key: &str| node.get(key).is_some_and(|section| !section.is_null());
+    let has_token = is_set(node, "auth_token");
+    let has_file = is_set(node, "auth_token_file");
+    let message = if has_token && has_file {
+        "marathon_sd: at most one of auth_token & auth_token_file must be configured"
+    } else if !has_token && !has_file {
+        return client(node, dir);
+    } else if has("basic_auth") {
+        "marathon_sd: at most one of basic_auth, auth_token & auth_token_file must be configured"
+    } else if is_set(node, "bearer_token") || is_set(node, "bearer_token_file") {
+        "marathon_sd: at most one of bearer_token, bearer_token_file, auth_token & \
+         auth_token_file must be configured"
+    } else if has("authorization") {
+        "marathon_sd: at most one of auth_token, auth_token_file & authorization must be configured"
+    } else {
+        return client(node, dir);
+    };
+    Err(node.error(message))
+}
+
+fn zookeeper(node: &Node, kind: &str) -> Result<(), YamlError> {
+    let missing = |what: &str| format!("{kind} SD config must contain at least one {what}");
+    require_list(node, "servers", missing("Zookeeper server"))?;
+    require_list(node, "paths", missing("path"))?;
+    let paths = read::texts(node, "paths").unwrap_or_default();
+    match paths.iter().find(|path| !path.starts_with('/')) {
+        None => Ok(()),
+        Some(path) => {
+            let message = format!("{kind} SD config paths must begin with '/': {path}");
+            Err(node.error(message))
+        }
+    }
+}
+
+fn oci(node: &Node, dir: &Path) -> Result<(), YamlError> {
+    require(node, &[("region", "oci_sd: region is required")])?;
+    let auth = string(node, "auth", "api_key");
+    match auth.as_str() {
+        "api_key" => {
+            for key in ["tenancy", "user", "fingerprint", "key_file"] {
+                if !is_set(node, key) {
+                    return Err(node.error(format!("oci_sd: api_key auth requires {key}")));
+                }
+            }
+            if is_set(node, "key_passphrase") && is_set(node, "key_passphrase_file") {
+                return Err(node.error(
+                    "oci_sd: at most one of key_passphrase and key_passphrase_file must be \
+                     configured",
+                ));
+            }
+        }
+        "instance_principal" => {
+            let keys = [
+                "tenancy",
+                "user",
+                "fingerprint",
+                "key_file",
+                "key_passphrase",
+            ];
+            let has_any = keys.iter().any(|key| is_set(node, key));
+            if has_any || is_set(node, "key_passphrase_file") {
+                return Err(node.error(
+                    "oci_sd: instance_principal auth must not have tenancy, user, fingerprint, \
+                     key_file, key_passphrase, or key_passphrase_file set",
+                ));
+            }
+        }
+        _ => {
+            return Err(node.error(format!(
+                "oci_sd: unknown auth method {auth:?}, expected \"api_key\" or \
+                 \"instance_principal\""
+            )));
+        }
+    }
+    let compartments = read::texts(node, "compartments").unwrap_or_default();
+    if let Some(i) = compartments.iter().position(String::is_empty) {
+        return Err(node.error(format!("oci_sd: compartments[{i}] must not be empty")));
+    }
+    client(node, dir)
+}
+
+fn openstack(node: &Node, _: &Path) -> Result<(), YamlError> {
+    let role = read::string(node, "role");
+    if !matches!(
+        role.as_str(),
+        "" | "hypervisor" | "instance" | "loadbalancer"
+    ) {
+        return Err(node.error(format!("unknown OpenStack SD role {role:?}")));
+    }
+    let availability = string(node, "availability", "public");
+    if !matches!(availability.as_str(), "public" | "internal" | "admin") {
+        return Err(node.error(format!(
+            "unknown availability {availability}, must be one of admin, internal or public"
+        )));
+    }
+    require(
+        node,
+        &[
+            (
+                "role",
+                "role missing (one of: instance, hypervisor, loadbalancer)",
+            ),
+            ("region", "openstack SD configuration requires a region"),
+        ],
+    )
+}
+
+/// One of a secret and its file.
+fn secret_key(node: &Node) -> Result<(), YamlError> {
+    let what = match (is_set(node, "secret_key"), is_set(node, "secret_key_file")) {
+        (false, false) => "one of",
+        (true, true) => "at most one of",
+        _ => return Ok(()),
+    };
+    Err(node.error(format!(
+        "{what} secret_key & secret_key_file must be configured"
+    )))
+}
+
+fn outscale(node: &Node, dir: &Path) -> Result<(), YamlError> {
+    require(
+        node,
+        &[
+            ("region", "outscale SD configuration requires a region"),
+            (
+                "access_key",
+                "outscale SD configuration requires access_key",
+            ),
+        ],
+    )?;
+    secret_key(node)?;
+    client(node, dir)
+}
+
+fn ovhcloud(node: &Node, _: &Path) -> Result<(), YamlError> {
+    if string(node, "endpoint", "ovh-eu").is_empty() {
+        return Err(node.error("endpoint can not be empty"));
+    }
+    require(
+        node,
+        &[
+            ("application_key", "application key can not be empty"),
+            ("application_secret", "application secret can not be empty"),
+            ("consumer_key", "consumer key can not be empty"),
+        ],
+    )?;
+    match read::string(node, "service").as_str() {
+        "dedicated_server" | "vps" => Ok(()),
+        service => Err(node.error(format!("unknown service: {service}"))),
+    }
+}
+
+fn puppetdb(node: &Node, dir: &Path) -> Result<(), YamlError> {
+    check_http_url(node, read::text(node, "url").unwrap_or_default())?;
+    require(node, &[("query", "query missing")])?;
+    client(node, dir)
+}
+
+fn scaleway(node: &Node, dir: &Path) -> Result<(), YamlError> {
+    let role = read::string(node, "role");
+    if !matches!(role.as_str(), "" | "instance" | "baremetal") {
+        return Err(node.error(format!("unknown role {role:?}")));
+    }
+    require(
+        node,
+        &[
+            ("role", "role missing (one of: instance, baremetal)"),
+            ("project_id", "project_id is mandatory"),
+        ],
+    )?;
+    secret_key(node)?;
+    require(node, &[("access_key", "access_key is mandatory")])?;
+    client(node, dir)
+}
+
+fn stackit(node: &Node, dir: &Path) -> Result<(), YamlError> {
+    if !is_set(node, "endpoint") && !is_set(node, "region") {
+        return Err(node.error("stackit_sd: endpoint and region missing"));
+    }
+    client(node, dir)
+}
+
+fn triton(node: &Node, _: &Path) -> Result<(), YamlError> {
+    if !matches!(
+        string(node, "role", "container").as_str(),
+        "container" | "cn"
+    ) {
+        return Err(node.error("triton SD configuration requires role to be 'container' or 'cn'"));
+    }
+    require(
+        node,
+        &[
+            ("account", "triton SD configuration requires an account"),
+            (
+                "dns_suffix",
+                "triton SD configuration requires a dns_suffix",
+            ),
+            ("endpoint", "triton SD configuration requires an endpoint"),
+        ],
+    )
+}
+
+fn uyuni(node: &Node, dir: &Path) -> Result<(), YamlError> {
+    require(
+        node,
+        &[
+            ("server", "Uyuni SD configuration requires server host"),
+            ("username", "Uyuni SD configuration requires a username"),
+            ("password", "Uyuni SD configuration requires a password"),
+        ],
+    )?;
+    client(node, dir)
+}

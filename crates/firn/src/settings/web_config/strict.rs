@@ -1,0 +1,212 @@
+//! A YAML tree read as Go's library does in its strict form: every field must be known and of its
+//! type; what is wrong is collected, with its line, and told at once.
+
+use crate::settings::config::parse_bool;
+use firn_model::yaml::{Node, Value};
+use std::time::Duration;
+
+/// What was wrong so far.
+#[derive(Default)]
+pub(super) struct Strict {
+    errors: Vec<String>,
+}
+
+impl Strict {
+    /// What was wrong, in the library's words.
+    pub(super) fn finish(self) -> Result<(), String> {
+        match self.errors.is_empty() {
+            true => Ok(()),
+            false => Err(format!(
+                "yaml: unmarshal errors:\n  {}",
+                self.errors.join("\n  ")
+            )),
+        }
+    }
+
+    /// The fields of a struct of this type that are set, in the order of the file.
+    pub(super) fn fields<'n>(
+        &mut self,
+        node: Option<&'n Node>,
+        type_name: &str,
+        known: &[&'static str],
+    ) -> Vec<(&'static str, &'n Node)> {
+        let mut fields = Vec::new();
+        let Some(node) = node.filter(|node| !node.is_null()) else {
+            return fields;
+        };
+        let Value::Map(entries) = &node.value else {
+            self.mismatch(node, type_name);
+            return fields;
+        };
+        for entry in entries {
+            match known.iter().find(|known| **known == entry.key) {
+                Some(known) => fields.push((*known, &entry.node)),
+                None => self.errors.push(format!(
+                    "line {}: field {} not found in type {type_name}",
+                    entry.place.line, entry.key
+                )),
+            }
+        }
+        fields
+    }
+
+    /// The texts of a mapping with keys of the user's own.
+    pub(super) fn map(&mut self, node: &Node, type_name: &str) -> Vec<(String, String)> {
+        if node.is_null() {
+            return Vec::new();
+        }
+        let Value::Map(entries) = &node.value else {
+            self.mismatch(node, type_name);
+            return Vec::new();
+        };
+        let text = |e: &firn_model::yaml::Entry| (e.key.clone(), self.text(&e.node));
+        entries.iter().map(text).collect()
+    }
+
+    /// The texts of a list; none if there is no list.
+    pub(super) fn texts<'n>(&mut self, node: &'n Node, type_name: &str) -> Option<Vec<&'n Node>> {
+        if node.is_null() {
+            return None;
+        }
+        match &node.value {
+            Value::List(items) => Some(items.iter().collect()),
+            _ => {
+                self.mismatch(node, type_name);
+                None
+            }
+        }
+    }
+
+    /// A text; empty if there is none.
+    pub(super) fn text(&mut self, node: &Node) -> String {
+        match &node.value {
+            Value::Scalar { text, .. } if !node.is_null() => text.clone(),
+            Value::Scalar { .. } => String::new(),
+            _ => {
+                self.mismatch(node, "string");
+                String::new()
+            }
+        }
+    }
+
+    /// A boolean, if there is one.
+    pub(super) fn flag(&mut self, node: &Node) -> Option<bool> {
+        self.scalar(node, "bool", parse_bool)
+    }
+
+    /// A whole number, if there is one.
+    pub(super) fn integer(&mut self, node: &Node) -> Option<i64> {
+        // A fraction goes, as in the library.
+        let whole = |text: &str| Some(text.parse::<f64>().ok()?.trunc() as i64);
+        self.scalar(node, "int", |text| {
+            text.parse().ok().or_else(|| whole(text))
+        })
+    }
+
+    /// A duration, as Go writes it or in nanoseconds, if there is one. Less than none is none.
+    pub(super) fn duration(&mut self, node: &Node) -> Option<Duration> {
+        self.scalar(node, "time.Duration", go_duration)
+    }
+
+    fn scalar<T>(
+        &mut self,
+        node: &Node,
+        type_name: &str,
+        read: impl Fn(&str) -> Option<T>,
+    ) -> Option<T> {
+        if node.is_null() {
+            return None;
+        }
+        let value = node.text().and_then(read);
+        if value.is_none() {
+            self.mismatch(node, type_name);
+        }
+        value
+    }
+
+    /// Notes that a value is of another type.
+    fn mismatch(&mut self, node: &Node, type_name: &str) {
+        let value = match &node.value {
+            Value::List(_) => "!!seq".to_owned(),
+            Value::Map(_) => "!!map".to_owned(),
+            Value::Scalar { text, plain } => {
+                let tag = match *plain {
+                    true if text.parse::<i64>().is_ok() => "int",
+                    true if text.parse::<f64>().is_ok() => "float",
+                    true if parse_bool(text).is_some() => "bool",
+                    _ => "str",
+                };
+                match text.char_indices().nth(10) {
+                    None => format!("!!{tag} `{text}`"),
+                    Some(_) => {
+                        let start: String = text.chars().take(7).collect();
+                        format!("!!{tag} `{start}...`")
+                    }
+                }
+            }
+        };
+        let line = node.place.line;
+        self.errors.push(format!(
+            "line {line}: cannot unmarshal {value} into {type_name}"
+        ));
+    }
+}
+
+/// `1m30s`, `1.5h`, or a number of nanoseconds.
+fn go_duration(text: &str) -> Option<Duration> {
+    if let Ok(nanos) = text.parse::<i64>() {
+        return Some(Duration::from_nanos(u64::try_from(nanos).unwrap_or(0)));
+    }
+    let is_negative = text.starts_with('-');
+    let mut rest = text.trim_start_matches(['+', '-']);
+    let mut seconds = 0.0;
+    while !rest.is_empty() {
+        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.')?;
+        let number: f64 = rest[..digits].parse().ok()?;
+        rest = &rest[digits..];
+        let unit_len = rest
+            .find(|c: char| c.is_ascii_digit() || c == '.')
+            .unwrap_or(rest.len());
+        let unit = match &rest[..unit_len] {
+            "ns" => 1e-9,
+            "us" | "\u{b5}s" | "\u{3bc}s" => 1e-6,
+            "ms" => 1e-3,
+            "s" => 1.0,
+            "m" => 60.0,
+            "h" => 3600.0,
+            _ => return None,
+        };
+        seconds += number * unit;
+        rest = &rest[unit_len..];
+    }
+    match is_negative {
+        true => Some(Duration::ZERO),
+        false => Duration::try_from_secs_f64(seconds).ok(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn go_duration_reads_what_go_reads() {
+        let ms = |ms| Some(Duration::from_millis(ms));
+        for (text, want) in [
+            ("1s", ms(1000)),
+            ("1m30s", ms(90_000)),
+            ("1.5h", ms(5_400_000)),
+            ("250ms", ms(250)),
+            ("1000000", ms(1)),
+            ("0", ms(0)),
+            ("-1s", ms(0)),
+            ("1", Some(Duration::from_nanos(1))),
+            ("1x", None),
+            ("s", None),
+            ("1d", None),
+            ("1.2.3s", None),
+        ] {
+            assert_eq!(go_duration(text), want, "{text}");
+        }
+    }
+}

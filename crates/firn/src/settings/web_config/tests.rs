@@ -1,0 +1,216 @@
+//! Web configs, sound and not, and what promtool would say of them.
+
+use super::*;
+use std::time::Duration;
+
+const HASH: &str = "$2y$10$X0h1gDsPszWURQaxFh.zoubFi6DXncSjhoQNJgRrnGs7EsimhC7zG";
+
+fn parsed(text: &str) -> Result<WebConfig, String> {
+    parse(text, Path::new("/etc/firn"))
+}
+
+#[test]
+fn parse_reads_every_section() {
+    let text = format!(
+        "tls_server_config:\n  cert_file: a.crt\n  key: KEY\n  client_ca_file: /ca\n  \
+         client_auth_type: RequireAndVerifyClientCert\n  client_allowed_sans: [x]\n  \
+         min_version: TLS10\n  cipher_suites: [TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA]\n  \
+         curve_preferences: [CurveP521, X25519]\n\
+         http_server_config:\n  http2: false\n  headers:\n    X-Frame-Options: deny\n\
+         basic_auth_users:\n  alice: {HASH}\n  1: {HASH}\n\
+         rate_limit:\n  interval: 1m30s\n  burst: 5\n"
+    );
+    let config = parsed(&text).unwrap();
+    let files = config.tls.unwrap().files();
+    assert_eq!(files, [Path::new("/etc/firn/a.crt"), Path::new("/ca")]);
+    let users: Vec<_> = config.users.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(users, ["alice", "1"]);
+    let limit = RateLimit {
+        interval: Duration::from_secs(90),
+        burst: 5,
+    };
+    assert_eq!(config.rate_limit, Some(limit));
+    assert_eq!(config.headers[0].0, "x-frame-options");
+    assert_eq!(
+        config.warnings,
+        [
+            "min_version: TLS 1.2 is the oldest version that Firn speaks",
+            "cipher_suites: Firn does not speak TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA",
+            "curve_preferences: Firn does not speak CurveP521",
+        ]
+    );
+    for empty in [
+        "",
+        "tls_server_config:\n",
+        "tls_server_config: {min_version: TLS13}\n",
+    ] {
+        let config = parsed(empty).unwrap();
+        assert!(config.tls.is_none() && config.users.is_empty(), "{empty}");
+    }
+}
+
+#[test]
+fn parse_says_what_the_toolkit_says() {
+    let user = |hash: &str| format!("basic_auth_users: {{alice: {hash}}}");
+    let cases = [
+        (
+            "tls_config: {}\nx: 1\n".to_owned(),
+            "yaml: unmarshal errors:\n  line 1: field tls_config not found in type web.Config\n  \
+             line 2: field x not found in type web.Config",
+        ),
+        (
+            "tls_server_config:\n  cert_filee: x\n".to_owned(),
+            "yaml: unmarshal errors:\n  line 2: field cert_filee not found in type web.TLSConfig",
+        ),
+        (
+            "http_server_config: {http2: perhaps not}".to_owned(),
+            "yaml: unmarshal errors:\n  line 1: cannot unmarshal !!str `perhaps...` into bool",
+        ),
+        (
+            "rate_limit: {burst: x, interval: 1d}".to_owned(),
+            "yaml: unmarshal errors:\n  line 1: cannot unmarshal !!str `x` into int\n  \
+             line 1: cannot unmarshal !!str `1d` into time.Duration",
+        ),
+        (
+            "[]".to_owned(),
+            "yaml: unmarshal errors:\n  line 1: cannot unmarshal !!seq into web.Config",
+        ),
+        (
+            "tls_server_config: {cipher_suites: [X]}".to_owned(),
+            "unknown cipher: X",
+        ),
+        (
+            "tls_server_config: {curve_preferences: [X]}".to_owned(),
+            "unknown curve: X",
+        ),
+        (
+            "tls_server_config: {min_version: TLS14}".to_owned(),
+            "unknown TLS version: TLS14",
+        ),
+        (
+            "tls_server_config: {key_file: x}".to_owned(),
+            "missing one of cert or cert_file",
+        ),
+        (
+            "tls_server_config: {cert_file: x}".to_owned(),
+            "missing one of key or key_file",
+        ),
+        (
+            "http_server_config: {headers: {Server: x}}".to_owned(),
+            "HTTP header \"Server\" can not be configured",
+        ),
+        (
+            "http_server_config: {headers: {X-Frame-Options: x}}".to_owned(),
+            "invalid value for X-Frame-Options. Expected one of: [\"deny\" \"sameorigin\"], but \
+             got: \"x\"",
+        ),
+        (
+            user("secret"),
+            "crypto/bcrypt: hashedSecret too short to be a bcrypted password",
+        ),
+        (
+            user(&HASH.replace("$10$", "$15$")),
+            "user \"alice\": bcrypt cost is too high: 15, limit 14",
+        ),
+    ];
+    for (text, want) in cases {
+        assert_eq!(parsed(&text).err().as_deref(), Some(want), "{text}");
+    }
+}
+
+#[test]
+fn check_names_what_is_wrong_with_the_files() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str| {
+        let path = dir.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path
+    };
+    let shown = dir.path().display().to_string();
+    let keys = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    let other = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    file("a.crt", &keys.cert.pem());
+    file("a.key", &keys.signing_key.serialize_pem());
+    file("b.key", &other.signing_key.serialize_pem());
+    file("empty", "");
+    let pair = "cert_file: a.crt, key_file: a.key";
+    let cases = [
+        (pair.to_owned(), None),
+        (
+            "cert_file: none, key_file: a.key".to_owned(),
+            Some(format!(
+                "failed to read cert_file ({shown}/none): open {shown}/none: no such file or \
+                 directory"
+            )),
+        ),
+        (
+            "cert_file: a.crt, key_file: b.key".to_owned(),
+            Some(
+                "failed to load X509KeyPair: tls: private key does not match public key".to_owned(),
+            ),
+        ),
+        (
+            "cert_file: empty, key_file: a.key".to_owned(),
+            Some(
+                "failed to load X509KeyPair: tls: failed to find any PEM data in certificate \
+                 input"
+                    .to_owned(),
+            ),
+        ),
+        (
+            "cert_file: a.crt, key_file: empty".to_owned(),
+            Some(
+                "failed to load X509KeyPair: tls: failed to find any PEM data in key input"
+                    .to_owned(),
+            ),
+        ),
+        (
+            "cert_file: a.key, key_file: a.crt".to_owned(),
+            Some(
+                "failed to load X509KeyPair: tls: failed to find certificate PEM data in \
+                 certificate input, but did find a private key; PEM inputs may have been switched"
+                    .to_owned(),
+            ),
+        ),
+        (
+            format!("{pair}, client_ca_file: none"),
+            Some(format!("open {shown}/none: no such file or directory")),
+        ),
+        (
+            format!("{pair}, client_auth_type: Sometimes"),
+            Some("invalid ClientAuth: Sometimes".to_owned()),
+        ),
+        (
+            format!("{pair}, client_ca_file: a.crt"),
+            Some("client CA's have been configured without a Client Auth Policy".to_owned()),
+        ),
+        (
+            format!("{pair}, client_ca_file: empty, client_auth_type: VerifyClientCertIfGiven"),
+            Some("client CA's cannot be used: no root trust anchors were provided".to_owned()),
+        ),
+        (
+            format!("{pair}, curve_preferences: [CurveP521]"),
+            Some(
+                "none of curve_preferences is supported: CurveP256, CurveP384 and X25519 are"
+                    .to_owned(),
+            ),
+        ),
+        (
+            format!("{pair}, max_version: TLS11"),
+            Some(
+                "no TLS version can be spoken: unexpected error: no usable cipher suites \
+                 configured"
+                    .to_owned(),
+            ),
+        ),
+        (
+            format!("{pair}, cipher_suites: [TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256]"),
+            None,
+        ),
+    ];
+    for (section, want) in cases {
+        let path = file("web.yml", &format!("tls_server_config: {{{section}}}\n"));
+        let got = check(&path).err().map(|e| e.to_string());
+        assert_eq!(got, want, "{section}");
+    }
+}

@@ -1,0 +1,248 @@
+//! `tls_server_config`: what is asked for, and the files that it names.
+
+use super::strict::Strict;
+use super::{WebConfigError, go_error};
+use firn_model::yaml::Node;
+use firn_server::tls::{
+    self, Cipher, ClientAuth, Curve, ServerConfig, TlsFiles, TlsSettings, TlsVersion,
+};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// PEM: in the file itself, or in another one.
+#[derive(Clone, PartialEq, Eq)]
+enum Pem {
+    Inline(String),
+    File(PathBuf),
+}
+
+/// The section, not yet checked.
+pub(super) struct Raw {
+    cert: [Option<Pem>; 2],
+    key: [Option<Pem>; 2],
+    client_ca: [Option<Pem>; 2],
+    client_auth: String,
+    settings: TlsSettings,
+}
+
+/// TLS as the file asks for it. Not shown: it may have a key.
+#[derive(Clone, PartialEq)]
+pub struct TlsSection {
+    cert: Pem,
+    key: Pem,
+    client_ca: Option<Pem>,
+    client_auth: String,
+    settings: TlsSettings,
+}
+
+/// What a configuration of handshakes is made of. Not shown: it has a key.
+#[derive(Clone, PartialEq)]
+pub struct TlsInput {
+    settings: TlsSettings,
+    files: TlsFiles,
+}
+
+const FIELDS: [&str; 13] = [
+    "cert",
+    "key",
+    "client_ca",
+    "cert_file",
+    "key_file",
+    "client_auth_type",
+    "client_ca_file",
+    "cipher_suites",
+    "curve_preferences",
+    "min_version",
+    "max_version",
+    "prefer_server_cipher_suites",
+    "client_allowed_sans",
+];
+
+/// Reads the section; a name that is unknown is an error at once, as in the toolkit.
+pub(super) fn read(
+    node: &Node,
+    dir: &Path,
+    strict: &mut Strict,
+    warnings: &mut Vec<String>,
+) -> Result<Raw, String> {
+    let mut raw = Raw {
+        cert: [None, None],
+        key: [None, None],
+        client_ca: [None, None],
+        client_auth: String::new(),
+        settings: TlsSettings {
+            min_version: TlsVersion::V12,
+            max_version: TlsVersion::V13,
+            ciphers: Vec::new(),
+            curves: Vec::new(),
+            prefers_server_ciphers: true,
+            client_auth: ClientAuth::NoClientCert,
+            client_sans: None,
+            http2: true,
+        },
+    };
+    for (key, node) in strict.fields(Some(node), "web.TLSConfig", &FIELDS) {
+        match key {
+            "cert" => raw.cert[1] = inline(strict.text(node)),
+            "key" => raw.key[1] = inline(strict.text(node)),
+            "client_ca" => raw.client_ca[1] = inline(strict.text(node)),
+            "cert_file" => raw.cert[0] = file(dir, &strict.text(node)),
+            "key_file" => raw.key[0] = file(dir, &strict.text(node)),
+            "client_ca_file" => raw.client_ca[0] = file(dir, &strict.text(node)),
+            "client_auth_type" => raw.client_auth = strict.text(node),
+            _ => read_setting(&mut raw.settings, (key, node), strict, warnings)?,
+        }
+    }
+    Ok(raw)
+}
+
+fn read_setting(
+    settings: &mut TlsSettings,
+    (key, node): (&str, &Node),
+    strict: &mut Strict,
+    warnings: &mut Vec<String>,
+) -> Result<(), String> {
+    match key {
+        "min_version" => {
+            settings.min_version = version(&strict.text(node))?;
+            if settings.min_version < TlsVersion::V12 {
+                warnings.push("min_version: TLS 1.2 is the oldest version that Firn speaks".into());
+            }
+        }
+        "max_version" => settings.max_version = version(&strict.text(node))?,
+        "prefer_server_cipher_suites" => {
+            settings.prefers_server_ciphers = strict.flag(node).unwrap_or(true);
+        }
+        "cipher_suites" => {
+            for node in strict.texts(node, "[]web.Cipher").unwrap_or_default() {
+                let name = strict.text(node);
+                let cipher = Cipher::named(&name);
+                let cipher = cipher.ok_or_else(|| format!("unknown cipher: {name}"))?;
+                if !cipher.is_supported() {
+                    warnings.push(format!("cipher_suites: Firn does not speak {name}"));
+                }
+                settings.ciphers.push(cipher);
+            }
+        }
+        "curve_preferences" => {
+            for node in strict.texts(node, "[]web.Curve").unwrap_or_default() {
+                let name = strict.text(node);
+                let curve = Curve::named(&name);
+                let curve = curve.ok_or_else(|| format!("unknown curve: {name}"))?;
+                if !curve.is_supported() {
+                    warnings.push(format!("curve_preferences: Firn does not speak {name}"));
+                }
+                settings.curves.push(curve);
+            }
+        }
+        _ => {
+            let names = strict.texts(node, "[]string");
+            settings.client_sans =
+                names.map(|names| names.into_iter().map(|node| strict.text(node)).collect());
+        }
+    }
+    Ok(())
+}
+
+fn inline(text: String) -> Option<Pem> {
+    (!text.is_empty()).then_some(Pem::Inline(text))
+}
+
+fn file(dir: &Path, name: &str) -> Option<Pem> {
+    (!name.is_empty()).then(|| Pem::File(dir.join(name)))
+}
+
+fn version(name: &str) -> Result<TlsVersion, String> {
+    TlsVersion::named(name).ok_or_else(|| format!("unknown TLS version: {name}"))
+}
+
+impl Raw {
+    /// The section as it is served with; none if nothing in it asks for TLS.
+    pub(super) fn enabled(self, http2: bool) -> Option<Result<TlsSection, String>> {
+        // Files go before what stands in the section.
+        let first = |[file, inline]: [Option<Pem>; 2]| file.or(inline);
+        let (cert, key) = (first(self.cert), first(self.key));
+        let client_ca = first(self.client_ca);
+        let is_set = cert.is_some() || key.is_some() || client_ca.is_some();
+        if !is_set && self.client_auth.is_empty() {
+            return None;
+        }
+        Some(match (cert, key) {
+            (None, _) => Err("missing one of cert or cert_file".into()),
+            (_, None) => Err("missing one of key or key_file".into()),
+            (Some(cert), Some(key)) => Ok(TlsSection {
+                cert,
+                key,
+                client_ca,
+                client_auth: self.client_auth,
+                settings: TlsSettings {
+                    http2,
+                    ..self.settings
+                },
+            }),
+        })
+    }
+}
+
+impl TlsSection {
+    /// The files that it names.
+    pub fn files(&self) -> Vec<PathBuf> {
+        let all = [Some(&self.cert), Some(&self.key), self.client_ca.as_ref()];
+        let files = all.into_iter().flatten().filter_map(|pem| match pem {
+            Pem::File(path) => Some(path.clone()),
+            Pem::Inline(_) => None,
+        });
+        files.collect()
+    }
+
+    /// Reads the files.
+    pub fn load(&self) -> Result<TlsInput, WebConfigError> {
+        let cert = load(&self.cert, "failed to read cert_file")?;
+        let key = load(&self.key, "failed to read key_file")?;
+        let client_ca = match &self.client_ca {
+            Some(pem) => Some(load(pem, "")?),
+            None => None,
+        };
+        let unknown = || format!("invalid ClientAuth: {}", self.client_auth);
+        let client_auth = ClientAuth::named(&self.client_auth).ok_or_else(unknown)?;
+        Ok(TlsInput {
+            settings: TlsSettings {
+                client_auth,
+                ..self.settings.clone()
+            },
+            files: TlsFiles {
+                cert,
+                key,
+                client_ca,
+            },
+        })
+    }
+}
+
+impl TlsInput {
+    /// Whether no client comes without a certificate that was verified.
+    pub fn asks_clients(&self) -> bool {
+        self.settings.client_auth == ClientAuth::RequireAndVerifyClientCert
+    }
+
+    /// The configuration of handshakes.
+    pub fn server_config(&self) -> Result<Arc<ServerConfig>, WebConfigError> {
+        let config = tls::server_config(&self.settings, &self.files);
+        config.map_err(|e| WebConfigError::from(e.to_string()))
+    }
+}
+
+/// The bytes of a PEM; `failed` says what could not be read.
+fn load(pem: &Pem, failed: &str) -> Result<Vec<u8>, WebConfigError> {
+    let path = match pem {
+        Pem::Inline(text) => return Ok(text.clone().into_bytes()),
+        Pem::File(path) => path,
+    };
+    std::fs::read(path).map_err(|e| {
+        let why = go_error("open", path, &e);
+        WebConfigError::from(match failed {
+            "" => why,
+            failed => format!("{failed} ({}): {why}", path.display()),
+        })
+    })
+}

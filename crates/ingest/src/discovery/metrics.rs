@@ -1,0 +1,123 @@
+//! What is known of discoveries: `firn_sd_*`, by job and mechanism.
+
+use super::published::Published;
+use firn_model::metrics::{Collect, Sink, Value};
+use firn_model::sync::lock;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, Weak};
+
+/// The discoveries that run. Cheap to clone; clones share them.
+#[derive(Clone, Default)]
+pub struct DiscoveryMetrics {
+    running: Arc<Mutex<Vec<Running>>>,
+}
+
+/// Whose a discovery is.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Owner {
+    /// What it is for: `scrape` or `notify`.
+    pub purpose: &'static str,
+    /// The job, or the place of a section.
+    pub config: String,
+}
+
+struct Running {
+    mechanism: &'static str,
+    owner: Owner,
+    published: Weak<Published>,
+}
+
+/// An owner and a mechanism, and the discoveries that they have in common.
+type Groups = BTreeMap<(Owner, &'static str), Vec<Arc<Published>>>;
+
+/// A number of one discovery: the metric's name, its help, what it counts.
+type Counted = (&'static str, &'static str, fn(&Published) -> u64);
+
+const COUNTERS: [Counted; 2] = [
+    (
+        "firn_sd_received_updates_total",
+        "Lists of targets that discoveries made, those that held nothing new included.",
+        |published| published.updates.get(),
+    ),
+    (
+        "firn_sd_refresh_failures_total",
+        "Failed requests of discoveries; targets stay what they were.",
+        |published| published.failures.get(),
+    ),
+];
+
+impl DiscoveryMetrics {
+    pub(super) fn add(&self, mechanism: &'static str, owner: &Owner, published: &Arc<Published>) {
+        let mut running = lock(&self.running);
+        running.retain(|known| known.published.strong_count() > 0);
+        running.push(Running {
+            mechanism,
+            owner: owner.clone(),
+            published: Arc::downgrade(published),
+        });
+    }
+
+    fn groups(&self) -> Groups {
+        let mut groups = Groups::new();
+        for running in &*lock(&self.running) {
+            if let Some(published) = running.published.upgrade() {
+                let key = (running.owner.clone(), running.mechanism);
+                groups.entry(key).or_default().push(published);
+            }
+        }
+        groups
+    }
+}
+
+impl Collect for DiscoveryMetrics {
+    fn collect(&self, sink: &mut dyn Sink) {
+        let groups = self.groups();
+        let mut each = |name: &str, help: &str, value: &dyn Fn(&[Arc<Published>]) -> Value<'_>| {
+            for ((owner, mechanism), discoveries) in &groups {
+                sink.metric(name, help, &labels(owner, mechanism), value(discoveries));
+            }
+        };
+        for (name, help, count) in COUNTERS {
+            each(name, help, &|discoveries| {
+                let sum: u64 = discoveries.iter().map(|d| count(d)).sum();
+                Value::Counter(sum as f64)
+            });
+        }
+        each(
+            "firn_sd_discovered_targets",
+            "Targets in the lists of discoveries, before relabelling.",
+            &|discoveries| {
+                let sum: i64 = discoveries.iter().map(|d| d.targets.get()).sum();
+                Value::Gauge(sum as f64)
+            },
+        );
+        each(
+            "firn_sd_last_update_timestamp_seconds",
+            "When a discovery made its last list; 0 if none did.",
+            &|discoveries| {
+                let newest = discoveries.iter().map(|d| d.updated_ms.get()).max();
+                Value::Gauge(newest.unwrap_or(0) as f64 / 1000.0)
+            },
+        );
+        for ((owner, mechanism), discoveries) in &groups {
+            // One of several is enough to see how a source answers.
+            let Some(first) = discoveries.first() else {
+                continue;
+            };
+            sink.metric(
+                "firn_sd_refresh_duration_seconds",
+                "How long it took to ask for a list of targets; of the first discovery of a kind.",
+                &labels(owner, mechanism),
+                Value::Histogram(&first.refreshes),
+            );
+        }
+    }
+}
+
+fn labels<'o>(owner: &'o Owner, mechanism: &'o str) -> [(&'static str, &'o str); 3] {
+    [
+        ("config", &owner.config),
+        ("mechanism", mechanism),
+        ("name", owner.purpose),
+    ]
+}

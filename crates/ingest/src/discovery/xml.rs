@@ -1,0 +1,42 @@
+//! Looks things up in a document of XML.
+
+use super::api::wrong;
+use firn_model::error::Error;
+use roxmltree::{Document, Node};
+
+/// Reads a document; entities of its own are refused, so that none can blow it up.
+pub(super) fn parse(text: &str) -> Result<Document<'_>, Error> {
+    Document::parse(text).map_err(|e| wrong(format!("cannot read the answer: {e}")))
+}
+
+/// The first child called `name`, whatever its namespace.
+pub(super) fn child<'a, 'i>(node: Node<'a, 'i>, name: &str) -> Option<Node<'a, 'i>> {
+    let mut children = node.children();
+    children.find(|child| child.is_element() && child.tag_name().name() == name)
+}
+
+/// The children called `name`.
+pub(super) fn children<'a, 'i>(
+    node: Node<'a, 'i>,
+    name: &'static str,
+) -> impl Iterator<Item = Node<'a, 'i>> {
+    let children = node.children();
+    children.filter(move |child| child.is_element() && child.tag_name().name() == name)
+}
+
+/// The text of the child called `name`, empty if there is none.
+pub(super) fn text<'a>(node: Node<'a, '_>, name: &str) -> &'a str {
+    let child = child(node, name);
+    child.and_then(|child| child.text()).unwrap_or_default()
+}
+
+/// What stands between the tags of an element, as it is written.
+pub(super) fn inner<'a>(node: Node<'a, '_>) -> &'a str {
+    let ends = (node.first_child(), node.last_child());
+    let (Some(first), Some(last)) = ends else {
+        return "";
+    };
+    let text = node.document().input_text();
+    text.get(first.range().start..last.range().end)
+        .unwrap_or_default()
+}

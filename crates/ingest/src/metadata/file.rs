@@ -1,0 +1,185 @@
+//! The file of what pushes say of metrics (`docs/format/metadata.md`).
+//!
+//! ```text
+//! metadata/pushed = magic | entries u32 | CRC-32C of the entries u32 | entries
+//! entry = tenant | type u8 | name | help | unit        a text: bytes u32, then as many
+//! ```
+//!
+//! It is written as a whole under another name, synced and renamed, so that a crash leaves the one
+//! before or the new one. Invariant: whatever its bytes, reading neither panics nor takes more
+//! memory than the file is long.
+
+use firn_model::env::{Disk, File, OpenMode};
+use firn_model::metadata::{Metadata, MetricType};
+use firn_model::sample::TimestampMs;
+use firn_model::tenant::TenantId;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What the file begins with; the last byte is the version.
+const MAGIC: &[u8; 8] = b"FIRNMTD1";
+
+const NAME: &str = "pushed";
+
+/// The name of a file that is being written.
+const NEW_NAME: &str = "pushed.new";
+
+/// The longest file that is read: four times what the texts in memory may take.
+const FILE_BYTES_MAX: u64 = 64 << 20;
+
+/// Types by their numbers in the file.
+const TYPES: [MetricType; 8] = [
+    MetricType::Unknown,
+    MetricType::Counter,
+    MetricType::Gauge,
+    MetricType::Histogram,
+    MetricType::GaugeHistogram,
+    MetricType::Summary,
+    MetricType::Info,
+    MetricType::Stateset,
+];
+
+/// The folder, and when the file in it was written.
+pub(super) struct MetadataFile {
+    disk: Arc<dyn Disk>,
+    dir: PathBuf,
+    written: TimestampMs,
+}
+
+impl MetadataFile {
+    /// Takes the folder; creates it if need be.
+    pub(super) fn open(disk: Arc<dyn Disk>, dir: &Path) -> io::Result<Self> {
+        disk.create_dir_all(dir)?;
+        Ok(Self {
+            disk,
+            dir: dir.to_owned(),
+            written: TimestampMs::MIN,
+        })
+    }
+
+    /// Hands out what the file says; nothing if there is none.
+    pub(super) fn read(&self, take: &mut dyn FnMut(&TenantId, Metadata<'_>)) -> io::Result<()> {
+        let file = match self.disk.open(&self.dir.join(NAME), OpenMode::Read) {
+            Ok(file) => file,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(e) => return Err(e),
+        };
+        decode(&read_all(&*file)?, take)
+    }
+
+    /// Whether the last write is long enough ago.
+    pub(super) fn is_due(&self, now: TimestampMs, pause: Duration) -> bool {
+        now.saturating_sub(self.written) >= pause.as_millis() as i64
+    }
+
+    /// Puts `bytes` in the place of the file; durable on return.
+    pub(super) fn write(&mut self, bytes: &[u8], now: TimestampMs) -> io::Result<()> {
+        // One that fails is tried again as late as one that does not.
+        self.written = now;
+        let new = self.dir.join(NEW_NAME);
+        match self.disk.remove_file(&new) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
+            _ => {}
+        }
+        let file = self.disk.open(&new, OpenMode::CreateNew)?;
+        file.write_all_at(0, bytes)?;
+        file.sync_data()?;
+        self.disk.rename(&new, &self.dir.join(NAME))?;
+        self.disk.sync_dir(&self.dir)
+    }
+}
+
+impl std::fmt::Debug for MetadataFile {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("MetadataFile")
+            .field("dir", &self.dir)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The bytes of the file.
+pub(super) fn encode<'a>(entries: impl Iterator<Item = (&'a TenantId, Metadata<'a>)>) -> Vec<u8> {
+    let mut body = Vec::new();
+    let mut count = 0u32;
+    for (tenant, said) in entries {
+        count += 1;
+        push_text(&mut body, tenant.as_str());
+        let number = TYPES.iter().position(|kind| *kind == said.kind);
+        body.push(number.unwrap_or(0) as u8);
+        for text in [said.name, said.help, said.unit] {
+            push_text(&mut body, text);
+        }
+    }
+    let mut bytes = MAGIC.to_vec();
+    bytes.extend_from_slice(&count.to_le_bytes());
+    bytes.extend_from_slice(&crc32c::crc32c(&body).to_le_bytes());
+    bytes.extend_from_slice(&body);
+    bytes
+}
+
+/// Hands out what the bytes of a file say; an error if they are not whole.
+pub(super) fn decode(
+    bytes: &[u8],
+    take: &mut dyn FnMut(&TenantId, Metadata<'_>),
+) -> io::Result<()> {
+    let damaged = |what: &str| {
+        let message = format!("metadata of pushes is damaged: {what}");
+        io::Error::new(io::ErrorKind::InvalidData, message)
+    };
+    let rest = bytes.strip_prefix(MAGIC);
+    let rest = rest.ok_or_else(|| damaged("it is not of this version of Firn"))?;
+    let head = rest.split_first_chunk::<8>();
+    let (head, mut body) = head.ok_or_else(|| damaged("it ends early"))?;
+    let [c0, c1, c2, c3, s0, s1, s2, s3] = *head;
+    let count = u32::from_le_bytes([c0, c1, c2, c3]);
+    if crc32c::crc32c(body) != u32::from_le_bytes([s0, s1, s2, s3]) {
+        return Err(damaged("its checksum is another one"));
+    }
+    for _ in 0..count {
+        let entry = entry(&mut body).ok_or_else(|| damaged("an entry cannot be read"))?;
+        take(&entry.0, entry.1);
+    }
+    Ok(())
+}
+
+fn entry<'a>(body: &mut &'a [u8]) -> Option<(TenantId, Metadata<'a>)> {
+    let tenant = TenantId::new(text(body)?).ok()?;
+    let (number, rest) = body.split_first()?;
+    *body = rest;
+    let said = Metadata {
+        kind: *TYPES.get(usize::from(*number))?,
+        name: text(body)?,
+        help: text(body)?,
+        unit: text(body)?,
+    };
+    Some((tenant, said))
+}
+
+fn push_text(body: &mut Vec<u8>, text: &str) {
+    body.extend_from_slice(&(text.len() as u32).to_le_bytes());
+    body.extend_from_slice(text.as_bytes());
+}
+
+fn text<'a>(body: &mut &'a [u8]) -> Option<&'a str> {
+    let (length, rest) = body.split_first_chunk::<4>()?;
+    let length = usize::try_from(u32::from_le_bytes(*length)).ok()?;
+    let (text, rest) = rest.split_at_checked(length)?;
+    *body = rest;
+    std::str::from_utf8(text).ok()
+}
+
+fn read_all(file: &dyn File) -> io::Result<Vec<u8>> {
+    let length = file.len()?;
+    if length > FILE_BYTES_MAX {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            format!("metadata of pushes is too long: {length} bytes, limit {FILE_BYTES_MAX}"),
+        ));
+    }
+    let mut bytes = vec![0; length as usize];
+    let read = file.read_at(0, &mut bytes)?;
+    bytes.truncate(read);
+    Ok(bytes)
+}

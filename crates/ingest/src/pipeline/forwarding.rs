@@ -1,0 +1,43 @@
+//! The way of batches to other receivers: what the store takes is kept beside it.
+
+use super::Pipeline;
+use crate::sending::{self, SendOn};
+use firn_model::batch::Source;
+use firn_model::store::Ticket;
+use firn_model::tenant::TenantId;
+use std::sync::Arc;
+
+impl Pipeline {
+    /// Keeps what the store takes for `to` as well, from here on.
+    pub fn send_on(&self, to: Arc<dyn SendOn>) {
+        // A pipeline is wired once.
+        let _ = self.sending.set(to);
+    }
+
+    /// Whether what `tenant` brings is sent on: receivers know no tenants.
+    pub(super) fn sends_on(&self, tenant: &TenantId) -> bool {
+        let is_on = self.sending.get().is_some_and(|to| to.is_on());
+        is_on && *tenant == TenantId::anonymous()
+    }
+
+    /// Keeps `body`, or a request that holds the same as `source`, where there is someone to send
+    /// it to.
+    pub(super) fn keep_to_send(
+        &self,
+        tenant: &TenantId,
+        source: &mut dyn Source,
+        body: Option<Vec<u8>>,
+    ) -> Option<Ticket> {
+        if !self.sends_on(tenant) {
+            return None;
+        }
+        let to = self.sending.get()?;
+        match body {
+            Some(body) => Some(to.keep(body)),
+            None => match sending::request_of(source) {
+                Ok(body) => Some(to.keep(body?)),
+                Err(e) => Some(Ticket::ready(Err(e))),
+            },
+        }
+    }
+}

@@ -1,0 +1,23 @@
+//! Values of flags that were understood.
+
+use crate::error::MirrorError;
+use clap::ArgMatches;
+use firn_model::units::parse_duration;
+
+/// The value of a flag that has a default.
+pub(super) fn value<T: Clone + Send + Sync + 'static>(
+    matches: &ArgMatches,
+    id: &str,
+) -> Result<T, MirrorError> {
+    let value = matches.get_one::<T>(id).cloned();
+    value.ok_or_else(|| MirrorError::Usage(format!("flag --{id} needs a value")))
+}
+
+/// The value of a flag such as `15s`, `1m30s` or `100ms`.
+pub(super) fn duration_ms(matches: &ArgMatches, id: &str) -> Result<i64, MirrorError> {
+    let text: String = value(matches, id)?;
+    let duration = parse_duration(&text).map_err(|_| {
+        MirrorError::Usage(format!("not a duration: {text:?}, wanted such as 1m30s"))
+    })?;
+    Ok(duration.as_millis() as i64)
+}

@@ -1,0 +1,295 @@
+//! What makes a load a load test: questions beside the writes, goals, and presets.
+//!
+//! - [`asking`] asks questions when they are due; [`list`] reads what is asked.
+//! - [`goals`] are what the system must reach.
+//! - [`text`] is the report for people.
+
+pub mod asking;
+pub mod goals;
+pub mod list;
+pub mod text;
+
+use super::arguments::{duration_ms, value};
+use super::extras::Extras;
+use crate::error::MirrorError;
+use asking::{Plan, base_of};
+use clap::{Arg, ArgAction, ArgMatches, value_parser};
+use goals::Goals;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// How the report is printed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Format {
+    /// For programs.
+    #[default]
+    Json,
+    /// For people.
+    Text,
+}
+
+/// What a load is tested by.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Trial {
+    /// The questions, if any are asked.
+    pub plan: Option<Plan>,
+    /// The goals, if they are judged.
+    pub goals: Option<Goals>,
+    /// Data time in which the fleet and the questions grow to their full number.
+    pub ramp_ms: i64,
+    /// What is added to the samples of the fleet.
+    pub extras: Extras,
+    /// How the report is printed.
+    pub format: Format,
+}
+
+/// More servers of one fleet than anyone runs.
+const REPLICAS_MAX: u64 = 100;
+
+/// Prometheus's benchmark of pull requests: half a million series, 110 thousand samples a second,
+/// 60 % of the instances replaced every quarter of an hour. There 850 targets have them; here a
+/// target has 376 series, so that there are 1,330.
+const PROMBENCH: [(&str, &str); 8] = [
+    ("series", "500000"),
+    ("interval", "4545ms"),
+    ("duration", "30m"),
+    ("senders", "10"),
+    ("churn", "0.6"),
+    ("churn-period", "15m"),
+    ("query-rate", "2"),
+    ("ramp", "1m"),
+];
+
+fn text(name: &'static str, value: &'static str, help: &'static str) -> Arg {
+    let arg = Arg::new(name).long(name).value_name(value).help(help);
+    // As in other tools, what follows a flag is its value, whatever it looks like.
+    arg.allow_hyphen_values(true)
+}
+
+/// The flags, beside those of a plain load.
+pub fn arguments() -> Vec<Arg> {
+    let mut arguments = vec![
+        text(
+            "preset",
+            "NAME",
+            "A load that is known by name: sets what is not given",
+        )
+        .value_parser(["prombench"]),
+        text(
+            "scale",
+            "FACTOR",
+            "How much of the preset's series and questions is sent",
+        )
+        .value_parser(parse_scale)
+        .requires("preset"),
+        text(
+            "queries",
+            "FILE",
+            "Ask these questions beside the writes: one a line, as in `weight=2 range=1h up`",
+        )
+        .value_parser(value_parser!(PathBuf)),
+        text(
+            "query-url",
+            "URL",
+            "The system that is asked [default: --url up to /api/v1/write]",
+        ),
+        text(
+            "query-rate",
+            "N",
+            "Questions that are due each second, answered or not",
+        )
+        .value_parser(value_parser!(f64))
+        .default_value("1"),
+        text(
+            "query-connections",
+            "N",
+            "Questions that are under way at one time",
+        )
+        .value_parser(value_parser!(usize))
+        .default_value("20"),
+        text("query-timeout", "DURATION", "How long an answer may take").default_value("2m"),
+        text(
+            "ramp",
+            "DURATION",
+            "Data time in which fleet and questions grow to their number",
+        )
+        .default_value("0s"),
+    ];
+    arguments.extend(extra_arguments());
+    arguments.extend(goal_arguments());
+    arguments
+}
+
+/// The flags of what is added to the samples.
+fn extra_arguments() -> [Arg; 3] {
+    [
+        text(
+            "replicas",
+            "N",
+            "Servers that scrape the fleet, told apart by __replica__",
+        )
+        .value_parser(value_parser!(u64))
+        .default_value("1"),
+        text(
+            "late",
+            "SHARE",
+            "Share of the samples that come late, 0 to 1",
+        )
+        .value_parser(value_parser!(f64))
+        .default_value("0"),
+        text("late-by", "DURATION", "How late they come, in data time").default_value("5m"),
+    ]
+}
+
+/// The flags of goals and of the report.
+fn goal_arguments() -> [Arg; 6] {
+    [
+        Arg::new("slo")
+            .long("slo")
+            .action(ArgAction::SetTrue)
+            .help("Judge the goals below: exit code 1 if one is missed [default with a preset]"),
+        text(
+            "slo-write-share",
+            "SHARE",
+            "Writes that must be taken in time",
+        )
+        .value_parser(value_parser!(f64))
+        .default_value("0.999"),
+        text("slo-write-within", "DURATION", "How long a write may take").default_value("10s"),
+        text(
+            "slo-read-share",
+            "SHARE",
+            "Questions that must be answered well",
+        )
+        .value_parser(value_parser!(f64))
+        .default_value("0.999"),
+        text(
+            "slo-read-average",
+            "DURATION",
+            "How long questions may take on average",
+        )
+        .default_value("2s"),
+        text("format", "FORMAT", "How the report is printed")
+            .value_parser(["json", "text"])
+            .default_value("json"),
+    ]
+}
+
+/// The arguments that stand for the preset in `matches`, which go before those that were given.
+pub fn preset(matches: &ArgMatches) -> Vec<String> {
+    if matches.get_one::<String>("preset").is_none() {
+        return Vec::new();
+    }
+    let scale = matches.get_one::<f64>("scale").copied().unwrap_or(1.0);
+    let scaled = |name: &str, text: &str| match (name, text.parse::<f64>()) {
+        ("series", Ok(number)) => (number * scale).ceil().to_string(),
+        ("query-rate", Ok(number)) => (number * scale).to_string(),
+        _ => text.to_owned(),
+    };
+    let set = PROMBENCH
+        .iter()
+        .map(|(name, text)| format!("--{name}={}", scaled(name, text)));
+    set.chain(["--live".to_owned(), "--slo".to_owned()])
+        .collect()
+}
+
+fn parse_scale(text: &str) -> Result<f64, String> {
+    let scale = text.parse::<f64>().ok();
+    let scale = scale.filter(|scale| *scale > 0.0 && *scale <= 1000.0);
+    scale.ok_or_else(|| "must be a number above 0, up to 1000".to_owned())
+}
+
+impl Trial {
+    /// Reads the flags; `url` takes the writes.
+    pub fn of(matches: &ArgMatches, url: &str) -> Result<Self, MirrorError> {
+        let ramp_ms = duration_ms(matches, "ramp")?;
+        let plan = plan(matches, url, ramp_ms)?;
+        let goals = matches.get_flag("slo").then(|| goals(matches));
+        let text: String = value(matches, "format")?;
+        Ok(Self {
+            plan,
+            goals: goals.transpose()?,
+            ramp_ms,
+            extras: extras(matches)?,
+            format: match text.as_str() {
+                "text" => Format::Text,
+                _ => Format::Json,
+            },
+        })
+    }
+}
+
+fn plan(matches: &ArgMatches, url: &str, ramp_ms: i64) -> Result<Option<Plan>, MirrorError> {
+    let has_preset = matches.get_one::<String>("preset").is_some();
+    let questions = match matches.get_one::<PathBuf>("queries") {
+        Some(file) => list::read(file)?,
+        None if has_preset => list::of_fleet(),
+        None => return Ok(None),
+    };
+    let rate: f64 = value(matches, "query-rate")?;
+    if rate == 0.0 {
+        return Ok(None);
+    }
+    if !(rate > 0.0 && rate <= 1e6) {
+        let what = format!("--query-rate must lie in 0 to 1000000: {rate}");
+        return Err(MirrorError::Usage(what));
+    }
+    let connections: usize = value(matches, "query-connections")?;
+    if connections == 0 || connections > 10_000 {
+        let what = format!("--query-connections must lie in 1 to 10000: {connections}");
+        return Err(MirrorError::Usage(what));
+    }
+    let timeout_ms = duration_ms(matches, "query-timeout")?;
+    Ok(Some(Plan {
+        base: match matches.get_one::<String>("query-url") {
+            Some(base) => base.clone(),
+            None => base_of(url)?,
+        },
+        questions,
+        rate,
+        ramp: milliseconds(ramp_ms),
+        connections,
+        timeout: milliseconds(timeout_ms.max(1)),
+        seed: value(matches, "seed")?,
+    }))
+}
+
+fn extras(matches: &ArgMatches) -> Result<Extras, MirrorError> {
+    let (replicas, late_share) = (value(matches, "replicas")?, value(matches, "late")?);
+    if !(1..=REPLICAS_MAX).contains(&replicas) {
+        let what = format!("--replicas must lie in 1 to {REPLICAS_MAX}: {replicas}");
+        return Err(MirrorError::Usage(what));
+    }
+    if !(0.0..=1.0).contains(&late_share) {
+        return Err(MirrorError::Usage(format!(
+            "--late must lie in 0 to 1: {late_share}"
+        )));
+    }
+    Ok(Extras {
+        replicas,
+        late_share,
+        late_by_ms: duration_ms(matches, "late-by")?,
+    })
+}
+
+fn goals(matches: &ArgMatches) -> Result<Goals, MirrorError> {
+    let share = |name: &str| {
+        let share: f64 = value(matches, name)?;
+        match (0.0..=1.0).contains(&share) {
+            true => Ok(share),
+            false => Err(MirrorError::Usage(format!(
+                "--{name} must lie in 0 to 1: {share}"
+            ))),
+        }
+    };
+    Ok(Goals {
+        write_share: share("slo-write-share")?,
+        write_within: milliseconds(duration_ms(matches, "slo-write-within")?),
+        read_share: share("slo-read-share")?,
+        read_average: milliseconds(duration_ms(matches, "slo-read-average")?),
+    })
+}
+
+fn milliseconds(ms: i64) -> Duration {
+    Duration::from_millis(u64::try_from(ms).unwrap_or(0))
+}

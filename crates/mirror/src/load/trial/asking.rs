@@ -1,0 +1,383 @@
+//! Questions beside the writes, asked when they are due and not when the one before is answered.
+//!
+//! ```text
+//! n-th question -> due at a time that follows from n alone -> a free connection asks it
+//!                                        ` none is free: it waits, and the wait counts
+//! ```
+//!
+//! A tester that asks the next question once the last one is answered asks a slow system less
+//! often, and its quantiles leave out what real clients would have waited (*coordinated omission*).
+//! Here the clients are many and know nothing of each other, so times count from when a question
+//! was due. Invariant: which question is due when depends on the plan alone.
+
+use super::list::Question;
+use crate::api::seconds;
+use crate::error::MirrorError;
+use crate::fleet::random::{Random, mix};
+use crate::push::now_ms;
+use crate::quantiles::Quantiles;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// The longest answer that is read: the matrix of a whole fleet, and an end to what has none.
+const ANSWER_BYTES_MAX: u64 = 1 << 30;
+
+/// Bytes of an error that are kept.
+const ERROR_BYTES_MAX: usize = 300;
+
+/// How an answer to a question that worked begins, in every system that speaks the API.
+const SUCCESS: &[u8] = b"{\"status\":\"success\"";
+
+/// What is asked, how often, and of whom.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plan {
+    /// The system, up to and without `/api/v1`.
+    pub base: String,
+    /// What is asked; at least one.
+    pub questions: Vec<Question>,
+    /// Questions a second, once the ramp is over.
+    pub rate: f64,
+    /// Over which the rate grows from nothing.
+    pub ramp: Duration,
+    /// Questions that are under way at one time.
+    pub connections: usize,
+    /// How long an answer may take.
+    pub timeout: Duration,
+    /// Decides which question comes when.
+    pub seed: u64,
+}
+
+/// What became of the questions that were due.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Asked {
+    /// By the place of the question in the plan.
+    pub by_question: BTreeMap<usize, Outcomes>,
+}
+
+/// What became of some questions.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Outcomes {
+    /// Microseconds from when each was due to its answer, good or bad, or to when it was given up.
+    pub latencies_us: Vec<u32>,
+    /// How many got no good answer.
+    pub failed: u64,
+    /// What the first of those got.
+    pub first_failure: Option<String>,
+}
+
+impl Outcomes {
+    fn merge(&mut self, other: Outcomes) {
+        self.latencies_us.extend(other.latencies_us);
+        self.failed += other.failed;
+        self.first_failure = self.first_failure.take().or(other.first_failure);
+    }
+
+    /// How many were due.
+    pub fn count(&self) -> u64 {
+        self.latencies_us.len() as u64
+    }
+
+    /// The mean in seconds; zero of none.
+    pub fn average_seconds(&self) -> f64 {
+        let sum: f64 = self.latencies_us.iter().map(|us| f64::from(*us)).sum();
+        sum / 1e6 / (self.latencies_us.len().max(1) as f64)
+    }
+
+    /// Their quantiles in microseconds.
+    pub fn latencies(&self) -> Quantiles {
+        Quantiles::new(self.latencies_us.clone())
+    }
+}
+
+impl Asked {
+    /// All questions together.
+    pub fn total(&self) -> Outcomes {
+        let mut total = Outcomes::default();
+        for outcomes in self.by_question.values() {
+            total.merge(outcomes.clone());
+        }
+        total
+    }
+}
+
+/// Says once that no further question is due.
+#[derive(Debug, Default)]
+pub struct End {
+    at: Mutex<Option<Instant>>,
+    changed: Condvar,
+}
+
+impl End {
+    /// Ends the asking; questions under way are waited for.
+    pub fn end(&self) {
+        *self.at() = Some(Instant::now());
+        self.changed.notify_all();
+    }
+
+    fn at(&self) -> MutexGuard<'_, Option<Instant>> {
+        self.at.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until `due`; false if the asking ended before that, or before this call.
+    fn wait_until(&self, due: Instant) -> bool {
+        let at = self.at();
+        if at.is_some() {
+            return false;
+        }
+        let left = due.saturating_duration_since(Instant::now());
+        let waited = self.changed.wait_timeout_while(at, left, |at| at.is_none());
+        let (at, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        at.is_none_or(|at| due <= at)
+    }
+}
+
+impl Plan {
+    /// Asks until `end` says so, on the connections of the plan.
+    pub fn ask(&self, end: &End) -> Asked {
+        let next = AtomicU64::new(0);
+        let begun = Instant::now();
+        let mut asked = std::thread::scope(|scope| {
+            let connection = |_| scope.spawn(|| self.ask_due(begun, &next, end));
+            let connections: Vec<_> = (0..self.connections).map(connection).collect();
+            let mut all = Asked::default();
+            for connection in connections {
+                let asked = connection.join().expect("a connection does not panic");
+                for (question, outcomes) in asked.by_question {
+                    all.by_question.entry(question).or_default().merge(outcomes);
+                }
+            }
+            all
+        });
+        // Those that were due by the end, and for which no connection was ever free.
+        let lasted = end.at().map_or_else(|| begun.elapsed(), |at| at - begun);
+        for n in next.into_inner().. {
+            let Some(waited) = lasted.checked_sub(self.due(n)) else {
+                break;
+            };
+            let outcomes = asked.by_question.entry(self.choose(n)).or_default();
+            note(
+                outcomes,
+                waited,
+                Err("not asked: no connection was free".to_owned()),
+            );
+        }
+        asked
+    }
+
+    /// When the `n`-th question is due, from the beginning.
+    fn due(&self, n: u64) -> Duration {
+        let (n, ramp) = (n as f64, self.ramp.as_secs_f64());
+        // While the rate grows, t seconds hold rate * t^2 / (2 * ramp) questions.
+        let of_ramp = self.rate * ramp / 2.0;
+        let seconds = match n < of_ramp {
+            true => (2.0 * n * ramp / self.rate).sqrt(),
+            false => ramp + (n - of_ramp) / self.rate,
+        };
+        Duration::from_secs_f64(seconds)
+    }
+
+    /// Which question is the `n`-th.
+    fn choose(&self, n: u64) -> usize {
+        let weights = self.questions.iter().map(|question| question.weight);
+        let mut rest = Random::new(mix(&[self.seed, 6, n])).unit() * weights.clone().sum::<f64>();
+        for (at, weight) in weights.enumerate() {
+            rest -= weight;
+            if rest < 0.0 {
+                return at;
+            }
+        }
+        // Rounding may leave a rest behind the last one.
+        self.questions.len() - 1
+    }
+
+    /// What one connection does.
+    fn ask_due(&self, begun: Instant, next: &AtomicU64, end: &End) -> Asked {
+        let config = ureq::Agent::config_builder()
+            .timeout_global(Some(self.timeout))
+            .http_status_as_error(false)
+            .build();
+        let agent: ureq::Agent = config.into();
+        let mut asked = Asked::default();
+        loop {
+            let n = next.load(Ordering::Relaxed);
+            let due = begun + self.due(n);
+            if !end.wait_until(due) {
+                return asked;
+            }
+            // Another connection may have taken it meanwhile.
+            let taken = next.compare_exchange(n, n + 1, Ordering::Relaxed, Ordering::Relaxed);
+            if taken.is_err() {
+                continue;
+            }
+            let question = self.choose(n);
+            let answer = self.ask_one(&agent, &self.questions[question]);
+            let outcomes = asked.by_question.entry(question).or_default();
+            note(outcomes, due.elapsed(), answer);
+        }
+    }
+
+    fn ask_one(&self, agent: &ureq::Agent, question: &Question) -> Result<(), String> {
+        let now = now_ms();
+        let base = self.base.trim_end_matches('/');
+        let (endpoint, times) = match question.range_ms {
+            None => ("query", vec![("time", seconds(now))]),
+            Some((range_ms, step_ms)) => (
+                "query_range",
+                vec![
+                    ("start", seconds(now - range_ms)),
+                    ("end", seconds(now)),
+                    ("step", seconds(step_ms)),
+                ],
+            ),
+        };
+        let url = format!("{base}/api/v1/{endpoint}");
+        let mut request = agent.get(&url).query("query", &question.expression);
+        for (name, value) in times {
+            request = request.query(name, value);
+        }
+        let mut answer = request.call().map_err(|e| e.to_string())?;
+        let status = answer.status();
+        let body = answer.body_mut().with_config().limit(ANSWER_BYTES_MAX);
+        let body = body.read_to_vec().map_err(|e| e.to_string())?;
+        if status.is_success() && body.starts_with(SUCCESS) {
+            return Ok(());
+        }
+        let shown = body.get(..ERROR_BYTES_MAX).unwrap_or(&body);
+        Err(format!(
+            "{status}: {}",
+            String::from_utf8_lossy(shown).trim()
+        ))
+    }
+}
+
+/// Counts one question.
+fn note(outcomes: &mut Outcomes, waited: Duration, answer: Result<(), String>) {
+    let us = u32::try_from(waited.as_micros()).unwrap_or(u32::MAX);
+    outcomes.latencies_us.push(us);
+    if let Err(failure) = answer {
+        outcomes.failed += 1;
+        outcomes.first_failure.get_or_insert(failure);
+    }
+}
+
+/// The system that takes writes at `url`, if that is where its API takes them.
+pub fn base_of(url: &str) -> Result<String, MirrorError> {
+    let base = url.strip_suffix("/api/v1/write").map(str::to_owned);
+    base.ok_or_else(|| {
+        let what = format!("--query-url is needed: {url} does not end with /api/v1/write");
+        MirrorError::Usage(what)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::target::{Target, respond};
+    use std::io::Write;
+
+    fn question(expression: &str, weight: f64, range_ms: Option<(i64, i64)>) -> Question {
+        Question {
+            expression: expression.to_owned(),
+            weight,
+            range_ms,
+        }
+    }
+
+    fn plan(base: &str, rate: f64, connections: usize) -> Plan {
+        Plan {
+            base: base.to_owned(),
+            questions: vec![
+                question("up", 3.0, None),
+                question("down", 1.0, Some((60_000, 1_000))),
+            ],
+            rate,
+            ramp: Duration::ZERO,
+            connections,
+            timeout: Duration::from_secs(10),
+            seed: 1,
+        }
+    }
+
+    #[test]
+    fn questions_are_due_at_the_rate_and_less_often_during_the_ramp() {
+        let mut plan = plan("", 10.0, 1);
+        let due = |plan: &Plan, n| plan.due(n).as_secs_f64();
+        assert_eq!((due(&plan, 0), due(&plan, 25)), (0.0, 2.5));
+        plan.ramp = Duration::from_secs(20);
+        // Twenty seconds of half the rate.
+        assert_eq!(due(&plan, 25), 10.0);
+        assert_eq!((due(&plan, 100), due(&plan, 110)), (20.0, 21.0));
+        let count = (0..4_000).filter(|n| plan.choose(*n) == 0).count();
+        assert!((2_900..3_100).contains(&count), "{count}");
+    }
+
+    #[test]
+    fn answers_are_judged_and_waits_for_a_connection_count() {
+        let system = Target::start("127.0.0.1:0", |request, stream| {
+            let (status, body) = match request.path.starts_with("/api/v1/query?query=up&time=") {
+                true => ("200 OK", "{\"status\":\"success\",\"data\":{}}"),
+                false => ("422 No", "{\"status\":\"error\"}"),
+            };
+            std::thread::sleep(Duration::from_millis(50));
+            respond(stream, status, "application/json", body);
+        })
+        .unwrap();
+        // Twenty a second can be answered, a hundred are due.
+        let plan = plan(&format!("http://{}", system.address), 100.0, 1);
+        let end = End::default();
+        let asked = std::thread::scope(|scope| {
+            let asking = scope.spawn(|| plan.ask(&end));
+            std::thread::sleep(Duration::from_millis(1_500));
+            end.end();
+            asking.join().unwrap()
+        });
+        let total = asked.total();
+        assert!(total.count() >= 140, "{}", total.count());
+        let up = &asked.by_question[&0];
+        assert!(up.failed < up.count());
+        let down = &asked.by_question[&1];
+        assert_eq!(down.failed, down.count());
+        let failure = down.first_failure.as_deref().unwrap_or_default();
+        assert!(
+            failure.contains("422") || failure.contains("not asked"),
+            "{failure}"
+        );
+        // One that is due in the middle of the time waits for hundreds of milliseconds.
+        assert!(
+            total.latencies().at(0.5) > 200_000,
+            "{:?}",
+            total.latencies()
+        );
+    }
+
+    #[test]
+    fn answer_without_an_end_or_with_an_error_in_200_is_a_failure() {
+        let system = Target::start("127.0.0.1:0", |_, stream| {
+            let head = "HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n{\"status\":\"error\"}";
+            let _ = stream.write_all(head.as_bytes());
+            std::thread::sleep(Duration::from_millis(500));
+        })
+        .unwrap();
+        let mut plan = plan(&format!("http://{}", system.address), 5.0, 2);
+        plan.timeout = Duration::from_millis(100);
+        let end = End::default();
+        let asked = std::thread::scope(|scope| {
+            let asking = scope.spawn(|| plan.ask(&end));
+            std::thread::sleep(Duration::from_millis(300));
+            end.end();
+            asking.join().unwrap()
+        });
+        let total = asked.total();
+        assert!(total.count() > 0);
+        assert_eq!(total.failed, total.count());
+    }
+
+    #[test]
+    fn system_follows_from_where_it_takes_writes() {
+        assert_eq!(base_of("http://a/x/api/v1/write").unwrap(), "http://a/x");
+        let e = base_of("http://a/insert").unwrap_err().to_string();
+        assert!(e.starts_with("--query-url is needed"), "{e}");
+    }
+}

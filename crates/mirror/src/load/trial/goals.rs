@@ -1,0 +1,152 @@
+//! What a system under test must reach: shares of writes and reads, and how long they take.
+//!
+//! The defaults are those of Mimir's test of a billion series.
+
+use super::asking::Asked;
+use crate::push::Outcome;
+use serde_json::{Value, json};
+use std::time::Duration;
+
+/// Goals of a load test.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Goals {
+    /// The share of writes that must be taken within [`Goals::write_within`].
+    pub write_share: f64,
+    /// How long a write may take.
+    pub write_within: Duration,
+    /// The share of reads that must be answered well.
+    pub read_share: f64,
+    /// How long reads may take on average.
+    pub read_average: Duration,
+}
+
+impl Default for Goals {
+    fn default() -> Self {
+        Self {
+            write_share: 0.999,
+            write_within: Duration::from_secs(10),
+            read_share: 0.999,
+            read_average: Duration::from_secs(2),
+        }
+    }
+}
+
+/// Whether a goal was reached.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Judged {
+    /// The goal, in words.
+    pub goal: String,
+    /// What was reached, in words.
+    pub reached: String,
+    /// Whether that is enough.
+    pub is_met: bool,
+}
+
+impl Judged {
+    /// The judgement as the report holds it.
+    pub fn to_json(&self) -> Value {
+        json!({ "goal": self.goal, "reached": self.reached, "met": self.is_met })
+    }
+}
+
+impl Goals {
+    /// Judges what became of a load, and of questions if there were some.
+    pub fn judge(&self, outcome: &Outcome, asked: Option<&Asked>) -> Vec<Judged> {
+        // What failed has no time that counts.
+        let times = match outcome.delays_us.is_empty() {
+            true => &outcome.latencies_us,
+            false => &outcome.delays_us,
+        };
+        let is_in_time = |us: &&u32| u128::from(**us) <= self.write_within.as_micros();
+        let answered = times.iter().filter(is_in_time).count() as u64;
+        let late_or_lost = (times.len() as u64 - answered) + outcome.failed;
+        let in_time = outcome.requests.saturating_sub(late_or_lost);
+        let mut judged = vec![share(
+            format!("writes within {:?}", self.write_within),
+            self.write_share,
+            (in_time, outcome.requests),
+        )];
+        if let Some(asked) = asked {
+            let total = asked.total();
+            let good = total.count() - total.failed;
+            judged.push(share(
+                "reads successful".into(),
+                self.read_share,
+                (good, total.count()),
+            ));
+            let average = total.average_seconds();
+            judged.push(Judged {
+                goal: format!("reads take {:?} on average", self.read_average),
+                reached: format!("{average:.3} s"),
+                is_met: average <= self.read_average.as_secs_f64(),
+            });
+        }
+        judged
+    }
+}
+
+/// Whether `good` of `all` are the share that is wanted.
+fn share(what: String, wanted: f64, (good, all): (u64, u64)) -> Judged {
+    let reached = good as f64 / all.max(1) as f64;
+    Judged {
+        goal: format!("{} % of {what}", percent(wanted)),
+        reached: format!("{} %", percent(reached)),
+        is_met: all > 0 && reached >= wanted,
+    }
+}
+
+/// Hundredths with as many digits as they need, five decimals at most.
+fn percent(share: f64) -> String {
+    let text = format!("{:.5}", share * 100.0);
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::asking::Outcomes;
+    use super::*;
+
+    fn check(writes: (&[u32], u64), reads: Option<(&[u32], u64)>, expected: &[(&str, bool)]) {
+        let outcomes = |(latencies_us, failed): (&[u32], u64)| Outcomes {
+            latencies_us: latencies_us.to_vec(),
+            failed,
+            first_failure: None,
+        };
+        let (times, failed) = writes;
+        let outcome = Outcome {
+            requests: times.len() as u64,
+            failed,
+            latencies_us: times.to_vec(),
+            ..Outcome::default()
+        };
+        let asked = reads.map(|reads| Asked {
+            by_question: [(0, outcomes(reads))].into(),
+        });
+        let judged = Goals::default().judge(&outcome, asked.as_ref());
+        let got: Vec<(&str, bool)> = judged.iter().map(|j| (&*j.reached, j.is_met)).collect();
+        assert_eq!(got, expected);
+    }
+
+    #[test]
+    fn goals_are_met_by_enough_of_what_was_sent_and_asked() {
+        let fast = vec![1_000; 1_000];
+        check((&fast, 0), None, &[("100 %", true)]);
+        check((&fast, 1), None, &[("99.9 %", true)]);
+        check((&fast, 2), None, &[("99.8 %", false)]);
+        let mut slow = fast.clone();
+        slow[0] = 10_000_001;
+        check((&slow, 0), None, &[("99.9 %", true)]);
+        check((&slow, 1), None, &[("99.8 %", false)]);
+        check((&[], 0), None, &[("0 %", false)]);
+        check(
+            (&fast, 0),
+            Some((&fast, 1)),
+            &[("100 %", true), ("99.9 %", true), ("0.001 s", true)],
+        );
+        check(
+            (&fast, 0),
+            Some((&[2_000_001, 2_000_001], 1)),
+            &[("100 %", true), ("50 %", false), ("2.000 s", false)],
+        );
+    }
+}

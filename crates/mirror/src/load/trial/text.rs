@@ -1,0 +1,78 @@
+//! The report of a load for people: a line each for what was sent, asked and reached.
+
+use super::asking::Outcomes;
+use crate::load::report::Report;
+use crate::quantiles::Quantiles;
+use std::fmt::Write;
+
+/// Characters of an expression that are shown.
+const EXPRESSION_CHARS: usize = 80;
+
+impl Report {
+    /// The report as `firn load --format text` prints it.
+    pub fn to_text(&self) -> String {
+        let mut out = String::new();
+        let outcome = &self.outcome;
+        let seconds = self.elapsed.as_secs_f64();
+        let rate = outcome.samples as f64 / seconds.max(1e-9);
+        // Writing to a string cannot fail.
+        let _ = writeln!(
+            out,
+            "writes  {} samples in {} requests, {} failed, {rate:.0} samples/s, {seconds:.1} s",
+            outcome.samples, outcome.requests, outcome.failed
+        );
+        push_times(&mut out, "push", &self.latencies_us());
+        if !outcome.delays_us.is_empty() {
+            push_times(&mut out, "since due", &self.delays_us());
+        }
+        push_failure(&mut out, outcome.first_failure.as_deref());
+        if let Some(asked) = &self.asked {
+            let total = asked.total();
+            push_questions(&mut out, "reads", &total);
+            for (question, outcomes) in &asked.by_question {
+                let text = self.questions.get(*question).map_or("", |q| q);
+                let shown: String = text.chars().take(EXPRESSION_CHARS).collect();
+                push_questions(&mut out, &shown, outcomes);
+            }
+        }
+        for judged in &self.judged {
+            let mark = match judged.is_met {
+                true => "met",
+                false => "MISSED",
+            };
+            let _ = writeln!(out, "{mark:<7} {}: {}", judged.goal, judged.reached);
+        }
+        out
+    }
+}
+
+fn push_questions(out: &mut String, what: &str, outcomes: &Outcomes) {
+    let _ = writeln!(
+        out,
+        "{what}  {} due, {} failed, {:.1} ms on average",
+        outcomes.count(),
+        outcomes.failed,
+        outcomes.average_seconds() * 1e3
+    );
+    push_times(out, "since due", &outcomes.latencies());
+    push_failure(out, outcomes.first_failure.as_deref());
+}
+
+fn push_times(out: &mut String, what: &str, times: &Quantiles) {
+    let ms = |us: u32| f64::from(us) / 1e3;
+    let _ = writeln!(
+        out,
+        "        {what:<9}  p50 {:.1} ms  p99 {:.1} ms  p99.9 {:.1} ms  max {:.1} ms",
+        ms(times.at(0.5)),
+        ms(times.at(0.99)),
+        ms(times.at(0.999)),
+        ms(times.max())
+    );
+}
+
+fn push_failure(out: &mut String, failure: Option<&str>) {
+    if let Some(failure) = failure {
+        let line = failure.lines().next().unwrap_or_default();
+        let _ = writeln!(out, "        first failure: {line}");
+    }
+}

@@ -1,0 +1,214 @@
+//! A request's credentials: what they are good for, or why they are not taken.
+
+use super::passwords::{Given, Passwords};
+use super::rate::Bucket;
+use super::rules::{Grant, Rules, User, token_digest};
+use axum::http::{HeaderMap, header};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use firn_model::env::Env;
+use firn_model::sync::{read, write};
+use std::sync::{Arc, RwLock};
+
+/// Why a request is not let in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// It has no credentials, or others than there are.
+    Unknown,
+    /// Its password cannot be checked now.
+    Busy,
+}
+
+/// What a request brings to be let in.
+#[derive(Debug, PartialEq, Eq)]
+enum Credentials<'a> {
+    Basic { user: Vec<u8>, password: Vec<u8> },
+    Bearer(&'a [u8]),
+}
+
+/// Lets requests in by the rules in force.
+pub(crate) struct Access {
+    rules: RwLock<Arc<Rules>>,
+    passwords: Passwords,
+    bucket: Bucket,
+    env: Env,
+}
+
+impl Access {
+    /// Lets everyone in until there are rules.
+    pub(crate) fn new(env: &Env) -> Self {
+        Self {
+            rules: RwLock::default(),
+            passwords: Passwords::new(&*env.rng),
+            bucket: Bucket::default(),
+            env: env.clone(),
+        }
+    }
+
+    /// Replaces the rules.
+    pub(crate) fn set(&self, rules: Arc<Rules>) {
+        *write(&self.rules) = rules;
+    }
+
+    /// The rules in force.
+    pub(crate) fn rules(&self) -> Arc<Rules> {
+        read(&self.rules).clone()
+    }
+
+    /// Passwords that wait to be checked.
+    pub(crate) fn waiting(&self) -> usize {
+        self.passwords.waiting()
+    }
+
+    /// Whether one more request may be answered now.
+    pub(crate) fn is_within_rate(&self, rules: &Rules) -> bool {
+        let now = self.env.clock.monotonic();
+        rules
+            .rate_limit
+            .is_none_or(|limit| self.bucket.take(limit, now))
+    }
+
+    /// What the request with these headers may do; none where no credentials are needed.
+    pub(crate) async fn admit(
+        &self,
+        rules: &Rules,
+        headers: &HeaderMap,
+    ) -> Result<Option<Arc<Grant>>, Refusal> {
+        if rules.is_open() {
+            return Ok(None);
+        }
+        let grant = match credentials(headers) {
+            Some(Credentials::Bearer(token)) => {
+                let grant = rules.tokens.get(&token_digest(token));
+                grant.cloned().ok_or(Refusal::Unknown)?
+            }
+            Some(Credentials::Basic { user, password }) => {
+                self.user(rules, &user, &password).await?
+            }
+            None => return Err(Refusal::Unknown),
+        };
+        Ok(Some(grant))
+    }
+
+    async fn user(
+        &self,
+        rules: &Rules,
+        user: &[u8],
+        password: &[u8],
+    ) -> Result<Arc<Grant>, Refusal> {
+        let name = std::str::from_utf8(user).ok();
+        let known = name.and_then(|name| rules.users.get(name));
+        // A name that is unknown takes as long as the slowest: answers tell no names.
+        let Some(against) = known.or_else(|| slowest(rules)) else {
+            return Err(Refusal::Unknown);
+        };
+        let given = Given {
+            user,
+            password,
+            hash: &against.hash,
+            is_user: known.is_some(),
+        };
+        let is_right = match self.passwords.known(&given) {
+            Some(is_right) => is_right,
+            None => {
+                let checked = self.passwords.check(&given).await;
+                checked.ok_or(Refusal::Busy)?
+            }
+        };
+        match known {
+            Some(user) if is_right => Ok(user.grant.clone()),
+            _ => Err(Refusal::Unknown),
+        }
+    }
+}
+
+/// The user whose password takes longest to check.
+fn slowest(rules: &Rules) -> Option<&User> {
+    let cost = |user: &&User| super::hash::check(&user.hash).unwrap_or(0);
+    rules.users.values().max_by_key(cost)
+}
+
+/// The credentials in `Authorization`, if they are of a kind that is known.
+fn credentials(headers: &HeaderMap) -> Option<Credentials<'_>> {
+    let value = headers.get(header::AUTHORIZATION)?.as_bytes();
+    let space = value.iter().position(|b| *b == b' ')?;
+    let (scheme, rest) = (&value[..space], &value[space + 1..]);
+    if scheme.eq_ignore_ascii_case(b"bearer") {
+        return Some(Credentials::Bearer(rest.trim_ascii()));
+    }
+    if !scheme.eq_ignore_ascii_case(b"basic") {
+        return None;
+    }
+    let mut user = STANDARD.decode(rest).ok()?;
+    let colon = user.iter().position(|b| *b == b':')?;
+    let password = user.split_off(colon + 1);
+    user.truncate(colon);
+    Some(Credentials::Basic { user, password })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::access::Scope;
+    use axum::http::HeaderValue;
+    use firn_model::env::real;
+
+    fn headers(authorization: &str) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        if !authorization.is_empty() {
+            let value = HeaderValue::from_str(authorization).unwrap();
+            headers.insert(header::AUTHORIZATION, value);
+        }
+        headers
+    }
+
+    fn rules() -> Rules {
+        let mut rules = Rules::default();
+        let user = User {
+            hash: bcrypt::hash("secret", 4).unwrap(),
+            grant: Arc::new(Grant::whole("user \"alice\"".into())),
+        };
+        rules.users.insert("alice".into(), user);
+        let grant = Grant {
+            scopes: [Scope::Read].into_iter().collect(),
+            ..Grant::whole("token \"panel\"".into())
+        };
+        let digest = token_digest(b"0123456789abcdef");
+        rules.tokens.insert(digest, Arc::new(grant));
+        rules
+    }
+
+    #[tokio::test]
+    async fn admit_takes_what_the_rules_know_and_nothing_else() {
+        let access = Access::new(&real::env().unwrap());
+        let rules = rules();
+        let basic = |text: &str| format!("Basic {}", STANDARD.encode(text));
+        let cases = [
+            (basic("alice:secret"), Ok("user \"alice\"")),
+            (
+                basic("alice:secret").replace("Basic", "bASIC"),
+                Ok("user \"alice\""),
+            ),
+            ("Bearer 0123456789abcdef".into(), Ok("token \"panel\"")),
+            ("bearer  0123456789abcdef".into(), Ok("token \"panel\"")),
+            (basic("alice:Secret"), Err(Refusal::Unknown)),
+            (basic("alice:"), Err(Refusal::Unknown)),
+            (basic("alice"), Err(Refusal::Unknown)),
+            (basic("bob:secret"), Err(Refusal::Unknown)),
+            (basic(":secret"), Err(Refusal::Unknown)),
+            ("Basic !!!".into(), Err(Refusal::Unknown)),
+            ("Basic".into(), Err(Refusal::Unknown)),
+            ("Bearer 0123456789abcde".into(), Err(Refusal::Unknown)),
+            ("Bearer".into(), Err(Refusal::Unknown)),
+            ("Digest x".into(), Err(Refusal::Unknown)),
+            (String::new(), Err(Refusal::Unknown)),
+        ];
+        for (authorization, want) in cases {
+            let got = access.admit(&rules, &headers(&authorization)).await;
+            let got = got.map(|grant| grant.unwrap().name.clone());
+            assert_eq!(got, want.map(str::to_owned), "{authorization}");
+        }
+        let open = Rules::default();
+        assert_eq!(access.admit(&open, &headers("")).await, Ok(None));
+    }
+}

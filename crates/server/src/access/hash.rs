@@ -1,0 +1,109 @@
+//! What a bcrypt hash may be: Go's judgement, in its words, and a bound on what a check costs.
+
+/// The highest cost: a second or so of one core. A check takes twice as long with each step, and
+/// the cost is what anyone who can reach the server makes it pay.
+pub const COST_MAX: u32 = 14;
+
+/// bcrypt's own bounds.
+const COSTS: std::ops::RangeInclusive<u32> = 4..=31;
+
+/// Bytes of the shortest whole hash, in Go's count.
+const HASH_BYTES_MIN: usize = 59;
+
+/// Bytes of version, cost, salt and hash.
+const HASH_BYTES: usize = 60;
+
+/// Why a text is no hash that passwords are checked with.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum HashError {
+    /// It ends too early.
+    #[error("crypto/bcrypt: hashedSecret too short to be a bcrypted password")]
+    TooShort,
+    /// It begins with something else.
+    #[error(
+        "crypto/bcrypt: bcrypt hashes must start with '$', but hashedSecret started with '{0}'"
+    )]
+    Prefix(char),
+    /// It is of another algorithm.
+    #[error(
+        "crypto/bcrypt: bcrypt algorithm version '{0}' requested is newer than current version '2'"
+    )]
+    Version(char),
+    /// The cost is no number.
+    #[error("strconv.Atoi: parsing {0:?}: invalid syntax")]
+    CostText(String),
+    /// The cost is none of bcrypt's.
+    #[error("crypto/bcrypt: cost {0} is outside allowed inclusive range 4..31")]
+    CostRange(u32),
+    /// A check would take too long.
+    #[error("bcrypt cost is too high: {0}, limit {COST_MAX}")]
+    CostTooHigh(u32),
+    /// It is not a hash behind its cost.
+    #[error("bcrypt hash is malformed: {0} bytes, {HASH_BYTES} expected")]
+    Malformed(usize),
+}
+
+/// The cost of checking a password with `hash`.
+pub fn check(hash: &str) -> Result<u32, HashError> {
+    let bytes = hash.as_bytes();
+    if bytes.len() < HASH_BYTES_MIN {
+        return Err(HashError::TooShort);
+    }
+    if bytes[0] != b'$' {
+        return Err(HashError::Prefix(char::from(bytes[0])));
+    }
+    if bytes[1] > b'2' {
+        return Err(HashError::Version(char::from(bytes[1])));
+    }
+    // `$2$` or `$2a$`, and two digits behind it.
+    let start = if bytes[2] == b'$' { 3 } else { 4 };
+    let digits = String::from_utf8_lossy(&bytes[start..start + 2]).into_owned();
+    let Ok(cost) = digits.parse::<u32>() else {
+        return Err(HashError::CostText(digits));
+    };
+    if !COSTS.contains(&cost) {
+        return Err(HashError::CostRange(cost));
+    }
+    if cost > COST_MAX {
+        return Err(HashError::CostTooHigh(cost));
+    }
+    // What Go finds out with the first password: no user could log in.
+    let is_digit = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'/');
+    let is_whole = bytes.len() == HASH_BYTES
+        && matches!(bytes[2], b'a' | b'b' | b'x' | b'y')
+        && bytes[6] == b'$'
+        && bytes[7..].iter().all(is_digit);
+    match is_whole {
+        true => Ok(cost),
+        false => Err(HashError::Malformed(bytes.len())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn check_says_what_go_says_and_bounds_the_cost() {
+        let rest = "X0h1gDsPszWURQaxFh.zoubFi6DXncSjhoQNJgRrnGs7EsimhC7zG";
+        let hash = |start: &str| format!("{start}{rest}");
+        let cases = [
+            (hash("$2y$10$"), Ok(10)),
+            (hash("$2a$04$"), Ok(4)),
+            (hash("$2b$14$"), Ok(14)),
+            (hash("$2b$15$"), Err(HashError::CostTooHigh(15))),
+            (hash("$2b$03$"), Err(HashError::CostRange(3))),
+            (hash("$2b$32$"), Err(HashError::CostRange(32))),
+            (hash("$2b$1x$"), Err(HashError::CostText("1x".into()))),
+            (hash("$3b$10$"), Err(HashError::Version('3'))),
+            (hash("x2b$10$"), Err(HashError::Prefix('x'))),
+            (hash("$2b$10$x"), Err(HashError::Malformed(61))),
+            (hash("$2q$10$"), Err(HashError::Malformed(60))),
+            ("$2b$10$short".into(), Err(HashError::TooShort)),
+            (String::new(), Err(HashError::TooShort)),
+        ];
+        for (hash, want) in cases {
+            assert_eq!(check(&hash), want, "{hash}");
+        }
+    }
+}

@@ -1,0 +1,282 @@
+//! Checking passwords: what was right before is known by a keyed hash; all else is hashed by
+//! bcrypt, one after the other, on a thread of its own.
+//!
+//! ```text
+//! password -> known? -> yes: right, or wrong, at once
+//!                    -> no: waits with others -> the one that hashes -> known from now on
+//! ```
+//!
+//! The newest and the oldest are taken in turns: the newest, since guessers who wait for each
+//! answer leave that place free, so that the first password of a sender who is right is next,
+//! however many guess; the oldest, so that none waits for ever.
+//!
+//! Invariant: at most one core hashes; at most [`WAITING_MAX`] wait, the oldest gives way; a
+//! password that was right is never forgotten for the sake of a wrong one. Nothing here holds a
+//! password that is not being checked.
+
+use firn_model::env::Rng;
+use firn_model::sync::lock;
+use ring::hmac::{self, HMAC_SHA256, Key};
+use std::collections::{HashSet, VecDeque};
+use std::sync::{Arc, Mutex};
+use tokio::sync::oneshot;
+use tokio::task::spawn_blocking;
+
+/// Passwords that wait to be hashed.
+const WAITING_MAX: usize = 64;
+
+/// Passwords that were right: one a user, and those of users whose hash changed.
+const RIGHT_MAX: usize = 10_000;
+
+/// The newest passwords that were wrong: a sender with an old one tries it again and again.
+const WRONG_MAX: usize = 256;
+
+/// A keyed hash of user, bcrypt hash and password.
+type Digest = [u8; 32];
+
+/// What is known about passwords. Clones share it.
+#[derive(Clone)]
+pub(super) struct Passwords {
+    key: Key,
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Default)]
+struct State {
+    right: HashSet<Digest>,
+    wrong: VecDeque<Digest>,
+    /// The newest at the end.
+    waiting: VecDeque<Check>,
+    is_hashing: bool,
+    /// Whether the oldest is next.
+    is_turn_of_oldest: bool,
+}
+
+struct Check {
+    digest: Digest,
+    hash: String,
+    password: Vec<u8>,
+    /// Whether there is such a user: if not, the check takes its time and fails.
+    is_user: bool,
+    answer: oneshot::Sender<bool>,
+}
+
+/// A password that someone gives.
+pub(super) struct Given<'a> {
+    pub(super) user: &'a [u8],
+    pub(super) password: &'a [u8],
+    /// The user's hash, or another one of the same cost.
+    pub(super) hash: &'a str,
+    pub(super) is_user: bool,
+}
+
+impl Passwords {
+    /// Nothing is known yet.
+    pub(super) fn new(rng: &dyn Rng) -> Self {
+        let mut seed = [0; 32];
+        for part in seed.chunks_exact_mut(8) {
+            part.copy_from_slice(&rng.next_u64().to_le_bytes());
+        }
+        Self {
+            key: Key::new(HMAC_SHA256, &seed),
+            state: Arc::default(),
+        }
+    }
+
+    /// Whether the password is right, if that is known.
+    pub(super) fn known(&self, given: &Given<'_>) -> Option<bool> {
+        let digest = self.digest(given);
+        let state = lock(&self.state);
+        match state.right.contains(&digest) {
+            true => Some(given.is_user),
+            false => state.wrong.contains(&digest).then_some(false),
+        }
+    }
+
+    /// Whether the password is right; none if too many wait.
+    pub(super) async fn check(&self, given: &Given<'_>) -> Option<bool> {
+        let (answer, answered) = oneshot::channel();
+        let check = Check {
+            digest: self.digest(given),
+            hash: given.hash.to_owned(),
+            password: given.password.to_vec(),
+            is_user: given.is_user,
+            answer,
+        };
+        let begins = {
+            let mut state = lock(&self.state);
+            if state.waiting.len() >= WAITING_MAX {
+                state.waiting.pop_front();
+            }
+            state.waiting.push_back(check);
+            !std::mem::replace(&mut state.is_hashing, true)
+        };
+        if begins {
+            let passwords = self.clone();
+            spawn_blocking(move || passwords.hash());
+        }
+        answered.await.ok()
+    }
+
+    /// How many wait.
+    pub(super) fn waiting(&self) -> usize {
+        lock(&self.state).waiting.len()
+    }
+
+    /// Hashes until none waits.
+    fn hash(&self) {
+        while let Some(check) = self.next() {
+            // A client that went away needs no answer.
+            if check.answer.is_closed() {
+                continue;
+            }
+            let known = lock(&self.state).right.contains(&check.digest);
+            let is_right = check.is_user
+                && (known || bcrypt::verify(&check.password, &check.hash).unwrap_or(false));
+            if !check.is_user {
+                // As long as for a user, and with the same outcome every time.
+                let _ = bcrypt::verify(&check.password, &check.hash);
+            }
+            let mut state = lock(&self.state);
+            match is_right {
+                true => state.keep_right(check.digest),
+                false => state.keep_wrong(check.digest),
+            }
+            drop(state);
+            let _ = check.answer.send(is_right);
+        }
+    }
+
+    fn next(&self) -> Option<Check> {
+        let mut state = lock(&self.state);
+        state.is_turn_of_oldest = !state.is_turn_of_oldest;
+        let next = match state.is_turn_of_oldest {
+            true => state.waiting.pop_back(),
+            false => state.waiting.pop_front(),
+        };
+        state.is_hashing = next.is_some();
+        next
+    }
+
+    fn digest(&self, given: &Given<'_>) -> Digest {
+        let mut context = hmac::Context::with_key(&self.key);
+        for part in [given.user, given.hash.as_bytes(), given.password] {
+            context.update(&(part.len() as u64).to_le_bytes());
+            context.update(part);
+        }
+        let mut digest = [0; 32];
+        digest.copy_from_slice(context.sign().as_ref());
+        digest
+    }
+}
+
+impl State {
+    fn keep_right(&mut self, digest: Digest) {
+        if self.right.len() >= RIGHT_MAX {
+            self.right.clear();
+        }
+        self.right.insert(digest);
+    }
+
+    fn keep_wrong(&mut self, digest: Digest) {
+        if self.wrong.len() >= WRONG_MAX {
+            self.wrong.pop_front();
+        }
+        self.wrong.push_back(digest);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use firn_model::env::real;
+
+    const COST: u32 = 4;
+
+    fn passwords() -> Passwords {
+        Passwords::new(&*real::env().unwrap().rng)
+    }
+
+    fn given<'a>(user: &'a str, password: &'a str, hash: &'a str, is_user: bool) -> Given<'a> {
+        Given {
+            user: user.as_bytes(),
+            password: password.as_bytes(),
+            hash,
+            is_user,
+        }
+    }
+
+    #[tokio::test]
+    async fn password_is_known_once_it_was_checked_and_only_for_its_user_and_hash() {
+        let passwords = passwords();
+        let hash = bcrypt::hash("secret", COST).unwrap();
+        let other = bcrypt::hash("secret", COST).unwrap();
+        let right = given("a", "secret", &hash, true);
+        assert_eq!(passwords.known(&right), None);
+        assert_eq!(passwords.check(&right).await, Some(true));
+        assert_eq!(passwords.known(&right), Some(true));
+        for unknown in [
+            given("b", "secret", &hash, true),
+            given("a", "secret", &other, true),
+            given("asec", "ret", &hash, true),
+        ] {
+            assert_eq!(passwords.known(&unknown), None);
+        }
+        let wrong = given("a", "guess", &hash, true);
+        assert_eq!(passwords.check(&wrong).await, Some(false));
+        assert_eq!(passwords.known(&wrong), Some(false));
+        // The password of another user is right for that user alone.
+        let stranger = given("nobody", "secret", &hash, false);
+        assert_eq!(passwords.check(&stranger).await, Some(false));
+        assert_eq!(passwords.known(&right), Some(true));
+    }
+
+    #[test]
+    fn newest_and_oldest_have_their_turns() {
+        let passwords = passwords();
+        for i in 0..5u8 {
+            let check = Check {
+                digest: [i; 32],
+                hash: String::new(),
+                password: Vec::new(),
+                is_user: true,
+                answer: oneshot::channel().0,
+            };
+            lock(&passwords.state).waiting.push_back(check);
+        }
+        let order = std::iter::from_fn(|| Some(passwords.next()?.digest[0]));
+        assert_eq!(order.collect::<Vec<_>>(), [4, 0, 3, 1, 2]);
+        assert!(!lock(&passwords.state).is_hashing);
+    }
+
+    #[tokio::test]
+    async fn guesses_beyond_the_bound_give_way_and_forget_no_right_password() {
+        let passwords = passwords();
+        let hash = bcrypt::hash("secret", COST).unwrap();
+        let right = given("a", "secret", &hash, true);
+        assert_eq!(passwords.check(&right).await, Some(true));
+        let guesses: Vec<_> = (0..3 * WRONG_MAX)
+            .map(|i| {
+                let (passwords, hash) = (passwords.clone(), hash.clone());
+                tokio::spawn(async move {
+                    let guess = format!("guess {i}");
+                    passwords.check(&given("a", &guess, &hash, true)).await
+                })
+            })
+            .collect();
+        let (mut refused, mut wrong) = (0, 0);
+        for guess in guesses {
+            match guess.await.unwrap() {
+                None => refused += 1,
+                Some(is_right) => {
+                    assert!(!is_right);
+                    wrong += 1;
+                }
+            }
+        }
+        assert!(refused > 0 && wrong > 0, "{refused} {wrong}");
+        assert_eq!(passwords.waiting(), 0);
+        assert_eq!(passwords.known(&right), Some(true));
+        assert!(lock(&passwords.state).wrong.len() <= WRONG_MAX);
+    }
+}

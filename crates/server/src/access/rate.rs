@@ -1,0 +1,61 @@
+//! So many requests in a while: a bucket that fills with time, as Go's limiter.
+
+use super::rules::RateLimit;
+use firn_model::sync::lock;
+use std::sync::Mutex;
+use std::time::Duration;
+
+/// What may still be asked.
+#[derive(Default)]
+pub(super) struct Bucket(Mutex<Option<Level>>);
+
+struct Level {
+    limit: RateLimit,
+    tokens: f64,
+    at: Duration,
+}
+
+impl Bucket {
+    /// Takes one, if there is one at the time `now`. A limit that changes begins with a full
+    /// bucket.
+    pub(super) fn take(&self, limit: RateLimit, now: Duration) -> bool {
+        let mut level = lock(&self.0);
+        let level = match &mut *level {
+            Some(level) if level.limit == limit => level,
+            other => other.insert(Level {
+                limit,
+                tokens: limit.burst as f64,
+                at: now,
+            }),
+        };
+        let passed = now.saturating_sub(level.at).as_secs_f64();
+        let filled = level.tokens + passed / limit.interval.as_secs_f64();
+        level.tokens = filled.min(limit.burst as f64);
+        level.at = level.at.max(now);
+        let is_there = level.tokens >= 1.0;
+        if is_there {
+            level.tokens -= 1.0;
+        }
+        is_there
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bucket_gives_its_burst_and_then_one_an_interval() {
+        let bucket = Bucket::default();
+        let limit = RateLimit {
+            interval: Duration::from_millis(100),
+            burst: 3,
+        };
+        let take = |at| bucket.take(limit, Duration::from_millis(at));
+        assert_eq!([0, 0, 1, 2].map(take), [true, true, true, false]);
+        assert_eq!([99, 101, 102, 201].map(take), [false, true, false, true]);
+        assert_eq!([9_000; 4].map(take), [true, true, true, false]);
+        let nothing = RateLimit { burst: 0, ..limit };
+        assert!(!bucket.take(nothing, Duration::from_secs(99)));
+    }
+}

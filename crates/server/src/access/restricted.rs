@@ -1,0 +1,75 @@
+//! A store of which only the series may be seen that some matchers match.
+//!
+//! Invariant: every look-up goes through these matchers, whatever it asks for: an endpoint cannot
+//! forget them.
+
+use firn_model::error::Error;
+use firn_model::exemplar::FoundExemplars;
+use firn_model::losses::Losses;
+use firn_model::matcher::Matcher;
+use firn_model::sample::TimeRange;
+use firn_model::store::{ExemplarRequest, Select, SelectRequest, Selection};
+use firn_model::tenant::TenantId;
+use std::sync::Arc;
+
+/// The part of a store.
+pub(crate) struct Restricted {
+    store: Arc<dyn Select>,
+    matchers: Vec<Matcher>,
+}
+
+impl Restricted {
+    /// What `matchers` match of `store`, for one request: a pattern is bound to the memory of the
+    /// request that it works for, and cannot be shared with others.
+    pub(crate) fn new(store: Arc<dyn Select>, matchers: &[Matcher]) -> Result<Self, Error> {
+        let own = |m: &Matcher| Matcher::new(m.name(), m.op(), m.value());
+        let matchers = matchers.iter().map(own).collect::<Result<_, _>>()?;
+        Ok(Self { store, matchers })
+    }
+
+    fn with(&self, matchers: &[Matcher]) -> Vec<Matcher> {
+        self.matchers.iter().chain(matchers).cloned().collect()
+    }
+}
+
+impl Select for Restricted {
+    fn select(&self, request: SelectRequest<'_>) -> Result<Arc<dyn Selection>, Error> {
+        let matchers = self.with(request.matchers);
+        self.store.select(SelectRequest {
+            matchers: &matchers,
+            ..request
+        })
+    }
+
+    fn label_names(&self, request: SelectRequest<'_>) -> Result<Vec<String>, Error> {
+        let matchers = self.with(request.matchers);
+        self.store.label_names(SelectRequest {
+            matchers: &matchers,
+            ..request
+        })
+    }
+
+    fn label_values(&self, name: &str, request: SelectRequest<'_>) -> Result<Vec<Vec<u8>>, Error> {
+        let matchers = self.with(request.matchers);
+        let request = SelectRequest {
+            matchers: &matchers,
+            ..request
+        };
+        self.store.label_values(name, request)
+    }
+
+    fn exemplars(&self, request: ExemplarRequest<'_>) -> Result<Vec<FoundExemplars>, Error> {
+        for matcher in &self.matchers {
+            matcher.bind(request.budget, request.cancel);
+        }
+        let sets: Vec<_> = request.sets.iter().map(|set| self.with(set)).collect();
+        self.store.exemplars(ExemplarRequest {
+            sets: &sets,
+            ..request
+        })
+    }
+
+    fn losses(&self, tenant: &TenantId, range: TimeRange) -> Losses {
+        self.store.losses(tenant, range)
+    }
+}

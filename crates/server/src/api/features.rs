@@ -1,0 +1,121 @@
+//! `/api/v1/features`: what this server can, by Prometheus's names, for clients that ask before
+//! they use it.
+//!
+//! The language and the API say so here; what else there is comes with the parts.
+
+use super::call::Call;
+use super::status::ok;
+use crate::http::failure::Failure;
+use crate::parts::AppParts;
+use axum::response::Response;
+use firn_promql::functions::FUNCTIONS;
+use std::collections::BTreeMap;
+
+/// Words of operators and aggregations; the second says whether one needs experimental functions.
+const OPERATORS: [(&str, bool); 35] = [
+    ("!=", false),
+    ("!~", false),
+    ("%", false),
+    ("*", false),
+    ("+", false),
+    ("-", false),
+    ("/", false),
+    ("<", false),
+    ("</", false),
+    ("<=", false),
+    ("==", false),
+    ("=~", false),
+    (">", false),
+    (">/", false),
+    (">=", false),
+    ("@", false),
+    ("^", false),
+    ("and", false),
+    ("atan2", false),
+    ("avg", false),
+    ("bottomk", false),
+    ("count", false),
+    ("count_values", false),
+    ("group", false),
+    ("limit_ratio", true),
+    ("limitk", true),
+    ("max", false),
+    ("min", false),
+    ("or", false),
+    ("quantile", false),
+    ("stddev", false),
+    ("stdvar", false),
+    ("sum", false),
+    ("topk", false),
+    ("unless", false),
+];
+
+/// What is there in each server.
+const ALWAYS: [(&str, &str); 20] = [
+    ("api", "exclude_alerts"),
+    ("api", "label_values_match"),
+    ("api", "openapi_3.1"),
+    ("api", "query_stats"),
+    ("api", "query_warnings"),
+    ("api", "remote_write_receiver"),
+    ("api", "time_range_labels"),
+    ("api", "time_range_series"),
+    ("promql", "at_modifier"),
+    ("promql", "bool"),
+    ("promql", "by"),
+    ("promql", "group_left"),
+    ("promql", "group_right"),
+    ("promql", "ignoring"),
+    ("promql", "negative_offset"),
+    ("promql", "offset"),
+    ("promql", "on"),
+    ("promql", "per_query_lookback_delta"),
+    ("promql", "subqueries"),
+    ("promql", "without"),
+];
+
+/// The names by category, each with whether it can be used.
+type Document = BTreeMap<&'static str, BTreeMap<&'static str, bool>>;
+
+/// Says what there is.
+pub(crate) async fn features(call: Call) -> Result<Response, Failure> {
+    ok(&call, &document(&call.app.parts))
+}
+
+fn document(parts: &AppParts) -> Document {
+    let mut document = Document::new();
+    let mut put = |category, name, is_there| {
+        let names = document.entry(category).or_default();
+        names.insert(name, is_there);
+    };
+    for (category, name) in ALWAYS {
+        put(category, name, true);
+    }
+    put("api", "lifecycle", parts.lifecycle.is_some());
+    put("api", "admin", parts.is_admin_enabled);
+    let language = &parts.query.features;
+    for (name, is_on) in [
+        ("anchored", language.extended_range_selectors),
+        ("smoothed", language.extended_range_selectors),
+        ("fill", language.binop_fill_modifiers),
+        ("fill_left", language.binop_fill_modifiers),
+        ("fill_right", language.binop_fill_modifiers),
+        ("duration_expr", language.duration_expressions),
+        ("delayed_name_removal", language.delayed_name_removal),
+        ("type_and_unit_labels", language.type_and_unit_labels),
+    ] {
+        put("promql", name, is_on);
+    }
+    for function in &FUNCTIONS {
+        let is_there = !function.experimental || language.experimental_functions;
+        put("promql_functions", function.name, is_there);
+    }
+    for (name, is_experimental) in OPERATORS {
+        let is_there = !is_experimental || language.experimental_functions;
+        put("promql_operators", name, is_there);
+    }
+    for feature in &parts.features {
+        put(feature.category, feature.name, feature.is_on);
+    }
+    document
+}

@@ -1,0 +1,180 @@
+//! `/federate`: the newest sample of the series that another server selects, in the form that it
+//! takes; as Prometheus's `web/federate.go`.
+
+use super::call::{Call, not_ready};
+use crate::app::App;
+use crate::http::failure::Failure;
+use crate::http::produce::{Text, respond};
+use crate::metrics::Endpoint;
+use crate::parts::Backend;
+use axum::extract::Request;
+use axum::http::{HeaderMap, HeaderValue, header};
+use axum::response::Response;
+use firn_model::budget::Reservation;
+use firn_model::cancel::Cancel;
+use firn_model::columns::SeriesBatch;
+use firn_model::error::Error;
+use firn_model::labels::Labels;
+use firn_model::matcher::Matcher;
+use firn_model::sample::{TimeRange, is_stale};
+use firn_model::series_limit::SeriesLimit;
+use firn_model::store::{SelectRequest, Selection};
+use firn_wire::federation::{Families, FederatedValue, Format};
+use std::sync::Arc;
+
+/// The name of a metric.
+const NAME: &str = "__name__";
+
+/// Series between two looks at the cancel flag and at the memory of the answer.
+const SERIES_PER_CHECK: usize = 128;
+
+/// What a series takes beside its labels: its place in a list that grew.
+const PLACE_BYTES: usize = 2 * size_of::<Found>();
+
+/// A series, the selection that found it, and where in it.
+struct Found {
+    labels: Labels,
+    selection: usize,
+    index: usize,
+}
+
+/// Answers with the newest sample of each series within the lookback.
+pub(crate) async fn federate(app: App, request: Request) -> Response {
+    let backend = match app.backend() {
+        Ok(backend) => backend,
+        Err(state) => return not_ready(state),
+    };
+    match answer(&app, backend, request).await {
+        Ok(response) => response,
+        Err(failure) => failure.into_plain(),
+    }
+}
+
+async fn answer(app: &App, backend: Arc<Backend>, request: Request) -> Result<Response, Failure> {
+    let format = Format::negotiate(accepted(request.headers()));
+    let call = Call::read(app, backend, Endpoint::Federate, request).await?;
+    if let Some(error) = call.form.first_error() {
+        let message = format!("error parsing form values: {error}");
+        return Err(Failure::bad_data(message));
+    }
+    let now = app.parts.env.clock.now_ms();
+    let range = TimeRange::new(now.saturating_sub(app.parts.query.lookback_ms), now);
+    let selectors = call.different_selectors()?;
+    let parts = (call.app.clone(), call.backend.clone(), call.tenant.clone());
+    let external = (app.parts.external_labels)();
+    let written = call.compute(move |cancel| {
+        let (app, backend, tenant) = parts;
+        let budget = app.budgets.query();
+        let mut memory = budget.hold();
+        let mut selections = Vec::new();
+        for text in &selectors {
+            let matchers = app.parts.engine.selector(text, &mut memory);
+            let matchers: Vec<Matcher> = matchers.map_err(|e| Failure::of_parser(e, None))?;
+            // As in Prometheus: without a matcher nothing is selected.
+            if matchers.is_empty() {
+                continue;
+            }
+            let selected = backend.store.select(SelectRequest {
+                tenant: &tenant,
+                matchers: &matchers,
+                range,
+                newest_only: true,
+                cancel,
+                budget: &budget,
+                series: &SeriesLimit::none(),
+            });
+            selections.push(selected.map_err(Failure::execution)?);
+        }
+        let found = sorted(&selections, cancel, &mut memory).map_err(Failure::execution)?;
+        let families = Families::new(format, &external);
+        let text = write(&selections, &found, families, cancel, &mut memory);
+        text.map(|text| (text, memory)).map_err(Failure::execution)
+    });
+    let (text, memory) = written.await?;
+    // The type depends on the request, and is set below.
+    let mut response = respond(Text::new(text, memory), "text/plain", call.encoding());
+    if let Ok(value) = HeaderValue::from_str(&format.content_type()) {
+        response.headers_mut().insert(header::CONTENT_TYPE, value);
+    }
+    Ok(response)
+}
+
+fn accepted(headers: &HeaderMap) -> &str {
+    let accept = headers.get(header::ACCEPT);
+    accept
+        .and_then(|value| value.to_str().ok())
+        .unwrap_or_default()
+}
+
+/// The series of all selections, each once, by their names and then by all labels.
+fn sorted(
+    selections: &[Arc<dyn Selection>],
+    cancel: &Cancel,
+    memory: &mut Reservation,
+) -> Result<Vec<Found>, Error> {
+    let mut found = Vec::new();
+    for (selection, selected) in selections.iter().enumerate() {
+        for start in (0..selected.len()).step_by(SERIES_PER_CHECK) {
+            cancel.check()?;
+            let mut bytes = 0;
+            for index in start..selected.len().min(start + SERIES_PER_CHECK) {
+                let labels = selected.labels(index);
+                bytes += labels.as_bytes().len() + PLACE_BYTES;
+                found.push(Found {
+                    labels,
+                    selection,
+                    index,
+                });
+            }
+            memory.grow(bytes)?;
+        }
+    }
+    found.sort_by(|a, b| a.labels.cmp(&b.labels));
+    found.dedup_by(|a, b| a.labels == b.labels);
+    // Names of labels with capitals come before that of the name.
+    found.sort_by(|a, b| a.labels.get(NAME).cmp(b.labels.get(NAME)));
+    Ok(found)
+}
+
+fn write(
+    selections: &[Arc<dyn Selection>],
+    found: &[Found],
+    mut families: Families,
+    cancel: &Cancel,
+    memory: &mut Reservation,
+) -> Result<Vec<u8>, Error> {
+    let mut text = Vec::new();
+    let mut batch = SeriesBatch::default();
+    let mut held = 0;
+    for (i, one) in found.iter().enumerate() {
+        if i % SERIES_PER_CHECK == 0 {
+            cancel.check()?;
+        }
+        batch.clear();
+        selections[one.selection].read(one.index..one.index + 1, &mut batch)?;
+        let series = batch.series(0);
+        let (Some(time), Some(value)) = (series.times.last(), series.values.last()) else {
+            continue;
+        };
+        let newest = series.times.len() - 1;
+        let histogram = series
+            .histograms
+            .last()
+            .filter(|(at, _)| *at as usize == newest);
+        let value = match histogram {
+            // The formats know no end of a series.
+            Some((_, histogram)) if histogram.is_stale() => continue,
+            Some((_, histogram)) => FederatedValue::Histogram(histogram),
+            None if is_stale(*value) => continue,
+            None => FederatedValue::Float(*value),
+        };
+        families.push(&mut text, one.labels.as_ref(), *time, value);
+        if text.capacity() > held {
+            memory.grow(text.capacity() - held)?;
+            held = text.capacity();
+        }
+    }
+    families.finish(&mut text);
+    memory.grow(text.capacity().saturating_sub(held))?;
+    Ok(text)
+}

@@ -1,0 +1,89 @@
+//! `/api/v1/notifications`: what an operator should know now, and the same as it changes, as
+//! events of a stream. Both answer while the server starts, too.
+
+use super::answer::{Annotations, document};
+use super::times::format_rfc3339;
+use crate::app::App;
+use crate::http::channel::ChannelBody;
+use crate::http::produce::{Encoding, respond};
+use crate::notices::Noted;
+use axum::body::{Body, Bytes};
+use axum::extract::Request;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::Response;
+use serde_json::{Value, json};
+use std::io;
+use tokio::sync::broadcast::error::RecvError;
+
+/// Events that wait for a client.
+const EVENTS_WAITING: usize = 4;
+
+fn to_json(noted: &Noted) -> Value {
+    json!({
+        "text": noted.notice.text(),
+        "date": format_rfc3339(noted.since),
+        "active": noted.is_active,
+    })
+}
+
+/// Those that hold.
+pub(crate) async fn list(app: App, request: Request) -> Response {
+    let all: Vec<_> = app.notices.active().iter().map(to_json).collect();
+    let data = Value::from(all).to_string();
+    let text = document(data.as_bytes(), &Annotations::default());
+    respond(
+        Bytes::from(text),
+        "application/json",
+        Encoding::of_request(&request),
+    )
+}
+
+/// Those that hold, and each change, until the client goes away; 204 if too many listen.
+pub(crate) async fn live(app: App, _request: Request) -> Response {
+    let Ok(place) = app.listener_slots.clone().try_acquire_owned() else {
+        let mut response = Response::new(Body::empty());
+        *response.status_mut() = StatusCode::NO_CONTENT;
+        return response;
+    };
+    let (active, mut changes) = app.notices.follow();
+    let (body, sender) = ChannelBody::open(EVENTS_WAITING);
+    tokio::spawn(async move {
+        for noted in &active {
+            if sender.send(Ok(event(noted))).await.is_err() {
+                return;
+            }
+        }
+        loop {
+            tokio::select! {
+                () = sender.closed() => return,
+                change = changes.recv() => match change {
+                    Ok(noted) => {
+                        if sender.send(Ok(event(&noted))).await.is_err() {
+                            return;
+                        }
+                    }
+                    // What it missed it will not hear: it asks again.
+                    Err(RecvError::Lagged(_) | RecvError::Closed) => {
+                        let _ = sender.send(Err(io::ErrorKind::Other.into())).await;
+                        drop(place);
+                        return;
+                    }
+                },
+            }
+        }
+    });
+    let mut response = Response::new(body);
+    let headers = [
+        (header::CONTENT_TYPE, "text/event-stream"),
+        (header::CACHE_CONTROL, "no-cache"),
+    ];
+    for (name, value) in headers {
+        let value = HeaderValue::from_static(value);
+        response.headers_mut().insert(name, value);
+    }
+    response
+}
+
+fn event(noted: &Noted) -> Bytes {
+    format!("data: {}\n\n", to_json(noted)).into()
+}

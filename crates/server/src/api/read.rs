@@ -1,0 +1,307 @@
+//! `/api/v1/read`: remote read, for other servers.
+//!
+//! ```text
+//! body -> decoded -> its turn: selections, sorted by labels -> SAMPLES: one message
+//!                                                          `-> chunks: frames, as they are taken
+//! ```
+//!
+//! Invariant: a stream holds its selections, a piece being written and a few that wait; a client
+//! that takes nothing holds up no one but itself.
+
+use super::call::{Call, not_ready};
+use crate::app::App;
+use crate::http::body;
+use crate::http::channel::ChannelBody;
+use crate::http::failure::{Cause, Failure};
+use crate::metrics::Endpoint;
+use crate::parts::Backend;
+use axum::body::{Body, Bytes};
+use axum::extract::Request;
+use axum::http::{HeaderValue, header};
+use axum::response::Response;
+use firn_model::budget::Reservation;
+use firn_model::cancel::Cancel;
+use firn_model::columns::SeriesBatch;
+use firn_model::error::{Error, ErrorKind};
+use firn_model::labels::Labels;
+use firn_model::matcher::{MatchOp, Matcher};
+use firn_model::series_limit::SeriesLimit;
+use firn_model::store::{SelectRequest, Selection};
+use firn_wire::remote_read::{
+    self, ChunkFrames, ReadQuery, ReadRequest, ResponseType, SampleMessage,
+};
+use std::io;
+use std::sync::Arc;
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::sync::mpsc::Sender;
+use tokio::task::spawn_blocking;
+use tokio::time::Instant;
+
+/// Series between two looks at the cancel flag.
+const SERIES_PER_CHECK: usize = 128;
+
+/// Bytes of a piece of a stream, and pieces that wait for the client.
+const PIECE_BYTES: usize = 256 << 10;
+const PIECES_WAITING: usize = 4;
+
+/// What a series takes beside its labels: its place in a list that grew.
+const PLACE_BYTES: usize = 2 * size_of::<(Labels, usize)>();
+
+/// Answers what another server asks.
+pub(crate) async fn remote_read(app: App, request: Request) -> Response {
+    let backend = match app.backend() {
+        Ok(backend) => backend,
+        Err(state) => return not_ready(state),
+    };
+    match answer(&app, backend, request).await {
+        Ok(response) => response,
+        Err(failure) => failure.into_plain(),
+    }
+}
+
+/// One query's series, in the order of their labels.
+struct Selected {
+    query: ReadQuery,
+    selection: Arc<dyn Selection>,
+    series: Vec<(Labels, usize)>,
+}
+
+/// All that is read.
+struct Reading {
+    selected: Vec<Selected>,
+    external: Labels,
+    memory: Reservation,
+}
+
+async fn answer(app: &App, backend: Arc<Backend>, request: Request) -> Result<Response, Failure> {
+    let (head, body) = request.into_parts();
+    let head = Request::from_parts(head, Body::empty());
+    let call = Call::read(app, backend, Endpoint::Read, head).await?;
+    // Those that wait are few: each holds a connection.
+    let place = app.read_slots.clone().acquire_owned().await;
+    let place = place.map_err(|_| Failure::internal("the queue of reads is closed"))?;
+    let request = read_request(app, body).await?;
+    let refused = |e: Error| Failure::new(Cause::Request(e.kind), e.message);
+    let response_type = request.response_type().map_err(refused)?;
+    let deadline = Instant::now() + app.limits().query_timeout;
+    let parts = (call.app.clone(), call.backend.clone(), call.tenant.clone());
+    let external = (app.parts.external_labels)();
+    let texts: Vec<String> = request.queries.iter().map(text_of).collect();
+    let samples_max = app.limits().read_samples_max;
+    let read = call.compute_asking(&texts, deadline, move |cancel| {
+        let (app, backend, tenant) = parts;
+        let budget = app.budgets.query();
+        let mut reading = Reading {
+            selected: Vec::new(),
+            external,
+            memory: budget.hold(),
+        };
+        for query in request.queries {
+            let matchers = without_external(&query.matchers, &reading.external)?;
+            let selection = backend.store.select(SelectRequest {
+                tenant: &tenant,
+                matchers: &matchers,
+                range: query.range,
+                newest_only: false,
+                cancel,
+                budget: &budget,
+                series: &SeriesLimit::none(),
+            });
+            let selection = selection.map_err(Failure::execution)?;
+            let series = sorted(&*selection, cancel, &mut reading.memory);
+            reading.selected.push(Selected {
+                query,
+                selection,
+                series: series.map_err(Failure::execution)?,
+            });
+        }
+        Ok(match response_type {
+            ResponseType::Samples => Read::Samples(reading.samples(samples_max, cancel)?),
+            ResponseType::StreamedXorChunks => Read::Chunks(reading),
+        })
+    });
+    Ok(match read.await? {
+        Read::Samples(message) => samples_response(message),
+        Read::Chunks(reading) => {
+            stream_response(reading, app.limits().read_frame_bytes_max, deadline, place)
+        }
+    })
+}
+
+enum Read {
+    Samples((Vec<u8>, Reservation)),
+    Chunks(Reading),
+}
+
+async fn read_request(app: &App, body: Body) -> Result<ReadRequest, Failure> {
+    let mut held = app.budgets.form().hold();
+    let unavailable = |e: Error| Failure::new(Cause::Request(ErrorKind::Unavailable), e.message);
+    let hold = |bytes: usize| {
+        let more = bytes.saturating_sub(held.bytes());
+        held.grow(more).map_err(unavailable)
+    };
+    let limits = app.limits();
+    let metrics = app.metrics.endpoint(Endpoint::Read);
+    let body = (body, Vec::new());
+    let bytes = body::read(limits, metrics, body, limits.form_body_bytes_max, hold).await?;
+    // Patterns are compiled, which may take its time.
+    let decoded = spawn_blocking(move || {
+        let decoded = remote_read::decode(&bytes);
+        drop(held);
+        decoded
+    });
+    let decoded = decoded.await;
+    let decoded = decoded.map_err(|_| Failure::internal("the request failed: see the log"))?;
+    decoded.map_err(|e| Failure::new(Cause::Request(e.kind), e.message))
+}
+
+/// The query as a selector, for the list of active queries.
+fn text_of(query: &ReadQuery) -> String {
+    let matchers: Vec<_> = query.matchers.iter().map(Matcher::to_string).collect();
+    format!("{{{}}}", matchers.join(","))
+}
+
+/// The matchers as the store needs them: it has no external labels, so that one which asks for the
+/// value of one asks for none.
+fn without_external(matchers: &[Matcher], external: &Labels) -> Result<Vec<Matcher>, Failure> {
+    let local = |m: &Matcher| match m.op() {
+        MatchOp::Equal if external.get(m.name()) == m.value() => {
+            Matcher::new(m.name(), MatchOp::Equal, b"")
+        }
+        _ => Ok(m.clone()),
+    };
+    let matchers = matchers.iter().map(local).collect::<Result<_, _>>();
+    matchers.map_err(Failure::execution)
+}
+
+/// The series of a selection in the order of their labels.
+fn sorted(
+    selection: &dyn Selection,
+    cancel: &Cancel,
+    memory: &mut Reservation,
+) -> Result<Vec<(Labels, usize)>, Error> {
+    let mut series = Vec::with_capacity(selection.len());
+    for start in (0..selection.len()).step_by(SERIES_PER_CHECK) {
+        cancel.check()?;
+        let end = selection.len().min(start + SERIES_PER_CHECK);
+        series.extend((start..end).map(|index| (selection.labels(index), index)));
+        let bytes = |(labels, _): &(Labels, usize)| labels.as_bytes().len() + PLACE_BYTES;
+        memory.grow(series[start..].iter().map(bytes).sum())?;
+    }
+    series.sort_unstable();
+    Ok(series)
+}
+
+impl Reading {
+    /// The whole answer in one message, and the memory that it takes.
+    fn samples(
+        mut self,
+        samples_max: u64,
+        cancel: &Cancel,
+    ) -> Result<(Vec<u8>, Reservation), Failure> {
+        let mut message = SampleMessage::default();
+        let mut batch = SeriesBatch::default();
+        let (mut count, mut held) = (0, 0);
+        for selected in &self.selected {
+            for (i, (labels, index)) in selected.series.iter().enumerate() {
+                if i % SERIES_PER_CHECK == 0 {
+                    cancel.check().map_err(Failure::execution)?;
+                }
+                batch.clear();
+                if !selected.query.is_about_series {
+                    let read = selected.selection.read(*index..*index + 1, &mut batch);
+                    read.map_err(Failure::execution)?;
+                    count += batch.sample_count() as u64;
+                    if samples_max > 0 && count > samples_max {
+                        let message = format!("exceeded sample limit ({samples_max})");
+                        return Err(Failure::bad_data(message));
+                    }
+                }
+                let samples = (!batch.is_empty()).then(|| batch.series(0));
+                message.push(labels.as_ref(), &self.external, samples);
+                // What is written grows by doubling, and is there again when it is compressed.
+                let needed = 3 * message.len();
+                if needed > held {
+                    self.memory
+                        .grow(needed - held)
+                        .map_err(Failure::execution)?;
+                    held = needed;
+                }
+            }
+            message.end_query();
+        }
+        Ok((message.finish(), self.memory))
+    }
+
+    /// Sends the frames of all series, piece by piece, until the client goes away or `deadline`.
+    fn send(
+        &self,
+        frame_bytes_max: usize,
+        deadline: Instant,
+        sender: &Sender<io::Result<Bytes>>,
+    ) -> io::Result<()> {
+        let mut frames = ChunkFrames::new(frame_bytes_max, self.external.clone());
+        let mut batch = SeriesBatch::default();
+        let mut piece = Vec::new();
+        let samples = self.selected.iter().enumerate();
+        for (query, selected) in samples.filter(|(_, s)| !s.query.is_about_series) {
+            for (labels, index) in &selected.series {
+                batch.clear();
+                let read = selected.selection.read(*index..*index + 1, &mut batch);
+                read.map_err(|e| io::Error::other(e.message))?;
+                let pushed = frames.push(&mut piece, query, labels.as_ref(), batch.series(0));
+                pushed.map_err(io::Error::other)?;
+                if piece.len() >= PIECE_BYTES {
+                    if Instant::now() > deadline {
+                        return Err(io::ErrorKind::TimedOut.into());
+                    }
+                    send_piece(sender, &mut piece)?;
+                }
+            }
+        }
+        send_piece(sender, &mut piece)
+    }
+}
+
+/// Waits for room, which is there once the client took what was sent before.
+fn send_piece(sender: &Sender<io::Result<Bytes>>, piece: &mut Vec<u8>) -> io::Result<()> {
+    let bytes = Bytes::from(std::mem::take(piece));
+    let gone = |_| io::ErrorKind::BrokenPipe.into();
+    sender.blocking_send(Ok(bytes)).map_err(gone)
+}
+
+fn samples_response((message, memory): (Vec<u8>, Reservation)) -> Response {
+    let mut response = Response::new(ChannelBody::whole(message.into(), memory));
+    let headers = [
+        (header::CONTENT_TYPE, "application/x-protobuf"),
+        (header::CONTENT_ENCODING, "snappy"),
+    ];
+    for (name, value) in headers {
+        let value = HeaderValue::from_static(value);
+        response.headers_mut().insert(name, value);
+    }
+    response
+}
+
+fn stream_response(
+    reading: Reading,
+    frame_bytes_max: usize,
+    deadline: Instant,
+    place: OwnedSemaphorePermit,
+) -> Response {
+    let (body, sender) = ChannelBody::open(PIECES_WAITING);
+    spawn_blocking(move || {
+        if let Err(e) = reading.send(frame_bytes_max, deadline, &sender) {
+            // The client sees a stream that breaks off; one that went away sees nothing.
+            let _ = sender.blocking_send(Err(e));
+        }
+        drop(place);
+    });
+    let mut response = Response::new(body);
+    let media_type = "application/x-streamed-protobuf; proto=prometheus.ChunkedReadResponse";
+    let media_type = HeaderValue::from_static(media_type);
+    response
+        .headers_mut()
+        .insert(header::CONTENT_TYPE, media_type);
+    response
+}

@@ -1,0 +1,66 @@
+//! A store that measures how long its look-ups take: what Prometheus calls the preparation of a
+//! query.
+
+use firn_model::env::Clock;
+use firn_model::error::Error;
+use firn_model::exemplar::FoundExemplars;
+use firn_model::losses::Losses;
+use firn_model::sample::TimeRange;
+use firn_model::store::{ExemplarRequest, Select, SelectRequest, Selection};
+use firn_model::tenant::TenantId;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// A store under measurement.
+pub(super) struct Timed<'s> {
+    store: &'s dyn Select,
+    clock: Arc<dyn Clock>,
+    nanos: AtomicU64,
+}
+
+impl<'s> Timed<'s> {
+    pub(super) fn new(store: &'s dyn Select, clock: Arc<dyn Clock>) -> Self {
+        Self {
+            store,
+            clock,
+            nanos: AtomicU64::new(0),
+        }
+    }
+
+    /// How long all look-ups took together.
+    pub(super) fn spent(&self) -> Duration {
+        Duration::from_nanos(self.nanos.load(Ordering::Relaxed))
+    }
+
+    fn measure<T>(&self, work: impl FnOnce() -> T) -> T {
+        let start = self.clock.monotonic();
+        let outcome = work();
+        let spent = self.clock.monotonic().saturating_sub(start);
+        self.nanos
+            .fetch_add(spent.as_nanos() as u64, Ordering::Relaxed);
+        outcome
+    }
+}
+
+impl Select for Timed<'_> {
+    fn select(&self, request: SelectRequest<'_>) -> Result<Arc<dyn Selection>, Error> {
+        self.measure(|| self.store.select(request))
+    }
+
+    fn label_names(&self, request: SelectRequest<'_>) -> Result<Vec<String>, Error> {
+        self.measure(|| self.store.label_names(request))
+    }
+
+    fn label_values(&self, name: &str, request: SelectRequest<'_>) -> Result<Vec<Vec<u8>>, Error> {
+        self.measure(|| self.store.label_values(name, request))
+    }
+
+    fn exemplars(&self, request: ExemplarRequest<'_>) -> Result<Vec<FoundExemplars>, Error> {
+        self.measure(|| self.store.exemplars(request))
+    }
+
+    fn losses(&self, tenant: &TenantId, range: TimeRange) -> Losses {
+        self.store.losses(tenant, range)
+    }
+}

@@ -1,0 +1,260 @@
+//! The table of routes for programs, as an OpenAPI document, and for people, as `docs/api.md`.
+
+use super::route::{Kind, Param, Route, Verb};
+use super::table::{SECTIONS, Section};
+use crate::access::Reach;
+use crate::app::App;
+use axum::body::Body;
+use axum::extract::Request;
+use axum::http::{HeaderValue, header};
+use axum::response::Response;
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+/// The table as an OpenAPI document; with upstream's headers.
+pub(super) async fn openapi(app: App, _request: Request) -> Response {
+    let web = &app.parts.web;
+    let text = document(&web.route_prefix, &app.parts.build.firn_version);
+    let mut response = Response::new(Body::from(text));
+    let headers = [
+        (header::CONTENT_TYPE, "application/yaml; charset=utf-8"),
+        (header::CACHE_CONTROL, "no-cache, no-store, must-revalidate"),
+    ];
+    for (name, value) in headers {
+        let value = HeaderValue::from_static(value);
+        response.headers_mut().insert(name, value);
+    }
+    response
+}
+
+/// The document of a server whose routes begin with `prefix`.
+fn document(prefix: &str, version: &str) -> String {
+    let server = if prefix.is_empty() { "/" } else { prefix };
+    let mut out = format!(
+        "openapi: 3.1.0\n\
+         info:\n  title: Firn\n  description: A metrics database compatible with Prometheus.\n  \
+         version: {}\n\
+         servers:\n- url: {}\n\
+         security:\n- basic: []\n- bearer: []\n\
+         components:\n  securitySchemes:\n    basic: {{type: http, scheme: basic}}\n    \
+         bearer: {{type: http, scheme: bearer}}\n\
+         paths:\n",
+        quoted(version),
+        quoted(server)
+    );
+    for (path, routes) in by_path() {
+        let _ = writeln!(out, "  {}:", quoted(&path));
+        for (section, route) in routes {
+            for verb in route.mount.verbs {
+                push_operation(&mut out, section, route, *verb);
+            }
+        }
+    }
+    out
+}
+
+/// The routes of each path, in the order of the table.
+fn by_path() -> BTreeMap<String, Vec<(&'static Section, &'static Route)>> {
+    let mut paths: BTreeMap<String, Vec<_>> = BTreeMap::new();
+    for section in &SECTIONS {
+        for route in section.routes {
+            let path = whole_path(section, route);
+            paths.entry(path).or_default().push((section, route));
+        }
+    }
+    paths
+}
+
+/// The path of a route with the prefix of its section, of which no slash ends it.
+fn whole_path(section: &Section, route: &Route) -> String {
+    match (section.prefix, route.path) {
+        (prefix, "/") if !prefix.is_empty() => prefix.to_owned(),
+        (prefix, path) => format!("{prefix}{path}"),
+    }
+}
+
+fn push_operation(out: &mut String, section: &Section, route: &Route, verb: Verb) {
+    let _ = write!(
+        out,
+        "    {}:\n      tags: [{}]\n      summary: {}\n      x-scope: {}\n",
+        verb.name().to_lowercase(),
+        quoted(section.title),
+        quoted(route.doc),
+        route.mount.scope.name(),
+    );
+    let in_path = path_params(route.path);
+    if !in_path.is_empty() || !route.params.is_empty() {
+        out.push_str("      parameters:\n");
+    }
+    for name in in_path {
+        let _ = writeln!(
+            out,
+            "      - {{name: {}, in: path, required: true, schema: {{type: string}}}}",
+            quoted(name)
+        );
+    }
+    for param in route.params {
+        let _ = writeln!(
+            out,
+            "      - {{name: {}, in: query, required: {}, schema: {}, description: {}}}",
+            quoted(param.name),
+            // A form may have it instead.
+            param.is_required && verb != Verb::Post,
+            schema(param.kind),
+            quoted(param.doc),
+        );
+    }
+    let _ = write!(
+        out,
+        "      responses:\n        \"200\": {{description: {}, content: {{{}: {{}}}}}}\n        \
+         default: {{description: {}}}\n",
+        quoted("What was asked for."),
+        quoted(route.media),
+        quoted("Why there is no such answer."),
+    );
+}
+
+/// The names in braces.
+fn path_params(path: &'static str) -> Vec<&'static str> {
+    let parts = path.split('/');
+    let names = parts.filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
+    names.collect()
+}
+
+fn schema(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Text | Kind::Time | Kind::Duration => "{type: string}",
+        Kind::Texts => "{type: array, items: {type: string}}",
+        Kind::Count => "{type: integer}",
+        Kind::Flag => "{type: boolean}",
+    }
+}
+
+/// A text of YAML; JSON's strings are some.
+fn quoted(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
+}
+
+/// `docs/api.md`.
+pub fn markdown() -> String {
+    let mut out = String::from(
+        "# The HTTP API\n\
+         \n\
+         Made by `firn serve --write-documentation=api` from the table of routes, from which \
+         routing and `/openapi.yaml` come too; a test holds this page to it.\n\
+         \n\
+         Paths, parameters and answers are Prometheus 3.14's where it has them. All of `/api/v1` \
+         and `/config/v1/rules` is there below `/prometheus` as well, where Mimir's tools look. \
+         GET stands for HEAD too. Which credentials a server asks for, and what a scope is, \
+         stands in [security.md](security.md); *any* is every credential. *Part* says what a \
+         credential with `match` sees: its series, nothing of the data (*free*), or that it is \
+         refused (*no*).\n",
+    );
+    for section in &SECTIONS {
+        let _ = write!(
+            out,
+            "\n## {}\n\n| Path | Methods | Scope | Part | What |\n|---|---|---|---|---|\n",
+            section.title
+        );
+        for route in section.routes {
+            push_row(&mut out, section, route);
+        }
+        push_params(&mut out, section);
+    }
+    out
+}
+
+fn push_row(out: &mut String, section: &Section, route: &Route) {
+    let verbs: Vec<_> = route.mount.verbs.iter().map(|verb| verb.name()).collect();
+    let part = match route.mount.reach {
+        Reach::Nothing => "free",
+        Reach::Part => "yes",
+        Reach::Whole => "no",
+    };
+    let _ = writeln!(
+        out,
+        "| `{}` | {} | {} | {part} | {} |",
+        whole_path(section, route),
+        verbs.join(", "),
+        route.mount.scope.name(),
+        route.doc,
+    );
+}
+
+/// The parameters of the routes of a section.
+fn push_params(out: &mut String, section: &Section) {
+    let with_params = section.routes.iter().filter(|r| !r.params.is_empty());
+    for route in with_params {
+        let params: Vec<_> = route.params.iter().map(param_text).collect();
+        let path = whole_path(section, route);
+        let _ = write!(out, "\n`{path}` takes\n\n{}\n", params.join("\n"));
+    }
+}
+
+fn param_text(param: &Param) -> String {
+    let kind = match param.kind {
+        Kind::Text => "text",
+        Kind::Texts => "text, may be repeated",
+        Kind::Time => "time",
+        Kind::Duration => "duration",
+        Kind::Count => "whole number",
+        Kind::Flag => "boolean",
+    };
+    let required = if param.is_required { ", required" } else { "" };
+    format!("- `{}` ({kind}{required}): {}", param.name, param.doc)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::access::Scope;
+    use firn_model::yaml;
+
+    #[test]
+    fn api_page_in_docs_equals_the_table() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/api.md");
+        let stored = std::fs::read_to_string(path).unwrap_or_default();
+        assert!(
+            stored == markdown(),
+            "docs/api.md is old: firn serve --write-documentation=api > docs/api.md"
+        );
+    }
+
+    #[test]
+    fn document_is_yaml_and_has_every_method_of_every_route() {
+        let text = document("/p", "1.2");
+        let root = yaml::parse(&text).unwrap().unwrap();
+        let paths = root.get("paths").unwrap();
+        let mut count = 0;
+        for (path, routes) in by_path() {
+            let operations = paths.get(&path).unwrap_or_else(|| panic!("{path}"));
+            for (_, route) in routes {
+                for verb in route.mount.verbs {
+                    let operation = operations.get(&verb.name().to_lowercase()).unwrap();
+                    let scope = operation.get("x-scope").and_then(|s| s.text());
+                    assert_eq!(scope, Some(route.mount.scope.name()), "{path}");
+                    count += 1;
+                }
+            }
+        }
+        assert!(count > 40, "{count}");
+    }
+
+    #[test]
+    fn route_that_changes_something_asks_for_a_scope() {
+        for (path, routes) in by_path() {
+            for (_, route) in routes {
+                let mount = &route.mount;
+                let changes = mount.verbs.iter().any(|v| *v != Verb::Get);
+                // Long questions are forms, or bodies.
+                let asks = mount.verbs.contains(&Verb::Get) || mount.reach == Reach::Part;
+                if changes && !asks {
+                    let is_guarded = !matches!(mount.scope, Scope::Any | Scope::Read);
+                    assert!(is_guarded, "{path}");
+                }
+                let shows = mount.reach != Reach::Nothing;
+                assert!(!shows || mount.scope != Scope::Any, "{path}");
+            }
+        }
+    }
+}

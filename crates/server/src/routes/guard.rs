@@ -1,0 +1,116 @@
+//! What every request meets first: the rate limit, the credentials, the headers of every answer.
+//!
+//! Invariant: without credentials nothing answers but 401, whatever is asked for, by whatever
+//! method, of a path that is there or not.
+
+use crate::access::{Grant, Refusal, Rules};
+use crate::app::App;
+use crate::http::failure::{Cause, Failure};
+use crate::http::measured;
+use crate::metrics::Endpoint;
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::Response;
+use firn_model::error::ErrorKind;
+
+/// Says whose data a request is about.
+const TENANT_HEADER: HeaderName = HeaderName::from_static("x-scope-orgid");
+
+/// Lets a request through to its route, or refuses it.
+pub(super) async fn guard(State(app): State<App>, mut request: Request, next: Next) -> Response {
+    let rules = app.access.rules();
+    if !app.access.is_within_rate(&rules) {
+        // As upstream, without the headers.
+        return counted(
+            &app,
+            plain(StatusCode::TOO_MANY_REQUESTS, "Too Many Requests\n"),
+        )
+        .await;
+    }
+    let mut response = match app.access.admit(&rules, request.headers()).await {
+        Ok(None) => next.run(request).await,
+        Ok(Some(grant)) => match choose_tenant(&app, &grant, request.headers_mut()) {
+            Ok(()) => {
+                request.extensions_mut().insert(grant);
+                next.run(request).await
+            }
+            Err(failure) => {
+                app.metrics.requests_forbidden.inc();
+                counted(&app, failure.into_plain()).await
+            }
+        },
+        Err(Refusal::Unknown) => {
+            app.metrics.requests_unauthenticated.inc();
+            counted(&app, unauthorized(&rules)).await
+        }
+        Err(Refusal::Busy) => {
+            let cause = Cause::Request(ErrorKind::Unavailable);
+            let failure = Failure::new(cause, "too many passwords wait to be checked");
+            counted(&app, failure.into_plain()).await
+        }
+    };
+    for (name, value) in &rules.headers {
+        response.headers_mut().insert(name, value.clone());
+    }
+    response
+}
+
+/// Holds a request to the tenants of its credentials; the only one need not be named.
+fn choose_tenant(app: &App, grant: &Grant, headers: &mut HeaderMap) -> Result<(), Failure> {
+    if !app.parts.multitenancy || grant.tenants.is_empty() {
+        return Ok(());
+    }
+    let Some(named) = headers.get(&TENANT_HEADER) else {
+        if let [only] = &grant.tenants[..]
+            && let Ok(value) = HeaderValue::from_str(only.as_str())
+        {
+            headers.insert(TENANT_HEADER, value);
+        }
+        return Ok(());
+    };
+    let is_allowed = |tenant: &firn_model::tenant::TenantId| tenant.as_str() == named;
+    if grant.tenants.iter().any(is_allowed) {
+        return Ok(());
+    }
+    let message = format!("{} is not for the tenant {named:?}", grant.name);
+    Err(Failure::new(Cause::Forbidden, message))
+}
+
+/// 401, with the kinds of credentials that there are.
+fn unauthorized(rules: &Rules) -> Response {
+    let mut response = plain(StatusCode::UNAUTHORIZED, "Unauthorized\n");
+    let kinds = [
+        (!rules.users.is_empty(), "Basic"),
+        (!rules.tokens.is_empty(), "Bearer"),
+    ];
+    for (_, kind) in kinds.into_iter().filter(|(is_there, _)| *is_there) {
+        let value = HeaderValue::from_static(kind);
+        response
+            .headers_mut()
+            .append(header::WWW_AUTHENTICATE, value);
+    }
+    response
+}
+
+/// A text as Go's `http.Error` sends it.
+fn plain(status: StatusCode, text: &'static str) -> Response {
+    let mut response = Response::new(Body::from(text));
+    *response.status_mut() = status;
+    let headers = [
+        (header::CONTENT_TYPE, "text/plain; charset=utf-8"),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    ];
+    for (name, value) in headers {
+        response
+            .headers_mut()
+            .insert(name, HeaderValue::from_static(value));
+    }
+    response
+}
+
+async fn counted(app: &App, response: Response) -> Response {
+    let (clock, metrics) = (&app.parts.env.clock, &app.metrics);
+    measured::measure(clock, metrics, Endpoint::Other, async { response }).await
+}

@@ -1,0 +1,294 @@
+//! One line of the table of routes, and how it becomes a route: who may call it is checked, the
+//! request is counted, and what changes the server is written down.
+
+use crate::access::{Grant, Reach, Scope};
+use crate::api::call::{self, Call};
+use crate::api::{admin, origin};
+use crate::app::App;
+use crate::http::failure::{Cause, Failure};
+use crate::http::measured;
+use crate::metrics::Endpoint;
+use axum::body::Body;
+use axum::extract::{OriginalUri, Request, State};
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::Response;
+use axum::routing::{MethodFilter, MethodRouter, on};
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+/// A method that routes have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verb {
+    Get,
+    Post,
+    Put,
+    Delete,
+}
+
+impl Verb {
+    /// As in a request.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Verb::Get => "GET",
+            Verb::Post => "POST",
+            Verb::Put => "PUT",
+            Verb::Delete => "DELETE",
+        }
+    }
+
+    fn filter(self) -> MethodFilter {
+        match self {
+            Verb::Get => MethodFilter::GET,
+            Verb::Post => MethodFilter::POST,
+            Verb::Put => MethodFilter::PUT,
+            Verb::Delete => MethodFilter::DELETE,
+        }
+    }
+}
+
+/// What a parameter holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Text,
+    Texts,
+    Time,
+    Duration,
+    Count,
+    Flag,
+}
+
+/// A parameter of a route, in the URL or in a form.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Param {
+    pub(crate) name: &'static str,
+    pub(crate) kind: Kind,
+    pub(crate) is_required: bool,
+    pub(crate) doc: &'static str,
+}
+
+/// How a route is reached.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Mount {
+    pub(crate) verbs: &'static [Verb],
+    pub(crate) endpoint: Endpoint,
+    pub(crate) scope: Scope,
+    pub(crate) reach: Reach,
+}
+
+impl Mount {
+    fn filter(&self) -> MethodFilter {
+        let mut filters = self.verbs.iter().map(|verb| verb.filter());
+        let first = filters.next().unwrap_or(MethodFilter::GET);
+        filters.fold(first, MethodFilter::or)
+    }
+
+    /// Whether calls are written down: those that change the server or its rules.
+    fn is_audited(&self) -> bool {
+        matches!(self.scope, Scope::Admin | Scope::Rules) && !self.verbs.contains(&Verb::Get)
+    }
+
+    /// Refuses a request whose credentials are not good for this.
+    fn authorize(&self, request: &Request) -> Result<(), Failure> {
+        let Some(grant) = request.extensions().get::<Arc<Grant>>() else {
+            return Ok(());
+        };
+        let refused = |why: String| Err(Failure::new(Cause::Forbidden, why));
+        if !grant.scopes.has(self.scope) {
+            let scope = self.scope.name();
+            return refused(format!("{} does not have the scope {scope:?}", grant.name));
+        }
+        if grant.is_restricted() && self.reach == Reach::Whole {
+            return refused(format!(
+                "{} may see some series only, and this is about all of them",
+                grant.name
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// A line of the table.
+pub(crate) struct Route {
+    /// Behind the prefix of its table.
+    pub(crate) path: &'static str,
+    pub(crate) mount: Mount,
+    pub(crate) params: &'static [Param],
+    /// The type of a good answer.
+    pub(crate) media: &'static str,
+    pub(crate) doc: &'static str,
+    pub(super) handler: fn(Mount) -> MethodRouter<App>,
+}
+
+impl Route {
+    /// A route that answers in JSON.
+    pub(super) const fn new(
+        path: &'static str,
+        mount: Mount,
+        handler: fn(Mount) -> MethodRouter<App>,
+        doc: &'static str,
+    ) -> Self {
+        Self {
+            path,
+            mount,
+            params: &[],
+            media: "application/json",
+            doc,
+            handler,
+        }
+    }
+
+    /// The same, with these parameters.
+    pub(super) const fn with(self, params: &'static [Param]) -> Self {
+        Self { params, ..self }
+    }
+
+    /// The same, with answers of another type.
+    pub(super) const fn answers(self, media: &'static str) -> Self {
+        Self { media, ..self }
+    }
+}
+
+/// A route of the JSON API.
+pub(super) fn api<H, F>(mount: Mount, handler: H) -> MethodRouter<App>
+where
+    H: FnOnce(Call) -> F + Clone + Send + Sync + 'static,
+    F: Future<Output = Result<Response, Failure>> + Send + 'static,
+{
+    let work = async move |State(app): State<App>, request: Request| {
+        let work = |app, request| call::answer(app, mount.endpoint, request, handler);
+        guarded(mount, app, request, Failure::into_json, work).await
+    };
+    on(mount.filter(), work).options(options)
+}
+
+/// A route of the JSON API that changes state, and is there for administrators.
+pub(super) fn for_admins<H, F>(mount: Mount, handler: H) -> MethodRouter<App>
+where
+    H: FnOnce(Call) -> F + Clone + Send + Sync + 'static,
+    F: Future<Output = Result<Response, Failure>> + Send + 'static,
+{
+    let admit = |app: &App, headers: &HeaderMap| admin::admit(app, headers);
+    admitted(mount, admit, handler).options(options)
+}
+
+/// A route of the JSON API that changes state: not for pages of other sites.
+pub(super) fn changing<H, F>(mount: Mount, handler: H) -> MethodRouter<App>
+where
+    H: FnOnce(Call) -> F + Clone + Send + Sync + 'static,
+    F: Future<Output = Result<Response, Failure>> + Send + 'static,
+{
+    let admit = |app: &App, headers: &HeaderMap| origin::check_same(&app.parts.web, headers);
+    admitted(mount, admit, handler)
+}
+
+/// What answers by `handler` if `admit` lets it.
+fn admitted<H, F>(
+    mount: Mount,
+    admit: fn(&App, &HeaderMap) -> Result<(), Failure>,
+    handler: H,
+) -> MethodRouter<App>
+where
+    H: FnOnce(Call) -> F + Clone + Send + Sync + 'static,
+    F: Future<Output = Result<Response, Failure>> + Send + 'static,
+{
+    let work = async move |State(app): State<App>, request: Request| {
+        let work = |app: App, request: Request| async move {
+            match admit(&app, request.headers()) {
+                Ok(()) => call::answer(app, mount.endpoint, request, handler).await,
+                Err(failure) => measure(&app, mount.endpoint, async { failure.into_json() }).await,
+            }
+        };
+        guarded(mount, app, request, Failure::into_json, work).await
+    };
+    on(mount.filter(), work)
+}
+
+/// A route whose handler makes the whole response.
+pub(super) fn plain<H, F>(mount: Mount, handler: H) -> MethodRouter<App>
+where
+    H: FnOnce(App, Request) -> F + Clone + Send + Sync + 'static,
+    F: Future<Output = Response> + Send + 'static,
+{
+    let work = async move |State(app): State<App>, request: Request| {
+        let work = |app: App, request: Request| async move {
+            measure(&app.clone(), mount.endpoint, handler(app, request)).await
+        };
+        guarded(mount, app, request, Failure::into_plain, work).await
+    };
+    on(mount.filter(), work)
+}
+
+/// Answers by `work` what the credentials are good for, and refuses by `refuse` what they are not.
+async fn guarded<F: Future<Output = Response>>(
+    mount: Mount,
+    app: App,
+    request: Request,
+    refuse: fn(Failure) -> Response,
+    work: impl FnOnce(App, Request) -> F,
+) -> Response {
+    let audit = mount.is_audited().then(|| Audit::of(&request));
+    let response = match mount.authorize(&request) {
+        Ok(()) => work(app, request).await,
+        Err(failure) => {
+            app.metrics.requests_forbidden.inc();
+            measure(&app, mount.endpoint, async { refuse(failure) }).await
+        }
+    };
+    if let Some(audit) = audit {
+        audit.log(response.status());
+    }
+    response
+}
+
+/// Waits for the answer that `work` makes and counts it under `endpoint`.
+pub(super) async fn measure(
+    app: &App,
+    endpoint: Endpoint,
+    work: impl Future<Output = Response>,
+) -> Response {
+    measured::measure(&app.parts.env.clock, &app.metrics, endpoint, work).await
+}
+
+/// Who asked for what, for the log.
+struct Audit {
+    method: String,
+    path: String,
+    who: String,
+    peer: String,
+}
+
+impl Audit {
+    fn of(request: &Request) -> Self {
+        let extensions = request.extensions();
+        let grant = extensions.get::<Arc<Grant>>();
+        let peer = extensions.get::<SocketAddr>();
+        // Nested routes see what is behind their prefix.
+        let uri = extensions.get::<OriginalUri>().map(|uri| &uri.0);
+        Self {
+            method: request.method().to_string(),
+            path: uri.unwrap_or(request.uri()).path().to_owned(),
+            who: grant.map_or_else(|| "anyone".to_owned(), |grant| grant.name.clone()),
+            peer: peer.map(SocketAddr::to_string).unwrap_or_default(),
+        }
+    }
+
+    fn log(&self, status: StatusCode) {
+        tracing::info!(
+            method = self.method,
+            path = self.path,
+            who = self.who,
+            peer = self.peer,
+            status = status.as_u16(),
+            "audit"
+        );
+    }
+}
+
+/// A browser asks whether a page of another site may call the API.
+async fn options(State(app): State<App>, request: Request) -> Response {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = StatusCode::NO_CONTENT;
+    let origin = request.headers().get(header::ORIGIN);
+    origin::allow(&app.parts.web, origin, response.headers_mut());
+    response
+}

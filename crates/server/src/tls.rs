@@ -1,0 +1,140 @@
+//! TLS of the listener, by rustls with ring: from what a web config says to a configuration of
+//! handshakes.
+//!
+//! ```text
+//! names (settings) + PEM (files) -> server_config -> listener: one handshake a connection
+//!                                       ` client: who may be at the other end
+//! ```
+//!
+//! Invariant: what was built is whole: the key belongs to the certificate, every authority was
+//! read, and some cipher suite is left. Words are those of Prometheus's exporter-toolkit and of
+//! Go's TLS, which users know.
+//!
+//! Reading files, and noticing that they changed, is left to the binary.
+
+mod client;
+mod listener;
+mod settings;
+
+pub use listener::{TlsConfigs, TlsListener};
+pub use rustls::server::ServerConfig;
+pub use settings::{Cipher, ClientAuth, Curve, TlsFiles, TlsSettings, TlsVersion};
+
+use rustls::crypto::{CryptoProvider, ring};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
+use rustls::version::{TLS12, TLS13};
+use std::sync::Arc;
+
+/// The protocols that are offered, the preferred one first.
+const HTTP2: &[u8] = b"h2";
+const HTTP1: &[u8] = b"http/1.1";
+
+/// Why there can be no handshake.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TlsError {
+    /// Certificate or key cannot be used.
+    #[error("failed to load X509KeyPair: {0}")]
+    KeyPair(String),
+    /// The authorities of clients cannot be used.
+    #[error("client CA's cannot be used: {0}")]
+    Authorities(String),
+    /// Authorities are given and nothing asks for certificates.
+    #[error("client CA's have been configured without a Client Auth Policy")]
+    NoPolicy,
+    /// No version, cipher suite or curve is left.
+    #[error("{0}")]
+    NothingLeft(String),
+}
+
+/// The configuration of handshakes.
+pub fn server_config(
+    settings: &TlsSettings,
+    files: &TlsFiles,
+) -> Result<Arc<ServerConfig>, TlsError> {
+    if files.client_ca.is_some() && settings.client_auth == ClientAuth::NoClientCert {
+        return Err(TlsError::NoPolicy);
+    }
+    let provider = Arc::new(provider(settings)?);
+    let key = key_pair(&provider, files)?;
+    let versions: Vec<_> = [(TlsVersion::V13, &TLS13), (TlsVersion::V12, &TLS12)]
+        .into_iter()
+        .filter(|(version, _)| (settings.min_version..=settings.max_version).contains(version))
+        .map(|(_, version)| version)
+        .collect();
+    let builder = ServerConfig::builder_with_provider(provider.clone())
+        .with_protocol_versions(&versions)
+        .map_err(|e| TlsError::NothingLeft(format!("no TLS version can be spoken: {e}")))?;
+    let builder = match client::verifier(settings, files, provider)? {
+        Some(verifier) => builder.with_client_cert_verifier(verifier),
+        None => builder.with_no_client_auth(),
+    };
+    let mut config = builder.with_cert_resolver(Arc::new(SingleCertAndKey::from(key)));
+    config.ignore_client_order = settings.prefers_server_ciphers;
+    config.alpn_protocols = vec![HTTP1.to_vec()];
+    if settings.http2 {
+        config.alpn_protocols.insert(0, HTTP2.to_vec());
+    }
+    Ok(Arc::new(config))
+}
+
+/// ring, with the cipher suites and curves of the settings.
+fn provider(settings: &TlsSettings) -> Result<CryptoProvider, TlsError> {
+    let all = ring::default_provider();
+    if settings.ciphers.is_empty() && settings.curves.is_empty() {
+        return Ok(all);
+    }
+    let mut provider = all.clone();
+    if !settings.ciphers.is_empty() {
+        // As in Go: the list is about TLS 1.2, and cannot take suites from 1.3.
+        let v13 = all.cipher_suites.iter().filter(|s| s.tls13().is_some());
+        let listed = settings.ciphers.iter().filter_map(Cipher::suite);
+        let v12 = listed.filter(|suite| suite.tls13().is_none());
+        provider.cipher_suites = v13.copied().chain(v12).collect();
+    }
+    if !settings.curves.is_empty() {
+        provider.kx_groups = settings.curves.iter().filter_map(Curve::group).collect();
+        if provider.kx_groups.is_empty() {
+            let why = "none of curve_preferences is supported: CurveP256, CurveP384 and X25519 are";
+            return Err(TlsError::NothingLeft(why.into()));
+        }
+    }
+    Ok(provider)
+}
+
+/// The certificate with its key, which must be a pair.
+fn key_pair(provider: &CryptoProvider, files: &TlsFiles) -> Result<CertifiedKey, TlsError> {
+    let failed = |why: &str| TlsError::KeyPair(why.to_owned());
+    let chain = certificates(&files.cert).map_err(|e| failed(&e))?;
+    if chain.is_empty() {
+        return Err(failed(match PrivateKeyDer::from_pem_slice(&files.cert) {
+            Ok(_) => {
+                "tls: failed to find certificate PEM data in certificate input, but did find a \
+                 private key; PEM inputs may have been switched"
+            }
+            Err(_) => "tls: failed to find any PEM data in certificate input",
+        }));
+    }
+    let key = PrivateKeyDer::from_pem_slice(&files.key).map_err(|e| {
+        failed(match (e, certificates(&files.key)) {
+            (_, Ok(found)) if !found.is_empty() => {
+                "tls: found a certificate rather than a key in the PEM for the private key"
+            }
+            (rustls::pki_types::pem::Error::NoItemsFound, _) => {
+                "tls: failed to find any PEM data in key input"
+            }
+            _ => "tls: failed to parse private key",
+        })
+    })?;
+    CertifiedKey::from_der(chain, key, provider).map_err(|e| match e {
+        rustls::Error::InconsistentKeys(_) => failed("tls: private key does not match public key"),
+        e => failed(&format!("tls: {e}")),
+    })
+}
+
+/// The certificates in `pem`.
+fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
+    let all = CertificateDer::pem_slice_iter(pem).collect::<Result<_, _>>();
+    all.map_err(|e| format!("tls: malformed PEM data: {e}"))
+}

@@ -1,0 +1,260 @@
+//! Which slots the numbers of a store stand for.
+//!
+//! ```text
+//! numbers   0 ..      512 ..    1024 ..   1536 ..   2048 ..             u32, of this process
+//! groups    #3        #9        #70000    #70001    #70002 ...          u64, of the folder
+//!           the groups that a start finds       | those that are begun since
+//! ```
+//!
+//! A folder names its series by slots, which only ascend. A start gives the series that it finds
+//! numbers from 0 on, a group of neighbouring slots at a time, in the order in which it meets them;
+//! groups of which nothing is left get none. So what is kept of a series in memory names it by half
+//! as many bytes, and the tables there are as long as what lives, whatever was created before.
+//! Invariant: a number stands for one slot, and a slot for one number, until the store is closed.
+
+use crate::ids::{GroupId, SeriesRef, Slot};
+use crate::sealed::{GROUP_SLOTS, group_of, place_in_group};
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::OnceLock;
+
+/// Groups that have numbers at most. A start finds no more of them than had numbers before it.
+const GROUPS_MAX: u32 = SeriesRef::END / GROUP_SLOTS;
+
+/// The groups that a start finds, while it finds them.
+#[derive(Debug, Default)]
+pub(crate) struct FoundGroups {
+    /// By number.
+    groups: Vec<GroupId>,
+    by_group: BTreeMap<GroupId, u32>,
+    /// The one that was asked for last, and its number: neighbours are mostly of one group.
+    newest: Option<(GroupId, u32)>,
+}
+
+impl FoundGroups {
+    /// The number of the first series of a group, if it has one.
+    #[inline]
+    pub(crate) fn first_of(&self, group: GroupId) -> Option<SeriesRef> {
+        let number = *self.by_group.get(&group)?;
+        Some(SeriesRef(number * GROUP_SLOTS))
+    }
+
+    /// Finds the numbers of one slot after the other.
+    pub(crate) fn cursor(&self) -> NumberCursor<'_> {
+        NumberCursor {
+            groups: self,
+            newest: None,
+        }
+    }
+
+    /// The number of a slot, whose group gets the next one unless it has one; `None` if there is no
+    /// number left.
+    pub(crate) fn number_or_new(&mut self, slot: Slot) -> Option<SeriesRef> {
+        let (group, next) = (group_of(slot), self.groups.len() as u32);
+        let newest = self.newest.filter(|(known, _)| *known == group);
+        let known = newest.map(|(_, number)| number);
+        let number = match known.or_else(|| self.by_group.get(&group).copied()) {
+            Some(number) => number,
+            None if next == GROUPS_MAX => return None,
+            None => {
+                self.groups.push(group);
+                self.by_group.insert(group, next);
+                next
+            }
+        };
+        self.newest = Some((group, number));
+        Some(SeriesRef(number * GROUP_SLOTS + place_in_group(slot)))
+    }
+
+    /// The slot of a number.
+    pub(crate) fn slot(&self, series: SeriesRef) -> Option<Slot> {
+        let group = self.groups.get((series.0 / GROUP_SLOTS) as usize)?;
+        Some(group.slot(series.0 % GROUP_SLOTS))
+    }
+}
+
+/// Finds the numbers of slots; cheap when neighbours come together.
+pub(crate) struct NumberCursor<'a> {
+    groups: &'a FoundGroups,
+    /// The group that was asked for last, and the number of its first series.
+    newest: Option<(GroupId, Option<SeriesRef>)>,
+}
+
+impl NumberCursor<'_> {
+    /// The number of a slot, if its group has one.
+    #[inline]
+    pub(crate) fn number(&mut self, slot: Slot) -> Option<SeriesRef> {
+        let group = group_of(slot);
+        let known = self.newest.filter(|(known, _)| *known == group);
+        let found = || (group, self.groups.first_of(group));
+        let (_, first) = *self.newest.insert(known.unwrap_or_else(found));
+        Some(SeriesRef(first?.0 + place_in_group(slot)))
+    }
+}
+
+/// All groups: those that the start found, and behind them those of new series.
+#[derive(Debug, Default)]
+struct Groups {
+    found: FoundGroups,
+    /// The group behind the last of them.
+    next: GroupId,
+}
+
+/// See the module. Until the start is done numbers are slots.
+#[derive(Debug, Default)]
+pub(crate) struct Numbers(OnceLock<Groups>);
+
+impl Numbers {
+    /// The start found these groups; no slot from `next` on was ever given. Returns the number of
+    /// the first new series, behind all others.
+    pub(crate) fn settle(&self, mut found: FoundGroups, mut next: Slot) -> SeriesRef {
+        let number = found.by_group.get(&group_of(next)).map(|n| *n as usize);
+        // Its group goes on, if no other one has numbers behind it.
+        if number.is_some_and(|number| number + 1 < found.groups.len()) {
+            next = GroupId(group_of(next).0 + 1).slot(0);
+        }
+        let first = found.number_or_new(next);
+        let settled = self.0.set(Groups {
+            next: GroupId(group_of(next).0 + 1),
+            found,
+        });
+        assert!(settled.is_ok(), "a store starts once");
+        first.unwrap_or(SeriesRef(SeriesRef::END))
+    }
+
+    /// Whether two series are of one group.
+    #[inline]
+    pub(crate) fn share_group(a: SeriesRef, b: SeriesRef) -> bool {
+        a.0 / GROUP_SLOTS == b.0 / GROUP_SLOTS
+    }
+
+    /// The group of a series.
+    #[inline]
+    pub(crate) fn group_of(&self, series: SeriesRef) -> GroupId {
+        let number = series.0 / GROUP_SLOTS;
+        let Some(groups) = self.0.get() else {
+            return GroupId(u64::from(number));
+        };
+        match groups.found.groups.get(number as usize) {
+            Some(group) => *group,
+            None => {
+                let behind = u64::from(number) - groups.found.groups.len() as u64;
+                GroupId(groups.next.0 + behind)
+            }
+        }
+    }
+
+    /// The slot of a series.
+    #[inline]
+    pub(crate) fn slot(&self, series: SeriesRef) -> Slot {
+        self.group_of(series).slot(series.0 % GROUP_SLOTS)
+    }
+
+    /// The numbers that the series of a group have, if they have any.
+    pub(crate) fn of_group(&self, group: GroupId) -> Option<Range<u32>> {
+        let first = match self.0.get() {
+            None => u32::try_from(group.0).ok()?.checked_mul(GROUP_SLOTS)?,
+            Some(groups) => match groups.found.first_of(group) {
+                Some(first) => first.0,
+                None => {
+                    let behind = group.0.checked_sub(groups.next.0)?;
+                    let number = u64::from(groups.found.groups.len() as u32) + behind;
+                    u32::try_from(number).ok()?.checked_mul(GROUP_SLOTS)?
+                }
+            },
+        };
+        (first < SeriesRef::END).then(|| first..first + GROUP_SLOTS)
+    }
+
+    /// The number of a slot, if its group has one.
+    pub(crate) fn number(&self, slot: Slot) -> Option<SeriesRef> {
+        let numbers = self.of_group(group_of(slot))?;
+        Some(SeriesRef(numbers.start + place_in_group(slot)))
+    }
+
+    /// The numbers below `end` whose slots are `first` or greater, in the order of slots.
+    pub(crate) fn behind_slot(&self, first: Slot, end: u32) -> impl Iterator<Item = SeriesRef> {
+        let (groups, first_group) = (self.0.get(), group_of(first));
+        let found = groups.map_or(0, |groups| groups.found.groups.len() as u64);
+        let next = groups.map_or(0, |groups| groups.next.0);
+        let of_found = groups
+            .into_iter()
+            .flat_map(move |groups| groups.found.by_group.range(first_group..))
+            .map(|(_, number)| u64::from(*number));
+        let of_new = found + first_group.0.saturating_sub(next);
+        let all = of_found.chain(of_new..u64::from(end.div_ceil(GROUP_SLOTS)));
+        let numbers = all.flat_map(|number| {
+            let start = number as u32 * GROUP_SLOTS;
+            start..start + GROUP_SLOTS
+        });
+        numbers
+            .map(SeriesRef)
+            .filter(move |series| series.0 < end && self.slot(*series) >= first)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use firn_model::env::sim::SimRng;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn numbers_of_random_slots_stand_for_one_slot_each() {
+        for seed in 0..200 {
+            let rng = SimRng::new(seed);
+            let mut found = FoundGroups::default();
+            let slots: BTreeSet<Slot> = (0..rng.below(40))
+                .map(|_| Slot((rng.below(3) << 32) + rng.below(5_000)))
+                .collect();
+            let mut met: Vec<Slot> = slots.iter().copied().collect();
+            // Nearly in order, as a start meets them.
+            if met.len() > 1 && rng.one_in(2) {
+                let at = rng.below(met.len() as u64 - 1) as usize;
+                met.swap(at, at + 1);
+            }
+            let numbered: Vec<(SeriesRef, Slot)> = met
+                .iter()
+                .map(|slot| (found.number_or_new(*slot).unwrap(), *slot))
+                .collect();
+            let next = slots
+                .last()
+                .map_or(0, |last| last.0 + 1 + rng.below(2) * rng.below(2_000));
+            let numbers = Numbers::default();
+            let first_new = numbers.settle(found, Slot(next));
+            for (series, slot) in &numbered {
+                assert!(series.0 < first_new.0, "seed {seed}");
+                assert_eq!(numbers.slot(*series), *slot, "seed {seed}");
+                assert_eq!(numbers.number(*slot), Some(*series), "seed {seed}");
+            }
+            let end = first_new.0 + rng.below(2_000) as u32;
+            for series in (0..end).map(SeriesRef) {
+                let slot = numbers.slot(series);
+                assert_eq!(numbers.number(slot), Some(series), "seed {seed}");
+                assert_eq!(numbers.group_of(series), group_of(slot), "seed {seed}");
+                assert!(
+                    series < first_new || slot.0 >= next,
+                    "{slot:?}, seed {seed}"
+                );
+            }
+            let first = Slot((rng.below(3) << 32) + rng.below(5_000));
+            let listed: Vec<SeriesRef> = numbers.behind_slot(first, end).collect();
+            let mut expected: Vec<SeriesRef> = (0..end).map(SeriesRef).collect();
+            expected.retain(|series| numbers.slot(*series) >= first);
+            expected.sort_by_key(|series| numbers.slot(*series));
+            assert_eq!(listed, expected, "seed {seed}");
+        }
+    }
+
+    #[test]
+    fn numbers_of_groups_without_series_are_none() {
+        let mut found = FoundGroups::default();
+        found.number_or_new(Slot(5 << 32));
+        let numbers = Numbers::default();
+        numbers.settle(found, Slot((5 << 32) + 7));
+        assert_eq!(numbers.number(Slot(3)), None);
+        assert_eq!(numbers.number(Slot(5 << 32)), Some(SeriesRef(0)));
+        assert_eq!(numbers.number(Slot((5 << 32) + 512)), Some(SeriesRef(512)));
+        assert_eq!(numbers.number(Slot(u64::MAX)), None);
+    }
+}

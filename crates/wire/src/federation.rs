@@ -1,0 +1,172 @@
+//! The answer of `/federate`: one sample of each series, in the form that the client takes.
+//!
+//! ```text
+//! Accept --negotiate--> Format --Families: series by series, in the order of their names--> bytes
+//! ```
+//!
+//! Bytes are those of Prometheus (`web/federate.go` and the encoders of its client library): text,
+//! or delimited protocol buffers, which have native histograms too.
+//!
+//! Invariant: samples of one name and one kind that come one after the other are one family.
+
+mod accept;
+mod name;
+mod protobuf;
+mod text;
+
+pub use accept::{Format, NameEscaping};
+
+use firn_model::histogram::{Histogram, ResetHint};
+use firn_model::labels::{Labels, LabelsRef};
+use firn_model::sample::TimestampMs;
+use name::escaped;
+use protobuf::Family;
+
+/// The name of a metric is the value of this label.
+const NAME: &str = "__name__";
+
+/// What was measured.
+#[derive(Clone, Copy, Debug)]
+pub enum FederatedValue<'a> {
+    /// A float.
+    Float(f64),
+    /// A histogram.
+    Histogram(&'a Histogram),
+}
+
+/// A kind of families. A gauge's histograms are one of their own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Untyped,
+    Histogram,
+    GaugeHistogram,
+}
+
+impl Kind {
+    fn of(value: FederatedValue<'_>) -> Self {
+        match value {
+            FederatedValue::Float(_) => Kind::Untyped,
+            FederatedValue::Histogram(h) if h.reset_hint == ResetHint::Gauge => {
+                Kind::GaugeHistogram
+            }
+            FederatedValue::Histogram(_) => Kind::Histogram,
+        }
+    }
+}
+
+/// A sample with its labels as they are written.
+struct Written<'a> {
+    /// Without the name.
+    labels: &'a [(String, Vec<u8>)],
+    value: FederatedValue<'a>,
+    time: TimestampMs,
+}
+
+/// Writes families.
+#[derive(Debug)]
+pub struct Families {
+    format: Format,
+    external: Vec<(String, Vec<u8>)>,
+    /// The name and the kind of the family under way.
+    open: Option<(Vec<u8>, Kind)>,
+    /// The family under way, where it is written as a whole.
+    family: Family,
+    labels: Vec<(String, Vec<u8>)>,
+}
+
+impl Families {
+    /// Families in this format. Series without one of the `external` labels get it; those without
+    /// `instance` get an empty one, so that the client leaves it so.
+    pub fn new(format: Format, external: &Labels) -> Self {
+        let pairs = external.iter();
+        let mut all: Vec<_> = pairs.map(|(n, v)| (n.to_owned(), v.to_vec())).collect();
+        if external.get("instance").is_empty() {
+            all.push(("instance".to_owned(), Vec::new()));
+            all.sort();
+        }
+        Self {
+            format,
+            external: all,
+            open: None,
+            family: Family::default(),
+            labels: Vec::new(),
+        }
+    }
+
+    /// Whether the format has room for such a value.
+    fn takes(&self, value: FederatedValue<'_>) -> bool {
+        match value {
+            FederatedValue::Float(_) => true,
+            FederatedValue::Histogram(h) => self.format.is_protobuf() || h.has_custom_buckets(),
+        }
+    }
+
+    /// Appends what can be written of a sample to `out`. Series without a name are left out, and
+    /// native histograms in text.
+    pub fn push(
+        &mut self,
+        out: &mut Vec<u8>,
+        labels: LabelsRef<'_>,
+        time: TimestampMs,
+        value: FederatedValue<'_>,
+    ) {
+        let name = labels.iter().find(|(name, _)| *name == NAME);
+        let Some((_, name)) = name.filter(|_| self.takes(value)) else {
+            return;
+        };
+        let kind = Kind::of(value);
+        let is_open = |(open, of): &(Vec<u8>, Kind)| open == name && *of == kind;
+        if !self.open.as_ref().is_some_and(is_open) {
+            self.begin(out, name, kind);
+        }
+        self.set_labels(labels);
+        let written = Written {
+            labels: &self.labels,
+            value,
+            time,
+        };
+        let name = String::from_utf8_lossy(name);
+        let name = escaped(&name, self.format.escaping());
+        match self.format.is_protobuf() {
+            true => self.family.push(&written),
+            false => text::push(out, &name, &written),
+        }
+    }
+
+    fn begin(&mut self, out: &mut Vec<u8>, name: &[u8], kind: Kind) {
+        self.finish(out);
+        self.open = Some((name.to_vec(), kind));
+        let name = String::from_utf8_lossy(name);
+        let name = escaped(&name, self.format.escaping());
+        match self.format.is_protobuf() {
+            true => self.family.begin(&name, kind),
+            false => text::begin(out, &name, kind),
+        }
+    }
+
+    fn set_labels(&mut self, labels: LabelsRef<'_>) {
+        let escaping = self.format.escaping();
+        self.labels.clear();
+        for (name, value) in labels.iter().filter(|(name, _)| *name != NAME) {
+            let name = escaped(name, escaping).into_owned();
+            self.labels.push((name, value.to_vec()));
+        }
+        for (name, value) in &self.external {
+            let is_there = labels.iter().any(|(known, _)| known == name);
+            if !is_there {
+                let name = escaped(name, escaping).into_owned();
+                self.labels.push((name, value.clone()));
+            }
+        }
+    }
+
+    /// Ends the family under way, of which all bytes are in `out` then.
+    pub fn finish(&mut self, out: &mut Vec<u8>) {
+        if self.open.take().is_some() && self.format.is_protobuf() {
+            self.family.finish(out);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

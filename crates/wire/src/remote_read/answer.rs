@@ -1,0 +1,200 @@
+//! The two forms of an answer to a read.
+
+use crate::protobuf::{put_bytes, put_double, put_integer, put_varint};
+use crate::remote_write::encode_histogram;
+use crate::snappy;
+use crate::tsdb::{BuiltChunk, ChunkBuilder, StartTimes, TsdbError};
+use firn_model::columns::SeriesColumns;
+use firn_model::labels::{Labels, LabelsRef};
+use firn_model::sample::START_UNKNOWN;
+
+/// Numbers of fields.
+mod field {
+    pub const RESULTS: u32 = 1;
+    pub const RESULT_SERIES: u32 = 1;
+    pub const SERIES_LABELS: u32 = 1;
+    pub const SERIES_SAMPLES: u32 = 2;
+    pub const SERIES_HISTOGRAMS: u32 = 4;
+
+    pub const LABEL_NAME: u32 = 1;
+    pub const LABEL_VALUE: u32 = 2;
+    pub const SAMPLE_VALUE: u32 = 1;
+    pub const SAMPLE_TIME: u32 = 2;
+
+    pub const CHUNKED_SERIES: u32 = 1;
+    pub const QUERY_INDEX: u32 = 2;
+    pub const SERIES_CHUNKS: u32 = 2;
+    pub const CHUNK_MIN_TIME: u32 = 1;
+    pub const CHUNK_MAX_TIME: u32 = 2;
+    pub const CHUNK_TYPE: u32 = 3;
+    pub const CHUNK_DATA: u32 = 4;
+}
+
+/// The labels of a series with those of `external` that it does not have, as fields.
+fn put_labels(out: &mut Vec<u8>, labels: LabelsRef<'_>, external: &Labels) {
+    let mut part = Vec::new();
+    let mut put = |name: &str, value: &[u8]| {
+        part.clear();
+        put_bytes(&mut part, field::LABEL_NAME, name.as_bytes());
+        put_bytes(&mut part, field::LABEL_VALUE, value);
+        put_bytes(out, field::SERIES_LABELS, &part);
+    };
+    let mut others = external.iter().peekable();
+    for (name, value) in labels.iter() {
+        while let Some((other, of_other)) = others.next_if(|(other, _)| *other < name) {
+            put(other, of_other);
+        }
+        let _same = others.next_if(|(other, _)| *other == name);
+        put(name, value);
+    }
+    others.for_each(|(name, value)| put(name, value));
+}
+
+/// An answer in one message.
+#[derive(Debug, Default)]
+pub struct SampleMessage {
+    message: Vec<u8>,
+    result: Vec<u8>,
+    series: Vec<u8>,
+    part: Vec<u8>,
+}
+
+impl SampleMessage {
+    /// Appends a series to the result of the query under way; without samples if they are not
+    /// wanted.
+    pub fn push(
+        &mut self,
+        labels: LabelsRef<'_>,
+        external: &Labels,
+        samples: Option<SeriesColumns<'_>>,
+    ) {
+        self.series.clear();
+        put_labels(&mut self.series, labels, external);
+        if let Some(samples) = samples {
+            self.put_samples(samples);
+        }
+        put_bytes(&mut self.result, field::RESULT_SERIES, &self.series);
+    }
+
+    fn put_samples(&mut self, samples: SeriesColumns<'_>) {
+        let mut histograms = samples.histograms.iter().peekable();
+        for (i, (time, value)) in samples.times.iter().zip(samples.values).enumerate() {
+            if histograms.next_if(|(at, _)| *at as usize == i).is_some() {
+                continue;
+            }
+            self.part.clear();
+            put_double(&mut self.part, field::SAMPLE_VALUE, *value);
+            put_integer(&mut self.part, field::SAMPLE_TIME, *time as u64);
+            put_bytes(&mut self.series, field::SERIES_SAMPLES, &self.part);
+        }
+        for (at, histogram) in samples.histograms {
+            let Some(time) = samples.times.get(*at as usize) else {
+                continue;
+            };
+            self.part.clear();
+            encode_histogram(&mut self.part, *time, histogram);
+            put_bytes(&mut self.series, field::SERIES_HISTOGRAMS, &self.part);
+        }
+    }
+
+    /// Ends the result of the query under way.
+    pub fn end_query(&mut self) {
+        put_bytes(&mut self.message, field::RESULTS, &self.result);
+        self.result.clear();
+    }
+
+    /// Bytes so far.
+    pub fn len(&self) -> usize {
+        self.message.len() + self.result.len()
+    }
+
+    /// Whether there is nothing yet.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The body of the answer.
+    pub fn finish(self) -> Vec<u8> {
+        snappy::compress(&self.message)
+    }
+}
+
+/// An answer in frames.
+#[derive(Debug)]
+pub struct ChunkFrames {
+    bytes_max: usize,
+    external: Labels,
+    /// Of the series under way.
+    labels: Vec<u8>,
+    chunks: Vec<u8>,
+    message: Vec<u8>,
+}
+
+impl ChunkFrames {
+    /// Frames of about `bytes_max`: a chunk is not split. `external` labels are added to series
+    /// that do not have them.
+    pub fn new(bytes_max: usize, external: Labels) -> Self {
+        Self {
+            bytes_max,
+            external,
+            labels: Vec::new(),
+            chunks: Vec::new(),
+            message: Vec::new(),
+        }
+    }
+
+    /// Appends the frames of a series of the query `query` to `out`; none if it has no sample.
+    pub fn push(
+        &mut self,
+        out: &mut Vec<u8>,
+        query: usize,
+        labels: LabelsRef<'_>,
+        samples: SeriesColumns<'_>,
+    ) -> Result<(), TsdbError> {
+        self.labels.clear();
+        put_labels(&mut self.labels, labels, &self.external);
+        let mut builder = ChunkBuilder::new(StartTimes::Drop);
+        let mut histograms = samples.histograms.iter().peekable();
+        for (i, (time, value)) in samples.times.iter().zip(samples.values).enumerate() {
+            let closed = match histograms.next_if(|(at, _)| *at as usize == i) {
+                Some((_, histogram)) => builder.push_histogram(*time, START_UNKNOWN, histogram)?,
+                None => builder.push_float(*time, START_UNKNOWN, *value)?,
+            };
+            if let Some(chunk) = closed {
+                self.put_chunk(&chunk);
+                if self.labels.len() + self.chunks.len() >= self.bytes_max {
+                    self.end_frame(out, query);
+                }
+            }
+        }
+        if let Some(chunk) = builder.finish() {
+            self.put_chunk(&chunk);
+        }
+        if !self.chunks.is_empty() {
+            self.end_frame(out, query);
+        }
+        Ok(())
+    }
+
+    fn put_chunk(&mut self, chunk: &BuiltChunk) {
+        let part = &mut self.message;
+        part.clear();
+        put_integer(part, field::CHUNK_MIN_TIME, chunk.min_time as u64);
+        put_integer(part, field::CHUNK_MAX_TIME, chunk.max_time as u64);
+        put_integer(part, field::CHUNK_TYPE, chunk.encoding.number().into());
+        put_bytes(part, field::CHUNK_DATA, &chunk.data);
+        put_bytes(&mut self.chunks, field::SERIES_CHUNKS, part);
+    }
+
+    fn end_frame(&mut self, out: &mut Vec<u8>, query: usize) {
+        self.message.clear();
+        let mut series = Vec::with_capacity(self.labels.len() + self.chunks.len());
+        series.extend_from_slice(&self.labels);
+        series.append(&mut self.chunks);
+        put_bytes(&mut self.message, field::CHUNKED_SERIES, &series);
+        put_integer(&mut self.message, field::QUERY_INDEX, query as u64);
+        put_varint(out, self.message.len() as u64);
+        out.extend_from_slice(&crc32c::crc32c(&self.message).to_be_bytes());
+        out.extend_from_slice(&self.message);
+    }
+}

@@ -1,0 +1,234 @@
+//! A request to read.
+
+use crate::error::WireError;
+use crate::protobuf::{Cursor, WireType, expect};
+use crate::snappy;
+use firn_model::error::{Error, ErrorKind};
+use firn_model::matcher::{MatchOp, Matcher};
+use firn_model::sample::{TimeRange, TimestampMs};
+
+/// Bytes of a request once it is unpacked: Prometheus's cap.
+const MESSAGE_BYTES_MAX: usize = 32 << 20;
+
+/// Queries of a request; Prometheus sends one.
+const QUERIES_MAX: usize = 1_000;
+
+/// Matchers of a query, and kinds of answers that are named.
+const MATCHERS_MAX: usize = 1_000;
+
+/// Numbers of fields.
+mod field {
+    pub const QUERIES: u32 = 1;
+    pub const ACCEPTED: u32 = 2;
+
+    pub const START: u32 = 1;
+    pub const END: u32 = 2;
+    pub const MATCHERS: u32 = 3;
+    pub const HINTS: u32 = 4;
+
+    pub const MATCHER_TYPE: u32 = 1;
+    pub const MATCHER_NAME: u32 = 2;
+    pub const MATCHER_VALUE: u32 = 3;
+
+    pub const HINT_FUNC: u32 = 2;
+    pub const HINT_START: u32 = 3;
+    pub const HINT_END: u32 = 4;
+}
+
+/// The form of an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ResponseType {
+    /// All samples in one message.
+    Samples,
+    /// Chunks, a frame after the other.
+    StreamedXorChunks,
+}
+
+/// What is asked for.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ReadRequest {
+    /// In the order in which they are answered.
+    pub queries: Vec<ReadQuery>,
+    /// The forms that the client takes, by their numbers, the best one first.
+    accepted: Vec<u64>,
+}
+
+/// One query.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ReadQuery {
+    /// The times of interest: those of the query, as far as its hints leave them.
+    pub range: TimeRange,
+    /// All must match.
+    pub matchers: Vec<Matcher>,
+    /// Whether labels are wanted and no samples.
+    pub is_about_series: bool,
+}
+
+impl ReadRequest {
+    /// The first form that the client takes and that there is; in Prometheus's words if there is
+    /// none.
+    pub fn response_type(&self) -> Result<ResponseType, Error> {
+        if self.accepted.is_empty() {
+            return Ok(ResponseType::Samples);
+        }
+        let known = self.accepted.iter().find_map(|number| match number {
+            0 => Some(ResponseType::Samples),
+            1 => Some(ResponseType::StreamedXorChunks),
+            _ => None,
+        });
+        known.ok_or_else(|| {
+            let accepted: Vec<_> = self
+                .accepted
+                .iter()
+                .map(|n| (*n as i32).to_string())
+                .collect();
+            let message = format!(
+                "server does not support any of the requested response types: [{}]; supported: \
+                 map[SAMPLES:{{}} STREAMED_XOR_CHUNKS:{{}}]",
+                accepted.join(" ")
+            );
+            Error::new(ErrorKind::Invalid, message)
+        })
+    }
+}
+
+/// Reads the body of a request.
+pub fn decode(body: &[u8]) -> Result<ReadRequest, Error> {
+    let mut message = Vec::new();
+    snappy::decompress(body, MESSAGE_BYTES_MAX, &mut message)?;
+    let mut request = ReadRequest::default();
+    let mut cursor = Cursor::new(&message);
+    while let Some((number, wire_type)) = cursor.field()? {
+        match (number, wire_type) {
+            (field::QUERIES, _) => {
+                expect(wire_type, WireType::Bytes)?;
+                if request.queries.len() == QUERIES_MAX {
+                    return Err(too_many("queries in one read", QUERIES_MAX));
+                }
+                request.queries.push(query(cursor.bytes()?)?);
+            }
+            (field::ACCEPTED, WireType::Bytes) => {
+                let mut packed = Cursor::new(cursor.bytes()?);
+                while !packed.rest().is_empty() {
+                    push_accepted(&mut request, packed.varint()?)?;
+                }
+            }
+            (field::ACCEPTED, _) => {
+                expect(wire_type, WireType::Varint)?;
+                push_accepted(&mut request, cursor.varint()?)?;
+            }
+            _ => cursor.skip(wire_type)?,
+        }
+    }
+    Ok(request)
+}
+
+fn too_many(what: &str, limit: usize) -> Error {
+    Error::new(
+        ErrorKind::Limited,
+        format!("too many {what}: limit {limit}"),
+    )
+}
+
+fn push_accepted(request: &mut ReadRequest, number: u64) -> Result<(), Error> {
+    if request.accepted.len() == MATCHERS_MAX {
+        return Err(too_many("response types", MATCHERS_MAX));
+    }
+    request.accepted.push(number);
+    Ok(())
+}
+
+/// What the hints of a query say.
+#[derive(Default)]
+struct Hints {
+    start: TimestampMs,
+    end: TimestampMs,
+    is_about_series: bool,
+}
+
+fn query(message: &[u8]) -> Result<ReadQuery, Error> {
+    let (mut start, mut end) = (0, 0);
+    let mut matchers = Vec::new();
+    let mut hints = None;
+    let mut cursor = Cursor::new(message);
+    while let Some((number, wire_type)) = cursor.field()? {
+        match number {
+            field::START => start = time(&mut cursor, wire_type)?,
+            field::END => end = time(&mut cursor, wire_type)?,
+            field::MATCHERS => {
+                expect(wire_type, WireType::Bytes)?;
+                if matchers.len() == MATCHERS_MAX {
+                    return Err(too_many("matchers in one query", MATCHERS_MAX));
+                }
+                matchers.push(matcher(cursor.bytes()?)?);
+            }
+            field::HINTS => {
+                expect(wire_type, WireType::Bytes)?;
+                hints = Some(read_hints(cursor.bytes()?)?);
+            }
+            _ => cursor.skip(wire_type)?,
+        }
+    }
+    if let Some(hints) = &hints {
+        (start, end) = (start.max(hints.start), end.min(hints.end));
+    }
+    Ok(ReadQuery {
+        range: TimeRange::new(start, end),
+        matchers,
+        is_about_series: hints.is_some_and(|hints| hints.is_about_series),
+    })
+}
+
+fn time(cursor: &mut Cursor<'_>, wire_type: WireType) -> Result<TimestampMs, WireError> {
+    expect(wire_type, WireType::Varint)?;
+    Ok(cursor.varint()? as i64)
+}
+
+fn read_hints(message: &[u8]) -> Result<Hints, WireError> {
+    let mut hints = Hints::default();
+    let mut cursor = Cursor::new(message);
+    while let Some((number, wire_type)) = cursor.field()? {
+        match number {
+            field::HINT_START => hints.start = time(&mut cursor, wire_type)?,
+            field::HINT_END => hints.end = time(&mut cursor, wire_type)?,
+            field::HINT_FUNC => {
+                expect(wire_type, WireType::Bytes)?;
+                hints.is_about_series = cursor.bytes()? == b"series";
+            }
+            _ => cursor.skip(wire_type)?,
+        }
+    }
+    Ok(hints)
+}
+
+fn matcher(message: &[u8]) -> Result<Matcher, Error> {
+    let (mut kind, mut name, mut value) = (0, &b""[..], &b""[..]);
+    let mut cursor = Cursor::new(message);
+    while let Some((number, wire_type)) = cursor.field()? {
+        match number {
+            field::MATCHER_TYPE => {
+                expect(wire_type, WireType::Varint)?;
+                kind = cursor.varint()?;
+            }
+            field::MATCHER_NAME => {
+                expect(wire_type, WireType::Bytes)?;
+                name = cursor.bytes()?;
+            }
+            field::MATCHER_VALUE => {
+                expect(wire_type, WireType::Bytes)?;
+                value = cursor.bytes()?;
+            }
+            _ => cursor.skip(wire_type)?,
+        }
+    }
+    let op = match kind {
+        0 => MatchOp::Equal,
+        1 => MatchOp::NotEqual,
+        2 => MatchOp::Regex,
+        3 => MatchOp::NotRegex,
+        _ => return Err(Error::new(ErrorKind::Invalid, "invalid matcher type")),
+    };
+    let name = std::str::from_utf8(name);
+    let name = name.map_err(|_| Error::new(ErrorKind::Invalid, "label name is not UTF-8"))?;
+    Matcher::new(name, op, value)
+}

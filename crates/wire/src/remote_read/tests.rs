@@ -1,0 +1,184 @@
+//! Requests to read, and answers of both forms, written and read by hand.
+
+use super::*;
+use crate::protobuf::{Cursor, put_bytes, put_integer};
+use crate::snappy;
+use crate::tsdb::{Encoding, Samples, Value};
+use firn_model::columns::SeriesBatch;
+use firn_model::error::ErrorKind;
+use firn_model::labels::Labels;
+use firn_model::sample::TimeRange;
+
+/// A message with these fields.
+fn message(fields: &[(u32, Result<u64, Vec<u8>>)]) -> Vec<u8> {
+    let mut out = Vec::new();
+    for (number, value) in fields {
+        match value {
+            Ok(integer) => put_integer(&mut out, *number, *integer),
+            Err(bytes) => put_bytes(&mut out, *number, bytes),
+        }
+    }
+    out
+}
+
+fn matcher(kind: u64, name: &str, value: &str) -> Vec<u8> {
+    message(&[(1, Ok(kind)), (2, Err(name.into())), (3, Err(value.into()))])
+}
+
+#[test]
+fn request_is_read_with_its_hints_and_the_forms_that_it_takes() {
+    let hints = message(&[(2, Err(b"series".to_vec())), (3, Ok(12)), (4, Ok(18))]);
+    let query = message(&[
+        (1, Ok(10)),
+        (2, Ok(20)),
+        (3, Err(matcher(0, "__name__", "up"))),
+        (3, Err(matcher(3, "job", "a|b"))),
+        (4, Err(hints)),
+        (9, Ok(1)),
+    ]);
+    let plain = message(&[(1, Ok(10)), (2, Ok(20))]);
+    let body = message(&[(1, Err(query)), (1, Err(plain)), (2, Err(vec![7, 1, 0]))]);
+    let request = decode(&snappy::compress(&body)).unwrap();
+    assert_eq!(request.response_type(), Ok(ResponseType::StreamedXorChunks));
+    let [query, plain] = &request.queries[..] else {
+        panic!("{request:?}")
+    };
+    assert_eq!(query.range, TimeRange::new(12, 18));
+    assert!(query.is_about_series);
+    let texts: Vec<_> = query.matchers.iter().map(ToString::to_string).collect();
+    assert_eq!(texts, ["__name__=\"up\"", "job!~\"a|b\""]);
+    assert_eq!(plain.range, TimeRange::new(10, 20));
+    assert!(!plain.is_about_series && plain.matchers.is_empty());
+}
+
+#[test]
+fn request_names_the_form_of_its_answer() {
+    let of = |accepted: &[u8]| {
+        let body = message(&[(2, Err(accepted.to_vec()))]);
+        let request = decode(&snappy::compress(&body)).unwrap();
+        request.response_type().map_err(|e| e.message)
+    };
+    assert_eq!(of(&[]), Ok(ResponseType::Samples));
+    assert_eq!(of(&[0, 1]), Ok(ResponseType::Samples));
+    assert_eq!(of(&[1, 0]), Ok(ResponseType::StreamedXorChunks));
+    let none = "server does not support any of the requested response types: [5 6]; supported: \
+                map[SAMPLES:{} STREAMED_XOR_CHUNKS:{}]";
+    assert_eq!(of(&[5, 6]), Err(none.to_owned()));
+}
+
+#[test]
+fn request_that_is_malformed_or_too_much_is_refused() {
+    let query = |fields: &[(u32, Result<u64, Vec<u8>>)]| {
+        snappy::compress(&message(&[(1, Err(message(fields)))]))
+    };
+    let many = vec![(1, Err(Vec::new())); 1001];
+    let cases = [
+        (b"\xff\xff".to_vec(), ErrorKind::Invalid),
+        (snappy::compress(b"\x0a\x05"), ErrorKind::Invalid),
+        (query(&[(1, Err(Vec::new()))]), ErrorKind::Invalid),
+        (query(&[(3, Err(matcher(4, "a", "b")))]), ErrorKind::Invalid),
+        (query(&[(3, Err(matcher(2, "a", "(")))]), ErrorKind::Invalid),
+        (snappy::compress(&message(&many)), ErrorKind::Limited),
+        (snappy::compress(&vec![0; 33 << 20]), ErrorKind::Limited),
+    ];
+    for (body, want) in cases {
+        assert_eq!(decode(&body).unwrap_err().kind, want);
+    }
+}
+
+fn series() -> (Labels, Labels, SeriesBatch) {
+    let labels = Labels::from_pairs([("__name__", "m"), ("b", "c"), ("region", "own")]);
+    let external = Labels::from_pairs([("a", "x"), ("region", "eu"), ("z", "y")]);
+    let times: Vec<i64> = (0..300).map(|i| 1_000 * i).collect();
+    let values: Vec<f64> = (0..300).map(f64::from).collect();
+    let mut batch = SeriesBatch::default();
+    batch.push(&times, &values, &[], []);
+    (labels, external, batch)
+}
+
+/// The bytes of the fields of this number.
+fn fields(message: &[u8], wanted: u32) -> Vec<&[u8]> {
+    let mut cursor = Cursor::new(message);
+    let mut found = Vec::new();
+    while let Some((number, wire_type)) = cursor.field().unwrap() {
+        match number == wanted {
+            true => found.push(cursor.bytes().unwrap()),
+            false => cursor.skip(wire_type).unwrap(),
+        }
+    }
+    found
+}
+
+fn label_texts(series: &[u8]) -> Vec<String> {
+    let text = |label: &[u8]| {
+        let part = |number| String::from_utf8(fields(label, number)[0].to_vec()).unwrap();
+        format!("{}={}", part(1), part(2))
+    };
+    fields(series, 1).into_iter().map(text).collect()
+}
+
+const LABELS: [&str; 5] = ["__name__=m", "a=x", "b=c", "region=own", "z=y"];
+
+#[test]
+fn message_of_samples_has_a_result_for_each_query() {
+    let (labels, external, batch) = series();
+    let mut answer = SampleMessage::default();
+    answer.push(labels.as_ref(), &external, Some(batch.series(0)));
+    answer.end_query();
+    answer.push(labels.as_ref(), &external, None);
+    answer.end_query();
+    answer.end_query();
+    let mut message = Vec::new();
+    snappy::decompress(&answer.finish(), 1 << 20, &mut message).unwrap();
+    let results = fields(&message, 1);
+    assert_eq!(results.len(), 3);
+    let counts: Vec<_> = results
+        .iter()
+        .map(|result| {
+            fields(result, 1)
+                .iter()
+                .map(|s| fields(s, 2).len())
+                .collect()
+        })
+        .collect::<Vec<Vec<_>>>();
+    assert_eq!(counts, [vec![300], vec![0], vec![]]);
+    assert_eq!(label_texts(fields(results[0], 1)[0]), LABELS);
+}
+
+#[test]
+fn frames_have_a_length_a_checksum_and_chunks_of_one_series() {
+    let (labels, external, batch) = series();
+    let mut out = Vec::new();
+    // Room for one chunk a frame.
+    let mut frames = ChunkFrames::new(100, external);
+    frames
+        .push(&mut out, 3, labels.as_ref(), batch.series(0))
+        .unwrap();
+    let mut rest = Cursor::new(&out);
+    let (mut values, mut count) = (Vec::new(), 0);
+    while !rest.rest().is_empty() {
+        let length = rest.varint().unwrap() as usize;
+        let (checksum, behind) = rest.rest().split_at(4);
+        let (frame, behind) = behind.split_at(length);
+        assert_eq!(checksum, crc32c::crc32c(frame).to_be_bytes());
+        rest = Cursor::new(behind);
+        count += 1;
+        assert_eq!(frame[frame.len() - 2..], [0x10, 3]);
+        let series = fields(frame, 1)[0];
+        assert_eq!(label_texts(series), LABELS);
+        for chunk in fields(series, 2) {
+            let data = fields(chunk, 4)[0];
+            let samples = Samples::new(Encoding::Xor, data).unwrap();
+            for sample in samples {
+                let sample = sample.unwrap();
+                let Value::Float(value) = sample.value else {
+                    panic!("{sample:?}")
+                };
+                values.push((sample.time, value));
+            }
+        }
+    }
+    assert_eq!(count, 3);
+    let want: Vec<_> = (0..300).map(|i| (1_000 * i, i as f64)).collect();
+    assert_eq!(values, want);
+}

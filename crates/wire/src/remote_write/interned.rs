@@ -1,0 +1,540 @@
+//! The walk through an unpacked request of remote write 2.0, whose strings are interned: from
+//! `io.prometheus.write.v2.Request` to the series of a batch.
+//!
+//! ```text
+//! symbols --> table --.
+//! series: refs -------+--> key of remote write 1.0, unread: the store knows it, or has it read
+//!         samples, histograms, exemplars --> columns
+//!         metadata --> once for each metric and what is said of it
+//! ```
+//!
+//! So a series has one key whichever version brings it, and labels are judged where those of 1.0
+//! are. Semantics are those of Prometheus 3.14's receiver: a series whose references, labels or
+//! metadata cannot stand is refused and named, so is one without a sample, the others are taken;
+//! labels may come in any order. Symbols may follow the series that refer to them.
+
+mod encode;
+mod exemplar;
+mod symbols;
+#[cfg(test)]
+mod tests;
+
+pub use encode::encode_interned;
+pub(super) use symbols::Symbols;
+
+use self::exemplar::LABEL_BYTES_MAX;
+use super::charges::{Charges, EXEMPLAR_BYTES, SAMPLE_BYTES, SERIES_BYTES};
+use super::field::interned as field;
+use super::labels::{Offence, push_checked};
+use super::refusal::Refusal;
+use super::request::Counts;
+use super::{histogram, metadata, sample};
+use crate::error::WireError;
+use crate::limits::WireLimits;
+use crate::protobuf::{Cursor, WireType, expect};
+use firn_model::batch::Batch;
+use firn_model::budget::Reservation;
+use firn_model::error::Error;
+use firn_model::labels::{LabelsRef, METRIC_NAME};
+use firn_model::metadata::{MetadataBatch, MetricType};
+use firn_model::sample::START_UNKNOWN;
+use std::borrow::Cow;
+use symbols::{KEY_COPIES, Keys, SYMBOL_BYTES, WrittenKey};
+
+/// The keys of the parts of a series.
+const REFS_KEY: u8 = 0x0a;
+const SAMPLE_KEY: u8 = 0x12;
+const METADATA_KEY: u8 = 0x2a;
+
+/// References that a message about them shows.
+const SHOWN_REFS_MAX: usize = 64;
+
+/// What working on a packed reference takes beyond the message: its number, and half of a pair.
+const REF_BYTES: usize = size_of::<u32>() + size_of::<Pair<'static>>() / 2;
+
+/// What a series says of its metric: a type by number and two references.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Said {
+    kind: u64,
+    help: u32,
+    unit: u32,
+}
+
+/// What a series has besides what is in the batch.
+#[derive(Default)]
+struct Parts<'m> {
+    refs: Refs<'m>,
+    samples: usize,
+    said: Said,
+    /// How many histograms cannot stand, and why the first one cannot.
+    lost: Option<(Error, usize)>,
+    /// How many exemplars cannot stand, and why the first one cannot.
+    lost_exemplars: Option<(Offence, usize)>,
+}
+
+/// References of labels, packed in one piece as all senders write them, or else put together.
+type Refs<'m> = Cow<'m, [u8]>;
+
+/// A request that is being read into a batch.
+pub(super) struct Interned<'d> {
+    limits: &'d WireLimits,
+    batch: &'d mut Batch,
+    metadata: &'d mut MetadataBatch,
+    symbols: &'d mut Symbols,
+    keys: Keys,
+    charges: Charges<'d>,
+    /// Whether type and unit become labels.
+    labels_types: bool,
+    /// What was said last of the metric with the name that each symbol is.
+    said: Vec<Said>,
+    series_count: usize,
+    pub(super) counts: Counts,
+}
+
+impl<'d> Interned<'d> {
+    pub(super) fn new(
+        limits: &'d WireLimits,
+        (batch, metadata): (&'d mut Batch, &'d mut MetadataBatch),
+        symbols: &'d mut Symbols,
+        memory: Option<&'d mut Reservation>,
+        labels_types: bool,
+    ) -> Self {
+        symbols.clear();
+        Self {
+            limits,
+            keys: Keys::new(batch.take_message()),
+            batch,
+            metadata,
+            symbols,
+            charges: Charges::new(limits, memory),
+            labels_types,
+            said: Vec::new(),
+            series_count: 0,
+            counts: Counts::default(),
+        }
+    }
+
+    pub(super) fn read(&mut self, message: &[u8]) -> Result<(), WireError> {
+        let mut cursor = Cursor::new(message);
+        let mut first_series = None;
+        loop {
+            let at = cursor.clone();
+            let Some((number, wire_type)) = cursor.field()? else {
+                break;
+            };
+            match number {
+                field::REQUEST_SYMBOL => {
+                    expect(wire_type, WireType::Bytes)?;
+                    self.charges.add(SYMBOL_BYTES)?;
+                    let bytes = cursor.bytes()?.len();
+                    let end = message.len() - cursor.rest().len();
+                    self.symbols.push(message, end - bytes, bytes);
+                }
+                field::REQUEST_SERIES => {
+                    expect(wire_type, WireType::Bytes)?;
+                    first_series.get_or_insert(at);
+                    cursor.bytes()?;
+                }
+                _ => cursor.skip(wire_type)?,
+            }
+        }
+        let mut cursor = first_series.unwrap_or(cursor);
+        while let Some((number, wire_type)) = cursor.field()? {
+            match number {
+                field::REQUEST_SERIES => self.series(message, cursor.bytes()?)?,
+                _ => cursor.skip(wire_type)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// What is left of the walk: the memory of the keys, and the counts.
+    pub(super) fn finish(self) -> (Vec<u8>, usize, Counts) {
+        let key_bytes = self.keys.end();
+        (self.keys.into_bytes(), key_bytes, self.counts)
+    }
+
+    /// Reads one `TimeSeries` and ends it in the batch or refuses it.
+    #[inline]
+    fn series(&mut self, message: &[u8], series: &[u8]) -> Result<(), WireError> {
+        if self.series_count == self.limits.series_count_max {
+            let limit = self.limits.series_count_max;
+            return Err(WireError::TooManySeries { limit });
+        }
+        self.series_count += 1;
+        self.charges.add(SERIES_BYTES)?;
+        if let Some(plain) = plain_series(series)
+            && self.end_plain(message, plain)?
+        {
+            return Ok(());
+        }
+        let parts = self.parts(message, series)?;
+        let may_wait = parts.samples > 0
+            && parts.lost.is_none()
+            && parts.lost_exemplars.is_none()
+            && !self.labels_types
+            && self.knows(parts.said);
+        if may_wait {
+            let with = (message, &*self.symbols);
+            let key = self
+                .keys
+                .write(&parts.refs, with, self.limits, &mut self.charges)?;
+            if let Some(key) = key {
+                self.note(message, key, parts.said)?;
+                self.batch.end_unread_series(key.start..key.end);
+                return Ok(());
+            }
+        }
+        self.read_at_once(message, parts)
+    }
+
+    /// Ends a plain series in the batch. `false`, and nothing done, if a closer look is needed.
+    #[inline]
+    fn end_plain(&mut self, message: &[u8], plain: Plain<'_>) -> Result<bool, WireError> {
+        let said = said(plain.said)?;
+        if self.labels_types || !self.knows(said) {
+            return Ok(false);
+        }
+        let with = (message, &*self.symbols);
+        let key = self
+            .keys
+            .write(plain.refs, with, self.limits, &mut self.charges)?;
+        let Some(key) = key else { return Ok(false) };
+        self.charges.add(SAMPLE_BYTES)?;
+        self.batch.push_float(plain.time, plain.value);
+        self.note(message, key, said)?;
+        self.batch.end_unread_series(key.start..key.end);
+        Ok(true)
+    }
+
+    /// Whether the references of metadata are in the table.
+    #[inline]
+    fn knows(&self, said: Said) -> bool {
+        let symbols = self.symbols.len();
+        (said.help as usize) < symbols && (said.unit as usize) < symbols
+    }
+
+    /// Takes what a series says of its metric, unless the last one said the same.
+    #[inline]
+    fn note(&mut self, message: &[u8], key: WrittenKey, said: Said) -> Result<(), WireError> {
+        match (key.metric, said == Said::default()) {
+            (Some(metric), false) => self.note_once(message, metric, said),
+            _ => Ok(()),
+        }
+    }
+
+    fn note_once(&mut self, message: &[u8], metric: u32, said: Said) -> Result<(), WireError> {
+        if self.said.is_empty() {
+            self.charges.add(self.symbols.len() * size_of::<Said>())?;
+            self.said.resize(self.symbols.len(), Said::default());
+        }
+        match self.said.get_mut(metric as usize) {
+            Some(last) if *last != said => *last = said,
+            _ => return Ok(()),
+        }
+        let text = |number| self.symbols.get(message, number).unwrap_or_default();
+        let name = (text(metric), metadata::metric_type(said.kind));
+        let texts = (text(said.help), text(said.unit));
+        metadata::push(name, texts, &mut self.charges, self.metadata)
+    }
+
+    /// Reads what a series has besides labels into the batch.
+    #[inline]
+    fn parts<'m>(&mut self, message: &[u8], series: &'m [u8]) -> Result<Parts<'m>, WireError> {
+        let mut parts = Parts::default();
+        let mut cursor = Cursor::new(series);
+        while let Some((number, wire_type)) = cursor.field()? {
+            if number == field::SERIES_LABEL_REFS && wire_type == WireType::Varint {
+                let before = cursor.rest();
+                cursor.varint()?;
+                let read = before.len() - cursor.rest().len();
+                let one = before.get(..read).unwrap_or_default();
+                parts.refs.to_mut().extend_from_slice(one);
+                continue;
+            }
+            if !(field::SERIES_LABEL_REFS..=field::SERIES_METADATA).contains(&number) {
+                cursor.skip(wire_type)?;
+                continue;
+            }
+            expect(wire_type, WireType::Bytes)?;
+            let part = cursor.bytes()?;
+            match number {
+                field::SERIES_LABEL_REFS if parts.refs.is_empty() => parts.refs = part.into(),
+                field::SERIES_LABEL_REFS => parts.refs.to_mut().extend_from_slice(part),
+                field::SERIES_SAMPLE => {
+                    self.sample(part)?;
+                    parts.samples += 1;
+                }
+                field::SERIES_HISTOGRAM => match self.histogram(part)? {
+                    Ok(()) => parts.samples += 1,
+                    Err(why) => parts.lost.get_or_insert((why, 0)).1 += 1,
+                },
+                field::SERIES_EXEMPLAR => {
+                    self.charges
+                        .add(EXEMPLAR_BYTES + LABEL_BYTES_MAX + REF_BYTES * part.len())?;
+                    let with = (message, &*self.symbols);
+                    if let Err(offence) = exemplar::read(part, with, self.batch)? {
+                        parts.lost_exemplars.get_or_insert((offence, 0)).1 += 1;
+                    }
+                }
+                _ => parts.said = said(part)?,
+            }
+        }
+        Ok(parts)
+    }
+
+    #[inline]
+    fn sample(&mut self, message: &[u8]) -> Result<(), WireError> {
+        self.charges.add(SAMPLE_BYTES)?;
+        if let Some((time, value)) = sample::plain(message) {
+            self.batch.push_float(time, value);
+            return Ok(());
+        }
+        let sample = sample::read(message)?;
+        if sample.start_time == START_UNKNOWN {
+            self.batch.push_float(sample.time, sample.value);
+        } else {
+            // The first one of a batch makes a column.
+            self.charges.add(SAMPLE_BYTES)?;
+            let (time, value) = (sample.time, sample.value);
+            self.batch
+                .push_float_with_start(time, value, sample.start_time);
+        }
+        Ok(())
+    }
+
+    /// Adds a histogram, or says why it cannot stand; the outer error is for the whole message.
+    fn histogram(&mut self, message: &[u8]) -> Result<Result<(), Error>, WireError> {
+        self.charges.add(histogram::memory_bytes(message)?)?;
+        let mut sample = histogram::decode(message)?;
+        let valid = histogram::fit(&mut sample.histogram);
+        if valid.is_ok() {
+            self.batch.push_histogram(sample);
+        }
+        Ok(valid)
+    }
+
+    /// Ends or refuses a series whose labels cannot wait; its samples are in the batch already.
+    #[cold]
+    fn read_at_once(&mut self, message: &[u8], parts: Parts<'_>) -> Result<(), WireError> {
+        let at = self.keys.end();
+        let lost = parts.lost.as_ref().map_or(0, |(_, count)| *count);
+        let sent = parts.samples + lost;
+        self.charges.add(REF_BYTES * parts.refs.len())?;
+        let refs = numbers(&parts.refs)?;
+        let with = (message, &*self.symbols);
+        let judged = match judge((&refs, parts.said), with, self.labels_types) {
+            Ok(pairs) => {
+                self.charges
+                    .add(KEY_COPIES * kept_bytes(&pairs, self.limits))?;
+                Ok(pairs)
+            }
+            Err(offence) => Err(offence),
+        };
+        let arena = self.batch.label_bytes();
+        let start = arena.len();
+        let judged = judged.and_then(|pairs| push_checked(pairs, self.limits, arena));
+        if let Err(offence) = judged {
+            self.counts
+                .refused
+                .add(at, offence.refusal, sent, || offence.message);
+            self.batch.drop_series();
+            return Ok(());
+        }
+        let labels = LabelsRef::from_canonical(arena.get(start..).unwrap_or_default());
+        let Counts {
+            refused,
+            refused_exemplars,
+            ..
+        } = &mut self.counts;
+        if let Some((why, count)) = &parts.lost {
+            refused.add(at, Refusal::Histogram, *count, || {
+                format!("{why} for series {labels}")
+            });
+        }
+        if let Some((offence, count)) = parts.lost_exemplars {
+            refused_exemplars.add(at, offence.refusal, count, || {
+                format!("parsing exemplar for series {labels}: {}", offence.message)
+            });
+        }
+        if sent == 0 {
+            refused.add(at, Refusal::NoSamples, 0, || {
+                format!(
+                    "TimeSeries must contain at least one sample or histogram for series {labels}"
+                )
+            });
+        }
+        if parts.samples == 0 {
+            self.batch.drop_series();
+            return Ok(());
+        }
+        let name = labels.get(METRIC_NAME);
+        let metric = refs.as_chunks::<2>().0.iter().find_map(|[n, v]| {
+            let is_name = self.symbols.get(message, *n) == Some(METRIC_NAME.as_bytes());
+            (is_name && self.symbols.get(message, *v) == Some(name)).then_some(*v)
+        });
+        let key = WrittenKey {
+            start: at,
+            end: at,
+            metric,
+        };
+        self.batch.end_series();
+        self.note(message, key, parts.said)
+    }
+}
+
+/// A series with one sample, as Go's encoder writes it.
+struct Plain<'m> {
+    refs: &'m [u8],
+    time: i64,
+    value: f64,
+    /// A `Metadata`; empty where there is none.
+    said: &'m [u8],
+}
+
+/// The parts of a series, if it is a plain one.
+#[inline]
+fn plain_series(series: &[u8]) -> Option<Plain<'_>> {
+    let [REFS_KEY, bytes @ 0..0x80, rest @ ..] = series else {
+        return None;
+    };
+    let (refs, rest) = rest.split_at_checked(usize::from(*bytes))?;
+    let [SAMPLE_KEY, bytes @ 0..0x80, rest @ ..] = rest else {
+        return None;
+    };
+    let (sample, rest) = rest.split_at_checked(usize::from(*bytes))?;
+    let (time, value) = sample::plain(sample)?;
+    let said = match rest {
+        [] => &[][..],
+        [METADATA_KEY, bytes @ 0..0x80, said @ ..] if said.len() == usize::from(*bytes) => said,
+        _ => return None,
+    };
+    Some(Plain {
+        refs,
+        time,
+        value,
+        said,
+    })
+}
+
+/// Reads a `Metadata`.
+#[inline]
+fn said(message: &[u8]) -> Result<Said, WireError> {
+    let mut said = Said::default();
+    let mut cursor = Cursor::new(message);
+    while let Some((number, wire_type)) = cursor.field()? {
+        match number {
+            field::METADATA_TYPE => {
+                expect(wire_type, WireType::Varint)?;
+                said.kind = cursor.varint()?;
+            }
+            field::METADATA_HELP => {
+                expect(wire_type, WireType::Varint)?;
+                said.help = cursor.varint()? as u32;
+            }
+            field::METADATA_UNIT => {
+                expect(wire_type, WireType::Varint)?;
+                said.unit = cursor.varint()? as u32;
+            }
+            _ => cursor.skip(wire_type)?,
+        }
+    }
+    Ok(said)
+}
+
+/// The numbers that are packed in `refs`.
+fn numbers(refs: &[u8]) -> Result<Vec<u32>, WireError> {
+    let mut cursor = Cursor::new(refs);
+    let mut numbers = Vec::new();
+    while !cursor.rest().is_empty() {
+        // As protobuf has it: what is beyond 32 bits does not count.
+        numbers.push(cursor.varint()? as u32);
+    }
+    Ok(numbers)
+}
+
+/// A label's name and value.
+type Pair<'m> = (&'m [u8], &'m [u8]);
+
+/// The labels of a series, or what is wrong with its references.
+fn judge<'m>(
+    (refs, said): (&[u32], Said),
+    (message, symbols): (&'m [u8], &Symbols),
+    labels_types: bool,
+) -> Result<Vec<Pair<'m>>, Offence> {
+    let mut pairs = resolve(refs, message, symbols).map_err(|why| Offence {
+        refusal: Refusal::LabelRefs,
+        message: format!("parsing labels for series {}: {why}", shown(refs)),
+    })?;
+    let text = |what: &str, number: u32| {
+        symbols.get(message, number).ok_or_else(|| Offence {
+            refusal: Refusal::MetadataRefs,
+            message: format!(
+                "parsing metadata for series {}: metadata {what} {number} outside of symbols \
+                 table (size {})",
+                shown(refs),
+                symbols.len()
+            ),
+        })
+    };
+    let unit = text("unit_ref", said.unit)?;
+    text("help_ref", said.help)?;
+    let kind = metadata::metric_type(said.kind);
+    if labels_types && (kind != MetricType::Unknown || !unit.is_empty()) {
+        const TYPE: &[u8] = b"__type__";
+        const UNIT: &[u8] = b"__unit__";
+        pairs.retain(|(name, _)| *name != TYPE && *name != UNIT);
+        if kind != MetricType::Unknown {
+            pairs.push((TYPE, kind.name().as_bytes()));
+        }
+        pairs.push((UNIT, unit));
+    }
+    Ok(pairs)
+}
+
+/// Bytes of those labels that are within the limits: others are refused.
+fn kept_bytes(pairs: &[Pair<'_>], limits: &WireLimits) -> usize {
+    let (name_max, value_max) = (limits.label_name_bytes_max, limits.label_value_bytes_max);
+    let kept = pairs.iter().take(limits.label_count_max);
+    kept.map(|(name, value)| name.len().min(name_max) + value.len().min(value_max) + 4)
+        .sum()
+}
+
+/// What references refer to, in pairs; or why they cannot.
+fn resolve<'m>(
+    refs: &[u32],
+    message: &'m [u8],
+    symbols: &Symbols,
+) -> Result<Vec<Pair<'m>>, String> {
+    let (pairs, rest) = refs.as_chunks::<2>();
+    if !rest.is_empty() {
+        return Err(format!("invalid labelRefs length {}", refs.len()));
+    }
+    let resolved = pairs.iter().map(|[name, value]| {
+        let pair = symbols
+            .get(message, *name)
+            .zip(symbols.get(message, *value));
+        pair.ok_or_else(|| {
+            format!(
+                "labelRefs {name} (name) = {value} (value) outside of symbols table (size {})",
+                symbols.len()
+            )
+        })
+    });
+    resolved.collect()
+}
+
+/// References as Go prints them, cut where they get long.
+fn shown(refs: &[u32]) -> String {
+    let numbers: Vec<String> = refs
+        .iter()
+        .take(SHOWN_REFS_MAX)
+        .map(u32::to_string)
+        .collect();
+    let cut = if refs.len() > SHOWN_REFS_MAX {
+        " ..."
+    } else {
+        ""
+    };
+    format!("[{}{cut}]", numbers.join(" "))
+}

@@ -1,0 +1,88 @@
+//! Exemplars of a series of remote write 2.0.
+
+use super::symbols::Symbols;
+use super::{numbers, resolve};
+use crate::error::WireError;
+use crate::protobuf::{Cursor, WireType, expect};
+use crate::remote_write::field::{self, interned};
+use crate::remote_write::labels::Offence;
+use crate::remote_write::refusal::Refusal;
+use firn_model::batch::Batch;
+use firn_model::exemplar::{LABEL_CHARS_MAX, TimedExemplar};
+use firn_model::labels::LabelsBuilder;
+
+/// Labels that are looked at: more have too many characters anyway, as each has one at least.
+const LABELS_MAX: usize = LABEL_CHARS_MAX + 1;
+
+/// Bytes of the labels that are kept: beyond four for each character there are too many.
+pub(super) const LABEL_BYTES_MAX: usize = 4 * LABELS_MAX;
+
+/// Adds the exemplar in `message` to the series under way, or says why it cannot stand. One without
+/// a time has the time zero, as upstream.
+pub(super) fn read(
+    message: &[u8],
+    (request, symbols): (&[u8], &Symbols),
+    batch: &mut Batch,
+) -> Result<Result<(), Offence>, WireError> {
+    let (mut value, mut time) = (0.0, 0);
+    let mut refs = Vec::new();
+    let mut cursor = Cursor::new(message);
+    while let Some((number, wire_type)) = cursor.field()? {
+        match (number, wire_type) {
+            (interned::EXEMPLAR_LABEL_REFS, WireType::Varint) => refs.push(cursor.varint()? as u32),
+            (interned::EXEMPLAR_LABEL_REFS, _) => {
+                expect(wire_type, WireType::Bytes)?;
+                refs.extend(numbers(cursor.bytes()?)?);
+            }
+            (field::EXEMPLAR_VALUE, _) => {
+                expect(wire_type, WireType::Fixed64)?;
+                value = cursor.double()?;
+            }
+            (field::EXEMPLAR_TIME, _) => {
+                expect(wire_type, WireType::Varint)?;
+                time = cursor.varint()? as i64;
+            }
+            _ => cursor.skip(wire_type)?,
+        }
+    }
+    let pairs = match resolve(&refs, request, symbols) {
+        Ok(pairs) => pairs,
+        Err(message) => {
+            return Ok(Err(Offence {
+                refusal: Refusal::LabelRefs,
+                message,
+            }));
+        }
+    };
+    let mut labels = LabelsBuilder::default();
+    let mut bytes = 0;
+    for (name, value) in pairs.into_iter().take(LABELS_MAX) {
+        let Some(name) = std::str::from_utf8(name)
+            .ok()
+            .filter(|name| !name.is_empty())
+        else {
+            return Ok(Err(Offence {
+                refusal: Refusal::LabelName,
+                message: "a label name is empty or not UTF-8".to_owned(),
+            }));
+        };
+        bytes += name.len() + value.len();
+        if bytes > LABEL_BYTES_MAX {
+            return Ok(Err(Offence {
+                refusal: Refusal::LabelValueTooLong,
+                message: format!(
+                    "label length for exemplar exceeds maximum of {LABEL_CHARS_MAX} UTF-8 \
+                     characters"
+                ),
+            }));
+        }
+        labels.set(name, value);
+    }
+    batch.push_exemplar(TimedExemplar {
+        labels: labels.build().as_ref(),
+        value,
+        time,
+        has_own_time: time != 0,
+    });
+    Ok(Ok(()))
+}

@@ -1,0 +1,91 @@
+//! What requests say of metrics: types by number, and `MetricMetadata` of remote write 1.0.
+
+use super::charges::Charges;
+use super::field;
+use crate::error::WireError;
+use crate::protobuf::{Cursor, WireType, expect};
+use firn_model::metadata::{Metadata, MetadataBatch, MetricType};
+
+/// What one metric costs in a batch besides its texts.
+const METADATA_BYTES: usize = 32;
+
+/// The type with this number, in both versions; one that is not known is no type.
+pub(super) fn metric_type(number: u64) -> MetricType {
+    match number {
+        1 => MetricType::Counter,
+        2 => MetricType::Gauge,
+        3 => MetricType::Histogram,
+        4 => MetricType::GaugeHistogram,
+        5 => MetricType::Summary,
+        6 => MetricType::Info,
+        7 => MetricType::Stateset,
+        _ => MetricType::Unknown,
+    }
+}
+
+/// The number of a type, in both versions.
+pub(super) fn metric_type_number(kind: MetricType) -> u64 {
+    match kind {
+        MetricType::Unknown => 0,
+        MetricType::Counter => 1,
+        MetricType::Gauge => 2,
+        MetricType::Histogram => 3,
+        MetricType::GaugeHistogram => 4,
+        MetricType::Summary => 5,
+        MetricType::Info => 6,
+        MetricType::Stateset => 7,
+    }
+}
+
+/// Adds what is said of the metric `name` to `into`, unless the name is no text.
+pub(super) fn push(
+    (name, kind): (&[u8], MetricType),
+    (help, unit): (&[u8], &[u8]),
+    charges: &mut Charges<'_>,
+    into: &mut MetadataBatch,
+) -> Result<(), WireError> {
+    // A byte that belongs to no character is shown as three.
+    let texts = name.len() + 3 * (help.len() + unit.len());
+    charges.add(METADATA_BYTES + texts)?;
+    if let Ok(name) = std::str::from_utf8(name)
+        && !name.is_empty()
+    {
+        into.push(Metadata {
+            name,
+            kind,
+            help: &String::from_utf8_lossy(help),
+            unit: &String::from_utf8_lossy(unit),
+        });
+    }
+    Ok(())
+}
+
+/// Reads a `MetricMetadata` into `into`.
+pub(super) fn read(
+    message: &[u8],
+    charges: &mut Charges<'_>,
+    into: &mut MetadataBatch,
+) -> Result<(), WireError> {
+    let (mut name, mut help, mut unit): (&[u8], &[u8], &[u8]) = (&[], &[], &[]);
+    let mut kind = 0;
+    let mut cursor = Cursor::new(message);
+    while let Some((number, wire_type)) = cursor.field()? {
+        let text = match number {
+            field::METADATA_TYPE => {
+                expect(wire_type, WireType::Varint)?;
+                kind = cursor.varint()?;
+                continue;
+            }
+            field::METADATA_NAME => &mut name,
+            field::METADATA_HELP => &mut help,
+            field::METADATA_UNIT => &mut unit,
+            _ => {
+                cursor.skip(wire_type)?;
+                continue;
+            }
+        };
+        expect(wire_type, WireType::Bytes)?;
+        *text = cursor.bytes()?;
+    }
+    push((name, metric_type(kind)), (help, unit), charges, into)
+}

@@ -1,0 +1,79 @@
+//! Float samples of both versions.
+
+use super::field;
+use crate::error::WireError;
+use crate::protobuf::{Cursor, WireType, expect};
+use firn_model::sample::START_UNKNOWN;
+
+/// The keys of a sample's fields.
+const VALUE_KEY: u8 = 0x09;
+const TIME_KEY: u8 = 0x10;
+
+/// A sample as it travels. Version 1.0 has no start timestamps.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Sample {
+    pub(super) time: i64,
+    pub(super) value: f64,
+    pub(super) start_time: i64,
+}
+
+/// The time and value of a sample, if it stands there as Go's encoder writes it, with a time of
+/// the years 1971 to 2109, a varint of six bytes, and without a start timestamp.
+#[inline]
+pub(super) fn plain(message: &[u8]) -> Option<(i64, f64)> {
+    let (value, time) = match *message {
+        [
+            VALUE_KEY,
+            v0,
+            v1,
+            v2,
+            v3,
+            v4,
+            v5,
+            v6,
+            v7,
+            TIME_KEY,
+            ref time @ ..,
+        ] => (f64::from_le_bytes([v0, v1, v2, v3, v4, v5, v6, v7]), time),
+        // Zero is left out.
+        [TIME_KEY, ref time @ ..] => (0.0, time),
+        _ => return None,
+    };
+    let &[b0, b1, b2, b3, b4, b5] = time else {
+        return None;
+    };
+    if b0 & b1 & b2 & b3 & b4 & 0x80 == 0 || b5 & 0x80 != 0 {
+        return None;
+    }
+    let bits = |byte: u8, shift: u32| i64::from(byte & 0x7f) << shift;
+    let low = bits(b0, 0) | bits(b1, 7) | bits(b2, 14);
+    let high = bits(b3, 21) | bits(b4, 28) | bits(b5, 35);
+    Some((low | high, value))
+}
+
+/// Reads a sample in any form. A start timestamp of zero is none, as in the model.
+pub(super) fn read(message: &[u8]) -> Result<Sample, WireError> {
+    let mut sample = Sample {
+        time: 0,
+        value: 0.0,
+        start_time: START_UNKNOWN,
+    };
+    let mut cursor = Cursor::new(message);
+    while let Some((number, wire_type)) = cursor.field()? {
+        match number {
+            field::SAMPLE_VALUE => {
+                expect(wire_type, WireType::Fixed64)?;
+                sample.value = cursor.double()?;
+            }
+            field::SAMPLE_TIME => {
+                expect(wire_type, WireType::Varint)?;
+                sample.time = cursor.varint()? as i64;
+            }
+            field::SAMPLE_START if wire_type == WireType::Varint => {
+                sample.start_time = cursor.varint()? as i64;
+            }
+            _ => cursor.skip(wire_type)?,
+        }
+    }
+    Ok(sample)
+}
