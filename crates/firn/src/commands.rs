@@ -14,6 +14,7 @@ mod mirror;
 mod query;
 mod rules;
 mod script;
+mod service_discovery;
 mod tsdb;
 
 use crate::settings::flags;

@@ -13,6 +13,7 @@
 //! Invariant: what cannot be read keeps the list that was read last.
 
 mod api;
+mod aws;
 mod consul;
 mod digitalocean;
 mod discover;
@@ -23,9 +24,11 @@ mod file;
 mod group;
 mod hetzner;
 mod http;
+mod kubernetes;
 mod meta;
 mod metrics;
 mod nomad;
+mod once;
 mod parts;
 #[cfg(test)]
 mod platform_tests;
@@ -36,6 +39,7 @@ mod stub;
 mod tests;
 mod xml;
 
+pub use aws::AwsSettings;
 pub use consul::{ConsulSettings, Token};
 pub use digitalocean::{DigitalOceanRole, DigitalOceanSettings};
 pub use dns::{DnsSettings, RecordType};
@@ -43,6 +47,7 @@ pub use docker::{DockerSettings, Filter, SwarmRole, SwarmSettings};
 pub use eureka::EurekaSettings;
 pub use group::{Group, ReadYaml};
 pub use hetzner::{HetznerRole, HetznerSettings};
+pub use kubernetes::{Attached, KubernetesRole, KubernetesSettings, Selector};
 pub use metrics::{DiscoveryMetrics, Owner};
 pub use nomad::NomadSettings;
 
@@ -86,6 +91,12 @@ pub enum DiscoverySettings {
     Docker(Box<DockerSettings>),
     /// One of `dockerswarm_sd_configs`
     Swarm(Box<SwarmSettings>),
+    /// One of `kubernetes_sd_configs`
+    Kubernetes(Box<KubernetesSettings>),
+    /// One of `ec2_sd_configs`
+    Ec2(Box<AwsSettings>),
+    /// One of `lightsail_sd_configs`
+    Lightsail(Box<AwsSettings>),
     /// One of `nomad_sd_configs`
     Nomad(Box<NomadSettings>),
     /// One of `eureka_sd_configs`
@@ -107,6 +118,9 @@ impl DiscoverySettings {
             DiscoverySettings::Consul(_) => "consul",
             DiscoverySettings::Docker(_) => "docker",
             DiscoverySettings::Swarm(_) => "dockerswarm",
+            DiscoverySettings::Kubernetes(_) => "kubernetes",
+            DiscoverySettings::Ec2(_) => "ec2",
+            DiscoverySettings::Lightsail(_) => "lightsail",
             DiscoverySettings::Nomad(_) => "nomad",
             DiscoverySettings::Eureka(_) => "eureka",
             DiscoverySettings::Hetzner(_) => "hetzner",
@@ -186,6 +200,11 @@ fn start(
         }
         DiscoverySettings::Docker(docker) => ask(docker::Containers::new(docker, bytes_max), to),
         DiscoverySettings::Swarm(swarm) => ask(docker::Swarm::new(swarm, bytes_max), to),
+        DiscoverySettings::Kubernetes(s) => spawn(kubernetes::Watch::new(s, bytes_max), to),
+        DiscoverySettings::Ec2(s) => ask(aws::Ec2::new(s, bytes_max, lent.clock.clone()), to),
+        DiscoverySettings::Lightsail(s) => {
+            ask(aws::Lightsail::new(s, bytes_max, lent.clock.clone()), to)
+        }
         DiscoverySettings::Nomad(nomad) => ask(nomad::Services::new(nomad, bytes_max), to),
         DiscoverySettings::Eureka(s) => ask(eureka::Applications::new(s, bytes_max), to),
         DiscoverySettings::Hetzner(s) => ask(hetzner::Servers::new(s, bytes_max), to),

@@ -40,7 +40,7 @@ pub use fetch::{Fetch, Fetching};
 pub use settings::{JobSettings, SELF_SCRAPE_INTERVAL, ScrapeLimits, StartTimes};
 pub use status::{FamilyMetadata, Health, LastScrape, TargetStatus};
 pub(crate) use target::encode_path;
-pub use target::{Target, check_address};
+pub use target::{CheckedTarget, Target, check_address, check_target};
 pub use view::{ActiveTarget, PoolView};
 
 use crate::client::Places;

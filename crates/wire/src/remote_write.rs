@@ -251,7 +251,7 @@ impl Decoded<'_> {
         })?;
         if is_refused {
             let exemplars = self.batch.exemplars();
-            self.lost_exemplars += exemplars.of_series(series as u32).count();
+            self.lost_exemplars += exemplars.of_series(series as u64).count();
         }
         Ok(())
     }

@@ -1,11 +1,12 @@
 //! `firn check config FILE...` and `firn check web-config FILE...`: say what is wrong with configs
 //! before a server has to. Rule files of a config are checked too; `firn check rules` is in
-//! [`super::rules`].
+//! [`super::rules`], `firn check service-discovery` in [`super::service_discovery`].
 //!
 //! Texts and exit codes are promtool's: 0 if all files are valid, 1 if one is not.
 
 use super::arguments::{files, paths};
 use super::rules::check::{self as rules, Check};
+use super::service_discovery;
 use crate::console;
 use crate::settings::{config, web_config};
 use clap::{ArgMatches, Command};
@@ -28,12 +29,15 @@ pub fn command() -> Command {
         .subcommand(config)
         .subcommand(web_config)
         .subcommand(rules::command())
+        .subcommand(service_discovery::command())
 }
 
 /// Runs `firn check`.
 pub fn run(matches: &ArgMatches) -> ExitCode {
-    if let Some(("rules", matches)) = matches.subcommand() {
-        return rules::run(matches);
+    match matches.subcommand() {
+        Some(("rules", matches)) => return rules::run(matches),
+        Some(("service-discovery", matches)) => return service_discovery::run(matches),
+        _ => {}
     }
     let check = match matches.subcommand_name() {
         Some("web-config") => check_web_config,

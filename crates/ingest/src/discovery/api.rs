@@ -2,7 +2,7 @@
 
 use crate::client::{Body, BodyLimit, HttpClient, HttpSettings, USER_AGENT, read_body};
 use firn_model::error::{Error, ErrorKind};
-use hyper::body::Incoming;
+use hyper::body::{Bytes, Incoming};
 use hyper::header::{ACCEPT, HeaderMap, HeaderValue, USER_AGENT as AGENT};
 use hyper::{Response, StatusCode, Uri};
 use serde::de::DeserializeOwned;
@@ -46,6 +46,18 @@ impl Api {
     /// Asks for `url`. Any status is an answer.
     pub(super) async fn get(&self, url: &str, headers: &HeaderMap) -> Result<Answer, Error> {
         let response = self.open(url, headers).await?;
+        Answer::read(response, self.bytes_max).await
+    }
+
+    /// Sends a body to `url`. Any status is an answer.
+    pub(super) async fn post(
+        &self,
+        url: &str,
+        headers: &HeaderMap,
+        body: Bytes,
+    ) -> Result<Answer, Error> {
+        let headers = with_agent(headers);
+        let response = self.client.post(&uri(url)?, &headers, body).await?;
         Answer::read(response, self.bytes_max).await
     }
 

@@ -3,6 +3,7 @@
 use super::group::Group;
 use super::published::Published;
 use firn_model::env::sim::SimClock;
+use http_body_util::BodyExt;
 use hyper::body::{Body, Bytes, Frame, Incoming};
 use hyper::header::HeaderMap;
 use hyper::service::service_fn;
@@ -29,6 +30,7 @@ pub(super) struct Asked {
     /// Path and query.
     pub(super) path: String,
     pub(super) headers: HeaderMap,
+    pub(super) body: String,
 }
 
 /// An answer.
@@ -145,10 +147,12 @@ where
     let service = service_fn(move |request: Request<Incoming>| {
         let (answer, asked) = (answer.clone(), asked.clone());
         async move {
-            let (parts, _) = request.into_parts();
+            let (parts, body) = request.into_parts();
+            let bytes = body.collect().await.unwrap().to_bytes();
             let one = Asked {
                 path: parts.uri.to_string(),
                 headers: parts.headers,
+                body: String::from_utf8(bytes.to_vec()).unwrap(),
             };
             asked.lock().unwrap().push(one.clone());
             let reply = answer(one).await;

@@ -1,7 +1,9 @@
-//! Files that come, change and go.
+//! Files that come, change and go; what is counted.
 
 use super::file::Files;
 use super::*;
+use firn_model::env::sim::SimClock;
+use firn_model::metrics::{Collect, Sink, Value};
 use std::fs;
 
 fn read_nothing(_: &str) -> Result<Vec<Group>, String> {
@@ -47,4 +49,70 @@ fn group_with_a_field_unknown_is_refused() {
     let e = read(r#"[{"targets": [], "lables": {}}]"#).unwrap_err();
     assert!(e.to_string().starts_with("unknown field `lables`"), "{e}");
     assert_eq!(read("[{}]").unwrap(), [Group::default()]);
+}
+
+/// Takes metrics as lines.
+#[derive(Default)]
+struct Lines(Vec<String>);
+
+impl Sink for Lines {
+    fn metric(&mut self, name: &str, _: &str, labels: &[(&str, &str)], value: Value<'_>) {
+        let value = match value {
+            Value::Counter(value) | Value::Gauge(value) => value.to_string(),
+            Value::Histogram(_) => "histogram".to_owned(),
+        };
+        let labels: Vec<String> = labels.iter().map(|(n, v)| format!("{n}={v}")).collect();
+        self.0.push(format!("{name} {} {value}", labels.join(",")));
+    }
+}
+
+#[test]
+fn discoveries_are_counted_by_owner_and_mechanism_while_they_run() {
+    let clock = Arc::new(SimClock::default());
+    clock.set_ms(5_000);
+    let lent = Lent {
+        read_yaml: read_nothing,
+        bytes_max: 1 << 20,
+        clock,
+        metrics: DiscoveryMetrics::default(),
+    };
+    let start = |purpose, config: &str, count: usize| {
+        let owner = Owner {
+            purpose,
+            config: config.into(),
+        };
+        let group = Group {
+            targets: vec!["a".into(); count],
+            ..Group::default()
+        };
+        let settings = DiscoverySettings::Static(vec![group]);
+        Discovery::start(&settings, &lent, &owner, Arc::new(Notify::new()))
+    };
+    let _held = (start("scrape", "web", 2), start("scrape", "web", 1));
+    let gone = start("notify", "config-0", 1);
+    let seen = |name: &str| {
+        let mut lines = Lines::default();
+        lent.metrics.collect(&mut lines);
+        lines.0.retain(|line| line.starts_with(name));
+        lines.0
+    };
+    let scraped = "config=web,mechanism=static,name=scrape";
+    assert_eq!(
+        seen("firn_sd_discovered_targets"),
+        [
+            "firn_sd_discovered_targets config=config-0,mechanism=static,name=notify 1".to_owned(),
+            format!("firn_sd_discovered_targets {scraped} 3"),
+        ]
+    );
+    drop(gone);
+    assert_eq!(
+        seen(""),
+        [
+            format!("firn_sd_received_updates_total {scraped} 2"),
+            format!("firn_sd_refresh_failures_total {scraped} 0"),
+            format!("firn_sd_discovered_targets {scraped} 3"),
+            format!("firn_sd_last_update_timestamp_seconds {scraped} 5"),
+            format!("firn_sd_refresh_duration_seconds {scraped} histogram"),
+        ]
+    );
 }

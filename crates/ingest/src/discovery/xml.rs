@@ -24,6 +24,12 @@ pub(super) fn children<'a, 'i>(
     children.filter(move |child| child.is_element() && child.tag_name().name() == name)
 }
 
+/// The items of the list called `name`.
+pub(super) fn items<'a, 'i>(node: Node<'a, 'i>, name: &str) -> Vec<Node<'a, 'i>> {
+    let list = child(node, name);
+    list.map_or(Vec::new(), |list| children(list, "item").collect())
+}
+
 /// The text of the child called `name`, empty if there is none.
 pub(super) fn text<'a>(node: Node<'a, '_>, name: &str) -> &'a str {
     let child = child(node, name);

@@ -96,10 +96,50 @@ pub fn check_address(address: &str) -> Result<(), String> {
 
 /// Makes a target of `address`, one of those in `group`.
 pub(super) fn populate(job: &JobSettings, address: &str, group: &Group) -> Result<Found, String> {
-    let mut labels = discovered(job, address, group);
+    let labels = discovered(job, address, group);
     let discovered = labels.build();
+    Ok(match settle(job, labels, &discovered)? {
+        Some((target, _)) => Found::Target(Box::new(target)),
+        None => Found::Dropped(discovered),
+    })
+}
+
+/// What becomes of an address, to be looked at.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CheckedTarget {
+    /// Labels before relabelling.
+    pub discovered: Labels,
+    /// Labels after it, those included that only scraping needs; none if it is dropped or refused.
+    pub labels: Labels,
+    /// Why it is no target.
+    pub error: Option<String>,
+}
+
+/// Makes a target of `address`, one of those in `group`, to be looked at.
+pub fn check_target(job: &JobSettings, address: &str, group: &Group) -> CheckedTarget {
+    let labels = discovered(job, address, group);
+    let discovered = labels.build();
+    let (labels, error) = match settle(job, labels, &discovered) {
+        Ok(Some((_, labels))) => (labels, None),
+        Ok(None) => (Labels::empty(), None),
+        Err(e) => (Labels::empty(), Some(e)),
+    };
+    CheckedTarget {
+        discovered,
+        labels,
+        error,
+    }
+}
+
+/// Relabels and checks; returns the target and all labels but those that tell of its discovery, or
+/// `None` if it is dropped.
+fn settle(
+    job: &JobSettings,
+    mut labels: LabelsBuilder,
+    discovered: &Labels,
+) -> Result<Option<(Target, Labels)>, String> {
     if !relabel::apply(&job.relabel, &mut labels) {
-        return Ok(Found::Dropped(discovered));
+        return Ok(None);
     }
     let address = text(&labels, ADDRESS)?;
     if address.is_empty() {
@@ -132,10 +172,10 @@ pub(super) fn populate(job: &JobSettings, address: &str, group: &Group) -> Resul
     }
     let url = url(job, &labels)?;
     labels.retain(|name| !name.starts_with(RESERVED_PREFIX));
-    Ok(Found::Target(Box::new(Target {
+    let target = Target {
         tenant: TenantId::anonymous(),
         labels: labels.build(),
-        discovered,
+        discovered: discovered.clone(),
         url,
         interval,
         interval_text,
@@ -144,7 +184,8 @@ pub(super) fn populate(job: &JobSettings, address: &str, group: &Group) -> Resul
         native_histograms: native_histograms.unwrap_or(job.native_histograms),
         always_classic: always_classic.unwrap_or(job.always_classic),
         convert_classic: convert_classic.unwrap_or(job.convert_classic),
-    })))
+    };
+    Ok(Some((target, all)))
 }
 
 /// The labels of an address before relabelling.

@@ -71,7 +71,9 @@ fn samples(line: &str) -> Vec<(String, i64, u64)> {
     let mut decoder = firn_wire::remote_write::Decoder::new(firn_wire::WireLimits::default());
     let mut out = Vec::new();
     for (_, request) in made(line).1 {
-        let decoded = decoder.decode(&request.body).unwrap();
+        let decoded = decoder
+            .decode(firn_wire::remote_write::Reader::default(), &request.body)
+            .unwrap();
         for series in decoded.batch.iter() {
             for (time, value) in series.times.iter().zip(series.values) {
                 out.push((series.labels.to_string(), *time, value.to_bits()));

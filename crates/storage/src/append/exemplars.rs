@@ -54,7 +54,7 @@ impl Appender {
     ) -> Option<Box<Admitted>> {
         let mut offered = SeriesExemplars::default();
         let mut offered_of = Vec::new();
-        let mut refuse = |series: u32, refusal| {
+        let mut refuse = |series: u64, refusal| {
             let labels = || self.labels_of(scratch, batch, series as usize);
             note(&mut appended.refused_exemplars, refusal, labels);
         };

@@ -61,8 +61,7 @@ pub const DISCOVERY: &[Key] = &[
     key(
         "ec2_sd_configs",
         List(&Section(&[AWS_CLIENT, EC2, HTTP_CLIENT, PROXY])),
-    )
-    .ignored(),
+    ),
     key(
         "ecs_sd_configs",
         List(&Section(&[AWS_CLIENT, ECS, HTTP_CLIENT, PROXY])),
@@ -95,8 +94,7 @@ pub const DISCOVERY: &[Key] = &[
     key(
         "kubernetes_sd_configs",
         List(&Section(&[KUBERNETES, HTTP_CLIENT, PROXY])),
-    )
-    .ignored(),
+    ),
     key(
         "kuma_sd_configs",
         List(&Section(&[KUMA, HTTP_CLIENT, PROXY])),
@@ -105,8 +103,7 @@ pub const DISCOVERY: &[Key] = &[
     key(
         "lightsail_sd_configs",
         List(&Section(&[AWS_CLIENT, HTTP_CLIENT, PROXY])),
-    )
-    .ignored(),
+    ),
     key(
         "linode_sd_configs",
         List(&Section(&[LINODE, HTTP_CLIENT, PROXY])),

@@ -4,10 +4,13 @@
 //! it does not run are checked too, by [`unbuilt`], so that a config is refused where upstream
 //! refuses it.
 
+mod aws;
+mod kubernetes;
 mod platforms;
 #[cfg(test)]
 mod tests;
 mod unbuilt;
+mod values;
 
 use super::http::http;
 use super::read;
@@ -15,6 +18,7 @@ use firn_ingest::discovery::{DiscoverySettings, Group};
 use firn_model::yaml::{self, Node, YamlError};
 use std::path::Path;
 use std::time::Duration;
+use values::check_http_url;
 
 /// Prometheus's default for `file_sd_configs.refresh_interval`.
 const FILE_REFRESH: Duration = Duration::from_secs(5 * 60);
@@ -35,10 +39,13 @@ const READERS: &[(&str, Reader)] = &[
     ("dns_sd_configs", platforms::dns),
     ("docker_sd_configs", platforms::docker),
     ("dockerswarm_sd_configs", platforms::swarm),
+    ("ec2_sd_configs", aws::ec2),
     ("eureka_sd_configs", platforms::eureka),
     ("file_sd_configs", files),
     ("hetzner_sd_configs", platforms::hetzner),
     ("http_sd_configs", server),
+    ("kubernetes_sd_configs", kubernetes::kubernetes),
+    ("lightsail_sd_configs", aws::lightsail),
     ("nomad_sd_configs", platforms::nomad),
 ];
 
@@ -130,33 +137,4 @@ fn server(node: &Node, dir: &Path) -> Result<DiscoverySettings, YamlError> {
         refresh: read::duration(node, "refresh_interval").unwrap_or(HTTP_REFRESH),
         client: Box::new(http(node, dir)?),
     })
-}
-
-/// Holds a URL to what `http_sd_configs` takes.
-fn check_http_url(node: &Node, url: &str) -> Result<(), YamlError> {
-    let message = match url.split_once("://") {
-        _ if url.is_empty() => "URL is missing",
-        Some(("http" | "https", rest)) => match rest.split(['/', '?', '#']).next() {
-            None | Some("") => "host is missing in URL",
-            Some(_) => return Ok(()),
-        },
-        _ => "URL scheme must be 'http' or 'https'",
-    };
-    Err(node.error(message))
-}
-
-/// The integer of `key`, or its default.
-fn integer(node: &Node, key: &str, default: i64) -> i64 {
-    let text = read::text(node, key);
-    text.and_then(|text| text.parse().ok()).unwrap_or(default)
-}
-
-/// The text of `key`, or its default; one that is there and empty is empty.
-fn string(node: &Node, key: &str, default: &str) -> String {
-    read::text(node, key).unwrap_or(default).to_owned()
-}
-
-/// The time from one question to the next, or its default in seconds.
-fn refresh(node: &Node, seconds: u64) -> Duration {
-    read::duration(node, "refresh_interval").unwrap_or(Duration::from_secs(seconds))
 }

@@ -25,9 +25,6 @@ struct Container {
     id: String,
     #[serde(deserialize_with = "or_default")]
     names: Vec<String>,
-    image: String,
-    #[serde(rename = "ImageID")]
-    image_id: String,
     #[serde(deserialize_with = "or_default")]
     labels: BTreeMap<String, String>,
     #[serde(deserialize_with = "or_default")]
@@ -149,8 +146,6 @@ impl Container {
         meta.set("container_id", &self.id);
         meta.set("container_name", self.names.first()?);
         meta.set("container_network_mode", &self.host_config.network_mode);
-        meta.set("container_image", &self.image);
-        meta.set("container_image_id", &self.image_id);
         meta.set_each("container_label_", &self.labels);
         Some(meta)
     }

@@ -5,12 +5,12 @@ use crate::client::{HttpSettings, USER_AGENT, form_encode};
 use crate::discovery::api::{Answer, Api, wrong};
 use crate::discovery::group::or_default;
 use crate::discovery::meta::Meta;
+use crate::discovery::once::ask_once;
 use firn_model::error::Error;
 use http_body_util::Empty;
 use hyper::body::Bytes;
 use hyper::header::{HOST, USER_AGENT as AGENT};
 use hyper::{HeaderMap, Request};
-use hyper_util::rt::TokioIo;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
@@ -126,32 +126,13 @@ fn written(filters: &[Filter]) -> String {
     serde_json::json!(map).to_string()
 }
 
-/// One request over a connection of its own: there are a few in a minute.
 async fn ask_socket(socket: &PathBuf, path: &str, bytes_max: u64) -> Result<Answer, Error> {
-    let failed = |e: String| Error::unavailable(e);
-    let stream = UnixStream::connect(socket)
-        .await
-        .map_err(|e| failed(e.to_string()))?;
-    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
-        .await
-        .map_err(|e| failed(e.to_string()))?;
+    let stream = UnixStream::connect(socket).await;
+    let stream = stream.map_err(|e| Error::unavailable(e.to_string()))?;
     let request = Request::get(path)
         .header(HOST, "docker")
         .header(AGENT, USER_AGENT)
         .body(Empty::<Bytes>::new())
-        .map_err(|e| failed(e.to_string()))?;
-    let asked = async {
-        let response = sender.send_request(request).await;
-        let response = response.map_err(|e| failed(e.to_string()))?;
-        Answer::read(response, bytes_max).await
-    };
-    tokio::pin!(asked);
-    tokio::select! {
-        answer = &mut asked => answer,
-        ended = connection => match ended {
-            // What was read already may be the whole answer.
-            Ok(()) => asked.await,
-            Err(e) => Err(failed(e.to_string())),
-        }
-    }
+        .map_err(|e| wrong(e.to_string()))?;
+    ask_once(stream, request, bytes_max).await
 }

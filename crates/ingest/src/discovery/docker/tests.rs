@@ -88,8 +88,7 @@ async fn containers_become_targets_by_network_and_port() {
     let host = format!("unix://{}", socket.display());
     let mut containers = Containers::new(&settings(&host), 1 << 20);
     let web = format!(
-        "172.17.0.2:80 docker_container_id=c1 docker_container_image=nginx \
-         docker_container_image_id=sha256:1 docker_container_label_com_x_y=z \
+        "172.17.0.2:80 docker_container_id=c1 docker_container_label_com_x_y=z \
          docker_container_name=/web docker_container_network_mode=web {WEB_NETWORK} \
          docker_port_private=80 docker_port_public=8080 docker_port_public_ip=0.0.0.0"
     );

@@ -64,7 +64,7 @@ pub(super) fn message(batch: &Batch, metadata: &MetadataBatch) -> Vec<u8> {
         series_message.clear();
         put_series(
             &mut series_message,
-            (series, batch.exemplars().of_series(number as u32)),
+            (series, batch.exemplars().of_series(number as u64)),
             &mut table,
         );
         if let Some(said) = said.get(series.labels.get(METRIC_NAME)) {

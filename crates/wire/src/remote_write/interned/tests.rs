@@ -86,7 +86,7 @@ fn decoded(reader: Reader, body: &[u8]) -> String {
                 line += &format!("<{start}");
             }
         }
-        for e in decoded.batch.exemplars().of_series(i as u32) {
+        for e in decoded.batch.exemplars().of_series(i as u64) {
             line += &format!(" # {} {}@{}", e.labels, e.value, e.time);
         }
         lines.push(line);

@@ -1,13 +1,13 @@
 //! Discoveries of platforms that are asked over one API each: keys, defaults and checks.
 
-use super::{integer, refresh, string};
+use super::values::{filters, has_scheme_and_host, integer, refresh, string};
 use crate::settings::config::http::http;
 use crate::settings::config::read;
 use firn_ingest::client::{Auth, Secret};
 use firn_ingest::discovery::{
     ConsulSettings, DigitalOceanRole, DigitalOceanSettings, DiscoverySettings, DnsSettings,
-    DockerSettings, EurekaSettings, Filter, HetznerRole, HetznerSettings, NomadSettings,
-    RecordType, SwarmRole, SwarmSettings, Token,
+    DockerSettings, EurekaSettings, HetznerRole, HetznerSettings, NomadSettings, RecordType,
+    SwarmRole, SwarmSettings, Token,
 };
 use firn_model::yaml::{Node, YamlError};
 use std::path::Path;
@@ -149,16 +149,6 @@ fn docker_host(node: &Node) -> Result<String, YamlError> {
     }
 }
 
-/// `filters`, of Docker and AWS.
-pub fn filters(node: &Node) -> Vec<Filter> {
-    let list = node.get("filters").map_or(&[][..], Node::items).iter();
-    list.map(|filter| Filter {
-        name: read::string(filter, "name"),
-        values: read::texts(filter, "values").unwrap_or_default(),
-    })
-    .collect()
-}
-
 /// One of `nomad_sd_configs`
 pub fn nomad(node: &Node, dir: &Path) -> Read {
     let server = string(node, "server", "http://localhost:4646");
@@ -190,15 +180,6 @@ pub fn eureka(node: &Node, dir: &Path) -> Read {
         refresh: refresh(node, 30),
         client: http(node, dir)?,
     })))
-}
-
-/// Whether a URL says how and where.
-pub fn has_scheme_and_host(url: &str) -> bool {
-    let parts = url.split_once("://");
-    parts.is_some_and(|(scheme, rest)| {
-        let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
-        !scheme.is_empty() && !host.is_empty()
-    })
 }
 
 /// One of `hetzner_sd_configs`

@@ -73,6 +73,57 @@ fn section_that_cannot_be_is_refused_in_the_words_of_upstream() {
             "{role: x}",
             "unknown DigitalOcean SD role \"x\"",
         ),
+        (
+            "kubernetes",
+            "{}",
+            "role missing (one of: pod, service, endpoints, endpointslice, node, ingress)",
+        ),
+        (
+            "kubernetes",
+            "{role: x}",
+            "unknown Kubernetes SD role \"x\"",
+        ),
+        (
+            "kubernetes",
+            "{role: pod, api_server: 'http://a', kubeconfig_file: b}",
+            "cannot use 'kubeconfig_file' and 'api_server' simultaneously",
+        ),
+        (
+            "kubernetes",
+            "{role: pod, kubeconfig_file: b, follow_redirects: false}",
+            "cannot use a custom HTTP client configuration together with 'kubeconfig_file'",
+        ),
+        (
+            "kubernetes",
+            "{role: pod, bearer_token: b}",
+            "to use custom HTTP client configuration please provide the 'api_server' URL \
+             explicitly",
+        ),
+        (
+            "kubernetes",
+            "{role: pod, api_server: 'http://a', namespaces: {own_namespace: true}}",
+            "cannot use 'api_server' and 'namespaces.own_namespace' simultaneously",
+        ),
+        (
+            "kubernetes",
+            "{role: pod, selectors: [{role: service}]}",
+            "pod role supports only pod, node selectors",
+        ),
+        (
+            "kubernetes",
+            "{role: pod, selectors: [{role: pod}, {role: pod}]}",
+            "duplicated selector role: pod",
+        ),
+        (
+            "kubernetes",
+            "{role: pod, selectors: [{role: pod, field: 'a=b,c'}]}",
+            "invalid selector: 'a=b,c'; can't understand 'c'",
+        ),
+        (
+            "ec2",
+            "{filters: [{name: a}]}",
+            "EC2 SD configuration filter values cannot be empty",
+        ),
         ("aws", "{role: s3}", "unknown AWS SD role \"s3\""),
         (
             "azure",

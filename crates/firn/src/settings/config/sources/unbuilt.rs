@@ -1,7 +1,6 @@
 //! Discoveries that Firn does not run: checked as upstream checks them, and named in a warning.
 
-use super::platforms::has_scheme_and_host;
-use super::{check_http_url, string};
+use super::values::{check_http_url, has_scheme_and_host, string};
 use crate::settings::config::http::http;
 use crate::settings::config::read;
 use firn_model::yaml::{Node, YamlError};

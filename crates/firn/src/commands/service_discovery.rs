@@ -1,0 +1,207 @@
+//! `firn check service-discovery CONFIG JOB`: finds the targets of a job, and shows what
+//! relabelling makes of them.
+//!
+//! Output and exit codes are promtool's. It ends as soon as every discovery has a list, where
+//! promtool waits for the whole timeout; why something is no target is told as a text.
+
+use crate::console;
+use crate::process::logs;
+use crate::settings::LogFormat;
+use crate::settings::config::{self, read_groups};
+use clap::{Arg, ArgMatches, Command, value_parser};
+use firn_ingest::discovery::{Discovery, DiscoveryMetrics, Group, Lent, Owner};
+use firn_ingest::scrape::{CheckedTarget, JobSettings, check_target};
+use firn_model::env::{Clock, real};
+use firn_model::labels::Labels;
+use firn_model::units::parse_duration;
+use serde_json::{Map, Value, json};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::Notify;
+use tracing::Level;
+
+/// Bytes of an answer: more than a list of a million targets.
+const LIST_BYTES_MAX: u64 = 256 << 20;
+
+/// What `firn check service-discovery` understands.
+pub fn command() -> Command {
+    Command::new("service-discovery")
+        .about("Find the targets of a job and show them before and after relabelling, as JSON")
+        .arg(
+            Arg::new("config-file")
+                .value_name("CONFIG")
+                .value_parser(value_parser!(PathBuf))
+                .required(true)
+                .help("A config in Prometheus's format"),
+        )
+        .arg(
+            Arg::new("job")
+                .value_name("JOB")
+                .required(true)
+                .help("The name of one of its jobs"),
+        )
+        .arg(
+            Arg::new("timeout")
+                .long("timeout")
+                .value_name("DURATION")
+                .default_value("30s")
+                .value_parser(|text: &str| parse_duration(text).map_err(|e| e.to_string()))
+                .help("How long to wait for the lists of all discoveries"),
+        )
+}
+
+/// Runs `firn check service-discovery`.
+pub fn run(matches: &ArgMatches) -> ExitCode {
+    let value = |id: &str| matches.get_one::<String>(id).cloned().unwrap_or_default();
+    let file = matches.get_one::<PathBuf>("config-file");
+    let timeout = matches.get_one::<Duration>("timeout").copied();
+    let checked = check(
+        &file.cloned().unwrap_or_default(),
+        &value("job"),
+        timeout.unwrap_or_default(),
+    );
+    match checked {
+        Ok(json) => {
+            console::out(&json);
+            ExitCode::SUCCESS
+        }
+        Err(message) => {
+            console::err(&message);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn check(file: &Path, name: &str, timeout: Duration) -> Result<String, String> {
+    let features = config::JobFeatures::of_names(&[]);
+    let config = config::load(file, features).map_err(|e| format!("Cannot load config {e}"))?;
+    let Some(job) = config.jobs.iter().find(|job| job.name == name) else {
+        let mut message = format!("Job {name} not found. Select one of:");
+        for job in &config.jobs {
+            message += &format!("\n\t{}", job.name);
+        }
+        return Err(message);
+    };
+    logs::start(Level::WARN, LogFormat::default());
+    let unable = |e: std::io::Error| format!("Could not create new discoverer {e}");
+    let clock = real::env().map_err(unable)?.clock;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(unable)?;
+    let lists = runtime.block_on(find(job, timeout, clock));
+    // What still waits for an answer is left alone.
+    runtime.shutdown_background();
+    let mut results: Vec<CheckedTarget> = Vec::new();
+    for group in lists.iter().flat_map(|list| list.iter()) {
+        for address in &group.targets {
+            let result = check_target(job, address, group);
+            if !results.contains(&result) {
+                results.push(result);
+            }
+        }
+    }
+    let results: Vec<Value> = results.iter().map(shown).collect();
+    serde_json::to_string_pretty(&results)
+        .map_err(|e| format!("Could not marshal result json: {e}"))
+}
+
+/// The lists of all discoveries of a job, or those that came in time.
+async fn find(job: &JobSettings, timeout: Duration, clock: Arc<dyn Clock>) -> Vec<Arc<Vec<Group>>> {
+    let lent = Lent {
+        read_yaml: read_groups,
+        bytes_max: LIST_BYTES_MAX,
+        clock,
+        metrics: DiscoveryMetrics::default(),
+    };
+    let owner = Owner {
+        purpose: "scrape",
+        config: job.name.clone(),
+    };
+    let changed = Arc::new(Notify::new());
+    let discoveries: Vec<Discovery> = job
+        .discoveries
+        .iter()
+        .map(|settings| Discovery::start(settings, &lent, &owner, changed.clone()))
+        .collect();
+    let is_complete = || discoveries.iter().all(|d| d.groups().is_some());
+    let all = async {
+        while !is_complete() {
+            changed.notified().await;
+        }
+    };
+    // What is missing then was told in the log.
+    let _ = tokio::time::timeout(timeout, all).await;
+    discoveries.iter().filter_map(Discovery::groups).collect()
+}
+
+fn shown(result: &CheckedTarget) -> Value {
+    let mut shown = json!({
+        "discoveredLabels": map(&result.discovered),
+        "labels": map(&result.labels),
+    });
+    if let (Some(error), Value::Object(fields)) = (&result.error, &mut shown) {
+        fields.insert("error".into(), Value::String(error.clone()));
+    }
+    shown
+}
+
+fn map(labels: &Labels) -> Map<String, Value> {
+    let pairs = labels.iter();
+    pairs
+        .map(|(name, value)| {
+            let value = String::from_utf8_lossy(value).into_owned();
+            (name.to_owned(), Value::String(value))
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn targets_are_shown_before_and_after_relabelling() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("prometheus.yml");
+        let text = "
+scrape_configs:
+- job_name: other
+- job_name: web
+  static_configs: [{targets: [a, a, gone, b/c], labels: {x: y}}]
+  file_sd_configs: [{files: [list.json]}]
+  relabel_configs:
+  - {source_labels: [__address__], regex: gone, action: drop}
+  - {source_labels: [__address__], target_label: z}
+";
+        fs::write(&file, text).unwrap();
+        fs::write(dir.path().join("list.json"), r#"[{"targets": ["d"]}]"#).unwrap();
+        let json = check(&file, "web", Duration::from_secs(20)).unwrap();
+        assert!(
+            json.starts_with("[\n  {\n    \"discoveredLabels\": {\n"),
+            "{json}"
+        );
+        let results: Vec<Value> = serde_json::from_str(&json).unwrap();
+        let addresses: Vec<&str> = results
+            .iter()
+            .map(|r| r["discoveredLabels"]["__address__"].as_str().unwrap())
+            .collect();
+        assert_eq!(addresses, ["a", "gone", "b/c", "d"]);
+        assert_eq!(results[0]["labels"]["z"], "a");
+        assert_eq!(results[0]["labels"]["__metrics_path__"], "/metrics");
+        assert_eq!(results[0]["labels"]["instance"], "a");
+        assert_eq!(results[1]["labels"], json!({}));
+        assert_eq!(results[2]["error"], "\"b/c\" is not a valid hostname");
+        let path = dir.path().join("list.json").display().to_string();
+        assert_eq!(results[3]["discoveredLabels"]["__meta_filepath"], path);
+        assert_eq!(results[3]["labels"].get("__meta_filepath"), None);
+
+        let e = check(&file, "wub", Duration::ZERO).unwrap_err();
+        assert_eq!(e, "Job wub not found. Select one of:\n\tother\n\tweb");
+        let e = check(&dir.path().join("no.yml"), "web", Duration::ZERO).unwrap_err();
+        assert!(e.starts_with("Cannot load config "), "{e}");
+    }
+}

@@ -1,0 +1,156 @@
+//! `kubernetes_sd_configs`: keys and checks.
+
+use crate::settings::config::http::http;
+use crate::settings::config::read;
+use firn_ingest::client::HttpSettings;
+use firn_ingest::discovery::{
+    Attached, DiscoverySettings, KubernetesRole, KubernetesSettings, Selector,
+};
+use firn_model::yaml::{Node, YamlError};
+use std::path::Path;
+
+/// The roles by their names.
+const ROLES: [(&str, KubernetesRole); 6] = [
+    ("node", KubernetesRole::Node),
+    ("pod", KubernetesRole::Pod),
+    ("service", KubernetesRole::Service),
+    ("endpoints", KubernetesRole::Endpoints),
+    ("endpointslice", KubernetesRole::EndpointSlice),
+    ("ingress", KubernetesRole::Ingress),
+];
+
+/// One of `kubernetes_sd_configs`
+pub fn kubernetes(node: &Node, dir: &Path) -> Result<DiscoverySettings, YamlError> {
+    let selectors = node.get("selectors").map_or(&[][..], Node::items);
+    let named: Vec<(Option<KubernetesRole>, &Node)> = selectors
+        .iter()
+        .map(|selector| Ok((role_of(selector)?, selector)))
+        .collect::<Result<_, YamlError>>()?;
+    let Some(role) = role_of(node)? else {
+        return Err(node.error(
+            "role missing (one of: pod, service, endpoints, endpointslice, node, ingress)",
+        ));
+    };
+    let client = http(node, dir)?;
+    let settings = KubernetesSettings {
+        api_server: read::text(node, "api_server")
+            .filter(|url| !url.is_empty())
+            .map(str::to_owned),
+        kubeconfig: read::path(node, "kubeconfig_file", dir),
+        role,
+        namespaces: of(node, "namespaces")
+            .and_then(|section| read::texts(section, "names"))
+            .unwrap_or_default(),
+        own_namespace: is_on(of(node, "namespaces"), "own_namespace"),
+        selectors: read_selectors(node, role, &named)?,
+        attached: attached(of(node, "attach_metadata")),
+        client,
+    };
+    check_access(node, &settings)?;
+    Ok(DiscoverySettings::Kubernetes(Box::new(settings)))
+}
+
+fn of<'n>(node: &'n Node, key: &str) -> Option<&'n Node> {
+    node.get(key).filter(|section| !section.is_null())
+}
+
+fn is_on(section: Option<&Node>, key: &str) -> bool {
+    section.is_some_and(|section| read::flag(section, key).unwrap_or(false))
+}
+
+/// The role of a section, if it says one.
+fn role_of(node: &Node) -> Result<Option<KubernetesRole>, YamlError> {
+    let Some(name) = read::text(node, "role") else {
+        return Ok(None);
+    };
+    match ROLES.iter().find(|(known, _)| *known == name) {
+        Some((_, role)) => Ok(Some(*role)),
+        None => Err(node.error(format!("unknown Kubernetes SD role {name:?}"))),
+    }
+}
+
+fn name_of(role: KubernetesRole) -> &'static str {
+    let known = ROLES.iter().find(|(_, known)| *known == role);
+    known.map_or("", |(name, _)| name)
+}
+
+/// How a cluster is reached is said once.
+fn check_access(node: &Node, settings: &KubernetesSettings) -> Result<(), YamlError> {
+    let has_server = settings.api_server.is_some();
+    let has_kubeconfig = settings.kubeconfig.is_some();
+    let has_client = settings.client != HttpSettings::default();
+    let message = if has_server && has_kubeconfig {
+        "cannot use 'kubeconfig_file' and 'api_server' simultaneously"
+    } else if has_kubeconfig && has_client {
+        "cannot use a custom HTTP client configuration together with 'kubeconfig_file'"
+    } else if !has_server && has_client {
+        "to use custom HTTP client configuration please provide the 'api_server' URL explicitly"
+    } else if has_server && settings.own_namespace {
+        "cannot use 'api_server' and 'namespaces.own_namespace' simultaneously"
+    } else if has_kubeconfig && settings.own_namespace {
+        "cannot use 'kubeconfig_file' and 'namespaces.own_namespace' simultaneously"
+    } else {
+        return Ok(());
+    };
+    Err(node.error(message))
+}
+
+fn attached(section: Option<&Node>) -> Attached {
+    Attached {
+        node: is_on(section, "node"),
+        namespace: is_on(section, "namespace"),
+        deployment: is_on(section, "deployment"),
+        job: is_on(section, "job"),
+        cronjob: is_on(section, "cronjob"),
+    }
+}
+
+fn read_selectors(
+    node: &Node,
+    role: KubernetesRole,
+    named: &[(Option<KubernetesRole>, &Node)],
+) -> Result<Vec<Selector>, YamlError> {
+    let allowed: &[&str] = match role {
+        KubernetesRole::Pod => &["pod", "node"],
+        KubernetesRole::Service => &["service"],
+        KubernetesRole::EndpointSlice => &["pod", "service", "endpointslice"],
+        KubernetesRole::Endpoints => &["pod", "service", "endpoints"],
+        KubernetesRole::Node => &["node"],
+        KubernetesRole::Ingress => &["ingress"],
+    };
+    let mut selectors: Vec<Selector> = Vec::new();
+    for (of, selector) in named {
+        let name = of.map_or("", name_of);
+        let Some(of) = of.filter(|_| allowed.contains(&name)) else {
+            return Err(node.error(format!(
+                "{} role supports only {} selectors",
+                name_of(role),
+                allowed.join(", ")
+            )));
+        };
+        if selectors.iter().any(|known| known.role == of) {
+            return Err(node.error(format!("duplicated selector role: {name}")));
+        }
+        let field = read::string(selector, "field");
+        check_fields(selector, &field)?;
+        selectors.push(Selector {
+            role: of,
+            label: read::string(selector, "label"),
+            field,
+        });
+    }
+    Ok(selectors)
+}
+
+/// Field selectors are pairs with `=`, `==` or `!=`; what labels may be is left to the API.
+fn check_fields(node: &Node, field: &str) -> Result<(), YamlError> {
+    let terms = field.split(',').filter(|term| !term.is_empty());
+    for term in terms {
+        if !term.contains('=') {
+            return Err(node.error(format!(
+                "invalid selector: '{field}'; can't understand '{term}'"
+            )));
+        }
+    }
+    Ok(())
+}

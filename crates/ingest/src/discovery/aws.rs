@@ -1,0 +1,22 @@
+//! Targets from Amazon's clouds: instances of EC2 and of Lightsail.
+//!
+//! ```text
+//! credentials -> request, signed -> answer -> next token -> request ..
+//! ```
+//!
+//! Facts are from upstream's `discovery/aws`, from Amazon's APIs, and from the order in which its
+//! SDK looks for credentials.
+
+mod credentials;
+mod ec2;
+mod lightsail;
+mod request;
+mod service;
+mod settings;
+mod sign;
+#[cfg(test)]
+mod tests;
+
+pub(super) use ec2::Ec2;
+pub(super) use lightsail::Lightsail;
+pub use settings::AwsSettings;

@@ -1,0 +1,99 @@
+//! Targets from a Kubernetes API: nodes, pods, services, endpoints, slices of these, ingresses.
+//!
+//! ```text
+//! access -> a reflector for each kind and namespace: list, then watch -> stores
+//! any store changed -> all targets of the role are built anew -> a list, at a bounded pace
+//! ```
+//!
+//! Facts are from upstream's `discovery/kubernetes` and Kubernetes's API. Building everything anew
+//! needs no index of what depends on what; ten thousand pods take some ten milliseconds.
+//!
+//! Invariant: a list is published only from stores that were all listed once, and stores keep what
+//! they hold while the API fails.
+
+mod access;
+mod endpoints;
+mod labels;
+mod objects;
+mod pods;
+mod reflector;
+mod roles;
+mod settings;
+mod store;
+#[cfg(test)]
+mod tests;
+mod world;
+
+pub use settings::{Attached, KubernetesRole, KubernetesSettings, Selector};
+
+use super::discover::Discover;
+use super::parts::{Pace, TIMING, Timing, wait};
+use super::published::Published;
+use access::Cluster;
+use std::sync::Arc;
+use tokio::sync::Notify;
+use tokio::task::{JoinSet, spawn_blocking};
+use tokio::time::sleep;
+use tracing::{error, warn};
+use world::World;
+
+/// Watches a cluster.
+pub(super) struct Watch {
+    settings: KubernetesSettings,
+    bytes_max: u64,
+    timing: Timing,
+}
+
+impl Watch {
+    pub(super) fn new(settings: &KubernetesSettings, bytes_max: u64) -> Self {
+        Self {
+            settings: settings.clone(),
+            bytes_max,
+            timing: TIMING,
+        }
+    }
+
+    /// The way to the API, which may come to be there later.
+    async fn cluster(&self, to: &Published) -> Arc<Cluster> {
+        loop {
+            let (settings, bytes_max) = (self.settings.clone(), self.bytes_max);
+            let found = spawn_blocking(move || Cluster::find(&settings, bytes_max)).await;
+            match found {
+                Ok(Ok(cluster)) => return Arc::new(cluster),
+                Ok(Err(e)) => warn!(error = %e, "cannot find the Kubernetes API"),
+                Err(e) => error!(error = %e, "cannot find the Kubernetes API"),
+            }
+            to.failures.inc();
+            sleep(self.timing.retry).await;
+        }
+    }
+}
+
+impl Discover for Watch {
+    async fn run(self, to: Arc<Published>) {
+        let cluster = self.cluster(&to).await;
+        let changed = Arc::new(Notify::new());
+        let world = Arc::new(World::new(&self.settings, changed.clone()));
+        // They end with this future.
+        let mut reflectors = JoinSet::new();
+        world.reflect(&cluster, &to, self.timing.retry, &mut reflectors);
+        let mut pace = Pace::new(self.timing.pause);
+        loop {
+            tokio::select! {
+                () = changed.notified() => {
+                    if world.is_listed() {
+                        pace.has_news();
+                    }
+                }
+                () = wait(pace.due(true)) => {
+                    pace.has_published();
+                    let built = world.clone();
+                    match spawn_blocking(move || built.groups()).await {
+                        Ok(groups) => to.publish(groups),
+                        Err(e) => error!(error = %e, "cannot make targets"),
+                    }
+                }
+            }
+        }
+    }
+}

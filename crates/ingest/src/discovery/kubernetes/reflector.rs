@@ -1,0 +1,264 @@
+//! Keeps a part of a store like the objects of one kind in one namespace: lists, then watches.
+//!
+//! ```text
+//! list -> version -> watch from there -> events: added, modified, deleted, bookmark -> version
+//!  ^                   |                    '-- the stream ends: watch from the newest version
+//!  '-- 410: too old ---'
+//! ```
+//!
+//! Invariant: a store changes by what the API said alone: nothing is lost from it by a failure.
+
+use super::access::Cluster;
+use super::objects::{ObjectMeta, Resource};
+use super::store::Store;
+use crate::client::form_encode;
+use crate::discovery::api::{Answer, wrong};
+use crate::discovery::group::or_default;
+use crate::discovery::published::Published;
+use firn_model::error::{Error, ErrorKind};
+use http_body_util::BodyExt;
+use hyper::HeaderMap;
+use serde::Deserialize;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::{sleep, timeout};
+use tracing::{debug, warn};
+
+/// How long a watch goes on before the server ends it, in seconds.
+const WATCH_SECONDS: u64 = 420;
+
+/// How much longer than that an answer may take; how long a list may take at all.
+const GRACE: Duration = Duration::from_secs(60);
+
+/// Bytes of an event; the database below Kubernetes takes objects of 1.5 MiB.
+const EVENT_BYTES_MAX: usize = 16 << 20;
+
+/// After many failures.
+const RETRY_MAX: Duration = Duration::from_secs(30);
+
+/// Follows one kind of objects in one namespace.
+pub(super) struct Reflector<T> {
+    pub(super) cluster: Arc<Cluster>,
+    /// Of which namespace; empty is all.
+    pub(super) namespace: String,
+    pub(super) label: String,
+    pub(super) field: String,
+    pub(super) store: Arc<Store<T>>,
+    pub(super) part: usize,
+    pub(super) to: Arc<Published>,
+    /// After the first failure.
+    pub(super) retry: Duration,
+}
+
+#[derive(Deserialize)]
+#[serde(bound = "T: serde::de::DeserializeOwned")]
+struct List<T> {
+    #[serde(default)]
+    metadata: ObjectMeta,
+    #[serde(default, deserialize_with = "or_default")]
+    items: Vec<T>,
+}
+
+#[derive(Deserialize)]
+struct Kind {
+    #[serde(rename = "type")]
+    kind: String,
+}
+
+#[derive(Deserialize)]
+struct Event<T> {
+    object: T,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Bookmark {
+    metadata: ObjectMeta,
+}
+
+/// What the API says of a failure.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Status {
+    code: u16,
+    message: String,
+}
+
+/// The version is too old to be watched from.
+const GONE: u16 = 410;
+
+impl<T: Resource> Reflector<T> {
+    /// Goes on until the future is dropped.
+    pub(super) async fn run(self) {
+        let mut pause = self.retry;
+        // What the API has at hand will do for a start; it may be old.
+        let mut version = "0".to_owned();
+        loop {
+            match self.list(&version).await {
+                Ok(newest) => {
+                    pause = self.retry;
+                    self.watch(newest).await;
+                    version = String::new();
+                }
+                Err(e) => {
+                    self.failed("list", &e);
+                    sleep(pause).await;
+                    pause = (pause * 2).min(RETRY_MAX);
+                }
+            }
+        }
+    }
+
+    /// Lists the objects; returns the version of the list.
+    async fn list(&self, version: &str) -> Result<String, Error> {
+        let url = self.url(&[("resourceVersion", version)]);
+        let asked = timeout(GRACE, self.cluster.api.json(&url)).await;
+        let list: List<T> = asked.map_err(|_| wrong("no answer"))??;
+        self.store.replace(self.part, list.items);
+        Ok(list.metadata.resource_version)
+    }
+
+    /// Watches from `version` on; returns when a new list is needed.
+    async fn watch(&self, mut version: String) {
+        let mut pause = self.retry;
+        loop {
+            let before = version.clone();
+            let deadline = Duration::from_secs(WATCH_SECONDS) + GRACE;
+            let watched = timeout(deadline, self.watch_once(&mut version)).await;
+            match watched.unwrap_or_else(|_| Err(wrong("the watch does not end"))) {
+                // Ended by the server, as agreed.
+                Ok(()) if version != before => {
+                    pause = self.retry;
+                    continue;
+                }
+                Ok(()) => {}
+                Err(e) if e.kind == ErrorKind::NotFound => {
+                    debug!(kind = T::PLURAL, error = %e, "list Kubernetes objects anew");
+                    return;
+                }
+                Err(e) => self.failed("watch", &e),
+            }
+            sleep(pause).await;
+            pause = (pause * 2).min(RETRY_MAX);
+        }
+    }
+
+    /// One request of a watch; [`ErrorKind::NotFound`] if the version is too old.
+    async fn watch_once(&self, version: &mut String) -> Result<(), Error> {
+        let seconds = WATCH_SECONDS.to_string();
+        let url = self.url(&[
+            ("watch", "true"),
+            ("allowWatchBookmarks", "true"),
+            ("resourceVersion", version),
+            ("timeoutSeconds", &seconds),
+        ]);
+        let mut response = self.cluster.api.open(&url, &HeaderMap::new()).await?;
+        if !response.status().is_success() {
+            let code = response.status().as_u16();
+            let error = match Answer::read(response, EVENT_BYTES_MAX as u64).await?.good() {
+                Ok(_) => wrong("not an answer"),
+                Err(e) => e,
+            };
+            return Err(match code {
+                GONE => Error::new(ErrorKind::NotFound, error.message),
+                _ => error,
+            });
+        }
+        let mut held: Vec<u8> = Vec::new();
+        while let Some(frame) = response.frame().await {
+            let frame = frame.map_err(|e| Error::unavailable(e.to_string()))?;
+            let Ok(data) = frame.into_data() else {
+                continue;
+            };
+            // Only the new bytes can hold the end of the line that is held.
+            let mut rest = &data[..];
+            while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
+                held.extend_from_slice(&rest[..end]);
+                rest = &rest[end + 1..];
+                self.take(&held, version)?;
+                held.clear();
+            }
+            held.extend_from_slice(rest);
+            if held.len() > EVENT_BYTES_MAX {
+                let message = format!("event is too long: limit {EVENT_BYTES_MAX} bytes");
+                return Err(wrong(message));
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes one event.
+    fn take(&self, line: &[u8], version: &mut String) -> Result<(), Error> {
+        if line.iter().all(u8::is_ascii_whitespace) {
+            return Ok(());
+        }
+        let kind: Kind = read(line)?;
+        match kind.kind.as_str() {
+            "ADDED" | "MODIFIED" => {
+                let Event { object } = read::<Event<T>>(line)?;
+                version.clone_from(&object.metadata().resource_version);
+                self.store.set(self.part, object);
+            }
+            "DELETED" => {
+                let Event { object } = read::<Event<T>>(line)?;
+                version.clone_from(&object.metadata().resource_version);
+                self.store.remove(self.part, &object.metadata().key());
+            }
+            "BOOKMARK" => {
+                let Event { object } = read::<Event<Bookmark>>(line)?;
+                *version = object.metadata.resource_version;
+            }
+            "ERROR" => {
+                let Event { object } = read::<Event<Status>>(line)?;
+                let kind = match object.code {
+                    GONE => ErrorKind::NotFound,
+                    _ => ErrorKind::Unavailable,
+                };
+                return Err(Error::new(kind, object.message));
+            }
+            other => {
+                return Err(wrong(format!(
+                    "an event of a kind that is not known: {other:?}"
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    fn url(&self, parameters: &[(&str, &str)]) -> String {
+        let namespace = match self.namespace.as_str() {
+            "" => String::new(),
+            _ if !T::IS_NAMESPACED => String::new(),
+            name => format!("/namespaces/{name}"),
+        };
+        let selectors = [
+            ("fieldSelector", self.field.as_str()),
+            ("labelSelector", &self.label),
+        ];
+        let pairs: Vec<String> = parameters
+            .iter()
+            .chain(&selectors)
+            .filter(|(_, value)| !value.is_empty())
+            .map(|(name, value)| format!("{name}={}", form_encode(value)))
+            .collect();
+        let (base, group, plural) = (&self.cluster.base, T::GROUP, T::PLURAL);
+        let mark = if pairs.is_empty() { "" } else { "?" };
+        format!("{base}{group}{namespace}/{plural}{mark}{}", pairs.join("&"))
+    }
+
+    fn failed(&self, what: &str, error: &Error) {
+        self.to.failures.inc();
+        let namespace = &self.namespace;
+        warn!(
+            what,
+            kind = T::PLURAL,
+            namespace,
+            error = %error,
+            "cannot follow Kubernetes objects"
+        );
+    }
+}
+
+fn read<'l, V: Deserialize<'l>>(line: &'l [u8]) -> Result<V, Error> {
+    serde_json::from_slice(line).map_err(|e| wrong(format!("cannot read an event: {e}")))
+}
