@@ -31,6 +31,7 @@ mod remote_write_2;
 mod resources;
 mod retention;
 mod rules;
+mod scenario;
 mod scrape;
 mod sending;
 mod snapshot;

@@ -22,6 +22,7 @@ use crate::{PROMETHEUS_VERSION, console, serve};
 use arguments::NOT_UNDERSTOOD;
 use clap::Command;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
+use firn_mirror::error::MirrorError;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
@@ -51,6 +52,7 @@ fn tree() -> Command {
             firn_mirror::load::options::command(),
             mirror::command(),
             query::command(),
+            firn_mirror::scenario::command(),
             script::command(),
             tsdb::command(),
             completions::command(),
@@ -66,6 +68,7 @@ pub fn run(args: &[OsString]) -> ExitCode {
         Some((command, rest)) if command == "serve" => return serve::run(rest),
         Some((command, rest)) if command == "compare" => return compare(rest),
         Some((command, rest)) if command == "load" => return load(rest),
+        Some((command, rest)) if command == "scenario" => return scenario(rest),
         _ => {}
     }
     let words = std::iter::once("firn".into()).chain(args.iter().cloned());
@@ -89,13 +92,26 @@ pub fn run(args: &[OsString]) -> ExitCode {
 }
 
 fn compare(args: &[OsString]) -> ExitCode {
-    match firn_mirror::compare::run(args.iter().cloned(), &mut std::io::stdout()) {
+    let passed = firn_mirror::compare::run(args.iter().cloned(), &mut std::io::stdout());
+    verdict("compare", passed)
+}
+
+fn scenario(args: &[OsString]) -> ExitCode {
+    let firn = std::env::current_exe().unwrap_or_else(|_| "firn".into());
+    let args = args.iter().cloned();
+    let passed = firn_mirror::scenario::run(args, &firn, &mut std::io::stdout());
+    verdict("scenario", passed)
+}
+
+/// The exit code of a command that says whether something holds.
+fn verdict(command: &str, passed: Result<bool, MirrorError>) -> ExitCode {
+    match passed {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(e) => {
-            console::err(&format!("firn compare: {e}"));
-            match e.kind() {
-                firn_model::error::ErrorKind::Invalid => ExitCode::from(NOT_UNDERSTOOD),
+            console::err(&format!("firn {command}: {e}"));
+            match e {
+                MirrorError::Usage(_) => ExitCode::from(NOT_UNDERSTOOD),
                 _ => ExitCode::FAILURE,
             }
         }

@@ -47,6 +47,9 @@ pub enum MirrorError {
         /// Why.
         why: String,
     },
+    /// Something that should have happened did not.
+    #[error("{0}")]
+    Late(String),
     /// A system under test did not reach what it must.
     #[error("missed: {0}")]
     Missed(String),
@@ -70,6 +73,7 @@ impl MirrorError {
             Self::File { .. }
             | Self::Transport { .. }
             | Self::Unasked { .. }
+            | Self::Late(_)
             | Self::Missed(_)
             | Self::Failed { .. } => ErrorKind::Unavailable,
             Self::Answer { .. } => ErrorKind::Corrupt,

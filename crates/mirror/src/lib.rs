@@ -8,6 +8,7 @@
 //! - [`tee`]: `firn mirror`, which passes remote write on to several targets.
 //! - [`target`] is scraped and answers as it likes; [`exposition`] is what it may show.
 //! - [`compare`]: `firn compare`, which asks two systems [`questions`] and reports on the answers.
+//! - [`scenario`]: `firn scenario`, which does all of that while systems are killed and upgraded.
 //! - [`api`] asks the HTTP API, [`judge`] holds one answer against another, [`answers`] records
 //!   those of a reference system and checks others by them.
 //!
@@ -29,5 +30,6 @@ pub mod push;
 pub mod quantiles;
 pub mod questions;
 pub mod request;
+pub mod scenario;
 pub mod target;
 pub mod tee;

@@ -210,9 +210,10 @@ fn skips_by_reason(tally: &Tally) -> Vec<(String, usize)> {
     let mut reasons = std::collections::BTreeMap::<String, usize>::new();
     for finding in tally.findings() {
         if finding.judged.outcome == Outcome::Skip {
-            *reasons
-                .entry(short(&finding.judged.reason, 160))
-                .or_default() += 1;
+            // What comes behind the colon is of one question.
+            let reason = finding.judged.reason.split(": ").next();
+            let reason = short(reason.unwrap_or_default(), 160);
+            *reasons.entry(reason).or_default() += 1;
         }
     }
     let mut reasons: Vec<_> = reasons.into_iter().collect();

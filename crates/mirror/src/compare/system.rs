@@ -175,11 +175,14 @@ fn fault_of(error: &MirrorError) -> (Class, String) {
     };
     match source.as_ref() {
         ureq::Error::Timeout(_) => (Class::Timeout, "no whole answer in time".to_owned()),
-        ureq::Error::Rustls(e) => {
-            let text = format!("its certificate is not accepted, or TLS failed: {e}");
+        other => {
+            let text = other.to_string();
+            let text = match text.contains("certificate") {
+                true => format!("its certificate is not accepted: {text}"),
+                false => text,
+            };
             (Class::Error, text)
         }
-        other => (Class::Error, other.to_string()),
     }
 }
 

@@ -100,7 +100,10 @@ mod tests {
     use serde_json::json;
 
     fn answer(elements: &[(&str, &str)]) -> Fetched {
-        let element = |(name, value): &(&str, &str)| json!({"metric": {"n": name}, "values": [[1, value], [2, value]]});
+        let element = |(name, value): &(&str, &str)| {
+            let values = [(1, value), (2, value)];
+            json!({"metric": {"n": name}, "values": values})
+        };
         let result: Vec<_> = elements.iter().map(element).collect();
         let body = json!({"status": "success", "data": {"resultType": "matrix", "result": result}});
         Fetched {

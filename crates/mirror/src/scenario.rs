@@ -1,0 +1,95 @@
+//! `firn scenario`: brings up two systems, mirrors a load into both while steps happen, compares
+//! their answers, and checks what must hold.
+//!
+//! ```text
+//! load -> mirror -> baseline
+//!             \---> candidate   <- steps: kill, pause, restart, upgrade
+//! the queues are empty -> compare -> checks -> result
+//! ```
+//!
+//! Everything runs as processes of their own, as users run them: `firn load`, `firn mirror` and the
+//! commands of the file. Invariant: a run is a folder that holds the scenario, the files that it
+//! names, all logs, the report and the result; a run that ended after its load goes on with the
+//! comparison, and a folder's scenario runs again elsewhere.
+
+mod checks;
+mod plan;
+mod process;
+mod run;
+
+use crate::error::MirrorError;
+use clap::error::ErrorKind;
+use clap::{Arg, ArgAction, Command, value_parser};
+use plan::Plan;
+use run::Run;
+use std::ffi::OsString;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+/// `firn scenario` and its flags: for parsing, help, completions and man pages.
+pub fn command() -> Command {
+    Command::new("scenario")
+        .bin_name("firn scenario")
+        .about("Run two systems beside each other while one of them is killed, stopped or upgraded")
+        .long_about(
+            "Brings up the baseline and the candidate of a scenario, mirrors a load into both \
+             while steps happen, compares their answers, and checks what must hold. Exit code 0: \
+             all checks hold; 1: one does not, or a process fails; 2: flags or files are not \
+             understood.",
+        )
+        .args([
+            Arg::new("file")
+                .value_name("FILE")
+                .required(true)
+                .value_parser(value_parser!(PathBuf))
+                .help("The scenario, in YAML"),
+            Arg::new("run")
+                .long("run")
+                .value_name("DIR")
+                .required(true)
+                .value_parser(value_parser!(PathBuf))
+                .help("The folder of the run; one whose load is done goes on with the comparison"),
+            Arg::new("set")
+                .long("set")
+                .value_name("NAME=VALUE")
+                .action(ArgAction::Append)
+                .help("What {NAME} stands for in commands; may be repeated"),
+        ])
+}
+
+/// Runs `firn scenario` with the arguments that follow it; `firn` is this program. Says whether
+/// all checks hold.
+pub fn run(
+    args: impl IntoIterator<Item = OsString>,
+    firn: &Path,
+    out: &mut dyn Write,
+) -> Result<bool, MirrorError> {
+    let args = std::iter::once("scenario".into()).chain(args);
+    let matches = match command().try_get_matches_from(args) {
+        Ok(matches) => matches,
+        Err(e) if e.kind() == ErrorKind::DisplayHelp => {
+            write(out, &e.render().to_string())?;
+            return Ok(true);
+        }
+        Err(e) => return Err(e.into()),
+    };
+    let path = |id: &str| matches.get_one::<PathBuf>(id).cloned().unwrap_or_default();
+    let mut settings = vec![("firn".to_owned(), firn.display().to_string())];
+    for text in matches.get_many::<String>("set").into_iter().flatten() {
+        match text.split_once('=') {
+            Some((name, value)) => settings.push((name.to_owned(), value.to_owned())),
+            None => {
+                return Err(MirrorError::Usage(format!(
+                    "--set: not NAME=VALUE: {text:?}"
+                )));
+            }
+        }
+    }
+    let plan = Plan::read(&path("file"), &path("run"), &settings)?;
+    Run::open(plan, &path("run"), firn)?.finish(out)
+}
+
+fn write(out: &mut dyn Write, text: &str) -> Result<(), MirrorError> {
+    out.write_all(text.as_bytes())
+        .map_err(MirrorError::file("write", Path::new("progress")))
+}
