@@ -20,9 +20,14 @@ struct Server {
 
 impl Server {
     async fn start() -> Self {
-        let udp = UdpSocket::bind("127.0.0.1:0").await.unwrap();
-        let port = udp.local_addr().unwrap().port();
-        let tcp = TcpListener::bind(("127.0.0.1", port)).await.unwrap();
+        let (udp, tcp, port) = loop {
+            let udp = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+            let port = udp.local_addr().unwrap().port();
+            // Another program may have the port of this number for TCP.
+            if let Ok(tcp) = TcpListener::bind(("127.0.0.1", port)).await {
+                break (udp, tcp, port);
+            }
+        };
         let server = Self {
             port,
             asked: Arc::default(),
