@@ -312,6 +312,7 @@ impl World {
             (false, Some(rejection)) => rejection,
             (takes_late, _) => {
                 expected.stored += 1;
+                expected.stored_histograms += usize::from(matches!(value, Value::Histogram(_)));
                 let taken = self.applied.entry(labels.clone()).or_default();
                 match takes_late {
                     true => {
