@@ -9,6 +9,7 @@
 //! config that cannot be read later changes nothing but the metric that says so.
 
 use super::listen::{ListenError, Locked, bind_all};
+use super::running::collect_reload;
 use super::signals::{Signals, Wish};
 use crate::process::descriptors::Descriptors;
 use crate::process::metrics::Process;
@@ -24,7 +25,7 @@ use firn_mirror::tee::{
 use firn_model::budget::Budget;
 use firn_model::env::{Clock, real};
 use firn_model::error::Error;
-use firn_model::metrics::{Collect, Sink, Value};
+use firn_model::metrics::{Collect, Sink};
 use firn_model::shares::Shares;
 use firn_model::sync::lock;
 use firn_server::Limits;
@@ -212,19 +213,7 @@ impl Reloading {
 
 impl Collect for Reloading {
     fn collect(&self, sink: &mut dyn Sink) {
-        let (is_newest_good, taken_over) = *lock(&self.state);
-        sink.metric(
-            "firn_config_last_reload_successful",
-            "Whether the newest config was taken over.",
-            &[],
-            Value::Gauge(f64::from(u8::from(is_newest_good))),
-        );
-        sink.metric(
-            "firn_config_last_reload_success_timestamp_seconds",
-            "When a config was last taken over.",
-            &[],
-            Value::Gauge(taken_over as f64 / 1000.0),
-        );
+        collect_reload(sink, *lock(&self.state));
     }
 }
 

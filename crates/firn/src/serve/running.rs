@@ -148,20 +148,24 @@ pub fn warn_of_ignored(key: &str) {
 
 impl Collect for Running {
     fn collect(&self, sink: &mut dyn Sink) {
-        let (is_newest_good, taken_over) = self.last_reload();
-        sink.metric(
-            "firn_config_last_reload_successful",
-            "Whether the newest config was taken over.",
-            &[],
-            Value::Gauge(f64::from(u8::from(is_newest_good))),
-        );
-        sink.metric(
-            "firn_config_last_reload_success_timestamp_seconds",
-            "When a config was last taken over.",
-            &[],
-            Value::Gauge(taken_over as f64 / 1000.0),
-        );
+        collect_reload(sink, self.last_reload());
     }
+}
+
+/// Tells whether the newest configuration was taken over, and when one was.
+pub fn collect_reload(sink: &mut dyn Sink, (is_newest_good, taken_over): (bool, TimestampMs)) {
+    sink.metric(
+        "firn_config_last_reload_successful",
+        "Whether the newest config was taken over.",
+        &[],
+        Value::Gauge(f64::from(u8::from(is_newest_good))),
+    );
+    sink.metric(
+        "firn_config_last_reload_success_timestamp_seconds",
+        "When a config was last taken over.",
+        &[],
+        Value::Gauge(taken_over as f64 / 1000.0),
+    );
 }
 
 #[cfg(test)]

@@ -17,6 +17,7 @@ use firn_model::store::{Appended, Ticket};
 use firn_model::sync::lock;
 use firn_wire::WireLimits;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
@@ -31,14 +32,11 @@ pub struct Sending {
     dir: PathBuf,
     limits: WireLimits,
     queue: OnceLock<Arc<Mirror>>,
-    state: Mutex<State>,
+    /// Whether there is a receiver: asked for each batch, without the lock.
+    is_on: AtomicBool,
+    /// What stores cursors. Held while a configuration is taken over, which waits for the disk.
+    keeping: Mutex<Option<JoinHandle<()>>>,
     runtime: Handle,
-}
-
-#[derive(Default)]
-struct State {
-    is_on: bool,
-    keeping: Option<JoinHandle<()>>,
 }
 
 impl Sending {
@@ -49,14 +47,15 @@ impl Sending {
             dir: data_dir.join(FOLDER),
             limits,
             queue: OnceLock::new(),
-            state: Mutex::default(),
+            is_on: AtomicBool::new(false),
+            keeping: Mutex::default(),
             runtime: Handle::current(),
         }
     }
 
     /// Sends as `config` says from here on. May block.
     pub fn follow(&self, config: &Config) {
-        let mut state = lock(&self.state);
+        let mut keeping = lock(&self.keeping);
         if config.remote_write.is_empty() && self.queue.get().is_none() {
             return;
         }
@@ -65,9 +64,9 @@ impl Sending {
         let settings: Result<Vec<TargetSettings>, String> = settings
             .map(|receiver| self.settings(receiver, config))
             .collect();
-        match settings.and_then(|settings| Ok((self.open(&mut state)?, settings))) {
+        match settings.and_then(|settings| Ok((self.open(&mut keeping)?, settings))) {
             Ok((queue, settings)) => {
-                state.is_on = !settings.is_empty();
+                self.is_on.store(!settings.is_empty(), Ordering::Relaxed);
                 let receivers = settings.len();
                 queue.apply(settings);
                 queue.store_cursors();
@@ -77,13 +76,13 @@ impl Sending {
         }
     }
 
-    fn open(&self, state: &mut State) -> Result<Arc<Mirror>, String> {
+    fn open(&self, keeping: &mut Option<JoinHandle<()>>) -> Result<Arc<Mirror>, String> {
         if let Some(queue) = self.queue.get() {
             return Ok(queue.clone());
         }
         let opened = Mirror::open(self.env.clone(), &self.dir, self.limits.message_bytes_max);
         let queue = Arc::new(opened.map_err(|e| e.message)?);
-        state.keeping = Some(self.runtime.spawn(queue.clone().keep()));
+        *keeping = Some(self.runtime.spawn(queue.clone().keep()));
         Ok(self.queue.get_or_init(|| queue).clone())
     }
 
@@ -110,7 +109,7 @@ impl Sending {
 
     /// Lets attempts under way end, and notes how far receivers are.
     pub async fn stop(&self) {
-        if let Some(keeping) = lock(&self.state).keeping.take() {
+        if let Some(keeping) = lock(&self.keeping).take() {
             keeping.abort();
         }
         if let Some(queue) = self.queue.get() {
@@ -121,7 +120,7 @@ impl Sending {
 
 impl SendOn for Sending {
     fn is_on(&self) -> bool {
-        self.queue.get().is_some() && lock(&self.state).is_on
+        self.is_on.load(Ordering::Relaxed)
     }
 
     fn keep(&self, body: Vec<u8>) -> Ticket {
