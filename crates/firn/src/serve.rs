@@ -24,7 +24,7 @@ mod rules;
 mod running;
 mod scraping;
 mod sending;
-mod signals;
+pub mod signals;
 mod store_settings;
 
 use crate::console;
@@ -89,6 +89,8 @@ enum ServeError {
     Descriptors(std::io::Error),
     #[error("listen for signals: {0}")]
     Signals(std::io::Error),
+    #[error("{0}")]
+    Files(String),
     #[error("a task failed: {0}")]
     Task(#[from] tokio::task::JoinError),
     #[error("open data folder: {0}")]
@@ -266,6 +268,7 @@ impl Node {
         let file = settings.config_file.clone();
         let features = JobFeatures::of_names(&settings.features);
         let running = Arc::new(Running::new(file, features, config, env.clock.clone()));
+        running.open_files().map_err(ServeError::Files)?;
         let retention = retention_of(line, &running);
         let web = settings.web_config_file.as_deref();
         let locks = Arc::new(Locks::open(web, running.clone(), env.clock.clone())?);

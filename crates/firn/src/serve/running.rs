@@ -1,12 +1,14 @@
 //! The configuration in force, and taking over a new one.
 //!
-//! Invariant: a config that cannot be read changes nothing but the metric that says so.
+//! Invariant: a config that cannot be read, or whose files cannot be opened, changes nothing but the
+//! metric that says so.
 
 use crate::settings::config::{self, Config, JobFeatures};
 use firn_model::env::Clock;
 use firn_model::metrics::{Collect, Sink, Value};
 use firn_model::sample::TimestampMs;
 use firn_server::App;
+use firn_server::query_log::QueryLog;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use tokio::sync::watch;
@@ -22,6 +24,7 @@ pub struct Running {
     app: OnceLock<App>,
     /// Held while the file is read and taken over, so that what was read last is what holds.
     reloading: Mutex<()>,
+    query_log: Arc<QueryLog>,
 }
 
 struct State {
@@ -49,6 +52,7 @@ impl Running {
             state,
             app: OnceLock::new(),
             reloading: Mutex::new(()),
+            query_log: Arc::default(),
         }
     }
 
@@ -60,6 +64,24 @@ impl Running {
     /// Follows the configuration.
     pub fn subscribe(&self) -> watch::Receiver<Arc<Config>> {
         self.config.subscribe()
+    }
+
+    /// The log of queries.
+    pub fn query_log(&self) -> Arc<QueryLog> {
+        self.query_log.clone()
+    }
+
+    /// Opens the files that the configuration in force names. May block.
+    pub fn open_files(&self) -> Result<(), String> {
+        self.open_query_log(&self.config())
+    }
+
+    fn open_query_log(&self, config: &Config) -> Result<(), String> {
+        let path = config.query_log_file.as_deref();
+        self.query_log.set_file(path).map_err(|e| {
+            let shown = path.map_or(String::new(), |path| path.display().to_string());
+            format!("global.query_log_file: open {shown}: {e}")
+        })
     }
 
     /// The features of the command line.
@@ -88,7 +110,9 @@ impl Running {
             .reloading
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        match config::load_with_rules(file, self.features) {
+        let loaded = config::load_with_rules(file, self.features).map_err(|e| e.to_string());
+        let opened = loaded.and_then(|config| self.open_query_log(&config).map(|()| config));
+        match opened {
             Ok(config) => {
                 self.take_over(config);
                 self.tell(true);
@@ -98,7 +122,7 @@ impl Running {
                 self.with(|state| state.is_newest_good = false);
                 self.tell(false);
                 error!(error = %e, "keep the old config");
-                Err(e.to_string())
+                Err(e)
             }
         }
     }

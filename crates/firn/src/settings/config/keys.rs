@@ -167,7 +167,7 @@ const GLOBAL: &[Key] = &[
     key("scrape_protocols", List(&SCRAPE_PROTOCOL)),
     key("evaluation_interval", Duration),
     key("rule_query_offset", Duration),
-    key("query_log_file", Text).ignored(),
+    key("query_log_file", Text),
     key("scrape_failure_log_file", Text),
     key("external_labels", Map(&Text)),
     key("body_size_limit", Size),
