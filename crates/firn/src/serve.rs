@@ -267,8 +267,8 @@ impl Node {
         let pressure = Arc::new(Pressure::new(limit_bytes));
         let file = settings.config_file.clone();
         let features = JobFeatures::of_names(&settings.features);
-        let running = Arc::new(Running::new(file, features, config, env.clock.clone()));
-        running.open_files().map_err(ServeError::Files)?;
+        let running = Running::start(file, features, config, env.clock.clone());
+        let running = Arc::new(running.map_err(ServeError::Files)?);
         let retention = retention_of(line, &running);
         let web = settings.web_config_file.as_deref();
         let locks = Arc::new(Locks::open(web, running.clone(), env.clock.clone())?);

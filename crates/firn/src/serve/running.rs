@@ -56,6 +56,18 @@ impl Running {
         }
     }
 
+    /// Like [`Running::new`], with the files opened that the configuration names. May block.
+    pub fn start(
+        file: Option<PathBuf>,
+        features: JobFeatures,
+        config: Config,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self, String> {
+        let running = Self::new(file, features, config, clock);
+        running.open_query_log(&running.config())?;
+        Ok(running)
+    }
+
     /// The configuration.
     pub fn config(&self) -> Arc<Config> {
         self.config.borrow().clone()
@@ -69,11 +81,6 @@ impl Running {
     /// The log of queries.
     pub fn query_log(&self) -> Arc<QueryLog> {
         self.query_log.clone()
-    }
-
-    /// Opens the files that the configuration in force names. May block.
-    pub fn open_files(&self) -> Result<(), String> {
-        self.open_query_log(&self.config())
     }
 
     fn open_query_log(&self, config: &Config) -> Result<(), String> {

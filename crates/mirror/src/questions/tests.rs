@@ -152,11 +152,13 @@ fn dashboard_of_the_second_schema_has_its_variables() {
         json!({"kind": "Panel", "spec": {"data": data}})
     };
     let check = |expr: &str, expected: Result<&str, &str>| {
-        let document = json!({"apiVersion": "dashboard.grafana.app/v2", "kind": "Dashboard", "spec": {
+        let document = json!({"apiVersion": "x/v2", "kind": "Dashboard", "spec": {
             "title": "t",
             "elements": {"panel-1": panel(expr)},
             "variables": [
-                variable("QueryVariable", json!({"name": "job", "query": query("label_values(up, job)")})),
+                variable("QueryVariable", json!({
+                    "name": "job", "query": query("label_values(up, job)")
+                })),
                 variable("QueryVariable", json!({
                     "name": "host", "query": query("label_values(up{job=\"$job\"}, host)"),
                     "sort": "numericalDesc", "includeAll": true, "current": {"value": "$__all"}

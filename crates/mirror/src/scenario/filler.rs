@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-/// The most free room of a file system that is filled: more is somebody's disk.
+/// The most free room of a file system that is filled: more is a disk that others need.
 const FREE_BYTES_MAX: u64 = 4 << 30;
 
 /// The longest piece that is written at once; where it does not fit, shorter ones may.

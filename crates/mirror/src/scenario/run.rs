@@ -44,8 +44,8 @@ pub struct Run {
 }
 
 impl Run {
-    /// Opens the folder of a run. A new one gets the scenario and the files that it names. Processes
-    /// that a killed run left behind end.
+    /// Opens the folder of a run. A new one gets the scenario and the files that it names.
+    /// Processes that a killed run left behind end.
     pub fn open(plan: Plan, dir: &Path, firn: &Path, stop: Stop) -> Result<Self, MirrorError> {
         fs::create_dir_all(dir).map_err(MirrorError::file("create", dir))?;
         end_leftovers(dir)?;

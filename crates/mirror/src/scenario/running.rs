@@ -161,7 +161,7 @@ impl Running {
     }
 
     /// Fails if a step fills a file system that is none for that. The folders of those systems are
-    /// made: they are mounted by whoever starts the run.
+    /// made: they are mounted by the user who starts the run.
     pub fn check_fillable(plan: &Plan) -> Result<(), MirrorError> {
         for step in &plan.steps {
             if let (Action::Fill(_), Some(system)) = (&step.action, plan.system(&step.system)) {
