@@ -63,8 +63,8 @@ pub fn command() -> Command {
 }
 
 /// Runs `firn scenario` with the arguments that follow it; `firn` is this program. Says whether
-/// all checks hold. Fails with [`MirrorError::Stopped`] soon after `stop` is set, once its processes
-/// have ended.
+/// all checks hold. Fails with [`MirrorError::Stopped`] soon after `stop` is set, once its
+/// processes have ended.
 pub fn run(
     args: impl IntoIterator<Item = OsString>,
     firn: &Path,

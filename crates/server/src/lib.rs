@@ -8,7 +8,7 @@
 //! tls         handshakes of the listener                        uses http
 //! app, parts  the state that all requests share                 use json, admission, http, access
 //! query_log   the log of queries                                uses parts
-//! rules       queries of rules                                  uses app, admission, query_log
+//! rules       queries of rules                          uses app, admission, query_log
 //! api         the endpoints                                     uses all above
 //! routes      which endpoint answers which path                 uses api
 //! reflector   the HTTP of `firn mirror`, a server of its own    uses http, admission

@@ -341,8 +341,10 @@ mod tests {
         let lines: Vec<&str> = text.lines().collect();
         let expected = [
             r#"{"time":"2023-11-14T22:15:00.25Z","level":"INFO","msg":"promql query logged","#,
-            r#""params":{"end":"2023-11-14T22:14:20.000Z","query":"\"<>\" + up","start":"2023-11-14T22:13:20.500Z","#,
-            r#""step":2},"stats":{"timings":{"evalTotalTime":0.004,"resultSortTime":0.0,"queryPreparationTime":0.003,"#,
+            r#""params":{"end":"2023-11-14T22:14:20.000Z","query":"\"<>\" + up","#,
+            r#""start":"2023-11-14T22:13:20.500Z","#,
+            r#""step":2},"stats":{"timings":{"evalTotalTime":0.004,"resultSortTime":0.0,"#,
+            r#""queryPreparationTime":0.003,"#,
             r#""innerEvalTime":0.001,"execQueueTime":0.001,"execTotalTime":0.004},"#,
             r#""samples":{"totalQueryableSamples":7,"peakSamples":5}},"#,
             r#""spanID":"0000000000000000","#,

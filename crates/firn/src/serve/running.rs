@@ -1,7 +1,7 @@
 //! The configuration in force, and taking over a new one.
 //!
-//! Invariant: a config that cannot be read, or whose files cannot be opened, changes nothing but the
-//! metric that says so.
+//! Invariant: a config that cannot be read, or whose files cannot be opened, changes nothing but
+//! the metric that says so.
 
 use crate::settings::config::{self, Config, JobFeatures};
 use firn_model::env::Clock;

@@ -124,8 +124,8 @@ pub struct Checks {
 }
 
 impl Plan {
-    /// Reads a scenario; `{NAME}` in commands and folders is replaced by `settings`, `{address}` and
-    /// `{data}` by what the system has: its address, and its folder, by default one in `run`.
+    /// Reads a scenario; `{NAME}` in commands and folders is replaced by `settings`, `{address}`
+    /// and `{data}` by what the system has: its address, and its folder, by default one in `run`.
     pub fn read(
         file: &Path,
         run: &Path,
