@@ -55,7 +55,7 @@ use locks::Locks;
 use notify::{Notifier, NotifierFlags, NotifierSettings};
 use parts::{PartsError, Sources};
 use rules::{RuleFlags, Rules, Surroundings};
-use running::Running;
+use running::{QueryLogError, Running};
 use sending::Sending;
 use signals::{Signals, Wish};
 use std::ffi::OsString;
@@ -89,8 +89,8 @@ enum ServeError {
     Descriptors(std::io::Error),
     #[error("listen for signals: {0}")]
     Signals(std::io::Error),
-    #[error("{0}")]
-    Files(String),
+    #[error(transparent)]
+    Files(#[from] QueryLogError),
     #[error("a task failed: {0}")]
     Task(#[from] tokio::task::JoinError),
     #[error("open data folder: {0}")]
@@ -267,8 +267,7 @@ impl Node {
         let pressure = Arc::new(Pressure::new(limit_bytes));
         let file = settings.config_file.clone();
         let features = JobFeatures::of_names(&settings.features);
-        let running = Running::start(file, features, config, env.clock.clone());
-        let running = Arc::new(running.map_err(ServeError::Files)?);
+        let running = Arc::new(Running::start(file, features, config, env.clock.clone())?);
         let retention = retention_of(line, &running);
         let web = settings.web_config_file.as_deref();
         let locks = Arc::new(Locks::open(web, running.clone(), env.clock.clone())?);

@@ -77,8 +77,8 @@ pub struct Observation<'a> {
     pub labels: LabelsRef<'a>,
     /// When the pod was scraped.
     pub time_ms: TimestampMs,
-    /// The value; a staleness marker in the last observation of a series whose pod was replaced. The
-    /// count of observations of a histogram.
+    /// The value; a staleness marker in the last observation of a series whose pod was replaced.
+    /// The count of observations of a histogram.
     pub value: f64,
     /// The value of a native histogram.
     pub histogram: Option<&'a Histogram>,

@@ -9,7 +9,7 @@ use firn_model::metrics::{Collect, Sink, Value};
 use firn_model::sample::TimestampMs;
 use firn_server::App;
 use firn_server::query_log::QueryLog;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use tokio::sync::watch;
 use tracing::{error, info, warn};
@@ -25,6 +25,14 @@ pub struct Running {
     /// Held while the file is read and taken over, so that what was read last is what holds.
     reloading: Mutex<()>,
     query_log: Arc<QueryLog>,
+}
+
+/// The log of queries cannot be written.
+#[derive(Debug, thiserror::Error)]
+#[error("global.query_log_file: open {}: {source}", path.display())]
+pub struct QueryLogError {
+    path: PathBuf,
+    source: std::io::Error,
 }
 
 struct State {
@@ -62,7 +70,7 @@ impl Running {
         features: JobFeatures,
         config: Config,
         clock: Arc<dyn Clock>,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, QueryLogError> {
         let running = Self::new(file, features, config, clock);
         running.open_query_log(&running.config())?;
         Ok(running)
@@ -83,12 +91,14 @@ impl Running {
         self.query_log.clone()
     }
 
-    fn open_query_log(&self, config: &Config) -> Result<(), String> {
+    fn open_query_log(&self, config: &Config) -> Result<(), QueryLogError> {
         let path = config.query_log_file.as_deref();
-        self.query_log.set_file(path).map_err(|e| {
-            let shown = path.map_or(String::new(), |path| path.display().to_string());
-            format!("global.query_log_file: open {shown}: {e}")
-        })
+        self.query_log
+            .set_file(path)
+            .map_err(|source| QueryLogError {
+                path: path.unwrap_or(Path::new("")).to_owned(),
+                source,
+            })
     }
 
     /// The features of the command line.
@@ -118,7 +128,10 @@ impl Running {
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         let loaded = config::load_with_rules(file, self.features).map_err(|e| e.to_string());
-        let opened = loaded.and_then(|config| self.open_query_log(&config).map(|()| config));
+        let opened = loaded.and_then(|config| {
+            let opened = self.open_query_log(&config);
+            opened.map(|()| config).map_err(|e| e.to_string())
+        });
         match opened {
             Ok(config) => {
                 self.take_over(config);

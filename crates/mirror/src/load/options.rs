@@ -27,8 +27,6 @@ pub fn command() -> Command {
     let number = |name: &'static str, default: &'static str| text(name, "N").default_value(default);
     let span =
         |name: &'static str, default: &'static str| text(name, "DURATION").default_value(default);
-    let switch = |name: &'static str| Arg::new(name).long(name).action(ArgAction::SetTrue);
-    let folder = |name: &'static str| text(name, "DIR").value_parser(value_parser!(PathBuf));
     Command::new("load")
         .bin_name("firn load")
         .about("Send the samples of a Kubernetes-like fleet by remote write")
@@ -67,37 +65,50 @@ pub fn command() -> Command {
             span("churn-period", "15m").help("How often pods are replaced, in data time"),
             span("deadline", "5s")
                 .help("How long a sample waits for its request to fill up, in data time"),
-            switch("live")
-                .overrides_with("fast")
-                .help("Send each request when its time has come"),
-            switch("fast")
-                .overrides_with("live")
-                .help("Send each request when the one before it is answered [default]"),
-            folder("prepare")
-                .overrides_with("replay")
-                .help("Write the requests to files instead of sending them"),
-            folder("replay")
-                .overrides_with("prepare")
-                .help("Send the requests that --prepare or --record wrote"),
-            folder("record")
-                .conflicts_with_all(["prepare", "replay"])
-                .help("Take remote write at --listen for --duration and write it to files"),
-            switch("shift").requires("replay").help(
-                "Move the times of what is replayed, so that it begins now with --live, and ends \
-                 now else",
-            ),
-            text("protocol", "VERSION")
-                .value_parser(["1", "2"])
-                .default_value("1")
-                .help("The version of remote write"),
-            text("targets", "N")
-                .value_parser(value_parser!(usize))
-                .help("Targets that have the series, of 376 and what workers they have"),
-            switch("native-histograms")
-                .help("Send the durations of each handler as a native histogram too"),
         ])
+        .args(ways())
         .args(observed())
         .args(trial::arguments())
+}
+
+/// The flags of how requests are made and sent.
+fn ways() -> [Arg; 9] {
+    let text = |name: &'static str, value: &'static str| {
+        let arg = Arg::new(name).long(name).value_name(value);
+        arg.allow_hyphen_values(true)
+    };
+    let switch = |name: &'static str| Arg::new(name).long(name).action(ArgAction::SetTrue);
+    let folder = |name: &'static str| text(name, "DIR").value_parser(value_parser!(PathBuf));
+    [
+        switch("live")
+            .overrides_with("fast")
+            .help("Send each request when its time has come"),
+        switch("fast")
+            .overrides_with("live")
+            .help("Send each request when the one before it is answered [default]"),
+        folder("prepare")
+            .overrides_with("replay")
+            .help("Write the requests to files instead of sending them"),
+        folder("replay")
+            .overrides_with("prepare")
+            .help("Send the requests that --prepare or --record wrote"),
+        folder("record")
+            .conflicts_with_all(["prepare", "replay"])
+            .help("Take remote write at --listen for --duration and write it to files"),
+        switch("shift").requires("replay").help(
+            "Move the times of what is replayed, so that it begins now with --live, and ends \
+             now else",
+        ),
+        text("protocol", "VERSION")
+            .value_parser(["1", "2"])
+            .default_value("1")
+            .help("The version of remote write"),
+        text("targets", "N")
+            .value_parser(value_parser!(usize))
+            .help("Targets that have the series, of 376 and what workers they have"),
+        switch("native-histograms")
+            .help("Send the durations of each handler as a native histogram too"),
+    ]
 }
 
 /// The flags of who else gets the load, and of how it is looked at.

@@ -31,7 +31,8 @@ pub fn page(report: &Report) -> String {
          <meta name=\"viewport\" content=\"width=device-width\">\
          <title>firn load: {verdict}</title><style>{STYLE}</style></head><body>\n\
          <h1>Load test</h1>\n<p class=\"rate {class}\">{verdict}</p>\n\
-         <p>{} series at a time in {} targets' names, {} series in all, a sample every {} s, from {}.</p>\n",
+         <p>{} series of {} targets at a time, {} series in all, a sample every {} s, from \
+         {}.</p>\n",
         report.load.series,
         report.load.targets,
         report.load.series_created,

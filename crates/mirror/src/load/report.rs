@@ -1,5 +1,5 @@
-//! What became of a load: what was sent, asked and reached, as JSON, and as a page with the costs of
-//! the systems.
+//! What became of a load: what was sent, asked and reached, as JSON, and as a page with the costs
+//! of the systems.
 
 use super::options::NAMES;
 use super::page::{grown, page};

@@ -1,7 +1,7 @@
 //! What the systems under a load cost, over time: memory, heap, CPU, bytes written.
 //!
-//! What a system says of itself under `/metrics` is taken: `process_*`, and what stands for heap and
-//! written bytes with Go's runtime, VictoriaMetrics and Firn. Of a process on this machine the
+//! What a system says of itself under `/metrics` is taken: `process_*`, and what stands for heap
+//! and written bytes with Go's runtime, VictoriaMetrics and Firn. Of a process on this machine the
 //! kernel knows more, if its number is given: what it wrote to disks.
 
 use super::trial::asking::End;

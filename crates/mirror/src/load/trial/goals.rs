@@ -102,7 +102,7 @@ const FAIR_ANSWERS_MIN: u64 = 100;
 /// Medians that lie within this factor are of questions of equal cost.
 const EQUAL_COST: f64 = 2.0;
 
-/// Nobody starves by waiting for less.
+/// A question that waits for less does not starve.
 const FAIR_US_MIN: u32 = 100_000;
 
 /// The largest ratio between the 99th percentiles of two questions of equal cost: a question that
