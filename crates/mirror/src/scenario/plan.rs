@@ -587,4 +587,18 @@ mod tests {
             }
         }
     }
+
+    #[test]
+    fn shipped_lists_are_read_whole() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/scenarios");
+        for name in ["questions.txt", "node_exporter.txt", "kubernetes.txt"] {
+            let text = std::fs::read_to_string(folder.join(name)).unwrap();
+            let lines = text.lines().filter(|line| !line.starts_with('#'));
+            for line in lines {
+                if let Err(e) = crate::questions::parse(line) {
+                    panic!("{name}: {line}: {e}");
+                }
+            }
+        }
+    }
 }
