@@ -2,12 +2,12 @@
 //! are full, and shares of the series that may travel side by side.
 //!
 //! ```text
-//! kept, kept, .. --decode--> series --external, relabel--> round --hash of labels--> share, share, ..
-//!                                                                    share = request, request, ..
+//! kept, kept, .. --decode, external labels, relabel--> round --hash of labels--> share, share, ..
+//!                                                                share = request, request, ..
 //! ```
 //!
-//! Invariant: a series is in one share of a round, its samples in the order in which they were kept;
-//! rounds follow each other. So a receiver that takes the shares side by side, the requests of a
+//! Invariant: a series is in one share of a round, its samples in the order in which they were
+//! kept; rounds follow each other. So a receiver that takes the shares side by side, the requests of a
 //! share one by one and the rounds one by one sees each series in order.
 
 use super::known::Known;

@@ -3,7 +3,7 @@
 //! ```text
 //! request -> attempt -> taken, or refused for good: the next one of its lane
 //!              ^  ` again: wait, doubled each time
-//!              `---- its body outgrew the bounds meanwhile, or the settings changed: the parcel ends
+//!              `---- a body outgrew the bounds meanwhile, or the settings changed: it all ends
 //! ```
 //!
 //! Invariant: one request of a lane is under way at a time, since receivers refuse what is out of

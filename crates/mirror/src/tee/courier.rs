@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! read bodies -> prepare parcels -> full, or its oldest body waited for long enough
-//!   -> the requests of each lane, side by side -> all done with: the cursor moves behind the parcel
+//!   -> the requests of each lane, side by side -> all done with: the cursor moves behind it
 //! ```
 //!
 //! One parcel is under way at a time, and in it one request of each lane: what is out of order
