@@ -7,8 +7,8 @@
 //! ```
 //!
 //! Invariant: a series is in one share of a round, its samples in the order in which they were
-//! kept; rounds follow each other. So a receiver that takes the shares side by side, the requests of a
-//! share one by one and the rounds one by one sees each series in order.
+//! kept; rounds follow each other. So a receiver that takes the shares side by side, the requests
+//! of a share one by one and the rounds one by one sees each series in order.
 
 use super::known::Known;
 use crate::relabel::{self, Rule};
