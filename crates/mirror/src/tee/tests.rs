@@ -479,7 +479,7 @@ async fn lanes_go_side_by_side_and_the_cursor_waits_for_all_of_them() {
     mirror.apply(vec![bundling]);
     push(&mirror, 0..8).await;
     until("the even lane", || target_of_lanes.taken().len() == 5).await;
-    let even = |text: &String| text.parse().is_ok_and(|n: u32| n % 2 == 0);
+    let even = |text: &String| text.parse().is_ok_and(|n: u32| n.is_multiple_of(2));
     let mut taken = target_of_lanes.taken();
     taken.retain(even);
     assert_eq!(taken, ["0", "2", "4", "6"]);
