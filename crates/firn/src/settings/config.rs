@@ -416,7 +416,6 @@ pub fn why_ignored(key: &str) -> Option<&'static str> {
         | "remote_write.sigv4"
         | "remote_write.azuread"
         | "remote_write.google_iam" => Some("requests are sent unsigned"),
-        "remote_write.protobuf_message" => Some("remote write 1.0 is sent"),
         _ => None,
     }
 }
