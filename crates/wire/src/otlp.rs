@@ -19,6 +19,7 @@ mod info;
 mod json;
 mod label_names;
 mod labels;
+mod metric;
 mod names;
 mod native;
 mod point;

@@ -9,13 +9,14 @@
 
 use super::Deltas;
 use super::exemplar::{self, Exemplar};
-use super::field::metric;
+use super::field::metric as kind;
+use super::metric::Metric;
 use super::native::{self, Standing};
 use super::point::{
     ExplicitPoint, ExponentialPoint, NumberPoint, SummaryPoint, Times, read_explicit,
     read_exponential, read_number, read_summary,
 };
-use super::request::{Metric, Walk};
+use super::request::Walk;
 use super::stream::{self, Stream};
 use super::text::Text;
 use super::trouble::Trouble;
@@ -40,14 +41,14 @@ impl<'m> Walk<'_, '_, 'm> {
         message: &'m [u8],
     ) -> Result<Times, Trouble> {
         match metric.kind {
-            metric::GAUGE | metric::SUM => self.number(metric, message),
-            metric::HISTOGRAM => {
+            kind::GAUGE | kind::SUM => self.number(metric, message),
+            kind::HISTOGRAM => {
                 let mut point = std::mem::take(&mut self.explicit);
                 let read = self.explicit(metric, message, &mut point);
                 self.explicit = point;
                 read
             }
-            metric::EXPONENTIAL_HISTOGRAM => {
+            kind::EXPONENTIAL_HISTOGRAM => {
                 let mut point = std::mem::take(&mut self.exponential);
                 let read = self.exponential(metric, message, &mut point);
                 self.exponential = point;
@@ -71,7 +72,7 @@ impl<'m> Walk<'_, '_, 'm> {
                 state.number(stream, &mut point)?;
             }
         }
-        if metric.kind == metric::SUM {
+        if metric.kind == kind::SUM {
             for exemplar in self.exemplars()? {
                 self.push_exemplar(&exemplar)?;
             }

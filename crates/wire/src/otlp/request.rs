@@ -11,10 +11,10 @@
 //! Fields may come in any order, so a message is gone through for what holds for all of it first.
 //! What cannot stand is counted by points and takes nothing else with it.
 
-use super::field::{data, metric, request, resource, resource_metrics, scope, scope_metrics};
+use super::field::{data, request, resource, resource_metrics, scope, scope_metrics};
 use super::label_names::LabelNames;
 use super::labels::{LabelSet, Overlay};
-use super::names::{NamedKind, metric_name, unit_name};
+use super::metric::Parts;
 use super::point::{ExplicitPoint, ExponentialPoint, Frame, SummaryPoint, Times, push_part};
 use super::stream::{self, Stream};
 use super::text::{Made, Text};
@@ -24,21 +24,16 @@ use super::{Deltas, Reader};
 use crate::error::WireError;
 use crate::limits::WireLimits;
 use crate::protobuf::{Cursor, WireType, expect};
-use crate::remote_write::{Charges, Counts, Offence, Refusal, push_metadata};
+use crate::remote_write::{Charges, Counts, Offence, Refusal};
 use firn_model::batch::Batch;
 use firn_model::budget::Reservation;
-use firn_model::labels::METRIC_NAME;
-use firn_model::metadata::{MetadataBatch, MetricType};
+use firn_model::metadata::MetadataBatch;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 /// Attributes that name a resource: they are in `job` and `instance`.
 pub(super) const SERVICE_NAME: &[u8] = b"service.name";
 pub(super) const SERVICE_NAMESPACE: &[u8] = b"service.namespace";
 pub(super) const SERVICE_INSTANCE: &[u8] = b"service.instance.id";
-
-/// How points relate to those before them.
-const DELTA: u64 = 1;
-const CUMULATIVE: u64 = 2;
 
 /// A request that is being read into a batch.
 pub(super) struct Walk<'d, 'a, 'm> {
@@ -66,7 +61,7 @@ pub(super) struct Walk<'d, 'a, 'm> {
     pub(super) infos: FxHashSet<(u128, i64)>,
     pub(super) info_samples: usize,
     pub(super) series_count: usize,
-    points: usize,
+    pub(super) points: usize,
 }
 
 /// A resource whose points are being read.
@@ -81,33 +76,9 @@ pub(super) struct Resource<'m> {
 }
 
 /// What holds for all metrics of a scope.
-struct Scope<'m> {
-    overlay: Overlay<'m>,
-    stream: Stream,
-}
-
-/// A metric whose points are being read.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Metric<'m> {
-    pub(super) name: Text<'m>,
-    /// The field that its data stands in.
-    pub(super) kind: u32,
-    /// Whether each point counts since the one before, and is stored as it is.
-    pub(super) is_delta: bool,
-    /// Whether points are added to those before them.
-    pub(super) accumulates: bool,
+pub(super) struct Scope<'m> {
+    pub(super) overlay: Overlay<'m>,
     pub(super) stream: Stream,
-}
-
-/// A metric as its message has it, its data unread.
-#[derive(Default)]
-struct Parts<'m> {
-    name: &'m [u8],
-    description: &'m [u8],
-    unit: &'m [u8],
-    data: Option<(u32, &'m [u8])>,
-    temporality: u64,
-    is_monotonic: bool,
 }
 
 impl<'d, 'a, 'm> Walk<'d, 'a, 'm> {
@@ -162,7 +133,7 @@ impl<'d, 'a, 'm> Walk<'d, 'a, 'm> {
     }
 
     /// Counts what cannot stand.
-    fn refuse(&mut self, count: usize, offence: Offence) {
+    pub(super) fn refuse(&mut self, count: usize, offence: Offence) {
         let (at, refusal) = (self.keys.len(), offence.refusal);
         self.counts
             .refused
@@ -344,145 +315,6 @@ impl<'d, 'a, 'm> Walk<'d, 'a, 'm> {
         }
         Ok(())
     }
-
-    fn metric(
-        &mut self,
-        message: &'m [u8],
-        scope: &Scope<'m>,
-        resource: &mut Resource<'m>,
-    ) -> Result<(), WireError> {
-        let parts = Parts::read(message).map_err(wire_error)?;
-        let Some((kind, points)) = parts.data else {
-            let name = String::from_utf8_lossy(parts.name);
-            let offence = Offence {
-                refusal: Refusal::MetricType,
-                message: format!(
-                    "could not get aggregation temporality for {name} as it has unsupported \
-                     metric type Empty"
-                ),
-            };
-            self.refuse(0, offence);
-            return Ok(());
-        };
-        let metric = match self.named(&parts, kind, scope) {
-            Ok(metric) => metric,
-            Err(Trouble::Message(e)) => return Err(e),
-            Err(Trouble::Point(offence)) => {
-                let count = count(points, data::POINTS)?;
-                self.points += count;
-                self.refuse(count, offence);
-                return Ok(());
-            }
-        };
-        let mut standing = 0;
-        each(points, data::POINTS, |message| {
-            self.points += 1;
-            match self.point(&metric, message) {
-                Ok(times) => {
-                    standing += 1;
-                    resource.note(times);
-                }
-                Err(Trouble::Point(offence)) => {
-                    self.batch.drop_series();
-                    self.refuse(1, offence);
-                }
-                Err(e) => return Err(e),
-            }
-            Ok(())
-        })
-        .map_err(wire_error)?;
-        match standing {
-            0 => Ok(()),
-            _ => self.note_metadata(&parts, &metric),
-        }
-    }
-
-    /// What becomes of a metric, with the labels that its points get besides their own.
-    fn named(
-        &mut self,
-        parts: &Parts<'m>,
-        kind: u32,
-        scope: &Scope<'m>,
-    ) -> Result<Metric<'m>, Trouble> {
-        let text = |bytes| {
-            std::str::from_utf8(bytes).map_err(|_| {
-                let shown = String::from_utf8_lossy(bytes);
-                let what = format!("name or unit of the metric {shown:?} is not UTF-8");
-                Trouble::point(Refusal::MetricName, what)
-            })
-        };
-        let (name, unit) = (text(parts.name)?, text(parts.unit)?);
-        let has_temporality = !matches!(kind, metric::GAUGE | metric::SUMMARY);
-        let is_delta = has_temporality && parts.temporality == DELTA;
-        let is_taken = match parts.temporality {
-            CUMULATIVE => true,
-            DELTA => !matches!(self.deltas, Deltas::Refuse),
-            _ => false,
-        };
-        if has_temporality && !is_taken {
-            let what = format!("invalid temporality and type combination for metric {name:?}");
-            return Err(Trouble::point(Refusal::Temporality, what));
-        }
-        let named_kind = match kind {
-            metric::SUM if parts.is_monotonic => NamedKind::Counter,
-            metric::GAUGE => NamedKind::Gauge,
-            _ => NamedKind::Other,
-        };
-        let translated = metric_name(name, unit, named_kind, self.reader.translation)
-            .map_err(|message| Trouble::point(Refusal::MetricName, message))?;
-        self.charges.add(translated.len())?;
-        let translated = match *translated == *name {
-            true => Text::Message(parts.name),
-            false => self.made.push(translated.as_bytes()),
-        };
-        let accumulates = is_delta && self.deltas.accumulate();
-        let metric = Metric {
-            name: translated,
-            kind,
-            is_delta: is_delta && !accumulates,
-            accumulates,
-            stream: match accumulates {
-                true => scope.stream.with(&[
-                    parts.name,
-                    parts.unit,
-                    &[kind as u8, u8::from(parts.is_monotonic)],
-                ]),
-                false => Stream::default(),
-            },
-        };
-        self.overlay.copy(&scope.overlay);
-        if self.reader.labels_types {
-            self.label_type(parts, &metric);
-        }
-        let label = Text::Message(METRIC_NAME.as_bytes());
-        self.overlay.set(label, metric.name, &self.made);
-        Ok(metric)
-    }
-
-    /// Adds labels of type and unit.
-    fn label_type(&mut self, parts: &Parts<'m>, metric: &Metric<'m>) {
-        let kind = parts.metric_type(metric);
-        if kind != MetricType::Unknown {
-            let (label, value) = (b"__type__", kind.name().as_bytes());
-            let (label, value) = (Text::Message(label), Text::Message(value));
-            self.overlay.set(label, value, &self.made);
-        }
-        let unit = parts.unit_name();
-        if !unit.is_empty() {
-            // Twice, as upstream: what is in the metadata is read as a unit again.
-            let unit = unit_name(&unit, self.reader.translation.strategy.escapes());
-            let value = self.made.push(unit.as_bytes());
-            self.overlay
-                .set(Text::Message(b"__unit__"), value, &self.made);
-        }
-    }
-
-    fn note_metadata(&mut self, parts: &Parts<'m>, metric: &Metric<'m>) -> Result<(), WireError> {
-        let said = (self.made.get(metric.name), parts.metric_type(metric));
-        let unit = parts.unit_name();
-        let texts = (parts.description, unit.as_bytes());
-        push_metadata(said, texts, &mut self.charges, self.metadata)
-    }
 }
 
 impl<'m> Resource<'m> {
@@ -495,60 +327,17 @@ impl<'m> Resource<'m> {
         }
     }
 
-    fn note(&mut self, times: Times) {
+    pub(super) fn note(&mut self, times: Times) {
         let (oldest, newest) = self.span.unwrap_or((times.time, times.time));
         self.span = Some((oldest.min(times.time), newest.max(times.time)));
     }
 }
 
-impl<'m> Parts<'m> {
-    fn read(message: &'m [u8]) -> Result<Self, Trouble> {
-        let mut parts = Self::default();
-        let mut cursor = Cursor::new(message);
-        while let Some((number, wire_type)) = cursor.field()? {
-            match number {
-                metric::NAME => parts.name = text(wire_type, &mut cursor)?,
-                metric::DESCRIPTION => parts.description = text(wire_type, &mut cursor)?,
-                metric::UNIT => parts.unit = text(wire_type, &mut cursor)?,
-                metric::GAUGE
-                | metric::SUM
-                | metric::HISTOGRAM
-                | metric::EXPONENTIAL_HISTOGRAM
-                | metric::SUMMARY => parts.data = Some((number, text(wire_type, &mut cursor)?)),
-                _ => cursor.skip(wire_type)?,
-            }
-        }
-        if let Some((_, points)) = parts.data {
-            let mut cursor = Cursor::new(points);
-            while let Some((number, wire_type)) = cursor.field()? {
-                match (number, wire_type) {
-                    (data::TEMPORALITY, WireType::Varint) => parts.temporality = cursor.varint()?,
-                    (data::IS_MONOTONIC, WireType::Varint) => {
-                        parts.is_monotonic = cursor.varint()? != 0;
-                    }
-                    _ => cursor.skip(wire_type)?,
-                }
-            }
-        }
-        Ok(parts)
-    }
-
-    fn metric_type(&self, metric: &Metric<'_>) -> MetricType {
-        match metric.kind {
-            _ if metric.is_delta => MetricType::Unknown,
-            metric::SUM if self.is_monotonic => MetricType::Counter,
-            metric::GAUGE | metric::SUM => MetricType::Gauge,
-            metric::SUMMARY => MetricType::Summary,
-            _ => MetricType::Histogram,
-        }
-    }
-
-    fn unit_name(&self) -> String {
-        unit_name(std::str::from_utf8(self.unit).unwrap_or_default(), true)
-    }
-}
-
-fn text<'m>(wire_type: WireType, cursor: &mut Cursor<'m>) -> Result<&'m [u8], WireError> {
+/// The bytes of a field that has a length.
+pub(super) fn text<'m>(
+    wire_type: WireType,
+    cursor: &mut Cursor<'m>,
+) -> Result<&'m [u8], WireError> {
     expect(wire_type, WireType::Bytes)?;
     cursor.bytes()
 }
@@ -570,7 +359,7 @@ pub(super) fn each<'m>(
 }
 
 /// The error of a walk in which points that cannot stand were dealt with.
-fn wire_error(trouble: Trouble) -> WireError {
+pub(super) fn wire_error(trouble: Trouble) -> WireError {
     match trouble {
         Trouble::Message(e) => e,
         Trouble::Point(_) => WireError::Protobuf("a part cannot be read"),
@@ -578,7 +367,7 @@ fn wire_error(trouble: Trouble) -> WireError {
 }
 
 /// Fields `wanted` of `message`.
-fn count(message: &[u8], wanted: u32) -> Result<usize, WireError> {
+pub(super) fn count(message: &[u8], wanted: u32) -> Result<usize, WireError> {
     let mut count = 0;
     each(message, wanted, |_| {
         count += 1;
