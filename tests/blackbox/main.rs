@@ -24,6 +24,7 @@ mod locks;
 mod mirror;
 mod otlp;
 mod profiles;
+mod query_log;
 mod raw;
 mod reads;
 mod refusal;

@@ -34,7 +34,7 @@ mod sample;
 mod tests;
 
 pub(crate) use charges::{Charges, EXEMPLAR_BYTES, SAMPLE_BYTES, SERIES_BYTES};
-pub use encode::{encode, encode_histogram};
+pub use encode::{encode, encode_histogram, encode_metadata};
 pub use histogram::decode as decode_histogram;
 pub(crate) use histogram::fit as fit_histogram;
 pub(crate) use interned::KEY_COPIES;
