@@ -12,7 +12,7 @@ use firn_model::labels::Labels;
 use firn_storage::block::{BlockId, BlockWriter, Source};
 use firn_storage::ids::Slot;
 use firn_storage::page::{Columns, Family, LogSpan, PageBuilder};
-use firn_wire::{remote_write, snappy};
+use firn_wire::{otlp, remote_write, snappy};
 use std::path::Path;
 
 fn main() -> std::io::Result<()> {
@@ -25,6 +25,14 @@ fn main() -> std::io::Result<()> {
         "snappy",
         [snappy::compress(&message), snappy::compress(&[7; 300])],
     )?;
+    let requests = OTLP.map(|text| text.as_bytes().to_vec());
+    let read = |text: &Vec<u8>| {
+        let mut message = Vec::new();
+        otlp::to_protobuf(text, 1 << 16, &mut message).expect("the seeds are sound");
+        message
+    };
+    write(dir, "otlp", requests.iter().map(read))?;
+    write(dir, "otlp_json", requests)?;
     write(dir, "exposition", expositions())?;
     write(dir, "page", pages())?;
     write(dir, "block", [block()])?;
@@ -55,6 +63,28 @@ fn write(
     }
     Ok(())
 }
+
+/// Requests of OTLP with a point of each kind.
+const OTLP: [&str; 2] = [
+    r#"{"resourceMetrics":[{"resource":{"attributes":[
+{"key":"service.name","value":{"stringValue":"shop"}},{"key":"n","value":{"intValue":"7"}},
+{"key":"l","value":{"arrayValue":{"values":[{"doubleValue":1.5},{"kvlistValue":{"values":[
+{"key":"b","value":{"bytesValue":"AQI="}}]}}]}}}]},"scopeMetrics":[{"scope":{"name":"lib",
+"attributes":[{"key":"a.b","value":{"boolValue":true}}]},"metrics":[
+{"name":"cpu.time","unit":"s","description":"d","gauge":{"dataPoints":[{"timeUnixNano":"1000000000",
+"asDouble":1.5,"attributes":[{"key":"x.y","value":{"stringValue":"z"}}]}]}},
+{"name":"hits","sum":{"aggregationTemporality":2,"isMonotonic":true,"dataPoints":[{"asInt":"3",
+"timeUnixNano":"9000000000","startTimeUnixNano":"1","exemplars":[{"asInt":"1",
+"traceId":"0102030405060708090a0b0c0d0e0f10","spanId":"0102030405060708"}]}]}}]}]}]}"#,
+    r#"{"resourceMetrics":[{"scopeMetrics":[{"metrics":[
+{"name":"h","histogram":{"aggregationTemporality":1,"dataPoints":[{"count":"3","sum":2,
+"bucketCounts":["1","2"],"explicitBounds":[0.5]}]}},
+{"name":"e","exponentialHistogram":{"aggregationTemporality":2,"dataPoints":[{"count":"4",
+"scale":9,"zeroCount":"1","positive":{"offset":-1,"bucketCounts":["1","0","1"]},
+"negative":{"offset":3,"bucketCounts":["1"]}}]}},
+{"name":"s","summary":{"dataPoints":[{"count":"1","sum":2,"quantileValues":[
+{"quantile":0.5,"value":1}],"flags":1}]}}]}]}]}"#,
+];
 
 /// A remote-write message of a few series.
 fn message() -> Vec<u8> {

@@ -22,6 +22,7 @@ mod life;
 mod limits;
 mod locks;
 mod mirror;
+mod otlp;
 mod profiles;
 mod query_log;
 mod raw;

@@ -384,13 +384,17 @@ impl Node {
 
     /// The way of samples into `store`.
     fn pipeline(&self, store: &Arc<Store>) -> Pipeline {
-        Pipeline::new(
+        let features = self.running.features();
+        let pipeline = Pipeline::new(
             store.clone(),
             self.env.clock.clone(),
             IngestLimits::of(&Shares::of(self.memory.limit_bytes())),
             &self.memory,
         )
-        .labelling_types(self.running.features().type_and_unit_labels)
+        .labelling_types(features.type_and_unit_labels)
+        .taking_otlp(features.deltas, self.lookback);
+        pipeline.translate_by(self.running.config().otlp.clone());
+        pipeline
     }
 
     /// Nothing is stored before it is kept for the receivers of `remote_write`.
@@ -498,7 +502,7 @@ impl Node {
                         aggregating.apply();
                         metadata::keep(&of_metadata, false);
                     });
-                    let state = pipeline.aggregation_bytes();
+                    let state = pipeline.aggregation_bytes() + pipeline.deltas_bytes();
                     held.set(self.own_bytes + store.memory_bytes() + state);
                 }
                 Some(()) = self.quitting.recv() => return Ok(()),
@@ -509,6 +513,7 @@ impl Node {
                         store.set_exemplars_max(config.exemplars_max);
                     }
                     store.set_late_window_ms(late_window_ms(&config));
+                    pipeline.translate_by(config.otlp.clone());
                     scraping::apply(scraping, &config);
                     notifier.apply(&config.alerting, &config.external_labels);
                     let (aggregating, sending) = (Arc::clone(aggregating), Arc::clone(sending));

@@ -14,6 +14,7 @@
 pub mod aggregation;
 pub mod alertmanagers;
 pub mod client;
+mod deltas;
 pub mod discovery;
 mod exemplars;
 pub mod forward;
@@ -32,4 +33,5 @@ mod share;
 pub use limits::IngestLimits;
 pub use outcome::{DropReason, Dropped, DroppedExemplars, WriteOutcome, Written};
 pub use pipeline::{Admission, Origin, PendingWrite, Pipeline};
+pub use pipeline::{DeltaMode, OtlpOrigin, OtlpOutcome, PendingOtlp};
 pub use refusals::Sender;

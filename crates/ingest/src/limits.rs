@@ -20,6 +20,10 @@ use firn_wire::unpack::{Packing, ZSTD_BLOCK_BYTES_MAX};
 /// (an arena that doubles as it grows), the block for the log, and its copy on the way to the disk.
 pub(crate) const WORK_MESSAGES: usize = 5;
 
+/// Deltas that are added up take this part of what writes may take, beside it: they are memory that
+/// stays, and are counted as the store's is.
+const DELTAS_SHARE: usize = 4;
+
 /// Decoders that wait for the next request: as many as decode at one time on a large machine.
 const SPARE_DECODERS_MAX: usize = 16;
 
@@ -44,6 +48,8 @@ pub struct IngestLimits {
     pub import: ImportLimits,
     /// What may be kept for the next requests.
     pub spare: SpareLimits,
+    /// Bytes of streams of deltas that are added up.
+    pub deltas_bytes_max: usize,
     /// How far ahead of the wall clock a sample may be.
     pub future_ms_max: i64,
 }
@@ -122,6 +128,7 @@ impl IngestLimits {
             in_flight_bytes_max: in_flight,
             import: ImportLimits::of(body),
             spare: SpareLimits::of(shares),
+            deltas_bytes_max: shares.writes / DELTAS_SHARE,
             // Prometheus's: clocks of senders drift, but a day ahead would block a series for a
             // day.
             future_ms_max: 10 * 60 * 1000,

@@ -16,7 +16,7 @@ pub enum DropReason {
 
 impl DropReason {
     /// Every reason, in the order in which metrics list them.
-    pub const ALL: [DropReason; 17] = [
+    pub const ALL: [DropReason; 22] = [
         DropReason::Rejected(Rejection::OutOfOrder),
         DropReason::Rejected(Rejection::DuplicateTimestamp),
         DropReason::Rejected(Rejection::OutOfBounds),
@@ -34,6 +34,11 @@ impl DropReason {
         DropReason::Refused(Refusal::LabelRefs),
         DropReason::Refused(Refusal::MetadataRefs),
         DropReason::Refused(Refusal::NoSamples),
+        DropReason::Refused(Refusal::MetricType),
+        DropReason::Refused(Refusal::Temporality),
+        DropReason::Refused(Refusal::DeltaOutOfOrder),
+        DropReason::Refused(Refusal::DeltaOlderStart),
+        DropReason::Refused(Refusal::DeltaLimit),
     ];
 
     /// Whether the time of the sample is what is wrong, and lies ahead.
@@ -61,6 +66,11 @@ impl DropReason {
             DropReason::Refused(Refusal::LabelRefs) => "label_refs",
             DropReason::Refused(Refusal::MetadataRefs) => "metadata_refs",
             DropReason::Refused(Refusal::NoSamples) => "no_samples",
+            DropReason::Refused(Refusal::MetricType) => "metric_type",
+            DropReason::Refused(Refusal::Temporality) => "temporality",
+            DropReason::Refused(Refusal::DeltaOutOfOrder) => "delta_out_of_order",
+            DropReason::Refused(Refusal::DeltaOlderStart) => "delta_older_start",
+            DropReason::Refused(Refusal::DeltaLimit) => "delta_limit",
         }
     }
 }

@@ -20,15 +20,18 @@
 mod aggregating;
 mod forwarding;
 mod ledger;
+mod otlp;
 mod push;
 mod room;
 #[cfg(test)]
 mod tests;
 
+pub use otlp::{DeltaMode, OtlpOrigin, OtlpOutcome, PendingOtlp};
 pub use push::{Origin, PendingWrite};
 pub use room::Admission;
 
 use crate::aggregation::Aggregation;
+use crate::deltas::Deltas;
 use crate::limits::IngestLimits;
 use crate::metadata::PushedMetadata;
 use crate::metrics::Metrics;
@@ -45,6 +48,7 @@ use firn_model::sync::lock;
 use firn_model::tenant::TenantId;
 use firn_wire::remote_write::{self, Decoder};
 use ledger::{BatchEntry, Ledger};
+use otlp::OtlpSettings;
 use room::Room;
 use std::io;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -59,12 +63,15 @@ pub struct Pipeline {
     limits: IngestLimits,
     room: Arc<Room>,
     spare_decoders: Mutex<Vec<Decoder>>,
+    spare_otlp_decoders: Mutex<Vec<firn_wire::otlp::Decoder>>,
     spare_bodies: Mutex<Vec<Vec<u8>>>,
     ledger: Arc<Ledger>,
     aggregation: Arc<Aggregation>,
     labels_types: bool,
     metadata: Arc<PushedMetadata>,
     sending: OnceLock<Arc<dyn SendOn>>,
+    otlp: OtlpSettings,
+    deltas: Deltas,
 }
 
 impl Pipeline {
@@ -77,6 +84,7 @@ impl Pipeline {
     ) -> Self {
         let body_bytes_max = limits.wire.body_bytes_max;
         let room = Room::new(memory, limits.in_flight_bytes_max, body_bytes_max);
+        let deltas = Deltas::new(clock.clone(), limits.deltas_bytes_max);
         let ledger = Ledger {
             clock,
             metrics: Arc::new(Metrics::new(room.all.clone())),
@@ -87,12 +95,15 @@ impl Pipeline {
             limits,
             room,
             spare_decoders: Mutex::default(),
+            spare_otlp_decoders: Mutex::default(),
             spare_bodies: Mutex::default(),
             ledger: Arc::new(ledger),
             aggregation: Arc::new(Aggregation::new(TenantId::anonymous())),
             labels_types: false,
             metadata: Arc::default(),
             sending: OnceLock::new(),
+            otlp: OtlpSettings::default(),
+            deltas,
         }
     }
 

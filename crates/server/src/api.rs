@@ -17,6 +17,7 @@ pub(crate) mod metadata;
 pub(crate) mod notifications;
 pub(crate) mod operations;
 pub(crate) mod origin;
+pub(crate) mod otlp;
 pub(crate) mod page;
 pub(crate) mod query;
 pub(crate) mod read;

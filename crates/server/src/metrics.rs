@@ -14,6 +14,7 @@ pub(crate) enum Endpoint {
     Labels,
     LabelValues,
     Write,
+    Otlp,
     Import,
     Read,
     Federate,
@@ -29,7 +30,7 @@ pub(crate) enum Endpoint {
 }
 
 impl Endpoint {
-    pub(crate) const ALL: [Endpoint; 19] = [
+    pub(crate) const ALL: [Endpoint; 20] = [
         Endpoint::Query,
         Endpoint::QueryRange,
         Endpoint::Exemplars,
@@ -37,6 +38,7 @@ impl Endpoint {
         Endpoint::Labels,
         Endpoint::LabelValues,
         Endpoint::Write,
+        Endpoint::Otlp,
         Endpoint::Import,
         Endpoint::Read,
         Endpoint::Federate,
@@ -60,6 +62,7 @@ impl Endpoint {
             Endpoint::Labels => "labels",
             Endpoint::LabelValues => "label_values",
             Endpoint::Write => "write",
+            Endpoint::Otlp => "otlp",
             Endpoint::Import => "import",
             Endpoint::Read => "read",
             Endpoint::Federate => "federate",

@@ -20,6 +20,9 @@ pub enum WireError {
     /// The bytes are no message of the protocol.
     #[error("protobuf: {0}")]
     Protobuf(&'static str),
+    /// The text is no message of the protocol in JSON.
+    #[error("JSON: {0}")]
+    Json(String),
     /// More series than a request may have.
     #[error("too many series in one request: limit {limit}")]
     TooManySeries {
@@ -41,7 +44,9 @@ impl WireError {
     /// What the sender must do.
     pub fn kind(&self) -> ErrorKind {
         match self {
-            WireError::SnappyCorrupt | WireError::Protobuf(_) => ErrorKind::Invalid,
+            WireError::SnappyCorrupt | WireError::Protobuf(_) | WireError::Json(_) => {
+                ErrorKind::Invalid
+            }
             WireError::NoMemory(_) => ErrorKind::Unavailable,
             WireError::MessageTooLarge { .. }
             | WireError::TooManySeries { .. }

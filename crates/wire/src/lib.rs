@@ -1,12 +1,12 @@
-//! Bytes to the data model and back: remote write, the text exposition format, protobuf,
+//! Bytes to the data model and back: remote write, OTLP, the text exposition format, protobuf,
 //! snappy, remote read, federation, folders of Prometheus's TSDB.
 //!
 //! Owns the formats that other programs speak with Firn. [`remote_write::Decoder`] turns a
 //! request's body into a [`firn_model::batch::Batch`] and [`remote_write::encode`] does the
-//! reverse; [`exposition`] reads what a target exposes and writes what Firn exposes about itself;
-//! [`thinning`] leaves series out of messages that are passed on; [`snappy`] is the compression
-//! around requests, [`unpack`] that of other bodies; [`tsdb`] reads the files of a Prometheus and
-//! writes blocks for one.
+//! reverse; [`otlp`] reads what OpenTelemetry sends; [`exposition`] reads what a target exposes and
+//! writes what Firn exposes about itself; [`thinning`] leaves series out of messages that are
+//! passed on; [`snappy`] is the compression around requests, [`unpack`] that of other bodies;
+//! [`tsdb`] reads the files of a Prometheus and writes blocks for one.
 //!
 //! Invariant: for any bytes, nothing here panics or allocates beyond the caps in [`WireLimits`], or
 //! in [`tsdb`] beyond what a file has; decoding what was encoded gives back the same. Nothing here
@@ -16,6 +16,7 @@ mod error;
 pub mod exposition;
 pub mod federation;
 mod limits;
+pub mod otlp;
 mod protobuf;
 pub mod remote_read;
 pub mod remote_write;

@@ -96,16 +96,22 @@ impl<'m> Cursor<'m> {
         }
     }
 
-    /// Eight bytes as a float.
+    /// Eight bytes as an integer.
     #[inline]
-    pub fn double(&mut self) -> Read<f64> {
+    pub fn fixed64(&mut self) -> Read<u64> {
         match self.rest.split_first_chunk::<8>() {
             Some((bytes, rest)) => {
                 self.rest = rest;
-                Ok(f64::from_le_bytes(*bytes))
+                Ok(u64::from_le_bytes(*bytes))
             }
             None => malformed("unexpected end of message"),
         }
+    }
+
+    /// Eight bytes as a float.
+    #[inline]
+    pub fn double(&mut self) -> Read<f64> {
+        self.fixed64().map(f64::from_bits)
     }
 
     /// The bytes of a field with a length.

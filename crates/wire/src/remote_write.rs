@@ -33,12 +33,18 @@ mod sample;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use charges::{Charges, EXEMPLAR_BYTES, SAMPLE_BYTES, SERIES_BYTES};
 pub use encode::{encode, encode_histogram, encode_metadata};
 pub use histogram::decode as decode_histogram;
+pub(crate) use histogram::fit as fit_histogram;
+pub(crate) use interned::KEY_COPIES;
 pub use interned::encode_interned;
 pub use keys::KEY_FORMAT;
+pub(crate) use keys::push_label;
 pub use labels::{Offence, push_checked};
+pub(crate) use metadata::push as push_metadata;
 pub use refusal::{Refusal, Refusals, Refused};
+pub(crate) use request::Counts;
 
 use crate::error::WireError;
 use crate::limits::WireLimits;
@@ -49,7 +55,7 @@ use firn_model::error::Error;
 use firn_model::labels::LabelsRef;
 use firn_model::metadata::MetadataBatch;
 use interned::{Interned, Symbols};
-use request::{Counts, Request};
+use request::Request;
 
 /// A version of the protocol, which a sender names by its message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -150,19 +156,8 @@ impl Decoder {
             Version::V1 => self.read_plain(reader, body, memory),
             Version::V2 => self.read_interned(reader, body, memory),
         }?;
-        Ok(Decoded {
-            key_bytes: self.batch.message_bytes(),
-            batch: &mut self.batch,
-            refused: counts.refused,
-            refused_exemplars: counts.refused_exemplars,
-            lost_exemplars: 0,
-            exemplar_count: counts.exemplars,
-            metadata: &self.metadata,
-            log_bytes,
-            limits: &self.limits,
-            format_key: Vec::new(),
-            failure: None,
-        })
+        let into = (&mut self.batch, &self.metadata);
+        Ok(Decoded::of_keys(into, counts, log_bytes, &self.limits))
     }
 
     fn read_plain(
@@ -210,7 +205,29 @@ impl Decoder {
     }
 }
 
-impl Decoded<'_> {
+impl<'d> Decoded<'d> {
+    /// What a walk made of a request: series whose keys are of [`KEY_FORMAT`], in the batch.
+    pub(crate) fn of_keys(
+        (batch, metadata): (&'d mut Batch, &'d MetadataBatch),
+        counts: Counts,
+        log_bytes: usize,
+        limits: &'d WireLimits,
+    ) -> Self {
+        Self {
+            key_bytes: batch.message_bytes(),
+            batch,
+            refused: counts.refused,
+            refused_exemplars: counts.refused_exemplars,
+            lost_exemplars: 0,
+            exemplar_count: counts.exemplars,
+            metadata,
+            log_bytes,
+            limits,
+            format_key: Vec::new(),
+            failure: None,
+        }
+    }
+
     /// What was refused, once the labels that were asked for have been read; or why one of them
     /// shows that the message as a whole is malformed.
     pub fn finish(self) -> Result<Refusals, WireError> {

@@ -34,6 +34,12 @@ pub enum PartsError {
     /// `--web.external-url` is not one.
     #[error("flag --web.external-url: neither an http or https URL nor a path: {0:?}")]
     ExternalUrl(String),
+    /// Two features contradict each other.
+    #[error(
+        "cannot enable otlp-deltatocumulative and otlp-native-delta-ingestion features at the \
+         same time"
+    )]
+    Deltas,
 }
 
 /// What the parts are built from.
@@ -75,6 +81,10 @@ pub fn build(sources: Sources<'_>) -> Result<AppParts, PartsError> {
         quit,
     } = sources;
     let settings = &line.settings;
+    let has = |name: &str| settings.features.iter().any(|known| known == name);
+    if has("otlp-deltatocumulative") && has("otlp-native-delta-ingestion") {
+        return Err(PartsError::Deltas);
+    }
     warn_of_features(&settings.features);
     let config = running.config();
     let interval = running.clone();
@@ -148,7 +158,7 @@ fn limits(settings: &Settings, connections_max: usize, memory_bytes: usize) -> L
 fn warn_of_features(names: &[String]) {
     for name in names {
         match name.as_str() {
-            // Those of the language, of the store and of scraping.
+            // Those of the language, of the store, of scraping and of OTLP.
             "promql-experimental-functions"
             | "promql-extended-range-selectors"
             | "promql-binop-fill-modifiers"
@@ -158,6 +168,8 @@ fn warn_of_features(names: &[String]) {
             | "exemplar-storage"
             | "extra-scrape-metrics"
             | "created-timestamp-zero-ingestion"
+            | "otlp-deltatocumulative"
+            | "otlp-native-delta-ingestion"
             | "st-storage" => {}
             // On, or up to the config, in Prometheus 3.14 too.
             "promql-duration-expr" | "native-histograms" | "ooo-native-histograms" => {

@@ -15,6 +15,7 @@ mod http;
 mod jobs;
 mod keys;
 pub mod mirror;
+mod otlp;
 mod read;
 pub mod remote_write;
 mod rule_files;
@@ -38,6 +39,7 @@ use firn_model::units::{parse_duration, parse_size};
 use firn_model::yaml::{self, Node, YamlError};
 use firn_rules::group::Group;
 use firn_storage::store::Duplicates;
+use firn_wire::otlp::Translation;
 use global::Global;
 use remote_write::RemoteWrite;
 pub use schema::parse_bool;
@@ -147,6 +149,8 @@ pub struct Config {
     pub alerting: AlertingSettings,
     /// `remote_write`
     pub remote_write: Vec<RemoteWrite>,
+    /// `otlp`
+    pub otlp: Translation,
     /// `firn.sending_queue_bytes`
     pub sending_queue_bytes: u64,
     /// Keys that are set and have no effect.
@@ -265,6 +269,7 @@ impl Default for Config {
             duplicates: Duplicates::KeepFirst,
             exemplars_max: EXEMPLARS_MAX,
             remote_write: Vec::new(),
+            otlp: Translation::default(),
             sending_queue_bytes: SENDING_QUEUE_BYTES,
             wal_sync: WalSync::Always,
             memory_limit: MEMORY_SHARE,
@@ -367,6 +372,7 @@ fn parse(text: &str, dir: &Path, features: JobFeatures) -> Result<Parsed, YamlEr
         query_log_file: global.query_log_file.clone(),
         alerting: alerting::alerting(&root, global.names, dir)?,
         remote_write: remote_write::remote_write(&root, global.names, dir)?,
+        otlp: otlp::translation(&root, global.names)?,
         jobs: jobs::jobs(&root, &global, dir)?,
         ..Config::default()
     };

@@ -125,14 +125,8 @@ impl Pipeline {
         decoding.dropped = decoded.finish()?.iter().map(Dropped::from).collect();
         self.put_decoder(decoder);
         admission.keep_for_log(log_bytes);
-        Ok(PendingWrite {
-            ticket,
-            decoding,
-            sender,
-            time_max,
-            admission: Some(admission),
-            ledger: self.ledger.clone(),
-        })
+        let from = (sender, time_max);
+        Ok(PendingWrite::new(ticket, decoding, from, admission, self))
     }
 
     fn take_decoder(&self) -> Decoder {
@@ -163,6 +157,24 @@ pub struct PendingWrite {
 }
 
 impl PendingWrite {
+    /// What is known of a push that the store got as `ticket`.
+    pub(super) fn new(
+        ticket: Ticket,
+        decoding: Decoding,
+        (sender, time_max): (Sender, TimestampMs),
+        admission: Admission,
+        pipeline: &Pipeline,
+    ) -> Self {
+        Self {
+            ticket,
+            decoding,
+            sender,
+            time_max,
+            admission: Some(admission),
+            ledger: pipeline.ledger.clone(),
+        }
+    }
+
     /// Blocks the thread until the write is durable or can never be.
     pub fn wait(mut self) -> Result<WriteOutcome, Error> {
         let (resolved, _) = Ticket::new();

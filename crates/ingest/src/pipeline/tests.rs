@@ -6,7 +6,12 @@ use firn_model::labels::Labels;
 use firn_model::metrics::{Collect, Sink, Value};
 use firn_model::shares::Shares;
 use firn_model::store::{Appended, Rejected, Rejection, TicketResolver};
+use firn_wire::otlp::Format;
+use firn_wire::unpack::Packing;
+use flate2::Compression;
+use flate2::write::GzEncoder;
 use std::future::Future;
+use std::io::Write;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
@@ -69,6 +74,91 @@ fn body(series: usize) -> Vec<u8> {
         batch.push_series(labels.as_ref(), &[(5, 1.0)]);
     }
     remote_write::encode(&batch)
+}
+
+/// A request of OTLP, packed as `packing` says.
+async fn push_otlp(
+    pipeline: &Pipeline,
+    body: &[u8],
+    packing: Packing,
+) -> Result<OtlpOutcome, Error> {
+    let origin = OtlpOrigin {
+        address: None,
+        format: Format::Json,
+        packing,
+    };
+    let mut admission = pipeline.admit(body.len()).await?;
+    pipeline.prepare_otlp(&mut admission, origin, body).await?;
+    let tenant = TenantId::anonymous();
+    pipeline.otlp(&tenant, origin, body, admission)?.await
+}
+
+fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+    encoder.write_all(bytes).unwrap();
+    encoder.finish().unwrap()
+}
+
+/// A request with a gauge, and with a sum of deltas, which is refused.
+const OTLP: &str = r#"{"resourceMetrics":[{"resource":{"attributes":[
+    {"key":"service.name","value":{"stringValue":"s"}},
+    {"key":"host","value":{"stringValue":"h"}}]},"scopeMetrics":[{"metrics":[
+    {"name":"g","description":"G.","gauge":{"dataPoints":[{"timeUnixNano":"1000000","asInt":1}]}},
+    {"name":"d","sum":{"aggregationTemporality":1,"dataPoints":[{"asInt":1}]}}]}]}]}"#;
+
+#[tokio::test]
+async fn otlp_is_stored_but_for_what_cannot_stand_and_told_apart_from_nothing() {
+    let pipeline = pipeline(Ok(Appended::default()), 64);
+    let outcome = push_otlp(&pipeline, OTLP.as_bytes(), Packing::None).await;
+    let outcome = outcome.unwrap();
+    assert_eq!(
+        (outcome.write.stored_count, outcome.size.info_samples),
+        (2, 1)
+    );
+    assert!(!outcome.is_refused());
+    let complaint = outcome.write.complaint().unwrap();
+    let want = "invalid temporality and type combination for metric \"d\"; \
+                1 of 3 samples dropped: 1 temporality";
+    assert_eq!(complaint, want);
+    let said = pipeline
+        .metadata()
+        .find(&TenantId::anonymous(), "g")
+        .unwrap();
+    assert_eq!((said.kind, &*said.help), ("gauge", "G."));
+    let only_deltas = OTLP.replace(r#""gauge":{"#, r#""sum":{"aggregationTemporality":1,"#);
+    let outcome = push_otlp(&pipeline, only_deltas.as_bytes(), Packing::None).await;
+    assert!(outcome.unwrap().is_refused());
+    let nothing = push_otlp(&pipeline, b"{}", Packing::None).await.unwrap();
+    assert!(!nothing.is_refused() && nothing.write.is_whole());
+}
+
+#[tokio::test]
+async fn otlp_packed_is_unpacked_within_its_limits_whatever_its_end_says() {
+    let pipeline = pipeline(Ok(Appended::default()), 64);
+    let limit = pipeline.limits().wire.message_bytes_max;
+    let whole = gzip(OTLP.as_bytes());
+    let outcome = push_otlp(&pipeline, &whole, Packing::Gzip).await.unwrap();
+    assert_eq!(outcome.write.stored_count, 2);
+    // Two members: the end tells of the second one alone.
+    let (head, tail) = OTLP.split_at(30);
+    let members = [gzip(head.as_bytes()), gzip(tail.as_bytes())].concat();
+    let outcome = push_otlp(&pipeline, &members, Packing::Gzip).await.unwrap();
+    assert_eq!(outcome.write.stored_count, 2);
+    let bomb = gzip(&vec![b' '; limit + 1]);
+    let hidden = [bomb.clone(), gzip(b"{}")].concat();
+    for (body, kind) in [
+        (bomb, ErrorKind::Limited),
+        (hidden, ErrorKind::Limited),
+        (Vec::new(), ErrorKind::Invalid),
+        (whole[..40].to_vec(), ErrorKind::Limited),
+        (b"no gzip\0\0\0\0".to_vec(), ErrorKind::Invalid),
+    ] {
+        let e = push_otlp(&pipeline, &body, Packing::Gzip)
+            .await
+            .unwrap_err();
+        assert_eq!(e.kind, kind, "{} bytes: {e}", body.len());
+    }
+    assert_eq!(pipeline.metrics().in_flight.used_bytes(), 0);
 }
 
 fn counts(pipeline: &Pipeline) -> Vec<String> {

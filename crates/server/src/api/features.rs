@@ -51,10 +51,11 @@ const OPERATORS: [(&str, bool); 35] = [
 ];
 
 /// What is there in each server.
-const ALWAYS: [(&str, &str); 20] = [
+const ALWAYS: [(&str, &str); 21] = [
     ("api", "exclude_alerts"),
     ("api", "label_values_match"),
     ("api", "openapi_3.1"),
+    ("api", "otlp_write_receiver"),
     ("api", "query_stats"),
     ("api", "query_warnings"),
     ("api", "remote_write_receiver"),

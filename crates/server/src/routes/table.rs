@@ -6,7 +6,7 @@ use super::route::{Kind, Mount, Param, Route, Verb, api, changing, for_admins, p
 use crate::access::{Reach, Scope};
 use crate::api::{
     admin, alertmanagers, blocks, exemplars, features, federate, import, metadata, notifications,
-    operations, page, query, read, rule_editor, rules, self_metrics, series, status, targets,
+    operations, otlp, page, query, read, rule_editor, rules, self_metrics, series, status, targets,
     write,
 };
 use crate::metrics::Endpoint;
@@ -20,6 +20,8 @@ const POST_PUT: &[Verb] = &[Post, Put];
 const DELETE: &[Verb] = &[Delete];
 
 const TEXT: &str = "text/plain";
+/// The form of the request.
+const OTLP: &str = "application/x-protobuf";
 const YAML: &str = "application/yaml";
 const HTML: &str = "text/html";
 const OCTETS: &str = "application/octet-stream";
@@ -208,6 +210,13 @@ const WRITES: &[Route] = &[
         "Takes samples in the form of remote write 1.0 and 2.0.",
     )
     .answers(TEXT),
+    Route::new(
+        "/otlp/v1/metrics",
+        mount(POST, Endpoint::Otlp, Scope::Write, Reach::Nothing),
+        |m| plain(m, otlp::metrics),
+        "Takes metrics of OpenTelemetry (OTLP) as protocol buffers or JSON, plain or with gzip.",
+    )
+    .answers(OTLP),
     Route::new(
         "/import/prometheus",
         mount(POST_PUT, Endpoint::Import, Scope::Write, Reach::Nothing),

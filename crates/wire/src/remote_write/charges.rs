@@ -5,19 +5,19 @@ use crate::limits::WireLimits;
 use firn_model::budget::Reservation;
 
 /// What a series costs in a batch besides its labels and samples.
-pub(super) const SERIES_BYTES: usize = 20;
+pub(crate) const SERIES_BYTES: usize = 20;
 
 /// What a float sample costs in a batch.
-pub(super) const SAMPLE_BYTES: usize = 16;
+pub(crate) const SAMPLE_BYTES: usize = 16;
 
 /// What an exemplar costs in a batch besides its labels.
-pub(super) const EXEMPLAR_BYTES: usize = 40;
+pub(crate) const EXEMPLAR_BYTES: usize = 40;
 
 /// Memory is reserved in steps of this: a request of 2,000 samples takes two.
 const RESERVE_STEP_BYTES: usize = 64 << 10;
 
 /// What the batch of one request takes.
-pub(super) struct Charges<'d> {
+pub(crate) struct Charges<'d> {
     limit: usize,
     memory: Option<&'d mut Reservation>,
     bytes: usize,
@@ -26,7 +26,7 @@ pub(super) struct Charges<'d> {
 
 impl<'d> Charges<'d> {
     /// Nothing yet; `memory` is where the request has its room.
-    pub(super) fn new(limits: &WireLimits, memory: Option<&'d mut Reservation>) -> Self {
+    pub(crate) fn new(limits: &WireLimits, memory: Option<&'d mut Reservation>) -> Self {
         Self {
             limit: limits.batch_bytes_max,
             memory,
@@ -37,7 +37,7 @@ impl<'d> Charges<'d> {
 
     /// Counts memory of the batch before it is taken.
     #[inline]
-    pub(super) fn add(&mut self, bytes: usize) -> Result<(), WireError> {
+    pub(crate) fn add(&mut self, bytes: usize) -> Result<(), WireError> {
         self.bytes = self.bytes.saturating_add(bytes);
         if self.bytes > self.reserved_bytes {
             self.reserve()?;

@@ -118,7 +118,7 @@ pub fn decode(message: &[u8]) -> Result<HistogramSample, WireError> {
 
 /// Makes a histogram that is finer than Firn's finest schema as coarse as that, and says whether it
 /// makes sense.
-pub(super) fn fit(histogram: &mut Histogram) -> Result<(), Error> {
+pub(crate) fn fit(histogram: &mut Histogram) -> Result<(), Error> {
     if histogram.schema <= EXPONENTIAL_SCHEMA_RESERVED_MAX {
         histogram.reduce_to(EXPONENTIAL_SCHEMA_MAX)?;
     }

@@ -20,6 +20,7 @@ mod symbols;
 mod tests;
 
 pub use encode::encode_interned;
+pub(crate) use symbols::KEY_COPIES;
 pub(super) use symbols::Symbols;
 
 use self::exemplar::LABEL_BYTES_MAX;
@@ -39,7 +40,7 @@ use firn_model::labels::{LabelsRef, METRIC_NAME};
 use firn_model::metadata::{MetadataBatch, MetricType};
 use firn_model::sample::START_UNKNOWN;
 use std::borrow::Cow;
-use symbols::{KEY_COPIES, Keys, SYMBOL_BYTES, WrittenKey};
+use symbols::{Keys, SYMBOL_BYTES, WrittenKey};
 
 /// The keys of the parts of a series.
 const REFS_KEY: u8 = 0x0a;

@@ -37,16 +37,7 @@ impl KeyFormat for RemoteWriteKeys {
 
     #[inline]
     fn push_label(&self, key: &mut Vec<u8>, name: &[u8], value: &[u8]) -> usize {
-        let start = key.len();
-        let name_bytes = 1 + varint_bytes(name.len()) + name.len();
-        let value_bytes = 1 + varint_bytes(value.len()) + value.len();
-        push_length(key, LABEL_KEY, name_bytes + value_bytes);
-        push_length(key, NAME_KEY, name.len());
-        let name_at = key.len() - start;
-        key.extend_from_slice(name);
-        push_length(key, VALUE_KEY, value.len());
-        key.extend_from_slice(value);
-        name_at
+        push_label(key, name, value)
     }
 
     /// Of a key that begins with the name, as keys of sorted labels nearly always do.
@@ -64,6 +55,21 @@ impl KeyFormat for RemoteWriteKeys {
             _ => None,
         }
     }
+}
+
+/// Appends the part of a key that one label is; returns how many bytes stand before its name.
+#[inline]
+pub(crate) fn push_label(key: &mut Vec<u8>, name: &[u8], value: &[u8]) -> usize {
+    let start = key.len();
+    let name_bytes = 1 + varint_bytes(name.len()) + name.len();
+    let value_bytes = 1 + varint_bytes(value.len()) + value.len();
+    push_length(key, LABEL_KEY, name_bytes + value_bytes);
+    push_length(key, NAME_KEY, name.len());
+    let name_at = key.len() - start;
+    key.extend_from_slice(name);
+    push_length(key, VALUE_KEY, value.len());
+    key.extend_from_slice(value);
+    name_at
 }
 
 /// Where the labels at the start of `series` end: the first byte that is no key of a label, or the

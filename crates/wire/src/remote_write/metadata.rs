@@ -38,7 +38,7 @@ pub(super) fn metric_type_number(kind: MetricType) -> u64 {
 }
 
 /// Adds what is said of the metric `name` to `into`, unless the name is no text.
-pub(super) fn push(
+pub(crate) fn push(
     (name, kind): (&[u8], MetricType),
     (help, unit): (&[u8], &[u8]),
     charges: &mut Charges<'_>,

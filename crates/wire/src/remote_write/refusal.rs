@@ -25,6 +25,16 @@ pub enum Refusal {
     MetadataRefs,
     /// A series of remote write 2.0 has no sample.
     NoSamples,
+    /// A metric of OTLP has no data, or of a kind that is not known.
+    MetricType,
+    /// Points of OTLP relate to those before them in a way that is not taken.
+    Temporality,
+    /// A delta is not newer than what was added up.
+    DeltaOutOfOrder,
+    /// A delta is of an older beginning than what was added up.
+    DeltaOlderStart,
+    /// There is no room for one more stream of deltas.
+    DeltaLimit,
 }
 
 /// What was refused for one reason.

@@ -18,12 +18,12 @@ const SAMPLE_KEY: u8 = 0x12;
 
 /// What a request held besides what is in the batch.
 #[derive(Debug, Default)]
-pub(super) struct Counts {
-    pub(super) refused: Refusals,
+pub(crate) struct Counts {
+    pub(crate) refused: Refusals,
     /// Exemplars that cannot stand in series that do, by reason.
-    pub(super) refused_exemplars: Refusals,
+    pub(crate) refused_exemplars: Refusals,
     /// Exemplars that are not kept.
-    pub(super) exemplars: usize,
+    pub(crate) exemplars: usize,
 }
 
 /// What a series has besides the labels at its start.

@@ -1,5 +1,6 @@
 //! Features of the command line that change what a config means.
 
+use firn_ingest::DeltaMode;
 use firn_ingest::scrape::StartTimes;
 use firn_promql::Features;
 
@@ -12,6 +13,8 @@ pub struct JobFeatures {
     pub start_times: StartTimes,
     /// `type-and-unit-labels`
     pub type_and_unit_labels: bool,
+    /// `otlp-deltatocumulative` or `otlp-native-delta-ingestion`.
+    pub deltas: DeltaMode,
     /// Switches of the language.
     pub language: Features,
 }
@@ -27,6 +30,11 @@ impl JobFeatures {
                 make_zeros: has("created-timestamp-zero-ingestion"),
             },
             type_and_unit_labels: has("type-and-unit-labels"),
+            deltas: match has("otlp-native-delta-ingestion") {
+                true => DeltaMode::Keep,
+                false if has("otlp-deltatocumulative") => DeltaMode::Accumulate,
+                false => DeltaMode::Refuse,
+            },
             language: Features {
                 duration_expressions: true,
                 experimental_functions: has("promql-experimental-functions"),

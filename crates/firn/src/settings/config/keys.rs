@@ -36,7 +36,7 @@ const TOP: &[Key] = &[
         List(&Section(&[REMOTE_READ, HTTP_CLIENT, PROXY])),
     )
     .ignored(),
-    key("otlp", Section(&[OTLP])).ignored(),
+    key("otlp", Section(&[OTLP])),
     key("firn", Section(&[FIRN])),
 ];
 

@@ -163,7 +163,7 @@ pub const FLAGS: &[Flag] = &[
     ),
     ignored_switch("web.enable-remote-write-receiver", "true"),
     ignored("web.remote-write-receiver.accepted-protobuf-messages", ""),
-    ignored_switch("web.enable-otlp-receiver", "false"),
+    ignored_switch("web.enable-otlp-receiver", "true"),
     ignored("web.console.templates", "consoles"),
     ignored("web.console.libraries", "console_libraries"),
     ignored("web.page-title", ""),
@@ -335,7 +335,7 @@ pub const FLAGS: &[Flag] = &[
          promql-experimental-functions, promql-extended-range-selectors, \
          promql-binop-fill-modifiers, promql-delayed-name-removal, use-start-timestamps, \
          type-and-unit-labels, exemplar-storage, extra-scrape-metrics, st-storage, \
-         created-timestamp-zero-ingestion.",
+         created-timestamp-zero-ingestion, otlp-deltatocumulative, otlp-native-delta-ingestion.",
     ),
     flag(
         "log.level",

@@ -28,7 +28,7 @@ const LABEL_ROOM: usize = 4 + NAME_BYTES + PIECE_BYTES;
 
 /// What the labels of a series take on their way, in bytes of their key: the key, its labels read
 /// (an arena that doubles as it grows), the block for the log, and its copy on the way to the disk.
-pub(super) const KEY_COPIES: usize = 5;
+pub(crate) const KEY_COPIES: usize = 5;
 
 /// Memory for keys grows by this at least: those of a few hundred series.
 const GROW_BYTES: usize = 64 << 10;

@@ -1,0 +1,171 @@
+//! `otlp`: how metrics of OpenTelemetry become series.
+
+use super::read;
+use firn_model::names::NameScheme;
+use firn_model::yaml::{Node, YamlError};
+use firn_wire::otlp::{Promotion, Strategy, Translation};
+use std::collections::BTreeSet;
+
+/// Reads the section. What upstream refuses is an error in its words.
+pub fn translation(root: &Node, names: NameScheme) -> Result<Translation, YamlError> {
+    let Some(node) = root.get("otlp").filter(|node| !node.is_null()) else {
+        return Ok(Translation::default());
+    };
+    let flag = |key: &str| read::flag(node, key).unwrap_or(false);
+    let usual = Translation::default();
+    let or = |key: &str, usual| read::flag(node, key).unwrap_or(usual);
+    Ok(Translation {
+        strategy: strategy(node, names)?,
+        promotion: promotion(node)?,
+        keeps_identifying: flag("keep_identifying_resource_attributes"),
+        converts_histograms: flag("convert_histograms_to_nhcb"),
+        promotes_scope: flag("promote_scope_metadata"),
+        sanitizes_underscores: or(
+            "label_name_underscore_sanitization",
+            usual.sanitizes_underscores,
+        ),
+        preserves_underscores: or(
+            "label_name_preserve_multiple_underscores",
+            usual.preserves_underscores,
+        ),
+    })
+}
+
+/// The strategy; one that keeps UTF-8 needs names that may have it.
+fn strategy(node: &Node, names: NameScheme) -> Result<Strategy, YamlError> {
+    const KEY: &str = "translation_strategy";
+    let name = read::text(node, KEY).unwrap_or_default();
+    let strategy = Strategy::ALL
+        .into_iter()
+        .find(|strategy| strategy.name() == name);
+    let strategy = strategy.unwrap_or_default();
+    if names == NameScheme::Legacy && !strategy.escapes() {
+        let message =
+            format!("OTLP translation strategy {name:?} is not allowed when UTF8 is disabled");
+        return Err(node.get(KEY).unwrap_or(node).error(message));
+    }
+    Ok(strategy)
+}
+
+fn promotion(node: &Node) -> Result<Promotion, YamlError> {
+    const ALL: &str = "promote_all_resource_attributes";
+    const SOME: &str = "promote_resource_attributes";
+    const BUT: &str = "ignore_resource_attributes";
+    let is_set = |key| read::texts(node, key).is_some_and(|list| !list.is_empty());
+    let at = |key| node.get(key).unwrap_or(node);
+    match read::flag(node, ALL).unwrap_or(false) {
+        true if is_set(SOME) => Err(at(SOME).error(format!(
+            "'{ALL}' and '{SOME}' cannot be configured simultaneously"
+        ))),
+        true => Ok(Promotion::AllBut(attributes(node, BUT, "ignored")?)),
+        false if is_set(BUT) => Err(at(BUT).error(format!(
+            "'{BUT}' cannot be configured unless '{ALL}' is true"
+        ))),
+        false => Ok(Promotion::Only(attributes(node, SOME, "promoted")?)),
+    }
+}
+
+/// The attributes of a list, none empty and none twice.
+fn attributes(node: &Node, key: &str, what: &str) -> Result<BTreeSet<String>, YamlError> {
+    let mut attributes = BTreeSet::new();
+    for item in node.get(key).map_or(&[][..], Node::items) {
+        let attribute = item.text().unwrap_or_default().trim().to_owned();
+        let why = match attribute.is_empty() {
+            true => format!("empty {what} OTel resource attribute"),
+            false if attributes.contains(&attribute) => {
+                format!("duplicated {what} OTel resource attribute {attribute:?}")
+            }
+            false => {
+                attributes.insert(attribute);
+                continue;
+            }
+        };
+        return Err(item.error(format!("invalid '{key}': {why}")));
+    }
+    Ok(attributes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use firn_model::yaml;
+
+    fn check(text: &str, names: NameScheme, want: Result<Translation, &str>) {
+        let root = yaml::parse(text).unwrap().unwrap();
+        match (translation(&root, names), want) {
+            (Ok(got), Ok(want)) => assert_eq!(got, want, "{text}"),
+            (Err(e), Err(want)) => assert!(e.to_string().contains(want), "{text}: {e}"),
+            (got, want) => panic!("{text}: {got:?}, wanted {want:?}"),
+        }
+    }
+
+    #[test]
+    fn section_sets_every_key_and_defaults_are_upstreams() {
+        let set = |keys: &[&str]| keys.iter().map(|key| (*key).to_owned()).collect();
+        let some = Translation {
+            strategy: Strategy::NoTranslation,
+            promotion: Promotion::Only(set(&["a", "b.c"])),
+            keeps_identifying: true,
+            converts_histograms: true,
+            promotes_scope: true,
+            sanitizes_underscores: false,
+            preserves_underscores: false,
+        };
+        let all = Translation {
+            promotion: Promotion::AllBut(set(&["x"])),
+            ..Translation::default()
+        };
+        for (text, want) in [
+            ("global: {}", Translation::default()),
+            ("otlp:", Translation::default()),
+            ("otlp: {}", Translation::default()),
+            (
+                "otlp: {translation_strategy: NoTranslation, \
+                 promote_resource_attributes: [a, ' b.c '], \
+                 keep_identifying_resource_attributes: true, convert_histograms_to_nhcb: true, \
+                 promote_scope_metadata: true, label_name_underscore_sanitization: false, \
+                 label_name_preserve_multiple_underscores: false}",
+                some,
+            ),
+            (
+                "otlp: {promote_all_resource_attributes: true, ignore_resource_attributes: [x]}",
+                all,
+            ),
+        ] {
+            check(text, NameScheme::Utf8, Ok(want));
+        }
+    }
+
+    #[test]
+    fn section_that_upstream_refuses_is_refused() {
+        for (keys, names, want) in [
+            (
+                "promote_all_resource_attributes: true, promote_resource_attributes: [a]",
+                NameScheme::Utf8,
+                "cannot be configured simultaneously",
+            ),
+            (
+                "ignore_resource_attributes: [a]",
+                NameScheme::Utf8,
+                "cannot be configured unless 'promote_all_resource_attributes' is true",
+            ),
+            (
+                "promote_resource_attributes: [a, ' ']",
+                NameScheme::Utf8,
+                "invalid 'promote_resource_attributes': empty promoted OTel resource attribute",
+            ),
+            (
+                "promote_all_resource_attributes: true, ignore_resource_attributes: [a, a]",
+                NameScheme::Utf8,
+                "duplicated ignored OTel resource attribute \"a\"",
+            ),
+            (
+                "translation_strategy: NoTranslation",
+                NameScheme::Legacy,
+                "OTLP translation strategy \"NoTranslation\" is not allowed when UTF8 is disabled",
+            ),
+        ] {
+            check(&format!("otlp: {{{keys}}}"), names, Err(want));
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! Adding up exponential histograms of different resolutions.
+//!
+//! Both are made as coarse as the coarser one, and coarser still while the sum would have more than
+//! [`BUCKETS_MAX`] buckets, as the collector does; so what is kept stays small however far apart
+//! the buckets lie.
+
+use super::sum_of_known;
+use firn_wire::otlp::{Buckets, ExponentialPoint};
+
+/// Buckets of one side.
+const BUCKETS_MAX: i64 = 160;
+
+/// Adds `new` to `total`.
+pub(super) fn add(total: &mut ExponentialPoint, mut new: ExponentialPoint) {
+    let coarser = total.scale.min(new.scale);
+    coarsen_to(total, coarser);
+    coarsen_to(&mut new, coarser);
+    let fits = |a: &Buckets, b: &Buckets| scale_that_fits(coarser, a, b);
+    let scale = fits(&total.positive, &new.positive).min(fits(&total.negative, &new.negative));
+    coarsen_to(total, scale);
+    coarsen_to(&mut new, scale);
+    let (of_total, of_new) = (total.zero_threshold, new.zero_threshold);
+    if of_total < of_new {
+        widen_zero(total, of_new);
+    } else if of_new < of_total {
+        widen_zero(&mut new, of_total);
+    }
+    merge(&mut total.positive, &new.positive);
+    merge(&mut total.negative, &new.negative);
+    total.count = total.count.wrapping_add(new.count);
+    total.zero_count = total.zero_count.wrapping_add(new.zero_count);
+    total.sum = sum_of_known(total.sum, new.sum);
+    total.times.time = new.times.time;
+}
+
+/// Makes a histogram as coarse as `scale`.
+fn coarsen_to(point: &mut ExponentialPoint, scale: i32) {
+    let shift = i64::from(point.scale) - i64::from(scale);
+    if shift > 0 {
+        coarsen(&mut point.positive, shift);
+        coarsen(&mut point.negative, shift);
+        point.scale = scale;
+    }
+}
+
+/// Makes one bucket of 2^`shift` of them.
+fn coarsen(buckets: &mut Buckets, shift: i64) {
+    let shift = shift.min(62) as u32;
+    let first = i64::from(buckets.offset);
+    let offset = first >> shift;
+    let mut merged: Vec<u64> = Vec::new();
+    for (i, count) in buckets.counts.iter().enumerate() {
+        let at = (((first + i as i64) >> shift) - offset) as usize;
+        // The place grows by one at most.
+        match merged.get_mut(at) {
+            Some(known) => *known = known.wrapping_add(*count),
+            None => merged.push(*count),
+        }
+    }
+    *buckets = Buckets {
+        offset: offset as i32,
+        counts: merged,
+    };
+}
+
+/// The numbers of the first bucket that is not empty and of the one behind the last.
+fn occupied(buckets: &Buckets) -> Option<(i64, i64)> {
+    let place = |at: usize| i64::from(buckets.offset) + at as i64;
+    let first = buckets.counts.iter().position(|count| *count > 0)?;
+    let last = buckets.counts.iter().rposition(|count| *count > 0)?;
+    Some((place(first), place(last) + 1))
+}
+
+/// What both take together.
+fn occupied_by_both(a: &Buckets, b: &Buckets) -> Option<(i64, i64)> {
+    match (occupied(a), occupied(b)) {
+        (Some((a, b)), Some((c, d))) => Some((a.min(c), b.max(d))),
+        (one, other) => one.or(other),
+    }
+}
+
+/// The finest scale, `scale` at most, at which both together have few enough buckets.
+fn scale_that_fits(scale: i32, a: &Buckets, b: &Buckets) -> i32 {
+    let Some((mut lower, mut upper)) = occupied_by_both(a, b) else {
+        return scale;
+    };
+    let mut scale = scale;
+    while upper - lower > BUCKETS_MAX {
+        lower /= 2;
+        upper /= 2;
+        scale -= 1;
+    }
+    scale
+}
+
+fn merge(total: &mut Buckets, new: &Buckets) {
+    if new.counts.is_empty() {
+        return;
+    }
+    if total.counts.is_empty() {
+        total.clone_from(new);
+        return;
+    }
+    let Some((lower, upper)) = occupied_by_both(total, new) else {
+        *total = Buckets::default();
+        return;
+    };
+    let mut counts = vec![0u64; (upper - lower) as usize];
+    for buckets in [&*total, new] {
+        for (i, count) in buckets.counts.iter().enumerate() {
+            let at = usize::try_from(i64::from(buckets.offset) + i as i64 - lower);
+            if let Some(sum) = at.ok().and_then(|at| counts.get_mut(at)) {
+                *sum = sum.wrapping_add(*count);
+            }
+        }
+    }
+    *total = Buckets {
+        offset: lower.clamp(i64::from(i32::MIN), i64::from(i32::MAX)) as i32,
+        counts,
+    };
+}
+
+/// Counts what lies within `width` of zero as zero, whole buckets of it.
+fn widen_zero(point: &mut ExponentialPoint, width: f64) {
+    if !(width.is_finite() && width >= f64::MIN_POSITIVE) {
+        return;
+    }
+    let last = bucket_of(width, point.scale);
+    let mut moved = 0u64;
+    for side in [&mut point.positive, &mut point.negative] {
+        let within = last + 1 - i64::from(side.offset);
+        let within = within.clamp(0, side.counts.len() as i64) as usize;
+        let counts = side.counts.drain(..within);
+        moved = counts.fold(moved, u64::wrapping_add);
+        side.offset = side.offset.saturating_add(within as i32);
+    }
+    point.zero_count = point.zero_count.wrapping_add(moved);
+    let step = std::f64::consts::LN_2 * 2f64.powi(-point.scale);
+    point.zero_threshold = ((last + 1) as f64 * step).exp();
+}
+
+/// The bucket that holds `value`, a normal number above zero.
+fn bucket_of(value: f64, scale: i32) -> i64 {
+    const FRACTION_BITS: u32 = 52;
+    let bits = value.to_bits();
+    let exponent = (bits >> FRACTION_BITS) as i64 - 1023;
+    // Powers of two are bounds, which logarithms miss.
+    if bits.trailing_zeros() >= FRACTION_BITS {
+        return match scale {
+            0.. => (exponent << scale.min(40)) - 1,
+            _ => (exponent - 1) >> (-i64::from(scale)).min(62),
+        };
+    }
+    let factor = std::f64::consts::LOG2_E * 2f64.powi(scale);
+    (value.ln() * factor).floor() as i64
+}

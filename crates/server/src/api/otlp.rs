@@ -1,0 +1,196 @@
+//! `/api/v1/otlp/v1/metrics`: metrics of OpenTelemetry.
+//!
+//! ```text
+//! headers -> admitted -> body -> prepared -> decode and append -> durable -> 200
+//! ```
+//!
+//! Invariant: 200 means that everything is durable but what the answer names; 4xx that nothing is
+//! and that sending it again would not help; anything from 500 on that nothing is promised and the
+//! sender should try again. Answers have the form of the request, as the protocol asks; where that
+//! is not known they are plain text.
+
+use super::origin;
+use crate::app::App;
+use crate::http::body;
+use crate::http::failure::{Cause, Failure};
+use crate::metrics::Endpoint;
+use axum::body::Body;
+use axum::extract::Request;
+use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
+use axum::response::Response;
+use firn_ingest::{Admission, OtlpOrigin, OtlpOutcome, PendingOtlp, Pipeline};
+use firn_model::error::{Error, ErrorKind};
+use firn_model::tenant::TenantId;
+use firn_wire::otlp::{Answer, Format};
+use firn_wire::unpack::Packing;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+/// Codes of `google.rpc.Code`.
+const INVALID_ARGUMENT: u32 = 3;
+const INTERNAL: u32 = 13;
+const UNAVAILABLE: u32 = 14;
+
+/// Takes in a request's points.
+pub(crate) async fn metrics(app: App, request: Request) -> Response {
+    let (format, packing) = match form_of(request.headers()) {
+        Ok(form) => form,
+        Err(failure) => return failure.into_plain(),
+    };
+    let backend = match app.backend() {
+        Err(state) => return super::call::not_ready(state),
+        Ok(backend) => backend,
+    };
+    match store(&app, backend.pipeline.clone(), (request, format, packing)).await {
+        Ok(outcome) => {
+            let told = outcome.write.complaint();
+            let answer = match &told {
+                None => Answer::Stored,
+                Some(message) => Answer::Partial {
+                    rejected: outcome.write.dropped_count(),
+                    message,
+                },
+            };
+            with_body(Response::default(), answer, format)
+        }
+        Err(failure) => told(failure, format),
+    }
+}
+
+/// A failure in the form of the request.
+fn told(failure: Failure, format: Format) -> Response {
+    let message = failure.message.clone();
+    let response = failure.into_plain();
+    let code = match response.status().as_u16() {
+        503 | 429 => UNAVAILABLE,
+        500.. => INTERNAL,
+        _ => INVALID_ARGUMENT,
+    };
+    let answer = Answer::Failed {
+        code,
+        message: &message,
+    };
+    with_body(response, answer, format)
+}
+
+fn with_body(response: Response, answer: Answer<'_>, format: Format) -> Response {
+    let (mut head, _) = response.into_parts();
+    let media_type = HeaderValue::from_static(format.media_type());
+    head.headers.insert(header::CONTENT_TYPE, media_type);
+    Response::from_parts(head, Body::from(answer.encode(format)))
+}
+
+/// Stores what the request brings. An error if that is nothing.
+async fn store(
+    app: &App,
+    pipeline: Arc<Pipeline>,
+    (request, format, packing): (Request, Format, Packing),
+) -> Result<OtlpOutcome, Failure> {
+    let (head, body) = request.into_parts();
+    origin::check_same(&app.parts.web, &head.headers)?;
+    let tenant = app.tenant(&head.headers)?;
+    let peer = head.extensions.get::<SocketAddr>();
+    let from = OtlpOrigin {
+        address: peer.map(|peer| peer.ip().to_canonical()),
+        format,
+        packing,
+    };
+    let bytes_max = pipeline.limits().wire.body_bytes_max;
+    // Bodies wait here, unread, while there is no room for them.
+    let admitted = pipeline.admit(body::declared_bytes(&body)).await;
+    let mut admission = admitted.map_err(super::write::refused_body)?;
+    let hold = |bytes| {
+        let covered = admission.cover(bytes);
+        covered.map_err(super::write::refused_body)
+    };
+    let body = (body, pipeline.take_body());
+    let metrics = app.metrics.endpoint(Endpoint::Otlp);
+    let bytes = body::read(app.limits(), metrics, body, bytes_max, hold).await?;
+    let prepared = pipeline.prepare_otlp(&mut admission, from, &bytes).await;
+    prepared.map_err(refused)?;
+    let pending = decode(app, pipeline, (tenant, from), (bytes, admission)).await?;
+    let outcome = pending.await.map_err(of_store)?;
+    match outcome.is_refused() {
+        true => Err(Failure::bad_data(
+            outcome.write.complaint().unwrap_or_default(),
+        )),
+        false => Ok(outcome),
+    }
+}
+
+/// Decodes and appends: here if that is quick, else on a thread that may wait, as remote write.
+async fn decode(
+    app: &App,
+    pipeline: Arc<Pipeline>,
+    (tenant, from): (TenantId, OtlpOrigin),
+    (bytes, admission): (Vec<u8>, Admission),
+) -> Result<PendingOtlp, Failure> {
+    if pipeline.is_quick_otlp(from, &bytes) {
+        let pending = pipeline.otlp(&tenant, from, &bytes, admission);
+        pipeline.put_body(bytes);
+        return pending.map_err(refused);
+    }
+    let slot = app.write_slots.clone().acquire_owned().await;
+    let slot = slot.map_err(|_| Failure::internal("the write queue is closed"))?;
+    let watch_memory = app.parts.watch_memory.clone();
+    let decoding = tokio::task::spawn_blocking(move || {
+        let pending = pipeline.otlp(&tenant, from, &bytes, admission);
+        pipeline.put_body(bytes);
+        // What was freed is not to stay while others take as much again.
+        watch_memory();
+        drop(slot);
+        pending
+    });
+    match decoding.await {
+        Ok(pending) => pending.map_err(refused),
+        Err(e) => {
+            tracing::error!(error = %e, "decode OTLP");
+            app.metrics.panics.inc();
+            Err(Failure::internal("the write failed: see the log"))
+        }
+    }
+}
+
+/// An error about the request itself or about room for it.
+fn refused(error: Error) -> Failure {
+    Failure::new(Cause::Request(error.kind), error.message)
+}
+
+/// An error of the store. What a sender did wrong is no error of it.
+fn of_store(error: Error) -> Failure {
+    match error.kind {
+        ErrorKind::Invalid | ErrorKind::Limited => refused(error),
+        _ => Failure::execution(error),
+    }
+}
+
+/// What is in the body, and how it is packed; what is not known is refused in upstream's words.
+fn form_of(headers: &HeaderMap) -> Result<(Format, Packing), Failure> {
+    let unsupported = |message: String| Err(Failure::new(Cause::MediaType, message));
+    let content_type = text_of(headers, header::CONTENT_TYPE);
+    let media_type = content_type.split(';').next().unwrap_or_default().trim();
+    let known = [Format::Json, Format::Protobuf];
+    let format = known
+        .into_iter()
+        .find(|format| media_type.eq_ignore_ascii_case(format.media_type()));
+    let Some(format) = format else {
+        let [json, protobuf] = known.map(Format::media_type);
+        return unsupported(format!(
+            "unsupported content type: {content_type}, supported: [{json}, {protobuf}]"
+        ));
+    };
+    let encoding = text_of(headers, header::CONTENT_ENCODING);
+    match Packing::of_content_encoding(encoding) {
+        Some(packing @ (Packing::None | Packing::Gzip)) => Ok((format, packing)),
+        _ => unsupported(format!(
+            "unsupported compression: {encoding}. Only \"gzip\" or no compression supported"
+        )),
+    }
+}
+
+fn text_of(headers: &HeaderMap, name: HeaderName) -> &str {
+    headers
+        .get(name)
+        .and_then(|value| value.to_str().ok())
+        .unwrap_or_default()
+}

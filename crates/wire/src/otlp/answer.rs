@@ -1,0 +1,124 @@
+//! What a sender is told, in the form that it sent.
+
+use super::field::{response, status};
+use crate::protobuf::{put_bytes, put_integer};
+
+/// The form of a request, and of the answer to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// Protocol buffers.
+    Protobuf,
+    /// JSON.
+    Json,
+}
+
+impl Format {
+    /// The media type.
+    pub fn media_type(self) -> &'static str {
+        match self {
+            Format::Protobuf => "application/x-protobuf",
+            Format::Json => "application/json",
+        }
+    }
+}
+
+/// An answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer<'a> {
+    /// `ExportMetricsServiceResponse`: all is stored.
+    Stored,
+    /// `ExportMetricsServiceResponse`: some is not.
+    Partial {
+        /// How much.
+        rejected: usize,
+        /// Why.
+        message: &'a str,
+    },
+    /// `google.rpc.Status`: nothing is.
+    Failed {
+        /// By `google.rpc.Code`.
+        code: u32,
+        /// Why.
+        message: &'a str,
+    },
+}
+
+impl Answer<'_> {
+    /// The body.
+    pub fn encode(self, format: Format) -> Vec<u8> {
+        match format {
+            Format::Protobuf => self.to_protobuf(),
+            Format::Json => self.to_json(),
+        }
+    }
+
+    fn to_protobuf(self) -> Vec<u8> {
+        let mut out = Vec::new();
+        match self {
+            Answer::Stored => {}
+            Answer::Partial { rejected, message } => {
+                let mut partial = Vec::new();
+                put_integer(&mut partial, response::REJECTED, rejected as u64);
+                put_bytes(&mut partial, response::MESSAGE, message.as_bytes());
+                put_bytes(&mut out, response::PARTIAL_SUCCESS, &partial);
+            }
+            Answer::Failed { code, message } => {
+                put_integer(&mut out, status::CODE, u64::from(code));
+                put_bytes(&mut out, status::MESSAGE, message.as_bytes());
+            }
+        }
+        out
+    }
+
+    fn to_json(self) -> Vec<u8> {
+        let value = match self {
+            Answer::Stored => serde_json::json!({}),
+            // As protocol buffers in JSON have it, integers of 64 bits are texts.
+            Answer::Partial { rejected, message } => serde_json::json!({"partialSuccess": {
+                "rejectedDataPoints": rejected.to_string(),
+                "errorMessage": message,
+            }}),
+            Answer::Failed { code, message } => serde_json::json!({
+                "code": code,
+                "message": message,
+            }),
+        };
+        value.to_string().into_bytes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answer_is_encoded_in_both_forms() {
+        let partial = Answer::Partial {
+            rejected: 3,
+            message: "no \"x\"",
+        };
+        let failed = Answer::Failed {
+            code: 3,
+            message: "bad",
+        };
+        for (answer, protobuf, json) in [
+            (Answer::Stored, &b""[..], "{}"),
+            (
+                partial,
+                b"\x0a\x0a\x08\x03\x12\x06no \"x\"",
+                r#"{"partialSuccess":{"errorMessage":"no \"x\"","rejectedDataPoints":"3"}}"#,
+            ),
+            (
+                failed,
+                b"\x08\x03\x12\x03bad",
+                r#"{"code":3,"message":"bad"}"#,
+            ),
+        ] {
+            assert_eq!(answer.encode(Format::Protobuf), protobuf);
+            assert_eq!(
+                String::from_utf8(answer.encode(Format::Json)).unwrap(),
+                json
+            );
+        }
+    }
+}

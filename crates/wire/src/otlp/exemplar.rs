@@ -1,0 +1,144 @@
+//! Exemplars of points: the trace that an observation belongs to, and what was said of it besides.
+
+use super::field::exemplar as field;
+use super::point::{Number, push_part};
+use super::text::Made;
+use super::trouble::Trouble;
+use super::value;
+use crate::error::WireError;
+use crate::protobuf::{Cursor, WireType, expect};
+use crate::remote_write::Refusal;
+use firn_model::exemplar::{LABEL_CHARS_MAX, TimedExemplar};
+use firn_model::labels::{Labels, LabelsBuilder};
+
+/// The labels of trace and span.
+const TRACE_ID: &str = "trace_id";
+const SPAN_ID: &str = "span_id";
+
+/// An exemplar on its way to a batch.
+#[derive(Debug)]
+pub(super) struct Exemplar {
+    labels: Labels,
+    /// What was observed.
+    pub value: f64,
+    time: i64,
+}
+
+impl Exemplar {
+    /// As a batch takes it.
+    pub(super) fn timed(&self) -> TimedExemplar<'_> {
+        TimedExemplar {
+            labels: self.labels.as_ref(),
+            value: self.value,
+            time: self.time,
+            has_own_time: self.time != 0,
+        }
+    }
+
+    /// Bytes of its labels.
+    pub(super) fn label_bytes(&self) -> usize {
+        self.labels.as_bytes().len()
+    }
+}
+
+/// Reads an `Exemplar`. Attributes are left out where there would be too many characters with them.
+pub(super) fn read(message: &[u8]) -> Result<Exemplar, Trouble> {
+    let (mut time, mut number) = (0, None);
+    let (mut trace, mut span): (&[u8], &[u8]) = (&[], &[]);
+    let mut attributes = Vec::new();
+    let mut cursor = Cursor::new(message);
+    while let Some((field, wire_type)) = cursor.field()? {
+        let want = |wanted| expect(wire_type, wanted);
+        match field {
+            field::TIME => {
+                want(WireType::Fixed64)?;
+                time = cursor.fixed64()?;
+            }
+            field::AS_DOUBLE => {
+                want(WireType::Fixed64)?;
+                number = Some(Number::Double(cursor.double()?));
+            }
+            field::AS_INT => {
+                want(WireType::Fixed64)?;
+                number = Some(Number::Int(cursor.fixed64()? as i64));
+            }
+            field::TRACE_ID => {
+                want(WireType::Bytes)?;
+                trace = id(cursor.bytes()?, 16)?;
+            }
+            field::SPAN_ID => {
+                want(WireType::Bytes)?;
+                span = id(cursor.bytes()?, 8)?;
+            }
+            field::ATTRIBUTES => {
+                want(WireType::Bytes)?;
+                push_part(&mut attributes, cursor.bytes()?)?;
+            }
+            _ => cursor.skip(wire_type)?,
+        }
+    }
+    let Some(number) = number else {
+        let what = "unsupported exemplar value type: Empty";
+        return Err(Trouble::point(Refusal::Histogram, what));
+    };
+    Ok(Exemplar {
+        labels: labels((trace, span), &attributes)?,
+        value: number.to_float(),
+        time: time as i64 / 1_000_000,
+    })
+}
+
+/// An id has a fixed length; one of zeros is none.
+fn id(bytes: &[u8], length: usize) -> Result<&[u8], WireError> {
+    if !bytes.is_empty() && bytes.len() != length {
+        return Err(WireError::Protobuf(
+            "wrong length of a trace's or span's id",
+        ));
+    }
+    match bytes.iter().all(|byte| *byte == 0) {
+        true => Ok(&[]),
+        false => Ok(bytes),
+    }
+}
+
+fn labels((trace, span): (&[u8], &[u8]), attributes: &[&[u8]]) -> Result<Labels, Trouble> {
+    let mut labels = LabelsBuilder::default();
+    let mut characters = 0;
+    for (name, id) in [(TRACE_ID, trace), (SPAN_ID, span)] {
+        if !id.is_empty() {
+            let hex = hex(id);
+            characters += name.len() + hex.len();
+            labels.set(name, hex.as_bytes());
+        }
+    }
+    let mut made = Made::default();
+    let mut pairs = Vec::new();
+    for attribute in attributes {
+        let attribute = value::attribute(attribute)?;
+        // Four bytes at most for each character.
+        let text = match value::text(attribute.value, 4 * LABEL_CHARS_MAX, &mut made) {
+            Err(Trouble::Point(_)) => return Ok(labels.build()),
+            text => text?,
+        };
+        let count = |bytes: &[u8]| bytes.iter().filter(|b| **b & 0xc0 != 0x80).count();
+        characters += count(attribute.key) + count(made.get(text));
+        if characters > LABEL_CHARS_MAX {
+            return Ok(labels.build());
+        }
+        pairs.push((attribute.key, text));
+    }
+    for (key, text) in pairs {
+        match std::str::from_utf8(key) {
+            Ok(name) if !name.is_empty() => labels.set(name, made.get(text)),
+            _ => {
+                let what = "a label name of an exemplar is empty or not UTF-8";
+                return Err(Trouble::point(Refusal::LabelName, what));
+            }
+        };
+    }
+    Ok(labels.build())
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

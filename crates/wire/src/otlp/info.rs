@@ -1,0 +1,89 @@
+//! `target_info`: what is known of a resource besides what names it.
+//!
+//! It has a sample where the resource has points: at the newest of them, and as often before it,
+//! back to the oldest, that a query at any time between finds one.
+
+use super::emit::milliseconds;
+use super::labels::Overlay;
+use super::request::{Resource, SERVICE_INSTANCE, SERVICE_NAME, SERVICE_NAMESPACE, Walk};
+use super::text::Text;
+use super::trouble::Trouble;
+use crate::remote_write::{SAMPLE_BYTES, push_metadata};
+use firn_model::labels::METRIC_NAME;
+use firn_model::metadata::MetricType;
+use xxhash_rust::xxh3::xxh3_128;
+
+const NAME: &[u8] = b"target_info";
+const HELP: &[u8] = b"Target metadata";
+
+/// Samples of one resource in a request: the newest, of two and a half days by default. Points of
+/// one request that lie further apart have one with a wrong time among them.
+const SAMPLES_MAX: u64 = 1440;
+
+impl<'m> Walk<'_, '_, 'm> {
+    /// Adds the series about `resource`, if it has points and attributes that do not name it.
+    pub(super) fn target_info(&mut self, resource: &Resource<'m>) -> Result<(), Trouble> {
+        const NAMING: [&[u8]; 3] = [SERVICE_NAMESPACE, SERVICE_NAME, SERVICE_INSTANCE];
+        let Some(span) = resource.span else {
+            return Ok(());
+        };
+        let is_naming = |key: &[u8]| NAMING.contains(&key);
+        if resource.attributes.iter().all(|(key, _)| is_naming(key)) {
+            return Ok(());
+        }
+        self.set.clear();
+        let keeps_naming = self.reader.translation.keeps_identifying;
+        for (key, value) in &resource.attributes {
+            if keeps_naming || !is_naming(key) {
+                self.set.push(key, *value);
+            }
+        }
+        let mut overlay = Overlay::default();
+        resource.identify(&mut overlay, &self.made);
+        let label = Text::Message(METRIC_NAME.as_bytes());
+        overlay.set(label, Text::Message(NAME), &self.made);
+        let names = (&mut self.names, self.reader.translation);
+        self.set.finish(names, &overlay, &mut self.made)?;
+        let is_named = self.set.all().iter().any(|label| {
+            let name = self.made.get(label.name);
+            name == b"job" || name == b"instance"
+        });
+        if !is_named {
+            return Ok(());
+        }
+        self.info_samples_of(span)?;
+        let said = (NAME, MetricType::Gauge);
+        push_metadata(said, (HELP, b""), &mut self.charges, self.metadata)?;
+        Ok(())
+    }
+
+    /// Adds the series in the set, with those of its samples that are not there yet.
+    fn info_samples_of(&mut self, (oldest, newest): (u64, u64)) -> Result<(), Trouble> {
+        let key = self.key()?;
+        let hash = xxh3_128(self.keys.get(key.clone()).unwrap_or_default());
+        let step = self.reader.info_step_ns.max(1);
+        let skipped = ((newest - oldest) / step).saturating_sub(SAMPLES_MAX);
+        let mut at = oldest + skipped * step;
+        let before = self.info_samples;
+        while at < newest {
+            self.info_sample(hash, at)?;
+            at = at.saturating_add(step);
+        }
+        self.info_sample(hash, newest)?;
+        match self.info_samples == before {
+            true => self.keys.truncate(key.start),
+            false => self.batch.end_unread_series(key),
+        }
+        Ok(())
+    }
+
+    fn info_sample(&mut self, labels: u128, at: u64) -> Result<(), Trouble> {
+        let time = milliseconds(at);
+        if self.infos.insert((labels, time)) {
+            self.charges.add(SAMPLE_BYTES + size_of::<(u128, i64)>())?;
+            self.batch.push_float(time, 1.0);
+            self.info_samples += 1;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,332 @@
+//! OTLP in JSON: read into the same request in protocol buffers.
+//!
+//! The text is gone through once, by the tables of [`super::schema`]; no tree is built. Fields that
+//! are not known are passed over, `null` is no value, numbers may be texts, and fields have the
+//! names that upstream's reader takes. The reader of JSON bounds the depth, and a message may not
+//! become longer than allowed.
+
+use super::schema::{Field, Kind, Message, REQUEST, TEMPORALITIES};
+use crate::error::WireError;
+use crate::protobuf::{WireType, put_bytes, put_key, put_varint, to_zigzag};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use std::borrow::Cow;
+use std::fmt;
+
+/// Bytes that the length of a message takes, known only when it is written.
+const LENGTH_BYTES: usize = 5;
+
+/// A request in protocol buffers that says what `text` says, appended to `out`, which is to have at
+/// most `bytes_max` bytes.
+pub fn to_protobuf(text: &[u8], bytes_max: usize, out: &mut Vec<u8>) -> Result<(), WireError> {
+    let read = transcode(text, &REQUEST, bytes_max, out);
+    if out.len() > bytes_max {
+        return Err(WireError::MessageTooLarge {
+            bytes: out.len() as u64,
+            limit: bytes_max,
+        });
+    }
+    read.map_err(|e| WireError::Json(e.to_string()))
+}
+
+/// An `AnyValue` that says what `text` says.
+#[cfg(test)]
+pub(super) fn value(text: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    transcode(text, &super::schema::VALUE, usize::MAX, &mut out).unwrap();
+    out
+}
+
+fn transcode(
+    text: &[u8],
+    message: &'static Message,
+    bytes_max: usize,
+    out: &mut Vec<u8>,
+) -> Result<(), serde_json::Error> {
+    let mut json = serde_json::Deserializer::from_slice(text);
+    let mut writer = Writer { out, bytes_max };
+    Fields {
+        writer: &mut writer,
+        message,
+    }
+    .deserialize(&mut json)?;
+    json.end()
+}
+
+struct Writer<'o> {
+    out: &'o mut Vec<u8>,
+    bytes_max: usize,
+}
+
+impl Writer<'_> {
+    fn check<E: Error>(&self) -> Result<(), E> {
+        match self.out.len() > self.bytes_max {
+            true => Err(E::custom("the message is too large")),
+            false => Ok(()),
+        }
+    }
+
+    /// Writes a field with a length around what `write` writes.
+    fn nested<T, E: Error>(
+        &mut self,
+        number: u32,
+        write: impl FnOnce(&mut Self) -> Result<T, E>,
+    ) -> Result<T, E> {
+        self.check()?;
+        put_key(self.out, number, WireType::Bytes);
+        let start = self.out.len();
+        self.out.extend_from_slice(&[0; LENGTH_BYTES]);
+        let written = write(self)?;
+        let length = self.out.len() - start - LENGTH_BYTES;
+        let place = self.out.get_mut(start..start + LENGTH_BYTES);
+        for (i, byte) in place.into_iter().flatten().enumerate() {
+            let more = if i + 1 < LENGTH_BYTES { 0x80 } else { 0 };
+            *byte = (length >> (7 * i)) as u8 & 0x7f | more;
+        }
+        Ok(written)
+    }
+}
+
+/// The fields of an object.
+struct Fields<'w, 'o> {
+    writer: &'w mut Writer<'o>,
+    message: &'static Message,
+}
+
+impl<'de> DeserializeSeed<'de> for Fields<'_, '_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<(), D::Error> {
+        json.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Fields<'_, '_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        while let Some(name) = map.next_key_seed(Name)? {
+            let fields = self.message.0.iter();
+            let mut fields = fields.filter(|f| f.name == name || f.plain_name == name);
+            match fields.next() {
+                Some(field) => map.next_value_seed(Content {
+                    writer: &mut *self.writer,
+                    field,
+                    is_element: false,
+                })?,
+                None => drop(map.next_value::<IgnoredAny>()?),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The name of a field, borrowed where it stands without escapes.
+struct Name;
+
+impl<'de> DeserializeSeed<'de> for Name {
+    type Value = Cow<'de, str>;
+
+    fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<Cow<'de, str>, D::Error> {
+        json.deserialize_str(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Name {
+    type Value = Cow<'de, str>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a name")
+    }
+
+    fn visit_borrowed_str<E: Error>(self, name: &'de str) -> Result<Cow<'de, str>, E> {
+        Ok(Cow::Borrowed(name))
+    }
+
+    fn visit_str<E: Error>(self, name: &str) -> Result<Cow<'de, str>, E> {
+        Ok(Cow::Owned(name.to_owned()))
+    }
+}
+
+/// What stands in a field, or in an element of its list.
+struct Content<'w, 'o> {
+    writer: &'w mut Writer<'o>,
+    field: &'static Field,
+    is_element: bool,
+}
+
+impl<'de> DeserializeSeed<'de> for Content<'_, '_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<(), D::Error> {
+        match (self.field.kind, self.field.is_list && !self.is_element) {
+            (Kind::Message(message), false) => {
+                let writer = self.writer;
+                writer.nested(self.field.number, |writer| {
+                    Fields { writer, message }.deserialize(json)
+                })
+            }
+            _ => json.deserialize_any(self),
+        }
+    }
+}
+
+impl Content<'_, '_> {
+    fn unsupported<T, E: Error>(&self) -> Result<T, E> {
+        Err(E::custom(format!(
+            "unsupported value type of the field {}",
+            self.field.name
+        )))
+    }
+
+    /// Whether it may stand here: a list has elements, and nothing else has.
+    fn check<E: Error>(&self) -> Result<(), E> {
+        match self.field.is_list == self.is_element {
+            true => self.writer.check(),
+            false => self.unsupported(),
+        }
+    }
+
+    fn fixed<E: Error>(self, bits: u64) -> Result<(), E> {
+        put_key(self.writer.out, self.field.number, WireType::Fixed64);
+        self.writer.out.extend_from_slice(&bits.to_le_bytes());
+        Ok(())
+    }
+
+    fn varint<E: Error>(self, value: u64) -> Result<(), E> {
+        put_key(self.writer.out, self.field.number, WireType::Varint);
+        put_varint(self.writer.out, value);
+        Ok(())
+    }
+
+    fn integer<E: Error>(self, value: i128) -> Result<(), E> {
+        self.check()?;
+        let out_of_range = || E::custom(format!("{value} is out of range"));
+        match self.field.kind {
+            Kind::Unsigned => self.varint(u64::try_from(value).map_err(|_| out_of_range())?),
+            Kind::Fixed => self.fixed(u64::try_from(value).map_err(|_| out_of_range())?),
+            Kind::Signed => {
+                let value = i64::try_from(value).map_err(|_| out_of_range())?;
+                self.varint(value as u64)
+            }
+            Kind::SignedFixed => {
+                let value = i64::try_from(value).map_err(|_| out_of_range())?;
+                self.fixed(value as u64)
+            }
+            Kind::Zigzag | Kind::Temporality => {
+                let number = i32::try_from(value).map_err(|_| out_of_range())?;
+                match self.field.kind {
+                    Kind::Zigzag => self.varint(to_zigzag(i64::from(number))),
+                    _ => self.varint(i64::from(number) as u64),
+                }
+            }
+            Kind::Double => self.fixed((value as f64).to_bits()),
+            _ => self.unsupported(),
+        }
+    }
+
+    fn text<E: Error>(self, text: &str) -> Result<(), E> {
+        self.check()?;
+        let number = self.field.number;
+        match self.field.kind {
+            Kind::Text => put_bytes(self.writer.out, number, text.as_bytes()),
+            Kind::Bytes => {
+                let bytes = BASE64.decode(text).map_err(E::custom)?;
+                put_bytes(self.writer.out, number, &bytes);
+            }
+            Kind::Hex => {
+                let bytes = hex(text).ok_or_else(|| E::custom("an id is not hexadecimal"))?;
+                put_bytes(self.writer.out, number, &bytes);
+            }
+            Kind::Temporality => {
+                let number = TEMPORALITIES.iter().position(|name| *name == text);
+                let number = number.ok_or_else(|| E::custom(format!("unknown {text:?}")))?;
+                return self.varint(number as u64);
+            }
+            Kind::Double => {
+                let value: f64 = text.parse().map_err(E::custom)?;
+                return self.fixed(value.to_bits());
+            }
+            Kind::Bool | Kind::Message(_) => return self.unsupported(),
+            _ => {
+                let value: i128 = text.parse().map_err(E::custom)?;
+                return self.integer(value);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn hex(text: &str) -> Option<Vec<u8>> {
+    let digit = |byte: u8| char::from(byte).to_digit(16);
+    let (pairs, rest) = text.as_bytes().as_chunks::<2>();
+    let bytes = pairs
+        .iter()
+        .map(|[high, low]| Some((digit(*high)? << 4 | digit(*low)?) as u8));
+    rest.is_empty().then(|| bytes.collect()).flatten()
+}
+
+impl<'de> Visitor<'de> for Content<'_, '_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "a value of the field {}", self.field.name)
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_bool<E: Error>(self, value: bool) -> Result<(), E> {
+        self.check()?;
+        match self.field.kind {
+            Kind::Bool => self.varint(u64::from(value)),
+            _ => self.unsupported(),
+        }
+    }
+
+    fn visit_u64<E: Error>(self, value: u64) -> Result<(), E> {
+        self.integer(i128::from(value))
+    }
+
+    fn visit_i64<E: Error>(self, value: i64) -> Result<(), E> {
+        self.integer(i128::from(value))
+    }
+
+    fn visit_f64<E: Error>(self, value: f64) -> Result<(), E> {
+        self.check()?;
+        match self.field.kind {
+            Kind::Double => self.fixed(value.to_bits()),
+            _ => self.unsupported(),
+        }
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<(), E> {
+        self.text(text)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<(), A::Error> {
+        if self.is_element || !self.field.is_list {
+            return self.unsupported();
+        }
+        loop {
+            let element = Content {
+                writer: &mut *self.writer,
+                field: self.field,
+                is_element: true,
+            };
+            if list.next_element_seed(element)?.is_none() {
+                return Ok(());
+            }
+        }
+    }
+}

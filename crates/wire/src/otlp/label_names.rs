@@ -1,0 +1,173 @@
+//! Names of labels: from keys of attributes to what a label may be called.
+//!
+//! A request repeats its keys with each point, so a key is translated once a request.
+
+use super::text::{Made, Text};
+use super::translation::Translation;
+use super::trouble::Trouble;
+use crate::remote_write::Refusal;
+use rustc_hash::FxHashMap;
+
+/// The translated keys of a request.
+#[derive(Debug, Default)]
+pub(super) struct LabelNames<'m> {
+    known: FxHashMap<&'m [u8], Text<'m>>,
+}
+
+impl<'m> LabelNames<'m> {
+    /// The name that `key` becomes.
+    #[inline]
+    pub(super) fn get(
+        &mut self,
+        key: &'m [u8],
+        translation: &Translation,
+        made: &mut Made,
+    ) -> Result<Text<'m>, Trouble> {
+        if let Some(name) = self.known.get(key) {
+            return Ok(*name);
+        }
+        let name = self.translate(key, translation, made)?;
+        self.known.insert(key, name);
+        Ok(name)
+    }
+
+    #[cold]
+    fn translate(
+        &mut self,
+        key: &'m [u8],
+        translation: &Translation,
+        made: &mut Made,
+    ) -> Result<Text<'m>, Trouble> {
+        let name = label_name(key, translation)
+            .map_err(|message| Trouble::point(Refusal::LabelName, message))?;
+        match *name == *key {
+            true => Ok(Text::Message(key)),
+            false => Ok(made.push(&name)),
+        }
+    }
+}
+
+/// The name that `key` becomes, or why it can be none, in upstream's words.
+pub(super) fn label_name(key: &[u8], translation: &Translation) -> Result<Vec<u8>, String> {
+    let is_underscores = |name: &[u8]| name.iter().all(|byte| *byte == b'_');
+    if key.is_empty() {
+        return Err("label name is empty".to_owned());
+    }
+    let shown = String::from_utf8_lossy(key);
+    if !translation.strategy.escapes() {
+        return match is_underscores(key) {
+            true => Err(format!("label name {shown:?} contains only underscores")),
+            false => Ok(key.to_vec()),
+        };
+    }
+    let mut name = match translation.preserves_underscores {
+        true => escaped(key, false),
+        false => match reserved(key) {
+            Some(inner) => [b"__", &*escaped(inner, true), b"__"].concat(),
+            None => escaped(key, true),
+        },
+    };
+    let is_single = name.starts_with(b"_") && !name.starts_with(b"__");
+    let in_front: &[u8] = match name.first() {
+        Some(b'0'..=b'9') => b"key_",
+        _ if is_single && translation.sanitizes_underscores => b"key",
+        _ => b"",
+    };
+    name.splice(..0, in_front.iter().copied());
+    match is_underscores(&name) {
+        true => Err(format!(
+            "normalization for label name {shown:?} resulted in invalid name {:?}",
+            String::from_utf8_lossy(&name)
+        )),
+        false => Ok(name),
+    }
+}
+
+/// What stands between the underscores of a reserved name.
+fn reserved(key: &[u8]) -> Option<&[u8]> {
+    key.strip_prefix(b"__")?.strip_suffix(b"__")
+}
+
+/// Letters and digits of `key`, and an underscore for each other character or run of them.
+fn escaped(key: &[u8], collapses: bool) -> Vec<u8> {
+    let mut name = Vec::with_capacity(key.len());
+    let underscore = |name: &mut Vec<u8>| {
+        if !collapses || name.last() != Some(&b'_') {
+            name.push(b'_');
+        }
+    };
+    for chunk in key.utf8_chunks() {
+        for c in chunk.valid().chars() {
+            match c.is_ascii_alphanumeric() {
+                true => name.push(c as u8),
+                false => underscore(&mut name),
+            }
+        }
+        for _ in chunk.invalid() {
+            underscore(&mut name);
+        }
+    }
+    name
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::translation::Strategy;
+    use super::*;
+
+    #[test]
+    fn label_name_by_the_switches_is_as_upstream_makes_it() {
+        let plain = Translation {
+            sanitizes_underscores: false,
+            preserves_underscores: false,
+            ..Translation::default()
+        };
+        let keyed = Translation {
+            sanitizes_underscores: true,
+            ..plain.clone()
+        };
+        let kept = Translation {
+            preserves_underscores: true,
+            ..plain.clone()
+        };
+        let unescaped = Translation {
+            strategy: Strategy::NoTranslation,
+            ..plain.clone()
+        };
+        for (key, translation, want) in [
+            ("http.method", &plain, "http_method"),
+            ("a..b__c", &plain, "a_b_c"),
+            ("a..b__c", &kept, "a__b__c"),
+            ("été", &plain, "_t_"),
+            ("9lives", &plain, "key_9lives"),
+            ("_x", &plain, "_x"),
+            ("_x", &keyed, "key_x"),
+            ("__x", &keyed, "key_x"),
+            ("__x__", &plain, "__x__"),
+            ("__a..b__", &keyed, "__a_b__"),
+            ("a.b", &unescaped, "a.b"),
+            (
+                "...",
+                &plain,
+                "normalization for label name \"...\" resulted in invalid name \"_\"",
+            ),
+            (
+                "____",
+                &plain,
+                "normalization for label name \"____\" resulted in invalid name \"____\"",
+            ),
+            (
+                "__",
+                &unescaped,
+                "label name \"__\" contains only underscores",
+            ),
+            ("", &plain, "label name is empty"),
+        ] {
+            let got = match label_name(key.as_bytes(), translation) {
+                Ok(name) => String::from_utf8(name).unwrap(),
+                Err(why) => why,
+            };
+            assert_eq!(got, want, "{key} by {translation:?}");
+        }
+    }
+}

@@ -1,0 +1,339 @@
+//! Names of metrics and units: from OpenTelemetry's to Prometheus's.
+//!
+//! ```text
+//! http.server.duration, s, histogram --> http_server_duration_seconds
+//! hits, By/s, monotonic sum          --> hits_bytes_per_second_total
+//! ```
+//!
+//! What is escaped and what is added follows the translation strategy, as upstream has it
+//! (`prometheus/otlptranslator`, and OpenTelemetry's specification of compatibility).
+
+use super::translation::Translation;
+
+/// What a metric is, as far as its name shows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum NamedKind {
+    /// A monotonic sum: `_total`.
+    Counter,
+    /// A gauge: `_ratio` with the unit `1`.
+    Gauge,
+    /// Anything else.
+    Other,
+}
+
+/// Units of time, of bytes and so on, as they are written out.
+const UNITS: [(&str, &str); 27] = [
+    ("d", "days"),
+    ("h", "hours"),
+    ("min", "minutes"),
+    ("s", "seconds"),
+    ("ms", "milliseconds"),
+    ("us", "microseconds"),
+    ("ns", "nanoseconds"),
+    ("By", "bytes"),
+    ("KiBy", "kibibytes"),
+    ("MiBy", "mebibytes"),
+    ("GiBy", "gibibytes"),
+    ("TiBy", "tibibytes"),
+    ("KBy", "kilobytes"),
+    ("MBy", "megabytes"),
+    ("GBy", "gigabytes"),
+    ("TBy", "terabytes"),
+    ("m", "meters"),
+    ("V", "volts"),
+    ("A", "amperes"),
+    ("J", "joules"),
+    ("W", "watts"),
+    ("g", "grams"),
+    ("Cel", "celsius"),
+    ("Hz", "hertz"),
+    ("1", ""),
+    ("%", "percent"),
+    ("", ""),
+];
+
+/// What stands behind a slash.
+const PER_UNITS: [(&str, &str); 7] = [
+    ("s", "second"),
+    ("m", "minute"),
+    ("h", "hour"),
+    ("d", "day"),
+    ("w", "week"),
+    ("mo", "month"),
+    ("y", "year"),
+];
+
+/// The name of a metric, or why it can have none, in upstream's words.
+pub(super) fn metric_name(
+    name: &str,
+    unit: &str,
+    kind: NamedKind,
+    translation: &Translation,
+) -> Result<String, String> {
+    let strategy = translation.strategy;
+    let named = match (strategy.escapes(), strategy.adds_suffixes()) {
+        (true, true) => escaped_with_suffixes(name, unit, kind),
+        (true, false) => escaped(name),
+        (false, true) => return with_suffixes(name, unit, kind),
+        (false, false) => return Ok(name.to_owned()),
+    };
+    if named.is_empty() {
+        return Err(format!(
+            "normalization for metric {name:?} resulted in empty name"
+        ));
+    }
+    if named != name && named.bytes().all(|byte| byte == b'_') {
+        return Err(format!(
+            "normalization for metric {name:?} resulted in invalid name {named:?}"
+        ));
+    }
+    Ok(named)
+}
+
+fn is_name_char(c: char) -> bool {
+    c.is_ascii_alphanumeric() || c == ':'
+}
+
+/// Names do not begin with a digit.
+fn not_from_digit(name: String) -> String {
+    match name.starts_with(|first: char| first.is_ascii_digit()) {
+        true => format!("_{name}"),
+        false => name,
+    }
+}
+
+fn escaped(name: &str) -> String {
+    let parts = name.split(|c| !is_name_char(c) && c != '_');
+    let parts: Vec<&str> = parts.filter(|part| !part.is_empty()).collect();
+    not_from_digit(parts.join("_"))
+}
+
+fn escaped_with_suffixes(name: &str, unit: &str, kind: NamedKind) -> String {
+    let parts = name.split(|c| !is_name_char(c));
+    let mut parts: Vec<&str> = parts.filter(|part| !part.is_empty()).collect();
+    let (main, per) = unit_parts(unit);
+    let (main, per) = (cleaned(&main), cleaned(&per));
+    let per = match per.as_str() {
+        "per_" => "",
+        per => per.strip_suffix('_').unwrap_or(per),
+    };
+    let (has_main, has_per) = (parts.contains(&&*main), parts.contains(&per));
+    let per = if has_per { "" } else { per };
+    let mut main = if has_main { "" } else { &*main };
+    if !per.is_empty() {
+        main = main.strip_suffix('_').unwrap_or(main);
+    }
+    parts.extend([main, per].iter().filter(|part| !part.is_empty()));
+    let last = match kind {
+        NamedKind::Counter => "total",
+        NamedKind::Gauge if unit == "1" => "ratio",
+        _ => "",
+    };
+    if !last.is_empty() {
+        parts.retain(|part| *part != last);
+        parts.push(last);
+    }
+    not_from_digit(parts.join("_"))
+}
+
+/// The name as it is, with what it is measured in behind it.
+fn with_suffixes(name: &str, unit: &str, kind: NamedKind) -> Result<String, String> {
+    let (main, per) = unit_parts(unit);
+    let mut behind: Vec<&str> = Vec::new();
+    if kind == NamedKind::Gauge && unit == "1" {
+        behind.push("ratio");
+    }
+    if kind == NamedKind::Counter {
+        behind.push("total");
+    }
+    if !per.is_empty() {
+        behind.push(&per);
+    }
+    let mut stem = name;
+    for suffix in &behind {
+        // The suffix and what stands before it, if there is more than that.
+        if stem.ends_with(suffix) && stem.len() > suffix.len() + 1 {
+            let cut = stem.get(..stem.len() - suffix.len() - 1);
+            stem = cut.ok_or_else(|| {
+                format!("normalization for metric {name:?} resulted in invalid UTF-8")
+            })?;
+        }
+    }
+    let mut named = stem.to_owned();
+    if !main.is_empty() && !named.ends_with(&main) {
+        named.push('_');
+        named.push_str(&main);
+    }
+    for suffix in behind.iter().rev() {
+        named.push('_');
+        named.push_str(suffix);
+    }
+    Ok(named)
+}
+
+/// What a unit is called, escaped unless `is_escaped` says that it may have any characters.
+pub(super) fn unit_name(unit: &str, is_escaped: bool) -> String {
+    let (main, per) = unit_parts(unit);
+    let (main, per) = match is_escaped {
+        true => (cleaned(&main), cleaned(&per)),
+        false => (main, per),
+    };
+    let name = match (main.is_empty(), per.is_empty()) {
+        (false, false) => format!("{main}_{per}"),
+        (false, true) => main,
+        (true, _) => per,
+    };
+    let name = name.strip_prefix('_').unwrap_or(&name);
+    name.strip_suffix('_').unwrap_or(name).to_owned()
+}
+
+/// What is measured, and `per_` what; annotations in braces are no units.
+fn unit_parts(unit: &str) -> (String, String) {
+    let (main, per) = unit.split_once('/').unwrap_or((unit, ""));
+    let word = |unit: &str, words: &[(&str, &str)]| {
+        let unit = unit.trim();
+        if unit.contains(['{', '}']) {
+            return String::new();
+        }
+        let known = words.iter().find(|(short, _)| *short == unit);
+        known.map_or(unit, |(_, long)| *long).to_owned()
+    };
+    let (main, per) = (word(main, &UNITS), word(per, &PER_UNITS));
+    match per.is_empty() {
+        true => (main, per),
+        false => (main, format!("per_{per}")),
+    }
+}
+
+/// A unit in the characters of a name, without underscores one behind the other or in front.
+fn cleaned(unit: &str) -> String {
+    let mut cleaned = String::with_capacity(unit.len());
+    for c in unit.chars() {
+        match is_name_char(c) {
+            true => cleaned.push(c),
+            false if cleaned.ends_with('_') => {}
+            false => cleaned.push('_'),
+        }
+    }
+    match cleaned.strip_prefix('_') {
+        Some(rest) => rest.to_owned(),
+        None => cleaned,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::translation::Strategy;
+    use super::*;
+
+    fn check(name: &str, unit: &str, kind: NamedKind, want: [&str; 4]) {
+        for (strategy, want) in Strategy::ALL.into_iter().zip(want) {
+            let translation = Translation {
+                strategy,
+                ..Translation::default()
+            };
+            let got = metric_name(name, unit, kind, &translation);
+            let got = got.unwrap_or_else(|why| why);
+            assert_eq!(got, want, "{name} {unit} by {}", strategy.name());
+        }
+    }
+
+    #[test]
+    fn metric_name_by_each_strategy_is_as_upstream_makes_it() {
+        use NamedKind::{Counter, Gauge, Other};
+        // With and without suffixes escaped, with and without suffixes unescaped.
+        for (name, unit, kind, want) in [
+            (
+                "http.server.duration",
+                "s",
+                Other,
+                [
+                    "http_server_duration_seconds",
+                    "http_server_duration",
+                    "http.server.duration_seconds",
+                    "http.server.duration",
+                ],
+            ),
+            (
+                "hits",
+                "{hit}",
+                Counter,
+                ["hits_total", "hits", "hits_total", "hits"],
+            ),
+            (
+                "total.a_total",
+                "By/s",
+                Counter,
+                [
+                    "a_bytes_per_second_total",
+                    "total_a_total",
+                    "total.a_bytes_per_second_total",
+                    "total.a_total",
+                ],
+            ),
+            (
+                "used",
+                "1",
+                Gauge,
+                ["used_ratio", "used", "used_ratio", "used"],
+            ),
+            (
+                "used_ratio",
+                "1",
+                Gauge,
+                ["used_ratio", "used_ratio", "used_ratio", "used_ratio"],
+            ),
+            (
+                "used",
+                "1",
+                Counter,
+                ["used_total", "used", "used_total", "used"],
+            ),
+            (
+                "9__lives.seconds",
+                "s",
+                Other,
+                [
+                    "_9_lives_seconds",
+                    "_9__lives_seconds",
+                    "9__lives.seconds",
+                    "9__lives.seconds",
+                ],
+            ),
+            (
+                "µ:x",
+                "°F/fort night",
+                Other,
+                [":x_F_per_fort_night", ":x", "µ:x_°F_per_fort night", "µ:x"],
+            ),
+        ] {
+            check(name, unit, kind, want);
+        }
+    }
+
+    #[test]
+    fn metric_name_that_comes_to_nothing_is_refused_where_it_is_escaped() {
+        let empty = "normalization for metric \"++\" resulted in empty name";
+        check("++", "", NamedKind::Other, [empty, empty, "++", "++"]);
+        let empty = "normalization for metric \"_.\" resulted in empty name";
+        let invalid = "normalization for metric \"_.\" resulted in invalid name \"_\"";
+        check("_.", "", NamedKind::Other, [empty, invalid, "_.", "_."]);
+    }
+
+    #[test]
+    fn unit_name_is_written_out_and_escaped() {
+        for (unit, want) in [
+            ("s", "seconds"),
+            ("By/s", "bytes_per_second"),
+            ("{request}/min", "per_min"),
+            ("1", ""),
+            ("{x}", ""),
+            (" m ", "meters"),
+            ("/mo", "per_month"),
+            ("a b__c", "a_b_c"),
+            ("%", "percent"),
+        ] {
+            assert_eq!(unit_name(unit, true), want, "{unit}");
+        }
+    }
+}

@@ -1,0 +1,323 @@
+//! Native histograms of points: exponential ones, and explicit ones as custom buckets.
+//!
+//! ```text
+//! exponential: bucket i of scale s, (2^(i/2^s), 2^((i+1)/2^s)]  --> bucket i + 1 of schema s
+//!              finer than schema 8: 2^(s-8) buckets become one
+//! explicit:    bounds, counts                                    --> custom values, buckets
+//! ```
+//!
+//! The bounds around zero are those of [`ZERO_THRESHOLD`], whatever the sender says, as upstream
+//! has it. Nothing is known of resets.
+
+use super::point::{Buckets, ExplicitPoint, ExponentialPoint};
+use super::trouble::Trouble;
+use crate::remote_write::{Refusal, fit_histogram};
+use firn_model::histogram::{
+    CUSTOM_BUCKETS_SCHEMA, Counts, EXPONENTIAL_SCHEMA_MAX, EXPONENTIAL_SCHEMA_MIN, Histogram,
+    ResetHint, Span,
+};
+use firn_model::sample::stale_nan;
+
+/// How far around zero observations count as zero.
+const ZERO_THRESHOLD: f64 = 1e-128;
+
+/// Empty buckets up to so many are written out: a span takes as much.
+const GAP_MAX: i64 = 2;
+
+/// What a histogram is besides its counts.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Standing {
+    /// Whether the series ends here.
+    pub is_stale: bool,
+    /// Whether it counts since the point before.
+    pub is_delta: bool,
+}
+
+/// The histogram of an exponential point.
+pub(super) fn exponential(
+    point: &ExponentialPoint,
+    standing: Standing,
+) -> Result<Histogram, Trouble> {
+    if point.scale < EXPONENTIAL_SCHEMA_MIN {
+        return Err(refused(format!(
+            "cannot convert exponential to native histogram. Scale must be >= \
+             {EXPONENTIAL_SCHEMA_MIN}, was {}",
+            point.scale
+        )));
+    }
+    let schema = point.scale.min(EXPONENTIAL_SCHEMA_MAX);
+    let shift = i64::from(point.scale) - i64::from(schema);
+    let side = |buckets: &Buckets| {
+        layout(&buckets.counts, |i| {
+            // Beyond 32 bits every bucket is the first one of its side.
+            let number = i64::from(buckets.offset) + i as i64;
+            (number >> shift.min(62)) + 1
+        })
+    };
+    let (positive_spans, positive) = side(&point.positive)?;
+    let (negative_spans, negative) = side(&point.negative)?;
+    finish(
+        Histogram {
+            reset_hint: ResetHint::Unknown,
+            schema,
+            zero_threshold: ZERO_THRESHOLD,
+            sum: point.sum.unwrap_or(0.0),
+            counts: Counts::Integer {
+                count: point.count,
+                zero_count: point.zero_count,
+                positive,
+                negative,
+            },
+            positive_spans,
+            negative_spans,
+            custom_values: Vec::new(),
+        },
+        standing,
+    )
+}
+
+/// The histogram of an explicit point.
+pub(super) fn custom(point: &ExplicitPoint, standing: Standing) -> Result<Histogram, Trouble> {
+    let (positive_spans, positive) = layout(&point.counts, |i| i as i64)?;
+    finish(
+        Histogram {
+            reset_hint: ResetHint::Unknown,
+            schema: CUSTOM_BUCKETS_SCHEMA,
+            zero_threshold: 0.0,
+            sum: point.sum.unwrap_or(0.0),
+            counts: Counts::Integer {
+                count: point.count,
+                zero_count: 0,
+                positive,
+                negative: Vec::new(),
+            },
+            positive_spans,
+            negative_spans: Vec::new(),
+            custom_values: point.bounds.clone(),
+        },
+        standing,
+    )
+}
+
+fn refused(message: String) -> Trouble {
+    Trouble::point(Refusal::Histogram, message)
+}
+
+fn finish(mut histogram: Histogram, standing: Standing) -> Result<Histogram, Trouble> {
+    if standing.is_delta {
+        histogram.reset_hint = ResetHint::Gauge;
+    }
+    if standing.is_stale {
+        histogram.sum = stale_nan();
+        histogram.counts = Counts::Integer {
+            count: 0,
+            zero_count: 0,
+            positive: Vec::new(),
+            negative: Vec::new(),
+        };
+        histogram.positive_spans.clear();
+        histogram.negative_spans.clear();
+    }
+    let valid = fit_histogram(&mut histogram);
+    valid.map_err(|e| refused(e.message))?;
+    Ok(histogram)
+}
+
+/// Spans and deltas of the buckets that are not empty; `number_of` says which bucket each count
+/// belongs to, in ascending order.
+fn layout(
+    counts: &[u64],
+    number_of: impl Fn(usize) -> i64,
+) -> Result<(Vec<Span>, Vec<i64>), Trouble> {
+    let mut layout = Layout::default();
+    let mut counts = counts.iter().enumerate().peekable();
+    while let Some((i, first)) = counts.next() {
+        let number = number_of(i);
+        let mut count = *first;
+        while let Some((_, more)) = counts.next_if(|(next, _)| number_of(*next) == number) {
+            count = count.checked_add(*more).ok_or_else(too_many)?;
+        }
+        if count > 0 {
+            layout.push(number, count)?;
+        }
+    }
+    Ok((layout.spans, layout.deltas))
+}
+
+fn too_many() -> Trouble {
+    refused("histogram has more observations in a bucket than a number of 63 bits holds".into())
+}
+
+#[derive(Default)]
+struct Layout {
+    spans: Vec<Span>,
+    deltas: Vec<i64>,
+    /// The bucket behind the last one.
+    next: i64,
+    previous: i64,
+}
+
+impl Layout {
+    fn push(&mut self, number: i64, count: u64) -> Result<(), Trouble> {
+        let count = i64::try_from(count).map_err(|_| too_many())?;
+        let gap = number - self.next;
+        match self.spans.is_empty() || gap > GAP_MAX {
+            true => self.spans.push(Span {
+                offset: i32::try_from(gap)
+                    .map_err(|_| refused(format!("histogram bucket {number} is out of range")))?,
+                length: 0,
+            }),
+            false => {
+                for _ in 0..gap {
+                    self.put(0);
+                }
+            }
+        }
+        self.put(count);
+        self.next = number + 1;
+        Ok(())
+    }
+
+    fn put(&mut self, count: i64) {
+        if let Some(span) = self.spans.last_mut() {
+            span.length += 1;
+        }
+        self.deltas.push(count - self.previous);
+        self.previous = count;
+    }
+}
+
+/// Bytes of memory of a histogram in a batch.
+pub(super) fn memory_bytes(histogram: &Histogram) -> usize {
+    histogram.memory_bytes() + 2 * size_of::<i64>()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PLAIN: Standing = Standing {
+        is_stale: false,
+        is_delta: false,
+    };
+
+    fn point(scale: i32, offset: i32, counts: &[u64]) -> ExponentialPoint {
+        ExponentialPoint {
+            count: counts.iter().sum(),
+            sum: Some(1.0),
+            scale,
+            zero_threshold: 0.5,
+            positive: Buckets {
+                offset,
+                counts: counts.to_vec(),
+            },
+            ..ExponentialPoint::default()
+        }
+    }
+
+    /// Buckets by number, as they are read back.
+    fn buckets(histogram: &Histogram) -> Vec<(i64, i64)> {
+        let Counts::Integer { positive, .. } = &histogram.counts else {
+            panic!("{histogram:?}");
+        };
+        let mut deltas = positive.iter();
+        let (mut number, mut count) = (0, 0);
+        let mut buckets = Vec::new();
+        for span in &histogram.positive_spans {
+            number += i64::from(span.offset);
+            for _ in 0..span.length {
+                count += deltas.next().unwrap();
+                if count > 0 {
+                    buckets.push((number, count));
+                }
+                number += 1;
+            }
+        }
+        assert!(deltas.next().is_none());
+        buckets
+    }
+
+    #[test]
+    fn exponential_buckets_keep_their_place_whatever_is_empty_and_merged() {
+        for (scale, offset, counts, schema, want) in [
+            (2, 0, &[1, 2, 3][..], 2, &[(1, 1), (2, 2), (3, 3)][..]),
+            (0, -3, &[1, 0, 0, 1], 0, &[(-2, 1), (1, 1)]),
+            (0, 5, &[0, 0, 0, 0, 7, 0], 0, &[(10, 7)]),
+            (0, 0, &[1, 0, 0, 0, 0, 2], 0, &[(1, 1), (6, 2)]),
+            (0, 0, &[0, 0], 0, &[]),
+            // Two become one, from an even place and from an odd one.
+            (9, 0, &[1, 2, 3, 4], 8, &[(1, 3), (2, 7)]),
+            (9, 1, &[1, 2, 3, 4], 8, &[(1, 1), (2, 5), (3, 4)]),
+            (9, -1, &[1, 2, 3], 8, &[(0, 1), (1, 5)]),
+            // An empty pair in front does not keep the next ones apart.
+            (9, 0, &[0, 0, 5, 7], 8, &[(2, 12)]),
+            (20, 4096, &[1; 4096], 8, &[(2, 4096)]),
+            (i32::MAX, 7, &[1, 1], 8, &[(1, 2)]),
+        ] {
+            let histogram = exponential(&point(scale, offset, counts), PLAIN).unwrap();
+            assert_eq!(histogram.schema, schema);
+            assert_eq!(histogram.zero_threshold, ZERO_THRESHOLD);
+            assert_eq!(buckets(&histogram), want, "{scale} {offset} {counts:?}");
+        }
+    }
+
+    #[test]
+    fn exponential_point_that_contradicts_itself_is_refused() {
+        let mut miscounted = point(0, 0, &[1, 2]);
+        miscounted.count = 4;
+        for (point, want) in [
+            (
+                point(-5, 0, &[1]),
+                "cannot convert exponential to native histogram. Scale must be >= -4, was -5",
+            ),
+            (
+                miscounted,
+                "3 observations found in buckets, but the Count field is 4",
+            ),
+            (point(0, i32::MAX, &[0, 0, 1]), "is out of range"),
+            (point(0, 0, &[u64::MAX / 2 + 1]), "63 bits"),
+        ] {
+            match exponential(&point, PLAIN) {
+                Err(Trouble::Point(offence)) => {
+                    assert_eq!(offence.refusal, Refusal::Histogram);
+                    assert!(offence.message.contains(want), "{}", offence.message);
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn stale_point_has_no_counts_and_delta_is_a_gauge() {
+        let stale = Standing {
+            is_stale: true,
+            is_delta: true,
+        };
+        let histogram = exponential(&point(0, 0, &[1, 2]), stale).unwrap();
+        assert!(histogram.is_stale());
+        assert_eq!(histogram.reset_hint, ResetHint::Gauge);
+        assert_eq!(buckets(&histogram), []);
+    }
+
+    #[test]
+    fn explicit_buckets_become_custom_ones() {
+        let point = ExplicitPoint {
+            count: 9,
+            sum: Some(3.5),
+            bounds: vec![0.5, 1.0, 2.5, 5.0, 10.0],
+            counts: vec![0, 2, 0, 0, 0, 7],
+            ..ExplicitPoint::default()
+        };
+        let histogram = custom(&point, PLAIN).unwrap();
+        assert_eq!(histogram.schema, CUSTOM_BUCKETS_SCHEMA);
+        assert_eq!(histogram.custom_values, point.bounds);
+        assert_eq!(buckets(&histogram), [(1, 2), (5, 7)]);
+        let infinite = ExplicitPoint {
+            bounds: vec![f64::INFINITY],
+            count: 0,
+            counts: vec![],
+            ..point
+        };
+        assert!(custom(&infinite, PLAIN).is_err());
+    }
+}

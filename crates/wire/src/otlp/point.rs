@@ -1,0 +1,447 @@
+//! Points of each kind, read from their messages.
+//!
+//! Attributes and exemplars are handed on unread. What a point counts is read here; whether it
+//! makes sense is looked at where it is made a sample.
+
+use super::field::{buckets, explicit, exponential, number, point, quantile, summary};
+use super::trouble::Trouble;
+use crate::error::WireError;
+use crate::protobuf::{Cursor, WireType, expect, from_zigzag};
+use crate::remote_write::Refusal;
+
+/// The flag of a point that says that there is no value any more.
+const NO_RECORDED_VALUE: u64 = 1;
+
+/// Attributes of one point or resource, and exemplars of one point: more than a series may have
+/// labels, and bounded so that small parts of a message do not take much memory.
+pub(super) const PARTS_MAX: usize = 4096;
+
+/// Buckets of one side, or quantiles: finer than any client makes them.
+const BUCKETS_MAX: usize = 1 << 16;
+
+/// Parts that points of all kinds have.
+#[derive(Debug, Default)]
+pub(super) struct Frame<'m> {
+    /// `KeyValue` messages.
+    pub attributes: Vec<&'m [u8]>,
+    /// `Exemplar` messages.
+    pub exemplars: Vec<&'m [u8]>,
+    /// Whether the series ends here.
+    pub is_stale: bool,
+}
+
+/// When something was counted, in nanoseconds since the epoch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Times {
+    /// Since when; zero where that is not known.
+    pub start: u64,
+    /// Up to when.
+    pub time: u64,
+}
+
+/// A number as it was sent.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Number {
+    /// An integer.
+    Int(i64),
+    /// A float.
+    Double(f64),
+}
+
+impl Number {
+    /// The value of a sample.
+    pub fn to_float(self) -> f64 {
+        match self {
+            Number::Int(value) => value as f64,
+            Number::Double(value) => value,
+        }
+    }
+}
+
+/// A point of a gauge or a sum.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct NumberPoint {
+    /// When.
+    pub times: Times,
+    /// The value; 0 if there is none.
+    pub value: Number,
+}
+
+/// A point of a histogram with explicit bounds.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ExplicitPoint {
+    /// When.
+    pub times: Times,
+    /// All observations.
+    pub count: u64,
+    /// Their sum, if it is known.
+    pub sum: Option<f64>,
+    /// Upper bounds of the buckets but for the last one.
+    pub bounds: Vec<f64>,
+    /// Observations of each bucket.
+    pub counts: Vec<u64>,
+}
+
+/// Buckets of one sign, each wider than the one before by the same factor.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Buckets {
+    /// The number of the first one.
+    pub offset: i32,
+    /// Observations of each.
+    pub counts: Vec<u64>,
+}
+
+/// A point of an exponential histogram.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ExponentialPoint {
+    /// When.
+    pub times: Times,
+    /// All observations.
+    pub count: u64,
+    /// Their sum, if it is known.
+    pub sum: Option<f64>,
+    /// The factor between bounds is 2^2^-scale.
+    pub scale: i32,
+    /// Observations around zero.
+    pub zero_count: u64,
+    /// How far around zero.
+    pub zero_threshold: f64,
+    /// Observations above zero.
+    pub positive: Buckets,
+    /// Observations below zero.
+    pub negative: Buckets,
+}
+
+/// A point of a summary.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct SummaryPoint {
+    pub times: Times,
+    pub count: u64,
+    pub sum: f64,
+    /// Quantiles and their values.
+    pub quantiles: Vec<(f64, f64)>,
+}
+
+impl Frame<'_> {
+    fn clear(&mut self) {
+        self.attributes.clear();
+        self.exemplars.clear();
+        self.is_stale = false;
+    }
+}
+
+/// Adds a part, if there are not too many.
+pub(super) fn push_part<'m>(parts: &mut Vec<&'m [u8]>, part: &'m [u8]) -> Result<(), Trouble> {
+    if parts.len() == PARTS_MAX {
+        let what = format!("too many attributes or exemplars, limit {PARTS_MAX}");
+        return Err(Trouble::point(Refusal::TooManyLabels, what));
+    }
+    parts.push(part);
+    Ok(())
+}
+
+/// Adds a number of a bucket, if there are not too many.
+fn push_bucket<T>(buckets: &mut Vec<T>, bucket: T) -> Result<(), Trouble> {
+    if buckets.len() == BUCKETS_MAX {
+        let what = format!("too many buckets or quantiles, limit {BUCKETS_MAX}");
+        return Err(Trouble::point(Refusal::Histogram, what));
+    }
+    buckets.push(bucket);
+    Ok(())
+}
+
+/// Numbers of the fields that stand elsewhere in each kind of point.
+struct Places {
+    attributes: u32,
+    exemplars: Option<u32>,
+    flags: u32,
+}
+
+/// Reads the field if it is one that points of all kinds have.
+#[inline]
+fn shared<'m>(
+    (number, wire_type): (u32, WireType),
+    places: &Places,
+    cursor: &mut Cursor<'m>,
+    into: (&mut Frame<'m>, &mut Times),
+) -> Result<bool, Trouble> {
+    let (frame, times) = into;
+    let want = |wanted| expect(wire_type, wanted);
+    match number {
+        _ if number == places.attributes => {
+            want(WireType::Bytes)?;
+            push_part(&mut frame.attributes, cursor.bytes()?)?;
+        }
+        point::START_TIME => {
+            want(WireType::Fixed64)?;
+            times.start = cursor.fixed64()?;
+        }
+        point::TIME => {
+            want(WireType::Fixed64)?;
+            times.time = cursor.fixed64()?;
+        }
+        _ if number == places.flags => {
+            want(WireType::Varint)?;
+            frame.is_stale = cursor.varint()? & NO_RECORDED_VALUE != 0;
+        }
+        _ if Some(number) == places.exemplars => {
+            want(WireType::Bytes)?;
+            push_part(&mut frame.exemplars, cursor.bytes()?)?;
+        }
+        _ => return Ok(false),
+    }
+    Ok(true)
+}
+
+/// Reads a `NumberDataPoint`.
+pub(super) fn read_number<'m>(
+    message: &'m [u8],
+    frame: &mut Frame<'m>,
+) -> Result<NumberPoint, Trouble> {
+    const PLACES: Places = Places {
+        attributes: number::ATTRIBUTES,
+        exemplars: Some(number::EXEMPLARS),
+        flags: number::FLAGS,
+    };
+    frame.clear();
+    let mut times = Times::default();
+    let mut value = Number::Int(0);
+    let mut cursor = Cursor::new(message);
+    while let Some((number, wire_type)) = cursor.field()? {
+        match number {
+            number::AS_DOUBLE => {
+                expect(wire_type, WireType::Fixed64)?;
+                value = Number::Double(cursor.double()?);
+            }
+            number::AS_INT => {
+                expect(wire_type, WireType::Fixed64)?;
+                value = Number::Int(cursor.fixed64()? as i64);
+            }
+            _ => {
+                let into = (&mut *frame, &mut times);
+                if !shared((number, wire_type), &PLACES, &mut cursor, into)? {
+                    cursor.skip(wire_type)?;
+                }
+            }
+        }
+    }
+    Ok(NumberPoint { times, value })
+}
+
+/// Reads a `HistogramDataPoint` into `point`.
+pub(super) fn read_explicit<'m>(
+    message: &'m [u8],
+    frame: &mut Frame<'m>,
+    point: &mut ExplicitPoint,
+) -> Result<(), Trouble> {
+    const PLACES: Places = Places {
+        attributes: explicit::ATTRIBUTES,
+        exemplars: Some(explicit::EXEMPLARS),
+        flags: explicit::FLAGS,
+    };
+    frame.clear();
+    *point = ExplicitPoint {
+        bounds: emptied(&mut point.bounds),
+        counts: emptied(&mut point.counts),
+        ..ExplicitPoint::default()
+    };
+    let mut cursor = Cursor::new(message);
+    while let Some((number, wire_type)) = cursor.field()? {
+        match number {
+            explicit::COUNT => {
+                expect(wire_type, WireType::Fixed64)?;
+                point.count = cursor.fixed64()?;
+            }
+            explicit::SUM => {
+                expect(wire_type, WireType::Fixed64)?;
+                point.sum = Some(cursor.double()?);
+            }
+            explicit::BUCKET_COUNTS => {
+                packed(wire_type, &mut cursor, Cursor::fixed64, &mut point.counts)?;
+            }
+            explicit::BOUNDS => {
+                packed(wire_type, &mut cursor, Cursor::double, &mut point.bounds)?;
+            }
+            _ => {
+                let into = (&mut *frame, &mut point.times);
+                if !shared((number, wire_type), &PLACES, &mut cursor, into)? {
+                    cursor.skip(wire_type)?;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+fn emptied<T>(list: &mut Vec<T>) -> Vec<T> {
+    list.clear();
+    std::mem::take(list)
+}
+
+/// Reads numbers of eight bytes, in one piece or one by one.
+fn packed<'m, T>(
+    wire_type: WireType,
+    cursor: &mut Cursor<'m>,
+    read: impl Fn(&mut Cursor<'m>) -> Result<T, WireError>,
+    into: &mut Vec<T>,
+) -> Result<(), Trouble> {
+    if wire_type == WireType::Fixed64 {
+        return push_bucket(into, read(cursor)?);
+    }
+    expect(wire_type, WireType::Bytes)?;
+    let mut numbers = Cursor::new(cursor.bytes()?);
+    while !numbers.rest().is_empty() {
+        push_bucket(into, read(&mut numbers)?)?;
+    }
+    Ok(())
+}
+
+/// Reads an `ExponentialHistogramDataPoint` into `point`.
+pub(super) fn read_exponential<'m>(
+    message: &'m [u8],
+    frame: &mut Frame<'m>,
+    point: &mut ExponentialPoint,
+) -> Result<(), Trouble> {
+    const PLACES: Places = Places {
+        attributes: exponential::ATTRIBUTES,
+        exemplars: Some(exponential::EXEMPLARS),
+        flags: exponential::FLAGS,
+    };
+    frame.clear();
+    *point = ExponentialPoint {
+        positive: Buckets {
+            offset: 0,
+            counts: emptied(&mut point.positive.counts),
+        },
+        negative: Buckets {
+            offset: 0,
+            counts: emptied(&mut point.negative.counts),
+        },
+        ..ExponentialPoint::default()
+    };
+    let mut cursor = Cursor::new(message);
+    while let Some((number, wire_type)) = cursor.field()? {
+        match number {
+            exponential::COUNT | exponential::ZERO_COUNT => {
+                expect(wire_type, WireType::Fixed64)?;
+                let count = cursor.fixed64()?;
+                match number {
+                    exponential::COUNT => point.count = count,
+                    _ => point.zero_count = count,
+                }
+            }
+            exponential::SUM => {
+                expect(wire_type, WireType::Fixed64)?;
+                point.sum = Some(cursor.double()?);
+            }
+            exponential::ZERO_THRESHOLD => {
+                expect(wire_type, WireType::Fixed64)?;
+                point.zero_threshold = cursor.double()?;
+            }
+            exponential::SCALE => {
+                expect(wire_type, WireType::Varint)?;
+                point.scale = from_zigzag(cursor.varint()?) as i32;
+            }
+            exponential::POSITIVE | exponential::NEGATIVE => {
+                expect(wire_type, WireType::Bytes)?;
+                let side = match number {
+                    exponential::POSITIVE => &mut point.positive,
+                    _ => &mut point.negative,
+                };
+                read_buckets(cursor.bytes()?, side)?;
+            }
+            _ => {
+                let into = (&mut *frame, &mut point.times);
+                if !shared((number, wire_type), &PLACES, &mut cursor, into)? {
+                    cursor.skip(wire_type)?;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+fn read_buckets(message: &[u8], into: &mut Buckets) -> Result<(), Trouble> {
+    let mut cursor = Cursor::new(message);
+    while let Some((number, wire_type)) = cursor.field()? {
+        match (number, wire_type) {
+            (buckets::OFFSET, _) => {
+                expect(wire_type, WireType::Varint)?;
+                into.offset = from_zigzag(cursor.varint()?) as i32;
+            }
+            (buckets::COUNTS, WireType::Varint) => {
+                push_bucket(&mut into.counts, cursor.varint()?)?;
+            }
+            (buckets::COUNTS, _) => {
+                expect(wire_type, WireType::Bytes)?;
+                let mut counts = Cursor::new(cursor.bytes()?);
+                while !counts.rest().is_empty() {
+                    push_bucket(&mut into.counts, counts.varint()?)?;
+                }
+            }
+            _ => cursor.skip(wire_type)?,
+        }
+    }
+    Ok(())
+}
+
+/// Reads a `SummaryDataPoint` into `point`.
+pub(super) fn read_summary<'m>(
+    message: &'m [u8],
+    frame: &mut Frame<'m>,
+    point: &mut SummaryPoint,
+) -> Result<(), Trouble> {
+    const PLACES: Places = Places {
+        attributes: summary::ATTRIBUTES,
+        exemplars: None,
+        flags: summary::FLAGS,
+    };
+    frame.clear();
+    *point = SummaryPoint {
+        quantiles: emptied(&mut point.quantiles),
+        ..SummaryPoint::default()
+    };
+    let mut cursor = Cursor::new(message);
+    while let Some((number, wire_type)) = cursor.field()? {
+        match number {
+            summary::COUNT => {
+                expect(wire_type, WireType::Fixed64)?;
+                point.count = cursor.fixed64()?;
+            }
+            summary::SUM => {
+                expect(wire_type, WireType::Fixed64)?;
+                point.sum = cursor.double()?;
+            }
+            summary::QUANTILES => {
+                expect(wire_type, WireType::Bytes)?;
+                let quantile = read_quantile(cursor.bytes()?)?;
+                push_bucket(&mut point.quantiles, quantile)?;
+            }
+            _ => {
+                let into = (&mut *frame, &mut point.times);
+                if !shared((number, wire_type), &PLACES, &mut cursor, into)? {
+                    cursor.skip(wire_type)?;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+fn read_quantile(message: &[u8]) -> Result<(f64, f64), Trouble> {
+    let (mut quantile, mut value) = (0.0, 0.0);
+    let mut cursor = Cursor::new(message);
+    while let Some((number, wire_type)) = cursor.field()? {
+        let part = match number {
+            quantile::QUANTILE => &mut quantile,
+            quantile::VALUE => &mut value,
+            _ => {
+                cursor.skip(wire_type)?;
+                continue;
+            }
+        };
+        expect(wire_type, WireType::Fixed64)?;
+        *part = cursor.double()?;
+    }
+    Ok((quantile, value))
+}

@@ -1,0 +1,400 @@
+//! The walk through a request: resources, scopes, metrics.
+//!
+//! ```text
+//! ExportMetricsServiceRequest
+//!   ResourceMetrics   attributes --> job, instance, promoted ones; target_info behind it
+//!     ScopeMetrics    --> scope labels
+//!       Metric        --> name, metadata, what is laid over its points
+//!         points      --> series, in emit
+//! ```
+//!
+//! Fields may come in any order, so a message is gone through for what holds for all of it first.
+//! What cannot stand is counted by points and takes nothing else with it.
+
+use super::field::{data, request, resource, resource_metrics, scope, scope_metrics};
+use super::label_names::LabelNames;
+use super::labels::{LabelSet, Overlay};
+use super::metric::Parts;
+use super::point::{ExplicitPoint, ExponentialPoint, Frame, SummaryPoint, Times, push_part};
+use super::stream::{self, Stream};
+use super::text::{Made, Text};
+use super::trouble::Trouble;
+use super::value::{self, Attribute};
+use super::{Deltas, Reader};
+use crate::error::WireError;
+use crate::limits::WireLimits;
+use crate::protobuf::{Cursor, WireType, expect};
+use crate::remote_write::{Charges, Counts, Offence, Refusal};
+use firn_model::batch::Batch;
+use firn_model::budget::Reservation;
+use firn_model::metadata::MetadataBatch;
+use rustc_hash::{FxHashMap, FxHashSet};
+
+/// Attributes that name a resource: they are in `job` and `instance`.
+pub(super) const SERVICE_NAME: &[u8] = b"service.name";
+pub(super) const SERVICE_NAMESPACE: &[u8] = b"service.namespace";
+pub(super) const SERVICE_INSTANCE: &[u8] = b"service.instance.id";
+
+/// A request that is being read into a batch.
+pub(super) struct Walk<'d, 'a, 'm> {
+    pub(super) reader: &'d Reader<'a>,
+    pub(super) deltas: Deltas<'a>,
+    pub(super) limits: &'d WireLimits,
+    pub(super) batch: &'d mut Batch,
+    pub(super) metadata: &'d mut MetadataBatch,
+    pub(super) keys: Vec<u8>,
+    pub(super) charges: Charges<'d>,
+    pub(super) counts: Counts,
+    pub(super) made: Made,
+    pub(super) names: LabelNames<'m>,
+    /// The labels of the point under way.
+    pub(super) set: LabelSet<'m>,
+    /// What is laid over the points of the metric under way.
+    pub(super) overlay: Overlay<'m>,
+    pub(super) frame: Frame<'m>,
+    pub(super) explicit: ExplicitPoint,
+    pub(super) exponential: ExponentialPoint,
+    pub(super) summary: SummaryPoint,
+    /// Bounds and quantiles as labels have them, by their bits.
+    pub(super) bounds: FxHashMap<u64, Text<'static>>,
+    /// `target_info` samples that are there: a hash of the labels, and the time.
+    pub(super) infos: FxHashSet<(u128, i64)>,
+    pub(super) info_samples: usize,
+    pub(super) series_count: usize,
+    pub(super) points: usize,
+}
+
+/// A resource whose points are being read.
+pub(super) struct Resource<'m> {
+    pub(super) attributes: Vec<(&'m [u8], Text<'m>)>,
+    pub(super) job: Option<Text<'m>>,
+    pub(super) instance: Option<Text<'m>>,
+    overlay: Overlay<'m>,
+    stream: Stream,
+    /// The oldest and the newest time of points that stand, in nanoseconds.
+    pub(super) span: Option<(u64, u64)>,
+}
+
+/// What holds for all metrics of a scope.
+pub(super) struct Scope<'m> {
+    pub(super) overlay: Overlay<'m>,
+    pub(super) stream: Stream,
+}
+
+impl<'d, 'a, 'm> Walk<'d, 'a, 'm> {
+    pub(super) fn new(
+        (reader, deltas): (&'d Reader<'a>, Deltas<'a>),
+        limits: &'d WireLimits,
+        (batch, metadata): (&'d mut Batch, &'d mut MetadataBatch),
+        made: Vec<u8>,
+        memory: Option<&'d mut Reservation>,
+    ) -> Self {
+        let mut keys = batch.take_message();
+        keys.clear();
+        Self {
+            reader,
+            deltas,
+            limits,
+            batch,
+            metadata,
+            keys,
+            charges: Charges::new(limits, memory),
+            counts: Counts::default(),
+            made: Made::new(made),
+            names: LabelNames::default(),
+            set: LabelSet::default(),
+            overlay: Overlay::default(),
+            frame: Frame::default(),
+            explicit: ExplicitPoint::default(),
+            exponential: ExponentialPoint::default(),
+            summary: SummaryPoint::default(),
+            bounds: FxHashMap::default(),
+            infos: FxHashSet::default(),
+            info_samples: 0,
+            series_count: 0,
+            points: 0,
+        }
+    }
+
+    pub(super) fn read(&mut self, message: &'m [u8]) -> Result<(), WireError> {
+        each(message, request::RESOURCE_METRICS, |message| {
+            Ok(self.resource_metrics(message)?)
+        })
+        .map_err(wire_error)
+    }
+
+    /// The keys, the memory of made texts, what was counted, and how much of it there is.
+    pub(super) fn finish(self) -> (Vec<u8>, Vec<u8>, Counts, super::Size) {
+        let size = super::Size {
+            points: self.points,
+            info_samples: self.info_samples,
+        };
+        (self.keys, self.made.into_bytes(), self.counts, size)
+    }
+
+    /// Counts what cannot stand.
+    pub(super) fn refuse(&mut self, count: usize, offence: Offence) {
+        let (at, refusal) = (self.keys.len(), offence.refusal);
+        self.counts
+            .refused
+            .add(at, refusal, count, || offence.message);
+    }
+
+    /// The text of a value.
+    pub(super) fn text(&mut self, value: &'m [u8]) -> Result<Text<'m>, Trouble> {
+        let before = self.made.len();
+        let text = value::text(value, self.limits.label_value_bytes_max, &mut self.made)?;
+        self.charges.add(self.made.len() - before)?;
+        Ok(text)
+    }
+
+    fn resource_metrics(&mut self, message: &'m [u8]) -> Result<(), WireError> {
+        let mut resource = match self.resource(message) {
+            Ok(resource) => resource,
+            Err(Trouble::Message(e)) => return Err(e),
+            Err(Trouble::Point(offence)) => {
+                let count = points_of_resource(message)?;
+                self.points += count;
+                self.refuse(count, offence);
+                return Ok(());
+            }
+        };
+        each(message, resource_metrics::SCOPE_METRICS, |message| {
+            Ok(self.scope_metrics(message, &mut resource)?)
+        })
+        .map_err(wire_error)?;
+        match self.target_info(&resource) {
+            Err(Trouble::Message(e)) => Err(e),
+            Err(Trouble::Point(offence)) => {
+                self.refuse(0, offence);
+                Ok(())
+            }
+            Ok(()) => Ok(()),
+        }
+    }
+
+    fn resource(&mut self, message: &'m [u8]) -> Result<Resource<'m>, Trouble> {
+        let mut parts = Vec::new();
+        each(message, resource_metrics::RESOURCE, |resource| {
+            each(resource, resource::ATTRIBUTES, |part| {
+                push_part(&mut parts, part)
+            })
+        })?;
+        let mut attributes = Vec::with_capacity(parts.len());
+        for part in parts {
+            let Attribute { key, value } = value::attribute(part)?;
+            attributes.push((key, self.text(value)?));
+        }
+        let find = |wanted: &[u8]| {
+            let found = attributes.iter().find(|(key, _)| *key == wanted);
+            found.map(|(_, value)| *value)
+        };
+        let instance = find(SERVICE_INSTANCE);
+        let job = match (find(SERVICE_NAME), find(SERVICE_NAMESPACE)) {
+            (Some(name), Some(namespace)) => {
+                let text = [self.made.get(namespace), b"/", self.made.get(name)].concat();
+                Some(self.made.push(&text))
+            }
+            (name, _) => name,
+        };
+        let overlay = self.promoted(&attributes)?;
+        let mut resource = Resource {
+            stream: Stream::default(),
+            overlay,
+            job: job.filter(|job| !job.is_empty()),
+            instance: instance.filter(|instance| !instance.is_empty()),
+            attributes,
+            span: None,
+        };
+        let mut overlay = std::mem::take(&mut resource.overlay);
+        resource.identify(&mut overlay, &self.made);
+        resource.overlay = overlay;
+        if self.deltas.accumulate() {
+            resource.stream = stream::of_attributes(&resource.attributes, &self.made);
+        }
+        Ok(resource)
+    }
+
+    /// Labels of the attributes that become some. Of those that become one label the last counts.
+    fn promoted(&mut self, attributes: &[(&'m [u8], Text<'m>)]) -> Result<Overlay<'m>, Trouble> {
+        let translation = self.reader.translation;
+        let mut overlay = Overlay::default();
+        for (key, value) in attributes {
+            let text = std::str::from_utf8(key).unwrap_or_default();
+            if translation.promotion.takes(text) {
+                let name = self.names.get(key, translation, &mut self.made)?;
+                overlay.offer(name, *value, &self.made);
+            }
+        }
+        Ok(overlay)
+    }
+
+    fn scope_metrics(
+        &mut self,
+        message: &'m [u8],
+        resource: &mut Resource<'m>,
+    ) -> Result<(), WireError> {
+        let scope = match self.scope(message, resource) {
+            Ok(scope) => scope,
+            Err(Trouble::Message(e)) => return Err(e),
+            Err(Trouble::Point(offence)) => {
+                let count = points_of_scope(message)?;
+                self.points += count;
+                self.refuse(count, offence);
+                return Ok(());
+            }
+        };
+        each(message, scope_metrics::METRICS, |message| {
+            Ok(self.metric(message, &scope, resource)?)
+        })
+        .map_err(wire_error)
+    }
+
+    fn scope(&mut self, message: &'m [u8], resource: &Resource<'m>) -> Result<Scope<'m>, Trouble> {
+        let (mut name, mut version, mut url): (&[u8], &[u8], &[u8]) = (&[], &[], &[]);
+        let mut parts = Vec::new();
+        each(message, scope_metrics::SCHEMA_URL, |text| {
+            url = text;
+            Ok(())
+        })?;
+        each(message, scope_metrics::SCOPE, |message| {
+            each(message, scope::NAME, |text| {
+                name = text;
+                Ok(())
+            })?;
+            each(message, scope::VERSION, |text| {
+                version = text;
+                Ok(())
+            })?;
+            each(message, scope::ATTRIBUTES, |part| {
+                push_part(&mut parts, part)
+            })
+        })?;
+        let mut overlay = resource.overlay.clone();
+        let accumulates = self.deltas.accumulate();
+        let is_promoted = self.reader.translation.promotes_scope && !name.is_empty();
+        let mut stream = resource.stream;
+        if !is_promoted && !accumulates {
+            return Ok(Scope { overlay, stream });
+        }
+        let mut attributes = Vec::with_capacity(parts.len());
+        for part in parts {
+            let Attribute { key, value } = value::attribute(part)?;
+            attributes.push((key, self.text(value)?));
+        }
+        if accumulates {
+            stream = stream.with(&[name, version]);
+            stream = stream.beside(stream::of_attributes(&attributes, &self.made));
+        }
+        if is_promoted {
+            self.promote_scope(&attributes, [name, version, url], &mut overlay)?;
+        }
+        Ok(Scope { overlay, stream })
+    }
+
+    fn promote_scope(
+        &mut self,
+        attributes: &[(&'m [u8], Text<'m>)],
+        [name, version, url]: [&'m [u8]; 3],
+        overlay: &mut Overlay<'m>,
+    ) -> Result<(), Trouble> {
+        for (key, value) in attributes {
+            let key = [b"otel_scope_", *key].concat();
+            let label = super::label_names::label_name(&key, self.reader.translation)
+                .map_err(|message| Trouble::point(Refusal::LabelName, message))?;
+            let label = self.made.push(&label);
+            overlay.set(label, *value, &self.made);
+        }
+        for (label, value) in [
+            ("otel_scope_name", name),
+            ("otel_scope_version", version),
+            ("otel_scope_schema_url", url),
+        ] {
+            let label = Text::Message(label.as_bytes());
+            overlay.set(label, Text::Message(value), &self.made);
+        }
+        Ok(())
+    }
+}
+
+impl<'m> Resource<'m> {
+    /// Lays the labels that name the resource over.
+    pub(super) fn identify(&self, overlay: &mut Overlay<'m>, made: &Made) {
+        for (label, value) in [("instance", self.instance), ("job", self.job)] {
+            if let Some(value) = value {
+                overlay.set(Text::Message(label.as_bytes()), value, made);
+            }
+        }
+    }
+
+    pub(super) fn note(&mut self, times: Times) {
+        let (oldest, newest) = self.span.unwrap_or((times.time, times.time));
+        self.span = Some((oldest.min(times.time), newest.max(times.time)));
+    }
+}
+
+/// The bytes of a field that has a length.
+pub(super) fn text<'m>(
+    wire_type: WireType,
+    cursor: &mut Cursor<'m>,
+) -> Result<&'m [u8], WireError> {
+    expect(wire_type, WireType::Bytes)?;
+    cursor.bytes()
+}
+
+/// Hands the fields `wanted` of `message`, which have a length, to `take`.
+pub(super) fn each<'m>(
+    message: &'m [u8],
+    wanted: u32,
+    mut take: impl FnMut(&'m [u8]) -> Result<(), Trouble>,
+) -> Result<(), Trouble> {
+    let mut cursor = Cursor::new(message);
+    while let Some((number, wire_type)) = cursor.field()? {
+        match number == wanted {
+            true => take(text(wire_type, &mut cursor)?)?,
+            false => cursor.skip(wire_type)?,
+        }
+    }
+    Ok(())
+}
+
+/// The error of a walk in which points that cannot stand were dealt with.
+pub(super) fn wire_error(trouble: Trouble) -> WireError {
+    match trouble {
+        Trouble::Message(e) => e,
+        Trouble::Point(_) => WireError::Protobuf("a part cannot be read"),
+    }
+}
+
+/// Fields `wanted` of `message`.
+pub(super) fn count(message: &[u8], wanted: u32) -> Result<usize, WireError> {
+    let mut count = 0;
+    each(message, wanted, |_| {
+        count += 1;
+        Ok(())
+    })
+    .map_err(wire_error)?;
+    Ok(count)
+}
+
+fn points_of_resource(message: &[u8]) -> Result<usize, WireError> {
+    let mut points = 0;
+    each(message, resource_metrics::SCOPE_METRICS, |scope| {
+        points += points_of_scope(scope)?;
+        Ok(())
+    })
+    .map_err(wire_error)?;
+    Ok(points)
+}
+
+fn points_of_scope(message: &[u8]) -> Result<usize, WireError> {
+    let mut points = 0;
+    each(message, scope_metrics::METRICS, |metric| {
+        if let Some((_, message)) = Parts::read(metric)?.data {
+            points += count(message, data::POINTS)?;
+        }
+        Ok(())
+    })
+    .map_err(wire_error)?;
+    Ok(points)
+}

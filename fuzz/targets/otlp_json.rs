@@ -1,0 +1,25 @@
+//! Any bytes as a request of OTLP in JSON: the message that is made of it can be read, and has no more bytes than
+//! allowed.
+
+#![no_main]
+
+use firn_wire::WireLimits;
+use firn_wire::otlp::{Decoder, Deltas, Reader, Translation, to_protobuf};
+
+libfuzzer_sys::fuzz_target!(|text: &[u8]| {
+    const BYTES_MAX: usize = 1 << 16;
+    let mut message = Vec::new();
+    if to_protobuf(text, BYTES_MAX, &mut message).is_err() {
+        return;
+    }
+    assert!(message.len() <= BYTES_MAX);
+    let translation = Translation::default();
+    let reader = Reader {
+        translation: &translation,
+        keeps_exemplars: true,
+        labels_types: false,
+        info_step_ns: 150_000_000_000,
+    };
+    let mut decoder = Decoder::new(WireLimits::default());
+    let _ = decoder.decode_within((&reader, Deltas::Keep), &message, None);
+});

@@ -1,0 +1,302 @@
+//! OTLP from outside: pushed in both forms, read back, still there after a kill; and what no sender
+//! should send.
+
+use crate::harness::http::{Answer, Http};
+use crate::harness::server::Server;
+use crate::now_ms;
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use serde_json::{Value, json};
+use std::io::Write;
+
+const PATH: &str = "/api/v1/otlp/v1/metrics";
+const JSON: (&str, &str) = ("Content-Type", "application/json");
+const PROTOBUF: (&str, &str) = ("Content-Type", "application/x-protobuf");
+const GZIP: (&str, &str) = ("Content-Encoding", "gzip");
+
+fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+    encoder.write_all(bytes).unwrap();
+    encoder.finish().unwrap()
+}
+
+/// A field with a length, in protocol buffers.
+fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
+    let mut out = vec![number << 3 | 2];
+    let mut length = bytes.len();
+    while length >= 0x80 {
+        out.push(length as u8 | 0x80);
+        length >>= 7;
+    }
+    out.push(length as u8);
+    out.extend_from_slice(bytes);
+    out
+}
+
+fn fixed(number: u8, bits: u64) -> Vec<u8> {
+    let mut out = vec![number << 3 | 1];
+    out.extend_from_slice(&bits.to_le_bytes());
+    out
+}
+
+/// A request in protocol buffers with one point of a gauge `name` of the service `shop`.
+fn protobuf(name: &str, time_ms: i64, value: f64) -> Vec<u8> {
+    let pair = |key: &str, value: &str| {
+        let value = field(1, value.as_bytes());
+        [field(1, key.as_bytes()), field(2, &value)].concat()
+    };
+    let point = [
+        field(7, &pair("http.method", "GET")),
+        fixed(3, time_ms as u64 * 1_000_000),
+        fixed(4, value.to_bits()),
+    ]
+    .concat();
+    let metric = [
+        field(1, name.as_bytes()),
+        field(3, b"s"),
+        field(5, &field(1, &point)),
+    ]
+    .concat();
+    let resource = [
+        field(1, &pair("service.name", "shop")),
+        field(1, &pair("host.name", "h")),
+    ]
+    .concat();
+    let scope = field(2, &field(2, &metric));
+    field(1, &[field(1, &resource), scope].concat())
+}
+
+/// A request in JSON with these metrics.
+fn request(metrics: Value) -> Vec<u8> {
+    let resource = json!({"attributes": [
+        {"key": "service.name", "value": {"stringValue": "shop"}},
+        {"key": "service.instance.id", "value": {"stringValue": "i-1"}},
+    ]});
+    let scopes = json!([{"metrics": metrics}]);
+    json!({"resourceMetrics": [{"resource": resource, "scopeMetrics": scopes}]})
+        .to_string()
+        .into_bytes()
+}
+
+fn gauge(name: &str, time_ms: i64, value: f64) -> Value {
+    json!({"name": name, "description": "A gauge.", "gauge": {"dataPoints": [
+        {"timeUnixNano": format!("{time_ms}000000"), "asDouble": value}]}})
+}
+
+fn histogram(time_ms: i64) -> Value {
+    json!({"name": "lat", "unit": "ms", "exponentialHistogram": {
+        "aggregationTemporality": 2, "dataPoints": [{
+            "timeUnixNano": format!("{time_ms}000000"), "count": "3", "sum": 4.5, "scale": 0,
+            "positive": {"offset": 0, "bucketCounts": ["1", "2"]}}]}})
+}
+
+fn delta(time_ms: i64) -> Value {
+    json!({"name": "d", "sum": {"aggregationTemporality": 1, "isMonotonic": true, "dataPoints": [
+        {"timeUnixNano": format!("{time_ms}000000"), "asInt": "5"}]}})
+}
+
+/// The value of the one series of `expression`.
+#[track_caller]
+fn value(http: &Http, expression: &str, time_ms: i64) -> String {
+    let found = http.query(expression, time_ms);
+    assert_eq!(
+        found.as_array().map(Vec::len),
+        Some(1),
+        "{expression}: {found}"
+    );
+    found[0]["value"][1].as_str().unwrap_or_default().to_owned()
+}
+
+#[track_caller]
+fn check(answer: &Answer, status: u16, media_type: &str, text: &str) {
+    assert_eq!(answer.status, status, "{}", answer.body);
+    assert_eq!(answer.header("content-type"), media_type);
+    assert!(answer.body.contains(text), "{} has no {text}", answer.body);
+}
+
+#[test]
+fn otlp_in_both_forms_is_there_at_once_and_after_a_kill() {
+    let data = tempfile::tempdir().unwrap();
+    let server = Server::start(data.path(), &[]);
+    let (http, now) = (server.http(), now_ms());
+    let plain = http.send(PATH, &[PROTOBUF], &protobuf("a.b", now, 1.5));
+    check(&plain, 200, PROTOBUF.1, "");
+    assert_eq!(plain.body, "");
+    let packed = gzip(&protobuf("c.d", now, 2.5));
+    check(
+        &http.send(PATH, &[PROTOBUF, GZIP], &packed),
+        200,
+        PROTOBUF.1,
+        "",
+    );
+    let body = request(json!([gauge("e", now, 3.5), histogram(now)]));
+    let answer = http.send(PATH, &[JSON, GZIP], &gzip(&body));
+    check(&answer, 200, JSON.1, "{}");
+    let look = |http: &Http| {
+        let wanted = "a_b_seconds{job=\"shop\", http_method=\"GET\"}";
+        assert_eq!(value(http, wanted, now), "1.5");
+        assert_eq!(value(http, "c_d_seconds", now), "2.5");
+        assert_eq!(value(http, "target_info{host_name=\"h\"}", now), "1");
+        let wanted = "e{job=\"shop\", instance=\"i-1\"}";
+        assert_eq!(value(http, wanted, now), "3.5");
+        assert_eq!(value(http, "histogram_sum(lat_milliseconds)", now), "4.5");
+    };
+    look(&http);
+    let said = http.get("/api/v1/metadata").json();
+    let wanted = json!([{"type": "gauge", "help": "A gauge.", "unit": ""}]);
+    assert_eq!(said["data"]["e"], wanted, "{said}");
+    assert_eq!(said["data"]["a_b_seconds"][0]["unit"], "seconds");
+    server.kill();
+    look(&Server::start(data.path(), &[]).http());
+}
+
+#[test]
+fn otlp_that_cannot_stand_is_refused_or_named_beside_what_is_stored() {
+    let data = tempfile::tempdir().unwrap();
+    let server = Server::start(data.path(), &[]);
+    let (http, now) = (server.http(), now_ms());
+    let mixed = request(json!([gauge("ok", now, 1.0), delta(now)]));
+    let answer = http.send(PATH, &[JSON], &mixed);
+    check(
+        &answer,
+        200,
+        JSON.1,
+        "invalid temporality and type combination",
+    );
+    assert_eq!(answer.json()["partialSuccess"]["rejectedDataPoints"], "1");
+    assert_eq!(value(&http, "ok", now), "1");
+    let bad = request(json!([delta(now)]));
+    let answer = http.send(PATH, &[JSON], &bad);
+    check(
+        &answer,
+        400,
+        JSON.1,
+        "invalid temporality and type combination",
+    );
+    assert_eq!(answer.json()["code"], 3);
+    let again = request(json!([gauge("ok", now, 2.0)]));
+    let answer = http.send(PATH, &[JSON], &again);
+    check(&answer, 400, JSON.1, "duplicate sample for timestamp");
+    for (headers, status, text) in [
+        (
+            vec![("Content-Type", "text/plain")],
+            415,
+            "unsupported content type: text/plain",
+        ),
+        (vec![], 415, "unsupported content type: "),
+        (
+            vec![JSON, ("Content-Encoding", "zstd")],
+            415,
+            "unsupported compression: zstd",
+        ),
+        (vec![JSON], 400, "JSON: "),
+        (vec![PROTOBUF], 400, "protobuf: "),
+        (vec![PROTOBUF, GZIP], 400, ""),
+    ] {
+        let answer = http.send(PATH, &headers, b"\x0a\xffno request");
+        assert_eq!(answer.status, status, "{headers:?}: {}", answer.body);
+        assert!(answer.body.contains(text), "{headers:?}: {}", answer.body);
+    }
+}
+
+#[test]
+fn otlp_bombs_cost_their_sender_an_error_and_nothing_else() {
+    let data = tempfile::tempdir().unwrap();
+    let server = Server::start(data.path(), &[]);
+    let http = server.http();
+    let zeros = vec![0; 40 << 20];
+    let packed = gzip(&zeros);
+    // The end of what is packed says that it is small.
+    let lying = [&packed[..], &gzip(b"{}")].concat();
+    let deep = format!("{}{}", r#"{"resourceMetrics":"#, "[".repeat(1 << 20));
+    let nested = (0..2000).fold(Vec::new(), |inner, _| field(1, &inner));
+    let long = [&[0x0a, 0xff, 0xff, 0xff, 0xff, 0x7f][..], &[0; 100]].concat();
+    let points = format!(
+        r#"{{"resourceMetrics":[{{"resource":{{"attributes":[{{"key":"service.name","value":
+        {{"stringValue":"{}"}}}}]}},"scopeMetrics":[{{"metrics":[{{"name":"m","gauge":
+        {{"dataPoints":[{}{{}}]}}}}]}}]}}]}}"#,
+        "x".repeat(16_000),
+        "{},".repeat(200_000),
+    );
+    for (what, headers, body) in [
+        ("zeros", vec![PROTOBUF, GZIP], packed),
+        ("a lie", vec![PROTOBUF, GZIP], lying),
+        ("depth", vec![JSON], deep.into_bytes()),
+        ("nested lists", vec![PROTOBUF], nested),
+        ("a length", vec![PROTOBUF], long),
+        ("repeated labels", vec![JSON, GZIP], gzip(points.as_bytes())),
+    ] {
+        let answer = http.send(PATH, &headers, &body);
+        let is_refused = (400..500).contains(&answer.status);
+        // A message of empty parts holds nothing.
+        let is_empty = answer.status == 200 && answer.body.is_empty();
+        assert!(
+            is_refused || is_empty,
+            "{what}: {} {}",
+            answer.status,
+            answer.body
+        );
+    }
+    let now = now_ms();
+    let body = request(json!([gauge("alive", now, 1.0)]));
+    assert_eq!(http.send(PATH, &[JSON], &body).status, 200);
+    assert_eq!(value(&http, "alive", now), "1");
+}
+
+#[test]
+fn otlp_deltas_are_added_up_or_kept_as_the_features_say() {
+    for (feature, want) in [
+        ("otlp-deltatocumulative", "10"),
+        ("otlp-native-delta-ingestion", "5"),
+    ] {
+        let data = tempfile::tempdir().unwrap();
+        let flag = format!("--enable-feature={feature}");
+        let server = Server::start(data.path(), &[&flag]);
+        let (http, now) = (server.http(), now_ms());
+        for time in [now - 1_000, now] {
+            let answer = http.send(PATH, &[JSON], &request(json!([delta(time)])));
+            check(&answer, 200, JSON.1, "{}");
+        }
+        assert_eq!(value(&http, "d_total", now), want, "{feature}");
+    }
+}
+
+#[test]
+fn otlp_section_of_the_config_holds_and_is_taken_over() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("firn.yml");
+    std::fs::write(
+        &config,
+        "otlp: {promote_resource_attributes: [host.name]}\n",
+    )
+    .unwrap();
+    let flags = [
+        "--config",
+        config.to_str().unwrap(),
+        "--web.enable-lifecycle",
+    ];
+    let server = Server::start(&folder.path().join("data"), &flags);
+    let (http, now) = (server.http(), now_ms());
+    let push = |name: &str| {
+        http.send(PATH, &[PROTOBUF], &protobuf(name, now, 1.0))
+            .status
+    };
+    assert_eq!(push("a.b"), 200);
+    assert_eq!(value(&http, "a_b_seconds{host_name=\"h\"}", now), "1");
+    std::fs::write(&config, "otlp: {translation_strategy: NoTranslation}\n").unwrap();
+    assert_eq!(http.post("/-/reload", &[]).status, 200);
+    server.wait_log("config taken over");
+    // The new one is taken over beside the answer.
+    crate::harness::server::wait_for("the new translation", || {
+        push("c.d");
+        http.query("{\"c.d\", host_name=\"\"}", now)
+            .as_array()
+            .is_some_and(|found| found.len() == 1)
+    });
+    let shown = http.get("/api/v1/status/config").json();
+    let text = shown["data"]["yaml"].as_str().unwrap_or_default();
+    assert!(
+        text.contains("translation_strategy: NoTranslation"),
+        "{text}"
+    );
+}
