@@ -26,7 +26,6 @@ mod native;
 mod ops;
 mod output;
 mod spec;
-mod sum;
 #[cfg(test)]
 mod tests;
 
