@@ -20,7 +20,7 @@ pub mod mirror;
 mod notify;
 mod parts;
 mod rule_folder;
-mod rules;
+pub mod rules;
 mod running;
 mod scraping;
 mod sending;
