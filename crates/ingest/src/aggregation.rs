@@ -184,8 +184,8 @@ impl Aggregation {
         }
     }
 
-    /// Tells the whole state once more in a unit of the log of its own, so that a log that is closed
-    /// next holds nothing else.
+    /// Tells the whole state once more in a unit of the log of its own, so that a log that is
+    /// closed next holds nothing else.
     pub(crate) fn finish(&self, store: &dyn Append, hand: Hand<'_>) -> Result<(), Error> {
         let mut state = lock(&self.machine);
         let Some(machine) = &mut *state else {

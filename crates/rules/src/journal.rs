@@ -30,7 +30,7 @@ use std::sync::Arc;
 /// What the file begins with; the last byte is the version.
 const MAGIC: &[u8; 8] = b"FIRNRUL1";
 
-/// The name of the file in its folder. A copy of it, cut off anywhere, is read as far as it is whole.
+/// The name of the file in its folder. A copy of it that is cut off is read as far as it is whole.
 pub const NAME: &str = "state";
 
 /// The name of a file that is being written.

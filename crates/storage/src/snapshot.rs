@@ -270,8 +270,8 @@ fn remove_tree(env: &Env, root: &Path) -> Result<(), StorageError> {
         .map_err(StorageError::io("remove", root))
 }
 
-/// Makes the snapshot `name` of the data folder at `root`, which no process uses meanwhile, with the
-/// files `beside` that other rooms keep there; says where it lies.
+/// Makes the snapshot `name` of the data folder at `root`, which no process uses meanwhile, with
+/// the files `beside` that other rooms keep there; says where it lies.
 pub fn take(env: &Env, root: &Path, name: &str, beside: &[PathBuf]) -> Result<PathBuf, Error> {
     let dir = DataDir::hold(env, root)?;
     let disk = &*env.disk;

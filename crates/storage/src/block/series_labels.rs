@@ -12,8 +12,8 @@ use std::sync::Arc;
 /// Bytes of values that a look-up remembers: neighbours share most of them.
 const MEMORY_BYTES: usize = 1 << 20;
 
-/// Bytes that a reader of a whole block remembers. In its order each metric goes through all targets
-/// once more: those of some ten thousand with four labels of their own.
+/// Bytes that a reader of a whole block remembers. In its order each metric goes through all
+/// targets once more: those of some ten thousand with four labels of their own.
 const WHOLE_MEMORY_BYTES: usize = 4 << 20;
 
 /// Reads the labels of one block, ascending by series, and remembers what they share from one call

@@ -1,4 +1,4 @@
-//! Series as families of metrics in delimited protocol buffers (`crate::families` has their layout).
+//! Series as families of metrics in delimited protocol buffers (layout: `crate::families`).
 
 use super::text::cumulative;
 use super::{FederatedValue, Kind, Written};

@@ -212,7 +212,7 @@ impl Machine {
                 false => Found::Unknown,
             });
         }
-        // Apart from hashing, so that the processor waits for the memory of several sources at once.
+        // Apart from hashing, so that the processor waits for the memory of several at once.
         for i in 0..count {
             if self.look_up.found[i] == Found::Passes {
                 continue;
