@@ -1,5 +1,5 @@
 //! The process's view of its system and allocator: memory, open files, log lines, metrics of
-//! itself, profiles.
+//! itself, profiles, threads that wait.
 
 pub mod descriptors;
 pub mod logs;
@@ -7,3 +7,4 @@ pub mod memory;
 pub mod metrics;
 pub mod pressure;
 pub mod profile;
+pub mod runtime;

@@ -20,7 +20,7 @@ pub mod mirror;
 mod notify;
 mod parts;
 mod rule_folder;
-mod rules;
+pub mod rules;
 mod running;
 mod scraping;
 mod sending;
@@ -30,7 +30,7 @@ mod store_settings;
 use crate::console;
 use crate::process::descriptors::Descriptors;
 use crate::process::pressure::Pressure;
-use crate::process::{logs, memory, metrics};
+use crate::process::{logs, memory, metrics, runtime};
 use crate::settings::Settings;
 use crate::settings::config::{self, Config, ConfigError, JobFeatures};
 use crate::settings::documentation;
@@ -139,16 +139,7 @@ fn serve(line: &CommandLine) -> Result<(), ServeError> {
         settings.log_format,
     );
     warn_of_ignored(line, &config);
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        // Its threads evaluate queries, with others' help.
-        .thread_stack_size(real::STACK_BYTES)
-        .build()
-        .map_err(ServeError::Threads)?;
-    let outcome = runtime.block_on(run_server(line, config));
-    // A store that is still opening cannot be told to stop, and has nothing to lose.
-    runtime.shutdown_background();
-    outcome
+    runtime::run(run_server(line, config)).map_err(ServeError::Threads)?
 }
 
 fn warn_of_ignored(line: &CommandLine, config: &Config) {

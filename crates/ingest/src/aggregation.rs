@@ -26,7 +26,6 @@ mod native;
 mod ops;
 mod output;
 mod spec;
-mod sum;
 #[cfg(test)]
 mod tests;
 
@@ -185,13 +184,18 @@ impl Aggregation {
         }
     }
 
-    /// Tells the whole state once more, so that a log that is closed next is short.
+    /// Tells the whole state once more in a unit of the log of its own, so that a log that is
+    /// closed next holds nothing else.
     pub(crate) fn finish(&self, store: &dyn Append, hand: Hand<'_>) -> Result<(), Error> {
         let mut state = lock(&self.machine);
         let Some(machine) = &mut *state else {
             return Ok(());
         };
         store.admit(&self.tenant)?;
+        // The log that a closed store keeps begins here. Without it that is longer, not wrong.
+        if let Err(e) = store.begin_log_unit(&self.tenant) {
+            tracing::warn!(error = %e, "begin a segment of the log for the state");
+        }
         let mut batch = Batch::default();
         let records = machine.whole().into_iter();
         let tickets: Vec<Ticket> = records

@@ -26,6 +26,7 @@ use firn_promql::Features;
 use firn_promql::ast::{AggregateOp, BinaryOp, Expr, ExprKind, Grouping};
 use firn_promql::functions::FunctionId;
 use firn_promql::parser;
+use firn_wire::exposition::FAMILIES_CONTENT_TYPE;
 use flate2::Compression;
 use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
@@ -118,7 +119,7 @@ const POLL: Duration = Duration::from_millis(20);
 pub fn expose(address: &str, data: &Data) -> Result<Target, MirrorError> {
     let body = exposition::encode(data);
     Target::start(address, move |_, stream| {
-        target::respond(stream, "200 OK", exposition::CONTENT_TYPE, &body);
+        target::respond(stream, "200 OK", FAMILIES_CONTENT_TYPE, &body);
     })
 }
 

@@ -19,10 +19,6 @@ use firn_model::labels::{Labels, METRIC_NAME};
 use firn_model::sample::{START_UNKNOWN, TimestampMs};
 use firn_promql::value::PointValue;
 
-/// What [`encode`] writes, as a target says it.
-pub const CONTENT_TYPE: &str = "application/vnd.google.protobuf; \
-     proto=io.prometheus.client.MetricFamily; encoding=delimited";
-
 /// The body that shows all samples of `data`.
 pub fn encode(data: &Data) -> Vec<u8> {
     let mut body = Vec::new();

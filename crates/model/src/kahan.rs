@@ -128,6 +128,17 @@ mod tests {
     }
 
     #[test]
+    fn kahan_of_a_million_tenths_is_exact_and_infinity_stays() {
+        let tenths = (0..1_000_000).fold(Kahan::default(), |sum, _| sum.plus(0.1));
+        assert_eq!(tenths.total(), 100_000.0);
+        let joined = tenths
+            .merge(Kahan::new(1e100, 0.0))
+            .merge(Kahan::new(-1e100, 0.0));
+        assert_eq!(joined.total(), 100_000.0);
+        assert_eq!(tenths.plus(f64::INFINITY).total(), f64::INFINITY);
+    }
+
+    #[test]
     fn mean_of_sum_that_overflows_is_finite() {
         let mut mean = Mean::of(f64::MAX);
         mean.add(f64::MAX);

@@ -194,6 +194,11 @@ pub trait DurableLog: Send + Sync {
     /// before it syncs relies on its owner for this while it is idle.
     fn sync(&self) -> Result<(), Error>;
 
+    /// Begins a new unit, once all that was appended is durable: what is appended from here on can
+    /// outlive what was before without any of it. Waits for the disk; after an error the log goes
+    /// on in the old unit.
+    fn begin_unit(&self) -> Result<(), Error>;
+
     /// The files with the records, oldest first; none if it keeps them elsewhere. A log that is
     /// opened on copies of them reads what this one has, up to the bytes that are named.
     fn files(&self) -> Vec<LogFile>;

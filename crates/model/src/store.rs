@@ -150,6 +150,12 @@ pub trait Append: Send + Sync {
         Ok(())
     }
 
+    /// Begins a new unit of the log, if it has units: a state that is told in journals from here on
+    /// is kept without what was logged before. Waits for the disk.
+    fn begin_log_unit(&self, _tenant: &TenantId) -> Result<(), Error> {
+        Ok(())
+    }
+
     /// Whether an append could have to wait for a disk now, or that is not known. A caller that
     /// must not wait must append on another thread then.
     fn may_wait(&self) -> bool {

@@ -30,8 +30,8 @@ use std::sync::Arc;
 /// What the file begins with; the last byte is the version.
 const MAGIC: &[u8; 8] = b"FIRNRUL1";
 
-/// The name of the file.
-const NAME: &str = "state";
+/// The name of the file in its folder. A copy of it that is cut off is read as far as it is whole.
+pub const NAME: &str = "state";
 
 /// The name of a file that is being written.
 const NEW_NAME: &str = "state.new";

@@ -51,4 +51,5 @@ pub(crate) use meta::META;
 pub use meta::{BlockMeta, BlockShard, FileMeta};
 pub use order::block_order;
 pub use reader::Block;
+pub use series_labels::LabelsReader;
 pub use writer::{BlockWriter, Source};

@@ -8,8 +8,10 @@
 
 pub(crate) mod copies;
 pub(crate) mod late;
+pub(crate) mod places;
 pub(crate) mod series;
 pub(crate) mod shard;
 pub(crate) mod slabs;
 pub(crate) mod table;
+pub(crate) mod vacancies;
 pub(crate) mod watermark;

@@ -110,12 +110,33 @@ impl<'a> Unfinished<'a> {
     /// Adds the first `bytes` of a file that grows: whatever becomes of it, these stay.
     pub(crate) fn copy(&mut self, path: &Path, bytes: u64) -> Result<(), StorageError> {
         let file = self.env.disk.open(path, OpenMode::Read);
+        let file = file.map_err(StorageError::io("open file", path))?;
+        self.copy_open(file, path, bytes);
+        Ok(())
+    }
+
+    fn copy_open(&mut self, file: Arc<dyn File>, path: &Path, bytes: u64) {
         self.copies.push(Growing {
-            file: file.map_err(StorageError::io("open file", path))?,
+            file,
             from: path.to_path_buf(),
             to: self.place_of(path),
             bytes,
         });
+    }
+
+    /// Adds a file of another room, as it is now, by its path in the folder. What is not there
+    /// lacks in the snapshot too.
+    pub(crate) fn take_along(&mut self, inside: &Path) -> Result<(), StorageError> {
+        let path = self.source.root().join(inside);
+        let file = match self.env.disk.open(&path, OpenMode::Read) {
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+            file => file.map_err(StorageError::io("open file", &path))?,
+        };
+        let bytes = file.len().map_err(StorageError::io("open file", &path))?;
+        if let Some(folder) = path.parent() {
+            self.folder(folder)?;
+        }
+        self.copy_open(file, &path, bytes);
         Ok(())
     }
 
@@ -249,9 +270,9 @@ fn remove_tree(env: &Env, root: &Path) -> Result<(), StorageError> {
         .map_err(StorageError::io("remove", root))
 }
 
-/// Makes the snapshot `name` of the data folder at `root`, which no process uses meanwhile; says
-/// where it lies.
-pub fn take(env: &Env, root: &Path, name: &str) -> Result<PathBuf, Error> {
+/// Makes the snapshot `name` of the data folder at `root`, which no process uses meanwhile, with
+/// the files `beside` that other rooms keep there; says where it lies.
+pub fn take(env: &Env, root: &Path, name: &str, beside: &[PathBuf]) -> Result<PathBuf, Error> {
     let dir = DataDir::hold(env, root)?;
     let disk = &*env.disk;
     let manifest = Manifest::read(disk, root).ok().flatten();
@@ -260,6 +281,9 @@ pub fn take(env: &Env, root: &Path, name: &str) -> Result<PathBuf, Error> {
         Err(_) => BlockList::default(),
     };
     let mut begun = Unfinished::begin(env, &dir, name)?;
+    for inside in beside {
+        begun.take_along(inside)?;
+    }
     begun.link_blocks(&blocks)?;
     for number in PAGES.list(env, &dir.pages())? {
         let known = manifest

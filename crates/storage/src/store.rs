@@ -259,6 +259,11 @@ impl Append for Store {
         self.appender.admit()
     }
 
+    fn begin_log_unit(&self, tenant: &TenantId) -> Result<(), Error> {
+        self.check_tenant(tenant)?;
+        self.parts.log.begin_unit()
+    }
+
     fn takes_exemplars(&self) -> bool {
         self.parts.exemplars.is_on()
     }

@@ -14,6 +14,7 @@
 
 mod error;
 pub mod exposition;
+mod families;
 pub mod federation;
 mod limits;
 pub mod otlp;

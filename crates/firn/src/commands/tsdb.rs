@@ -24,6 +24,7 @@ mod transfer;
 
 use crate::console;
 use crate::file_time::{file_time, snapshot_name};
+use crate::serve::rules;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use firn_model::env::{Env, real};
 use firn_storage::repair::{self, Outcome};
@@ -167,7 +168,7 @@ fn run_list(env: &Env, folder: &Path, for_people: bool) -> ExitCode {
 }
 
 fn run_snapshot(env: &Env, folder: &Path) -> ExitCode {
-    match snapshot::take(env, folder, &snapshot_name(env)) {
+    match snapshot::take(env, folder, &snapshot_name(env), &[rules::state_file()]) {
         Ok(place) => {
             console::out(&format!("{}\n", place.display()));
             ExitCode::SUCCESS

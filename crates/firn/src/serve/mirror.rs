@@ -13,7 +13,7 @@ use super::running::collect_reload;
 use super::signals::{Signals, Wish};
 use crate::process::descriptors::Descriptors;
 use crate::process::metrics::Process;
-use crate::process::{logs, memory};
+use crate::process::{logs, memory, runtime};
 use crate::settings::LogFormat;
 use crate::settings::config::mirror::{MirrorTarget, load, of_urls};
 use crate::settings::config::{Config, ConfigError};
@@ -91,13 +91,7 @@ pub enum MirrorError {
 pub fn run(line: &MirrorLine) -> Result<(), MirrorError> {
     let targets = read(&line.source)?;
     logs::start(line.log_level, line.log_format);
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()
-        .map_err(MirrorError::Threads)?;
-    let outcome = runtime.block_on(serve(line, targets));
-    runtime.shutdown_background();
-    outcome
+    runtime::run(serve(line, targets)).map_err(MirrorError::Threads)?
 }
 
 fn read(source: &Source) -> Result<Vec<TargetSettings>, MirrorError> {

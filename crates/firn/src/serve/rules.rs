@@ -24,7 +24,7 @@ use firn_rules::alert::Alert;
 use firn_rules::alerts::RestoreSettings;
 use firn_rules::group::Group;
 use firn_rules::instant::Instant;
-use firn_rules::journal::Journal;
+use firn_rules::journal::{self, Journal};
 use firn_rules::machine::{Machine, MachineSettings};
 use firn_rules::rule::Outside;
 use firn_rules::schedule::CatchUp;
@@ -33,7 +33,7 @@ use firn_server::App;
 use metrics::RuleMetrics;
 use runner::Runner;
 use std::collections::{BTreeMap, HashSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::Semaphore;
@@ -140,6 +140,11 @@ pub struct Rules {
     settings: Mutex<Option<MachineSettings>>,
     /// Held while a configuration is taken over; whether one was.
     applying: tokio::sync::Mutex<bool>,
+}
+
+/// The file in the data folder that keeps the state.
+pub fn state_file() -> PathBuf {
+    Path::new(FOLDER).join(journal::NAME)
 }
 
 impl Rules {

@@ -4,14 +4,14 @@
 //! are at hand, so a quantile is exact: its error is zero.
 
 use super::spec::Op;
-use super::sum::Sum;
+use firn_model::kahan::Kahan;
 
 /// Values of one output, as they come.
 #[derive(Clone, Debug)]
 pub(super) struct Fold {
     op: Op,
     count: u64,
-    sum: Sum,
+    sum: Kahan,
     /// The least, greatest or newest, or the mean.
     value: f64,
     /// The squared distances from the mean.
@@ -27,7 +27,7 @@ impl Fold {
         Self {
             op,
             count: 0,
-            sum: Sum::default(),
+            sum: Kahan::default(),
             value: 0.0,
             squares: 0.0,
             time: i64::MIN,
@@ -41,7 +41,7 @@ impl Fold {
         self.count += 1;
         match self.op {
             Op::Count | Op::Group => {}
-            Op::Sum | Op::Avg => self.sum.add(value),
+            Op::Sum | Op::Avg => self.sum = self.sum.plus(value),
             Op::Min if is_first || value < self.value || self.value.is_nan() => self.value = value,
             Op::Max if is_first || value > self.value || self.value.is_nan() => self.value = value,
             Op::Min | Op::Max => {}
@@ -69,8 +69,8 @@ impl Fold {
         Some(match self.op {
             Op::Count => count,
             Op::Group => 1.0,
-            Op::Sum => self.sum.value(),
-            Op::Avg => self.sum.value() / count,
+            Op::Sum => self.sum.total(),
+            Op::Avg => self.sum.total() / count,
             Op::Min | Op::Max | Op::Last => self.value,
             Op::Stdvar => self.squares / count,
             Op::Stddev => (self.squares / count).sqrt(),

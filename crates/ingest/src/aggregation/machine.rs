@@ -14,6 +14,7 @@
 //! Invariant: it knows no clock, no thread and no store, and the journal says all that changes.
 
 mod look_up;
+mod recent;
 mod resolve;
 mod round;
 mod sources;
@@ -308,6 +309,7 @@ impl Machine {
             }
         }
         self.data_time = self.data_time.max(self.look_up.newest);
+        self.look_up.advance(self.data_time);
         self.flush_due(&mut taken.results);
         self.count();
         taken.journal = self.record();

@@ -6,12 +6,12 @@
 
 use super::code::{Malformed, Reader, push_bytes, push_float, push_signed};
 use super::failpoints::{self, Flaw};
-use super::sum::Sum;
 use firn_model::batch::HistogramSample;
 use firn_model::histogram::float::{Accumulator, FloatHistogram, Of};
 use firn_model::histogram::{
     Counts, EXPONENTIAL_SCHEMA_MAX, EXPONENTIAL_SCHEMA_MIN, Histogram, ResetHint,
 };
+use firn_model::kahan::Kahan;
 use firn_model::labels::push_uvarint;
 use firn_model::sample::{START_UNKNOWN, stale_nan};
 use firn_wire::remote_write::{decode_histogram, encode_histogram};
@@ -21,7 +21,7 @@ use firn_wire::remote_write::{decode_histogram, encode_histogram};
 pub(super) struct Observations {
     /// Buckets and counts; its sum is not kept.
     buckets: FloatHistogram,
-    sum: Sum,
+    sum: Kahan,
 }
 
 impl Observations {
@@ -29,7 +29,7 @@ impl Observations {
     pub(super) fn none_like(histogram: &Histogram) -> Self {
         Self {
             buckets: FloatHistogram::empty_like(&FloatHistogram::from(histogram)),
-            sum: Sum::default(),
+            sum: Kahan::default(),
         }
     }
 
@@ -41,7 +41,7 @@ impl Observations {
     /// Adds others; what has buckets of the other kind is left out.
     pub(super) fn add(&mut self, other: &Self) {
         if self.buckets.add(&other.buckets).is_ok() {
-            self.sum.join(other.sum);
+            self.sum = self.sum.merge(other.sum);
         }
     }
 
@@ -50,7 +50,7 @@ impl Observations {
         let mut histogram = self.buckets.clone();
         histogram.compact();
         histogram.hint = ResetHint::Unknown;
-        histogram.sum = self.sum.value();
+        histogram.sum = self.sum.total();
         histogram.into()
     }
 
@@ -62,15 +62,14 @@ impl Observations {
     /// Appends them.
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
         push_histogram(out, 0, &self.buckets.clone().into());
-        push_float(out, self.sum.high);
-        push_float(out, self.sum.low);
+        push_float(out, self.sum.sum);
+        push_float(out, self.sum.lost);
     }
 
     /// Reads what [`Observations::encode`] wrote.
     pub(super) fn decode(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
         let buckets = FloatHistogram::from(&read_histogram(reader)?.histogram);
-        let (high, low) = (reader.float()?, reader.float()?);
-        let sum = Sum { high, low };
+        let sum = Kahan::new(reader.float()?, reader.float()?);
         Ok(Self { buckets, sum })
     }
 }
@@ -100,11 +99,11 @@ impl NativeTotal {
         else {
             return;
         };
-        let mut sum = Sum::default();
         // What is no number would stay in the total for ever.
-        if buckets.sum.is_finite() {
-            sum.add(buckets.sum);
-        }
+        let sum = match buckets.sum.is_finite() {
+            true => Kahan::new(buckets.sum, 0.0),
+            false => Kahan::default(),
+        };
         buckets.sum = 0.0;
         let grown = Observations { buckets, sum };
         let mut known = self.pending.iter_mut().rev();

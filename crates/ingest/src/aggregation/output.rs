@@ -11,7 +11,7 @@ use super::code::{Malformed, Reader, push_bytes, push_float, push_signed};
 use super::failpoints::{self, Flaw};
 use super::native::NativeTotal;
 use super::spec::Kind;
-use super::sum::Sum;
+use firn_model::kahan::Kahan;
 use firn_model::labels::{Labels, LabelsRef, is_canonical, push_uvarint};
 
 /// When a counter has a source: results are written of ends from the first number to before the
@@ -66,9 +66,9 @@ pub(super) struct Output {
     /// When the total was zero.
     pub(super) start: i64,
     /// All increments of the intervals that were written.
-    pub(super) total: Sum,
+    pub(super) total: Kahan,
     /// Increments of intervals that were not, by end.
-    pub(super) pending: Vec<(i64, Sum)>,
+    pub(super) pending: Vec<(i64, Kahan)>,
     /// When a counter has a source, as far as that is not written.
     pub(super) spans: Vec<Span>,
     /// The time of the newest sample of a counter.
@@ -95,7 +95,7 @@ impl Output {
             form,
             labels,
             start: end.saturating_sub(interval_ms),
-            total: Sum::default(),
+            total: Kahan::default(),
             pending: Vec::new(),
             spans: Vec::new(),
             newest: i64::MIN,
@@ -127,12 +127,8 @@ impl Output {
         }
         let mut known = self.pending.iter_mut().rev();
         match known.find(|(known, _)| *known == end) {
-            Some((_, sum)) => sum.add(increment),
-            None => {
-                let mut sum = Sum::default();
-                sum.add(increment);
-                self.pending.push((end, sum));
-            }
+            Some((_, sum)) => *sum = sum.plus(increment),
+            None => self.pending.push((end, Kahan::new(increment, 0.0))),
         }
     }
 
@@ -159,7 +155,7 @@ impl Output {
         let total = &mut self.total;
         self.pending.retain(|(until, sum)| {
             if *until <= end {
-                total.join(*sum);
+                *total = total.merge(*sum);
             }
             *until > end
         });
@@ -191,7 +187,7 @@ impl Output {
         size_of::<Self>()
             + native
             + self.labels.as_bytes().len()
-            + self.pending.capacity() * size_of::<(i64, Sum)>()
+            + self.pending.capacity() * size_of::<(i64, Kahan)>()
             + self.spans.capacity() * size_of::<Span>()
     }
 
@@ -209,7 +205,7 @@ impl Output {
             push_signed(out, *from);
             push_signed(out, *until);
         }
-        let pending: &[(i64, Sum)] = match failpoints::has(Flaw::ForgetsPending) {
+        let pending: &[(i64, Kahan)] = match failpoints::has(Flaw::ForgetsPending) {
             true => &[],
             false => &self.pending,
         };
@@ -288,12 +284,11 @@ pub(super) fn read_labels(reader: &mut Reader<'_>) -> Result<Labels, Malformed> 
     }
 }
 
-fn push_sum(out: &mut Vec<u8>, sum: Sum) {
-    push_float(out, sum.high);
-    push_float(out, sum.low);
+fn push_sum(out: &mut Vec<u8>, sum: Kahan) {
+    push_float(out, sum.sum);
+    push_float(out, sum.lost);
 }
 
-fn read_sum(reader: &mut Reader<'_>) -> Result<Sum, Malformed> {
-    let (high, low) = (reader.float()?, reader.float()?);
-    Ok(Sum { high, low })
+fn read_sum(reader: &mut Reader<'_>) -> Result<Kahan, Malformed> {
+    Ok(Kahan::new(reader.float()?, reader.float()?))
 }

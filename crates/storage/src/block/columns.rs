@@ -154,7 +154,7 @@ impl BlockReader<'_> {
         mut part: u32,
         range: TimeRange,
     ) -> Result<Option<BlockColumn>, StorageError> {
-        loop {
+        while !self.has_open(ordinal, part, range) {
             let Some((at, pages, entry)) = self.locate(ordinal, part)? else {
                 return Ok(None);
             };
@@ -185,6 +185,13 @@ impl BlockReader<'_> {
             entry: self.times_entry(column.times)?,
             is_last,
         }))
+    }
+
+    /// Whether the open page has a part of a series, and may have samples in `range`.
+    fn has_open(&self, ordinal: u32, part: u32, range: TimeRange) -> bool {
+        let open = self.page.as_ref();
+        let open = open.filter(|open| open.column(ordinal, part).is_some());
+        open.is_some_and(|open| open.entry.range.overlaps(&range))
     }
 
     /// The times of a column.

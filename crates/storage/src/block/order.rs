@@ -6,7 +6,7 @@ use firn_model::labels::{LabelsRef, METRIC_NAME};
 use std::cmp::Ordering;
 
 /// The label that tells the buckets of a histogram apart.
-const BUCKET_LABEL: &[u8] = b"le";
+const BUCKET_LABEL: &str = "le";
 
 /// By metric name, a series without one first, then by the whole label set.
 pub fn block_order(a: LabelsRef<'_>, b: LabelsRef<'_>) -> Ordering {
@@ -18,17 +18,18 @@ pub fn block_order(a: LabelsRef<'_>, b: LabelsRef<'_>) -> Ordering {
 /// A hash of the labels without `le`, if there is one: buckets of one histogram have the same.
 /// Nothing is stored of it. `memory` is what it works in.
 pub(crate) fn family(labels: LabelsRef<'_>, memory: &mut Vec<u8>) -> Option<Family> {
-    memory.clear();
-    let mut is_bucket = false;
-    for (name, value) in labels.pairs() {
-        if name == BUCKET_LABEL {
-            is_bucket = true;
-        } else {
-            push_prefixed(memory, name);
-            push_prefixed(memory, value);
-        }
+    if labels.get(BUCKET_LABEL).is_empty() {
+        return None;
     }
-    is_bucket.then(|| Family(xxhash_rust::xxh64::xxh64(memory, 0)))
+    memory.clear();
+    for (name, value) in labels
+        .pairs()
+        .filter(|(name, _)| *name != BUCKET_LABEL.as_bytes())
+    {
+        push_prefixed(memory, name);
+        push_prefixed(memory, value);
+    }
+    Some(Family(xxhash_rust::xxh64::xxh64(memory, 0)))
 }
 
 /// The hash of a label set that blocks store: XXH64 of its canonical bytes.

@@ -9,13 +9,26 @@ use rustc_hash::FxHashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Bytes of values that are remembered: neighbours share most of them.
+/// Bytes of values that a look-up remembers: neighbours share most of them.
 const MEMORY_BYTES: usize = 1 << 20;
 
+/// Bytes that a reader of a whole block remembers. In its order each metric goes through all
+/// targets once more: those of some ten thousand with four labels of their own.
+const WHOLE_MEMORY_BYTES: usize = 4 << 20;
+
+/// Reads the labels of one block, ascending by series, and remembers what they share from one call
+/// to the next. It is for one block.
+pub struct LabelsReader {
+    run: Run,
+    pairs: Pairs,
+    /// The labels of a series, as they are put together.
+    labels: Vec<u8>,
+}
+
 /// Pairs of a name and a value as they stand in label sets, by term.
-#[derive(Default)]
 struct Pairs {
     bytes: Vec<u8>,
+    bytes_max: usize,
     places: FxHashMap<u32, Range<usize>>,
     /// How often they were forgotten.
     cleared: u64,
@@ -40,6 +53,54 @@ struct RunColumn {
     newest: (i64, u64, Range<usize>),
 }
 
+impl LabelsReader {
+    fn with_memory(bytes_max: usize) -> Self {
+        Self {
+            run: Run::default(),
+            pairs: Pairs {
+                bytes: Vec::new(),
+                bytes_max,
+                places: FxHashMap::default(),
+                cleared: 0,
+            },
+            labels: Vec::new(),
+        }
+    }
+
+    /// A reader of all series of a block.
+    pub fn of_whole() -> Self {
+        Self::with_memory(WHOLE_MEMORY_BYTES)
+    }
+
+    /// Calls `each` with the index and the labels of each of `ordinals` of `block`, which ascend.
+    pub fn read(
+        &mut self,
+        block: &Block,
+        ordinals: impl IntoIterator<Item = u32>,
+        each: &mut dyn FnMut(usize, LabelsRef<'_>),
+    ) -> Result<(), StorageError> {
+        let Self { run, pairs, labels } = self;
+        for (index, ordinal) in ordinals.into_iter().enumerate() {
+            run.turn_to(block, ordinal)?;
+            labels.clear();
+            for column in &mut run.columns {
+                let number = column.numbers.get(ordinal as usize % RUN_SERIES);
+                let number = number.copied().unwrap_or(-1);
+                if number == 0 {
+                    continue;
+                }
+                if (column.newest.0, column.newest.1) != (number, pairs.cleared) {
+                    let place = pairs.place(block, column.label, number - 1)?;
+                    column.newest = (number, pairs.cleared, place);
+                }
+                labels.extend_from_slice(&pairs.bytes[column.newest.2.clone()]);
+            }
+            each(index, LabelsRef::from_canonical(labels));
+        }
+        Ok(())
+    }
+}
+
 impl Block {
     /// Calls `each` with the index and the labels of each of `ordinals`, which ascend.
     pub fn labels(
@@ -47,26 +108,8 @@ impl Block {
         ordinals: &[u32],
         each: &mut dyn FnMut(usize, LabelsRef<'_>),
     ) -> Result<(), StorageError> {
-        let (mut run, mut pairs) = (Run::default(), Pairs::default());
-        let mut labels = Vec::new();
-        for (index, ordinal) in ordinals.iter().enumerate() {
-            run.turn_to(self, *ordinal)?;
-            labels.clear();
-            for column in &mut run.columns {
-                let number = column.numbers.get(*ordinal as usize % RUN_SERIES);
-                let number = number.copied().unwrap_or(-1);
-                if number == 0 {
-                    continue;
-                }
-                if (column.newest.0, column.newest.1) != (number, pairs.cleared) {
-                    let place = pairs.place(self, column.label, number - 1)?;
-                    column.newest = (number, pairs.cleared, place);
-                }
-                labels.extend_from_slice(&pairs.bytes[column.newest.2.clone()]);
-            }
-            each(index, LabelsRef::from_canonical(&labels));
-        }
-        Ok(())
+        let mut reader = LabelsReader::with_memory(MEMORY_BYTES);
+        reader.read(self, ordinals.iter().copied(), each)
     }
 
     /// Calls `each` with the index and the terms of the labels of each of `ordinals`, which ascend;
@@ -181,7 +224,7 @@ impl Pairs {
         if let Some(place) = self.places.get(&term) {
             return Ok(place.clone());
         }
-        if self.bytes.len() > MEMORY_BYTES {
+        if self.bytes.len() > self.bytes_max {
             self.bytes.clear();
             self.places.clear();
             self.cleared += 1;

@@ -1,8 +1,8 @@
 //! One shard: its series, how to find them, and which of their samples are not visible to all yet.
 
 use super::late::LateTable;
+use super::places::Places;
 use super::series::Series;
-use super::slabs::Slabs;
 use super::table::{Table, Vacancy};
 use crate::encoding::Malformed;
 use crate::fingerprint::Fingerprint;
@@ -43,9 +43,7 @@ pub(crate) enum Found {
 #[derive(Debug, Default)]
 pub(crate) struct Shard {
     table: Table,
-    prints: Slabs<Fingerprint>,
-    series: Slabs<Option<Series>>,
-    free: Vec<Local>,
+    places: Places,
     /// By ascending sequence number.
     pending: VecDeque<Pending>,
     /// The list of the batch being applied.
@@ -67,18 +65,17 @@ impl Shard {
     /// The series with this fingerprint; `guess` is tried first.
     #[inline]
     pub(crate) fn find(&self, print: Fingerprint, guess: Local) -> Option<Local> {
-        if self.prints.get(guess.index()) == Some(&print) {
+        if self.places.is_of(guess, print) {
             return Some(guess);
         }
-        self.table.find(print, |local| {
-            self.prints.get(local.index()) == Some(&print)
-        })
+        self.table
+            .find(print, |local| self.places.is_of(local, print))
     }
 
     /// Asks for the memory of a series that is looked at soon.
     #[inline]
     pub(crate) fn prefetch(&self, local: Local) {
-        if let Some(place) = self.series.get(local.index()) {
+        if let Some(place) = self.places.get(local) {
             prefetch::value(place);
         }
     }
@@ -100,8 +97,8 @@ impl Shard {
 
     #[inline]
     fn probe(&self, print: Fingerprint) -> Result<Local, Vacancy> {
-        let is_it = |local: Local| self.prints.get(local.index()) == Some(&print);
-        self.table.probe(print, is_it)
+        self.table
+            .probe(print, |local| self.places.is_of(local, print))
     }
 
     /// The series with this fingerprint, or a place for it, which no other call
@@ -117,41 +114,28 @@ impl Shard {
     }
 
     fn reserve(&mut self, print: Fingerprint, vacancy: Vacancy) -> Local {
-        let local = match self.free.pop() {
-            Some(local) => {
-                if let Some(place) = self.prints.get_mut(local.index()) {
-                    *place = print;
-                }
-                local
-            }
-            None => {
-                self.prints.push(print);
-                self.series.push(None);
-                Local(self.series.len() as u32 - 1)
-            }
-        };
+        let local = self.places.reserve(print);
         self.table.insert(print, local, vacancy);
         local
     }
 
     /// Whether `local` is a place that was reserved.
     pub(crate) fn is_reserved(&self, local: Local) -> bool {
-        matches!(self.series.get(local.index()), Some(None))
+        matches!(self.places.get(local), Some(None))
     }
 
     /// Puts a series into the place that was reserved for it.
     pub(crate) fn fill(&mut self, local: Local, series: Series) {
         self.chunk_bytes += series.memory_bytes();
-        if let Some(place) = self.series.get_mut(local.index()) {
+        if let Some(place) = self.places.get_mut(local) {
             *place = Some(series);
         }
     }
 
     /// Gives up the place that was reserved for a series.
     pub(crate) fn give_up(&mut self, local: Local) {
-        if let Some(print) = self.prints.get_mut(local.index()) {
-            self.table.remove(std::mem::take(print), local);
-            self.free.push(local);
+        if let Some(print) = self.places.free(local) {
+            self.table.remove(print, local);
         }
     }
 
@@ -170,7 +154,7 @@ impl Shard {
 
     /// Removes a series, which must have no late samples.
     pub(crate) fn remove(&mut self, local: Local) {
-        let Some(place) = self.series.get_mut(local.index()) else {
+        let Some(place) = self.places.get_mut(local) else {
             return;
         };
         if let Some(series) = place.take() {
@@ -183,13 +167,13 @@ impl Shard {
     /// The series with this number.
     #[inline]
     pub(crate) fn series(&self, local: Local) -> Option<&Series> {
-        self.series.get(local.index())?.as_ref()
+        self.places.get(local)?.as_ref()
     }
 
     /// The series with this number, to change it.
     #[inline]
     pub(crate) fn series_mut(&mut self, local: Local) -> Option<&mut Series> {
-        self.series.get_mut(local.index())?.as_mut()
+        self.places.get_mut(local)?.as_mut()
     }
 
     /// Drops the samples up to `time` of the series with this number, if it is still the one with
@@ -235,13 +219,23 @@ impl Shard {
 
     /// All series, in no order that means anything.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Local, &Series)> {
-        let numbered = self.series.iter().enumerate();
-        numbered.filter_map(|(local, s)| Some((Local(local as u32), s.as_ref()?)))
+        self.places.iter()
     }
 
     /// One past the highest number.
     pub(crate) fn end(&self) -> u32 {
-        self.series.len() as u32
+        self.places.end()
+    }
+
+    /// Gives back the memory that a peak left behind: that of places without a series, and that of
+    /// a table far larger than it would be made now. Costs less than the table's last
+    /// growth did.
+    pub(crate) fn shrink(&mut self) {
+        self.places.shrink();
+        self.table.shrink();
+        if self.pending.is_empty() {
+            self.pending = VecDeque::new();
+        }
     }
 
     /// Notes that the batch being applied appended to a series.
@@ -294,9 +288,6 @@ impl Shard {
 
     /// Bytes of memory of everything but chunks.
     pub(crate) fn table_bytes(&self) -> usize {
-        self.table.memory_bytes()
-            + self.prints.memory_bytes()
-            + self.series.memory_bytes()
-            + self.free.capacity() * 4
+        self.table.memory_bytes() + self.places.memory_bytes()
     }
 }

@@ -24,6 +24,8 @@ pub(crate) struct Table {
     cells: Vec<u64>,
     /// Cells that are not free, removed ones included.
     used: usize,
+    /// Series in it.
+    count: usize,
 }
 
 impl Default for Table {
@@ -31,6 +33,7 @@ impl Default for Table {
         Self {
             cells: vec![0; CELLS_MIN],
             used: 0,
+            count: 0,
         }
     }
 }
@@ -79,9 +82,10 @@ impl Table {
     #[inline]
     pub(crate) fn insert(&mut self, print: Fingerprint, local: Local, vacancy: Vacancy) {
         self.used += 1;
+        self.count += 1;
         // At most three quarters full: a miss sees eight cells, one line of memory.
         if self.used * 4 > self.cells.len() * 3 {
-            self.rebuild();
+            self.rebuild(cells_for(self.count));
             self.used += 1;
             return self.place(cell(print, local));
         }
@@ -97,13 +101,22 @@ impl Table {
         self.cells[at] = cell;
     }
 
-    fn rebuild(&mut self) {
+    /// Gets smaller if a table for what is in it has a quarter of its cells at most.
+    pub(crate) fn shrink(&mut self) {
+        let cells = cells_for(self.count);
+        if cells <= self.cells.len() / 4 {
+            self.rebuild(cells);
+        }
+    }
+
+    fn rebuild(&mut self, cells: usize) {
         let is_alive = |c: &u64| *c != 0 && *c != REMOVED;
-        let alive = self.cells.iter().copied().filter(is_alive).count();
-        let cells = ((alive + 1) * 2).next_power_of_two().max(CELLS_MIN);
         let old = std::mem::replace(&mut self.cells, written_zeros(cells));
-        self.used = alive;
-        old.into_iter().filter(is_alive).for_each(|c| self.place(c));
+        self.used = 0;
+        for alive in old.into_iter().filter(is_alive) {
+            self.used += 1;
+            self.place(alive);
+        }
     }
 
     /// Forgets `local`, which is under `print`.
@@ -113,6 +126,7 @@ impl Table {
         while self.cells[at] != 0 {
             if self.cells[at] == cell(print, local) {
                 self.cells[at] = REMOVED;
+                self.count -= 1;
                 return;
             }
             at = (at + 1) & mask;
@@ -123,6 +137,11 @@ impl Table {
     pub(crate) fn memory_bytes(&self) -> usize {
         self.cells.capacity() * 8
     }
+}
+
+/// Cells of a table for so many series: half of it or more stays free.
+fn cells_for(count: usize) -> usize {
+    ((count + 1) * 2).next_power_of_two().max(CELLS_MIN)
 }
 
 /// Free cells, in memory that was written to. Placing reads a cell first, and a page that is read

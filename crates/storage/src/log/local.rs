@@ -129,6 +129,32 @@ impl LocalLog {
         self.0.give_back(commit);
     }
 
+    /// Begins a segment behind all that was appended, unless the newest one has no record yet.
+    fn begin_segment(&self) -> Result<(), StorageError> {
+        let mut state = lock(&self.0.state);
+        let writer = loop {
+            let stalled = state.stalled.as_ref().map(Stall::refusal);
+            if let Some(refusal) = state.refusal().or(stalled) {
+                return Err(refusal);
+            }
+            let is_idle = state.queue.is_empty();
+            match state.writer.take_if(|_| is_idle) {
+                Some(writer) => break writer,
+                None => state = self.wait(state),
+            }
+        };
+        drop(state);
+        let mut commit = Commit::new(self.0.clone(), writer);
+        let outcome = commit.writer_mut().turn();
+        if let Err(e) = &outcome
+            && commit.writer_mut().step_back(e).is_none()
+        {
+            self.0.fail(e, Vec::new());
+        }
+        self.0.give_back(commit);
+        outcome
+    }
+
     /// The segments as they are now, oldest first.
     pub fn segments(&self) -> Vec<SegmentInfo> {
         self.0.segments.all(&self.0.dir)
@@ -381,6 +407,10 @@ impl DurableLog for LocalLog {
     /// In interval mode an idle log is synced by this alone.
     fn sync(&self) -> Result<(), Error> {
         Ok(self.sync_written()?)
+    }
+
+    fn begin_unit(&self) -> Result<(), Error> {
+        Ok(self.begin_segment()?)
     }
 
     fn files(&self) -> Vec<LogFile> {

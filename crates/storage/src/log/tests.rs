@@ -372,6 +372,78 @@ fn log_that_acknowledged_what_a_failed_sync_lost_is_poisoned() {
 }
 
 #[test]
+fn unit_that_was_begun_outlives_what_was_before() {
+    let sim = world();
+    let log = open(&sim, LogOptions::default()).unwrap();
+    log.begin_unit().unwrap();
+    append(&log, b"a");
+    append(&log, b"b");
+    log.begin_unit().unwrap();
+    log.begin_unit().unwrap();
+    append(&log, b"c");
+    let starts: Vec<Position> = log.segments().iter().map(|s| s.first).collect();
+    assert_eq!(starts, [Position(1), Position(3)]);
+    log.trim(Position(3)).unwrap();
+    assert_eq!(contents(&log), ["c"]);
+    log.close().unwrap();
+    assert!(log.begin_unit().is_err());
+    drop(log);
+    sim.disk.crash();
+    let log = open(&sim, LogOptions::default()).unwrap();
+    assert_eq!(contents(&log), ["c"]);
+    append(&log, b"d");
+    assert_eq!(contents(&log), ["c", "d"]);
+}
+
+/// Begins a unit between two records while `fault` lasts; both are there after a crash.
+#[track_caller]
+fn check_unit(sync: SyncMode, fault: impl Fn(&Sim)) {
+    let sim = world();
+    let options = LogOptions {
+        sync,
+        ..LogOptions::default()
+    };
+    let log = open(&sim, options).unwrap();
+    append(&log, b"a");
+    log.sync().unwrap();
+    fault(&sim);
+    let _ = log.begin_unit();
+    sim.disk.set_capacity_bytes(u64::MAX);
+    let added = append(&log, b"b");
+    assert!(matches!(lock(&added)[..], [Ok(_)]), "{added:?}");
+    log.sync().unwrap();
+    drop(log);
+    sim.disk.crash();
+    assert_eq!(contents(&open(&sim, options).unwrap()), ["a", "b"]);
+}
+
+#[test]
+fn unit_that_cannot_be_begun_costs_no_record() {
+    for sync in [SyncMode::Always, SyncMode::None] {
+        for room in (0..600).step_by(4) {
+            check_unit(sync, |sim| sim.disk.set_free_bytes(room));
+        }
+    }
+    for operation in [Operation::Write, Operation::Sync] {
+        for count in 0..4 {
+            let fault = |sim: &Sim| sim.disk.fail_after(operation, count);
+            check_unit(SyncMode::Always, fault);
+        }
+    }
+    for changes in 0..12 {
+        let sim = world();
+        let log = open(&sim, LogOptions::default()).unwrap();
+        append(&log, b"a");
+        sim.disk.power_off_after(changes);
+        let _ = log.begin_unit();
+        drop(log);
+        sim.disk.crash();
+        let log = open(&sim, LogOptions::default()).unwrap();
+        assert_eq!(contents(&log), ["a"], "{changes}");
+    }
+}
+
+#[test]
 fn log_that_ticked_tells_damage_to_its_last_block_from_a_torn_one() {
     for sync in [SyncMode::Always, SyncMode::Interval(Duration::ZERO)] {
         let options = LogOptions {

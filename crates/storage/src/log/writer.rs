@@ -109,6 +109,7 @@ impl Writer {
     /// Writes a group in order and syncs it as the mode says. Records that an attempt before wrote
     /// are passed over.
     pub(crate) fn write(&mut self, group: &[Queued]) -> Result<(), StorageError> {
+        self.remove_unfinished()?;
         let written = self.last;
         for queued in group.iter().filter(|queued| queued.position > written) {
             self.last = queued.position;
@@ -134,6 +135,15 @@ impl Writer {
         self.metrics.records.add(group.len() as u64);
         self.metrics.groups.inc();
         Ok(())
+    }
+
+    /// Goes on in a segment of its own, unless this one has no record yet.
+    pub(crate) fn turn(&mut self) -> Result<(), StorageError> {
+        if self.last < self.first {
+            return Ok(());
+        }
+        self.sync()?;
+        self.begin_segment()
     }
 
     /// Forgets, after an error, what was written since the last group that was written whole.

@@ -7,8 +7,10 @@
 //! ```
 //!
 //! Appends and queries go on throughout. The log is taken last: it has every batch that was
-//! acknowledged before, whole, and what pages have of later ones is in it too. Without the log the
-//! snapshot has what is sealed, and its manifest says that no more is missing.
+//! acknowledged before, whole, and what pages have of later ones is in it too. Files of other rooms
+//! are taken before it, so that they speak of nothing that it does not have. Without the log the
+//! snapshot has what is sealed and nothing of other rooms, and its manifest says that no more is
+//! missing.
 
 use super::Maintenance;
 use super::state::State;
@@ -74,7 +76,12 @@ impl Maintenance {
         }
         failpoints::turn();
         match skips_head {
-            false => self.gather_log(begun)?,
+            false => {
+                for inside in &self.options.beside {
+                    begun.take_along(inside)?;
+                }
+                self.gather_log(begun)?;
+            }
             true => {
                 // No position is given twice: pages say which ones they cover.
                 let last = self.log.positions().last;

@@ -1,7 +1,8 @@
 //! The sweep: one round after the other over all series, a share of them with each tick.
 //!
 //! It counts what the gauges show, drops chunks that left the retention, evicts series that fell
-//! silent and removes those without samples. The whole head is seen every [`SWEEP_TICKS`] ticks
+//! silent and removes those without samples; a shard that was seen whole gives back the memory that
+//! a peak left behind. The whole head is seen every [`SWEEP_TICKS`] ticks
 //! whatever its size, and no tick does more than its share. Retention follows data time.
 
 use super::Maintenance;
@@ -105,6 +106,7 @@ impl Maintenance {
         self.evict(state.shard, &idle, gone);
         state.local = Local(end);
         if is_end {
+            lock(&self.shards[state.shard]).shrink();
             state.local = Local(0);
             state.shard = (state.shard + 1) % self.shards.len();
         }

@@ -139,6 +139,9 @@ pub struct StoreOptions {
     pub late_window_ms: i64,
     /// Which of two samples of a series at one time stays.
     pub duplicates: Duplicates,
+    /// Files that other rooms keep in the folder and a snapshot takes along, by their paths in it.
+    /// Each grows or is replaced by another one, and says no more than the log does at that moment.
+    pub beside: Vec<PathBuf>,
     /// Series that the store holds at most.
     pub series_max: usize,
     /// Bytes of memory of the head beyond which it takes no new series: series with long labels
@@ -189,6 +192,7 @@ impl StoreOptions {
             lateness_max_ms: LATENESS_MAX_MS,
             late_window_ms: 0,
             duplicates: Duplicates::default(),
+            beside: Vec::new(),
             series_max: usize::MAX,
             head_bytes_max: usize::MAX,
             memory_max: usize::MAX,

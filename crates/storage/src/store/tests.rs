@@ -16,6 +16,7 @@ mod journal;
 mod late;
 mod model;
 mod page_memory;
+mod peaks;
 mod retention;
 mod retirement;
 mod snapshot;

@@ -1,32 +1,20 @@
-//! Writes the metrics of this process as protocol buffers, which alone can show native histograms.
-//!
-//! ```text
-//! body = { length | family }*                     io.prometheus.client.MetricFamily
-//! family = name(1) | help(2) | type(3) | metric(4)*
-//! metric = label(1)* | gauge(2) or counter(3) or histogram(7)
-//! ```
+//! Writes the metrics of this process as protocol buffers, which alone can show native histograms
+//! (`crate::families` has their layout).
 
-use crate::protobuf::{
-    WireType, put_bytes, put_double, put_integer, put_key, put_varint, to_zigzag,
-};
-use firn_model::histogram::{Counts, Span};
+use crate::families::{Family, MEDIA_TYPE, MetricType, field, put_set_integer, put_spans};
+use crate::protobuf::{put_bytes, put_double, put_integer, to_zigzag};
+use firn_model::histogram::Counts;
 use firn_model::metrics::{DURATION_BOUNDS_SECONDS, DurationHistogram, Sink, Value};
 
 /// The media type of what [`FamilySink`] writes.
-pub const FAMILIES_CONTENT_TYPE: &str = "application/vnd.google.protobuf; \
-     proto=io.prometheus.client.MetricFamily; encoding=delimited";
-
-/// Numbers of the types of families (`io.prometheus.client.MetricType`).
-const COUNTER: u64 = 0;
-const GAUGE: u64 = 1;
-const HISTOGRAM: u64 = 4;
+pub const FAMILIES_CONTENT_TYPE: &str = MEDIA_TYPE;
 
 /// Collects metrics as families. All metrics of one name must come one after the other.
 #[derive(Debug, Default)]
 pub struct FamilySink {
     body: Vec<u8>,
     name: String,
-    family: Vec<u8>,
+    family: Family,
 }
 
 impl FamilySink {
@@ -37,52 +25,41 @@ impl FamilySink {
 
     /// The exposition.
     pub fn into_body(mut self) -> Vec<u8> {
-        self.end_family();
+        self.family.finish(&mut self.body);
         self.body
     }
 
-    fn end_family(&mut self) {
-        if !self.family.is_empty() {
-            put_varint(&mut self.body, self.family.len() as u64);
-            self.body.append(&mut self.family);
+    /// Begins a family with the first metric of its name.
+    fn begin(&mut self, name: &str, help: &str, metric_type: MetricType) {
+        if self.name != name {
+            self.family.finish(&mut self.body);
+            name.clone_into(&mut self.name);
+            self.family.begin(name, help, metric_type);
         }
-    }
-
-    /// Writes name, help and type before the first metric of a family.
-    fn head(&mut self, name: &str, help: &str, kind: u64) {
-        if self.name == name {
-            return;
-        }
-        self.end_family();
-        name.clone_into(&mut self.name);
-        put_bytes(&mut self.family, 1, name.as_bytes());
-        put_bytes(&mut self.family, 2, help.as_bytes());
-        put_integer(&mut self.family, 3, kind);
     }
 }
 
 impl Sink for FamilySink {
     fn metric(&mut self, name: &str, help: &str, labels: &[(&str, &str)], value: Value<'_>) {
-        let (kind, field) = match value {
-            Value::Counter(_) => (COUNTER, 3),
-            Value::Gauge(_) => (GAUGE, 2),
-            Value::Histogram(_) => (HISTOGRAM, 7),
+        let (metric_type, field) = match value {
+            Value::Counter(_) => (MetricType::Counter, field::METRIC_COUNTER),
+            Value::Gauge(_) => (MetricType::Gauge, field::METRIC_GAUGE),
+            Value::Histogram(_) => (MetricType::Histogram, field::METRIC_HISTOGRAM),
         };
-        self.head(name, help, kind);
+        self.begin(name, help, metric_type);
         let mut metric = Vec::new();
         for (name, value) in labels {
-            let mut pair = Vec::new();
-            put_bytes(&mut pair, 1, name.as_bytes());
-            put_bytes(&mut pair, 2, value.as_bytes());
-            put_bytes(&mut metric, 1, &pair);
+            self.family.put_label(&mut metric, name, value.as_bytes());
         }
         let mut message = Vec::new();
         match value {
-            Value::Counter(value) | Value::Gauge(value) => put_double(&mut message, 1, value),
+            Value::Counter(value) | Value::Gauge(value) => {
+                put_double(&mut message, field::VALUE, value);
+            }
             Value::Histogram(histogram) => put_histogram(&mut message, histogram),
         }
         put_bytes(&mut metric, field, &message);
-        put_bytes(&mut self.family, 4, &metric);
+        self.family.push(&metric);
     }
 }
 
@@ -98,8 +75,8 @@ fn put_histogram(out: &mut Vec<u8>, histogram: &DurationHistogram) {
     else {
         return;
     };
-    put_integer(out, 1, *count);
-    put_double(out, 2, native.sum);
+    put_integer(out, field::COUNT, *count);
+    put_double(out, field::SUM, native.sum);
     let mut total = 0;
     for (bound, count) in DURATION_BOUNDS_SECONDS
         .into_iter()
@@ -107,25 +84,15 @@ fn put_histogram(out: &mut Vec<u8>, histogram: &DurationHistogram) {
     {
         total += count;
         let mut bucket = Vec::new();
-        put_integer(&mut bucket, 1, total);
-        put_double(&mut bucket, 2, bound);
-        put_bytes(out, 3, &bucket);
+        put_integer(&mut bucket, field::BUCKET_COUNT, total);
+        put_double(&mut bucket, field::BUCKET_BOUND, bound);
+        put_bytes(out, field::BUCKETS, &bucket);
     }
-    put_integer(out, 5, to_zigzag(native.schema.into()));
-    put_double(out, 6, native.zero_threshold);
-    put_integer(out, 7, *zero_count);
-    for span in &native.positive_spans {
-        put_span(out, *span);
-    }
+    put_integer(out, field::SCHEMA, to_zigzag(native.schema.into()));
+    put_double(out, field::ZERO_THRESHOLD, native.zero_threshold);
+    put_integer(out, field::ZERO_COUNT, *zero_count);
+    put_spans(out, field::POSITIVE_SPANS, &native.positive_spans);
     for delta in positive {
-        put_key(out, 13, WireType::Varint);
-        put_varint(out, to_zigzag(*delta));
+        put_set_integer(out, field::POSITIVE_DELTAS, to_zigzag(*delta));
     }
-}
-
-fn put_span(out: &mut Vec<u8>, span: Span) {
-    let mut message = Vec::new();
-    put_integer(&mut message, 1, to_zigzag(span.offset.into()));
-    put_integer(&mut message, 2, span.length.into());
-    put_bytes(out, 12, &message);
 }

@@ -1,6 +1,8 @@
 //! Which format a client gets, by its `Accept` header: as `expfmt.Negotiate` and the library
 //! behind it choose.
 
+use crate::families::MEDIA_TYPE;
+
 /// How names are written that are not plain.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum NameEscaping {
@@ -89,10 +91,7 @@ impl Format {
     /// The media type of the answer.
     pub fn content_type(self) -> String {
         let media_type = match self.is_protobuf {
-            true => {
-                "application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; \
-                 encoding=delimited"
-            }
+            true => MEDIA_TYPE,
             false => "text/plain; version=0.0.4; charset=utf-8",
         };
         format!("{media_type}; escaping={}", self.escaping.name())

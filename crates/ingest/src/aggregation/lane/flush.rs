@@ -184,7 +184,7 @@ fn value_of(output: &mut Output, end: i64, lookback_ms: i64, tally: Tally) -> Op
             match &output.form {
                 _ if !has_source && !has_grown => None,
                 Form::Native(total) => total.value().map(Value::Native),
-                Form::Float | Form::Any => Some(Value::Float(output.total.value())),
+                Form::Float | Form::Any => Some(Value::Float(output.total.total())),
             }
         }
         (Kind::Gauge, Some(AnyFold::Float(fold))) => fold.result().map(Value::Float),

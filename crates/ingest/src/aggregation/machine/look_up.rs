@@ -8,6 +8,7 @@
 //! ```
 
 use super::Machine;
+use super::recent::Recent;
 use super::sources::Reference;
 use crate::aggregation::entries::{Entry, Print};
 use crate::aggregation::spec::AggregationSpec;
@@ -17,12 +18,7 @@ use firn_model::labels::{LabelsRef, METRIC_NAME};
 use firn_model::sample::TimestampMs;
 use firn_wire::remote_write::KEY_FORMAT;
 use hashbrown::HashTable;
-use std::collections::HashMap;
 use xxhash_rust::xxh3::{xxh3_64, xxh3_128_with_seed};
-
-/// Series that are known to be no source, and keys that are written in another order, at most; 32
-/// bytes each. Beyond them all are forgotten, and found anew by their labels.
-const REMEMBERED_MAX: usize = 1 << 18;
 
 /// What is known of a series of the batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,9 +46,12 @@ pub(super) struct LookUp {
     pub(super) newest: TimestampMs,
     /// The names of all sources, if all rules name theirs.
     names: Option<HashTable<Box<[u8]>>>,
-    passing: HashTable<Print>,
+    /// Series that are no source.
+    passing: Recent<()>,
     /// Hashes of keys that are not written as the format does, and of those that are.
-    aliases: HashMap<Print, Print>,
+    aliases: Recent<Print>,
+    /// How long a series that is no source is remembered, once or twice.
+    remembered_ms: i64,
     /// The configuration in force, of those since the start.
     pub(super) generation: u8,
     key: Vec<u8>,
@@ -69,8 +68,9 @@ impl LookUp {
             oldest: i64::MAX,
             newest: i64::MIN,
             names: None,
-            passing: HashTable::new(),
-            aliases: HashMap::new(),
+            passing: Recent::new(),
+            aliases: Recent::new(),
+            remembered_ms: i64::MAX,
             generation: 0,
             key: Vec::new(),
         }
@@ -80,6 +80,8 @@ impl LookUp {
     pub(super) fn configure(&mut self, spec: &AggregationSpec) {
         self.generation = self.generation.wrapping_add(1);
         self.passing.clear();
+        let lookbacks = spec.groups.iter().map(|group| group.lookback_ms);
+        self.remembered_ms = lookbacks.max().unwrap_or(i64::MAX);
         let rules = spec.groups.iter().flat_map(|group| &*group.rules);
         let names: Option<Vec<&[u8]>> = rules.map(|rule| rule.metric_name()).collect();
         self.names = names.map(|names| {
@@ -128,21 +130,36 @@ impl LookUp {
 
     /// Remembers that the series is no source.
     pub(super) fn let_pass(&mut self, print: Print) {
-        if self.passing.len() >= REMEMBERED_MAX {
-            self.passing.clear();
-        }
-        let hash = |print: &Print| print.0[0];
-        self.passing
-            .entry(print.0[0], |known| *known == print, hash)
-            .or_insert(print);
+        self.passing.insert(print, ());
+    }
+
+    /// Data time is `now`: forgets series that have been silent for long, as sources are.
+    pub(super) fn advance(&mut self, now: TimestampMs) {
+        self.passing.advance(now, self.remembered_ms);
+        self.aliases.advance(now, self.remembered_ms);
     }
 
     /// Remembers that the key with this hash stands for the labels whose key has the other.
     pub(super) fn alias(&mut self, print: Print, of: Print) {
-        if self.aliases.len() >= REMEMBERED_MAX {
-            self.aliases.clear();
-        }
         self.aliases.insert(print, of);
+    }
+
+    /// Hashes the key of series `i`, unless no rule names its metric, and says so.
+    #[inline]
+    fn hash(&mut self, batch: &Batch, i: usize) -> bool {
+        let key = batch.key(i);
+        let labels = match key {
+            Some(_) => LabelsRef::from_canonical(&[]),
+            None => batch.series(i).labels,
+        };
+        if self.passes_by_name(key, labels) {
+            return true;
+        }
+        self.prints[i] = match key {
+            Some(key) => self.print(key),
+            None => self.print_of_labels(labels),
+        };
+        false
     }
 
     /// Notes the times of series `i` up to `time_max`.
@@ -188,12 +205,22 @@ impl Machine {
         look_up.prints.clear();
         look_up.prints.resize(count, Print::default());
         for i in 0..count {
-            self.look_up.note_times(batch, i, time_max);
-            let found = self.find_one(batch, i);
-            if found == Found::Unknown {
+            look_up.note_times(batch, i, time_max);
+            let passes = look_up.hash(batch, i);
+            look_up.found.push(match passes {
+                true => Found::Passes,
+                false => Found::Unknown,
+            });
+        }
+        // Apart from hashing, so that the processor waits for the memory of several at once.
+        for i in 0..count {
+            if self.look_up.found[i] == Found::Passes {
+                continue;
+            }
+            self.look_up.found[i] = self.find_one(i);
+            if self.look_up.found[i] == Found::Unknown {
                 self.look_up.unknown.push(i as u32);
             }
-            self.look_up.found.push(found);
         }
         match self.look_up.unknown.is_empty() {
             true => Ok(()),
@@ -201,23 +228,12 @@ impl Machine {
         }
     }
 
+    /// What is known of series `i`, whose key was hashed.
     #[inline]
-    fn find_one(&mut self, batch: &Batch, i: usize) -> Found {
-        let key = batch.key(i);
-        let labels = match key {
-            Some(_) => LabelsRef::from_canonical(&[]),
-            None => batch.series(i).labels,
-        };
-        if self.look_up.passes_by_name(key, labels) {
-            return Found::Passes;
-        }
-        let print = match key {
-            Some(key) => self.look_up.print(key),
-            None => self.look_up.print_of_labels(labels),
-        };
-        self.look_up.prints[i] = print;
+    fn find_one(&mut self, i: usize) -> Found {
+        let print = self.look_up.prints[i];
         self.find_print(print).unwrap_or_else(|| {
-            let alias = self.look_up.aliases.get(&print).copied();
+            let alias = self.look_up.aliases.get(print);
             let found = alias.and_then(|print| {
                 self.look_up.prints[i] = print;
                 self.find_print(print)
@@ -228,11 +244,9 @@ impl Machine {
 
     /// What is known of a print.
     #[inline]
-    pub(super) fn find_print(&self, print: Print) -> Option<Found> {
+    pub(super) fn find_print(&mut self, print: Print) -> Option<Found> {
         let Some(first) = self.sources.find(&self.lanes, print) else {
-            let passing = &self.look_up.passing;
-            let passes = passing.find(print.0[0], |known| *known == print);
-            return passes.map(|_| Found::Passes);
+            return self.look_up.passing.get(print).map(|()| Found::Passes);
         };
         let (place, at) = first.split();
         let slot = self.lanes[place].as_ref()?;

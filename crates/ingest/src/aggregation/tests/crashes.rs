@@ -206,6 +206,40 @@ fn results_without_the_journal_beside_them_are_caught() {
     assert!(caught.is_some());
 }
 
+/// Bytes of the log that a clean stop leaves behind so many samples of one source.
+fn log_after_a_stop_behind(samples: i64) -> u64 {
+    let sim = sim::env_with(1, Arc::new(Inline));
+    sim.clock.set_ms(10_000_000);
+    let process = start(&sim).unwrap();
+    for number in 0..samples {
+        let labels = Labels::from_pairs([("__name__", "counter"), ("job", "a")]);
+        let mut batch = Batch::default();
+        batch.push_series(labels.as_ref(), &[(1_005_000 + number, number as f64)]);
+        let bounds = AppendBounds::until(i64::MAX);
+        let ticket = process
+            .pipeline
+            .append(&TenantId::anonymous(), &batch, bounds);
+        ticket.wait().unwrap();
+    }
+    process.pipeline.finish_aggregation().unwrap();
+    process.store.close().unwrap();
+    let files = sim.disk.files().into_iter();
+    let log = files.filter(|file| file.extension().is_some_and(|e| e == "wal"));
+    log.map(|file| sim.disk.contents(&file).unwrap().len() as u64)
+        .sum()
+}
+
+#[test]
+fn clean_stop_leaves_a_log_of_the_state_alone() {
+    let (few, many) = (log_after_a_stop_behind(2), log_after_a_stop_behind(500));
+    assert!(few > 0, "the state is in the log");
+    // To within two sectors: numbers of more digits. Each batch took one at least.
+    assert!(
+        many <= few + 1_024,
+        "{many} bytes of log, {few} for the state"
+    );
+}
+
 #[test]
 fn clean_stop_keeps_the_state_and_a_config_without_groups_ends_it() {
     let sim = sim::env_with(1, Arc::new(Inline));

@@ -2,7 +2,8 @@
 //! that would be too large, into several that follow each other in block order.
 
 use crate::block::{
-    Block, BlockCache, BlockId, BlockMeta, BlockReader, BlockWriter, Source, block_order,
+    Block, BlockCache, BlockId, BlockMeta, BlockReader, BlockWriter, LabelsReader, Source,
+    block_order,
 };
 use crate::blocks::plan::Merge;
 use crate::blocks::{BlockEntry, BlockKind, Blocks, remove_folder};
@@ -12,10 +13,9 @@ use crate::error::StorageError;
 use crate::parts::options::{BlockMax, StoreOptions};
 use firn_model::env::Env;
 use firn_model::exemplar::SeriesExemplars;
-use firn_model::labels::{Labels, LabelsRef};
+use firn_model::labels::LabelsRef;
 use firn_model::sample::TimeRange;
 use std::cmp::Ordering;
-use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -36,8 +36,39 @@ struct Input {
     entry: BlockEntry,
     block: Arc<Block>,
     next: u32,
+    labels: LabelsReader,
     /// The labels of the series from `next` on.
-    labels: VecDeque<Labels>,
+    ahead: Ahead,
+}
+
+/// Labels of series that follow each other, the first ones of which were taken.
+#[derive(Default)]
+struct Ahead {
+    bytes: Vec<u8>,
+    /// Where those of each series end.
+    ends: Vec<usize>,
+    taken: usize,
+}
+
+impl Ahead {
+    fn push(&mut self, labels: LabelsRef<'_>) {
+        self.bytes.extend_from_slice(labels.as_bytes());
+        self.ends.push(self.bytes.len());
+    }
+
+    fn clear(&mut self) {
+        self.bytes.clear();
+        self.ends.clear();
+        self.taken = 0;
+    }
+
+    /// The labels of the next series.
+    fn next(&self) -> Option<LabelsRef<'_>> {
+        let end = *self.ends.get(self.taken)?;
+        let before = self.taken.checked_sub(1);
+        let start = before.map_or(0, |before| self.ends[before]);
+        Some(LabelsRef::from_canonical(&self.bytes[start..end]))
+    }
 }
 
 /// A merge under way.
@@ -55,6 +86,10 @@ pub(super) struct Merging {
     duplicates: Duplicates,
     columns: Columns,
     exemplars: SeriesExemplars,
+    /// The labels that come first among the next series of all inputs, and the inputs whose next
+    /// series has them.
+    least: Vec<u8>,
+    having: Vec<usize>,
     /// Samples of all inputs.
     pub(super) samples_in: u64,
     /// Those that were read.
@@ -64,15 +99,14 @@ pub(super) struct Merging {
 impl Input {
     /// Has the labels of its next series at hand; none at its end.
     fn read_labels(&mut self) -> Result<(), StorageError> {
-        if self.labels.is_empty() {
-            let end = self.block.series_count().min(self.next + LABELS_AHEAD);
-            let ordinals: Vec<u32> = (self.next..end).collect();
-            let labels = &mut self.labels;
-            self.block.labels(&ordinals, &mut |_, of_series| {
-                labels.push_back(of_series.to_owned());
-            })?;
+        if self.ahead.next().is_some() {
+            return Ok(());
         }
-        Ok(())
+        self.ahead.clear();
+        let (ahead, first) = (&mut self.ahead, self.next);
+        let end = self.block.series_count().min(first + LABELS_AHEAD);
+        let mut push = |_, labels: LabelsRef<'_>| ahead.push(labels);
+        self.labels.read(&self.block, first..end, &mut push)
     }
 }
 
@@ -94,7 +128,8 @@ impl Merging {
                 entry: entry.clone(),
                 block: Arc::new(block),
                 next: 0,
-                labels: VecDeque::new(),
+                labels: LabelsReader::of_whole(),
+                ahead: Ahead::default(),
             });
         }
         let mut sources: Vec<_> = inputs
@@ -127,6 +162,8 @@ impl Merging {
             duplicates: options.duplicates,
             columns: Columns::default(),
             exemplars: SeriesExemplars::default(),
+            least: Vec::new(),
+            having: Vec::new(),
         })
     }
 }
@@ -155,45 +192,52 @@ impl Merging {
         let blocks: Vec<Arc<Block>> = self.inputs.iter().map(|i| i.block.clone()).collect();
         let mut readers: Vec<BlockReader<'_>> = blocks.iter().map(|block| block.reader()).collect();
         while self.samples_done < enough {
-            let Some(labels) = self.least()? else {
+            self.find_least()?;
+            if self.having.is_empty() {
                 return Ok(true);
-            };
-            self.merge_series(labels.as_ref(), &mut readers)?;
+            }
+            self.merge_series(&mut readers)?;
         }
         Ok(false)
     }
 
-    /// The labels that come first among the next series of all inputs.
-    fn least(&mut self) -> Result<Option<Labels>, Failure> {
-        let mut least: Option<Labels> = None;
-        for input in &mut self.inputs {
+    /// Finds the labels that come first among the next series of all inputs, and who has them; no
+    /// one at the end.
+    fn find_least(&mut self) -> Result<(), Failure> {
+        let (least, having) = (&mut self.least, &mut self.having);
+        having.clear();
+        for (at, input) in self.inputs.iter_mut().enumerate() {
             if let Err(error) = input.read_labels() {
                 return Err(Failure::of(&input.entry, error));
             }
-            let Some(next) = input.labels.front().map(Labels::as_ref) else {
+            let Some(next) = input.ahead.next() else {
                 continue;
             };
-            let is_less = |least: &Labels| block_order(next, least.as_ref()) == Ordering::Less;
-            if least.as_ref().is_none_or(is_less) {
-                least = Some(next.to_owned());
-            }
-        }
-        Ok(least)
-    }
-
-    /// Merges the series with `labels` from the inputs that have it.
-    fn merge_series(
-        &mut self,
-        labels: LabelsRef<'_>,
-        readers: &mut [BlockReader<'_>],
-    ) -> Result<(), Failure> {
-        let columns = &mut self.columns;
-        columns.clear();
-        for (input, reader) in self.inputs.iter_mut().zip(readers) {
-            let is_it = |next: &Labels| next.as_ref() == labels;
-            if !input.labels.front().is_some_and(is_it) {
+            let order = match having.is_empty() {
+                true => Ordering::Less,
+                // Mostly all have the same one.
+                false if next.as_bytes() == least.as_slice() => Ordering::Equal,
+                false => block_order(next, LabelsRef::from_canonical(least)),
+            };
+            if order == Ordering::Greater {
                 continue;
             }
+            if order == Ordering::Less {
+                having.clear();
+                least.clear();
+                least.extend_from_slice(next.as_bytes());
+            }
+            having.push(at);
+        }
+        Ok(())
+    }
+
+    /// Merges the next series of the inputs that have the least labels.
+    fn merge_series(&mut self, readers: &mut [BlockReader<'_>]) -> Result<(), Failure> {
+        let columns = &mut self.columns;
+        columns.clear();
+        for at in &self.having {
+            let (input, reader) = (&mut self.inputs[*at], &mut readers[*at]);
             let before = columns.times.len();
             let read = reader.read(input.next, TimeRange::ALL, columns);
             read.map_err(|error| Failure::of(&input.entry, error))?;
@@ -208,20 +252,20 @@ impl Merging {
                 Ok(())
             });
             taken.map_err(|error| Failure::of(&input.entry, error))?;
-            input.labels.pop_front();
+            input.ahead.taken += 1;
             input.next += 1;
         }
-        self.push(labels)
-            .map_err(|error| Failure { error, input: None })
+        self.push().map_err(|error| Failure { error, input: None })
     }
 
     /// Writes the series that was merged.
-    fn push(&mut self, labels: LabelsRef<'_>) -> Result<(), StorageError> {
+    fn push(&mut self) -> Result<(), StorageError> {
         let is_full = self.writer.series_count() >= self.block_max.series
             || self.writer.written_bytes() >= self.block_max.bytes;
         if is_full && self.writer.series_count() > 0 {
             self.begin_shard()?;
         }
+        let labels = LabelsRef::from_canonical(&self.least);
         self.writer.push(labels, &self.columns)?;
         let exemplars = self.exemplars.iter().map(|(_, exemplar)| exemplar);
         self.writer.push_exemplars(exemplars)?;

@@ -5,6 +5,7 @@ use crate::failpoints::with_turns;
 use crate::snapshot;
 use crate::verify::verify;
 use firn_model::env::sim::Operation;
+use firn_model::env::{Disk, OpenMode};
 use std::cell::Cell;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -95,6 +96,77 @@ fn snapshot_is_a_whole_folder_with_all_that_was_acked() {
     assert_eq!(batches(&open(&sim, small_at_snapshot())), 100);
     drop(store);
     assert_eq!(batches(&open(&sim, small())), 100);
+}
+
+#[test]
+fn snapshot_takes_files_of_other_rooms_along_unless_it_has_no_log() {
+    let beside = vec![PathBuf::from("rules/state"), PathBuf::from("none/there")];
+    let original = Path::new("/data/rules/state");
+    let at = |place: PathBuf| place.join("rules/state");
+    for (is_running, skips_head) in [(true, false), (true, true), (false, false)] {
+        let sim = sim::env(1);
+        let store = open(
+            &sim,
+            StoreOptions {
+                beside: beside.clone(),
+                ..small()
+            },
+        );
+        send(&store, 0);
+        sim.disk.create_dir_all(Path::new("/data/rules")).unwrap();
+        let file = sim.disk.open(original, OpenMode::CreateNew).unwrap();
+        file.write_all_at(0, b"pending").unwrap();
+        match is_running {
+            true => store.snapshot(NAME, skips_head).unwrap(),
+            false => {
+                store.close().unwrap();
+                drop(store);
+                let made = snapshot::take(&sim.env, Path::new("/data"), NAME, &beside);
+                assert_eq!(made.unwrap(), place());
+            }
+        }
+        // Of its own from here on.
+        file.write_all_at(0, b"firing!").unwrap();
+        sim.disk.crash();
+        let copied = sim.disk.contents(&at(place()));
+        let expected = (!skips_head).then(|| b"pending".to_vec());
+        assert_eq!(copied, expected, "{is_running} {skips_head}");
+        let expected = i64::from(!skips_head);
+        assert_eq!(batches(&open(&sim, small_at_snapshot())), expected);
+    }
+}
+
+/// A file of another room is as old as the log or older: what it says is in the snapshot.
+#[test]
+fn snapshot_has_no_file_of_another_room_that_is_ahead_of_its_log() {
+    let sim = sim::env(1);
+    let store = open(
+        &sim,
+        StoreOptions {
+            beside: vec![PathBuf::from("rules/state")],
+            ..small()
+        },
+    );
+    sim.disk.create_dir_all(Path::new("/data/rules")).unwrap();
+    let path = Path::new("/data/rules/state");
+    let file = sim.disk.open(path, OpenMode::CreateNew).unwrap();
+    send(&store, 0);
+    store.tick();
+    // With each turn a batch is sent, and the file says how many were.
+    let sent = Rc::new(Cell::new(1_i64));
+    let (count, sender) = (sent.clone(), store.clone());
+    let turn = move || {
+        send(&sender, count.get());
+        count.set(count.get() + 1);
+        file.write_all_at(count.get() as u64 - 1, b".").unwrap();
+    };
+    with_turns(turn, || store.snapshot(NAME, false)).unwrap();
+    assert!(sent.get() > 2, "{} turns", sent.get());
+    let said = sim.disk.contents(&place().join("rules/state"));
+    let said = said.unwrap().len() as i64;
+    assert!(said > 0);
+    let held = batches(&open(&sim, small_at_snapshot()));
+    assert!(said <= held, "the file says {said}, the log has {held}");
 }
 
 #[test]
@@ -314,7 +386,7 @@ fn snapshot_of_a_folder_at_rest_has_all_of_it_and_changes_nothing() {
         sim.disk.kill();
         let root = Path::new("/data");
         let before = files_below(&sim, root);
-        let made = snapshot::take(&sim.env, root, NAME).unwrap();
+        let made = snapshot::take(&sim.env, root, NAME, &[]).unwrap();
         assert_eq!(made, place());
         sim.disk.crash();
         let after = files_below(&sim, root).into_iter();
@@ -325,7 +397,7 @@ fn snapshot_of_a_folder_at_rest_has_all_of_it_and_changes_nothing() {
         assert!(verify(&sim.env, &place()).unwrap().is_whole());
         assert_eq!(batches(&open(&sim, small_at_snapshot())), 100);
         let used = open(&sim, small());
-        let refused = snapshot::take(&sim.env, root, NAME).unwrap_err();
+        let refused = snapshot::take(&sim.env, root, NAME, &[]).unwrap_err();
         assert!(refused.message.contains("locked"), "{refused:?}");
         drop(used);
     }

@@ -1,0 +1,187 @@
+//! The places of a shard's series: a number each, its fingerprint and the series.
+//!
+//! A place is free, reserved for a series that is being created, or has one. Numbers are given
+//! again, the lowest first, so that after a peak the places at the high end become free;
+//! [`Places::shrink`] gives their memory back. Invariant: a number does not change while its place
+//! is not free.
+
+use super::series::Series;
+use super::slabs::{SLAB_ITEMS, Slabs};
+use super::vacancies::Vacancies;
+use crate::fingerprint::Fingerprint;
+use crate::ids::Local;
+
+/// The places.
+#[derive(Debug, Default)]
+pub(crate) struct Places {
+    prints: Slabs<Fingerprint>,
+    series: Slabs<Option<Series>>,
+    free: Vacancies,
+}
+
+impl Places {
+    /// Whether the place with this number is that of the series with this fingerprint.
+    #[inline]
+    pub(crate) fn is_of(&self, local: Local, print: Fingerprint) -> bool {
+        self.prints.get(local.index()) == Some(&print)
+    }
+
+    /// A place, also a free one.
+    #[inline]
+    pub(crate) fn get(&self, local: Local) -> Option<&Option<Series>> {
+        self.series.get(local.index())
+    }
+
+    /// A place that is not free, to put a series into it or take it out.
+    #[inline]
+    pub(crate) fn get_mut(&mut self, local: Local) -> Option<&mut Option<Series>> {
+        self.series.get_mut(local.index())
+    }
+
+    /// Reserves the free place with the lowest number.
+    pub(crate) fn reserve(&mut self, print: Fingerprint) -> Local {
+        let Some(local) = self.free.pop() else {
+            self.prints.push(print);
+            self.series.push(None);
+            return Local(self.series.len() as u32 - 1);
+        };
+        let slab = local.index() / SLAB_ITEMS;
+        self.prints.restore(slab, Fingerprint::default);
+        self.series.restore(slab, || None);
+        if let Some(place) = self.prints.get_mut(local.index()) {
+            *place = print;
+        }
+        local
+    }
+
+    /// Frees a reserved place; returns whose it was.
+    pub(crate) fn free(&mut self, local: Local) -> Option<Fingerprint> {
+        let print = self.prints.get_mut(local.index())?;
+        self.free.push(local);
+        Some(std::mem::take(print))
+    }
+
+    /// All series with their numbers.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (Local, &Series)> {
+        let numbered = self.series.iter();
+        numbered.filter_map(|(local, s)| Some((Local(local as u32), s.as_ref()?)))
+    }
+
+    /// One past the highest number.
+    pub(crate) fn end(&self) -> u32 {
+        self.series.len() as u32
+    }
+
+    /// Gives back the memory of slabs without a place that is taken, but for one slab of room for
+    /// what comes next.
+    pub(crate) fn shrink(&mut self) {
+        let slabs = self.series.slab_count();
+        let mut free = (0..slabs).filter(|slab| self.is_free(*slab));
+        if free.next().is_none() {
+            return;
+        }
+        let free: Vec<usize> = free.collect();
+        let mut end = slabs;
+        for slab in free.into_iter().rev() {
+            if slab + 1 == end {
+                end = slab;
+            } else if self.series.held_in(slab) > 0 {
+                self.prints.release(slab);
+                self.series.release(slab);
+            }
+        }
+        self.prints.truncate(end);
+        self.series.truncate(end);
+        self.free.truncate(end);
+    }
+
+    /// Whether all places of a slab are free; those of one that was released are.
+    fn is_free(&self, slab: usize) -> bool {
+        let items = self.series.held_in(slab);
+        items == 0 || items == self.free.count_in(slab)
+    }
+
+    /// Bytes of memory behind the struct.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.prints.memory_bytes() + self.series.memory_bytes() + self.free.memory_bytes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ids::SeriesRef;
+    use firn_model::env::sim::SimRng;
+    use std::collections::BTreeMap;
+
+    fn print(number: u32) -> Fingerprint {
+        Fingerprint {
+            high: u64::from(number) + 1,
+            low: 0,
+        }
+    }
+
+    /// All taken places with the numbers of their series.
+    fn taken(places: &Places) -> BTreeMap<u32, u32> {
+        let series = places.iter();
+        series
+            .map(|(local, series)| (local.0, series.slot.0))
+            .collect()
+    }
+
+    #[test]
+    fn places_after_peaks_and_shrinking_are_those_that_were_taken() {
+        for seed in 0..20 {
+            let rng = SimRng::new(seed);
+            let mut places = Places::default();
+            let mut model: BTreeMap<u32, u32> = BTreeMap::new();
+            let mut number = 0;
+            for _ in 0..12 {
+                for _ in 0..rng.below(5_000) {
+                    let local = places.reserve(print(number));
+                    *places.get_mut(local).unwrap() = Some(Series::new(SeriesRef(number)));
+                    assert_eq!(model.insert(local.0, number), None, "seed {seed}");
+                    number += 1;
+                }
+                let one_in = 1 + rng.below(4);
+                let going: Vec<u32> = model.keys().copied().collect();
+                for local in going {
+                    if !rng.one_in(one_in) {
+                        continue;
+                    }
+                    places.get_mut(Local(local)).unwrap().take();
+                    let whose = places.free(Local(local));
+                    assert_eq!(whose, model.remove(&local).map(print), "seed {seed}");
+                }
+                if rng.one_in(2) {
+                    places.shrink();
+                }
+                assert_eq!(taken(&places), model, "seed {seed}");
+                for (local, number) in &model {
+                    assert!(places.is_of(Local(*local), print(*number)), "seed {seed}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn places_of_few_series_behind_a_peak_take_the_memory_of_few() {
+        let mut places = Places::default();
+        let mut bytes = Vec::new();
+        for peak in [100, 40_000] {
+            for number in 0..peak {
+                places.reserve(print(number));
+            }
+            for local in 100..peak {
+                places.free(Local(local));
+            }
+            places.shrink();
+            bytes.push(places.memory_bytes());
+            for local in 0..100 {
+                places.free(Local(local));
+            }
+        }
+        let slab = SLAB_ITEMS * (size_of::<Option<Series>>() + size_of::<Fingerprint>());
+        assert!(bytes[1] <= bytes[0] + 2 * slab, "{bytes:?}");
+    }
+}

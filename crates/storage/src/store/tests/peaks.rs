@@ -1,0 +1,63 @@
+//! Memory after a peak: what a crowd of series took goes when they fall silent.
+
+use super::*;
+use crate::fingerprint::Fingerprint;
+use crate::head::series::Series;
+use crate::head::slabs::SLAB_ITEMS;
+
+const MINUTE: i64 = 60_000;
+
+/// Bytes of the head's tables when a store has one series, and again when a crowd came to it and
+/// fell silent; whether all that came is still there.
+fn tables_around(crowd: usize) -> (usize, usize) {
+    let sim = sim::env(1);
+    let store = open(
+        &sim,
+        StoreOptions {
+            shards: 2,
+            window_ms: MINUTE,
+            is_jittered: false,
+            lateness_max_ms: MINUTE,
+            ..options()
+        },
+    );
+    let tables = || store.parts.metrics.table_memory.get() as usize;
+    let send = |minute: i64| {
+        append(
+            &store,
+            &batch(&[("stays", &[(minute * MINUTE, 1.0)])]),
+            ALWAYS,
+        );
+        (0..40).for_each(|_| store.tick());
+    };
+    send(0);
+    let before = tables();
+    let names: Vec<String> = (0..crowd).map(|number| format!("crowd{number}")).collect();
+    let sample = [(MINUTE, 2.0)];
+    let series: Vec<(&str, &[(i64, f64)])> = names
+        .iter()
+        .map(|name| (name.as_str(), &sample[..]))
+        .collect();
+    append(&store, &batch(&series), ALWAYS);
+    (2..30).for_each(send);
+    assert_eq!(store.parts.index.evicted_count(), crowd);
+    let found = contents(&store, TimeRange::ALL);
+    assert_eq!(found.len(), crowd + 1);
+    // They find their way back.
+    append(
+        &store,
+        &batch(&[(&names[crowd - 1], &[(30 * MINUTE, 3.0)])]),
+        ALWAYS,
+    );
+    assert_eq!(store.parts.index.evicted_count(), crowd - 1);
+    let after = tables();
+    (before, after)
+}
+
+#[test]
+fn tables_of_the_head_after_a_crowd_are_as_small_as_before() {
+    let (before, after) = tables_around(10_000);
+    // In each shard a slab with a series and a free one, for what comes next; ten at the peak.
+    let slab = SLAB_ITEMS * (size_of::<Option<Series>>() + size_of::<Fingerprint>());
+    assert!(after <= before + 4 * slab, "{before} before, {after} after");
+}

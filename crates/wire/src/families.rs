@@ -1,0 +1,134 @@
+//! `io.prometheus.client.MetricFamily` as it is written: what an exposition of this process and
+//! federation share.
+//!
+//! ```text
+//! body = { length | family }*
+//! family = name(1) | help(2) | type(3) | metric(4)*
+//! metric = label(1)* | what its type has | time(6)
+//! ```
+//!
+//! The format is the second version of protocol buffers: a field may be set to what an absent one
+//! has, and repeated numbers are not packed. Which fields a metric has is left to the callers;
+//! reading is [`crate::exposition`]'s.
+
+use crate::protobuf::{WireType, put_bytes, put_integer, put_key, put_varint, to_zigzag};
+use firn_model::histogram::Span;
+
+/// The media type of families, each with its length before it.
+pub(crate) const MEDIA_TYPE: &str = "application/vnd.google.protobuf; \
+     proto=io.prometheus.client.MetricFamily; encoding=delimited";
+
+/// Numbers of fields.
+pub(crate) mod field {
+    pub(crate) const FAMILY_NAME: u32 = 1;
+    pub(crate) const FAMILY_HELP: u32 = 2;
+    pub(crate) const FAMILY_TYPE: u32 = 3;
+    pub(crate) const FAMILY_METRIC: u32 = 4;
+
+    pub(crate) const METRIC_LABEL: u32 = 1;
+    pub(crate) const METRIC_GAUGE: u32 = 2;
+    pub(crate) const METRIC_COUNTER: u32 = 3;
+    pub(crate) const METRIC_UNTYPED: u32 = 5;
+    pub(crate) const METRIC_TIME: u32 = 6;
+    pub(crate) const METRIC_HISTOGRAM: u32 = 7;
+
+    pub(crate) const LABEL_NAME: u32 = 1;
+    pub(crate) const LABEL_VALUE: u32 = 2;
+    /// Of a counter, a gauge, or what has no type.
+    pub(crate) const VALUE: u32 = 1;
+
+    pub(crate) const COUNT: u32 = 1;
+    pub(crate) const SUM: u32 = 2;
+    pub(crate) const BUCKETS: u32 = 3;
+    pub(crate) const FLOAT_COUNT: u32 = 4;
+    pub(crate) const SCHEMA: u32 = 5;
+    pub(crate) const ZERO_THRESHOLD: u32 = 6;
+    pub(crate) const ZERO_COUNT: u32 = 7;
+    pub(crate) const ZERO_FLOAT_COUNT: u32 = 8;
+    pub(crate) const NEGATIVE_SPANS: u32 = 9;
+    pub(crate) const NEGATIVE_COUNTS: u32 = 11;
+    pub(crate) const POSITIVE_SPANS: u32 = 12;
+    pub(crate) const POSITIVE_DELTAS: u32 = 13;
+    pub(crate) const POSITIVE_COUNTS: u32 = 14;
+
+    pub(crate) const BUCKET_COUNT: u32 = 1;
+    pub(crate) const BUCKET_BOUND: u32 = 2;
+    pub(crate) const BUCKET_FLOAT_COUNT: u32 = 4;
+    pub(crate) const SPAN_OFFSET: u32 = 1;
+    pub(crate) const SPAN_LENGTH: u32 = 2;
+}
+
+/// What the metrics of a family are, by its number (`io.prometheus.client.MetricType`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum MetricType {
+    Counter = 0,
+    Gauge = 1,
+    Untyped = 3,
+    Histogram = 4,
+    GaugeHistogram = 5,
+}
+
+/// A family under way; none at first, and behind [`Family::finish`].
+#[derive(Debug, Default)]
+pub(crate) struct Family {
+    message: Vec<u8>,
+    /// A message within a metric, as it is put together.
+    part: Vec<u8>,
+}
+
+impl Family {
+    /// Begins a family in place of the one before. An empty help is none.
+    pub(crate) fn begin(&mut self, name: &str, help: &str, metric_type: MetricType) {
+        self.message.clear();
+        put_bytes(&mut self.message, field::FAMILY_NAME, name.as_bytes());
+        if !help.is_empty() {
+            put_bytes(&mut self.message, field::FAMILY_HELP, help.as_bytes());
+        }
+        put_integer(&mut self.message, field::FAMILY_TYPE, metric_type as u64);
+    }
+
+    /// Appends a label to `metric`.
+    pub(crate) fn put_label(&mut self, metric: &mut Vec<u8>, name: &str, value: &[u8]) {
+        self.part.clear();
+        put_bytes(&mut self.part, field::LABEL_NAME, name.as_bytes());
+        put_bytes(&mut self.part, field::LABEL_VALUE, value);
+        put_bytes(metric, field::METRIC_LABEL, &self.part);
+    }
+
+    /// Appends a metric.
+    pub(crate) fn push(&mut self, metric: &[u8]) {
+        put_bytes(&mut self.message, field::FAMILY_METRIC, metric);
+    }
+
+    /// Appends the family to `out`, its length before it, if there is one.
+    pub(crate) fn finish(&mut self, out: &mut Vec<u8>) {
+        if !self.message.is_empty() {
+            put_varint(out, self.message.len() as u64);
+            out.append(&mut self.message);
+        }
+    }
+}
+
+/// A float field, also where it has the value of an absent one.
+pub(crate) fn put_set_double(out: &mut Vec<u8>, number: u32, value: f64) {
+    put_key(out, number, WireType::Fixed64);
+    out.extend_from_slice(&value.to_le_bytes());
+}
+
+/// An integer field, also where it has the value of an absent one.
+pub(crate) fn put_set_integer(out: &mut Vec<u8>, number: u32, value: u64) {
+    put_key(out, number, WireType::Varint);
+    put_varint(out, value);
+}
+
+/// Spans of buckets.
+pub(crate) fn put_spans(out: &mut Vec<u8>, number: u32, spans: &[Span]) {
+    let mut part = Vec::new();
+    for span in spans {
+        part.clear();
+        let offset = to_zigzag(span.offset.into());
+        put_set_integer(&mut part, field::SPAN_OFFSET, offset);
+        put_set_integer(&mut part, field::SPAN_LENGTH, span.length.into());
+        put_bytes(out, number, &part);
+    }
+}
