@@ -36,6 +36,7 @@ mod scrape;
 mod sending;
 mod snapshot;
 mod tls;
+mod tools;
 mod tsdb;
 
 use harness::http::Http;
