@@ -14,6 +14,7 @@
 pub mod aggregation;
 pub mod alertmanagers;
 pub mod client;
+mod discards;
 pub mod discovery;
 mod exemplars;
 pub mod forward;
@@ -29,6 +30,7 @@ pub mod scrape;
 pub mod sending;
 mod share;
 
+pub use discards::Discard;
 pub use limits::IngestLimits;
 pub use outcome::{DropReason, Dropped, DroppedExemplars, WriteOutcome, Written};
 pub use pipeline::{Admission, Origin, PendingWrite, Pipeline};
