@@ -1,4 +1,4 @@
-//! The last refused samples, kept for whoever asks: by reason, sender and job, whatever door they
+//! The last refused samples, kept for those who ask: by reason, sender and job, whatever door they
 //! came to.
 //!
 //! Invariant: memory is bounded. Of more than [`KINDS_MAX`] kinds those are kept that came last; a

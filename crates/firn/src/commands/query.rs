@@ -1,4 +1,5 @@
-//! `firn query instant|range|series|labels|analyze`: asks any Prometheus-compatible server over HTTP.
+//! `firn query instant|range|series|labels|analyze`: asks any Prometheus-compatible server over
+//! HTTP.
 //!
 //! Arguments, output formats, texts and exit codes are promtool's, so that scripts written for it
 //! work.

@@ -1,4 +1,5 @@
-//! `firn query analyze`: how many buckets of histograms are in use. Output and texts are promtool's.
+//! `firn query analyze`: how many buckets of histograms are in use. Output and texts are
+//! promtool's.
 
 use super::{QueryError, client, now, print, seconds};
 use crate::commands::arguments::texts;

@@ -14,6 +14,9 @@ use firn_model::yaml::{Node, Value, YamlError};
 /// What a secret is replaced with, as in Prometheus.
 pub const SECRET: &str = "<secret>";
 
+/// What a password in a URL is replaced with, as in Prometheus: a URL has no angle brackets there.
+const PASSWORD: &str = "xxxxx";
+
 /// What a value may be. `null` is a value of every shape: zero, nothing, or its default.
 #[derive(Clone, Copy, Debug)]
 pub enum Shape {
@@ -344,7 +347,7 @@ fn without_password(url: &str) -> String {
     };
     match url[authority..at].find(':').map(|colon| authority + colon) {
         None => url.to_owned(),
-        Some(colon) => format!("{}:{SECRET}{}", &url[..colon], &url[at..]),
+        Some(colon) => format!("{}:{PASSWORD}{}", &url[..colon], &url[at..]),
     }
 }
 

@@ -85,7 +85,13 @@ pub fn read_groups(text: &str) -> Result<Vec<Group>, String> {
     if let Some(node) = root.items().iter().find(|node| node.is_null()) {
         return wrong(node, "nil target group item found");
     }
-    walk(&mut root.clone(), &GROUPS, "", &mut Findings::default()).map_err(|e| e.to_string())?;
+    walk(
+        &mut root.clone(),
+        &GROUPS,
+        "groups",
+        &mut Findings::default(),
+    )
+    .map_err(|e| e.to_string())?;
     Ok(root.items().iter().map(group).collect())
 }
 

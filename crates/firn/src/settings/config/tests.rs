@@ -123,7 +123,7 @@ fn config_printed_has_no_secret_and_reads_back() {
     assert!(
         config
             .text
-            .contains("https://user:<secret>@example.org/api/v1/write")
+            .contains("https://user:xxxxx@example.org/api/v1/write")
     );
     assert!(config.text.contains("password: <secret>"));
     let again = parse(&config.text).unwrap();
@@ -487,7 +487,7 @@ fn read_groups_reads_target_files() {
         ("a: b", "1:1: expected a list of target groups"),
         (
             "- targets: [a]\n  label: {}",
-            "2:10: unknown key \"label\" in a target group",
+            "2:3: unknown key \"label\" in groups[0]",
         ),
         ("-\n", "1:2: nil target group item found"),
     ] {
