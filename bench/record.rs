@@ -14,7 +14,7 @@ use crate::stub;
 use crate::system::System;
 use firn_mirror::prepared::{self, Summary, Writer};
 use firn_mirror::push::{Progress, now_ms};
-use firn_mirror::request::Request;
+use firn_mirror::request::{Protocol, Request};
 use firn_wire::WireLimits;
 use firn_wire::remote_write::{Decoder, Reader};
 use std::collections::HashSet;
@@ -69,6 +69,7 @@ impl Recording {
         let request = Request {
             due_ms: newest,
             samples: samples as u32,
+            protocol: Protocol::One,
             body,
         };
         self.writer.push(0, &request).map_err(|e| e.to_string())

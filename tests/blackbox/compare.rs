@@ -3,6 +3,7 @@
 use crate::harness::server::{Server, firn};
 use crate::harness::write::{Series, body};
 use crate::now_ms;
+use crate::tls::Authority;
 use firn_mirror::target::{Target, respond};
 use serde_json::{Value, json};
 use std::collections::HashMap;
@@ -532,4 +533,49 @@ fn run_that_goes_on_asks_in_rounds_and_shows_its_metrics() {
         metrics.contains("firn_compare_match_ratio 1\n"),
         "{metrics}"
     );
+}
+
+#[test]
+fn system_with_a_certificate_that_does_not_fit_cannot_be_asked() {
+    let dir = tempfile::tempdir().unwrap();
+    let (known, other) = (Authority::new(), Authority::new());
+    known.server().write(dir.path(), "server");
+    known.server().write(dir.path(), "client");
+    let known = file(dir.path(), "known.pem", known.pem());
+    let other = file(dir.path(), "other.pem", other.pem());
+    let web = format!(
+        "tls_server_config: {{cert_file: server.crt, key_file: server.key, \
+         client_ca_file: {known}, client_auth_type: RequireAndVerifyClientCert}}\n"
+    );
+    let web = file(dir.path(), "web.yml", &web);
+    let data = dir.path().join("data");
+    let server = Server::start_unready(&data, &["--web.config.file", &web]);
+    server.wait_log(" msg=ready");
+    let port = server.address.rsplit(':').next().unwrap();
+    let (right, wrong) = (
+        format!("https://localhost:{port}"),
+        format!("https://127.0.0.1:{port}"),
+    );
+    let list = file(dir.path(), "list.txt", "up\nvector(1)\n");
+    let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    let (cert, key) = (path("client.crt"), path("client.key"));
+    let own = ["--client-cert", &cert, "--client-key", &key];
+    let trusting = |authority| [&["--ca", authority][..], &own].concat();
+    let refused = "its certificate is not accepted: ";
+    let cases: [(&str, Vec<&str>, i32, &str); 6] = [
+        (&right, own.to_vec(), 1, refused),
+        (&right, trusting(&other), 1, refused),
+        // The certificate is another name's.
+        (&wrong, trusting(&known), 1, refused),
+        // The server asks for one too.
+        (&right, vec!["--ca", &known], 1, "cannot be asked: "),
+        (&right, vec!["--ca", &key], 2, "client.key: no certificate"),
+        (&right, trusting(&known), 0, "match rate   100 %"),
+    ];
+    for (url, flags, expected, part) in cases {
+        let flags = [&["--queries", &list][..], &flags].concat();
+        let (code, text, _) = compare(dir.path(), url, url, &flags);
+        assert_eq!(code, expected, "{flags:?}: {text}");
+        assert!(text.contains(part), "{flags:?}: {text}");
+    }
 }

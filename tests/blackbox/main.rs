@@ -23,6 +23,7 @@ mod limits;
 mod locks;
 mod mirror;
 mod profiles;
+mod query_log;
 mod raw;
 mod reads;
 mod refusal;

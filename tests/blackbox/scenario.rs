@@ -1,14 +1,90 @@
 //! `firn scenario`: two servers under a mirrored load while they are killed, stopped and upgraded.
 
-use crate::harness::server::firn;
+use crate::harness::server::{firn, wait_for};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::net::TcpListener;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+/// How a server is started.
+const SERVE: &str =
+    "['{firn}', serve, --config, '{config}', --listen, '{address}', --data, '{data}']";
 
 /// Addresses that were free a moment ago.
-fn free_addresses() -> [String; 3] {
-    let sockets = [(); 3].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+fn free_addresses<const N: usize>() -> [String; N] {
+    let sockets = [(); N].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
     sockets.map(|socket| socket.local_addr().unwrap().to_string())
+}
+
+/// A scenario of two servers and others, with a question, in a folder of its own.
+struct Scene {
+    dir: tempfile::TempDir,
+    /// Where the systems listen, and the mirror behind them.
+    addresses: [String; 4],
+}
+
+impl Scene {
+    /// `more` are lines about the third system, `rest` those behind the load.
+    fn new(third: &str, load: &str, rest: &str) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let addresses: [String; 4] = free_addresses();
+        let [a, b, c, mirror] = &addresses;
+        let third = third.replace("ADDRESS", c);
+        let text = format!(
+            "systems:\n  baseline: {{command: {SERVE}, address: '{a}'}}\n  \
+             candidate: {{command: {SERVE}, address: '{b}', data: '{{run}}/disk/candidate'}}\n\
+             {third}mirror: '{mirror}'\nload: {{series: 376, {load}}}\n\
+             compare: {{queries: [list.txt], generate: 10}}\n{rest}"
+        );
+        let write = |name: &str, text: &str| std::fs::write(dir.path().join(name), text).unwrap();
+        write("scene.yml", &text);
+        write("list.txt", "sum(rate(http_requests_total[1m]))\n");
+        write("firn.yml", "scrape_configs: []\n");
+        Self { dir, addresses }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    fn read(&self, name: &str) -> String {
+        std::fs::read_to_string(self.path("run").join(name)).unwrap_or_default()
+    }
+
+    fn command(&self) -> Command {
+        let mut command = firn();
+        command
+            .arg("scenario")
+            .arg(self.path("scene.yml"))
+            .arg("--run")
+            .arg(self.path("run"))
+            .arg("--set")
+            .arg(format!("config={}", self.path("firn.yml").display()));
+        command
+    }
+
+    /// Starts the run and waits until its log of events has `event`.
+    fn start_until(&self, event: &str) -> Child {
+        let mut command = self.command();
+        let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn();
+        wait_for(event, || self.read("events.log").contains(event));
+        child.unwrap()
+    }
+
+    /// Runs to the end: the exit code and what was written.
+    fn run(&self) -> (i32, String) {
+        let output = self.command().output().expect("the binary runs");
+        let text = [output.stdout, output.stderr].concat();
+        let text = String::from_utf8_lossy(&text).into_owned();
+        (output.status.code().unwrap(), text)
+    }
+
+    /// Whether nobody listens where the processes of the run did.
+    fn is_silent(&self) -> bool {
+        let mut addresses = self.addresses.iter();
+        addresses.all(|address| TcpListener::bind(address).is_ok())
+    }
 }
 
 fn run(scenario: &Path, dir: &Path, more: &[&str]) -> (i32, String) {
@@ -33,14 +109,13 @@ fn candidate_under_kills_and_upgrades_has_every_acked_sample_once() {
     let [baseline, candidate, mirror] = free_addresses();
     let config = dir.path().join("firn.yml");
     std::fs::write(&config, "scrape_configs: []\n").unwrap();
-    let serve = "['{firn}', serve, --config, '{config}', --listen, '{address}', --data, '{data}']";
     let text = format!(
-        "systems:\n  baseline: {{command: {serve}, address: '{baseline}'}}\n  \
-         candidate: {{command: {serve}, address: '{candidate}'}}\n\
+        "systems:\n  baseline: {{command: {SERVE}, address: '{baseline}'}}\n  \
+         candidate: {{command: {SERVE}, address: '{candidate}'}}\n\
          mirror: '{mirror}'\n\
          load: {{series: 376, interval: 1s, duration: 7s, churn: 0.5, churn_period: 3s}}\n\
          steps:\n- {{at: 1s, kill: candidate, down: 1s}}\n- {{at: 3s, pause: baseline, for: 1s}}\n\
-         - {{at: 4s, restart: candidate}}\n- {{at: 5s, upgrade: candidate, command: {serve}}}\n\
+         - {{at: 4s, restart: candidate}}\n- {{at: 5s, upgrade: candidate, command: {SERVE}}}\n\
          compare: {{queries: [list.txt], generate: 20}}\n"
     );
     let scenario = dir.path().join("kills.yml");
@@ -72,14 +147,14 @@ fn candidate_under_kills_and_upgrades_has_every_acked_sample_once() {
     }
     assert!(folder.join("scenario.yml").is_file() && folder.join("list.txt").is_file());
 
-    // The run goes on behind its load, and says no where a check no longer holds.
+    // A run that is done is judged again, and says no where a check no longer holds.
     let kept = folder.join("scenario.yml");
     let strict = read("scenario.yml") + "checks: {push_max: 0s}\n";
     std::fs::write(&kept, strict).unwrap();
     let (code, text) = run(&kept, &folder, &set);
     assert_eq!(code, 1, "{text}");
     assert!(
-        text.contains("the load is done; going on with the comparison"),
+        text.contains("the run is done; looking at its checks again"),
         "{text}"
     );
     assert!(text.contains("push_max FAILS"), "{text}");
@@ -109,4 +184,134 @@ fn scenario_that_cannot_run_says_why() {
         text.contains("baseline ended with exit status: 1; see "),
         "{text}"
     );
+}
+
+#[test]
+fn run_that_is_stopped_or_killed_leaves_no_process_and_goes_on_where_it_was() {
+    let rest =
+        "steps:\n- {at: 1s, kill: candidate, down: 1s}\n- {at: 6s, pause: baseline, for: 1s}\n";
+    let load = "interval: 1s, duration: 12s, churn: 0.5, churn_period: 3s";
+    let scene = Scene::new("", load, rest);
+    // Asked to stop: everything ends.
+    let child = scene.start_until("candidate: Start");
+    kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert!(text.contains("stopped by a signal"), "{text}");
+    assert!(scene.is_silent());
+    // Killed: the next start ends what is left, and goes on with the load.
+    let mut child = scene.start_until("the load was broken off; sending it again");
+    wait_for("the second load", || {
+        scene.read("events.log").matches("the load begins").count() == 2
+    });
+    kill_process(Pid::from_child(&child), Signal::KILL).unwrap();
+    child.wait().unwrap();
+    assert!(!scene.is_silent());
+    let (code, text) = scene.run();
+    assert_eq!(code, 0, "{text}");
+    let events = scene.read("events.log");
+    assert_eq!(events.matches("candidate: Kill").count(), 1, "{events}");
+    assert_eq!(events.matches("baseline: Pause").count(), 1, "{events}");
+    let result: Value = serde_json::from_str(&scene.read("result.json")).unwrap();
+    let acked = result["checks"][3]["what"].as_str().unwrap();
+    assert!(
+        acked.starts_with("the candidate has ") && acked.contains("were acknowledged"),
+        "{acked}"
+    );
+    assert!(scene.is_silent());
+    // Broken off between load and comparison, and between comparison and checks.
+    for (phase, line) in [
+        ("compare", "the load is done; going on with the comparison"),
+        ("check", "the comparison is done; going on with checks"),
+    ] {
+        let state = scene.read("state.json");
+        let state = state.replace("\"done\"", &format!("{phase:?}"));
+        std::fs::write(scene.path("run/state.json"), state).unwrap();
+        let (code, text) = scene.run();
+        assert_eq!(code, 0, "{text}");
+        assert!(text.contains(line), "{text}");
+    }
+}
+
+#[test]
+fn system_that_is_added_has_what_is_sent_from_then_on() {
+    let third = format!("  third: {{command: {SERVE}, address: 'ADDRESS'}}\n");
+    let rest = "steps:\n- {at: 2s, add: third}\n- {at: 12s, kill: third, down: 1s}\n";
+    let load = "interval: 1s, duration: 20s, churn: 0.5, churn_period: 6s";
+    let scene = Scene::new(&third, load, rest);
+    let (code, text) = scene.run();
+    assert_eq!(code, 0, "{text}");
+    let result: Value = serde_json::from_str(&scene.read("result.json")).unwrap();
+    let checks = result["checks"].as_array().unwrap();
+    let names: Vec<&str> = checks
+        .iter()
+        .map(|c| c["check"].as_str().unwrap())
+        .collect();
+    let wanted = [
+        "push_max",
+        "match_rate",
+        "match_rate",
+        "acked",
+        "acked",
+        "acked",
+    ];
+    assert_eq!(names, wanted);
+    let acked = checks[5]["what"].as_str().unwrap();
+    assert!(acked.starts_with("the third has "), "{acked}");
+    let report: Value = serde_json::from_str(&scene.read("report-third/report.json")).unwrap();
+    assert!(
+        report["passes"]["range"]["match"].as_u64().unwrap() > 0,
+        "{report:#}"
+    );
+
+    let third = third.replace("{firn}", "false");
+    let rest = "steps:\n- {at: 1s, add: third}\n- {at: 3s, remove: third}\n";
+    let scene = Scene::new(&third, "interval: 1s, duration: 3s", rest);
+    let (code, text) = scene.run();
+    assert_eq!(code, 1, "{text}");
+    assert!(text.contains("third ended with exit status: 1"), "{text}");
+    assert!(scene.is_silent());
+}
+
+#[test]
+fn system_that_is_removed_is_sent_nothing_more_and_ends() {
+    let third = format!("  third: {{command: {SERVE}, address: 'ADDRESS'}}\n");
+    let rest = "steps:\n- {at: 1s, add: third}\n- {at: 3s, remove: third}\n";
+    let scene = Scene::new(&third, "interval: 1s, duration: 5s", rest);
+    let (code, text) = scene.run();
+    assert_eq!(code, 0, "{text}");
+    assert!(!text.contains("the third"), "{text}");
+    assert!(!scene.read("targets.yml").contains("third"));
+    assert!(scene.path("run/third").is_dir());
+}
+
+#[test]
+fn system_whose_disk_was_full_has_every_acked_sample_once() {
+    let rest = "steps:\n- {at: 2s, fill: candidate, for: 4s}\n";
+    let scene = Scene::new("", "interval: 1s, duration: 10s", rest);
+    // The machine's own disk is not filled.
+    let (code, text) = scene.run();
+    if code != 2 {
+        // It is small where the tests run.
+        assert_eq!(code, 0, "{text}");
+        return;
+    }
+    assert!(text.contains("bytes are free on its file system"), "{text}");
+    let disk = scene.path("run/disk");
+    std::fs::create_dir_all(&disk).unwrap();
+    let script = "mount -t tmpfs -o size=200m firn \"$1\" && shift && exec \"$@\"";
+    let inner = scene.command();
+    let mut command = Command::new("unshare");
+    command.args(["-rm", "sh", "-c", script, "sh"]).arg(&disk);
+    command.arg(inner.get_program()).args(inner.get_args());
+    let output = command.output().unwrap();
+    let text = [output.stdout, output.stderr].concat();
+    let text = String::from_utf8_lossy(&text).into_owned();
+    assert_eq!(output.status.code(), Some(0), "{text}");
+    assert!(text.contains("candidate: Fill"), "{text}");
+    assert!(text.contains("acked holds: the candidate has "), "{text}");
+    // The mirror was refused meanwhile.
+    let log = scene.read("candidate.log");
+    assert!(log.contains("full"), "{log}");
 }

@@ -22,14 +22,17 @@ mod script;
 mod service_discovery;
 mod tsdb;
 
+use crate::serve::signals::Signals;
 use crate::settings::flags;
 use crate::{PROMETHEUS_VERSION, console, serve};
 use arguments::{NOT_UNDERSTOOD, switch};
 use clap::Command;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use firn_mirror::error::MirrorError;
+use firn_mirror::scenario::Stop;
 use std::ffi::OsString;
 use std::process::ExitCode;
+use tokio::runtime::Builder;
 
 /// `firn` with all that it understands.
 fn tree() -> Command {
@@ -112,8 +115,32 @@ fn compare(args: &[OsString]) -> ExitCode {
 fn scenario(args: &[OsString]) -> ExitCode {
     let firn = std::env::current_exe().unwrap_or_else(|_| "firn".into());
     let args = args.iter().cloned();
-    let passed = firn_mirror::scenario::run(args, &firn, &mut std::io::stdout());
+    let stop = Stop::default();
+    let passed = match stop_on_signals(&stop) {
+        Ok(()) => firn_mirror::scenario::run(args, &firn, &stop, &mut std::io::stdout()),
+        Err(e) => {
+            console::err(&format!("firn scenario: listen to signals: {e}"));
+            return ExitCode::FAILURE;
+        }
+    };
     verdict("scenario", passed)
+}
+
+/// Sets `stop` when the process is asked to end, for as long as the process lives.
+fn stop_on_signals(stop: &Stop) -> std::io::Result<()> {
+    let runtime = Builder::new_current_thread().enable_io().build()?;
+    let entered = runtime.enter();
+    let mut signals = Signals::new()?;
+    drop(entered);
+    let stop = stop.clone();
+    std::thread::spawn(move || {
+        runtime.block_on(signals.stop());
+        stop.set();
+        // The second one is for those who do not wait for the end of all processes.
+        runtime.block_on(signals.stop());
+        std::process::exit(1);
+    });
+    Ok(())
 }
 
 /// The exit code of a command that says whether something holds.

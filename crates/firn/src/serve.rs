@@ -24,7 +24,7 @@ mod rules;
 mod running;
 mod scraping;
 mod sending;
-mod signals;
+pub mod signals;
 mod store_settings;
 
 use crate::console;
@@ -55,7 +55,7 @@ use locks::Locks;
 use notify::{Notifier, NotifierFlags, NotifierSettings};
 use parts::{PartsError, Sources};
 use rules::{RuleFlags, Rules, Surroundings};
-use running::Running;
+use running::{QueryLogError, Running};
 use sending::Sending;
 use signals::{Signals, Wish};
 use std::ffi::OsString;
@@ -89,6 +89,8 @@ enum ServeError {
     Descriptors(std::io::Error),
     #[error("listen for signals: {0}")]
     Signals(std::io::Error),
+    #[error(transparent)]
+    Files(#[from] QueryLogError),
     #[error("a task failed: {0}")]
     Task(#[from] tokio::task::JoinError),
     #[error("open data folder: {0}")]
@@ -265,7 +267,7 @@ impl Node {
         let pressure = Arc::new(Pressure::new(limit_bytes));
         let file = settings.config_file.clone();
         let features = JobFeatures::of_names(&settings.features);
-        let running = Arc::new(Running::new(file, features, config, env.clock.clone()));
+        let running = Arc::new(Running::start(file, features, config, env.clock.clone())?);
         let retention = retention_of(line, &running);
         let web = settings.web_config_file.as_deref();
         let locks = Arc::new(Locks::open(web, running.clone(), env.clock.clone())?);
@@ -328,6 +330,7 @@ impl Node {
             places.clone(),
             config::read_groups,
         ));
+        sending.learn_from(&pipeline, &scraping);
         let aggregating = self.begin_aggregation(&store, &pipeline, &scraping).await?;
         if !self.running.is_built_in() {
             scraping::apply(&scraping, &self.running.config());

@@ -5,6 +5,7 @@ use firn_model::sample::TimestampMs;
 use serde_json::{Value, json};
 use std::io::Read;
 use std::time::Duration;
+use ureq::tls::TlsConfig;
 
 /// How long an answer may take.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(150);
@@ -178,7 +179,7 @@ fn milliseconds(seconds: &str) -> Option<i64> {
 const QUERY_BYTES_MAX: usize = 6 * 1024;
 
 /// What a client may take and what it sends with each request.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct Bounds {
     /// Until when an answer must be whole.
     pub timeout: Duration,
@@ -188,6 +189,8 @@ pub struct Bounds {
     pub follows_redirects: bool,
     /// Headers of every request.
     pub headers: Vec<(String, String)>,
+    /// Certificates and keys of https.
+    pub tls: TlsConfig,
 }
 
 impl Default for Bounds {
@@ -197,6 +200,7 @@ impl Default for Bounds {
             answer_bytes_max: u64::MAX - 1,
             follows_redirects: true,
             headers: Vec::new(),
+            tls: TlsConfig::default(),
         }
     }
 }
@@ -235,6 +239,7 @@ impl Client {
         let config = ureq::Agent::config_builder()
             .timeout_global(Some(bounds.timeout))
             .max_redirects(redirects)
+            .tls_config(bounds.tls.clone())
             .http_status_as_error(false)
             .build();
         let (base, query) = base.split_once('?').unwrap_or((base, ""));

@@ -3,8 +3,10 @@
 //! ```text
 //! body = snappy( { 0x0a | length | series }* )          prometheus.WriteRequest
 //! series = { 0x0a | length | label }* { 0x22 | length | histogram }* { 0x12 | length | sample }*
+//!          { 0x1a | length | exemplar }*
 //! label = 0x0a | length | name | 0x12 | length | value
 //! sample = 0x09 | value as f64 | 0x10 | time as uvarint
+//! exemplar = { 0x0a | length | label }* value(2) | time(3)
 //! ```
 //!
 //! This is a writer of its own, and not the inverse of Firn's reader, so that what the reader
@@ -12,8 +14,9 @@
 
 mod histogram;
 
-use crate::protobuf::{push_uvarint, uvarint_bytes};
+use crate::protobuf::{push_float, push_number, push_uvarint, uvarint_bytes};
 use firn_model::batch::{Batch, SeriesSamples};
+use firn_model::exemplar::TimedExemplar;
 
 /// Bytes of a sample that are always there: two tags and the value.
 const SAMPLE_FIXED_BYTES: usize = 10;
@@ -22,9 +25,12 @@ const SAMPLE_FIXED_BYTES: usize = 10;
 pub fn encode(batch: &Batch) -> Vec<u8> {
     let mut message = Vec::with_capacity(batch.series_count() * 320);
     let mut series_bytes = Vec::with_capacity(512);
-    for series in batch.iter() {
+    for (number, series) in batch.iter().enumerate() {
         series_bytes.clear();
         push_series(&mut series_bytes, series);
+        for exemplar in batch.exemplars().of_series(number as u64) {
+            push_exemplar(&mut series_bytes, exemplar);
+        }
         push_field(&mut message, 0x0a, &series_bytes);
     }
     compress(&message)
@@ -58,6 +64,19 @@ fn push_series(out: &mut Vec<u8>, series: SeriesSamples<'_>) {
         out.push(0x10);
         push_uvarint(out, time);
     }
+}
+
+fn push_exemplar(out: &mut Vec<u8>, exemplar: TimedExemplar<'_>) {
+    let mut message = Vec::new();
+    for (name, value) in exemplar.labels.pairs() {
+        let mut pair = Vec::new();
+        push_field(&mut pair, 0x0a, name);
+        push_field(&mut pair, 0x12, value);
+        push_field(&mut message, 0x0a, &pair);
+    }
+    push_float(&mut message, 2, exemplar.value);
+    push_number(&mut message, 3, exemplar.time as u64);
+    push_field(out, 0x1a, &message);
 }
 
 fn push_field(out: &mut Vec<u8>, tag: u8, bytes: &[u8]) {

@@ -21,6 +21,7 @@ mod report;
 mod round;
 mod system;
 mod tally;
+mod tls;
 mod verdict;
 
 use crate::error::MirrorError;
@@ -91,9 +92,12 @@ struct Run<'a> {
 impl<'a> Run<'a> {
     /// Looks for both systems.
     fn new(options: &'a Options, sources: Vec<Source>) -> Result<Self, MirrorError> {
+        let named = |e: MirrorError| MirrorError::Usage(e.to_string());
+        let tls = options.tls.read().map_err(named)?;
+        let system = |name, url| System::new(name, url, options, &tls);
         let pair = Arc::new(Pair {
-            baseline: System::new("baseline", &options.baseline, options),
-            candidate: System::new("candidate", &options.candidate, options),
+            baseline: system("baseline", &options.baseline),
+            candidate: system("candidate", &options.candidate),
         });
         let versions = [pair.baseline.probe()?, pair.candidate.probe()?];
         let tally = Arc::new(Mutex::new(Tally::default()));

@@ -50,6 +50,9 @@ pub enum MirrorError {
     /// Something that should have happened did not.
     #[error("{0}")]
     Late(String),
+    /// It was asked to stop.
+    #[error("stopped by a signal; the same command goes on where it was")]
+    Stopped,
     /// A system under test did not reach what it must.
     #[error("missed: {0}")]
     Missed(String),
@@ -74,6 +77,7 @@ impl MirrorError {
             | Self::Transport { .. }
             | Self::Unasked { .. }
             | Self::Late(_)
+            | Self::Stopped
             | Self::Missed(_)
             | Self::Failed { .. } => ErrorKind::Unavailable,
             Self::Answer { .. } => ErrorKind::Corrupt,

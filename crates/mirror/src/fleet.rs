@@ -6,6 +6,8 @@
 //! round = every pod scraped once, in the order of its offset inside the interval
 //! ```
 //!
+//! A fleet may have [`More`]: series of workers, and native histograms beside the classic ones.
+//!
 //! Every series has eleven labels, about 280 bytes of them in remote write's encoding. Pods belong
 //! to deployments of eight, deployments to namespaces, namespaces to three clusters.
 //!
@@ -14,13 +16,16 @@
 //! anything or looks at a clock.
 
 mod catalog;
+mod native;
 pub(crate) mod random;
 mod traffic;
 
 use catalog::{FAMILIES, Model, NODE_ADDRESS};
+use firn_model::histogram::Histogram;
 use firn_model::labels::{Labels, LabelsRef, METRIC_NAME};
 use firn_model::sample::{TimestampMs, stale_nan};
 use random::{Random, mix};
+use std::borrow::Cow;
 use traffic::{BOUNDS, CODES, HANDLERS};
 
 /// Series that each pod exports.
@@ -73,7 +78,19 @@ pub struct Observation<'a> {
     /// When the pod was scraped.
     pub time_ms: TimestampMs,
     /// The value; a staleness marker in the last observation of a series whose pod was replaced.
+    /// The count of observations of a histogram.
     pub value: f64,
+    /// The value of a native histogram.
+    pub histogram: Option<&'a Histogram>,
+}
+
+/// What a pod exports beside its [`SERIES_PER_POD`] series.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct More {
+    /// Series of workers, of which a pod has any number.
+    pub worker_series: usize,
+    /// Whether the durations of each handler are a native histogram too, a series each.
+    pub native_histograms: bool,
 }
 
 /// The pods and where each of their series stands.
@@ -81,6 +98,8 @@ pub struct Observation<'a> {
 pub struct Fleet {
     options: FleetOptions,
     templates: Vec<Template>,
+    /// The native histograms of a pod, behind its other series.
+    natives: Vec<Template>,
     pods: Vec<Pod>,
     /// Indices of pods by offset.
     order: Vec<usize>,
@@ -94,7 +113,7 @@ pub struct Fleet {
 #[derive(Debug)]
 struct Template {
     name: String,
-    own: Vec<(&'static str, &'static str)>,
+    own: Vec<(&'static str, Cow<'static, str>)>,
     model: Model,
 }
 
@@ -107,23 +126,36 @@ struct Pod {
     offset_ms: i64,
     popularity: f64,
     decimal_cpu: bool,
+    /// Of all series, the native histograms last.
     labels: Vec<Labels>,
+    /// Of the series that are floats.
     values: Vec<f64>,
 }
 
 impl Fleet {
     /// The fleet before its first round.
     pub fn new(options: FleetOptions) -> Self {
+        Self::with(options, More::default())
+    }
+
+    /// Like [`Fleet::new`], of pods that export more.
+    pub fn with(options: FleetOptions, more: More) -> Self {
+        let mut templates = templates();
+        templates.extend((0..more.worker_series).map(worker_template));
         let mut fleet = Self {
             options,
-            templates: templates(),
+            natives: match more.native_histograms {
+                true => HANDLERS.iter().map(|h| native_template(h.route)).collect(),
+                false => Vec::new(),
+            },
+            templates,
             pods: Vec::new(),
             order: Vec::new(),
             round: 0,
             created: 0,
             ramp_ms: 0,
         };
-        for number in 0..options.series.div_ceil(SERIES_PER_POD) as u64 {
+        for number in 0..options.series.div_ceil(fleet.series_per_pod()) as u64 {
             let pod = fleet.create_pod(number, 0);
             fleet.pods.push(pod);
         }
@@ -144,9 +176,19 @@ impl Fleet {
         (index as f64) >= begun
     }
 
+    /// Series of each pod.
+    pub fn series_per_pod(&self) -> usize {
+        self.templates.len() + self.natives.len()
+    }
+
+    /// Pods at any one time.
+    pub fn pod_count(&self) -> usize {
+        self.pods.len()
+    }
+
     /// Series at any one time.
     pub fn series_count(&self) -> usize {
-        self.pods.len() * SERIES_PER_POD
+        self.pods.len() * self.series_per_pod()
     }
 
     /// Series that ever were.
@@ -214,7 +256,8 @@ impl Fleet {
         };
         let target = target_labels(number, &mut random);
         let first_series = self.created;
-        self.created += SERIES_PER_POD as u64;
+        self.created += self.series_per_pod() as u64;
+        let all = self.templates.iter().chain(&self.natives);
         let mut pod = Pod {
             number,
             generation,
@@ -225,8 +268,8 @@ impl Fleet {
                 / 2,
             popularity: POPULARITIES[random.below(POPULARITIES.len() as u64) as usize],
             decimal_cpu: random.below(2) == 0,
-            labels: self.templates.iter().map(|t| t.labels(&target)).collect(),
-            values: vec![0.0; SERIES_PER_POD],
+            labels: all.map(|t| t.labels(&target)).collect(),
+            values: vec![0.0; self.templates.len()],
         };
         pod.start(&self.templates, uptime_ms as f64 / 1000.0, &mut random);
         pod
@@ -315,6 +358,19 @@ impl Pod {
                 labels: labels.as_ref(),
                 time_ms,
                 value: *value,
+                histogram: None,
+            })?;
+        }
+        let natives = self.labels.iter().enumerate().skip(self.values.len());
+        for (handler, (i, labels)) in natives.enumerate() {
+            let classic = traffic::histogram_of(&self.values, handler);
+            let histogram = native::of(classic);
+            sink(Observation {
+                series: self.first_series + i as u64,
+                labels: labels.as_ref(),
+                time_ms,
+                value: classic[traffic::HISTOGRAM_SERIES - 1],
+                histogram: Some(&histogram),
             })?;
         }
         Ok(())
@@ -331,6 +387,7 @@ impl Pod {
                 labels: labels.as_ref(),
                 time_ms,
                 value: stale_nan(),
+                histogram: None,
             })?;
         }
         Ok(())
@@ -379,10 +436,9 @@ fn target_labels(number: u64, random: &mut Random) -> Target {
 impl Template {
     fn labels(&self, target: &Target) -> Labels {
         let own = self.own.iter().map(|(name, value)| {
-            let value = if *value == NODE_ADDRESS {
-                target.node_address.as_str()
-            } else {
-                *value
+            let value: &str = match value.as_ref() {
+                NODE_ADDRESS => &target.node_address,
+                other => other,
             };
             (*name, value)
         });
@@ -396,12 +452,50 @@ impl Template {
     }
 }
 
+/// Durations of requests, by handler.
+const DURATIONS: &str = "http_request_duration_seconds";
+
+fn borrowed(own: Vec<(&'static str, &'static str)>) -> Vec<(&'static str, Cow<'static, str>)> {
+    let own = own.into_iter();
+    own.map(|(name, value)| (name, value.into())).collect()
+}
+
+/// The `number`-th series of the workers of a pod, each of which has three.
+fn worker_template(number: usize) -> Template {
+    let (name, model) = match number % 3 {
+        0 => ("worker_tasks_total", Model::Traffic(2.5)),
+        1 => ("worker_busy_seconds_total", Model::Cpu(0.05)),
+        _ => (
+            "worker_backlog",
+            Model::Walk {
+                around: 40.0,
+                grain: 1.0,
+            },
+        ),
+    };
+    Template {
+        name: name.to_owned(),
+        own: vec![("worker", format!("w{}", number / 3).into())],
+        model,
+    }
+}
+
+/// The native histogram of a handler.
+fn native_template(route: &'static str) -> Template {
+    Template {
+        name: DURATIONS.to_owned(),
+        own: borrowed(vec![("handler", route)]),
+        // Not read: it is made of the classic one.
+        model: Model::Constant(0.0),
+    }
+}
+
 fn templates() -> Vec<Template> {
     let mut out = Vec::with_capacity(SERIES_PER_POD);
     let mut http = |name: String, own: Vec<(&'static str, &'static str)>| {
         out.push(Template {
             name,
-            own,
+            own: borrowed(own),
             // Not read: traffic moves these.
             model: Model::Constant(0.0),
         });
@@ -412,7 +506,7 @@ fn templates() -> Vec<Template> {
             http("http_requests_total".to_owned(), own);
         }
     }
-    let histogram = "http_request_duration_seconds";
+    let histogram = DURATIONS;
     for handler in &HANDLERS {
         for bound in BOUNDS {
             let own = vec![("handler", handler.route), ("le", bound)];
@@ -428,7 +522,7 @@ fn templates() -> Vec<Template> {
         for own in catalog::combinations(family) {
             out.push(Template {
                 name: family.name.to_owned(),
-                own,
+                own: borrowed(own),
                 model: family.model,
             });
         }

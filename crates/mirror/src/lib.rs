@@ -24,6 +24,7 @@ pub mod exposition;
 pub mod fleet;
 pub mod judge;
 pub mod load;
+mod page;
 pub mod prepared;
 mod protobuf;
 pub mod push;

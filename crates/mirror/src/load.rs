@@ -4,6 +4,7 @@
 //! fleet -> queues -> bounded channel a sender -> connection        send, and questions beside it
 //!                 -> file a sender                                 prepare
 //!           file a sender -> connection                            replay
+//!                         a real sender -> file                    record
 //! ```
 //!
 //! Replaying costs the sender a read and a write for each request, so that a system under test on
@@ -13,26 +14,33 @@
 mod arguments;
 pub mod extras;
 mod maker;
+pub mod metrics;
 pub mod options;
+mod page;
+pub mod recording;
 mod report;
 pub mod trial;
+pub mod watch;
 
 use crate::error::MirrorError;
 use crate::prepared::{self, Summary};
-use crate::push::{Outcome, Pace, Progress, send_all};
+use crate::push::{Outcome, Pace, Progress, now_ms, send_all};
 use crate::request::Request;
 use clap::error::ErrorKind;
 pub use maker::Maker;
-use options::{Action, Options};
+use metrics::Shown;
+use options::{Action, NAMES, Options};
+use recording::Shift;
 pub use report::Report;
 use std::ffi::OsString;
 use std::io::Write;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use trial::Format;
-use trial::asking::{Asked, End};
+use trial::asking::{Asked, End, ReadTimes};
 
 /// Requests made ahead of each sender: enough to keep it busy, few enough to stay small.
 const REQUESTS_AHEAD: usize = 4;
@@ -53,7 +61,15 @@ pub fn run(
         let summary = prepare(&options, dir)?;
         return print(out, &format!("{:#}\n", summary.to_json()));
     }
+    if let (Action::Record(dir), Some(address)) = (&options.action, &options.listen) {
+        let duration = Duration::from_millis(options.duration_ms.max(0).unsigned_abs());
+        let summary = recording::record(address, dir, duration)?;
+        return print(out, &format!("{:#}\n", summary.to_json()));
+    }
     let report = run_trial(&options)?;
+    if let Some(dir) = &options.report {
+        report.write(dir)?;
+    }
     let text = match options.trial.format {
         Format::Json => format!("{:#}\n", report.to_json()),
         Format::Text => report.to_text(),
@@ -71,32 +87,62 @@ pub fn run(
     }
 }
 
-/// Sends the load of `options`, asks its questions meanwhile, and judges its goals.
+/// Sends the load of `options`, to a second system too if there is one, asks its questions
+/// meanwhile, and judges its goals.
 fn run_trial(options: &Options) -> Result<Report, MirrorError> {
-    let writes = || match &options.action {
-        Action::Replay(dir) => replay(dir, &options.url, options.pace, &Progress::default()),
-        Action::Send | Action::Prepare(_) => send(options),
+    let shown = NAMES.map(|system| Shown {
+        system,
+        writes: Arc::default(),
+        reads: Arc::default(),
+    });
+    let count = 1 + usize::from(options.unqueried_url.is_some());
+    if let Some(address) = &options.listen {
+        metrics::listen(address, shown[..count].to_vec())?;
+    }
+    let watched = options.watched();
+    // The receivers get the same times, whenever their senders begin.
+    let begun_ms = now_ms();
+    let writes = |url: &str, progress: &Progress| match &options.action {
+        Action::Replay(dir) => replay_at(dir, url, options, begun_ms, progress),
+        _ => send_to(url, options, progress),
     };
-    let (report, asked) = match &options.trial.plan {
-        None => (writes()?, None),
-        Some(plan) => {
-            let end = End::default();
-            let (report, asked): (_, Asked) = thread::scope(|scope| {
-                let asking = scope.spawn(|| plan.ask(&end));
-                let report = writes();
-                end.end();
-                (report, asking.join().expect("the questions do not panic"))
-            });
-            (report?, Some(asked))
-        }
-    };
-    let goals = options.trial.goals;
-    let judged = goals.map(|goals| goals.judge(&report.outcome, asked.as_ref()));
-    let questions = options.trial.plan.iter().flat_map(|plan| &plan.questions);
-    Ok(Report {
-        questions: questions.map(|q| q.expression.clone()).collect(),
-        judged: judged.unwrap_or_default(),
+    let (end, watching_end) = (End::default(), End::default());
+    let (queried, unqueried, asked, looks) = thread::scope(|scope| {
+        let reads: &ReadTimes = &shown[0].reads;
+        let plan = options.trial.plan.as_ref();
+        let asking = plan.map(|plan| scope.spawn(|| plan.ask(&end, reads)));
+        let watching: Vec<_> = watched
+            .iter()
+            .map(|system| scope.spawn(|| system.watch(&watching_end)))
+            .collect();
+        let (writes, second) = (&writes, &shown[1].writes);
+        let second = options
+            .unqueried_url
+            .as_ref()
+            .map(|url| scope.spawn(move || writes(url, second)));
+        let queried = writes(&options.url, &shown[0].writes);
+        let unqueried = second.map(|second| second.join().expect("a sender does not panic"));
+        end.end();
+        let asked: Option<Asked> =
+            asking.map(|asking| asking.join().expect("the questions do not panic"));
+        watching_end.end();
+        let looks: Vec<_> = watching
+            .into_iter()
+            .map(|watching| watching.join().expect("a look does not panic"))
+            .collect();
+        (queried, unqueried, asked, looks)
+    });
+    let unqueried = unqueried.transpose()?;
+    let report = Report {
+        unqueried: unqueried.map(|report| report.outcome),
         asked,
+        looks,
+        questions: options.questions(),
+        ..queried?
+    };
+    let judged = options.trial.goals.map(|goals| report.judge(&goals));
+    Ok(Report {
+        judged: judged.unwrap_or_default(),
         ..report
     })
 }
@@ -125,6 +171,33 @@ pub fn replay(
     progress: &Progress,
 ) -> Result<Report, MirrorError> {
     let load = prepared::read_summary(dir)?;
+    replay_moved(dir, load, (url, pace), None, progress)
+}
+
+/// Sends the requests of a folder, their times moved to `begun_ms` if the options say so.
+fn replay_at(
+    dir: &Path,
+    url: &str,
+    options: &Options,
+    begun_ms: i64,
+    progress: &Progress,
+) -> Result<Report, MirrorError> {
+    let load = prepared::read_summary(dir)?;
+    let by_ms = match options.pace {
+        Pace::Live => begun_ms - load.start_ms,
+        Pace::Fast => begun_ms - load.end_ms,
+    };
+    let by_ms = options.shifts.then_some(by_ms);
+    replay_moved(dir, load, (url, options.pace), by_ms, progress)
+}
+
+fn replay_moved(
+    dir: &Path,
+    load: Summary,
+    (url, pace): (&str, Pace),
+    by_ms: Option<i64>,
+    progress: &Progress,
+) -> Result<Report, MirrorError> {
     let readers = (0..load.senders)
         .map(|sender| prepared::Reader::open(dir, sender))
         .collect::<Result<Vec<_>, _>>()?;
@@ -132,7 +205,14 @@ pub fn replay(
     let outcome = thread::scope(|scope| {
         let senders: Vec<_> = readers
             .into_iter()
-            .map(|reader| scope.spawn(move || send_all(url, pace, progress, reader)))
+            .map(|reader| {
+                let mut shift = by_ms.map(Shift::by);
+                let requests = reader.map(move |request| match &mut shift {
+                    None => request,
+                    Some(shift) => shift.apply(request?),
+                });
+                scope.spawn(move || send_all(url, pace, progress, requests))
+            })
             .collect();
         join(senders)
     })?;
@@ -146,14 +226,18 @@ pub fn replay(
 
 /// Makes the requests of `options` and sends them at the same time.
 pub fn send(options: &Options) -> Result<Report, MirrorError> {
+    send_to(&options.url, options, &Progress::default())
+}
+
+fn send_to(url: &str, options: &Options, progress: &Progress) -> Result<Report, MirrorError> {
     let mut load = Summary::default();
     let start = Instant::now();
     let to = Receiver {
-        url: &options.url,
+        url,
         pace: options.pace,
         senders: options.senders,
     };
-    let outcome = to.send(&Progress::default(), |emit| {
+    let outcome = to.send(progress, |emit| {
         load = make(options, emit)?;
         Ok(())
     })?;

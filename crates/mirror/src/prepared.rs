@@ -2,19 +2,19 @@
 //!
 //! ```text
 //! DIR/load.json       what the load is made of: senders, series, samples, times
-//! DIR/sender-N.load   { due i64 | samples u32 | length u32 | body }*, little endian
+//! DIR/sender-N.load   { due i64 | samples u32 | length u32 | version u8 | body }*, little endian
 //! ```
 //!
 //! The folder is a scratch file of one machine, not a format that is kept.
 
 use crate::error::MirrorError;
-use crate::request::Request;
+use crate::request::{Protocol, Request};
 use serde_json::{Value, json};
 use std::fs::File;
 use std::io::{BufReader, BufWriter, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 
-const HEADER_BYTES: usize = 16;
+const HEADER_BYTES: usize = 17;
 
 /// What a load is made of.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -23,6 +23,8 @@ pub struct Summary {
     pub senders: usize,
     /// Series at any one time.
     pub series: u64,
+    /// Targets that have them; zero if that is not known.
+    pub targets: u64,
     /// Series that ever were.
     pub series_created: u64,
     /// Samples in all.
@@ -45,6 +47,7 @@ impl Summary {
         json!({
             "senders": self.senders,
             "series": self.series,
+            "targets": self.targets,
             "series_born": self.series_created,
             "samples": self.samples,
             "requests": self.requests,
@@ -60,6 +63,7 @@ impl Summary {
         Some(Self {
             senders: usize::try_from(value["senders"].as_u64()?).ok()?,
             series: value["series"].as_u64()?,
+            targets: value["targets"].as_u64()?,
             series_created: value["series_born"].as_u64()?,
             samples: value["samples"].as_u64()?,
             requests: value["requests"].as_u64()?,
@@ -101,7 +105,11 @@ impl Writer {
         let mut header = [0; HEADER_BYTES];
         header[..8].copy_from_slice(&request.due_ms.to_le_bytes());
         header[8..12].copy_from_slice(&request.samples.to_le_bytes());
-        header[12..].copy_from_slice(&(request.body.len() as u32).to_le_bytes());
+        header[12..16].copy_from_slice(&(request.body.len() as u32).to_le_bytes());
+        header[16] = match request.protocol {
+            Protocol::One => 1,
+            Protocol::Two => 2,
+        };
         file.write_all(&header)
             .and_then(|()| file.write_all(&request.body))
             .map_err(MirrorError::file("write", path))
@@ -153,7 +161,8 @@ impl Reader {
             other => other?,
         }
         let (due, counts) = header.split_at(8);
-        let (samples, length) = counts.split_at(4);
+        let (samples, rest) = counts.split_at(4);
+        let (length, version) = rest.split_at(4);
         let u32_of = |bytes: &[u8]| u32::from_le_bytes(bytes.try_into().expect("four bytes"));
         let mut body = Vec::new();
         let length = u64::from(u32_of(length));
@@ -163,6 +172,10 @@ impl Reader {
         Ok(Some(Request {
             due_ms: i64::from_le_bytes(due.try_into().expect("eight bytes")),
             samples: u32_of(samples),
+            protocol: match version {
+                [2] => Protocol::Two,
+                _ => Protocol::One,
+            },
             body,
         }))
     }

@@ -4,7 +4,8 @@
 //! of some buckets.
 
 use crate::error::MirrorError;
-use crate::request::Request;
+use crate::request::{Protocol, Request};
+use firn_model::metrics::{Counter, DurationHistogram};
 use firn_model::sample::TimestampMs;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::thread;
@@ -62,12 +63,18 @@ impl Outcome {
 #[derive(Debug)]
 pub struct Progress {
     answered_ms: AtomicI64,
+    /// How long requests took that were answered.
+    pub push: DurationHistogram,
+    /// Requests that were not taken.
+    pub failures: Counter,
 }
 
 impl Default for Progress {
     fn default() -> Self {
         Self {
             answered_ms: AtomicI64::new(TimestampMs::MIN),
+            push: DurationHistogram::default(),
+            failures: Counter::default(),
         }
     }
 }
@@ -107,12 +114,21 @@ impl Connection {
     /// Sends one body. The outer error means that there was no answer, the inner one holds the
     /// status and text of an answer other than 2xx.
     pub fn send(&self, body: &[u8]) -> Result<Result<(), String>, MirrorError> {
+        self.send_as(Protocol::One, body)
+    }
+
+    /// Like [`Connection::send`], for a body of any version.
+    pub fn send_as(
+        &self,
+        protocol: Protocol,
+        body: &[u8],
+    ) -> Result<Result<(), String>, MirrorError> {
         let mut answer = self
             .agent
             .post(&self.url)
-            .header("Content-Type", "application/x-protobuf")
+            .header("Content-Type", protocol.content_type())
             .header("Content-Encoding", "snappy")
-            .header("X-Prometheus-Remote-Write-Version", "0.1.0")
+            .header("X-Prometheus-Remote-Write-Version", protocol.version())
             .header("User-Agent", concat!("firn/", env!("CARGO_PKG_VERSION")))
             .send(body)
             .map_err(MirrorError::transport(&self.url))?;
@@ -149,8 +165,9 @@ pub fn send_all(
         }
         outcome.requests += 1;
         let start = Instant::now();
-        let failure = match connection.send(&request.body) {
+        let failure = match connection.send_as(request.protocol, &request.body) {
             Ok(answer) => {
+                progress.push.observe(start.elapsed());
                 let elapsed_us = u32::try_from(start.elapsed().as_micros()).unwrap_or(u32::MAX);
                 outcome.latencies_us.push(elapsed_us);
                 outcome.due_ms.push(request.due_ms);
@@ -172,6 +189,7 @@ pub fn send_all(
             }
             Some(text) => {
                 outcome.failed += 1;
+                progress.failures.inc();
                 outcome.first_failure.get_or_insert(text);
             }
         }

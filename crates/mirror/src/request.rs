@@ -10,8 +10,11 @@
 
 use crate::body;
 use crate::fleet::Observation;
-use firn_model::batch::Batch;
-use firn_model::sample::TimestampMs;
+use firn_model::batch::{Batch, HistogramSample};
+use firn_model::exemplar::TimedExemplar;
+use firn_model::metadata::MetadataBatch;
+use firn_model::sample::{START_UNKNOWN, TimestampMs};
+use firn_wire::remote_write::encode_interned;
 
 /// Samples in a full request: Prometheus's `max_samples_per_send`.
 pub const SAMPLES_PER_REQUEST: usize = 2_000;
@@ -27,14 +30,53 @@ pub struct Request {
     pub due_ms: TimestampMs,
     /// Samples inside.
     pub samples: u32,
+    /// Which version of remote write the message is of.
+    pub protocol: Protocol,
     /// The compressed message.
     pub body: Vec<u8>,
+}
+
+/// A version of remote write.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Protocol {
+    /// 1.0
+    #[default]
+    One,
+    /// 2.0
+    Two,
+}
+
+impl Protocol {
+    /// The `Content-Type` of its messages.
+    pub fn content_type(self) -> &'static str {
+        match self {
+            Protocol::One => "application/x-protobuf",
+            Protocol::Two => "application/x-protobuf;proto=io.prometheus.write.v2.Request",
+        }
+    }
+
+    /// The `X-Prometheus-Remote-Write-Version` of its messages.
+    pub fn version(self) -> &'static str {
+        match self {
+            Protocol::One => "0.1.0",
+            Protocol::Two => "2.0.0",
+        }
+    }
+
+    /// The body that carries `batch`.
+    pub fn encode(self, batch: &Batch) -> Vec<u8> {
+        match self {
+            Protocol::One => body::encode(batch),
+            Protocol::Two => encode_interned(batch, &MetadataBatch::default()),
+        }
+    }
 }
 
 /// The queues of all senders.
 #[derive(Debug)]
 pub struct Queues {
     queues: Vec<Queue>,
+    protocol: Protocol,
     /// How long a sample waits for its request to fill up.
     deadline_ms: i64,
 }
@@ -48,11 +90,12 @@ struct Queue {
 
 impl Queues {
     /// Empty queues for `senders`, at least one, in which a sample waits for `deadline_ms` at most.
-    pub fn new(senders: usize, deadline_ms: i64) -> Self {
+    pub fn new(senders: usize, deadline_ms: i64, protocol: Protocol) -> Self {
         let mut queues = Vec::new();
         queues.resize_with(senders.max(1), Queue::default);
         Self {
             queues,
+            protocol,
             deadline_ms,
         }
     }
@@ -64,28 +107,33 @@ impl Queues {
         sample: &Observation<'_>,
         emit: &mut impl FnMut(usize, Request) -> Result<(), E>,
     ) -> Result<(), E> {
-        self.push_at(sample, sample.time_ms, emit)
+        self.push_at(sample, None, sample.time_ms, emit)
     }
 
-    /// Like [`Queues::push`], for a sample that comes at `now_ms`, later than it was scraped.
+    /// Like [`Queues::push`], for a sample that has an exemplar or comes at `now_ms`, later than it
+    /// was scraped.
     pub fn push_at<E>(
         &mut self,
         sample: &Observation<'_>,
+        exemplar: Option<TimedExemplar<'_>>,
         now_ms: TimestampMs,
         emit: &mut impl FnMut(usize, Request) -> Result<(), E>,
     ) -> Result<(), E> {
         let sender = (sample.series % self.queues.len() as u64) as usize;
+        let protocol = self.protocol;
         let queue = &mut self.queues[sender];
         if queue.is_overdue(now_ms, self.deadline_ms) {
-            emit(sender, queue.cut(queue.oldest_ms + self.deadline_ms))?;
+            emit(
+                sender,
+                queue.cut(queue.oldest_ms + self.deadline_ms, protocol),
+            )?;
         }
         if queue.batch.is_empty() {
             queue.oldest_ms = now_ms;
         }
-        let samples = [(sample.time_ms, sample.value)];
-        queue.batch.push_series(sample.labels, &samples);
+        queue.add(sample, exemplar);
         if queue.batch.sample_count() == SAMPLES_PER_REQUEST {
-            emit(sender, queue.cut(now_ms))?;
+            emit(sender, queue.cut(now_ms, protocol))?;
         }
         Ok(())
     }
@@ -98,7 +146,10 @@ impl Queues {
     ) -> Result<(), E> {
         for (sender, queue) in self.queues.iter_mut().enumerate() {
             if queue.is_overdue(now_ms, self.deadline_ms) {
-                emit(sender, queue.cut(queue.oldest_ms + self.deadline_ms))?;
+                emit(
+                    sender,
+                    queue.cut(queue.oldest_ms + self.deadline_ms, self.protocol),
+                )?;
             }
         }
         Ok(())
@@ -110,13 +161,33 @@ impl Queue {
         !self.batch.is_empty() && now_ms.saturating_sub(self.oldest_ms) >= deadline_ms
     }
 
-    fn cut(&mut self, due_ms: TimestampMs) -> Request {
+    fn add(&mut self, sample: &Observation<'_>, exemplar: Option<TimedExemplar<'_>>) {
+        let batch = &mut self.batch;
+        batch
+            .label_bytes()
+            .extend_from_slice(sample.labels.as_bytes());
+        match sample.histogram {
+            None => batch.push_float(sample.time_ms, sample.value),
+            Some(histogram) => batch.push_histogram(HistogramSample {
+                time: sample.time_ms,
+                start_time: START_UNKNOWN,
+                histogram: histogram.clone(),
+            }),
+        }
+        if let Some(exemplar) = exemplar {
+            batch.push_exemplar(exemplar);
+        }
+        batch.end_series();
+    }
+
+    fn cut(&mut self, due_ms: TimestampMs, protocol: Protocol) -> Request {
         // Lateness of single scrapes may put a full request a moment before the one it follows.
         self.due_ms = self.due_ms.max(due_ms);
         let request = Request {
             due_ms: self.due_ms,
             samples: self.batch.sample_count() as u32,
-            body: body::encode(&self.batch),
+            protocol,
+            body: protocol.encode(&self.batch),
         };
         self.batch.clear();
         request
@@ -131,7 +202,7 @@ mod tests {
 
     /// Pushes `(series, time)` and returns `(sender, due, samples)` of the requests.
     fn check(senders: usize, samples: &[(u64, i64)], expected: &[(usize, i64, u32)]) {
-        let mut queues = Queues::new(senders, SEND_DEADLINE_MS);
+        let mut queues = Queues::new(senders, SEND_DEADLINE_MS, Protocol::One);
         let mut requests = Vec::new();
         let mut emit = |sender, r: Request| -> Result<(), Infallible> {
             requests.push((sender, r.due_ms, r.samples));
@@ -144,6 +215,7 @@ mod tests {
                 labels: labels.as_ref(),
                 time_ms: *time_ms,
                 value: 1.0,
+                histogram: None,
             };
             let Ok(()) = queues.push(&observation, &mut emit);
         }

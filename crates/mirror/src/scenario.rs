@@ -3,24 +3,29 @@
 //!
 //! ```text
 //! load -> mirror -> baseline
-//!             \---> candidate   <- steps: kill, pause, restart, upgrade
+//!             \---> candidate   <- steps: kill, pause, restart, upgrade, fill
+//!             \- -> others      <- steps: add, remove
 //! the queues are empty -> compare -> checks -> result
 //! ```
 //!
 //! Everything runs as processes of their own, as users run them: `firn load`, `firn mirror` and the
 //! commands of the file. Invariant: a run is a folder that holds the scenario, the files that it
-//! names, all logs, the report and the result; a run that ended after its load goes on with the
-//! comparison, and a folder's scenario runs again elsewhere.
+//! names, all logs, the report and the result; a run that was broken off goes on where it was, and
+//! a folder's scenario runs again elsewhere. No process outlives its run.
 
 mod checks;
+mod filler;
 mod plan;
 mod process;
 mod run;
+mod running;
+mod state;
 
 use crate::error::MirrorError;
 use clap::error::ErrorKind;
 use clap::{Arg, ArgAction, Command, value_parser};
 use plan::Plan;
+pub use process::Stop;
 use run::Run;
 use std::ffi::OsString;
 use std::io::Write;
@@ -48,7 +53,7 @@ pub fn command() -> Command {
                 .value_name("DIR")
                 .required(true)
                 .value_parser(value_parser!(PathBuf))
-                .help("The folder of the run; one whose load is done goes on with the comparison"),
+                .help("The folder of the run; one that was broken off goes on where it was"),
             Arg::new("set")
                 .long("set")
                 .value_name("NAME=VALUE")
@@ -58,10 +63,12 @@ pub fn command() -> Command {
 }
 
 /// Runs `firn scenario` with the arguments that follow it; `firn` is this program. Says whether
-/// all checks hold.
+/// all checks hold. Fails with [`MirrorError::Stopped`] soon after `stop` is set, once its
+/// processes have ended.
 pub fn run(
     args: impl IntoIterator<Item = OsString>,
     firn: &Path,
+    stop: &Stop,
     out: &mut dyn Write,
 ) -> Result<bool, MirrorError> {
     let args = std::iter::once("scenario".into()).chain(args);
@@ -86,7 +93,7 @@ pub fn run(
         }
     }
     let plan = Plan::read(&path("file"), &path("run"), &settings)?;
-    Run::open(plan, &path("run"), firn)?.finish(out)
+    Run::open(plan, &path("run"), firn, stop.clone())?.finish(out)
 }
 
 fn write(out: &mut dyn Write, text: &str) -> Result<(), MirrorError> {

@@ -1,4 +1,4 @@
-//! A scrape target of one's own making, which may answer however it likes.
+//! A server of one's own making, which may answer however it likes: a scrape target, a receiver.
 
 use crate::error::MirrorError;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -10,7 +10,10 @@ use std::time::Duration;
 /// The longest head of a request.
 const REQUEST_BYTES_MAX: u64 = 64 * 1024;
 
-/// How long the head of a request may take.
+/// The longest body of a request.
+const BODY_BYTES_MAX: u64 = 64 << 20;
+
+/// How long a read of a request may take.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A request as it came.
@@ -19,6 +22,8 @@ pub struct Request {
     pub path: String,
     /// `name: value`, names in small letters.
     pub headers: Vec<String>,
+    /// What came behind them; empty for a length that is not said, or beyond the limit.
+    pub body: Vec<u8>,
 }
 
 impl Request {
@@ -68,20 +73,29 @@ fn serve(mut stream: TcpStream, answer: &dyn Fn(&Request, &mut TcpStream)) {
 
 fn read_request(stream: &TcpStream) -> Option<Request> {
     stream.set_read_timeout(Some(REQUEST_TIMEOUT)).ok()?;
-    let head = stream.try_clone().ok()?.take(REQUEST_BYTES_MAX);
-    let mut reader = BufReader::new(head);
+    let mut reader = BufReader::new(stream.try_clone().ok()?);
+    let mut head = reader.by_ref().take(REQUEST_BYTES_MAX);
     let mut first = String::new();
-    reader.read_line(&mut first).ok()?;
+    head.read_line(&mut first).ok()?;
     let mut headers = Vec::new();
-    for line in reader.lines().map_while(Result::ok) {
+    for line in head.lines().map_while(Result::ok) {
         if line.is_empty() {
             break;
         }
         let (name, value) = line.split_once(':').unwrap_or((&line, ""));
         headers.push(format!("{}: {}", name.to_lowercase(), value.trim()));
     }
-    let path = first.split(' ').nth(1)?.to_owned();
-    Some(Request { path, headers })
+    let mut request = Request {
+        path: first.split(' ').nth(1)?.to_owned(),
+        headers,
+        body: Vec::new(),
+    };
+    let length = request.header("content-length");
+    let length = length.and_then(|length| length.parse::<u64>().ok());
+    if let Some(length) = length.filter(|length| *length <= BODY_BYTES_MAX) {
+        reader.take(length).read_to_end(&mut request.body).ok()?;
+    }
+    Some(request)
 }
 
 /// Writes a whole answer; the client may have gone.

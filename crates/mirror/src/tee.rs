@@ -15,6 +15,7 @@
 //! order of acknowledgement or is counted as lost for a reason. HTTP is left to the caller: bodies
 //! come in by [`Mirror::take`] and go out by [`Deliver`].
 
+mod attempts;
 mod bodies;
 mod courier;
 mod cursors;
@@ -26,9 +27,11 @@ mod tests;
 mod verdict;
 
 pub use bodies::{PASSED_HEADERS, Write};
-pub use filter::{Filter, Filtered};
+pub use filter::Filter;
 pub use firn_wire::thinning::Counts;
-pub use target::{Deliver, Delivering, Prepare, TargetSettings};
+pub use target::{
+    Contents, Deliver, Delivering, Parcel, Prepare, Request, Tally, Target, TargetSettings, Wanted,
+};
 pub use verdict::Answer;
 
 use bodies::Bodies;
@@ -43,7 +46,6 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use target::Target;
 use tokio::sync::{oneshot, watch};
 use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::{MissedTickBehavior, interval, timeout};
@@ -159,6 +161,13 @@ impl Mirror {
             let label = &gone.target.label;
             info!(to = label, bytes, "target is gone, and what waited for it");
         }
+    }
+
+    /// The targets at work, by their keys.
+    pub fn targets(&self) -> Vec<(String, Arc<Target>)> {
+        let targets = lock(&self.targets);
+        let each = |(key, working): (&String, &Working)| (key.clone(), working.target.clone());
+        targets.iter().map(each).collect()
     }
 
     /// Where a target begins that was not at work.

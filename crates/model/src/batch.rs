@@ -458,8 +458,14 @@ impl Batch {
 
     /// The series in the order they were added, but for those that were refused.
     pub fn iter(&self) -> impl Iterator<Item = SeriesSamples<'_>> {
+        self.numbered().map(|(_, series)| series)
+    }
+
+    /// Like [`Batch::iter`], with the numbers of the series.
+    pub fn numbered(&self) -> impl Iterator<Item = (u64, SeriesSamples<'_>)> {
         let stands = |i: &usize| self.labels[*i].form != Form::Read(Reading::Refused);
-        (0..self.ends.len()).filter(stands).map(|i| self.series(i))
+        let numbered = |i| (i as u64, self.series(i));
+        (0..self.ends.len()).filter(stands).map(numbered)
     }
 
     #[inline]

@@ -23,6 +23,21 @@ pub enum MetricType {
 }
 
 impl MetricType {
+    /// The type with this name; unknown if there is none.
+    pub fn of_name(name: &str) -> Self {
+        let all = [
+            MetricType::Counter,
+            MetricType::Gauge,
+            MetricType::Histogram,
+            MetricType::GaugeHistogram,
+            MetricType::Summary,
+            MetricType::Info,
+            MetricType::Stateset,
+        ];
+        let found = all.into_iter().find(|kind| kind.name() == name);
+        found.unwrap_or_default()
+    }
+
     /// The name that Prometheus's API and the text formats use.
     pub fn name(self) -> &'static str {
         match self {

@@ -42,6 +42,11 @@ impl Gauge {
         self.0.store(value, Ordering::Relaxed);
     }
 
+    /// Sets it if `value` is more.
+    pub fn raise(&self, value: i64) {
+        self.0.fetch_max(value, Ordering::Relaxed);
+    }
+
     /// Adds `n`, which may be negative.
     pub fn add(&self, n: i64) {
         self.0.fetch_add(n, Ordering::Relaxed);

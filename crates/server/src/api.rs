@@ -27,6 +27,5 @@ pub(crate) mod self_metrics;
 pub(crate) mod series;
 pub(crate) mod status;
 pub(crate) mod targets;
-mod timed;
 mod times;
 pub(crate) mod write;

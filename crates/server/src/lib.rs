@@ -7,7 +7,8 @@
 //! access      who may do what: credentials and grants           uses http
 //! tls         handshakes of the listener                        uses http
 //! app, parts  the state that all requests share                 use json, admission, http, access
-//! rules       queries of rules                                  uses app, admission
+//! query_log   the log of queries                                uses parts
+//! rules       queries of rules                          uses app, admission, query_log
 //! api         the endpoints                                     uses all above
 //! routes      which endpoint answers which path                 uses api
 //! reflector   the HTTP of `firn mirror`, a server of its own    uses http, admission
@@ -37,9 +38,11 @@ mod json;
 mod metrics;
 mod notices;
 pub mod parts;
+pub mod query_log;
 pub mod reflector;
 mod routes;
 pub mod rules;
+mod timed;
 pub mod tls;
 
 use http::connection::Site;

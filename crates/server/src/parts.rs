@@ -18,10 +18,12 @@ use firn_model::stats::{BlocksStats, StoreStats};
 use firn_model::store::Select;
 use firn_promql::Features;
 use firn_rules::view::Groups;
+use serde::Serialize;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::engine::Engine;
+use crate::query_log::QueryLog;
 
 /// What is known when the process starts.
 pub struct AppParts {
@@ -35,6 +37,8 @@ pub struct AppParts {
     pub engine: Arc<dyn Engine>,
     /// How queries are evaluated.
     pub query: QuerySettings,
+    /// `global.query_log_file` of the running configuration.
+    pub query_log: Arc<QueryLog>,
     /// What this binary can, for `/api/v1/features`, beside the language and the API.
     pub features: Vec<Feature>,
     /// `global.external_labels` of the running configuration: for what other servers read.
@@ -138,6 +142,15 @@ pub struct QuerySettings {
     pub series_max: Provider<usize>,
     /// `global.evaluation_interval` of the running configuration.
     pub default_subquery_step_ms: Provider<i64>,
+}
+
+/// Which group a rule is of.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct RuleGroupName {
+    /// The path of its file.
+    pub file: String,
+    /// Its name there.
+    pub name: String,
 }
 
 /// Where the server is reachable, and which pages may call it.

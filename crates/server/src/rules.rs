@@ -9,6 +9,9 @@ use crate::admission::question::Question;
 use crate::admission::queue::Client;
 use crate::app::App;
 use crate::engine::Engine;
+use crate::parts::RuleGroupName;
+use crate::query_log::{Logged, Origin, QueryLog, Timings};
+use crate::timed::Timed;
 use firn_model::budget::{Budget, Reservation};
 use firn_model::cancel::Cancel;
 use firn_model::columns::SeriesBatch;
@@ -26,6 +29,7 @@ use firn_promql::{Context, EvalTime, Options};
 use firn_rules::alerts::KeptSince;
 use firn_rules::rule::Queries;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::time::Instant;
 
 /// The name under which queries of rules are written down as active.
@@ -51,6 +55,8 @@ pub struct RuleQuestion {
     pub expression: String,
     /// The time that it is about.
     pub time: TimestampMs,
+    /// The group of the rule.
+    pub group: RuleGroupName,
 }
 
 impl App {
@@ -97,8 +103,13 @@ impl App {
         let tenant = question.tenant.clone();
         let (engine, env) = (self.parts.engine.clone(), self.parts.env.clone());
         let store = backend.store.clone();
+        let log = self.parts.query_log.clone();
+        let log = log.is_on().then(|| (log, question.group.clone()));
+        let asked_at = env.clock.monotonic();
         let job = move |cancel: &Cancel| {
             let mut asking = Asking {
+                log,
+                queue: env.clock.monotonic().saturating_sub(asked_at),
                 engine,
                 store,
                 env,
@@ -129,6 +140,10 @@ impl App {
 
 /// Answers the queries of one evaluation of one rule.
 struct Asking<'a> {
+    /// Where queries are written, and of which group.
+    log: Option<(Arc<QueryLog>, RuleGroupName)>,
+    /// How long the evaluation waited for its turn.
+    queue: Duration,
     engine: Arc<dyn Engine>,
     store: Arc<dyn Select>,
     env: Env,
@@ -141,18 +156,42 @@ struct Asking<'a> {
 }
 
 impl Asking<'_> {
+    /// Asks a query, whose text is for the log.
     fn ask(
         &mut self,
-        query: impl FnOnce(&dyn Engine, &Context<'_>, &Options) -> Result<QueryResult, QueryError>,
+        text: impl FnOnce() -> String,
+        at: TimestampMs,
+        query: impl FnOnce(
+            &dyn Engine,
+            &Context<'_>,
+            EvalTime,
+            &Options,
+        ) -> Result<QueryResult, QueryError>,
     ) -> Result<Value, String> {
+        let (time, clock) = (EvalTime::Instant(at), self.env.clock.clone());
+        let begun = clock.monotonic();
+        let store = Timed::new(&*self.store, clock.clone());
         let context = Context {
-            store: &*self.store,
+            store: &store,
             tenant: self.tenant,
             compute: &*self.env.compute,
             budget: &self.budget,
             cancel: self.cancel,
         };
-        let answer = query(&*self.engine, &context, &self.options);
+        let answer = query(&*self.engine, &context, time, &self.options);
+        if let Some((log, group)) = &self.log {
+            let logged = Logged {
+                query: text(),
+                time,
+                origin: Origin::Rule(group.clone()),
+            };
+            let timings = Timings {
+                queue: self.queue,
+                run: clock.monotonic().saturating_sub(begun),
+                look_ups: store.spent(),
+            };
+            log.write_outcome(clock.now_ms(), &logged, answer.as_ref(), &timings);
+        }
         let answer = answer.map_err(|e| e.to_string())?;
         self.held.push(answer.memory);
         Ok(answer.value)
@@ -186,12 +225,16 @@ impl Asking<'_> {
 
 impl Queries for Asking<'_> {
     fn expr(&mut self, expr: &Expr, at: TimestampMs) -> Result<Value, String> {
-        let time = EvalTime::Instant(at);
-        self.ask(|engine, context, options| engine.query_expr(context, expr, time, options))
+        let text = || expr.to_string();
+        self.ask(text, at, |engine, context, time, options| {
+            engine.query_expr(context, expr, time, options)
+        })
     }
 
     fn text(&mut self, text: &str, at: TimestampMs) -> Result<Value, String> {
-        let time = EvalTime::Instant(at);
-        self.ask(|engine, context, options| engine.query(context, text, time, options))
+        let own = || text.to_owned();
+        self.ask(own, at, |engine, context, time, options| {
+            engine.query(context, text, time, options)
+        })
     }
 }

@@ -33,7 +33,7 @@ mod sample;
 #[cfg(test)]
 mod tests;
 
-pub use encode::{encode, encode_histogram};
+pub use encode::{encode, encode_histogram, encode_metadata};
 pub use histogram::decode as decode_histogram;
 pub use interned::encode_interned;
 pub use keys::KEY_FORMAT;

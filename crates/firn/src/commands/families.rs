@@ -3,6 +3,7 @@
 //! Samples of a classic histogram or summary belong to the family without their suffix, and those
 //! with the same other labels to one of its metrics.
 
+use firn_model::go_float::shortest;
 use firn_model::metadata::MetricType;
 use firn_model::sample::TimestampMs;
 use firn_wire::exposition::{Event, Field, Format, LabelPairs, Parser, Switches, Value};
@@ -85,7 +86,7 @@ fn take(families: &mut Families, pairs: &LabelPairs, time: Option<TimestampMs>, 
     let mut labels: LabelMap = pairs.iter().map(|(n, v)| (text(n), text(v))).collect();
     let name = labels.remove("__name__").unwrap_or_default();
     let (family, part) = family_of(families, &name);
-    let part = part.and_then(|part| Some((part, labels.remove(part)?)));
+    let part = part.and_then(|part| Some((part, bound(&labels.remove(part)?))));
     let family = families.entry(family).or_default();
     let is_compound = matches!(family.kind, MetricType::Histogram | MetricType::Summary);
     let known = match is_compound {
@@ -105,6 +106,12 @@ fn take(families: &mut Families, pairs: &LabelPairs, time: Option<TimestampMs>, 
             samples: vec![sample],
         }),
     }
+}
+
+/// A bound or a quantile as a sender writes it: the reader made `1.0` of `1`.
+fn bound(text: &str) -> String {
+    let number = text.parse::<f64>();
+    number.map_or_else(|_| text.to_owned(), shortest)
 }
 
 /// The family of a sample's name, and the label that sets the sample apart in it.

@@ -32,6 +32,7 @@ use firn_server::Limits;
 use firn_server::reflector::{PassedBody, Passing, Reflector, ReflectorParts, Taking};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::{JoinSet, spawn_blocking};
@@ -116,6 +117,7 @@ fn settings(target: MirrorTarget) -> Result<TargetSettings, MirrorError> {
         queue_bytes_max: target.queue_bytes_max,
         queue_age_max: target.queue_age_max,
         prepare: Arc::new(target.filter),
+        fill: Duration::ZERO,
         timeout: target.timeout,
         backoff_min: target.backoff.0,
         backoff_max: target.backoff.1,

@@ -94,6 +94,7 @@ pub fn build(sources: Sources<'_>) -> Result<AppParts, PartsError> {
                 interval.config().evaluation_interval.as_millis() as i64
             }),
         },
+        query_log: running.query_log(),
         features: features::features(settings),
         external_labels: Arc::new(move || external.config().external_labels.clone()),
         multitenancy: config.is_multitenant,
@@ -106,7 +107,12 @@ pub fn build(sources: Sources<'_>) -> Result<AppParts, PartsError> {
             .collect(),
         config: Arc::new(move || text.config().text.clone()),
         runtime: runtime_info(running.clone(), &env, &memory, retention, store),
-        collectors: vec![Arc::new(Process::new(memory.clone())), running, locks],
+        collectors: vec![
+            Arc::new(Process::new(memory.clone())),
+            running.query_log(),
+            running,
+            locks,
+        ],
         lifecycle: settings.enable_lifecycle.then(|| Lifecycle {
             reload: Arc::new(move || reload.reload()),
             quit: Arc::new(move || quit.try_send(()).is_ok()),

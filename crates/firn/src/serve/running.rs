@@ -1,13 +1,15 @@
 //! The configuration in force, and taking over a new one.
 //!
-//! Invariant: a config that cannot be read changes nothing but the metric that says so.
+//! Invariant: a config that cannot be read, or whose files cannot be opened, changes nothing but
+//! the metric that says so.
 
 use crate::settings::config::{self, Config, JobFeatures};
 use firn_model::env::Clock;
 use firn_model::metrics::{Collect, Sink, Value};
 use firn_model::sample::TimestampMs;
 use firn_server::App;
-use std::path::PathBuf;
+use firn_server::query_log::QueryLog;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use tokio::sync::watch;
 use tracing::{error, info, warn};
@@ -22,6 +24,15 @@ pub struct Running {
     app: OnceLock<App>,
     /// Held while the file is read and taken over, so that what was read last is what holds.
     reloading: Mutex<()>,
+    query_log: Arc<QueryLog>,
+}
+
+/// The log of queries cannot be written.
+#[derive(Debug, thiserror::Error)]
+#[error("global.query_log_file: open {}: {source}", path.display())]
+pub struct QueryLogError {
+    path: PathBuf,
+    source: std::io::Error,
 }
 
 struct State {
@@ -49,7 +60,20 @@ impl Running {
             state,
             app: OnceLock::new(),
             reloading: Mutex::new(()),
+            query_log: Arc::default(),
         }
+    }
+
+    /// Like [`Running::new`], with the files opened that the configuration names. May block.
+    pub fn start(
+        file: Option<PathBuf>,
+        features: JobFeatures,
+        config: Config,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self, QueryLogError> {
+        let running = Self::new(file, features, config, clock);
+        running.open_query_log(&running.config())?;
+        Ok(running)
     }
 
     /// The configuration.
@@ -60,6 +84,21 @@ impl Running {
     /// Follows the configuration.
     pub fn subscribe(&self) -> watch::Receiver<Arc<Config>> {
         self.config.subscribe()
+    }
+
+    /// The log of queries.
+    pub fn query_log(&self) -> Arc<QueryLog> {
+        self.query_log.clone()
+    }
+
+    fn open_query_log(&self, config: &Config) -> Result<(), QueryLogError> {
+        let path = config.query_log_file.as_deref();
+        self.query_log
+            .set_file(path)
+            .map_err(|source| QueryLogError {
+                path: path.unwrap_or(Path::new("")).to_owned(),
+                source,
+            })
     }
 
     /// The features of the command line.
@@ -88,7 +127,12 @@ impl Running {
             .reloading
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        match config::load_with_rules(file, self.features) {
+        let loaded = config::load_with_rules(file, self.features).map_err(|e| e.to_string());
+        let opened = loaded.and_then(|config| {
+            let opened = self.open_query_log(&config);
+            opened.map(|()| config).map_err(|e| e.to_string())
+        });
+        match opened {
             Ok(config) => {
                 self.take_over(config);
                 self.tell(true);
@@ -98,7 +142,7 @@ impl Running {
                 self.with(|state| state.is_newest_good = false);
                 self.tell(false);
                 error!(error = %e, "keep the old config");
-                Err(e.to_string())
+                Err(e)
             }
         }
     }

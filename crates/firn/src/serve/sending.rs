@@ -4,18 +4,28 @@
 //! request is kept once, with a cursor for each receiver. It is opened when the config first names
 //! a receiver.
 
+mod metrics;
+mod said;
+
 use super::mirror::Client;
 use crate::settings::config::Config;
 use crate::settings::config::remote_write::RemoteWrite;
+use firn_ingest::Pipeline;
 use firn_ingest::forward::Forward;
-use firn_ingest::sending::{Outgoing, Rewritten, SendOn};
-use firn_mirror::tee::{Filtered, Mirror, PASSED_HEADERS, Prepare, TargetSettings, Write};
+use firn_ingest::scrape::Scraping;
+use firn_ingest::sending::{KeptRequest, Known, Outgoing, Round, SendOn, Sent};
+use firn_mirror::tee::{
+    Contents, Mirror, PASSED_HEADERS, Parcel, Prepare, Request, TargetSettings, Wanted, Write,
+};
 use firn_model::env::Env;
 use firn_model::error::Error;
-use firn_model::metrics::{Collect, Sink, Value};
+use firn_model::metrics::Gauge;
 use firn_model::store::{Appended, Ticket};
 use firn_model::sync::lock;
+use firn_model::tenant::TenantId;
 use firn_wire::WireLimits;
+use firn_wire::remote_write::Version;
+use said::{Said, Telling};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -26,6 +36,12 @@ use tracing::{error, info};
 /// The folder of the queue, in the data folder.
 const FOLDER: &str = "sending";
 
+/// What a request of 2.0 says it is.
+const CONTENT_TYPE_V2: &str = "application/x-protobuf;proto=io.prometheus.write.v2.Request";
+
+/// Says what is known of metrics now.
+type Learn = Box<dyn Fn() -> Known + Send + Sync>;
+
 /// The receivers in force, and what waits for them.
 pub struct Sending {
     env: Env,
@@ -34,9 +50,22 @@ pub struct Sending {
     queue: OnceLock<Arc<Mirror>>,
     /// Whether there is a receiver: asked for each batch, without the lock.
     is_on: AtomicBool,
-    /// What stores cursors. Held while a configuration is taken over, which waits for the disk.
-    keeping: Mutex<Option<JoinHandle<()>>>,
+    /// The time of the newest sample that was kept.
+    newest: Gauge,
+    /// What metrics are, as receivers are told.
+    said: Arc<Said>,
+    following: Mutex<Following>,
     runtime: Handle,
+}
+
+/// What a configuration began. Held while one is taken over, which waits for the disk.
+#[derive(Default)]
+struct Following {
+    /// What stores cursors.
+    keeping: Option<JoinHandle<()>>,
+    /// What tells receivers of metrics.
+    telling: Vec<JoinHandle<()>>,
+    receivers: Vec<RemoteWrite>,
 }
 
 impl Sending {
@@ -48,14 +77,36 @@ impl Sending {
             limits,
             queue: OnceLock::new(),
             is_on: AtomicBool::new(false),
-            keeping: Mutex::default(),
+            newest: Gauge::default(),
+            said: Arc::default(),
+            following: Mutex::default(),
             runtime: Handle::current(),
         }
     }
 
+    /// Tells receivers what `scraping` and the pushes of `pipeline` say of metrics.
+    pub fn learn_from(&self, pipeline: &Arc<Pipeline>, scraping: &Arc<Scraping>) {
+        // The pipeline has this object.
+        let (pipeline, scraping) = (Arc::downgrade(pipeline), scraping.clone());
+        self.said.learn_by(Box::new(move || {
+            let mut known = Known::default();
+            for target in scraping.views().iter().flat_map(|view| view.active()) {
+                target
+                    .status
+                    .each_metadata(|name, said| known.add(name, said));
+            }
+            if let Some(pipeline) = pipeline.upgrade() {
+                let tenant = TenantId::anonymous();
+                let pushed = pipeline.metadata();
+                pushed.each(&tenant, |name, said| known.add(name, said));
+            }
+            known
+        }));
+    }
+
     /// Sends as `config` says from here on. May block.
     pub fn follow(&self, config: &Config) {
-        let mut keeping = lock(&self.keeping);
+        let mut following = lock(&self.following);
         if config.remote_write.is_empty() && self.queue.get().is_none() {
             return;
         }
@@ -64,12 +115,14 @@ impl Sending {
         let settings: Result<Vec<TargetSettings>, String> = settings
             .map(|receiver| self.settings(receiver, config))
             .collect();
-        match settings.and_then(|settings| Ok((self.open(&mut keeping)?, settings))) {
+        match settings.and_then(|settings| Ok((self.open(&mut following.keeping)?, settings))) {
             Ok((queue, settings)) => {
                 self.is_on.store(!settings.is_empty(), Ordering::Relaxed);
                 let receivers = settings.len();
+                self.tell(&config.remote_write, &settings, &mut following.telling);
                 queue.apply(settings);
                 queue.store_cursors();
+                following.receivers.clone_from(&config.remote_write);
                 info!(receivers, "sending on follows the config");
             }
             Err(e) => error!(error = %e, "samples are not sent on"),
@@ -86,6 +139,30 @@ impl Sending {
         Ok(self.queue.get_or_init(|| queue).clone())
     }
 
+    /// Tells the receivers of metrics that want it, each at times of its own.
+    fn tell(
+        &self,
+        receivers: &[RemoteWrite],
+        settings: &[TargetSettings],
+        telling: &mut Vec<JoinHandle<()>>,
+    ) {
+        telling.drain(..).for_each(|task| task.abort());
+        for (receiver, settings) in receivers.iter().zip(settings) {
+            let Some(metadata) = receiver.metadata else {
+                continue;
+            };
+            let telling_one = Telling {
+                said: self.said.clone(),
+                tally: self.said.tally_of(&receiver.key),
+                metadata,
+                settings: settings.clone(),
+                version: receiver.version,
+                env: self.env.clone(),
+            };
+            telling.push(self.runtime.spawn(telling_one.run()));
+        }
+    }
+
     fn settings(&self, receiver: &RemoteWrite, config: &Config) -> Result<TargetSettings, String> {
         Ok(TargetSettings {
             key: receiver.key.clone(),
@@ -97,9 +174,15 @@ impl Sending {
                     external_labels: config.external_labels.clone(),
                     relabel: receiver.relabel.clone(),
                     sends_histograms: receiver.sends_histograms,
+                    sends_exemplars: receiver.sends_exemplars,
+                    version: receiver.version,
+                    request_samples: receiver.request_samples,
+                    shares_max: receiver.shards.1,
                 },
+                said: receiver.metadata.map(|_| self.said.clone()),
                 limits: self.limits,
             }),
+            fill: receiver.fill,
             timeout: receiver.timeout,
             backoff_min: receiver.backoff.0,
             backoff_max: receiver.backoff.1,
@@ -109,8 +192,12 @@ impl Sending {
 
     /// Lets attempts under way end, and notes how far receivers are.
     pub async fn stop(&self) {
-        if let Some(keeping) = lock(&self.keeping).take() {
-            keeping.abort();
+        {
+            let mut following = lock(&self.following);
+            following.telling.drain(..).for_each(|task| task.abort());
+            if let Some(keeping) = following.keeping.take() {
+                keeping.abort();
+            }
         }
         if let Some(queue) = self.queue.get() {
             queue.stop().await;
@@ -123,19 +210,13 @@ impl SendOn for Sending {
         self.is_on.load(Ordering::Relaxed)
     }
 
-    fn keep(&self, body: Vec<u8>) -> Ticket {
+    fn keep(&self, request: KeptRequest) -> Ticket {
         let Some(queue) = self.queue.get() else {
             return Ticket::ready(Ok(Appended::default()));
         };
-        let headers = ["application/x-protobuf", "snappy", "0.1.0"];
-        let headers = headers.iter().enumerate();
-        let write = Write {
-            headers: headers.map(|(at, text)| (at, (*text).into())).collect(),
-            body: body.into(),
-        };
-        debug_assert_eq!(PASSED_HEADERS[2], "x-prometheus-remote-write-version");
+        self.newest.raise(request.newest);
         let (ticket, resolver) = Ticket::new();
-        queue.append(write, move |outcome| {
+        queue.append(write(request.version, request.body), move |outcome| {
             let outcome = outcome.map(|()| Appended::default());
             resolver.resolve(outcome.map_err(Error::unavailable));
         });
@@ -143,10 +224,72 @@ impl SendOn for Sending {
     }
 }
 
+/// A request of this version, with the headers that it needs.
+fn write(version: Version, body: Vec<u8>) -> Write {
+    let headers = match version {
+        Version::V1 => ["application/x-protobuf", "snappy", "0.1.0"],
+        Version::V2 => [CONTENT_TYPE_V2, "snappy", "2.0.0"],
+    };
+    debug_assert_eq!(PASSED_HEADERS[2], "x-prometheus-remote-write-version");
+    let headers = headers.iter().enumerate();
+    Write {
+        headers: headers.map(|(at, text)| (at, (*text).into())).collect(),
+        body: body.into(),
+    }
+}
+
+/// The version of a request that was kept.
+fn version_of(write: &Write) -> Version {
+    match write.header("content-type") {
+        Some(CONTENT_TYPE_V2) => Version::V2,
+        _ => Version::V1,
+    }
+}
+
 /// Makes what one receiver gets.
 struct Preparing {
     outgoing: Outgoing,
+    /// What metrics are, if the receiver wants to know.
+    said: Option<Arc<Said>>,
     limits: WireLimits,
+}
+
+impl Preparing {
+    fn parcel(&self, round: Result<Round, String>) -> Parcel {
+        let round = match round {
+            Ok(round) => round,
+            Err(why) => {
+                return Parcel {
+                    bodies: 1,
+                    wanted: Wanted::Unreadable(why),
+                    dropped: 0,
+                    is_full: true,
+                };
+            }
+        };
+        let lane = |share: Vec<Sent>| share.into_iter().map(|sent| self.request(sent)).collect();
+        Parcel {
+            bodies: round.kept,
+            wanted: match round.shares.is_empty() {
+                true => Wanted::Nothing,
+                false => Wanted::Lanes(round.shares.into_iter().map(lane).collect()),
+            },
+            dropped: round.dropped,
+            is_full: round.is_full,
+        }
+    }
+
+    fn request(&self, sent: Sent) -> Request {
+        Request {
+            contents: Contents {
+                samples: sent.samples,
+                histograms: sent.histograms,
+                exemplars: sent.exemplars,
+                newest: sent.newest,
+            },
+            write: write(self.outgoing.version, sent.body),
+        }
+    }
 }
 
 impl Prepare for Preparing {
@@ -154,31 +297,19 @@ impl Prepare for Preparing {
         false
     }
 
-    fn prepare(&self, write: &Write, _bytes_max: usize) -> Filtered {
-        match self.outgoing.rewrite(&write.body, &self.limits) {
-            Ok(Rewritten::Same) => Filtered::Body(write.body.clone()),
-            Ok(Rewritten::Body(body)) => Filtered::Body(body.into()),
-            Ok(Rewritten::Nothing) => Filtered::Nothing,
-            Err(why) => Filtered::Unreadable(why),
-        }
-    }
-}
-
-/// The queue's metrics under names of their own.
-impl Collect for Sending {
-    fn collect(&self, sink: &mut dyn Sink) {
-        if let Some(queue) = self.queue.get() {
-            queue.collect(&mut Renamed(sink));
-        }
-    }
-}
-
-struct Renamed<'a>(&'a mut dyn Sink);
-
-impl Sink for Renamed<'_> {
-    fn metric(&mut self, name: &str, help: &str, labels: &[(&str, &str)], value: Value<'_>) {
-        let rest = name.strip_prefix("firn_mirror_").unwrap_or(name);
-        let name = format!("firn_sending_{rest}");
-        self.0.metric(&name, help, labels, value);
+    fn prepare(&self, writes: &[&Write], _bytes_max: usize) -> Vec<Parcel> {
+        let kept = |write: &&'_ Write| (version_of(write), write.body.clone());
+        let bodies: Vec<_> = writes.iter().map(kept).collect();
+        let kept = bodies
+            .iter()
+            .map(|(version, body)| firn_ingest::sending::Kept {
+                version: *version,
+                body,
+            });
+        let kept: Vec<_> = kept.collect();
+        let known = self.said.as_ref().map(|said| said.known());
+        let known = known.unwrap_or_default();
+        let rounds = self.outgoing.rounds(&kept, &known, &self.limits);
+        rounds.into_iter().map(|round| self.parcel(round)).collect()
     }
 }

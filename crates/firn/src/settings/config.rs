@@ -98,6 +98,8 @@ pub struct NewSeries {
 /// What a config says, defaults included.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
+    /// `global.query_log_file`
+    pub query_log_file: Option<PathBuf>,
     /// `global.evaluation_interval`: the step of a subquery without one.
     pub evaluation_interval: Duration,
     /// `storage.tsdb.retention`, if there is such a section.
@@ -299,6 +301,7 @@ fn parse_jobs(
 impl Default for Config {
     fn default() -> Self {
         Self {
+            query_log_file: None,
             evaluation_interval: global::INTERVAL,
             retention: None,
             late_window: LATE_WINDOW,
@@ -420,6 +423,7 @@ fn parse(text: &str, dir: &Path, features: JobFeatures) -> Result<Parsed, YamlEr
         ignored: findings.ignored,
         text: yaml::print(&shown),
         external_labels: global.external_labels.clone(),
+        query_log_file: global.query_log_file.clone(),
         alerting: alerting::alerting(&root, global.names, dir)?,
         remote_write: remote_write::remote_write(&root, global.names, dir)?,
         jobs: jobs::jobs(&root, &global, dir)?,
@@ -472,7 +476,6 @@ pub fn why_ignored(key: &str) -> Option<&'static str> {
         | "remote_write.sigv4"
         | "remote_write.azuread"
         | "remote_write.google_iam" => Some("requests are sent unsigned"),
-        "remote_write.protobuf_message" => Some("remote write 1.0 is sent"),
         _ => None,
     }
 }

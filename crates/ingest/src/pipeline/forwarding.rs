@@ -1,10 +1,11 @@
 //! The way of batches to other receivers: what the store takes is kept beside it.
 
 use super::Pipeline;
-use crate::sending::{self, SendOn};
+use crate::sending::{self, KeptRequest, SendOn};
 use firn_model::batch::Source;
 use firn_model::store::Ticket;
 use firn_model::tenant::TenantId;
+use firn_wire::remote_write::Version;
 use std::sync::Arc;
 
 impl Pipeline {
@@ -26,18 +27,23 @@ impl Pipeline {
         &self,
         tenant: &TenantId,
         source: &mut dyn Source,
-        body: Option<Vec<u8>>,
+        body: Option<(Version, Vec<u8>)>,
     ) -> Option<Ticket> {
         if !self.sends_on(tenant) {
             return None;
         }
         let to = self.sending.get()?;
-        match body {
-            Some(body) => Some(to.keep(body)),
-            None => match sending::request_of(source) {
-                Ok(body) => Some(to.keep(body?)),
-                Err(e) => Some(Ticket::ready(Err(e))),
-            },
+        let request = match body {
+            Some((version, body)) => Ok(Some(KeptRequest {
+                body,
+                version,
+                newest: sending::newest_of(source.batch()),
+            })),
+            None => sending::request_of(source),
+        };
+        match request {
+            Ok(request) => Some(to.keep(request?)),
+            Err(e) => Some(Ticket::ready(Err(e))),
         }
     }
 }

@@ -104,8 +104,7 @@ impl Pipeline {
             room: None,
             time_max,
             started: decoded_at,
-            // Receivers get requests of 1.0: one of 2.0 is written anew.
-            body: (version == Version::V1 && self.sends_on(tenant)).then(|| body.to_vec()),
+            body: self.sends_on(tenant).then(|| (version, body.to_vec())),
         };
         let ticket = self.hand_over(tenant, &mut decoded, entry, bounds);
         let decoding = decoded_at.saturating_sub(started);

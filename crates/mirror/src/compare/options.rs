@@ -1,5 +1,6 @@
 //! The command line of `firn compare`.
 
+use super::tls::TlsFiles;
 use crate::error::MirrorError;
 use crate::judge::tolerance::Tolerance;
 use crate::push::now_ms;
@@ -33,6 +34,7 @@ pub fn command() -> Command {
         .args(whom_and_what())
         .args(when())
         .args(how())
+        .args(as_whom())
 }
 
 fn text(name: &'static str, value: &'static str) -> Arg {
@@ -144,6 +146,21 @@ fn how() -> [Arg; 8] {
     ]
 }
 
+fn as_whom() -> [Arg; 3] {
+    let file = |name| text(name, "FILE").value_parser(value_parser!(PathBuf));
+    [
+        file("ca")
+            .action(ArgAction::Append)
+            .help("Trust the authorities in this file, in PEM, and no others; may be repeated"),
+        file("client-cert")
+            .requires("client-key")
+            .help("Show this certificate to systems that ask for one, in PEM"),
+        file("client-key")
+            .requires("client-cert")
+            .help("The key of the certificate, in PEM"),
+    ]
+}
+
 /// A header and the system that gets it; both do if none is named.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Header {
@@ -204,6 +221,8 @@ pub struct Options {
     pub fail_below: f64,
     /// Where metrics are shown.
     pub listen: Option<String>,
+    /// Certificates and keys of https.
+    pub tls: TlsFiles,
 }
 
 /// Reads the arguments that follow `firn compare`.
@@ -274,6 +293,7 @@ impl Options {
             },
             fail_below: value(matches, "fail-below")?,
             listen: given("listen").cloned(),
+            tls: tls_files(matches),
         };
         options.check()?;
         Ok(options)
@@ -320,6 +340,15 @@ impl Options {
             }
         }
         Ok(())
+    }
+}
+
+fn tls_files(matches: &ArgMatches) -> TlsFiles {
+    let path = |id: &str| matches.get_one::<PathBuf>(id).cloned();
+    let authorities = matches.get_many::<PathBuf>("ca").into_iter().flatten();
+    TlsFiles {
+        authorities: authorities.cloned().collect(),
+        client: path("client-cert").zip(path("client-key")),
     }
 }
 

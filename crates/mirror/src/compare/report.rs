@@ -4,7 +4,6 @@
 //! Each file is written beside its name and moved there, so that a reader never sees half of one.
 //! Invariant: a report is smaller than 5 MB, whatever the run found; what is left out is counted.
 
-mod chart;
 mod html;
 mod markdown;
 
@@ -16,8 +15,6 @@ use firn_model::sample::TimestampMs;
 use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
-use time::OffsetDateTime;
-use time::format_description::well_known::Rfc3339;
 
 /// Bytes of all findings in `report.json`.
 const FINDINGS_BYTES_MAX: usize = 4_000_000;
@@ -179,13 +176,6 @@ fn replace(path: &Path, text: &str) -> Result<(), MirrorError> {
     let new = path.with_extension("new");
     fs::write(&new, text).map_err(MirrorError::file("write", &new))?;
     fs::rename(&new, path).map_err(MirrorError::file("replace", path))
-}
-
-/// A time as people read it.
-fn time_text(ms: TimestampMs) -> String {
-    let civil = OffsetDateTime::from_unix_timestamp_nanos(i128::from(ms) * 1_000_000);
-    let text = civil.ok().and_then(|civil| civil.format(&Rfc3339).ok());
-    text.unwrap_or_else(|| format!("{ms} ms"))
 }
 
 /// The beginning of a text, for a table.

@@ -10,6 +10,7 @@ use crate::questions::Lookup;
 use crate::questions::reach::Stretch;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
+use ureq::tls::TlsConfig;
 
 /// Parameters of a request.
 pub type Params = Vec<(&'static str, String)>;
@@ -47,8 +48,8 @@ pub struct System {
 }
 
 impl System {
-    /// The system that `options` name `name`.
-    pub fn new(name: &'static str, url: &str, options: &Options) -> Self {
+    /// The system that `options` name `name`, asked by `tls` if its URL is https.
+    pub fn new(name: &'static str, url: &str, options: &Options, tls: &TlsConfig) -> Self {
         let is_for_it = |system: Option<&str>| system.is_none_or(|system| system == name);
         let headers = options
             .headers
@@ -66,6 +67,7 @@ impl System {
                     answer_bytes_max: options.answer_bytes_max,
                     follows_redirects: false,
                     headers,
+                    tls: tls.clone(),
                 },
             ),
             latencies: Mutex::default(),

@@ -166,3 +166,45 @@ fn fleet_with_a_ramp_grows_to_its_number_and_stays_there() {
     assert_eq!(pods(30_000), [3, 6, 6, 6]);
     assert_eq!(pods(45_000), [2, 4, 6, 6]);
 }
+
+#[test]
+fn fleet_with_more_keeps_its_series_and_adds_workers_and_native_histograms() {
+    let options = FleetOptions {
+        series: 1_200,
+        churn: Some(Churn {
+            fraction: 1.0,
+            period_ms: 45_000,
+        }),
+        ..OPTIONS
+    };
+    let more = More {
+        worker_series: 212,
+        native_histograms: true,
+    };
+    let mut fleet = Fleet::with(options, more);
+    assert_eq!((fleet.series_per_pod(), fleet.series_count()), (600, 1_200));
+    let mut natives: HashMap<u64, f64> = HashMap::new();
+    let (mut workers, mut ends) = (0, 0);
+    let mut label_sets = std::collections::HashSet::new();
+    for _ in 0..5 {
+        let Ok(()) = fleet.scrape_round(&mut |o: Observation<'_>| {
+            assert_eq!(o.labels.iter().count(), 11, "{}", o.labels);
+            label_sets.insert(o.labels.to_owned());
+            let name = o.labels.get(METRIC_NAME).to_vec();
+            workers += usize::from(name.starts_with(b"worker_"));
+            if name == b"http_request_duration_seconds" {
+                ends += usize::from(is_stale(o.value));
+                assert_eq!(o.histogram.is_none(), is_stale(o.value));
+            }
+            if o.histogram.is_some() {
+                let before = natives.insert(o.series, o.value).unwrap_or_default();
+                assert!(o.value >= before);
+            }
+            Ok::<(), Infallible>(())
+        });
+    }
+    assert_eq!(workers, 5 * 2 * 212);
+    assert_eq!(ends, 2 * 12);
+    assert_eq!(natives.len(), 2 * 2 * 12);
+    assert_eq!(label_sets.len(), 2 * 1_200);
+}

@@ -100,6 +100,12 @@ const SPREADS: [Spread; 4] = [
 /// Series of all handlers together: the counters, then the histograms.
 pub const SERIES: usize = HANDLERS.len() * (CODES.len() + HISTOGRAM_SERIES);
 
+/// The values of a handler's histogram among those of a pod.
+pub fn histogram_of(values: &[f64], handler: usize) -> &[f64] {
+    let start = HANDLERS.len() * CODES.len() + handler * HISTOGRAM_SERIES;
+    &values[start..start + HISTOGRAM_SERIES]
+}
+
 /// Moves the HTTP series of a pod on by `seconds`. `values` has [`SERIES`] values: for each handler
 /// its counters, then for each handler its buckets, sum and count.
 pub fn advance(values: &mut [f64], popularity: f64, seconds: f64, random: &mut Random) {

@@ -1,5 +1,5 @@
-//! What real senders do beside plain scrapes: pairs of servers that scrape the same, and samples
-//! that come late.
+//! What real senders do beside plain scrapes: pairs of servers that scrape the same, samples that
+//! come late, and exemplars. What comes late has none.
 //!
 //! Invariant: what is added depends on the seed, the series and its time alone.
 
@@ -7,7 +7,9 @@ use crate::error::MirrorError;
 use crate::fleet::Observation;
 use crate::fleet::random::{Random, mix};
 use crate::request::{Queues, Request};
-use firn_model::labels::{Labels, LabelsBuilder};
+use firn_model::exemplar::TimedExemplar;
+use firn_model::histogram::Histogram;
+use firn_model::labels::{Labels, LabelsBuilder, METRIC_NAME};
 use firn_model::sample::{TimestampMs, is_stale};
 use std::collections::VecDeque;
 
@@ -23,6 +25,8 @@ pub struct Extras {
     pub late_share: f64,
     /// How late they come, in data time.
     pub late_by_ms: i64,
+    /// The share of samples of histograms that have an exemplar.
+    pub exemplar_share: f64,
 }
 
 impl Default for Extras {
@@ -31,6 +35,7 @@ impl Default for Extras {
             replicas: 1,
             late_share: 0.0,
             late_by_ms: 0,
+            exemplar_share: 0.0,
         }
     }
 }
@@ -43,6 +48,7 @@ struct Held {
     labels: Labels,
     time_ms: TimestampMs,
     value: f64,
+    histogram: Option<Histogram>,
 }
 
 /// Samples on their way to the queues.
@@ -73,8 +79,7 @@ impl Adding {
         emit: &mut impl FnMut(usize, Request) -> Result<(), MirrorError>,
     ) -> Result<(), MirrorError> {
         if self.extras.replicas == 1 && self.extras.late_share == 0.0 {
-            self.sent += 1;
-            return queues.push(sample, emit);
+            return self.send(sample, queues, emit);
         }
         for replica in 0..self.extras.replicas {
             let series = sample.series * self.extras.replicas + replica;
@@ -89,18 +94,63 @@ impl Adding {
                     labels,
                     time_ms: sample.time_ms,
                     value: sample.value,
+                    histogram: sample.histogram.cloned(),
                 });
                 continue;
             }
-            self.sent += 1;
             let sample = Observation {
                 series,
                 labels: labels.as_ref(),
                 ..*sample
             };
-            queues.push(&sample, emit)?;
+            self.send(&sample, queues, emit)?;
         }
         Ok(())
+    }
+
+    /// Sends a sample in time, with an exemplar if it has one.
+    fn send(
+        &mut self,
+        sample: &Observation<'_>,
+        queues: &mut Queues,
+        emit: &mut impl FnMut(usize, Request) -> Result<(), MirrorError>,
+    ) -> Result<(), MirrorError> {
+        self.sent += 1;
+        match self.trace_of(sample) {
+            None => queues.push(sample, emit),
+            Some((labels, value)) => {
+                let exemplar = TimedExemplar {
+                    labels: labels.as_ref(),
+                    value,
+                    time: sample.time_ms,
+                    has_own_time: true,
+                };
+                queues.push_at(sample, Some(exemplar), sample.time_ms, emit)
+            }
+        }
+    }
+
+    /// The labels and the value of the exemplar of a sample, if it has one.
+    fn trace_of(&self, sample: &Observation<'_>) -> Option<(Labels, f64)> {
+        let share = self.extras.exemplar_share;
+        if share == 0.0 || is_stale(sample.value) {
+            return None;
+        }
+        let name = sample.labels.get(METRIC_NAME);
+        if sample.histogram.is_none() && !name.ends_with(b"_bucket") {
+            return None;
+        }
+        let parts = [self.seed, 9, sample.series, sample.time_ms as u64];
+        let mut random = Random::new(mix(&parts));
+        if random.unit() >= share {
+            return None;
+        }
+        let trace = format!("{:016x}{:016x}", mix(&[parts[2], 1]), mix(&parts));
+        let bound = std::str::from_utf8(sample.labels.get("le")).ok();
+        let bound = bound.and_then(|le| le.parse::<f64>().ok());
+        let bound = bound.filter(|bound| bound.is_finite()).unwrap_or(1.0);
+        let labels = Labels::from_pairs([("trace_id", trace)]);
+        Some((labels, bound * random.unit()))
     }
 
     /// Sends what was held back up to `now_ms`.
@@ -117,8 +167,9 @@ impl Adding {
                 labels: held.labels.as_ref(),
                 time_ms: held.time_ms,
                 value: held.value,
+                histogram: held.histogram.as_ref(),
             };
-            queues.push_at(&sample, held.due_ms, emit)?;
+            queues.push_at(&sample, None, held.due_ms, emit)?;
         }
         Ok(())
     }

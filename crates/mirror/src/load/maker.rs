@@ -7,7 +7,7 @@ use super::Emit;
 use super::extras::Adding;
 use super::options::Options;
 use crate::error::MirrorError;
-use crate::fleet::{Fleet, SERIES_PER_POD};
+use crate::fleet::Fleet;
 use crate::prepared::Summary;
 use crate::request::{Queues, Request};
 
@@ -27,18 +27,19 @@ pub struct Maker {
 impl Maker {
     /// The fleet of `options` before its first round.
     pub fn new(options: &Options) -> Self {
-        let fleet = Fleet::new(options.fleet).with_ramp(options.trial.ramp_ms);
+        let fleet = Fleet::with(options.fleet, options.more).with_ramp(options.trial.ramp_ms);
         let extras = options.trial.extras;
         let summary = Summary {
             senders: options.senders,
             series: fleet.series_count() as u64 * extras.replicas,
+            targets: fleet.pod_count() as u64,
             start_ms: options.fleet.start_ms,
             interval_ms: options.fleet.interval_ms,
             ..Summary::default()
         };
         Self {
             fleet,
-            queues: Queues::new(options.senders, options.deadline_ms),
+            queues: Queues::new(options.senders, options.deadline_ms, options.protocol),
             adding: Adding::new(extras, options.fleet.seed),
             replicas: extras.replicas,
             scraped: 0,
@@ -56,6 +57,7 @@ impl Maker {
             summary,
             ..
         } = self;
+        let series_per_pod = fleet.series_per_pod() as u64;
         let (mut requests, mut body_bytes) = (0, 0);
         let mut emit = |sender, request: Request| {
             requests += 1;
@@ -64,7 +66,7 @@ impl Maker {
         };
         for _ in 0..rounds {
             fleet.scrape_round(&mut |sample| {
-                if scraped.is_multiple_of(SERIES_PER_POD as u64) {
+                if scraped.is_multiple_of(series_per_pod) {
                     adding.release(sample.time_ms, queues, &mut emit)?;
                     queues.expire(sample.time_ms, &mut emit)?;
                 }

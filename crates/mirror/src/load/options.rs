@@ -2,12 +2,20 @@
 
 use super::arguments::{duration_ms, value};
 use super::trial::{self, Trial};
+use super::watch::Watched;
 use crate::error::MirrorError;
-use crate::fleet::{Churn, FleetOptions};
+use crate::fleet::{Churn, FleetOptions, More, SERIES_PER_POD};
 use crate::push::{Pace, now_ms};
+use crate::request::Protocol;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use std::ffi::OsString;
 use std::path::PathBuf;
+
+/// What the two systems of a load are called.
+pub(super) const NAMES: [&str; 2] = ["queried", "unqueried"];
+
+/// Handlers of a pod, each of which may have a native histogram.
+const HANDLERS: usize = 12;
 
 /// `firn load` and its flags: for parsing, help, completions and man pages.
 pub fn command() -> Command {
@@ -19,13 +27,11 @@ pub fn command() -> Command {
     let number = |name: &'static str, default: &'static str| text(name, "N").default_value(default);
     let span =
         |name: &'static str, default: &'static str| text(name, "DURATION").default_value(default);
-    let switch = |name: &'static str| Arg::new(name).long(name).action(ArgAction::SetTrue);
-    let folder = |name: &'static str| text(name, "DIR").value_parser(value_parser!(PathBuf));
     Command::new("load")
         .bin_name("firn load")
-        .about("Send the samples of a Kubernetes-like fleet by remote write 1.0")
+        .about("Send the samples of a Kubernetes-like fleet by remote write")
         .long_about(
-            "Sends the samples of a Kubernetes-like fleet (376 series a pod) by remote write 1.0, \
+            "Sends the samples of a Kubernetes-like fleet (376 series a pod) by remote write, \
              and prints a report in JSON. Equal flags and an equal --start make equal requests, \
              byte for byte.",
         )
@@ -59,20 +65,84 @@ pub fn command() -> Command {
             span("churn-period", "15m").help("How often pods are replaced, in data time"),
             span("deadline", "5s")
                 .help("How long a sample waits for its request to fill up, in data time"),
-            switch("live")
-                .overrides_with("fast")
-                .help("Send each request when its time has come"),
-            switch("fast")
-                .overrides_with("live")
-                .help("Send each request when the one before it is answered [default]"),
-            folder("prepare")
-                .overrides_with("replay")
-                .help("Write the requests to files instead of sending them"),
-            folder("replay")
-                .overrides_with("prepare")
-                .help("Send the requests that --prepare wrote"),
         ])
+        .args(ways())
+        .args(observed())
         .args(trial::arguments())
+}
+
+/// The flags of how requests are made and sent.
+fn ways() -> [Arg; 9] {
+    let text = |name: &'static str, value: &'static str| {
+        let arg = Arg::new(name).long(name).value_name(value);
+        arg.allow_hyphen_values(true)
+    };
+    let switch = |name: &'static str| Arg::new(name).long(name).action(ArgAction::SetTrue);
+    let folder = |name: &'static str| text(name, "DIR").value_parser(value_parser!(PathBuf));
+    [
+        switch("live")
+            .overrides_with("fast")
+            .help("Send each request when its time has come"),
+        switch("fast")
+            .overrides_with("live")
+            .help("Send each request when the one before it is answered [default]"),
+        folder("prepare")
+            .overrides_with("replay")
+            .help("Write the requests to files instead of sending them"),
+        folder("replay")
+            .overrides_with("prepare")
+            .help("Send the requests that --prepare or --record wrote"),
+        folder("record")
+            .conflicts_with_all(["prepare", "replay"])
+            .help("Take remote write at --listen for --duration and write it to files"),
+        switch("shift").requires("replay").help(
+            "Move the times of what is replayed, so that it begins now with --live, and ends \
+             now else",
+        ),
+        text("protocol", "VERSION")
+            .value_parser(["1", "2"])
+            .default_value("1")
+            .help("The version of remote write"),
+        text("targets", "N")
+            .value_parser(value_parser!(usize))
+            .help("Targets that have the series, of 376 and what workers they have"),
+        switch("native-histograms")
+            .help("Send the durations of each handler as a native histogram too"),
+    ]
+}
+
+/// The flags of who else gets the load, and of how it is looked at.
+fn observed() -> [Arg; 5] {
+    let text = |name: &'static str, value: &'static str, help: &'static str| {
+        let arg = Arg::new(name).long(name).value_name(value).help(help);
+        arg.allow_hyphen_values(true)
+    };
+    [
+        text(
+            "unqueried-url",
+            "URL",
+            "A second receiver, which gets the same writes and no questions",
+        ),
+        text(
+            "listen",
+            "ADDRESS",
+            "Show metrics of the load at this address, under /metrics; with --record, take writes",
+        ),
+        text(
+            "report",
+            "DIR",
+            "Write the report there, with memory, CPU and written bytes of the systems over time",
+        )
+        .value_parser(value_parser!(PathBuf)),
+        text(
+            "pid",
+            "N",
+            "The system's process on this machine: the kernel says what it writes to disks",
+        )
+        .value_parser(value_parser!(u32)),
+        text("unqueried-pid", "N", "The same of the second system")
+            .value_parser(value_parser!(u32)),
+    ]
 }
 
 /// Where requests come from and where they go.
@@ -84,6 +154,8 @@ pub enum Action {
     Prepare(PathBuf),
     /// Send those of a folder.
     Replay(PathBuf),
+    /// Take those of a sender and keep them in a folder.
+    Record(PathBuf),
 }
 
 /// A whole command line.
@@ -93,8 +165,16 @@ pub struct Options {
     pub action: Action,
     /// The receiver's address.
     pub url: String,
+    /// A second receiver, if there is one.
+    pub unqueried_url: Option<String>,
     /// What is sent.
     pub fleet: FleetOptions,
+    /// What its pods export beside.
+    pub more: More,
+    /// By which version.
+    pub protocol: Protocol,
+    /// Whether the times of what is replayed are moved to now.
+    pub shifts: bool,
     /// Samples of each series.
     pub rounds: u64,
     /// Connections.
@@ -105,6 +185,14 @@ pub struct Options {
     pub pace: Pace,
     /// What the load is tested by.
     pub trial: Trial,
+    /// Data time to send, or to record.
+    pub duration_ms: i64,
+    /// Where metrics are shown, or writes are taken.
+    pub listen: Option<String>,
+    /// Where the report goes, beside the one that is printed.
+    pub report: Option<PathBuf>,
+    /// The systems' processes: of the queried one, and of the other.
+    pub pids: [Option<u32>; 2],
 }
 
 /// The flags as they were given.
@@ -112,7 +200,15 @@ pub struct Options {
 struct Flags {
     action: Action,
     url: String,
+    unqueried_url: Option<String>,
     series: usize,
+    targets: Option<usize>,
+    native_histograms: bool,
+    protocol: Protocol,
+    shifts: bool,
+    listen: Option<String>,
+    report: Option<PathBuf>,
+    pids: [Option<u32>; 2],
     interval_ms: i64,
     duration_ms: i64,
     samples: Option<u64>,
@@ -158,17 +254,31 @@ pub(super) fn matches(args: impl IntoIterator<Item = OsString>) -> Result<ArgMat
 impl Flags {
     fn of(matches: &ArgMatches) -> Result<Self, MirrorError> {
         let folder = |id| matches.get_one::<PathBuf>(id).cloned();
-        let action = match (folder("prepare"), folder("replay")) {
-            (Some(dir), _) => Action::Prepare(dir),
-            (_, Some(dir)) => Action::Replay(dir),
-            (None, None) => Action::Send,
+        let action = match (folder("prepare"), folder("replay"), folder("record")) {
+            (Some(dir), ..) => Action::Prepare(dir),
+            (_, Some(dir), _) => Action::Replay(dir),
+            (.., Some(dir)) => Action::Record(dir),
+            _ => Action::Send,
         };
+        let given = |id| matches.get_one::<String>(id).cloned();
+        let pid = |id| matches.get_one::<u32>(id).copied();
         let url: String = value(matches, "url")?;
         Ok(Self {
             action,
             trial: Trial::of(matches, &url)?,
             url,
+            unqueried_url: given("unqueried-url"),
             series: value(matches, "series")?,
+            targets: matches.get_one("targets").copied(),
+            native_histograms: matches.get_flag("native-histograms"),
+            protocol: match value::<String>(matches, "protocol")?.as_str() {
+                "2" => Protocol::Two,
+                _ => Protocol::One,
+            },
+            shifts: matches.get_flag("shift"),
+            listen: given("listen"),
+            report: folder("report"),
+            pids: [pid("pid"), pid("unqueried-pid")],
             interval_ms: duration_ms(matches, "interval")?,
             duration_ms: duration_ms(matches, "duration")?,
             samples: matches.get_one("samples").copied(),
@@ -201,10 +311,39 @@ impl Flags {
         if self.trial.plan.is_some() && matches!(self.action, Action::Prepare(_)) {
             return refuse("--queries asks while writes are sent: not with --prepare".to_owned());
         }
+        if matches!(self.action, Action::Record(_)) && self.listen.is_none() {
+            return refuse("--record takes writes: give it --listen ADDRESS".to_owned());
+        }
+        if let Some(targets) = self.targets
+            && (targets == 0 || self.series / targets < self.series_min())
+        {
+            let least = self.series_min();
+            return refuse(format!(
+                "--targets: {} series in {targets} targets, of which each has {least} at least",
+                self.series
+            ));
+        }
         Ok(())
     }
 
+    /// The fewest series of a target.
+    fn series_min(&self) -> usize {
+        SERIES_PER_POD + usize::from(self.native_histograms) * HANDLERS
+    }
+
+    /// The series of the fleet, and what its pods export beside those that all have.
+    fn shape(&self) -> (usize, More) {
+        let per_target = self.targets.map(|targets| self.series / targets);
+        let more = More {
+            worker_series: per_target.map_or(0, |series| series - self.series_min()),
+            native_histograms: self.native_histograms,
+        };
+        let whole = self.targets.zip(per_target);
+        (whole.map_or(self.series, |(t, series)| t * series), more)
+    }
+
     fn into_options(self) -> Options {
+        let (series, more) = self.shape();
         let from_duration = self.duration_ms.max(0) as u64 / self.interval_ms as u64;
         let rounds = self.samples.unwrap_or(from_duration).max(1);
         let length_ms = match self.pace {
@@ -218,8 +357,16 @@ impl Flags {
         Options {
             action: self.action,
             url: self.url,
+            unqueried_url: self.unqueried_url,
+            more,
+            protocol: self.protocol,
+            shifts: self.shifts,
+            duration_ms: self.duration_ms,
+            listen: self.listen,
+            report: self.report,
+            pids: self.pids,
             fleet: FleetOptions {
-                series: self.series,
+                series,
                 seed: self.seed,
                 start_ms: self.start_ms.unwrap_or_else(|| now_ms() - length_ms),
                 interval_ms: self.interval_ms,
@@ -230,6 +377,32 @@ impl Flags {
             deadline_ms: self.deadline_ms,
             pace: self.pace,
             trial: self.trial,
+        }
+    }
+}
+
+impl Options {
+    /// The texts of the questions, in the order of the plan.
+    pub(super) fn questions(&self) -> Vec<String> {
+        let questions = self.trial.plan.iter().flat_map(|plan| &plan.questions);
+        questions.map(|q| q.expression.clone()).collect()
+    }
+
+    /// The systems to look at, if a report over time is wanted.
+    pub(super) fn watched(&self) -> Vec<Watched> {
+        let urls = [Some(&self.url), self.unqueried_url.as_ref()];
+        let both = NAMES.into_iter().zip(urls).zip(self.pids);
+        let watched = both.filter_map(|((name, url), pid)| {
+            let base = url?.strip_suffix("/api/v1/write").unwrap_or(url?);
+            Some(Watched {
+                name,
+                base: base.to_owned(),
+                pid,
+            })
+        });
+        match self.report {
+            Some(_) => watched.collect(),
+            None => Vec::new(),
         }
     }
 }
@@ -247,10 +420,23 @@ mod tests {
     fn options_of_a_whole_line_are_read() {
         let line = "--url http://h/w --series 752 --interval 1m30s --samples 4 --senders 2 \
                     --start 60000 --seed 9 --churn 0.5 --churn-period 1h \
-                    --deadline 20s --live --replay d --replicas 2 --late 0.25 --late-by 2m";
+                    --deadline 20s --live --replay d --replicas 2 --late 0.25 --late-by 2m \
+                    --exemplars 0.5 --protocol 2 --native-histograms --shift \
+                    --unqueried-url http://i/w --listen a:1 --report r --pid 7";
         let expected = Options {
             action: Action::Replay("d".into()),
             url: "http://h/w".to_owned(),
+            unqueried_url: Some("http://i/w".to_owned()),
+            more: More {
+                worker_series: 0,
+                native_histograms: true,
+            },
+            protocol: Protocol::Two,
+            shifts: true,
+            duration_ms: 300_000,
+            listen: Some("a:1".to_owned()),
+            report: Some("r".into()),
+            pids: [Some(7), None],
             fleet: FleetOptions {
                 series: 752,
                 seed: 9,
@@ -270,6 +456,7 @@ mod tests {
                     replicas: 2,
                     late_share: 0.25,
                     late_by_ms: 120_000,
+                    exemplar_share: 0.5,
                 },
                 ..Trial::default()
             },
@@ -282,7 +469,11 @@ mod tests {
     fn preset_sets_what_is_not_given_and_scales_down() {
         let args = |line: &'static str| line.split_whitespace().collect::<Vec<_>>();
         let whole = parse(&args("--preset prombench --start 0")).unwrap();
-        assert_eq!(whole.fleet.series, 500_000);
+        // 850 targets of 588 series.
+        assert_eq!(
+            (whole.fleet.series, whole.more.worker_series),
+            (499_800, 212)
+        );
         assert_eq!(whole.pace, Pace::Live);
         let per_second = whole.fleet.series as i64 * 1_000 / whole.fleet.interval_ms;
         assert!((109_000..111_000).contains(&per_second), "{per_second}");
@@ -292,7 +483,10 @@ mod tests {
         assert_eq!(whole.trial.plan.unwrap().rate, 2.0);
         let line = "--preset prombench --scale 0.01 --fast --samples 3 --churn 0.1 --query-rate 0";
         let part = parse(&args(line)).unwrap();
-        assert_eq!((part.fleet.series, part.rounds), (5_000, 3));
+        // 9 targets of 555.
+        assert_eq!((part.fleet.series, part.rounds), (4_995, 3));
+        let own = parse(&args("--preset prombench --series 700")).unwrap();
+        assert_eq!((own.fleet.series, own.more), (700, More::default()));
         assert_eq!(part.pace, Pace::Fast);
         assert_eq!(part.fleet.churn.unwrap().fraction, 0.1);
         assert_eq!(part.trial.plan, None);
@@ -339,6 +533,15 @@ mod tests {
                 "--queries asks while writes are sent: not with --prepare",
             ),
             ("--late 2", "--late must lie in 0 to 1: 2"),
+            ("--exemplars -1", "--exemplars must lie in 0 to 1: -1"),
+            (
+                "--record d",
+                "--record takes writes: give it --listen ADDRESS",
+            ),
+            (
+                "--series 1000 --targets 3",
+                "--targets: 1000 series in 3 targets, of which each has 376 at least",
+            ),
             ("--replicas 0", "--replicas must lie in 1 to 100: 0"),
             (
                 "--slo --slo-read-share 2",

@@ -1,11 +1,17 @@
-//! What became of a load: what was sent, asked and reached, as JSON.
+//! What became of a load: what was sent, asked and reached, as JSON, and as a page with the costs
+//! of the systems.
 
+use super::options::NAMES;
+use super::page::{grown, page};
 use super::trial::asking::{Asked, Outcomes};
-use super::trial::goals::Judged;
+use super::trial::goals::{Goals, Judged, fairness};
+use super::watch::Look;
+use crate::error::MirrorError;
 use crate::prepared::Summary;
 use crate::push::Outcome;
 use crate::quantiles::Quantiles;
 use serde_json::{Value, json};
+use std::path::Path;
 use std::time::Duration;
 
 /// A load that was sent.
@@ -17,6 +23,10 @@ pub struct Report {
     pub outcome: Outcome,
     /// From the first request to the last answer.
     pub elapsed: Duration,
+    /// What became of it at the second system, if there is one.
+    pub unqueried: Option<Outcome>,
+    /// What was seen of each system, if that was wanted.
+    pub looks: Vec<Vec<Look>>,
     /// What became of the questions, if some were asked.
     pub asked: Option<Asked>,
     /// Their texts, in the order of the plan.
@@ -25,7 +35,66 @@ pub struct Report {
     pub judged: Vec<Judged>,
 }
 
+/// A system under the load.
+#[derive(Clone, Copy, Debug)]
+pub struct Measured<'a> {
+    /// `queried` or `unqueried`.
+    pub name: &'static str,
+    /// What became of its writes.
+    pub outcome: &'a Outcome,
+    /// What was seen of it.
+    pub looks: &'a [Look],
+}
+
 impl Report {
+    /// The systems, the queried one first.
+    pub fn measured(&self) -> Vec<Measured<'_>> {
+        let outcomes = [Some(&self.outcome), self.unqueried.as_ref()];
+        let outcomes = NAMES.into_iter().zip(outcomes).enumerate();
+        let measured = outcomes.filter_map(|(place, (name, outcome))| {
+            Some(Measured {
+                name,
+                outcome: outcome?,
+                looks: self.looks.get(place).map_or(&[][..], Vec::as_slice),
+            })
+        });
+        measured.collect()
+    }
+
+    /// Judges what became of the load, at the second system too.
+    pub fn judge(&self, goals: &Goals) -> Vec<Judged> {
+        let mut judged = goals.judge(&self.outcome, self.asked.as_ref());
+        let second = self.unqueried.iter();
+        judged.extend(
+            second
+                .flat_map(|outcome| goals.judge(outcome, None))
+                .map(|j| Judged {
+                    goal: format!("{}, unqueried", j.goal),
+                    ..j
+                }),
+        );
+        judged
+    }
+
+    /// Writes the report to a folder: `report.json` and `report.html`.
+    pub fn write(&self, dir: &Path) -> Result<(), MirrorError> {
+        std::fs::create_dir_all(dir).map_err(MirrorError::file("create", dir))?;
+        let mut json = self.to_json();
+        let looks = self.measured().into_iter().map(|measured| {
+            let looks: Vec<Value> = measured.looks.iter().map(Look::to_json).collect();
+            (measured.name.to_owned(), Value::from(looks))
+        });
+        json["series"] = Value::Object(looks.collect());
+        for (name, text) in [
+            ("report.json", format!("{json:#}\n")),
+            ("report.html", page(self)),
+        ] {
+            let path = dir.join(name);
+            std::fs::write(&path, text).map_err(MirrorError::file("write", &path))?;
+        }
+        Ok(())
+    }
+
     /// The push latencies in microseconds.
     pub fn latencies_us(&self) -> Quantiles {
         Quantiles::new(self.outcome.latencies_us.clone())
@@ -61,8 +130,34 @@ impl Report {
         if !self.outcome.delays_us.is_empty() {
             report["push_since_due_ms"] = times(&self.delays_us());
         }
+        if let Some(unqueried) = &self.unqueried {
+            report["unqueried"] = json!({
+                "samples": unqueried.samples,
+                "requests": unqueried.requests,
+                "failed": unqueried.failed,
+                "first_failure": unqueried.first_failure,
+                "push_ms": times(&Quantiles::new(unqueried.latencies_us.clone())),
+            });
+        }
+        if !self.looks.is_empty() {
+            let cost = |m: Measured<'_>| {
+                let highest = m
+                    .looks
+                    .iter()
+                    .filter_map(|l| l.resident)
+                    .fold(0.0, f64::max);
+                let cost = json!({
+                    "cpu_seconds": grown(m.looks, |l| l.cpu),
+                    "written_bytes": grown(m.looks, |l| l.written),
+                    "resident_bytes_max": highest,
+                });
+                (m.name.to_owned(), cost)
+            };
+            report["costs"] = Value::Object(self.measured().into_iter().map(cost).collect());
+        }
         if let Some(asked) = &self.asked {
             report["reads"] = outcomes(&asked.total());
+            report["reads"]["fairness"] = json!(fairness(asked));
             let one = |(question, asked): (&usize, &Outcomes)| {
                 let mut one = outcomes(asked);
                 one["query"] = json!(self.questions.get(*question));

@@ -13,6 +13,7 @@ use super::arguments::{duration_ms, value};
 use super::extras::Extras;
 use crate::error::MirrorError;
 use asking::{Plan, base_of};
+use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, value_parser};
 use goals::Goals;
 use std::path::PathBuf;
@@ -46,11 +47,11 @@ pub struct Trial {
 /// More servers of one fleet than anyone runs.
 const REPLICAS_MAX: u64 = 100;
 
-/// Prometheus's benchmark of pull requests: half a million series, 110 thousand samples a second,
-/// 60 % of the instances replaced every quarter of an hour. There 850 targets have them; here a
-/// target has 376 series, so that there are 1,330.
-const PROMBENCH: [(&str, &str); 8] = [
+/// Prometheus's benchmark of pull requests: half a million series of 850 targets, 110 thousand
+/// samples a second, 60 % of the instances replaced every quarter of an hour.
+const PROMBENCH: [(&str, &str); 9] = [
     ("series", "500000"),
+    ("targets", "850"),
     ("interval", "4545ms"),
     ("duration", "30m"),
     ("senders", "10"),
@@ -121,7 +122,7 @@ pub fn arguments() -> Vec<Arg> {
 }
 
 /// The flags of what is added to the samples.
-fn extra_arguments() -> [Arg; 3] {
+fn extra_arguments() -> [Arg; 4] {
     [
         text(
             "replicas",
@@ -138,11 +139,18 @@ fn extra_arguments() -> [Arg; 3] {
         .value_parser(value_parser!(f64))
         .default_value("0"),
         text("late-by", "DURATION", "How late they come, in data time").default_value("5m"),
+        text(
+            "exemplars",
+            "SHARE",
+            "Share of the samples of histograms that have an exemplar, 0 to 1",
+        )
+        .value_parser(value_parser!(f64))
+        .default_value("0"),
     ]
 }
 
 /// The flags of goals and of the report.
-fn goal_arguments() -> [Arg; 6] {
+fn goal_arguments() -> [Arg; 7] {
     [
         Arg::new("slo")
             .long("slo")
@@ -169,6 +177,13 @@ fn goal_arguments() -> [Arg; 6] {
             "How long questions may take on average",
         )
         .default_value("2s"),
+        text(
+            "slo-fairness",
+            "FACTOR",
+            "How far apart the 99th percentiles of questions of equal cost may be",
+        )
+        .value_parser(value_parser!(f64))
+        .default_value("4"),
         text("format", "FORMAT", "How the report is printed")
             .value_parser(["json", "text"])
             .default_value("json"),
@@ -181,13 +196,17 @@ pub fn preset(matches: &ArgMatches) -> Vec<String> {
         return Vec::new();
     }
     let scale = matches.get_one::<f64>("scale").copied().unwrap_or(1.0);
+    // Who says how many series there are says how many a target has.
+    let is_given = |name| matches.value_source(name) == Some(ValueSource::CommandLine);
     let scaled = |name: &str, text: &str| match (name, text.parse::<f64>()) {
         ("series", Ok(number)) => (number * scale).ceil().to_string(),
+        ("targets", Ok(number)) => (number * scale).round().max(1.0).to_string(),
         ("query-rate", Ok(number)) => (number * scale).to_string(),
         _ => text.to_owned(),
     };
     let set = PROMBENCH
         .iter()
+        .filter(|(name, _)| *name != "targets" || !is_given("series"))
         .map(|(name, text)| format!("--{name}={}", scaled(name, text)));
     set.chain(["--live".to_owned(), "--slo".to_owned()])
         .collect()
@@ -254,39 +273,38 @@ fn plan(matches: &ArgMatches, url: &str, ramp_ms: i64) -> Result<Option<Plan>, M
     }))
 }
 
+/// A share between none and all.
+fn share(matches: &ArgMatches, name: &str) -> Result<f64, MirrorError> {
+    let share: f64 = value(matches, name)?;
+    match (0.0..=1.0).contains(&share) {
+        true => Ok(share),
+        false => Err(MirrorError::Usage(format!(
+            "--{name} must lie in 0 to 1: {share}"
+        ))),
+    }
+}
+
 fn extras(matches: &ArgMatches) -> Result<Extras, MirrorError> {
-    let (replicas, late_share) = (value(matches, "replicas")?, value(matches, "late")?);
+    let replicas = value(matches, "replicas")?;
     if !(1..=REPLICAS_MAX).contains(&replicas) {
         let what = format!("--replicas must lie in 1 to {REPLICAS_MAX}: {replicas}");
         return Err(MirrorError::Usage(what));
     }
-    if !(0.0..=1.0).contains(&late_share) {
-        return Err(MirrorError::Usage(format!(
-            "--late must lie in 0 to 1: {late_share}"
-        )));
-    }
     Ok(Extras {
         replicas,
-        late_share,
+        late_share: share(matches, "late")?,
         late_by_ms: duration_ms(matches, "late-by")?,
+        exemplar_share: share(matches, "exemplars")?,
     })
 }
 
 fn goals(matches: &ArgMatches) -> Result<Goals, MirrorError> {
-    let share = |name: &str| {
-        let share: f64 = value(matches, name)?;
-        match (0.0..=1.0).contains(&share) {
-            true => Ok(share),
-            false => Err(MirrorError::Usage(format!(
-                "--{name} must lie in 0 to 1: {share}"
-            ))),
-        }
-    };
     Ok(Goals {
-        write_share: share("slo-write-share")?,
+        write_share: share(matches, "slo-write-share")?,
         write_within: milliseconds(duration_ms(matches, "slo-write-within")?),
-        read_share: share("slo-read-share")?,
+        read_share: share(matches, "slo-read-share")?,
         read_average: milliseconds(duration_ms(matches, "slo-read-average")?),
+        fairness: value(matches, "slo-fairness")?,
     })
 }
 

@@ -77,7 +77,8 @@ pub fn read(document: &Value, file: &str) -> Result<Dashboard, String> {
     }
     let mut targets = Vec::new();
     collect(board, None, &mut targets);
-    let variables = board["templating"]["list"].as_array();
+    let first_schema = &board["templating"]["list"];
+    let variables = first_schema.as_array().or(board["variables"].as_array());
     Ok(Dashboard {
         origin: match board["title"].as_str() {
             Some(title) => format!("{file}: {title:?}"),
@@ -134,21 +135,26 @@ fn collect<'v>(value: &'v Value, source: Option<&'v str>, into: &mut Vec<Target>
 }
 
 impl Variable {
+    /// Reads a variable of either schema: the second one keeps it in a `spec`, and names its kind.
     fn read(value: &Value) -> Self {
-        let text = |key: &str| value[key].as_str().unwrap_or_default().to_owned();
-        let query = match &value["query"] {
-            Value::Object(query) => query.get("query").and_then(Value::as_str),
-            query => query.as_str(),
+        let own = match value["spec"].is_object() {
+            true => &value["spec"],
+            false => value,
         };
-        let query = query.unwrap_or_default().to_owned();
-        let kind = match value["type"].as_str().unwrap_or_default() {
+        let text = |key: &str| own[key].as_str().unwrap_or_default().to_owned();
+        let kind_name = match value["kind"].as_str() {
+            Some(kind) => kind.trim_end_matches("Variable").to_lowercase(),
+            None => text("type"),
+        };
+        let query = query_text(&own["query"]).to_owned();
+        let kind = match kind_name.as_str() {
             "query" => Kind::Query(query),
             "custom" => Kind::Custom(query),
             "interval" => Kind::Interval(query),
-            "constant" | "textbox" => Kind::Constant(query),
-            other => Kind::Other(other.to_owned()),
+            "constant" | "textbox" | "text" => Kind::Constant(query),
+            _ => Kind::Other(kind_name),
         };
-        let current = match &value["current"]["value"] {
+        let current = match &own["current"]["value"] {
             Value::String(one) => vec![one.clone()],
             Value::Array(several) => {
                 let texts = several.iter().filter_map(Value::as_str);
@@ -159,15 +165,40 @@ impl Variable {
         Self {
             name: text("name"),
             kind,
-            is_multi: value["multi"].as_bool().unwrap_or_default(),
-            includes_all: value["includeAll"].as_bool().unwrap_or_default(),
-            all_value: value["allValue"]
+            is_multi: own["multi"].as_bool().unwrap_or_default(),
+            includes_all: own["includeAll"].as_bool().unwrap_or_default(),
+            all_value: own["allValue"]
                 .as_str()
                 .filter(|v| !v.is_empty())
                 .map(str::to_owned),
             current,
             regex: text("regex"),
-            sort: value["sort"].as_u64().unwrap_or_default(),
+            sort: sort_number(&own["sort"]),
         }
+    }
+}
+
+/// The text of a variable's query: a text, an object around one, or an object whose `spec` has it.
+fn query_text(query: &Value) -> &str {
+    let keys = ["query", "__legacyStringValue"];
+    let places = [query, &query["spec"]];
+    let inside = places
+        .into_iter()
+        .flat_map(|place| keys.map(|key| place[key].as_str()));
+    let mut texts = inside.chain([query.as_str()]).flatten();
+    texts.next().unwrap_or_default()
+}
+
+/// How values are sorted: the number of the first schema, or the word of the second.
+fn sort_number(sort: &Value) -> u64 {
+    match sort.as_str() {
+        None => sort.as_u64().unwrap_or_default(),
+        Some("alphabeticalAsc" | "naturalAsc") => 1,
+        Some("alphabeticalDesc" | "naturalDesc") => 2,
+        Some("numericalAsc") => 3,
+        Some("numericalDesc") => 4,
+        Some("alphabeticalCaseInsensitiveAsc") => 5,
+        Some("alphabeticalCaseInsensitiveDesc") => 6,
+        Some(_) => 0,
     }
 }

@@ -139,6 +139,65 @@ fn built_in_variables_follow_the_times() {
 }
 
 #[test]
+fn dashboard_of_the_second_schema_has_its_variables() {
+    let variable = |kind: &str, spec: Value| json!({"kind": kind, "spec": spec});
+    let query = |text: &str| {
+        json!({"kind": "DataQuery", "group": "prometheus", "version": "v0",
+               "spec": {"query": text, "qryType": 1}})
+    };
+    let panel = |expr: &str| {
+        let query = json!({"kind": "DataQuery", "group": "prometheus", "spec": {"expr": expr}});
+        let queries = json!([{"kind": "PanelQuery", "spec": {"query": query}}]);
+        let data = json!({"kind": "QueryGroup", "spec": {"queries": queries}});
+        json!({"kind": "Panel", "spec": {"data": data}})
+    };
+    let check = |expr: &str, expected: Result<&str, &str>| {
+        let document = json!({"apiVersion": "x/v2", "kind": "Dashboard", "spec": {
+            "title": "t",
+            "elements": {"panel-1": panel(expr)},
+            "variables": [
+                variable("QueryVariable", json!({
+                    "name": "job", "query": query("label_values(up, job)")
+                })),
+                variable("QueryVariable", json!({
+                    "name": "host", "query": query("label_values(up{job=\"$job\"}, host)"),
+                    "sort": "numericalDesc", "includeAll": true, "current": {"value": "$__all"}
+                })),
+                variable("QueryVariable", json!({
+                    "name": "old", "query": {"kind": "DataQuery", "group": "prometheus",
+                                             "spec": {"__legacyStringValue": "metrics(up)"}}
+                })),
+                variable("CustomVariable", json!({"name": "q", "query": "0.5,0.9",
+                                                  "current": {"value": "0.9"}})),
+                variable("IntervalVariable", json!({"name": "window", "query": "2m,5m"})),
+                variable("ConstantVariable", json!({"name": "suffix", "query": "total"})),
+                variable("TextVariable", json!({"name": "word", "query": "w"})),
+                variable("AdhocVariable", json!({"name": "filter"}))
+            ]
+        }});
+        let found = gather(dashboard::read(&document, "f.json").unwrap());
+        let outcome = match found.questions.first() {
+            Some(question) => Ok(question.text.as_str()),
+            None => Err(found.unasked[0].reason.as_str()),
+        };
+        assert_eq!(outcome, expected, "{expr}");
+    };
+    check("up{job=\"$job\"}", Ok("up{job=\"a\"}"));
+    check(
+        "up{host=~\"$host\"}",
+        Ok("up{host=~\"(h10|h2|h1\\\\.x:9)\"}"),
+    );
+    check("sum($old)", Ok("sum(up)"));
+    check("quantile($q, up)", Ok("quantile(0.9, up)"));
+    check("rate(a_${suffix}[$window])", Ok("rate(a_total[2m])"));
+    check("up{a=\"$word\"}", Ok("up{a=\"w\"}"));
+    check(
+        "up{$filter}",
+        Err("variable $filter is of type \"adhoc\", which has no values"),
+    );
+}
+
+#[test]
 fn dashboard_targets_are_found_everywhere_but_of_other_sources() {
     let document = json!({"dashboard": {
         "rows": [{"panels": [{"targets": [{"expr": "a"}, {"expr": " "}]}]}],

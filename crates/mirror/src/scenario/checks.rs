@@ -1,7 +1,7 @@
 //! What must hold when a run is over.
 
 use super::plan::{Plan, SystemPlan};
-use super::run::Loaded;
+use super::state::Loaded;
 use crate::api::{Ask, Client};
 use crate::error::MirrorError;
 use serde_json::Value;
@@ -17,49 +17,79 @@ pub struct Check {
     pub what: String,
 }
 
-/// All checks of a plan, over the load and the report of the comparison.
-pub fn all(plan: &Plan, loaded: &Loaded, report: &Value) -> Result<Vec<Check>, MirrorError> {
-    let wanted = &plan.checks;
-    let rate = report["match_rate"].as_f64().unwrap_or(0.0);
-    let push_max_ms = wanted.push_max.as_millis() as f64;
-    let mut checks = vec![
-        Check {
-            name: "match_rate",
-            holds: rate >= wanted.match_rate,
-            what: format!(
-                "{rate} % of the answers match, {} % are wanted",
-                wanted.match_rate
-            ),
-        },
-        Check {
-            name: "push_max",
-            holds: loaded.failed == 0 && loaded.push_max_ms <= push_max_ms,
-            what: format!(
-                "the longest push took {} ms of {push_max_ms} ms, {} were refused",
-                loaded.push_max_ms, loaded.failed
-            ),
-        },
-    ];
-    if wanted.acked {
-        for system in [&plan.baseline, &plan.candidate] {
-            let found = count(system, loaded)?;
-            checks.push(Check {
-                name: "acked",
-                holds: found == loaded.visible && loaded.failed == 0,
-                what: format!(
-                    "the {} has {found} samples, {} were acknowledged, and {} staleness markers",
-                    system.name,
-                    loaded.visible,
-                    loaded.samples.saturating_sub(loaded.visible)
-                ),
-            });
-        }
+/// Whether no push took too long or was refused.
+pub fn push_max(plan: &Plan, loaded: &Loaded) -> Check {
+    let most_ms = plan.checks.push_max.as_millis() as f64;
+    Check {
+        name: "push_max",
+        holds: loaded.failed == 0 && loaded.push_max_ms <= most_ms,
+        what: format!(
+            "the longest push took {} ms of {most_ms} ms, {} were refused",
+            loaded.push_max_ms, loaded.failed
+        ),
     }
-    Ok(checks)
 }
 
-/// Samples that a system has of the time of the load, each as often as it is there.
-fn count(system: &SystemPlan, loaded: &Loaded) -> Result<u64, MirrorError> {
+/// Whether enough answers of `system` match, by the report of its comparison.
+pub fn match_rate(plan: &Plan, system: &SystemPlan, report: &Value) -> Check {
+    let wanted = plan.checks.match_rate;
+    let rate = report["match_rate"].as_f64();
+    Check {
+        name: "match_rate",
+        holds: rate.is_some_and(|rate| rate >= wanted),
+        what: match rate {
+            Some(rate) => format!(
+                "{rate} % of the answers of the {} match, {wanted} % are wanted",
+                system.name
+            ),
+            None => format!("the {} was not compared", system.name),
+        },
+    }
+}
+
+/// Whether `system` has every sample of the load once.
+pub fn acked(system: &SystemPlan, loaded: &Loaded) -> Result<Check, MirrorError> {
+    // A range leaves out its own beginning.
+    let found = count(system, loaded.start_ms - 1, loaded.end_ms)?;
+    Ok(Check {
+        name: "acked",
+        holds: found == loaded.visible && loaded.failed == 0,
+        what: format!(
+            "the {} has {found} samples, {} were acknowledged, and {} staleness markers",
+            system.name,
+            loaded.visible,
+            loaded.samples.saturating_sub(loaded.visible)
+        ),
+    })
+}
+
+/// Whether `system`, which was added later, has every sample behind `from_ms` that the baseline
+/// has.
+pub fn acked_since(
+    baseline: &SystemPlan,
+    system: &SystemPlan,
+    from_ms: i64,
+    loaded: &Loaded,
+) -> Result<Check, MirrorError> {
+    let (found, wanted) = match from_ms < loaded.end_ms {
+        true => (
+            count(system, from_ms, loaded.end_ms)?,
+            count(baseline, from_ms, loaded.end_ms)?,
+        ),
+        false => (0, 0),
+    };
+    Ok(Check {
+        name: "acked",
+        holds: found == wanted && wanted > 0,
+        what: format!(
+            "the {} has {found} samples since it gets all, the {} has {wanted}",
+            system.name, baseline.name
+        ),
+    })
+}
+
+/// Samples that a system has behind `from_ms`, up to `end_ms`, each as often as it is there.
+fn count(system: &SystemPlan, from_ms: i64, end_ms: i64) -> Result<u64, MirrorError> {
     let client = Client::new(&format!("http://{}", system.address));
     let names = client.json("label/__name__/values", &[])?;
     let names = names["data"]
@@ -67,13 +97,12 @@ fn count(system: &SystemPlan, loaded: &Loaded) -> Result<u64, MirrorError> {
         .into_iter()
         .flatten()
         .filter_map(Value::as_str);
-    // A range leaves out its own beginning.
-    let range_ms = loaded.end_ms - loaded.start_ms + 1;
+    let range_ms = end_ms - from_ms;
     let mut found = 0;
     for name in names {
         let answer = client.ask(&Ask::Instant {
             expression: format!("sum(count_over_time({{__name__={name:?}}}[{range_ms}ms]))"),
-            time_ms: loaded.end_ms,
+            time_ms: end_ms,
         })?;
         if answer["status"] != "success" {
             let what = format!("cannot count the samples of {name}: {}", answer["error"]);

@@ -15,6 +15,8 @@ pub struct Plan {
     pub baseline: SystemPlan,
     /// The system that things happen to, mostly.
     pub candidate: SystemPlan,
+    /// Systems that steps add.
+    pub nodes: Vec<SystemPlan>,
     /// Where the mirror listens.
     pub mirror: String,
     /// What is sent.
@@ -30,10 +32,12 @@ pub struct Plan {
 /// A system.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SystemPlan {
-    /// `baseline` or `candidate`.
-    pub name: &'static str,
+    /// `baseline`, `candidate`, or what the file calls it.
+    pub name: String,
     /// The program and its arguments.
     pub command: Vec<String>,
+    /// Its folder.
+    pub data: PathBuf,
     /// Host and port.
     pub address: String,
     /// The path that answers 200 when the system is ready.
@@ -65,7 +69,7 @@ pub struct Step {
     /// When, from the beginning of the load.
     pub at: Duration,
     /// To which system.
-    pub system: &'static str,
+    pub system: String,
     /// What.
     pub action: Action,
 }
@@ -81,7 +85,21 @@ pub enum Action {
     Restart,
     /// Like `Restart`, by another command from then on.
     Upgrade(Vec<String>),
+    /// The file system of its folder is full for so long.
+    Fill(Duration),
+    /// It starts, and gets what is sent from then on.
+    Add,
+    /// It gets nothing more, and ends.
+    Remove,
 }
+
+/// The keys of a step that say what happens.
+const ACTIONS: [&str; 7] = [
+    "kill", "pause", "restart", "upgrade", "fill", "add", "remove",
+];
+
+/// The systems that are there from the beginning.
+pub const FIRST: [&str; 2] = ["baseline", "candidate"];
 
 /// What is asked: flags of `firn compare`.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -106,8 +124,8 @@ pub struct Checks {
 }
 
 impl Plan {
-    /// Reads a scenario; `{NAME}` in commands is replaced by `settings`, and `{address}` and
-    /// `{data}` by what the system has: its address, and a folder of its own in `run`.
+    /// Reads a scenario; `{NAME}` in commands and folders is replaced by `settings`, `{address}`
+    /// and `{data}` by what the system has: its address, and its folder, by default one in `run`.
     pub fn read(
         file: &Path,
         run: &Path,
@@ -120,6 +138,18 @@ impl Plan {
         let root = root.ok_or_else(|| wrong(" an empty scenario".to_owned()))?;
         let reader = Reader { run, settings };
         reader.plan(&root, file).map_err(wrong)
+    }
+
+    /// All systems: baseline and candidate, then those that steps add.
+    pub fn systems(&self) -> impl Iterator<Item = &SystemPlan> {
+        [&self.baseline, &self.candidate]
+            .into_iter()
+            .chain(&self.nodes)
+    }
+
+    /// The system with a name that the plan has.
+    pub fn system(&self, name: &str) -> Option<&SystemPlan> {
+        self.systems().find(|system| system.name == name)
     }
 }
 
@@ -136,28 +166,36 @@ impl Reader<'_> {
         let keys = ["systems", "mirror", "load", "steps", "compare", "checks"];
         only(root, "the scenario", &keys)?;
         let systems = needed(root, "systems")?;
-        only(systems, "systems", &["baseline", "candidate"])?;
-        let baseline = self.system("baseline", needed(systems, "baseline")?)?;
-        let candidate = self.system("candidate", needed(systems, "candidate")?)?;
+        let [baseline, candidate] = FIRST.map(|name| self.system(name, needed(systems, name)?));
+        let Value::Map(entries) = &systems.value else {
+            return Err(systems.error("systems is a mapping").to_string());
+        };
+        let others = entries.iter();
+        let others = others.filter(|entry| !FIRST.contains(&entry.key.as_str()));
+        let nodes = others.map(|entry| self.system(&entry.key, &entry.node));
         let steps = root.get("steps").map_or(&[][..], Node::items);
         let mut plan = Plan {
             file: file.to_owned(),
             mirror: text(needed(root, "mirror")?)?,
             load: load(needed(root, "load")?)?,
-            steps: steps
-                .iter()
-                .map(|s| self.step(s, &baseline, &candidate))
-                .collect::<Read<_>>()?,
+            steps: Vec::new(),
             compare: root
                 .get("compare")
                 .map(compare)
                 .transpose()?
                 .unwrap_or_default(),
             checks: checks(root.get("checks"))?,
-            baseline,
-            candidate,
+            baseline: baseline?,
+            candidate: candidate?,
+            nodes: nodes.collect::<Read<_>>()?,
         };
-        plan.steps.sort_by_key(|step| step.at);
+        let mut read = Vec::new();
+        for node in steps {
+            read.push((self.step(node, &plan)?, node));
+        }
+        read.sort_by_key(|(step, _)| step.at);
+        check_presence(&plan, &read).map_err(|(node, why)| node.error(why).to_string())?;
+        plan.steps = read.into_iter().map(|(step, _)| step).collect();
         if plan.compare.queries.is_empty() && plan.compare.generate == 0 {
             let e = root.error("nothing to ask: compare needs queries or generate");
             return Err(e.to_string());
@@ -165,85 +203,139 @@ impl Reader<'_> {
         Ok(plan)
     }
 
-    fn system(&self, name: &'static str, node: &Node) -> Read<SystemPlan> {
-        only(node, name, &["command", "address", "ready", "write"])?;
+    fn system(&self, name: &str, node: &Node) -> Read<SystemPlan> {
+        only(
+            node,
+            name,
+            &["command", "address", "data", "ready", "write"],
+        )?;
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+        if !name.chars().all(is_plain) || RESERVED.contains(&name) {
+            let why = format!("a system cannot be called {name:?}");
+            return Err(node.error(why).to_string());
+        }
         let address = text(needed(node, "address")?)?;
+        let own = self.run.join(name);
+        let data = match node.get("data") {
+            None => own,
+            Some(node) => PathBuf::from(self.word(node, &address, &own)?),
+        };
         let path = |key: &str, default: &str| node.get(key).map_or(Ok(default.to_owned()), text);
         Ok(SystemPlan {
-            name,
-            command: self.command(needed(node, "command")?, name, &address)?,
+            name: name.to_owned(),
+            command: self.command(needed(node, "command")?, &address, &data)?,
             ready: path("ready", "/-/ready")?,
             write: path("write", "/api/v1/write")?,
             address,
+            data,
         })
     }
 
-    fn command(&self, node: &Node, system: &str, address: &str) -> Read<Vec<String>> {
+    fn command(&self, node: &Node, address: &str, data: &Path) -> Read<Vec<String>> {
         if node.items().is_empty() {
             return Err(node
                 .error("a command is a list of a program and arguments")
                 .to_string());
         }
-        let data = self.run.join(system).display().to_string();
-        let folder = self.run.display().to_string();
-        let word = |node: &Node| {
-            let mut word = text(node)?;
-            for (name, value) in [("address", address), ("data", &data), ("run", &folder)] {
-                word = word.replace(&format!("{{{name}}}"), value);
-            }
-            for (name, value) in self.settings {
-                word = word.replace(&format!("{{{name}}}"), value);
-            }
-            let open = word.find('{').and_then(|at| word[at..].split('}').next());
-            match open {
-                None => Ok(word),
-                Some(name) => {
-                    let name = name.trim_start_matches('{');
-                    let why = format!("{{{name}}} is not known: give it with --set {name}=VALUE");
-                    Err(node.error(why).to_string())
-                }
-            }
-        };
-        node.items().iter().map(word).collect()
+        let words = node.items().iter();
+        words.map(|word| self.word(word, address, data)).collect()
     }
 
-    fn step(&self, node: &Node, baseline: &SystemPlan, candidate: &SystemPlan) -> Read<Step> {
-        let keys = [
-            "at", "kill", "down", "pause", "for", "restart", "upgrade", "command",
-        ];
-        only(node, "a step", &keys)?;
+    /// A text with what stands for the names in it.
+    fn word(&self, node: &Node, address: &str, data: &Path) -> Read<String> {
+        let mut word = text(node)?;
+        let (data, run) = (data.display().to_string(), self.run.display().to_string());
+        for (name, value) in [("address", address), ("data", &data), ("run", &run)] {
+            word = word.replace(&format!("{{{name}}}"), value);
+        }
+        for (name, value) in self.settings {
+            word = word.replace(&format!("{{{name}}}"), value);
+        }
+        let open = word.find('{').and_then(|at| word[at..].split('}').next());
+        match open {
+            None => Ok(word),
+            Some(name) => {
+                let name = name.trim_start_matches('{');
+                let why = format!("{{{name}}} is not known: give it with --set {name}=VALUE");
+                Err(node.error(why).to_string())
+            }
+        }
+    }
+
+    fn step(&self, node: &Node, plan: &Plan) -> Read<Step> {
+        let others = ["at", "down", "for", "command"];
+        only(node, "a step", &[&others[..], &ACTIONS[..]].concat())?;
         let span = |key: &str, default: &str| match node.get(key) {
             Some(node) => duration(node),
             None => parse_duration(default).map_err(|e| e.to_string()),
         };
-        let named = |key: &str| node.get(key).map(|node| (key.to_owned(), node));
-        let actions = ["kill", "pause", "restart", "upgrade"].iter();
-        let mut actions = actions.filter_map(|key| named(key));
+        let actions = ACTIONS.iter();
+        let mut actions = actions.filter_map(|key| Some((*key, node.get(key)?)));
         let (Some((action, name)), None) = (actions.next(), actions.next()) else {
-            let e = node.error("a step is one of kill, pause, restart and upgrade");
-            return Err(e.to_string());
+            let why = format!("a step is one of {}", ACTIONS.join(", "));
+            return Err(node.error(why).to_string());
         };
-        let system = match text(name)?.as_str() {
-            "baseline" => baseline,
-            "candidate" => candidate,
-            other => {
-                let why = format!("no system {other:?}: baseline or candidate");
-                return Err(name.error(why).to_string());
-            }
+        let system = text(name)?;
+        let Some(known) = plan.system(&system) else {
+            let names: Vec<&str> = plan.systems().map(|system| system.name.as_str()).collect();
+            let why = format!("no system {system:?}: {}", names.join(", "));
+            return Err(name.error(why).to_string());
         };
         Ok(Step {
             at: duration(needed(node, "at")?)?,
-            system: system.name,
-            action: match action.as_str() {
+            action: match action {
                 "kill" => Action::Kill(span("down", "0")?),
                 "pause" => Action::Pause(span("for", "10s")?),
                 "restart" => Action::Restart,
+                "fill" => Action::Fill(span("for", "10s")?),
+                "add" => Action::Add,
+                "remove" => Action::Remove,
                 _ => {
                     let command = needed(node, "command")?;
-                    Action::Upgrade(self.command(command, system.name, &system.address)?)
+                    Action::Upgrade(self.command(command, &known.address, &known.data)?)
                 }
             },
+            system,
         })
+    }
+}
+
+/// Names that files of a run have.
+const RESERVED: [&str; 7] = [
+    "mirror", "load", "compare", "report", "events", "state", "result",
+];
+
+/// Refuses steps that happen to a system which is not there by then, and systems that no step adds.
+fn check_presence<'n>(plan: &Plan, steps: &[(Step, &'n Node)]) -> Result<(), (&'n Node, String)> {
+    let mut there: Vec<&str> = FIRST.to_vec();
+    let mut added: Vec<&str> = Vec::new();
+    for (step, node) in steps {
+        let name = step.system.as_str();
+        let is_there = there.contains(&name);
+        let is_first = FIRST.contains(&name);
+        match step.action {
+            Action::Add if added.contains(&name) || is_first => {
+                return Err((node, format!("{name} was there already")));
+            }
+            Action::Add => {
+                there.push(name);
+                added.push(name);
+            }
+            Action::Remove if is_first => {
+                return Err((node, format!("without {name} there is nothing to compare")));
+            }
+            _ if !is_there => return Err((node, format!("{name} is not there by then"))),
+            Action::Remove => there.retain(|known| *known != name),
+            _ => {}
+        }
+    }
+    let forgotten = plan
+        .nodes
+        .iter()
+        .find(|n| !added.contains(&n.name.as_str()));
+    match (forgotten, steps.first()) {
+        (Some(system), Some((_, node))) => Err((node, format!("no step adds {}", system.name))),
+        _ => Ok(()),
     }
 }
 
@@ -383,7 +475,7 @@ mod tests {
         let actions: Vec<_> = plan
             .steps
             .iter()
-            .map(|s| (s.system, s.action.clone()))
+            .map(|s| (s.system.as_str(), s.action.clone()))
             .collect();
         let upgrade = Action::Upgrade(vec!["c".to_owned(), "127.0.0.1:2".to_owned()]);
         assert_eq!(
@@ -396,6 +488,16 @@ mod tests {
             ]
         );
         assert_eq!((plan.checks.match_rate, plan.checks.acked), (99.5, false));
+        let third = "mirror:";
+        let more =
+            "  third: {command: [d, '{data}'], address: '127.0.0.1:4', data: '/disk/{b}'}\nmirror:";
+        let steps = "steps:\n- {at: 2s, fill: third, for: 5s}\n- {at: 1s, add: third}\n\
+                     - {at: 9s, remove: third}\n";
+        let grown = read(&format!("{}{steps}", SHORT.replace(third, more))).unwrap();
+        assert_eq!(grown.nodes[0].command, ["d", "/disk//bin/b"]);
+        let actions: Vec<_> = grown.steps.iter().map(|s| s.action.clone()).collect();
+        let fill = Action::Fill(Duration::from_secs(5));
+        assert_eq!(actions, [Action::Add, fill, Action::Remove]);
         let plain = read(SHORT).unwrap();
         assert_eq!((plain.checks.match_rate, plain.checks.acked), (100.0, true));
     }
@@ -429,22 +531,55 @@ mod tests {
         );
         let e = read(&format!("{SHORT}steps:\n- {{at: 1s, kill: other}}\n")).unwrap_err();
         assert!(
-            e.ends_with("no system \"other\": baseline or candidate"),
+            e.ends_with("no system \"other\": baseline, candidate"),
             "{e}"
         );
         let e = read(&format!("{SHORT}steps:\n- {{at: 1s}}\n")).unwrap_err();
         assert!(
-            e.ends_with("a step is one of kill, pause, restart and upgrade"),
+            e.ends_with("a step is one of kill, pause, restart, upgrade, fill, add, remove"),
             "{e}"
         );
     }
 
     #[test]
+    fn step_to_a_system_that_is_not_there_is_refused() {
+        let third = "  third: {command: [c], address: '127.0.0.1:4'}\nmirror:";
+        let check = |steps: &str, expected: &str| {
+            let text = SHORT.replace("mirror:", third);
+            let e = read(&format!("{text}steps: [{steps}]\n")).unwrap_err();
+            assert!(e.ends_with(expected), "{steps}: {e}");
+        };
+        check("{at: 1s, kill: third}", "third is not there by then");
+        check("{at: 1s, kill: baseline}", "no step adds third");
+        check(
+            "{at: 1s, add: third}, {at: 2s, add: third}",
+            "third was there already",
+        );
+        check(
+            "{at: 1s, add: third}, {at: 3s, remove: third}, {at: 4s, pause: third}",
+            "third is not there by then",
+        );
+        check("{at: 1s, add: candidate}", "candidate was there already");
+        check(
+            "{at: 1s, remove: baseline}",
+            "without baseline there is nothing to compare",
+        );
+        let e = read(&SHORT.replace("mirror:", &third.replace("third", "load"))).unwrap_err();
+        assert!(e.ends_with("a system cannot be called \"load\""), "{e}");
+    }
+
+    #[test]
     fn shipped_scenarios_are_read() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/scenarios");
-        let settings = ["firn", "config", "old", "prometheus"];
+        let settings = ["firn", "config", "disk", "old", "prometheus"];
         let settings = settings.map(|name| (name.to_owned(), "x".to_owned()));
-        for name in ["kill.yml", "upgrade.yml", "prometheus.yml"] {
+        for name in [
+            "grow.yml",
+            "full.yml",
+            "kill.yml",
+            "upgrade.yml",
+            "prometheus.yml",
+        ] {
             let plan = Plan::read(&folder.join(name), Path::new("run"), &settings).unwrap();
             assert!(!plan.steps.is_empty(), "{name}");
             for file in &plan.compare.queries {

@@ -1,15 +1,20 @@
-//! A run of a scenario, phase by phase.
+//! A run of a scenario, phase by phase: load, comparison, checks, result.
+//!
+//! A run that was broken off goes on with the phase that it was in. A load that was broken off is
+//! sent again from its beginning, with the times that it had: a system that has a sample keeps it
+//! once, so nothing is there twice, and nothing that was lost on the way is missing. What happened
+//! to systems before does not happen again.
 
 use super::checks::{self, Check};
-use super::plan::{Action, Plan, SystemPlan};
-use super::process::{Process, get, wait_for};
-use crate::compare;
+use super::plan::{FIRST, Plan, SystemPlan};
+use super::process::{Process, Stop, end_leftovers};
+use super::running::{Event, Running, timeline};
+use super::state::{Loaded, Phase, State};
 use crate::error::MirrorError;
 use crate::fleet::Fleet;
 use crate::load;
 use crate::push::now_ms;
 use firn_model::sample::is_stale;
-use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::ffi::OsString;
 use std::fs;
@@ -17,104 +22,66 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// How long a system may take to be ready: it may replay a log after a kill.
-const READY_WITHIN: Duration = Duration::from_secs(120);
-
-/// How long the mirror may take to empty its queues after the load.
-const DRAIN_WITHIN: Duration = Duration::from_secs(600);
-
 /// Data time before the load, in which both systems have the same: nothing. Questions may read it.
 const HISTORY_MS: i64 = 1_200_000;
 
 /// Steps of range questions: enough to see a gap, few enough for short intervals.
 const STEPS: i64 = 1_000;
 
-/// How long a look at a metric or a path may take.
-const LOOK_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long the clock may take to come to the end of the load.
+const END_WITHIN: Duration = Duration::from_secs(120);
 
-/// What is known once the load is done: what a run goes on with.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Loaded {
-    /// The time of the first samples.
-    pub start_ms: i64,
-    /// The time of the last ones.
-    pub end_ms: i64,
-    /// Acknowledged samples.
-    pub samples: u64,
-    /// Those of them that queries see: all but staleness markers.
-    pub visible: u64,
-    /// Requests that were not acknowledged.
-    pub failed: u64,
-    /// The longest push, in milliseconds.
-    pub push_max_ms: f64,
-}
-
-/// Something at a time of the load.
-#[derive(Clone, Debug)]
-enum Event {
-    Kill,
-    Start,
-    Pause,
-    Continue,
-    Restart,
-    Upgrade(Vec<String>),
-}
+/// How much later than scraped a sample may be sent: the deadline of its request, and some more.
+const SENT_WITHIN_MS: i64 = 7_000;
 
 /// A run.
 pub struct Run {
     plan: Plan,
     dir: PathBuf,
     firn: PathBuf,
-    agent: ureq::Agent,
-    /// Baseline and candidate; none while one is down.
-    systems: [Option<Process>; 2],
-    /// The commands of both, which an upgrade changes.
-    commands: [Vec<String>; 2],
+    state: State,
+    stop: Stop,
 }
 
 impl Run {
-    /// Opens the folder of a run. A new one gets the scenario and the files that it names; what a
-    /// run left that did not end its load goes.
-    pub fn open(plan: Plan, dir: &Path, firn: &Path) -> Result<Self, MirrorError> {
+    /// Opens the folder of a run. A new one gets the scenario and the files that it names.
+    /// Processes that a killed run left behind end.
+    pub fn open(plan: Plan, dir: &Path, firn: &Path, stop: Stop) -> Result<Self, MirrorError> {
         fs::create_dir_all(dir).map_err(MirrorError::file("create", dir))?;
-        let config = ureq::Agent::config_builder()
-            .timeout_global(Some(LOOK_TIMEOUT))
-            .http_status_as_error(false)
-            .build();
+        end_leftovers(dir)?;
         let run = Self {
-            commands: [
-                plan.baseline.command.clone(),
-                plan.candidate.command.clone(),
-            ],
+            state: State::read(dir)?,
             plan,
             dir: dir.to_owned(),
             firn: firn.to_owned(),
-            agent: config.into(),
-            systems: [None, None],
+            stop,
         };
-        if run.loaded()?.is_none() {
+        if run.state.start_ms.is_none() {
+            Running::check_fillable(&run.plan)?;
             run.clear()?;
             run.keep_files()?;
         }
         Ok(run)
     }
 
+    /// Removes what a run left that did not begin its load.
     fn clear(&self) -> Result<(), MirrorError> {
-        for name in ["baseline", "candidate", "mirror", "report"] {
-            let path = self.dir.join(name);
-            if path.exists() {
-                fs::remove_dir_all(&path).map_err(MirrorError::file("remove", &path))?;
+        let own = ["mirror", "report"].map(|name| self.dir.join(name));
+        let data = self.plan.systems().map(|system| system.data.clone());
+        for path in own.into_iter().chain(data).filter(|path| path.exists()) {
+            // The folder itself may be where a file system is mounted.
+            let listed = fs::read_dir(&path).map_err(MirrorError::file("read", &path))?;
+            for inner in listed.flatten().map(|entry| entry.path()) {
+                let removed = match inner.is_dir() {
+                    true => fs::remove_dir_all(&inner),
+                    false => fs::remove_file(&inner),
+                };
+                removed.map_err(MirrorError::file("remove", &inner))?;
             }
         }
-        for name in [
-            "baseline.log",
-            "candidate.log",
-            "mirror.log",
-            "load.log",
-            "events.log",
-        ] {
-            let path = self.dir.join(name);
-            if path.exists() {
+        let listed = fs::read_dir(&self.dir).map_err(MirrorError::file("read", &self.dir))?;
+        for path in listed.flatten().map(|entry| entry.path()) {
+            if path.extension().is_some_and(|ending| ending == "log") {
                 fs::remove_file(&path).map_err(MirrorError::file("remove", &path))?;
             }
         }
@@ -144,28 +111,50 @@ impl Run {
 
     /// Does what is left of the run. Says whether all checks hold.
     pub fn finish(mut self, out: &mut dyn Write) -> Result<bool, MirrorError> {
-        let loaded = match self.loaded()? {
-            Some(loaded) => {
+        match (self.state.phase, self.state.start_ms) {
+            (Phase::Load, None) => {}
+            (Phase::Load, Some(_)) => {
+                self.tell(out, "the load was broken off; sending it again")?
+            }
+            (Phase::Compare, _) => {
                 self.tell(out, "the load is done; going on with the comparison")?;
-                self.start_systems(out)?;
-                loaded
             }
-            None => {
-                self.start_systems(out)?;
-                let loaded = self.load(out)?;
-                self.keep_loaded(&loaded)?;
-                loaded
-            }
-        };
-        self.tell(out, "comparing")?;
-        let report = self.compare(&loaded, out)?;
-        let checks = checks::all(&self.plan, &loaded, &report)?;
-        for number in [0, 1] {
-            if let Some(mut process) = self.systems[number].take() {
-                process.stop()?;
+            (Phase::Check, _) => self.tell(out, "the comparison is done; going on with checks")?,
+            (Phase::Done, _) => {
+                self.tell(out, "the run is done; looking at its checks again")?;
+                self.state.phase = Phase::Check;
             }
         }
-        self.result(&checks, out)
+        let happened = self.state.events;
+        let stop = self.stop.clone();
+        let mut running = Running::after(&self.plan, happened, &self.dir, &self.firn, stop);
+        running.start_systems()?;
+        self.tell(out, "the systems are ready")?;
+        if self.state.phase == Phase::Load {
+            let loaded = self.load(&mut running, out)?;
+            self.state.loaded = Some(loaded);
+            self.reach(Phase::Compare)?;
+        }
+        let loaded = self.state.loaded;
+        let loaded =
+            loaded.ok_or_else(|| MirrorError::Usage("the state has no load".to_owned()))?;
+        if self.state.phase == Phase::Compare {
+            self.tell(out, "comparing")?;
+            for system in running.systems() {
+                self.compare(system, &loaded, out)?;
+            }
+            self.reach(Phase::Check)?;
+        }
+        let checks = self.checks(&running, &loaded)?;
+        running.stop_systems()?;
+        let passed = self.result(&checks, out)?;
+        self.reach(Phase::Done)?;
+        Ok(passed)
+    }
+
+    fn reach(&mut self, phase: Phase) -> Result<(), MirrorError> {
+        self.state.phase = phase;
+        self.state.keep(&self.dir)
     }
 
     fn result(&self, checks: &[Check], out: &mut dyn Write) -> Result<bool, MirrorError> {
@@ -194,75 +183,52 @@ impl Run {
         written.map_err(MirrorError::file("write", &path))
     }
 
-    fn plan_of(&self, number: usize) -> &SystemPlan {
-        [&self.plan.baseline, &self.plan.candidate][number]
-    }
-
-    fn start(&mut self, number: usize) -> Result<(), MirrorError> {
-        let name = self.plan_of(number).name;
-        let log = self.dir.join(format!("{name}.log"));
-        self.systems[number] = Some(Process::start(name, &self.commands[number], &log)?);
-        Ok(())
-    }
-
-    fn start_systems(&mut self, out: &mut dyn Write) -> Result<(), MirrorError> {
-        for number in [0, 1] {
-            self.start(number)?;
-        }
-        self.wait_ready()?;
-        self.tell(out, "both systems are ready")
-    }
-
-    fn wait_ready(&mut self) -> Result<(), MirrorError> {
-        for number in [0, 1] {
-            let plan = self.plan_of(number);
-            let (name, url) = (plan.name, format!("http://{}{}", plan.address, plan.ready));
-            let agent = self.agent.clone();
-            let process = &mut self.systems[number];
-            let mut ended = None;
-            wait_for(
-                &format!("{name} to be ready at {url}"),
-                READY_WITHIN,
-                || {
-                    ended = process.as_mut().and_then(Process::ended);
-                    ended.is_some() || get(&agent, &url).is_some()
-                },
-            )?;
-            if let Some(status) = ended {
-                let log = self.dir.join(format!("{name}.log"));
-                let what = format!("{name} ended with {status}; see {}", log.display());
-                return Err(MirrorError::Late(what));
-            }
-        }
-        Ok(())
-    }
-
-    /// Sends the load through the mirror while the steps happen.
-    fn load(&mut self, out: &mut dyn Write) -> Result<Loaded, MirrorError> {
-        let _mirror = self.start_mirror()?;
-        let step_ms = self.plan.load.interval.as_millis() as i64;
+    /// Sends the load through the mirror while the events happen that have not happened yet.
+    fn load(&mut self, running: &mut Running, out: &mut dyn Write) -> Result<Loaded, MirrorError> {
+        running.start_mirror()?;
         // On a whole second, so that steps of questions and samples meet.
-        let start_ms = (now_ms() / 1000 + 2) * 1000;
+        let start_ms = self.state.start_ms.unwrap_or((now_ms() / 1000 + 2) * 1000);
+        self.state.start_ms = Some(start_ms);
+        self.state.keep(&self.dir)?;
         let log = self.dir.join("load.log");
-        let lead_ms = u64::try_from(start_ms - now_ms()).unwrap_or(0);
-        let began = Instant::now() + Duration::from_millis(lead_ms);
-        let command = self.load_command(start_ms);
-        let mut load = Process::start("load", &command, &log)?;
-        self.tell(out, "the load begins")?;
-        for (at, number, event) in self.timeline() {
-            std::thread::sleep((began + at).saturating_duration_since(Instant::now()));
-            let name = self.plan_of(number).name;
-            self.tell(out, &format!("{name}: {event:?}"))?;
-            self.happen(number, event)?;
+        if log.exists() {
+            fs::remove_file(&log).map_err(MirrorError::file("remove", &log))?;
         }
-        load.wait()?;
-        self.wait_ready()?;
+        let command = self.load_command(start_ms);
+        let mut load = Process::start("load", &command, &self.dir)?;
+        self.tell(out, "the load begins")?;
+        for (at, name, event) in timeline(&self.plan).into_iter().skip(self.state.events) {
+            let due_ms = start_ms.saturating_add(at.as_millis() as i64);
+            let wait = Duration::from_millis((due_ms - now_ms()).max(0).unsigned_abs());
+            self.stop.sleep_until(Instant::now() + wait)?;
+            self.tell(out, &format!("{name}: {event:?}"))?;
+            let is_joining = event == Event::Add;
+            running.happen(&self.plan, &name, event)?;
+            if is_joining {
+                self.state.joined_ms.insert(name, now_ms());
+            }
+            self.state.events += 1;
+            self.state.keep(&self.dir)?;
+        }
+        load.wait(&self.stop)?;
+        running.wait_ready()?;
         self.tell(
             out,
             "the load is sent; waiting until the mirror has passed it on",
         )?;
-        self.wait_drained()?;
-        let text = fs::read_to_string(&log).map_err(MirrorError::file("read", &log))?;
+        running.wait_drained()?;
+        running.stop_mirror()?;
+        self.loaded(start_ms, &log, &command[2..])
+    }
+
+    /// What the load left, by what it wrote.
+    fn loaded(
+        &self,
+        start_ms: i64,
+        log: &Path,
+        arguments: &[String],
+    ) -> Result<Loaded, MirrorError> {
+        let text = fs::read_to_string(log).map_err(MirrorError::file("read", log))?;
         let json = text
             .find('{')
             .zip(text.rfind('}'))
@@ -273,41 +239,21 @@ impl Run {
         let samples = report["samples"].as_u64();
         let samples = samples
             .ok_or_else(|| MirrorError::Late(format!("the load failed; see {}", log.display())))?;
+        let step_ms = self.plan.load.interval.as_millis() as i64;
         let rounds = self.plan.load.duration.as_millis() as i64 / step_ms.max(1);
         // The samples of a round are spread over an interval.
         let end_ms = start_ms + rounds * step_ms;
-        wait_for("the end of the load's data", READY_WITHIN, || {
-            now_ms() > end_ms
-        })?;
+        let ended = || now_ms() > end_ms;
+        self.stop
+            .wait_for("the end of the load's data", END_WITHIN, ended)?;
         Ok(Loaded {
             start_ms,
             end_ms,
             samples,
-            visible: visible_count(&command[2..])?,
+            visible: visible_count(arguments)?,
             failed: report["failed"].as_u64().unwrap_or(0),
             push_max_ms: report["push_ms"]["max"].as_f64().unwrap_or(f64::INFINITY),
         })
-    }
-
-    fn start_mirror(&self) -> Result<Process, MirrorError> {
-        let address = &self.plan.mirror;
-        let mut command = vec![self.firn.display().to_string(), "mirror".to_owned()];
-        command.extend(["--listen".to_owned(), address.clone(), "--data".to_owned()]);
-        command.push(self.dir.join("mirror").display().to_string());
-        for number in [0, 1] {
-            let plan = self.plan_of(number);
-            command.push("--target".to_owned());
-            command.push(format!("http://{}{}", plan.address, plan.write));
-        }
-        let mirror = Process::start("mirror", &command, &self.dir.join("mirror.log"))?;
-        let url = format!("http://{address}/-/ready");
-        let agent = &self.agent;
-        wait_for(
-            &format!("the mirror to be ready at {url}"),
-            READY_WITHIN,
-            || get(agent, &url).is_some(),
-        )?;
-        Ok(mirror)
     }
 
     fn load_command(&self, start_ms: i64) -> Vec<String> {
@@ -331,81 +277,69 @@ impl Run {
         command
     }
 
-    /// What happens when and to which system.
-    fn timeline(&self) -> Vec<(Duration, usize, Event)> {
-        let mut events = Vec::new();
-        for step in &self.plan.steps {
-            let number = usize::from(step.system == self.plan.candidate.name);
-            let mut then = |after: Duration, event| events.push((step.at + after, number, event));
-            match &step.action {
-                Action::Kill(down) => {
-                    then(Duration::ZERO, Event::Kill);
-                    then(*down, Event::Start);
-                }
-                Action::Pause(span) => {
-                    then(Duration::ZERO, Event::Pause);
-                    then(*span, Event::Continue);
-                }
-                Action::Restart => then(Duration::ZERO, Event::Restart),
-                Action::Upgrade(command) => then(Duration::ZERO, Event::Upgrade(command.clone())),
-            }
-        }
-        events.sort_by_key(|(at, ..)| *at);
-        events
-    }
-
-    fn happen(&mut self, number: usize, event: Event) -> Result<(), MirrorError> {
-        if let Event::Upgrade(command) = &event {
-            self.commands[number].clone_from(command);
-        }
-        match (event, &mut self.systems[number]) {
-            (Event::Start, None) => return self.start(number),
-            (Event::Kill, system @ Some(_)) => {
-                if let Some(mut process) = system.take() {
-                    process.kill()?;
-                }
-            }
-            (Event::Pause, Some(process)) => process.signal(Signal::STOP)?,
-            (Event::Continue, Some(process)) => process.signal(Signal::CONT)?,
-            (Event::Restart | Event::Upgrade(_), system) => {
-                if let Some(mut process) = system.take() {
-                    process.stop()?;
-                }
-                return self.start(number);
-            }
-            // A system that is down cannot be killed, and one that is up needs no start.
-            _ => {}
-        }
-        Ok(())
-    }
-
-    /// Waits until nothing waits in the mirror for either system.
-    fn wait_drained(&self) -> Result<(), MirrorError> {
-        let url = format!("http://{}/metrics", self.plan.mirror);
-        wait_for("the mirror to pass on what waits", DRAIN_WITHIN, || {
-            let text = get(&self.agent, &url).unwrap_or_default();
-            let queues = text
-                .lines()
-                .filter(|l| l.starts_with("firn_mirror_queue_bytes{"));
-            let mut values = queues.map(|line| line.rsplit(' ').next().unwrap_or_default());
-            let first = values.next();
-            first.is_some_and(|first| first == "0") && values.all(|value| value == "0")
-        })
-    }
-
-    /// Compares both systems over the load; returns the report.
-    fn compare(&self, loaded: &Loaded, out: &mut dyn Write) -> Result<Value, MirrorError> {
-        let url = |number: usize| format!("http://{}", self.plan_of(number).address);
+    /// From when a system has what the baseline has; before the load none has anything.
+    fn complete_from_ms(&self, system: &SystemPlan, loaded: &Loaded) -> i64 {
         let interval_ms = self.plan.load.interval.as_millis() as i64;
-        let length_ms = loaded.end_ms - loaded.start_ms + HISTORY_MS;
-        let step_ms = interval_ms.max(length_ms / STEPS).max(1_000);
-        let report = self.dir.join("report");
+        match self.state.joined_ms.get(&system.name) {
+            None => loaded.start_ms - HISTORY_MS,
+            Some(joined_ms) => joined_ms + interval_ms + SENT_WITHIN_MS,
+        }
+    }
+
+    /// Where the report about a system lies.
+    fn report_dir(&self, system: &SystemPlan) -> PathBuf {
+        match FIRST.contains(&system.name.as_str()) {
+            true => self.dir.join("report"),
+            false => self.dir.join(format!("report-{}", system.name)),
+        }
+    }
+
+    /// Compares a system with the baseline over the load.
+    fn compare(
+        &self,
+        system: &SystemPlan,
+        loaded: &Loaded,
+        out: &mut dyn Write,
+    ) -> Result<(), MirrorError> {
+        let from_ms = self.complete_from_ms(system, loaded);
+        if system.name == self.plan.baseline.name || from_ms >= loaded.end_ms {
+            return Ok(());
+        }
+        let report = self.report_dir(system);
+        let command = self.compare_command(system, from_ms, loaded, &report);
+        let name = format!("compare-{}", system.name);
+        let log = self.dir.join(format!("{name}.log"));
+        let mut comparing = Process::start(&name, &command, &self.dir)?;
+        comparing.wait(&self.stop)?;
+        let text = fs::read(&log).map_err(MirrorError::file("read", &log))?;
+        super::write(out, &String::from_utf8_lossy(&text))?;
+        match report.join("report.json").is_file() {
+            true => Ok(()),
+            false => Err(MirrorError::Late(format!(
+                "the comparison failed; see {}",
+                log.display()
+            ))),
+        }
+    }
+
+    fn compare_command(
+        &self,
+        system: &SystemPlan,
+        from_ms: i64,
+        loaded: &Loaded,
+        report: &Path,
+    ) -> Vec<String> {
+        let url = |system: &SystemPlan| format!("http://{}", system.address);
+        let interval_ms = self.plan.load.interval.as_millis() as i64;
+        let step_ms = interval_ms
+            .max((loaded.end_ms - from_ms) / STEPS)
+            .max(1_000);
         let compare = &self.plan.compare;
-        let mut args: Vec<OsString> = Vec::new();
+        let mut command = vec![self.firn.display().to_string(), "compare".to_owned()];
         for (flag, value) in [
-            ("--baseline", url(0)),
-            ("--candidate", url(1)),
-            ("--start", crate::api::seconds(loaded.start_ms - HISTORY_MS)),
+            ("--baseline", url(&self.plan.baseline)),
+            ("--candidate", url(system)),
+            ("--start", crate::api::seconds(from_ms)),
             ("--end", crate::api::seconds(loaded.end_ms)),
             ("--step", format!("{step_ms}ms")),
             ("--generate", compare.generate.to_string()),
@@ -413,56 +347,40 @@ impl Run {
             ("--fail-below", self.plan.checks.match_rate.to_string()),
             ("--report", report.display().to_string()),
         ] {
-            args.extend([flag.into(), value.into()]);
+            command.extend([flag.to_owned(), value]);
+        }
+        if self.state.joined_ms.contains_key(&system.name) {
+            // Series end by markers, so no selector sees further back than to the last scrape.
+            let wait = format!("{}ms", 2 * interval_ms + SENT_WITHIN_MS);
+            command.extend(["--staleness-wait".to_owned(), wait]);
         }
         for file in &compare.queries {
-            args.extend(["--queries".into(), self.dir.join(file).into()]);
+            let file = self.dir.join(file).display().to_string();
+            command.extend(["--queries".to_owned(), file]);
         }
-        compare::run(args, out)?;
-        let path = report.join("report.json");
-        let text = fs::read(&path).map_err(MirrorError::file("read", &path))?;
-        Ok(serde_json::from_slice(&text).unwrap_or_default())
+        command
     }
 
-    fn state_path(&self) -> PathBuf {
-        self.dir.join("state.json")
-    }
-
-    /// What an earlier run left, if its load was done.
-    fn loaded(&self) -> Result<Option<Loaded>, MirrorError> {
-        let path = self.state_path();
-        if !path.exists() {
-            return Ok(None);
+    fn checks(&self, running: &Running, loaded: &Loaded) -> Result<Vec<Check>, MirrorError> {
+        let mut all = vec![checks::push_max(&self.plan, loaded)];
+        for system in running.systems() {
+            if system.name != self.plan.baseline.name {
+                let path = self.report_dir(system).join("report.json");
+                let text = fs::read(&path).unwrap_or_default();
+                let report: Value = serde_json::from_slice(&text).unwrap_or_default();
+                all.push(checks::match_rate(&self.plan, system, &report));
+            }
         }
-        let text = fs::read(&path).map_err(MirrorError::file("read", &path))?;
-        let state: Value = serde_json::from_slice(&text).unwrap_or_default();
-        let read = || {
-            Some(Loaded {
-                start_ms: state["start_ms"].as_i64()?,
-                end_ms: state["end_ms"].as_i64()?,
-                samples: state["samples"].as_u64()?,
-                visible: state["visible"].as_u64()?,
-                failed: state["failed"].as_u64()?,
-                push_max_ms: state["push_max_ms"].as_f64()?,
-            })
-        };
-        let wrong = || MirrorError::Usage(format!("{}: not the state of a run", path.display()));
-        read().map(Some).ok_or_else(wrong)
-    }
-
-    fn keep_loaded(&self, loaded: &Loaded) -> Result<(), MirrorError> {
-        let state = json!({
-            "start_ms": loaded.start_ms,
-            "end_ms": loaded.end_ms,
-            "samples": loaded.samples,
-            "visible": loaded.visible,
-            "failed": loaded.failed,
-            "push_max_ms": loaded.push_max_ms,
-        });
-        let path = self.state_path();
-        let new = path.with_extension("new");
-        fs::write(&new, state.to_string()).map_err(MirrorError::file("write", &new))?;
-        fs::rename(&new, &path).map_err(MirrorError::file("replace", &path))
+        if self.plan.checks.acked {
+            for system in running.systems() {
+                let from_ms = self.complete_from_ms(system, loaded);
+                all.push(match FIRST.contains(&system.name.as_str()) {
+                    true => checks::acked(system, loaded)?,
+                    false => checks::acked_since(&self.plan.baseline, system, from_ms, loaded)?,
+                });
+            }
+        }
+        Ok(all)
     }
 }
 

@@ -211,23 +211,32 @@ impl Bodies {
         self.0.env.compute.spawn(Work::Log, commit);
     }
 
-    /// The bodies from `at` on to the end of their group, if that is still in memory.
+    /// The bodies from `at` on, to the end of a group, as far as they are still in memory; as many
+    /// as a read of the disk gives, or a little more.
     pub fn recent(&self, at: u64) -> Option<Vec<Entry>> {
-        let (start, frames) = {
+        let groups: Vec<(u64, Bytes)> = {
             let state = lock(&self.0.state);
-            let mut groups = state.recent.iter().rev();
-            groups.find(|(start, _)| *start <= at).cloned()?
+            let behind = state.recent.partition_point(|(start, _)| *start <= at);
+            let from = state.recent.range(behind.checked_sub(1)?..);
+            let near = from.take_while(|(start, _)| *start < at + CHUNK_BYTES);
+            near.cloned().collect()
         };
-        let mut offset = usize::try_from(at - start).ok()?;
-        let mut entries = Vec::new();
-        while let Some((time_ms, write, frame_bytes)) = own_frame(&frames, offset) {
-            entries.push(Entry {
-                at: start + offset as u64,
-                end: start + (offset + frame_bytes) as u64,
-                time_ms,
-                write,
-            });
-            offset += frame_bytes;
+        let mut entries: Vec<Entry> = Vec::new();
+        for (start, frames) in groups {
+            // What a failed write left out lies between two groups.
+            if entries.last().is_some_and(|last| last.end != start) {
+                break;
+            }
+            let mut offset = usize::try_from(at.saturating_sub(start)).ok()?;
+            while let Some((time_ms, write, frame_bytes)) = own_frame(&frames, offset) {
+                entries.push(Entry {
+                    at: start + offset as u64,
+                    end: start + (offset + frame_bytes) as u64,
+                    time_ms,
+                    write,
+                });
+                offset += frame_bytes;
+            }
         }
         (!entries.is_empty()).then_some(entries)
     }

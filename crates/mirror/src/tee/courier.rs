@@ -1,35 +1,31 @@
-//! The task of one target: takes its bodies from the log in order and sends one at a time.
+//! The task of one target: takes bodies from the log in order and sends what the target wants.
 //!
 //! ```text
-//! bounds kept -> next body -> what the target wants of it -> attempt -> taken or refused: next
-//!    ^                                                          ` again: wait, doubled each time
-//!    `---- a body outgrew the bounds meanwhile, or the settings changed: the attempt ends
+//! read bodies -> prepare parcels -> full, or its oldest body waited for long enough
+//!   -> the requests of each lane, side by side -> all done with: the cursor moves behind it
 //! ```
 //!
-//! One body is under way at a time: a second one could arrive before the first, and receivers
-//! refuse what is out of order. Invariant: the cursor moves only over bodies that were taken,
-//! refused for good, not wanted, or counted as lost; nothing here waits for another target.
+//! One parcel is under way at a time, and in it one request of each lane: what is out of order
+//! receivers refuse. Invariant: the cursor moves only over bodies that were taken, refused for
+//! good, not wanted, or counted as lost; nothing here waits for another target. What was taken of
+//! a parcel that could not be ended is sent again, in order.
 
-use super::bodies::{Bodies, Entry, Found, PASSED_HEADERS, Write};
-use super::filter::Filtered;
-use super::target::{Loss, Target, TargetSettings};
-use super::verdict::{Trouble, Verdict};
-use bytes::Bytes;
+use super::attempts::{Attempts, Oldest, Reports};
+use super::bodies::{Bodies, Entry, Found};
+use super::target::{Loss, Parcel, Request, Target, TargetSettings, Wanted};
 use firn_model::env::Env;
+use futures_util::future::join_all;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
-use tokio::time::{Instant, sleep, timeout};
-use tracing::{info, warn};
+use tokio::time::sleep;
+use tracing::warn;
 
 /// After a read that failed; the body counts as damaged after so many of them.
 const READ_PAUSE: Duration = Duration::from_secs(1);
 const READ_ATTEMPTS_MAX: u32 = 5;
-
-/// Between two lines of one kind in the log.
-const REPORT_PAUSE: Duration = Duration::from_secs(10);
 
 /// What a courier works with.
 pub struct Courier {
@@ -47,92 +43,77 @@ pub struct Courier {
     pub stopping: watch::Receiver<bool>,
 }
 
-/// A body that was read, ready to be sent.
+/// A parcel that may be sent.
 struct Ready {
-    entry: Entry,
-    filtered: Filtered,
+    oldest: Oldest,
+    /// Where its last body ends.
+    end: u64,
+    parcel: Parcel,
 }
 
-/// A kind of line in the log that may come with every body.
+/// How far the courier is.
 #[derive(Default)]
-struct Quiet {
-    said: Option<Instant>,
-    unsaid: u64,
-}
-
-impl Quiet {
-    /// Counts `count` more; how many there were since the last line, if it is time for one.
-    fn count(&mut self, count: u64) -> Option<u64> {
-        self.unsaid += count;
-        if self.said.is_some_and(|at| at.elapsed() < REPORT_PAUSE) {
-            return None;
-        }
-        self.said = Some(Instant::now());
-        Some(std::mem::take(&mut self.unsaid))
-    }
-}
-
-/// What the log was told of a target.
-#[derive(Default)]
-struct Reports {
-    lost: Quiet,
-    refused: Quiet,
-    unreadable: Quiet,
-    failed: Quiet,
-}
-
-/// How an attempt ended.
-enum Attempted {
-    /// The body is done with.
-    Done,
-    /// It must be looked at anew: it outgrew the bounds, or the settings changed.
-    Anew,
-    /// It is sent again after this time.
-    Again(Duration),
+struct Progress {
+    ready: VecDeque<Ready>,
+    reports: Reports,
+    failed_reads: u32,
+    /// Where the body begins that waited for others for long enough.
+    waited_for: Option<u64>,
 }
 
 impl Courier {
     /// Sends until it is told to stop. An attempt under way is not cut.
     pub async fn run(mut self) {
-        let mut ready = VecDeque::new();
-        let mut reports = Reports::default();
-        let mut failed_reads = 0;
+        let mut progress = Progress::default();
         let mut prepared_by = self.settings.borrow().clone();
         // An error means that the target is gone.
         while !*self.stopping.borrow() && self.settings.has_changed().is_ok() {
             let settings = self.settings.borrow_and_update().clone();
             if !Arc::ptr_eq(&settings, &prepared_by) {
                 // Other filters may prepare something else.
-                ready.clear();
+                progress.ready.clear();
                 prepared_by = settings.clone();
             }
-            self.keep_queue_bytes(&settings, &mut reports).await;
+            self.keep_queue_bytes(&settings, &progress.reports).await;
             let cursor = self.target.cursor();
-            while ready.front().is_some_and(|r: &Ready| r.entry.at != cursor) {
+            let ready = &mut progress.ready;
+            while ready.front().is_some_and(|r| r.oldest.at != cursor) {
                 ready.pop_front();
             }
-            if ready.is_empty() {
-                match self.read(&settings).await {
-                    Ok(Some(found)) => {
-                        failed_reads = 0;
-                        ready = found;
+            match ready.front() {
+                None => self.find(&settings, &mut progress).await,
+                Some(next) if self.may_grow(next, &settings, progress.waited_for) => {
+                    if self.wait_to_fill(next, &settings).await {
+                        progress.waited_for = Some(cursor);
                     }
-                    Ok(None) => self.wait_for_bodies().await,
-                    Err(e) => {
-                        failed_reads += 1;
-                        warn!(to = self.target.label, error = %e, "read bodies");
-                        if failed_reads >= READ_ATTEMPTS_MAX {
-                            failed_reads = 0;
-                            self.give_up_segment();
-                        }
-                        sleep(READ_PAUSE).await;
-                    }
+                    // Prepared anew, with what came meanwhile.
+                    progress.ready.clear();
                 }
-                continue;
+                Some(next) => {
+                    self.target.oldest_ms.set(next.oldest.time_ms);
+                    self.deliver(next, &settings, &progress.reports).await;
+                }
             }
-            let Some(next) = ready.front() else { continue };
-            self.target.oldest_ms.set(next.entry.time_ms);
-            self.deliver(next, &settings, &mut reports).await;
+        }
+    }
+
+    /// Reads and prepares what comes next, or waits for it.
+    async fn find(&mut self, settings: &Arc<TargetSettings>, progress: &mut Progress) {
+        match self.read(settings).await {
+            Ok(Some(found)) => {
+                progress.failed_reads = 0;
+                progress.ready = found;
+            }
+            Ok(None) => self.wait_for_bodies().await,
+            Err(e) => {
+                progress.failed_reads += 1;
+                warn!(to = self.target.label, error = %e, "read bodies");
+                if progress.failed_reads >= READ_ATTEMPTS_MAX {
+                    progress.failed_reads = 0;
+                    self.give_up_segment();
+                }
+                sleep(READ_PAUSE).await;
+            }
         }
     }
 
@@ -150,7 +131,7 @@ impl Courier {
         if settings.prepare.passes_all()
             && let Some(entries) = recent
         {
-            return Ok(Some(prepare(entries, settings, self.message_bytes_max)));
+            return Ok(Some(prepare(&entries, settings, self.message_bytes_max)));
         }
         let (bodies, settings) = (self.bodies.clone(), settings.clone());
         let bytes_max = self.message_bytes_max;
@@ -161,7 +142,7 @@ impl Courier {
             };
             Ok(match found {
                 Found::Damaged { to, what } => Err((to, what)),
-                Found::Entries(entries) => Ok(prepare(entries, &settings, bytes_max)),
+                Found::Entries(entries) => Ok(prepare(&entries, &settings, bytes_max)),
             })
         });
         let read: std::io::Result<_> = reading.await.map_err(std::io::Error::other)?;
@@ -199,8 +180,29 @@ impl Courier {
         }
     }
 
+    /// Whether `next` is the end of the log, not full, and may still wait for more.
+    fn may_grow(&self, next: &Ready, settings: &TargetSettings, waited_for: Option<u64>) -> bool {
+        !next.parcel.is_full
+            && next.end >= self.bodies.end()
+            && waited_for != Some(next.oldest.at)
+            && !next.oldest.time_left(&self.env, settings.fill).is_zero()
+    }
+
+    /// Waits until as much came again as `next` has, so that preparing anew costs no more than what
+    /// came; whether the time is over instead.
+    async fn wait_to_fill(&mut self, next: &Ready, settings: &TargetSettings) -> bool {
+        let mut end = self.bodies.follow_end();
+        let enough = next.end + (next.end - next.oldest.at);
+        tokio::select! {
+            () = sleep(next.oldest.time_left(&self.env, settings.fill)) => true,
+            _ = end.wait_for(|end| *end >= enough) => false,
+            _ = self.settings.changed() => false,
+            _ = self.stopping.changed() => false,
+        }
+    }
+
     /// Gives up the oldest bodies beyond what may wait.
-    async fn keep_queue_bytes(&self, settings: &TargetSettings, reports: &mut Reports) {
+    async fn keep_queue_bytes(&self, settings: &TargetSettings, reports: &Reports) {
         let (from, end) = (self.target.cursor(), self.bodies.end());
         let max = settings.queue_bytes_max;
         if end - from <= max {
@@ -225,7 +227,7 @@ impl Courier {
         self.lose(at, Loss::QueueFull, count, reports);
     }
 
-    fn lose(&self, to: u64, loss: Loss, count: u64, reports: &mut Reports) {
+    fn lose(&self, to: u64, loss: Loss, count: u64, reports: &Reports) {
         self.target.count_lost(loss, count);
         self.target.advance(to);
         if let Some(bodies) = reports.lost.count(count) {
@@ -237,24 +239,23 @@ impl Courier {
         }
     }
 
-    /// Sends a body until it is done with, or must be looked at anew.
-    async fn deliver(&mut self, ready: &Ready, settings: &TargetSettings, reports: &mut Reports) {
-        let entry = &ready.entry;
-        let left = settings
-            .queue_age_max
-            .map(|max| time_left(&self.env, entry, max));
+    /// Sends a parcel until it is done with, or must be looked at anew.
+    async fn deliver(&self, next: &Ready, settings: &TargetSettings, reports: &Reports) {
+        let bodies = next.parcel.bodies as u64;
+        let max = settings.queue_age_max;
+        let left = max.map(|max| next.oldest.time_left(&self.env, max));
         if left.is_some_and(|left| left.is_zero()) {
-            return self.lose(entry.end, Loss::TooOld, 1, reports);
+            return self.lose(next.end, Loss::TooOld, bodies, reports);
         }
-        let body = match &ready.filtered {
-            Filtered::Body(body) => body,
-            Filtered::Nothing => {
-                self.target.filtered.inc();
-                return self.target.advance(entry.end);
+        let is_done = match &next.parcel.wanted {
+            Wanted::Lanes(lanes) => self.send(next.oldest, lanes, settings, reports).await,
+            Wanted::Nothing => {
+                self.target.filtered.add(bodies);
+                true
             }
-            Filtered::Unreadable(why) => {
-                self.target.count_lost(Loss::Unreadable, 1);
-                if let Some(bodies) = reports.unreadable.count(1) {
+            Wanted::Unreadable(why) => {
+                self.target.count_lost(Loss::Unreadable, bodies);
+                if let Some(bodies) = reports.unreadable.count(bodies) {
                     let label = &self.target.label;
                     warn!(
                         to = label,
@@ -263,147 +264,60 @@ impl Courier {
                         "filters cannot read a body"
                     );
                 }
-                return self.target.advance(entry.end);
+                true
             }
         };
-        let mut pause = settings.backoff_min;
-        loop {
-            match self.attempt(entry, body, settings, reports).await {
-                Attempted::Done => return self.target.advance(entry.end),
-                Attempted::Anew => return,
-                Attempted::Again(after) => {
-                    let wait = self.jittered(pause).max(after);
-                    pause = (pause * 2).min(settings.backoff_max);
-                    let is_due = tokio::select! {
-                        () = sleep(wait) => true,
-                        () = outgrown(&self.bodies, &self.env, entry, settings) => false,
-                        _ = self.settings.changed() => false,
-                        _ = self.stopping.changed() => false,
-                    };
-                    if !is_due {
-                        return;
-                    }
-                }
-            }
+        if is_done {
+            self.target.dropped.add(next.parcel.dropped);
+            self.target.advance(next.end);
         }
     }
 
-    /// Sends a body once.
-    async fn attempt(
-        &mut self,
-        entry: &Entry,
-        body: &Bytes,
+    /// Sends all lanes; whether all is done with.
+    async fn send(
+        &self,
+        oldest: Oldest,
+        lanes: &[Vec<Request>],
         settings: &TargetSettings,
-        reports: &mut Reports,
-    ) -> Attempted {
-        let begun = Instant::now();
-        let posting = settings.deliver.post(headers(&entry.write), body.clone());
-        let outcome = tokio::select! {
-            outcome = timeout(settings.timeout, posting) => outcome,
-            () = outgrown(&self.bodies, &self.env, entry, settings) => return Attempted::Anew,
-            _ = self.settings.changed() => return Attempted::Anew,
-        };
-        let again = |trouble, why| Verdict::Again {
-            trouble,
-            why,
-            after: None,
-        };
-        let verdict = match outcome {
-            Ok(Ok(answer)) => {
-                self.target.latency.observe(begun.elapsed());
-                Verdict::of(&answer, self.env.clock.now_ms())
-            }
-            Ok(Err(why)) => again(Trouble::Connection, why),
-            Err(_) => again(
-                Trouble::Timeout,
-                format!("no answer in {:?}", settings.timeout),
-            ),
-        };
-        self.judge(verdict, body, reports)
-    }
-
-    /// Counts how an attempt ended and tells the log.
-    fn judge(&self, verdict: Verdict, body: &Bytes, reports: &mut Reports) -> Attempted {
-        let target = &self.target;
-        let was_failing = target.is_failing.get() == 1;
-        let is_failing = matches!(verdict, Verdict::Again { .. });
-        target.is_failing.set(i64::from(is_failing));
-        if was_failing && !is_failing {
-            info!(to = target.label, "target answers again");
-            reports.failed = Quiet::default();
-        }
-        match verdict {
-            Verdict::Taken => {
-                target.sent.inc();
-                target.sent_bytes.add(body.len() as u64);
-                Attempted::Done
-            }
-            Verdict::Refused(why) => {
-                target.count_lost(Loss::Refused, 1);
-                if let Some(bodies) = reports.refused.count(1) {
-                    warn!(
-                        to = target.label,
-                        error = why,
-                        bodies,
-                        "target refused a body"
-                    );
-                }
-                Attempted::Done
-            }
-            Verdict::Again {
-                trouble,
-                why,
-                after,
-            } => {
-                target.count_trouble(trouble);
-                if let Some(attempts) = reports.failed.count(1) {
-                    warn!(to = target.label, error = why, attempts, "send again");
-                }
-                Attempted::Again(after.unwrap_or_default())
-            }
-        }
-    }
-
-    /// Between half of `pause` and all of it: targets that failed together do not return together.
-    fn jittered(&self, pause: Duration) -> Duration {
-        let half = pause / 2;
-        let range = half.as_micros().max(1) as u64;
-        half + Duration::from_micros(self.env.rng.next_u64() % range)
+        reports: &Reports,
+    ) -> bool {
+        self.target.lanes.set(lanes.len() as i64);
+        let sending = lanes.iter().map(|lane| {
+            let attempts = Attempts {
+                target: &self.target,
+                bodies: &self.bodies,
+                env: &self.env,
+                settings,
+                reports,
+                oldest,
+                changes: self.settings.clone(),
+                stopping: self.stopping.clone(),
+            };
+            attempts.send(lane)
+        });
+        join_all(sending).await.into_iter().all(|is_done| is_done)
     }
 }
 
 /// What the target wants of these bodies.
-fn prepare(entries: Vec<Entry>, settings: &TargetSettings, bytes_max: usize) -> VecDeque<Ready> {
-    let ready = |entry: Entry| Ready {
-        filtered: settings.prepare.prepare(&entry.write, bytes_max),
-        entry,
-    };
-    entries.into_iter().map(ready).collect()
-}
-
-/// The headers of `write`, by name.
-fn headers(write: &Write) -> Vec<(&'static str, Bytes)> {
-    let named = |(at, value): &(usize, Bytes)| Some((*PASSED_HEADERS.get(*at)?, value.clone()));
-    write.headers.iter().filter_map(named).collect()
-}
-
-/// How long `entry` may still wait.
-fn time_left(env: &Env, entry: &Entry, max: Duration) -> Duration {
-    let waited = env.clock.now_ms().saturating_sub(entry.time_ms);
-    // A clock that was set back makes nothing older.
-    max.saturating_sub(Duration::from_millis(u64::try_from(waited).unwrap_or(0)))
-}
-
-/// Returns when `entry` is beyond what may wait.
-async fn outgrown(bodies: &Bodies, env: &Env, entry: &Entry, settings: &TargetSettings) {
-    let mut end = bodies.follow_end();
-    let outgrown = end.wait_for(|end| end - entry.at > settings.queue_bytes_max);
-    match settings.queue_age_max {
-        // An error means that the log is gone, and with it the courier.
-        None => drop(outgrown.await),
-        Some(max) => tokio::select! {
-            _ = outgrown => {}
-            () = sleep(time_left(env, entry, max)) => {}
-        },
-    }
+fn prepare(entries: &[Entry], settings: &TargetSettings, bytes_max: usize) -> VecDeque<Ready> {
+    let writes: Vec<_> = entries.iter().map(|entry| &entry.write).collect();
+    let parcels = settings.prepare.prepare(&writes, bytes_max);
+    let mut entries = entries.iter();
+    let ready = parcels.into_iter().filter_map(|parcel| {
+        let first = entries.next()?;
+        let last = match parcel.bodies {
+            0 | 1 => first,
+            bodies => entries.nth(bodies - 2).unwrap_or(first),
+        };
+        Some(Ready {
+            oldest: Oldest {
+                at: first.at,
+                time_ms: first.time_ms,
+            },
+            end: last.end,
+            parcel,
+        })
+    });
+    ready.collect()
 }

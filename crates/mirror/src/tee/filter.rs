@@ -5,7 +5,7 @@
 //! makes the choice reads a body; a target that gets everything costs no decoding.
 
 use super::bodies::Write;
-use super::target::Prepare;
+use super::target::{Contents, Parcel, Prepare, Request, Wanted};
 use bytes::Bytes;
 use firn_model::matcher::Matcher;
 use firn_wire::snappy;
@@ -27,17 +27,6 @@ impl Default for Filter {
             ratio: 1.0,
         }
     }
-}
-
-/// A body as a target gets it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Filtered {
-    /// These bytes.
-    Body(Bytes),
-    /// None of its series is wanted.
-    Nothing,
-    /// It cannot be read, so that no choice can be made.
-    Unreadable(String),
 }
 
 /// The message that a request says it holds.
@@ -71,19 +60,19 @@ impl Filter {
     }
 
     /// What the target gets of `write`, whose message may have `bytes_max` bytes.
-    fn apply(&self, write: &Write, bytes_max: usize) -> Filtered {
+    fn apply(&self, write: &Write, bytes_max: usize) -> Wanted {
         if self.is_open() {
-            return Filtered::Body(write.body.clone());
+            return with_body(write, write.body.clone());
         }
         let message = match unpack(write, bytes_max) {
             Ok(message) => message,
-            Err(why) => return Filtered::Unreadable(why),
+            Err(why) => return Wanted::Unreadable(why),
         };
         match thinning::thin(&message, message_of(write), |pairs| self.wants(pairs)) {
-            Ok(Thinned::Whole) => Filtered::Body(write.body.clone()),
-            Ok(Thinned::Part(part)) => Filtered::Body(snappy::compress(&part).into()),
-            Ok(Thinned::Nothing) => Filtered::Nothing,
-            Err(e) => Filtered::Unreadable(e.to_string()),
+            Ok(Thinned::Whole) => with_body(write, write.body.clone()),
+            Ok(Thinned::Part(part)) => with_body(write, snappy::compress(&part).into()),
+            Ok(Thinned::Nothing) => Wanted::Nothing,
+            Err(e) => Wanted::Unreadable(e.to_string()),
         }
     }
 
@@ -108,9 +97,25 @@ impl Prepare for Filter {
         self.is_open()
     }
 
-    fn prepare(&self, write: &Write, bytes_max: usize) -> Filtered {
-        self.apply(write, bytes_max)
+    fn prepare(&self, writes: &[&Write], bytes_max: usize) -> Vec<Parcel> {
+        let parcel = |write: &&Write| Parcel {
+            bodies: 1,
+            wanted: self.apply(write, bytes_max),
+            dropped: 0,
+            is_full: true,
+        };
+        writes.iter().map(parcel).collect()
     }
+}
+
+/// One request: the headers of `write`, with `body`.
+fn with_body(write: &Write, body: Bytes) -> Wanted {
+    let write = Write {
+        headers: write.headers.clone(),
+        body,
+    };
+    let contents = Contents::default();
+    Wanted::Lanes(vec![vec![Request { write, contents }]])
 }
 
 /// Whether the hash of these labels lies in the first `ratio` of all hashes.
@@ -173,7 +178,7 @@ mod tests {
     fn left(filter: &Filter, is_sorted: bool) -> Vec<u32> {
         let is_left = |i: &u32| {
             let one = request(std::iter::once(*i), is_sorted);
-            filter.apply(&one, LIMIT) == Filtered::Body(one.body)
+            filter.apply(&one, LIMIT) == with_body(&one, one.body.clone())
         };
         (0..1000).filter(is_left).collect()
     }
@@ -183,13 +188,13 @@ mod tests {
         let all = request(0..30, true);
         let mut filter = matching("i", MatchOp::Regex, "1.");
         let expected = request(10..20, true).body;
-        assert_eq!(filter.apply(&all, LIMIT), Filtered::Body(expected));
+        assert_eq!(filter.apply(&all, LIMIT), with_body(&all, expected));
         // A label that is not there is empty.
         let more = matching("absent", MatchOp::Equal, "");
         filter.matchers.extend(more.matchers);
-        assert_eq!(filter.apply(&all, LIMIT), Filtered::Body(all.body.clone()));
+        assert_eq!(filter.apply(&all, LIMIT), with_body(&all, all.body.clone()));
         let none = matching("i", MatchOp::Equal, "x");
-        assert_eq!(none.apply(&all, LIMIT), Filtered::Nothing);
+        assert_eq!(none.apply(&all, LIMIT), Wanted::Nothing);
     }
 
     #[test]
@@ -213,11 +218,11 @@ mod tests {
             headers: Vec::new(),
             body: Bytes::from_static(b"\xff\xff\xff\xff\xff"),
         };
-        let whole = Filtered::Body(broken.body.clone());
+        let whole = with_body(&broken, broken.body.clone());
         assert_eq!(Filter::default().apply(&broken, LIMIT), whole);
         let filter = matching("i", MatchOp::Equal, "x");
         let unreadable =
-            |write: &Write| matches!(filter.apply(write, LIMIT), Filtered::Unreadable(_));
+            |write: &Write| matches!(filter.apply(write, LIMIT), Wanted::Unreadable(_));
         assert!(unreadable(&broken));
         let zstd = Write {
             headers: vec![(1, Bytes::from_static(b"zstd"))],

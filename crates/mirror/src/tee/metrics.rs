@@ -1,20 +1,15 @@
 //! What `firn mirror` says of itself.
 
+use super::Mirror;
 use super::target::{Loss, Target};
 use super::verdict::Trouble;
-use super::{Mirror, Working};
 use firn_model::metrics::{Collect, Sink, Value};
-use firn_model::sync::lock;
 use std::sync::Arc;
 
 impl Collect for Mirror {
     fn collect(&self, sink: &mut dyn Sink) {
         self.collect_log(sink);
-        let targets: Vec<Arc<Target>> = {
-            let targets = lock(&self.targets);
-            let target = |working: &Working| working.target.clone();
-            targets.values().map(target).collect()
-        };
+        let targets: Vec<Arc<Target>> = self.targets().into_iter().map(|(_, t)| t).collect();
         self.collect_targets(&targets, sink);
     }
 }

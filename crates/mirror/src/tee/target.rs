@@ -1,10 +1,10 @@
 //! A target: what it is sent, its bounds, how it is reached, and what became of its bodies.
 
 use super::bodies::Write;
-use super::filter::Filtered;
 use super::verdict::{Answer, Trouble};
 use bytes::Bytes;
 use firn_model::metrics::{Counter, DurationHistogram, Gauge};
+use firn_model::sample::TimestampMs;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -20,13 +20,60 @@ pub trait Deliver: Send + Sync {
     fn post(&self, headers: Vec<(&'static str, Bytes)>, body: Bytes) -> Delivering<'_>;
 }
 
-/// Makes of a body what a target gets. Computes; may be called on any thread.
+/// What a request holds, as far as its maker looked; nothing where it is passed on as it came.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Contents {
+    /// Float samples.
+    pub samples: u64,
+    /// Histograms.
+    pub histograms: u64,
+    /// Exemplars.
+    pub exemplars: u64,
+    /// The time of the newest sample.
+    pub newest: TimestampMs,
+}
+
+/// A request for a target.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// Headers and body.
+    pub write: Write,
+    /// What it holds.
+    pub contents: Contents,
+}
+
+/// What a target gets of some bodies.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Wanted {
+    /// Lanes of requests: they go side by side, those of one lane one after the other.
+    Lanes(Vec<Vec<Request>>),
+    /// Nothing.
+    Nothing,
+    /// They cannot be read, so that no choice can be made.
+    Unreadable(String),
+}
+
+/// Bodies that are done with together, and what the target gets of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Parcel {
+    /// How many bodies, one at least, that follow each other.
+    pub bodies: usize,
+    /// What the target gets.
+    pub wanted: Wanted,
+    /// Samples that the target does not want.
+    pub dropped: u64,
+    /// Whether more bodies would make no better one.
+    pub is_full: bool,
+}
+
+/// Makes of bodies what a target gets. Computes; may be called on any thread.
 pub trait Prepare: Send + Sync {
     /// Whether each body is passed on as it is, so that preparing one costs nothing.
     fn passes_all(&self) -> bool;
 
-    /// What the target gets of `write`, whose message may have `bytes_max` bytes.
-    fn prepare(&self, write: &Write, bytes_max: usize) -> Filtered;
+    /// What the target gets of `writes`, whose messages may have `bytes_max` bytes each: parcels
+    /// in their order, for all of them.
+    fn prepare(&self, writes: &[&Write], bytes_max: usize) -> Vec<Parcel>;
 }
 
 /// What a configuration says of a target.
@@ -42,6 +89,8 @@ pub struct TargetSettings {
     pub queue_age_max: Option<Duration>,
     /// What it is sent.
     pub prepare: Arc<dyn Prepare>,
+    /// How long a body waits for others while its parcel is not full.
+    pub fill: Duration,
     /// How long an attempt may take.
     pub timeout: Duration,
     /// The first wait after an attempt that failed; doubled with each further one.
@@ -89,16 +138,48 @@ impl Loss {
     }
 }
 
+/// Counts what requests held.
+#[derive(Debug, Default)]
+pub struct Tally {
+    /// Float samples.
+    pub samples: Counter,
+    /// Histograms.
+    pub histograms: Counter,
+    /// Exemplars.
+    pub exemplars: Counter,
+}
+
+impl Tally {
+    /// Adds what one request holds.
+    pub fn add(&self, contents: Contents) {
+        self.samples.add(contents.samples);
+        self.histograms.add(contents.histograms);
+        self.exemplars.add(contents.exemplars);
+    }
+}
+
 /// A target at work.
 pub struct Target {
     /// What it is called in metrics and in the log.
     pub label: String,
     /// Where the next body begins that it needs.
     cursor: AtomicU64,
-    /// Bodies that it took.
+    /// Requests that it took.
     pub sent: Counter,
     /// Their bytes, as they were sent.
     pub sent_bytes: Counter,
+    /// What they held.
+    pub taken: Tally,
+    /// Samples that it does not want.
+    pub dropped: Counter,
+    /// What requests held that it refused.
+    pub refused: Tally,
+    /// What requests held that were sent again, each time.
+    pub repeated: Tally,
+    /// The time of the newest sample that it took.
+    pub newest: Gauge,
+    /// Lanes of the newest parcel.
+    pub lanes: Gauge,
     /// Bodies of which it wants nothing.
     pub filtered: Counter,
     lost: [Counter; Loss::ALL.len()],
@@ -119,6 +200,12 @@ impl Target {
             cursor: AtomicU64::new(cursor),
             sent: Counter::default(),
             sent_bytes: Counter::default(),
+            taken: Tally::default(),
+            dropped: Counter::default(),
+            refused: Tally::default(),
+            repeated: Tally::default(),
+            newest: Gauge::default(),
+            lanes: Gauge::default(),
             filtered: Counter::default(),
             lost: Default::default(),
             troubles: Default::default(),
@@ -136,6 +223,14 @@ impl Target {
     /// It needs nothing before `to` any more. Its courier alone says so.
     pub fn advance(&self, to: u64) {
         self.cursor.store(to, Ordering::Release);
+    }
+
+    /// Counts a request that it took.
+    pub fn count_taken(&self, request: &Request) {
+        self.sent.inc();
+        self.sent_bytes.add(request.write.body.len() as u64);
+        self.taken.add(request.contents);
+        self.newest.raise(request.contents.newest);
     }
 
     /// Counts bodies that it never gets.

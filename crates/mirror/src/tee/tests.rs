@@ -86,6 +86,7 @@ fn settings(key: &str, deliver: &Arc<Scripted>) -> TargetSettings {
         queue_bytes_max: 1 << 20,
         queue_age_max: None,
         prepare: Arc::new(Filter::default()),
+        fill: Duration::ZERO,
         timeout: Duration::from_secs(30),
         backoff_min: Duration::from_millis(30),
         backoff_max: Duration::from_secs(5),
@@ -425,4 +426,96 @@ async fn full_disk_refuses_bodies_and_ends_by_itself() {
     mirror.store_cursors();
     let cursors = cursors::load(&*sim.env.disk, Path::new(DIR)).unwrap();
     assert_eq!(cursors.unwrap()["good"], mirror.bodies.end());
+}
+
+/// Makes one parcel of all bodies there are: odd numbers in one lane, even ones in another, full
+/// with so many bodies.
+struct Bundles {
+    full: usize,
+}
+
+impl Prepare for Bundles {
+    fn passes_all(&self) -> bool {
+        false
+    }
+
+    fn prepare(&self, writes: &[&Write], _: usize) -> Vec<Parcel> {
+        let mut lanes = vec![Vec::new(), Vec::new()];
+        for write in writes {
+            let is_odd = write.body.last().is_some_and(|digit| digit % 2 == 1);
+            lanes[usize::from(is_odd)].push(Request {
+                write: (*write).clone(),
+                contents: Contents {
+                    samples: 10,
+                    ..Contents::default()
+                },
+            });
+        }
+        vec![Parcel {
+            bodies: writes.len(),
+            wanted: Wanted::Lanes(lanes),
+            dropped: 1,
+            is_full: writes.len() >= self.full,
+        }]
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn lanes_go_side_by_side_and_the_cursor_waits_for_all_of_them() {
+    let sim = sim::env(1);
+    let mirror = open(&sim);
+    let is_open = Arc::new(Mutex::new(false));
+    let opens = is_open.clone();
+    let target_of_lanes = Scripted::new(move |_, body| match body {
+        "3" if !*lock(&opens) => Says::Status(503),
+        "5" => Says::Status(400),
+        _ => Says::Status(204),
+    });
+    let bundling = TargetSettings {
+        prepare: Arc::new(Bundles { full: 8 }),
+        fill: Duration::from_secs(5),
+        ..settings("lanes", &target_of_lanes)
+    };
+    mirror.apply(vec![bundling]);
+    push(&mirror, 0..8).await;
+    until("the even lane", || target_of_lanes.taken().len() == 5).await;
+    let even = |text: &String| text.parse().is_ok_and(|n: u32| n.is_multiple_of(2));
+    let mut taken = target_of_lanes.taken();
+    taken.retain(even);
+    assert_eq!(taken, ["0", "2", "4", "6"]);
+    assert_eq!(target(&mirror, "lanes").cursor(), mirror.bodies.start());
+    *lock(&is_open) = true;
+    let at_work = target(&mirror, "lanes");
+    until("all of them", || at_work.cursor() == mirror.bodies.end()).await;
+    let mut taken = target_of_lanes.taken();
+    taken.retain(|text| !even(text));
+    assert_eq!(taken, ["1", "3", "7"]);
+    assert_eq!(at_work.taken.samples.get(), 70);
+    assert_eq!(at_work.refused.samples.get(), 10);
+    assert!(at_work.repeated.samples.get() >= 10);
+    assert_eq!((at_work.lanes.get(), at_work.dropped.get()), (2, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn bodies_wait_for_others_until_the_parcel_is_full_or_the_time_is_over() {
+    let sim = sim::env(1);
+    let mirror = open(&sim);
+    let patient = Scripted::taking();
+    let bundling = TargetSettings {
+        prepare: Arc::new(Bundles { full: 6 }),
+        fill: Duration::from_secs(5),
+        ..settings("patient", &patient)
+    };
+    mirror.apply(vec![bundling]);
+    push(&mirror, 0..2).await;
+    sleep(Duration::from_secs(4)).await;
+    assert_eq!(patient.taken(), numbers(0..0));
+    push(&mirror, 2..6).await;
+    until("a full parcel", || patient.taken().len() == 6).await;
+    push(&mirror, 6..8).await;
+    sleep(Duration::from_secs(4)).await;
+    assert_eq!(patient.attempts(), 6);
+    until("the rest, which waited", || patient.taken().len() == 8).await;
+    let dropped = target(&mirror, "patient").dropped.get();
+    assert_eq!(dropped, 2, "once for each parcel");
 }

@@ -12,13 +12,14 @@ use crate::http::measured::measure;
 use crate::http::produce::{Encoding, Produce, respond};
 use crate::metrics::Endpoint;
 use crate::parts::Backend;
+use crate::query_log::Origin;
 use axum::body::Body;
-use axum::extract::Request;
+use axum::extract::{OriginalUri, Request};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
 use firn_model::cancel::Cancel;
 use firn_model::tenant::TenantId;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use tokio::time::Instant;
 
@@ -35,6 +36,7 @@ pub(crate) struct Call {
     pub(crate) path: String,
     endpoint: Endpoint,
     client: Client,
+    origin: Origin,
     encoding: Encoding,
 }
 
@@ -52,6 +54,7 @@ impl Call {
             endpoint,
             client: client(app, &tenant, &request),
             tenant,
+            origin: origin_of(&request),
             encoding: Encoding::of_request(&request),
             path: request.uri().path().to_owned(),
             form: read_form(app, endpoint, request).await?,
@@ -95,6 +98,11 @@ impl Call {
     fn question<'a>(&self, texts: impl Iterator<Item = &'a str>, range: Option<Range>) -> Question {
         let (tenant, client) = (self.tenant.clone(), self.client.clone());
         Question::new(self.endpoint.label(), tenant, client, texts, range)
+    }
+
+    /// Where the request comes from, for the log of queries.
+    pub(crate) fn origin(&self) -> Origin {
+        self.origin.clone()
     }
 
     /// The values of `match[]`, each once.
@@ -149,8 +157,23 @@ fn client(app: &App, tenant: &TenantId, request: &Request) -> Client {
     if app.parts.multitenancy {
         return Client::Tenant(tenant.clone());
     }
+    Client::at(peer(request))
+}
+
+fn origin_of(request: &Request) -> Origin {
+    // A router inside another one cuts off what the outer one matched.
+    let whole = request.extensions().get::<OriginalUri>();
+    Origin::Request {
+        client: peer(request),
+        method: request.method().to_string(),
+        path: whole.map_or(request.uri(), |uri| &uri.0).path().to_owned(),
+    }
+}
+
+/// The address of the other end of the connection.
+fn peer(request: &Request) -> Option<IpAddr> {
     let peer = request.extensions().get::<SocketAddr>();
-    Client::at(peer.map(|peer| peer.ip()))
+    peer.map(|peer| peer.ip())
 }
 
 /// Answers a request to the JSON API by `handler`.

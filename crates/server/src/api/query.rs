@@ -2,17 +2,21 @@
 
 use super::answer::{Annotations, Answer, document};
 use super::call::Call;
-use super::timed::Timed;
 use super::times::parse_duration_nanos;
 use crate::http::failure::Failure;
 use crate::http::produce::Text;
 use crate::json;
 use crate::json::tree;
+use crate::query_log::{Logged, Timings};
+use crate::timed::Timed;
 use axum::response::Response;
 use firn_model::sample::TimestampMs;
 use firn_promql::value::{QueryResult, Value};
 use firn_promql::{Context, EvalTime, Options};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+use tokio::task::spawn_blocking;
 use tokio::time::Instant;
 
 const NANOS_PER_MS: i64 = 1_000_000;
@@ -128,6 +132,12 @@ async fn evaluate(call: Call, time: EvalTime, limit: Option<usize>) -> Result<Re
     let deadline = Instant::now() + timeout(&call)?;
     let options = options(&call)?;
     let text = call.form.get("query").to_owned();
+    let logged = call.app.parts.query_log.is_on().then(|| Logged {
+        query: text.clone(),
+        time,
+        origin: call.origin(),
+    });
+    let has_begun = Arc::new(AtomicBool::new(false));
     let (app, store, tenant) = (
         call.app.clone(),
         call.backend.store.clone(),
@@ -135,50 +145,48 @@ async fn evaluate(call: Call, time: EvalTime, limit: Option<usize>) -> Result<Re
     );
     let clock = app.parts.env.clock.clone();
     let asked = clock.monotonic();
-    let (result, timings) = call
-        .compute_over(Some(time.into()), deadline, move |cancel| {
-            let budget = app.budgets.query();
-            let begun = clock.monotonic();
-            let store = Timed::new(&*store, clock.clone());
-            let context = Context {
-                store: &store,
-                tenant: &tenant,
-                compute: &*app.parts.env.compute,
-                budget: &budget,
-                cancel,
-            };
-            let result = app.parts.engine.query(&context, &text, time, &options)?;
-            let timings = Timings {
-                queue: begun.saturating_sub(asked),
-                run: clock.monotonic().saturating_sub(begun),
-                look_ups: store.spent(),
-            };
-            Ok((result, timings))
-        })
-        .await?;
-    Ok(respond(&call, (result, timings), time, limit))
-}
-
-/// Where the time of a query went.
-struct Timings {
-    queue: Duration,
-    run: Duration,
-    look_ups: Duration,
-}
-
-impl Timings {
-    /// By Prometheus's names. Parsing and sorting are not apart from evaluation here.
-    fn to_json(&self) -> serde_json::Value {
-        let inner = self.run.saturating_sub(self.look_ups);
-        serde_json::json!({
-            "evalTotalTime": self.run.as_secs_f64(),
-            "resultSortTime": 0.0,
-            "queryPreparationTime": self.look_ups.as_secs_f64(),
-            "innerEvalTime": inner.as_secs_f64(),
-            "execQueueTime": self.queue.as_secs_f64(),
-            "execTotalTime": self.run.as_secs_f64(),
-        })
+    let (begins, of_job) = (has_begun.clone(), logged.clone());
+    let evaluated = call.compute_over(Some(time.into()), deadline, move |cancel| {
+        begins.store(true, Ordering::Relaxed);
+        let budget = app.budgets.query();
+        let begun = clock.monotonic();
+        let store = Timed::new(&*store, clock.clone());
+        let context = Context {
+            store: &store,
+            tenant: &tenant,
+            compute: &*app.parts.env.compute,
+            budget: &budget,
+            cancel,
+        };
+        let result = app.parts.engine.query(&context, &text, time, &options);
+        let timings = Timings {
+            queue: begun.saturating_sub(asked),
+            run: clock.monotonic().saturating_sub(begun),
+            look_ups: store.spent(),
+        };
+        if let Some(logged) = &of_job {
+            let log = &app.parts.query_log;
+            log.write_outcome(clock.now_ms(), logged, result.as_ref(), &timings);
+        }
+        Ok((result?, timings))
+    });
+    let evaluated = evaluated.await;
+    if let (Err(failure), Some(logged), false) =
+        (&evaluated, logged, has_begun.load(Ordering::Relaxed))
+    {
+        log_unbegun(&call, logged, failure.message.clone()).await;
     }
+    Ok(respond(&call, evaluated?, time, limit))
+}
+
+/// Logs a query whose turn did not come.
+async fn log_unbegun(call: &Call, logged: Logged, why: String) {
+    let (log, now) = (
+        call.app.parts.query_log.clone(),
+        call.app.parts.env.clock.now_ms(),
+    );
+    // It cannot fail but by a panic, which its metric would not count either.
+    let _ = spawn_blocking(move || log.write_unfinished(now, &logged, why)).await;
 }
 
 fn respond(
@@ -209,7 +217,7 @@ fn respond(
                 "peakSamples": result.stats.samples_peak,
             });
             Some(
-                serde_json::json!({ "timings": timings.to_json(), "samples": samples })
+                serde_json::json!({ "timings": timings.document(), "samples": samples })
                     .to_string()
                     .into_bytes(),
             )

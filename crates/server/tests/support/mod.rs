@@ -490,6 +490,7 @@ fn parts(engine: Arc<FakeEngine>, quits: Arc<AtomicUsize>) -> AppParts {
             series_max: Arc::new(|| usize::MAX),
             default_subquery_step_ms: Arc::new(|| 60_000),
         },
+        query_log: Arc::default(),
         features: Vec::new(),
         external_labels: Arc::new(|| Labels::from_pairs([("region", "eu"), ("team", "x")])),
         multitenancy: false,

@@ -1,4 +1,4 @@
-//! From a batch to a request's body: what a sender does, for load generation and tests.
+//! From a batch to a request's body: what a sender does.
 //!
 //! Fields stand in the order of their numbers and are left out where they hold the default, as Go's
 //! encoder writes them; only minus zero is kept, so that values survive bit for bit. Start
@@ -6,12 +6,16 @@
 
 use super::field;
 use super::histogram::field as histogram_field;
+use super::metadata::metric_type_number;
 use crate::protobuf::{
     WireType, put_bytes, put_double, put_integer, put_key, put_varint, to_zigzag,
 };
 use crate::snappy;
 use firn_model::batch::{Batch, SeriesSamples};
+use firn_model::exemplar::TimedExemplar;
 use firn_model::histogram::{Counts, Histogram, ResetHint, Span};
+use firn_model::labels::LabelsRef;
+use firn_model::metadata::Metadata;
 use firn_model::sample::{START_UNKNOWN, TimestampMs};
 
 /// The body of a remote-write request that carries `batch`.
@@ -19,26 +23,66 @@ pub fn encode(batch: &Batch) -> Vec<u8> {
     snappy::compress(&message(batch))
 }
 
+/// The body of a request that says `said` of metrics, and carries no samples.
+pub fn encode_metadata<'m>(said: impl Iterator<Item = Metadata<'m>>) -> Vec<u8> {
+    let (mut message, mut part) = (Vec::new(), Vec::new());
+    for metadata in said {
+        part.clear();
+        let texts = [
+            (field::METADATA_NAME, metadata.name),
+            (field::METADATA_HELP, metadata.help),
+            (field::METADATA_UNIT, metadata.unit),
+        ];
+        let kind = metric_type_number(metadata.kind);
+        put_integer(&mut part, field::METADATA_TYPE, kind);
+        for (number, text) in texts.iter().filter(|(_, text)| !text.is_empty()) {
+            put_bytes(&mut part, *number, text.as_bytes());
+        }
+        put_bytes(&mut message, field::REQUEST_METADATA, &part);
+    }
+    snappy::compress(&message)
+}
+
 /// The request before it is compressed.
 pub(super) fn message(batch: &Batch) -> Vec<u8> {
     let mut message = Vec::new();
     let mut series_message = Vec::new();
     let mut part = Vec::new();
-    for series in batch.iter() {
+    for (number, series) in batch.numbered() {
         series_message.clear();
         put_series(&mut series_message, &mut part, series);
+        for exemplar in batch.exemplars().of_series(number) {
+            put_exemplar(&mut series_message, exemplar);
+        }
         put_bytes(&mut message, field::REQUEST_SERIES, &series_message);
     }
     message
 }
 
-fn put_series(out: &mut Vec<u8>, part: &mut Vec<u8>, series: SeriesSamples<'_>) {
-    for (name, value) in series.labels.iter() {
+fn put_labels(out: &mut Vec<u8>, part: &mut Vec<u8>, number: u32, labels: LabelsRef<'_>) {
+    for (name, value) in labels.iter() {
         part.clear();
         put_bytes(part, field::LABEL_NAME, name.as_bytes());
         put_bytes(part, field::LABEL_VALUE, value);
-        put_bytes(out, field::SERIES_LABEL, part);
+        put_bytes(out, number, part);
     }
+}
+
+fn put_exemplar(out: &mut Vec<u8>, exemplar: TimedExemplar<'_>) {
+    let (mut message, mut part) = (Vec::new(), Vec::new());
+    put_labels(
+        &mut message,
+        &mut part,
+        field::EXEMPLAR_LABEL,
+        exemplar.labels,
+    );
+    put_double(&mut message, field::EXEMPLAR_VALUE, exemplar.value);
+    put_integer(&mut message, field::EXEMPLAR_TIME, exemplar.time as u64);
+    put_bytes(out, field::SERIES_EXEMPLAR, &message);
+}
+
+fn put_series(out: &mut Vec<u8>, part: &mut Vec<u8>, series: SeriesSamples<'_>) {
+    put_labels(out, part, field::SERIES_LABEL, series.labels);
     for (time, value) in series.times.iter().zip(series.values) {
         part.clear();
         put_double(part, field::SAMPLE_VALUE, *value);

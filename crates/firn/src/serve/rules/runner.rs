@@ -12,6 +12,7 @@ use firn_rules::instant::Instant;
 use firn_rules::machine::{Action, Event, Machine, MachineSettings, SavedGroup};
 use firn_rules::rule::{Moment, RuleError};
 use firn_rules::view::BackfillRequest;
+use firn_server::parts::RuleGroupName;
 use firn_server::rules::{RuleQueryError, RuleQuestion};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -199,6 +200,10 @@ impl Running {
             tenant: self.shared.tenant.clone(),
             expression: self.group.rules[rule].query.clone(),
             time,
+            group: RuleGroupName {
+                file: self.group.file.clone(),
+                name: self.group.name.clone(),
+            },
         }
     }
 

@@ -34,6 +34,7 @@ pub struct Global {
     /// Without those that only a job can have.
     pub limits: ScrapeLimits,
     pub keep_dropped_targets: u64,
+    pub query_log_file: Option<PathBuf>,
     pub failure_log_file: Option<PathBuf>,
     /// `external_labels`, variables of the environment put in.
     pub external_labels: Labels,
@@ -55,6 +56,7 @@ impl Default for Global {
             escaping: Ok(Escaping::AllowUtf8),
             limits: ScrapeLimits::default(),
             keep_dropped_targets: 0,
+            query_log_file: None,
             failure_log_file: None,
             external_labels: Labels::empty(),
         }
@@ -104,6 +106,7 @@ impl Global {
             escaping: escaping(node, "global").map(|own| own.unwrap_or(escaping_of(names))),
             limits: limits(node, &ScrapeLimits::default()),
             keep_dropped_targets: read::count(node, "keep_dropped_targets").unwrap_or(0),
+            query_log_file: read::path(node, "query_log_file", dir),
             failure_log_file: read::path(node, "scrape_failure_log_file", dir),
             external_labels: external_labels(node.get("external_labels"), names)?,
         })

@@ -9,6 +9,7 @@ use firn_ingest::forward::{address, without_user};
 use firn_ingest::relabel::Rule;
 use firn_model::names::NameScheme;
 use firn_model::yaml::{Node, YamlError};
+use firn_wire::remote_write::Version;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,6 +20,18 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 /// Prometheus's defaults for `min_backoff` and `max_backoff`.
 const BACKOFF_MIN: Duration = Duration::from_millis(30);
 const BACKOFF_MAX: Duration = Duration::from_secs(5);
+
+/// Prometheus's defaults for the rest of `queue_config`.
+const MAX_SHARDS: u64 = 50;
+const MIN_SHARDS: u64 = 1;
+const MAX_SAMPLES_PER_SEND: u64 = 2000;
+const BATCH_SEND_DEADLINE: Duration = Duration::from_secs(5);
+
+/// Prometheus's default for `send_interval` of `metadata_config`.
+const METADATA_INTERVAL: Duration = Duration::from_secs(60);
+
+/// The message of remote write 2.0 as `protobuf_message` names it.
+const MESSAGE_V2: &str = "io.prometheus.write.v2.Request";
 
 /// One receiver.
 #[derive(Clone, Debug, PartialEq)]
@@ -33,14 +46,35 @@ pub struct RemoteWrite {
     pub timeout: Duration,
     /// `write_relabel_configs`
     pub relabel: Arc<[Rule]>,
+    /// `protobuf_message`
+    pub version: Version,
     /// `send_native_histograms`
     pub sends_histograms: bool,
+    /// `send_exemplars`
+    pub sends_exemplars: bool,
+    /// `queue_config`: `max_samples_per_send`.
+    pub request_samples: usize,
+    /// `queue_config`: `min_shards` and `max_shards`.
+    pub shards: (usize, usize),
+    /// `queue_config`: `batch_send_deadline`.
+    pub fill: Duration,
+    /// `metadata_config`, if metadata is sent.
+    pub metadata: Option<MetadataSettings>,
     /// `queue_config`: `min_backoff` and `max_backoff`.
     pub backoff: (Duration, Duration),
     /// `queue_config`: `sample_age_limit`.
     pub age_max: Option<Duration>,
     /// How it is reached.
     pub http: HttpSettings,
+}
+
+/// How often metadata is sent, and how much of it at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MetadataSettings {
+    /// `send_interval`
+    pub interval: Duration,
+    /// `max_samples_per_send`
+    pub request_metrics: usize,
 }
 
 /// Reads the section of a config that lies in `dir`.
@@ -81,12 +115,28 @@ fn receiver(node: &Node, names: NameScheme, dir: &Path) -> Result<RemoteWrite, Y
     let queue = node.get("queue_config");
     let queued = |key: &str| queue.and_then(|queue| read::duration(queue, key));
     let backoff_min = queued("min_backoff").unwrap_or(BACKOFF_MIN);
+    let counted = |key: &str, default| count(queue, key, default);
+    let max_shards = counted("max_shards", MAX_SHARDS);
+    let flag = |key: &str| read::flag(node, key).unwrap_or(false);
+    let is_v2 = read::text(node, "protobuf_message") == Some(MESSAGE_V2);
     Ok(RemoteWrite {
         key: name.unwrap_or(&url).to_owned(),
         label: name.map_or(address, str::to_owned),
         timeout: read::duration(node, "remote_timeout").unwrap_or(TIMEOUT),
         relabel: rules(node, "write_relabel_configs", names)?.into(),
-        sends_histograms: read::flag(node, "send_native_histograms").unwrap_or(false),
+        version: match is_v2 {
+            true => Version::V2,
+            false => Version::V1,
+        },
+        sends_histograms: is_v2 || flag("send_native_histograms"),
+        sends_exemplars: flag("send_exemplars"),
+        request_samples: counted("max_samples_per_send", MAX_SAMPLES_PER_SEND),
+        shards: (
+            counted("min_shards", MIN_SHARDS).min(max_shards),
+            max_shards,
+        ),
+        fill: queued("batch_send_deadline").unwrap_or(BATCH_SEND_DEADLINE),
+        metadata: metadata(node.get("metadata_config")),
         backoff: (
             backoff_min,
             queued("max_backoff")
@@ -97,6 +147,22 @@ fn receiver(node: &Node, names: NameScheme, dir: &Path) -> Result<RemoteWrite, Y
         http: client(node, user, dir)?,
         url,
     })
+}
+
+/// A number of at least one.
+fn count(node: Option<&Node>, key: &str, default: u64) -> usize {
+    let value = node.and_then(|node| read::count(node, key));
+    usize::try_from(value.unwrap_or(default)).unwrap_or(usize::MAX)
+}
+
+fn metadata(node: Option<&Node>) -> Option<MetadataSettings> {
+    let sends = node.and_then(|node| read::flag(node, "send"));
+    let interval = node.and_then(|node| read::duration(node, "send_interval"));
+    let settings = MetadataSettings {
+        interval: interval.unwrap_or(METADATA_INTERVAL),
+        request_metrics: count(node, "max_samples_per_send", MAX_SAMPLES_PER_SEND),
+    };
+    sends.unwrap_or(true).then_some(settings)
 }
 
 /// The client, with `headers` as Prometheus has them, and the user of the URL.

@@ -244,6 +244,7 @@ global:
   keep_dropped_targets: 3
   extra_scrape_metrics: true
   metric_name_validation_scheme: legacy
+  query_log_file: queries.log
   scrape_failure_log_file: failed.log
   external_labels: {zone: eu}
 scrape_configs:
@@ -286,6 +287,10 @@ scrape_configs:
         Some(Path::new("/var/log/b.log"))
     );
     assert_eq!(config.external_labels.get("zone"), b"eu");
+    assert_eq!(
+        config.query_log_file.as_deref(),
+        Some(Path::new("/etc/queries.log"))
+    );
 }
 
 #[test]

@@ -2,10 +2,11 @@
 //!
 //! Invariant: what comes from systems, files and flags is escaped; the page has no script.
 
-use super::chart::{Line, draw};
-use super::{Report, Side, percent, short, skips_by_reason, time_text};
+use super::{Report, Side, percent, short, skips_by_reason};
 use crate::compare::artefact::Sketch;
 use crate::compare::tally::{Finding, Outcome, Pass};
+use crate::page::chart::{Line, draw};
+use crate::page::{STYLE, escape, time_text};
 
 /// Findings that are drawn.
 const DRAWN_MAX: usize = 60;
@@ -15,37 +16,6 @@ const ROWS_MAX: usize = 1_500;
 
 /// Characters of a question or a reason in a table.
 const CELL_CHARS_MAX: usize = 400;
-
-const STYLE: &str = "
-:root{color-scheme:light dark}
-body{font:15px/1.45 system-ui,sans-serif;max-width:1000px;margin:2rem auto;padding:0 1rem}
-table{border-collapse:collapse;width:100%;margin:.6rem 0}
-th,td{text-align:left;padding:.25rem .6rem;border-bottom:1px solid #8884;vertical-align:top}
-td.n,th.n{text-align:right;font-variant-numeric:tabular-nums}
-code{font:13px ui-monospace,monospace;overflow-wrap:anywhere;white-space:pre-wrap}
-.good{color:#08783f}.bad{color:#c0341d}.rate{font-size:2.2rem;font-weight:600}
-svg{width:100%;height:auto}.frame{fill:none;stroke:#8886}.line{fill:none;stroke-width:1.6}
-svg text{font:11px system-ui,sans-serif;fill:currentColor}.value{text-anchor:end}
-.legend span{margin-right:1rem}details{margin:.4rem 0}
-";
-
-/// Text as HTML shows it.
-pub fn escape(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            '\'' => out.push_str("&#39;"),
-            // Not allowed in a page, whatever stands for it.
-            c if c.is_control() && !c.is_whitespace() => out.push('\u{fffd}'),
-            c => out.push(c),
-        }
-    }
-    out
-}
 
 /// The whole page.
 pub fn page(report: &Report<'_>) -> String {

@@ -1,7 +1,8 @@
 //! The report as a comment of a pull request.
 
-use super::{Report, percent, short, skips_by_reason, time_text};
+use super::{Report, percent, short, skips_by_reason};
 use crate::compare::tally::{Outcome, Pass};
+use crate::page::time_text;
 
 /// Findings that are listed: a comment is read, not searched.
 const LISTED_MAX: usize = 30;

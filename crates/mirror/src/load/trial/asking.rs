@@ -16,6 +16,7 @@ use crate::error::MirrorError;
 use crate::fleet::random::{Random, mix};
 use crate::push::now_ms;
 use crate::quantiles::Quantiles;
+use firn_model::metrics::{Counter, DurationHistogram};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -61,6 +62,8 @@ pub struct Asked {
 pub struct Outcomes {
     /// Microseconds from when each was due to its answer, good or bad, or to when it was given up.
     pub latencies_us: Vec<u32>,
+    /// When each was due, in milliseconds since the epoch, in the same order.
+    pub due_ms: Vec<i64>,
     /// How many got no good answer.
     pub failed: u64,
     /// What the first of those got.
@@ -70,6 +73,7 @@ pub struct Outcomes {
 impl Outcomes {
     fn merge(&mut self, other: Outcomes) {
         self.latencies_us.extend(other.latencies_us);
+        self.due_ms.extend(other.due_ms);
         self.failed += other.failed;
         self.first_failure = self.first_failure.take().or(other.first_failure);
     }
@@ -102,6 +106,17 @@ impl Asked {
     }
 }
 
+/// How long questions took, while they are asked.
+#[derive(Debug, Default)]
+pub struct ReadTimes {
+    /// Those about one moment.
+    pub instant: DurationHistogram,
+    /// Those about a range.
+    pub range: DurationHistogram,
+    /// Those that got no good answer.
+    pub failures: Counter,
+}
+
 /// Says once that no further question is due.
 #[derive(Debug, Default)]
 pub struct End {
@@ -121,7 +136,7 @@ impl End {
     }
 
     /// Waits until `due`; false if the asking ended before that, or before this call.
-    fn wait_until(&self, due: Instant) -> bool {
+    pub fn wait_until(&self, due: Instant) -> bool {
         let at = self.at();
         if at.is_some() {
             return false;
@@ -134,12 +149,13 @@ impl End {
 }
 
 impl Plan {
-    /// Asks until `end` says so, on the connections of the plan.
-    pub fn ask(&self, end: &End) -> Asked {
+    /// Asks until `end` says so, on the connections of the plan, and notes in `times` how it goes.
+    pub fn ask(&self, end: &End, times: &ReadTimes) -> Asked {
         let next = AtomicU64::new(0);
-        let begun = Instant::now();
+        let (begun, begun_ms) = (Instant::now(), now_ms());
         let mut asked = std::thread::scope(|scope| {
-            let connection = |_| scope.spawn(|| self.ask_due(begun, &next, end));
+            let connection =
+                |_| scope.spawn(|| self.ask_due((begun, begun_ms), &next, (end, times)));
             let connections: Vec<_> = (0..self.connections).map(connection).collect();
             let mut all = Asked::default();
             for connection in connections {
@@ -157,11 +173,10 @@ impl Plan {
                 break;
             };
             let outcomes = asked.by_question.entry(self.choose(n)).or_default();
-            note(
-                outcomes,
-                waited,
-                Err("not asked: no connection was free".to_owned()),
-            );
+            let due_ms = begun_ms + self.due(n).as_millis() as i64;
+            let why = "not asked: no connection was free".to_owned();
+            times.failures.inc();
+            note(outcomes, due_ms, waited, Err(why));
         }
         asked
     }
@@ -193,7 +208,12 @@ impl Plan {
     }
 
     /// What one connection does.
-    fn ask_due(&self, begun: Instant, next: &AtomicU64, end: &End) -> Asked {
+    fn ask_due(
+        &self,
+        (begun, begun_ms): (Instant, i64),
+        next: &AtomicU64,
+        (end, times): (&End, &ReadTimes),
+    ) -> Asked {
         let config = ureq::Agent::config_builder()
             .timeout_global(Some(self.timeout))
             .http_status_as_error(false)
@@ -214,7 +234,13 @@ impl Plan {
             let question = self.choose(n);
             let answer = self.ask_one(&agent, &self.questions[question]);
             let outcomes = asked.by_question.entry(question).or_default();
-            note(outcomes, due.elapsed(), answer);
+            match self.questions[question].range_ms {
+                None => times.instant.observe(due.elapsed()),
+                Some(_) => times.range.observe(due.elapsed()),
+            }
+            times.failures.add(u64::from(answer.is_err()));
+            let due_ms = begun_ms + self.due(n).as_millis() as i64;
+            note(outcomes, due_ms, due.elapsed(), answer);
         }
     }
 
@@ -253,9 +279,10 @@ impl Plan {
 }
 
 /// Counts one question.
-fn note(outcomes: &mut Outcomes, waited: Duration, answer: Result<(), String>) {
+fn note(outcomes: &mut Outcomes, due_ms: i64, waited: Duration, answer: Result<(), String>) {
     let us = u32::try_from(waited.as_micros()).unwrap_or(u32::MAX);
     outcomes.latencies_us.push(us);
+    outcomes.due_ms.push(due_ms);
     if let Err(failure) = answer {
         outcomes.failed += 1;
         outcomes.first_failure.get_or_insert(failure);
@@ -326,14 +353,16 @@ mod tests {
         .unwrap();
         // Twenty a second can be answered, a hundred are due.
         let plan = plan(&format!("http://{}", system.address), 100.0, 1);
-        let end = End::default();
+        let (end, times) = (End::default(), ReadTimes::default());
         let asked = std::thread::scope(|scope| {
-            let asking = scope.spawn(|| plan.ask(&end));
+            let asking = scope.spawn(|| plan.ask(&end, &times));
             std::thread::sleep(Duration::from_millis(1_500));
             end.end();
             asking.join().unwrap()
         });
         let total = asked.total();
+        assert_eq!(total.due_ms.len() as u64, total.count());
+        assert_eq!(times.failures.get(), total.failed);
         assert!(total.count() >= 140, "{}", total.count());
         let up = &asked.by_question[&0];
         assert!(up.failed < up.count());
@@ -362,9 +391,9 @@ mod tests {
         .unwrap();
         let mut plan = plan(&format!("http://{}", system.address), 5.0, 2);
         plan.timeout = Duration::from_millis(100);
-        let end = End::default();
+        let (end, times) = (End::default(), ReadTimes::default());
         let asked = std::thread::scope(|scope| {
-            let asking = scope.spawn(|| plan.ask(&end));
+            let asking = scope.spawn(|| plan.ask(&end, &times));
             std::thread::sleep(Duration::from_millis(300));
             end.end();
             asking.join().unwrap()

@@ -18,6 +18,8 @@ pub struct Goals {
     pub read_share: f64,
     /// How long reads may take on average.
     pub read_average: Duration,
+    /// How many times as long a question may take at the 99th percentile as one of equal cost.
+    pub fairness: f64,
 }
 
 impl Default for Goals {
@@ -27,6 +29,7 @@ impl Default for Goals {
             write_within: Duration::from_secs(10),
             read_share: 0.999,
             read_average: Duration::from_secs(2),
+            fairness: 4.0,
         }
     }
 }
@@ -80,9 +83,51 @@ impl Goals {
                 reached: format!("{average:.3} s"),
                 is_met: average <= self.read_average.as_secs_f64(),
             });
+            judged.extend(fairness(asked).map(|ratio| Judged {
+                goal: format!(
+                    "questions of equal cost within a factor of {}",
+                    self.fairness
+                ),
+                reached: format!("{ratio:.2}"),
+                is_met: ratio <= self.fairness,
+            }));
         }
         judged
     }
+}
+
+/// Answers of a question from which its 99th percentile is one.
+const FAIR_ANSWERS_MIN: u64 = 100;
+
+/// Medians that lie within this factor are of questions of equal cost.
+const EQUAL_COST: f64 = 2.0;
+
+/// A question that waits for less does not starve.
+const FAIR_US_MIN: u32 = 100_000;
+
+/// The largest ratio between the 99th percentiles of two questions of equal cost: a question that
+/// the system lets wait behind others of its like has the same median as they have, or nearly, and
+/// a longer tail. `None` if no two questions can be held against each other.
+pub fn fairness(asked: &Asked) -> Option<f64> {
+    let asked = asked.by_question.values();
+    let enough = asked.filter(|outcomes| outcomes.count() >= FAIR_ANSWERS_MIN);
+    let figures: Vec<(f64, f64)> = enough
+        .map(|outcomes| {
+            let times = outcomes.latencies();
+            let tail = times.at(0.99).max(FAIR_US_MIN);
+            (f64::from(times.at(0.5).max(1)), f64::from(tail))
+        })
+        .collect();
+    let mut worst: Option<f64> = None;
+    for (place, a) in figures.iter().enumerate() {
+        for b in &figures[place + 1..] {
+            if (a.0 / b.0).max(b.0 / a.0) <= EQUAL_COST {
+                let ratio = (a.1 / b.1).max(b.1 / a.1);
+                worst = Some(worst.map_or(ratio, |worst| worst.max(ratio)));
+            }
+        }
+    }
+    worst
 }
 
 /// Whether `good` of `all` are the share that is wanted.
@@ -110,7 +155,7 @@ mod tests {
         let outcomes = |(latencies_us, failed): (&[u32], u64)| Outcomes {
             latencies_us: latencies_us.to_vec(),
             failed,
-            first_failure: None,
+            ..Outcomes::default()
         };
         let (times, failed) = writes;
         let outcome = Outcome {
@@ -148,5 +193,29 @@ mod tests {
             Some((&[2_000_001, 2_000_001], 1)),
             &[("100 %", true), ("50 %", false), ("2.000 s", false)],
         );
+    }
+
+    #[test]
+    fn question_that_waits_behind_those_of_its_cost_is_unfair() {
+        let times = |median: u32, tail: u32, count: usize| Outcomes {
+            latencies_us: (0..count)
+                .map(|i| if i * 50 < count { tail } else { median })
+                .collect(),
+            ..Outcomes::default()
+        };
+        let check = |all: &[Outcomes], expected: Option<f64>| {
+            let asked = Asked {
+                by_question: all.iter().cloned().enumerate().collect(),
+            };
+            assert_eq!(fairness(&asked), expected);
+        };
+        let fair = times(10_000, 200_000, 100);
+        check(std::slice::from_ref(&fair), None);
+        check(&[fair.clone(), times(15_000, 300_000, 200)], Some(1.5));
+        check(&[fair.clone(), times(15_000, 2_000_000, 200)], Some(10.0));
+        // Too few answers, another cost, and tails that nobody notices.
+        check(&[fair.clone(), times(15_000, 2_000_000, 99)], None);
+        check(&[fair, times(30_000, 2_000_000, 200)], None);
+        check(&[times(200, 400, 100), times(300, 90_000, 100)], Some(1.0));
     }
 }

@@ -1,5 +1,4 @@
-//! From a batch to a request's body of remote write 2.0: what a sender does, for load generation
-//! and tests.
+//! From a batch to a request's body of remote write 2.0: what a sender does.
 //!
 //! Fields stand in the order of their numbers and are left out where they hold the default, as Go's
 //! encoder writes them. Symbols are numbered as they come, the empty one first.

@@ -1,6 +1,6 @@
 //! Lines over time as SVG, drawn by hand: a page that needs nothing but itself.
 
-use super::html::escape;
+use super::{escape, time_text};
 
 const WIDTH: f64 = 720.0;
 const HEIGHT: f64 = 200.0;
@@ -69,7 +69,7 @@ pub fn draw(lines: &[Line<'_>], least: f64, most: f64) -> String {
             "<text x=\"{:.1}\" y=\"{}\" class=\"time\" text-anchor=\"{anchor}\">{}</text>",
             x(time),
             HEIGHT - 6.0,
-            escape(&super::time_text(time))
+            escape(&time_text(time))
         );
     }
     for (number, line) in lines.iter().enumerate() {

@@ -13,14 +13,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// A store under measurement.
-pub(super) struct Timed<'s> {
+pub(crate) struct Timed<'s> {
     store: &'s dyn Select,
     clock: Arc<dyn Clock>,
     nanos: AtomicU64,
 }
 
 impl<'s> Timed<'s> {
-    pub(super) fn new(store: &'s dyn Select, clock: Arc<dyn Clock>) -> Self {
+    pub(crate) fn new(store: &'s dyn Select, clock: Arc<dyn Clock>) -> Self {
         Self {
             store,
             clock,
@@ -29,7 +29,7 @@ impl<'s> Timed<'s> {
     }
 
     /// How long all look-ups took together.
-    pub(super) fn spent(&self) -> Duration {
+    pub(crate) fn spent(&self) -> Duration {
         Duration::from_nanos(self.nanos.load(Ordering::Relaxed))
     }
 

@@ -1,0 +1,70 @@
+//! What is known of metrics, for receivers: a table that is made anew once in a while.
+
+use crate::scrape::FamilyMetadata;
+use firn_model::metadata::{Metadata, MetricType};
+use std::collections::BTreeMap;
+
+/// What classic histograms, summaries and counters add to the name of their family.
+const SUFFIXES: [&str; 4] = ["_total", "_bucket", "_count", "_sum"];
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Said {
+    kind: MetricType,
+    help: Box<str>,
+    unit: Box<str>,
+}
+
+/// Type, help and unit of families, by name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Known(BTreeMap<Box<str>, Said>);
+
+impl Known {
+    /// Takes what is said of the family `name`, unless something was said before.
+    pub fn add(&mut self, name: &str, said: &FamilyMetadata) {
+        if self.0.contains_key(name) {
+            return;
+        }
+        let said = Said {
+            kind: MetricType::of_name(said.kind),
+            help: said.help.as_str().into(),
+            unit: said.unit.as_str().into(),
+        };
+        self.0.insert(name.into(), said);
+    }
+
+    /// What is said of the series `name`: of that name, or of its family.
+    pub fn of_series<'k>(&'k self, name: &'k str) -> Option<Metadata<'k>> {
+        let families = SUFFIXES
+            .iter()
+            .filter_map(|suffix| name.strip_suffix(suffix));
+        let mut names = std::iter::once(name).chain(families);
+        let said = names.find_map(|family| self.0.get(family))?;
+        Some(said.metadata(name))
+    }
+
+    /// All of it, by name.
+    pub fn iter(&self) -> impl Iterator<Item = Metadata<'_>> {
+        self.0.iter().map(|(name, said)| said.metadata(name))
+    }
+
+    /// Families.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether nothing is known.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl Said {
+    fn metadata<'k>(&'k self, name: &'k str) -> Metadata<'k> {
+        Metadata {
+            name,
+            kind: self.kind,
+            help: &self.help,
+            unit: &self.unit,
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! A stream of a real sender: recorded as it comes, and sent again at another time.
+//!
+//! ```text
+//! sender -> recorder -> files of a load, one connection, in the order of arrival
+//! files -> shift: times of samples, histograms and exemplars moved -> connection
+//! ```
+//!
+//! Invariant: a body that is recorded is one that can be read; a shifted one holds the same samples
+//! with the same values, and times that lie as far apart.
+
+use crate::error::MirrorError;
+use crate::prepared::{Summary, Writer};
+use crate::push::now_ms;
+use crate::request::{Protocol, Request};
+use crate::target::{self, Target};
+use firn_model::batch::{Batch, HistogramSample, Source};
+use firn_model::exemplar::TimedExemplar;
+use firn_model::sample::TimestampMs;
+use firn_wire::remote_write::{Decoder, Reader, Version};
+use std::collections::HashSet;
+use std::io::Write;
+use std::net::TcpStream;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// Reads bodies of both versions.
+#[derive(Debug, Default)]
+struct Bodies {
+    decoder: Decoder,
+}
+
+impl Bodies {
+    /// A batch of its own with what `body` holds, its times moved by `by_ms`.
+    fn read(&mut self, protocol: Protocol, body: &[u8], by_ms: i64) -> Result<Batch, MirrorError> {
+        let wrong = |e: String| MirrorError::Usage(format!("not a body of remote write: {e}"));
+        let reader = Reader {
+            version: match protocol {
+                Protocol::One => Version::V1,
+                Protocol::Two => Version::V2,
+            },
+            keeps_exemplars: true,
+            ..Reader::default()
+        };
+        let mut decoded = self
+            .decoder
+            .decode(reader, body)
+            .map_err(|e| wrong(e.to_string()))?;
+        let all: Vec<u32> = (0..decoded.batch().series_count() as u32).collect();
+        decoded.read_labels(&all).map_err(|e| wrong(e.message))?;
+        Ok(shifted(decoded.batch(), by_ms))
+    }
+}
+
+fn shifted(batch: &Batch, by_ms: i64) -> Batch {
+    let mut out = Batch::default();
+    let moved = |time: TimestampMs| time.saturating_add(by_ms);
+    for number in 0..batch.series_count() {
+        if batch.is_refused(number) {
+            continue;
+        }
+        let series = batch.series(number);
+        out.label_bytes()
+            .extend_from_slice(series.labels.as_bytes());
+        let starts = series.start_times.iter().copied().map(moved).map(Some);
+        let starts = starts.chain(std::iter::repeat(None));
+        for ((time, value), start) in series.times.iter().zip(series.values).zip(starts) {
+            match start {
+                Some(start) => out.push_float_with_start(moved(*time), *value, start),
+                None => out.push_float(moved(*time), *value),
+            }
+        }
+        for sample in series.histograms {
+            out.push_histogram(HistogramSample {
+                time: moved(sample.time),
+                ..sample.clone()
+            });
+        }
+        for exemplar in batch.exemplars().of_series(number as u64) {
+            out.push_exemplar(TimedExemplar {
+                time: moved(exemplar.time),
+                ..exemplar
+            });
+        }
+        out.end_series();
+    }
+    out
+}
+
+/// What a body of remote write holds.
+pub fn read(protocol: Protocol, body: &[u8]) -> Result<Batch, MirrorError> {
+    Bodies::default().read(protocol, body, 0)
+}
+
+/// Moves the requests of a recording to another time.
+#[derive(Debug, Default)]
+pub struct Shift {
+    by_ms: i64,
+    bodies: Bodies,
+}
+
+impl Shift {
+    /// Moves by so much.
+    pub fn by(by_ms: i64) -> Self {
+        Self {
+            by_ms,
+            bodies: Bodies::default(),
+        }
+    }
+
+    /// The request with all its times moved.
+    pub fn apply(&mut self, request: Request) -> Result<Request, MirrorError> {
+        let batch = self
+            .bodies
+            .read(request.protocol, &request.body, self.by_ms)?;
+        Ok(Request {
+            due_ms: request.due_ms.saturating_add(self.by_ms),
+            body: request.protocol.encode(&batch),
+            ..request
+        })
+    }
+}
+
+struct Recorder {
+    writer: Writer,
+    bodies: Bodies,
+    labels: HashSet<Vec<u8>>,
+    summary: Summary,
+}
+
+/// What a body held: samples, histograms, exemplars.
+type Counts = [usize; 3];
+
+impl Recorder {
+    fn take(&mut self, protocol: Protocol, body: Vec<u8>) -> Result<Counts, MirrorError> {
+        let batch = self.bodies.read(protocol, &body, 0)?;
+        let mut counts = [0, 0, 0];
+        for (number, series) in batch.iter().enumerate() {
+            let labels = series.labels.as_bytes();
+            if !self.labels.contains(labels) {
+                self.labels.insert(labels.to_vec());
+            }
+            counts[0] += series.times.len();
+            counts[1] += series.histograms.len();
+            counts[2] += batch.exemplars().of_series(number as u64).count();
+        }
+        let samples = counts[0] + counts[1];
+        if samples == 0 {
+            // Metadata alone.
+            return Ok(counts);
+        }
+        let now = now_ms();
+        let summary = &mut self.summary;
+        if summary.requests == 0 {
+            summary.start_ms = now;
+        }
+        summary.end_ms = now;
+        summary.samples += samples as u64;
+        summary.requests += 1;
+        summary.body_bytes += body.len() as u64;
+        summary.series = self.labels.len() as u64;
+        summary.series_created = summary.series;
+        let request = Request {
+            due_ms: now,
+            samples: samples as u32,
+            protocol,
+            body,
+        };
+        self.writer.push(0, &request)?;
+        Ok(counts)
+    }
+}
+
+/// Takes remote write at `address` for `duration` and keeps it in `dir`, in the order of arrival.
+pub fn record(address: &str, dir: &Path, duration: Duration) -> Result<Summary, MirrorError> {
+    let recorder = Arc::new(Mutex::new(Some(Recorder {
+        writer: Writer::create(dir, 1)?,
+        bodies: Bodies::default(),
+        labels: HashSet::new(),
+        summary: Summary {
+            senders: 1,
+            ..Summary::default()
+        },
+    })));
+    let taking = Arc::clone(&recorder);
+    Target::start(address, move |request, stream| {
+        let mut taking = taking.lock().unwrap_or_else(PoisonError::into_inner);
+        answer(taking.as_mut(), request, stream);
+    })?;
+    std::thread::sleep(duration);
+    let mut recorder = recorder.lock().unwrap_or_else(PoisonError::into_inner);
+    let recorder = recorder.take().expect("it is taken once");
+    recorder.writer.finish(&recorder.summary)?;
+    Ok(recorder.summary)
+}
+
+fn answer(recorder: Option<&mut Recorder>, request: &target::Request, stream: &mut TcpStream) {
+    let path = request.path.split('?').next().unwrap_or_default();
+    let refuse = |stream: &mut TcpStream, status: &str, why: &str| {
+        target::respond(stream, status, "text/plain", format!("{why}\n"));
+    };
+    let Some(recorder) = recorder else {
+        return refuse(stream, "503 Service Unavailable", "the recording is over");
+    };
+    if path != "/api/v1/write" {
+        return refuse(
+            stream,
+            "404 Not Found",
+            "remote write is taken at /api/v1/write",
+        );
+    }
+    let content_type = request.header("content-type").unwrap_or_default();
+    let protocol = match content_type.contains("io.prometheus.write.v2.Request") {
+        true => Protocol::Two,
+        false => Protocol::One,
+    };
+    match recorder.take(protocol, request.body.clone()) {
+        Ok([samples, histograms, exemplars]) => {
+            let written = "X-Prometheus-Remote-Write";
+            let head = format!(
+                "HTTP/1.1 204 No Content\r\n{written}-Samples-Written: {samples}\r\n\
+                 {written}-Histograms-Written: {histograms}\r\n\
+                 {written}-Exemplars-Written: {exemplars}\r\nConnection: close\r\n\r\n"
+            );
+            // The sender may have gone; it sends again then.
+            let _ = stream.write_all(head.as_bytes());
+        }
+        Err(e) => refuse(stream, "400 Bad Request", &e.to_string()),
+    }
+}

@@ -1,0 +1,89 @@
+//! A file that takes all room of a file system, and gives it back.
+//!
+//! Invariant: only a small file system is filled, so that a run cannot take the disk of a machine;
+//! the file is gone with this value.
+
+use crate::error::MirrorError;
+use rustix::fs::statvfs;
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+/// The most free room of a file system that is filled: more is a disk that others need.
+const FREE_BYTES_MAX: u64 = 4 << 30;
+
+/// The longest piece that is written at once; where it does not fit, shorter ones may.
+const PIECE_BYTES: usize = 1 << 20;
+
+/// Pause before room that was freed meanwhile is taken too.
+const AGAIN_AFTER: Duration = Duration::from_millis(20);
+
+/// A full file system; it has room again without this value.
+#[derive(Debug)]
+pub struct Filler {
+    path: PathBuf,
+    is_over: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Filler {
+    /// Begins to fill the file system of the folder `dir`.
+    pub fn start(dir: &Path) -> Result<Self, MirrorError> {
+        check_is_small(dir)?;
+        let path = dir.join("filler");
+        let file = File::create(&path).map_err(MirrorError::file("create", &path))?;
+        let is_over = Arc::new(AtomicBool::new(false));
+        let thread = thread::spawn({
+            let is_over = Arc::clone(&is_over);
+            move || fill(file, &is_over)
+        });
+        Ok(Self {
+            path,
+            is_over,
+            thread: Some(thread),
+        })
+    }
+}
+
+impl Drop for Filler {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+/// Fails if the file system of `dir` is none that may be filled.
+pub fn check_is_small(dir: &Path) -> Result<(), MirrorError> {
+    let figures = statvfs(dir).map_err(|e| MirrorError::file("look at", dir)(e.into()))?;
+    let free = figures.f_bavail.saturating_mul(figures.f_frsize);
+    match free > FREE_BYTES_MAX {
+        true => Err(MirrorError::Usage(format!(
+            "{}: {free} bytes are free on its file system, limit {FREE_BYTES_MAX}: a step that \
+             fills needs a small one of its own",
+            dir.display()
+        ))),
+        false => Ok(()),
+    }
+}
+
+fn fill(mut file: File, is_over: &AtomicBool) {
+    let zeros = vec![0; PIECE_BYTES];
+    let mut piece = PIECE_BYTES;
+    while !is_over.load(Ordering::Relaxed) {
+        match file.write(&zeros[..piece]) {
+            Ok(_) => {}
+            Err(_) if piece > 1 => piece /= 2,
+            Err(_) => {
+                thread::sleep(AGAIN_AFTER);
+                piece = PIECE_BYTES;
+            }
+        }
+    }
+}

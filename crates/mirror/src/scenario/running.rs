@@ -1,0 +1,366 @@
+//! The processes of a run: the systems that are up, the mirror in front of them, and what happens
+//! to them.
+//!
+//! ```text
+//! steps -> events by time -> signals, starts, ends, a new config of the mirror
+//! ```
+//!
+//! Invariant: the mirror sends to the systems that are part of the run, up or not, and to no other;
+//! which those are follows from the plan and from how many events have happened.
+
+use super::filler::{self, Filler};
+use super::plan::{Action, FIRST, Plan, SystemPlan};
+use super::process::{Process, Stop, get};
+use crate::error::MirrorError;
+use rustix::process::Signal;
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// How long a system may take to be ready: it may replay a log after a kill.
+const READY_WITHIN: Duration = Duration::from_secs(120);
+
+/// How long the mirror may take to empty its queues after the load.
+const DRAIN_WITHIN: Duration = Duration::from_secs(600);
+
+/// How long a look at a metric or a path may take.
+const LOOK_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Something at a time of the load.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Event {
+    Kill,
+    Start,
+    Pause,
+    Continue,
+    Restart,
+    Upgrade(Vec<String>),
+    Fill,
+    Empty,
+    Add,
+    Remove,
+}
+
+/// What happens when and to which system, in order.
+pub fn timeline(plan: &Plan) -> Vec<(Duration, String, Event)> {
+    let mut events = Vec::new();
+    for step in &plan.steps {
+        let name = &step.system;
+        let mut then = |after: Duration, event| events.push((step.at + after, name.clone(), event));
+        match &step.action {
+            Action::Kill(down) => {
+                then(Duration::ZERO, Event::Kill);
+                then(*down, Event::Start);
+            }
+            Action::Pause(span) => {
+                then(Duration::ZERO, Event::Pause);
+                then(*span, Event::Continue);
+            }
+            Action::Fill(span) => {
+                then(Duration::ZERO, Event::Fill);
+                then(*span, Event::Empty);
+            }
+            Action::Restart => then(Duration::ZERO, Event::Restart),
+            Action::Upgrade(command) => then(Duration::ZERO, Event::Upgrade(command.clone())),
+            Action::Add => then(Duration::ZERO, Event::Add),
+            Action::Remove => then(Duration::ZERO, Event::Remove),
+        }
+    }
+    events.sort_by_key(|(at, ..)| *at);
+    events
+}
+
+/// A system that is part of the run.
+#[derive(Debug)]
+struct Member {
+    plan: SystemPlan,
+    /// What starts it, which an upgrade changes.
+    command: Vec<String>,
+    /// Whether it is up, or to be started.
+    is_wanted: bool,
+    process: Option<Process>,
+    filler: Option<Filler>,
+}
+
+impl Member {
+    fn new(plan: &SystemPlan) -> Self {
+        Self {
+            command: plan.command.clone(),
+            plan: plan.clone(),
+            is_wanted: true,
+            process: None,
+            filler: None,
+        }
+    }
+}
+
+/// The processes of a run; they end with this value.
+#[derive(Debug)]
+pub struct Running {
+    dir: PathBuf,
+    firn: PathBuf,
+    /// Where the mirror listens.
+    address: String,
+    agent: ureq::Agent,
+    members: BTreeMap<String, Member>,
+    mirror: Option<Process>,
+    stop: Stop,
+}
+
+impl Running {
+    /// The members after the first `happened` events of `plan`; nothing is started yet.
+    pub fn after(plan: &Plan, happened: usize, dir: &Path, firn: &Path, stop: Stop) -> Self {
+        let config = ureq::Agent::config_builder()
+            .timeout_global(Some(LOOK_TIMEOUT))
+            .http_status_as_error(false)
+            .build();
+        let first = plan.systems().filter(|s| FIRST.contains(&s.name.as_str()));
+        let mut running = Self {
+            dir: dir.to_owned(),
+            firn: firn.to_owned(),
+            address: plan.mirror.clone(),
+            agent: config.into(),
+            members: first.map(|s| (s.name.clone(), Member::new(s))).collect(),
+            mirror: None,
+            stop,
+        };
+        for (_, name, event) in timeline(plan).into_iter().take(happened) {
+            running.replay(plan, &name, event);
+        }
+        running
+    }
+
+    /// Lets an event of an earlier run be true of this one.
+    fn replay(&mut self, plan: &Plan, name: &str, event: Event) {
+        match (event, plan.system(name)) {
+            (Event::Add, Some(system)) => {
+                self.members.insert(name.to_owned(), Member::new(system));
+            }
+            (Event::Remove, _) => {
+                self.members.remove(name);
+            }
+            (event, _) => {
+                let Some(member) = self.members.get_mut(name) else {
+                    return;
+                };
+                match event {
+                    Event::Kill => member.is_wanted = false,
+                    Event::Start => member.is_wanted = true,
+                    Event::Upgrade(command) => member.command = command,
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    /// The systems that are part of the run.
+    pub fn systems(&self) -> impl Iterator<Item = &SystemPlan> {
+        self.members.values().map(|member| &member.plan)
+    }
+
+    /// Fails if a step fills a file system that is none for that. The folders of those systems are
+    /// made: they are mounted by the user who starts the run.
+    pub fn check_fillable(plan: &Plan) -> Result<(), MirrorError> {
+        for step in &plan.steps {
+            if let (Action::Fill(_), Some(system)) = (&step.action, plan.system(&step.system)) {
+                make_folder(&system.data)?;
+                filler::check_is_small(&system.data)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Starts the systems that should be up, and waits until they are ready.
+    pub fn start_systems(&mut self) -> Result<(), MirrorError> {
+        let wanted = self.members.iter().filter(|(_, m)| m.is_wanted);
+        let wanted: Vec<String> = wanted.map(|(name, _)| name.clone()).collect();
+        for name in &wanted {
+            self.start(name)?;
+        }
+        self.wait_ready()
+    }
+
+    fn start(&mut self, name: &str) -> Result<(), MirrorError> {
+        let Some(member) = self.members.get_mut(name) else {
+            return Ok(());
+        };
+        member.process = Some(Process::start(name, &member.command, &self.dir)?);
+        member.is_wanted = true;
+        Ok(())
+    }
+
+    /// Waits until all systems that are up are ready.
+    pub fn wait_ready(&mut self) -> Result<(), MirrorError> {
+        for (name, member) in &mut self.members {
+            let Some(process) = &mut member.process else {
+                continue;
+            };
+            let url = format!("http://{}{}", member.plan.address, member.plan.ready);
+            let mut ended = None;
+            self.stop.wait_for(
+                &format!("{name} to be ready at {url}"),
+                READY_WITHIN,
+                || {
+                    ended = process.ended();
+                    ended.is_some() || get(&self.agent, &url).is_some()
+                },
+            )?;
+            if let Some(status) = ended {
+                let log = self.dir.join(format!("{name}.log"));
+                let what = format!("{name} ended with {status}; see {}", log.display());
+                return Err(MirrorError::Late(what));
+            }
+        }
+        Ok(())
+    }
+
+    /// Starts the mirror in front of the systems.
+    pub fn start_mirror(&mut self) -> Result<(), MirrorError> {
+        self.write_targets()?;
+        let mut command = vec![self.firn.display().to_string(), "mirror".to_owned()];
+        for (flag, value) in [
+            ("--listen", self.address.clone()),
+            ("--data", self.dir.join("mirror").display().to_string()),
+            ("--config", self.targets_path().display().to_string()),
+        ] {
+            command.extend([flag.to_owned(), value]);
+        }
+        self.mirror = Some(Process::start("mirror", &command, &self.dir)?);
+        let url = format!("http://{}/-/ready", self.address);
+        let what = format!("the mirror to be ready at {url}");
+        let looked = || get(&self.agent, &url).is_some();
+        self.stop.wait_for(&what, READY_WITHIN, looked)
+    }
+
+    /// Ends the mirror.
+    pub fn stop_mirror(&mut self) -> Result<(), MirrorError> {
+        match self.mirror.take() {
+            None => Ok(()),
+            Some(mut mirror) => mirror.stop(&self.stop),
+        }
+    }
+
+    fn targets_path(&self) -> PathBuf {
+        self.dir.join("targets.yml")
+    }
+
+    fn write_targets(&self) -> Result<(), MirrorError> {
+        let mut text = "targets:\n".to_owned();
+        for system in self.systems() {
+            let SystemPlan {
+                name,
+                address,
+                write,
+                ..
+            } = system;
+            // Writing to a string cannot fail.
+            let _ = writeln!(text, "- {{name: {name}, url: \"http://{address}{write}\"}}");
+        }
+        let path = self.targets_path();
+        fs::write(&path, text).map_err(MirrorError::file("write", &path))
+    }
+
+    /// What of each target waits in the mirror; nothing if the mirror does not say.
+    fn queues(&self) -> BTreeMap<String, String> {
+        let url = format!("http://{}/metrics", self.address);
+        let text = get(&self.agent, &url).unwrap_or_default();
+        let lines = text.lines().filter_map(|line| {
+            let rest = line.strip_prefix("firn_mirror_queue_bytes{target=\"")?;
+            rest.split_once("\"} ")
+        });
+        lines
+            .map(|(name, bytes)| (name.to_owned(), bytes.to_owned()))
+            .collect()
+    }
+
+    /// Lets the mirror send to the systems that are part of the run now.
+    fn reload_mirror(&self) -> Result<(), MirrorError> {
+        self.write_targets()?;
+        let Some(mirror) = &self.mirror else {
+            return Ok(());
+        };
+        mirror.signal(Signal::HUP)?;
+        let wanted: Vec<&String> = self.members.keys().collect();
+        let what = "the mirror to take over its targets";
+        self.stop.wait_for(what, READY_WITHIN, || {
+            self.queues().keys().collect::<Vec<_>>() == wanted
+        })
+    }
+
+    /// Waits until nothing waits in the mirror for any system.
+    pub fn wait_drained(&self) -> Result<(), MirrorError> {
+        let what = "the mirror to pass on what waits";
+        self.stop.wait_for(what, DRAIN_WITHIN, || {
+            let queues = self.queues();
+            !queues.is_empty() && queues.values().all(|bytes| bytes == "0")
+        })
+    }
+
+    /// Does what happens to a system. A system that is down cannot be killed, and one that is up
+    /// needs no start.
+    pub fn happen(&mut self, plan: &Plan, name: &str, event: Event) -> Result<(), MirrorError> {
+        match (event, plan.system(name)) {
+            (Event::Add, Some(system)) => {
+                self.members.insert(name.to_owned(), Member::new(system));
+                self.start(name)?;
+                self.wait_ready()?;
+                self.reload_mirror()
+            }
+            (Event::Remove, _) => {
+                let removed = self.members.remove(name);
+                self.reload_mirror()?;
+                let process = removed.and_then(|member| member.process);
+                process.map_or(Ok(()), |mut process| process.stop(&self.stop))
+            }
+            (event, _) => self.happen_to_member(name, event),
+        }
+    }
+
+    fn happen_to_member(&mut self, name: &str, event: Event) -> Result<(), MirrorError> {
+        let Some(member) = self.members.get_mut(name) else {
+            return Ok(());
+        };
+        if let Event::Upgrade(command) = &event {
+            member.command.clone_from(command);
+        }
+        match (event, &mut member.process) {
+            (Event::Start, None) => return self.start(name),
+            (Event::Kill, process @ Some(_)) => {
+                member.is_wanted = false;
+                if let Some(mut process) = process.take() {
+                    process.kill()?;
+                }
+            }
+            (Event::Pause, Some(process)) => process.signal(Signal::STOP)?,
+            (Event::Continue, Some(process)) => process.signal(Signal::CONT)?,
+            (Event::Restart | Event::Upgrade(_), process) => {
+                if let Some(mut process) = process.take() {
+                    process.stop(&self.stop)?;
+                }
+                return self.start(name);
+            }
+            (Event::Fill, _) => member.filler = Some(Filler::start(&member.plan.data)?),
+            (Event::Empty, _) => member.filler = None,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Ends all systems cleanly.
+    pub fn stop_systems(&mut self) -> Result<(), MirrorError> {
+        for member in self.members.values_mut() {
+            if let Some(mut process) = member.process.take() {
+                process.stop(&self.stop)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Makes the folder of a system that may lie on a file system of its own.
+fn make_folder(path: &Path) -> Result<(), MirrorError> {
+    let made = fs::create_dir_all(path).map_err(MirrorError::file("create", path));
+    made.map_err(|e| MirrorError::Usage(e.to_string()))
+}

@@ -1,0 +1,370 @@
+//! `query_log_file`: a line of JSON for each query that was evaluated, by Prometheus's keys.
+//!
+//! ```text
+//! {"time", "level", "msg", "params": {"end", "query", "start", "step"}, "error", "stats",
+//!  "spanID", "traceID", "httpRequest" or "ruleGroup"}
+//! ```
+//!
+//! Invariant: a line is written whole, and before the answer is; a text that is no PromQL is no
+//! query. A line that cannot be written is counted and costs the query nothing. Nothing is traced
+//! here, so the span is the one that stands for none.
+
+use crate::parts::RuleGroupName;
+use firn_model::metrics::{Collect, Counter, Sink, Value};
+use firn_model::sample::TimestampMs;
+use firn_promql::EvalTime;
+use firn_promql::value::{QueryError, QueryResult, Stats};
+use serde::Serialize;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::net::IpAddr;
+use std::path::Path;
+use std::sync::{PoisonError, RwLock};
+use std::time::Duration;
+use time::OffsetDateTime;
+use time::format_description::well_known::iso8601::{Config, EncodedConfig, TimePrecision};
+use time::format_description::well_known::{Iso8601, Rfc3339};
+
+/// Times with three digits behind the second, in UTC.
+const MILLISECONDS: EncodedConfig = Config::DEFAULT
+    .set_time_precision(TimePrecision::Second {
+        decimal_digits: std::num::NonZero::new(3),
+    })
+    .encode();
+
+/// The log of queries: off, or a file.
+#[derive(Debug, Default)]
+pub struct QueryLog {
+    file: RwLock<Option<File>>,
+    failures: Counter,
+}
+
+/// Where a query comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// A request to the API.
+    Request {
+        client: Option<IpAddr>,
+        method: String,
+        path: String,
+    },
+    /// A rule.
+    Rule(RuleGroupName),
+}
+
+/// A query on its way to the log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Logged {
+    pub(crate) query: String,
+    pub(crate) time: EvalTime,
+    pub(crate) origin: Origin,
+}
+
+/// Where the time of a query went.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Timings {
+    pub(crate) queue: Duration,
+    pub(crate) run: Duration,
+    pub(crate) look_ups: Duration,
+}
+
+/// [`Timings`] by Prometheus's names.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct TimingsDocument {
+    eval_total_time: f64,
+    result_sort_time: f64,
+    query_preparation_time: f64,
+    inner_eval_time: f64,
+    exec_queue_time: f64,
+    exec_total_time: f64,
+}
+
+impl Timings {
+    /// By Prometheus's names. Parsing and sorting are not apart from evaluation here.
+    pub(crate) fn document(&self) -> TimingsDocument {
+        let inner = self.run.saturating_sub(self.look_ups);
+        TimingsDocument {
+            eval_total_time: self.run.as_secs_f64(),
+            result_sort_time: 0.0,
+            query_preparation_time: self.look_ups.as_secs_f64(),
+            inner_eval_time: inner.as_secs_f64(),
+            exec_queue_time: self.queue.as_secs_f64(),
+            exec_total_time: self.run.as_secs_f64(),
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct Line<'a> {
+    time: String,
+    level: &'a str,
+    msg: &'a str,
+    params: Params<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
+    stats: StatsDocument,
+    #[serde(rename = "spanID")]
+    span: &'a str,
+    #[serde(rename = "traceID")]
+    trace: &'a str,
+    #[serde(rename = "httpRequest", skip_serializing_if = "Option::is_none")]
+    request: Option<Request<'a>>,
+    #[serde(rename = "ruleGroup", skip_serializing_if = "Option::is_none")]
+    rule_group: Option<&'a RuleGroupName>,
+}
+
+#[derive(Serialize)]
+struct Params<'a> {
+    end: String,
+    query: &'a str,
+    start: String,
+    /// Whole seconds.
+    step: i64,
+}
+
+#[derive(Serialize)]
+struct StatsDocument {
+    timings: TimingsDocument,
+    samples: SamplesDocument,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct SamplesDocument {
+    total_queryable_samples: u64,
+    peak_samples: u64,
+}
+
+#[derive(Serialize)]
+struct Request<'a> {
+    #[serde(rename = "clientIP")]
+    client: String,
+    method: &'a str,
+    path: &'a str,
+}
+
+impl QueryLog {
+    /// Writes to the file at `path` from now on, opened anew; without one the log is off. Fails,
+    /// and goes on as it was, if the file cannot be opened. May block.
+    pub fn set_file(&self, path: Option<&Path>) -> io::Result<()> {
+        let open = |path| OpenOptions::new().create(true).append(true).open(path);
+        let opened = path.map(open).transpose()?;
+        *self.file.write().unwrap_or_else(PoisonError::into_inner) = opened;
+        Ok(())
+    }
+
+    /// Whether queries are written.
+    pub(crate) fn is_on(&self) -> bool {
+        let file = self.file.read().unwrap_or_else(PoisonError::into_inner);
+        file.is_some()
+    }
+
+    /// Writes what became of a query, if it was one. May block.
+    pub(crate) fn write_outcome(
+        &self,
+        now: TimestampMs,
+        logged: &Logged,
+        outcome: Result<&QueryResult, &QueryError>,
+        timings: &Timings,
+    ) {
+        match outcome {
+            Ok(result) => self.write(now, logged, result.stats, timings, None),
+            Err(QueryError::Parse(_)) => {}
+            Err(e) => self.write(now, logged, Stats::default(), timings, Some(e.to_string())),
+        }
+    }
+
+    /// Writes that a query was not evaluated. May block.
+    pub(crate) fn write_unfinished(&self, now: TimestampMs, logged: &Logged, why: String) {
+        let timings = Timings::default();
+        self.write(now, logged, Stats::default(), &timings, Some(why));
+    }
+
+    fn write(
+        &self,
+        now: TimestampMs,
+        logged: &Logged,
+        stats: Stats,
+        timings: &Timings,
+        error: Option<String>,
+    ) {
+        let line = line(now, logged, stats, *timings, error);
+        let Ok(mut bytes) = serde_json::to_vec(&line) else {
+            return self.failures.inc();
+        };
+        bytes.push(b'\n');
+        let file = self.file.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(mut file) = file.as_ref()
+            && file.write_all(&bytes).is_err()
+        {
+            self.failures.inc();
+        }
+    }
+}
+
+fn line(
+    now: TimestampMs,
+    logged: &Logged,
+    stats: Stats,
+    timings: Timings,
+    error: Option<String>,
+) -> Line<'_> {
+    let (start, end, step) = match logged.time {
+        EvalTime::Instant(time) => (time, time, 0),
+        EvalTime::Range { start, end, .. } => (start, end, logged.time.step_ms() / 1000),
+    };
+    let (request, rule_group) = match &logged.origin {
+        Origin::Request {
+            client,
+            method,
+            path,
+        } => {
+            let client = client.map_or(String::new(), |ip| ip.to_string());
+            let request = Request {
+                client,
+                method,
+                path,
+            };
+            (Some(request), None)
+        }
+        Origin::Rule(group) => (None, Some(group)),
+    };
+    Line {
+        time: of_ms(now)
+            .and_then(|time| time.format(&Rfc3339).ok())
+            .unwrap_or_default(),
+        level: "INFO",
+        msg: "promql query logged",
+        params: Params {
+            end: date(end),
+            query: &logged.query,
+            start: date(start),
+            step,
+        },
+        error,
+        stats: StatsDocument {
+            timings: timings.document(),
+            samples: SamplesDocument {
+                total_queryable_samples: stats.samples_total,
+                peak_samples: stats.samples_peak,
+            },
+        },
+        span: "0000000000000000",
+        trace: "00000000000000000000000000000000",
+        request,
+        rule_group,
+    }
+}
+
+fn of_ms(time: TimestampMs) -> Option<OffsetDateTime> {
+    OffsetDateTime::from_unix_timestamp_nanos(i128::from(time) * 1_000_000).ok()
+}
+
+/// A date as Prometheus writes those of parameters; a time that is in no calendar in milliseconds.
+fn date(time: TimestampMs) -> String {
+    let text = of_ms(time).and_then(|time| time.format(&Iso8601::<MILLISECONDS>).ok());
+    text.unwrap_or_else(|| time.to_string())
+}
+
+impl Collect for QueryLog {
+    fn collect(&self, sink: &mut dyn Sink) {
+        sink.metric(
+            "firn_query_log_enabled",
+            "Whether queries are written to a log.",
+            &[],
+            Value::Gauge(f64::from(u8::from(self.is_on()))),
+        );
+        sink.metric(
+            "firn_query_log_failures_total",
+            "Queries that could not be written to the log.",
+            &[],
+            Value::Counter(self.failures.get() as f64),
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn logged(time: EvalTime, origin: Origin) -> Logged {
+        Logged {
+            query: "\"<>\" + up".to_owned(),
+            time,
+            origin,
+        }
+    }
+
+    #[test]
+    fn query_of_a_client_and_of_a_rule_have_prometheus_keys() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("q.log");
+        let log = QueryLog::default();
+        let request = Origin::Request {
+            client: Some([127, 0, 0, 1].into()),
+            method: "GET".to_owned(),
+            path: "/api/v1/query_range".to_owned(),
+        };
+        let range = EvalTime::Range {
+            start: 1_700_000_000_500,
+            end: 1_700_000_060_000,
+            step_ns: 2_500_000_000,
+        };
+        let timings = Timings {
+            queue: Duration::from_millis(1),
+            run: Duration::from_millis(4),
+            look_ups: Duration::from_millis(3),
+        };
+        let first = logged(range, request);
+        // Off: nothing is written.
+        log.write_unfinished(0, &first, "late".to_owned());
+        log.set_file(Some(&path)).unwrap();
+        assert!(log.is_on());
+        let stats = Stats {
+            samples_total: 7,
+            samples_peak: 5,
+            bytes_peak: 9,
+        };
+        log.write(1_700_000_100_250, &first, stats, &timings, None);
+        let group = RuleGroupName {
+            file: "r.yml".to_owned(),
+            name: "g".to_owned(),
+        };
+        let second = logged(EvalTime::Instant(i64::MAX), Origin::Rule(group));
+        let error = QueryError::Execution("no".to_owned());
+        log.write_outcome(0, &second, Err(&error), &Timings::default());
+        // No PromQL is no query.
+        let error = QueryError::Parse("no".to_owned());
+        log.write_outcome(0, &second, Err(&error), &Timings::default());
+        let text = std::fs::read_to_string(&path).unwrap();
+        let lines: Vec<&str> = text.lines().collect();
+        let expected = [
+            r#"{"time":"2023-11-14T22:15:00.25Z","level":"INFO","msg":"promql query logged","#,
+            r#""params":{"end":"2023-11-14T22:14:20.000Z","query":"\"<>\" + up","#,
+            r#""start":"2023-11-14T22:13:20.500Z","#,
+            r#""step":2},"stats":{"timings":{"evalTotalTime":0.004,"resultSortTime":0.0,"#,
+            r#""queryPreparationTime":0.003,"#,
+            r#""innerEvalTime":0.001,"execQueueTime":0.001,"execTotalTime":0.004},"#,
+            r#""samples":{"totalQueryableSamples":7,"peakSamples":5}},"#,
+            r#""spanID":"0000000000000000","#,
+            r#""traceID":"00000000000000000000000000000000","#,
+            r#""httpRequest":{"clientIP":"127.0.0.1","#,
+            r#""method":"GET","path":"/api/v1/query_range"}}"#,
+        ];
+        let expected = expected.concat();
+        assert_eq!(lines[0], expected);
+        assert_eq!(lines.len(), 2);
+        for part in [
+            r#""params":{"end":"9223372036854775807","#,
+            r#""error":"no","stats""#,
+            r#""ruleGroup":{"file":"r.yml","name":"g"}}"#,
+        ] {
+            assert!(lines[1].contains(part), "{}", lines[1]);
+        }
+        assert!(log.set_file(Some(dir.path())).is_err());
+        assert!(log.is_on());
+        log.set_file(None).unwrap();
+        assert!(!log.is_on());
+    }
+}
