@@ -38,6 +38,7 @@ mod scrape;
 mod sending;
 mod snapshot;
 mod tls;
+mod tools;
 mod tsdb;
 
 use harness::http::Http;

@@ -39,6 +39,32 @@ fn pushes_that_are_refused_make_one_line_at_once_and_one_at_the_end() {
         assert_eq!(push(&[old - 2, old - 1, now + 3_600_000]), 400);
     }
     server.wait_log("reason=too_far_in_future");
+    let discards = http.get("/api/v1/status/discards").json();
+    let discards = discards["data"].as_array().unwrap();
+    let of = |reason: &str| {
+        discards
+            .iter()
+            .find(|kind| kind["reason"] == reason)
+            .unwrap()
+    };
+    let (old, ahead) = (of("too_old"), of("too_far_in_future"));
+    assert_eq!(
+        (&old["samples"], &old["writes"]),
+        (&200.into(), &100.into())
+    );
+    assert_eq!(
+        (&ahead["samples"], &ahead["writes"]),
+        (&100.into(), &100.into())
+    );
+    assert_eq!(old["sender"]["kind"], "push");
+    assert_eq!(old["sender"]["address"], "127.0.0.1");
+    assert!(
+        old["example"]
+            .as_str()
+            .unwrap()
+            .starts_with("too old sample"),
+        "{old}"
+    );
     let lines = lines_after_stop(server, "", 4);
     let has = |line: &str, parts: &[&str]| parts.iter().all(|part| line.contains(part));
     let late = "too old sample for series {__name__=\\\"m\\\"} at timestamp ";
@@ -91,6 +117,14 @@ fn scrapes_that_are_refused_are_told_by_job() {
         });
         counts.is_some_and(|count| count.parse::<u64>().is_ok_and(|count| count >= 3))
     });
+    let discards = server.http().get("/api/v1/status/discards").json();
+    let discards = discards["data"].as_array().unwrap();
+    let kinds = discards
+        .iter()
+        .map(|kind| (&kind["sender"]["kind"], &kind["job"]));
+    let scrape = (&serde_json::json!("scrape"), &serde_json::json!("odd"));
+    assert!(kinds.into_iter().all(|kind| kind == scrape), "{discards:?}");
+    assert_eq!(discards.len(), 2, "{discards:?}");
     let lines = lines_after_stop(server, " job=odd samples=", 4);
     for (reason, example) in [
         (

@@ -7,10 +7,15 @@
 
 mod arguments;
 mod check;
+mod client;
 mod completions;
+mod debug;
+mod families;
 mod head;
 mod man;
 mod mirror;
+mod promql;
+mod push;
 mod query;
 mod rules;
 mod script;
@@ -20,7 +25,7 @@ mod tsdb;
 use crate::serve::signals::Signals;
 use crate::settings::flags;
 use crate::{PROMETHEUS_VERSION, console, serve};
-use arguments::NOT_UNDERSTOOD;
+use arguments::{NOT_UNDERSTOOD, switch};
 use clap::Command;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use firn_mirror::error::MirrorError;
@@ -44,6 +49,8 @@ fn tree() -> Command {
              `firn help COMMAND` explains a command.",
         )
         .version(version)
+        // promtool wants it for some commands; here all are there.
+        .arg(switch("experimental", "").hide(true))
         .subcommand_required(true)
         .arg_required_else_help(true)
         .subcommand_value_name("COMMAND")
@@ -51,9 +58,12 @@ fn tree() -> Command {
         .subcommands([
             flags::command(),
             check::command(),
+            debug::command(),
             firn_mirror::compare::options::command(),
             firn_mirror::load::options::command(),
             mirror::command(),
+            promql::command(),
+            push::command(),
             query::command(),
             firn_mirror::scenario::command(),
             script::command(),
@@ -81,7 +91,10 @@ pub fn run(args: &[OsString]) -> ExitCode {
     };
     match matches.subcommand() {
         Some(("check", matches)) => check::run(matches),
+        Some(("debug", matches)) => debug::run(matches),
         Some(("mirror", matches)) => mirror::run(matches),
+        Some(("promql", matches)) => promql::run(matches),
+        Some(("push", matches)) => push::run(matches),
         Some(("query", matches)) => query::run(matches),
         Some(("test", matches)) => script::run(matches),
         Some(("tsdb", matches)) => tsdb::run(matches),

@@ -72,6 +72,11 @@ impl AlertmanagerSettings {
         all
     }
 
+    /// Says what is wrong with the Alertmanagers in a group.
+    pub fn check(&self, group: &Group) -> Result<(), String> {
+        self.find_in(group).map(|_| ())
+    }
+
     fn find_in(&self, group: &Group) -> Result<Alertmanagers, String> {
         let mut found = Alertmanagers::default();
         for address in &group.targets {

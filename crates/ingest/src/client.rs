@@ -8,6 +8,7 @@
 //! to. Deadlines are the caller's: dropping a future ends the request. Semantics follow
 //! Prometheus's library for HTTP clients.
 
+mod assertion;
 mod auth;
 mod body;
 mod places;
@@ -19,12 +20,13 @@ mod tests;
 mod tls;
 mod transport;
 
+pub use assertion::SigningAlgorithm;
 pub use auth::form_encode;
 pub use body::{Body, BodyLimit, TOO_LARGE, read as read_body};
 pub use places::Places;
 pub use settings::{
-    Auth, HeaderValueSource, HttpSettings, OAuth2Settings, ProxySettings, Secret, TlsSettings,
-    TlsVersion,
+    Assertion, Auth, HeaderValueSource, HttpSettings, OAuth2Settings, ProxySettings, Secret,
+    TlsSettings, TlsVersion,
 };
 
 use auth::Authorizer;

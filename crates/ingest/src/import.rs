@@ -241,6 +241,7 @@ fn drop_one(all: &mut Vec<Dropped>, reason: DropReason, first: impl FnOnce() -> 
         None => all.push(Dropped {
             reason,
             sample_count: 1,
+            job: String::new(),
             first: first(),
         }),
     }

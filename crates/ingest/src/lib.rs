@@ -15,6 +15,7 @@ pub mod aggregation;
 pub mod alertmanagers;
 pub mod client;
 mod deltas;
+mod discards;
 pub mod discovery;
 mod exemplars;
 pub mod forward;
@@ -30,6 +31,7 @@ pub mod scrape;
 pub mod sending;
 mod share;
 
+pub use discards::Discard;
 pub use limits::IngestLimits;
 pub use outcome::{DropReason, Dropped, DroppedExemplars, WriteOutcome, Written};
 pub use pipeline::{Admission, Origin, PendingWrite, Pipeline};

@@ -82,6 +82,8 @@ pub struct Dropped {
     pub reason: DropReason,
     /// How many samples; a refused series may have had none.
     pub sample_count: usize,
+    /// The `job` of the first one, empty where it has none or its labels were not read.
+    pub job: String,
     /// What is wrong with the first one, as Prometheus words it.
     pub first: String,
 }
@@ -91,6 +93,7 @@ impl From<&Refused> for Dropped {
         Self {
             reason: DropReason::Refused(refused.refusal),
             sample_count: refused.sample_count,
+            job: String::new(),
             first: refused.first.clone(),
         }
     }
@@ -109,6 +112,7 @@ impl From<&Rejected> for Dropped {
         Self {
             reason: DropReason::Rejected(rejected.rejection),
             sample_count: rejected.count,
+            job: String::from_utf8_lossy(rejected.first_labels.get("job")).into_owned(),
             first: format!(
                 "{what} for series {} at timestamp {}",
                 rejected.first_labels, rejected.first_time

@@ -32,6 +32,7 @@ pub use room::Admission;
 
 use crate::aggregation::Aggregation;
 use crate::deltas::Deltas;
+use crate::discards::{Discard, Discards};
 use crate::limits::IngestLimits;
 use crate::metadata::PushedMetadata;
 use crate::metrics::Metrics;
@@ -89,6 +90,7 @@ impl Pipeline {
             clock,
             metrics: Arc::new(Metrics::new(room.all.clone())),
             refusals: Refusals::default(),
+            discards: Discards::default(),
         };
         Self {
             store,
@@ -132,6 +134,11 @@ impl Pipeline {
     /// The caps that hold here.
     pub fn limits(&self) -> IngestLimits {
         self.limits
+    }
+
+    /// The last refused samples, by reason, sender and job, the newest first.
+    pub fn discards(&self) -> Vec<Discard> {
+        self.ledger.discards.list()
     }
 
     /// What ingestion counts.

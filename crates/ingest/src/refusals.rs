@@ -246,7 +246,7 @@ impl Line {
 }
 
 /// `text` without what goes beyond [`EXAMPLE_BYTES_MAX`].
-fn shortened(text: &str) -> String {
+pub(crate) fn shortened(text: &str) -> String {
     if text.len() <= EXAMPLE_BYTES_MAX {
         return text.to_owned();
     }
@@ -281,6 +281,7 @@ mod tests {
             let dropped = Dropped {
                 reason,
                 sample_count,
+                job: String::new(),
                 first: format!("one of {job} at {}", now.as_secs()),
             };
             let sender = Sender::Job(job.into());
@@ -439,6 +440,7 @@ mod tests {
         let dropped = Dropped {
             reason: DropReason::Refused(Refusal::LabelValueTooLong),
             sample_count: 0,
+            job: String::new(),
             first: "é".repeat(EXAMPLE_BYTES_MAX),
         };
         let sender = Sender::Push {

@@ -147,9 +147,14 @@ pub fn parse_size(text: &str) -> Result<u64, UnitError> {
         return Ok(0);
     }
     let (mut rest, mut total_bytes) = (text, 0u64);
+    let is_long = text.contains("iB");
     while !rest.is_empty() {
         let (number, after) = split_where(rest, |c| !(c.is_ascii_digit() || c == '.'));
         let (name, after) = split_where(after, |c| c.is_ascii_digit());
+        // Upstream reads all units in one of the two ways.
+        if is_long && name != "B" && !name.ends_with("iB") {
+            return Err(malformed());
+        }
         let unit = name.replace("iB", "B");
         let (_, unit_bytes) = SIZE_UNITS_BYTES
             .iter()

@@ -11,7 +11,7 @@ mod print;
 
 pub use print::print;
 
-use saphyr_parser::{Event, Parser, ScalarStyle, ScanError, Span};
+use saphyr_parser::{Event, Parser, ScalarStyle, ScanError, Span, Tag};
 use std::collections::HashMap;
 use std::fmt;
 
@@ -81,6 +81,8 @@ pub struct Entry {
     pub place: Place,
     /// The value.
     pub node: Node,
+    /// Whether a merge key has a value for it too, which does not count.
+    pub has_rival: bool,
 }
 
 impl Node {
@@ -144,7 +146,7 @@ impl Node {
 /// Reads the first document of `text`; `None` if there is none.
 pub fn parse(text: &str) -> Result<Option<Node>, YamlError> {
     let mut builder = Builder::default();
-    for event in Parser::new_from_str(text) {
+    for event in Parser::new_from_str(text.strip_prefix('\u{feff}').unwrap_or(text)) {
         let (event, span) = event.map_err(|e| scan_error(&e))?;
         if matches!(event, Event::DocumentEnd) {
             break;
@@ -158,6 +160,15 @@ fn place(span: Span) -> Place {
     Place {
         line: span.start.line(),
         column: span.start.col() + 1,
+    }
+}
+
+/// Whether the text of a scalar may be something else than text: by its tag, or else by its style.
+fn is_plain(style: ScalarStyle, tag: Option<&Tag>) -> bool {
+    match tag {
+        None => style == ScalarStyle::Plain,
+        Some(tag) if !tag.is_yaml_core_schema() => false,
+        Some(tag) => matches!(tag.suffix.as_str(), "bool" | "int" | "float" | "null"),
     }
 }
 
@@ -183,9 +194,15 @@ struct Open {
 #[derive(Default)]
 struct OpenMap {
     entries: Vec<Entry>,
-    key: Option<(String, Place)>,
+    key: Option<PendingKey>,
     /// Values of merge keys; the mapping's own keys win over them.
     merged: Vec<Node>,
+}
+
+struct PendingKey {
+    text: String,
+    place: Place,
+    is_merge: bool,
 }
 
 impl Open {
@@ -197,7 +214,7 @@ impl Open {
         };
         match map.key.take() {
             None => {
-                let Value::Scalar { text, .. } = node.value else {
+                let Value::Scalar { text, plain } = node.value else {
                     return Err(YamlError {
                         place: node.place,
                         message: "a key must be a scalar".into(),
@@ -209,10 +226,19 @@ impl Open {
                         message: format!("key {text:?} is set twice, first at {}", first.place),
                     });
                 }
-                map.key = Some((text, node.place));
+                map.key = Some(PendingKey {
+                    is_merge: plain && text == "<<",
+                    text,
+                    place: node.place,
+                });
             }
-            Some((key, _)) if key == "<<" => map.merged.push(node),
-            Some((key, place)) => map.entries.push(Entry { key, place, node }),
+            Some(key) if key.is_merge => map.merged.push(node),
+            Some(key) => map.entries.push(Entry {
+                key: key.text,
+                place: key.place,
+                node,
+                has_rival: false,
+            }),
         }
         Ok(())
     }
@@ -233,8 +259,9 @@ impl Open {
                     return Err(source.error("a merge key needs a mapping or a list of them"));
                 };
                 for entry in entries {
-                    if !map.entries.iter().any(|e| e.key == entry.key) {
-                        map.entries.push(entry);
+                    match map.entries.iter_mut().find(|e| e.key == entry.key) {
+                        Some(own) => own.has_rival = true,
+                        None => map.entries.push(entry),
                     }
                 }
             }
@@ -256,10 +283,10 @@ impl Builder {
     fn take(&mut self, event: Event<'_>, place: Place) -> Result<(), YamlError> {
         self.count(1, place)?;
         match event {
-            Event::Scalar(text, style, anchor, _) => {
+            Event::Scalar(text, style, anchor, tag) => {
                 let value = Value::Scalar {
                     text: text.into_owned(),
-                    plain: style == ScalarStyle::Plain,
+                    plain: is_plain(style, tag.as_deref()),
                 };
                 self.close(Node { place, value }, anchor)
             }

@@ -108,6 +108,7 @@ fn map(pairs: Vec<(String, Node)>) -> Node {
         key,
         place: node.place,
         node,
+        has_rival: false,
     };
     node(Value::Map(pairs.into_iter().map(entry).collect()))
 }

@@ -8,6 +8,7 @@ pub(crate) mod alertmanagers;
 mod answer;
 pub(crate) mod blocks;
 pub(crate) mod call;
+pub(crate) mod discards;
 pub(crate) mod exemplars;
 pub(crate) mod features;
 pub(crate) mod federate;

@@ -1,7 +1,7 @@
 //! What the command lines of several subcommands share: arguments, how their values are read, and
 //! the exit code of a line that is not understood.
 
-use clap::{Arg, ArgMatches, value_parser};
+use clap::{Arg, ArgAction, ArgMatches, value_parser};
 use std::path::PathBuf;
 
 /// The exit code of a command line that is not understood.
@@ -20,11 +20,22 @@ pub(super) fn files(help: &'static str) -> Arg {
         .help(help)
 }
 
-/// The values of [`files`], which the subcommand below `matches` has.
-pub(super) fn paths(matches: &ArgMatches) -> Vec<PathBuf> {
-    let matches = matches.subcommand().into_iter();
-    let paths = matches.filter_map(|(_, matches)| matches.get_many::<PathBuf>(FILES));
-    paths.flatten().cloned().collect()
+/// The values of [`files`].
+pub(super) fn paths_of(matches: &ArgMatches) -> Vec<PathBuf> {
+    let paths = matches.get_many::<PathBuf>(FILES);
+    paths.into_iter().flatten().cloned().collect()
+}
+
+/// A switch.
+pub(super) fn switch(id: &'static str, help: &'static str) -> Arg {
+    Arg::new(id).long(id).action(ArgAction::SetTrue).help(help)
+}
+
+/// What stands between the commas of an argument; nothing if it is empty.
+pub(super) fn listed(matches: &ArgMatches, id: &str) -> Vec<String> {
+    let text = matches.get_one::<String>(id).map_or("", String::as_str);
+    let names = text.split(',').filter(|_| !text.is_empty());
+    names.map(str::to_owned).collect()
 }
 
 /// The values of an argument that may be repeated.

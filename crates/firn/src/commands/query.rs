@@ -1,15 +1,18 @@
-//! `firn query instant|range|series|labels`: asks any Prometheus-compatible server over HTTP.
+//! `firn query instant|range|series|labels|analyze`: asks any Prometheus-compatible server over
+//! HTTP.
 //!
 //! Arguments, output formats, texts and exit codes are promtool's, so that scripts written for it
 //! work.
 
+mod analyze;
 mod client;
 mod print;
 
 use super::arguments::{NOT_UNDERSTOOD, texts};
+use super::client::{Client, Params, Unanswered, http_config, http_config_of};
 use crate::console;
 use clap::{Arg, ArgAction, ArgMatches, Command};
-use client::{Client, ClientError, Params};
+use client::ApiError;
 use firn_model::units::parse_duration;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -32,7 +35,11 @@ enum QueryError {
     #[error("start time is not before end time")]
     Order,
     #[error("query error: {0}")]
-    Client(#[from] ClientError),
+    Api(#[from] ApiError),
+    #[error(transparent)]
+    Client(#[from] Unanswered),
+    #[error("{0}")]
+    Other(String),
 }
 
 /// What `firn query` understands.
@@ -84,7 +91,32 @@ pub fn command() -> Command {
         .about("Ask a Prometheus-compatible server")
         .subcommand_required(true)
         .arg_required_else_help(true)
+        .arg(http_config().global(true))
         .subcommands(kinds)
+        .subcommand(analyze_command())
+}
+
+/// What `firn query analyze` understands.
+fn analyze_command() -> Command {
+    let span = option("duration", "DURATION")
+        .default_value("1h")
+        .value_parser(|text: &str| parse_duration(text).map_err(|e| e.to_string()));
+    Command::new("analyze")
+        .about("Show how many buckets of histograms are in use")
+        .args([
+            option("server", "SERVER")
+                .required(true)
+                .help("The server's URL or address, as in localhost:9090"),
+            option("type", "TYPE")
+                .required(true)
+                .help("What is analyzed: histogram"),
+            span.help("The time before --time that is looked at"),
+            option("time", "TIME").help("RFC 3339 or seconds since the epoch [default: now]"),
+            option("match", "SELECTOR")
+                .action(ArgAction::Append)
+                .required(true)
+                .help("Series of histograms; may be repeated"),
+        ])
 }
 
 /// The flags of every kind of query.
@@ -135,13 +167,12 @@ pub fn run(matches: &ArgMatches) -> ExitCode {
 
 /// The arguments of a query.
 struct Arguments {
-    server: String,
     time: Option<String>,
     start: Option<String>,
     end: Option<String>,
     step: Option<Duration>,
     matchers: Vec<String>,
-    headers: Vec<(String, String)>,
+    client: Client,
     is_json: bool,
 }
 
@@ -152,16 +183,25 @@ impl Arguments {
         let step = text("step").map(|step| parse_duration(&step)).transpose();
         let matchers = matches.try_get_many::<String>("match").ok().flatten();
         Ok(Self {
-            server: text("server").unwrap_or_default(),
             time: text("time"),
             start: text("start"),
             end: text("end"),
             step: step.map_err(|e| QueryError::Usage(e.to_string()))?,
             matchers: matchers.into_iter().flatten().cloned().collect(),
-            headers: headers(matches).map_err(QueryError::Usage)?,
+            client: client_of(matches, &text("server").unwrap_or_default())?,
             is_json: text("format").as_deref() == Some("json"),
         })
     }
+}
+
+/// The client that a command line asks for.
+fn client_of(matches: &ArgMatches, server: &str) -> Result<Client, QueryError> {
+    let file = http_config_of(matches).map(std::path::PathBuf::as_path);
+    let headers = match matches.try_contains_id("header") {
+        Ok(_) => headers(matches).map_err(QueryError::Usage)?,
+        Err(_) => Vec::new(),
+    };
+    Ok(Client::new(server, file, &headers)?)
 }
 
 fn headers(matches: &ArgMatches) -> Result<Vec<(String, String)>, String> {
@@ -173,6 +213,11 @@ fn headers(matches: &ArgMatches) -> Result<Vec<(String, String)>, String> {
 }
 
 fn answer(kind: &str, matches: &ArgMatches) -> Result<String, QueryError> {
+    if kind == "analyze" {
+        let server = matches.get_one::<String>("server");
+        let client = client_of(matches, server.map_or("", String::as_str))?;
+        return analyze::analyze(&client, matches);
+    }
     let a = Arguments::of(matches)?;
     let text = |id| matches.get_one::<String>(id).map_or("", String::as_str);
     match kind {
@@ -190,7 +235,7 @@ fn answer(kind: &str, matches: &ArgMatches) -> Result<String, QueryError> {
 fn instant(a: &Arguments, expr: &str) -> Result<String, QueryError> {
     let time = seconds(a.time.as_deref(), "evaluation time")?.unwrap_or_else(now);
     let params: Params<'_> = vec![("query", expr.to_owned()), ("time", time.to_string())];
-    let data = Client::new(&a.server, &a.headers).post("/api/v1/query", &params)?;
+    let data = client::post(&a.client, "/api/v1/query", &params)?;
     Ok(print::value(&data, a.is_json))
 }
 
@@ -211,23 +256,20 @@ fn range(a: &Arguments, expr: &str) -> Result<String, QueryError> {
         ("end", end.to_string()),
         ("step", step.to_string()),
     ];
-    let data = Client::new(&a.server, &a.headers).post("/api/v1/query_range", &params)?;
+    let data = client::post(&a.client, "/api/v1/query_range", &params)?;
     Ok(print::value(&data, a.is_json))
 }
 
 fn series(a: &Arguments) -> Result<String, QueryError> {
     let params = look_up_params(a)?;
-    let data = Client::new(&a.server, &a.headers).post("/api/v1/series", &params)?;
+    let data = client::post(&a.client, "/api/v1/series", &params)?;
     Ok(print::series(&data, a.is_json))
 }
 
 fn labels(a: &Arguments, name: &str) -> Result<String, QueryError> {
     let params = look_up_params(a)?;
-    let client = Client::new(&a.server, &a.headers);
-    let data = client.get(
-        &format!("/api/v1/label/{}/values", client::escape(name)),
-        &params,
-    )?;
+    let path = format!("/api/v1/label/{}/values", client::escape(name));
+    let data = client::get(&a.client, &path, &params)?;
     Ok(print::label_values(&data, a.is_json))
 }
 

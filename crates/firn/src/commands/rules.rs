@@ -8,7 +8,7 @@ mod run;
 mod suite;
 pub(super) mod test;
 
-use super::arguments::texts;
+use super::arguments::{switch, texts};
 use crate::console;
 use clap::{Arg, ArgAction, ArgMatches, value_parser};
 use firn_model::names::NameScheme;
@@ -30,11 +30,6 @@ fn files(is_required: bool, help: &'static str) -> Arg {
         .num_args(0..)
         .required(is_required)
         .help(help)
-}
-
-/// A switch.
-fn switch(id: &'static str, help: &'static str) -> Arg {
-    Arg::new(id).long(id).action(ArgAction::SetTrue).help(help)
 }
 
 /// Arguments that both commands have.
@@ -70,7 +65,7 @@ fn existing_files(matches: &ArgMatches) -> Result<Vec<PathBuf>, u8> {
 }
 
 /// The switches of the language that are asked for; others are named in a warning.
-fn features(matches: &ArgMatches) -> Features {
+pub(super) fn features(matches: &ArgMatches) -> Features {
     let mut features = Features {
         duration_expressions: true,
         ..Features::default()

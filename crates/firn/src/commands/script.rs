@@ -4,7 +4,7 @@
 //! One shard and inline compute make a run deterministic. The exit code is 1 if an evaluation
 //! failed or a script could not be read, so that a list of scripts can be held by a build.
 
-use super::arguments::{files, paths};
+use super::arguments::{files, paths_of};
 use super::head::Head;
 use super::rules;
 use crate::console;
@@ -33,7 +33,10 @@ pub fn run(matches: &ArgMatches) -> ExitCode {
         return rules::test::run(matches);
     }
     let mut report = ScriptReport::default();
-    for file in paths(matches) {
+    for file in matches
+        .subcommand()
+        .map_or(Vec::new(), |(_, m)| paths_of(m))
+    {
         report.files.push(run_file(&file));
     }
     console::out(&format!("{report}\n"));

@@ -11,38 +11,44 @@ mod alerting;
 mod discovery;
 mod features;
 mod global;
+mod go_url;
 mod http;
 mod jobs;
 mod keys;
 pub mod mirror;
 mod otlp;
 mod read;
+mod remote;
 pub mod remote_write;
 mod rule_files;
 mod rules;
+mod scalar;
 mod schema;
+mod signing;
 mod sources;
+mod tracing;
 
 pub use access::{AccessSettings, TokenSource, checked_digest};
 pub use alerting::AlertingSettings;
 pub use discovery::providers as discoveries;
 pub use features::JobFeatures;
-pub use rule_files::RuleTimes;
+pub use rule_files::{RuleFileError, RuleTimes};
 pub use sources::read_groups;
 
 use crate::settings::retention::Retention;
 use firn_ingest::aggregation::AggregationSpec;
+use firn_ingest::client::HttpSettings;
 use firn_ingest::scrape::JobSettings;
 use firn_model::labels::Labels;
 use firn_model::names::NameScheme;
-use firn_model::units::{parse_duration, parse_size};
+use firn_model::units::{format_size, parse_duration, parse_size};
 use firn_model::yaml::{self, Node, YamlError};
 use firn_rules::group::Group;
 use firn_storage::store::Duplicates;
 use firn_wire::otlp::Translation;
 use global::Global;
 use remote_write::RemoteWrite;
-pub use schema::parse_bool;
+pub use scalar::parse_bool;
 use schema::{Findings, Key, Shape, walk};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -133,8 +139,12 @@ pub struct Config {
     pub rule_folder: Option<PathBuf>,
     /// The files that `rule_files` name, and those in the folder.
     pub rule_files: Vec<PathBuf>,
-    /// Those that it names and that are not there.
-    pub rule_files_missing: Vec<String>,
+    /// What is wrong with those that it names: a file that is not there, a pattern that is none.
+    pub rule_files_wrong: Vec<RuleFileError>,
+    /// Whether `rule_files` names any.
+    pub names_rule_files: bool,
+    /// Whether `remote_read` names a server.
+    pub has_remote_read: bool,
     /// The groups in them, if they were read.
     pub rule_groups: Vec<Arc<Group>>,
     /// `firn.access`
@@ -173,6 +183,9 @@ pub enum ConfigError {
     /// Rule files say what they cannot: a line for each mistake.
     #[error("{0}")]
     Rules(String),
+    /// A receiver to which nothing can be sent.
+    #[error("{0}")]
+    Receiver(String),
     /// The file says what a config cannot.
     #[error("{file}:{error}")]
     Content {
@@ -183,11 +196,10 @@ pub enum ConfigError {
     },
 }
 
-/// Reads and checks a config file. Its rule files are found, and not read.
+/// Reads and checks a config file and the files of jobs that it names. Its rule files are found,
+/// and not read.
 pub fn load(path: &Path, features: JobFeatures) -> Result<Config, ConfigError> {
-    let text = read_file(path)?;
-    let dir = path.parent().unwrap_or(Path::new(""));
-    let parsed = parse(&text, dir, features).map_err(at_file(path))?;
+    let parsed = parse_file(path, features)?;
     let mut config = parsed.config;
     for pattern in &parsed.job_files {
         add_job_files(pattern, &parsed.global, &mut config)?;
@@ -195,11 +207,37 @@ pub fn load(path: &Path, features: JobFeatures) -> Result<Config, ConfigError> {
     Ok(config)
 }
 
+/// Reads and checks a config file, and no other.
+pub fn load_alone(path: &Path, features: JobFeatures) -> Result<Config, ConfigError> {
+    parse_file(path, features).map(|parsed| parsed.config)
+}
+
+fn parse_file(path: &Path, features: JobFeatures) -> Result<Parsed, ConfigError> {
+    let text = read_file(path)?;
+    let dir = path.parent().unwrap_or(Path::new(""));
+    parse(&text, dir, features).map_err(at_file(path))
+}
+
 fn read_file(path: &Path) -> Result<String, ConfigError> {
     std::fs::read_to_string(path).map_err(|error| ConfigError::Read {
         file: path.display().to_string(),
         error,
     })
+}
+
+/// Reads a file that says how an HTTP server is reached, in the keys of `http_config`.
+pub fn load_http(path: &Path) -> Result<HttpSettings, ConfigError> {
+    let text = read_file(path)?;
+    let dir = path.parent().unwrap_or(Path::new(""));
+    let read = || match yaml::parse(&text)? {
+        None => Ok(HttpSettings::default()),
+        Some(root) => {
+            let shape = Shape::Section(&[keys::HTTP_CLIENT, keys::PROXY]);
+            walk(&mut root.clone(), &shape, "", &mut Findings::default())?;
+            http::http(&root, dir)
+        }
+    };
+    read().map_err(at_file(path))
 }
 
 /// Names the file that an error is in.
@@ -214,6 +252,11 @@ fn at_file(path: &Path) -> impl Fn(YamlError) -> ConfigError {
 /// Like [`load`], and reads the rule files too.
 pub fn load_with_rules(path: &Path, features: JobFeatures) -> Result<Config, ConfigError> {
     let mut config = load(path, features)?;
+    // A file that is not there may come; a pattern that is none finds nothing ever.
+    if let Some(wrong) = config.rule_files_wrong.iter().find(|e| e.is_lasting()) {
+        return Err(ConfigError::Rules(wrong.to_string()));
+    }
+    remote_write::check_receivers(&config.remote_write).map_err(ConfigError::Receiver)?;
     rule_files::load_rules(&mut config, features)?;
     Ok(config)
 }
@@ -283,7 +326,9 @@ impl Default for Config {
             rules: RuleTimes::default(),
             rule_folder: None,
             rule_files: Vec::new(),
-            rule_files_missing: Vec::new(),
+            rule_files_wrong: Vec::new(),
+            names_rule_files: false,
+            has_remote_read: false,
             rule_groups: Vec::new(),
             access: AccessSettings::default(),
             aggregation: AggregationSpec::default(),
@@ -311,6 +356,20 @@ impl Config {
         Config {
             text: BUILT_IN.to_owned(),
             ..Config::default()
+        }
+    }
+
+    /// A section that a server in agent mode cannot have, as upstream has it.
+    pub fn field_against_agent(&self) -> Option<&'static str> {
+        let alerting = &self.alerting;
+        if !alerting.relabel.is_empty() || !alerting.alertmanagers.is_empty() {
+            Some("alerting")
+        } else if self.names_rule_files {
+            Some("rule_files")
+        } else if self.has_remote_read {
+            Some("remote_read")
+        } else {
+            None
         }
     }
 
@@ -382,6 +441,8 @@ fn parse(text: &str, dir: &Path, features: JobFeatures) -> Result<Parsed, YamlEr
         config.evaluation_interval = interval;
     }
     config.names = global.names;
+    config.has_remote_read = remote::check_reads(&root, dir)?;
+    tracing::check_tracing(&root, dir)?;
     rule_files::read_rules(&root, dir, &mut config)?;
     read_storage(&root, &mut config)?;
     read_firn(&root, &mut config)?;
@@ -406,11 +467,10 @@ fn job_files(root: &Node, dir: &Path) -> Result<Vec<PathBuf>, YamlError> {
     let mut patterns = Vec::with_capacity(list.len());
     for item in list {
         let pattern = item.text().unwrap_or_default();
-        let behind_star = pattern.split_once('*').map(|(_, behind)| behind);
-        if behind_star.is_some_and(|behind| behind.contains('/')) {
+        if !rule_files::is_pattern(pattern) {
             return Err(item.error(format!("invalid scrape config file path {pattern:?}")));
         }
-        patterns.push(dir.join(pattern));
+        patterns.push(dir.join(sources::one_star(pattern)));
     }
     Ok(patterns)
 }
@@ -453,10 +513,13 @@ fn read_storage(root: &Node, config: &mut Config) -> Result<(), YamlError> {
         && !exemplars.is_null()
     {
         // As upstream: a section that does not say how many, or a negative number, is none.
-        let max = read::text(exemplars, "max_exemplars").and_then(|text| text.parse().ok());
-        config.exemplars_max = max.unwrap_or(0);
+        let max = read::count(exemplars, "max_exemplars").unwrap_or(0);
+        config.exemplars_max = usize::try_from(max).unwrap_or(usize::MAX);
     }
     let tsdb = storage.and_then(|s| s.get("tsdb"));
+    if let Some(encoding) = tsdb.and_then(|t| t.get("chunk_encoding")) {
+        check_encoding(encoding)?;
+    }
     let late_window = tsdb.and_then(|t| read::text(t, "out_of_order_time_window"));
     // Zero is a choice here, not a key that is unset.
     if let Some(late_window) = late_window.and_then(|text| parse_duration(text).ok()) {
@@ -468,12 +531,19 @@ fn read_storage(root: &Node, config: &mut Config) -> Result<(), YamlError> {
     if retention.is_null() {
         return Ok(());
     }
-    let percentage = read::text(retention, "percentage").and_then(|text| text.parse::<f64>().ok());
-    if let Some(percentage) = percentage
-        && !(0.0..=100.0).contains(&percentage)
+    if let Some(size) = read::text(retention, "size").and_then(|text| text.strip_prefix('-'))
+        && let Ok(bytes) = parse_size(size)
+        && bytes > 0
     {
         return Err(retention.error(format!(
-            "storage.tsdb.retention.percentage must be in the range [0, 100], got {percentage}"
+            "'storage.tsdb.retention.size' must be greater than or equal to 0, got -{}",
+            format_size(bytes)
+        )));
+    }
+    let percentage = read::number(retention, "percentage");
+    if let Some(percentage) = percentage.filter(|p| *p < 0.0 || *p > 100.0) {
+        return Err(retention.error(format!(
+            "'storage.tsdb.retention.percentage' must be in the range [0, 100], got {percentage}"
         )));
     }
     config.retention = Some(Retention {
@@ -482,6 +552,16 @@ fn read_storage(root: &Node, config: &mut Config) -> Result<(), YamlError> {
         percentage: percentage.filter(|percentage| *percentage > 0.0),
     });
     Ok(())
+}
+
+fn check_encoding(section: &Node) -> Result<(), YamlError> {
+    match read::text(section, "floats") {
+        None | Some("" | "xor" | "xor2") => Ok(()),
+        Some(other) => Err(section.error(format!(
+            "'storage.tsdb.chunk_encoding.floats' must be 'xor' or 'xor2', or the field must be \
+             omitted entirely, got {other:?}"
+        ))),
+    }
 }
 
 fn read_firn(root: &Node, config: &mut Config) -> Result<(), YamlError> {
@@ -498,22 +578,19 @@ fn read_firn(root: &Node, config: &mut Config) -> Result<(), YamlError> {
         Some("max") => Duplicates::Max,
         _ => Duplicates::KeepFirst,
     };
-    let switch = |key, default| {
-        let text = firn.get(key).and_then(Node::text);
-        text.and_then(parse_bool).unwrap_or(default)
-    };
+    let switch = |key, default| read::flag(firn, key).unwrap_or(default);
     config.is_multitenant = switch("multitenancy", false);
     config.is_sealing_jittered = switch("sealing_jitter", true);
     config.seals_in_background = switch("sealing_background", true);
     let limit = |key| {
-        let limit = read::count(firn, key)?;
-        Ok(limit.map(|limit| usize::try_from(limit).unwrap_or(usize::MAX)))
+        let limit = read::count(firn, key);
+        limit.map(|limit| usize::try_from(limit).unwrap_or(usize::MAX))
     };
     config.new_series = NewSeries {
-        all: limit("new_series_limit")?,
-        of_job: limit("new_series_per_job_limit")?,
+        all: limit("new_series_limit"),
+        of_job: limit("new_series_per_job_limit"),
     };
-    config.query_series_max = limit("query_series_limit")?;
+    config.query_series_max = limit("query_series_limit");
     if let Some(bytes) = read::size(firn, "sending_queue_bytes") {
         config.sending_queue_bytes = bytes;
     }

@@ -1,9 +1,10 @@
 //! Credentials: the headers that are made of secrets.
 
+use super::assertion::sign;
 use super::body::{self, Body, BodyLimit};
 use super::places::Places;
 use super::secret::reveal_optional;
-use super::settings::{Auth, OAuth2Settings};
+use super::settings::{Assertion, Auth, OAuth2Settings};
 use super::transport::Transport;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -13,8 +14,11 @@ use hyper::body::Bytes;
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue};
 use hyper::{Request, StatusCode};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use ring::rand::SystemRandom;
 use serde::Deserialize;
+use serde_json::json;
 use std::time::Duration;
+use time::OffsetDateTime;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
@@ -27,6 +31,12 @@ const FORM: &AsciiSet = &NON_ALPHANUMERIC
 
 /// A token that ends so soon is as good as none; Go's choice.
 const EXPIRY_MARGIN: Duration = Duration::from_secs(10);
+
+/// How long a signed statement is good; Prometheus's choice.
+const STATEMENT_SECONDS: i64 = 600;
+
+/// The grant that takes a signed statement.
+const JWT_BEARER: &str = "urn:ietf:params:oauth:grant-type:jwt-bearer";
 
 /// Bytes of an answer of a token server: tokens have a few thousand.
 const TOKEN_BYTES_MAX: u64 = 1 << 20;
@@ -92,6 +102,49 @@ fn basic(user: &str, password: &str) -> String {
     )
 }
 
+/// How a client shows who it is.
+#[derive(Clone, Copy)]
+enum Proof<'p> {
+    SecretInHeader(&'p str),
+    SecretInForm(&'p str),
+    Statement(&'p str),
+}
+
+/// What is signed to get a token; claims of the config go before ours.
+fn statement(
+    settings: &OAuth2Settings,
+    assertion: &Assertion,
+    key: &str,
+) -> Result<String, String> {
+    let or = |text: &str, other: &str| match text {
+        "" => other.to_owned(),
+        text => text.to_owned(),
+    };
+    let now = OffsetDateTime::now_utc().unix_timestamp();
+    let id = ring::rand::generate::<[u8; 16]>(&SystemRandom::new());
+    let id = id.map_err(|_| "no randomness".to_owned())?.expose();
+    let mut claims = json!({
+        "iss": or(&assertion.issuer, &settings.client_id),
+        "sub": settings.client_id,
+        "jti": format!("{:032x}", u128::from_be_bytes(id)),
+        "aud": or(&assertion.audience, &settings.token_url),
+        "iat": now,
+        "exp": now + STATEMENT_SECONDS,
+    });
+    if !settings.scopes.is_empty() {
+        claims["scope"] = settings.scopes.join(" ").into();
+    }
+    for (name, value) in assertion.claims.as_object().into_iter().flatten() {
+        claims[name] = value.clone();
+    }
+    sign(
+        &claims,
+        key.as_bytes(),
+        &assertion.key_id,
+        assertion.algorithm,
+    )
+}
+
 /// A token and when to ask for the next.
 #[derive(Debug)]
 struct Token {
@@ -127,7 +180,11 @@ impl Tokens {
     }
 
     async fn header(&self, settings: &OAuth2Settings) -> Result<String, Error> {
-        let secret = reveal_optional(&settings.client_secret, "oauth2 client secret").await?;
+        let (secret, what) = match &settings.assertion {
+            None => (&settings.client_secret, "oauth2 client secret"),
+            Some(assertion) => (&assertion.key, "oauth2 client certificate key"),
+        };
+        let secret = reveal_optional(secret, what).await?;
         let mut newest = self.newest.lock().await;
         if let Some(token) = &*newest
             && token.secret == secret
@@ -141,12 +198,15 @@ impl Tokens {
         Ok(header)
     }
 
-    /// Asks with the secret in a header and, if that is refused, in the form: servers differ.
     async fn buy(&self, settings: &OAuth2Settings, secret: String) -> Result<Token, Error> {
-        let in_header = self.ask(settings, &secret, true).await?;
-        let (status, body) = match in_header {
-            (status, _) if !status.is_success() => self.ask(settings, &secret, false).await?,
-            answer => answer,
+        let (status, body) = match &settings.assertion {
+            None => self.ask_with_secret(settings, &secret).await?,
+            Some(assertion) => {
+                let statement = statement(settings, assertion, &secret);
+                let statement =
+                    statement.map_err(|e| Error::unavailable(format!("oauth2: {e}")))?;
+                self.ask(settings, Proof::Statement(&statement)).await?
+            }
         };
         let wrong =
             |what: String| Error::unavailable(format!("oauth2: cannot fetch token: {what}"));
@@ -176,11 +236,24 @@ impl Tokens {
         })
     }
 
-    async fn ask(
+    /// Asks with the secret in a header and, if that is refused, in the form: servers differ.
+    async fn ask_with_secret(
         &self,
         settings: &OAuth2Settings,
         secret: &str,
-        is_in_header: bool,
+    ) -> Result<(StatusCode, Vec<u8>), Error> {
+        match self.ask(settings, Proof::SecretInHeader(secret)).await? {
+            (status, _) if !status.is_success() => {
+                self.ask(settings, Proof::SecretInForm(secret)).await
+            }
+            answer => Ok(answer),
+        }
+    }
+
+    async fn ask(
+        &self,
+        settings: &OAuth2Settings,
+        proof: Proof<'_>,
     ) -> Result<(StatusCode, Vec<u8>), Error> {
         let failed = |e: String| {
             Error::unavailable(format!(
@@ -188,21 +261,32 @@ impl Tokens {
                 settings.token_url
             ))
         };
-        let mut pairs = vec![("grant_type", "client_credentials")];
+        let grant = match proof {
+            Proof::Statement(_) => JWT_BEARER,
+            _ => "client_credentials",
+        };
+        // What the config says goes before the grant, as upstream has it.
+        let params = &settings.endpoint_params;
+        let grant = params.get("grant_type").map_or(grant, String::as_str);
+        let mut pairs = vec![("grant_type", grant)];
         let scopes = settings.scopes.join(" ");
         if !scopes.is_empty() {
             pairs.push(("scope", &scopes));
         }
-        let params = settings.endpoint_params.iter();
-        pairs.extend(params.map(|(name, value)| (name.as_str(), value.as_str())));
+        let others = params.iter().filter(|(name, _)| *name != "grant_type");
+        pairs.extend(others.map(|(name, value)| (name.as_str(), value.as_str())));
         let mut request = Request::post(&settings.token_url)
             .header(CONTENT_TYPE, "application/x-www-form-urlencoded");
-        if is_in_header {
-            let (id, secret) = (form_encode(&settings.client_id), form_encode(secret));
-            request = request.header(AUTHORIZATION, basic(&id, &secret));
-        } else {
-            pairs.push(("client_id", &settings.client_id));
-            pairs.push(("client_secret", secret));
+        match proof {
+            Proof::SecretInHeader(secret) => {
+                let (id, secret) = (form_encode(&settings.client_id), form_encode(secret));
+                request = request.header(AUTHORIZATION, basic(&id, &secret));
+            }
+            Proof::SecretInForm(secret) => {
+                pairs.push(("client_id", &settings.client_id));
+                pairs.push(("client_secret", secret));
+            }
+            Proof::Statement(statement) => pairs.push(("assertion", statement)),
         }
         let form: Vec<String> = pairs
             .iter()

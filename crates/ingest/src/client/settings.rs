@@ -2,6 +2,8 @@
 //!
 //! Secrets never show in `Debug`.
 
+use super::assertion::SigningAlgorithm;
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
@@ -87,13 +89,15 @@ pub enum Auth {
     OAuth2(Box<OAuth2Settings>),
 }
 
-/// The OAuth 2.0 client-credentials grant.
+/// OAuth 2.0 for clients that act for themselves: tokens for a secret, or for a signed statement.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OAuth2Settings {
     /// `client_id`
     pub client_id: String,
     /// `client_secret` or `client_secret_file`
     pub client_secret: Option<Secret>,
+    /// What is asked with instead of a secret, if `grant_type` says so.
+    pub assertion: Option<Assertion>,
     /// `scopes`
     pub scopes: Vec<String>,
     /// `token_url`
@@ -104,6 +108,23 @@ pub struct OAuth2Settings {
     pub tls: TlsSettings,
     /// Proxies of the token server.
     pub proxy: ProxySettings,
+}
+
+/// A signed statement that is good for a token.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Assertion {
+    /// `client_certificate_key` or `client_certificate_key_file`: a private key as PEM.
+    pub key: Option<Secret>,
+    /// `client_certificate_key_id`
+    pub key_id: String,
+    /// `signature_algorithm`
+    pub algorithm: SigningAlgorithm,
+    /// `iss`; the client's id if it is empty.
+    pub issuer: String,
+    /// `audience`; the token server's URL if it is empty.
+    pub audience: String,
+    /// `claims`: an object of further ones.
+    pub claims: Value,
 }
 
 /// Versions of TLS that a client can speak.

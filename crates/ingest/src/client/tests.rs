@@ -3,8 +3,11 @@
 mod server;
 
 use super::*;
+use base64::Engine;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use rustls::pki_types::pem::PemObject;
 use server::{CA, CLIENT, CLIENT_KEY, Server, Tls, ok};
 use std::io::Write;
 
@@ -163,6 +166,7 @@ async fn oauth2_token_is_bought_once_however_the_server_wants_the_secret() {
         auth: Auth::OAuth2(Box::new(OAuth2Settings {
             client_id: "me".into(),
             client_secret: inline("s&t"),
+            assertion: None,
             scopes: vec!["a".into(), "b".into()],
             token_url: format!("http://{}/token", tokens.address),
             endpoint_params: [("audience".to_owned(), "x".to_owned())].into(),
@@ -194,6 +198,65 @@ async fn oauth2_token_is_bought_once_however_the_server_wants_the_secret() {
             .all(|h| h.contains("authorization: Bearer t1\r\n")),
         "{got:?}"
     );
+}
+
+/// The private key of a client that signs; nobody's but this test's.
+const SIGNER: &str = include_str!("tests/tls/signer.pem");
+
+#[tokio::test]
+async fn oauth2_token_is_bought_with_a_signed_statement() {
+    let tokens = Server::start(Tls::None, |_| ok(r#"{"access_token": "t1"}"#)).await;
+    let server = Server::start(Tls::None, |_| ok("metrics")).await;
+    let client = HttpClient::new(HttpSettings {
+        auth: Auth::OAuth2(Box::new(OAuth2Settings {
+            client_id: "me".into(),
+            client_secret: None,
+            assertion: Some(Assertion {
+                key: inline(SIGNER),
+                key_id: "k1".into(),
+                algorithm: SigningAlgorithm::Rs256,
+                issuer: String::new(),
+                audience: "them".into(),
+                claims: serde_json::json!({"tier": 2}),
+            }),
+            scopes: vec!["a".into()],
+            token_url: format!("http://{}/token", tokens.address),
+            endpoint_params: [("x".to_owned(), "y".to_owned())].into(),
+            tls: TlsSettings::default(),
+            proxy: ProxySettings::default(),
+        })),
+        ..HttpSettings::default()
+    });
+    let url = format!("http://{}/", server.address);
+    assert_eq!(ask(&client, &url).await.as_deref(), Ok("metrics"));
+    let asked = tokens.heads().concat();
+    let form = asked.split_once("\r\n\r\n").unwrap().1;
+    let grant = "grant_type=urn%3Aietf%3Aparams%3Aoauth%3Agrant-type%3Ajwt-bearer&scope=a&x=y";
+    let statement = form.strip_prefix(&format!("{grant}&assertion=")).unwrap();
+    let parts: Vec<&str> = statement.split('.').collect();
+    let decode = |text: &str| BASE64_URL_SAFE_NO_PAD.decode(text).unwrap();
+    let json = |text| serde_json::from_slice::<serde_json::Value>(&decode(text)).unwrap();
+    let head = serde_json::json!({"alg": "RS256", "typ": "JWT", "kid": "k1"});
+    assert_eq!(json(parts[0]), head);
+    let claims = json(parts[1]);
+    assert_eq!(
+        (&claims["iss"], &claims["sub"]),
+        (&"me".into(), &"me".into())
+    );
+    assert_eq!(
+        (&claims["aud"], &claims["tier"]),
+        (&"them".into(), &2.into())
+    );
+    let seconds = |name: &str| claims[name].as_i64().unwrap();
+    assert_eq!(seconds("exp") - seconds("iat"), 600);
+    let der = rustls::pki_types::PrivatePkcs8KeyDer::from_pem_slice(SIGNER.as_bytes()).unwrap();
+    let pair = ring::signature::RsaKeyPair::from_pkcs8(der.secret_pkcs8_der()).unwrap();
+    let key = ring::signature::UnparsedPublicKey::new(
+        &ring::signature::RSA_PKCS1_2048_8192_SHA256,
+        pair.public().as_ref(),
+    );
+    let text = format!("{}.{}", parts[0], parts[1]);
+    key.verify(text.as_bytes(), &decode(parts[2])).unwrap();
 }
 
 #[tokio::test]

@@ -60,6 +60,13 @@ pub(super) fn config(
     let provider = Arc::new(ring::default_provider());
     let min = settings.min_version.unwrap_or(TlsVersion::V12);
     let max = settings.max_version.unwrap_or(TlsVersion::V13);
+    if max < min {
+        return Err(
+            "tls_config.max_version must be greater than or equal to tls_config.min_version if \
+             both are specified"
+                .into(),
+        );
+    }
     let versions: Vec<_> = [(TlsVersion::V13, &TLS13), (TlsVersion::V12, &TLS12)]
         .into_iter()
         .filter(|(version, _)| (min..=max).contains(version))

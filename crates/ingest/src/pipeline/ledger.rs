@@ -1,6 +1,7 @@
 //! What became of samples, counted once, whichever way they came in.
 
 use super::room::Admission;
+use crate::discards::Discards;
 use crate::metrics::Metrics;
 use crate::outcome::Dropped;
 use crate::refusals::{Refusals, Sender};
@@ -17,6 +18,7 @@ pub(super) struct Ledger {
     pub(super) clock: Arc<dyn Clock>,
     pub(super) metrics: Arc<Metrics>,
     pub(super) refusals: Refusals,
+    pub(super) discards: Discards,
 }
 
 /// A batch on its way through the store.
@@ -68,5 +70,7 @@ impl Ledger {
         }
         let now = self.clock.monotonic();
         self.refusals.note(sender, dropped, time_max, now);
+        let now_ms = self.clock.now_ms();
+        self.discards.note(sender, dropped, now_ms);
     }
 }

@@ -5,9 +5,9 @@ use super::documents;
 use super::route::{Kind, Mount, Param, Route, Verb, api, changing, for_admins, plain};
 use crate::access::{Reach, Scope};
 use crate::api::{
-    admin, alertmanagers, blocks, exemplars, features, federate, import, metadata, notifications,
-    operations, otlp, page, query, read, rule_editor, rules, self_metrics, series, status, targets,
-    write,
+    admin, alertmanagers, blocks, discards, exemplars, features, federate, import, metadata,
+    notifications, operations, otlp, page, query, read, rule_editor, rules, self_metrics, series,
+    status, targets, write,
 };
 use crate::metrics::Endpoint;
 use Kind::{Count, Duration, Flag, Text, Texts, Time};
@@ -379,6 +379,12 @@ const STATUS: &[Route] = &[
         state(Endpoint::Status),
         |m| api(m, blocks::blocks),
         "The blocks of the store, and the work on them.",
+    ),
+    Route::new(
+        "/status/discards",
+        state(Endpoint::Status),
+        |m| api(m, discards::discards),
+        "The last refused samples, by reason, sender and job.",
     ),
     Route::new(
         "/status/self_metrics",

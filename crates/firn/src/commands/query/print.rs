@@ -62,7 +62,7 @@ fn items(data: &Value) -> impl Iterator<Item = &Value> {
 }
 
 /// `name{label="value"}`; a name that old parsers could not read moves into the braces.
-fn metric(labels: &Value) -> String {
+pub fn metric(labels: &Value) -> String {
     let name = labels["__name__"].as_str().unwrap_or_default();
     let has_others = labels
         .as_object()
@@ -78,7 +78,7 @@ fn metric(labels: &Value) -> String {
 }
 
 /// `{first, label="value"}`. With `first`, the metric's name is not repeated as a label.
-fn label_set(labels: &Value, first: &[String]) -> String {
+pub fn label_set(labels: &Value, first: &[String]) -> String {
     let mut parts: Vec<String> = first.iter().filter(|f| !f.is_empty()).cloned().collect();
     for (name, value) in labels.as_object().into_iter().flatten() {
         if name == "__name__" && !first.is_empty() {

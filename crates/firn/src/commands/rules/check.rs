@@ -1,7 +1,8 @@
 //! `firn check rules [FILE...]`: says what is wrong with rule files, or with one that comes over
 //! standard input. Exit codes: 0, 1 for mistakes, 3 for lint with `--lint-fatal`.
 
-use super::{FAILED, existing_files, files, read_options, read_rules, shared_arguments, switch};
+use super::{FAILED, existing_files, files, read_options, read_rules, shared_arguments};
+use crate::commands::arguments::{listed, switch};
 use crate::console;
 use clap::{Arg, ArgMatches, Command};
 use firn_rules::file::{ReadOptions, RuleFile, duplicates, parse};
@@ -11,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// The exit code of files that only lint has something to say of.
-const LINT_FAILED: u8 = 3;
+pub(in crate::commands) const LINT_FAILED: u8 = 3;
 
 /// What `firn check rules` understands.
 pub(in crate::commands) fn command() -> Command {
@@ -52,7 +53,7 @@ pub(in crate::commands) fn run(matches: &ArgMatches) -> ExitCode {
     };
     let check = Check {
         options: read_options(matches),
-        finds_duplicates: finds_duplicates(matches.get_one::<String>("lint")),
+        finds_duplicates: lint_of_names(listed(matches, "lint").iter().map(String::as_str)),
     };
     let outcome = match files.is_empty() {
         true => check.standard_input(),
@@ -65,25 +66,26 @@ pub(in crate::commands) fn run(matches: &ArgMatches) -> ExitCode {
     })
 }
 
-fn finds_duplicates(lint: Option<&String>) -> bool {
-    let mut finds = false;
-    let names = lint.map_or("", String::as_str);
-    for name in names.split(',').filter(|_| !names.is_empty()) {
+/// Whether duplicates are looked for, by the names of what lint is to check; unknown ones are named
+/// in a warning.
+pub(in crate::commands) fn lint_of_names<'n>(names: impl Iterator<Item = &'n str>) -> bool {
+    let mut finds_duplicates = false;
+    for name in names {
         match name {
-            "all" | "duplicate-rules" => finds = true,
+            "all" | "duplicate-rules" => finds_duplicates = true,
             "none" => {}
             name => console::out(&format!("WARNING: unknown lint option: {name:?}\n")),
         }
     }
-    finds
+    finds_duplicates
 }
 
 impl Check {
     /// The check that `check config` makes of the rule files of a config.
-    pub(in crate::commands) fn of_config(options: ReadOptions) -> Self {
+    pub(in crate::commands) fn of_config(options: ReadOptions, finds_duplicates: bool) -> Self {
         Self {
             options,
-            finds_duplicates: true,
+            finds_duplicates,
         }
     }
 

@@ -4,8 +4,10 @@ use super::http::http;
 use super::jobs::check_static_targets;
 use super::read;
 use super::rules::rules;
+use super::signing::check_sigv4;
 use super::sources::discoveries;
 use firn_ingest::alertmanagers::AlertmanagerSettings;
+use firn_ingest::client::Auth;
 use firn_ingest::relabel::Rule;
 use firn_model::names::NameScheme;
 use firn_model::yaml::{Node, YamlError};
@@ -43,15 +45,36 @@ fn alertmanager(
     names: NameScheme,
     dir: &Path,
 ) -> Result<AlertmanagerSettings, YamlError> {
+    let client = http(node, dir)?;
+    let sigv4 = node.get("sigv4").filter(|section| !section.is_null());
+    if let Some(section) = sigv4 {
+        if client.auth != Auth::None {
+            return Err(node.error(
+                "at most one of basic_auth, authorization, oauth2, & sigv4 must be configured",
+            ));
+        }
+        check_sigv4(section)?;
+    }
+    check_version(node)?;
     let settings = AlertmanagerSettings {
         scheme: read::text(node, "scheme").unwrap_or("http").to_owned(),
         path_prefix: read::string(node, "path_prefix"),
         timeout: read::duration(node, "timeout").unwrap_or(TIMEOUT),
-        http: http(node, dir)?,
+        http: client,
         discoveries: discoveries(node, dir)?,
         relabel: rules(node, "relabel_configs", names)?,
         alert_relabel: rules(node, "alert_relabel_configs", names)?,
     };
     check_static_targets(node, &settings.discoveries, &settings.relabel)?;
     Ok(settings)
+}
+
+/// Alertmanagers speak one version of their API.
+fn check_version(node: &Node) -> Result<(), YamlError> {
+    match read::text(node, "api_version") {
+        None | Some("v2") => Ok(()),
+        Some(other) => Err(node.error(format!(
+            "expected Alertmanager api version to be one of [v2] but got {other}"
+        ))),
+    }
 }

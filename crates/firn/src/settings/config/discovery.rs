@@ -28,9 +28,12 @@ pub fn providers() -> impl Iterator<Item = (&'static str, bool)> {
         .map(move |key| (name(key), !key.is_ignored))
 }
 
+/// A list of groups of targets.
+pub const GROUPS: Shape = List(&Section(&[STATIC]));
+
 /// Every discovery, as keys of a scrape job or of an Alertmanager.
 pub const DISCOVERY: &[Key] = &[
-    key("static_configs", List(&Section(&[STATIC]))),
+    key("static_configs", GROUPS),
     key(
         "aws_sd_configs",
         List(&Section(&[AWS_CLIENT, AWS, HTTP_CLIENT, PROXY])),

@@ -29,7 +29,8 @@ pub struct Global {
     pub start_times: StartTimes,
     pub type_and_unit_labels: bool,
     pub names: NameScheme,
-    pub escaping: Escaping,
+    /// `metric_name_escaping_scheme`; if it is none, what each job is told.
+    pub escaping: Result<Escaping, String>,
     /// Without those that only a job can have.
     pub limits: ScrapeLimits,
     pub keep_dropped_targets: u64,
@@ -52,7 +53,7 @@ impl Default for Global {
             start_times: StartTimes::default(),
             type_and_unit_labels: false,
             names: NameScheme::Utf8,
-            escaping: Escaping::AllowUtf8,
+            escaping: Ok(Escaping::AllowUtf8),
             limits: ScrapeLimits::default(),
             keep_dropped_targets: 0,
             query_log_file: None,
@@ -89,7 +90,7 @@ impl Global {
         if timeout.is_some_and(|timeout| timeout > interval) {
             return Err(node.error("global scrape timeout greater than scrape interval"));
         }
-        let names = name_scheme(node).unwrap_or_default();
+        let names = name_scheme(node)?.unwrap_or_default();
         Ok(Self {
             interval,
             timeout: timeout.unwrap_or(TIMEOUT.min(interval)),
@@ -102,9 +103,9 @@ impl Global {
             start_times: defaults.start_times,
             type_and_unit_labels: defaults.type_and_unit_labels,
             names,
-            escaping: escaping(node).unwrap_or(escaping_of(names)),
-            limits: limits(node, &ScrapeLimits::default())?,
-            keep_dropped_targets: read::count(node, "keep_dropped_targets")?.unwrap_or(0),
+            escaping: escaping(node, "global").map(|own| own.unwrap_or(escaping_of(names))),
+            limits: limits(node, &ScrapeLimits::default()),
+            keep_dropped_targets: read::count(node, "keep_dropped_targets").unwrap_or(0),
             query_log_file: read::path(node, "query_log_file", dir),
             failure_log_file: read::path(node, "scrape_failure_log_file", dir),
             external_labels: external_labels(node.get("external_labels"), names)?,
@@ -113,24 +114,35 @@ impl Global {
 }
 
 /// `metric_name_validation_scheme`, if it is set.
-pub fn name_scheme(node: &Node) -> Option<NameScheme> {
-    Some(match read::text(node, "metric_name_validation_scheme")? {
-        "legacy" => NameScheme::Legacy,
-        _ => NameScheme::Utf8,
-    })
+pub fn name_scheme(node: &Node) -> Result<Option<NameScheme>, YamlError> {
+    match read::text(node, "metric_name_validation_scheme") {
+        None | Some("") => Ok(None),
+        Some("legacy") => Ok(Some(NameScheme::Legacy)),
+        Some("utf8") => Ok(Some(NameScheme::Utf8)),
+        Some(other) => Err(node.error(format!("unrecognized ValidationScheme: {other:?}"))),
+    }
 }
 
-/// `metric_name_escaping_scheme`, if it is set.
-pub fn escaping(node: &Node) -> Option<Escaping> {
-    let name = read::text(node, "metric_name_escaping_scheme")?;
-    [
+/// `metric_name_escaping_scheme`, if it is set; the error names what section is read.
+pub fn escaping(node: &Node, section: &str) -> Result<Option<Escaping>, String> {
+    let all = [
         Escaping::AllowUtf8,
         Escaping::Underscores,
         Escaping::Dots,
         Escaping::Values,
-    ]
-    .into_iter()
-    .find(|escaping| escaping.name() == name)
+    ];
+    let Some(name) = read::text(node, "metric_name_escaping_scheme").filter(|n| !n.is_empty())
+    else {
+        return Ok(None);
+    };
+    let known = all.into_iter().find(|escaping| escaping.name() == name);
+    known.map(Some).ok_or_else(|| {
+        let [a, b, c, d] = all.map(|escaping| escaping.name());
+        format!(
+            "unknown {section} name escaping method specified, must be one of '{a}', '{b}', \
+             '{c}', or '{d}', got {name:?}"
+        )
+    })
 }
 
 /// The escaping that goes with a scheme if none is asked for.
@@ -149,21 +161,29 @@ pub fn protocols(
     let Some(list) = node.get("scrape_protocols").filter(|list| !list.is_null()) else {
         return Ok(None);
     };
+    let names = list
+        .items()
+        .iter()
+        .map(|item| item.text().unwrap_or_default());
+    let names: Vec<&str> = names.collect();
     let mut protocols = Vec::new();
-    for item in list.items() {
-        let name = item.text().unwrap_or_default();
-        let Some(protocol) = ScrapeProtocol::of_name(name) else {
-            return Err(item.error(format!("unknown scrape protocol {name}")));
-        };
-        if protocols.contains(&protocol) {
-            let names: Vec<_> = list.items().iter().filter_map(Node::text).collect();
+    for (i, item) in list.items().iter().enumerate() {
+        let name = names[i];
+        if names[..i]
+            .iter()
+            .any(|known| known.eq_ignore_ascii_case(name))
+        {
             return Err(item.error(format!(
                 "duplicated protocol in scrape_protocols, got [{}] for {}",
                 names.join(" "),
                 whose()
             )));
         }
-        protocols.push(protocol);
+        let protocol = protocol(name);
+        protocols.push(
+            protocol
+                .map_err(|why| item.error(format!("scrape_protocols: {why} for {}", whose())))?,
+        );
     }
     match protocols.is_empty() {
         true => Err(list.error(format!("scrape_protocols cannot be empty for {}", whose()))),
@@ -171,25 +191,30 @@ pub fn protocols(
     }
 }
 
-/// The limits of a section; what it does not set is taken from `inherited`.
-pub fn limits(node: &Node, inherited: &ScrapeLimits) -> Result<ScrapeLimits, YamlError> {
-    let count = |key: &str, inherited: u64| {
-        let own = read::count(node, key)?;
-        Ok::<u64, YamlError>(own.unwrap_or(inherited))
-    };
-    let factor = read::text(node, "native_histogram_min_bucket_factor");
-    Ok(ScrapeLimits {
-        body_bytes: read::size(node, "body_size_limit").unwrap_or(inherited.body_bytes),
-        samples: count("sample_limit", inherited.samples)?,
-        targets: count("target_limit", inherited.targets)?,
-        labels: count("label_limit", inherited.labels)?,
-        label_name_bytes: count("label_name_length_limit", inherited.label_name_bytes)?,
-        label_value_bytes: count("label_value_length_limit", inherited.label_value_bytes)?,
-        histogram_buckets: count("native_histogram_bucket_limit", inherited.histogram_buckets)?,
-        histogram_bucket_factor: factor
-            .and_then(|text| text.parse().ok())
-            .unwrap_or(inherited.histogram_bucket_factor),
+/// The protocol of a name, or why there is none.
+pub fn protocol(name: &str) -> Result<ScrapeProtocol, String> {
+    ScrapeProtocol::of_name(name).ok_or_else(|| {
+        let mut known = ScrapeProtocol::DEFAULT_WITH_NATIVE_HISTOGRAMS.map(ScrapeProtocol::name);
+        known.sort_unstable();
+        let known = known.join(" ");
+        format!("unknown scrape protocol {name}, supported: [{known}]")
     })
+}
+
+/// The limits of a section; what it does not set is taken from `inherited`.
+pub fn limits(node: &Node, inherited: &ScrapeLimits) -> ScrapeLimits {
+    let count = |key: &str, inherited: u64| read::count(node, key).unwrap_or(inherited);
+    ScrapeLimits {
+        body_bytes: read::size(node, "body_size_limit").unwrap_or(inherited.body_bytes),
+        samples: count("sample_limit", inherited.samples),
+        targets: count("target_limit", inherited.targets),
+        labels: count("label_limit", inherited.labels),
+        label_name_bytes: count("label_name_length_limit", inherited.label_name_bytes),
+        label_value_bytes: count("label_value_length_limit", inherited.label_value_bytes),
+        histogram_buckets: count("native_histogram_bucket_limit", inherited.histogram_buckets),
+        histogram_bucket_factor: read::number(node, "native_histogram_min_bucket_factor")
+            .unwrap_or(inherited.histogram_bucket_factor),
+    }
 }
 
 fn external_labels(node: Option<&Node>, names: NameScheme) -> Result<Labels, YamlError> {

@@ -3,12 +3,14 @@
 //! Checks and their words are those of Prometheus's library for HTTP clients; files are taken from
 //! the folder of the config.
 
-use super::read::{entries, flag, path, string, text, texts};
+use super::read::{entries, flag_or, path, string, text, texts};
+use super::scalar::{Scalar, scalar_of};
 use firn_ingest::client::{
-    Auth, HeaderValueSource, HttpSettings, OAuth2Settings, ProxySettings, Secret, TlsSettings,
-    TlsVersion,
+    Assertion, Auth, HeaderValueSource, HttpSettings, OAuth2Settings, ProxySettings, Secret,
+    SigningAlgorithm, TlsSettings, TlsVersion,
 };
-use firn_model::yaml::{Node, YamlError};
+use firn_model::yaml::{self, Node, YamlError};
+use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -34,7 +36,7 @@ const RESERVED_HEADERS: [&str; 18] = [
     "x-amz-content-sha256",
 ];
 
-/// The grant that is not supported: it needs signatures of our own.
+/// The grant that takes a signed statement for a token.
 const JWT_BEARER: &str = "urn:ietf:params:oauth:grant-type:jwt-bearer";
 
 /// The client of the section `node`, in which its keys stand beside others.
@@ -43,31 +45,33 @@ pub fn http(node: &Node, dir: &Path) -> Result<HttpSettings, YamlError> {
         auth: auth(node, dir)?,
         tls: tls(node.get("tls_config"), dir)?,
         proxy: proxy(node)?,
-        follow_redirects: flag(node, "follow_redirects").unwrap_or(true),
-        enable_http2: flag(node, "enable_http2").unwrap_or(true),
+        follow_redirects: flag_or(node, "follow_redirects", true),
+        enable_http2: flag_or(node, "enable_http2", true),
         headers: headers(node, dir)?,
     })
 }
 
-/// The secret under `key`, or in the file under `<key>_file`.
+/// The secret under `key`, or in the file under `<key>_file`. One that `<key>_ref` names in a
+/// manager of secrets is none: there is no such manager.
 fn secret(
     node: &Node,
     key: &str,
     dir: &Path,
     at_most_one: &str,
 ) -> Result<Option<Secret>, YamlError> {
-    if let Some(reference) = node
-        .get(&format!("{key}_ref"))
-        .filter(|r| r.text().is_some())
-    {
-        return Err(reference.error("cannot use secret ref without manager"));
+    let (file, reference) = (format!("{key}_file"), format!("{key}_ref"));
+    let keys = [key, &file, &reference];
+    if keys.iter().filter(|key| is_set(node, key)).count() > 1 {
+        return Err(node.error(at_most_one));
     }
     let inline = text(node, key).filter(|text| !text.is_empty());
-    match (inline, path(node, &format!("{key}_file"), dir)) {
-        (Some(_), Some(_)) => Err(node.error(at_most_one)),
-        (Some(text), None) => Ok(Some(Secret::Inline(text.to_owned()))),
-        (None, file) => Ok(file.map(Secret::File)),
-    }
+    let inline = inline.map(|text| Secret::Inline(text.to_owned()));
+    Ok(inline.or_else(|| path(node, &file, dir).map(Secret::File)))
+}
+
+/// Whether `key` has a text that is not empty.
+pub fn is_set(node: &Node, key: &str) -> bool {
+    text(node, key).is_some_and(|text| !text.is_empty())
 }
 
 fn auth(node: &Node, dir: &Path) -> Result<Auth, YamlError> {
@@ -142,23 +146,23 @@ fn credentials(node: &Node, dir: &Path) -> Result<Auth, YamlError> {
 
 fn oauth2_settings(node: &Node, dir: &Path) -> Result<Auth, YamlError> {
     for key in ["client_id", "token_url"] {
-        if text(node, key).is_none_or(str::is_empty) {
+        if !is_set(node, key) {
             return Err(node.error(format!("oauth2 {key} must be configured")));
         }
     }
-    if text(node, "grant_type") == Some(JWT_BEARER) {
-        return Err(node.error(format!("oauth2 grant_type {JWT_BEARER} is not supported")));
-    }
-    let client_secret = secret(
-        node,
-        "client_secret",
-        dir,
-        "at most one of oauth2 client_secret, client_secret_file & client_secret_ref must be \
-         configured using grant-type=client_credentials",
-    )?;
+    let (client_secret, assertion) = match text(node, "grant_type") {
+        Some(JWT_BEARER) => (None, Some(assertion(node, dir)?)),
+        _ => {
+            let message = "at most one of oauth2 client_secret, client_secret_file & \
+                           client_secret_ref must be configured using \
+                           grant-type=client_credentials";
+            (secret(node, "client_secret", dir, message)?, None)
+        }
+    };
     Ok(Auth::OAuth2(Box::new(OAuth2Settings {
         client_id: string(node, "client_id"),
         client_secret,
+        assertion,
         scopes: texts(node, "scopes").unwrap_or_default(),
         token_url: string(node, "token_url"),
         endpoint_params: entries(node.get("endpoint_params"))
@@ -170,63 +174,89 @@ fn oauth2_settings(node: &Node, dir: &Path) -> Result<Auth, YamlError> {
     })))
 }
 
-fn tls(node: Option<&Node>, dir: &Path) -> Result<TlsSettings, YamlError> {
+/// What a token is bought with if it is not a secret but a signed statement.
+fn assertion(node: &Node, dir: &Path) -> Result<Assertion, YamlError> {
+    let message = format!(
+        "at most one of oauth2 client_certificate_key, client_certificate_key_file & \
+         client_certificate_key_ref must be configured using grant-type={JWT_BEARER}"
+    );
+    let algorithm = match text(node, "signature_algorithm") {
+        None | Some("" | "RS256") => SigningAlgorithm::Rs256,
+        Some("RS384") => SigningAlgorithm::Rs384,
+        Some("RS512") => SigningAlgorithm::Rs512,
+        Some(_) => {
+            return Err(node.error("valid signature algorithms are RS256, RS384 and RS512"));
+        }
+    };
+    Ok(Assertion {
+        key: secret(node, "client_certificate_key", dir, &message)?,
+        key_id: string(node, "client_certificate_key_id"),
+        algorithm,
+        issuer: string(node, "iss"),
+        audience: string(node, "audience"),
+        claims: match node.get("claims") {
+            Some(claims) if !claims.is_null() => json_of(claims),
+            _ => Value::Object(Map::new()),
+        },
+    })
+}
+
+/// A tree of YAML as JSON.
+fn json_of(node: &Node) -> Value {
+    match &node.value {
+        yaml::Value::List(items) => items.iter().map(json_of).collect(),
+        yaml::Value::Map(entries) => {
+            let pairs = entries.iter().map(|e| (e.key.clone(), json_of(&e.node)));
+            Value::Object(pairs.collect())
+        }
+        yaml::Value::Scalar { text, .. } => match scalar_of(node) {
+            None | Some(Scalar::Null) => Value::Null,
+            Some(Scalar::Bool(value)) => value.into(),
+            Some(Scalar::Whole(value)) => match i64::try_from(value) {
+                Ok(value) => value.into(),
+                Err(_) => (value as f64).into(),
+            },
+            Some(Scalar::Number(value)) => value.into(),
+            Some(Scalar::Text) => text.as_str().into(),
+        },
+    }
+}
+
+/// The TLS of a client, if there is a section for it.
+pub fn tls(node: Option<&Node>, dir: &Path) -> Result<TlsSettings, YamlError> {
     let Some(node) = node.filter(|node| !node.is_null()) else {
         return Ok(TlsSettings::default());
     };
+    let of = |key: &str, at_most_one: &str| secret(node, key, dir, at_most_one);
     let settings = TlsSettings {
-        ca: secret(
-            node,
+        ca: of(
             "ca",
-            dir,
             "at most one of ca, ca_file & ca_ref must be configured",
         )?,
-        cert: secret(
-            node,
+        cert: of(
             "cert",
-            dir,
             "at most one of cert, cert_file & cert_ref must be configured",
         )?,
-        key: secret(
-            node,
-            "key",
-            dir,
-            "at most one of key and key_file must be configured",
-        )?,
+        key: of("key", "at most one of key and key_file must be configured")?,
         server_name: string(node, "server_name"),
-        insecure_skip_verify: flag(node, "insecure_skip_verify").unwrap_or(false),
+        insecure_skip_verify: flag_or(node, "insecure_skip_verify", false),
         min_version: tls_version(node, "min_version"),
         max_version: tls_version(node, "max_version"),
     };
-    let what = match (&settings.cert, &settings.key) {
-        (Some(_), None) => "key or key_file must be configured when a client certificate",
-        (None, Some(_)) => "cert or cert_file must be configured when a client key",
-        _ => return check_versions(node, settings),
+    let has = |secret: &Option<Secret>, reference| secret.is_some() || is_set(node, reference);
+    let what = match (
+        has(&settings.cert, "cert_ref"),
+        has(&settings.key, "key_ref"),
+    ) {
+        (true, false) => "key or key_file must be configured when a client certificate",
+        (false, true) => "cert or cert_file must be configured when a client key",
+        _ => return Ok(settings),
     };
     Err(node.error(format!("exactly one of {what} is configured")))
 }
 
-fn check_versions(node: &Node, settings: TlsSettings) -> Result<TlsSettings, YamlError> {
-    let max = text(node, "max_version");
-    if let (Some(min), Some(max)) = (text(node, "min_version"), max)
-        && max < min
-    {
-        return Err(node.error(
-            "tls_config.max_version must be greater than or equal to tls_config.min_version if \
-             both are specified",
-        ));
-    }
-    match max {
-        Some("TLS10" | "TLS11") => {
-            Err(node
-                .error("tls_config.max_version: TLS 1.2 is the oldest version that Firn speaks"))
-        }
-        _ => Ok(settings),
-    }
-}
-
 fn tls_version(node: &Node, key: &str) -> Option<TlsVersion> {
-    Some(match text(node, key)? {
+    Some(match text(node, key).filter(|text| !text.is_empty())? {
         "TLS13" => TlsVersion::V13,
         _ => TlsVersion::V12,
     })
@@ -238,7 +268,7 @@ fn proxy(node: &Node) -> Result<ProxySettings, YamlError> {
             .filter(|url| !url.is_empty())
             .map(str::to_owned),
         no_proxy: string(node, "no_proxy"),
-        is_from_environment: flag(node, "proxy_from_environment").unwrap_or(false),
+        is_from_environment: flag_or(node, "proxy_from_environment", false),
         connect_headers: entries(node.get("proxy_connect_header"))
             .iter()
             .map(|e| {
@@ -256,7 +286,7 @@ fn proxy(node: &Node) -> Result<ProxySettings, YamlError> {
         "if proxy_from_environment is configured, proxy_url must not be configured"
     } else if from_environment && has_no_proxy {
         "if proxy_from_environment is configured, no_proxy must not be configured"
-    } else if !has_url && has_no_proxy {
+    } else if text(node, "proxy_url").is_none() && has_no_proxy {
         "if no_proxy is configured, proxy_url must also be configured"
     } else {
         return Ok(settings);

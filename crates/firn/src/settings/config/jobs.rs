@@ -1,6 +1,6 @@
 //! `scrape_configs`: jobs with what they inherit and Prometheus's checks.
 
-use super::global::{Global, escaping, escaping_of, limits, name_scheme, protocols};
+use super::global::{Global, escaping, escaping_of, limits, name_scheme, protocol, protocols};
 use super::http::http;
 use super::read;
 use super::rules::rules;
@@ -34,7 +34,10 @@ pub fn jobs(root: &Node, global: &Global, dir: &Path) -> Result<Vec<Arc<JobSetti
 
 fn job(node: &Node, global: &Global, dir: &Path) -> Result<JobSettings, YamlError> {
     let name = read::string(node, "job_name");
-    let flag = |key: &str, default: bool| read::flag(node, key).unwrap_or(default);
+    if name.is_empty() {
+        return Err(node.error("job_name is empty"));
+    }
+    let flag = |key: &str, inherited: bool| read::flag(node, key).unwrap_or(inherited);
     let interval = read::duration(node, "scrape_interval").unwrap_or(global.interval);
     let timeout = read::duration(node, "scrape_timeout");
     if timeout.is_some_and(|timeout| timeout > interval) {
@@ -45,7 +48,6 @@ fn job(node: &Node, global: &Global, dir: &Path) -> Result<JobSettings, YamlErro
     let native_histograms = flag("scrape_native_histograms", global.native_histograms);
     let (names, escaping) = name_settings(node, global)?;
     let whose = || format!("scrape config with job name {name:?}");
-    let fallback = read::text(node, "fallback_scrape_protocol").filter(|text| !text.is_empty());
     let job = JobSettings {
         interval,
         timeout: timeout.unwrap_or(global.timeout.min(interval)),
@@ -55,27 +57,27 @@ fn job(node: &Node, global: &Global, dir: &Path) -> Result<JobSettings, YamlErro
             .unwrap_or("/metrics")
             .to_owned(),
         params: params(node),
-        honor_labels: flag("honor_labels", false),
-        honor_timestamps: flag("honor_timestamps", true),
-        track_timestamps_staleness: flag("track_timestamps_staleness", false),
+        honor_labels: read::flag_or(node, "honor_labels", false),
+        honor_timestamps: read::flag_or(node, "honor_timestamps", true),
+        track_timestamps_staleness: read::flag_or(node, "track_timestamps_staleness", false),
         protocols: protocols(node, whose)?
             .or_else(|| global.protocols.clone())
             .unwrap_or_else(|| match native_histograms {
                 true => ScrapeProtocol::DEFAULT_WITH_NATIVE_HISTOGRAMS.to_vec(),
                 false => ScrapeProtocol::DEFAULT.to_vec(),
             }),
-        fallback_protocol: fallback.and_then(ScrapeProtocol::of_name),
+        fallback_protocol: fallback_protocol(node, &name)?,
         native_histograms,
         always_classic: flag("always_scrape_classic_histograms", global.always_classic),
         convert_classic: flag("convert_classic_histograms_to_nhcb", global.convert_classic),
         start_times: global.start_times,
         type_and_unit_labels: global.type_and_unit_labels,
         extra_metrics: flag("extra_scrape_metrics", global.extra_metrics),
-        enable_compression: flag("enable_compression", true),
+        enable_compression: read::flag_or(node, "enable_compression", true),
         names,
         escaping,
-        limits: limits(node, &global.limits)?,
-        keep_dropped_targets: read::count(node, "keep_dropped_targets")?
+        limits: limits(node, &global.limits),
+        keep_dropped_targets: read::count(node, "keep_dropped_targets")
             .unwrap_or(global.keep_dropped_targets),
         failure_log_file: read::path(node, "scrape_failure_log_file", dir)
             .or_else(|| global.failure_log_file.clone()),
@@ -100,16 +102,28 @@ fn params(node: &Node) -> BTreeMap<String, Vec<String>> {
         .collect()
 }
 
+fn fallback_protocol(node: &Node, name: &str) -> Result<Option<ScrapeProtocol>, YamlError> {
+    match read::text(node, "fallback_scrape_protocol") {
+        None | Some("") => Ok(None),
+        Some(text) => protocol(text).map(Some).map_err(|why| {
+            node.error(format!(
+                "invalid fallback_scrape_protocol for scrape config with job name {name:?}: {why}"
+            ))
+        }),
+    }
+}
+
 /// The names that the job allows, and how others are escaped.
 fn name_settings(node: &Node, global: &Global) -> Result<(NameScheme, Escaping), YamlError> {
-    let own = name_scheme(node);
+    let own = name_scheme(node)?;
     let names = own.unwrap_or(global.names);
+    let of_global = global.escaping.clone().map_err(|why| node.error(why))?;
     let inherited = match own {
-        None => global.escaping,
+        None => of_global,
         Some(own) => escaping_of(own),
     };
-    let escaping = escaping(node).unwrap_or(inherited);
-    match (escaping, names) {
+    let own = escaping(node, "scrape config").map_err(|why| node.error(why))?;
+    match (own.unwrap_or(inherited), names) {
         (Escaping::AllowUtf8, NameScheme::Legacy) => {
             Err(node.error("utf8 metric names requested but validation scheme is not set to UTF8"))
         }

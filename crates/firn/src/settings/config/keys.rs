@@ -5,7 +5,8 @@
 use super::discovery::DISCOVERY;
 use super::schema::{Key, Shape};
 use Shape::{
-    Any, Bool, Choice, Duration, Integer, List, Map, Number, Secret, Section, Size, Text, Url,
+    Any, Bool, Choice, Count, Duration, Integer, LabelName, Labels, List, Map, Number, Secret,
+    Section, Size, Text, TlsVersion, Url,
 };
 
 const fn key(name: &'static str, shape: Shape) -> Key {
@@ -68,17 +69,17 @@ pub const FIRN: &[Key] = &[
          cgroup or the machine has, or `ulimit -v` allows (`60%`). Every bound on memory is a \
          share of it.",
     ),
-    key("new_series_limit", Integer).explained(
+    key("new_series_limit", Count).explained(
         "0",
         "New series taken in an hour of data time; those beyond are refused, series that are known \
          go on. 0 is no limit.",
     ),
-    key("new_series_per_job_limit", Integer).explained(
+    key("new_series_per_job_limit", Count).explained(
         "0",
         "The same for the series of each `job`. Jobs over it stand in `status/tsdb`. 0 is no \
          limit.",
     ),
-    key("query_series_limit", Integer).explained(
+    key("query_series_limit", Count).explained(
         "0",
         "Series that the selectors of one query may find together, of any tenant's; a query that \
          finds more fails with their number before it reads a sample. A series counts with a \
@@ -164,21 +165,21 @@ const DUPLICATES: Shape = Choice(&["keep-first", "keep-last", "max"]);
 const GLOBAL: &[Key] = &[
     key("scrape_interval", Duration),
     key("scrape_timeout", Duration),
-    key("scrape_protocols", List(&SCRAPE_PROTOCOL)),
+    key("scrape_protocols", TEXTS),
     key("evaluation_interval", Duration),
     key("rule_query_offset", Duration),
     key("query_log_file", Text),
     key("scrape_failure_log_file", Text),
     key("external_labels", Map(&Text)),
     key("body_size_limit", Size),
-    key("sample_limit", Integer),
-    key("target_limit", Integer),
-    key("label_limit", Integer),
-    key("label_name_length_limit", Integer),
-    key("label_value_length_limit", Integer),
-    key("keep_dropped_targets", Integer),
-    key("metric_name_validation_scheme", NAME_VALIDATION),
-    key("metric_name_escaping_scheme", NAME_ESCAPING),
+    key("sample_limit", Count),
+    key("target_limit", Count),
+    key("label_limit", Count),
+    key("label_name_length_limit", Count),
+    key("label_value_length_limit", Count),
+    key("keep_dropped_targets", Count),
+    key("metric_name_validation_scheme", Text),
+    key("metric_name_escaping_scheme", Text),
     key("scrape_native_histograms", Bool),
     key("convert_classic_histograms_to_nhcb", Bool),
     key("always_scrape_classic_histograms", Bool),
@@ -193,11 +194,7 @@ const STORAGE: &[Key] = &[
 const TSDB: &[Key] = &[
     key("out_of_order_time_window", Duration),
     key("stale_series_compaction_threshold", Number).ignored(),
-    key(
-        "chunk_encoding",
-        Section(&[&[key("floats", Choice(&["xor", "xor2"]))]]),
-    )
-    .ignored(),
+    key("chunk_encoding", Section(&[&[key("floats", Text)]])).ignored(),
     key("retention", Section(&[RETENTION])),
 ];
 
@@ -207,39 +204,25 @@ const RETENTION: &[Key] = &[
     key("percentage", Number),
 ];
 
-const SCRAPE_PROTOCOL: Shape = Choice(&[
-    "PrometheusProto",
-    "PrometheusText0.0.4",
-    "PrometheusText1.0.0",
-    "OpenMetricsText0.0.1",
-    "OpenMetricsText1.0.0",
-]);
-
-const NAME_VALIDATION: Shape = Choice(&["legacy", "utf8"]);
-
-const NAME_ESCAPING: Shape = Choice(&["allow-utf-8", "underscores", "dots", "values"]);
-
-const SCHEME: Shape = Choice(&["http", "https"]);
-
 const SCRAPE: &[Key] = &[
-    key("job_name", Text).required(),
+    key("job_name", Text),
     key("honor_labels", Bool),
     key("honor_timestamps", Bool),
     key("track_timestamps_staleness", Bool),
     key("params", Map(&TEXTS)),
     key("scrape_interval", Duration),
     key("scrape_timeout", Duration),
-    key("scrape_protocols", List(&SCRAPE_PROTOCOL)),
-    key("fallback_scrape_protocol", SCRAPE_PROTOCOL),
+    key("scrape_protocols", TEXTS),
+    key("fallback_scrape_protocol", Text),
     key("scrape_native_histograms", Bool),
     key("always_scrape_classic_histograms", Bool),
     key("convert_classic_histograms_to_nhcb", Bool),
     key("scrape_failure_log_file", Text),
     key("metrics_path", Text),
-    key("scheme", SCHEME),
+    key("scheme", Text),
     key("enable_compression", Bool),
-    key("metric_name_validation_scheme", NAME_VALIDATION),
-    key("metric_name_escaping_scheme", NAME_ESCAPING),
+    key("metric_name_validation_scheme", Text),
+    key("metric_name_escaping_scheme", Text),
     key("extra_scrape_metrics", Bool),
     key("relabel_configs", RELABEL_RULES),
     key("metric_relabel_configs", RELABEL_RULES),
@@ -247,51 +230,25 @@ const SCRAPE: &[Key] = &[
 
 const SCRAPE_BOUNDS: &[Key] = &[
     key("body_size_limit", Size),
-    key("sample_limit", Integer),
-    key("target_limit", Integer),
-    key("label_limit", Integer),
-    key("label_name_length_limit", Integer),
-    key("label_value_length_limit", Integer),
-    key("native_histogram_bucket_limit", Integer),
+    key("sample_limit", Count),
+    key("target_limit", Count),
+    key("label_limit", Count),
+    key("label_name_length_limit", Count),
+    key("label_value_length_limit", Count),
+    key("native_histogram_bucket_limit", Count),
     key("native_histogram_min_bucket_factor", Number),
-    key("keep_dropped_targets", Integer),
+    key("keep_dropped_targets", Count),
 ];
 
 const RELABEL_RULES: Shape = List(&Section(&[&[
-    key("source_labels", TEXTS),
+    key("source_labels", List(&LabelName)),
     key("separator", Text),
     key("regex", Text),
-    key("modulus", Integer),
+    key("modulus", Count),
     key("target_label", Text),
     key("replacement", Text),
-    key("action", RELABEL_ACTION),
+    key("action", Text),
 ]]));
-
-/// Upstream lowers the case before it compares.
-const RELABEL_ACTION: Shape = Choice(&[
-    "replace",
-    "keep",
-    "drop",
-    "keepequal",
-    "dropequal",
-    "hashmod",
-    "labelmap",
-    "labeldrop",
-    "labelkeep",
-    "lowercase",
-    "uppercase",
-    "Replace",
-    "Keep",
-    "Drop",
-    "KeepEqual",
-    "DropEqual",
-    "HashMod",
-    "LabelMap",
-    "LabelDrop",
-    "LabelKeep",
-    "Lowercase",
-    "Uppercase",
-]);
 
 const ALERTING: &[Key] = &[
     key("alert_relabel_configs", RELABEL_RULES),
@@ -303,27 +260,27 @@ const ALERTING: &[Key] = &[
 
 const ALERTMANAGER: &[Key] = &[
     key("sigv4", Section(&[SIGV4])).ignored(),
-    key("scheme", SCHEME),
+    key("scheme", Text),
     key("path_prefix", Text),
     key("timeout", Duration),
-    key("api_version", Choice(&["v2"])),
+    key("api_version", Text),
     key("relabel_configs", RELABEL_RULES),
     key("alert_relabel_configs", RELABEL_RULES),
 ];
 
 const TRACING: &[Key] = &[
-    key("client_type", Choice(&["http", "grpc"])),
-    key("endpoint", Text).required(),
+    key("client_type", Text),
+    key("endpoint", Text),
     key("sampling_fraction", Number),
     key("insecure", Bool),
     key("tls_config", TLS),
     key("headers", Map(&Text)),
-    key("compression", Choice(&["gzip"])),
+    key("compression", Text),
     key("timeout", Duration),
 ];
 
 const REMOTE_WRITE: &[Key] = &[
-    key("url", Url).required(),
+    key("url", Url),
     key("remote_timeout", Duration),
     key("headers", Map(&Text)),
     key("write_relabel_configs", RELABEL_RULES),
@@ -331,10 +288,8 @@ const REMOTE_WRITE: &[Key] = &[
     key("send_exemplars", Bool),
     key("send_native_histograms", Bool),
     key("round_robin_dns", Bool).ignored(),
-    key(
-        "protobuf_message",
-        Choice(&["prometheus.WriteRequest", "io.prometheus.write.v2.Request"]),
-    ),
+    key("protobuf_message", Text),
+    key("failed_request_logging", Bool).ignored(),
     key("queue_config", Section(&[QUEUE])),
     key("metadata_config", Section(&[METADATA])),
     key("sigv4", Section(&[SIGV4])).ignored(),
@@ -361,13 +316,13 @@ const METADATA: &[Key] = &[
 ];
 
 const REMOTE_READ: &[Key] = &[
-    key("url", Url).required(),
+    key("url", Url),
     key("remote_timeout", Duration),
-    key("chunked_read_limit", Integer),
+    key("chunked_read_limit", Count),
     key("headers", Map(&Text)),
     key("read_recent", Bool),
     key("name", Text),
-    key("required_matchers", Map(&Text)),
+    key("required_matchers", Labels),
     key("filter_external_labels", Bool),
 ];
 
@@ -467,28 +422,28 @@ pub const PROXY: &[Key] = &[
 const BASIC_AUTH: &[Key] = &[
     key("username", Text),
     key("username_file", Text),
-    key("username_ref", Text),
+    key("username_ref", Text).ignored(),
     key("password", Secret),
     key("password_file", Text),
-    key("password_ref", Text),
+    key("password_ref", Text).ignored(),
 ];
 
 const AUTHORIZATION: &[Key] = &[
     key("type", Text),
     key("credentials", Secret),
     key("credentials_file", Text),
-    key("credentials_ref", Text),
+    key("credentials_ref", Text).ignored(),
 ];
 
 const OAUTH2: &[Key] = &[
     key("client_id", Text),
     key("client_secret", Secret),
     key("client_secret_file", Text),
-    key("client_secret_ref", Text),
+    key("client_secret_ref", Text).ignored(),
     key("client_certificate_key_id", Text),
     key("client_certificate_key", Secret),
     key("client_certificate_key_file", Text),
-    key("client_certificate_key_ref", Text),
+    key("client_certificate_key_ref", Text).ignored(),
     key("grant_type", Text),
     key("signature_algorithm", Text),
     key("iss", Text),
@@ -508,13 +463,11 @@ pub const TLS: Shape = Section(&[&[
     key("ca_file", Text),
     key("cert_file", Text),
     key("key_file", Text),
-    key("ca_ref", Text),
-    key("cert_ref", Text),
-    key("key_ref", Text),
+    key("ca_ref", Text).ignored(),
+    key("cert_ref", Text).ignored(),
+    key("key_ref", Text).ignored(),
     key("server_name", Text),
     key("insecure_skip_verify", Bool),
-    key("min_version", TLS_VERSION),
-    key("max_version", TLS_VERSION),
+    key("min_version", TlsVersion),
+    key("max_version", TlsVersion),
 ]]);
-
-const TLS_VERSION: Shape = Choice(&["TLS10", "TLS11", "TLS12", "TLS13"]);

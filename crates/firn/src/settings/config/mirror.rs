@@ -276,7 +276,7 @@ mod tests {
             ),
             (
                 "targets: [{url: 'http://a/w', sampling: NaN}]",
-                Err("sampling: must be from 0 to 1, got NaN"),
+                Err("sampling: not a number: \"NaN\""),
             ),
             (
                 "targets: [{url: 'http://a/w', match: ['{job=']}]",

@@ -2,9 +2,9 @@
 //!
 //! `None` is a key that is missing or null. Zero durations are unset, as upstream.
 
-use super::schema::parse_bool;
+use super::scalar::{Scalar, scalar_of};
 use firn_model::units::{parse_duration, parse_size};
-use firn_model::yaml::{Entry, Node, Value, YamlError};
+use firn_model::yaml::{Entry, Node, Value};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -16,6 +16,12 @@ pub fn text<'n>(node: &'n Node, key: &str) -> Option<&'n str> {
 /// The text of `key`, empty if there is none.
 pub fn string(node: &Node, key: &str) -> String {
     text(node, key).unwrap_or_default().to_owned()
+}
+
+/// The text of `key`, or its default; one that is there without a value is empty.
+pub fn string_or(node: &Node, key: &str, default: &str) -> String {
+    let value = string_or_empty(node, key);
+    value.unwrap_or_else(|| default.to_owned())
 }
 
 /// The text of `key`, which is empty if the key is there without a value.
@@ -31,9 +37,24 @@ pub fn texts(node: &Node, key: &str) -> Option<Vec<String>> {
     Some(list.items().iter().map(text).collect())
 }
 
+fn scalar(node: &Node, key: &str) -> Option<Scalar> {
+    scalar_of(node.get(key)?)
+}
+
 /// The boolean of `key`.
 pub fn flag(node: &Node, key: &str) -> Option<bool> {
-    parse_bool(text(node, key)?)
+    match scalar(node, key)? {
+        Scalar::Bool(value) => Some(value),
+        _ => None,
+    }
+}
+
+/// The boolean of `key`, or its default; one that is there without a value is false.
+pub fn flag_or(node: &Node, key: &str, default: bool) -> bool {
+    match node.get(key) {
+        None => default,
+        Some(_) => flag(node, key).unwrap_or(false),
+    }
 }
 
 /// The duration of `key`, unless it is zero.
@@ -42,23 +63,37 @@ pub fn duration(node: &Node, key: &str) -> Option<Duration> {
     Some(duration).filter(|d| !d.is_zero())
 }
 
-/// The size of `key`, unless it is zero.
-pub fn size(node: &Node, key: &str) -> Option<u64> {
-    parse_size(text(node, key)?).ok().filter(|size| *size > 0)
+/// The duration of `key`, or its default; one that is there without a value is zero.
+pub fn duration_or(node: &Node, key: &str, default: Duration) -> Duration {
+    match node.get(key) {
+        None => default,
+        Some(_) => duration(node, key).unwrap_or_default(),
+    }
 }
 
-/// The count of `key`, unless it is zero; a negative one is an error.
-pub fn count(node: &Node, key: &str) -> Result<Option<u64>, YamlError> {
-    let Some(value) = node.get(key) else {
-        return Ok(None);
-    };
-    let Some(text) = value.text() else {
-        return Ok(None);
-    };
-    match text.parse::<u64>() {
-        Ok(count) => Ok(Some(count).filter(|count| *count > 0)),
-        Err(_) => Err(value.error(format!("{key}: must not be negative: {text}"))),
+/// The size of `key`, unless it is zero or less.
+pub fn size(node: &Node, key: &str) -> Option<u64> {
+    let text = text(node, key)?;
+    let size = parse_size(text.strip_prefix('+').unwrap_or(text));
+    size.ok().filter(|size| *size > 0)
+}
+
+/// The count of `key`, unless it is zero.
+pub fn count(node: &Node, key: &str) -> Option<u64> {
+    scalar(node, key)?.count().filter(|count| *count > 0)
+}
+
+/// The whole number of `key`, or its default; one that is there without a value is zero.
+pub fn integer_or(node: &Node, key: &str, default: i64) -> i64 {
+    match scalar(node, key) {
+        None => default,
+        Some(scalar) => scalar.integer().unwrap_or(0),
     }
+}
+
+/// The number of `key`.
+pub fn number(node: &Node, key: &str) -> Option<f64> {
+    scalar(node, key)?.number()
 }
 
 /// The path of `key`, taken from `dir` if it is relative.

@@ -1,7 +1,8 @@
 //! `remote_write`: the receivers to which samples are sent on.
 
-use super::http::{http, is_reserved};
+use super::http::http;
 use super::read;
+use super::remote::{check_names, check_write};
 use super::rules::rules;
 use firn_ingest::client::{Auth, HeaderValueSource, HttpSettings, Secret};
 use firn_ingest::forward::{address, without_user};
@@ -84,29 +85,38 @@ pub fn remote_write(
 ) -> Result<Vec<RemoteWrite>, YamlError> {
     let list = root.get("remote_write").map_or(&[][..], Node::items);
     let mut receivers: Vec<RemoteWrite> = Vec::with_capacity(list.len());
-    for node in list.iter().filter(|node| !node.is_null()) {
-        let receiver = receiver(node, names, dir)?;
-        if receivers.iter().any(|other| other.key == receiver.key) {
-            return Err(node.error(format!(
-                "found multiple remote write configs with job name {:?}",
-                receiver.key
-            )));
-        }
-        receivers.push(receiver);
+    for node in list {
+        check_write(node)?;
+        receivers.push(receiver(node, names, dir)?);
     }
+    check_names(list, "remote write")?;
     Ok(receivers)
+}
+
+/// Says which receiver nothing can be sent to: as upstream, a config with one is sound, but a
+/// server does not start with it.
+pub fn check_receivers(receivers: &[RemoteWrite]) -> Result<(), String> {
+    for (i, receiver) in receivers.iter().enumerate() {
+        address(&receiver.url).map_err(|why| format!("remote_write: url: {why}"))?;
+        if receivers[..i].iter().any(|other| other.key == receiver.key) {
+            return Err(format!(
+                "duplicate remote write configs are not allowed, found duplicate for URL: {}",
+                receiver.url
+            ));
+        }
+    }
+    Ok(())
 }
 
 fn receiver(node: &Node, names: NameScheme, dir: &Path) -> Result<RemoteWrite, YamlError> {
     let (url, user) = without_user(&read::string(node, "url"));
-    let at = |key: &str| node.get(key).unwrap_or(node);
-    let address = address(&url).map_err(|why| at("url").error(format!("url: {why}")))?;
+    let address = address(&url).unwrap_or_else(|_| url.clone());
     let name = read::text(node, "name").filter(|name| !name.is_empty());
     let queue = node.get("queue_config");
     let queued = |key: &str| queue.and_then(|queue| read::duration(queue, key));
     let backoff_min = queued("min_backoff").unwrap_or(BACKOFF_MIN);
     let counted = |key: &str, default| count(queue, key, default);
-    let max_shards = counted("max_shards", MAX_SHARDS)?;
+    let max_shards = counted("max_shards", MAX_SHARDS);
     let flag = |key: &str| read::flag(node, key).unwrap_or(false);
     let is_v2 = read::text(node, "protobuf_message") == Some(MESSAGE_V2);
     Ok(RemoteWrite {
@@ -120,13 +130,13 @@ fn receiver(node: &Node, names: NameScheme, dir: &Path) -> Result<RemoteWrite, Y
         },
         sends_histograms: is_v2 || flag("send_native_histograms"),
         sends_exemplars: flag("send_exemplars"),
-        request_samples: counted("max_samples_per_send", MAX_SAMPLES_PER_SEND)?,
+        request_samples: counted("max_samples_per_send", MAX_SAMPLES_PER_SEND),
         shards: (
-            counted("min_shards", MIN_SHARDS)?.min(max_shards),
+            counted("min_shards", MIN_SHARDS).min(max_shards),
             max_shards,
         ),
         fill: queued("batch_send_deadline").unwrap_or(BATCH_SEND_DEADLINE),
-        metadata: metadata(node.get("metadata_config"))?,
+        metadata: metadata(node.get("metadata_config")),
         backoff: (
             backoff_min,
             queued("max_backoff")
@@ -140,22 +150,19 @@ fn receiver(node: &Node, names: NameScheme, dir: &Path) -> Result<RemoteWrite, Y
 }
 
 /// A number of at least one.
-fn count(node: Option<&Node>, key: &str, default: u64) -> Result<usize, YamlError> {
-    let value = match node {
-        Some(node) => read::count(node, key)?,
-        None => None,
-    };
-    Ok(usize::try_from(value.unwrap_or(default)).unwrap_or(usize::MAX))
+fn count(node: Option<&Node>, key: &str, default: u64) -> usize {
+    let value = node.and_then(|node| read::count(node, key));
+    usize::try_from(value.unwrap_or(default)).unwrap_or(usize::MAX)
 }
 
-fn metadata(node: Option<&Node>) -> Result<Option<MetadataSettings>, YamlError> {
+fn metadata(node: Option<&Node>) -> Option<MetadataSettings> {
     let sends = node.and_then(|node| read::flag(node, "send"));
     let interval = node.and_then(|node| read::duration(node, "send_interval"));
     let settings = MetadataSettings {
         interval: interval.unwrap_or(METADATA_INTERVAL),
-        request_metrics: count(node, "max_samples_per_send", MAX_SAMPLES_PER_SEND)?,
+        request_metrics: count(node, "max_samples_per_send", MAX_SAMPLES_PER_SEND),
     };
-    Ok(sends.unwrap_or(true).then_some(settings))
+    sends.unwrap_or(true).then_some(settings)
 }
 
 /// The client, with `headers` as Prometheus has them, and the user of the URL.
@@ -172,17 +179,6 @@ fn client(
         };
     }
     for entry in read::entries(node.get("headers")) {
-        let name = entry.key.to_ascii_lowercase();
-        if name == "authorization" {
-            return Err(entry.node.error(
-                "authorization header must be changed via the basic_auth, authorization, oauth2, \
-                 sigv4, azuread or google_iam parameter",
-            ));
-        }
-        if is_reserved(&name) {
-            let message = format!("{} is a reserved header. It must not be changed", entry.key);
-            return Err(entry.node.error(message));
-        }
         let value = entry.node.text().unwrap_or_default().to_owned();
         let values = vec![HeaderValueSource::Plain(value)];
         settings.headers.insert(entry.key.clone(), values);
@@ -219,10 +215,9 @@ mod tests {
         );
         for (text, expected) in [
             (
-                "remote_write: [{url: 'http://a/w'}, {url: 'http://a/w'}]",
+                "remote_write: [{url: 'http://a/w', name: x}, {url: 'http://b/w', name: x}]",
                 "found multiple remote write configs",
             ),
-            ("remote_write: [{url: 'ftp://a/w'}]", "url: "),
             (
                 "remote_write: [{url: 'http://a/w', headers: {Authorization: x}}]",
                 "authorization header must be changed via",
@@ -233,6 +228,23 @@ mod tests {
             ),
         ] {
             check(text, Err(expected));
+        }
+    }
+
+    #[test]
+    fn receiver_that_cannot_be_sent_to_is_named_before_a_start() {
+        for (text, expected) in [
+            (
+                "remote_write: [{url: 'http://a/w'}, {url: 'http://a/w'}]",
+                "found duplicate for URL: http://a/w",
+            ),
+            ("remote_write: [{url: 'ftp://a/w'}]", "url: "),
+            ("remote_write: [{url: ''}]", "url: "),
+        ] {
+            let root = yaml::parse(text).unwrap().unwrap();
+            let receivers = remote_write(&root, NameScheme::Utf8, Path::new("")).unwrap();
+            let told = check_receivers(&receivers).unwrap_err();
+            assert!(told.contains(expected), "{text}: {told}");
         }
     }
 

@@ -1,5 +1,6 @@
 //! What a config says of rules: files, intervals, and how missed evaluations are made up for.
 
+use super::sources::one_star;
 use super::{Config, ConfigError, JobFeatures, read};
 use firn_model::units::parse_duration;
 use firn_model::yaml::{Node, YamlError};
@@ -45,23 +46,66 @@ pub(super) fn read_rules(root: &Node, dir: &Path, config: &mut Config) -> Result
         config.rule_folder = read::path(rules, "folder", dir);
     }
     let list = root.get("rule_files").map_or(&[][..], Node::items);
+    config.names_rule_files = !list.is_empty();
     for item in list {
         let pattern = item.text().unwrap_or_default();
-        let found = glob::glob(&clean(&dir.join(pattern)).to_string_lossy())
-            .map_err(|e| item.error(format!("invalid rule file path {pattern:?}: {e}")))?;
-        let before = config.rule_files.len();
-        for path in found.flatten() {
-            if !config.rule_files.contains(&path) {
-                config.rule_files.push(path);
-            }
+        if !is_pattern(pattern) {
+            return Err(item.error(format!("invalid rule file path {pattern:?}")));
         }
-        // Upstream's server starts without the file; its checker says so.
-        if config.rule_files.len() == before && !pattern.contains('*') {
-            config.rule_files_missing.push(pattern.to_owned());
+        let whole = clean(&dir.join(one_star(pattern)));
+        let shown = || match pattern {
+            "" => String::new(),
+            _ => whole.display().to_string(),
+        };
+        // Upstream's server starts without a file that is not there; its checker says so.
+        match glob::glob(&whole.to_string_lossy()) {
+            _ if pattern.is_empty() => config
+                .rule_files_wrong
+                .push(RuleFileError::Missing(shown())),
+            Err(_) => config.rule_files_wrong.push(RuleFileError::Pattern),
+            Ok(found) => {
+                let found: Vec<PathBuf> = found.flatten().collect();
+                if found.is_empty() && !pattern.contains('*') {
+                    config
+                        .rule_files_wrong
+                        .push(RuleFileError::Missing(shown()));
+                }
+                for path in found {
+                    if !config.rule_files.contains(&path) {
+                        config.rule_files.push(path);
+                    }
+                }
+            }
         }
     }
     add_folder(config);
     Ok(())
+}
+
+/// What is wrong with an entry of `rule_files`, in the words of upstream's checker.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RuleFileError {
+    /// It names a file, without a star, that is not there.
+    #[error("{0:?} does not point to an existing file")]
+    Missing(String),
+    /// Its pattern is none.
+    #[error("syntax error in pattern")]
+    Pattern,
+}
+
+impl RuleFileError {
+    /// Whether it stays wrong whatever files come.
+    pub fn is_lasting(&self) -> bool {
+        matches!(self, RuleFileError::Pattern)
+    }
+}
+
+/// Whether a path holds one star at most, and that in its last part.
+pub fn is_pattern(path: &str) -> bool {
+    match path.split_once('*') {
+        None => true,
+        Some((_, behind)) => !behind.contains('/'),
+    }
 }
 
 /// Adds the files of the folder whose rules HTTP edits; a folder that is not there has none yet.

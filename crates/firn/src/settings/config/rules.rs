@@ -12,14 +12,22 @@ pub fn rules(job: &Node, key: &str, names: NameScheme) -> Result<Vec<Rule>, Yaml
 }
 
 fn rule(node: &Node, names: NameScheme) -> Result<Rule, YamlError> {
-    let action = read::text(node, "action").unwrap_or("replace");
-    let action = Action::from_name(action)
-        .ok_or_else(|| node.error(format!("unknown relabel action {action:?}")))?;
+    let action = match node.get("action") {
+        None => Action::Replace,
+        Some(value) if value.is_null() => {
+            return Err(value.error("relabel action cannot be empty"));
+        }
+        Some(value) => {
+            let name = value.text().unwrap_or_default();
+            Action::from_name(name)
+                .ok_or_else(|| value.error(format!("unknown relabel action {name:?}")))?
+        }
+    };
     let settings = RuleSettings {
         source_labels: read::texts(node, "source_labels"),
         separator: read::string_or_empty(node, "separator"),
         regex: read::string_or_empty(node, "regex"),
-        modulus: read::count(node, "modulus")?.unwrap_or(0),
+        modulus: read::count(node, "modulus").unwrap_or(0),
         target_label: read::string(node, "target_label"),
         replacement: read::string_or_empty(node, "replacement"),
         action,

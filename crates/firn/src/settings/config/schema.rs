@@ -5,13 +5,19 @@
 //! does not act on, and blots out secrets, in one pass. The tables themselves are in
 //! [`super::keys`] and [`super::discovery`].
 
+use super::go_url;
+use super::read;
+use super::scalar::{Scalar, scalar_of};
 use firn_model::units::{parse_duration, parse_size};
 use firn_model::yaml::{Node, Value, YamlError};
 
 /// What a secret is replaced with, as in Prometheus.
 pub const SECRET: &str = "<secret>";
 
-/// What a value may be. `null` is a value of every shape and means its default.
+/// What a password in a URL is replaced with, as in Prometheus: a URL has no angle brackets there.
+const PASSWORD: &str = "xxxxx";
+
+/// What a value may be. `null` is a value of every shape: zero, nothing, or its default.
 #[derive(Clone, Copy, Debug)]
 pub enum Shape {
     /// Any scalar.
@@ -24,18 +30,26 @@ pub enum Shape {
     Bool,
     /// A whole number.
     Integer,
+    /// A whole number that is not negative.
+    Count,
     /// A number.
     Number,
     /// A duration such as `1m30s`.
     Duration,
-    /// A size such as `512MB`.
+    /// A size such as `512MB`; one below zero is as good as none.
     Size,
+    /// The name of a label: any text but an empty one.
+    LabelName,
+    /// A version of TLS. One that Firn does not speak has no effect.
+    TlsVersion,
     /// One of these texts.
     Choice(&'static [&'static str]),
     /// A sequence.
     List(&'static Shape),
     /// A mapping with keys of the user's own.
     Map(&'static Shape),
+    /// Texts by names of labels.
+    Labels,
     /// A mapping with known keys, in groups that several sections share.
     Section(&'static [&'static [Key]]),
     /// Anything: what only an extension could judge.
@@ -119,7 +133,18 @@ pub fn walk(
         Shape::Any => Ok(()),
         Shape::List(item) => walk_list(node, item, path, findings),
         Shape::Map(value) => walk_map(node, value, path, findings),
+        Shape::Labels => {
+            walk_map(node, &Shape::Text, path, findings)?;
+            check_label_names(node)
+        }
         Shape::Section(groups) => walk_section(node, groups, path, findings),
+        Shape::TlsVersion => {
+            walk_scalar(node, shape, path)?;
+            if path.ends_with("max_version") && matches!(node.text(), Some("TLS10" | "TLS11")) {
+                findings.note_ignored(path);
+            }
+            Ok(())
+        }
         scalar => walk_scalar(node, scalar, path),
     }
 }
@@ -137,12 +162,46 @@ fn walk_list(
         return Ok(());
     };
     for (i, node) in items.iter_mut().enumerate() {
-        if node.is_null() && matches!(item, Shape::Section(_)) {
-            return Err(node.error(format!("{path}[{i}]: empty or null entry")));
+        if node.is_null()
+            && matches!(item, Shape::Section(_))
+            && let Some(message) = missing_section(path)
+        {
+            return Err(node.error(message));
         }
         walk(node, item, &format!("{path}[{i}]"), findings)?;
     }
     Ok(())
+}
+
+/// What is said of nothing where a section of the list `path` belongs; upstream takes it for an
+/// empty one in some.
+fn missing_section(path: &str) -> Option<String> {
+    let key = path.rsplit('.').next().unwrap_or_default();
+    let is_alertmanager = path.starts_with("alerting.alertmanagers[");
+    let what = match key {
+        "filters" | "selectors" => return None,
+        "scrape_configs" => "scrape config section",
+        "remote_write" => "remote write config section",
+        "remote_read" => "remote read config section",
+        "relabel_configs" if is_alertmanager => "Alertmanager target relabeling rule",
+        "relabel_configs" => "target relabeling rule in scrape config",
+        "metric_relabel_configs" => "metric relabeling rule in scrape config",
+        "write_relabel_configs" => "relabeling rule in remote write config",
+        "alert_relabel_configs" if is_alertmanager => "Alertmanager alert relabeling rule",
+        "alert_relabel_configs" => "alert relabeling rule",
+        key => return Some(format!("empty or null section in {key}")),
+    };
+    Some(format!("empty or null {what}"))
+}
+
+fn check_label_names(node: &Node) -> Result<(), YamlError> {
+    match read::entries(Some(node)).iter().find(|e| e.key.is_empty()) {
+        None => Ok(()),
+        Some(entry) => Err(YamlError {
+            place: entry.place,
+            message: "\"\" is not a valid label name".into(),
+        }),
+    }
 }
 
 fn walk_map(
@@ -156,6 +215,10 @@ fn walk_map(
         return Err(node.error(format!("{path}: expected a mapping, got {found}")));
     };
     for entry in entries {
+        if entry.has_rival {
+            let message = format!("{path}: key {:?} already set in map", entry.key);
+            return Err(entry.node.error(message));
+        }
         walk(&mut entry.node, value, &join(path, &entry.key), findings)?;
     }
     Ok(())
@@ -208,44 +271,51 @@ fn walk_section(
 }
 
 fn walk_scalar(node: &mut Node, shape: &Shape, path: &str) -> Result<(), YamlError> {
+    let meaning = scalar_of(node);
     let found = kind(node);
     let place = node.place;
-    let Value::Scalar { text, .. } = &mut node.value else {
+    let (Value::Scalar { text, .. }, Some(meaning)) = (&mut node.value, meaning) else {
         return Err(node.error(format!("{path}: expected a single value, got {found}")));
     };
-    let why = match shape {
-        Shape::Secret => {
-            *text = SECRET.into();
-            None
+    if let Some(why) = mistake(text, meaning, shape) {
+        let message = format!("{path}: {why}");
+        return Err(YamlError { place, message });
+    }
+    match shape {
+        Shape::Secret => *text = SECRET.into(),
+        Shape::Url => *text = without_password(text),
+        _ => {}
+    }
+    Ok(())
+}
+
+/// What is wrong with a scalar, if anything is; in upstream's words where it cannot be read.
+fn mistake(text: &str, meaning: Scalar, shape: &Shape) -> Option<String> {
+    let (is_one, what) = match shape {
+        Shape::Bool => (matches!(meaning, Scalar::Bool(_)), "a boolean"),
+        Shape::Integer => (meaning.integer().is_some(), "a whole number"),
+        Shape::Count => (meaning.count().is_some(), "a count"),
+        Shape::Number => (meaning.number().is_some(), "a number"),
+        Shape::Choice(choices) if !choices.contains(&text) => {
+            return Some(format!("not one of {}: {text:?}", choices.join(", ")));
         }
-        Shape::Url => {
-            *text = without_password(text);
-            None
-        }
-        Shape::Bool => parse_bool(text)
-            .is_none()
-            .then(|| format!("not a boolean: {text:?}")),
-        Shape::Integer => text
-            .parse::<i64>()
-            .err()
-            .map(|_| format!("not a whole number: {text:?}")),
-        Shape::Number => text
-            .parse::<f64>()
-            .err()
-            .map(|_| format!("not a number: {text:?}")),
-        Shape::Duration => parse_duration(text).err().map(|e| e.to_string()),
-        Shape::Size => parse_size(text).err().map(|e| e.to_string()),
-        Shape::Choice(choices) if !choices.contains(&text.as_str()) => {
-            Some(format!("not one of {}: {text:?}", choices.join(", ")))
-        }
-        _ => None,
+        _ => (true, ""),
     };
-    match why {
-        None => Ok(()),
-        Some(why) => Err(YamlError {
-            place,
-            message: format!("{path}: {why}"),
-        }),
+    if !is_one {
+        return Some(format!("not {what}: {text:?}"));
+    }
+    match shape {
+        Shape::Url => go_url::parse(text).err(),
+        Shape::Duration => parse_duration(text).err().map(|e| e.to_string()),
+        Shape::Size => {
+            let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
+            parse_size(unsigned).err().map(|e| e.to_string())
+        }
+        Shape::TlsVersion if !matches!(text, "TLS10" | "TLS11" | "TLS12" | "TLS13") => {
+            Some(format!("unknown TLS version: {text}"))
+        }
+        Shape::LabelName if text.is_empty() => Some("\"\" is not a valid label name".into()),
+        _ => None,
     }
 }
 
@@ -266,19 +336,6 @@ impl Findings {
     }
 }
 
-/// A boolean as YAML 1.1 writes it, which is what Prometheus's configs are.
-pub fn parse_bool(text: &str) -> Option<bool> {
-    match text {
-        "y" | "Y" | "yes" | "Yes" | "YES" | "true" | "True" | "TRUE" | "on" | "On" | "ON" => {
-            Some(true)
-        }
-        "n" | "N" | "no" | "No" | "NO" | "false" | "False" | "FALSE" | "off" | "Off" | "OFF" => {
-            Some(false)
-        }
-        _ => None,
-    }
-}
-
 /// The URL with the password in `//user:password@host` replaced.
 fn without_password(url: &str) -> String {
     let authority = url.find("//").map_or(0, |at| at + 2);
@@ -290,7 +347,7 @@ fn without_password(url: &str) -> String {
     };
     match url[authority..at].find(':').map(|colon| authority + colon) {
         None => url.to_owned(),
-        Some(colon) => format!("{}:{SECRET}{}", &url[..colon], &url[at..]),
+        Some(colon) => format!("{}:{PASSWORD}{}", &url[..colon], &url[at..]),
     }
 }
 

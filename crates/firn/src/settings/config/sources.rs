@@ -12,8 +12,10 @@ mod tests;
 mod unbuilt;
 mod values;
 
+use super::discovery::GROUPS;
 use super::http::http;
 use super::read;
+use super::schema::{Findings, walk};
 use firn_ingest::discovery::{DiscoverySettings, Group};
 use firn_model::yaml::{self, Node, YamlError};
 use std::path::Path;
@@ -80,17 +82,16 @@ pub fn read_groups(text: &str) -> Result<Vec<Group>, String> {
     if !matches!(root.value, yaml::Value::List(_)) {
         return wrong(&root, "expected a list of target groups");
     }
-    for node in root.items() {
-        if node.is_null() {
-            return wrong(node, "nil target group item found");
-        }
-        for entry in read::entries(Some(node)) {
-            if !matches!(entry.key.as_str(), "targets" | "labels") {
-                let message = format!("unknown key {:?} in a target group", entry.key);
-                return wrong(&entry.node, &message);
-            }
-        }
+    if let Some(node) = root.items().iter().find(|node| node.is_null()) {
+        return wrong(node, "nil target group item found");
     }
+    walk(
+        &mut root.clone(),
+        &GROUPS,
+        "groups",
+        &mut Findings::default(),
+    )
+    .map_err(|e| e.to_string())?;
     Ok(root.items().iter().map(group).collect())
 }
 
@@ -115,9 +116,21 @@ fn files(node: &Node, dir: &Path) -> Result<DiscoverySettings, YamlError> {
         )));
     }
     Ok(DiscoverySettings::File {
-        patterns: patterns.iter().map(|pattern| dir.join(pattern)).collect(),
+        patterns: patterns.iter().map(|p| dir.join(one_star(p))).collect(),
         refresh: read::duration(node, "refresh_interval").unwrap_or(FILE_REFRESH),
     })
+}
+
+/// A pattern with one star for several in a row: what those mean is the same in Go, and not in the
+/// library here.
+pub fn one_star(pattern: &str) -> String {
+    let mut out = String::with_capacity(pattern.len());
+    for c in pattern.chars() {
+        if c != '*' || !out.ends_with('*') {
+            out.push(c);
+        }
+    }
+    out
 }
 
 /// A path that ends as target files do, with one star at most and that in the name.

@@ -123,7 +123,7 @@ fn config_printed_has_no_secret_and_reads_back() {
     assert!(
         config
             .text
-            .contains("https://user:<secret>@example.org/api/v1/write")
+            .contains("https://user:xxxxx@example.org/api/v1/write")
     );
     assert!(config.text.contains("password: <secret>"));
     let again = parse(&config.text).unwrap();
@@ -178,7 +178,7 @@ fn config_not_understood_names_place_and_key() {
         ),
         (
             "scrape_configs:\n- static_configs: []\n",
-            "2:3: scrape_configs[0]: job_name is missing or empty",
+            "2:3: job_name is empty",
         ),
         (
             "scrape_configs:\n- job_name: a\n- job_name: a\n",
@@ -186,10 +186,7 @@ fn config_not_understood_names_place_and_key() {
         ),
         (
             "scrape_configs:\n- job_name: a\n  relabel_configs:\n  - action: keeep\n",
-            "4:13: scrape_configs[0].relabel_configs[0].action: not one of replace, keep, drop, \
-             keepequal, dropequal, hashmod, labelmap, labeldrop, labelkeep, lowercase, \
-             uppercase, Replace, Keep, Drop, KeepEqual, DropEqual, HashMod, LabelMap, LabelDrop, \
-             LabelKeep, Lowercase, Uppercase: \"keeep\"",
+            "4:13: unknown relabel action \"keeep\"",
         ),
         (
             "scrape_configs:\n- job_name: a\n  consul_sd_configs:\n  - {servr: x}\n",
@@ -202,11 +199,11 @@ fn config_not_understood_names_place_and_key() {
         ),
         (
             "remote_write:\n- name: x\n",
-            "2:3: remote_write[0]: url is missing or empty",
+            "2:3: url for remote_write is empty",
         ),
         (
             "storage: {tsdb: {retention: {percentage: 101}}}\n",
-            "1:29: storage.tsdb.retention.percentage must be in the range [0, 100], got 101",
+            "1:29: 'storage.tsdb.retention.percentage' must be in the range [0, 100], got 101",
         ),
         (
             "firn:\n  memory_limit: 0%\n",
@@ -214,15 +211,15 @@ fn config_not_understood_names_place_and_key() {
         ),
         (
             "firn:\n  new_series_limit: -5\n",
-            "2:21: new_series_limit: must not be negative: -5",
+            "2:21: firn.new_series_limit: not a count: \"-5\"",
         ),
         (
             "firn:\n  new_series_per_job_limit: -1\n",
-            "2:29: new_series_per_job_limit: must not be negative: -1",
+            "2:29: firn.new_series_per_job_limit: not a count: \"-1\"",
         ),
         (
             "firn:\n  query_series_limit: -1\n",
-            "2:23: query_series_limit: must not be negative: -1",
+            "2:23: firn.query_series_limit: not a count: \"-1\"",
         ),
         (
             "firn: {wal_sync: sometimes}\n",
@@ -399,7 +396,7 @@ fn job_that_cannot_work_names_place_and_reason() {
         ),
         (
             "sample_limit: -1",
-            "3:17: sample_limit: must not be negative: -1",
+            "3:17: scrape_configs[0].sample_limit: not a count: \"-1\"",
         ),
         (
             "file_sd_configs: [{files: [a.txt]}]",
@@ -435,11 +432,6 @@ fn job_that_cannot_work_names_place_and_reason() {
             "tls_config: {cert_file: a}",
             "3:15: exactly one of key or key_file must be configured when a client certificate is \
              configured",
-        ),
-        (
-            "tls_config: {min_version: TLS13, max_version: TLS12}",
-            "3:15: tls_config.max_version must be greater than or equal to tls_config.min_version \
-             if both are specified",
         ),
         (
             "no_proxy: x",
@@ -500,7 +492,7 @@ fn read_groups_reads_target_files() {
         ("a: b", "1:1: expected a list of target groups"),
         (
             "- targets: [a]\n  label: {}",
-            "2:10: unknown key \"label\" in a target group",
+            "2:3: unknown key \"label\" in groups[0]",
         ),
         ("-\n", "1:2: nil target group item found"),
     ] {

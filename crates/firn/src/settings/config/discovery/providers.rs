@@ -3,7 +3,7 @@
 use super::super::keys::{TEXTS, TLS};
 use super::super::schema::{Key, Shape};
 use super::key;
-use Shape::{Bool, Duration, Integer, List, Map, Secret, Section, Text, Url};
+use Shape::{Bool, Duration, Integer, Labels, List, Map, Secret, Section, Text, Url};
 
 /// What the discoveries of AWS have in common.
 pub(super) const AWS_CLIENT: &[Key] = &[
@@ -18,7 +18,7 @@ pub(super) const AWS_CLIENT: &[Key] = &[
     key("refresh_interval", Duration),
 ];
 
-pub(super) const STATIC: &[Key] = &[key("targets", TEXTS), key("labels", Map(&Text))];
+pub(super) const STATIC: &[Key] = &[key("targets", TEXTS), key("labels", Labels)];
 
 pub(super) const FILTERS: Shape = List(&Section(&[&[key("name", Text), key("values", TEXTS)]]));
 

@@ -1,6 +1,6 @@
 //! `ec2_sd_configs` and `lightsail_sd_configs`: keys and checks.
 
-use super::values::{filters, integer, refresh};
+use super::values::{filters, refresh};
 use crate::settings::config::http::http;
 use crate::settings::config::read;
 use firn_ingest::discovery::{AwsSettings, DiscoverySettings};
@@ -34,7 +34,7 @@ fn settings(node: &Node, dir: &Path) -> Result<AwsSettings, YamlError> {
         profile: read::string(node, "profile"),
         role_arn: read::string(node, "role_arn"),
         external_id: read::string(node, "external_id"),
-        port: integer(node, "port", 80),
+        port: read::integer_or(node, "port", 80),
         filters: filters(node),
         refresh: refresh(node, 60),
         client: http(node, dir)?,

@@ -1,5 +1,7 @@
 //! `kubernetes_sd_configs`: keys and checks.
 
+mod selectors;
+
 use crate::settings::config::http::http;
 use crate::settings::config::read;
 use firn_ingest::client::HttpSettings;
@@ -7,6 +9,7 @@ use firn_ingest::discovery::{
     Attached, DiscoverySettings, KubernetesRole, KubernetesSettings, Selector,
 };
 use firn_model::yaml::{Node, YamlError};
+use selectors::{check_fields, check_labels};
 use std::path::Path;
 
 /// The roles by their names.
@@ -76,9 +79,9 @@ fn name_of(role: KubernetesRole) -> &'static str {
 
 /// How a cluster is reached is said once.
 fn check_access(node: &Node, settings: &KubernetesSettings) -> Result<(), YamlError> {
-    let has_server = settings.api_server.is_some();
+    let has_server = read::text(node, "api_server").is_some();
     let has_kubeconfig = settings.kubeconfig.is_some();
-    let has_client = settings.client != HttpSettings::default();
+    let has_client = settings.client != HttpSettings::default() || has_traces(node);
     let message = if has_server && has_kubeconfig {
         "cannot use 'kubeconfig_file' and 'api_server' simultaneously"
     } else if has_kubeconfig && has_client {
@@ -93,6 +96,14 @@ fn check_access(node: &Node, settings: &KubernetesSettings) -> Result<(), YamlEr
         return Ok(());
     };
     Err(node.error(message))
+}
+
+/// Whether a section holds keys of a client that say nothing: upstream tells them from none.
+fn has_traces(node: &Node) -> bool {
+    let is_there = |key: &&str| node.get(key).is_some_and(|value| !value.is_null());
+    ["proxy_url", "http_headers", "proxy_connect_header"]
+        .iter()
+        .any(is_there)
 }
 
 fn attached(section: Option<&Node>) -> Attached {
@@ -131,26 +142,15 @@ fn read_selectors(
         if selectors.iter().any(|known| known.role == of) {
             return Err(node.error(format!("duplicated selector role: {name}")));
         }
+        let label = read::string(selector, "label");
         let field = read::string(selector, "field");
-        check_fields(selector, &field)?;
+        check_fields(&field).map_err(|e| selector.error(e))?;
+        check_labels(&label).map_err(|e| selector.error(e))?;
         selectors.push(Selector {
             role: of,
-            label: read::string(selector, "label"),
+            label,
             field,
         });
     }
     Ok(selectors)
-}
-
-/// Field selectors are pairs with `=`, `==` or `!=`; what labels may be is left to the API.
-fn check_fields(node: &Node, field: &str) -> Result<(), YamlError> {
-    let terms = field.split(',').filter(|term| !term.is_empty());
-    for term in terms {
-        if !term.contains('=') {
-            return Err(node.error(format!(
-                "invalid selector: '{field}'; can't understand '{term}'"
-            )));
-        }
-    }
-    Ok(())
 }

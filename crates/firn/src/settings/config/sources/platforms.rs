@@ -1,8 +1,8 @@
 //! Discoveries of platforms that are asked over one API each: keys, defaults and checks.
 
-use super::values::{filters, has_scheme_and_host, integer, refresh, string};
+use super::values::{filters, has_scheme_and_host, refresh};
 use crate::settings::config::http::http;
-use crate::settings::config::read;
+use crate::settings::config::{go_url, read};
 use firn_ingest::client::{Auth, Secret};
 use firn_ingest::discovery::{
     ConsulSettings, DigitalOceanRole, DigitalOceanSettings, DiscoverySettings, DnsSettings,
@@ -20,8 +20,8 @@ pub fn dns(node: &Node, _: &Path) -> Read {
     if names.is_empty() {
         return Err(node.error("DNS-SD config must contain at least one SRV record name"));
     }
-    let record_type = string(node, "type", "SRV");
-    let port = integer(node, "port", 0);
+    let record_type = read::string_or(node, "type", "SRV");
+    let port = read::integer_or(node, "port", 0);
     let record_type = match record_type.to_uppercase().as_str() {
         "SRV" => RecordType::Srv,
         "A" => RecordType::A,
@@ -48,7 +48,7 @@ pub fn dns(node: &Node, _: &Path) -> Read {
 
 /// One of `consul_sd_configs`
 pub fn consul(node: &Node, dir: &Path) -> Read {
-    let server = string(node, "server", "localhost:8500");
+    let server = read::string_or(node, "server", "localhost:8500");
     if server.trim().is_empty() {
         return Err(node.error("consul SD configuration requires a server address"));
     }
@@ -72,10 +72,14 @@ pub fn consul(node: &Node, dir: &Path) -> Read {
     let mut client = http(node, dir)?;
     if has_user {
         if client.auth != Auth::None {
-            return Err(node.error(
-                "at most one of basic_auth, oauth2, bearer_token & bearer_token_file must be \
-                 configured",
-            ));
+            let message = match has("authorization") || has("oauth2") {
+                true => "at most one of basic_auth, oauth2 & authorization must be configured",
+                false => {
+                    "at most one of basic_auth, oauth2, bearer_token & bearer_token_file must be \
+                     configured"
+                }
+            };
+            return Err(node.error(message));
         }
         client.auth = Auth::Basic {
             username: Some(Secret::Inline(username)),
@@ -87,14 +91,14 @@ pub fn consul(node: &Node, dir: &Path) -> Read {
         |e: &firn_model::yaml::Entry| (e.key.clone(), e.node.text().unwrap_or_default().to_owned());
     Ok(DiscoverySettings::Consul(Box::new(ConsulSettings {
         server,
-        scheme: string(node, "scheme", "http"),
+        scheme: read::string_or(node, "scheme", "http"),
         path_prefix: read::string(node, "path_prefix"),
         token: Token(token),
         datacenter: read::string(node, "datacenter"),
         namespace: read::string(node, "namespace"),
         partition: read::string(node, "partition"),
-        tag_separator: string(node, "tag_separator", ","),
-        allow_stale: read::flag(node, "allow_stale").unwrap_or(true),
+        tag_separator: read::string_or(node, "tag_separator", ","),
+        allow_stale: read::flag_or(node, "allow_stale", true),
         services: read::texts(node, "services").unwrap_or_default(),
         tags: read::texts(node, "tags").unwrap_or_default(),
         node_meta: node_meta.map(pair).collect(),
@@ -109,10 +113,10 @@ pub fn consul(node: &Node, dir: &Path) -> Read {
 pub fn docker(node: &Node, dir: &Path) -> Read {
     Ok(DiscoverySettings::Docker(Box::new(DockerSettings {
         host: docker_host(node)?,
-        port: integer(node, "port", 80),
+        port: read::integer_or(node, "port", 80),
         filters: filters(node),
-        host_networking_host: string(node, "host_networking_host", "localhost"),
-        match_first_network: read::flag(node, "match_first_network").unwrap_or(true),
+        host_networking_host: read::string_or(node, "host_networking_host", "localhost"),
+        match_first_network: read::flag_or(node, "match_first_network", true),
         refresh: refresh(node, 60),
         client: http(node, dir)?,
     })))
@@ -135,7 +139,7 @@ pub fn swarm(node: &Node, dir: &Path) -> Read {
     Ok(DiscoverySettings::Swarm(Box::new(SwarmSettings {
         host,
         role,
-        port: integer(node, "port", 80),
+        port: read::integer_or(node, "port", 80),
         filters: filters(node),
         refresh: refresh(node, 60),
         client: http(node, dir)?,
@@ -145,22 +149,25 @@ pub fn swarm(node: &Node, dir: &Path) -> Read {
 fn docker_host(node: &Node) -> Result<String, YamlError> {
     match read::string(node, "host") {
         host if host.is_empty() => Err(node.error("host missing")),
-        host => Ok(host),
+        host => match go_url::parse(&host) {
+            Ok(_) => Ok(host),
+            Err(e) => Err(node.error(e)),
+        },
     }
 }
 
 /// One of `nomad_sd_configs`
 pub fn nomad(node: &Node, dir: &Path) -> Read {
-    let server = string(node, "server", "http://localhost:4646");
+    let server = read::string_or(node, "server", "http://localhost:4646");
     if server.trim().is_empty() {
         return Err(node.error("nomad SD configuration requires a server address"));
     }
     Ok(DiscoverySettings::Nomad(Box::new(NomadSettings {
         server,
-        namespace: string(node, "namespace", "default"),
-        region: string(node, "region", "global"),
-        allow_stale: read::flag(node, "allow_stale").unwrap_or(true),
-        tag_separator: string(node, "tag_separator", ","),
+        namespace: read::string_or(node, "namespace", "default"),
+        region: read::string_or(node, "region", "global"),
+        allow_stale: read::flag_or(node, "allow_stale", true),
+        tag_separator: read::string_or(node, "tag_separator", ","),
         refresh: refresh(node, 60),
         client: http(node, dir)?,
     })))
@@ -172,7 +179,7 @@ pub fn eureka(node: &Node, dir: &Path) -> Read {
     if server.is_empty() {
         return Err(node.error("eureka_sd: empty or null eureka server"));
     }
-    if !has_scheme_and_host(&server) {
+    if !has_scheme_and_host(node, &server)? {
         return Err(node.error("eureka_sd: invalid eureka server URL"));
     }
     Ok(DiscoverySettings::Eureka(Box::new(EurekaSettings {
@@ -187,12 +194,14 @@ pub fn hetzner(node: &Node, dir: &Path) -> Read {
     let role = match read::string(node, "role").as_str() {
         "hcloud" => HetznerRole::Hcloud,
         "robot" => HetznerRole::Robot,
-        "" => return Err(node.error("role missing (one of: robot, hcloud)")),
+        "" if read::text(node, "role").is_none() => {
+            return Err(node.error("role missing (one of: robot, hcloud)"));
+        }
         other => return Err(node.error(format!("unknown role {other:?}"))),
     };
     Ok(DiscoverySettings::Hetzner(Box::new(HetznerSettings {
         role,
-        port: integer(node, "port", 80),
+        port: read::integer_or(node, "port", 80),
         label_selector: read::string(node, "label_selector"),
         refresh: refresh(node, 60),
         client: http(node, dir)?,
@@ -201,9 +210,12 @@ pub fn hetzner(node: &Node, dir: &Path) -> Read {
 
 /// One of `digitalocean_sd_configs`
 pub fn digitalocean(node: &Node, dir: &Path) -> Read {
-    let role = match string(node, "role", "droplets").as_str() {
+    let role = match read::string_or(node, "role", "droplets").as_str() {
         "droplets" => DigitalOceanRole::Droplets,
         "databases" => DigitalOceanRole::Databases,
+        "" if read::text(node, "role").is_none() => {
+            return Err(node.error("role missing (one of: droplets, databases)"));
+        }
         other => {
             let message = format!("unknown DigitalOcean SD role {other:?}");
             return Err(node.error(message));
@@ -211,7 +223,7 @@ pub fn digitalocean(node: &Node, dir: &Path) -> Read {
     };
     let settings = DigitalOceanSettings {
         role,
-        port: integer(node, "port", 80),
+        port: read::integer_or(node, "port", 80),
         refresh: refresh(node, 60),
         client: http(node, dir)?,
     };

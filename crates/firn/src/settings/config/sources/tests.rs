@@ -190,7 +190,11 @@ fn section_that_cannot_be_is_refused_in_the_words_of_upstream() {
             "{role: instance, project_id: a, secret_key: b, secret_key_file: c}",
             "at most one of secret_key & secret_key_file must be configured",
         ),
-        ("stackit", "{}", "stackit_sd: endpoint and region missing"),
+        (
+            "stackit",
+            "{region: ''}",
+            "stackit_sd: endpoint and region missing",
+        ),
         (
             "triton",
             "{role: x}",

@@ -1,10 +1,13 @@
 //! Discoveries that Firn does not run: checked as upstream checks them, and named in a warning.
 
-use super::values::{check_http_url, has_scheme_and_host, string};
-use crate::settings::config::http::http;
-use crate::settings::config::read;
+use super::values::{check_http_url, has_scheme_and_host};
+use crate::settings::config::http::{self, http, is_set};
+use crate::settings::config::schema::SECRET;
+use crate::settings::config::signing::is_uuid;
+use crate::settings::config::{go_url, read};
 use firn_model::yaml::{Node, YamlError};
 use std::path::Path;
+use std::time::Duration;
 
 type Check = fn(&Node, &Path) -> Result<(), YamlError>;
 
@@ -42,10 +45,6 @@ fn client(node: &Node, dir: &Path) -> Result<(), YamlError> {
     http(node, dir).map(|_| ())
 }
 
-fn is_set(node: &Node, key: &str) -> bool {
-    read::text(node, key).is_some_and(|text| !text.is_empty())
-}
-
 /// Asks for texts; each stands beside what upstream says if it is missing.
 fn require(node: &Node, keys: &[(&str, &str)]) -> Result<(), YamlError> {
     for (key, message) in keys {
@@ -64,15 +63,17 @@ fn require_list(node: &Node, key: &str, message: String) -> Result<(), YamlError
     }
 }
 
+/// Upstream looks at their TLS, and no further at how these are reached.
 fn aws(node: &Node, dir: &Path) -> Result<(), YamlError> {
+    http::tls(node.get("tls_config"), dir)?;
     match read::string(node, "role").as_str() {
-        "ec2" | "ecs" | "elasticache" | "lightsail" | "msk" | "rds" => client(node, dir),
+        "ec2" | "ecs" | "elasticache" | "lightsail" | "msk" | "rds" => Ok(()),
         role => Err(node.error(format!("unknown AWS SD role {role:?}"))),
     }
 }
 
 fn azure(node: &Node, dir: &Path) -> Result<(), YamlError> {
-    let method = string(node, "authentication_method", "OAuth");
+    let method = read::string_or(node, "authentication_method", "OAuth");
     let oauth: &[&str] = match method.as_str() {
         "OAuth" => &["tenant_id", "client_id", "client_secret"],
         _ => &[],
@@ -113,7 +114,7 @@ fn kuma(node: &Node, dir: &Path) -> Result<(), YamlError> {
     if server.is_empty() {
         return Err(node.error("kuma SD server must not be empty: "));
     }
-    if !has_scheme_and_host(&server) {
+    if !has_scheme_and_host(node, &server)? {
         return Err(node.error(format!(
             "kuma SD server must not be empty and have a scheme: {server}"
         )));
@@ -160,7 +161,7 @@ fn zookeeper(node: &Node, kind: &str) -> Result<(), YamlError> {
 
 fn oci(node: &Node, dir: &Path) -> Result<(), YamlError> {
     require(node, &[("region", "oci_sd: region is required")])?;
-    let auth = string(node, "auth", "api_key");
+    let auth = read::string_or(node, "auth", "api_key");
     match auth.as_str() {
         "api_key" => {
             for key in ["tenancy", "user", "fingerprint", "key_file"] {
@@ -202,10 +203,20 @@ fn oci(node: &Node, dir: &Path) -> Result<(), YamlError> {
     if let Some(i) = compartments.iter().position(String::is_empty) {
         return Err(node.error(format!("oci_sd: compartments[{i}] must not be empty")));
     }
+    if !has_interval(node) {
+        return Err(node.error("oci_sd: refresh_interval must be positive, got 0s"));
+    }
     client(node, dir)
 }
 
-fn openstack(node: &Node, _: &Path) -> Result<(), YamlError> {
+/// Whether the time from one question to the next, if it is set, is one.
+fn has_interval(node: &Node) -> bool {
+    let default = Duration::from_secs(60);
+    !read::duration_or(node, "refresh_interval", default).is_zero()
+}
+
+fn openstack(node: &Node, dir: &Path) -> Result<(), YamlError> {
+    http::tls(node.get("tls_config"), dir)?;
     let role = read::string(node, "role");
     if !matches!(
         role.as_str(),
@@ -213,7 +224,7 @@ fn openstack(node: &Node, _: &Path) -> Result<(), YamlError> {
     ) {
         return Err(node.error(format!("unknown OpenStack SD role {role:?}")));
     }
-    let availability = string(node, "availability", "public");
+    let availability = read::string_or(node, "availability", "public");
     if !matches!(availability.as_str(), "public" | "internal" | "admin") {
         return Err(node.error(format!(
             "unknown availability {availability}, must be one of admin, internal or public"
@@ -244,22 +255,22 @@ fn secret_key(node: &Node) -> Result<(), YamlError> {
 }
 
 fn outscale(node: &Node, dir: &Path) -> Result<(), YamlError> {
+    if read::string_or(node, "region", "eu-west-2").is_empty() {
+        return Err(node.error("outscale SD configuration requires a region"));
+    }
     require(
         node,
-        &[
-            ("region", "outscale SD configuration requires a region"),
-            (
-                "access_key",
-                "outscale SD configuration requires access_key",
-            ),
-        ],
+        &[(
+            "access_key",
+            "outscale SD configuration requires access_key",
+        )],
     )?;
     secret_key(node)?;
     client(node, dir)
 }
 
 fn ovhcloud(node: &Node, _: &Path) -> Result<(), YamlError> {
-    if string(node, "endpoint", "ovh-eu").is_empty() {
+    if read::string_or(node, "endpoint", "ovh-eu").is_empty() {
         return Err(node.error("endpoint can not be empty"));
     }
     require(
@@ -296,19 +307,79 @@ fn scaleway(node: &Node, dir: &Path) -> Result<(), YamlError> {
     )?;
     secret_key(node)?;
     require(node, &[("access_key", "access_key is mandatory")])?;
+    check_scaleway_client(node)?;
     client(node, dir)
+}
+
+/// What the library of Scaleway asks of its settings.
+fn check_scaleway_client(node: &Node) -> Result<(), YamlError> {
+    let wrong = |what: String| Err(node.error(format!("scaleway-sdk-go: {what}")));
+    let uuid = "expected a UUID: xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx";
+    let key = read::string(node, "access_key");
+    let is_code = |text: &str| {
+        let is_code = |c: char| c.is_ascii_uppercase() || c.is_ascii_digit();
+        text.len() == 17 && text.chars().all(is_code)
+    };
+    if !key.strip_prefix("SCW").is_some_and(is_code) {
+        return wrong(format!(
+            "invalid access key format '{key}', expected SCWXXXXXXXXXXXXXXXXX format"
+        ));
+    }
+    let secret = read::string(node, "secret_key");
+    if !secret.is_empty() && !is_uuid(&secret) {
+        return wrong(format!("invalid secret key format '{SECRET}', {uuid}"));
+    }
+    let project = read::string(node, "project_id");
+    if !is_uuid(&project) {
+        return wrong(format!("invalid project ID format '{project}', {uuid}"));
+    }
+    let zone = read::string_or(node, "zone", "fr-par-1");
+    if zone.is_empty() {
+        return wrong("default zone cannot be empty".into());
+    }
+    if !is_zone(&zone) {
+        return wrong(format!("invalid default zone format '{zone}'"));
+    }
+    let url = read::string_or(node, "api_url", "https://api.scaleway.com");
+    if url.is_empty() || go_url::parse(&url).is_err() {
+        return wrong(format!("invalid API url '{url}'"));
+    }
+    if url.ends_with('/') {
+        return wrong(format!(
+            "invalid API url '{url}' it should not have a trailing slash"
+        ));
+    }
+    Ok(())
+}
+
+/// `fr-par-1`
+fn is_zone(zone: &str) -> bool {
+    let parts: Vec<&str> = zone.split('-').collect();
+    let is = |text: &str, lengths: std::ops::RangeInclusive<usize>, kind: fn(&u8) -> bool| {
+        lengths.contains(&text.len()) && text.as_bytes().iter().all(kind)
+    };
+    let [country, city, number] = parts[..] else {
+        return false;
+    };
+    is(country, 2..=2, u8::is_ascii_lowercase)
+        && is(city, 3..=7, u8::is_ascii_lowercase)
+        && is(number, 1..=2, u8::is_ascii_digit)
 }
 
 fn stackit(node: &Node, dir: &Path) -> Result<(), YamlError> {
-    if !is_set(node, "endpoint") && !is_set(node, "region") {
+    let endpoint = read::string(node, "endpoint");
+    if endpoint.is_empty() && read::string_or(node, "region", "eu01").is_empty() {
         return Err(node.error("stackit_sd: endpoint and region missing"));
     }
+    go_url::parse(&endpoint)
+        .map_err(|e| node.error(format!("stackit_sd: invalid endpoint {endpoint:?}: {e}")))?;
     client(node, dir)
 }
 
-fn triton(node: &Node, _: &Path) -> Result<(), YamlError> {
+fn triton(node: &Node, dir: &Path) -> Result<(), YamlError> {
+    http::tls(node.get("tls_config"), dir)?;
     if !matches!(
-        string(node, "role", "container").as_str(),
+        read::string_or(node, "role", "container").as_str(),
         "container" | "cn"
     ) {
         return Err(node.error("triton SD configuration requires role to be 'container' or 'cn'"));
@@ -323,14 +394,26 @@ fn triton(node: &Node, _: &Path) -> Result<(), YamlError> {
             ),
             ("endpoint", "triton SD configuration requires an endpoint"),
         ],
-    )
+    )?;
+    match has_interval(node) {
+        true => Ok(()),
+        false => {
+            Err(node
+                .error("triton SD configuration requires RefreshInterval to be a positive integer"))
+        }
+    }
 }
 
 fn uyuni(node: &Node, dir: &Path) -> Result<(), YamlError> {
     require(
         node,
+        &[("server", "Uyuni SD configuration requires server host")],
+    )?;
+    go_url::parse(&read::string(node, "server"))
+        .map_err(|e| node.error(format!("Uyuni Server URL is not valid: {e}")))?;
+    require(
+        node,
         &[
-            ("server", "Uyuni SD configuration requires server host"),
             ("username", "Uyuni SD configuration requires a username"),
             ("password", "Uyuni SD configuration requires a password"),
         ],

@@ -1,32 +1,23 @@
 //! Values that sections of several discoveries have.
 
-use crate::settings::config::read;
+use crate::settings::config::{go_url, read};
 use firn_ingest::discovery::Filter;
 use firn_model::yaml::{Node, YamlError};
 use std::time::Duration;
 
 /// Holds a URL to what `http_sd_configs` takes.
 pub fn check_http_url(node: &Node, url: &str) -> Result<(), YamlError> {
-    let message = match url.split_once("://") {
-        _ if url.is_empty() => "URL is missing",
-        Some(("http" | "https", rest)) => match rest.split(['/', '?', '#']).next() {
-            None | Some("") => "host is missing in URL",
-            Some(_) => return Ok(()),
-        },
-        _ => "URL scheme must be 'http' or 'https'",
-    };
-    Err(node.error(message))
-}
-
-/// The integer of `key`, or its default.
-pub fn integer(node: &Node, key: &str, default: i64) -> i64 {
-    let text = read::text(node, key);
-    text.and_then(|text| text.parse().ok()).unwrap_or(default)
-}
-
-/// The text of `key`, or its default; one that is there and empty is empty.
-pub fn string(node: &Node, key: &str, default: &str) -> String {
-    read::text(node, key).unwrap_or(default).to_owned()
+    if url.is_empty() {
+        return Err(node.error("URL is missing"));
+    }
+    let url = go_url::parse(url).map_err(|e| node.error(e))?;
+    if !matches!(url.scheme.to_ascii_lowercase().as_str(), "http" | "https") {
+        return Err(node.error("URL scheme must be 'http' or 'https'"));
+    }
+    match url.host {
+        "" => Err(node.error("host is missing in URL")),
+        _ => Ok(()),
+    }
 }
 
 /// The time from one question to the next, or its default in seconds.
@@ -44,11 +35,8 @@ pub fn filters(node: &Node) -> Vec<Filter> {
     .collect()
 }
 
-/// Whether a URL says how and where.
-pub fn has_scheme_and_host(url: &str) -> bool {
-    let parts = url.split_once("://");
-    parts.is_some_and(|(scheme, rest)| {
-        let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
-        !scheme.is_empty() && !host.is_empty()
-    })
+/// Whether a URL says how and where; fails if it is none.
+pub fn has_scheme_and_host(node: &Node, url: &str) -> Result<bool, YamlError> {
+    let url = go_url::parse(url).map_err(|e| node.error(e))?;
+    Ok(!url.scheme.is_empty() && !url.host.is_empty())
 }

@@ -1,0 +1,190 @@
+//! `firn check config FILE...`: says what is wrong with configs, the files that they name included.
+//!
+//! Texts and exit codes are promtool's: 0, 1 for mistakes, 3 for lint with `--lint-fatal`. Where a
+//! mistake is stands before it, as `file:line:column`.
+
+use super::named_files;
+use crate::commands::arguments::{files, listed, paths_of, switch};
+use crate::commands::rules::check::{Check, LINT_FAILED, Outcome, lint_of_names};
+use crate::console;
+use crate::settings::config::{self, Config, JobFeatures};
+use clap::{Arg, ArgMatches, Command};
+use firn_model::names::NameScheme;
+use firn_model::units::{format_duration, parse_duration};
+use firn_rules::file::ReadOptions;
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// The check of lint that is about scrape intervals.
+const LONG_INTERVAL: &str = "too-long-scrape-interval";
+
+/// What `firn check config` understands.
+pub(super) fn command() -> Command {
+    let lint = Arg::new("lint")
+        .long("lint")
+        .value_name("CHECKS")
+        .default_value("duplicate-rules")
+        .help(
+            "What to check beyond mistakes: all, duplicate-rules, too-long-scrape-interval or none",
+        );
+    let lookback = Arg::new("query.lookback-delta")
+        .long("query.lookback-delta")
+        .value_name("DURATION")
+        .default_value("5m")
+        .value_parser(|text: &str| parse_duration(text).map_err(|e| e.to_string()))
+        .help("How far back the server's queries look: a scrape interval as long is too long");
+    Command::new("config")
+        .about("Check config files as promtool does; the exit code is 1 if one is not valid")
+        .arg(switch(
+            "syntax-only",
+            "Leave alone the files that a config names: rules, targets, jobs, certificates",
+        ))
+        .arg(lint)
+        .arg(switch("lint-fatal", "End with exit code 3 if lint fails"))
+        .arg(lookback)
+        .arg(switch(
+            "ignore-unknown-fields",
+            "Pass over keys that rule files do not have",
+        ))
+        .arg(switch("agent", "Check for a server in agent mode"))
+        .arg(files("Configs in Prometheus's format"))
+}
+
+/// How configs are checked.
+struct Options {
+    is_syntax_only: bool,
+    is_agent: bool,
+    /// A scrape interval that is too long, if lint looks for one.
+    long_interval: Option<Duration>,
+    finds_duplicates: bool,
+    is_lint_fatal: bool,
+    ignores_unknown: bool,
+}
+
+impl Options {
+    fn of(matches: &ArgMatches) -> Self {
+        let names = listed(matches, "lint");
+        let lookback = matches.get_one::<Duration>("query.lookback-delta");
+        let is_named = |wanted: &str| names.iter().any(|name| name == wanted);
+        let is_off = is_named("none");
+        let rules = names.iter().map(String::as_str);
+        let rules = rules.filter(|name| !is_off && *name != LONG_INTERVAL);
+        Self {
+            is_syntax_only: matches.get_flag("syntax-only"),
+            is_agent: matches.get_flag("agent"),
+            long_interval: (!is_off && (is_named("all") || is_named(LONG_INTERVAL)))
+                .then(|| lookback.copied().unwrap_or_default())
+                .filter(|lookback| !lookback.is_zero()),
+            finds_duplicates: lint_of_names(rules),
+            is_lint_fatal: matches.get_flag("lint-fatal"),
+            ignores_unknown: matches.get_flag("ignore-unknown-fields"),
+        }
+    }
+
+    /// How the rule files of a config are read: with the names that upstream's checker allows,
+    /// which is not told what the config says of them.
+    fn rules(&self, features: JobFeatures) -> Check {
+        let options = ReadOptions {
+            ignores_unknown: self.ignores_unknown,
+            names: NameScheme::Utf8,
+            features: features.language,
+        };
+        Check::of_config(options, self.finds_duplicates)
+    }
+}
+
+/// Runs `firn check config`.
+pub(super) fn run(matches: &ArgMatches) -> ExitCode {
+    let options = Options::of(matches);
+    let mut all = Outcome::default();
+    for file in paths_of(matches) {
+        let outcome = check(&file, &options);
+        all.has_failed |= outcome.has_failed;
+        all.has_errors |= outcome.has_errors;
+    }
+    ExitCode::from(match (all.has_failed, all.has_errors) {
+        (true, true) => 1,
+        (true, false) if options.is_lint_fatal => LINT_FAILED,
+        _ => 0,
+    })
+}
+
+fn check(file: &Path, options: &Options) -> Outcome {
+    console::out(&format!("Checking {}\n", file.display()));
+    let features = JobFeatures::of_names(&[]);
+    let config = match read(file, options, features) {
+        Ok(config) => config,
+        Err(e) => {
+            console::err(&format!("  FAILED: {e}"));
+            console::out("\n");
+            return Outcome {
+                has_failed: true,
+                has_errors: true,
+            };
+        }
+    };
+    let rule_files = match options.is_syntax_only {
+        true => &[],
+        false => config.rule_files.as_slice(),
+    };
+    if !rule_files.is_empty() {
+        let count = rule_files.len();
+        console::out(&format!("  SUCCESS: {count} rule files found\n"));
+    }
+    for key in &config.ignored {
+        let why = config::why_ignored(key).map_or(String::new(), |why| format!(": {why}"));
+        console::out(&format!("  WARNING: {key} has no effect in Firn{why}\n"));
+    }
+    let file = file.display();
+    console::out(&format!(
+        " SUCCESS: {file} is valid prometheus config file syntax\n\n"
+    ));
+    if options.is_syntax_only {
+        return Outcome::default();
+    }
+    let has_long_interval = has_long_interval(&config, options);
+    let mut outcome = options.rules(features).files(rule_files);
+    outcome.has_failed |= has_long_interval;
+    outcome
+}
+
+/// Reads a config and looks at what it names; fails with what to tell the user.
+fn read(file: &Path, options: &Options, features: JobFeatures) -> Result<Config, String> {
+    let load = match options.is_syntax_only {
+        true => config::load_alone,
+        false => config::load,
+    };
+    let config = load(file, features).map_err(|e| e.to_string())?;
+    if options.is_agent
+        && let Some(field) = config.field_against_agent()
+    {
+        return Err(format!("field {field} is not allowed in agent mode"));
+    }
+    if let Some(wrong) = config.rule_files_wrong.first()
+        && !options.is_syntax_only
+    {
+        return Err(wrong.to_string());
+    }
+    for warning in named_files::check(&config, options.is_syntax_only)? {
+        console::out(&format!("  WARNING: {warning}\n"));
+    }
+    Ok(config)
+}
+
+/// Says which job is scraped so seldom that its data looks stale in between.
+fn has_long_interval(config: &Config, options: &Options) -> bool {
+    let Some(long) = options.long_interval else {
+        return false;
+    };
+    let found = config.jobs.iter().find(|job| job.interval >= long);
+    if let Some(job) = found {
+        console::err(&format!(
+            "  FAILED: too long scrape interval found, data point will be marked as stale - job: \
+             {}, interval: {}",
+            job.name,
+            format_duration(job.interval)
+        ));
+    }
+    found.is_some()
+}

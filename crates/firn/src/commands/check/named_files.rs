@@ -1,0 +1,153 @@
+//! What a config names: targets, in files too, credentials and certificates.
+//!
+//! Files are looked for, and those with targets are read; a server would find out what is wrong
+//! with them only when it needs them. What is asked, and in what order, is promtool's.
+
+use crate::settings::config::{Config, read_groups};
+use firn_ingest::client::{Auth, HttpSettings, Secret, TlsSettings};
+use firn_ingest::discovery::{DiscoverySettings, Group};
+use firn_ingest::scrape::{JobSettings, check_target};
+use std::path::{Path, PathBuf};
+
+/// Checks what `config` names, files but if `is_syntax_only`. Returns warnings; fails with the
+/// first mistake.
+pub(super) fn check(config: &Config, is_syntax_only: bool) -> Result<Vec<String>, String> {
+    let mut warnings = Vec::new();
+    let mut warn = |missing: Vec<PathBuf>, whose: &str| {
+        let lines = missing.iter().map(|file| {
+            let file = file.display();
+            format!("file \"{file}\" for file_sd in {whose} does not exist")
+        });
+        warnings.extend(lines);
+    };
+    for job in &config.jobs {
+        check_client(&job.http, is_syntax_only)?;
+        for discovery in &job.discoveries {
+            if let DiscoverySettings::Kubernetes(settings) = discovery {
+                check_tls(&settings.client.tls, is_syntax_only)?;
+            }
+            let check = |source: &str, group: &Group| check_group(job, source, group);
+            let missing = check_groups(discovery, is_syntax_only, check)?;
+            warn(missing, &format!("scrape job {:?}", job.name));
+        }
+    }
+    for settings in &config.alerting.alertmanagers {
+        for discovery in &settings.discoveries {
+            let check = |_: &str, group: &Group| settings.check(group);
+            let missing = check_groups(discovery, is_syntax_only, check)?;
+            warn(missing, "alertmanager config");
+        }
+    }
+    Ok(warnings)
+}
+
+/// Checks what a job's client needs, and that its certificate and key come in the same way.
+fn check_client(http: &HttpSettings, is_syntax_only: bool) -> Result<(), String> {
+    if let Auth::Credentials {
+        credentials: Some(Secret::File(path)),
+        ..
+    } = &http.auth
+        && !is_syntax_only
+    {
+        look_for(path, "authorization credentials or bearer token file")?;
+    }
+    check_tls(&http.tls, is_syntax_only)
+}
+
+fn check_tls(tls: &TlsSettings, is_syntax_only: bool) -> Result<(), String> {
+    let (cert, key) = (file_of(&tls.cert), file_of(&tls.key));
+    match (cert, key) {
+        (Some(cert), None) => {
+            return Err(format!(
+                "client cert file \"{}\" specified without client key file",
+                cert.display()
+            ));
+        }
+        (None, Some(key)) => {
+            return Err(format!(
+                "client key file \"{}\" specified without client cert file",
+                key.display()
+            ));
+        }
+        _ => {}
+    }
+    for (path, what) in [(cert, "client cert file"), (key, "client key file")] {
+        if let Some(path) = path.filter(|_| !is_syntax_only) {
+            look_for(path, what)?;
+        }
+    }
+    Ok(())
+}
+
+fn file_of(secret: &Option<Secret>) -> Option<&Path> {
+    match secret {
+        Some(Secret::File(path)) => Some(path),
+        _ => None,
+    }
+}
+
+fn look_for(path: &Path, what: &str) -> Result<(), String> {
+    let shown = path.display();
+    let why = match std::fs::metadata(path) {
+        Ok(_) => return Ok(()),
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => "no such file or directory".into(),
+        Err(e) => e.to_string(),
+    };
+    Err(format!(
+        "error checking {what} \"{shown}\": stat {shown}: {why}"
+    ))
+}
+
+/// Checks the groups of a discovery that has them in the config or in files; returns the files
+/// that are not there. `check` is told where a group comes from.
+fn check_groups(
+    discovery: &DiscoverySettings,
+    is_syntax_only: bool,
+    check: impl Fn(&str, &Group) -> Result<(), String>,
+) -> Result<Vec<PathBuf>, String> {
+    let mut missing = Vec::new();
+    match discovery {
+        DiscoverySettings::Static(groups) => {
+            for (i, group) in groups.iter().enumerate() {
+                check(&i.to_string(), group)?;
+            }
+        }
+        DiscoverySettings::File { patterns, .. } if !is_syntax_only => {
+            for pattern in patterns {
+                let shown = pattern.display();
+                let found = glob::glob(&pattern.to_string_lossy());
+                let found = found.map_err(|_| "syntax error in pattern".to_owned())?;
+                let files: Vec<PathBuf> = found.flatten().collect();
+                for file in &files {
+                    let groups = read_targets(file)
+                        .map_err(|e| format!("checking SD file \"{shown}\": {e}"))?;
+                    groups.iter().try_for_each(|group| check("", group))?;
+                }
+                if files.is_empty() {
+                    missing.push(pattern.clone());
+                }
+            }
+        }
+        _ => {}
+    }
+    Ok(missing)
+}
+
+fn check_group(job: &JobSettings, source: &str, group: &Group) -> Result<(), String> {
+    for (i, address) in group.targets.iter().enumerate() {
+        if let Some(error) = check_target(job, address, group).error {
+            return Err(format!("instance {i} in group {source}: {error}"));
+        }
+    }
+    Ok(())
+}
+
+/// Reads a file of targets.
+fn read_targets(file: &Path) -> Result<Vec<Group>, String> {
+    let text = std::fs::read_to_string(file).map_err(|e| e.to_string())?;
+    let ending = file.extension().unwrap_or_default().to_ascii_lowercase();
+    match ending == "json" {
+        true => serde_json::from_str(&text).map_err(|e| e.to_string()),
+        false => read_groups(&text),
+    }
+}

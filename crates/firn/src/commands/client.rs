@@ -1,0 +1,192 @@
+//! What the subcommands ask servers with: the client of scraping, one request after the other.
+//!
+//! A server is a URL whose scheme may be left out; a user in it is its basic authentication.
+//! `--http.config.file` says everything else, in the keys of a config's `http_config`.
+
+use crate::settings::config;
+use clap::{Arg, ArgMatches, value_parser};
+use firn_ingest::client::{
+    Auth, BodyLimit, HttpClient, HttpSettings, Secret, form_encode, read_body,
+};
+use firn_ingest::forward::without_user;
+use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use hyper::{StatusCode, Uri};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use tokio::runtime::{Builder, Runtime};
+
+/// The longest wait for an answer, as in promtool.
+pub(super) const TIMEOUT: Duration = Duration::from_secs(120);
+
+/// The largest answer that is read: more than any terminal or script will take.
+const ANSWER_BYTES_MAX: u64 = 1 << 30;
+
+/// Names and values of a request's parameters.
+pub(super) type Params<'a> = Vec<(&'a str, String)>;
+
+/// Why a server cannot be asked, or did not answer.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Unanswered {
+    /// The command line or the file that it names.
+    #[error("{0}")]
+    Settings(String),
+    /// No connection, no HTTP, no end in time.
+    #[error("{0}")]
+    Transport(String),
+}
+
+/// The flag that names a file about how a server is reached.
+pub(super) fn http_config() -> Arg {
+    Arg::new("http.config.file")
+        .long("http.config.file")
+        .value_name("FILE")
+        .value_parser(value_parser!(PathBuf))
+        .help("How the server is reached: credentials, TLS, proxies, in the keys of a config")
+}
+
+/// The value of [`http_config`].
+pub(super) fn http_config_of(matches: &ArgMatches) -> Option<&PathBuf> {
+    matches.get_one::<PathBuf>("http.config.file")
+}
+
+/// Asks one server.
+pub(super) struct Client {
+    runtime: Runtime,
+    client: HttpClient,
+    base: String,
+    headers: HeaderMap,
+    timeout: Duration,
+}
+
+/// An answer, whatever its status.
+pub(super) struct Answer {
+    /// What was asked.
+    pub(super) url: String,
+    /// The status.
+    pub(super) status: StatusCode,
+    /// The body.
+    pub(super) body: Vec<u8>,
+}
+
+impl Client {
+    /// A client of `server` that sends `headers` with every request.
+    pub(super) fn new(
+        server: &str,
+        http_config: Option<&Path>,
+        headers: &[(String, String)],
+    ) -> Result<Self, Unanswered> {
+        let wrong = Unanswered::Settings;
+        let scheme = match server.contains("://") {
+            true => "",
+            false => "http://",
+        };
+        let (base, user) = without_user(&format!("{scheme}{server}"));
+        let mut settings = match http_config {
+            None => HttpSettings::default(),
+            Some(_) if user.is_some() => {
+                return Err(wrong(
+                    "Cannot set base auth in the server URL and use a http.config.file at the \
+                     same time"
+                        .into(),
+                ));
+            }
+            Some(file) => config::load_http(file)
+                .map_err(|e| wrong(format!("Failed to load HTTP config file: {e}")))?,
+        };
+        if let Some((user, password)) = user {
+            settings.auth = Auth::Basic {
+                username: Some(Secret::Inline(user)),
+                password: Some(Secret::Inline(password)),
+            };
+        }
+        let mut all = HeaderMap::new();
+        for (name, value) in headers {
+            let key = HeaderName::from_bytes(name.as_bytes())
+                .map_err(|_| wrong(format!("not the name of a header: {name:?}")))?;
+            let text = HeaderValue::from_str(value)
+                .map_err(|_| wrong(format!("not the value of a header: {value:?}")))?;
+            all.append(key, text);
+        }
+        let runtime = Builder::new_current_thread().enable_all().build();
+        Ok(Self {
+            runtime: runtime.map_err(|e| wrong(e.to_string()))?,
+            client: HttpClient::new(settings),
+            base: base.trim_end_matches('/').to_owned(),
+            headers: all,
+            timeout: TIMEOUT,
+        })
+    }
+
+    /// The client, with another longest wait.
+    pub(super) fn within(self, timeout: Duration) -> Self {
+        Self { timeout, ..self }
+    }
+
+    /// Asks for `path`, with `params` in the URL.
+    pub(super) fn get(&self, path: &str, params: &Params<'_>) -> Result<Answer, Unanswered> {
+        let query = match params.is_empty() {
+            true => String::new(),
+            false => format!("?{}", encode(params)),
+        };
+        self.ask(&format!("{path}{query}"), &[], None)
+    }
+
+    /// Sends `params` as a form.
+    pub(super) fn post_form(&self, path: &str, params: &Params<'_>) -> Result<Answer, Unanswered> {
+        let form = [(CONTENT_TYPE, "application/x-www-form-urlencoded")];
+        self.ask(path, &form, Some(encode(params).into_bytes()))
+    }
+
+    /// Sends `body` with `headers`; what the client was given goes before these.
+    pub(super) fn post(
+        &self,
+        path: &str,
+        headers: &[(HeaderName, &'static str)],
+        body: Vec<u8>,
+    ) -> Result<Answer, Unanswered> {
+        self.ask(path, headers, Some(body))
+    }
+
+    fn ask(
+        &self,
+        path: &str,
+        added: &[(HeaderName, &'static str)],
+        body: Option<Vec<u8>>,
+    ) -> Result<Answer, Unanswered> {
+        let url = format!("{}{path}", self.base);
+        let uri: Uri = url
+            .parse()
+            .map_err(|e| Unanswered::Settings(format!("parse {url:?}: {e}")))?;
+        let mut headers = self.headers.clone();
+        for (name, value) in added {
+            if !headers.contains_key(name) {
+                headers.insert(name.clone(), HeaderValue::from_static(value));
+            }
+        }
+        let asked = async {
+            let response = match body {
+                None => self.client.get(&uri, &headers).await?,
+                Some(body) => self.client.post(&uri, &headers, body.into()).await?,
+            };
+            let status = response.status();
+            let body = read_body(response, BodyLimit::bytes(ANSWER_BYTES_MAX)).await?;
+            Ok::<_, firn_model::error::Error>((status, body.bytes))
+        };
+        let limited = async { tokio::time::timeout(self.timeout, asked).await };
+        match self.runtime.block_on(limited) {
+            Ok(Ok((status, body))) => Ok(Answer { url, status, body }),
+            Ok(Err(e)) => Err(Unanswered::Transport(e.message)),
+            Err(_) => Err(Unanswered::Transport(format!(
+                "{url}: no answer within {} s",
+                self.timeout.as_secs()
+            ))),
+        }
+    }
+}
+
+fn encode(params: &Params<'_>) -> String {
+    let pairs = params
+        .iter()
+        .map(|(name, value)| format!("{}={}", form_encode(name), form_encode(value)));
+    pairs.collect::<Vec<_>>().join("&")
+}

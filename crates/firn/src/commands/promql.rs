@@ -1,0 +1,141 @@
+//! `firn promql format` and `firn promql label-matchers set|delete`: expressions laid out, and with
+//! other matchers. Output and exit codes are promtool's.
+
+use super::arguments::NOT_UNDERSTOOD;
+use super::rules::features;
+use crate::console;
+use clap::{Arg, ArgAction, ArgMatches, Command};
+use firn_model::budget::Budget;
+use firn_model::matcher::{MatchOp, Matcher};
+use firn_promql::ast::{Expr, ExprKind, VectorSelector};
+use firn_promql::parser::parse;
+use firn_promql::printer::pretty;
+use std::process::ExitCode;
+
+/// What `firn promql` understands.
+pub fn command() -> Command {
+    let query = || word("query", "QUERY", "A PromQL expression");
+    let name = |help: &'static str| word("name", "NAME", help);
+    let kind = Arg::new("type")
+        .long("type")
+        .short('t')
+        .value_name("OPERATOR")
+        .value_parser(["=", "!=", "=~", "!~"])
+        .default_value("=")
+        .allow_hyphen_values(true)
+        .help("How the matcher compares");
+    let set = Command::new("set")
+        .about("Give every selector a matcher, or change the one that it has for the label")
+        .arg(kind)
+        .args([
+            query(),
+            name("The label to match"),
+            word("value", "VALUE", "The value to match"),
+        ]);
+    let delete = Command::new("delete")
+        .about("Take the matchers for a label from every selector")
+        .args([query(), name("The label")]);
+    let matchers = Command::new("label-matchers")
+        .about("Edit the matchers of an expression")
+        .subcommand_required(true)
+        .arg_required_else_help(true)
+        .subcommands([set, delete]);
+    let format = Command::new("format")
+        .about("Lay an expression out over lines")
+        .arg(query());
+    let named = Arg::new("enable-feature")
+        .long("enable-feature")
+        .value_name("NAMES")
+        .action(ArgAction::Append)
+        .global(true)
+        .help("Language features to switch on, separated by commas");
+    Command::new("promql")
+        .about("Format PromQL expressions and edit their matchers")
+        .subcommand_required(true)
+        .arg_required_else_help(true)
+        .arg(named)
+        .subcommands([format, matchers])
+}
+
+fn word(id: &'static str, value: &'static str, help: &'static str) -> Arg {
+    let arg = Arg::new(id).value_name(value).required(true).help(help);
+    arg.allow_hyphen_values(true)
+}
+
+/// Runs `firn promql`.
+pub fn run(matches: &ArgMatches) -> ExitCode {
+    let edited = match matches.subcommand() {
+        Some(("format", matches)) => edit(matches, |_| {}),
+        Some(("label-matchers", matches)) => match matches.subcommand() {
+            Some(("set", matches)) => set(matches),
+            Some((_, matches)) => delete(matches),
+            None => return ExitCode::from(NOT_UNDERSTOOD),
+        },
+        _ => return ExitCode::from(NOT_UNDERSTOOD),
+    };
+    match edited {
+        Ok(text) => {
+            console::out(&format!("{text}\n"));
+            ExitCode::SUCCESS
+        }
+        Err(e) => {
+            console::err(&e);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn text<'m>(matches: &'m ArgMatches, id: &str) -> &'m str {
+    matches.get_one::<String>(id).map_or("", String::as_str)
+}
+
+/// The expression of a command line after `change`, laid out.
+fn edit(matches: &ArgMatches, change: impl FnOnce(&mut Expr)) -> Result<String, String> {
+    let parsed = parse(text(matches, "query"), features(matches));
+    let mut expr = parsed.map_err(|e| e.to_string())?;
+    change(&mut expr);
+    let mut memory = Budget::new("expression", usize::MAX).hold();
+    pretty(&expr, &mut memory).map_err(|e| e.message)
+}
+
+fn each_selector(expr: &mut Expr, visit: &mut dyn FnMut(&mut VectorSelector)) {
+    match &mut expr.kind {
+        ExprKind::Vector(selector) => visit(selector),
+        ExprKind::Matrix(matrix) => visit(&mut matrix.vector),
+        _ => expr.for_each_child_mut(&mut |child| each_selector(child, visit)),
+    }
+}
+
+fn set(matches: &ArgMatches) -> Result<String, String> {
+    let op = match text(matches, "type") {
+        "!=" => MatchOp::NotEqual,
+        "=~" => MatchOp::Regex,
+        "!~" => MatchOp::NotRegex,
+        _ => MatchOp::Equal,
+    };
+    let (name, value) = (text(matches, "name"), text(matches, "value"));
+    let matcher = Matcher::new(name, op, value.as_bytes()).map_err(|e| e.message)?;
+    edit(matches, |expr| {
+        each_selector(expr, &mut |selector| {
+            let mut is_there = false;
+            for own in &mut selector.matchers {
+                if own.name() == name {
+                    *own = matcher.clone();
+                    is_there = true;
+                }
+            }
+            if !is_there {
+                selector.matchers.push(matcher.clone());
+            }
+        });
+    })
+}
+
+fn delete(matches: &ArgMatches) -> Result<String, String> {
+    let name = text(matches, "name");
+    edit(matches, |expr| {
+        each_selector(expr, &mut |selector| {
+            selector.matchers.retain(|matcher| matcher.name() != name);
+        });
+    })
+}

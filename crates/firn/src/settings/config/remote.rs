@@ -1,0 +1,146 @@
+//! What `remote_write` and `remote_read` must hold whatever becomes of them: the checks of upstream
+//! and their words.
+
+use super::http::{http, is_reserved, is_set};
+use super::read;
+use super::signing::{check_azuread, check_sigv4};
+use firn_model::yaml::{Node, YamlError};
+use std::path::Path;
+use std::time::Duration;
+
+/// Upstream's defaults of `queue_config`.
+const MAX_SHARDS: i64 = 50;
+const MAX_SAMPLES_PER_SEND: i64 = 2000;
+const CAPACITY: i64 = 10_000;
+const MIN_BACKOFF: Duration = Duration::from_millis(30);
+const MAX_BACKOFF: Duration = Duration::from_secs(5);
+
+/// The messages of `protobuf_message`.
+const MESSAGES: [&str; 2] = ["prometheus.WriteRequest", "io.prometheus.write.v2.Request"];
+
+/// Ways to authenticate of which a receiver has one at most.
+const WAYS: [&str; 6] = [
+    "basic_auth",
+    "authorization",
+    "oauth2",
+    "sigv4",
+    "azuread",
+    "google_iam",
+];
+
+/// Checks a receiver of `remote_write`.
+pub fn check_write(node: &Node) -> Result<(), YamlError> {
+    require_url(node, "remote_write")?;
+    check_headers(node, AUTHORIZATION)?;
+    let message = read::string_or(node, "protobuf_message", MESSAGES[0]);
+    if !MESSAGES.contains(&message.as_str()) {
+        return Err(node.error(format!(
+            "invalid protobuf_message value: unknown type for remote write protobuf message \
+             {message}, supported: {}",
+            MESSAGES.join(", ")
+        )));
+    }
+    check_queue(node)?;
+    let given = |key: &str| node.get(key).filter(|section| !section.is_null());
+    if let Some(section) = given("sigv4") {
+        check_sigv4(section)?;
+    }
+    if let Some(section) = given("azuread") {
+        check_azuread(section)?;
+    }
+    // A bearer token is an older way to write `authorization`.
+    let has_bearer = is_set(node, "bearer_token") || is_set(node, "bearer_token_file");
+    let is_given = |way: &&str| given(way).is_some() || *way == "authorization" && has_bearer;
+    let ways: Vec<&str> = WAYS.into_iter().filter(is_given).collect();
+    match ways.len() {
+        0 | 1 => Ok(()),
+        _ => Err(node.error(format!(
+            "at most one of basic_auth, authorization, oauth2, sigv4, azuread or google_iam must \
+             be configured. Currently configured: [{}]",
+            ways.join(" ")
+        ))),
+    }
+}
+
+/// Checks the servers of `remote_read` in a config that lies in `dir`; returns whether there are
+/// any.
+pub fn check_reads(root: &Node, dir: &Path) -> Result<bool, YamlError> {
+    let list = root.get("remote_read").map_or(&[][..], Node::items);
+    for node in list {
+        require_url(node, "remote_read")?;
+        check_headers(node, AUTHORIZATION)?;
+        http(node, dir)?;
+    }
+    check_names(list, "remote read")?;
+    Ok(!list.is_empty())
+}
+
+/// Names of servers are there once; those without a name may be alike.
+pub fn check_names(list: &[Node], what: &str) -> Result<(), YamlError> {
+    for (i, node) in list.iter().enumerate() {
+        let name = read::string(node, "name");
+        let is_known = |other: &Node| read::string(other, "name") == name;
+        if !name.is_empty() && list[..i].iter().any(is_known) {
+            let message = format!("found multiple {what} configs with job name {name:?}");
+            return Err(node.error(message));
+        }
+    }
+    Ok(())
+}
+
+fn require_url(node: &Node, section: &str) -> Result<(), YamlError> {
+    // An empty text is a URL upstream, if a useless one.
+    match read::text(node, "url") {
+        Some(_) => Ok(()),
+        None => Err(node.error(format!("url for {section} is empty"))),
+    }
+}
+
+/// What is said of `Authorization` among the headers of a remote.
+const AUTHORIZATION: &str = "authorization header must be changed via the basic_auth, \
+                                   authorization, oauth2, sigv4, azuread or google_iam parameter";
+
+/// Checks the `headers` of a section; `authorization` is said of that header.
+pub fn check_headers(node: &Node, authorization: &str) -> Result<(), YamlError> {
+    for entry in read::entries(node.get("headers")) {
+        let name = entry.key.to_ascii_lowercase();
+        if name == "authorization" {
+            return Err(entry.node.error(authorization));
+        }
+        // This one is a scrape's.
+        if is_reserved(&name) && name != "x-prometheus-scrape-timeout-seconds" {
+            let message = format!("{} is a reserved header. It must not be changed", entry.key);
+            return Err(entry.node.error(message));
+        }
+    }
+    Ok(())
+}
+
+fn check_queue(node: &Node) -> Result<(), YamlError> {
+    let Some(queue) = node.get("queue_config") else {
+        return Ok(());
+    };
+    if queue.is_null() {
+        // Upstream takes that for a section of zeros.
+        return Err(queue.error("remote write queue max_shards must be positive"));
+    }
+    let count = |key, default| read::integer_or(queue, key, default);
+    let time = |key, default| read::duration_or(queue, key, default);
+    let (min, max) = (count("min_shards", 1), count("max_shards", MAX_SHARDS));
+    let message = if max <= 0 {
+        "max_shards must be positive"
+    } else if min <= 0 {
+        "min_shards must be positive"
+    } else if min > max {
+        "min_shards must not be greater than max_shards"
+    } else if count("max_samples_per_send", MAX_SAMPLES_PER_SEND) <= 0 {
+        "max_samples_per_send must be positive"
+    } else if count("capacity", CAPACITY) <= 0 {
+        "capacity must be positive"
+    } else if time("max_backoff", MAX_BACKOFF) < time("min_backoff", MIN_BACKOFF) {
+        "max_backoff must not be less than min_backoff"
+    } else {
+        return Ok(());
+    };
+    Err(queue.error(format!("remote write queue {message}")))
+}

@@ -1,0 +1,170 @@
+//! What a scalar means in YAML 1.1, as Prometheus's parser understands it.
+//!
+//! A quoted scalar is text and nothing else. One without quotes may be nothing, a boolean, a whole
+//! number (decimal, hexadecimal, octal or binary, with underscores) or a number; a date is text.
+
+use firn_model::yaml::{Node, Value};
+
+/// What a scalar is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Scalar {
+    /// Nothing.
+    Null,
+    /// `true`, `yes`, `on` and their opposites.
+    Bool(bool),
+    /// A whole number of 64 bits, with or without a sign.
+    Whole(i128),
+    /// Any other number.
+    Number(f64),
+    /// Text.
+    Text,
+}
+
+/// What a node means; `None` if it is no scalar.
+pub fn scalar_of(node: &Node) -> Option<Scalar> {
+    match &node.value {
+        Value::Scalar { plain: false, .. } => Some(Scalar::Text),
+        Value::Scalar { text, plain: true } => Some(resolve(text)),
+        _ => None,
+    }
+}
+
+impl Scalar {
+    /// As a whole number of 64 bits with a sign; a fraction is cut off, as upstream.
+    pub fn integer(self) -> Option<i64> {
+        match self {
+            Scalar::Whole(whole) => i64::try_from(whole).ok(),
+            Scalar::Number(number) => (number <= i64::MAX as f64).then_some(number as i64),
+            _ => None,
+        }
+    }
+
+    /// As a whole number of 64 bits without a sign; a fraction is cut off, as upstream.
+    pub fn count(self) -> Option<u64> {
+        match self {
+            Scalar::Whole(whole) => u64::try_from(whole).ok(),
+            Scalar::Number(number) => (number <= u64::MAX as f64).then_some(number as u64),
+            _ => None,
+        }
+    }
+
+    /// As a number.
+    pub fn number(self) -> Option<f64> {
+        match self {
+            Scalar::Whole(whole) => Some(whole as f64),
+            Scalar::Number(number) => Some(number),
+            _ => None,
+        }
+    }
+}
+
+/// A boolean as YAML 1.1 writes it.
+pub fn parse_bool(text: &str) -> Option<bool> {
+    match text {
+        "y" | "Y" | "yes" | "Yes" | "YES" | "true" | "True" | "TRUE" | "on" | "On" | "ON" => {
+            Some(true)
+        }
+        "n" | "N" | "no" | "No" | "NO" | "false" | "False" | "FALSE" | "off" | "Off" | "OFF" => {
+            Some(false)
+        }
+        _ => None,
+    }
+}
+
+/// What text without quotes means.
+fn resolve(text: &str) -> Scalar {
+    if let Some(value) = parse_bool(text) {
+        return Scalar::Bool(value);
+    }
+    match text {
+        "" | "~" | "null" | "Null" | "NULL" => return Scalar::Null,
+        ".nan" | ".NaN" | ".NAN" => return Scalar::Number(f64::NAN),
+        ".inf" | ".Inf" | ".INF" | "+.inf" | "+.Inf" | "+.INF" => {
+            return Scalar::Number(f64::INFINITY);
+        }
+        "-.inf" | "-.Inf" | "-.INF" => return Scalar::Number(f64::NEG_INFINITY),
+        _ => {}
+    }
+    if !text.starts_with(|c: char| c.is_ascii_digit() || matches!(c, '+' | '-' | '.')) {
+        return Scalar::Text;
+    }
+    let plain = text.replace('_', "");
+    let whole = (!text.starts_with('.')).then(|| whole(&plain)).flatten();
+    match (whole, number(&plain)) {
+        (Some(whole), _) => Scalar::Whole(whole),
+        (None, Some(number)) => Scalar::Number(number),
+        (None, None) => Scalar::Text,
+    }
+}
+
+/// A whole number that fits 64 bits.
+fn whole(text: &str) -> Option<i128> {
+    let (is_negative, digits) = match text.as_bytes() {
+        [b'-', ..] => (true, &text[1..]),
+        [b'+', ..] => (false, &text[1..]),
+        _ => (false, text),
+    };
+    let (base, digits) = match digits.as_bytes() {
+        [b'0', b'x' | b'X', ..] => (16, &digits[2..]),
+        [b'0', b'o' | b'O', ..] => (8, &digits[2..]),
+        [b'0', b'b' | b'B', ..] => (2, &digits[2..]),
+        [b'0', _, ..] => (8, &digits[1..]),
+        _ => (10, digits),
+    };
+    if digits.starts_with(['+', '-']) {
+        return None;
+    }
+    let magnitude = i128::from(u64::from_str_radix(digits, base).ok()?);
+    let value = if is_negative { -magnitude } else { magnitude };
+    (value >= i128::from(i64::MIN)).then_some(value)
+}
+
+/// A number in decimals: `1.5`, `.5`, `5.`, `1e3`.
+fn number(text: &str) -> Option<f64> {
+    let is_decimal = |c: char| c.is_ascii_digit() || matches!(c, '+' | '-' | '.' | 'e' | 'E');
+    let has_digit = text.starts_with(|c: char| c.is_ascii_digit())
+        || text
+            .trim_start_matches(['+', '-', '.'])
+            .starts_with(|c: char| c.is_ascii_digit());
+    (has_digit && text.chars().all(is_decimal))
+        .then(|| text.parse().ok())
+        .flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scalar_means_what_it_means_upstream() {
+        let number = Scalar::Number;
+        for (text, expected) in [
+            ("", Scalar::Null),
+            ("yes", Scalar::Bool(true)),
+            ("Off", Scalar::Bool(false)),
+            ("oN", Scalar::Text),
+            ("5", Scalar::Whole(5)),
+            ("-0x1f", Scalar::Whole(-31)),
+            ("017", Scalar::Whole(15)),
+            ("08", number(8.0)),
+            ("1_000", Scalar::Whole(1000)),
+            ("18446744073709551615", Scalar::Whole(u64::MAX.into())),
+            ("18446744073709551616", number(18_446_744_073_709_551_616.0)),
+            ("1e3", number(1000.0)),
+            (".5", number(0.5)),
+            ("5.", number(5.0)),
+            ("+.inf", number(f64::INFINITY)),
+            ("5s", Scalar::Text),
+            ("2001-01-01", Scalar::Text),
+            ("+-5", Scalar::Text),
+            ("-", Scalar::Text),
+            (".", Scalar::Text),
+            ("e5", Scalar::Text),
+        ] {
+            assert_eq!(resolve(text), expected, "{text}");
+        }
+        assert_eq!(number(1.9).integer(), Some(1));
+        assert_eq!(number(f64::INFINITY).count(), None);
+        assert_eq!(Scalar::Whole(-1).count(), None);
+    }
+}

@@ -1,0 +1,118 @@
+//! Ways in which the requests of `remote_write` can be signed beside those of every HTTP client:
+//! Amazon's, Microsoft's and Google's. Checked as upstream checks them.
+
+use super::http::is_set;
+use super::read;
+use firn_model::yaml::{Node, YamlError};
+
+/// Checks `sigv4`.
+pub fn check_sigv4(node: &Node) -> Result<(), YamlError> {
+    let message = if is_set(node, "access_key") != is_set(node, "secret_key") {
+        "must provide a AWS SigV4 Access key and Secret Key if credentials are specified in the \
+         SigV4 config"
+    } else if is_set(node, "external_id") && !is_set(node, "role_arn") {
+        "external_id can only be used with role_arn"
+    } else {
+        return Ok(());
+    };
+    Err(node.error(message))
+}
+
+/// The ways of `azuread`: the key of each, how errors call it, and what it asks for.
+const AZURE_WAYS: [(&str, &str, &[&str]); 5] = [
+    ("managed_identity", "Azure Managed Identity", &[]),
+    (
+        "workload_identity",
+        "Azure Workload Identity",
+        &["client_id", "tenant_id"],
+    ),
+    (
+        "oauth",
+        "Azure OAuth",
+        &["client_id", "client_secret", "tenant_id"],
+    ),
+    ("sdk", "Azure SDK", &[]),
+    (
+        "certificate",
+        "Azure Certificate",
+        &["client_id", "tenant_id", "certificate_path"],
+    ),
+];
+
+/// Checks `azuread`.
+pub fn check_azuread(node: &Node) -> Result<(), YamlError> {
+    let cloud = read::string(node, "cloud");
+    if !matches!(
+        cloud.as_str(),
+        "" | "AzureChina" | "AzureGovernment" | "AzurePublic"
+    ) {
+        return Err(node.error("must provide a cloud in the Azure AD config"));
+    }
+    let given = |key: &str| node.get(key).filter(|section| !section.is_null());
+    let ways = AZURE_WAYS.iter().filter_map(|(key, name, required)| {
+        let section = given(key)?;
+        Some((section, *key, *name, *required))
+    });
+    let ways: Vec<_> = ways.collect();
+    match ways[..] {
+        [] => {
+            return Err(node.error(
+                "must provide an Azure Managed Identity, Azure Workload Identity, Azure OAuth, \
+                 Azure Certificate or Azure SDK in the Azure AD config",
+            ));
+        }
+        [(section, key, name, required)] => check_azure_way(section, key, name, required)?,
+        _ => {
+            return Err(
+                node.error("cannot provide multiple authentication methods in the Azure AD config")
+            );
+        }
+    }
+    let may_stand =
+        |c: char| c.is_ascii_alphanumeric() || c.is_ascii_whitespace() || "_:/.-".contains(c);
+    match read::string(node, "scope").chars().all(may_stand) {
+        true => Ok(()),
+        false => Err(node.error("the provided scope contains invalid characters")),
+    }
+}
+
+fn check_azure_way(node: &Node, way: &str, name: &str, required: &[&str]) -> Result<(), YamlError> {
+    for key in required {
+        if !is_set(node, key) {
+            let message = format!("must provide an {name} {key} in the Azure AD config");
+            return Err(node.error(message));
+        }
+    }
+    let ids: &[&str] = match way {
+        "workload_identity" => &["client_id", "tenant_id"],
+        "sdk" => &[],
+        _ => &["client_id"],
+    };
+    for key in ids {
+        let id = read::string(node, key);
+        if !id.is_empty() && !is_uuid_of_any_form(&id) {
+            return Err(node.error(format!("the provided {name} {key} is invalid")));
+        }
+    }
+    Ok(())
+}
+
+/// Whether `text` is a UUID with its four dashes.
+pub fn is_uuid(text: &str) -> bool {
+    text.len() == 36
+        && text.bytes().enumerate().all(|(at, byte)| match at {
+            8 | 13 | 18 | 23 => byte == b'-',
+            _ => byte.is_ascii_hexdigit(),
+        })
+}
+
+/// Whether `text` is a UUID: with dashes, in braces, as a URN, or without dashes.
+fn is_uuid_of_any_form(text: &str) -> bool {
+    let is_bare = text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let in_braces = (text.len() == 38).then(|| text.get(1..37)).flatten();
+    let in_urn = text
+        .get(..9)
+        .filter(|head| head.eq_ignore_ascii_case("urn:uuid:"))
+        .and_then(|_| text.get(9..));
+    is_bare || is_uuid(text) || in_braces.is_some_and(is_uuid) || in_urn.is_some_and(is_uuid)
+}

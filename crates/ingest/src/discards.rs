@@ -1,0 +1,129 @@
+//! The last refused samples, kept for those who ask: by reason, sender and job, whatever door they
+//! came to.
+//!
+//! Invariant: memory is bounded. Of more than [`KINDS_MAX`] kinds those are kept that came last; a
+//! kind is two counts, two times and one example of a KiB at most.
+
+use crate::outcome::{DropReason, Dropped};
+use crate::refusals::{Sender, shortened};
+use firn_model::sample::TimestampMs;
+use firn_model::sync::lock;
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+
+/// Kinds that are kept: half a MiB with the longest examples.
+const KINDS_MAX: usize = 512;
+
+/// What was refused for one reason, of one sender and job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Discard {
+    /// Why.
+    pub reason: DropReason,
+    /// Who sent it.
+    pub sender: Sender,
+    /// The `job` of the first sample of each write, empty where that is not known.
+    pub job: String,
+    /// Samples, since the kind is kept.
+    pub samples: u64,
+    /// Requests, scrapes and evaluations that had some.
+    pub writes: u64,
+    /// When the first one came.
+    pub first: TimestampMs,
+    /// When the last one came.
+    pub last: TimestampMs,
+    /// What is wrong with the newest one that was told of.
+    pub example: String,
+}
+
+type Key = (DropReason, Sender, String);
+
+/// Keeps what was refused. Shared by all writers.
+#[derive(Debug, Default)]
+pub(crate) struct Discards(Mutex<BTreeMap<Key, Discard>>);
+
+impl Discards {
+    /// Notes what a write lost at `now`, by the wall clock.
+    #[cold]
+    pub(crate) fn note(&self, sender: &Sender, dropped: &[Dropped], now: TimestampMs) {
+        let mut kinds = lock(&self.0);
+        for dropped in dropped {
+            let job = shortened(&dropped.job);
+            let key = (dropped.reason, sender.clone(), job.clone());
+            let kind = kinds.entry(key).or_insert_with(|| Discard {
+                reason: dropped.reason,
+                sender: sender.clone(),
+                job,
+                samples: 0,
+                writes: 0,
+                first: now,
+                last: now,
+                example: String::new(),
+            });
+            kind.samples += dropped.sample_count as u64;
+            kind.writes += 1;
+            kind.last = now;
+            kind.example = shortened(&dropped.first);
+            if kinds.len() > KINDS_MAX {
+                let oldest = kinds.iter().min_by_key(|(_, kind)| kind.last);
+                let oldest = oldest.map(|(key, _)| key.clone());
+                oldest.and_then(|key| kinds.remove(&key));
+            }
+        }
+    }
+
+    /// What is kept, the newest first.
+    pub(crate) fn list(&self) -> Vec<Discard> {
+        let mut all: Vec<Discard> = lock(&self.0).values().cloned().collect();
+        all.sort_by_key(|kind| std::cmp::Reverse(kind.last));
+        all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use firn_model::store::Rejection;
+
+    fn dropped(reason: Rejection, job: &str, first: &str) -> Dropped {
+        Dropped {
+            reason: DropReason::Rejected(reason),
+            sample_count: 2,
+            job: job.into(),
+            first: first.into(),
+        }
+    }
+
+    #[test]
+    fn discards_are_added_up_by_kind_and_listed_newest_first() {
+        let discards = Discards::default();
+        let sender = Sender::Job("a".into());
+        discards.note(&sender, &[dropped(Rejection::TooOld, "a", "x")], 1);
+        discards.note(&sender, &[dropped(Rejection::OutOfOrder, "a", "y")], 2);
+        discards.note(&sender, &[dropped(Rejection::TooOld, "a", "z")], 3);
+        let list = discards.list();
+        let shown: Vec<_> = list
+            .iter()
+            .map(|d| (d.reason.as_str(), d.samples, d.writes, d.first, d.last))
+            .collect();
+        assert_eq!(
+            shown,
+            [("too_old", 4, 2, 1, 3), ("out_of_order", 2, 1, 2, 2)]
+        );
+        assert_eq!(list[0].example, "z");
+    }
+
+    #[test]
+    fn discards_of_many_kinds_keep_the_last() {
+        let discards = Discards::default();
+        for i in 0..KINDS_MAX + 10 {
+            let job = i.to_string();
+            let dropped = dropped(Rejection::TooOld, &job, &"é".repeat(10_000));
+            discards.note(&Sender::Aggregation, &[dropped], i as i64);
+        }
+        let list = discards.list();
+        assert_eq!(list.len(), KINDS_MAX);
+        assert_eq!(list[0].job, (KINDS_MAX + 9).to_string());
+        assert_eq!(list.last().unwrap().job, "10");
+        assert!(list[0].example.len() <= 1 << 11);
+    }
+}

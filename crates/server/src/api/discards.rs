@@ -1,0 +1,49 @@
+//! `/api/v1/status/discards`: the last refused samples, by reason, sender and job.
+
+use super::call::Call;
+use super::status::computed;
+use crate::http::failure::Failure;
+use axum::response::Response;
+use firn_ingest::{Discard, Sender};
+use serde_json::{Value, json};
+
+/// What was refused, the newest first.
+pub(crate) async fn discards(call: Call) -> Result<Response, Failure> {
+    let pipeline = call.backend.pipeline.clone();
+    computed(&call, move |_| {
+        let all = pipeline.discards();
+        Ok(all.iter().map(shown).collect::<Vec<Value>>())
+    })
+    .await
+}
+
+fn shown(discard: &Discard) -> Value {
+    let mut shown = json!({
+        "reason": discard.reason.as_str(),
+        "sender": sender(&discard.sender),
+        "job": discard.job,
+        "samples": discard.samples,
+        "writes": discard.writes,
+        "first": discard.first as f64 / 1e3,
+        "last": discard.last as f64 / 1e3,
+        "example": discard.example,
+    });
+    if let Sender::Job(job) = &discard.sender {
+        // The job of a scrape is known, whatever the sample says.
+        shown["job"] = job.as_ref().into();
+    }
+    shown
+}
+
+fn sender(sender: &Sender) -> Value {
+    match sender {
+        Sender::Job(job) => json!({"kind": "scrape", "job": &**job}),
+        Sender::Rules(group) => json!({"kind": "rules", "group": &**group}),
+        Sender::Aggregation => json!({"kind": "aggregation"}),
+        Sender::Push { tenant, address } => json!({
+            "kind": "push",
+            "tenant": tenant.as_str(),
+            "address": address.map(|address| address.to_string()),
+        }),
+    }
+}
