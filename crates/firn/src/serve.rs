@@ -9,6 +9,7 @@
 //! Invariant: whatever keeps the server from starting is one line on standard error and exit code
 //! 1.
 
+mod agent;
 mod aggregating;
 mod backend;
 mod damages;
@@ -37,6 +38,7 @@ use crate::settings::documentation;
 use crate::settings::flags::{self, CommandLine, Request};
 use crate::settings::retention::{Retention, UnknownSize};
 use crate::settings::web_config::WebConfigError;
+use agent::Unstored;
 use aggregating::Aggregating;
 use firn_ingest::client::Places;
 use firn_ingest::discovery::Lent;
@@ -46,6 +48,7 @@ use firn_model::budget::Budget;
 use firn_model::env::{Env, real};
 use firn_model::error::Error;
 use firn_model::shares::Shares;
+use firn_model::store::Append;
 use firn_server::ActiveQueries;
 use firn_server::App;
 use firn_server::parts::Provider;
@@ -129,7 +132,7 @@ pub fn run(args: &[OsString]) -> ExitCode {
 fn serve(line: &CommandLine) -> Result<(), ServeError> {
     let settings = &line.settings;
     let config = match &settings.config_file {
-        Some(file) => config::load_with_rules(file, JobFeatures::of_names(&settings.features))?,
+        Some(file) => config::load_with_rules(file, JobFeatures::of(settings))?,
         None => Config::built_in(),
     };
     logs::start(
@@ -264,7 +267,7 @@ impl Node {
         let memory = Budget::new("process", limit_bytes);
         let pressure = Arc::new(Pressure::new(limit_bytes));
         let file = settings.config_file.clone();
-        let features = JobFeatures::of_names(&settings.features);
+        let features = JobFeatures::of(settings);
         let running = Arc::new(Running::new(file, features, config, env.clock.clone()));
         let retention = retention_of(line, &running);
         let web = settings.web_config_file.as_deref();
@@ -380,10 +383,14 @@ impl Node {
         }
     }
 
-    /// The way of samples into `store`.
+    /// The way of samples into `store`, or nowhere but to receivers.
     fn pipeline(&self, store: &Arc<Store>) -> Pipeline {
+        let into: Arc<dyn Append> = match self.running.features().is_agent {
+            true => Arc::new(Unstored),
+            false => store.clone(),
+        };
         Pipeline::new(
-            store.clone(),
+            into,
             self.env.clock.clone(),
             IngestLimits::of(&Shares::of(self.memory.limit_bytes())),
             &self.memory,

@@ -356,6 +356,9 @@ fn parse(text: &str, dir: &Path, features: JobFeatures) -> Result<Parsed, YamlEr
     // The walk blots out secrets in what is shown; what is read next still has them.
     let mut shown = root.clone();
     walk(&mut shown, &keys::CONFIG, "", &mut findings)?;
+    if features.is_agent {
+        refuse_in_agents(&root)?;
+    }
     let global = Global::read(&root, dir, features)?;
     let mut config = Config {
         ignored: findings.ignored,
@@ -388,6 +391,21 @@ fn parse(text: &str, dir: &Path, features: JobFeatures) -> Result<Parsed, YamlEr
         job_files: job_files(&root, dir)?,
         global,
     })
+}
+
+/// Refuses what needs a store.
+fn refuse_in_agents(root: &Node) -> Result<(), YamlError> {
+    let says = |node: &&Node| !node.is_null();
+    for key in ["alerting", "rule_files", "remote_read"] {
+        if let Some(node) = root.get(key).filter(says) {
+            return Err(node.error(format!("field {key} is not allowed in agent mode")));
+        }
+    }
+    let aggregation = root.get("firn").and_then(|firn| firn.get("aggregation"));
+    match aggregation.filter(says) {
+        None => Ok(()),
+        Some(node) => Err(node.error("field firn.aggregation is not allowed in agent mode")),
+    }
 }
 
 /// The patterns of `scrape_config_files`.

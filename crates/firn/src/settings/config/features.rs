@@ -1,5 +1,6 @@
 //! Features of the command line that change what a config means.
 
+use crate::settings::Settings;
 use firn_ingest::scrape::StartTimes;
 use firn_promql::Features;
 
@@ -12,11 +13,21 @@ pub struct JobFeatures {
     pub start_times: StartTimes,
     /// `type-and-unit-labels`
     pub type_and_unit_labels: bool,
+    /// `--agent`: a config has no rules, alerts and remote reads.
+    pub is_agent: bool,
     /// Switches of the language.
     pub language: Features,
 }
 
 impl JobFeatures {
+    /// Those of a command line.
+    pub fn of(settings: &Settings) -> Self {
+        Self {
+            is_agent: settings.is_agent,
+            ..Self::of_names(&settings.features)
+        }
+    }
+
     /// The features with these names; others change no job.
     pub fn of_names(names: &[String]) -> Self {
         let has = |name: &str| names.iter().any(|known| known == name);
@@ -27,6 +38,7 @@ impl JobFeatures {
                 make_zeros: has("created-timestamp-zero-ingestion"),
             },
             type_and_unit_labels: has("type-and-unit-labels"),
+            is_agent: false,
             language: Features {
                 duration_expressions: true,
                 experimental_functions: has("promql-experimental-functions"),
