@@ -232,6 +232,9 @@ struct Node {
     lookback: Duration,
     descriptors: Descriptors,
     running: Arc<Running>,
+    /// Whether the configuration is read again when it changes, and how often that is looked at.
+    reloads_by_itself: bool,
+    reload_interval: Duration,
     app: App,
     servers: Servers,
     signals: Signals,
@@ -305,6 +308,8 @@ impl Node {
             lookback: settings.lookback,
             descriptors,
             running,
+            reloads_by_itself: settings.reloads_by_itself,
+            reload_interval: settings.reload_interval,
             app,
             servers,
             signals,
@@ -487,6 +492,7 @@ impl Node {
         let mut configs = self.running.subscribe();
         let mut retention = (self.retention)();
         let mut tick = tokio::time::interval(TICK);
+        let mut looking = tokio::time::interval(self.reload_interval.max(TICK));
         let mut held = self.memory.hold();
         loop {
             tokio::select! {
@@ -505,6 +511,10 @@ impl Node {
                     });
                     let state = pipeline.aggregation_bytes();
                     held.set(self.own_bytes + store.memory_bytes() + state);
+                }
+                _ = looking.tick(), if self.reloads_by_itself => {
+                    let running = self.running.clone();
+                    spawn_blocking(move || running.reload_if_changed());
                 }
                 Some(()) = self.quitting.recv() => return Ok(()),
                 Ok(()) = configs.changed() => {

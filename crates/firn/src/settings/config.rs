@@ -10,6 +10,7 @@ mod aggregation;
 mod alerting;
 mod discovery;
 mod features;
+mod fingerprint;
 mod global;
 mod http;
 mod jobs;
@@ -26,6 +27,7 @@ pub use access::{AccessSettings, TokenSource, checked_digest};
 pub use alerting::AlertingSettings;
 pub use discovery::providers as discoveries;
 pub use features::JobFeatures;
+pub use fingerprint::fingerprint;
 pub use rule_files::RuleTimes;
 pub use sources::read_groups;
 
@@ -426,10 +428,7 @@ fn job_files(root: &Node, dir: &Path) -> Result<Vec<PathBuf>, YamlError> {
 /// Why a key has no effect, where that needs a word.
 pub fn why_ignored(key: &str) -> Option<&'static str> {
     match key {
-        "alerting.alertmanagers.sigv4"
-        | "remote_write.sigv4"
-        | "remote_write.azuread"
-        | "remote_write.google_iam" => Some("requests are sent unsigned"),
+        "remote_write.azuread" | "remote_write.google_iam" => Some("requests are sent unsigned"),
         _ => None,
     }
 }

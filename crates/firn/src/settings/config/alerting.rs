@@ -4,7 +4,7 @@ use super::http::http;
 use super::jobs::check_static_targets;
 use super::read;
 use super::rules::rules;
-use super::sources::discoveries;
+use super::sources::{discoveries, sigv4};
 use firn_ingest::alertmanagers::AlertmanagerSettings;
 use firn_ingest::relabel::Rule;
 use firn_model::names::NameScheme;
@@ -48,6 +48,7 @@ fn alertmanager(
         path_prefix: read::string(node, "path_prefix"),
         timeout: read::duration(node, "timeout").unwrap_or(TIMEOUT),
         http: http(node, dir)?,
+        sigv4: sigv4(node, dir)?,
         discoveries: discoveries(node, dir)?,
         relabel: rules(node, "relabel_configs", names)?,
         alert_relabel: rules(node, "alert_relabel_configs", names)?,

@@ -551,5 +551,8 @@ fn config_of_an_agent_has_nothing_that_needs_a_store() {
         let expected = format!("field {key} is not allowed in agent mode");
         assert!(refused(text).contains(&expected), "{text}");
     }
-    assert_eq!(refused("alerting:\nremote_write: [{url: 'http://a/w'}]"), "");
+    assert_eq!(
+        refused("alerting:\nremote_write: [{url: 'http://a/w'}]"),
+        ""
+    );
 }

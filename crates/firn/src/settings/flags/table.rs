@@ -81,8 +81,19 @@ pub const FLAGS: &[Flag] = &[
         "Config in Prometheus's format. Without one Firn scrapes itself.",
     )
     .or("config"),
-    ignored_switch("config.auto-reload", "false"),
-    ignored("config.auto-reload-interval", "30s"),
+    switch(
+        "config.auto-reload",
+        |s, v| set(&mut s.reloads_by_itself, Ok(v == "true")),
+        "Read the config, its rule files and its scrape config files again when one of them \
+         changes.",
+    ),
+    flag(
+        "config.auto-reload-interval",
+        "DURATION",
+        "30s",
+        |s, v| set(&mut s.reload_interval, positive_duration(v)),
+        "How often --config.auto-reload looks; 1s at least.",
+    ),
     flag(
         "web.listen-address",
         "HOST:PORT",
