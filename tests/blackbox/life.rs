@@ -116,6 +116,33 @@ fn reload_takes_over_what_can_change_and_keeps_the_old_config_if_it_is_bad() {
 }
 
 #[test]
+fn config_that_changes_is_read_again_where_a_flag_says_so() {
+    let data = tempfile::tempdir().unwrap();
+    let config = data.path().join("firn.yml");
+    let write = |text: &str| std::fs::write(&config, text).unwrap();
+    write("global: {evaluation_interval: 10s}\n");
+    let flags = [
+        "--config",
+        config.to_str().unwrap(),
+        "--config.auto-reload",
+        "--config.auto-reload-interval=1s",
+    ];
+    let server = Server::start(&data.path().join("data"), &flags);
+    let http = server.http();
+    // What is written before the first look is what that look notes.
+    let mut seconds = 11;
+    wait_for("the new config", || {
+        seconds += 1;
+        write(&format!("global: {{evaluation_interval: {seconds}s}}\n"));
+        let shown = http.get("/api/v1/status/config").body;
+        !shown.contains("evaluation_interval: 10s")
+    });
+    write("global: {evaluation_intervall: 30s}\n");
+    server.wait_log("keep the old config");
+    assert_eq!(http.get("/-/ready").status, 200);
+}
+
+#[test]
 fn quit_over_http_needs_the_lifecycle_flag() {
     let data = tempfile::tempdir().unwrap();
     let mut server = Server::start(data.path(), &[]);

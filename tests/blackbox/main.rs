@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
 mod active;
+mod agent;
 mod aggregation;
 mod alerting;
 mod blocks;

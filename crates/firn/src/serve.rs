@@ -9,6 +9,7 @@
 //! Invariant: whatever keeps the server from starting is one line on standard error and exit code
 //! 1.
 
+mod agent;
 mod aggregating;
 mod backend;
 mod damages;
@@ -37,6 +38,7 @@ use crate::settings::documentation;
 use crate::settings::flags::{self, CommandLine, Request};
 use crate::settings::retention::{Retention, UnknownSize};
 use crate::settings::web_config::WebConfigError;
+use agent::Unstored;
 use aggregating::Aggregating;
 use firn_ingest::client::Places;
 use firn_ingest::discovery::Lent;
@@ -46,6 +48,7 @@ use firn_model::budget::Budget;
 use firn_model::env::{Env, real};
 use firn_model::error::Error;
 use firn_model::shares::Shares;
+use firn_model::store::Append;
 use firn_server::ActiveQueries;
 use firn_server::App;
 use firn_server::parts::Provider;
@@ -131,7 +134,7 @@ pub fn run(args: &[OsString]) -> ExitCode {
 fn serve(line: &CommandLine) -> Result<(), ServeError> {
     let settings = &line.settings;
     let config = match &settings.config_file {
-        Some(file) => config::load_with_rules(file, JobFeatures::of_names(&settings.features))?,
+        Some(file) => config::load_with_rules(file, JobFeatures::of(settings))?,
         None => Config::built_in(),
     };
     logs::start(
@@ -222,6 +225,9 @@ struct Node {
     lookback: Duration,
     descriptors: Descriptors,
     running: Arc<Running>,
+    /// Whether the configuration is read again when it changes, and how often that is looked at.
+    reloads_by_itself: bool,
+    reload_interval: Duration,
     app: App,
     servers: Servers,
     signals: Signals,
@@ -257,7 +263,7 @@ impl Node {
         let memory = Budget::new("process", limit_bytes);
         let pressure = Arc::new(Pressure::new(limit_bytes));
         let file = settings.config_file.clone();
-        let features = JobFeatures::of_names(&settings.features);
+        let features = JobFeatures::of(settings);
         let running = Arc::new(Running::start(file, features, config, env.clock.clone())?);
         let retention = retention_of(line, &running);
         let web = settings.web_config_file.as_deref();
@@ -295,6 +301,8 @@ impl Node {
             lookback: settings.lookback,
             descriptors,
             running,
+            reloads_by_itself: settings.reloads_by_itself,
+            reload_interval: settings.reload_interval,
             app,
             servers,
             signals,
@@ -373,11 +381,15 @@ impl Node {
         }
     }
 
-    /// The way of samples into `store`.
+    /// The way of samples into `store`, or nowhere but to receivers.
     fn pipeline(&self, store: &Arc<Store>) -> Pipeline {
         let features = self.running.features();
+        let into: Arc<dyn Append> = match features.is_agent {
+            true => Arc::new(Unstored),
+            false => store.clone(),
+        };
         let pipeline = Pipeline::new(
-            store.clone(),
+            into,
             self.env.clock.clone(),
             IngestLimits::of(&Shares::of(self.memory.limit_bytes())),
             &self.memory,
@@ -477,6 +489,7 @@ impl Node {
         let mut configs = self.running.subscribe();
         let mut retention = (self.retention)();
         let mut tick = tokio::time::interval(TICK);
+        let mut looking = tokio::time::interval(self.reload_interval.max(TICK));
         let mut held = self.memory.hold();
         loop {
             tokio::select! {
@@ -495,6 +508,10 @@ impl Node {
                     });
                     let state = pipeline.aggregation_bytes() + pipeline.deltas_bytes();
                     held.set(self.own_bytes + store.memory_bytes() + state);
+                }
+                _ = looking.tick(), if self.reloads_by_itself => {
+                    let running = self.running.clone();
+                    spawn_blocking(move || running.reload_if_changed());
                 }
                 Some(()) = self.quitting.recv() => return Ok(()),
                 Ok(()) = configs.changed() => {

@@ -28,8 +28,16 @@ pub enum LogFormat {
 pub struct Settings {
     /// The config; none means the built-in one.
     pub config_file: Option<PathBuf>,
-    /// The data folder.
+    /// Whether the config is read again when it changes.
+    pub reloads_by_itself: bool,
+    /// How often that is looked at.
+    pub reload_interval: Duration,
+    /// The data folder, that of the agent if it is one.
     pub data_dir: PathBuf,
+    /// Whether what comes in is sent on and not stored.
+    pub is_agent: bool,
+    /// The data folder of an agent.
+    pub agent_dir: PathBuf,
     /// `host:port`, one or more.
     pub listen: Vec<String>,
     /// TLS and authentication of the listener.

@@ -3,7 +3,7 @@
 //! Facts are from upstream's `notifier/alertmanager.go`: what relabelling sees and decides.
 
 use crate::client::{BodyLimit, HttpClient, HttpSettings, USER_AGENT, read_body};
-use crate::discovery::{DiscoverySettings, Group};
+use crate::discovery::{DiscoverySettings, Group, SigV4Settings};
 use crate::relabel::{self, Rule};
 use crate::scrape::{check_address, encode_path};
 use firn_model::error::Error;
@@ -30,6 +30,8 @@ pub struct AlertmanagerSettings {
     pub timeout: Duration,
     /// How they are reached.
     pub http: HttpSettings,
+    /// `sigv4`
+    pub sigv4: Option<SigV4Settings>,
     /// Where they come from.
     pub discoveries: Vec<DiscoverySettings>,
     /// `relabel_configs`, of the Alertmanagers.
@@ -172,6 +174,7 @@ mod tests {
             scheme: "http".into(),
             path_prefix: "/am/../x y/".into(),
             timeout: Duration::from_secs(10),
+            sigv4: None,
             http: HttpSettings::default(),
             discoveries: Vec::new(),
             relabel: rules.iter().map(compile).collect(),

@@ -15,6 +15,7 @@ mod places;
 mod route;
 mod secret;
 mod settings;
+mod sign;
 #[cfg(test)]
 mod tests;
 mod tls;
@@ -28,6 +29,7 @@ pub use settings::{
     Assertion, Auth, HeaderValueSource, HttpSettings, OAuth2Settings, ProxySettings, Secret,
     TlsSettings, TlsVersion,
 };
+pub use sign::{Sign, Signing, ToSign};
 
 use auth::Authorizer;
 use firn_model::error::Error;
@@ -36,6 +38,7 @@ use hyper::body::{Bytes, Incoming};
 use hyper::header::{AUTHORIZATION, HeaderName, HeaderValue, LOCATION};
 use hyper::http::uri::Parts;
 use hyper::{HeaderMap, Method, Request, Response, Uri};
+use std::sync::Arc;
 use transport::Transport;
 
 /// The `User-Agent` of every request: how servers know Firn.
@@ -45,11 +48,19 @@ pub(crate) const USER_AGENT: &str = concat!("Firn/", env!("CARGO_PKG_VERSION"));
 const REDIRECTS_MAX: usize = 10;
 
 /// A client with its pool of connections. Share it: connections are kept between requests.
-#[derive(Debug)]
 pub struct HttpClient {
     settings: HttpSettings,
     transport: Transport,
     authorizer: Authorizer,
+    signer: Option<Arc<dyn Sign>>,
+}
+
+impl std::fmt::Debug for HttpClient {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("HttpClient")
+            .field("settings", &self.settings)
+            .finish_non_exhaustive()
+    }
 }
 
 impl HttpClient {
@@ -64,8 +75,16 @@ impl HttpClient {
         Self {
             transport: Transport::new(tls, proxy, settings.enable_http2, places),
             authorizer: Authorizer::new(&settings.auth),
+            signer: None,
             settings,
         }
+    }
+
+    /// The client, with `signer` signing what it sends.
+    #[must_use]
+    pub fn signed_by(mut self, signer: Option<Arc<dyn Sign>>) -> Self {
+        self.signer = signer;
+        self
     }
 
     /// Asks for `uri`; returns when the head of the answer is there. Any status is an answer.
@@ -97,11 +116,22 @@ impl HttpClient {
         let mut at = uri.clone();
         for _ in 0..=REDIRECTS_MAX {
             let mut request = Request::builder().method(method.clone()).uri(at.clone());
-            if let Some(all) = request.headers_mut() {
-                all.extend(headers.clone());
-                if at.authority() == uri.authority() {
-                    all.extend(own.clone());
+            let mut all = headers.clone();
+            if at.authority() == uri.authority() {
+                all.extend(own.clone());
+                if let Some(signer) = &self.signer {
+                    let signing = signer.sign(ToSign {
+                        method: &method,
+                        uri: &at,
+                        headers: &all,
+                        body: &body,
+                    });
+                    let signed = signing.await?;
+                    all.extend(signed);
                 }
+            }
+            if let Some(into) = request.headers_mut() {
+                *into = all;
             }
             let request = request
                 .body(Full::new(body.clone()))

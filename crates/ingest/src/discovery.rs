@@ -39,7 +39,7 @@ mod stub;
 mod tests;
 mod xml;
 
-pub use aws::AwsSettings;
+pub use aws::{AwsSettings, SigV4Settings};
 pub use consul::{ConsulSettings, Token};
 pub use digitalocean::{DigitalOceanRole, DigitalOceanSettings};
 pub use dns::{DnsSettings, RecordType};

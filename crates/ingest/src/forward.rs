@@ -1,6 +1,6 @@
 //! Bodies that are posted to one URL as they are: what `firn mirror` sends to its targets.
 
-use crate::client::{BodyLimit, HttpClient, HttpSettings, USER_AGENT, read_body};
+use crate::client::{BodyLimit, HttpClient, HttpSettings, Sign, USER_AGENT, read_body};
 use firn_model::error::Error;
 use hyper::Uri;
 use hyper::body::Bytes;
@@ -8,6 +8,7 @@ use hyper::header::{
     HeaderMap, HeaderName, HeaderValue, LOCATION, RETRY_AFTER, USER_AGENT as AGENT,
 };
 use percent_encoding::percent_decode_str;
+use std::sync::Arc;
 
 /// Bytes of an answer that are read: so much lets its connection be used again.
 const ANSWER_BYTES_MAX: u64 = 64 << 10;
@@ -89,6 +90,15 @@ impl Forward {
             uri: url.parse().map_err(|e| format!("{url:?}: {e}"))?,
             client: HttpClient::new(settings),
         })
+    }
+
+    /// The same, with `signer` signing what is posted.
+    #[must_use]
+    pub fn signed_by(self, signer: Option<Arc<dyn Sign>>) -> Self {
+        Self {
+            client: self.client.signed_by(signer),
+            ..self
+        }
     }
 
     /// Posts `body` with `headers`, whose names are in lower case. Any status is an answer; fails

@@ -61,6 +61,8 @@ pub struct AppParts {
     pub lifecycle: Option<Lifecycle>,
     /// Whether requests may make snapshots: `--web.enable-admin-api`.
     pub is_admin_enabled: bool,
+    /// Whether nothing is stored, so that there is nothing to ask: `--agent`.
+    pub is_agent: bool,
     /// `/debug/pprof`; `None` if the binary has no profiler.
     pub profiler: Option<Arc<dyn Profiler>>,
     /// Called now and then while a query runs that takes long: memory may have become short. May

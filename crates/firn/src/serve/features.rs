@@ -39,8 +39,7 @@ const TEMPLATES: [&str; 29] = [
 ];
 
 /// What is always there.
-const ALWAYS: [(&str, &str); 6] = [
-    ("prometheus", "server_mode"),
+const ALWAYS: [(&str, &str); 5] = [
     ("rules", "concurrent_rule_eval"),
     ("rules", "keep_firing_for"),
     ("rules", "query_offset"),
@@ -82,6 +81,16 @@ pub fn features(settings: &Settings) -> Vec<Feature> {
         name,
         is_on: settings.features.iter().any(|known| known == flag),
     });
-    let all = always.chain(templates).chain(discoveries);
+    let modes = [
+        ("auto_reload_config", settings.reloads_by_itself),
+        ("agent_mode", settings.is_agent),
+        ("server_mode", !settings.is_agent),
+    ];
+    let modes = modes.into_iter().map(|(name, is_on)| Feature {
+        category: "prometheus",
+        name,
+        is_on,
+    });
+    let all = always.chain(modes).chain(templates).chain(discoveries);
     all.chain(switched).collect()
 }

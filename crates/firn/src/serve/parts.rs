@@ -96,7 +96,7 @@ pub fn build(sources: Sources<'_>) -> Result<AppParts, PartsError> {
         limits: limits(settings, connections_max, memory.limit_bytes()),
         engine: Arc::new(Promql),
         query: QuerySettings {
-            features: JobFeatures::of_names(&settings.features).language,
+            features: JobFeatures::of(settings).language,
             lookback_ms: settings.lookback.as_millis() as i64,
             samples_max: settings.query_samples_max,
             series_max: Arc::new(move || series.config().query_series_max.unwrap_or(usize::MAX)),
@@ -128,6 +128,7 @@ pub fn build(sources: Sources<'_>) -> Result<AppParts, PartsError> {
             quit: Arc::new(move || quit.try_send(()).is_ok()),
         }),
         is_admin_enabled: settings.enable_admin_api,
+        is_agent: settings.is_agent,
         profiler: Some(Arc::new(ProcessProfiler)),
         watch_memory: Arc::new(move || pressure.look()),
         env,

@@ -12,7 +12,7 @@ use firn_server::query_log::QueryLog;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use tokio::sync::watch;
-use tracing::{error, info, warn};
+use tracing::{debug, error, info, warn};
 
 /// The configuration in force.
 pub struct Running {
@@ -36,6 +36,8 @@ pub struct QueryLogError {
 }
 
 struct State {
+    /// What the files of the configuration were when they were last looked at.
+    fingerprint: Option<u64>,
     is_newest_good: bool,
     taken_over: TimestampMs,
 }
@@ -49,6 +51,7 @@ impl Running {
         clock: Arc<dyn Clock>,
     ) -> Self {
         let state = Mutex::new(State {
+            fingerprint: None,
             is_newest_good: true,
             taken_over: clock.now_ms(),
         });
@@ -147,6 +150,23 @@ impl Running {
         }
     }
 
+    /// Like [`Running::reload`], if a file of the configuration changed since the last call; the
+    /// first one notes what is there. May block.
+    pub fn reload_if_changed(&self) {
+        let Some(file) = &self.file else { return };
+        let now = match config::fingerprint(file) {
+            Ok(now) => now,
+            // Files that are being replaced are there again the next time.
+            Err(e) => return debug!(error = %e, "look for changes of the config"),
+        };
+        let before = self.with(|state| state.fingerprint.replace(now));
+        if before.is_some_and(|before| before != now) {
+            info!("config changed");
+            // What is wrong with it is logged where it is found.
+            let _ = self.reload();
+        }
+    }
+
     /// Tells `app` of each try to take over a config.
     pub fn tell_of_reloads(&self, app: &App) {
         // There is one server in the life of a process.
@@ -169,10 +189,8 @@ impl Running {
         let now = self.clock.now_ms();
         self.config.send_replace(Arc::new(config));
         self.with(|state| {
-            *state = State {
-                is_newest_good: true,
-                taken_over: now,
-            };
+            state.is_newest_good = true;
+            state.taken_over = now;
         });
         info!("config taken over");
     }

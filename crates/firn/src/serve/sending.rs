@@ -186,8 +186,15 @@ impl Sending {
             timeout: receiver.timeout,
             backoff_min: receiver.backoff.0,
             backoff_max: receiver.backoff.1,
-            deliver: Arc::new(Client(Forward::new(&receiver.url, receiver.http.clone())?)),
+            deliver: Arc::new(Client(self.forward(receiver)?)),
         })
+    }
+
+    fn forward(&self, receiver: &RemoteWrite) -> Result<Forward, String> {
+        let forward = Forward::new(&receiver.url, receiver.http.clone())?;
+        let clock = self.env.clock.clone();
+        let signer = receiver.sigv4.as_ref().map(|sigv4| sigv4.signer(clock));
+        Ok(forward.signed_by(signer))
     }
 
     /// Lets attempts under way end, and notes how far receivers are.

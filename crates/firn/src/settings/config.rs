@@ -10,6 +10,7 @@ mod aggregation;
 mod alerting;
 mod discovery;
 mod features;
+mod fingerprint;
 mod global;
 mod go_url;
 mod http;
@@ -32,6 +33,7 @@ pub use access::{AccessSettings, TokenSource, checked_digest};
 pub use alerting::AlertingSettings;
 pub use discovery::providers as discoveries;
 pub use features::JobFeatures;
+pub use fingerprint::fingerprint;
 pub use rule_files::{RuleFileError, RuleTimes};
 pub use sources::read_groups;
 
@@ -454,11 +456,27 @@ fn parse(text: &str, dir: &Path, features: JobFeatures) -> Result<Parsed, YamlEr
         };
         config.aggregation = aggregation::aggregation(firn, defaults)?;
     }
+    if features.is_agent {
+        refuse_in_agents(&root, &config)?;
+    }
     Ok(Parsed {
         config,
         job_files: job_files(&root, dir)?,
         global,
     })
+}
+
+/// Refuses what needs a store.
+fn refuse_in_agents(root: &Node, config: &Config) -> Result<(), YamlError> {
+    if let Some(field) = config.field_against_agent() {
+        let node = root.get(field).unwrap_or(root);
+        return Err(node.error(format!("field {field} is not allowed in agent mode")));
+    }
+    let aggregation = root.get("firn").and_then(|firn| firn.get("aggregation"));
+    match aggregation.filter(|node| !node.is_null()) {
+        None => Ok(()),
+        Some(node) => Err(node.error("field firn.aggregation is not allowed in agent mode")),
+    }
 }
 
 /// The patterns of `scrape_config_files`.
@@ -478,10 +496,7 @@ fn job_files(root: &Node, dir: &Path) -> Result<Vec<PathBuf>, YamlError> {
 /// Why a key has no effect, where that needs a word.
 pub fn why_ignored(key: &str) -> Option<&'static str> {
     match key {
-        "alerting.alertmanagers.sigv4"
-        | "remote_write.sigv4"
-        | "remote_write.azuread"
-        | "remote_write.google_iam" => Some("requests are sent unsigned"),
+        "remote_write.azuread" | "remote_write.google_iam" => Some("requests are sent unsigned"),
         _ => None,
     }
 }

@@ -19,6 +19,9 @@ pub use table::FLAGS;
 
 /// The hidden switch that prints `docs/settings.md`.
 const DOCUMENTATION: &str = "write-documentation";
+/// The switch that makes an agent.
+const AGENT: &str = "agent";
+
 const SETTINGS_PAGE: &str = "settings";
 const API_PAGE: &str = "api";
 
@@ -102,6 +105,12 @@ pub enum FlagError {
     /// The flag takes no value.
     #[error("flag --{0} takes no value")]
     SurplusValue(&'static str),
+    /// Flags of a server, for an agent.
+    #[error("The following flag(s) can not be used in agent mode: {0}")]
+    ServerOnly(String),
+    /// Flags of an agent, for a server.
+    #[error("The following flag(s) can only be used in agent mode: {0}")]
+    AgentOnly(String),
     /// The value is not understood.
     #[error("flag --{name}: {why}")]
     BadValue {
@@ -260,6 +269,7 @@ fn settle(matches: &ArgMatches) -> Result<CommandLine, FlagError> {
         values: Vec::new(),
         ignored: Vec::new(),
     };
+    check_modes(matches)?;
     for flag in FLAGS {
         let mut values = given(matches, flag);
         if values.is_empty() {
@@ -279,7 +289,42 @@ fn settle(matches: &ArgMatches) -> Result<CommandLine, FlagError> {
         }
         line.values.push((flag.name, values.join(",")));
     }
+    if line.settings.is_agent {
+        line.settings.data_dir.clone_from(&line.settings.agent_dir);
+    }
     Ok(line)
+}
+
+/// Refuses flags that say nothing of what runs: a server, or an agent.
+fn check_modes(matches: &ArgMatches) -> Result<(), FlagError> {
+    let is_given = |flag: &&'static Flag| !given(matches, flag).is_empty();
+    let switch = FLAGS.iter().find(|flag| flag.name == AGENT);
+    let values = switch.map(|flag| given(matches, flag)).unwrap_or_default();
+    let is_agent = values.last().is_some_and(|value| value == "true");
+    let wrong = FLAGS.iter().filter(is_given).filter(|flag| match is_agent {
+        true => is_of_servers(flag.name),
+        false => flag.name.starts_with("storage.agent."),
+    });
+    let wrong: Vec<String> = wrong.map(|flag| format!("\"--{}\"", flag.name)).collect();
+    let named = format!("[{}]", wrong.join(" "));
+    match (wrong.is_empty(), is_agent) {
+        (true, _) => Ok(()),
+        (false, true) => Err(FlagError::ServerOnly(named)),
+        (false, false) => Err(FlagError::AgentOnly(named)),
+    }
+}
+
+/// Whether a flag is about what an agent does not do: store, evaluate, notify.
+fn is_of_servers(name: &str) -> bool {
+    let parts = [
+        "storage.tsdb.",
+        "storage.remote.read-",
+        "rules.",
+        "alertmanager.",
+        "query.",
+        "web.search.",
+    ];
+    parts.iter().any(|part| name.starts_with(part))
 }
 
 /// The flags as a Markdown table.

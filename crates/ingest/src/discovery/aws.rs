@@ -14,9 +14,10 @@ mod request;
 mod service;
 mod settings;
 mod sign;
+mod signer;
 #[cfg(test)]
 mod tests;
 
 pub(super) use ec2::Ec2;
 pub(super) use lightsail::Lightsail;
-pub use settings::AwsSettings;
+pub use settings::{AwsSettings, SigV4Settings};

@@ -13,6 +13,7 @@ use axum::extract::{OriginalUri, Request, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::Response;
 use axum::routing::{MethodFilter, MethodRouter, on};
+use firn_model::error::ErrorKind;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -73,6 +74,8 @@ pub(crate) struct Mount {
     pub(crate) endpoint: Endpoint,
     pub(crate) scope: Scope,
     pub(crate) reach: Reach,
+    /// Whether it is about what is stored, of which an agent has nothing.
+    pub(crate) needs_store: bool,
 }
 
 impl Mount {
@@ -140,6 +143,15 @@ impl Route {
     /// The same, with these parameters.
     pub(super) const fn with(self, params: &'static [Param]) -> Self {
         Self { params, ..self }
+    }
+
+    /// The same, of what is stored.
+    pub(super) const fn of_store(self) -> Self {
+        let mount = Mount {
+            needs_store: true,
+            ..self.mount
+        };
+        Self { mount, ..self }
     }
 
     /// The same, with answers of another type.
@@ -228,6 +240,11 @@ async fn guarded<F: Future<Output = Response>>(
 ) -> Response {
     let audit = mount.is_audited().then(|| Audit::of(&request));
     let response = match mount.authorize(&request) {
+        Ok(()) if mount.needs_store && app.parts.is_agent => {
+            let cause = Cause::Execution(ErrorKind::Invalid);
+            let failure = Failure::new(cause, "unavailable with Prometheus Agent");
+            measure(&app, mount.endpoint, async { refuse(failure) }).await
+        }
         Ok(()) => work(app, request).await,
         Err(failure) => {
             app.metrics.requests_forbidden.inc();

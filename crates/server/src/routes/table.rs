@@ -60,12 +60,16 @@ const fn mount(verbs: &'static [Verb], endpoint: Endpoint, scope: Scope, reach: 
         endpoint,
         scope,
         reach,
+        needs_store: false,
     }
 }
 
 /// A look at the data, of which everyone sees their part.
 const fn look(verbs: &'static [Verb], endpoint: Endpoint) -> Mount {
-    mount(verbs, endpoint, Scope::Read, Reach::Part)
+    Mount {
+        needs_store: true,
+        ..mount(verbs, endpoint, Scope::Read, Reach::Part)
+    }
 }
 
 /// A look at the server.
@@ -155,6 +159,7 @@ const QUERIES: &[Route] = &[
         |m| api(m, query::format),
         "The expression in the language's uniform layout.",
     )
+    .of_store()
     .with(&[EXPRESSION]),
     Route::new(
         "/parse_query",
@@ -162,6 +167,7 @@ const QUERIES: &[Route] = &[
         |m| api(m, query::parse),
         "The expression as a syntax tree.",
     )
+    .of_store()
     .with(&[EXPRESSION]),
     Route::new(
         "/series",
@@ -292,7 +298,8 @@ const TARGETS: &[Route] = &[
         state(Endpoint::Rules),
         |m| api(m, alertmanagers::alertmanagers),
         "Where alerts are sent.",
-    ),
+    )
+    .of_store(),
 ];
 
 const RULES: &[Route] = &[
@@ -302,6 +309,7 @@ const RULES: &[Route] = &[
         |m| api(m, rules::rules),
         "The groups of rules, their rules and their alerts.",
     )
+    .of_store()
     .with(&[
         param("type", Text, "`alert` or `record`."),
         param("rule_name[]", Texts, "Rules of these names."),
@@ -317,19 +325,22 @@ const RULES: &[Route] = &[
         state(Endpoint::Rules),
         |m| api(m, rules::alerts),
         "The alerts that are pending or fire.",
-    ),
+    )
+    .of_store(),
     Route::new(
         "/rules/backfill",
         state(Endpoint::Rules),
         |m| api(m, rules::backfills),
         "Evaluations of the past that were asked for, and how far they are.",
-    ),
+    )
+    .of_store(),
     Route::new(
         "/rules/backfill",
         mount(POST, Endpoint::Rules, Scope::Rules, Reach::Whole),
         |m| changing(m, rules::backfill),
         "Evaluates the rules of a group in the past.",
     )
+    .of_store()
     .with(&[
         required("group", Text, "The group."),
         param(
@@ -373,13 +384,15 @@ const STATUS: &[Route] = &[
         |m| api(m, status::tsdb),
         "The figures of the head.",
     )
+    .of_store()
     .with(&[LIMIT]),
     Route::new(
         "/status/tsdb/blocks",
         state(Endpoint::Status),
         |m| api(m, blocks::blocks),
         "The blocks of the store, and the work on them.",
-    ),
+    )
+    .of_store(),
     Route::new(
         "/status/discards",
         state(Endpoint::Status),
@@ -422,6 +435,7 @@ const STATUS: &[Route] = &[
         |m| for_admins(m, admin::snapshot),
         "Makes a snapshot of the data folder; needs `--web.enable-admin-api`.",
     )
+    .of_store()
     .with(&[param(
         "skip_head",
         Flag,

@@ -524,6 +524,7 @@ fn parts(engine: Arc<FakeEngine>, quits: Arc<AtomicUsize>) -> AppParts {
             quit: Arc::new(move || quits.fetch_add(1, Ordering::SeqCst) == 0),
         }),
         is_admin_enabled: true,
+        is_agent: false,
         profiler: None,
         watch_memory: Arc::new(|| {}),
     }

@@ -42,7 +42,10 @@ impl Set {
         notifier: &Arc<NotifierSettings>,
         tasks: Arc<Mutex<JoinSet<()>>>,
     ) -> Self {
+        let clock = notifier.lent.clock.clone();
+        let signer = settings.sigv4.as_ref().map(|sigv4| sigv4.signer(clock));
         let client = HttpClient::within(notifier.places.clone(), settings.http.clone());
+        let client = client.signed_by(signer);
         let changed = Arc::new(Notify::new());
         let lent = &notifier.lent;
         let owner = Owner {

@@ -73,6 +73,7 @@ fn settings(address: &str, prefix: &str) -> AlertmanagerSettings {
         scheme: "http".into(),
         path_prefix: prefix.into(),
         timeout: PATIENCE,
+        sigv4: None,
         http: HttpSettings::default(),
         discoveries: vec![DiscoverySettings::Static(vec![Group {
             targets: vec![address.to_owned()],

@@ -5,7 +5,7 @@ use super::jobs::check_static_targets;
 use super::read;
 use super::rules::rules;
 use super::signing::check_sigv4;
-use super::sources::discoveries;
+use super::sources::{discoveries, sigv4};
 use firn_ingest::alertmanagers::AlertmanagerSettings;
 use firn_ingest::client::Auth;
 use firn_ingest::relabel::Rule;
@@ -46,8 +46,8 @@ fn alertmanager(
     dir: &Path,
 ) -> Result<AlertmanagerSettings, YamlError> {
     let client = http(node, dir)?;
-    let sigv4 = node.get("sigv4").filter(|section| !section.is_null());
-    if let Some(section) = sigv4 {
+    let signing = node.get("sigv4").filter(|section| !section.is_null());
+    if let Some(section) = signing {
         if client.auth != Auth::None {
             return Err(node.error(
                 "at most one of basic_auth, authorization, oauth2, & sigv4 must be configured",
@@ -61,6 +61,7 @@ fn alertmanager(
         path_prefix: read::string(node, "path_prefix"),
         timeout: read::duration(node, "timeout").unwrap_or(TIMEOUT),
         http: client,
+        sigv4: sigv4(node, dir)?,
         discoveries: discoveries(node, dir)?,
         relabel: rules(node, "relabel_configs", names)?,
         alert_relabel: rules(node, "alert_relabel_configs", names)?,

@@ -1,5 +1,6 @@
 //! Features of the command line that change what a config means.
 
+use crate::settings::Settings;
 use firn_ingest::DeltaMode;
 use firn_ingest::scrape::StartTimes;
 use firn_promql::Features;
@@ -15,11 +16,21 @@ pub struct JobFeatures {
     pub type_and_unit_labels: bool,
     /// `otlp-deltatocumulative` or `otlp-native-delta-ingestion`.
     pub deltas: DeltaMode,
+    /// `--agent`: a config has no rules, alerts and remote reads.
+    pub is_agent: bool,
     /// Switches of the language.
     pub language: Features,
 }
 
 impl JobFeatures {
+    /// Those of a command line.
+    pub fn of(settings: &Settings) -> Self {
+        Self {
+            is_agent: settings.is_agent,
+            ..Self::of_names(&settings.features)
+        }
+    }
+
     /// The features with these names; others change no job.
     pub fn of_names(names: &[String]) -> Self {
         let has = |name: &str| names.iter().any(|known| known == name);
@@ -35,6 +46,7 @@ impl JobFeatures {
                 false if has("otlp-deltatocumulative") => DeltaMode::Accumulate,
                 false => DeltaMode::Refuse,
             },
+            is_agent: false,
             language: Features {
                 duration_expressions: true,
                 experimental_functions: has("promql-experimental-functions"),

@@ -259,7 +259,7 @@ const ALERTING: &[Key] = &[
 ];
 
 const ALERTMANAGER: &[Key] = &[
-    key("sigv4", Section(&[SIGV4])).ignored(),
+    key("sigv4", Section(&[SIGV4])),
     key("scheme", Text),
     key("path_prefix", Text),
     key("timeout", Duration),
@@ -292,7 +292,7 @@ const REMOTE_WRITE: &[Key] = &[
     key("failed_request_logging", Bool).ignored(),
     key("queue_config", Section(&[QUEUE])),
     key("metadata_config", Section(&[METADATA])),
-    key("sigv4", Section(&[SIGV4])).ignored(),
+    key("sigv4", Section(&[SIGV4])),
     key("azuread", Section(&[AZURE_AD])).ignored(),
     key("google_iam", Section(&[&[key("credentials_file", Text)]])).ignored(),
 ];

@@ -4,7 +4,9 @@ use super::http::http;
 use super::read;
 use super::remote::{check_names, check_write};
 use super::rules::rules;
+use super::sources::sigv4;
 use firn_ingest::client::{Auth, HeaderValueSource, HttpSettings, Secret};
+use firn_ingest::discovery::SigV4Settings;
 use firn_ingest::forward::{address, without_user};
 use firn_ingest::relabel::Rule;
 use firn_model::names::NameScheme;
@@ -66,6 +68,8 @@ pub struct RemoteWrite {
     pub age_max: Option<Duration>,
     /// How it is reached.
     pub http: HttpSettings,
+    /// `sigv4`
+    pub sigv4: Option<SigV4Settings>,
 }
 
 /// How often metadata is sent, and how much of it at a time.
@@ -145,6 +149,7 @@ fn receiver(node: &Node, names: NameScheme, dir: &Path) -> Result<RemoteWrite, Y
         ),
         age_max: queued("sample_age_limit"),
         http: client(node, user, dir)?,
+        sigv4: sigv4(node, dir)?,
         url,
     })
 }

@@ -12,6 +12,8 @@ mod tests;
 mod unbuilt;
 mod values;
 
+pub use aws::sigv4;
+
 use super::discovery::GROUPS;
 use super::http::http;
 use super::read;

@@ -528,3 +528,31 @@ fn features_change_what_jobs_inherit_and_not_what_is_written() {
     assert!(!job.extra_metrics && job.start_times.are_read());
     assert_eq!(job.protocols, [ScrapeProtocol::OpenMetricsText1_0_0]);
 }
+
+#[test]
+fn config_of_an_agent_has_nothing_that_needs_a_store() {
+    let agent = JobFeatures {
+        is_agent: true,
+        ..JobFeatures::default()
+    };
+    let refused = |text: &str| match super::parse(text, Path::new(""), agent) {
+        Ok(_) => String::new(),
+        Err(e) => e.to_string(),
+    };
+    for (text, key) in [
+        (
+            "alerting: {alertmanagers: [{static_configs: []}]}",
+            "alerting",
+        ),
+        ("rule_files: [a.yml]", "rule_files"),
+        ("remote_read: [{url: 'http://a/r'}]", "remote_read"),
+        ("firn: {aggregation: {groups: []}}", "firn.aggregation"),
+    ] {
+        let expected = format!("field {key} is not allowed in agent mode");
+        assert!(refused(text).contains(&expected), "{text}");
+    }
+    assert_eq!(
+        refused("alerting:\nremote_write: [{url: 'http://a/w'}]"),
+        ""
+    );
+}

@@ -81,8 +81,19 @@ pub const FLAGS: &[Flag] = &[
         "Config in Prometheus's format. Without one Firn scrapes itself.",
     )
     .or("config"),
-    ignored_switch("config.auto-reload", "false"),
-    ignored("config.auto-reload-interval", "30s"),
+    switch(
+        "config.auto-reload",
+        |s, v| set(&mut s.reloads_by_itself, Ok(v == "true")),
+        "Read the config, its rule files and its scrape config files again when one of them \
+         changes.",
+    ),
+    flag(
+        "config.auto-reload-interval",
+        "DURATION",
+        "30s",
+        |s, v| set(&mut s.reload_interval, positive_duration(v)),
+        "How often --config.auto-reload looks; 1s at least.",
+    ),
     flag(
         "web.listen-address",
         "HOST:PORT",
@@ -217,6 +228,25 @@ pub const FLAGS: &[Flag] = &[
     ignored("storage.tsdb.delayed-compaction.max-percent", ""),
     ignored("storage.tsdb.delay-compact-file.path", ""),
     ignored("storage.tsdb.block-reload-interval", ""),
+    flag(
+        "storage.agent.path",
+        "DIR",
+        "data-agent/",
+        |s, v| {
+            s.agent_dir = v.into();
+            Ok(())
+        },
+        "Folder of the queues of an agent. With --agent only.",
+    ),
+    ignored("storage.agent.wal-segment-size", ""),
+    ignored_switch("storage.agent.wal-compression", "true"),
+    ignored("storage.agent.wal-compression-type", ""),
+    ignored("storage.agent.wal-truncate-frequency", ""),
+    ignored("storage.agent.retention.min-time", ""),
+    ignored("storage.agent.retention.max-time", ""),
+    ignored_switch("storage.agent.checkpoint-from-in-memory-series", "false"),
+    ignored("storage.agent.checkpoint-batch-size", ""),
+    ignored_switch("storage.agent.no-lockfile", "false"),
     ignored("storage.remote.flush-deadline", "1m"),
     flag(
         "storage.remote.read-sample-limit",
@@ -322,6 +352,11 @@ pub const FLAGS: &[Flag] = &[
         "Samples that one query may hold at one time.",
     ),
     ignored("scrape.discovery-reload-interval", "5s"),
+    switch(
+        "agent",
+        |s, v| set(&mut s.is_agent, Ok(v == "true")),
+        "Send on what is scraped and pushed, and store nothing.",
+    ),
     flag(
         "enable-feature",
         "NAMES",

@@ -97,6 +97,15 @@ fn flags_not_understood_are_errors() {
             "flag --query.max-samples: not a whole number greater than 0: \"0\"",
         ),
         (
+            "--agent --data d --query.timeout=1s",
+            "The following flag(s) can not be used in agent mode: [\"--storage.tsdb.path\" \
+             \"--query.timeout\"]",
+        ),
+        (
+            "--storage.agent.path d",
+            "The following flag(s) can only be used in agent mode: [\"--storage.agent.path\"]",
+        ),
+        (
             "--log.level=loud",
             "flag --log.level: not one of debug, info, warn, error: \"loud\"",
         ),

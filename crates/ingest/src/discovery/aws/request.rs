@@ -1,7 +1,7 @@
 //! What requests to all of Amazon's services have in common.
 
 use super::credentials::Credentials;
-use super::sign::{Scope, Signed};
+use super::sign::{Request, Scope, Signed};
 use crate::discovery::api::{header_value, wrong};
 use firn_model::error::Error;
 use hyper::header::{AUTHORIZATION, HeaderMap, HeaderName};
@@ -23,7 +23,13 @@ pub(super) fn add_signature(
         let value = value.to_str().unwrap_or_default();
         signing.push((name.as_str().into(), value.into()));
     }
-    let signed = Signed::new("POST", "", signing, body, credentials, scope);
+    let request = Request {
+        method: "POST",
+        path: "/",
+        query: "",
+        body: body.as_bytes(),
+    };
+    let signed = Signed::new(&request, signing, credentials, scope);
     headers.insert(AUTHORIZATION, header_value(&signed.authorization)?);
     for (name, value) in signed.added {
         headers.insert(HeaderName::from_static(name), header_value(&value)?);

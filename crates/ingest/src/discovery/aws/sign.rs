@@ -1,6 +1,7 @@
 //! Amazon's signature version 4: a request that only who has the key could have made, and no other.
 
 use super::credentials::Credentials;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use ring::digest::{SHA256, digest};
 use ring::hmac;
 use time::OffsetDateTime;
@@ -22,13 +23,21 @@ pub(super) struct Signed {
     pub(super) added: Vec<(&'static str, String)>,
 }
 
+/// What is signed beside headers.
+pub(super) struct Request<'r> {
+    pub(super) method: &'r str,
+    /// As it stands in the URL.
+    pub(super) path: &'r str,
+    /// As it stands in the URL, without the mark.
+    pub(super) query: &'r str,
+    pub(super) body: &'r [u8],
+}
+
 impl Signed {
-    /// Signs a request for `/` with these parameters and headers.
+    /// Signs a request with these headers.
     pub(super) fn new(
-        method: &str,
-        query: &str,
+        request: &Request<'_>,
         mut headers: Vec<(String, String)>,
-        body: &str,
         credentials: &Credentials,
         scope: &Scope<'_>,
     ) -> Self {
@@ -46,9 +55,12 @@ impl Signed {
         let names: Vec<&str> = headers.iter().map(|(name, _)| name.as_str()).collect();
         let names = names.join(";");
         let request = format!(
-            "{method}\n/\n{query}\n{}\n{names}\n{}",
+            "{}\n{}\n{}\n{}\n{names}\n{}",
+            request.method,
+            path_text(request.path),
+            query_text(request.query),
             lines.concat(),
-            hex(digest(&SHA256, body.as_bytes()).as_ref())
+            hex(digest(&SHA256, request.body).as_ref())
         );
         let date = time.get(..8).unwrap_or_default();
         let (region, service) = (scope.region, scope.service);
@@ -67,6 +79,34 @@ impl Signed {
             added,
         }
     }
+}
+
+/// What stands as it is in the path that is signed: its percent signs are coded again.
+const PATH: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'/')
+    .remove(b'-')
+    .remove(b'_')
+    .remove(b'.')
+    .remove(b'~');
+
+fn path_text(path: &str) -> String {
+    match path {
+        "" => "/".to_owned(),
+        path => utf8_percent_encode(path, PATH).to_string(),
+    }
+}
+
+/// The parameters by name and value; one without a value has an empty one.
+fn query_text(query: &str) -> String {
+    let parts = query.split('&').filter(|part| !part.is_empty());
+    let mut parts: Vec<String> = parts
+        .map(|part| match part.contains('=') {
+            true => part.to_owned(),
+            false => format!("{part}="),
+        })
+        .collect();
+    parts.sort();
+    parts.join("&")
 }
 
 fn mac(key: &[u8], text: &str) -> Vec<u8> {
@@ -114,8 +154,13 @@ mod tests {
                 "application/x-www-form-urlencoded; charset=utf-8",
             ),
         ];
-        let query = "Action=ListUsers&Version=2010-05-08";
-        let signed = Signed::new("GET", query, headers, "", &credentials, &scope);
+        let request = Request {
+            method: "GET",
+            path: "/",
+            query: "Version=2010-05-08&Action=ListUsers",
+            body: b"",
+        };
+        let signed = Signed::new(&request, headers, &credentials, &scope);
         assert_eq!(
             signed.authorization,
             "AWS4-HMAC-SHA256 Credential=AKIDEXAMPLE/20150830/us-east-1/iam/aws4_request, \

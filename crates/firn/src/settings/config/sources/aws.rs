@@ -3,9 +3,12 @@
 use super::values::{filters, refresh};
 use crate::settings::config::http::http;
 use crate::settings::config::read;
-use firn_ingest::discovery::{AwsSettings, DiscoverySettings};
+use firn_ingest::discovery::{AwsSettings, DiscoverySettings, SigV4Settings};
 use firn_model::yaml::{Node, YamlError};
 use std::path::Path;
+
+/// Prometheus's default for `service_name`: Amazon's service for Prometheus.
+const SERVICE: &str = "aps";
 
 /// One of `ec2_sd_configs`
 pub fn ec2(node: &Node, dir: &Path) -> Result<DiscoverySettings, YamlError> {
@@ -23,6 +26,18 @@ pub fn ec2(node: &Node, dir: &Path) -> Result<DiscoverySettings, YamlError> {
 /// One of `lightsail_sd_configs`
 pub fn lightsail(node: &Node, dir: &Path) -> Result<DiscoverySettings, YamlError> {
     Ok(DiscoverySettings::Lightsail(Box::new(settings(node, dir)?)))
+}
+
+/// `sigv4` of `node`, if it is there.
+pub fn sigv4(node: &Node, dir: &Path) -> Result<Option<SigV4Settings>, YamlError> {
+    let Some(section) = node.get("sigv4").filter(|section| !section.is_null()) else {
+        return Ok(None);
+    };
+    let service = read::text(section, "service_name").filter(|name| !name.is_empty());
+    Ok(Some(SigV4Settings {
+        keys: settings(section, dir)?,
+        service: service.unwrap_or(SERVICE).to_owned(),
+    }))
 }
 
 fn settings(node: &Node, dir: &Path) -> Result<AwsSettings, YamlError> {
