@@ -225,9 +225,8 @@ struct Node {
     lookback: Duration,
     descriptors: Descriptors,
     running: Arc<Running>,
-    /// Whether the configuration is read again when it changes, and how often that is looked at.
-    reloads_by_itself: bool,
-    reload_interval: Duration,
+    /// How often it is looked whether the configuration changed, if that is wanted.
+    reload_every: Option<Duration>,
     app: App,
     servers: Servers,
     signals: Signals,
@@ -262,9 +261,7 @@ impl Node {
         retention.check_disk(&*env.disk, &settings.data_dir)?;
         let memory = Budget::new("process", limit_bytes);
         let pressure = Arc::new(Pressure::new(limit_bytes));
-        let file = settings.config_file.clone();
-        let features = JobFeatures::of(settings);
-        let running = Arc::new(Running::start(file, features, config, env.clock.clone())?);
+        let running = start_running(settings, config, &env)?;
         let retention = retention_of(line, &running);
         let web = settings.web_config_file.as_deref();
         let locks = Arc::new(Locks::open(web, running.clone(), env.clock.clone())?);
@@ -301,8 +298,7 @@ impl Node {
             lookback: settings.lookback,
             descriptors,
             running,
-            reloads_by_itself: settings.reloads_by_itself,
-            reload_interval: settings.reload_interval,
+            reload_every: settings.reload_every(),
             app,
             servers,
             signals,
@@ -489,7 +485,7 @@ impl Node {
         let mut configs = self.running.subscribe();
         let mut retention = (self.retention)();
         let mut tick = tokio::time::interval(TICK);
-        let mut looking = tokio::time::interval(self.reload_interval.max(TICK));
+        let mut looking = tokio::time::interval(self.reload_every.unwrap_or(TICK).max(TICK));
         let mut held = self.memory.hold();
         loop {
             tokio::select! {
@@ -509,10 +505,7 @@ impl Node {
                     let state = pipeline.aggregation_bytes() + pipeline.deltas_bytes();
                     held.set(self.own_bytes + store.memory_bytes() + state);
                 }
-                _ = looking.tick(), if self.reloads_by_itself => {
-                    let running = self.running.clone();
-                    spawn_blocking(move || running.reload_if_changed());
-                }
+                _ = looking.tick(), if self.reload_every.is_some() => self.look_for_changes(),
                 Some(()) = self.quitting.recv() => return Ok(()),
                 Ok(()) = configs.changed() => {
                     let config = configs.borrow_and_update().clone();
@@ -546,6 +539,12 @@ impl Node {
         }
     }
 
+    /// Reads the configuration again if it changed, on a thread that may wait.
+    fn look_for_changes(&self) {
+        let running = self.running.clone();
+        spawn_blocking(move || running.reload_if_changed());
+    }
+
     /// Hands the store the retention of a new configuration, if that is another than `known`.
     fn keep_by_config(&self, known: &mut Retention, store: &Store) {
         let retention = (self.retention)();
@@ -559,6 +558,17 @@ impl Node {
         }
         store.set_retention(retention.limits());
     }
+}
+
+/// The configuration in force, which `config` is at first.
+fn start_running(
+    settings: &Settings,
+    config: Config,
+    env: &Env,
+) -> Result<Arc<Running>, ServeError> {
+    let (file, clock) = (settings.config_file.clone(), env.clock.clone());
+    let features = JobFeatures::of(settings);
+    Ok(Arc::new(Running::start(file, features, config, clock)?))
 }
 
 /// How long, and how much, is kept by the configuration in force.

@@ -97,3 +97,10 @@ pub struct Settings {
     /// How log lines look.
     pub log_format: LogFormat,
 }
+
+impl Settings {
+    /// How often it is looked whether the configuration changed, if that is wanted.
+    pub fn reload_every(&self) -> Option<Duration> {
+        self.reloads_by_itself.then_some(self.reload_interval)
+    }
+}

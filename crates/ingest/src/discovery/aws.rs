@@ -20,4 +20,5 @@ mod tests;
 
 pub(super) use ec2::Ec2;
 pub(super) use lightsail::Lightsail;
-pub use settings::{AwsSettings, SigV4Settings};
+pub use settings::AwsSettings;
+pub use signer::SigV4Settings;

@@ -198,8 +198,21 @@ fn end_leftover(pid: &str, command: &str) {
     if is_it() {
         let _ = kill_process(pid, Signal::KILL);
         let asked = Stop::default();
-        let _ = asked.wait_for("the end", DROP_WITHIN, || !is_it());
+        let _ = asked.wait_for("the end", DROP_WITHIN, || has_let_go(pid));
     }
+}
+
+/// Whether a process has no files and sockets any more. Its command line is gone before those are.
+fn has_let_go(pid: Pid) -> bool {
+    let folder = format!("/proc/{}", pid.as_raw_nonzero());
+    let Ok(stat) = fs::read_to_string(format!("{folder}/stat")) else {
+        return true;
+    };
+    // Behind the name, which may hold anything.
+    let state = stat.rsplit(')').next().map(str::trim_start);
+    let is_over = state.is_some_and(|state| state.starts_with(['Z', 'X']));
+    let threads = fs::read_dir(format!("{folder}/task")).map_or(0, Iterator::count);
+    is_over && threads <= 1
 }
 
 /// The body of a GET that is answered with 200.

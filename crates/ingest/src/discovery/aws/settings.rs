@@ -1,9 +1,7 @@
 //! What a config says of one of Amazon's clouds.
 
-use super::signer::AwsSigner;
-use crate::client::{HttpSettings, Sign};
+use crate::client::HttpSettings;
 use crate::discovery::docker::Filter;
-use firn_model::env::Clock;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -41,22 +39,6 @@ impl std::fmt::Debug for AwsSettings {
             .field("endpoint", &self.endpoint)
             .field("filters", &self.filters)
             .finish_non_exhaustive()
-    }
-}
-
-/// `sigv4`: how requests to a service behind Amazon's gates are signed.
-#[derive(Clone, Debug, PartialEq)]
-pub struct SigV4Settings {
-    /// Where the keys come from, and the region.
-    pub keys: AwsSettings,
-    /// `service_name`
-    pub service: String,
-}
-
-impl SigV4Settings {
-    /// What signs so.
-    pub fn signer(&self, clock: Arc<dyn Clock>) -> Arc<dyn Sign> {
-        Arc::new(AwsSigner::new(&self.keys, &self.service, clock))
     }
 }
 

@@ -15,8 +15,24 @@ use tokio::sync::Mutex;
 /// Bytes of an answer about keys.
 const BYTES_MAX: u64 = 1 << 20;
 
+/// `sigv4`: how requests to a service behind Amazon's gates are signed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SigV4Settings {
+    /// Where the keys come from, and the region.
+    pub keys: AwsSettings,
+    /// `service_name`
+    pub service: String,
+}
+
+impl SigV4Settings {
+    /// What signs so.
+    pub fn signer(&self, clock: Arc<dyn Clock>) -> Arc<dyn Sign> {
+        Arc::new(AwsSigner::new(&self.keys, &self.service, clock))
+    }
+}
+
 /// Signs with the keys that the settings, the environment or the machine give.
-pub struct AwsSigner {
+struct AwsSigner {
     service: String,
     api: Api,
     clock: Arc<dyn Clock>,
@@ -32,7 +48,7 @@ struct Keys {
 
 impl AwsSigner {
     /// Signs for `service`, with the region and the keys of `settings`.
-    pub fn new(settings: &AwsSettings, service: &str, clock: Arc<dyn Clock>) -> Self {
+    fn new(settings: &AwsSettings, service: &str, clock: Arc<dyn Clock>) -> Self {
         let variables: Variables = Arc::new(|name| std::env::var(name).ok());
         Self {
             service: service.to_owned(),
