@@ -10,7 +10,7 @@ use firn_model::cancel::Cancel;
 use firn_model::env::sim;
 use firn_model::matcher::{MatchOp, Matcher};
 use firn_model::sample::TimeRange;
-use firn_storage::block::{Block, BlockCache, BlockId};
+use firn_storage::block::{Block, BlockCache, BlockId, Sayings};
 use firn_storage::error::StorageError;
 use firn_storage::page::Columns;
 use std::path::Path;
@@ -107,6 +107,11 @@ fn read(block: &Block) {
         newest = Some((place, exemplar.time));
         Ok::<(), StorageError>(())
     });
+    let mut all_said = Sayings::default();
+    if block.read_metadata(None, &mut all_said).is_ok() {
+        assert!(all_said.newest().is_sorted_by(|a, b| a.name < b.name));
+    }
+    let _ = block.read_metadata(Some("metric_1"), &mut Sayings::default());
     let (mut reader, mut columns) = (block.reader(), Columns::default());
     for ordinal in all {
         columns.clear();

@@ -9,7 +9,8 @@ use firn_model::batch::Batch;
 use firn_model::env::sim;
 use firn_model::exemplar::TimedExemplar;
 use firn_model::labels::Labels;
-use firn_storage::block::{BlockId, BlockWriter, Source};
+use firn_model::metadata::{Metadata, MetricType};
+use firn_storage::block::{BlockId, BlockWriter, Sayings, Source};
 use firn_storage::ids::Slot;
 use firn_storage::page::{Columns, Family, LogSpan, PageBuilder};
 use firn_wire::{otlp, remote_write, snappy};
@@ -139,6 +140,17 @@ fn block() -> Vec<u8> {
         });
         writer.push_exemplars(exemplars).expect("the disk is sound");
     }
+    let mut sayings = Sayings::default();
+    for (name, help, last) in [("metric_1", "New.", 9), ("metric_1", "Old.", 5), ("metric_3", "", 9)] {
+        let said = Metadata {
+            name,
+            kind: MetricType::Gauge,
+            help,
+            unit: "seconds",
+        };
+        sayings.add(TimeRange::new(0, last), said);
+    }
+    writer.say(&sayings).expect("the disk is sound");
     writer.finish().expect("the disk is sound");
     let file = |name: &str| sim.disk.contents(&dir.join(name)).expect("it was written");
     let index = file("index");

@@ -149,6 +149,64 @@ fn tsdb_bench_write_stores_what_it_counts() {
     assert!(said.contains(" > total samples: 1128\n"), "{said}");
 }
 
+#[test]
+fn metadata_of_blocks_is_printed_and_served_without_a_target() {
+    let folder = tempfile::tempdir().unwrap();
+    let (text, data) = (folder.path().join("text"), folder.path().join("data"));
+    let body = "# TYPE wait_seconds histogram\n# UNIT wait_seconds seconds\n\
+                # HELP wait_seconds How \\\"long\\\".\n\
+                wait_seconds_bucket{le=\"+Inf\"} 1 1440000000.000\n\
+                wait_seconds_count{} 1 1440000000.000\n# TYPE calls counter\n\
+                calls_total{} 7 1440000000.000\n# TYPE without counter\n# EOF\n";
+    std::fs::write(&text, body).unwrap();
+    let (file, data_text) = (text.to_str().unwrap(), data.to_str().unwrap());
+    let (code, _, err) = tsdb(&[
+        "create-blocks-from",
+        "openmetrics",
+        file,
+        "--data",
+        data_text,
+    ]);
+    assert_eq!((code, err.as_str()), (Some(0), ""));
+    let (code, dumped, _) = tsdb(&["dump-openmetrics", "--data", data_text]);
+    assert_eq!(code, Some(0));
+    for lines in [
+        "# TYPE wait_seconds histogram\n# UNIT wait_seconds seconds\n\
+         # HELP wait_seconds How \\\"long\\\".\nwait_seconds_bucket{",
+        "# TYPE calls counter\ncalls_total{} 7 1440000000.000\n",
+    ] {
+        assert!(dumped.contains(lines), "{dumped} has no {lines}");
+    }
+    assert_eq!(dumped.matches("# TYPE").count(), 2, "{dumped}");
+    let (_, out, _) = tsdb(&["analyze", "--extended", data_text]);
+    let counted = "metrics of which it says type, help and unit: 2\n";
+    assert!(out.contains(counted), "{out}");
+    let config = folder.path().join("nothing.yml");
+    std::fs::write(&config, "global: {}\n").unwrap();
+    let flags = [
+        "--config",
+        config.to_str().unwrap(),
+        "--storage.tsdb.retention.time",
+        "100y",
+    ];
+    let server = Server::start(&data, &flags);
+    let said = |path: &str| server.http().get(path).json()["data"].clone();
+    let wait =
+        serde_json::json!([{"type": "histogram", "help": "How \"long\".", "unit": "seconds"}]);
+    let calls = serde_json::json!([{"type": "counter", "help": "", "unit": ""}]);
+    let both = serde_json::json!({"calls": calls, "wait_seconds": wait});
+    assert_eq!(said("/api/v1/metadata"), both);
+    assert_eq!(
+        said("/api/v1/metadata?metric=calls"),
+        serde_json::json!({"calls": calls})
+    );
+    assert_eq!(
+        said("/api/v1/metadata?metric=without"),
+        serde_json::json!({})
+    );
+    assert!(server.stop().success());
+}
+
 /// The metric in the exposition of a server.
 fn metric(server: &Server, name: &str) -> Option<f64> {
     let text = server.http().get("/metrics").body;

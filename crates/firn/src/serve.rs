@@ -326,6 +326,7 @@ impl Node {
             config::read_groups,
         ));
         sending.learn_from(&pipeline, &scraping);
+        metadata::teach(&store, &pipeline, &scraping);
         let aggregating = self.begin_aggregation(&store, &pipeline, &scraping).await?;
         if !self.running.is_built_in() {
             scraping::apply(&scraping, &self.running.config());

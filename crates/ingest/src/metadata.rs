@@ -28,6 +28,9 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+/// What the file is called in its folder.
+pub const FILE_NAME: &str = "pushed";
+
 /// Bytes of names and texts: those of a hundred thousand metrics, as much as of one target.
 const BYTES_MAX: usize = 16 << 20;
 

@@ -23,19 +23,32 @@ pub enum MetricType {
 }
 
 impl MetricType {
+    /// All types, each at its number: what stands for it in files.
+    pub const ALL: [MetricType; 8] = [
+        MetricType::Unknown,
+        MetricType::Counter,
+        MetricType::Gauge,
+        MetricType::Histogram,
+        MetricType::GaugeHistogram,
+        MetricType::Summary,
+        MetricType::Info,
+        MetricType::Stateset,
+    ];
+
     /// The type with this name; unknown if there is none.
     pub fn of_name(name: &str) -> Self {
-        let all = [
-            MetricType::Counter,
-            MetricType::Gauge,
-            MetricType::Histogram,
-            MetricType::GaugeHistogram,
-            MetricType::Summary,
-            MetricType::Info,
-            MetricType::Stateset,
-        ];
-        let found = all.into_iter().find(|kind| kind.name() == name);
+        let found = Self::ALL.into_iter().find(|kind| kind.name() == name);
         found.unwrap_or_default()
+    }
+
+    /// The number of the type in files.
+    pub fn number(self) -> u8 {
+        Self::ALL.iter().position(|kind| *kind == self).unwrap_or(0) as u8
+    }
+
+    /// The type with this number in files.
+    pub fn of_number(number: u8) -> Option<Self> {
+        Self::ALL.get(usize::from(number)).copied()
     }
 
     /// The name that Prometheus's API and the text formats use.

@@ -13,6 +13,7 @@ use crate::exemplar::FoundExemplars;
 use crate::labels::Labels;
 use crate::losses::Losses;
 use crate::matcher::Matcher;
+use crate::metadata::MetadataBatch;
 use crate::sample::{TimeRange, TimestampMs};
 use crate::series_limit::SeriesLimit;
 use crate::sync::{lock, wait};
@@ -213,6 +214,19 @@ impl SelectRequest<'_> {
     }
 }
 
+/// Of which metrics it is asked what was said.
+#[derive(Clone, Copy, Debug)]
+pub struct MetadataRequest<'a> {
+    /// Whose data.
+    pub tenant: &'a TenantId,
+    /// The one family that is meant; all if there is none.
+    pub metric: Option<&'a str>,
+    /// Checked while working.
+    pub cancel: &'a Cancel,
+    /// What the work takes is reserved there.
+    pub budget: &'a Budget,
+}
+
 /// Whose exemplars are looked for.
 #[derive(Clone, Copy, Debug)]
 pub struct ExemplarRequest<'a> {
@@ -245,6 +259,12 @@ pub trait Select: Send + Sync {
     /// The exemplars of the series that match, those series in order of their labels.
     fn exemplars(&self, _request: ExemplarRequest<'_>) -> Result<Vec<FoundExemplars>, Error> {
         Ok(Vec::new())
+    }
+
+    /// What was said of metrics that have samples in the store, the newest of each, by name: what
+    /// the store keeps of it, which need not be all that is known.
+    fn metadata(&self, _request: MetadataRequest<'_>) -> Result<MetadataBatch, Error> {
+        Ok(MetadataBatch::default())
     }
 
     /// What is known to be lost of `tenant` in `range`, of whatever series: what a look-up of

@@ -5,8 +5,9 @@ use firn_model::env::Clock;
 use firn_model::error::Error;
 use firn_model::exemplar::FoundExemplars;
 use firn_model::losses::Losses;
+use firn_model::metadata::MetadataBatch;
 use firn_model::sample::TimeRange;
-use firn_model::store::{ExemplarRequest, Select, SelectRequest, Selection};
+use firn_model::store::{ExemplarRequest, MetadataRequest, Select, SelectRequest, Selection};
 use firn_model::tenant::TenantId;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -58,6 +59,10 @@ impl Select for Timed<'_> {
 
     fn exemplars(&self, request: ExemplarRequest<'_>) -> Result<Vec<FoundExemplars>, Error> {
         self.measure(|| self.store.exemplars(request))
+    }
+
+    fn metadata(&self, request: MetadataRequest<'_>) -> Result<MetadataBatch, Error> {
+        self.measure(|| self.store.metadata(request))
     }
 
     fn losses(&self, tenant: &TenantId, range: TimeRange) -> Losses {

@@ -17,7 +17,7 @@ pub use crate::block::BlockId;
 pub use crate::chunk::{Columns, Sample};
 pub use buffer::Buffer;
 
-use crate::block::{Block, BlockCache, BlockMeta, BlockWriter, Source};
+use crate::block::{Block, BlockCache, BlockMeta, BlockWriter, Sayings, Source};
 use crate::blocks::{BlockEntry, BlockKind, BlockList, Blocks};
 use crate::damage::Damages;
 use crate::data_dir::DataDir;
@@ -25,6 +25,7 @@ use firn_model::env::Env;
 use firn_model::error::Error;
 use firn_model::labels::LabelsRef;
 use firn_model::log::Position;
+use firn_model::metadata::MetadataBatch;
 use firn_model::sample::TimeRange;
 use std::path::Path;
 use std::sync::Arc;
@@ -47,6 +48,8 @@ pub struct Import {
     /// What the samples were before, if it has a name: each block names it as a source.
     origin: Option<BlockId>,
     written: Vec<BlockMeta>,
+    /// What is known of metrics.
+    said: MetadataBatch,
 }
 
 /// What was imported.
@@ -108,6 +111,7 @@ impl Target {
             target: self.clone(),
             origin: None,
             written: Vec::new(),
+            said: MetadataBatch::default(),
         }
     }
 
@@ -121,6 +125,11 @@ impl Target {
 }
 
 impl Import {
+    /// Knows of metrics what `said` says: blocks that are written from here on keep it of theirs.
+    pub fn know(&mut self, said: MetadataBatch) {
+        self.said = said;
+    }
+
     /// Writes one block: `fill` pushes its series in block order. A block without samples is none.
     pub fn block(
         &mut self,
@@ -146,6 +155,9 @@ impl Import {
         if writer.sample_count() == 0 {
             let _ = writer.abandon();
             return Ok(());
+        }
+        if let Some(range) = writer.sample_range() {
+            writer.say(&Sayings::at(range, &self.said))?;
         }
         self.written.push(writer.finish()?);
         Ok(())

@@ -30,6 +30,7 @@ use firn_model::error::Error;
 use firn_model::labels::LabelsRef;
 use firn_model::log::DurableLog;
 use firn_model::losses::Losses;
+use firn_model::metadata::MetadataBatch;
 use firn_model::metrics::Gauge;
 use firn_model::sample::{TimeRange, TimestampMs};
 use journal::JournalKeeper;
@@ -37,7 +38,7 @@ use metrics::StoreMetrics;
 use numbers::Numbers;
 use options::StoreOptions;
 use retention::Retaining;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// The shared parts of a store.
 pub(crate) struct Parts {
@@ -70,7 +71,12 @@ pub(crate) struct Parts {
     pub(crate) restored_groups: Mutex<Vec<GroupId>>,
     /// What another room logs beside batches.
     pub(crate) journal: Arc<JournalKeeper>,
+    /// Who knows what metrics are.
+    pub(crate) learn_metadata: OnceLock<LearnMetadata>,
 }
+
+/// Says what is known of metrics at the moment.
+pub type LearnMetadata = Box<dyn Fn() -> MetadataBatch + Send + Sync>;
 
 impl Parts {
     /// The newest time stored, if there is a sample.
@@ -133,6 +139,12 @@ impl Parts {
         let of_metrics = self.memory();
         let bytes: i64 = of_metrics.iter().map(|(_, gauge)| gauge.get()).sum();
         usize::try_from(bytes).unwrap_or(0) + self.exemplars.memory_bytes()
+    }
+
+    /// What is known of metrics at the moment; it is made anew.
+    pub(crate) fn metadata(&self) -> MetadataBatch {
+        let learn = self.learn_metadata.get();
+        learn.map_or_else(MetadataBatch::default, |learn| learn())
     }
 
     /// Refuses a write while sealing is too far behind: without a bound log and head would grow

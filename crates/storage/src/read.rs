@@ -10,6 +10,7 @@ mod head_read;
 mod late;
 mod losses;
 mod merge;
+mod metadata;
 mod names;
 mod plain;
 mod union;

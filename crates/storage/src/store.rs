@@ -36,9 +36,9 @@ use crate::index::Index;
 use crate::maintenance::Maintenance;
 use crate::maintenance::coverage::{Coverage, Windows};
 use crate::maintenance::state::State;
-use crate::parts::Parts;
 use crate::parts::metrics::StoreMetrics;
 use crate::parts::retention::Retaining;
+use crate::parts::{LearnMetadata, Parts};
 use crate::read::Reader;
 use crate::replay::{FoundPages, replay};
 use crate::sealed::Sealed;
@@ -51,13 +51,15 @@ use firn_model::error::{Error, ErrorKind};
 use firn_model::exemplar::FoundExemplars;
 use firn_model::log::LogHealth;
 use firn_model::losses::Losses;
+use firn_model::metadata::MetadataBatch;
 use firn_model::metrics::{Collect, Sink};
 use firn_model::sample::TimeRange;
 use firn_model::store::{
-    Append, AppendBounds, ExemplarRequest, Select, SelectRequest, Selection, Ticket,
+    Append, AppendBounds, ExemplarRequest, MetadataRequest, Select, SelectRequest, Selection,
+    Ticket,
 };
 use firn_model::tenant::TenantId;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// More shards than threads that could write at once only make the passes over them longer.
 const SHARDS_MAX: usize = 256;
@@ -127,6 +129,7 @@ impl Store {
             retaining: Retaining::new(options.retention()),
             restored_groups: Mutex::default(),
             journal: Arc::default(),
+            learn_metadata: OnceLock::new(),
             options,
         });
         let found = FoundPages {
@@ -186,6 +189,12 @@ impl Store {
     /// Makes room for `max` exemplars; the oldest go if they are more.
     pub fn set_exemplars_max(&self, max: usize) {
         self.parts.exemplars.set_max(max);
+    }
+
+    /// Has `learn` say what metrics are: blocks keep it of their metrics, as it is when they are cut.
+    pub fn learn_metadata_by(&self, learn: LearnMetadata) {
+        // A process is wired once.
+        let _ = self.parts.learn_metadata.set(learn);
     }
 
     /// Takes late samples up to so far behind the newest one from here on; 0 is not at all.
@@ -295,5 +304,9 @@ impl Select for Store {
 
     fn exemplars(&self, request: ExemplarRequest<'_>) -> Result<Vec<FoundExemplars>, Error> {
         self.reader.select_exemplars(request)
+    }
+
+    fn metadata(&self, request: MetadataRequest<'_>) -> Result<MetadataBatch, Error> {
+        self.reader.metadata(request)
     }
 }

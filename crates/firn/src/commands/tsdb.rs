@@ -11,6 +11,7 @@ mod analyze;
 mod bench;
 mod dump;
 mod export;
+mod heads;
 mod import;
 mod openmetrics;
 mod print;

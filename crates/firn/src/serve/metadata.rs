@@ -1,12 +1,25 @@
-//! What pushes say of metrics is kept in the data folder; without it the server goes on.
+//! What is known of metrics: what pushes say is kept in the data folder, without which the server
+//! goes on, and blocks keep what is known of theirs when they are cut.
 
 use firn_ingest::Pipeline;
+use firn_ingest::metadata::FILE_NAME;
+use firn_ingest::scrape::Scraping;
+use firn_ingest::sending::Known;
 use firn_model::env::Env;
-use std::path::Path;
+use firn_model::metadata::MetadataBatch;
+use firn_model::tenant::TenantId;
+use firn_storage::store::Store;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use tracing::warn;
 
 /// The folder in the data folder.
 const FOLDER: &str = "metadata";
+
+/// The file of pushes, by its path in the data folder.
+pub fn pushed_file() -> PathBuf {
+    Path::new(FOLDER).join(FILE_NAME)
+}
 
 /// Takes over what was kept. May block; the folder must be this process's.
 pub fn open(pipeline: &Pipeline, env: &Env, data_dir: &Path) {
@@ -22,4 +35,33 @@ pub fn keep(pipeline: &Pipeline, is_last: bool) {
     if let Err(e) = pipeline.keep_metadata(is_last) {
         warn!(error = %e, "keep metadata of pushes");
     }
+}
+
+/// What targets say of metrics, and of others what pushes say. Looks at all targets.
+pub fn known(pipeline: Option<&Pipeline>, scraping: &Scraping) -> Known {
+    let mut known = Known::default();
+    for target in scraping.views().iter().flat_map(|view| view.active()) {
+        target
+            .status
+            .each_metadata(|name, said| known.add(name, said));
+    }
+    if let Some(pipeline) = pipeline {
+        let (tenant, pushed) = (TenantId::anonymous(), pipeline.metadata());
+        pushed.each(&tenant, |name, said| known.add(name, said));
+    }
+    known
+}
+
+/// Has blocks keep what is known of their metrics.
+pub fn teach(store: &Store, pipeline: &Arc<Pipeline>, scraping: &Arc<Scraping>) {
+    // Both have the store.
+    let (pipeline, scraping) = (Arc::downgrade(pipeline), Arc::downgrade(scraping));
+    store.learn_metadata_by(Box::new(move || {
+        let mut batch = MetadataBatch::default();
+        if let Some(scraping) = scraping.upgrade() {
+            let known = known(pipeline.upgrade().as_deref(), &scraping);
+            known.iter().for_each(|said| batch.push(said));
+        }
+        batch
+    }));
 }

@@ -7,6 +7,7 @@
 mod metrics;
 mod said;
 
+use super::metadata;
 use super::mirror::Client;
 use crate::settings::config::Config;
 use crate::settings::config::remote_write::RemoteWrite;
@@ -22,7 +23,6 @@ use firn_model::error::Error;
 use firn_model::metrics::Gauge;
 use firn_model::store::{Appended, Ticket};
 use firn_model::sync::lock;
-use firn_model::tenant::TenantId;
 use firn_wire::WireLimits;
 use firn_wire::remote_write::Version;
 use said::{Said, Telling};
@@ -89,18 +89,7 @@ impl Sending {
         // The pipeline has this object.
         let (pipeline, scraping) = (Arc::downgrade(pipeline), scraping.clone());
         self.said.learn_by(Box::new(move || {
-            let mut known = Known::default();
-            for target in scraping.views().iter().flat_map(|view| view.active()) {
-                target
-                    .status
-                    .each_metadata(|name, said| known.add(name, said));
-            }
-            if let Some(pipeline) = pipeline.upgrade() {
-                let tenant = TenantId::anonymous();
-                let pushed = pipeline.metadata();
-                pushed.each(&tenant, |name, said| known.add(name, said));
-            }
-            known
+            metadata::known(pipeline.upgrade().as_deref(), &scraping)
         }));
     }
 

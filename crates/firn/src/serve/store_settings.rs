@@ -1,6 +1,6 @@
 //! What flags, config and memory say of the store.
 
-use crate::serve::rules;
+use crate::serve::{metadata, rules};
 use crate::settings::Settings;
 use crate::settings::config::{Config, WalSync};
 use firn_model::shares::Shares;
@@ -41,7 +41,7 @@ pub fn store_options(
         retention_percent: retention.percent,
         late_window_ms: late_window_ms(config),
         duplicates: config.duplicates,
-        beside: vec![rules::state_file()],
+        beside: vec![rules::state_file(), metadata::pushed_file()],
         series_max: shares.head / SERIES_BYTES,
         head_bytes_max: shares.head,
         memory_max: shares.limit,

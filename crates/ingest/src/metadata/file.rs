@@ -9,6 +9,7 @@
 //! before or the new one. Invariant: whatever its bytes, reading neither panics nor takes more
 //! memory than the file is long.
 
+use super::FILE_NAME;
 use firn_model::env::{Disk, File, OpenMode};
 use firn_model::metadata::{Metadata, MetricType};
 use firn_model::sample::TimestampMs;
@@ -21,25 +22,11 @@ use std::time::Duration;
 /// What the file begins with; the last byte is the version.
 const MAGIC: &[u8; 8] = b"FIRNMTD1";
 
-const NAME: &str = "pushed";
-
 /// The name of a file that is being written.
 const NEW_NAME: &str = "pushed.new";
 
 /// The longest file that is read: four times what the texts in memory may take.
 const FILE_BYTES_MAX: u64 = 64 << 20;
-
-/// Types by their numbers in the file.
-const TYPES: [MetricType; 8] = [
-    MetricType::Unknown,
-    MetricType::Counter,
-    MetricType::Gauge,
-    MetricType::Histogram,
-    MetricType::GaugeHistogram,
-    MetricType::Summary,
-    MetricType::Info,
-    MetricType::Stateset,
-];
 
 /// The folder, and when the file in it was written.
 pub(super) struct MetadataFile {
@@ -61,7 +48,7 @@ impl MetadataFile {
 
     /// Hands out what the file says; nothing if there is none.
     pub(super) fn read(&self, take: &mut dyn FnMut(&TenantId, Metadata<'_>)) -> io::Result<()> {
-        let file = match self.disk.open(&self.dir.join(NAME), OpenMode::Read) {
+        let file = match self.disk.open(&self.dir.join(FILE_NAME), OpenMode::Read) {
             Ok(file) => file,
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
             Err(e) => return Err(e),
@@ -86,7 +73,7 @@ impl MetadataFile {
         let file = self.disk.open(&new, OpenMode::CreateNew)?;
         file.write_all_at(0, bytes)?;
         file.sync_data()?;
-        self.disk.rename(&new, &self.dir.join(NAME))?;
+        self.disk.rename(&new, &self.dir.join(FILE_NAME))?;
         self.disk.sync_dir(&self.dir)
     }
 }
@@ -106,8 +93,7 @@ pub(super) fn encode<'a>(entries: impl Iterator<Item = (&'a TenantId, Metadata<'
     for (tenant, said) in entries {
         count += 1;
         push_text(&mut body, tenant.as_str());
-        let number = TYPES.iter().position(|kind| *kind == said.kind);
-        body.push(number.unwrap_or(0) as u8);
+        body.push(said.kind.number());
         for text in [said.name, said.help, said.unit] {
             push_text(&mut body, text);
         }
@@ -149,7 +135,7 @@ fn entry<'a>(body: &mut &'a [u8]) -> Option<(TenantId, Metadata<'a>)> {
     let (number, rest) = body.split_first()?;
     *body = rest;
     let said = Metadata {
-        kind: *TYPES.get(usize::from(*number))?,
+        kind: MetricType::of_number(*number)?,
         name: text(body)?,
         help: text(body)?,
         unit: text(body)?,

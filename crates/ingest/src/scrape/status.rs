@@ -1,6 +1,6 @@
 //! What the API tells about a target: its health and the metadata of its metrics.
 
-use firn_model::metadata::MetricType;
+use firn_model::metadata::{Metadata, MetricType};
 use firn_model::sample::TimestampMs;
 use firn_model::sync::lock;
 use std::collections::BTreeMap;
@@ -60,6 +60,16 @@ pub struct FamilyMetadata {
     pub help: String,
     /// The unit of its values.
     pub unit: String,
+}
+
+impl From<Metadata<'_>> for FamilyMetadata {
+    fn from(said: Metadata<'_>) -> Self {
+        Self {
+            kind: said.kind.name(),
+            help: said.help.to_owned(),
+            unit: said.unit.to_owned(),
+        }
+    }
 }
 
 #[derive(Debug)]

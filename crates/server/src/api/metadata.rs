@@ -9,6 +9,7 @@ use axum::response::Response;
 use firn_ingest::scrape::{ActiveTarget, FamilyMetadata, PoolView};
 use firn_model::labels::Labels;
 use firn_model::matcher::Matcher;
+use firn_model::store::MetadataRequest;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -112,7 +113,8 @@ fn all_match(matchers: &[Matcher], labels: &Labels) -> bool {
     matchers.all(|matcher| matcher.matches(labels.get(matcher.name())))
 }
 
-/// Metadata by metric: what all targets and pushes together say, each once.
+/// Metadata by metric: what all targets and pushes together say, each once, and what blocks say of
+/// metrics that are not among those.
 pub(crate) async fn by_metric(call: Call) -> Result<Response, Failure> {
     let limit = limit(&call, "limit")?.unwrap_or(usize::MAX);
     let per_metric = limit_per_metric(&call)?;
@@ -122,6 +124,7 @@ pub(crate) async fn by_metric(call: Call) -> Result<Response, Failure> {
         call.backend.pipeline.metadata().clone(),
         call.tenant.clone(),
     );
+    let (store, budget) = (call.backend.store.clone(), call.app.budgets.query());
     computed(&call, move |cancel| {
         let mut found: BTreeMap<String, BTreeSet<FamilyMetadata>> = BTreeMap::new();
         let mut add = |name: &str, metadata: &FamilyMetadata| {
@@ -147,6 +150,18 @@ pub(crate) async fn by_metric(call: Call) -> Result<Response, Failure> {
                 if let Some(metadata) = pushed.find(&tenant, metric) {
                     add(metric, &metadata);
                 }
+            }
+        }
+        // What neither a target nor a push says any more, blocks may know.
+        let request = MetadataRequest {
+            tenant: &tenant,
+            metric: (!metric.is_empty()).then_some(metric.as_str()),
+            cancel,
+            budget: &budget,
+        };
+        for said in store.metadata(request).map_err(Failure::execution)?.iter() {
+            if !found.contains_key(said.name) {
+                found.insert(said.name.to_owned(), BTreeSet::from([said.into()]));
             }
         }
         let documents = |set: BTreeSet<FamilyMetadata>| set.iter().map(Document::from).collect();

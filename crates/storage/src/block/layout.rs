@@ -36,7 +36,7 @@ pub(crate) const OPTIONAL: u16 = 1;
 /// What the file is called.
 pub(crate) const INDEX: &str = "index";
 
-/// The sections that are known. 9 to 11 are kept for optional ones: metadata, tombstones, a sketch.
+/// The sections that are known. 10 and 11 are kept for optional ones: tombstones, a sketch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u16)]
 pub(crate) enum Section {
@@ -56,6 +56,8 @@ pub(crate) enum Section {
     Pages = 7,
     /// Units of exemplars. A block without any lacks it.
     Exemplars = 8,
+    /// Units of what was said of metrics. A block of which nothing was said lacks it.
+    Metadata = 9,
 }
 
 /// Those that each block has.

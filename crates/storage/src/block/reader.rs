@@ -8,6 +8,7 @@ use super::file::BlockRanges;
 use super::labels::{LabelTable, TermsTable};
 use super::layout::{FOOTER_BYTES, Footer, FooterError, INDEX, Section, Sections, VERSION};
 use super::meta::{BlockMeta, META, META_BYTES_MAX};
+use super::metadata::MetadataTable;
 use super::pages::{PageEntry, PagesUnit};
 use super::series::{HashesUnit, SeriesUnit, UNIT_SERIES};
 use super::terms::TermsUnit;
@@ -42,6 +43,8 @@ pub struct Block {
     pub(super) tables: Tables,
     /// Where its exemplars are, if it has any.
     pub(super) exemplars: Option<ExemplarsTable>,
+    /// Where it lies what was said of its metrics, if anything was.
+    pub(super) metadata: Option<MetadataTable>,
 }
 
 /// Where the units of the other sections are.
@@ -102,12 +105,12 @@ impl Block {
             times: table(Section::Times)?,
             pages: table(Section::Pages)?,
         };
-        let exemplars = match tail.sections.find(Section::Exemplars) {
-            Some(_) => Some(tail.decode(Section::Exemplars, |bytes| {
-                ExemplarsTable::decode(bytes, index.len())
-            })?),
-            None => None,
-        };
+        let exemplars = tail.decode_optional(Section::Exemplars, |bytes| {
+            ExemplarsTable::decode(bytes, index.len())
+        })?;
+        let metadata = tail.decode_optional(Section::Metadata, |bytes| {
+            MetadataTable::decode(bytes, index.len())
+        })?;
         let block = Self {
             number: cache.next_block(),
             cache: cache.clone(),
@@ -118,6 +121,7 @@ impl Block {
             terms,
             tables,
             exemplars,
+            metadata,
         };
         block.check_tables()?;
         Ok(block)
@@ -149,8 +153,10 @@ impl Block {
         } = &self.tables;
         let tables = [series, hashes, postings, times, pages];
         let tables = tables.into_iter();
-        let optional = self.exemplars.iter().map(|table| &table.units);
-        let tables: usize = tables.chain(optional).map(UnitTable::memory_bytes).sum();
+        let exemplars = self.exemplars.iter().map(|table| &table.units);
+        let metadata = self.metadata.iter().map(|table| &table.units);
+        let tables = tables.chain(exemplars).chain(metadata);
+        let tables: usize = tables.map(UnitTable::memory_bytes).sum();
         size_of::<Self>() + tables + self.labels.memory_bytes() + self.terms.memory_bytes()
     }
 
@@ -409,6 +415,18 @@ impl<'a> Tail<'a> {
         match known {
             Some(known) => Ok(known.to_vec()),
             None => self.file.read(offset, bytes as usize, self.count),
+        }
+    }
+
+    /// A section, if there is one.
+    fn decode_optional<T>(
+        &self,
+        kind: Section,
+        decode: impl FnOnce(&[u8]) -> Result<T, Malformed>,
+    ) -> Result<Option<T>, StorageError> {
+        match self.sections.find(kind) {
+            Some(_) => self.decode(kind, decode).map(Some),
+            None => Ok(None),
         }
     }
 

@@ -4,6 +4,7 @@ use super::data_page::DataPage;
 use super::exemplars::ExemplarsUnit;
 use super::file::BlockRanges;
 use super::labels::Label;
+use super::metadata::MetadataUnit;
 use super::pages::{PageEntry, PagesUnit};
 use super::postings::{self, PostingsUnit};
 use super::reader::Block;
@@ -36,6 +37,7 @@ impl Block {
         self.check_terms(each);
         self.check_pages(each);
         self.check_exemplars(each);
+        self.check_metadata(each);
     }
 
     fn check_file(&self, file: &BlockRanges, crc: u32) -> Result<(), StorageError> {
@@ -166,6 +168,32 @@ impl Block {
         });
         if is_whole && count != table.count {
             let what = format!("{count} exemplars where there were {}", table.count);
+            each(self.index.damaged(0, what));
+        }
+    }
+
+    fn check_metadata(&self, each: &mut Each<'_>) {
+        let Some(table) = &self.metadata else { return };
+        let (mut metrics, mut last, mut is_whole) = (0, String::new(), true);
+        let mut note = |e| {
+            is_whole = false;
+            each(e);
+        };
+        let open = |_, bytes| MetadataUnit::open(bytes);
+        self.check_units(&table.units, &mut note, open, |_, unit| {
+            let (first, behind, count) = unit.span();
+            if metrics > 0 && *last >= *first {
+                return Err(Malformed("metadata out of order"));
+            }
+            metrics += count;
+            behind.clone_into(&mut last);
+            Ok(())
+        });
+        if is_whole && metrics != table.metrics {
+            let what = format!(
+                "metadata of {metrics} metrics where it was of {}",
+                table.metrics
+            );
             each(self.index.damaged(0, what));
         }
     }

@@ -21,6 +21,7 @@ use super::exemplars::Thinning;
 use super::id::BlockId;
 use super::layout::{Footer, INDEX};
 use super::meta::{BlockMeta, BlockShard, META};
+use super::metadata::Sayings;
 use super::order::{block_order, family, label_hash};
 use super::pages::PageEntry;
 use super::times::TimesWriter;
@@ -50,6 +51,11 @@ const PART_NUMBERS: usize = 1 << 17;
 
 /// Bytes after which a file of pages ends, as Prometheus's segments of chunks do.
 const DATA_BYTES: u64 = 512 << 20;
+
+/// What the series of a family have behind its name.
+const SERIES_ENDINGS: [&str; 7] = [
+    "", "_total", "_bucket", "_count", "_sum", "_created", "_info",
+];
 
 /// What the file is called in which columns of labels are put aside.
 const SPILL: &str = "series.tmp";
@@ -197,6 +203,33 @@ impl BlockWriter {
         let kept = self.thinning.kept(of_series);
         kept.iter()
             .try_for_each(|one| self.index.push_exemplar(one))
+    }
+
+    /// Says what metrics are, behind all series and once: what is of a family without a series in
+    /// the block is left out.
+    pub fn say(&mut self, all: &Sayings) -> Result<(), StorageError> {
+        let mut series = String::new();
+        for saying in all.iter() {
+            let mut has = |ending: &&str| {
+                series.clear();
+                series.push_str(saying.name());
+                series.push_str(ending);
+                let metric = METRIC_NAME.as_bytes();
+                self.dictionary.has(metric, series.as_bytes())
+            };
+            if SERIES_ENDINGS.iter().any(&mut has) {
+                self.index.push_saying(saying)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// From its first sample to its newest.
+    pub fn sample_range(&self) -> Option<TimeRange> {
+        let waiting = &self.waiting.times;
+        let ends = waiting.first().zip(waiting.last());
+        let waiting = ends.map(|(first, last)| TimeRange::new(*first, *last));
+        TimeRange::hull_of(self.range, waiting)
     }
 
     /// Bytes written so far.

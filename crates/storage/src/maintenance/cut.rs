@@ -20,7 +20,7 @@ pub(super) mod progress;
 use super::Maintenance;
 use super::coverage::Due;
 use super::state::State;
-use crate::block::{BlockId, BlockMeta, BlockWriter, Source};
+use crate::block::{BlockId, BlockMeta, BlockWriter, Sayings, Source};
 use crate::blocks::{BlockEntry, BlockKind};
 use crate::error::StorageError;
 use crate::failpoints::{self, Flaw};
@@ -203,8 +203,14 @@ impl Maintenance {
     /// Ends the block and makes it the owner of its samples.
     fn commit_block(&self, writing: Writing) -> Result<(), StorageError> {
         let Writing {
-            end, id, writer, ..
+            end,
+            id,
+            mut writer,
+            ..
         } = writing;
+        let length = self.options.cut_ms.max(1);
+        let range = TimeRange::new(end.saturating_sub(length), end.saturating_sub(1));
+        writer.say(&Sayings::at(range, &self.metadata()))?;
         let meta = match writer.sample_count() {
             0 => {
                 let _ = writer.abandon();

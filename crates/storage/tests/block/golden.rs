@@ -9,8 +9,9 @@ use firn_model::env::sim::env;
 use firn_model::exemplar::{SeriesExemplars, TimedExemplar};
 use firn_model::histogram::{Counts, Histogram, ResetHint, Span};
 use firn_model::labels::Labels;
+use firn_model::metadata::{Metadata, MetricType};
 use firn_model::sample::{STALE_NAN_BITS, TimeRange};
-use firn_storage::block::{Block, BlockCache, BlockId, BlockWriter, Source};
+use firn_storage::block::{Block, BlockCache, BlockId, BlockWriter, Sayings, Source};
 use firn_storage::error::StorageError;
 use firn_storage::page::Columns;
 use std::path::Path;
@@ -119,16 +120,55 @@ fn none(_: u32) -> SeriesExemplars {
 
 #[test]
 fn block_of_every_kind_of_series_equals_its_golden_files() {
-    check("block", none);
+    check("block", none, &Sayings::default());
 }
 
 #[test]
 fn block_with_exemplars_equals_its_golden_files() {
-    check("block-exemplars", exemplars);
+    check("block-exemplars", exemplars, &Sayings::default());
+}
+
+#[test]
+fn block_with_metadata_equals_its_golden_files() {
+    check("block-metadata", none, &sayings());
+}
+
+/// Of two metrics of the block, one of which was said something else before, and of one that it has
+/// not.
+fn sayings() -> Sayings {
+    let mut all = Sayings::default();
+    for (name, kind, help, unit, age) in [
+        (
+            "up",
+            MetricType::Gauge,
+            "Whether the scrape was good.",
+            "",
+            0,
+        ),
+        ("up", MetricType::Unknown, "Up.", "", 7_200_000),
+        (
+            "native",
+            MetricType::Histogram,
+            "How long it took.",
+            "seconds",
+            0,
+        ),
+        ("missing", MetricType::Counter, "Of no series.", "", 0),
+    ] {
+        let said = Metadata {
+            name,
+            kind,
+            help,
+            unit,
+        };
+        let end = START_MS - age;
+        all.add(TimeRange::new(end - 7_200_000, end - 1), said);
+    }
+    all
 }
 
 /// Writes the block, compares it with the files of the folder, and reads those.
-fn check(golden: &str, exemplars: fn(u32) -> SeriesExemplars) {
+fn check(golden: &str, exemplars: fn(u32) -> SeriesExemplars, sayings: &Sayings) {
     let sim = env(1);
     let source = Source {
         id: BlockId::new(START_MS, 0x0123_4567_89ab_cdef),
@@ -147,6 +187,7 @@ fn check(golden: &str, exemplars: fn(u32) -> SeriesExemplars) {
             .push_exemplars(of_series.iter().map(|(_, exemplar)| exemplar))
             .expect("the disk is sound");
     }
+    writer.say(sayings).expect("the disk is sound");
     let meta = writer.finish().expect("the disk is sound");
     let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden")).join(golden);
     for name in FILES {
@@ -188,5 +229,14 @@ fn check(golden: &str, exemplars: fn(u32) -> SeriesExemplars) {
         let pushed: Vec<_> = pushed.iter().map(|(_, e)| format!("{e:?}")).collect();
         assert_eq!(found, pushed);
     }
+    check_sayings(&block, sayings);
     block.verify(&mut |e| panic!("{e}"));
+}
+
+fn check_sayings(block: &Block, sayings: &Sayings) {
+    let mut found = Sayings::default();
+    let read = block.read_metadata(None, &mut found);
+    read.expect("the golden block is sound");
+    let wanted = sayings.newest().filter(|said| said.name != "missing");
+    assert!(found.newest().eq(wanted), "{found:?}");
 }

@@ -5,6 +5,7 @@ mod exemplars;
 mod fleet;
 mod golden;
 mod lookups;
+mod metadata;
 mod reading;
 mod round_trip;
 #[path = "../seeds/mod.rs"]

@@ -1,5 +1,6 @@
 //! `firn tsdb dump` and `firn tsdb dump-openmetrics`: samples as text, as promtool prints them.
 
+use super::heads::Heads;
 use super::reading::Folder;
 use firn_model::columns::SeriesColumns;
 use firn_model::env::Env;
@@ -31,11 +32,19 @@ pub fn dump(
     form: Form,
 ) -> Result<Vec<String>, Error> {
     let folder = Folder::open(env, data, selectors)?;
+    let mut heads = match form {
+        Form::Plain => Heads::default(),
+        Form::OpenMetrics => Heads::new(&folder.metadata()?),
+    };
     let mut out = BufWriter::new(io::stdout().lock());
     let printed = folder.each_series(range, &mut |labels, columns| {
         let text = match form {
             Form::Plain => plain(labels, columns),
-            Form::OpenMetrics => open_metrics(labels, columns),
+            Form::OpenMetrics => {
+                let metric = String::from_utf8_lossy(labels.get(METRIC_NAME));
+                let lines = heads.lines(&metric, |name| word(name.as_bytes()));
+                lines + &open_metrics(labels, columns)
+            }
         };
         out.write_all(text.as_bytes()).map_err(closed)
     });
@@ -89,24 +98,29 @@ fn open_metrics(labels: &Labels, columns: SeriesColumns<'_>) -> String {
 /// A series as the format has it: names that are no plain words stand in quotes, that of the metric
 /// among the labels then.
 fn open_metrics_series(labels: &Labels) -> String {
-    let is_plain = |name: &[u8]| {
-        let is_word = |b: &u8| b.is_ascii_alphanumeric() || *b == b'_';
-        name.iter().all(is_word) && !name.first().is_none_or(u8::is_ascii_digit)
-    };
-    let text = |name: &[u8]| match is_plain(name) {
-        true => String::from_utf8_lossy(name).into_owned(),
-        false => quote(name),
-    };
     let metric = labels.get(METRIC_NAME);
     let is_in_front = is_plain(metric);
     let named = (!is_in_front && !metric.is_empty()).then(|| quote(metric));
     let pairs = labels.as_ref().pairs();
     let rest = pairs.filter(|(name, _)| *name != METRIC_NAME.as_bytes());
-    let rest = rest.map(|(name, value)| format!("{}={}", text(name), quote(value)));
+    let rest = rest.map(|(name, value)| format!("{}={}", word(name), quote(value)));
     let all: Vec<String> = named.into_iter().chain(rest).collect();
     let front = match is_in_front {
         true => String::from_utf8_lossy(metric).into_owned(),
         false => String::new(),
     };
     format!("{front}{{{}}}", all.join(","))
+}
+
+/// A name, in quotes unless it is a plain word.
+fn word(name: &[u8]) -> String {
+    match is_plain(name) {
+        true => String::from_utf8_lossy(name).into_owned(),
+        false => quote(name),
+    }
+}
+
+fn is_plain(name: &[u8]) -> bool {
+    let is_word = |b: &u8| b.is_ascii_alphanumeric() || *b == b'_';
+    name.iter().all(is_word) && !name.first().is_none_or(u8::is_ascii_digit)
 }

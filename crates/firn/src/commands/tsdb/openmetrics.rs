@@ -4,6 +4,7 @@
 //! order, until they are many, and are blocks then. All blocks are committed at the end: a text
 //! with an error leaves nothing.
 
+use super::heads::Heads;
 use super::progress::Progress;
 use firn_model::env::{Env, File, OpenMode};
 use firn_model::error::{Error, ErrorKind};
@@ -34,6 +35,7 @@ pub fn import(env: &Env, text: &Path, data: &Path) -> Result<Imported, Error> {
     let mut samples = Samples {
         import: target.begin(),
         buffer: Buffer::default(),
+        heads: Heads::default(),
         pairs: LabelPairs::default(),
         labels: Vec::new(),
     };
@@ -75,6 +77,7 @@ fn fill(file: &dyn File, pieces: &mut Pieces, offset: u64) -> std::io::Result<u6
 struct Samples {
     import: Import,
     buffer: Buffer,
+    heads: Heads,
     pairs: LabelPairs,
     /// The labels of the newest sample in canonical form.
     labels: Vec<u8>,
@@ -83,8 +86,12 @@ struct Samples {
 impl Samples {
     /// Adds the sample at which the parser stands.
     fn add(&mut self, parser: &Parser<'_>) -> Result<(), Error> {
-        let Event::Sample(sample) = parser.event() else {
-            return Ok(());
+        let sample = match parser.event() {
+            Event::Sample(sample) => sample,
+            Event::Metadata(said) => {
+                self.heads.take(&said);
+                return Ok(());
+            }
         };
         let refused = |why: String| Error::new(ErrorKind::Invalid, why);
         let key = || String::from_utf8_lossy(sample.key).into_owned();
@@ -113,13 +120,18 @@ impl Samples {
         let start = sample.start.unwrap_or(START_UNKNOWN);
         self.buffer.push(labels, time, start, value);
         if self.buffer.memory_bytes() >= BUFFER_BYTES {
-            self.buffer.flush(&mut self.import)?;
+            self.flush()?;
         }
         Ok(())
     }
 
+    fn flush(&mut self) -> Result<(), Error> {
+        self.import.know(self.heads.batch());
+        self.buffer.flush(&mut self.import)
+    }
+
     fn finish(mut self) -> Result<Imported, Error> {
-        self.buffer.flush(&mut self.import)?;
+        self.flush()?;
         self.import.verify()?;
         self.import.commit()
     }

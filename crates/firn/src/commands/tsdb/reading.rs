@@ -7,9 +7,10 @@ use firn_model::env::Env;
 use firn_model::error::{Error, ErrorKind};
 use firn_model::labels::Labels;
 use firn_model::matcher::Matcher;
+use firn_model::metadata::MetadataBatch;
 use firn_model::sample::TimeRange;
 use firn_model::series_limit::SeriesLimit;
-use firn_model::store::{Select, SelectRequest, Selection};
+use firn_model::store::{MetadataRequest, Select, SelectRequest, Selection};
 use firn_model::tenant::TenantId;
 use firn_promql::parser::parse_selector;
 use firn_storage::damage::Damage;
@@ -59,6 +60,16 @@ impl Folder {
     /// Stretches of time that hold all samples, in no order; they may overlap.
     pub fn ranges(&self) -> Vec<TimeRange> {
         self.store.time_ranges()
+    }
+
+    /// What blocks say of metrics, the newest of each.
+    pub fn metadata(&self) -> Result<MetadataBatch, Error> {
+        self.store.metadata(MetadataRequest {
+            tenant: &self.tenant,
+            metric: None,
+            cancel: &Cancel::new(),
+            budget: &self.memory,
+        })
     }
 
     /// Damage that was met since the folder was opened, in words.

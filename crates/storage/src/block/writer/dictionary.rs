@@ -65,6 +65,13 @@ impl Dictionary {
         }
     }
 
+    /// Whether a series has this value of a label.
+    pub(super) fn has(&self, name: &[u8], value: &[u8]) -> bool {
+        let label = self.by_name.get(name);
+        let label = label.map(|label| &self.labels[*label as usize]);
+        label.is_some_and(|label| label.numbers.contains_key(&self.keys.fingerprint(value)))
+    }
+
     /// All labels by their numbers.
     pub(super) fn labels(&self) -> &[LabelDraft] {
         &self.labels

@@ -6,6 +6,7 @@ use crate::block::exemplars::ExemplarsDraft;
 use crate::block::labels::{Label, LabelTable, TermsTable};
 use crate::block::layout::{Footer, Section, SectionEntry, Sections};
 use crate::block::meta::FileMeta;
+use crate::block::metadata::{MetadataDraft, Saying};
 use crate::block::pages::{self, PageEntry, UNIT_PAGES};
 use crate::block::series::{SeriesDraft, Spilled};
 use crate::block::terms::{TermPostings, TermsDraft};
@@ -34,6 +35,7 @@ pub(super) struct IndexWriter {
     times_table: UnitTable,
     hashes_table: UnitTable,
     exemplars: ExemplarsDraft,
+    metadata: MetadataDraft,
 }
 
 /// Numbers of labels and values as they are in the index, by their numbers in the order of use.
@@ -64,6 +66,7 @@ impl IndexWriter {
             times_table: UnitTable::default(),
             hashes_table: UnitTable::default(),
             exemplars: ExemplarsDraft::default(),
+            metadata: MetadataDraft::default(),
         }
     }
 
@@ -102,6 +105,20 @@ impl IndexWriter {
     fn end_exemplars_unit(&mut self) -> Result<(), StorageError> {
         let output = &mut self.output;
         self.exemplars
+            .end_unit(|first, bytes| append_unit(output, first, bytes))
+    }
+
+    /// Adds what was said of a metric, behind those before it.
+    pub(super) fn push_saying(&mut self, saying: Saying<'_>) -> Result<(), StorageError> {
+        match self.metadata.push(saying) {
+            true => self.end_metadata_unit(),
+            false => Ok(()),
+        }
+    }
+
+    fn end_metadata_unit(&mut self) -> Result<(), StorageError> {
+        let output = &mut self.output;
+        self.metadata
             .end_unit(|first, bytes| append_unit(output, first, bytes))
     }
 
@@ -154,6 +171,7 @@ impl IndexWriter {
     ) -> Result<FileMeta, StorageError> {
         self.end_pages_unit()?;
         self.end_exemplars_unit()?;
+        self.end_metadata_unit()?;
         if self.series.len() > 0 {
             self.end_series_unit()?;
         }
@@ -178,6 +196,11 @@ impl IndexWriter {
             let mut bytes = Vec::new();
             exemplars.encode(&mut self.planner, &mut bytes);
             tables.push((Section::Exemplars, bytes));
+        }
+        if let Some(metadata) = std::mem::take(&mut self.metadata).into_table() {
+            let mut bytes = Vec::new();
+            metadata.encode(&mut self.planner, &mut bytes);
+            tables.push((Section::Metadata, bytes));
         }
         let mut sections = Sections::default();
         for (kind, bytes) in tables {

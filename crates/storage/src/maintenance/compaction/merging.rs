@@ -2,7 +2,7 @@
 //! that would be too large, into several that follow each other in block order.
 
 use crate::block::{
-    Block, BlockCache, BlockId, BlockMeta, BlockReader, BlockWriter, LabelsReader, Source,
+    Block, BlockCache, BlockId, BlockMeta, BlockReader, BlockWriter, LabelsReader, Sayings, Source,
     block_order,
 };
 use crate::blocks::plan::Merge;
@@ -86,6 +86,8 @@ pub(super) struct Merging {
     duplicates: Duplicates,
     columns: Columns,
     exemplars: SeriesExemplars,
+    /// What all inputs say of metrics.
+    sayings: Sayings,
     /// The labels that come first among the next series of all inputs, and the inputs whose next
     /// series has them.
     least: Vec<u8>,
@@ -132,6 +134,11 @@ impl Merging {
                 ahead: Ahead::default(),
             });
         }
+        let mut sayings = Sayings::default();
+        for Input { entry, block, .. } in &inputs {
+            let read = block.read_metadata(None, &mut sayings);
+            read.map_err(|error| Failure::of(entry, error))?;
+        }
         let mut sources: Vec<_> = inputs
             .iter()
             .flat_map(|input| input.block.meta().sources.iter().copied())
@@ -162,6 +169,7 @@ impl Merging {
             duplicates: options.duplicates,
             columns: Columns::default(),
             exemplars: SeriesExemplars::default(),
+            sayings,
             least: Vec::new(),
             having: Vec::new(),
         })
@@ -283,7 +291,8 @@ impl Merging {
         let dir = self.dir.join(source.id.to_string());
         let mut next = BlockWriter::create(&self.env, &dir, source)?;
         next.expect_exemplars(exemplars_of(&self.inputs));
-        let full = std::mem::replace(&mut self.writer, next);
+        let mut full = std::mem::replace(&mut self.writer, next);
+        full.say(&self.sayings)?;
         let set = self.source.id;
         self.written.push(full.finish_shard(set, number, false)?);
         Ok(())
@@ -292,6 +301,7 @@ impl Merging {
     /// Ends the merge: what it was, and its blocks, which are synced.
     pub(super) fn finish(mut self) -> Result<(Merge, Vec<BlockMeta>), StorageError> {
         let number = self.written.len() as u32;
+        self.writer.say(&self.sayings)?;
         self.written.push(match number {
             0 => self.writer.finish()?,
             _ => self.writer.finish_shard(self.source.id, number, true)?,

@@ -2,7 +2,10 @@
 //! back.
 
 use super::*;
+use crate::block::Sayings;
+use firn_model::metadata::{Metadata, MetadataBatch};
 use firn_model::stats::{BlockStats, BlocksStats};
+use firn_model::store::MetadataRequest;
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -507,4 +510,83 @@ fn block_that_fails_midway_in_a_join_leaves_nothing_to_the_next_one() {
         sim.disk.kill();
     }
     assert!(lost > 5, "only {lost} of 30 were met");
+}
+
+/// What the store says of metrics.
+fn said(store: &Store, metric: Option<&str>) -> Vec<(String, String)> {
+    let request = MetadataRequest {
+        tenant: &TenantId::anonymous(),
+        metric,
+        cancel: &Cancel::new(),
+        budget: &Budget::new("query", 1 << 20),
+    };
+    let found = Select::metadata(store, request).unwrap();
+    let owned = found.iter().map(|m| (m.name.to_owned(), m.help.to_owned()));
+    owned.collect()
+}
+
+/// Says the hour of the newest sample of `steady`, and of each short series its name.
+fn teach(churn: &Churn) {
+    let store = Arc::downgrade(churn.store());
+    churn.store().learn_metadata_by(Box::new(move || {
+        let mut batch = MetadataBatch::default();
+        let newest = store.upgrade().and_then(|store| store.parts.newest());
+        let hour = newest.unwrap_or(0) / HOUR;
+        let mut say = |name: &str, help: &str| {
+            batch.push(Metadata {
+                name,
+                help,
+                ..Metadata::default()
+            });
+        };
+        say("steady", &format!("As of hour {hour}."));
+        say("unheard_of", "");
+        // What is gone is not known any more when later blocks are cut.
+        for short in hour - 4..=hour {
+            say(&format!("short{short}"), &format!("Of hour {short}."));
+        }
+        batch
+    }));
+}
+
+#[test]
+fn metadata_of_metrics_that_are_gone_is_kept_by_blocks_and_merges() {
+    let mut churn = Churn::new(9);
+    teach(&churn);
+    churn.send(27);
+    let levels = churn.store().parts.blocks.list().blocks;
+    assert!(levels.iter().any(|block| block.level > 1), "{levels:?}");
+    let check = |store: &Store| {
+        // The last cut was made at 25 h, when there was an hour of late samples and of open pages.
+        let all = said(store, None);
+        let of_shorts = (0..24).map(|hour| (format!("short{hour}"), format!("Of hour {hour}.")));
+        let mut wanted: Vec<_> = of_shorts.collect();
+        wanted.push(("steady".to_owned(), "As of hour 25.".to_owned()));
+        wanted.sort();
+        assert_eq!(all, wanted);
+        let of_one = said(store, Some("short3"));
+        assert_eq!(of_one, [("short3".to_owned(), "Of hour 3.".to_owned())]);
+        assert_eq!(said(store, Some("unheard_of")), []);
+    };
+    check(churn.store());
+    churn.store().close().unwrap();
+    churn.sim.disk.crash();
+    churn.reopen();
+    check(churn.store());
+}
+
+#[test]
+fn metadata_of_shards_is_said_by_each_of_its_own_metrics() {
+    let mut churn = Churn::of_shards(10, 3);
+    teach(&churn);
+    churn.send(12);
+    let view = churn.store().parts.blocks.view();
+    let has_shard = |open: &Arc<crate::blocks::OpenBlock>| open.block.meta().shard.is_some();
+    assert!(view.blocks.iter().any(has_shard));
+    for open in &view.blocks {
+        let (names, mut sayings) = (open.block.series_count(), Sayings::default());
+        open.block.read_metadata(None, &mut sayings).unwrap();
+        assert_eq!(sayings.newest().count(), names as usize);
+    }
+    assert_eq!(said(churn.store(), Some("short0")).len(), 1);
 }

@@ -1,0 +1,185 @@
+//! What stands in front of a metric in OpenMetrics: its type, unit and help, and those of a text.
+
+use firn_model::metadata::{Metadata, MetadataBatch, MetricType};
+use firn_wire::exposition::{Field, Metadata as Said};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+
+/// What is known of a family.
+#[derive(Clone, Debug, Default)]
+struct Family {
+    kind: MetricType,
+    help: String,
+    unit: String,
+}
+
+/// Families by name.
+#[derive(Debug, Default)]
+pub struct Heads {
+    families: BTreeMap<String, Family>,
+    /// Those whose lines were written.
+    written: BTreeSet<String>,
+}
+
+impl Heads {
+    /// What `known` says.
+    pub fn new(known: &MetadataBatch) -> Self {
+        let mut heads = Self::default();
+        for said in known.iter() {
+            let family = Family {
+                kind: said.kind,
+                help: said.help.to_owned(),
+                unit: said.unit.to_owned(),
+            };
+            heads.families.insert(said.name.to_owned(), family);
+        }
+        heads
+    }
+
+    /// Takes a line of a text.
+    pub fn take(&mut self, said: &Said<'_>) {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let family = self.families.entry(text(said.name)).or_default();
+        match &said.field {
+            Field::Type(kind) => family.kind = *kind,
+            Field::Help(help) => family.help = text(help),
+            Field::Unit(unit) => family.unit = text(unit),
+        }
+    }
+
+    /// All of it.
+    pub fn batch(&self) -> MetadataBatch {
+        let mut batch = MetadataBatch::default();
+        for (name, Family { kind, help, unit }) in &self.families {
+            batch.push(Metadata {
+                name,
+                kind: *kind,
+                help,
+                unit,
+            });
+        }
+        batch
+    }
+
+    /// The lines in front of the first series of the family to which the series `metric` belongs;
+    /// nothing if they were written, or nothing is known of it. `quoted` writes a name.
+    pub fn lines(&mut self, metric: &str, quoted: impl Fn(&str) -> String) -> String {
+        let Some((name, family)) = self.family_of(metric) else {
+            return String::new();
+        };
+        let name = name.to_owned();
+        let mut lines = String::new();
+        if self.written.contains(&name) {
+            return lines;
+        }
+        let shown = quoted(&name);
+        let _ = writeln!(lines, "# TYPE {shown} {}", family.kind.name());
+        // The format has the unit of a metric at the end of its name.
+        let ending = format!("_{}", family.unit);
+        if !family.unit.is_empty() && name.ends_with(&ending) {
+            let _ = writeln!(lines, "# UNIT {shown} {}", family.unit);
+        }
+        if !family.help.is_empty() {
+            let _ = writeln!(lines, "# HELP {shown} {}", escaped(&family.help));
+        }
+        self.written.insert(name);
+        lines
+    }
+
+    /// The family of a series, by the name that it has in this format.
+    fn family_of<'a>(&'a self, metric: &'a str) -> Option<(&'a str, Family)> {
+        if let Some(family) = self.families.get(metric) {
+            let mut family = family.clone();
+            // A family is named without what these types put behind the names of their series.
+            let ending = match family.kind {
+                MetricType::Counter => "_total",
+                MetricType::Info => "_info",
+                _ => return Some((metric, family)),
+            };
+            if let Some(name) = metric.strip_suffix(ending) {
+                return Some((name, family));
+            }
+            family.kind = MetricType::Unknown;
+            return Some((metric, family));
+        }
+        for ending in ["_total", "_info", "_bucket", "_count", "_sum", "_created"] {
+            let name = metric.strip_suffix(ending);
+            let family = name.and_then(|name| self.families.get_key_value(name));
+            if let Some((name, family)) = family.filter(|(_, family)| has(family.kind, ending)) {
+                return Some((name, family.clone()));
+            }
+        }
+        None
+    }
+}
+
+/// Whether series of a type may end so.
+fn has(kind: MetricType, ending: &str) -> bool {
+    match kind {
+        MetricType::Counter => matches!(ending, "_total" | "_created"),
+        MetricType::Info => ending == "_info",
+        MetricType::Histogram | MetricType::GaugeHistogram => {
+            matches!(ending, "_bucket" | "_count" | "_sum" | "_created")
+        }
+        MetricType::Summary => matches!(ending, "_count" | "_sum" | "_created"),
+        _ => false,
+    }
+}
+
+fn escaped(help: &str) -> String {
+    let help = help.replace('\\', r"\\");
+    help.replace('\n', r"\n").replace('"', "\\\"")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn heads_stand_once_in_front_of_each_family() {
+        let mut known = MetadataBatch::default();
+        for (name, kind, help, unit) in [
+            (
+                "requests_total",
+                MetricType::Counter,
+                "All \"of\"\nthem.",
+                "",
+            ),
+            ("calls", MetricType::Counter, "Of a family.", ""),
+            ("odd", MetricType::Counter, "No total.", ""),
+            ("wait_seconds", MetricType::Histogram, "", "seconds"),
+            ("up", MetricType::Gauge, "", "percent"),
+        ] {
+            known.push(Metadata {
+                name,
+                kind,
+                help,
+                unit,
+            });
+        }
+        let mut heads = Heads::new(&known);
+        for (metric, wanted) in [
+            (
+                "requests_total",
+                "# TYPE requests counter\n# HELP requests All \\\"of\\\"\\nthem.\n",
+            ),
+            ("requests_total", ""),
+            (
+                "calls_total",
+                "# TYPE calls counter\n# HELP calls Of a family.\n",
+            ),
+            ("odd", "# TYPE odd unknown\n# HELP odd No total.\n"),
+            (
+                "wait_seconds_bucket",
+                "# TYPE wait_seconds histogram\n# UNIT wait_seconds seconds\n",
+            ),
+            ("wait_seconds_sum", ""),
+            ("wait_seconds_total", ""),
+            ("up_count", ""),
+            ("up", "# TYPE up gauge\n"),
+            ("unheard_of", ""),
+        ] {
+            assert_eq!(heads.lines(metric, str::to_owned), wanted, "{metric}");
+        }
+    }
+}

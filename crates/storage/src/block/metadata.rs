@@ -1,0 +1,384 @@
+//! The section of metadata, which a block may lack: type, help and unit of its metrics.
+//!
+//! ```text
+//! section = metrics varint | table
+//! unit    = metric*                                 a table counts the metrics in units before
+//! metric  = name bytes | texts varint | texts x text
+//! text    = first time zigzag varint | (last - first) varint | type byte | help bytes | unit bytes
+//! ```
+//!
+//! A cut says what is known when it is made, for its range; a merge joins what its inputs say. What
+//! was said more than once is there once, with the times of all. Invariant: names ascend; the texts
+//! of a metric stand by their last time, the newest first, and none is there twice.
+
+use super::cache::Unit;
+use super::reader::Block;
+use super::unit::{UnitEntry, UnitTable};
+use crate::encoding::cursor::Cursor;
+use crate::encoding::{Malformed, push_uvarint, unzigzag, zigzag};
+use crate::error::StorageError;
+use crate::page::planner::Planner;
+use firn_model::metadata::{Metadata, MetadataBatch, MetricType};
+use firn_model::sample::TimeRange;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Bytes after which a unit ends: some three hundred metrics.
+const UNIT_BYTES: usize = 32 << 10;
+
+/// Texts of a metric in a block; of more the newest stay. A text changes with a release.
+const TEXTS_MAX: usize = 8;
+
+/// Bytes of help and unit of a text that is kept. The longest helps in use have a thousand.
+const TEXT_BYTES_MAX: usize = 16 << 10;
+
+/// Bytes of names and texts of a block, about: as much as is kept of pushes. Of what comes when
+/// there is no room nothing is kept.
+const BYTES_MAX: usize = 16 << 20;
+
+/// What a text takes in memory beside its characters.
+const SAYING_BYTES: usize = size_of::<(Said, TimeRange)>();
+
+/// A text.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Said {
+    kind: MetricType,
+    help: Box<str>,
+    unit: Box<str>,
+}
+
+impl Said {
+    fn says(&self, said: &Metadata<'_>) -> bool {
+        self.kind == said.kind && *self.help == *said.help && *self.unit == *said.unit
+    }
+}
+
+/// What was said of metrics, and when: each text with the times from the first block that has it to
+/// the last. The order in which it is added does not matter.
+#[derive(Clone, Debug, Default)]
+pub struct Sayings {
+    by_name: BTreeMap<Box<str>, Vec<(Said, TimeRange)>>,
+    bytes: usize,
+}
+
+/// What was said of one metric.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Saying<'a> {
+    name: &'a str,
+    texts: &'a [(Said, TimeRange)],
+}
+
+impl Sayings {
+    /// What `batch` says, said of all times in `range`.
+    pub fn at(range: TimeRange, batch: &MetadataBatch) -> Self {
+        let mut all = Self::default();
+        batch.iter().for_each(|said| all.add(range, said));
+        all
+    }
+
+    /// Adds a text that was said of all times in `range`; one that is too long is left out.
+    pub fn add(&mut self, range: TimeRange, said: Metadata<'_>) {
+        let own = said.help.len() + said.unit.len();
+        let bytes = SAYING_BYTES + said.name.len() + own;
+        if said.name.is_empty() || own > TEXT_BYTES_MAX {
+            return;
+        }
+        if let Some(texts) = self.by_name.get_mut(said.name)
+            && let Some((_, times)) = texts.iter_mut().find(|(text, _)| text.says(&said))
+        {
+            times.min = times.min.min(range.min);
+            times.max = times.max.max(range.max);
+            return newest_first(texts);
+        }
+        if self.bytes + bytes > BYTES_MAX {
+            return;
+        }
+        self.bytes += bytes;
+        let text = Said {
+            kind: said.kind,
+            help: said.help.into(),
+            unit: said.unit.into(),
+        };
+        let texts = self.by_name.entry(said.name.into()).or_default();
+        texts.push((text, range));
+        newest_first(texts);
+        if texts.len() > TEXTS_MAX
+            && let Some((oldest, _)) = texts.pop()
+        {
+            let own = oldest.help.len() + oldest.unit.len();
+            self.bytes -= SAYING_BYTES + said.name.len() + own;
+        }
+    }
+
+    /// The newest text of each metric, by name.
+    pub fn newest(&self) -> impl Iterator<Item = Metadata<'_>> {
+        let all = self.by_name.iter();
+        all.filter_map(|(name, texts)| {
+            let (said, _) = texts.first()?;
+            Some(Metadata {
+                name,
+                kind: said.kind,
+                help: &said.help,
+                unit: &said.unit,
+            })
+        })
+    }
+
+    /// Bytes of memory, about.
+    pub fn memory_bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Of each metric what was said, by name.
+    pub(super) fn iter(&self) -> impl Iterator<Item = Saying<'_>> {
+        let all = self.by_name.iter();
+        all.map(|(name, texts)| Saying { name, texts })
+    }
+}
+
+/// Puts the texts of a metric in order.
+fn newest_first(texts: &mut [(Said, TimeRange)]) {
+    texts.sort_by(|(a, of_a), (b, of_b)| {
+        let (newer, older) = ((of_b.max, of_b.min), (of_a.max, of_a.min));
+        newer.cmp(&older).then_with(|| a.cmp(b))
+    });
+}
+
+impl<'a> Saying<'a> {
+    /// The name of the family.
+    pub(super) fn name(&self) -> &'a str {
+        self.name
+    }
+}
+
+/// Where it lies what was said of the metrics of a block.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct MetadataTable {
+    pub(crate) metrics: u64,
+    pub(crate) units: UnitTable,
+}
+
+impl MetadataTable {
+    /// Appends the section.
+    pub(crate) fn encode(&self, planner: &mut Planner, out: &mut Vec<u8>) {
+        push_uvarint(out, self.metrics);
+        self.units.encode(planner, out);
+    }
+
+    /// Reads a section whose units lie in front of `end`.
+    pub(crate) fn decode(bytes: &[u8], end: u64) -> Result<Self, Malformed> {
+        let mut cursor = Cursor::new(bytes);
+        let metrics = cursor.uvarint()?;
+        let units = UnitTable::decode(&mut cursor, end)?;
+        let begins = units.get(0).map(|unit| unit.first);
+        if !cursor.is_empty() || metrics == 0 || begins != Some(0) {
+            return Err(Malformed("section of metadata that says what cannot be"));
+        }
+        Ok(Self { metrics, units })
+    }
+}
+
+/// Metadata on its way into units.
+#[derive(Default)]
+pub(super) struct MetadataDraft {
+    bytes: Vec<u8>,
+    metrics: u64,
+    /// Metrics in units that ended.
+    before: u64,
+    units: UnitTable,
+}
+
+impl MetadataDraft {
+    /// Adds a metric behind the others. Whether the unit is to be ended.
+    pub(super) fn push(&mut self, saying: Saying<'_>) -> bool {
+        let out = &mut self.bytes;
+        push_text(out, saying.name);
+        push_uvarint(out, saying.texts.len() as u64);
+        for (said, times) in saying.texts {
+            push_uvarint(out, zigzag(times.min));
+            push_uvarint(out, times.max.wrapping_sub(times.min) as u64);
+            out.push(said.kind.number());
+            push_text(out, &said.help);
+            push_text(out, &said.unit);
+        }
+        self.metrics += 1;
+        out.len() >= UNIT_BYTES
+    }
+
+    /// Ends the unit under way, which `append` writes.
+    pub(super) fn end_unit(
+        &mut self,
+        append: impl FnOnce(u64, &[u8]) -> Result<UnitEntry, StorageError>,
+    ) -> Result<(), StorageError> {
+        if !self.bytes.is_empty() {
+            self.units.push(append(self.before, &self.bytes)?);
+            self.before = self.metrics;
+            self.bytes.clear();
+        }
+        Ok(())
+    }
+
+    /// The section, if anything was said. All units were ended.
+    pub(super) fn into_table(self) -> Option<MetadataTable> {
+        (self.metrics > 0).then_some(MetadataTable {
+            metrics: self.metrics,
+            units: self.units,
+        })
+    }
+}
+
+fn push_text(out: &mut Vec<u8>, text: &str) {
+    push_uvarint(out, text.len() as u64);
+    out.extend_from_slice(text.as_bytes());
+}
+
+/// A unit.
+#[derive(Debug)]
+pub(super) struct MetadataUnit(Vec<u8>);
+
+impl Unit for MetadataUnit {
+    fn memory_bytes(&self) -> usize {
+        self.0.capacity()
+    }
+}
+
+/// A text of a metric, and how many newer ones the metric has.
+struct Text<'a> {
+    rank: u64,
+    times: TimeRange,
+    said: Metadata<'a>,
+}
+
+impl MetadataUnit {
+    /// Opens the bytes of a unit.
+    pub(super) fn open(bytes: Vec<u8>) -> Result<Self, Malformed> {
+        let (mut last, mut newest): (Option<&str>, Option<TimeRange>) = (None, None);
+        each_text(&bytes, |text| {
+            let name = text.said.name;
+            let is_in_order = match text.rank {
+                0 => last.is_none_or(|last| last < name),
+                _ => newest.is_some_and(|newest| newest.max >= text.times.max),
+            };
+            if !is_in_order || name.is_empty() {
+                return Err(Malformed("metadata out of order"));
+            }
+            (last, newest) = (Some(name), Some(text.times));
+            Ok(())
+        })?;
+        match last {
+            Some(_) => Ok(Self(bytes)),
+            None => Err(Malformed("unit without metadata")),
+        }
+    }
+
+    /// Calls `each` with all its texts. They were read once.
+    fn each<'a>(&'a self, mut each: impl FnMut(Text<'a>)) {
+        let _ = each_text(&self.0, |text| {
+            each(text);
+            Ok(())
+        });
+    }
+
+    /// The names of its first and its last metric, and how many it has.
+    pub(super) fn span(&self) -> (&str, &str, u64) {
+        let mut span = ("", "", 0);
+        self.each(|text| {
+            if span.2 == 0 {
+                span.0 = text.said.name;
+            }
+            span.1 = text.said.name;
+            span.2 += u64::from(text.rank == 0);
+        });
+        span
+    }
+}
+
+/// Calls `each` with the texts of a unit, in order, until it fails.
+fn each_text<'a>(
+    bytes: &'a [u8],
+    mut each: impl FnMut(Text<'a>) -> Result<(), Malformed>,
+) -> Result<(), Malformed> {
+    let mut cursor = Cursor::new(bytes);
+    while !cursor.is_empty() {
+        let name = read_text(&mut cursor)?;
+        let texts = cursor.uvarint()?;
+        if texts == 0 || texts > TEXTS_MAX as u64 {
+            return Err(Malformed("number of texts of a metric"));
+        }
+        for rank in 0..texts {
+            let min = unzigzag(cursor.uvarint()?);
+            let max = min.wrapping_add(cursor.uvarint()? as i64);
+            if max < min {
+                return Err(Malformed("times of a text"));
+            }
+            let kind = MetricType::of_number(cursor.byte()?);
+            let said = Metadata {
+                name,
+                kind: kind.ok_or(Malformed("number of no type of metrics"))?,
+                help: read_text(&mut cursor)?,
+                unit: read_text(&mut cursor)?,
+            };
+            let times = TimeRange::new(min, max);
+            each(Text { rank, times, said })?;
+        }
+    }
+    Ok(())
+}
+
+fn read_text<'a>(cursor: &mut Cursor<'a>) -> Result<&'a str, Malformed> {
+    let text = std::str::from_utf8(cursor.prefixed()?);
+    text.map_err(|_| Malformed("metadata that is no text"))
+}
+
+impl Block {
+    /// Of how many metrics it has metadata.
+    pub fn metadata_count(&self) -> u64 {
+        self.metadata.as_ref().map_or(0, |table| table.metrics)
+    }
+
+    /// Adds to `into` what the block says of its metrics, or of one alone.
+    pub fn read_metadata(
+        &self,
+        metric: Option<&str>,
+        into: &mut Sayings,
+    ) -> Result<(), StorageError> {
+        let Some(table) = &self.metadata else {
+            return Ok(());
+        };
+        let units = match metric {
+            Some(metric) => {
+                let unit = self.metadata_unit_of(&table.units, metric)?;
+                unit..unit + 1
+            }
+            None => 0..table.units.len(),
+        };
+        for unit in units.filter_map(|index| table.units.get(index)) {
+            self.metadata_unit(unit)?.each(|text| {
+                if metric.is_none_or(|metric| metric == text.said.name) {
+                    into.add(text.times, text.said);
+                }
+            });
+        }
+        Ok(())
+    }
+
+    /// The unit that has a metric if any has: the last one that does not begin behind it.
+    fn metadata_unit_of(&self, units: &UnitTable, metric: &str) -> Result<usize, StorageError> {
+        let (mut from, mut to) = (0, units.len());
+        while to - from > 1 {
+            let middle = from.midpoint(to);
+            let Some(entry) = units.get(middle) else {
+                break;
+            };
+            match self.metadata_unit(entry)?.span().0 <= metric {
+                true => from = middle,
+                false => to = middle,
+            }
+        }
+        Ok(from)
+    }
+
+    fn metadata_unit(&self, entry: &UnitEntry) -> Result<Arc<MetadataUnit>, StorageError> {
+        self.unit(Some(entry), MetadataUnit::open)
+    }
+}

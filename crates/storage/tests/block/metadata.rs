@@ -1,0 +1,214 @@
+//! What a block says of its metrics: all that was said of them and nothing of others, found by name
+//! and at once, and damage is seen.
+
+use crate::fleet::{dir, source};
+use crate::seeds;
+use firn_model::env::sim::{Sim, SimRng, env};
+use firn_model::labels::Labels;
+use firn_model::metadata::{Metadata, MetadataBatch, MetricType};
+use firn_model::sample::TimeRange;
+use firn_storage::block::{Block, BlockCache, BlockWriter, Sayings, block_order};
+use firn_storage::error::StorageError;
+use firn_storage::page::Columns;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Type, help and unit of the newest text of each metric.
+type Model = BTreeMap<String, (MetricType, String, String)>;
+
+/// A block of these series.
+fn write(series: &[String], sayings: &Sayings) -> Sim {
+    let sim = env(1);
+    let mut writer = BlockWriter::create(&sim.env, &dir(), source()).expect("the disk is sound");
+    let named = |name: &String| Labels::from_pairs([("__name__", name.as_str()), ("job", "x")]);
+    let mut all: Vec<Labels> = series.iter().map(named).collect();
+    all.sort_by(|a, b| block_order(a.as_ref(), b.as_ref()));
+    all.dedup();
+    let columns = Columns {
+        times: vec![1, 2],
+        values: vec![0.5, 0.5],
+        ..Columns::default()
+    };
+    for labels in &all {
+        let pushed = writer.push(labels.as_ref(), &columns);
+        pushed.expect("the disk is sound");
+    }
+    writer.say(sayings).expect("the disk is sound");
+    writer.finish().expect("the disk is sound");
+    sim
+}
+
+fn open(sim: &Sim) -> Result<Block, StorageError> {
+    Block::open(&sim.env, &dir(), &Arc::new(BlockCache::new(8 << 20)))
+}
+
+/// What the block says, of all or of one.
+fn said(block: &Block, metric: Option<&str>) -> Result<Model, StorageError> {
+    let mut sayings = Sayings::default();
+    block.read_metadata(metric, &mut sayings)?;
+    Ok(model(&sayings))
+}
+
+fn model(sayings: &Sayings) -> Model {
+    let all = sayings.newest();
+    let owned = all.map(|m| {
+        let text = (m.kind, m.help.to_owned(), m.unit.to_owned());
+        (m.name.to_owned(), text)
+    });
+    owned.collect()
+}
+
+fn random_text(rng: &SimRng) -> (MetricType, String, String) {
+    let help = "Many a word. ".repeat(rng.below(30) as usize);
+    let kind = MetricType::ALL[rng.below(8) as usize];
+    (
+        kind,
+        help,
+        ["", "seconds"][rng.below(2) as usize].to_owned(),
+    )
+}
+
+#[test]
+fn metadata_of_a_block_is_that_of_its_metrics_with_the_newest_text() {
+    for seed in seeds::seeds(30) {
+        let rng = SimRng::new(seed);
+        let (mut sayings, mut series, mut wanted) = (Sayings::default(), Vec::new(), Model::new());
+        for i in 0..rng.below(if rng.one_in(8) { 2_000 } else { 40 }) {
+            let name = format!("metric_{i}");
+            let ending = ["", "_total", "_bucket", "_sum", "_created"][rng.below(5) as usize];
+            let is_there = !rng.one_in(3);
+            series.extend(is_there.then(|| format!("{name}{ending}")));
+            // In any order; the one of the newest time counts, and of many times the newest.
+            let mut newest = None;
+            for _ in 0..rng.below(12) {
+                let last = rng.below(1_000_000) as i64;
+                let (kind, help, unit) = random_text(&rng);
+                let text = Metadata {
+                    name: &name,
+                    kind,
+                    help: &help,
+                    unit: &unit,
+                };
+                sayings.add(TimeRange::new(last - 10, last), text);
+                if newest.as_ref().is_none_or(|(time, _)| *time < last) {
+                    newest = Some((last, (kind, help, unit)));
+                }
+            }
+            wanted.extend(newest.filter(|_| is_there).map(|(_, text)| (name, text)));
+        }
+        series.push("other".into());
+        let sim = write(&series, &sayings);
+        let block = open(&sim).expect("the block is sound");
+        assert_eq!(block.metadata_count(), wanted.len() as u64, "seed {seed}");
+        let found = said(&block, None).expect("the block is sound");
+        assert!(found == wanted, "seed {seed}");
+        for (name, text) in &wanted {
+            let found = said(&block, Some(name)).expect("the block is sound");
+            assert_eq!(found, Model::from([(name.clone(), text.clone())]));
+        }
+        for other in ["metric_", "other", "a", "z"] {
+            let found = said(&block, Some(other)).expect("the block is sound");
+            assert_eq!(found, Model::new(), "{other}, seed {seed}");
+        }
+        block.verify(&mut |e| panic!("{e}, seed {seed}"));
+    }
+}
+
+#[test]
+fn sayings_joined_in_any_order_are_the_same_and_keep_when_each_was_said() {
+    let texts = [("A.", 1, 3), ("B.", 5, 6), ("A.", 9, 9), ("C.", 2, 2)];
+    let add = |all: &mut Sayings, (help, first, last): (&str, i64, i64)| {
+        let text = Metadata {
+            name: "up",
+            help,
+            ..Metadata::default()
+        };
+        all.add(TimeRange::new(first, last), text);
+    };
+    for turn in 0..texts.len() {
+        let (mut first, mut rest) = (Sayings::default(), Sayings::default());
+        let (one, others) = (texts[turn], texts.iter().cycle().skip(turn + 1).take(3));
+        add(&mut first, one);
+        others.for_each(|text| add(&mut rest, *text));
+        // Through a block: a merge reads what it joins.
+        let block = open(&write(&["up".into()], &rest)).expect("the block is sound");
+        let read = block.read_metadata(None, &mut first);
+        read.expect("the block is sound");
+        assert_eq!(model(&first)["up"].1, "A.", "turn {turn}");
+        let debug = format!("{first:?}");
+        let at = |text: &str| debug.find(text).unwrap_or_else(|| panic!("{debug}"));
+        assert!(at("\"A.\"") < at("\"B.\"") && at("\"B.\"") < at("\"C.\""));
+        assert!(
+            debug.contains("min: 1") && debug.contains("max: 9"),
+            "{debug}"
+        );
+    }
+}
+
+#[test]
+fn sayings_that_are_too_long_or_too_many_are_left_out() {
+    let mut all = Sayings::default();
+    fn text<'a>(name: &'a str, help: &'a str) -> Metadata<'a> {
+        Metadata {
+            name,
+            help,
+            ..Metadata::default()
+        }
+    }
+    let long = "x".repeat((16 << 10) + 1);
+    all.add(TimeRange::ALL, text("long", &long));
+    all.add(TimeRange::ALL, text("", "Nameless."));
+    all.add(TimeRange::ALL, text("fits", &long[1..]));
+    for version in 0..20 {
+        let help = format!("Version {version}.");
+        all.add(TimeRange::new(0, version), text("up", &help));
+    }
+    assert_eq!(model(&all).keys().collect::<Vec<_>>(), ["fits", "up"]);
+    assert_eq!(model(&all)["up"].1, "Version 19.");
+    let debug = format!("{all:?}");
+    assert!(debug.contains("Version 12.") && !debug.contains("Version 11."));
+    for i in 0..2_000 {
+        let name = format!("metric_{i}");
+        all.add(TimeRange::ALL, text(&name, &long[1..]));
+    }
+    assert!(all.memory_bytes() <= 16 << 20 && model(&all).len() > 900);
+}
+
+#[test]
+fn metadata_with_any_one_byte_of_the_index_flipped_is_found_or_the_place_is_named() {
+    let mut batch = MetadataBatch::default();
+    for (name, kind) in [("a", MetricType::Counter), ("up", MetricType::Gauge)] {
+        batch.push(Metadata {
+            name,
+            kind,
+            help: "Whether it is.",
+            unit: "",
+        });
+    }
+    let sayings = Sayings::at(TimeRange::new(1, 2), &batch);
+    let sim = write(&["a_total".into(), "up".into()], &sayings);
+    let path = dir().join("index");
+    let sound = sim.disk.contents(&path).expect("it was written");
+    let wanted = model(&sayings);
+    let mut errors = 0;
+    for at in 0..sound.len() {
+        let mut bytes = sound.clone();
+        bytes[at] ^= 1 << (at % 8);
+        sim.disk.overwrite(&path, &bytes);
+        let opened = open(&sim);
+        let mut findings = 0;
+        if let Ok(block) = &opened {
+            block.verify(&mut |_| findings += 1);
+        }
+        assert!(opened.is_err() || findings > 0, "byte {at} goes unnoticed");
+        match opened.and_then(|block| said(&block, None)) {
+            Ok(found) => assert!(found == wanted, "byte {at}"),
+            Err(e) => {
+                let text = e.to_string();
+                assert!(text.contains("index") && text.contains("at offset"), "{e}");
+                errors += 1;
+            }
+        }
+    }
+    assert!(errors > 200, "{errors} errors");
+}
