@@ -30,6 +30,7 @@ mod raw;
 mod reads;
 mod refusal;
 mod refused_samples;
+mod remote_reading;
 mod remote_write_2;
 mod resources;
 mod retention;

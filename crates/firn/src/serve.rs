@@ -20,6 +20,7 @@ mod metadata;
 pub mod mirror;
 mod notify;
 mod parts;
+mod reading;
 mod rule_folder;
 pub mod rules;
 mod running;
@@ -57,6 +58,7 @@ use listen::{ListenError, Servers};
 use locks::Locks;
 use notify::{Notifier, NotifierFlags, NotifierSettings};
 use parts::{PartsError, Sources};
+use reading::Reading;
 use rules::{RuleFlags, Rules, Surroundings};
 use running::{QueryLogError, Running};
 use sending::Sending;
@@ -203,6 +205,7 @@ struct Following<'a> {
     notifier: &'a Notifier,
     aggregating: &'a Arc<Aggregating>,
     sending: &'a Arc<Sending>,
+    reading: &'a Reading,
 }
 
 /// A server whose sockets are open.
@@ -333,6 +336,7 @@ impl Node {
         let active = self.open_active_queries().await?;
         let notifier = Arc::new(self.notifier(places, scraping.lent()));
         let rules = Arc::new(self.open_rules(&pipeline, &notifier).await);
+        let reading = Arc::new(self.begin_reading(&store));
         self.app.open(backend::backend(backend::Parts {
             env: self.env.clone(),
             store: store.clone(),
@@ -341,6 +345,7 @@ impl Node {
             rules: rules.clone(),
             notifier: notifier.clone(),
             sending: sending.clone(),
+            reading: reading.clone(),
             running: self.running.clone(),
             active,
         }));
@@ -354,6 +359,7 @@ impl Node {
             notifier: &notifier,
             aggregating: &aggregating,
             sending: &sending,
+            reading: &reading,
         };
         self.serve(&store, &pipeline, &scraping, &following).await?;
         info!("stop");
@@ -404,6 +410,15 @@ impl Node {
         let (begun, config) = (sending.clone(), self.running.config());
         spawn_blocking(move || begun.follow(&config)).await?;
         Ok(sending)
+    }
+
+    /// What is asked beside the store, where the configuration says so.
+    fn begin_reading(&self, store: &Arc<Store>) -> Reading {
+        let of_blocks = store.clone();
+        let since = Box::new(move || of_blocks.first_block_ms());
+        let reading = Reading::new(store.clone(), since, self.env.clock.clone());
+        reading.follow(&self.running.config());
+        reading
     }
 
     /// Nothing is stored before aggregation has its state.
@@ -481,6 +496,7 @@ impl Node {
             notifier,
             aggregating,
             sending,
+            reading,
         } = following;
         let mut configs = self.running.subscribe();
         let mut retention = (self.retention)();
@@ -517,6 +533,7 @@ impl Node {
                     pipeline.translate_by(config.otlp.clone());
                     scraping::apply(scraping, &config);
                     notifier.apply(&config.alerting, &config.external_labels);
+                    reading.follow(&config);
                     let (aggregating, sending) = (Arc::clone(aggregating), Arc::clone(sending));
                     let followed = config.clone();
                     spawn_blocking(move || {

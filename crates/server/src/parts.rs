@@ -87,8 +87,10 @@ pub type Provider<T> = Arc<dyn Fn() -> T + Send + Sync>;
 /// What answers once the replay is done.
 #[derive(Clone)]
 pub struct Backend {
-    /// Answers look-ups.
+    /// Answers look-ups, from what is stored and what other servers have.
     pub store: Arc<dyn Select>,
+    /// Answers them from what is stored here alone: what is federated, and states of alerts.
+    pub local: Arc<dyn Select>,
     /// Takes in writes.
     pub pipeline: Arc<Pipeline>,
     /// What is scraped, and how it is.

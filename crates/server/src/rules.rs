@@ -102,7 +102,7 @@ impl App {
         let budget = self.budgets.query();
         let tenant = question.tenant.clone();
         let (engine, env) = (self.parts.engine.clone(), self.parts.env.clone());
-        let store = backend.store.clone();
+        let (store, local) = (backend.store.clone(), backend.local.clone());
         let log = self.parts.query_log.clone();
         let log = log.is_on().then(|| (log, question.group.clone()));
         let asked_at = env.clock.monotonic();
@@ -112,6 +112,7 @@ impl App {
                 queue: env.clock.monotonic().saturating_sub(asked_at),
                 engine,
                 store,
+                local,
                 env,
                 tenant: &tenant,
                 options,
@@ -146,6 +147,8 @@ struct Asking<'a> {
     queue: Duration,
     engine: Arc<dyn Engine>,
     store: Arc<dyn Select>,
+    /// What is stored here: states of alerts are nowhere else.
+    local: Arc<dyn Select>,
     env: Env,
     tenant: &'a TenantId,
     options: Options,
@@ -198,7 +201,7 @@ impl Asking<'_> {
     }
 
     fn kept_since(&self, matchers: &[Matcher], range: TimeRange) -> Result<Vec<KeptSince>, Error> {
-        let selection = self.store.select(SelectRequest {
+        let selection = self.local.select(SelectRequest {
             tenant: self.tenant,
             matchers,
             range,

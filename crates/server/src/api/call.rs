@@ -18,6 +18,7 @@ use axum::extract::{OriginalUri, Request};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
 use firn_model::cancel::Cancel;
+use firn_model::store::Select;
 use firn_model::tenant::TenantId;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -143,12 +144,14 @@ fn visible(backend: Arc<Backend>, request: &Request) -> Result<Arc<Backend>, Fai
     if !grant.is_restricted() {
         return Ok(backend);
     }
-    let part = Restricted::new(backend.store.clone(), &grant.matchers);
-    let part = part.map_err(Failure::execution)?;
-    let backend = Backend::clone(&backend);
+    let part_of = |store: &Arc<dyn Select>| -> Result<Arc<dyn Select>, Failure> {
+        let part = Restricted::new(store.clone(), &grant.matchers);
+        Ok(Arc::new(part.map_err(Failure::execution)?))
+    };
     Ok(Arc::new(Backend {
-        store: Arc::new(part),
-        ..backend
+        store: part_of(&backend.store)?,
+        local: part_of(&backend.local)?,
+        ..Backend::clone(&backend)
     }))
 }
 

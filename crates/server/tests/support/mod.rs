@@ -370,6 +370,7 @@ impl Fixture {
         self.app.open(Backend {
             stats: Arc::new(move |top| stats_of.stats(top)),
             blocks: Arc::new(move || blocks_of.block_stats()),
+            local: store.clone(),
             store,
             ..backend(self.log.clone())
         });
@@ -384,11 +385,11 @@ fn backend(log: Arc<FakeLog>) -> Backend {
     let series = |name: &str, job: &str, path: &str| {
         Labels::from_pairs([("__name__", name), ("job", job), ("path", path)])
     };
-    let store = FakeStore(vec![
+    let store = Arc::new(FakeStore(vec![
         series("up", "b", ""),
         series("up", "a", ""),
         series("http_requests_total", "a", "/<x>&\"y\""),
-    ]);
+    ]));
     let stats = StoreStats {
         series: 3,
         label_pairs: 5,
@@ -421,7 +422,8 @@ fn backend(log: Arc<FakeLog>) -> Backend {
         alertmanagers: Arc::new(Default::default),
         rule_editor: Arc::new(NoRules),
         active: ActiveQueries::none(),
-        store: Arc::new(store),
+        local: store.clone(),
+        store,
         stats: Arc::new(move |_| stats.clone()),
         blocks: Arc::new(blocks_stats),
         snapshot: Arc::new(|skips_head| match skips_head {

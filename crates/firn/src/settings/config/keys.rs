@@ -35,8 +35,7 @@ const TOP: &[Key] = &[
     key(
         "remote_read",
         List(&Section(&[REMOTE_READ, HTTP_CLIENT, PROXY])),
-    )
-    .ignored(),
+    ),
     key("otlp", Section(&[OTLP])),
     key("firn", Section(&[FIRN])),
 ];
