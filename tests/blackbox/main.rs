@@ -41,6 +41,7 @@ mod sending;
 mod snapshot;
 mod tls;
 mod tools;
+mod tracing;
 mod tsdb;
 
 use harness::http::Http;

@@ -27,6 +27,7 @@ mod running;
 mod scraping;
 mod sending;
 pub mod signals;
+mod spans;
 mod store_settings;
 
 use crate::console;
@@ -50,6 +51,7 @@ use firn_model::env::{Env, real};
 use firn_model::error::Error;
 use firn_model::shares::Shares;
 use firn_model::store::Append;
+use firn_model::trace::Tracer;
 use firn_server::ActiveQueries;
 use firn_server::App;
 use firn_server::parts::Provider;
@@ -63,6 +65,7 @@ use rules::{RuleFlags, Rules, Surroundings};
 use running::{QueryLogError, Running};
 use sending::Sending;
 use signals::{Signals, Wish};
+use spans::Spans;
 use std::ffi::OsString;
 use std::process::ExitCode;
 use std::sync::{Arc, OnceLock};
@@ -169,6 +172,7 @@ struct Stopping {
     servers: Servers,
     pipeline: Arc<Pipeline>,
     sending: Arc<Sending>,
+    spans: Arc<Spans>,
     store: Arc<Store>,
 }
 
@@ -182,6 +186,7 @@ impl Stopping {
             servers,
             pipeline,
             sending,
+            spans,
             store,
         } = self;
         scraping.stop().await;
@@ -189,6 +194,7 @@ impl Stopping {
         notifier.stop().await;
         servers.stop().await;
         sending.stop().await;
+        spans.stop().await;
         pipeline.finish();
         let closed = spawn_blocking(move || {
             aggregating::finish(&pipeline);
@@ -233,6 +239,8 @@ struct Node {
     app: App,
     servers: Servers,
     signals: Signals,
+    /// What exports spans.
+    spans: Arc<Spans>,
     /// The store, once it is open.
     opened: Arc<OnceLock<Arc<Store>>>,
     /// Receives the wish of an HTTP request to end.
@@ -271,12 +279,16 @@ impl Node {
         let opened = Arc::new(OnceLock::new());
         // One wish to end is enough; a second finds the place taken.
         let (quit, quitting) = mpsc::channel(1);
+        let tracer = Tracer::new(env.clock.clone(), env.rng.clone());
+        let spans = Arc::new(Spans::new(tracer.clone()));
+        spans.follow(&running.config());
         let app = App::new(parts::build(Sources {
             line,
             connections_max: descriptors.connections,
             running: running.clone(),
             locks: locks.clone(),
             env: env.clone(),
+            tracer,
             memory: memory.clone(),
             pressure: pressure.clone(),
             retention: retention.clone(),
@@ -305,6 +317,7 @@ impl Node {
             app,
             servers,
             signals,
+            spans,
             opened,
             quitting,
         })
@@ -345,6 +358,7 @@ impl Node {
             rules: rules.clone(),
             notifier: notifier.clone(),
             sending: sending.clone(),
+            spans: self.spans.clone(),
             reading: reading.clone(),
             running: self.running.clone(),
             active,
@@ -371,6 +385,7 @@ impl Node {
             servers,
             pipeline: pipeline.clone(),
             sending,
+            spans: self.spans,
             store,
         };
         tokio::select! {
@@ -534,6 +549,7 @@ impl Node {
                     scraping::apply(scraping, &config);
                     notifier.apply(&config.alerting, &config.external_labels);
                     reading.follow(&config);
+                    self.spans.follow(&config);
                     let (aggregating, sending) = (Arc::clone(aggregating), Arc::clone(sending));
                     let followed = config.clone();
                     spawn_blocking(move || {

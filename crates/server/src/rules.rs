@@ -12,6 +12,7 @@ use crate::engine::Engine;
 use crate::parts::RuleGroupName;
 use crate::query_log::{Logged, Origin, QueryLog, Timings};
 use crate::timed::Timed;
+use crate::traced::traced;
 use firn_model::budget::{Budget, Reservation};
 use firn_model::cancel::Cancel;
 use firn_model::columns::SeriesBatch;
@@ -23,6 +24,7 @@ use firn_model::sample::{TimeRange, TimestampMs, is_stale};
 use firn_model::series_limit::SeriesLimit;
 use firn_model::store::{Select, SelectRequest};
 use firn_model::tenant::TenantId;
+use firn_model::trace::{Span, SpanKind};
 use firn_promql::ast::Expr;
 use firn_promql::value::{QueryError, QueryResult, Value};
 use firn_promql::{Context, EvalTime, Options};
@@ -102,7 +104,10 @@ impl App {
         let budget = self.budgets.query();
         let tenant = question.tenant.clone();
         let (engine, env) = (self.parts.engine.clone(), self.parts.env.clone());
-        let (store, local) = (backend.store.clone(), backend.local.clone());
+        let mut span = self.span_of(question);
+        let context = span.context();
+        let store = traced(backend.store.clone(), context.as_ref());
+        let local = backend.local.clone();
         let log = self.parts.query_log.clone();
         let log = log.is_on().then(|| (log, question.group.clone()));
         let asked_at = env.clock.monotonic();
@@ -132,10 +137,24 @@ impl App {
         );
         let deadline = Instant::now() + self.limits().query_timeout;
         let outcome = self.run_queued(backend.active.clone(), asked, deadline, job);
-        outcome.await.map_err(|e| match e {
-            Unfinished::Waiting | Unfinished::Refused(_) => RuleQueryError::Later(e.to_string()),
-            Unfinished::Running | Unfinished::Panicked => RuleQueryError::Failed(e.to_string()),
+        outcome.await.map_err(|e| {
+            span.fail(e);
+            match e {
+                Unfinished::Waiting | Unfinished::Refused(_) => {
+                    RuleQueryError::Later(e.to_string())
+                }
+                Unfinished::Running | Unfinished::Panicked => RuleQueryError::Failed(e.to_string()),
+            }
         })
+    }
+
+    /// One evaluation of a rule, by Prometheus's name.
+    fn span_of(&self, question: &RuleQuestion) -> Span {
+        let name = || "rule".to_owned();
+        let mut span = self.parts.tracer.begin(name, SpanKind::Internal, None);
+        span.set("group", || question.group.name.as_str());
+        span.set("expression", || question.expression.as_str());
+        span
     }
 }
 

@@ -16,6 +16,7 @@ use super::rule_folder::RuleFolder;
 use super::rules::Rules;
 use super::running::Running;
 use super::sending::Sending;
+use super::spans::Spans;
 
 /// The parts that a backend is made of.
 pub struct Parts {
@@ -33,6 +34,8 @@ pub struct Parts {
     pub notifier: Arc<Notifier>,
     /// What is asked beside the store.
     pub reading: Arc<Reading>,
+    /// What exports spans.
+    pub spans: Arc<Spans>,
     /// Where samples are sent on.
     pub sending: Arc<Sending>,
     /// The configuration, which names the folder of rules that are edited.
@@ -67,6 +70,7 @@ pub fn backend(parts: Parts) -> Backend {
             parts.notifier,
             parts.sending,
             parts.reading.clone(),
+            parts.spans,
             parts.pipeline.aggregation(),
         ],
         alertmanagers: Arc::new(move || notifier.alertmanagers()),

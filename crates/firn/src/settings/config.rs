@@ -28,7 +28,7 @@ mod scalar;
 mod schema;
 mod signing;
 mod sources;
-mod tracing;
+pub mod tracing;
 
 pub use access::{AccessSettings, TokenSource, checked_digest};
 pub use alerting::AlertingSettings;
@@ -57,6 +57,7 @@ use schema::{Findings, Key, Shape, walk};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
+use tracing::Tracing;
 
 /// Share of the memory that Firn may use when the config says nothing. The rest is for the page
 /// cache, which the log's writes and a block's reads go through, and for neighbours.
@@ -147,6 +148,8 @@ pub struct Config {
     pub rule_files_wrong: Vec<RuleFileError>,
     /// Whether `rule_files` names any.
     pub names_rule_files: bool,
+    /// `tracing`
+    pub tracing: Option<Tracing>,
     /// `remote_read`
     pub remote_read: Vec<RemoteRead>,
     /// The groups in them, if they were read.
@@ -333,6 +336,7 @@ impl Default for Config {
             rule_files: Vec::new(),
             rule_files_wrong: Vec::new(),
             names_rule_files: false,
+            tracing: None,
             remote_read: Vec::new(),
             rule_groups: Vec::new(),
             access: AccessSettings::default(),
@@ -447,7 +451,7 @@ fn parse(text: &str, dir: &Path, features: JobFeatures) -> Result<Parsed, YamlEr
     }
     config.names = global.names;
     config.remote_read = remote_read::remote_read(&root, dir)?;
-    tracing::check_tracing(&root, dir)?;
+    config.tracing = tracing::tracing(&root, dir)?;
     rule_files::read_rules(&root, dir, &mut config)?;
     read_storage(&root, &mut config)?;
     read_firn(&root, &mut config)?;

@@ -28,6 +28,7 @@ use firn_model::store::{
     Selection, Ticket,
 };
 use firn_model::tenant::TenantId;
+use firn_model::trace::Tracer;
 use firn_promql::value::{
     MatrixSeries, PointValue, QueryError, QueryResult, Stats, Value, VectorElement,
 };
@@ -480,8 +481,10 @@ fn blocks_stats() -> BlocksStats {
 }
 
 fn parts(engine: Arc<FakeEngine>, quits: Arc<AtomicUsize>) -> AppParts {
+    let env = real::env().unwrap();
     AppParts {
-        env: real::env().unwrap(),
+        tracer: Tracer::new(env.clock.clone(), env.rng.clone()),
+        env,
         limits: Limits::of(&Shares::of(MEMORY_BYTES)),
         memory: Budget::new("process", MEMORY_BYTES),
         engine,
