@@ -341,8 +341,7 @@ impl Node {
             places.clone(),
             config::read_groups,
         ));
-        sending.learn_from(&pipeline, &scraping);
-        metadata::teach(&store, &pipeline, &scraping);
+        metadata::teach(&store, &sending, &pipeline, &scraping);
         let aggregating = self.begin_aggregation(&store, &pipeline, &scraping).await?;
         if !self.running.is_built_in() {
             scraping::apply(&scraping, &self.running.config());

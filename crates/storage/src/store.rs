@@ -191,7 +191,7 @@ impl Store {
         self.parts.exemplars.set_max(max);
     }
 
-    /// Has `learn` say what metrics are: blocks keep it of their metrics, as it is when they are cut.
+    /// Has `learn` say what metrics are: a block that is cut keeps what is said of its own.
     pub fn learn_metadata_by(&self, learn: LearnMetadata) {
         // A process is wired once.
         let _ = self.parts.learn_metadata.set(learn);

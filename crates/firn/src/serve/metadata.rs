@@ -1,6 +1,7 @@
 //! What is known of metrics: what pushes say is kept in the data folder, without which the server
 //! goes on, and blocks keep what is known of theirs when they are cut.
 
+use super::sending::Sending;
 use firn_ingest::Pipeline;
 use firn_ingest::metadata::FILE_NAME;
 use firn_ingest::scrape::Scraping;
@@ -52,8 +53,9 @@ pub fn known(pipeline: Option<&Pipeline>, scraping: &Scraping) -> Known {
     known
 }
 
-/// Has blocks keep what is known of their metrics.
-pub fn teach(store: &Store, pipeline: &Arc<Pipeline>, scraping: &Arc<Scraping>) {
+/// Has receivers of `sending` hear what is known of metrics, and blocks keep it of theirs.
+pub fn teach(store: &Store, sending: &Sending, pipeline: &Arc<Pipeline>, scraping: &Arc<Scraping>) {
+    sending.learn_from(pipeline, scraping);
     // Both have the store.
     let (pipeline, scraping) = (Arc::downgrade(pipeline), Arc::downgrade(scraping));
     store.learn_metadata_by(Box::new(move || {

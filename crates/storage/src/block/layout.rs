@@ -36,6 +36,11 @@ pub(crate) const OPTIONAL: u16 = 1;
 /// What the file is called.
 pub(crate) const INDEX: &str = "index";
 
+/// What a file of pages is called.
+pub(crate) fn data_name(number: usize) -> String {
+    format!("data-{number:03}")
+}
+
 /// The sections that are known. 10 and 11 are kept for optional ones: tombstones, a sketch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u16)]

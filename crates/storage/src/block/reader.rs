@@ -6,7 +6,9 @@ use super::data_page::DataPage;
 use super::exemplars::ExemplarsTable;
 use super::file::BlockRanges;
 use super::labels::{LabelTable, TermsTable};
-use super::layout::{FOOTER_BYTES, Footer, FooterError, INDEX, Section, Sections, VERSION};
+use super::layout::{
+    FOOTER_BYTES, Footer, FooterError, INDEX, Section, Sections, VERSION, data_name,
+};
 use super::meta::{BlockMeta, META, META_BYTES_MAX};
 use super::metadata::MetadataTable;
 use super::pages::{PageEntry, PagesUnit};
@@ -456,7 +458,7 @@ fn read_meta(disk: &dyn Disk, dir: &Path, count: &Counter) -> Result<BlockMeta, 
     }
     let bytes = file.read(0, file.len() as usize, count)?;
     let meta = BlockMeta::decode(&bytes, &path)?;
-    let pages = (0..meta.files.len().saturating_sub(1)).map(super::writer::data_name);
+    let pages = (0..meta.files.len().saturating_sub(1)).map(data_name);
     let names = std::iter::once(INDEX.to_owned()).chain(pages);
     let is_named = meta
         .files

@@ -19,7 +19,7 @@ mod output;
 use super::data_page::DataPageBuilder;
 use super::exemplars::Thinning;
 use super::id::BlockId;
-use super::layout::{Footer, INDEX};
+use super::layout::{Footer, INDEX, data_name};
 use super::meta::{BlockMeta, BlockShard, META};
 use super::metadata::Sayings;
 use super::order::{block_order, family, label_hash};
@@ -449,11 +449,6 @@ fn part_of(columns: &Columns, start: usize) -> Result<usize, StorageError> {
         }
     }
     Ok(end)
-}
-
-/// What a file of pages is called.
-pub(super) fn data_name(number: usize) -> String {
-    format!("data-{number:03}")
 }
 
 /// Removes the files in a folder.

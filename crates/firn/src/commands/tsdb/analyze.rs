@@ -313,7 +313,8 @@ fn sizes(block: &Block, series: &[u32]) -> Result<String, Error> {
     let _ = writeln!(
         out,
         "bytes of samples: {data}, {:.3} per sample\nbytes of index: {index}, {:.1} per series\n\
-         different time columns of the series: {}\nmetrics of which it says type, help and unit: {}",
+         different time columns of the series: {}\n\
+         metrics of which it says type, help and unit: {}",
         per(data, meta.samples),
         per(index, u64::from(meta.series)),
         time_columns.len(),
