@@ -5,13 +5,14 @@
 //! runs beside it but systems that took their load before and are idle. They are asked in turns.
 //! The table goes to the standard output, progress to the standard error, all figures to a file.
 //!
-//! Invariant: nothing here is specific to Firn but the flags it is started with, and the ablation,
-//! which compares Firn with itself.
+//! Invariant: nothing here is specific to Firn but the flags it is started with, and the ablation
+//! and the doors, which compare Firn with itself.
 
 mod ablation;
 mod arguments;
 mod churn;
 mod dashboard;
+mod doors;
 mod history;
 mod picture;
 mod process;
@@ -70,6 +71,7 @@ fn run() -> Result<(), String> {
         Mode::Churn => measure_churn(&arguments, &dir),
         Mode::History => measure_history(&arguments, &dir),
         Mode::Ablation => measure_ablation(&arguments, &dir),
+        Mode::Doors => measure_doors(&arguments, &dir),
         Mode::Scrape => measure_scrapes(&arguments, &dir),
         Mode::Rules => measure_rules(&arguments, &dir),
         Mode::Record(recording) => record(recording),
@@ -163,6 +165,19 @@ fn measure_ablation(arguments: &Arguments, dir: &Path) -> Result<(), String> {
     print(&ablation::markdown(&load, &measured))?;
     let figures = ablation::json(&load, &measured);
     write_json(arguments, load.summary.end_ms, &figures)
+}
+
+fn measure_doors(arguments: &Arguments, dir: &Path) -> Result<(), String> {
+    let firn = System::find(Kind::Firn).ok_or("the program firn is not there")?;
+    say("make the loads");
+    let loads = doors::Loads {
+        first: make_load(dir, "first", doors::LOAD)?,
+        second: make_load(dir, "second", &format!("{} --protocol 2", doors::LOAD))?,
+    };
+    let measured = doors::run(&firn, dir, &loads)?;
+    print(&doors::markdown(&loads, &measured))?;
+    let end_ms = loads.first.summary.end_ms;
+    write_json(arguments, end_ms, &doors::json(&loads, &measured))
 }
 
 fn measure_scrapes(arguments: &Arguments, dir: &Path) -> Result<(), String> {
