@@ -33,8 +33,8 @@ help:
 	@echo "make fuzz         coverage-guided fuzzing of TARGET=$(TARGET) for SECONDS=$(SECONDS)"
 	@echo "make figures      lines, circles, long functions, unsafe, repeated stretches (FIRN_ROOT=DIR for another checkout)"
 	@echo "make conformance  run the PromQL scripts of SCRIPTS=DIR (FILES='a b' for some of them)"
-	@echo "make answers      record the judged answers anew from PLAIN=http://... (no features), FULL=http://... and"
-	@echo "                  STARTS=http://... (what each must be: tests/answers/record.rs)"
+	@echo "make answers      record the judged answers anew from PLAIN=http://... (no features), FULL=http://...,"
+	@echo "                  STARTS=http://... and REQUESTS=http://... (what each must be: tests/answers/record.rs)"
 
 run: build
 	target/release/firn serve
@@ -96,3 +96,4 @@ answers:
 	$(if $(PLAIN),$(CARGO) run --release --locked -p firn-mirror --bin firn-answers -- record plain $(PLAIN))
 	$(if $(FULL),$(CARGO) run --release --locked -p firn-mirror --bin firn-answers -- record full $(FULL))
 	$(if $(STARTS),$(CARGO) run --release --locked -p firn-mirror --bin firn-answers -- record starts $(STARTS))
+	$(if $(REQUESTS),$(CARGO) run --release --locked -p firn-mirror --bin firn-answers -- record requests $(REQUESTS))

@@ -428,6 +428,8 @@ fn backend(log: Arc<FakeLog>) -> Backend {
             false => Ok("20060102T150405Z-0123456789abcdef".to_owned()),
             true => Err(Error::new(ErrorKind::Unavailable, "the disk is full")),
         }),
+        search: Some(10_000),
+        replaying: Arc::default(),
         collectors: vec![Arc::new(FakeMetrics)],
     }
 }
@@ -485,6 +487,7 @@ fn parts(engine: Arc<FakeEngine>, quits: Arc<AtomicUsize>) -> AppParts {
         engine,
         query: QuerySettings {
             features: Features::default(),
+            per_step_stats: true,
             lookback_ms: 300_000,
             samples_max: 50_000_000,
             series_max: Arc::new(|| usize::MAX),
