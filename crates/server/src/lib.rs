@@ -45,6 +45,7 @@ mod routes;
 pub mod rules;
 mod timed;
 pub mod tls;
+mod traced;
 
 use http::connection::Site;
 
