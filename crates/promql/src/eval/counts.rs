@@ -3,8 +3,8 @@
 //! Upstream keeps one number of samples that it holds. It goes up with what selectors find, with
 //! windows and with results, and back where an operator is done; the highest is the peak, which
 //! the limit on samples is about. Firn holds less, and in another order. But the number follows
-//! from the tree of the expression and from how many samples each of its nodes has at each step, which
-//! the evaluation noted ([`Tally`]); so it is worked out here when all is over.
+//! from the tree of the expression and from how many samples each of its nodes has at each step,
+//! which the evaluation noted ([`Tally`]); so it is worked out here when all is over.
 //!
 //! The tree is the syntax tree, because parentheses, numbers made of numbers, and what is computed
 //! once for all steps count there. Follows `eval` of upstream's `promql/engine.go`, its

@@ -1,4 +1,4 @@
-//! `/api/v1/search/...`: names of metrics, names and values of labels, as somebody types.
+//! `/api/v1/search/...`: names of metrics, names and values of labels, as people type.
 //!
 //! ```text
 //! {"results":[{"name":"up","score":1},...],"warnings":[...]}     a line a batch; one at least
@@ -140,8 +140,8 @@ impl Search {
         })
     }
 
-    /// Which of the sorted texts are found, in order, with their scores; one more than are shown, if
-    /// there are so many.
+    /// Which of the sorted texts are found, in order, with their scores; one more than are shown,
+    /// if there are so many.
     fn hits(&self, texts: &Texts) -> Vec<Hit> {
         let score = |index: usize| {
             let score = self

@@ -227,10 +227,21 @@ const QUERIES: &[Route] = &[
         "/search/metric_names",
         look(GET_POST, Endpoint::LabelValues),
         |m| api(m, search::metric_names),
-        "Names of metrics as somebody types, as lines of JSON; needs `--enable-feature=search-api`.",
+        "Names of metrics as people type, as lines of JSON; needs `--enable-feature=search-api`.",
     )
     .with(&[
-        TERMS, FUZZINESS, ALGORITHM, CASE, SORT, DIRECTION, SCORES, MATCH, RECENT, END, FOUND, BATCH,
+        TERMS,
+        FUZZINESS,
+        ALGORITHM,
+        CASE,
+        SORT,
+        DIRECTION,
+        SCORES,
+        MATCH,
+        RECENT,
+        END,
+        FOUND,
+        BATCH,
         param("include_metadata", Flag, "With type, help and unit."),
     ])
     .answers(LINES),
@@ -241,7 +252,8 @@ const QUERIES: &[Route] = &[
         "Names of labels in the same way.",
     )
     .with(&[
-        TERMS, FUZZINESS, ALGORITHM, CASE, SORT, DIRECTION, SCORES, MATCH, RECENT, END, FOUND, BATCH,
+        TERMS, FUZZINESS, ALGORITHM, CASE, SORT, DIRECTION, SCORES, MATCH, RECENT, END, FOUND,
+        BATCH,
     ])
     .answers(LINES),
     Route::new(
@@ -252,7 +264,18 @@ const QUERIES: &[Route] = &[
     )
     .with(&[
         required("label", Text, "The label."),
-        TERMS, FUZZINESS, ALGORITHM, CASE, SORT, DIRECTION, SCORES, MATCH, RECENT, END, FOUND, BATCH,
+        TERMS,
+        FUZZINESS,
+        ALGORITHM,
+        CASE,
+        SORT,
+        DIRECTION,
+        SCORES,
+        MATCH,
+        RECENT,
+        END,
+        FOUND,
+        BATCH,
     ])
     .answers(LINES),
     Route::new(

@@ -1,4 +1,5 @@
-//! How well a text matches what is searched for: from 0, not at all, to 1, exactly or as a beginning.
+//! How well a text matches what is searched for: from 0, not at all, to 1, as a whole or as its
+//! beginning.
 //!
 //! ```text
 //! subsequence    the letters of the term in order, runs of them worth more than single ones
@@ -47,8 +48,8 @@ pub(super) struct Filter {
 }
 
 impl Filter {
-    /// A filter that accepts what matches any of `terms`, empty ones left out; everything if none is
-    /// left. `threshold` counts in hundredths.
+    /// A filter that accepts what matches any of `terms`, empty ones left out; everything if none
+    /// is left. `threshold` counts in hundredths.
     pub(super) fn new<'a>(
         terms: impl Iterator<Item = &'a str>,
         algorithm: Algorithm,
