@@ -96,8 +96,9 @@ impl Reads {
 /// The head of the table.
 pub fn head(load: &Load) -> String {
     format!(
-        "Remote read of {} series with {} samples in chunks, {TURNS} times:\n\n| | million samples \
-         a second | s | CPU ns a sample | bytes a sample | peak MB |\n|---|---:|---:|---:|---:|---:|\n",
+        "Remote read of {} series with {} samples in chunks, {TURNS} times:\n\n| | million \
+         samples a second | s | CPU ns a sample | bytes a sample | peak MB |\n\
+         |---|---:|---:|---:|---:|---:|\n",
         load.summary.series, load.summary.samples
     )
 }

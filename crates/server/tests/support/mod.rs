@@ -251,6 +251,7 @@ impl Engine for FakeEngine {
                 .into_iter()
                 .collect(),
             stats: Stats::default(),
+            counts: None,
             memory,
         })
     }
@@ -431,8 +432,6 @@ fn backend(log: Arc<FakeLog>) -> Backend {
             false => Ok("20060102T150405Z-0123456789abcdef".to_owned()),
             true => Err(Error::new(ErrorKind::Unavailable, "the disk is full")),
         }),
-        search: Some(10_000),
-        replaying: Arc::default(),
         collectors: vec![Arc::new(FakeMetrics)],
     }
 }
@@ -499,6 +498,8 @@ fn parts(engine: Arc<FakeEngine>, quits: Arc<AtomicUsize>) -> AppParts {
             default_subquery_step_ms: Arc::new(|| 60_000),
         },
         query_log: Arc::default(),
+        search: Some(10_000),
+        replaying: Arc::default(),
         features: Vec::new(),
         external_labels: Arc::new(|| Labels::from_pairs([("region", "eu"), ("team", "x")])),
         multitenancy: false,
