@@ -220,7 +220,7 @@ mod tests {
             ),
             (Subsequence, "cg", "go_gc", None),
             (Subsequence, "go_gc_", "go_gc", None),
-            (JaroWinkler, "gc", "go_gc", Some(0.1)),
+            (JaroWinkler, "gc", "go_gc", Some(1.0 - 0.9)),
             (JaroWinkler, "o_", "go_gc", Some(1.0 - 0.9 / 3.0)),
             (JaroWinkler, "xyz", "go_gc", None),
             (JaroWinkler, "\u{e9}t", "\u{c9}t\u{e9}", Some(1.0)),
