@@ -61,8 +61,8 @@ const SHORT_HISTORY: history::Plan = history::Plan {
 };
 
 /// What has no sizes.
-const OF_ONE_SIZE: [&str; 7] = [
-    "churn", "ablation", "doors", "scrape", "rules", "record", "replay",
+const OF_ONE_SIZE: [&str; 8] = [
+    "churn", "ablation", "doors", "scrape", "rules", "reads", "record", "replay",
 ];
 
 /// What is run.
@@ -82,6 +82,8 @@ pub enum Mode {
     Scrape,
     /// A thousand recording rules beside a live load.
     Rules,
+    /// Remote reads of everything.
+    Reads,
     /// A recording of a real sender, into a folder.
     Record(PathBuf),
     /// What a recording costs, from a folder.
@@ -151,6 +153,7 @@ fn command() -> Command {
                 "A thousand recording rules over 100 k series every minute, beside the same load \
                  without them",
             ),
+            switch("reads").help("Two hours of 20 k series read by remote read, in chunks"),
             path("record", "DIR")
                 .help("What a real Prometheus with four shards sends in a minute, kept in DIR"),
             path("replay", "DIR")
@@ -158,7 +161,7 @@ fn command() -> Command {
         ])
         .group(ArgGroup::new("size").args(["short", "full"]))
         .group(ArgGroup::new("mode").args([
-            "history", "churn", "ablation", "doors", "scrape", "rules", "record", "replay",
+            "history", "churn", "ablation", "doors", "scrape", "rules", "reads", "record", "replay",
         ]))
         .args([
             span("span").help("How long a history is [default: 15d, with --short 2d]"),
@@ -242,6 +245,7 @@ fn mode(matches: &ArgMatches) -> Mode {
         ("doors", Mode::Doors),
         ("scrape", Mode::Scrape),
         ("rules", Mode::Rules),
+        ("reads", Mode::Reads),
     ];
     let switch = switches.into_iter().find(|(id, _)| matches.get_flag(id));
     match (folder("record"), folder("replay"), switch) {

@@ -16,6 +16,7 @@ mod doors;
 mod history;
 mod picture;
 mod process;
+mod reads;
 mod record;
 mod rules;
 mod scenario;
@@ -74,6 +75,7 @@ fn run() -> Result<(), String> {
         Mode::Doors => measure_doors(&arguments, &dir),
         Mode::Scrape => measure_scrapes(&arguments, &dir),
         Mode::Rules => measure_rules(&arguments, &dir),
+        Mode::Reads => measure_reads(&arguments, &dir),
         Mode::Record(recording) => record(recording),
         Mode::Replay(recording) => measure_replay(&arguments, &dir, recording),
     };
@@ -205,6 +207,24 @@ fn measure_rules(arguments: &Arguments, dir: &Path) -> Result<(), String> {
         "systems": measured.iter().map(|m| m.to_json()).collect::<Vec<_>>(),
     });
     write_json(arguments, firn_mirror::push::now_ms(), &figures)?;
+    firn_was_measured(arguments, &missing)
+}
+
+fn measure_reads(arguments: &Arguments, dir: &Path) -> Result<(), String> {
+    let (mut found, mut missing) = find_systems(arguments);
+    found.retain(|system| system.kind != Kind::VictoriaMetrics);
+    say("make the load");
+    let load = make_load(dir, "reads", reads::LOAD)?;
+    let measured = measure(&found, dir, &mut missing, &mut |system, dir| {
+        reads::run(system, dir, &load)
+    });
+    let lines: String = measured.iter().map(reads::Reads::line).collect();
+    print(&(reads::head(&load) + &lines))?;
+    let figures = json!({
+        "load": load.summary.to_json(),
+        "systems": measured.iter().map(|m| m.to_json()).collect::<Vec<_>>(),
+    });
+    write_json(arguments, load.summary.end_ms, &figures)?;
     firn_was_measured(arguments, &missing)
 }
 

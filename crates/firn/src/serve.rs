@@ -311,6 +311,7 @@ impl Node {
             memory: memory.clone(),
             pressure: pressure.clone(),
             retention: retention.clone(),
+            replaying: options.replaying.clone(),
             store: opened.clone(),
             quit,
         })?);
