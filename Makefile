@@ -28,13 +28,13 @@ help:
 	@echo "make test         install what the tests need and run everything"
 	@echo "make check        the part of the tests that needs cargo alone: formatting, lints, tests"
 	@echo "make interleavings  the orders of threads in the store, tried by seed"
-	@echo "make bench        Firn beside Prometheus and VictoriaMetrics (BENCH=--full, --churn, --history, --rules, --ablation or --scrape)"
+	@echo "make bench        Firn beside Prometheus and VictoriaMetrics (BENCH=--full, --churn, --history, --rules, --reads, --ablation, --doors or --scrape)"
 	@echo "make soak         the crash tests and simulations at length (ROUNDS=$(ROUNDS) SEEDS=$(SEEDS))"
 	@echo "make fuzz         coverage-guided fuzzing of TARGET=$(TARGET) for SECONDS=$(SECONDS)"
 	@echo "make figures      lines, circles, long functions, unsafe, repeated stretches (FIRN_ROOT=DIR for another checkout)"
 	@echo "make conformance  run the PromQL scripts of SCRIPTS=DIR (FILES='a b' for some of them)"
-	@echo "make answers      record the judged answers anew from PLAIN=http://... (no features), FULL=http://... and"
-	@echo "                  STARTS=http://... (what each must be: tests/answers/record.rs)"
+	@echo "make answers      record the judged answers anew from PLAIN=http://... (no features), FULL=http://...,"
+	@echo "                  STARTS=http://... and REQUESTS=http://... (what each must be: tests/answers/record.rs)"
 
 run: build
 	target/release/firn serve
@@ -96,3 +96,4 @@ answers:
 	$(if $(PLAIN),$(CARGO) run --release --locked -p firn-mirror --bin firn-answers -- record plain $(PLAIN))
 	$(if $(FULL),$(CARGO) run --release --locked -p firn-mirror --bin firn-answers -- record full $(FULL))
 	$(if $(STARTS),$(CARGO) run --release --locked -p firn-mirror --bin firn-answers -- record starts $(STARTS))
+	$(if $(REQUESTS),$(CARGO) run --release --locked -p firn-mirror --bin firn-answers -- record requests $(REQUESTS))

@@ -61,7 +61,9 @@ const SHORT_HISTORY: history::Plan = history::Plan {
 };
 
 /// What has no sizes.
-const OF_ONE_SIZE: [&str; 6] = ["churn", "ablation", "scrape", "rules", "record", "replay"];
+const OF_ONE_SIZE: [&str; 8] = [
+    "churn", "ablation", "doors", "scrape", "rules", "reads", "record", "replay",
+];
 
 /// What is run.
 #[derive(Clone, Debug)]
@@ -74,10 +76,14 @@ pub enum Mode {
     History,
     /// Firn with and without parts of it.
     Ablation,
+    /// Firn by other protocols, over TLS, and sending on.
+    Doors,
     /// Targets that are scraped.
     Scrape,
     /// A thousand recording rules beside a live load.
     Rules,
+    /// Remote reads of everything.
+    Reads,
     /// A recording of a real sender, into a folder.
     Record(PathBuf),
     /// What a recording costs, from a folder.
@@ -138,11 +144,16 @@ fn command() -> Command {
                 "Three hours of 20 k series sent to Firn alone, with sealing spread over time or \
                  not, and apart from the writes or not",
             ),
+            switch("doors").help(
+                "The same samples sent to Firn alone by remote write 1.0 and 2.0, over TLS, and \
+                 sent on to a receiver",
+            ),
             switch("scrape").help("2,000 targets scraped every 15 s"),
             switch("rules").help(
                 "A thousand recording rules over 100 k series every minute, beside the same load \
                  without them",
             ),
+            switch("reads").help("Two hours of 20 k series read by remote read, in chunks"),
             path("record", "DIR")
                 .help("What a real Prometheus with four shards sends in a minute, kept in DIR"),
             path("replay", "DIR")
@@ -150,7 +161,7 @@ fn command() -> Command {
         ])
         .group(ArgGroup::new("size").args(["short", "full"]))
         .group(ArgGroup::new("mode").args([
-            "history", "churn", "ablation", "scrape", "rules", "record", "replay",
+            "history", "churn", "ablation", "doors", "scrape", "rules", "reads", "record", "replay",
         ]))
         .args([
             span("span").help("How long a history is [default: 15d, with --short 2d]"),
@@ -231,8 +242,10 @@ fn mode(matches: &ArgMatches) -> Mode {
         ("churn", Mode::Churn),
         ("history", Mode::History),
         ("ablation", Mode::Ablation),
+        ("doors", Mode::Doors),
         ("scrape", Mode::Scrape),
         ("rules", Mode::Rules),
+        ("reads", Mode::Reads),
     ];
     let switch = switches.into_iter().find(|(id, _)| matches.get_flag(id));
     match (folder("record"), folder("replay"), switch) {

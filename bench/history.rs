@@ -21,10 +21,11 @@ use crate::process::{self, Usage};
 use crate::system::{Kind, Running, System};
 use firn_mirror::api::{Ask, Client};
 use firn_mirror::load::{Maker, Receiver, options::Options};
-use firn_mirror::push::{Outcome, Pace, Progress};
+use firn_mirror::push::{Outcome, Pace, Progress, Way};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+use ureq::tls::TlsConfig;
 
 const HOUR_MS: i64 = 3_600_000;
 const DAY_MS: i64 = 24 * HOUR_MS;
@@ -227,8 +228,11 @@ pub fn fill(system: &System, dir: &Path, plan: &Plan, start_ms: i64) -> Result<M
 fn push(running: &Running, maker: &mut Maker, rounds: u64) -> Result<Outcome, String> {
     let url = running.write_url();
     let to = Receiver {
-        url: &url,
-        pace: Pace::Fast,
+        way: Way {
+            url: &url,
+            pace: Pace::Fast,
+            tls: &TlsConfig::default(),
+        },
         senders: maker.summary().senders,
     };
     let outcome = to

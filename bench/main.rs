@@ -5,16 +5,18 @@
 //! runs beside it but systems that took their load before and are idle. They are asked in turns.
 //! The table goes to the standard output, progress to the standard error, all figures to a file.
 //!
-//! Invariant: nothing here is specific to Firn but the flags it is started with, and the ablation,
-//! which compares Firn with itself.
+//! Invariant: nothing here is specific to Firn but the flags it is started with, and the ablation
+//! and the doors, which compare Firn with itself.
 
 mod ablation;
 mod arguments;
 mod churn;
 mod dashboard;
+mod doors;
 mod history;
 mod picture;
 mod process;
+mod reads;
 mod record;
 mod rules;
 mod scenario;
@@ -70,8 +72,10 @@ fn run() -> Result<(), String> {
         Mode::Churn => measure_churn(&arguments, &dir),
         Mode::History => measure_history(&arguments, &dir),
         Mode::Ablation => measure_ablation(&arguments, &dir),
+        Mode::Doors => measure_doors(&arguments, &dir),
         Mode::Scrape => measure_scrapes(&arguments, &dir),
         Mode::Rules => measure_rules(&arguments, &dir),
+        Mode::Reads => measure_reads(&arguments, &dir),
         Mode::Record(recording) => record(recording),
         Mode::Replay(recording) => measure_replay(&arguments, &dir, recording),
     };
@@ -165,6 +169,19 @@ fn measure_ablation(arguments: &Arguments, dir: &Path) -> Result<(), String> {
     write_json(arguments, load.summary.end_ms, &figures)
 }
 
+fn measure_doors(arguments: &Arguments, dir: &Path) -> Result<(), String> {
+    let firn = System::find(Kind::Firn).ok_or("the program firn is not there")?;
+    say("make the loads");
+    let loads = doors::Loads {
+        first: make_load(dir, "first", doors::LOAD)?,
+        second: make_load(dir, "second", &format!("{} --protocol 2", doors::LOAD))?,
+    };
+    let measured = doors::run(&firn, dir, &loads)?;
+    print(&doors::markdown(&loads, &measured))?;
+    let end_ms = loads.first.summary.end_ms;
+    write_json(arguments, end_ms, &doors::json(&loads, &measured))
+}
+
 fn measure_scrapes(arguments: &Arguments, dir: &Path) -> Result<(), String> {
     let (mut found, mut missing) = find_systems(arguments);
     // It is told of targets in another way.
@@ -190,6 +207,24 @@ fn measure_rules(arguments: &Arguments, dir: &Path) -> Result<(), String> {
         "systems": measured.iter().map(|m| m.to_json()).collect::<Vec<_>>(),
     });
     write_json(arguments, firn_mirror::push::now_ms(), &figures)?;
+    firn_was_measured(arguments, &missing)
+}
+
+fn measure_reads(arguments: &Arguments, dir: &Path) -> Result<(), String> {
+    let (mut found, mut missing) = find_systems(arguments);
+    found.retain(|system| system.kind != Kind::VictoriaMetrics);
+    say("make the load");
+    let load = make_load(dir, "reads", reads::LOAD)?;
+    let measured = measure(&found, dir, &mut missing, &mut |system, dir| {
+        reads::run(system, dir, &load)
+    });
+    let lines: String = measured.iter().map(reads::Reads::line).collect();
+    print(&(reads::head(&load) + &lines))?;
+    let figures = json!({
+        "load": load.summary.to_json(),
+        "systems": measured.iter().map(|m| m.to_json()).collect::<Vec<_>>(),
+    });
+    write_json(arguments, load.summary.end_ms, &figures)?;
     firn_was_measured(arguments, &missing)
 }
 

@@ -15,7 +15,7 @@ use crate::system::{Running, System};
 use firn_mirror::api::{Ask, Client};
 use firn_mirror::load::{self, Report};
 use firn_mirror::prepared::Summary;
-use firn_mirror::push::{Pace, Progress};
+use firn_mirror::push::{Pace, Progress, Way};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -222,8 +222,12 @@ pub fn send_at(
     pace: Pace,
     progress: &Progress,
 ) -> Result<Report, String> {
-    let report =
-        load::replay(&load.dir, &running.write_url(), pace, progress).map_err(|e| e.to_string())?;
+    let way = Way {
+        url: &running.write_url(),
+        pace,
+        tls: &running.tls,
+    };
+    let report = load::replay(&load.dir, way, progress).map_err(|e| e.to_string())?;
     match &report.outcome.first_failure {
         None => Ok(report),
         Some(first) => Err(format!(

@@ -5,11 +5,13 @@
 //! from its defaults.
 
 use crate::process::{self, Usage};
+use firn_mirror::tls::TlsFiles;
 use std::fs::{self, File};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
+use ureq::tls::TlsConfig;
 
 /// How long a system may take to become ready or to stop.
 const PATIENCE: Duration = Duration::from_secs(180);
@@ -100,6 +102,60 @@ impl Kind {
     }
 }
 
+/// A certificate of this machine, made for a run.
+#[derive(Clone, Debug)]
+pub struct Locks {
+    /// The web config that names certificate and key.
+    config: PathBuf,
+    certificate: PathBuf,
+}
+
+impl Locks {
+    /// Makes a certificate of P-256 in `dir` with the program openssl.
+    pub fn make(dir: &Path) -> Result<Self, String> {
+        fs::create_dir_all(dir).map_err(|e| format!("{}: {e}", dir.display()))?;
+        let (certificate, key) = (dir.join("certificate.pem"), dir.join("key.pem"));
+        let made = Command::new("openssl")
+            .args(["req", "-x509", "-newkey", "ec", "-pkeyopt"])
+            .args(["ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"])
+            .args([
+                "-subj",
+                "/CN=firn-bench",
+                "-addext",
+                "subjectAltName=IP:127.0.0.1",
+            ])
+            .args(["-addext", "basicConstraints=critical,CA:FALSE"])
+            .args([&"-keyout".into(), &key, &"-out".into(), &certificate])
+            .output()
+            .map_err(|e| format!("openssl: {e}"))?;
+        if !made.status.success() {
+            return Err(format!(
+                "openssl: {}",
+                String::from_utf8_lossy(&made.stderr)
+            ));
+        }
+        let config = dir.join("web.yml");
+        let text = format!(
+            "tls_server_config: {{cert_file: {}, key_file: {}}}\n",
+            certificate.display(),
+            key.display()
+        );
+        fs::write(&config, text).map_err(|e| format!("{}: {e}", config.display()))?;
+        Ok(Self {
+            config,
+            certificate,
+        })
+    }
+
+    fn tls(&self) -> Result<TlsConfig, String> {
+        let files = TlsFiles {
+            authorities: vec![self.certificate.clone()],
+            client: None,
+        };
+        files.read().map_err(|e| e.to_string())
+    }
+}
+
 /// A system whose program is there.
 #[derive(Clone, Debug)]
 pub struct System {
@@ -110,6 +166,8 @@ pub struct System {
     program: PathBuf,
     /// What its config says beside that nothing is scraped.
     settings: &'static str,
+    /// What it serves TLS with.
+    locks: Option<Locks>,
     retention_days: u32,
 }
 
@@ -134,6 +192,7 @@ impl System {
             version: version_in(&text).unwrap_or("unknown").to_owned(),
             program,
             settings: "",
+            locks: None,
             retention_days: 15,
         })
     }
@@ -142,6 +201,14 @@ impl System {
     pub fn with_settings(&self, settings: &'static str) -> System {
         System {
             settings,
+            ..self.clone()
+        }
+    }
+
+    /// This system behind TLS; only Firn and Prometheus can.
+    pub fn behind(&self, locks: Locks) -> System {
+        System {
+            locks: Some(locks),
             ..self.clone()
         }
     }
@@ -171,8 +238,14 @@ impl System {
             File::create(&path).map_err(|e| format!("{}: {e}", path.display()))
         };
         let start = Instant::now();
+        let locks = self.locks.as_ref();
+        let (scheme, tls) = match locks {
+            Some(locks) => ("https", locks.tls()?),
+            None => ("http", TlsConfig::default()),
+        };
         let child = Command::new(&self.program)
             .args(self.kind.flags(dir, port, self.retention_days))
+            .args(locks.map(|locks| format!("--web.config.file={}", locks.config.display())))
             .stdin(Stdio::null())
             .stdout(log("stdout.log")?)
             .stderr(log("stderr.log")?)
@@ -182,7 +255,8 @@ impl System {
             kind: self.kind,
             child,
             dir: dir.to_path_buf(),
-            url: format!("http://127.0.0.1:{port}"),
+            url: format!("{scheme}://127.0.0.1:{port}"),
+            tls,
             ready_after: Duration::ZERO,
         };
         running.wait_until_ready(start)?;
@@ -212,6 +286,8 @@ pub struct Running {
     dir: PathBuf,
     /// `http://address:port`, without a slash at the end.
     pub url: String,
+    /// Which certificate it has.
+    pub tls: TlsConfig,
     /// From the start of the process to the first 200 of its readiness check.
     pub ready_after: Duration,
 }
@@ -220,6 +296,7 @@ impl Running {
     fn wait_until_ready(&mut self, start: Instant) -> Result<(), String> {
         let config = ureq::Agent::config_builder()
             .timeout_global(Some(Duration::from_secs(5)))
+            .tls_config(self.tls.clone())
             .build();
         let agent: ureq::Agent = config.into();
         let url = format!("{}/-/ready", self.url);

@@ -13,6 +13,7 @@
 mod harness;
 
 use firn_mirror::answers::data::Data;
+use firn_mirror::answers::requests::{self, Answered};
 use firn_mirror::answers::{self, Recorded};
 use harness::server::Server;
 use std::path::Path;
@@ -62,6 +63,29 @@ fn answers_with_all_features_equal_those_of_the_reference() {
                     promql-binop-fill-modifiers,promql-delayed-name-removal,use-start-timestamps,\
                     type-and-unit-labels";
     check_written(&[features], include_bytes!("full.jsonl.gz"), 4_000);
+}
+
+#[test]
+fn requests_are_answered_to_the_letter_as_by_the_reference() {
+    let dir = tempfile::tempdir().unwrap();
+    let flags = [
+        "--enable-feature=promql-per-step-stats,search-api,exemplar-storage",
+        "--web.enable-admin-api",
+    ];
+    let server = start(dir.path(), NO_SCRAPES, &flags);
+    let base = format!("http://{}", server.address);
+    let data = Data::parse(include_str!("data.txt")).unwrap();
+    answers::send(&base, &data).unwrap();
+    let answered = Answered::unpack(include_bytes!("requests.jsonl.gz")).unwrap();
+    assert!(answered.len() >= 600, "the record is cut short");
+    let failures = requests::check(&base, &answered).unwrap();
+    assert!(
+        failures.is_empty(),
+        "{}\n{} of {} answers differ from the reference",
+        failures.join("\n"),
+        failures.len(),
+        answered.len()
+    );
 }
 
 #[test]

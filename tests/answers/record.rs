@@ -12,7 +12,11 @@
 //! |---|---|---|
 //! | `plain` | `data.txt` | without feature flags |
 //! | `full` | `data.txt` | with all of PromQL's |
+//! | `requests` | `data.txt` | with the features `promql-per-step-stats`, `search-api` and `exemplar-storage` |
 //! | `starts` | `starts-data.txt` | with all of PromQL's and stored start timestamps |
+//!
+//! The set `requests` is of whole requests, compared to the letter; it is recorded and checked only. Its system runs
+//! with `--web.enable-admin-api` and has no scrapes, no rules and no blocks.
 //!
 //! The systems must be empty and take remote write. Those of `starts` scrape as `starts.yml` says, and
 //! are started once this program shows the data: behind a failed scrape it is too old.
@@ -24,14 +28,15 @@ use clap::error::ErrorKind;
 use clap::{Arg, Command, value_parser};
 use firn_mirror::answers::data::Data;
 use firn_mirror::answers::expressions::Dialect;
-use firn_mirror::answers::{self, Failure, Recorded, queries};
+use firn_mirror::answers::requests::{self, Answered};
+use firn_mirror::answers::{self, Recorded, queries};
 use firn_mirror::target::Target;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// The sets.
-const SETS: [&str; 3] = ["plain", "full", "starts"];
+const SETS: [&str; 4] = ["plain", "full", "starts", "requests"];
 
 /// Where the data of `starts` is shown.
 const SHOWN_AT: &str = "127.0.0.1:9917";
@@ -122,7 +127,7 @@ struct Set {
 impl Set {
     fn of(name: &str) -> Result<Self, String> {
         let (data, dialects) = match name {
-            "plain" => ("data.txt", [Dialect::Plain, Dialect::PlainHistograms]),
+            "plain" | "requests" => ("data.txt", [Dialect::Plain, Dialect::PlainHistograms]),
             "full" => ("data.txt", [Dialect::Floats, Dialect::Full]),
             "starts" => ("starts-data.txt", [Dialect::Floats, Dialect::Full]),
             _ => return Err(format!("no set {name}")),
@@ -150,6 +155,10 @@ impl Set {
         Ok(Some(target))
     }
 
+    fn is_of_requests(&self) -> bool {
+        self.name == "requests"
+    }
+
     /// The file of the recorded answers.
     fn file(&self) -> PathBuf {
         folder().join(format!("{}.jsonl.gz", self.name))
@@ -166,6 +175,9 @@ fn read(name: &str) -> Result<String, String> {
 }
 
 fn record(set: &Set, url: &str) -> Result<String, String> {
+    if set.is_of_requests() {
+        return record_requests(set, url);
+    }
     let name = format!("{}.txt", set.name);
     let asks = queries::parse(&read(&name)?, set.data.start_ms);
     let asks = asks.map_err(|e| format!("{name}: {e}"))?;
@@ -177,7 +189,30 @@ fn record(set: &Set, url: &str) -> Result<String, String> {
     Ok(format!("{} answers: {}\n", recorded.len(), path.display()))
 }
 
+fn record_requests(set: &Set, url: &str) -> Result<String, String> {
+    let asked = requests::parse(&read("requests.txt")?);
+    let asked = asked.map_err(|e| format!("requests.txt: {e}"))?;
+    let _target = set.store(&[url])?;
+    let answered = requests::record(url, &asked).map_err(|e| e.to_string())?;
+    let file = Answered::pack(&answered).map_err(|e| e.to_string())?;
+    let path = set.file();
+    std::fs::write(&path, file).map_err(|e| format!("{}: {e}", path.display()))?;
+    Ok(format!("{} answers: {}\n", answered.len(), path.display()))
+}
+
+fn check_requests(set: &Set, url: &str) -> Result<String, String> {
+    let path = set.file();
+    let file = std::fs::read(&path).map_err(|e| format!("{}: {e}", path.display()))?;
+    let answered = Answered::unpack(&file).map_err(|e| format!("{}: {e}", path.display()))?;
+    let _target = set.store(&[url])?;
+    let failures = requests::check(url, &answered).map_err(|e| e.to_string())?;
+    Ok(summary(&failures, answered.len()))
+}
+
 fn check(set: &Set, url: &str) -> Result<String, String> {
+    if set.is_of_requests() {
+        return check_requests(set, url);
+    }
     let path = set.file();
     let file = std::fs::read(&path).map_err(|e| format!("{}: {e}", path.display()))?;
     let recorded = Recorded::unpack(&file).map_err(|e| format!("{}: {e}", path.display()))?;
@@ -202,7 +237,7 @@ fn compare(
     Ok(summary(&failures, asks.len()))
 }
 
-fn summary(failures: &[Failure], count: usize) -> String {
+fn summary(failures: &[impl std::fmt::Display], count: usize) -> String {
     let lines: String = failures.iter().map(|f| format!("{f}\n")).collect();
     let passed = count - failures.len();
     format!("{lines}{passed} passed, {} failed\n", failures.len())

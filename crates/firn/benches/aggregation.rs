@@ -198,6 +198,7 @@ impl Run {
             default_subquery_step_ms: 60_000,
             samples_max: 50_000_000,
             series_max: usize::MAX,
+            counts_samples: false,
         };
         let time = EvalTime::range(end - 20 * 60_000, end, INTERVAL_MS);
         let mut times: Vec<Duration> = (0..QUERY_RUNS)

@@ -260,6 +260,7 @@ impl Bench {
             default_subquery_step_ms: 60_000,
             samples_max: 50_000_000,
             series_max: usize::MAX,
+            counts_samples: false,
         };
         let end = ROUNDS * INTERVAL_MS;
         let time = match steps_of(text) {

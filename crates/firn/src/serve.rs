@@ -150,6 +150,14 @@ fn serve(line: &CommandLine) -> Result<(), ServeError> {
     runtime::run(run_server(line, config)).map_err(ServeError::Threads)?
 }
 
+/// What begins spans, and what exports them.
+fn begin_spans(env: &Env, config: &Config) -> (Arc<Tracer>, Arc<Spans>) {
+    let tracer = Tracer::new(env.clock.clone(), env.rng.clone());
+    let spans = Spans::new(tracer.clone());
+    spans.follow(config);
+    (tracer, Arc::new(spans))
+}
+
 fn warn_of_ignored(line: &CommandLine, config: &Config) {
     for flag in &line.ignored {
         warn!(flag, "flag has no effect in Firn");
@@ -177,6 +185,19 @@ struct Stopping {
 }
 
 impl Stopping {
+    /// Ends it all, or at once with a further signal.
+    async fn stop_unless(self, mut signals: Signals) -> Result<(), ServeError> {
+        let pipeline = self.pipeline.clone();
+        tokio::select! {
+            closed = self.stop() => closed,
+            () = signals.stop() => {
+                warn!("second signal: end at once");
+                pipeline.finish();
+                Ok(())
+            }
+        }
+    }
+
     /// Ends it all; the store last, once nothing brings samples any more.
     async fn stop(self) -> Result<(), ServeError> {
         let Self {
@@ -279,9 +300,7 @@ impl Node {
         let opened = Arc::new(OnceLock::new());
         // One wish to end is enough; a second finds the place taken.
         let (quit, quitting) = mpsc::channel(1);
-        let tracer = Tracer::new(env.clock.clone(), env.rng.clone());
-        let spans = Arc::new(Spans::new(tracer.clone()));
-        spans.follow(&running.config());
+        let (tracer, spans) = begin_spans(&env, &running.config());
         let app = App::new(parts::build(Sources {
             line,
             connections_max: descriptors.connections,
@@ -292,6 +311,7 @@ impl Node {
             memory: memory.clone(),
             pressure: pressure.clone(),
             retention: retention.clone(),
+            replaying: options.replaying.clone(),
             store: opened.clone(),
             quit,
         })?);
@@ -377,25 +397,18 @@ impl Node {
         };
         self.serve(&store, &pipeline, &scraping, &following).await?;
         info!("stop");
-        let (servers, mut signals) = (self.servers, self.signals);
+        let signals = self.signals;
         let stopping = Stopping {
             scraping,
             rules,
             notifier,
-            servers,
-            pipeline: pipeline.clone(),
+            servers: self.servers,
+            pipeline,
             sending,
             spans: self.spans,
             store,
         };
-        tokio::select! {
-            closed = stopping.stop() => closed,
-            () = signals.stop() => {
-                warn!("second signal: end at once");
-                pipeline.finish();
-                Ok(())
-            }
-        }
+        stopping.stop_unless(signals).await
     }
 
     /// The way of samples into `store`, or nowhere but to receivers.
@@ -506,13 +519,6 @@ impl Node {
         scraping: &Scraping,
         following: &Following<'_>,
     ) -> Result<(), ServeError> {
-        let Following {
-            rules,
-            notifier,
-            aggregating,
-            sending,
-            reading,
-        } = following;
         let mut configs = self.running.subscribe();
         let mut retention = (self.retention)();
         let mut tick = tokio::time::interval(TICK);
@@ -523,10 +529,10 @@ impl Node {
                 _ = tick.tick() => {
                     store.tick();
                     pipeline.tick();
-                    rules.tick();
+                    following.rules.tick();
                     let pressure = self.pressure.clone();
                     // A look that gives much memory back takes tenths of a second.
-                    let aggregating = Arc::clone(aggregating);
+                    let aggregating = Arc::clone(following.aggregating);
                     let of_metadata = pipeline.clone();
                     spawn_blocking(move || {
                         pressure.look();
@@ -541,24 +547,7 @@ impl Node {
                 Ok(()) = configs.changed() => {
                     let config = configs.borrow_and_update().clone();
                     self.keep_by_config(&mut retention, store);
-                    if self.keeps_exemplars {
-                        store.set_exemplars_max(config.exemplars_max);
-                    }
-                    store.set_late_window_ms(late_window_ms(&config));
-                    pipeline.translate_by(config.otlp.clone());
-                    scraping::apply(scraping, &config);
-                    notifier.apply(&config.alerting, &config.external_labels);
-                    reading.follow(&config);
-                    self.spans.follow(&config);
-                    let (aggregating, sending) = (Arc::clone(aggregating), Arc::clone(sending));
-                    let followed = config.clone();
-                    spawn_blocking(move || {
-                        aggregating.follow(&followed);
-                        sending.follow(&followed);
-                    });
-                    let rules = Arc::clone(rules);
-                    // Groups that change end their evaluation first.
-                    tokio::spawn(async move { rules.apply(&config).await });
+                    self.follow(&config, (store, pipeline, scraping), following);
                 }
                 wish = self.signals.next() => match wish {
                     Wish::Stop => return Ok(()),
@@ -570,6 +559,35 @@ impl Node {
                 }
             }
         }
+    }
+
+    /// Does as a new configuration says.
+    fn follow(
+        &self,
+        config: &Arc<Config>,
+        (store, pipeline, scraping): (&Arc<Store>, &Arc<Pipeline>, &Scraping),
+        following: &Following<'_>,
+    ) {
+        if self.keeps_exemplars {
+            store.set_exemplars_max(config.exemplars_max);
+        }
+        store.set_late_window_ms(late_window_ms(config));
+        pipeline.translate_by(config.otlp.clone());
+        scraping::apply(scraping, config);
+        let notifier = following.notifier;
+        notifier.apply(&config.alerting, &config.external_labels);
+        following.reading.follow(config);
+        self.spans.follow(config);
+        let aggregating = Arc::clone(following.aggregating);
+        let sending = Arc::clone(following.sending);
+        let followed = config.clone();
+        spawn_blocking(move || {
+            aggregating.follow(&followed);
+            sending.follow(&followed);
+        });
+        let (rules, config) = (Arc::clone(following.rules), config.clone());
+        // Groups that change end their evaluation first.
+        tokio::spawn(async move { rules.apply(&config).await });
     }
 
     /// Reads the configuration again if it changed, on a thread that may wait.

@@ -76,6 +76,8 @@ pub struct Settings {
     pub remote_reads_max: usize,
     /// Bytes of a frame of a remote read in chunks.
     pub remote_read_frame_bytes: usize,
+    /// Findings of a search at most; 0 is any number.
+    pub search_limit_max: usize,
     /// Longest outage after which alerts go on.
     pub alert_outage_tolerance: Duration,
     /// Shortest time from a start to a restored alert.

@@ -10,6 +10,7 @@
 pub mod data;
 pub mod expressions;
 pub mod queries;
+pub mod requests;
 mod words;
 
 use crate::api::{Ask, Client};
@@ -62,20 +63,12 @@ impl Recorded {
 
     /// The file of `all`.
     pub fn pack(all: &[Recorded]) -> Result<Vec<u8>, MirrorError> {
-        let mut file = GzEncoder::new(Vec::new(), Compression::best());
-        let write = |recorded: &Recorded| file.write_all((recorded.to_line() + "\n").as_bytes());
-        let written = all.iter().try_for_each(write);
-        let packed = written.and_then(|()| file.finish());
-        packed.map_err(|e| MirrorError::Usage(format!("answers cannot be packed: {e}")))
+        packed(all.iter().map(Recorded::to_line))
     }
 
     /// Reads a file. Fails with the number of the first line that cannot be read.
     pub fn unpack(file: &[u8]) -> Result<Vec<Recorded>, MirrorError> {
-        let mut text = String::new();
-        GzDecoder::new(file)
-            .read_to_string(&mut text)
-            .map_err(|e| MirrorError::Usage(format!("answers cannot be unpacked: {e}")))?;
-        Self::parse_lines(&text)
+        Self::parse_lines(&unpacked(file)?)
     }
 
     /// Reads the lines of a file. Fails with the number of the first that cannot be read.
@@ -93,6 +86,22 @@ impl Recorded {
         };
         text.lines().enumerate().map(parse).collect()
     }
+}
+
+/// A file of lines.
+fn packed(mut lines: impl Iterator<Item = String>) -> Result<Vec<u8>, MirrorError> {
+    let mut file = GzEncoder::new(Vec::new(), Compression::best());
+    let written = lines.try_for_each(|line| file.write_all((line + "\n").as_bytes()));
+    let packed = written.and_then(|()| file.finish());
+    packed.map_err(|e| MirrorError::Usage(format!("answers cannot be packed: {e}")))
+}
+
+/// The lines of a file.
+fn unpacked(file: &[u8]) -> Result<String, MirrorError> {
+    let mut text = String::new();
+    let read = GzDecoder::new(file).read_to_string(&mut text);
+    read.map_err(|e| MirrorError::Usage(format!("answers cannot be unpacked: {e}")))?;
+    Ok(text)
 }
 
 /// Sends `data` to the system at `base` by remote write.

@@ -21,7 +21,7 @@ mod report;
 mod round;
 mod system;
 mod tally;
-mod tls;
+
 mod verdict;
 
 use crate::error::MirrorError;

@@ -9,6 +9,7 @@
 //! - [`target`] is scraped and answers as it likes; [`exposition`] is what it may show.
 //! - [`compare`]: `firn compare`, which asks two systems [`questions`] and reports on the answers.
 //! - [`scenario`]: `firn scenario`, which does all of that while systems are killed and upgraded.
+//! - [`tls`] is which certificates of systems are accepted.
 //! - [`api`] asks the HTTP API, [`judge`] holds one answer against another, [`answers`] records
 //!   those of a reference system and checks others by them.
 //!
@@ -34,3 +35,4 @@ pub mod request;
 pub mod scenario;
 pub mod target;
 pub mod tee;
+pub mod tls;

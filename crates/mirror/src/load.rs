@@ -24,7 +24,7 @@ pub mod watch;
 
 use crate::error::MirrorError;
 use crate::prepared::{self, Summary};
-use crate::push::{Outcome, Pace, Progress, now_ms, send_all};
+use crate::push::{Outcome, Pace, Progress, Way, now_ms, send_all};
 use crate::request::Request;
 use clap::error::ErrorKind;
 pub use maker::Maker;
@@ -102,18 +102,23 @@ fn run_trial(options: &Options) -> Result<Report, MirrorError> {
     let watched = options.watched();
     // The receivers get the same times, whenever their senders begin.
     let begun_ms = now_ms();
-    let writes = |url: &str, progress: &Progress| match &options.action {
-        Action::Replay(dir) => replay_at(dir, url, options, begun_ms, progress),
-        _ => send_to(url, options, progress),
+    let tls = options.tls.read()?;
+    let writes = |url: &str, progress: &Progress| {
+        let way = options.way(url, &tls);
+        match &options.action {
+            Action::Replay(dir) => replay_at(dir, way, options, begun_ms, progress),
+            _ => send_to(way, options, progress),
+        }
     };
     let (end, watching_end) = (End::default(), End::default());
     let (queried, unqueried, asked, looks) = thread::scope(|scope| {
+        let tls = &tls;
         let reads: &ReadTimes = &shown[0].reads;
         let plan = options.trial.plan.as_ref();
-        let asking = plan.map(|plan| scope.spawn(|| plan.ask(&end, reads)));
+        let asking = plan.map(|plan| scope.spawn(|| plan.ask(&end, reads, tls)));
         let watching: Vec<_> = watched
             .iter()
-            .map(|system| scope.spawn(|| system.watch(&watching_end)))
+            .map(|system| scope.spawn(|| system.watch(&watching_end, tls)))
             .collect();
         let (writes, second) = (&writes, &shown[1].writes);
         let second = options
@@ -164,37 +169,32 @@ pub fn prepare(options: &Options, dir: &Path) -> Result<Summary, MirrorError> {
 
 /// Sends the requests in `dir`, each sender's over a connection of its own, and notes in `progress`
 /// how far it is.
-pub fn replay(
-    dir: &Path,
-    url: &str,
-    pace: Pace,
-    progress: &Progress,
-) -> Result<Report, MirrorError> {
+pub fn replay(dir: &Path, way: Way<'_>, progress: &Progress) -> Result<Report, MirrorError> {
     let load = prepared::read_summary(dir)?;
-    replay_moved(dir, load, (url, pace), None, progress)
+    replay_moved(dir, load, way, None, progress)
 }
 
 /// Sends the requests of a folder, their times moved to `begun_ms` if the options say so.
 fn replay_at(
     dir: &Path,
-    url: &str,
+    way: Way<'_>,
     options: &Options,
     begun_ms: i64,
     progress: &Progress,
 ) -> Result<Report, MirrorError> {
     let load = prepared::read_summary(dir)?;
-    let by_ms = match options.pace {
+    let by_ms = match way.pace {
         Pace::Live => begun_ms - load.start_ms,
         Pace::Fast => begun_ms - load.end_ms,
     };
     let by_ms = options.shifts.then_some(by_ms);
-    replay_moved(dir, load, (url, options.pace), by_ms, progress)
+    replay_moved(dir, load, way, by_ms, progress)
 }
 
 fn replay_moved(
     dir: &Path,
     load: Summary,
-    (url, pace): (&str, Pace),
+    way: Way<'_>,
     by_ms: Option<i64>,
     progress: &Progress,
 ) -> Result<Report, MirrorError> {
@@ -211,7 +211,7 @@ fn replay_moved(
                     None => request,
                     Some(shift) => shift.apply(request?),
                 });
-                scope.spawn(move || send_all(url, pace, progress, requests))
+                scope.spawn(move || send_all(way, progress, requests))
             })
             .collect();
         join(senders)
@@ -226,15 +226,16 @@ fn replay_moved(
 
 /// Makes the requests of `options` and sends them at the same time.
 pub fn send(options: &Options) -> Result<Report, MirrorError> {
-    send_to(&options.url, options, &Progress::default())
+    let tls = options.tls.read()?;
+    let way = options.way(&options.url, &tls);
+    send_to(way, options, &Progress::default())
 }
 
-fn send_to(url: &str, options: &Options, progress: &Progress) -> Result<Report, MirrorError> {
+fn send_to(way: Way<'_>, options: &Options, progress: &Progress) -> Result<Report, MirrorError> {
     let mut load = Summary::default();
     let start = Instant::now();
     let to = Receiver {
-        url,
-        pace: options.pace,
+        way,
         senders: options.senders,
     };
     let outcome = to.send(progress, |emit| {
@@ -252,10 +253,8 @@ fn send_to(url: &str, options: &Options, progress: &Progress) -> Result<Report, 
 /// Where requests go while they are made, and how.
 #[derive(Clone, Copy, Debug)]
 pub struct Receiver<'a> {
-    /// The receiver's full address.
-    pub url: &'a str,
-    /// When each request is sent.
-    pub pace: Pace,
+    /// Where, and when.
+    pub way: Way<'a>,
     /// Connections.
     pub senders: usize,
 }
@@ -279,7 +278,7 @@ impl Receiver<'_> {
                 .into_iter()
                 .map(|outlet| {
                     let requests = outlet.into_iter().map(Ok);
-                    scope.spawn(move || send_all(self.url, self.pace, progress, requests))
+                    scope.spawn(move || send_all(self.way, progress, requests))
                 })
                 .collect();
             let made = making(&mut |sender, request| {

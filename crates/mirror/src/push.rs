@@ -10,6 +10,7 @@ use firn_model::sample::TimestampMs;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use ureq::tls::TlsConfig;
 
 /// How long an answer may take before the request counts as failed: Prometheus's `remote_timeout`.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
@@ -91,6 +92,17 @@ impl Progress {
     }
 }
 
+/// Where requests go, and how.
+#[derive(Clone, Copy, Debug)]
+pub struct Way<'a> {
+    /// The receiver's full address.
+    pub url: &'a str,
+    /// When each request is sent.
+    pub pace: Pace,
+    /// Certificates of https.
+    pub tls: &'a TlsConfig,
+}
+
 /// A connection to a remote write receiver.
 #[derive(Debug)]
 pub struct Connection {
@@ -101,8 +113,14 @@ pub struct Connection {
 impl Connection {
     /// A connection that opens with the first request. `url` is the receiver's full address.
     pub fn new(url: &str) -> Self {
+        Self::over(url, &TlsConfig::default())
+    }
+
+    /// The same with certificates of one's own.
+    pub fn over(url: &str, tls: &TlsConfig) -> Self {
         let config = ureq::Agent::config_builder()
             .timeout_global(Some(ANSWER_TIMEOUT))
+            .tls_config(tls.clone())
             .http_status_as_error(false)
             .build();
         Self {
@@ -151,16 +169,15 @@ impl Connection {
 /// Sends all `requests` one after the other and says what became of them. A request that fails is
 /// counted and not sent again.
 pub fn send_all(
-    url: &str,
-    pace: Pace,
+    way: Way<'_>,
     progress: &Progress,
     requests: impl Iterator<Item = Result<Request, MirrorError>>,
 ) -> Result<Outcome, MirrorError> {
-    let connection = Connection::new(url);
+    let connection = Connection::over(way.url, way.tls);
     let mut outcome = Outcome::default();
     for request in requests {
         let request = request?;
-        if pace == Pace::Live {
+        if way.pace == Pace::Live {
             wait_until(request.due_ms);
         }
         outcome.requests += 1;
@@ -171,7 +188,7 @@ pub fn send_all(
                 let elapsed_us = u32::try_from(start.elapsed().as_micros()).unwrap_or(u32::MAX);
                 outcome.latencies_us.push(elapsed_us);
                 outcome.due_ms.push(request.due_ms);
-                if pace == Pace::Live {
+                if way.pace == Pace::Live {
                     let late_us = now_ms()
                         .saturating_sub(request.due_ms)
                         .saturating_mul(1_000);

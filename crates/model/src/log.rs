@@ -6,10 +6,12 @@
 mod batch;
 mod created;
 mod journal;
+mod replaying;
 
 pub use batch::{DecimalHint, FloatRow, FloatRows, HistogramRow, LogBatch};
 pub use created::CreatedSeries;
 pub use journal::{Journal, JournalMark};
+pub use replaying::{Replayed, Replaying};
 
 use crate::error::Error;
 use crate::metrics::Collect;

@@ -250,7 +250,7 @@ pub trait Select: Send + Sync {
     /// several selections) must sort by [`Selection::labels`].
     fn select(&self, request: SelectRequest<'_>) -> Result<Arc<dyn Selection>, Error>;
 
-    /// The series that match, whose samples nobody will read.
+    /// The series that match, whose samples will not be read.
     fn select_labels(&self, request: SelectRequest<'_>) -> Result<Arc<dyn Selection>, Error> {
         self.select(request)
     }

@@ -143,6 +143,7 @@ fn best(
         default_subquery_step_ms: 60_000,
         samples_max: 50_000_000,
         series_max: usize::MAX,
+        counts_samples: false,
     };
     let run = || {
         let start = env.clock.monotonic();

@@ -11,16 +11,18 @@
 //! a fixed order, so that the answer does not depend on their number.
 //!
 //! Each room imports only those above it in this list: [`account`] and [`annotations`], [`rows`],
-//! [`kernels`], [`operators`] with [`run`], [`evaluator`], [`result`].
+//! [`tally`], [`kernels`], [`operators`] with [`run`], [`evaluator`], [`result`], [`counts`].
 
 pub(crate) mod account;
 pub(crate) mod annotations;
+mod counts;
 mod evaluator;
 pub(crate) mod kernels;
 pub(crate) mod operators;
 mod result;
 pub(crate) mod rows;
 pub(crate) mod run;
+pub(crate) mod tally;
 
 use crate::ast::{Expr, ValueType};
 use crate::durations::{self, DurationContext};
@@ -28,8 +30,9 @@ use crate::eval::account::Account;
 use crate::eval::annotations::Annotations;
 use crate::eval::evaluator::Evaluator;
 use crate::eval::run::Run;
+use crate::eval::tally::Tally;
 use crate::parser::parse_within;
-use crate::plan::{Node, QueryTimes, plan};
+use crate::plan::{Node, QueryTimes, plan, plan_apart};
 use crate::request::{Context, EvalTime, Options};
 use crate::value::{QueryError, QueryResult};
 
@@ -75,15 +78,22 @@ fn evaluate(
         range_ms: times.end - times.start,
     };
     durations::resolve(&mut expr, context)?;
-    run(ctx, &plan(&expr, &times), text, time, options)
+    if !options.counts_samples {
+        return run(ctx, &plan(&expr, &times), None, (text, time), options);
+    }
+    let (node, tally) = (plan_apart(&expr, &times), Tally::default());
+    let mut result = run(ctx, &node, Some(&tally), (text, time), options)?;
+    let step_ms = options.default_subquery_step_ms;
+    result.counts = Some(counts::of(&expr, &node, times.grid(), (&tally, step_ms)));
+    Ok(result)
 }
 
-/// Evaluates a plan.
+/// Evaluates a plan; of a counted one each node is noted in `tally`.
 fn run(
     ctx: &Context<'_>,
     node: &Node,
-    text: Option<&str>,
-    time: EvalTime,
+    tally: Option<&Tally>,
+    (text, time): (Option<&str>, EvalTime),
     options: &Options,
 ) -> Result<QueryResult, QueryError> {
     let times = QueryTimes::of(time);
@@ -94,6 +104,7 @@ fn run(
         ctx,
         account: &account,
         options,
+        tally,
         notes: Annotations::default(),
     });
     let (value, memory) = result::value_of(&mut evaluator, node, &times, is_range)?;
@@ -106,6 +117,7 @@ fn run(
         warnings,
         infos,
         stats: account.stats(),
+        counts: None,
         memory,
     })
 }

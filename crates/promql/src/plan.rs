@@ -18,7 +18,7 @@ use crate::ast::{
 use crate::depth::deeper;
 use crate::durations::seconds_of_nanos;
 use crate::functions::{Evaluation, Function, FunctionId};
-use crate::grid::{Grid, seconds};
+use crate::grid::{Grid, Reach, seconds};
 use crate::math::operators::of_scalars;
 use crate::request::EvalTime;
 use firn_model::matcher::Matcher;
@@ -145,6 +145,29 @@ pub(crate) struct Subquery {
     pub(crate) offset_ms: i64,
     /// `@`.
     pub(crate) at: Option<TimestampMs>,
+}
+
+impl Subquery {
+    /// The range and the modifiers.
+    pub(crate) fn reach(&self) -> Reach {
+        Reach {
+            range_ms: self.range_ms,
+            offset_ms: self.offset_ms,
+            at: self.at,
+        }
+    }
+
+    /// The multiples of its step that the windows of the steps of `grid` hold.
+    pub(crate) fn grid(&self, grid: Grid, default_step_ms: i64) -> Grid {
+        let reach = self.reach();
+        let step_ms = self.step_ms.unwrap_or(default_step_ms).max(1);
+        let oldest = reach.end(grid.start).saturating_sub(self.range_ms);
+        let mut start = step_ms * (oldest / step_ms);
+        if start <= oldest {
+            start = start.saturating_add(step_ms);
+        }
+        Grid::between(start, reach.end(grid.last()), step_ms)
+    }
 }
 
 /// An aggregation.

@@ -59,6 +59,11 @@ pub struct Options {
     pub samples_max: u64,
     /// Series that its selectors may find together.
     pub series_max: usize,
+    /// Whether samples are counted as upstream counts them ([`QueryResult::counts`]). Nothing is
+    /// shared between equal parts of the query then, and every row is looked at once more.
+    ///
+    /// [`QueryResult::counts`]: crate::value::QueryResult::counts
+    pub counts_samples: bool,
 }
 
 /// What a query runs on.

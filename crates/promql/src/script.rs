@@ -51,6 +51,7 @@ pub const OPTIONS: Options = Options {
     default_subquery_step_ms: 60_000,
     samples_max: 10_000,
     series_max: usize::MAX,
+    counts_samples: false,
 };
 
 /// A store for scripts. All data belongs to the anonymous tenant.

@@ -62,6 +62,21 @@ pub struct Stats {
     pub bytes_peak: u64,
 }
 
+/// The samples of a query as upstream counts them, whatever of its loop Firn does without.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SampleCounts {
+    /// Samples that each step asked for, all steps together: a window counts at each step.
+    pub total: u64,
+    /// Samples that no step before had asked for.
+    pub read: u64,
+    /// The most samples held at one time.
+    pub peak: u64,
+    /// `total` by step; as many as steps.
+    pub total_at: Vec<u64>,
+    /// `read` by step; as many as steps.
+    pub read_at: Vec<u64>,
+}
+
 /// A query's answer.
 #[derive(Debug)]
 pub struct QueryResult {
@@ -74,6 +89,8 @@ pub struct QueryResult {
     pub infos: Vec<String>,
     /// Counters.
     pub stats: Stats,
+    /// What upstream would have counted, if it was asked for.
+    pub counts: Option<SampleCounts>,
     /// What the value takes of the query's memory; to be held as long as the value is.
     pub memory: Reservation,
 }

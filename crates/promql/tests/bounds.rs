@@ -51,6 +51,7 @@ fn answer(
         default_subquery_step_ms: 60_000,
         samples_max,
         series_max: SERIES_MAX,
+        counts_samples: false,
     };
     query(&context, text, EvalTime::Instant(400_000), &options)
 }

@@ -24,6 +24,7 @@ pub(crate) mod query;
 pub(crate) mod read;
 pub(crate) mod rule_editor;
 pub(crate) mod rules;
+pub(crate) mod search;
 pub(crate) mod self_metrics;
 pub(crate) mod series;
 pub(crate) mod status;

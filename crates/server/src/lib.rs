@@ -39,6 +39,7 @@ mod metrics;
 mod notices;
 pub mod parts;
 pub mod query_log;
+mod query_stats;
 pub mod reflector;
 mod routes;
 pub mod rules;

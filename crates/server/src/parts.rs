@@ -12,6 +12,7 @@ use firn_model::budget::Budget;
 use firn_model::env::Env;
 use firn_model::error::Error;
 use firn_model::labels::Labels;
+use firn_model::log::Replaying;
 use firn_model::metrics::Collect;
 use firn_model::sample::TimestampMs;
 use firn_model::stats::{BlocksStats, StoreStats};
@@ -58,6 +59,10 @@ pub struct AppParts {
     pub config: Provider<String>,
     /// `/api/v1/status/runtimeinfo`; cheap to call.
     pub runtime: Provider<RuntimeInfo>,
+    /// `--web.search.max-limit`, zero for none; `None` without `--enable-feature=search-api`.
+    pub search: Option<usize>,
+    /// `/api/v1/status/walreplay`: how far the store's log is replayed.
+    pub replaying: Arc<Replaying>,
     /// Metrics of the process and of parts that exist from the start.
     pub collectors: Vec<Arc<dyn Collect>>,
     /// `/-/reload` and `/-/quit`; `None` without `--web.enable-lifecycle`.
@@ -141,6 +146,8 @@ pub trait RuleEditor: Send + Sync {
 pub struct QuerySettings {
     /// Language switches.
     pub features: Features,
+    /// `--enable-feature=promql-per-step-stats`.
+    pub per_step_stats: bool,
     /// `--query.lookback-delta`.
     pub lookback_ms: i64,
     /// `--query.max-samples`.

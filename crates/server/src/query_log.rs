@@ -10,17 +10,17 @@
 //! here, so the span is the one that stands for none.
 
 use crate::parts::RuleGroupName;
+use crate::query_stats::{StatsDocument, Timings};
 use firn_model::metrics::{Collect, Counter, Sink, Value};
 use firn_model::sample::TimestampMs;
 use firn_promql::EvalTime;
-use firn_promql::value::{QueryError, QueryResult, Stats};
+use firn_promql::value::{QueryError, QueryResult, SampleCounts};
 use serde::Serialize;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::net::IpAddr;
 use std::path::Path;
 use std::sync::{PoisonError, RwLock};
-use std::time::Duration;
 use time::OffsetDateTime;
 use time::format_description::well_known::iso8601::{Config, EncodedConfig, TimePrecision};
 use time::format_description::well_known::{Iso8601, Rfc3339};
@@ -58,41 +58,8 @@ pub(crate) struct Logged {
     pub(crate) query: String,
     pub(crate) time: EvalTime,
     pub(crate) origin: Origin,
-}
-
-/// Where the time of a query went.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Timings {
-    pub(crate) queue: Duration,
-    pub(crate) run: Duration,
-    pub(crate) look_ups: Duration,
-}
-
-/// [`Timings`] by Prometheus's names.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct TimingsDocument {
-    eval_total_time: f64,
-    result_sort_time: f64,
-    query_preparation_time: f64,
-    inner_eval_time: f64,
-    exec_queue_time: f64,
-    exec_total_time: f64,
-}
-
-impl Timings {
-    /// By Prometheus's names. Parsing and sorting are not apart from evaluation here.
-    pub(crate) fn document(&self) -> TimingsDocument {
-        let inner = self.run.saturating_sub(self.look_ups);
-        TimingsDocument {
-            eval_total_time: self.run.as_secs_f64(),
-            result_sort_time: 0.0,
-            query_preparation_time: self.look_ups.as_secs_f64(),
-            inner_eval_time: inner.as_secs_f64(),
-            exec_queue_time: self.queue.as_secs_f64(),
-            exec_total_time: self.run.as_secs_f64(),
-        }
-    }
+    /// Whether samples are told of each step.
+    pub(crate) by_step: bool,
 }
 
 #[derive(Serialize)]
@@ -121,19 +88,6 @@ struct Params<'a> {
     start: String,
     /// Whole seconds.
     step: i64,
-}
-
-#[derive(Serialize)]
-struct StatsDocument {
-    timings: TimingsDocument,
-    samples: SamplesDocument,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct SamplesDocument {
-    total_queryable_samples: u64,
-    peak_samples: u64,
 }
 
 #[derive(Serialize)]
@@ -169,27 +123,34 @@ impl QueryLog {
         timings: &Timings,
     ) {
         match outcome {
-            Ok(result) => self.write(now, logged, result.stats, timings, None),
+            Ok(result) => {
+                let counts = result.counts.clone().unwrap_or_default();
+                self.write(now, logged, &counts, timings, None);
+            }
             Err(QueryError::Parse(_)) => {}
-            Err(e) => self.write(now, logged, Stats::default(), timings, Some(e.to_string())),
+            Err(e) => {
+                let none = SampleCounts::default();
+                self.write(now, logged, &none, timings, Some(e.to_string()));
+            }
         }
     }
 
     /// Writes that a query was not evaluated. May block.
     pub(crate) fn write_unfinished(&self, now: TimestampMs, logged: &Logged, why: String) {
         let timings = Timings::default();
-        self.write(now, logged, Stats::default(), &timings, Some(why));
+        self.write(now, logged, &SampleCounts::default(), &timings, Some(why));
     }
 
     fn write(
         &self,
         now: TimestampMs,
         logged: &Logged,
-        stats: Stats,
+        counts: &SampleCounts,
         timings: &Timings,
         error: Option<String>,
     ) {
-        let line = line(now, logged, stats, *timings, error);
+        let stats = StatsDocument::of(timings, counts, logged.time, logged.by_step);
+        let line = line(now, logged, stats, error);
         let Ok(mut bytes) = serde_json::to_vec(&line) else {
             return self.failures.inc();
         };
@@ -206,8 +167,7 @@ impl QueryLog {
 fn line(
     now: TimestampMs,
     logged: &Logged,
-    stats: Stats,
-    timings: Timings,
+    stats: StatsDocument,
     error: Option<String>,
 ) -> Line<'_> {
     let (start, end, step) = match logged.time {
@@ -243,13 +203,7 @@ fn line(
             step,
         },
         error,
-        stats: StatsDocument {
-            timings: timings.document(),
-            samples: SamplesDocument {
-                total_queryable_samples: stats.samples_total,
-                peak_samples: stats.samples_peak,
-            },
-        },
+        stats,
         span: "0000000000000000",
         trace: "00000000000000000000000000000000",
         request,
@@ -287,12 +241,14 @@ impl Collect for QueryLog {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
 
     fn logged(time: EvalTime, origin: Origin) -> Logged {
         Logged {
             query: "\"<>\" + up".to_owned(),
             time,
             origin,
+            by_step: false,
         }
     }
 
@@ -321,12 +277,13 @@ mod tests {
         log.write_unfinished(0, &first, "late".to_owned());
         log.set_file(Some(&path)).unwrap();
         assert!(log.is_on());
-        let stats = Stats {
-            samples_total: 7,
-            samples_peak: 5,
-            bytes_peak: 9,
+        let counts = SampleCounts {
+            total: 7,
+            read: 6,
+            peak: 5,
+            ..SampleCounts::default()
         };
-        log.write(1_700_000_100_250, &first, stats, &timings, None);
+        log.write(1_700_000_100_250, &first, &counts, &timings, None);
         let group = RuleGroupName {
             file: "r.yml".to_owned(),
             name: "g".to_owned(),
@@ -346,7 +303,7 @@ mod tests {
             r#""step":2},"stats":{"timings":{"evalTotalTime":0.004,"resultSortTime":0.0,"#,
             r#""queryPreparationTime":0.003,"#,
             r#""innerEvalTime":0.001,"execQueueTime":0.001,"execTotalTime":0.004},"#,
-            r#""samples":{"totalQueryableSamples":7,"peakSamples":5}},"#,
+            r#""samples":{"totalQueryableSamples":7,"samplesRead":6,"peakSamples":5}},"#,
             r#""spanID":"0000000000000000","#,
             r#""traceID":"00000000000000000000000000000000","#,
             r#""httpRequest":{"clientIP":"127.0.0.1","#,

@@ -98,6 +98,8 @@ async fn not_found(State(app): State<App>) -> Response {
 async fn method_not_allowed(State(app): State<App>) -> Response {
     let mut response = Response::new(Body::from("Method Not Allowed\n"));
     *response.status_mut() = StatusCode::METHOD_NOT_ALLOWED;
+    let text = HeaderValue::from_static("text/plain; charset=utf-8");
+    response.headers_mut().insert(header::CONTENT_TYPE, text);
     measure(&app, Endpoint::Other, async { response }).await
 }
 

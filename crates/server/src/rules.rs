@@ -10,7 +10,8 @@ use crate::admission::queue::Client;
 use crate::app::App;
 use crate::engine::Engine;
 use crate::parts::RuleGroupName;
-use crate::query_log::{Logged, Origin, QueryLog, Timings};
+use crate::query_log::{Logged, Origin, QueryLog};
+use crate::query_stats::Timings;
 use crate::timed::Timed;
 use crate::traced::traced;
 use firn_model::budget::{Budget, Reservation};
@@ -100,6 +101,7 @@ impl App {
             default_subquery_step_ms: (settings.default_subquery_step_ms)(),
             samples_max: settings.samples_max,
             series_max: (settings.series_max)(),
+            counts_samples: self.parts.query_log.is_on(),
         };
         let budget = self.budgets.query();
         let tenant = question.tenant.clone();
@@ -206,6 +208,7 @@ impl Asking<'_> {
                 query: text(),
                 time,
                 origin: Origin::Rule(group.clone()),
+                by_step: false,
             };
             let timings = Timings {
                 queue: self.queue,

@@ -31,8 +31,13 @@ async fn statistics_of_a_query_have_its_samples_and_timings() {
     let fixture = Fixture::ready(|_| {});
     let reply = send(&fixture, get("/api/v1/query?query=1&time=1&stats=all")).await;
     assert_eq!(reply.status, 200, "{}", reply.body);
-    let samples = r#""stats":{"samples":{"peakSamples":0,"totalQueryableSamples":0},"timings":{"#;
-    assert!(reply.body.contains(samples), "{}", reply.body);
+    assert!(
+        reply.body.contains(r#""stats":{"timings":{"#),
+        "{}",
+        reply.body
+    );
+    let samples = r#""samples":{"totalQueryableSamples":0,"samplesRead":0,"peakSamples":0}}}}"#;
+    assert!(reply.body.ends_with(samples), "{}", reply.body);
     for name in ["evalTotalTime", "execQueueTime", "innerEvalTime"] {
         assert!(reply.body.contains(name), "{name}: {}", reply.body);
     }
@@ -357,10 +362,7 @@ async fn series_and_labels_with_bad_parameters_are_refused_in_upstreams_words() 
             "/api/v1/labels?start=x",
             r#"invalid parameter "start": invalid time value for 'start': cannot parse "x" to a valid timestamp"#,
         ),
-        (
-            "/api/v1/label/%ff/values",
-            "invalid label name: \"\u{fffd}\"",
-        ),
+        ("/api/v1/label/%ff/values", r#"invalid label name: "\\xff""#),
     ];
     for (path, message) in cases {
         check(&fixture, &[(path, 400, &error("bad_data", message))]).await;

@@ -220,6 +220,8 @@ impl Replay<'_> {
         kept: Position,
         missing: Option<Damage>,
     ) -> Result<usize, Error> {
+        let replaying = &self.store.options.replaying;
+        replaying.begin(from, self.store.log.positions().last);
         let reading = Mutex::new((Reading::new(self.store.log.tail(from)), Ok(Vec::new())));
         let orphans = Mutex::new(ShardRows::default());
         let mut records = 0;
@@ -263,6 +265,7 @@ impl Replay<'_> {
                         self.store.exemplars.replay(exemplars, record.position);
                     }
                     reading.go_on(&record.batch, &self.store.damages);
+                    self.store.options.replaying.reach(record.position);
                     let mut batch = record.batch;
                     if !batch.journal.is_none() {
                         let journal = std::mem::take(&mut batch.journal);

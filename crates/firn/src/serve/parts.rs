@@ -13,6 +13,7 @@ use crate::settings::flags::CommandLine;
 use crate::settings::retention::Retention;
 use firn_model::budget::Budget;
 use firn_model::env::Env;
+use firn_model::log::Replaying;
 use firn_model::sample::TimestampMs;
 use firn_model::shares::Shares;
 use firn_model::trace::Tracer;
@@ -63,6 +64,8 @@ pub struct Sources<'a> {
     pub pressure: Arc<Pressure>,
     /// How long, and how much, is kept by the configuration in force.
     pub retention: Provider<Retention>,
+    /// How far its log is replayed.
+    pub replaying: Arc<Replaying>,
     /// The store, once it is open.
     pub store: Arc<OnceLock<Arc<Store>>>,
     /// Takes the wish of an HTTP request to end the process.
@@ -81,18 +84,17 @@ pub fn build(sources: Sources<'_>) -> Result<AppParts, PartsError> {
         memory,
         pressure,
         retention,
+        replaying,
         store,
         quit,
     } = sources;
     let settings = &line.settings;
-    let has = |name: &str| settings.features.iter().any(|known| known == name);
+    let has = |name: &str| has_feature(settings, name);
     if has("otlp-deltatocumulative") && has("otlp-native-delta-ingestion") {
         return Err(PartsError::Deltas);
     }
     warn_of_features(&settings.features);
     let config = running.config();
-    let interval = running.clone();
-    let series = running.clone();
     let text = running.clone();
     let external = running.clone();
     let reload = running.clone();
@@ -100,15 +102,7 @@ pub fn build(sources: Sources<'_>) -> Result<AppParts, PartsError> {
         limits: limits(settings, connections_max, memory.limit_bytes()),
         tracer,
         engine: Arc::new(Promql),
-        query: QuerySettings {
-            features: JobFeatures::of(settings).language,
-            lookback_ms: settings.lookback.as_millis() as i64,
-            samples_max: settings.query_samples_max,
-            series_max: Arc::new(move || series.config().query_series_max.unwrap_or(usize::MAX)),
-            default_subquery_step_ms: Arc::new(move || {
-                interval.config().evaluation_interval.as_millis() as i64
-            }),
-        },
+        query: query_settings(settings, &running),
         query_log: running.query_log(),
         features: features::features(settings),
         external_labels: Arc::new(move || external.config().external_labels.clone()),
@@ -122,6 +116,8 @@ pub fn build(sources: Sources<'_>) -> Result<AppParts, PartsError> {
             .collect(),
         config: Arc::new(move || text.config().text.clone()),
         runtime: runtime_info(running.clone(), &env, &memory, retention, store),
+        search: has(SEARCH).then_some(settings.search_limit_max),
+        replaying,
         collectors: vec![
             Arc::new(Process::new(memory.clone())),
             running.query_log(),
@@ -139,6 +135,24 @@ pub fn build(sources: Sources<'_>) -> Result<AppParts, PartsError> {
         env,
         memory,
     })
+}
+
+fn has_feature(settings: &Settings, name: &str) -> bool {
+    settings.features.iter().any(|known| known == name)
+}
+
+fn query_settings(settings: &Settings, running: &Arc<Running>) -> QuerySettings {
+    let (series, interval) = (running.clone(), running.clone());
+    QuerySettings {
+        features: JobFeatures::of(settings).language,
+        per_step_stats: has_feature(settings, PER_STEP_STATS),
+        lookback_ms: settings.lookback.as_millis() as i64,
+        samples_max: settings.query_samples_max,
+        series_max: Arc::new(move || series.config().query_series_max.unwrap_or(usize::MAX)),
+        default_subquery_step_ms: Arc::new(move || {
+            interval.config().evaluation_interval.as_millis() as i64
+        }),
+    }
 }
 
 fn limits(settings: &Settings, connections_max: usize, memory_bytes: usize) -> Limits {
@@ -160,6 +174,12 @@ fn limits(settings: &Settings, connections_max: usize, memory_bytes: usize) -> L
     }
 }
 
+/// The feature of statistics of single steps.
+const PER_STEP_STATS: &str = "promql-per-step-stats";
+
+/// The feature of `/api/v1/search/...`.
+const SEARCH: &str = "search-api";
+
 /// Names the features that change nothing.
 fn warn_of_features(names: &[String]) {
     for name in names {
@@ -172,6 +192,8 @@ fn warn_of_features(names: &[String]) {
             | "use-start-timestamps"
             | "type-and-unit-labels"
             | "exemplar-storage"
+            | PER_STEP_STATS
+            | SEARCH
             | "extra-scrape-metrics"
             | "created-timestamp-zero-ingestion"
             | "otlp-deltatocumulative"

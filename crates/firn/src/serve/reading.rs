@@ -89,7 +89,7 @@ struct Answers {
 }
 
 impl Reading {
-    /// Asks nobody beside `local` yet, whose data begins when `since` says. Must be called inside
+    /// Asks no server beside `local` yet, whose data begins when `since` says. Must be called inside
     /// the runtime.
     pub fn new(local: Arc<dyn Select>, since: Since, clock: Arc<dyn Clock>) -> Self {
         Self {

@@ -11,10 +11,11 @@ use super::metadata;
 use super::mirror::Client;
 use crate::settings::config::Config;
 use crate::settings::config::remote_write::RemoteWrite;
+use bytes::Bytes;
 use firn_ingest::Pipeline;
 use firn_ingest::forward::Forward;
 use firn_ingest::scrape::Scraping;
-use firn_ingest::sending::{KeptRequest, Known, Outgoing, Round, SendOn, Sent};
+use firn_ingest::sending::{Kept, KeptRequest, Known, Outgoing, Round, SendOn, Sent};
 use firn_mirror::tee::{
     Contents, Mirror, PASSED_HEADERS, Parcel, Prepare, Request, TargetSettings, Wanted, Write,
 };
@@ -212,16 +213,19 @@ impl SendOn for Sending {
         };
         self.newest.raise(request.newest);
         let (ticket, resolver) = Ticket::new();
-        queue.append(write(request.version, request.body), move |outcome| {
-            let outcome = outcome.map(|()| Appended::default());
-            resolver.resolve(outcome.map_err(Error::unavailable));
-        });
+        queue.append(
+            write(request.version, request.body.into()),
+            move |outcome| {
+                let outcome = outcome.map(|()| Appended::default());
+                resolver.resolve(outcome.map_err(Error::unavailable));
+            },
+        );
         ticket
     }
 }
 
 /// A request of this version, with the headers that it needs.
-fn write(version: Version, body: Vec<u8>) -> Write {
+fn write(version: Version, body: Bytes) -> Write {
     let headers = match version {
         Version::V1 => ["application/x-protobuf", "snappy", "0.1.0"],
         Version::V2 => [CONTENT_TYPE_V2, "snappy", "2.0.0"],
@@ -230,7 +234,7 @@ fn write(version: Version, body: Vec<u8>) -> Write {
     let headers = headers.iter().enumerate();
     Write {
         headers: headers.map(|(at, text)| (at, (*text).into())).collect(),
-        body: body.into(),
+        body,
     }
 }
 
@@ -293,19 +297,17 @@ impl Prepare for Preparing {
         false
     }
 
-    fn prepare(&self, writes: &[&Write], _bytes_max: usize) -> Vec<Parcel> {
-        let kept = |write: &&'_ Write| (version_of(write), write.body.clone());
-        let bodies: Vec<_> = writes.iter().map(kept).collect();
-        let kept = bodies
-            .iter()
-            .map(|(version, body)| firn_ingest::sending::Kept {
-                version: *version,
-                body,
-            });
-        let kept: Vec<_> = kept.collect();
+    fn prepare(&self, writes: &[&Write], _bytes_max: usize, is_behind: bool) -> Vec<Parcel> {
+        let kept = |write: &&Write| Kept {
+            version: version_of(write),
+            body: write.body.clone(),
+        };
+        let kept: Vec<Kept> = writes.iter().map(kept).collect();
         let known = self.said.as_ref().map(|said| said.known());
         let known = known.unwrap_or_default();
-        let rounds = self.outgoing.rounds(&kept, &known, &self.limits);
+        let rounds = self
+            .outgoing
+            .rounds(&kept, (&known, is_behind), &self.limits);
         rounds.into_iter().map(|round| self.parcel(round)).collect()
     }
 }

@@ -182,7 +182,7 @@ impl Collect for Spans {
         ] {
             sink.metric(
                 "firn_spans_total",
-                "Spans that ended: those that the collector took, those that it did not, and those that found the queue full.",
+                "Spans that the collector took, that it did not, and that found the queue full.",
                 &[("outcome", outcome)],
                 Value::Counter(count.get() as f64),
             );

@@ -42,12 +42,14 @@ fn outgoing(external: &[(&str, &str)], relabel: Vec<RuleSettings>) -> Outgoing {
 }
 
 fn rounds(outgoing: &Outgoing, bodies: &[Vec<u8>]) -> Vec<Result<Round, String>> {
-    let kept = |body| Kept {
+    let kept = |body: &Vec<u8>| Kept {
         version: Version::V1,
-        body,
+        body: body.clone().into(),
     };
-    let kept: Vec<Kept<'_>> = bodies.iter().map(|body| kept(body)).collect();
-    outgoing.rounds(&kept, &Known::default(), &WireLimits::default())
+    let kept: Vec<Kept> = bodies.iter().map(kept).collect();
+    // Nothing goes as it was kept.
+    let known = (&Known::default(), true);
+    outgoing.rounds(&kept, known, &WireLimits::default())
 }
 
 /// What a request holds: `name time time`, a series a line.
@@ -191,11 +193,11 @@ fn version_2_carries_start_times_exemplars_and_what_is_known() {
     let mut outgoing = outgoing(&[], Vec::new());
     let kept = [Kept {
         version: Version::V2,
-        body: &request.body,
+        body: request.body.into(),
     }];
     for (version, exemplars, start) in [(Version::V2, 1, Some(3)), (Version::V1, 1, None)] {
         (outgoing.version, outgoing.sends_exemplars) = (version, true);
-        let mut made = outgoing.rounds(&kept, &known, &WireLimits::default());
+        let mut made = outgoing.rounds(&kept, (&known, true), &WireLimits::default());
         let sent = made.remove(0).unwrap().shares.remove(0).remove(0);
         assert_eq!((sent.samples, sent.exemplars), (1, exemplars));
         let mut decoder = Decoder::new(WireLimits::default());
@@ -214,4 +216,90 @@ fn version_2_carries_start_times_exemplars_and_what_is_known() {
         };
         assert_eq!(said, expected);
     }
+}
+
+/// What one kept request becomes for a receiver that keeps up: itself, or something else.
+#[test]
+fn request_that_needs_no_change_goes_as_it_was_kept() {
+    let series: Vec<String> = (0..6).map(|i| format!("s{i}")).collect();
+    let series: Vec<&str> = series.iter().map(String::as_str).collect();
+    let plain = sample(5, &series);
+    let mut batch = Batch::default();
+    let labels = Labels::from_pairs([(METRIC_NAME, "a")]);
+    batch.label_bytes().extend_from_slice(labels.as_bytes());
+    (0..6).for_each(|i| batch.push_float(i, 1.0));
+    let trace = Labels::from_pairs([("trace_id", "x")]);
+    batch.push_exemplar(TimedExemplar {
+        labels: trace.as_ref(),
+        value: 0.5,
+        time: 6,
+        has_own_time: true,
+    });
+    batch.end_series();
+    let exemplars = encode(&batch);
+    let metadata = {
+        let mut said = Known::default();
+        let family = FamilyMetadata {
+            kind: "counter",
+            help: "Help.".into(),
+            unit: String::new(),
+        };
+        said.add("s0", &family);
+        let text = firn_wire::remote_write::encode_metadata(said.iter());
+        firn_wire::snappy::compress(&[unpacked(&plain), unpacked(&text)].concat())
+    };
+    let at_most = |samples| Outgoing {
+        request_samples: samples,
+        ..outgoing(&[], Vec::new())
+    };
+    let with_exemplars = Outgoing {
+        sends_exemplars: true,
+        ..at_most(6)
+    };
+    let other_version = Outgoing {
+        version: Version::V2,
+        ..at_most(6)
+    };
+    let external = Outgoing {
+        external_labels: Labels::from_pairs([("region", "eu")]),
+        ..at_most(6)
+    };
+    for (what, outgoing, body, is_behind, passes) in [
+        ("full", at_most(6), &plain, false, true),
+        ("half full", at_most(12), &plain, false, true),
+        ("less than that", at_most(13), &plain, false, false),
+        ("too large", at_most(5), &plain, false, false),
+        ("behind", at_most(6), &plain, true, false),
+        ("another version", other_version, &plain, false, false),
+        ("external labels", external, &plain, false, false),
+        ("exemplars", at_most(6), &exemplars, false, false),
+        ("wanted exemplars", with_exemplars, &exemplars, false, true),
+        ("metadata", at_most(6), &metadata, false, false),
+    ] {
+        let kept = [Kept {
+            version: Version::V1,
+            body: body.clone().into(),
+        }];
+        let known = (&Known::default(), is_behind);
+        let mut made = outgoing.rounds(&kept, known, &WireLimits::default());
+        let round = made.remove(0).unwrap();
+        let sent = round.shares[0][0].clone();
+        // What is made of it is written in another order of fields, or has other contents.
+        let is_it =
+            round.is_full && round.shares.len() == 1 && sent.body.as_ptr() == kept[0].body.as_ptr();
+        assert_eq!(is_it, passes, "{what}");
+        if passes {
+            assert_eq!(
+                (round.kept, round.dropped, sent.samples),
+                (1, 0, 6),
+                "{what}"
+            );
+        }
+    }
+}
+
+fn unpacked(body: &[u8]) -> Vec<u8> {
+    let mut message = Vec::new();
+    firn_wire::snappy::decompress(body, 1 << 20, &mut message).unwrap();
+    message
 }

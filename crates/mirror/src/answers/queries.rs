@@ -127,7 +127,7 @@ fn ask(expression: &str, when: When, start_ms: TimestampMs) -> Ask {
 
 /// Every expression that `line` stands for, the last alternatives changing fastest. `None` if one
 /// is not closed.
-fn alternatives(line: &str) -> Option<Vec<String>> {
+pub(super) fn alternatives(line: &str) -> Option<Vec<String>> {
     let Some(open) = line.find("[[") else {
         return Some(vec![line.to_owned()]);
     };

@@ -1,9 +1,9 @@
 //! The command line of `firn compare`.
 
-use super::tls::TlsFiles;
 use crate::error::MirrorError;
 use crate::judge::tolerance::Tolerance;
 use crate::push::now_ms;
+use crate::tls::TlsFiles;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use firn_model::sample::TimestampMs;
 use firn_model::units::{parse_duration, parse_size};

@@ -5,11 +5,13 @@ use super::trial::{self, Trial};
 use super::watch::Watched;
 use crate::error::MirrorError;
 use crate::fleet::{Churn, FleetOptions, More, SERIES_PER_POD};
-use crate::push::{Pace, now_ms};
+use crate::push::{Pace, Way, now_ms};
 use crate::request::Protocol;
+use crate::tls::TlsFiles;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use std::ffi::OsString;
 use std::path::PathBuf;
+use ureq::tls::TlsConfig;
 
 /// What the two systems of a load are called.
 pub(super) const NAMES: [&str; 2] = ["queried", "unqueried"];
@@ -112,7 +114,7 @@ fn ways() -> [Arg; 9] {
 }
 
 /// The flags of who else gets the load, and of how it is looked at.
-fn observed() -> [Arg; 5] {
+fn observed() -> [Arg; 6] {
     let text = |name: &'static str, value: &'static str, help: &'static str| {
         let arg = Arg::new(name).long(name).value_name(value).help(help);
         arg.allow_hyphen_values(true)
@@ -123,6 +125,12 @@ fn observed() -> [Arg; 5] {
             "URL",
             "A second receiver, which gets the same writes and no questions",
         ),
+        text(
+            "ca",
+            "FILE",
+            "Trust the authorities in this file (PEM) instead of the well-known ones",
+        )
+        .value_parser(value_parser!(PathBuf)),
         text(
             "listen",
             "ADDRESS",
@@ -167,6 +175,8 @@ pub struct Options {
     pub url: String,
     /// A second receiver, if there is one.
     pub unqueried_url: Option<String>,
+    /// Which certificates of receivers are accepted.
+    pub tls: TlsFiles,
     /// What is sent.
     pub fleet: FleetOptions,
     /// What its pods export beside.
@@ -201,6 +211,7 @@ struct Flags {
     action: Action,
     url: String,
     unqueried_url: Option<String>,
+    authorities: Vec<PathBuf>,
     series: usize,
     targets: Option<usize>,
     native_histograms: bool,
@@ -226,6 +237,12 @@ impl Options {
     /// Reads the arguments that follow `firn load`.
     pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Self, MirrorError> {
         Self::of(&matches(args)?)
+    }
+
+    /// How requests go to `url`.
+    pub fn way<'a>(&self, url: &'a str, tls: &'a TlsConfig) -> Way<'a> {
+        let pace = self.pace;
+        Way { url, pace, tls }
     }
 
     /// The options in an understood command line.
@@ -268,6 +285,7 @@ impl Flags {
             trial: Trial::of(matches, &url)?,
             url,
             unqueried_url: given("unqueried-url"),
+            authorities: folder("ca").into_iter().collect(),
             series: value(matches, "series")?,
             targets: matches.get_one("targets").copied(),
             native_histograms: matches.get_flag("native-histograms"),
@@ -358,6 +376,10 @@ impl Flags {
             action: self.action,
             url: self.url,
             unqueried_url: self.unqueried_url,
+            tls: TlsFiles {
+                authorities: self.authorities,
+                client: None,
+            },
             more,
             protocol: self.protocol,
             shifts: self.shifts,
@@ -422,11 +444,15 @@ mod tests {
                     --start 60000 --seed 9 --churn 0.5 --churn-period 1h \
                     --deadline 20s --live --replay d --replicas 2 --late 0.25 --late-by 2m \
                     --exemplars 0.5 --protocol 2 --native-histograms --shift \
-                    --unqueried-url http://i/w --listen a:1 --report r --pid 7";
+                    --unqueried-url http://i/w --ca ca.pem --listen a:1 --report r --pid 7";
         let expected = Options {
             action: Action::Replay("d".into()),
             url: "http://h/w".to_owned(),
             unqueried_url: Some("http://i/w".to_owned()),
+            tls: TlsFiles {
+                authorities: vec!["ca.pem".into()],
+                client: None,
+            },
             more: More {
                 worker_series: 0,
                 native_histograms: true,

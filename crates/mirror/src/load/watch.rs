@@ -9,6 +9,7 @@ use crate::api::seconds;
 use crate::push::now_ms;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
+use ureq::tls::TlsConfig;
 
 /// Time between two looks.
 const EVERY: Duration = Duration::from_secs(5);
@@ -60,9 +61,10 @@ impl Look {
 
 impl Watched {
     /// Looks until `end`, and once more behind it.
-    pub fn watch(&self, end: &End) -> Vec<Look> {
+    pub fn watch(&self, end: &End, tls: &TlsConfig) -> Vec<Look> {
         let config = ureq::Agent::config_builder()
             .timeout_global(Some(LOOK_TIMEOUT))
+            .tls_config(tls.clone())
             .build();
         let agent: ureq::Agent = config.into();
         let mut looks = vec![self.look(&agent)];

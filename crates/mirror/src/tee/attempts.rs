@@ -177,7 +177,7 @@ impl Attempts<'_> {
         };
         let verdict = match outcome {
             Ok(Ok(answer)) => {
-                self.target.latency.observe(begun.elapsed());
+                self.target.answered_after(begun.elapsed());
                 Verdict::of(&answer, self.env.clock.now_ms())
             }
             Ok(Err(why)) => again(Trouble::Connection, why),

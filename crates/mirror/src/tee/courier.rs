@@ -27,6 +27,9 @@ use tracing::warn;
 const READ_PAUSE: Duration = Duration::from_secs(1);
 const READ_ATTEMPTS_MAX: u32 = 5;
 
+/// What may wait for a target, in time that it takes one by one, before it gets lanes.
+const BEHIND: Duration = Duration::from_secs(1);
+
 /// What a courier works with.
 pub struct Courier {
     /// Its target.
@@ -131,10 +134,10 @@ impl Courier {
         if settings.prepare.passes_all()
             && let Some(entries) = recent
         {
-            return Ok(Some(prepare(&entries, settings, self.message_bytes_max)));
+            return Ok(Some(self.backlog(at).prepare(&entries, settings)));
         }
         let (bodies, settings) = (self.bodies.clone(), settings.clone());
-        let bytes_max = self.message_bytes_max;
+        let backlog = self.backlog(at);
         let reading = spawn_blocking(move || {
             let found = match recent {
                 Some(entries) => Found::Entries(entries),
@@ -142,7 +145,7 @@ impl Courier {
             };
             Ok(match found {
                 Found::Damaged { to, what } => Err((to, what)),
-                Found::Entries(entries) => Ok(prepare(&entries, &settings, bytes_max)),
+                Found::Entries(entries) => Ok(backlog.prepare(&entries, &settings)),
             })
         });
         let read: std::io::Result<_> = reading.await.map_err(std::io::Error::other)?;
@@ -160,6 +163,14 @@ impl Courier {
                 self.target.advance(to);
                 Ok(Some(VecDeque::new()))
             }
+        }
+    }
+
+    fn backlog(&self, at: u64) -> Backlog {
+        Backlog {
+            bytes: self.bodies.end().saturating_sub(at),
+            attempt: self.target.recent(),
+            message_bytes_max: self.message_bytes_max,
         }
     }
 
@@ -299,10 +310,40 @@ impl Courier {
     }
 }
 
-/// What the target wants of these bodies.
-fn prepare(entries: &[Entry], settings: &TargetSettings, bytes_max: usize) -> VecDeque<Ready> {
-    let writes: Vec<_> = entries.iter().map(|entry| &entry.write).collect();
-    let parcels = settings.prepare.prepare(&writes, bytes_max);
+/// What waits for the target, and how long one request takes.
+#[derive(Clone, Copy, Debug)]
+struct Backlog {
+    /// In the log.
+    bytes: u64,
+    /// Of late.
+    attempt: Duration,
+    /// Bytes that an unpacked message may have.
+    message_bytes_max: usize,
+}
+
+impl Backlog {
+    /// Whether what waits would take longer than [`BEHIND`] if it went one by one, in bodies like
+    /// these.
+    fn is_behind(&self, entries: &[Entry]) -> bool {
+        let (Some(first), Some(last)) = (entries.first(), entries.last()) else {
+            return false;
+        };
+        let bytes = last.end.saturating_sub(first.at).max(1);
+        let bodies = self.bytes as f64 / bytes as f64 * entries.len() as f64;
+        self.attempt.as_secs_f64() * bodies > BEHIND.as_secs_f64()
+    }
+
+    /// What the target wants of these bodies, the first ones that wait.
+    fn prepare(&self, entries: &[Entry], settings: &TargetSettings) -> VecDeque<Ready> {
+        let writes: Vec<_> = entries.iter().map(|entry| &entry.write).collect();
+        let (bytes_max, is_behind) = (self.message_bytes_max, self.is_behind(entries));
+        let parcels = settings.prepare.prepare(&writes, bytes_max, is_behind);
+        ready_of(entries, parcels)
+    }
+}
+
+/// Each parcel with the bodies that it is made of.
+fn ready_of(entries: &[Entry], parcels: Vec<Parcel>) -> VecDeque<Ready> {
     let mut entries = entries.iter();
     let ready = parcels.into_iter().filter_map(|parcel| {
         let first = entries.next()?;

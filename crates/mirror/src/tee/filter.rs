@@ -97,7 +97,7 @@ impl Prepare for Filter {
         self.is_open()
     }
 
-    fn prepare(&self, writes: &[&Write], bytes_max: usize) -> Vec<Parcel> {
+    fn prepare(&self, writes: &[&Write], bytes_max: usize, _is_behind: bool) -> Vec<Parcel> {
         let parcel = |write: &&Write| Parcel {
             bodies: 1,
             wanted: self.apply(write, bytes_max),

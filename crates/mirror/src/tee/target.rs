@@ -72,8 +72,8 @@ pub trait Prepare: Send + Sync {
     fn passes_all(&self) -> bool;
 
     /// What the target gets of `writes`, whose messages may have `bytes_max` bytes each: parcels
-    /// in their order, for all of them.
-    fn prepare(&self, writes: &[&Write], bytes_max: usize) -> Vec<Parcel>;
+    /// in their order, for all of them. One that `is_behind` is better off with several lanes.
+    fn prepare(&self, writes: &[&Write], bytes_max: usize, is_behind: bool) -> Vec<Parcel>;
 }
 
 /// What a configuration says of a target.
@@ -186,11 +186,16 @@ pub struct Target {
     troubles: [Counter; Trouble::ALL.len()],
     /// Attempts that were answered, whatever the answer.
     pub latency: DurationHistogram,
+    /// What they take of late, in microseconds.
+    recent_us: AtomicU64,
     /// 1 while the newest attempt failed.
     pub is_failing: Gauge,
     /// When the oldest body came that waits for it, by the wall clock; 0 if none does.
     pub oldest_ms: Gauge,
 }
+
+/// How many attempts weigh in what they take of late.
+const RECENT: u32 = 8;
 
 impl Target {
     /// A target whose next body begins at `cursor`.
@@ -210,6 +215,7 @@ impl Target {
             lost: Default::default(),
             troubles: Default::default(),
             latency: DurationHistogram::default(),
+            recent_us: AtomicU64::new(0),
             is_failing: Gauge::default(),
             oldest_ms: Gauge::default(),
         }
@@ -231,6 +237,21 @@ impl Target {
         self.sent_bytes.add(request.write.body.len() as u64);
         self.taken.add(request.contents);
         self.newest.raise(request.contents.newest);
+    }
+
+    /// Notes how long an attempt took that was answered. Lanes that do so at once may each lose
+    /// what the other noted, which does not matter.
+    pub fn answered_after(&self, duration: Duration) {
+        self.latency.observe(duration);
+        let (known, new) = (self.recent(), duration);
+        let recent = known * (RECENT - 1) / RECENT + new / RECENT;
+        let micros = u64::try_from(recent.as_micros()).unwrap_or(u64::MAX);
+        self.recent_us.store(micros, Ordering::Relaxed);
+    }
+
+    /// What an attempt takes of late.
+    pub fn recent(&self) -> Duration {
+        Duration::from_micros(self.recent_us.load(Ordering::Relaxed))
     }
 
     /// Counts bodies that it never gets.

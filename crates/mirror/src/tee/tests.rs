@@ -439,7 +439,7 @@ impl Prepare for Bundles {
         false
     }
 
-    fn prepare(&self, writes: &[&Write], _: usize) -> Vec<Parcel> {
+    fn prepare(&self, writes: &[&Write], _: usize, _is_behind: bool) -> Vec<Parcel> {
         let mut lanes = vec![Vec::new(), Vec::new()];
         for write in writes {
             let is_odd = write.body.last().is_some_and(|digit| digit % 2 == 1);

@@ -17,6 +17,7 @@ use crate::eval::rows::frame::Frame;
 use crate::eval::rows::parts::{SERIES_PER_PART, in_parts};
 use crate::eval::rows::row::{RowBuffer, is_absent};
 use crate::eval::run::Run;
+use crate::eval::tally::WindowTally;
 use crate::functions::{Evaluation, FunctionId};
 use crate::grid::Grid;
 use crate::math::operators::of_scalars;
@@ -53,10 +54,15 @@ impl<'a> Evaluator<'a> {
     /// a float and a histogram at one step they see the float, and no histogram from there on.
     pub(crate) fn vector(&mut self, node: &Node, grid: Grid) -> Result<Stream, QueryError> {
         let stream = self.vector_of_kinds(node, grid)?;
-        match may_hold_both(node) {
-            true => stream.of_one_kind(self.run.account),
-            false => Ok(stream),
+        if !may_hold_both(node) || !stream.holds_both() {
+            return Ok(stream);
         }
+        let stream = stream.of_one_kind(self.run.account)?;
+        if let Some(tally) = self.run.tally {
+            let (rows, _) = tally.of(node, grid.count, self.run.account)?;
+            stream.recount(&rows);
+        }
+        Ok(stream)
     }
 
     /// The value of a node that is an instant vector. Where series became one there may be a float
@@ -77,6 +83,10 @@ impl<'a> Evaluator<'a> {
             self.within_invariant = false;
             return value;
         }
+        if let Some(tally) = self.run.tally {
+            let (rows, _) = tally.of(node, grid.count, self.run.account)?;
+            return Ok(self.vector_of(node, grid)?.counted(rows));
+        }
         match &node.shared {
             Some(shared) if !shared.of_samples => {
                 let value = self.once(shared, grid, |evaluator| {
@@ -90,6 +100,19 @@ impl<'a> Evaluator<'a> {
             }
             _ => self.vector_of(node, grid),
         }
+    }
+
+    /// Where the windows of a node are noted, if samples are counted.
+    pub(crate) fn window_tally(
+        &self,
+        node: &Node,
+        grid: Grid,
+    ) -> Result<Option<Arc<WindowTally>>, QueryError> {
+        let Some(tally) = self.run.tally else {
+            return Ok(None);
+        };
+        let (_, windows) = tally.of(node, grid.count, self.run.account)?;
+        Ok(Some(windows))
     }
 
     /// Like [`Evaluator::vector`], but evaluates the node even if its value is shared.

@@ -14,6 +14,7 @@ use crate::eval::rows::parts::{SERIES_PER_PART, in_parts};
 use crate::eval::rows::reads::ReadBuffer;
 use crate::eval::rows::row::{histogram_bytes, is_absent};
 use crate::eval::rows::source::Source;
+use crate::eval::tally::{Stays, WindowExtent};
 use crate::grid::Grid;
 use crate::plan::{Node, NodeKind, QueryTimes};
 use crate::value::{MatrixSeries, PointValue, QueryError, Value, VectorElement};
@@ -207,10 +208,15 @@ fn range_vector(
     let account = evaluator.run.account;
     let mut memory = account.reserve(0)?;
     let mut out = Vec::new();
+    let tally = evaluator.window_tally(node, grid)?;
+    let mut windows = WindowExtent::default();
     let all = 0..source.len();
     ReadBuffer::default().read(&*source, all, 0, account, |stretch, batch| {
         for (at, series) in stretch.enumerate() {
             account.check()?;
+            if tally.is_some() {
+                windows.add_series(&batch.series(at), (&grid, &reach), Stays::Window);
+            }
             let labels = labels_of(evaluator, &*source, series);
             let mut series = samples_of(labels, &batch.series(at), oldest, newest);
             if let Some((overhang, range)) = range {
@@ -226,6 +232,9 @@ fn range_vector(
         }
         Ok(())
     })?;
+    if let Some(tally) = tally {
+        tally.add(0, windows);
+    }
     Ok((out, memory))
 }
 

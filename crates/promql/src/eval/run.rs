@@ -2,6 +2,7 @@
 
 use crate::eval::account::Account;
 use crate::eval::annotations::Annotations;
+use crate::eval::tally::Tally;
 use crate::request::{Context, Options};
 
 /// The context, the limits and the remarks of one evaluation.
@@ -12,6 +13,8 @@ pub(crate) struct Run<'a> {
     pub(crate) account: &'a Account<'a>,
     /// The bounds and switches of the query.
     pub(crate) options: &'a Options,
+    /// Where nodes are noted if samples are counted.
+    pub(crate) tally: Option<&'a Tally>,
     /// The warnings and infos so far.
     pub(crate) notes: Annotations,
 }

@@ -39,6 +39,7 @@ const OPTIONS: Options = Options {
     default_subquery_step_ms: 60_000,
     samples_max: 1_000_000,
     series_max: usize::MAX,
+    counts_samples: false,
 };
 
 /// Does the tasks backwards.

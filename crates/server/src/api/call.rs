@@ -117,7 +117,9 @@ impl Call {
         let job = move |cancel: &Cancel| {
             drop(queue);
             let mut work = span.begin("promqlEval");
-            work.set("query", || asked);
+            if !asked.is_empty() {
+                work.set("query", || asked);
+            }
             let outcome = job(cancel);
             if let Err(failure) = &outcome {
                 work.fail(&failure.message);

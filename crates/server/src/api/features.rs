@@ -94,6 +94,9 @@ fn document(parts: &AppParts) -> Document {
     }
     put("api", "lifecycle", parts.lifecycle.is_some());
     put("api", "admin", parts.is_admin_enabled);
+    put("api", "search", parts.search.is_some());
+    put("api", "search_fuzz_alg_jarowinkler", true);
+    put("api", "search_fuzz_alg_subsequence", true);
     let language = &parts.query.features;
     for (name, is_on) in [
         ("anchored", language.extended_range_selectors),
@@ -107,6 +110,7 @@ fn document(parts: &AppParts) -> Document {
     ] {
         put("promql", name, is_on);
     }
+    put("promql", "per_step_stats", parts.query.per_step_stats);
     for function in &FUNCTIONS {
         let is_there = !function.experimental || language.experimental_functions;
         put("promql_functions", function.name, is_there);

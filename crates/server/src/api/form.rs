@@ -198,6 +198,26 @@ fn unescape(text: &str) -> Result<String, String> {
     })
 }
 
+/// The bytes behind the `%41` of a path's segment that [`unescape_path`] read, UTF-8 or not.
+pub(crate) fn unescape_bytes(text: &str) -> Vec<u8> {
+    let mut out = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((first, tail)) = rest.split_first() {
+        let hex = |at: usize| hex_digit(*tail.get(at)?);
+        match (*first, hex(0), hex(1)) {
+            (b'%', Some(high), Some(low)) => {
+                out.push(high << 4 | low);
+                rest = &tail[2..];
+            }
+            (byte, ..) => {
+                out.push(byte);
+                rest = tail;
+            }
+        }
+    }
+    out
+}
+
 /// Decodes the `%41` of a path's segment, in which `+` stands for itself.
 pub(crate) fn unescape_path(text: &str) -> Result<String, Failure> {
     unescape(&text.replace('+', "%2B")).map_err(Failure::bad_data)

@@ -113,6 +113,22 @@ fn all_match(matchers: &[Matcher], labels: &Labels) -> bool {
     matchers.all(|matcher| matcher.matches(labels.get(matcher.name())))
 }
 
+/// For each metric what the first target says that knows it, or else a push.
+pub(super) fn first_of_each_metric(call: &Call) -> BTreeMap<String, FamilyMetadata> {
+    let mut found = BTreeMap::new();
+    let mut add = |name: &str, metadata: &FamilyMetadata| {
+        if !found.contains_key(name) {
+            found.insert(name.to_owned(), metadata.clone());
+        }
+    };
+    for active in active(&call.backend.scraping.views()) {
+        active.status.each_metadata(&mut add);
+    }
+    let pushed = call.backend.pipeline.metadata();
+    pushed.each(&call.tenant, &mut add);
+    found
+}
+
 /// Metadata by metric: what all targets and pushes together say, each once, and what blocks say of
 /// metrics that are not among those.
 pub(crate) async fn by_metric(call: Call) -> Result<Response, Failure> {

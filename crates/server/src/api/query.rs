@@ -7,7 +7,8 @@ use crate::http::failure::Failure;
 use crate::http::produce::Text;
 use crate::json;
 use crate::json::tree;
-use crate::query_log::{Logged, Timings};
+use crate::query_log::Logged;
+use crate::query_stats::{StatsDocument, Timings};
 use crate::timed::Timed;
 use axum::response::Response;
 use firn_model::sample::TimestampMs;
@@ -136,6 +137,7 @@ async fn evaluate(call: Call, time: EvalTime, limit: Option<usize>) -> Result<Re
         query: text.clone(),
         time,
         origin: call.origin(),
+        by_step: tells_steps(&call),
     });
     let has_begun = Arc::new(AtomicBool::new(false));
     let (app, store, tenant) = (
@@ -212,18 +214,17 @@ fn respond(
                      in the next major release, use \"true\" or \"all\""
                 ));
             }
-            let samples = serde_json::json!({
-                "totalQueryableSamples": result.stats.samples_total,
-                "peakSamples": result.stats.samples_peak,
-            });
-            Some(
-                serde_json::json!({ "timings": timings.document(), "samples": samples })
-                    .to_string()
-                    .into_bytes(),
-            )
+            let counts = result.counts.unwrap_or_default();
+            let document = StatsDocument::of(&timings, &counts, time, tells_steps(call));
+            serde_json::to_vec(&document).ok()
         }
     };
     call.json(Answer::new(value, time, stats, annotations, result.memory))
+}
+
+/// Whether samples are told of each step.
+fn tells_steps(call: &Call) -> bool {
+    call.app.parts.query.per_step_stats && call.form.get("stats") == "all"
 }
 
 /// The server's timeout, or the request's own if that is shorter.
@@ -233,6 +234,10 @@ fn timeout(call: &Call) -> Result<Duration, Failure> {
         return Ok(longest);
     }
     let nanos = call.form.duration_nanos("timeout")?;
+    if nanos <= 0 {
+        // As upstream, whose queue finds the time over.
+        return Err(Failure::parameter("query", "context deadline exceeded"));
+    }
     Ok(longest.min(Duration::from_nanos(
         u64::try_from(nanos).unwrap_or_default(),
     )))
@@ -260,6 +265,7 @@ fn options(call: &Call) -> Result<Options, Failure> {
         default_subquery_step_ms: (settings.default_subquery_step_ms)(),
         samples_max: settings.samples_max,
         series_max: (settings.series_max)(),
+        counts_samples: !call.form.get("stats").is_empty() || call.app.parts.query_log.is_on(),
     })
 }
 

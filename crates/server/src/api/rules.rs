@@ -172,7 +172,7 @@ pub(crate) async fn rules(call: Call) -> Result<Response, Failure> {
         let sets = sets.map(|text| engine.selector(text, &mut memory));
         let sets: Vec<Vec<Matcher>> = sets
             .collect::<Result<_, _>>()
-            .map_err(|e| Failure::of_parser(e, Some("match[]")))?;
+            .map_err(|e| Failure::of_parser(e, None))?;
         if sets.iter().any(|set| set.iter().all(|m| m.matches(b""))) {
             let why = "match[] must contain at least one non-empty matcher";
             return Err(Failure::bad_data(why));
@@ -409,7 +409,9 @@ fn page(limit: &str, token: &str) -> Result<Option<Page>, Failure> {
         return Err(Failure::parameter("group_next_token", why));
     }
     let wrong = |why: String| Failure::parameter("group_limit", why);
-    let groups_max = parse_integer(limit).and_then(|n| match i32::try_from(n) {
+    let of_long = |why: String| why.replacen("strconv.Atoi", "strconv.ParseInt", 1);
+    let groups_max = parse_integer(limit).map_err(of_long);
+    let groups_max = groups_max.and_then(|n| match i32::try_from(n) {
         Ok(n) => Ok(n),
         Err(_) => Err(format!(
             "strconv.ParseInt: parsing {limit:?}: value out of range"

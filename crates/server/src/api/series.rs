@@ -5,7 +5,7 @@
 
 use super::answer::{Annotations, List, push_labels};
 use super::call::Call;
-use super::form::unescape_path;
+use super::form::{unescape_bytes, unescape_path};
 use super::times::{TIME_MAX, TIME_MIN};
 use crate::engine::Engine;
 use crate::http::failure::Failure;
@@ -17,6 +17,7 @@ use firn_model::error::Error;
 use firn_model::labels::Labels;
 use firn_model::losses::Losses;
 use firn_model::matcher::Matcher;
+use firn_model::quote::quote;
 use firn_model::sample::TimeRange;
 use firn_model::series_limit::SeriesLimit;
 use firn_model::store::{Select, SelectRequest, Selection};
@@ -35,7 +36,7 @@ const SELECTED_BYTES: usize = 128;
 const ALLOCATION_BYTES: usize = 16;
 
 /// What a look-up is about. Several sets of matchers select what any of them does.
-struct Lookup {
+pub(super) struct Lookup {
     engine: Arc<dyn Engine>,
     store: Arc<dyn Select>,
     tenant: TenantId,
@@ -53,6 +54,11 @@ impl Lookup {
     fn new(call: &Call) -> Result<Self, Failure> {
         let min = call.form.time_or("start", TIME_MIN)?;
         let max = call.form.time_or("end", TIME_MAX)?;
+        Self::over(call, TimeRange::new(min, max))
+    }
+
+    /// A look-up of what the call selects in `range`.
+    pub(super) fn over(call: &Call, range: TimeRange) -> Result<Self, Failure> {
         let budget = call.app.budgets.query();
         Ok(Self {
             engine: call.app.parts.engine.clone(),
@@ -60,7 +66,7 @@ impl Lookup {
             tenant: call.tenant.clone(),
             selectors: call.different_selectors()?,
             sets: Vec::new(),
-            range: TimeRange::new(min, max),
+            range,
             parsed: budget.hold(),
             budget,
         })
@@ -68,7 +74,7 @@ impl Lookup {
 
     /// Parses the selectors: work for a compute thread, since a pattern may be long. One matcher of
     /// each must refuse the empty value, else it would select every series there is.
-    fn parse(&mut self, parameter: Option<&str>) -> Result<(), Failure> {
+    pub(super) fn parse(&mut self, parameter: Option<&str>) -> Result<(), Failure> {
         let (engine, memory) = (&self.engine, &mut self.parsed);
         let selectors = self.selectors.iter();
         let sets = selectors.map(|text| engine.selector(text, memory));
@@ -116,12 +122,12 @@ impl Lookup {
     }
 
     /// What an answer of label names or values may lack, as warnings.
-    fn annotations(&self) -> Annotations {
+    pub(super) fn annotations(&self) -> Annotations {
         warnings(&self.store.label_losses(&self.tenant, self.range))
     }
 
     /// Merges the lists of texts that `find` finds.
-    fn texts(
+    pub(super) fn texts(
         &self,
         cancel: &Cancel,
         find: impl Fn(&dyn Select, SelectRequest<'_>) -> Result<Vec<Vec<u8>>, Error>,
@@ -150,14 +156,18 @@ fn warnings(losses: &Losses) -> Annotations {
 }
 
 /// Sorted texts, and the memory that they take.
-struct Texts {
+pub(super) struct Texts {
     texts: Vec<Vec<u8>>,
     _held: Reservation,
 }
 
 impl Texts {
-    fn get(&self, index: usize) -> &[u8] {
+    pub(super) fn get(&self, index: usize) -> &[u8] {
         &self.texts[index]
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.texts.len()
     }
 }
 
@@ -345,7 +355,11 @@ fn label_of_path(path: &str) -> Result<String, Failure> {
     };
     // U+FFFD stands where the bytes were not UTF-8.
     if name.is_empty() || name.contains(char::REPLACEMENT_CHARACTER) {
-        return Err(Failure::bad_data(format!("invalid label name: {name:?}")));
+        let shown = match name.is_empty() {
+            true => quote(b""),
+            false => quote(&unescape_bytes(segment)),
+        };
+        return Err(Failure::bad_data(format!("invalid label name: {shown}")));
     }
     Ok(name)
 }

@@ -6,8 +6,10 @@ use super::form::parse_integer;
 use super::times::format_rfc3339;
 use crate::app::App;
 use crate::http::failure::Failure;
+use crate::http::produce::{Encoding, respond};
 use crate::parts::RuntimeInfo;
 use axum::body::Bytes;
+use axum::extract::Request;
 use axum::response::Response;
 use firn_model::cancel::Cancel;
 use firn_model::damage::Damage;
@@ -50,6 +52,27 @@ pub(crate) async fn build_info(call: Call) -> Result<Response, Failure> {
 /// The body of `/version`.
 pub(crate) fn version(app: &App) -> Result<Bytes, serde_json::Error> {
     serde_json::to_vec(&app.parts.build).map(Bytes::from)
+}
+
+/// How far the store's log is replayed; by Prometheus's names, while the server starts too.
+pub(crate) async fn replay(app: App, request: Request) -> Response {
+    let replayed = app.parts.replaying.now();
+    let document = ReplayDocument {
+        min: replayed.first.0,
+        max: replayed.last.0,
+        current: replayed.at.0,
+    };
+    match json_document(&document) {
+        Ok(text) => respond(text, "application/json", Encoding::of_request(&request)),
+        Err(failure) => failure.into_json(),
+    }
+}
+
+#[derive(Serialize)]
+struct ReplayDocument {
+    min: u64,
+    max: u64,
+    current: u64,
 }
 
 /// How the process runs.

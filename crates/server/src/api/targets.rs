@@ -12,7 +12,10 @@ use axum::response::Response;
 use firn_ingest::relabel::{self, Rule};
 use firn_ingest::scrape::{ActiveTarget, PoolView};
 use firn_model::labels::Labels;
+use firn_model::quote::quote;
+use firn_model::yaml::{self, Node};
 use serde::Serialize;
+use serde_json::json;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -44,6 +47,29 @@ pub(crate) async fn scrape_pools(call: Call) -> Result<Response, Failure> {
     let names = views.iter().map(|view| view.name().to_owned());
     let scrape_pools = names.collect();
     ok(&call, &Pools { scrape_pools })
+}
+
+/// The section of a job in the configuration in force, as it was written.
+pub(crate) async fn scrape_pool_config(call: Call) -> Result<Response, Failure> {
+    let name = call.form.get("scrapePool");
+    if name.is_empty() {
+        return Err(Failure::bad_data("no scrapePool parameter provided"));
+    }
+    let config = (call.app.parts.config)();
+    let section = section_of(&config, name).ok_or_else(|| {
+        let name = quote(name.as_bytes());
+        let why = format!("error retrieving scrape config: scrape pool {name} not found");
+        Failure::bad_data(why)
+    })?;
+    ok(&call, &json!({ "yaml": section }))
+}
+
+/// The section of the job `name` in a configuration.
+fn section_of(config: &str, name: &str) -> Option<String> {
+    let root = yaml::parse(config).ok()??;
+    let mut jobs = root.get("scrape_configs")?.items().iter();
+    let is_it = |job: &&Node| job.get("job_name").and_then(Node::text) == Some(name);
+    Some(yaml::print(jobs.find(is_it)?))
 }
 
 #[derive(Serialize)]

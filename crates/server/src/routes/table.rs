@@ -6,8 +6,8 @@ use super::route::{Kind, Mount, Param, Route, Verb, api, changing, for_admins, p
 use crate::access::{Reach, Scope};
 use crate::api::{
     admin, alertmanagers, blocks, discards, exemplars, features, federate, import, metadata,
-    notifications, operations, otlp, page, query, read, rule_editor, rules, self_metrics, series,
-    status, targets, write,
+    notifications, operations, otlp, page, query, read, rule_editor, rules, search, self_metrics,
+    series, status, targets, write,
 };
 use crate::metrics::Endpoint;
 use Kind::{Count, Duration, Flag, Text, Texts, Time};
@@ -20,6 +20,7 @@ const POST_PUT: &[Verb] = &[Post, Put];
 const DELETE: &[Verb] = &[Delete];
 
 const TEXT: &str = "text/plain";
+const LINES: &str = "application/x-ndjson";
 /// The form of the request.
 const OTLP: &str = "application/x-protobuf";
 const YAML: &str = "application/yaml";
@@ -115,6 +116,29 @@ const MATCH: Param = param(
     "Series selectors: what any of them finds.",
 );
 
+const TERMS: Param = param(
+    "search[]",
+    Texts,
+    "What is looked for: any of it is enough.",
+);
+const FUZZINESS: Param = param("fuzz_threshold", Count, "The least score, from 0 to 100.");
+const ALGORITHM: Param = param("fuzz_alg", Text, "`subsequence` or `jarowinkler`.");
+const CASE: Param = param(
+    "case_sensitive",
+    Flag,
+    "Whether case counts; it does if not said.",
+);
+const SORT: Param = param("sort_by", Text, "`alpha` or `score`.");
+const DIRECTION: Param = param("sort_dir", Text, "`asc` or `dsc`, with `sort_by=alpha`.");
+const SCORES: Param = param("include_score", Flag, "With scores.");
+const RECENT: Param = param(
+    "start",
+    Time,
+    "From when on; an hour ago if it is not given.",
+);
+const FOUND: Param = param("limit", Count, "Findings at most; 100 if not said.");
+const BATCH: Param = param("batch_size", Count, "Findings a line; 100 if not said.");
+
 const QUERIES: &[Route] = &[
     Route::new(
         "/query",
@@ -200,6 +224,61 @@ const QUERIES: &[Route] = &[
     )
     .with(&[MATCH, START, END, LIMIT]),
     Route::new(
+        "/search/metric_names",
+        look(GET_POST, Endpoint::LabelValues),
+        |m| api(m, search::metric_names),
+        "Names of metrics as people type, as lines of JSON; needs `--enable-feature=search-api`.",
+    )
+    .with(&[
+        TERMS,
+        FUZZINESS,
+        ALGORITHM,
+        CASE,
+        SORT,
+        DIRECTION,
+        SCORES,
+        MATCH,
+        RECENT,
+        END,
+        FOUND,
+        BATCH,
+        param("include_metadata", Flag, "With type, help and unit."),
+    ])
+    .answers(LINES),
+    Route::new(
+        "/search/label_names",
+        look(GET_POST, Endpoint::Labels),
+        |m| api(m, search::label_names),
+        "Names of labels in the same way.",
+    )
+    .with(&[
+        TERMS, FUZZINESS, ALGORITHM, CASE, SORT, DIRECTION, SCORES, MATCH, RECENT, END, FOUND,
+        BATCH,
+    ])
+    .answers(LINES),
+    Route::new(
+        "/search/label_values",
+        look(GET_POST, Endpoint::LabelValues),
+        |m| api(m, search::label_values),
+        "Values of a label in the same way.",
+    )
+    .with(&[
+        required("label", Text, "The label."),
+        TERMS,
+        FUZZINESS,
+        ALGORITHM,
+        CASE,
+        SORT,
+        DIRECTION,
+        SCORES,
+        MATCH,
+        RECENT,
+        END,
+        FOUND,
+        BATCH,
+    ])
+    .answers(LINES),
+    Route::new(
         "/read",
         look(POST, Endpoint::Read),
         |m| plain(m, read::remote_read),
@@ -251,6 +330,13 @@ const TARGETS: &[Route] = &[
         |m| api(m, targets::scrape_pools),
         "The names of the scrape jobs.",
     ),
+    Route::new(
+        "/scrape_pools/config",
+        state(Endpoint::Targets),
+        |m| api(m, targets::scrape_pool_config),
+        "The section of a job in the configuration, without its secrets.",
+    )
+    .with(&[required("scrapePool", Text, "The job.")]),
     Route::new(
         "/targets",
         state(Endpoint::Targets),
@@ -393,6 +479,12 @@ const STATUS: &[Route] = &[
         "The blocks of the store, and the work on them.",
     )
     .of_store(),
+    Route::new(
+        "/status/walreplay",
+        state(Endpoint::Status),
+        |m| plain(m, status::replay),
+        "How far the log is replayed: its records from `min` to `max`, and the `current` one.",
+    ),
     Route::new(
         "/status/discards",
         state(Endpoint::Status),

@@ -251,6 +251,7 @@ impl Engine for FakeEngine {
                 .into_iter()
                 .collect(),
             stats: Stats::default(),
+            counts: None,
             memory,
         })
     }
@@ -490,12 +491,15 @@ fn parts(engine: Arc<FakeEngine>, quits: Arc<AtomicUsize>) -> AppParts {
         engine,
         query: QuerySettings {
             features: Features::default(),
+            per_step_stats: true,
             lookback_ms: 300_000,
             samples_max: 50_000_000,
             series_max: Arc::new(|| usize::MAX),
             default_subquery_step_ms: Arc::new(|| 60_000),
         },
         query_log: Arc::default(),
+        search: Some(10_000),
+        replaying: Arc::default(),
         features: Vec::new(),
         external_labels: Arc::new(|| Labels::from_pairs([("region", "eu"), ("team", "x")])),
         multitenancy: false,

@@ -3,9 +3,11 @@
 use crate::chunk::Duplicates;
 use crate::log;
 use crate::parts::retention::Retention;
+use firn_model::log::Replaying;
 use firn_model::series_key::{CanonicalKeys, KeyFormat};
 use firn_model::tenant::TenantId;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Between syncs in [`SyncMode::Interval`]: what power loss costs at most.
@@ -175,6 +177,8 @@ pub struct StoreOptions {
     pub page_cache_bytes: usize,
     /// Exemplars that are kept: 48 bytes and their labels each, which are 128 characters at most.
     pub exemplars_max: usize,
+    /// Is told how far the log is replayed.
+    pub replaying: Arc<Replaying>,
 }
 
 impl StoreOptions {
@@ -208,6 +212,7 @@ impl StoreOptions {
             page_segment_bytes: 128 << 20,
             page_cache_bytes: PAGE_CACHE_BYTES,
             exemplars_max: 0,
+            replaying: Arc::default(),
         }
     }
 

@@ -269,7 +269,13 @@ pub const FLAGS: &[Flag] = &[
         |s, v| set(&mut s.remote_read_frame_bytes, number(v)),
         "Bytes of a frame of a remote read in chunks; a chunk is not split.",
     ),
-    ignored("web.search.max-limit", "10000"),
+    flag(
+        "web.search.max-limit",
+        "COUNT",
+        "10000",
+        |s, v| set(&mut s.search_limit_max, number(v)),
+        "Findings that a search may ask for (feature `search-api`); 0 is no limit.",
+    ),
     flag(
         "rules.alert.for-outage-tolerance",
         "DURATION",
@@ -369,8 +375,9 @@ pub const FLAGS: &[Flag] = &[
         "Features to switch on, separated by commas; may be repeated. Known: \
          promql-experimental-functions, promql-extended-range-selectors, \
          promql-binop-fill-modifiers, promql-delayed-name-removal, use-start-timestamps, \
-         type-and-unit-labels, exemplar-storage, extra-scrape-metrics, st-storage, \
-         created-timestamp-zero-ingestion, otlp-deltatocumulative, otlp-native-delta-ingestion.",
+         type-and-unit-labels, promql-per-step-stats, search-api, exemplar-storage, \
+         extra-scrape-metrics, st-storage, created-timestamp-zero-ingestion, \
+         otlp-deltatocumulative, otlp-native-delta-ingestion.",
     ),
     flag(
         "log.level",

@@ -21,6 +21,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+use ureq::tls::TlsConfig;
 
 /// The longest answer that is read: the matrix of a whole fleet, and an end to what has none.
 const ANSWER_BYTES_MAX: u64 = 1 << 30;
@@ -150,12 +151,12 @@ impl End {
 
 impl Plan {
     /// Asks until `end` says so, on the connections of the plan, and notes in `times` how it goes.
-    pub fn ask(&self, end: &End, times: &ReadTimes) -> Asked {
+    pub fn ask(&self, end: &End, times: &ReadTimes, tls: &TlsConfig) -> Asked {
         let next = AtomicU64::new(0);
         let (begun, begun_ms) = (Instant::now(), now_ms());
         let mut asked = std::thread::scope(|scope| {
             let connection =
-                |_| scope.spawn(|| self.ask_due((begun, begun_ms), &next, (end, times)));
+                |_| scope.spawn(|| self.ask_due((begun, begun_ms), &next, (end, times), tls));
             let connections: Vec<_> = (0..self.connections).map(connection).collect();
             let mut all = Asked::default();
             for connection in connections {
@@ -213,9 +214,11 @@ impl Plan {
         (begun, begun_ms): (Instant, i64),
         next: &AtomicU64,
         (end, times): (&End, &ReadTimes),
+        tls: &TlsConfig,
     ) -> Asked {
         let config = ureq::Agent::config_builder()
             .timeout_global(Some(self.timeout))
+            .tls_config(tls.clone())
             .http_status_as_error(false)
             .build();
         let agent: ureq::Agent = config.into();
@@ -355,7 +358,7 @@ mod tests {
         let plan = plan(&format!("http://{}", system.address), 100.0, 1);
         let (end, times) = (End::default(), ReadTimes::default());
         let asked = std::thread::scope(|scope| {
-            let asking = scope.spawn(|| plan.ask(&end, &times));
+            let asking = scope.spawn(|| plan.ask(&end, &times, &TlsConfig::default()));
             std::thread::sleep(Duration::from_millis(1_500));
             end.end();
             asking.join().unwrap()
@@ -393,7 +396,7 @@ mod tests {
         plan.timeout = Duration::from_millis(100);
         let (end, times) = (End::default(), ReadTimes::default());
         let asked = std::thread::scope(|scope| {
-            let asking = scope.spawn(|| plan.ask(&end, &times));
+            let asking = scope.spawn(|| plan.ask(&end, &times, &TlsConfig::default()));
             std::thread::sleep(Duration::from_millis(300));
             end.end();
             asking.join().unwrap()

@@ -38,7 +38,7 @@ pub(crate) fn vector(
                 evaluator.matrix(&args[0], grid)?;
                 return Ok(Frame::new(grid.count).into());
             }
-            let leaf = range_leaf(evaluator, (range, function), args, grid)?;
+            let leaf = range_leaf(evaluator, node, (range, function), args, grid)?;
             return Ok(Stream::from_leaf(leaf, delayed));
         }
         Evaluation::Float(float) => {
@@ -81,14 +81,15 @@ fn operator(
             absent(evaluator, &input, &args[0], grid)
         }
         F::AbsentOverTime => {
-            let leaf = range_leaf(evaluator, (RangeFunction::Present, function), args, grid)?;
+            let of = (RangeFunction::Present, function);
+            let leaf = range_leaf(evaluator, node, of, args, grid)?;
             let input = Stream::from_leaf(leaf, true);
             absent(evaluator, &input, &args[0], grid)
         }
         F::Info => {
             let held_before = evaluator.run.account.held();
             let base = evaluator.own_frame(&args[0], grid)?;
-            let frame = info::frame(&mut evaluator.run, args, base, grid)?;
+            let frame = info::frame(&mut evaluator.run, (node, args), base, grid)?;
             evaluator.settled(held_before, frame)
         }
         F::LabelReplace | F::LabelJoin => {
@@ -138,6 +139,7 @@ fn remark_span(args: &[Node]) -> Span {
 
 fn range_leaf(
     evaluator: &mut Evaluator<'_>,
+    node: &Node,
     (range_function, function): (RangeFunction, &'static Function),
     args: &[Node],
     grid: Grid,
@@ -189,6 +191,7 @@ fn range_leaf(
         grid,
         reach,
         statistics_only,
+        tally: evaluator.window_tally(node, grid)?,
         idle: Default::default(),
     })
 }

@@ -77,6 +77,7 @@ impl Evaluator<'_> {
             grid,
             reach,
             statistics_only: selector.statistics_only,
+            tally: self.window_tally(node, grid)?,
             idle: Default::default(),
         })
     }
@@ -148,21 +149,8 @@ impl Evaluator<'_> {
         subquery: &Subquery,
         grid: Grid,
     ) -> Result<(Frame, Grid, Reach), QueryError> {
-        let reach = Reach {
-            range_ms: subquery.range_ms,
-            offset_ms: subquery.offset_ms,
-            at: subquery.at,
-        };
-        let step_ms = subquery
-            .step_ms
-            .unwrap_or(self.run.options.default_subquery_step_ms)
-            .max(1);
-        let oldest = reach.end(grid.start).saturating_sub(subquery.range_ms);
-        let mut start = step_ms * (oldest / step_ms);
-        if start <= oldest {
-            start = start.saturating_add(step_ms);
-        }
-        let inner_grid = Grid::between(start, reach.end(grid.last()), step_ms);
+        let reach = subquery.reach();
+        let inner_grid = subquery.grid(grid, self.run.options.default_subquery_step_ms);
         let memory = self.reserve_steps(&inner_grid)?;
         let around = std::mem::replace(&mut self.within_invariant, false);
         let mut frame = match subquery.inner.value_type {

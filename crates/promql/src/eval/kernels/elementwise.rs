@@ -7,6 +7,7 @@ use crate::ast::{BinaryOp, Span};
 use crate::eval::annotations::Annotations;
 use crate::eval::kernels::kinds::{Combined, combine, incompatible};
 use crate::eval::rows::row::{ABSENT, HistogramPoint, Operand, RowBuffer, is_absent};
+use crate::eval::tally::RowTally;
 use crate::grid::Grid;
 use crate::math::float;
 use crate::math::operators::{ArithmeticLoop, compare, with_arithmetic};
@@ -33,6 +34,8 @@ pub(crate) enum RowOp {
     Negate,
     /// A function of a histogram; floats have no result.
     OfHistogram(fn(&Histogram) -> f64),
+    /// Notes the row as it is.
+    Count(Arc<RowTally>),
 }
 
 /// A binary operator of which one side is a scalar.
@@ -57,6 +60,7 @@ impl RowOp {
     pub(crate) fn drops_name(&self) -> bool {
         match self {
             RowOp::Scalar(op) => op.returns_bool || op.op.is_arithmetic(),
+            RowOp::Count(_) => false,
             _ => true,
         }
     }
@@ -99,6 +103,7 @@ impl RowOp {
                     *histogram = Arc::new(negated.into());
                 }
             }
+            RowOp::Count(tally) => tally.add(row.row()),
             RowOp::OfHistogram(f) => {
                 row.values.fill(ABSENT);
                 for (step, histogram) in row.histograms.drain(..) {

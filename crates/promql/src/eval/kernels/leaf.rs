@@ -17,6 +17,7 @@ use crate::eval::kernels::samples::Samples;
 use crate::eval::rows::reads::ReadBuffer;
 use crate::eval::rows::row::{ABSENT, Row, RowBuffer, count_absent};
 use crate::eval::rows::source::Source;
+use crate::eval::tally::{Stays, WindowExtent, WindowTally};
 use crate::grid::{Grid, Reach};
 use crate::value::QueryError;
 use firn_model::columns::SeriesColumns;
@@ -52,6 +53,8 @@ pub(crate) struct Leaf {
     pub(crate) reach: Reach,
     /// Whether of histograms nothing matters but count and sum.
     pub(crate) statistics_only: bool,
+    /// Where windows are noted if samples are counted.
+    pub(crate) tally: Option<Arc<WindowTally>>,
     /// Memory of parts that are done.
     pub(crate) idle: Mutex<Vec<Scratch>>,
 }
@@ -126,8 +129,9 @@ impl Leaf {
         } = scratch;
         let mut noted = vec![false; self.remarks()];
         let mut counts = Counts::default();
+        let mut windows = WindowExtent::default();
         let mut memory = account.reserve(0)?;
-        let steps = self.grid.count;
+        let (steps, first) = (self.grid.count, part.start);
         buffer.read(&*self.source, part, steps, account, |stretch, batch| {
             plans.reset();
             let mut worker = Worker {
@@ -142,16 +146,20 @@ impl Leaf {
                 row.begin(steps);
                 worker.series = series;
                 let columns = batch.series(at);
-                match self.statistics_only && !columns.histograms.is_empty() {
-                    false => worker.fill(&columns, row, notes)?,
+                let statistics;
+                let columns = match self.statistics_only && !columns.histograms.is_empty() {
+                    false => columns,
                     true => {
-                        let histograms = self.reading().statistics(&columns);
-                        let columns = SeriesColumns {
-                            histograms: &histograms,
+                        statistics = self.reading().statistics(&columns);
+                        SeriesColumns {
+                            histograms: &statistics,
                             ..columns
-                        };
-                        worker.fill(&columns, row, notes)?;
+                        }
                     }
+                };
+                worker.fill(&columns, row, notes)?;
+                if self.tally.is_some() {
+                    self.note_windows(&columns, row.row(), &mut windows);
                 }
                 account.check()?;
                 if !row.histograms.is_empty() {
@@ -162,8 +170,21 @@ impl Leaf {
             }
             Ok(())
         })?;
+        if let Some(tally) = &self.tally {
+            tally.add(first, windows);
+        }
         account.count_read(counts.read);
         account.glimpse(counts.window_max)
+    }
+
+    /// Notes the windows of the series that `row` was made of.
+    fn note_windows(&self, columns: &SeriesColumns<'_>, row: Row<'_>, windows: &mut WindowExtent) {
+        let stays = match self.kind {
+            LeafKind::Range(_) => Stays::Results(row.samples()),
+            LeafKind::Smoothed(_) => Stays::Window,
+            LeafKind::Newest | LeafKind::NewestTime | LeafKind::NewestStart => return,
+        };
+        windows.add_series(columns, (&self.grid, &self.reach), stays);
     }
 
     /// How upstream walks the samples of a series for the steps.

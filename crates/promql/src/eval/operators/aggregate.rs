@@ -165,6 +165,7 @@ fn means_one_by_one(
     let _memory = run
         .account
         .reserve(means.len() * size_of::<Option<Mean>>())?;
+    stream.close_tallies();
     let mut each = |series: usize, row: &mut RowBuffer, _: &mut Annotations| {
         let group = groups.of_series[series] as usize;
         let means = &mut means[group * steps..(group + 1) * steps];

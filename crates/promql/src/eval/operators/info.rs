@@ -18,6 +18,7 @@ use crate::eval::rows::frame::Frame;
 use crate::eval::rows::row::{HistogramPoint, RowBuffer, is_absent};
 use crate::eval::rows::row_labels::{ALLOCATION_BYTES, RowLabels};
 use crate::eval::run::Run;
+use crate::eval::tally::WindowExtent;
 use crate::grid::Grid;
 use crate::plan::Node;
 use crate::value::QueryError;
@@ -45,13 +46,17 @@ const BASE_BYTES: usize = size_of::<(bool, Option<u32>, Reuse, usize)>();
 /// The value of a call whose first argument has the value `base`.
 pub(crate) fn frame(
     run: &mut Run<'_>,
-    args: &[Node],
+    (node, args): (&Node, &[Node]),
     mut base: Frame,
     grid: Grid,
 ) -> Result<Frame, QueryError> {
     let account = run.account;
     if base.holds_both() {
         base = base.of_one_kind();
+        if let Some(tally) = run.tally {
+            let (rows, _) = tally.of(&args[0], grid.count, account)?;
+            rows.recount((0..base.len()).map(|series| base.row(series)));
+        }
     }
     let mut memory = account.reserve(base.len() * BASE_BYTES)?;
     // They are asked for at every step.
@@ -64,6 +69,10 @@ pub(crate) fn frame(
     }
     let asked = (&base, &ignored[..]);
     let infos = selection::select(run, &args[0], asked, &wanted, (grid, &mut memory))?;
+    if let Some(tally) = run.tally {
+        let (_, windows) = tally.of(node, grid.count, account)?;
+        windows.add(0, seen_at(&infos, grid.count));
+    }
     let mut join = Join::new(&base, ignored, infos, wanted, account)?;
     for step in 0..grid.count {
         account.check()?;
@@ -71,6 +80,22 @@ pub(crate) fn frame(
         account.admit(join.samples)?;
     }
     join.into_frame(grid.count)
+}
+
+/// How many info series have a sample at each step, as windows of one sample.
+fn seen_at(infos: &[InfoSeries], steps: usize) -> WindowExtent {
+    let seen = |step: usize| {
+        infos
+            .iter()
+            .filter(|info| !never_seen(info.times[step]))
+            .count() as u64
+    };
+    let held: Vec<u64> = (0..steps).map(seen).collect();
+    WindowExtent {
+        fresh: held.clone(),
+        held,
+        ..WindowExtent::default()
+    }
 }
 
 /// The identifying labels of a series.

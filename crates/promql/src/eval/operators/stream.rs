@@ -16,6 +16,7 @@ use crate::eval::rows::parts::{in_parts, series_per_part};
 use crate::eval::rows::row::{ABSENT, RowBuffer, is_absent};
 use crate::eval::rows::row_labels::{HeldColumn, Origin, Renamed, no_label};
 use crate::eval::run::Run;
+use crate::eval::tally::RowTally;
 use crate::value::QueryError;
 use firn_model::labels::Labels;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -107,6 +108,43 @@ impl Stream {
         }
         self.ops.push(op);
         self
+    }
+
+    /// The same rows, each noted in `tally`: at once if they are in memory, else when they pass.
+    pub(crate) fn counted(mut self, tally: Arc<RowTally>) -> Self {
+        match &self.base {
+            Base::Frame(frame) if self.ops.is_empty() => {
+                (0..frame.len()).for_each(|series| tally.add(frame.row(series)));
+            }
+            _ => self.ops.push(RowOp::Count(tally)),
+        }
+        self
+    }
+
+    /// Counts no row any more: all have passed, and are looked at again.
+    pub(crate) fn close_tallies(&self) {
+        for op in &self.ops {
+            if let RowOp::Count(tally) = op {
+                tally.close();
+            }
+        }
+        if let Base::Leaf(leaf) = &self.base
+            && let Some(tally) = &leaf.tally
+        {
+            tally.close();
+        }
+    }
+
+    /// Sets how many samples operators that go step by step see, after [`Stream::of_one_kind`].
+    pub(crate) fn recount(&self, tally: &RowTally) {
+        if let Base::Frame(frame) = &self.base {
+            tally.recount((0..frame.len()).map(|series| frame.row(series)));
+        }
+    }
+
+    /// Whether some row in memory has a float and a histogram at one step.
+    pub(crate) fn holds_both(&self) -> bool {
+        matches!(&self.base, Base::Frame(frame) if frame.holds_both())
     }
 
     /// How many series, those without a value included.

@@ -129,6 +129,17 @@ pub(crate) fn histogram_bytes<T>(points: &[(T, Arc<Histogram>)]) -> usize {
 
 /// How many samples a histogram counts for: one for each sixteen bytes of upstream's form.
 pub(crate) fn samples_of(histogram: &Histogram) -> u64 {
+    (bytes_of(histogram) + 8) / 16
+}
+
+/// How many samples a histogram counts for in a result of a single step, where upstream adds them
+/// up in another way.
+pub(crate) fn samples_of_passing(histogram: &Histogram) -> u64 {
+    1 + bytes_of(histogram) / 16
+}
+
+/// The bytes of upstream's form.
+fn bytes_of(histogram: &Histogram) -> u64 {
     const FIXED_BYTES: usize = 168;
     let buckets = match &histogram.counts {
         Counts::Integer {
@@ -140,7 +151,7 @@ pub(crate) fn samples_of(histogram: &Histogram) -> u64 {
     };
     let spans = histogram.positive_spans.len() + histogram.negative_spans.len();
     let bytes = FIXED_BYTES + 8 * (buckets + spans + histogram.custom_values.len());
-    (bytes as u64 + 8) / 16
+    bytes as u64
 }
 
 /// A row that is being worked on.

@@ -33,6 +33,7 @@ const OPTIONS: Options = Options {
     default_subquery_step_ms: 30_000,
     samples_max: 1_000_000,
     series_max: usize::MAX,
+    counts_samples: false,
 };
 const RANGE: EvalTime = EvalTime::range(60_000, 200_000, 20_000);
 
@@ -89,7 +90,7 @@ fn evaluate(
         false => plan_apart(&expr, &times),
     };
     let before = store.selects.load(Ordering::Relaxed);
-    let outcome = run(&context, &node, Some(text), time, options);
+    let outcome = run(&context, &node, None, (Some(text), time), options);
     let held = outcome.as_ref().map_or(0, |result| result.memory.bytes());
     assert_eq!(budget.used_bytes(), held, "{text} keeps memory");
     (outcome, store.selects.load(Ordering::Relaxed) - before)

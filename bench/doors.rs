@@ -1,0 +1,201 @@
+//! What the doors and locks of Firn cost: the same samples by remote write 1.0 and 2.0, over TLS,
+//! and sent on to a receiver.
+//!
+//! Each variant takes the load on an empty folder; all take their turn, then all again, so that a
+//! machine that becomes slower or faster does so for all. The first variant is what the others are
+//! measured by.
+
+use crate::say;
+use crate::scenario::{self, Load};
+use crate::stub;
+use crate::system::{Locks, System};
+use firn_mirror::push::Progress;
+use serde_json::{Value, json};
+use std::fmt::Write;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+/// The load, without what its variants say.
+pub const LOAD: &str = "--series 96000 --samples 60 --interval 15s --senders 4";
+
+/// How often each variant takes it.
+const TURNS: usize = 5;
+
+/// How long a receiver may take to have all that is sent on to it.
+const SENT_WITHIN: Duration = Duration::from_secs(60);
+
+/// One variant.
+struct Door {
+    name: &'static str,
+    /// Whether the load is that of 2.0.
+    is_second: bool,
+    is_locked: bool,
+    /// Whether what comes is sent on.
+    sends_on: bool,
+}
+
+const DOORS: [Door; 4] = [
+    Door {
+        name: "remote write 1.0",
+        is_second: false,
+        is_locked: false,
+        sends_on: false,
+    },
+    Door {
+        name: "remote write 2.0",
+        is_second: true,
+        is_locked: false,
+        sends_on: false,
+    },
+    Door {
+        name: "1.0 over TLS",
+        is_second: false,
+        is_locked: true,
+        sends_on: false,
+    },
+    Door {
+        name: "1.0, sent on to one receiver",
+        is_second: false,
+        is_locked: false,
+        sends_on: true,
+    },
+];
+
+/// CPU seconds for a million samples of each variant, by turn.
+pub struct Measured {
+    costs: [Vec<f64>; DOORS.len()],
+}
+
+/// The loads: the same samples in requests of either version.
+pub struct Loads {
+    /// Of 1.0.
+    pub first: Load,
+    /// Of 2.0.
+    pub second: Load,
+}
+
+/// What stands at the other end of sending on: it takes everything and counts requests.
+struct Sink {
+    port: u16,
+    taken: Arc<AtomicUsize>,
+}
+
+/// Sends the loads through each door in turns.
+pub fn run(firn: &System, dir: &Path, loads: &Loads) -> Result<Measured, String> {
+    let taken = Arc::new(AtomicUsize::new(0));
+    let counted = taken.clone();
+    let port = stub::start("127.0.0.1:0", move |_| {
+        counted.fetch_add(1, Ordering::Relaxed);
+        None
+    });
+    let sink = Sink {
+        port: port.map_err(|e| format!("receiver: {e}"))?,
+        taken,
+    };
+    let locks = Locks::make(&dir.join("locks"))?;
+    let mut measured = Measured {
+        costs: Default::default(),
+    };
+    for turn in 0..TURNS {
+        for (door, costs) in DOORS.iter().zip(&mut measured.costs) {
+            rustix::fs::sync();
+            say(&format!("turn {} of {TURNS}: {}", turn + 1, door.name));
+            let system = match door.is_locked {
+                true => firn.behind(locks.clone()),
+                false => firn.clone(),
+            };
+            let dir = dir.join("door");
+            costs.push(door.cost(&system, &dir, loads, &sink)?);
+            std::fs::remove_dir_all(&dir).map_err(|e| format!("{}: {e}", dir.display()))?;
+        }
+    }
+    Ok(measured)
+}
+
+impl Door {
+    fn cost(&self, system: &System, dir: &Path, loads: &Loads, sink: &Sink) -> Result<f64, String> {
+        let mut config = "scrape_configs: []\n".to_owned();
+        if self.sends_on {
+            let url = format!("http://127.0.0.1:{}/api/v1/write", sink.port);
+            config +=
+                &format!("remote_write: [{{url: '{url}', metadata_config: {{send: false}}}}]\n");
+        }
+        let running = system.start_with(dir, &config)?;
+        let before = running.usage()?.cpu_seconds;
+        let load = match self.is_second {
+            true => &loads.second,
+            false => &loads.first,
+        };
+        let report = scenario::send(&running, load, &Progress::default())?;
+        if self.sends_on {
+            sink.wait_until_quiet()?;
+        }
+        let spent = running.usage()?.cpu_seconds - before;
+        running.kill()?;
+        Ok(spent * 1e6 / (report.outcome.samples as f64).max(1.0))
+    }
+}
+
+impl Sink {
+    /// Waits until nothing came for two seconds.
+    fn wait_until_quiet(&self) -> Result<(), String> {
+        let start = Instant::now();
+        let mut known = 0;
+        while start.elapsed() < SENT_WITHIN {
+            std::thread::sleep(Duration::from_secs(2));
+            let taken = self.taken.load(Ordering::Relaxed);
+            if taken > 0 && taken == known {
+                self.taken.store(0, Ordering::Relaxed);
+                return Ok(());
+            }
+            known = taken;
+        }
+        Err(format!(
+            "the receiver still gets requests after {SENT_WITHIN:?}"
+        ))
+    }
+}
+
+/// The middle of some figures.
+fn median(figures: &[f64]) -> f64 {
+    let mut sorted = figures.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    sorted.get(sorted.len() / 2).copied().unwrap_or(f64::NAN)
+}
+
+/// The table: a line a door.
+pub fn markdown(loads: &Loads, measured: &Measured) -> String {
+    let summary = &loads.first.summary;
+    let mut out = format!(
+        "Doors: {} series, {} samples, {TURNS} turns.\n\n\
+         | | CPU s a million samples, median (min-max) | beside the first | more than the first, s |\n\
+         |---|---:|---:|---:|\n",
+        summary.series, summary.samples
+    );
+    let first = median(&measured.costs[0]);
+    for (door, costs) in DOORS.iter().zip(&measured.costs) {
+        let middle = median(costs);
+        let least = costs.iter().copied().fold(f64::INFINITY, f64::min);
+        let most = costs.iter().copied().fold(0.0, f64::max);
+        // Writing to a string does not fail.
+        let _ = writeln!(
+            out,
+            "| {} | {middle:.3} ({least:.3}-{most:.3}) | {:.2} | {:.3} |",
+            door.name,
+            middle / first,
+            middle - first
+        );
+    }
+    out
+}
+
+/// All figures.
+pub fn json(loads: &Loads, measured: &Measured) -> Value {
+    let doors = DOORS.iter().zip(&measured.costs);
+    let doors: Vec<Value> = doors
+        .map(|(door, costs)| json!({"door": door.name, "cpu_seconds_per_million": costs}))
+        .collect();
+    json!({"load": loads.first.summary.to_json(), "doors": doors})
+}

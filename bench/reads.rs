@@ -1,0 +1,186 @@
+//! How fast a server gives other servers what it has: a remote read of everything, in chunks.
+//!
+//! ```text
+//! empty folder -> load -> a read of one metric, whose samples are counted
+//!              -> reads of all series, one after the other, whose bytes are thrown away
+//! ```
+//!
+//! VictoriaMetrics has no remote read and is left out.
+
+use crate::process::Usage;
+use crate::scenario::{self, Load};
+use crate::system::{Running, System};
+use firn_mirror::fleet::SERIES_PER_POD;
+use firn_mirror::push::Progress;
+use firn_model::budget::Budget;
+use firn_model::matcher::{MatchOp, Matcher};
+use firn_model::sample::TimeRange;
+use firn_wire::remote_read::{FrameReader, Question};
+use serde_json::{Value, json};
+use std::io::Read;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// The load.
+pub const LOAD: &str = "--series 20000 --duration 2h --interval 15s --senders 4";
+
+/// Reads of everything.
+const TURNS: usize = 7;
+
+/// How long a read may take.
+const PATIENCE: Duration = Duration::from_secs(300);
+
+/// Frames as long as this are taken: as long as Prometheus takes.
+const FRAME_BYTES_MAX: u64 = 50_000_000;
+
+/// Memory for the read of one metric.
+const COUNTED_BYTES_MAX: usize = 1 << 30;
+
+/// What one system showed.
+#[derive(Clone, Debug)]
+pub struct Reads {
+    /// Which.
+    pub system: System,
+    /// Samples of a read of everything.
+    samples: u64,
+    /// Bytes of its answer.
+    bytes: u64,
+    /// Seconds of each read, the shortest first.
+    seconds: Vec<f64>,
+    /// CPU seconds of the server in all of them.
+    cpu_seconds: f64,
+    usage: Usage,
+}
+
+impl Reads {
+    fn median(&self) -> f64 {
+        self.seconds[self.seconds.len() / 2]
+    }
+
+    fn samples_per_second(&self) -> f64 {
+        self.samples as f64 / self.median()
+    }
+
+    fn cpu_ns_per_sample(&self) -> f64 {
+        self.cpu_seconds * 1e9 / (self.samples as f64 * self.seconds.len() as f64)
+    }
+
+    /// All figures.
+    pub fn to_json(&self) -> Value {
+        json!({
+            "system": self.system.kind.name(),
+            "version": self.system.version,
+            "samples": self.samples,
+            "bytes": self.bytes,
+            "seconds": self.seconds,
+            "samples_per_second": self.samples_per_second(),
+            "cpu_ns_per_sample": self.cpu_ns_per_sample(),
+            "peak_bytes": self.usage.peak_bytes,
+        })
+    }
+
+    /// A line of the table.
+    pub fn line(&self) -> String {
+        format!(
+            "| {} | {:.1} | {:.3} | {:.0} | {:.2} | {:.1} |\n",
+            self.system.kind.name(),
+            self.samples_per_second() / 1e6,
+            self.median(),
+            self.cpu_ns_per_sample(),
+            self.bytes as f64 / self.samples as f64,
+            self.usage.peak_bytes as f64 / 1e6,
+        )
+    }
+}
+
+/// The head of the table.
+pub fn head(load: &Load) -> String {
+    format!(
+        "Remote read of {} series with {} samples in chunks, {TURNS} times:\n\n| | million \
+         samples a second | s | CPU ns a sample | bytes a sample | peak MB |\n\
+         |---|---:|---:|---:|---:|---:|\n",
+        load.summary.series, load.summary.samples
+    )
+}
+
+/// Measures `system` with its data in `dir`.
+pub fn run(system: &System, dir: &Path, load: &Load) -> Result<Reads, String> {
+    let running = system.start(dir)?;
+    scenario::send(&running, load, &Progress::default())?;
+    let range = TimeRange::new(load.summary.start_ms, load.summary.end_ms);
+    let counted = count(&running, range)?;
+    let expected = load.summary.samples / SERIES_PER_POD as u64;
+    if counted != expected {
+        return Err(format!(
+            "{counted} samples of up were read, {expected} were sent"
+        ));
+    }
+    let before = running.usage()?;
+    let (mut seconds, mut bytes) = (Vec::new(), 0);
+    for _ in 0..TURNS {
+        let start = Instant::now();
+        let mut answer = ask(&running, range, MatchOp::NotEqual, b"")?;
+        bytes = std::io::copy(&mut answer, &mut std::io::sink()).map_err(|e| e.to_string())?;
+        seconds.push(start.elapsed().as_secs_f64());
+    }
+    seconds.sort_by(f64::total_cmp);
+    let usage = running.usage()?;
+    running.stop()?;
+    Ok(Reads {
+        system: system.clone(),
+        samples: load.summary.samples,
+        bytes,
+        seconds,
+        cpu_seconds: usage.cpu_seconds - before.cpu_seconds,
+        usage,
+    })
+}
+
+/// How many samples of `up` are read.
+fn count(running: &Running, range: TimeRange) -> Result<u64, String> {
+    let mut memory = Budget::new("read", COUNTED_BYTES_MAX).hold();
+    let mut reader = FrameReader::new(range, FRAME_BYTES_MAX);
+    let mut answer = ask(running, range, MatchOp::Equal, b"up")?;
+    let mut piece = vec![0; 1 << 20];
+    loop {
+        match answer.read(&mut piece).map_err(|e| e.to_string())? {
+            0 => break,
+            len => {
+                let taken = reader.push(&piece[..len], &mut memory);
+                taken.map_err(|e| e.message)?;
+            }
+        }
+    }
+    let series = reader.finish().map_err(|e| e.message)?;
+    Ok(series.iter().map(|one| one.samples.len() as u64).sum())
+}
+
+/// The answer to a read of the metrics whose names match.
+fn ask(
+    running: &Running,
+    range: TimeRange,
+    op: MatchOp,
+    name: &[u8],
+) -> Result<impl Read + use<>, String> {
+    let matcher = Matcher::new("__name__", op, name).map_err(|e| e.message)?;
+    let question = Question {
+        range,
+        matchers: &[matcher],
+        is_about_series: false,
+    };
+    let config = ureq::Agent::config_builder()
+        .timeout_global(Some(PATIENCE))
+        .build();
+    let agent: ureq::Agent = config.into();
+    let url = format!("{}/api/v1/read", running.url);
+    let request = agent
+        .post(&url)
+        .header("Content-Type", "application/x-protobuf")
+        .header("Content-Encoding", "snappy")
+        .header("X-Prometheus-Remote-Read-Version", "0.1.0")
+        .header("Accept-Encoding", "identity");
+    let answer = request.send(&question.encode()[..]);
+    let answer = answer.map_err(|e| format!("{url}: {e}"))?;
+    let body = answer.into_body().into_with_config().limit(u64::MAX);
+    Ok(body.reader())
+}

@@ -1,0 +1,425 @@
+//! Judged requests: what a reference system answers to given requests, to the letter, and how
+//! another system is held against it.
+//!
+//! ```text
+//! same GET /api/v1/query query=up & time=1      the body as it is, numbers of the clock aside
+//! shape GET /api/v1/status/tsdb                 the names of its fields, in order, and their types
+//! samples GET /api/v1/query query=up & stats=all    what it says of samples, nothing else
+//! same GET /api/v1/labels limit=[[1|x]]         [[a|b]] stands for a, then for b
+//! ```
+//!
+//! Parameters of a POST are sent as a form, all others in the address. A line of the file of
+//! answers is `{"request": the line, "status", "type", "body"}`; lines are compressed with gzip.
+
+use crate::answers::queries::alternatives;
+use crate::error::MirrorError;
+use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_json::{Value, json};
+use std::fmt::{self, Write};
+use std::time::Duration;
+
+/// How long an answer may take.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Fields whose numbers are of the clock.
+const OF_CLOCK: [&str; 6] = [
+    "evalTotalTime",
+    "resultSortTime",
+    "queryPreparationTime",
+    "innerEvalTime",
+    "execQueueTime",
+    "execTotalTime",
+];
+
+/// What of a body is compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Same,
+    Shape,
+    Samples,
+}
+
+/// A request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Request {
+    kind: Kind,
+    method: String,
+    path: String,
+    params: Vec<(String, String)>,
+    line: String,
+}
+
+impl Request {
+    /// Reads a line without alternatives.
+    fn parse(line: &str) -> Option<Self> {
+        let mut words = line.splitn(4, ' ');
+        let kind = match words.next()? {
+            "same" => Kind::Same,
+            "shape" => Kind::Shape,
+            "samples" => Kind::Samples,
+            _ => return None,
+        };
+        let (method, path) = (words.next()?.to_owned(), words.next()?.to_owned());
+        let pair = |text: &str| {
+            let (name, value) = text.split_once('=')?;
+            Some((name.to_owned(), value.to_owned()))
+        };
+        let params = words.next().map_or(Some(Vec::new()), |text| {
+            text.split(" & ").map(pair).collect()
+        })?;
+        Some(Self {
+            kind,
+            method,
+            path,
+            params,
+            line: line.to_owned(),
+        })
+    }
+
+    /// Asks the system at `base`.
+    fn ask(&self, agent: &ureq::Agent, base: &str) -> Result<Answered, MirrorError> {
+        let form = encoded(&self.params);
+        let address = format!("{}{}", base.trim_end_matches('/'), self.path);
+        let is_form = self.method == "POST";
+        let address = match is_form || form.is_empty() {
+            true => address,
+            false => format!("{address}?{form}"),
+        };
+        let request = ureq::http::Request::builder()
+            .method(self.method.as_str())
+            .uri(&address)
+            .header("Accept-Encoding", "identity");
+        let refused = |e: ureq::http::Error| MirrorError::Usage(format!("{}: {e}", self.line));
+        let answer = match is_form {
+            true => {
+                let form_type = "application/x-www-form-urlencoded";
+                let request = request.header("Content-Type", form_type);
+                agent.run(request.body(form).map_err(refused)?)
+            }
+            false => agent.run(request.body(()).map_err(refused)?),
+        };
+        let answer = answer.map_err(MirrorError::transport(&address))?;
+        let status = answer.status().as_u16();
+        let content_type = answer.headers().get("content-type");
+        let content_type = content_type.map(|v| String::from_utf8_lossy(v.as_bytes()).into_owned());
+        let body = answer.into_body().read_to_vec();
+        let body = body.map_err(MirrorError::transport(&address))?;
+        Ok(Answered {
+            request: self.clone(),
+            status,
+            content_type: content_type.unwrap_or_default(),
+            body: self.kind.of(&String::from_utf8_lossy(&body)),
+        })
+    }
+}
+
+impl Kind {
+    /// What of a body is compared.
+    fn of(self, body: &str) -> String {
+        match self {
+            Kind::Same => without_clock(body),
+            Kind::Shape => serde_json::from_str(body)
+                .map_or_else(|_| body.to_owned(), |shape: Shape| shape.to_string()),
+            Kind::Samples => {
+                let body: Value = serde_json::from_str(body).unwrap_or_default();
+                body["data"]["stats"]["samples"].to_string()
+            }
+        }
+    }
+
+    /// Whether `actual` is what was expected. A shape may have more fields.
+    fn accepts(self, expected: &str, actual: &str) -> bool {
+        match self {
+            Kind::Same | Kind::Samples => expected == actual,
+            Kind::Shape => {
+                let mut left = actual.lines();
+                expected.lines().all(|line| left.any(|own| own == line))
+            }
+        }
+    }
+}
+
+/// Parameters as a form.
+fn encoded(params: &[(String, String)]) -> String {
+    let mut form = String::new();
+    for (name, value) in params {
+        if !form.is_empty() {
+            form.push('&');
+        }
+        push_encoded(&mut form, name);
+        form.push('=');
+        push_encoded(&mut form, value);
+    }
+    form
+}
+
+fn push_encoded(form: &mut String, text: &str) {
+    for byte in text.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => {
+                form.push(char::from(byte));
+            }
+            // Writing to a text cannot fail.
+            _ => drop(write!(form, "%{byte:02X}")),
+        }
+    }
+}
+
+/// The text with zeros where a clock says a number.
+fn without_clock(text: &str) -> String {
+    let mut text = text.to_owned();
+    for name in OF_CLOCK {
+        let field = format!("\"{name}\":");
+        if let Some(at) = text.find(&field) {
+            let start = at + field.len();
+            let rest = &text[start..];
+            let len = rest.find([',', '}']).unwrap_or(rest.len());
+            text.replace_range(start..start + len, "0");
+        }
+    }
+    text
+}
+
+/// A document without what it says: a line for each field, and for the first element of a list.
+#[derive(Debug)]
+enum Shape {
+    Word(&'static str),
+    Object(Vec<(String, Shape)>),
+    List(Option<Box<Shape>>),
+}
+
+impl fmt::Display for Shape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.lines(f, "")
+    }
+}
+
+impl Shape {
+    fn lines(&self, f: &mut fmt::Formatter<'_>, path: &str) -> fmt::Result {
+        match self {
+            Shape::Word(word) => writeln!(f, "{path} {word}"),
+            Shape::Object(fields) => {
+                writeln!(f, "{path} object")?;
+                (fields.iter())
+                    .try_for_each(|(name, value)| value.lines(f, &format!("{path}.{name}")))
+            }
+            Shape::List(first) => {
+                writeln!(f, "{path} list")?;
+                match first {
+                    Some(first) => first.lines(f, &format!("{path}[]")),
+                    None => Ok(()),
+                }
+            }
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Shape {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(ShapeVisitor)
+    }
+}
+
+struct ShapeVisitor;
+
+impl<'de> Visitor<'de> for ShapeVisitor {
+    type Value = Shape;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JSON")
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<Shape, E> {
+        Ok(Shape::Word("boolean"))
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<Shape, E> {
+        Ok(Shape::Word("number"))
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<Shape, E> {
+        Ok(Shape::Word("number"))
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<Shape, E> {
+        Ok(Shape::Word("number"))
+    }
+
+    fn visit_str<E>(self, _: &str) -> Result<Shape, E> {
+        Ok(Shape::Word("text"))
+    }
+
+    fn visit_unit<E>(self) -> Result<Shape, E> {
+        Ok(Shape::Word("null"))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Shape, A::Error> {
+        let mut first = None;
+        while let Some(element) = list.next_element()? {
+            first = first.or_else(|| Some(Box::new(element)));
+        }
+        Ok(Shape::List(first))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut object: A) -> Result<Shape, A::Error> {
+        let mut fields = Vec::new();
+        while let Some(field) = object.next_entry()? {
+            fields.push(field);
+        }
+        Ok(Shape::Object(fields))
+    }
+}
+
+/// A request and what a system said.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answered {
+    request: Request,
+    status: u16,
+    content_type: String,
+    body: String,
+}
+
+impl Answered {
+    /// The line of the file.
+    fn to_line(&self) -> String {
+        json!({
+            "request": self.request.line,
+            "status": self.status,
+            "type": self.content_type,
+            "body": self.body,
+        })
+        .to_string()
+    }
+
+    fn of_line(line: &str) -> Option<Self> {
+        let value: Value = serde_json::from_str(line).ok()?;
+        let text = |name: &str| Some(value[name].as_str()?.to_owned());
+        Some(Self {
+            request: Request::parse(value["request"].as_str()?)?,
+            status: u16::try_from(value["status"].as_u64()?).ok()?,
+            content_type: text("type")?,
+            body: text("body")?,
+        })
+    }
+
+    /// Reads a file. Fails with the number of the first line that cannot be read.
+    pub fn unpack(file: &[u8]) -> Result<Vec<Self>, MirrorError> {
+        let text = super::unpacked(file)?;
+        let line = |(number, line): (usize, &str)| {
+            Self::of_line(line).ok_or_else(|| {
+                MirrorError::Usage(format!("line {} is not an answered request", number + 1))
+            })
+        };
+        text.lines().enumerate().map(line).collect()
+    }
+
+    /// The file of `all`.
+    pub fn pack(all: &[Self]) -> Result<Vec<u8>, MirrorError> {
+        super::packed(all.iter().map(Self::to_line))
+    }
+}
+
+/// Reads the text form; requests come in the order of the lines. Fails with the number of the first
+/// line that cannot be read.
+pub fn parse(text: &str) -> Result<Vec<Request>, MirrorError> {
+    let mut requests = Vec::new();
+    for (number, line) in text.lines().enumerate() {
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        let refuse = || MirrorError::Usage(format!("line {}: cannot be read: {line}", number + 1));
+        for line in alternatives(line).ok_or_else(refuse)? {
+            requests.push(Request::parse(&line).ok_or_else(refuse)?);
+        }
+    }
+    Ok(requests)
+}
+
+/// What the system at `base` says to each of `requests`.
+pub fn record(base: &str, requests: &[Request]) -> Result<Vec<Answered>, MirrorError> {
+    let agent = agent();
+    requests.iter().map(|r| r.ask(&agent, base)).collect()
+}
+
+/// Asks the system at `base` what the reference was asked, and says where it differs.
+pub fn check(base: &str, answered: &[Answered]) -> Result<Vec<String>, MirrorError> {
+    let agent = agent();
+    let mut failures = Vec::new();
+    for expected in answered {
+        let actual = expected.request.ask(&agent, base)?;
+        let is_equal = (expected.status, &expected.content_type)
+            == (actual.status, &actual.content_type)
+            && expected.request.kind.accepts(&expected.body, &actual.body);
+        if !is_equal {
+            let said = |a: &Answered| format!("{} {} {}", a.status, a.content_type, a.body.trim());
+            failures.push(format!(
+                "{}\n    expected {}\n    got      {}",
+                expected.request.line,
+                said(expected),
+                said(&actual)
+            ));
+        }
+    }
+    Ok(failures)
+}
+
+fn agent() -> ureq::Agent {
+    let config = ureq::Agent::config_builder()
+        .timeout_global(Some(ANSWER_TIMEOUT))
+        .max_redirects(0)
+        .http_status_as_error(false)
+        .allow_non_standard_methods(true)
+        .build();
+    config.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn line_is_a_request_with_its_parameters_as_a_form() {
+        let requests = parse("# none\n\nsame GET /a match[]=[[x{y=\"&\"}|z]] & limit=\n").unwrap();
+        let forms: Vec<String> = requests.iter().map(|r| encoded(&r.params)).collect();
+        let expected = [
+            "match%5B%5D=x%7By%3D%22%26%22%7D&limit=",
+            "match%5B%5D=z&limit=",
+        ];
+        assert_eq!(forms, expected);
+        for line in ["equal GET /a", "same GET", "same GET /a b"] {
+            let e = parse(&format!("same GET /a\n{line}")).unwrap_err();
+            assert_eq!(e.to_string(), format!("line 2: cannot be read: {line}"));
+        }
+    }
+
+    #[test]
+    fn bodies_are_compared_as_their_kind_says() {
+        let timed = r#"{"evalTotalTime":0.25,"execQueueTime":1e-5}"#;
+        assert_eq!(
+            Kind::Same.of(timed),
+            r#"{"evalTotalTime":0,"execQueueTime":0}"#
+        );
+        let shape = Kind::Shape.of(r#"{"b":[{"c":1},{"c":"x"}],"a":null}"#);
+        assert_eq!(
+            shape,
+            " object\n.b list\n.b[] object\n.b[].c number\n.a null\n"
+        );
+        let more = Kind::Shape.of(r#"{"b":[{"c":2,"d":true}],"a":null,"e":[]}"#);
+        assert!(Kind::Shape.accepts(&shape, &more));
+        assert!(!Kind::Shape.accepts(&more, &shape));
+        let samples = r#"{"data":{"stats":{"samples":{"peakSamples":3}}}}"#;
+        assert_eq!(Kind::Samples.of(samples), r#"{"peakSamples":3}"#);
+    }
+
+    #[test]
+    fn answered_request_reads_back_equal() {
+        let answered = Answered {
+            request: Request::parse("same POST /a b=c").unwrap(),
+            status: 400,
+            content_type: "application/json".to_owned(),
+            body: "{}\n".to_owned(),
+        };
+        let file = Answered::pack(std::slice::from_ref(&answered)).unwrap();
+        assert_eq!(Answered::unpack(&file).unwrap(), [answered]);
+    }
+}

@@ -1,0 +1,417 @@
+//! `/api/v1/search/...`: names of metrics, names and values of labels, as people type.
+//!
+//! ```text
+//! {"results":[{"name":"up","score":1},...],"warnings":[...]}     a line a batch; one at least
+//! {"status":"success","has_more":false}                          the last line
+//! ```
+//!
+//! Parameters, their errors and the lines are upstream's (`web/api/v1/search.go`). What is found is
+//! scored and put in order before the first line is written; lines are rendered as the client
+//! takes them.
+
+mod scores;
+
+use self::scores::{Algorithm, Filter};
+use super::call::Call;
+use super::form::{parse_bool, parse_integer};
+use super::metadata::first_of_each_metric;
+use super::series::{Lookup, Texts};
+use super::times::parse_time;
+use crate::http::failure::{Cause, Failure};
+use crate::http::produce::{Produce, respond};
+use crate::json::push_html_string;
+use axum::response::Response;
+use firn_ingest::scrape::FamilyMetadata;
+use firn_model::budget::Reservation;
+use firn_model::error::ErrorKind;
+use firn_model::labels::METRIC_NAME;
+use firn_model::quote::quote;
+use firn_model::sample::{TimeRange, TimestampMs};
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+
+/// What is looked through if no start is given: upstream's number.
+const SPAN_MS: i64 = 3_600_000;
+
+/// Findings, and findings a line, if the request does not say; upstream's number.
+const LIMIT: usize = 100;
+
+/// Terms of a request; upstream's number.
+const TERMS_MAX: usize = 32;
+
+/// The names of algorithms, for errors and `/api/v1/features`.
+pub(crate) fn algorithms() -> impl Iterator<Item = &'static str> {
+    Algorithm::ALL.iter().map(|(name, _)| *name)
+}
+
+/// The order of findings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Order {
+    Ascending,
+    Descending,
+    ByScore,
+}
+
+/// What a request asks.
+struct Search {
+    range: TimeRange,
+    filter: Filter,
+    order: Order,
+    shows_scores: bool,
+    limit: usize,
+    batch: usize,
+}
+
+/// What is looked through.
+enum Among {
+    Names,
+    Values(String),
+}
+
+/// Names of metrics.
+pub(crate) async fn metric_names(call: Call) -> Result<Response, Failure> {
+    let search = Search::of(&call, "metric_names")?;
+    let metadata = match flag(&call, "include_metadata", false)? {
+        true => first_of_each_metric(&call),
+        false => BTreeMap::new(),
+    };
+    let among = Among::Values(METRIC_NAME.to_owned());
+    answer(call, search, among, ("name", metadata)).await
+}
+
+/// Names of labels.
+pub(crate) async fn label_names(call: Call) -> Result<Response, Failure> {
+    let search = Search::of(&call, "label_names")?;
+    answer(call, search, Among::Names, ("name", BTreeMap::new())).await
+}
+
+/// Values of a label.
+pub(crate) async fn label_values(call: Call) -> Result<Response, Failure> {
+    let search = Search::of(&call, "label_values")?;
+    let label = call.form.get("label").to_owned();
+    if label.is_empty() {
+        return Err(Failure::bad_data("missing required parameter \"label\""));
+    }
+    let among = Among::Values(label);
+    answer(call, search, among, ("value", BTreeMap::new())).await
+}
+
+impl Search {
+    fn of(call: &Call, endpoint: &str) -> Result<Self, Failure> {
+        let Some(limit_max) = call.app.parts.search else {
+            let why = "search API disabled";
+            return Err(Failure::new(Cause::Request(ErrorKind::Unavailable), why));
+        };
+        if let Some(error) = call.form.first_error() {
+            let why = format!("error parsing form values: {error}");
+            return Err(Failure::bad_data(why));
+        }
+        let now = call.app.parts.env.clock.now_ms();
+        let start = time(call, "start", now.saturating_sub(SPAN_MS))?;
+        let end = time(call, "end", now)?;
+        if end < start {
+            let why = "end timestamp must not be before start timestamp";
+            return Err(Failure::bad_data(why));
+        }
+        let terms = call.form.all("search[]").count();
+        if terms > TERMS_MAX {
+            return Err(Failure::bad_data(format!(
+                "too many search[] terms: got {terms}, maximum is {TERMS_MAX}"
+            )));
+        }
+        let filter = filter(call)?;
+        let shows_scores = flag(call, "include_score", false)?;
+        let (by, order) = order(call, terms)?;
+        let limit = limit(call, limit_max)?;
+        let batch = positive(call, "batch_size")?.unwrap_or(LIMIT);
+        if !matches!(by.as_str(), "" | "alpha" | "score") {
+            let by = quote(by.as_bytes());
+            return Err(Failure::bad_data(format!(
+                "invalid sort_by {by} for {endpoint}: must be \"alpha\" or \"score\""
+            )));
+        }
+        Ok(Self {
+            range: TimeRange::new(start, end),
+            filter,
+            order,
+            shows_scores,
+            limit,
+            batch,
+        })
+    }
+
+    /// Which of the sorted texts are found, in order, with their scores; one more than are shown,
+    /// if there are so many.
+    fn hits(&self, texts: &Texts) -> Vec<Hit> {
+        let score = |index: usize| {
+            let score = self
+                .filter
+                .score(&String::from_utf8_lossy(texts.get(index)))?;
+            Some(Hit { index, score })
+        };
+        let hits = (0..texts.len()).filter_map(score);
+        let wanted = self.limit.saturating_add(1);
+        match self.order {
+            Order::Ascending => hits.take(wanted).collect(),
+            Order::Descending => hits.rev().take(wanted).collect(),
+            Order::ByScore => {
+                let mut hits: Vec<Hit> = hits.collect();
+                let better = |a: &Hit, b: &Hit| b.score.partial_cmp(&a.score);
+                hits.sort_by(|a, b| better(a, b).unwrap_or(Ordering::Equal));
+                hits.truncate(wanted);
+                hits
+            }
+        }
+    }
+}
+
+/// A time; an error of one does not name the parameter twice here.
+fn time(call: &Call, name: &str, default: TimestampMs) -> Result<TimestampMs, Failure> {
+    match call.form.get(name) {
+        "" => Ok(default),
+        text => parse_time(text)
+            .map_err(|e| Failure::bad_data(format!("invalid time value for '{name}': {e}"))),
+    }
+}
+
+fn filter(call: &Call) -> Result<Filter, Failure> {
+    let invalid = |name: &str, text: &str, must: &str| {
+        let text = quote(text.as_bytes());
+        Failure::bad_data(format!("invalid {name} {text}: must be {must}"))
+    };
+    let threshold = match call.form.get("fuzz_threshold") {
+        "" => 0,
+        text => parse_integer(text)
+            .ok()
+            .and_then(|n| u32::try_from(n).ok())
+            .filter(|n| *n <= 100)
+            .ok_or_else(|| invalid("fuzz_threshold", text, "0-100"))?,
+    };
+    let algorithm = match call.form.get("fuzz_alg") {
+        "" => Algorithm::Subsequence,
+        text => {
+            let known = Algorithm::ALL.iter().find(|(name, _)| *name == text);
+            let known = known.ok_or_else(|| {
+                let all: Vec<&str> = algorithms().collect();
+                let (text, all) = (quote(text.as_bytes()), all.join(" "));
+                Failure::bad_data(format!(
+                    "unsupported fuzz_alg {text}: must be one of [{all}]"
+                ))
+            })?;
+            known.1
+        }
+    };
+    let is_case_sensitive = flag(call, "case_sensitive", true)?;
+    let terms = call.form.all("search[]");
+    Ok(Filter::new(terms, algorithm, threshold, !is_case_sensitive))
+}
+
+fn flag(call: &Call, name: &str, default: bool) -> Result<bool, Failure> {
+    match call.form.get(name) {
+        "" => Ok(default),
+        text => parse_bool(text).map_err(|_| {
+            let text = quote(text.as_bytes());
+            Failure::bad_data(format!("invalid {name} {text}: must be boolean"))
+        }),
+    }
+}
+
+/// What is sorted by, and the order. Whether there is such a thing to sort by is looked at last.
+fn order(call: &Call, terms: usize) -> Result<(String, Order), Failure> {
+    let (by, direction) = (call.form.get("sort_by"), call.form.get("sort_dir"));
+    let why = match (by, direction) {
+        ("", direction) if !direction.is_empty() => "sort_dir is only valid when sort_by is set",
+        ("score", direction) if !direction.is_empty() => {
+            "sort_dir is not supported for sort_by=score"
+        }
+        (_, "" | "asc" | "dsc") => match by == "score" && terms == 0 {
+            true => "sort_by=score requires search[] to be set",
+            false => "",
+        },
+        (_, direction) => {
+            let direction = quote(direction.as_bytes());
+            let why = format!("invalid sort_dir {direction}: must be \"asc\" or \"dsc\"");
+            return Err(Failure::bad_data(why));
+        }
+    };
+    if !why.is_empty() {
+        return Err(Failure::bad_data(why));
+    }
+    let order = match (by, direction) {
+        ("score", _) => Order::ByScore,
+        ("alpha", "dsc") => Order::Descending,
+        _ => Order::Ascending,
+    };
+    Ok((by.to_owned(), order))
+}
+
+/// How many are shown; the server shows `limit_max` at most, unless that is zero.
+fn limit(call: &Call, limit_max: usize) -> Result<usize, Failure> {
+    let Some(limit) = positive(call, "limit")? else {
+        return Ok(match limit_max {
+            0 => LIMIT,
+            max => LIMIT.min(max),
+        });
+    };
+    if limit_max > 0 && limit > limit_max {
+        return Err(Failure::bad_data(format!(
+            "limit {limit} exceeds the configured maximum ({limit_max}, see --web.search.max-limit)"
+        )));
+    }
+    Ok(limit)
+}
+
+fn positive(call: &Call, name: &str) -> Result<Option<usize>, Failure> {
+    let text = call.form.get(name);
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let number = parse_integer(text)
+        .ok()
+        .and_then(|n| usize::try_from(n).ok());
+    match number.filter(|n| *n > 0) {
+        Some(number) => Ok(Some(number)),
+        None => {
+            let text = quote(text.as_bytes());
+            let why = format!("invalid {name} {text}: must be a positive integer");
+            Err(Failure::bad_data(why))
+        }
+    }
+}
+
+async fn answer(
+    call: Call,
+    search: Search,
+    among: Among,
+    (key, metadata): (&'static str, BTreeMap<String, FamilyMetadata>),
+) -> Result<Response, Failure> {
+    let mut lookup = Lookup::over(&call, search.range)?;
+    let budget = call.app.budgets.query();
+    let found = call.compute(move |cancel| {
+        lookup.parse(None)?;
+        let texts = lookup.texts(cancel, |store, request| match &among {
+            Among::Values(label) => store.label_values(label, request),
+            Among::Names => {
+                let names = store.label_names(request)?;
+                Ok(names.into_iter().map(String::into_bytes).collect())
+            }
+        });
+        let texts = texts.map_err(Failure::execution)?;
+        // All of them may be found.
+        let held = budget.reserve(texts.len() * size_of::<Hit>());
+        let held = held.map_err(Failure::execution)?;
+        let mut hits = search.hits(&texts);
+        let has_more = hits.len() > search.limit;
+        hits.truncate(search.limit);
+        Ok(Lines {
+            texts,
+            hits,
+            _held: held,
+            warnings: lookup.annotations().warnings,
+            key,
+            metadata,
+            shows_scores: search.shows_scores,
+            batch: search.batch,
+            has_more,
+            next: 0,
+            has_begun: false,
+        })
+    });
+    let lines = found.await?;
+    Ok(respond(
+        lines,
+        "application/x-ndjson; charset=utf-8",
+        call.encoding(),
+    ))
+}
+
+/// A text that was found.
+#[derive(Clone, Copy, Debug)]
+struct Hit {
+    index: usize,
+    score: f64,
+}
+
+/// The lines of an answer.
+struct Lines {
+    texts: Texts,
+    hits: Vec<Hit>,
+    _held: Reservation,
+    warnings: Vec<String>,
+    key: &'static str,
+    metadata: BTreeMap<String, FamilyMetadata>,
+    shows_scores: bool,
+    batch: usize,
+    has_more: bool,
+    next: usize,
+    has_begun: bool,
+}
+
+impl Lines {
+    /// Ends the first line, or one between it and the last.
+    fn push_batch_end(&mut self, out: &mut Vec<u8>) {
+        out.push(b']');
+        if self.next <= self.batch && !self.warnings.is_empty() {
+            out.extend_from_slice(b",\"warnings\":[");
+            for (i, warning) in self.warnings.iter().enumerate() {
+                if i > 0 {
+                    out.push(b',');
+                }
+                push_html_string(out, warning.as_bytes());
+            }
+            out.push(b']');
+        }
+        out.extend_from_slice(b"}\n");
+    }
+
+    fn push_hit(&self, out: &mut Vec<u8>, hit: Hit) {
+        let text = self.texts.get(hit.index);
+        out.extend_from_slice(format!("{{\"{}\":", self.key).as_bytes());
+        push_html_string(out, text);
+        if self.shows_scores {
+            out.extend_from_slice(format!(",\"score\":{}", hit.score).as_bytes());
+        }
+        let known = std::str::from_utf8(text).ok();
+        if let Some(metadata) = known.and_then(|name| self.metadata.get(name)) {
+            let (kind, help, unit) = (metadata.kind, &metadata.help, &metadata.unit);
+            for (key, value) in [("type", kind), ("help", help), ("unit", unit)] {
+                if !value.is_empty() {
+                    out.extend_from_slice(format!(",\"{key}\":").as_bytes());
+                    push_html_string(out, value.as_bytes());
+                }
+            }
+        }
+        out.push(b'}');
+    }
+}
+
+impl Produce for Lines {
+    fn produce(&mut self, out: &mut Vec<u8>, bytes_max: usize) -> bool {
+        const RESULTS: &[u8] = b"{\"results\":[";
+        if !std::mem::replace(&mut self.has_begun, true) {
+            out.extend_from_slice(RESULTS);
+            if self.hits.is_empty() {
+                self.push_batch_end(out);
+            }
+        }
+        while self.next < self.hits.len() {
+            if out.len() >= bytes_max {
+                return true;
+            }
+            match (self.next, self.next % self.batch) {
+                (0, _) => {}
+                (_, 0) => out.extend_from_slice(RESULTS),
+                _ => out.push(b','),
+            }
+            self.push_hit(out, self.hits[self.next]);
+            self.next += 1;
+            if self.next.is_multiple_of(self.batch) || self.next == self.hits.len() {
+                self.push_batch_end(out);
+            }
+        }
+        let has_more = self.has_more;
+        let last = format!("{{\"status\":\"success\",\"has_more\":{has_more}}}\n");
+        out.extend_from_slice(last.as_bytes());
+        false
+    }
+}
