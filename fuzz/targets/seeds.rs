@@ -168,7 +168,11 @@ fn block() -> Vec<u8> {
         writer.push_exemplars(exemplars).expect("the disk is sound");
     }
     let mut sayings = Sayings::default();
-    for (name, help, last) in [("metric_1", "New.", 9), ("metric_1", "Old.", 5), ("metric_3", "", 9)] {
+    for (name, help, last) in [
+        ("metric_1", "New.", 9),
+        ("metric_1", "Old.", 5),
+        ("metric_3", "", 9),
+    ] {
         let said = Metadata {
             name,
             kind: MetricType::Gauge,
