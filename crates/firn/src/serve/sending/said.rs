@@ -119,7 +119,8 @@ impl Telling {
         let all: Vec<Metadata<'_>> = known.iter().collect();
         for some in all.chunks(self.metadata.request_metrics) {
             let body = encode_metadata(some.iter().copied());
-            self.post(some.len() as u64, write(Version::V1, body)).await;
+            self.post(some.len() as u64, write(Version::V1, body.into()))
+                .await;
         }
     }
 
