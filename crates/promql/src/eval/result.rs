@@ -14,7 +14,7 @@ use crate::eval::rows::parts::{SERIES_PER_PART, in_parts};
 use crate::eval::rows::reads::ReadBuffer;
 use crate::eval::rows::row::{histogram_bytes, is_absent};
 use crate::eval::rows::source::Source;
-use crate::eval::tally::{Stays, WindowExtent};
+use crate::eval::tally::{SeriesWindows, Stays, WindowExtent};
 use crate::grid::Grid;
 use crate::plan::{Node, NodeKind, QueryTimes};
 use crate::value::{MatrixSeries, PointValue, QueryError, Value, VectorElement};
@@ -215,7 +215,8 @@ fn range_vector(
         for (at, series) in stretch.enumerate() {
             account.check()?;
             if tally.is_some() {
-                windows.add_series(&batch.series(at), (&grid, &reach), Stays::Window);
+                let of_series = SeriesWindows::of(&batch.series(at), &grid, &reach);
+                windows.add_series(&of_series, Stays::Window);
             }
             let labels = labels_of(evaluator, &*source, series);
             let mut series = samples_of(labels, &batch.series(at), oldest, newest);

@@ -64,7 +64,7 @@ impl Tally {
         let Some(known) = noted.get(&place(node)) else {
             return Extent::none(steps);
         };
-        let extent = lock(&known.rows.extent).clone();
+        let extent = known.rows.extent();
         match extent.counts.len() == steps {
             true => extent,
             false => extent.repeated(steps),
@@ -141,13 +141,8 @@ impl Extent {
         self.sizes.iter().sum()
     }
 
-    fn add(&mut self, row: Row<'_>) {
-        for (step, value) in row.values.iter().enumerate() {
-            let is_there = u64::from(!is_absent(*value));
-            self.counts[step] += is_there;
-            self.sizes[step] += is_there;
-            self.sizes_passing[step] += is_there;
-        }
+    /// Adds the histograms of a row; floats are counted apart.
+    fn add_histograms(&mut self, row: Row<'_>) {
         for (step, histogram) in row.histograms {
             let step = *step as usize;
             self.counts[step] += 1;
@@ -157,17 +152,56 @@ impl Extent {
     }
 }
 
+/// Rows that passed: their floats, each of which counts for one, and their histograms.
+#[derive(Debug)]
+struct Passed {
+    floats: Vec<u64>,
+    histograms: Extent,
+}
+
+impl Passed {
+    fn none(steps: usize) -> Self {
+        Self {
+            floats: vec![0; steps],
+            histograms: Extent::none(steps),
+        }
+    }
+
+    fn add(&mut self, row: Row<'_>) {
+        for (floats, value) in self.floats.iter_mut().zip(row.values) {
+            *floats += u64::from(!is_absent(*value));
+        }
+        self.histograms.add_histograms(row);
+    }
+
+    fn extent(&self) -> Extent {
+        let with_floats = |list: &[u64]| {
+            let both = list.iter().zip(&self.floats);
+            both.map(|(histograms, floats)| histograms + floats)
+                .collect()
+        };
+        Extent {
+            counts: with_floats(&self.histograms.counts),
+            sizes: with_floats(&self.histograms.sizes),
+            sizes_passing: with_floats(&self.histograms.sizes_passing),
+        }
+    }
+}
+
 /// Where the rows of a node are noted.
 #[derive(Debug)]
 pub(crate) struct RowTally {
-    extent: Mutex<Extent>,
+    passed: Mutex<Passed>,
+    /// How many samples of each step operators see that go step by step, if those are fewer.
+    seen: Mutex<Option<Vec<u64>>>,
     is_closed: AtomicBool,
 }
 
 impl RowTally {
     fn new(steps: usize) -> Self {
         Self {
-            extent: Mutex::new(Extent::none(steps)),
+            passed: Mutex::new(Passed::none(steps)),
+            seen: Mutex::default(),
             is_closed: AtomicBool::new(false),
         }
     }
@@ -175,8 +209,16 @@ impl RowTally {
     /// Notes a row.
     pub(crate) fn add(&self, row: Row<'_>) {
         if !self.is_closed.load(Ordering::Relaxed) {
-            lock(&self.extent).add(row);
+            lock(&self.passed).add(row);
         }
+    }
+
+    fn extent(&self) -> Extent {
+        let mut extent = lock(&self.passed).extent();
+        if let Some(seen) = &*lock(&self.seen) {
+            extent.counts.clone_from(seen);
+        }
+        extent
     }
 
     /// Notes no row any more: those that pass are noted.
@@ -186,10 +228,9 @@ impl RowTally {
 
     /// Sets how many samples there are at each step to those of `rows`.
     pub(crate) fn recount<'a>(&self, rows: impl Iterator<Item = Row<'a>>) {
-        let mut extent = lock(&self.extent);
-        let mut seen = Extent::none(extent.counts.len());
+        let mut seen = Passed::none(lock(&self.passed).floats.len());
         rows.for_each(|row| seen.add(row));
-        extent.counts = seen.counts;
+        *lock(&self.seen) = Some(seen.extent().counts);
     }
 }
 
@@ -244,51 +285,59 @@ pub(crate) enum Stays {
     Window,
 }
 
-impl WindowExtent {
-    /// Adds the windows of the next series.
-    pub(crate) fn add_series(
-        &mut self,
-        columns: &SeriesColumns<'_>,
-        (grid, reach): (&Grid, &Reach),
-        stays: Stays,
-    ) {
-        self.held.resize(grid.count, 0);
-        self.fresh.resize(grid.count, 0);
+/// The windows of one series.
+#[derive(Clone, Debug)]
+pub(crate) struct SeriesWindows {
+    held: Vec<u64>,
+    fresh: Vec<u64>,
+    most: u64,
+}
+
+impl SeriesWindows {
+    /// The windows of the steps of `grid`.
+    pub(crate) fn of(columns: &SeriesColumns<'_>, grid: &Grid, reach: &Reach) -> Self {
         let sums = Sums::of(columns);
-        let (mut most, mut last) = (0, 0);
+        let mut held = Vec::with_capacity(grid.count);
+        let mut fresh = Vec::with_capacity(grid.count);
         for step in 0..grid.count {
             let end = reach.end(grid.time(step));
             let oldest = end.saturating_sub(reach.range_ms);
-            last = sums.between(oldest, end);
-            most = most.max(last);
-            self.held[step] += last;
-            self.fresh[step] += match (step, reach.at) {
-                (0, _) => last,
+            let all = sums.between(oldest, end);
+            held.push(all);
+            fresh.push(match (step, reach.at) {
+                (0, _) => all,
                 (_, Some(_)) => 0,
                 (_, None) => sums.between(oldest.max(end.saturating_sub(grid.step_ms)), end),
-            };
+            });
         }
-        let stays = match stays {
-            Stays::Results(samples) => {
-                most = most.max(last + samples);
-                samples
-            }
-            Stays::Window => last,
+        let most = held.iter().copied().max().unwrap_or_default();
+        Self { held, fresh, most }
+    }
+}
+
+impl WindowExtent {
+    /// Adds the windows of the next series.
+    pub(crate) fn add_series(&mut self, windows: &SeriesWindows, stays: Stays) {
+        self.add(&windows.held, &windows.fresh);
+        let last = windows.held.last().copied().unwrap_or_default();
+        let (most, stays) = match stays {
+            Stays::Results(samples) => (windows.most.max(last + samples), samples),
+            Stays::Window => (windows.most, last),
         };
         self.rise = self.rise.max(self.left + most);
         self.left += stays;
     }
 
-    /// Adds the windows of later series.
-    fn append(&mut self, later: &WindowExtent) {
-        let steps = self.held.len().max(later.held.len());
-        for (own, others) in [
-            (&mut self.held, &later.held),
-            (&mut self.fresh, &later.fresh),
-        ] {
-            own.resize(steps, 0);
+    fn add(&mut self, held: &[u64], fresh: &[u64]) {
+        for (own, others) in [(&mut self.held, held), (&mut self.fresh, fresh)] {
+            own.resize(own.len().max(others.len()), 0);
             own.iter_mut().zip(others).for_each(|(own, n)| *own += n);
         }
+    }
+
+    /// Adds the windows of later series.
+    fn append(&mut self, later: &WindowExtent) {
+        self.add(&later.held, &later.fresh);
         self.rise = self.rise.max(self.left + later.rise);
         self.left += later.left;
     }
@@ -344,8 +393,9 @@ mod tests {
             time_column: 0,
         };
         let mut extent = WindowExtent::default();
-        extent.add_series(&columns, (&grid, &reach), stays);
-        extent.add_series(&columns, (&grid, &reach), stays);
+        let of_series = SeriesWindows::of(&columns, &grid, &reach);
+        extent.add_series(&of_series, stays);
+        extent.add_series(&of_series, stays);
         extent
     }
 

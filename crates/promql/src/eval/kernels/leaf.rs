@@ -17,7 +17,7 @@ use crate::eval::kernels::samples::Samples;
 use crate::eval::rows::reads::ReadBuffer;
 use crate::eval::rows::row::{ABSENT, Row, RowBuffer, count_absent};
 use crate::eval::rows::source::Source;
-use crate::eval::tally::{Stays, WindowExtent, WindowTally};
+use crate::eval::tally::{SeriesWindows, Stays, WindowExtent, WindowTally};
 use crate::grid::{Grid, Reach};
 use crate::value::QueryError;
 use firn_model::columns::SeriesColumns;
@@ -134,6 +134,8 @@ impl Leaf {
         let (steps, first) = (self.grid.count, part.start);
         buffer.read(&*self.source, part, steps, account, |stretch, batch| {
             plans.reset();
+            // Columns are numbered anew in each batch.
+            let mut known = None;
             let mut worker = Worker {
                 leaf: self,
                 series: stretch.start,
@@ -159,7 +161,7 @@ impl Leaf {
                 };
                 worker.fill(&columns, row, notes)?;
                 if self.tally.is_some() {
-                    self.note_windows(&columns, row.row(), &mut windows);
+                    self.note_windows(&columns, row.row(), &mut known, &mut windows);
                 }
                 account.check()?;
                 if !row.histograms.is_empty() {
@@ -178,13 +180,34 @@ impl Leaf {
     }
 
     /// Notes the windows of the series that `row` was made of.
-    fn note_windows(&self, columns: &SeriesColumns<'_>, row: Row<'_>, windows: &mut WindowExtent) {
+    ///
+    /// Series with the same times have the same windows, `known` ones if they are those of the
+    /// column; where there are markers or histograms each has its own.
+    fn note_windows(
+        &self,
+        columns: &SeriesColumns<'_>,
+        row: Row<'_>,
+        known: &mut Option<(usize, SeriesWindows)>,
+        windows: &mut WindowExtent,
+    ) {
         let stays = match self.kind {
             LeafKind::Range(_) => Stays::Results(row.samples()),
             LeafKind::Smoothed(_) => Stays::Window,
             LeafKind::Newest | LeafKind::NewestTime | LeafKind::NewestStart => return,
         };
-        windows.add_series(columns, (&self.grid, &self.reach), stays);
+        let is_plain = columns.histograms.is_empty() && count_absent(columns.values) == 0;
+        let column = columns.time_column;
+        if let Some((of_column, of_series)) = known
+            && is_plain
+            && *of_column == column
+        {
+            return windows.add_series(of_series, stays);
+        }
+        let of_series = SeriesWindows::of(columns, &self.grid, &self.reach);
+        windows.add_series(&of_series, stays);
+        if is_plain {
+            *known = Some((column, of_series));
+        }
     }
 
     /// How upstream walks the samples of a series for the steps.
