@@ -14,6 +14,8 @@
 
 mod api;
 mod aws;
+#[cfg(test)]
+mod cloud_tests;
 mod consul;
 mod digitalocean;
 mod discover;
@@ -24,20 +26,38 @@ mod file;
 mod group;
 mod hetzner;
 mod http;
+mod ionos;
+mod json;
 mod kubernetes;
+mod kuma;
+mod linode;
+#[cfg(test)]
+mod manager_tests;
+mod marathon;
 mod meta;
 mod metrics;
 mod nomad;
 mod once;
+mod outscale;
+mod ovhcloud;
+mod pages;
 mod parts;
 #[cfg(test)]
 mod platform_tests;
 mod published;
+mod puppetdb;
+mod scaleway;
+mod stackit;
 #[cfg(test)]
 mod stub;
 #[cfg(test)]
 mod tests;
+mod tokens;
+mod triton;
+mod uyuni;
+mod vultr;
 mod xml;
+mod xmlrpc;
 
 pub use aws::{AwsSettings, SigV4Settings};
 pub use consul::{ConsulSettings, Token};
@@ -47,9 +67,21 @@ pub use docker::{DockerSettings, Filter, SwarmRole, SwarmSettings};
 pub use eureka::EurekaSettings;
 pub use group::{Group, ReadYaml};
 pub use hetzner::{HetznerRole, HetznerSettings};
+pub use ionos::IonosSettings;
 pub use kubernetes::{Attached, KubernetesRole, KubernetesSettings, Selector};
+pub use kuma::KumaSettings;
+pub use linode::LinodeSettings;
+pub use marathon::MarathonSettings;
 pub use metrics::{DiscoveryMetrics, Owner};
 pub use nomad::NomadSettings;
+pub use outscale::OutscaleSettings;
+pub use ovhcloud::{OvhService, OvhSettings};
+pub use puppetdb::PuppetDbSettings;
+pub use scaleway::{ScalewayRole, ScalewaySettings};
+pub use stackit::StackitSettings;
+pub use triton::{TritonRole, TritonSettings};
+pub use uyuni::UyuniSettings;
+pub use vultr::VultrSettings;
 
 use crate::client::HttpSettings;
 use discover::{Discover, Refresh, Refreshed};
@@ -105,6 +137,30 @@ pub enum DiscoverySettings {
     Hetzner(Box<HetznerSettings>),
     /// One of `digitalocean_sd_configs`
     DigitalOcean(Box<DigitalOceanSettings>),
+    /// One of `ionos_sd_configs`
+    Ionos(Box<IonosSettings>),
+    /// One of `kuma_sd_configs`
+    Kuma(Box<KumaSettings>),
+    /// One of `linode_sd_configs`
+    Linode(Box<LinodeSettings>),
+    /// One of `marathon_sd_configs`
+    Marathon(Box<MarathonSettings>),
+    /// One of `outscale_sd_configs`
+    Outscale(Box<OutscaleSettings>),
+    /// One of `ovhcloud_sd_configs`
+    OvhCloud(Box<OvhSettings>),
+    /// One of `puppetdb_sd_configs`
+    PuppetDb(Box<PuppetDbSettings>),
+    /// One of `scaleway_sd_configs`
+    Scaleway(Box<ScalewaySettings>),
+    /// One of `stackit_sd_configs`
+    Stackit(Box<StackitSettings>),
+    /// One of `triton_sd_configs`
+    Triton(Box<TritonSettings>),
+    /// One of `uyuni_sd_configs`
+    Uyuni(Box<UyuniSettings>),
+    /// One of `vultr_sd_configs`
+    Vultr(Box<VultrSettings>),
 }
 
 impl DiscoverySettings {
@@ -125,6 +181,18 @@ impl DiscoverySettings {
             DiscoverySettings::Eureka(_) => "eureka",
             DiscoverySettings::Hetzner(_) => "hetzner",
             DiscoverySettings::DigitalOcean(_) => "digitalocean",
+            DiscoverySettings::Ionos(_) => "ionos",
+            DiscoverySettings::Kuma(_) => "kuma",
+            DiscoverySettings::Linode(_) => "linode",
+            DiscoverySettings::Marathon(_) => "marathon",
+            DiscoverySettings::Outscale(_) => "outscale",
+            DiscoverySettings::OvhCloud(_) => "ovhcloud",
+            DiscoverySettings::PuppetDb(_) => "puppetdb",
+            DiscoverySettings::Scaleway(_) => "scaleway",
+            DiscoverySettings::Stackit(_) => "stackit",
+            DiscoverySettings::Triton(_) => "triton",
+            DiscoverySettings::Uyuni(_) => "uyuni",
+            DiscoverySettings::Vultr(_) => "vultr",
         }
     }
 }
@@ -209,6 +277,29 @@ fn start(
         DiscoverySettings::Eureka(s) => ask(eureka::Applications::new(s, bytes_max), to),
         DiscoverySettings::Hetzner(s) => ask(hetzner::Servers::new(s, bytes_max), to),
         DiscoverySettings::DigitalOcean(s) => ask(digitalocean::Resources::new(s, bytes_max), to),
+        DiscoverySettings::Ionos(s) => ask(ionos::Servers::new(s, bytes_max), to),
+        DiscoverySettings::Kuma(s) => ask(kuma::Assignments::new(s, bytes_max), to),
+        DiscoverySettings::Linode(s) => {
+            ask(linode::Instances::new(s, bytes_max, lent.clock.clone()), to)
+        }
+        DiscoverySettings::Marathon(s) => ask(marathon::Apps::new(s, bytes_max), to),
+        DiscoverySettings::Outscale(s) => ask(
+            outscale::Machines::new(s, bytes_max, lent.clock.clone()),
+            to,
+        ),
+        DiscoverySettings::OvhCloud(s) => {
+            ask(ovhcloud::Servers::new(s, bytes_max, lent.clock.clone()), to)
+        }
+        DiscoverySettings::PuppetDb(s) => ask(puppetdb::Resources::new(s, bytes_max), to),
+        DiscoverySettings::Scaleway(s) => ask(scaleway::Servers::new(s, bytes_max), to),
+        DiscoverySettings::Stackit(s) => {
+            ask(stackit::Servers::new(s, bytes_max, lent.clock.clone()), to)
+        }
+        DiscoverySettings::Triton(s) => ask(triton::Machines::new(s, bytes_max), to),
+        DiscoverySettings::Uyuni(s) => {
+            ask(uyuni::Endpoints::new(s, bytes_max, lent.clock.clone()), to)
+        }
+        DiscoverySettings::Vultr(s) => ask(vultr::Instances::new(s, bytes_max), to),
     })
 }
 

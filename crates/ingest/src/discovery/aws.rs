@@ -18,7 +18,11 @@ mod signer;
 #[cfg(test)]
 mod tests;
 
+pub(super) use credentials::Credentials;
 pub(super) use ec2::Ec2;
 pub(super) use lightsail::Lightsail;
+pub(super) use request::add_signature;
 pub use settings::AwsSettings;
+pub(super) use settings::Variables;
+pub(super) use sign::Scope;
 pub use signer::SigV4Settings;

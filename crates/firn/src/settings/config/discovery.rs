@@ -92,8 +92,7 @@ pub const DISCOVERY: &[Key] = &[
     key(
         "ionos_sd_configs",
         List(&Section(&[IONOS, HTTP_CLIENT, PROXY])),
-    )
-    .ignored(),
+    ),
     key(
         "kubernetes_sd_configs",
         List(&Section(&[KUBERNETES, HTTP_CLIENT, PROXY])),
@@ -101,8 +100,7 @@ pub const DISCOVERY: &[Key] = &[
     key(
         "kuma_sd_configs",
         List(&Section(&[KUMA, HTTP_CLIENT, PROXY])),
-    )
-    .ignored(),
+    ),
     key(
         "lightsail_sd_configs",
         List(&Section(&[AWS_CLIENT, HTTP_CLIENT, PROXY])),
@@ -110,13 +108,11 @@ pub const DISCOVERY: &[Key] = &[
     key(
         "linode_sd_configs",
         List(&Section(&[LINODE, HTTP_CLIENT, PROXY])),
-    )
-    .ignored(),
+    ),
     key(
         "marathon_sd_configs",
         List(&Section(&[MARATHON, HTTP_CLIENT, PROXY])),
-    )
-    .ignored(),
+    ),
     key(
         "msk_sd_configs",
         List(&Section(&[AWS_CLIENT, MSK, HTTP_CLIENT, PROXY])),
@@ -132,14 +128,12 @@ pub const DISCOVERY: &[Key] = &[
     key(
         "outscale_sd_configs",
         List(&Section(&[OUTSCALE, HTTP_CLIENT, PROXY])),
-    )
-    .ignored(),
-    key("ovhcloud_sd_configs", List(&Section(&[OVHCLOUD]))).ignored(),
+    ),
+    key("ovhcloud_sd_configs", List(&Section(&[OVHCLOUD]))),
     key(
         "puppetdb_sd_configs",
         List(&Section(&[PUPPETDB, HTTP_CLIENT, PROXY])),
-    )
-    .ignored(),
+    ),
     key(
         "rds_sd_configs",
         List(&Section(&[AWS_CLIENT, RDS, HTTP_CLIENT, PROXY])),
@@ -148,23 +142,19 @@ pub const DISCOVERY: &[Key] = &[
     key(
         "scaleway_sd_configs",
         List(&Section(&[SCALEWAY, HTTP_CLIENT, PROXY])),
-    )
-    .ignored(),
+    ),
     key("serverset_sd_configs", List(&Section(&[SERVERSET]))).ignored(),
     key(
         "stackit_sd_configs",
         List(&Section(&[STACKIT, HTTP_CLIENT, PROXY])),
-    )
-    .ignored(),
-    key("triton_sd_configs", List(&Section(&[TRITON]))).ignored(),
+    ),
+    key("triton_sd_configs", List(&Section(&[TRITON]))),
     key(
         "uyuni_sd_configs",
         List(&Section(&[UYUNI, HTTP_CLIENT, PROXY])),
-    )
-    .ignored(),
+    ),
     key(
         "vultr_sd_configs",
         List(&Section(&[VULTR, HTTP_CLIENT, PROXY])),
-    )
-    .ignored(),
+    ),
 ];

@@ -5,7 +5,9 @@
 //! refuses it.
 
 mod aws;
+mod clouds;
 mod kubernetes;
+mod managers;
 mod platforms;
 #[cfg(test)]
 mod tests;
@@ -48,9 +50,21 @@ const READERS: &[(&str, Reader)] = &[
     ("file_sd_configs", files),
     ("hetzner_sd_configs", platforms::hetzner),
     ("http_sd_configs", server),
+    ("ionos_sd_configs", clouds::ionos),
     ("kubernetes_sd_configs", kubernetes::kubernetes),
+    ("kuma_sd_configs", managers::kuma),
     ("lightsail_sd_configs", aws::lightsail),
+    ("linode_sd_configs", clouds::linode),
+    ("marathon_sd_configs", managers::marathon),
     ("nomad_sd_configs", platforms::nomad),
+    ("outscale_sd_configs", clouds::outscale),
+    ("ovhcloud_sd_configs", clouds::ovhcloud),
+    ("puppetdb_sd_configs", managers::puppetdb),
+    ("scaleway_sd_configs", clouds::scaleway),
+    ("stackit_sd_configs", clouds::stackit),
+    ("triton_sd_configs", managers::triton),
+    ("uyuni_sd_configs", managers::uyuni),
+    ("vultr_sd_configs", clouds::vultr),
 ];
 
 /// The discoveries of a job that Firn runs.

@@ -43,4 +43,4 @@ impl std::fmt::Debug for AwsSettings {
 }
 
 /// Reads a variable of the environment.
-pub(super) type Variables = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
+pub(in super::super) type Variables = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
