@@ -38,6 +38,7 @@ mod meta;
 mod metrics;
 mod nomad;
 mod once;
+mod openstack;
 mod outscale;
 mod ovhcloud;
 mod pages;
@@ -74,6 +75,7 @@ pub use linode::LinodeSettings;
 pub use marathon::MarathonSettings;
 pub use metrics::{DiscoveryMetrics, Owner};
 pub use nomad::NomadSettings;
+pub use openstack::{OpenStackCredentials, OpenStackRole, OpenStackSettings};
 pub use outscale::OutscaleSettings;
 pub use ovhcloud::{OvhService, OvhSettings};
 pub use puppetdb::PuppetDbSettings;
@@ -145,6 +147,8 @@ pub enum DiscoverySettings {
     Linode(Box<LinodeSettings>),
     /// One of `marathon_sd_configs`
     Marathon(Box<MarathonSettings>),
+    /// One of `openstack_sd_configs`
+    OpenStack(Box<OpenStackSettings>),
     /// One of `outscale_sd_configs`
     Outscale(Box<OutscaleSettings>),
     /// One of `ovhcloud_sd_configs`
@@ -185,6 +189,7 @@ impl DiscoverySettings {
             DiscoverySettings::Kuma(_) => "kuma",
             DiscoverySettings::Linode(_) => "linode",
             DiscoverySettings::Marathon(_) => "marathon",
+            DiscoverySettings::OpenStack(_) => "openstack",
             DiscoverySettings::Outscale(_) => "outscale",
             DiscoverySettings::OvhCloud(_) => "ovhcloud",
             DiscoverySettings::PuppetDb(_) => "puppetdb",
@@ -283,6 +288,7 @@ fn start(
             ask(linode::Instances::new(s, bytes_max, lent.clock.clone()), to)
         }
         DiscoverySettings::Marathon(s) => ask(marathon::Apps::new(s, bytes_max), to),
+        DiscoverySettings::OpenStack(s) => ask(openstack::Resources::new(s, bytes_max), to),
         DiscoverySettings::Outscale(s) => ask(
             outscale::Machines::new(s, bytes_max, lent.clock.clone()),
             to,

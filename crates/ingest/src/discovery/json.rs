@@ -3,16 +3,16 @@
 
 /// Structs of which each field may be missing or null.
 macro_rules! answers {
-    ($($(#[$meta:meta])* struct $name:ident {
-        $($(#[$of_field:meta])* $field:ident: $kind:ty,)*
+    ($($(#[$meta:meta])* $seen:vis struct $name:ident {
+        $($(#[$of_field:meta])* $field_seen:vis $field:ident: $kind:ty,)*
     })*) => {$(
         #[derive(Clone, Debug, Default, serde::Deserialize)]
         #[serde(default)]
         $(#[$meta])*
-        struct $name {
+        $seen struct $name {
             $($(#[$of_field])*
             #[serde(deserialize_with = "crate::discovery::group::or_default")]
-            $field: $kind,)*
+            $field_seen $field: $kind,)*
         }
     )*};
 }

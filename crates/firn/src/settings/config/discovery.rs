@@ -124,7 +124,7 @@ pub const DISCOVERY: &[Key] = &[
         List(&Section(&[NOMAD, HTTP_CLIENT, PROXY])),
     ),
     key("oci_sd_configs", List(&Section(&[OCI, HTTP_CLIENT, PROXY]))).ignored(),
-    key("openstack_sd_configs", List(&Section(&[OPENSTACK]))).ignored(),
+    key("openstack_sd_configs", List(&Section(&[OPENSTACK]))),
     key(
         "outscale_sd_configs",
         List(&Section(&[OUTSCALE, HTTP_CLIENT, PROXY])),

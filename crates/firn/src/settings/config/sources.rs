@@ -57,6 +57,7 @@ const READERS: &[(&str, Reader)] = &[
     ("linode_sd_configs", clouds::linode),
     ("marathon_sd_configs", managers::marathon),
     ("nomad_sd_configs", platforms::nomad),
+    ("openstack_sd_configs", clouds::openstack),
     ("outscale_sd_configs", clouds::outscale),
     ("ovhcloud_sd_configs", clouds::ovhcloud),
     ("puppetdb_sd_configs", managers::puppetdb),

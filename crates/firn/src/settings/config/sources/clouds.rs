@@ -1,14 +1,15 @@
 //! Discoveries of clouds that are asked for their machines: keys, defaults and checks.
 
 use super::values::{inline_secret, refresh, require, secret};
-use crate::settings::config::http::{http, is_set};
+use crate::settings::config::http::{http, is_set, tls};
 use crate::settings::config::schema::SECRET;
 use crate::settings::config::signing::is_uuid;
 use crate::settings::config::{go_url, read};
-use firn_ingest::client::Secret;
+use firn_ingest::client::{HttpSettings, Secret};
 use firn_ingest::discovery::{
-    DiscoverySettings, IonosSettings, LinodeSettings, OutscaleSettings, OvhService, OvhSettings,
-    ScalewayRole, ScalewaySettings, StackitSettings, VultrSettings,
+    DiscoverySettings, IonosSettings, LinodeSettings, OpenStackCredentials, OpenStackRole,
+    OpenStackSettings, OutscaleSettings, OvhService, OvhSettings, ScalewayRole, ScalewaySettings,
+    StackitSettings, VultrSettings,
 };
 use firn_model::yaml::{Node, YamlError};
 use std::path::{Path, PathBuf};
@@ -48,6 +49,67 @@ pub fn vultr(node: &Node, dir: &Path) -> Read {
         refresh: refresh(node, 60),
         client: http(node, dir)?,
     })))
+}
+
+/// One of `openstack_sd_configs`
+pub fn openstack(node: &Node, dir: &Path) -> Read {
+    let tls = tls(node.get("tls_config"), dir)?;
+    let role = match read::string(node, "role").as_str() {
+        "instance" | "" => OpenStackRole::Instance,
+        "hypervisor" => OpenStackRole::Hypervisor,
+        "loadbalancer" => OpenStackRole::LoadBalancer,
+        role => return Err(node.error(format!("unknown OpenStack SD role {role:?}"))),
+    };
+    let availability = read::string_or(node, "availability", "public");
+    if !matches!(availability.as_str(), "public" | "internal" | "admin") {
+        return Err(node.error(format!(
+            "unknown availability {availability}, must be one of admin, internal or public"
+        )));
+    }
+    require(
+        node,
+        &[
+            (
+                "role",
+                "role missing (one of: instance, hypervisor, loadbalancer)",
+            ),
+            ("region", "openstack SD configuration requires a region"),
+        ],
+    )?;
+    Ok(DiscoverySettings::OpenStack(Box::new(OpenStackSettings {
+        role,
+        credentials: openstack_credentials(node),
+        region: read::string(node, "region"),
+        availability,
+        all_tenants: read::flag_or(node, "all_tenants", false),
+        port: read::integer_or(node, "port", 80),
+        refresh: refresh(node, 60),
+        client: HttpSettings {
+            tls,
+            ..HttpSettings::default()
+        },
+    })))
+}
+
+fn openstack_credentials(node: &Node) -> OpenStackCredentials {
+    let of = |key: &str| read::string(node, key);
+    let secret = |key: &str| {
+        let text = read::text(node, key).filter(|text| !text.is_empty());
+        text.map(|text| Secret::Inline(text.to_owned()))
+    };
+    OpenStackCredentials {
+        endpoint: of("identity_endpoint"),
+        username: of("username"),
+        user_id: of("userid"),
+        password: secret("password"),
+        project_name: of("project_name"),
+        project_id: of("project_id"),
+        domain_name: of("domain_name"),
+        domain_id: of("domain_id"),
+        application_name: of("application_credential_name"),
+        application_id: of("application_credential_id"),
+        application_secret: secret("application_credential_secret"),
+    }
 }
 
 /// `secret_key` or its file: one of them and not both.

@@ -18,7 +18,6 @@ pub const CHECKS: &[(&str, Check)] = &[
     ("msk_sd_configs", client),
     ("nerve_sd_configs", |node, _| zookeeper(node, "nerve")),
     ("oci_sd_configs", oci),
-    ("openstack_sd_configs", openstack),
     ("rds_sd_configs", client),
     ("serverset_sd_configs", |node, _| {
         zookeeper(node, "serverset")
@@ -133,31 +132,4 @@ fn oci(node: &Node, dir: &Path) -> Result<(), YamlError> {
         return Err(node.error("oci_sd: refresh_interval must be positive, got 0s"));
     }
     client(node, dir)
-}
-
-fn openstack(node: &Node, dir: &Path) -> Result<(), YamlError> {
-    http::tls(node.get("tls_config"), dir)?;
-    let role = read::string(node, "role");
-    if !matches!(
-        role.as_str(),
-        "" | "hypervisor" | "instance" | "loadbalancer"
-    ) {
-        return Err(node.error(format!("unknown OpenStack SD role {role:?}")));
-    }
-    let availability = read::string_or(node, "availability", "public");
-    if !matches!(availability.as_str(), "public" | "internal" | "admin") {
-        return Err(node.error(format!(
-            "unknown availability {availability}, must be one of admin, internal or public"
-        )));
-    }
-    require(
-        node,
-        &[
-            (
-                "role",
-                "role missing (one of: instance, hypervisor, loadbalancer)",
-            ),
-            ("region", "openstack SD configuration requires a region"),
-        ],
-    )
 }
