@@ -6,14 +6,40 @@ mod folder;
 mod tsdb_seeds;
 
 use firn_model::batch::Batch;
+use firn_model::columns::SeriesBatch;
 use firn_model::env::sim;
 use firn_model::exemplar::TimedExemplar;
 use firn_model::labels::Labels;
+use firn_model::matcher::{MatchOp, Matcher};
+use firn_model::sample::TimeRange;
 use firn_storage::block::{BlockId, BlockWriter, Source};
 use firn_storage::ids::Slot;
 use firn_storage::page::{Columns, Family, LogSpan, PageBuilder};
+use firn_wire::remote_read::{ChunkFrames, Question, SampleMessage};
 use firn_wire::{otlp, remote_write, snappy};
 use std::path::Path;
+
+/// A request of remote read, and answers to it in both forms.
+fn reads() -> [Vec<u8>; 3] {
+    let labels = Labels::from_pairs([("__name__", "m"), ("job", "a")]);
+    let mut batch = SeriesBatch::default();
+    let times: Vec<i64> = (0..200).map(|i| 1_000 * i).collect();
+    batch.push(&times, &vec![1.5; 200], &[], []);
+    let matchers = [Matcher::new("job", MatchOp::Regex, b"a|b").expect("the pattern is sound")];
+    let question = Question {
+        range: TimeRange::new(0, 100_000),
+        matchers: &matchers,
+        is_about_series: true,
+    };
+    let mut message = SampleMessage::default();
+    message.push(labels.as_ref(), &Labels::empty(), Some(batch.series(0)));
+    message.end_query();
+    let mut frames = Vec::new();
+    let mut writer = ChunkFrames::new(100, Labels::empty());
+    let pushed = writer.push(&mut frames, 0, labels.as_ref(), batch.series(0));
+    pushed.expect("the samples are sound");
+    [question.encode(), message.finish(), frames]
+}
 
 fn main() -> std::io::Result<()> {
     let dir = std::env::args().nth(1).unwrap_or_else(|| "corpus".into());
@@ -33,6 +59,7 @@ fn main() -> std::io::Result<()> {
     };
     write(dir, "otlp", requests.iter().map(read))?;
     write(dir, "otlp_json", requests)?;
+    write(dir, "remote_read", reads())?;
     write(dir, "exposition", expositions())?;
     write(dir, "page", pages())?;
     write(dir, "block", [block()])?;

@@ -30,6 +30,7 @@ mod raw;
 mod reads;
 mod refusal;
 mod refused_samples;
+mod remote_reading;
 mod remote_write_2;
 mod resources;
 mod retention;
@@ -40,6 +41,7 @@ mod sending;
 mod snapshot;
 mod tls;
 mod tools;
+mod tracing;
 mod tsdb;
 
 use harness::http::Http;

@@ -20,12 +20,14 @@ mod metadata;
 pub mod mirror;
 mod notify;
 mod parts;
+mod reading;
 mod rule_folder;
 pub mod rules;
 mod running;
 mod scraping;
 mod sending;
 pub mod signals;
+mod spans;
 mod store_settings;
 
 use crate::console;
@@ -49,6 +51,7 @@ use firn_model::env::{Env, real};
 use firn_model::error::Error;
 use firn_model::shares::Shares;
 use firn_model::store::Append;
+use firn_model::trace::Tracer;
 use firn_server::ActiveQueries;
 use firn_server::App;
 use firn_server::parts::Provider;
@@ -57,10 +60,12 @@ use listen::{ListenError, Servers};
 use locks::Locks;
 use notify::{Notifier, NotifierFlags, NotifierSettings};
 use parts::{PartsError, Sources};
+use reading::Reading;
 use rules::{RuleFlags, Rules, Surroundings};
 use running::{QueryLogError, Running};
 use sending::Sending;
 use signals::{Signals, Wish};
+use spans::Spans;
 use std::ffi::OsString;
 use std::process::ExitCode;
 use std::sync::{Arc, OnceLock};
@@ -167,6 +172,7 @@ struct Stopping {
     servers: Servers,
     pipeline: Arc<Pipeline>,
     sending: Arc<Sending>,
+    spans: Arc<Spans>,
     store: Arc<Store>,
 }
 
@@ -180,6 +186,7 @@ impl Stopping {
             servers,
             pipeline,
             sending,
+            spans,
             store,
         } = self;
         scraping.stop().await;
@@ -187,6 +194,7 @@ impl Stopping {
         notifier.stop().await;
         servers.stop().await;
         sending.stop().await;
+        spans.stop().await;
         pipeline.finish();
         let closed = spawn_blocking(move || {
             aggregating::finish(&pipeline);
@@ -203,6 +211,7 @@ struct Following<'a> {
     notifier: &'a Notifier,
     aggregating: &'a Arc<Aggregating>,
     sending: &'a Arc<Sending>,
+    reading: &'a Reading,
 }
 
 /// A server whose sockets are open.
@@ -230,6 +239,8 @@ struct Node {
     app: App,
     servers: Servers,
     signals: Signals,
+    /// What exports spans.
+    spans: Arc<Spans>,
     /// The store, once it is open.
     opened: Arc<OnceLock<Arc<Store>>>,
     /// Receives the wish of an HTTP request to end.
@@ -268,12 +279,16 @@ impl Node {
         let opened = Arc::new(OnceLock::new());
         // One wish to end is enough; a second finds the place taken.
         let (quit, quitting) = mpsc::channel(1);
+        let tracer = Tracer::new(env.clock.clone(), env.rng.clone());
+        let spans = Arc::new(Spans::new(tracer.clone()));
+        spans.follow(&running.config());
         let app = App::new(parts::build(Sources {
             line,
             connections_max: descriptors.connections,
             running: running.clone(),
             locks: locks.clone(),
             env: env.clone(),
+            tracer,
             memory: memory.clone(),
             pressure: pressure.clone(),
             retention: retention.clone(),
@@ -302,6 +317,7 @@ impl Node {
             app,
             servers,
             signals,
+            spans,
             opened,
             quitting,
         })
@@ -333,6 +349,7 @@ impl Node {
         let active = self.open_active_queries().await?;
         let notifier = Arc::new(self.notifier(places, scraping.lent()));
         let rules = Arc::new(self.open_rules(&pipeline, &notifier).await);
+        let reading = Arc::new(self.begin_reading(&store));
         self.app.open(backend::backend(backend::Parts {
             env: self.env.clone(),
             store: store.clone(),
@@ -341,6 +358,8 @@ impl Node {
             rules: rules.clone(),
             notifier: notifier.clone(),
             sending: sending.clone(),
+            spans: self.spans.clone(),
+            reading: reading.clone(),
             running: self.running.clone(),
             active,
         }));
@@ -354,6 +373,7 @@ impl Node {
             notifier: &notifier,
             aggregating: &aggregating,
             sending: &sending,
+            reading: &reading,
         };
         self.serve(&store, &pipeline, &scraping, &following).await?;
         info!("stop");
@@ -365,6 +385,7 @@ impl Node {
             servers,
             pipeline: pipeline.clone(),
             sending,
+            spans: self.spans,
             store,
         };
         tokio::select! {
@@ -404,6 +425,15 @@ impl Node {
         let (begun, config) = (sending.clone(), self.running.config());
         spawn_blocking(move || begun.follow(&config)).await?;
         Ok(sending)
+    }
+
+    /// What is asked beside the store, where the configuration says so.
+    fn begin_reading(&self, store: &Arc<Store>) -> Reading {
+        let of_blocks = store.clone();
+        let since = Box::new(move || of_blocks.first_block_ms());
+        let reading = Reading::new(store.clone(), since, self.env.clock.clone());
+        reading.follow(&self.running.config());
+        reading
     }
 
     /// Nothing is stored before aggregation has its state.
@@ -481,6 +511,7 @@ impl Node {
             notifier,
             aggregating,
             sending,
+            reading,
         } = following;
         let mut configs = self.running.subscribe();
         let mut retention = (self.retention)();
@@ -517,6 +548,8 @@ impl Node {
                     pipeline.translate_by(config.otlp.clone());
                     scraping::apply(scraping, &config);
                     notifier.apply(&config.alerting, &config.external_labels);
+                    reading.follow(&config);
+                    self.spans.follow(&config);
                     let (aggregating, sending) = (Arc::clone(aggregating), Arc::clone(sending));
                     let followed = config.clone();
                     spawn_blocking(move || {

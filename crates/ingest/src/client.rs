@@ -89,6 +89,13 @@ impl HttpClient {
         self
     }
 
+    /// The client, which speaks HTTP/2 and nothing else, without TLS too: gRPC wants that.
+    #[must_use]
+    pub fn speaking_http2_alone(mut self) -> Self {
+        self.transport.speak_http2_alone();
+        self
+    }
+
     /// Asks for `uri`; returns when the head of the answer is there. Any status is an answer.
     /// Fails with [`firn_model::error::ErrorKind::Unavailable`].
     pub async fn get(&self, uri: &Uri, headers: &HeaderMap) -> Result<Response<Incoming>, Error> {

@@ -4,7 +4,8 @@
 //! and what the log says of it), text of any age that is
 //! filled in ([`import`]), relabelling ([`relabel`]), the HTTP client ([`client`]), discovery
 //! of targets ([`discovery`]) and of Alertmanagers ([`alertmanagers`]), posting of bodies as they
-//! are ([`forward`]), and scraping ([`scrape`]). All samples end in the same
+//! are ([`forward`]), reading from other servers ([`remote_read`]), spans for a
+//! collector ([`span_export`]), and scraping ([`scrape`]). All samples end in the same
 //! [`firn_model::store::Append`].
 //!
 //! Invariant: limits are checked before memory is spent, and every sample that was read is either
@@ -27,9 +28,11 @@ mod outcome;
 mod pipeline;
 mod refusals;
 pub mod relabel;
+pub mod remote_read;
 pub mod scrape;
 pub mod sending;
 mod share;
+pub mod span_export;
 
 pub use discards::Discard;
 pub use limits::IngestLimits;

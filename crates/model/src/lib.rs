@@ -43,6 +43,7 @@ pub mod stats;
 pub mod store;
 pub mod sync;
 pub mod tenant;
+pub mod trace;
 pub mod units;
 pub mod value_set;
 pub mod yaml;

@@ -236,6 +236,11 @@ pub trait Select: Send + Sync {
     /// several selections) must sort by [`Selection::labels`].
     fn select(&self, request: SelectRequest<'_>) -> Result<Arc<dyn Selection>, Error>;
 
+    /// The series that match, whose samples nobody will read.
+    fn select_labels(&self, request: SelectRequest<'_>) -> Result<Arc<dyn Selection>, Error> {
+        self.select(request)
+    }
+
     /// The names of labels on the series that match, sorted.
     fn label_names(&self, request: SelectRequest<'_>) -> Result<Vec<String>, Error>;
 
@@ -248,9 +253,14 @@ pub trait Select: Send + Sync {
     }
 
     /// What is known to be lost of `tenant` in `range`, of whatever series: what a look-up of
-    /// label names or values may lack.
+    /// exemplars may lack.
     fn losses(&self, _tenant: &TenantId, _range: TimeRange) -> Losses {
         Losses::default()
+    }
+
+    /// What a look-up of label names or values in `range` may lack.
+    fn label_losses(&self, tenant: &TenantId, range: TimeRange) -> Losses {
+        self.losses(tenant, range)
     }
 }
 

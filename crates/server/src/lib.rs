@@ -44,6 +44,7 @@ mod routes;
 pub mod rules;
 mod timed;
 pub mod tls;
+mod traced;
 
 use http::connection::Site;
 

@@ -16,6 +16,7 @@ use firn_model::metrics::Collect;
 use firn_model::sample::TimestampMs;
 use firn_model::stats::{BlocksStats, StoreStats};
 use firn_model::store::Select;
+use firn_model::trace::Tracer;
 use firn_promql::Features;
 use firn_rules::view::Groups;
 use serde::Serialize;
@@ -33,6 +34,8 @@ pub struct AppParts {
     pub limits: Limits,
     /// The process's memory; bodies and queries reserve from it.
     pub memory: Budget,
+    /// Begins spans of what is asked.
+    pub tracer: Arc<Tracer>,
     /// Evaluates and parses queries; [`crate::engine::Promql`] outside tests.
     pub engine: Arc<dyn Engine>,
     /// How queries are evaluated.
@@ -87,8 +90,10 @@ pub type Provider<T> = Arc<dyn Fn() -> T + Send + Sync>;
 /// What answers once the replay is done.
 #[derive(Clone)]
 pub struct Backend {
-    /// Answers look-ups.
+    /// Answers look-ups, from what is stored and what other servers have.
     pub store: Arc<dyn Select>,
+    /// Answers them from what is stored here alone: what is federated, and states of alerts.
+    pub local: Arc<dyn Select>,
     /// Takes in writes.
     pub pipeline: Arc<Pipeline>,
     /// What is scraped, and how it is.

@@ -12,6 +12,7 @@ use crate::engine::Engine;
 use crate::parts::RuleGroupName;
 use crate::query_log::{Logged, Origin, QueryLog, Timings};
 use crate::timed::Timed;
+use crate::traced::traced;
 use firn_model::budget::{Budget, Reservation};
 use firn_model::cancel::Cancel;
 use firn_model::columns::SeriesBatch;
@@ -23,6 +24,7 @@ use firn_model::sample::{TimeRange, TimestampMs, is_stale};
 use firn_model::series_limit::SeriesLimit;
 use firn_model::store::{Select, SelectRequest};
 use firn_model::tenant::TenantId;
+use firn_model::trace::{Span, SpanKind};
 use firn_promql::ast::Expr;
 use firn_promql::value::{QueryError, QueryResult, Value};
 use firn_promql::{Context, EvalTime, Options};
@@ -102,7 +104,10 @@ impl App {
         let budget = self.budgets.query();
         let tenant = question.tenant.clone();
         let (engine, env) = (self.parts.engine.clone(), self.parts.env.clone());
-        let store = backend.store.clone();
+        let mut span = self.span_of(question);
+        let context = span.context();
+        let store = traced(backend.store.clone(), context.as_ref());
+        let local = backend.local.clone();
         let log = self.parts.query_log.clone();
         let log = log.is_on().then(|| (log, question.group.clone()));
         let asked_at = env.clock.monotonic();
@@ -112,6 +117,7 @@ impl App {
                 queue: env.clock.monotonic().saturating_sub(asked_at),
                 engine,
                 store,
+                local,
                 env,
                 tenant: &tenant,
                 options,
@@ -131,10 +137,24 @@ impl App {
         );
         let deadline = Instant::now() + self.limits().query_timeout;
         let outcome = self.run_queued(backend.active.clone(), asked, deadline, job);
-        outcome.await.map_err(|e| match e {
-            Unfinished::Waiting | Unfinished::Refused(_) => RuleQueryError::Later(e.to_string()),
-            Unfinished::Running | Unfinished::Panicked => RuleQueryError::Failed(e.to_string()),
+        outcome.await.map_err(|e| {
+            span.fail(e);
+            match e {
+                Unfinished::Waiting | Unfinished::Refused(_) => {
+                    RuleQueryError::Later(e.to_string())
+                }
+                Unfinished::Running | Unfinished::Panicked => RuleQueryError::Failed(e.to_string()),
+            }
         })
+    }
+
+    /// One evaluation of a rule, by Prometheus's name.
+    fn span_of(&self, question: &RuleQuestion) -> Span {
+        let name = || "rule".to_owned();
+        let mut span = self.parts.tracer.begin(name, SpanKind::Internal, None);
+        span.set("group", || question.group.name.as_str());
+        span.set("expression", || question.expression.as_str());
+        span
     }
 }
 
@@ -146,6 +166,8 @@ struct Asking<'a> {
     queue: Duration,
     engine: Arc<dyn Engine>,
     store: Arc<dyn Select>,
+    /// What is stored here: states of alerts are nowhere else.
+    local: Arc<dyn Select>,
     env: Env,
     tenant: &'a TenantId,
     options: Options,
@@ -198,7 +220,7 @@ impl Asking<'_> {
     }
 
     fn kept_since(&self, matchers: &[Matcher], range: TimeRange) -> Result<Vec<KeptSince>, Error> {
-        let selection = self.store.select(SelectRequest {
+        let selection = self.local.select(SelectRequest {
             tenant: self.tenant,
             matchers,
             range,

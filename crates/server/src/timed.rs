@@ -48,6 +48,10 @@ impl Select for Timed<'_> {
         self.measure(|| self.store.select(request))
     }
 
+    fn select_labels(&self, request: SelectRequest<'_>) -> Result<Arc<dyn Selection>, Error> {
+        self.measure(|| self.store.select_labels(request))
+    }
+
     fn label_names(&self, request: SelectRequest<'_>) -> Result<Vec<String>, Error> {
         self.measure(|| self.store.label_names(request))
     }
@@ -62,5 +66,9 @@ impl Select for Timed<'_> {
 
     fn losses(&self, tenant: &TenantId, range: TimeRange) -> Losses {
         self.store.losses(tenant, range)
+    }
+
+    fn label_losses(&self, tenant: &TenantId, range: TimeRange) -> Losses {
+        self.store.label_losses(tenant, range)
     }
 }

@@ -5,7 +5,7 @@
 //! request's body into a [`firn_model::batch::Batch`] and [`remote_write::encode`] does the
 //! reverse; [`otlp`] reads what OpenTelemetry sends; [`exposition`] reads what a target exposes and
 //! writes what Firn exposes about itself; [`thinning`] leaves series out of messages that are
-//! passed on; [`snappy`] is the compression around requests, [`unpack`] that of other bodies;
+//! passed on; [`traces`] writes spans for a collector; [`snappy`] is the compression around requests, [`unpack`] that of other bodies;
 //! [`tsdb`] reads the files of a Prometheus and writes blocks for one.
 //!
 //! Invariant: for any bytes, nothing here panics or allocates beyond the caps in [`WireLimits`], or
@@ -23,6 +23,7 @@ pub mod remote_read;
 pub mod remote_write;
 pub mod snappy;
 pub mod thinning;
+pub mod traces;
 pub mod tsdb;
 pub mod unpack;
 

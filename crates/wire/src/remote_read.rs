@@ -1,4 +1,4 @@
-//! Remote read: what another server asks for, and the two forms of an answer.
+//! Remote read: what is asked, and the two forms of an answer; each is written and read.
 //!
 //! ```text
 //! SAMPLES              one message with everything, compressed as a whole
@@ -10,9 +10,13 @@
 //! Invariant: whatever bytes come, what is made of them is bounded by the caps below.
 
 mod answer;
+mod question;
+mod reply;
 mod request;
 
 pub use answer::{ChunkFrames, SampleMessage};
+pub use question::Question;
+pub use reply::{FrameReader, ReadSeries, Sample, decode_samples};
 pub use request::{ReadQuery, ReadRequest, ResponseType, decode};
 
 #[cfg(test)]

@@ -11,10 +11,12 @@ use firn_storage::store::Store;
 use std::sync::Arc;
 
 use super::notify::Notifier;
+use super::reading::Reading;
 use super::rule_folder::RuleFolder;
 use super::rules::Rules;
 use super::running::Running;
 use super::sending::Sending;
+use super::spans::Spans;
 
 /// The parts that a backend is made of.
 pub struct Parts {
@@ -30,6 +32,10 @@ pub struct Parts {
     pub rules: Arc<Rules>,
     /// Where alerts are sent.
     pub notifier: Arc<Notifier>,
+    /// What is asked beside the store.
+    pub reading: Arc<Reading>,
+    /// What exports spans.
+    pub spans: Arc<Spans>,
     /// Where samples are sent on.
     pub sending: Arc<Sending>,
     /// The configuration, which names the folder of rules that are edited.
@@ -63,11 +69,14 @@ pub fn backend(parts: Parts) -> Backend {
             parts.rules.clone(),
             parts.notifier,
             parts.sending,
+            parts.reading.clone(),
+            parts.spans,
             parts.pipeline.aggregation(),
         ],
         alertmanagers: Arc::new(move || notifier.alertmanagers()),
         rule_editor: Arc::new(RuleFolder::new(parts.running)),
-        store: parts.store,
+        store: parts.reading,
+        local: parts.store,
         pipeline: parts.pipeline,
         scraping: parts.scraping,
         rules: parts.rules,

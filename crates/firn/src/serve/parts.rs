@@ -15,6 +15,7 @@ use firn_model::budget::Budget;
 use firn_model::env::Env;
 use firn_model::sample::TimestampMs;
 use firn_model::shares::Shares;
+use firn_model::trace::Tracer;
 use firn_server::Limits;
 use firn_server::engine::Promql;
 use firn_server::parts::{
@@ -54,6 +55,8 @@ pub struct Sources<'a> {
     pub locks: Arc<Locks>,
     /// Time and threads.
     pub env: Env,
+    /// What begins spans.
+    pub tracer: Arc<Tracer>,
     /// All memory.
     pub memory: Budget,
     /// Looked at while queries run.
@@ -74,6 +77,7 @@ pub fn build(sources: Sources<'_>) -> Result<AppParts, PartsError> {
         running,
         locks,
         env,
+        tracer,
         memory,
         pressure,
         retention,
@@ -94,6 +98,7 @@ pub fn build(sources: Sources<'_>) -> Result<AppParts, PartsError> {
     let reload = running.clone();
     Ok(AppParts {
         limits: limits(settings, connections_max, memory.limit_bytes()),
+        tracer,
         engine: Arc::new(Promql),
         query: QuerySettings {
             features: JobFeatures::of(settings).language,

@@ -20,6 +20,7 @@ pub mod mirror;
 mod otlp;
 mod read;
 mod remote;
+pub mod remote_read;
 pub mod remote_write;
 mod rule_files;
 mod rules;
@@ -27,7 +28,7 @@ mod scalar;
 mod schema;
 mod signing;
 mod sources;
-mod tracing;
+pub mod tracing;
 
 pub use access::{AccessSettings, TokenSource, checked_digest};
 pub use alerting::AlertingSettings;
@@ -49,12 +50,14 @@ use firn_rules::group::Group;
 use firn_storage::store::Duplicates;
 use firn_wire::otlp::Translation;
 use global::Global;
+use remote_read::RemoteRead;
 use remote_write::RemoteWrite;
 pub use scalar::parse_bool;
 use schema::{Findings, Key, Shape, walk};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
+use tracing::Tracing;
 
 /// Share of the memory that Firn may use when the config says nothing. The rest is for the page
 /// cache, which the log's writes and a block's reads go through, and for neighbours.
@@ -145,8 +148,10 @@ pub struct Config {
     pub rule_files_wrong: Vec<RuleFileError>,
     /// Whether `rule_files` names any.
     pub names_rule_files: bool,
-    /// Whether `remote_read` names a server.
-    pub has_remote_read: bool,
+    /// `tracing`
+    pub tracing: Option<Tracing>,
+    /// `remote_read`
+    pub remote_read: Vec<RemoteRead>,
     /// The groups in them, if they were read.
     pub rule_groups: Vec<Arc<Group>>,
     /// `firn.access`
@@ -185,9 +190,9 @@ pub enum ConfigError {
     /// Rule files say what they cannot: a line for each mistake.
     #[error("{0}")]
     Rules(String),
-    /// A receiver to which nothing can be sent.
+    /// A receiver to which nothing can be sent, or a server that cannot be asked.
     #[error("{0}")]
-    Receiver(String),
+    Remote(String),
     /// The file says what a config cannot.
     #[error("{file}:{error}")]
     Content {
@@ -258,7 +263,8 @@ pub fn load_with_rules(path: &Path, features: JobFeatures) -> Result<Config, Con
     if let Some(wrong) = config.rule_files_wrong.iter().find(|e| e.is_lasting()) {
         return Err(ConfigError::Rules(wrong.to_string()));
     }
-    remote_write::check_receivers(&config.remote_write).map_err(ConfigError::Receiver)?;
+    remote_write::check_receivers(&config.remote_write).map_err(ConfigError::Remote)?;
+    remote_read::check_servers(&config.remote_read).map_err(ConfigError::Remote)?;
     rule_files::load_rules(&mut config, features)?;
     Ok(config)
 }
@@ -330,7 +336,8 @@ impl Default for Config {
             rule_files: Vec::new(),
             rule_files_wrong: Vec::new(),
             names_rule_files: false,
-            has_remote_read: false,
+            tracing: None,
+            remote_read: Vec::new(),
             rule_groups: Vec::new(),
             access: AccessSettings::default(),
             aggregation: AggregationSpec::default(),
@@ -368,7 +375,7 @@ impl Config {
             Some("alerting")
         } else if self.names_rule_files {
             Some("rule_files")
-        } else if self.has_remote_read {
+        } else if !self.remote_read.is_empty() {
             Some("remote_read")
         } else {
             None
@@ -443,8 +450,8 @@ fn parse(text: &str, dir: &Path, features: JobFeatures) -> Result<Parsed, YamlEr
         config.evaluation_interval = interval;
     }
     config.names = global.names;
-    config.has_remote_read = remote::check_reads(&root, dir)?;
-    tracing::check_tracing(&root, dir)?;
+    config.remote_read = remote_read::remote_read(&root, dir)?;
+    config.tracing = tracing::tracing(&root, dir)?;
     rule_files::read_rules(&root, dir, &mut config)?;
     read_storage(&root, &mut config)?;
     read_firn(&root, &mut config)?;

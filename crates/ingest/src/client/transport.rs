@@ -27,6 +27,8 @@ pub(super) struct Transport {
     tls: TlsSettings,
     route: Route,
     enable_http2: bool,
+    /// Whether HTTP/2 is spoken and nothing else, without TLS too.
+    is_http2_alone: bool,
     places: Places,
     /// The pool, and the keys and certificates that it was made with.
     pool: Mutex<Option<(Material, Pool)>>,
@@ -43,9 +45,15 @@ impl Transport {
             tls: tls.clone(),
             route: Route::new(proxy, places.clone()),
             enable_http2,
+            is_http2_alone: false,
             places,
             pool: Mutex::default(),
         }
+    }
+
+    /// Speaks HTTP/2 and nothing else.
+    pub(super) fn speak_http2_alone(&mut self) {
+        self.is_http2_alone = true;
     }
 
     /// Sends one request; returns when the head of the answer is there, or why it never will be.
@@ -61,8 +69,9 @@ impl Transport {
             let headers = request.headers_mut();
             headers.insert(PROXY_AUTHORIZATION, authorization.clone());
         }
-        // HTTP/2, which has no such header, is spoken through TLS alone.
-        if request.uri().scheme_str() == Some("http") && self.places.are_scarce() {
+        // HTTP/2 has no such header.
+        let has_http1 = request.uri().scheme_str() == Some("http") && !self.is_http2_alone;
+        if has_http1 && self.places.are_scarce() {
             let headers = request.headers_mut();
             headers.insert(CONNECTION, HeaderValue::from_static("close"));
         }
@@ -83,6 +92,7 @@ impl Transport {
                 let pool = Client::builder(TokioExecutor::new())
                     .pool_timer(TokioTimer::new())
                     .pool_idle_timeout(IDLE)
+                    .http2_only(self.is_http2_alone)
                     .build(connector);
                 *held = Some((material, Pool::clone(&pool)));
                 Ok(pool)

@@ -41,6 +41,14 @@ impl Select for Restricted {
         })
     }
 
+    fn select_labels(&self, request: SelectRequest<'_>) -> Result<Arc<dyn Selection>, Error> {
+        let matchers = self.with(request.matchers);
+        self.store.select_labels(SelectRequest {
+            matchers: &matchers,
+            ..request
+        })
+    }
+
     fn label_names(&self, request: SelectRequest<'_>) -> Result<Vec<String>, Error> {
         let matchers = self.with(request.matchers);
         self.store.label_names(SelectRequest {
@@ -71,5 +79,9 @@ impl Select for Restricted {
 
     fn losses(&self, tenant: &TenantId, range: TimeRange) -> Losses {
         self.store.losses(tenant, range)
+    }
+
+    fn label_losses(&self, tenant: &TenantId, range: TimeRange) -> Losses {
+        self.store.label_losses(tenant, range)
     }
 }

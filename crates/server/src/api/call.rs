@@ -13,12 +13,15 @@ use crate::http::produce::{Encoding, Produce, respond};
 use crate::metrics::Endpoint;
 use crate::parts::Backend;
 use crate::query_log::Origin;
+use crate::traced::traced;
 use axum::body::Body;
 use axum::extract::{OriginalUri, Request};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
 use firn_model::cancel::Cancel;
+use firn_model::store::Select;
 use firn_model::tenant::TenantId;
+use firn_model::trace::SpanContext;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use tokio::time::Instant;
@@ -38,6 +41,8 @@ pub(crate) struct Call {
     client: Client,
     origin: Origin,
     encoding: Encoding,
+    /// The span of the request, if it is sampled.
+    span: Option<SpanContext>,
 }
 
 impl Call {
@@ -49,8 +54,10 @@ impl Call {
         request: Request,
     ) -> Result<Self, Failure> {
         let tenant = app.tenant(request.headers())?;
+        let span = request.extensions().get::<SpanContext>().cloned();
         Ok(Self {
-            backend: visible(backend, &request)?,
+            backend: watched(visible(backend, &request)?, span.as_ref()),
+            span,
             endpoint,
             client: client(app, &tenant, &request),
             tenant,
@@ -81,7 +88,7 @@ impl Call {
     ) -> Result<T, Failure> {
         let texts = EXPRESSIONS.iter().flat_map(|name| self.form.all(name));
         let question = self.question(texts, range);
-        self.app.compute(question, deadline, job).await
+        self.compute_traced(question, deadline, job).await
     }
 
     /// Runs `job`, which answers what `texts` ask, until `deadline`.
@@ -92,6 +99,31 @@ impl Call {
         job: impl FnOnce(&Cancel) -> Result<T, Failure> + Send + 'static,
     ) -> Result<T, Failure> {
         let question = self.question(texts.iter().map(String::as_str), None);
+        self.compute_traced(question, deadline, job).await
+    }
+
+    /// Waiting and work are a span each, by Prometheus's names.
+    async fn compute_traced<T: Send + 'static>(
+        &self,
+        question: Question,
+        deadline: Instant,
+        job: impl FnOnce(&Cancel) -> Result<T, Failure> + Send + 'static,
+    ) -> Result<T, Failure> {
+        let Some(span) = self.span.clone() else {
+            return self.app.compute(question, deadline, job).await;
+        };
+        let queue = span.begin("promqlExecQueue");
+        let asked = self.form.get("query").to_owned();
+        let job = move |cancel: &Cancel| {
+            drop(queue);
+            let mut work = span.begin("promqlEval");
+            work.set("query", || asked);
+            let outcome = job(cancel);
+            if let Err(failure) = &outcome {
+                work.fail(&failure.message);
+            }
+            outcome
+        };
         self.app.compute(question, deadline, job).await
     }
 
@@ -143,13 +175,27 @@ fn visible(backend: Arc<Backend>, request: &Request) -> Result<Arc<Backend>, Fai
     if !grant.is_restricted() {
         return Ok(backend);
     }
-    let part = Restricted::new(backend.store.clone(), &grant.matchers);
-    let part = part.map_err(Failure::execution)?;
-    let backend = Backend::clone(&backend);
+    let part_of = |store: &Arc<dyn Select>| -> Result<Arc<dyn Select>, Failure> {
+        let part = Restricted::new(store.clone(), &grant.matchers);
+        Ok(Arc::new(part.map_err(Failure::execution)?))
+    };
     Ok(Arc::new(Backend {
-        store: Arc::new(part),
-        ..backend
+        store: part_of(&backend.store)?,
+        local: part_of(&backend.local)?,
+        ..Backend::clone(&backend)
     }))
+}
+
+/// The backend, whose look-ups are spans of a request that is sampled.
+fn watched(backend: Arc<Backend>, span: Option<&SpanContext>) -> Arc<Backend> {
+    match span {
+        Some(_) => Arc::new(Backend {
+            store: traced(backend.store.clone(), span),
+            local: traced(backend.local.clone(), span),
+            ..Backend::clone(&backend)
+        }),
+        None => backend,
+    }
 }
 
 /// The client whose turn in the queue the request takes.

@@ -74,7 +74,7 @@ async fn answer(app: &App, backend: Arc<Backend>, request: Request) -> Result<Re
             if matchers.is_empty() {
                 continue;
             }
-            let selected = backend.store.select(SelectRequest {
+            let selected = backend.local.select(SelectRequest {
                 tenant: &tenant,
                 matchers: &matchers,
                 range,

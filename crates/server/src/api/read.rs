@@ -243,14 +243,17 @@ impl Reading {
         let mut frames = ChunkFrames::new(frame_bytes_max, self.external.clone());
         let mut batch = SeriesBatch::default();
         let mut piece = Vec::new();
-        let samples = self.selected.iter().enumerate();
-        for (query, selected) in samples.filter(|(_, s)| !s.query.is_about_series) {
+        for (query, selected) in self.selected.iter().enumerate() {
             for (labels, index) in &selected.series {
-                batch.clear();
-                let read = selected.selection.read(*index..*index + 1, &mut batch);
-                read.map_err(|e| io::Error::other(e.message))?;
-                let pushed = frames.push(&mut piece, query, labels.as_ref(), batch.series(0));
-                pushed.map_err(io::Error::other)?;
+                if selected.query.is_about_series {
+                    frames.push_labels(&mut piece, query, labels.as_ref());
+                } else {
+                    batch.clear();
+                    let read = selected.selection.read(*index..*index + 1, &mut batch);
+                    read.map_err(|e| io::Error::other(e.message))?;
+                    let pushed = frames.push(&mut piece, query, labels.as_ref(), batch.series(0));
+                    pushed.map_err(io::Error::other)?;
+                }
                 if piece.len() >= PIECE_BYTES {
                     if Instant::now() > deadline {
                         return Err(io::ErrorKind::TimedOut.into());

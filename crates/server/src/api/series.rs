@@ -15,6 +15,7 @@ use firn_model::budget::{Budget, Reservation};
 use firn_model::cancel::Cancel;
 use firn_model::error::Error;
 use firn_model::labels::Labels;
+use firn_model::losses::Losses;
 use firn_model::matcher::Matcher;
 use firn_model::sample::TimeRange;
 use firn_model::series_limit::SeriesLimit;
@@ -114,12 +115,9 @@ impl Lookup {
         Ok(())
     }
 
-    /// What the answer may lack, as warnings.
+    /// What an answer of label names or values may lack, as warnings.
     fn annotations(&self) -> Annotations {
-        Annotations {
-            warnings: self.store.losses(&self.tenant, self.range).texts(),
-            infos: Vec::new(),
-        }
+        warnings(&self.store.label_losses(&self.tenant, self.range))
     }
 
     /// Merges the lists of texts that `find` finds.
@@ -141,6 +139,13 @@ impl Lookup {
             Ok(())
         })?;
         Ok(Texts { texts, _held: held })
+    }
+}
+
+fn warnings(losses: &Losses) -> Annotations {
+    Annotations {
+        warnings: losses.texts(),
+        infos: Vec::new(),
     }
 }
 
@@ -178,7 +183,8 @@ pub(crate) async fn series(call: Call) -> Result<Response, Failure> {
         .compute(move |cancel| {
             lookup.parse(Some("match[]"))?;
             let found = Found::look_up(&lookup, cancel).map_err(Failure::execution)?;
-            Ok((found, lookup.annotations()))
+            let annotations = warnings(&found.losses);
+            Ok((found, annotations))
         })
         .await?;
     let len = truncated(found.len(), limit, &mut annotations);
@@ -190,6 +196,8 @@ pub(crate) async fn series(call: Call) -> Result<Response, Failure> {
 /// Series as they were found, and the memory that they take.
 struct Found {
     series: Series,
+    /// What they may lack.
+    losses: Losses,
     _held: Reservation,
 }
 
@@ -204,8 +212,10 @@ impl Found {
         let mut held = lookup.budget.reserve(0)?;
         let mut only = None;
         let mut merged = HashSet::new();
+        let losses = Losses::default();
         lookup.each(cancel, |store, request| {
-            let selection = store.select(request)?;
+            let selection = store.select_labels(request)?;
+            losses.add_all(&selection.losses());
             if lookup.sets.len() == 1 {
                 held.grow(selection.len() * SELECTED_BYTES)?;
                 only = Some(selection);
@@ -223,6 +233,7 @@ impl Found {
         };
         Ok(Found {
             series,
+            losses,
             _held: held,
         })
     }

@@ -14,12 +14,43 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::Response;
 use firn_model::error::ErrorKind;
+use firn_model::trace::{Span, SpanKind, TraceParent};
 
 /// Says whose data a request is about.
 const TENANT_HEADER: HeaderName = HeaderName::from_static("x-scope-orgid");
 
-/// Lets a request through to its route, or refuses it.
+/// Where the span stands in which a client asks.
+const TRACEPARENT: &str = "traceparent";
+
+/// Answers a request within a span, if its trace is sampled.
 pub(super) async fn guard(State(app): State<App>, mut request: Request, next: Next) -> Response {
+    let mut span = span_of(&app, &request);
+    let Some(context) = span.context() else {
+        return admit(app, request, next).await;
+    };
+    request.extensions_mut().insert(context);
+    let response = admit(app, request, next).await;
+    let status = response.status();
+    span.set("http.response.status_code", || i64::from(status.as_u16()));
+    if status.is_server_error() {
+        span.fail(status);
+    }
+    response
+}
+
+fn span_of(app: &App, request: &Request) -> Span {
+    let (method, path) = (request.method(), request.uri().path());
+    let parent = request.headers().get(TRACEPARENT);
+    let parent = parent.and_then(|value| TraceParent::parse(value.to_str().ok()?));
+    let name = || format!("{method} {path}");
+    let mut span = app.parts.tracer.begin(name, SpanKind::Server, parent);
+    span.set("http.request.method", || method.as_str());
+    span.set("url.path", || path);
+    span
+}
+
+/// Lets a request through to its route, or refuses it.
+async fn admit(app: App, mut request: Request, next: Next) -> Response {
     let rules = app.access.rules();
     if !app.access.is_within_rate(&rules) {
         // As upstream, without the headers.

@@ -28,6 +28,7 @@ use firn_model::store::{
     Selection, Ticket,
 };
 use firn_model::tenant::TenantId;
+use firn_model::trace::Tracer;
 use firn_promql::value::{
     MatrixSeries, PointValue, QueryError, QueryResult, Stats, Value, VectorElement,
 };
@@ -370,6 +371,7 @@ impl Fixture {
         self.app.open(Backend {
             stats: Arc::new(move |top| stats_of.stats(top)),
             blocks: Arc::new(move || blocks_of.block_stats()),
+            local: store.clone(),
             store,
             ..backend(self.log.clone())
         });
@@ -384,11 +386,11 @@ fn backend(log: Arc<FakeLog>) -> Backend {
     let series = |name: &str, job: &str, path: &str| {
         Labels::from_pairs([("__name__", name), ("job", job), ("path", path)])
     };
-    let store = FakeStore(vec![
+    let store = Arc::new(FakeStore(vec![
         series("up", "b", ""),
         series("up", "a", ""),
         series("http_requests_total", "a", "/<x>&\"y\""),
-    ]);
+    ]));
     let stats = StoreStats {
         series: 3,
         label_pairs: 5,
@@ -421,7 +423,8 @@ fn backend(log: Arc<FakeLog>) -> Backend {
         alertmanagers: Arc::new(Default::default),
         rule_editor: Arc::new(NoRules),
         active: ActiveQueries::none(),
-        store: Arc::new(store),
+        local: store.clone(),
+        store,
         stats: Arc::new(move |_| stats.clone()),
         blocks: Arc::new(blocks_stats),
         snapshot: Arc::new(|skips_head| match skips_head {
@@ -478,8 +481,10 @@ fn blocks_stats() -> BlocksStats {
 }
 
 fn parts(engine: Arc<FakeEngine>, quits: Arc<AtomicUsize>) -> AppParts {
+    let env = real::env().unwrap();
     AppParts {
-        env: real::env().unwrap(),
+        tracer: Tracer::new(env.clock.clone(), env.rng.clone()),
+        env,
         limits: Limits::of(&Shares::of(MEMORY_BYTES)),
         memory: Budget::new("process", MEMORY_BYTES),
         engine,

@@ -3,9 +3,16 @@
 use super::Store;
 use crate::block::BlockId;
 use crate::blocks::{BlockEntry, BlockKind, OpenBlock};
+use firn_model::sample::TimestampMs;
 use firn_model::stats::{BlockStats, BlocksStats};
 
 impl Store {
+    /// When the oldest block begins, if there is one.
+    pub fn first_block_ms(&self) -> Option<TimestampMs> {
+        let view = self.parts.blocks.view();
+        view.blocks.iter().map(|open| open.entry.range.min).min()
+    }
+
     /// What the manifest names, by time, and how far the cut and the merge under way are.
     pub fn block_stats(&self) -> BlocksStats {
         let parts = &*self.parts;

@@ -176,6 +176,13 @@ impl ChunkFrames {
         Ok(())
     }
 
+    /// Appends a frame that has the labels of a series of the query `query` and no chunk.
+    pub fn push_labels(&mut self, out: &mut Vec<u8>, query: usize, labels: LabelsRef<'_>) {
+        self.labels.clear();
+        put_labels(&mut self.labels, labels, &self.external);
+        self.end_frame(out, query);
+    }
+
     fn put_chunk(&mut self, chunk: &BuiltChunk) {
         let part = &mut self.message;
         part.clear();

@@ -4,9 +4,11 @@ use super::*;
 use crate::protobuf::{Cursor, put_bytes, put_integer};
 use crate::snappy;
 use crate::tsdb::{Encoding, Samples, Value};
+use firn_model::budget::{Budget, Reservation};
 use firn_model::columns::SeriesBatch;
 use firn_model::error::ErrorKind;
 use firn_model::labels::Labels;
+use firn_model::matcher::{MatchOp, Matcher};
 use firn_model::sample::TimeRange;
 
 /// A message with these fields.
@@ -181,4 +183,150 @@ fn frames_have_a_length_a_checksum_and_chunks_of_one_series() {
     assert_eq!(count, 3);
     let want: Vec<_> = (0..300).map(|i| (1_000 * i, i as f64)).collect();
     assert_eq!(values, want);
+}
+
+#[test]
+fn question_is_read_as_it_was_asked() {
+    let matchers = [
+        Matcher::new("__name__", MatchOp::Equal, b"up").unwrap(),
+        Matcher::new("job", MatchOp::NotRegex, b"a|b").unwrap(),
+        Matcher::new("x", MatchOp::Regex, b".+").unwrap(),
+        Matcher::new("y", MatchOp::NotEqual, b"").unwrap(),
+    ];
+    for (range, is_about_series) in [
+        (TimeRange::new(-5, 20), false),
+        (TimeRange::new(10, 20), true),
+    ] {
+        let question = Question {
+            range,
+            matchers: &matchers,
+            is_about_series,
+        };
+        let request = decode(&question.encode()).unwrap();
+        assert_eq!(request.response_type(), Ok(ResponseType::StreamedXorChunks));
+        let [query] = &request.queries[..] else {
+            panic!("{request:?}")
+        };
+        assert_eq!(
+            (query.range, query.is_about_series),
+            (range, is_about_series)
+        );
+        let asked: Vec<_> = matchers.iter().map(ToString::to_string).collect();
+        let read: Vec<_> = query.matchers.iter().map(ToString::to_string).collect();
+        assert_eq!(read, asked);
+    }
+}
+
+#[test]
+fn frame_of_a_series_without_samples_gives_its_labels() {
+    let (labels, external, _) = series();
+    let mut out = Vec::new();
+    ChunkFrames::new(100, external).push_labels(&mut out, 0, labels.as_ref());
+    let read = read_frames(&out, 16, TimeRange::ALL, 1 << 20).unwrap();
+    let [series] = &read[..] else {
+        panic!("{read:?}")
+    };
+    let all = LABELS.map(|pair| pair.split_once('=').unwrap());
+    assert_eq!(series.labels, Labels::from_pairs(all));
+    assert!(series.samples.is_empty());
+}
+
+fn memory() -> Reservation {
+    Budget::new("test", 1 << 20).hold()
+}
+
+/// The series of an answer in frames that comes in pieces of `piece` bytes.
+fn read_frames(
+    body: &[u8],
+    piece: usize,
+    range: TimeRange,
+    frame_bytes_max: u64,
+) -> Result<Vec<ReadSeries>, String> {
+    let mut memory = memory();
+    let mut reader = FrameReader::new(range, frame_bytes_max);
+    for piece in body.chunks(piece) {
+        reader.push(piece, &mut memory).map_err(|e| e.message)?;
+    }
+    reader.finish().map_err(|e| e.message)
+}
+
+/// What an answer of both forms gives.
+fn answers() -> (Vec<u8>, Vec<u8>, Labels) {
+    let (labels, external, batch) = series();
+    let mut message = SampleMessage::default();
+    message.push(labels.as_ref(), &external, Some(batch.series(0)));
+    message.end_query();
+    let mut frames = Vec::new();
+    let mut writer = ChunkFrames::new(100, external);
+    let pushed = writer.push(&mut frames, 0, labels.as_ref(), batch.series(0));
+    pushed.unwrap();
+    let all = LABELS.map(|pair| pair.split_once('=').unwrap());
+    (message.finish(), frames, Labels::from_pairs(all))
+}
+
+#[test]
+fn answer_of_either_form_gives_the_samples_in_the_range() {
+    let (message, frames, labels) = answers();
+    let range = TimeRange::new(10_000, 250_500);
+    let sampled = decode_samples(&message, range, &mut memory()).unwrap();
+    let [series] = &sampled[..] else {
+        panic!("{sampled:?}")
+    };
+    assert_eq!(series.labels, labels);
+    let read = series
+        .samples
+        .iter()
+        .map(|sample| (sample.time, sample.value));
+    assert!(read.eq((10..=250).map(|i| (1_000 * i, i as f64))));
+    for piece in [1, 7, 4096] {
+        assert_eq!(
+            read_frames(&frames, piece, range, 1 << 20).unwrap(),
+            sampled
+        );
+    }
+}
+
+#[test]
+fn answer_that_is_malformed_or_too_much_is_refused() {
+    let (message, frames, _) = answers();
+    let all = TimeRange::ALL;
+    let told = |body: &[u8], max| read_frames(body, 64, all, max).unwrap_err();
+    assert_eq!(told(&frames[..frames.len() - 1], 1 << 20), "unexpected EOF");
+    let text = "chunkedReader: message size exceeded the limit 50 bytes; got: ";
+    assert!(told(&frames, 50).starts_with(text));
+    for at in 0..frames.len() {
+        let mut broken = frames.clone();
+        broken[at] ^= 0x10;
+        assert!(
+            read_frames(&broken, 4096, all, 1 << 20).is_err(),
+            "byte {at}"
+        );
+    }
+    let sampled = |body: &[u8], limit| {
+        let mut memory = Budget::new("test", limit).hold();
+        let read = decode_samples(body, all, &mut memory);
+        read.map(|series| series.len())
+            .map_err(|e| (e.kind, e.message))
+    };
+    assert_eq!(sampled(&message, 1 << 20), Ok(1));
+    assert_eq!(sampled(&message, 6_000).unwrap_err().0, ErrorKind::Limited);
+    let none = "responses: want 1, got 0".to_owned();
+    assert_eq!(
+        sampled(&snappy::compress(b""), 1 << 20),
+        Err((ErrorKind::Invalid, none))
+    );
+    let label = |name: &str| message_of_label(name);
+    let twice = [label("a"), label("a")].concat();
+    let result = self::message(&[(1, Err(twice))]);
+    let body = snappy::compress(&self::message(&[(1, Err(result))]));
+    let duplicate = "duplicate label with name: a".to_owned();
+    assert_eq!(
+        sampled(&body, 1 << 20),
+        Err((ErrorKind::Invalid, duplicate))
+    );
+}
+
+fn message_of_label(name: &str) -> Vec<u8> {
+    let label = message(&[(1, Err(name.into())), (2, Err(b"x".to_vec()))]);
+    message(&[(1, Err(label))])
 }

@@ -27,7 +27,7 @@ const TOP: &[Key] = &[
     key("scrape_config_files", TEXTS),
     JOBS,
     key("storage", Section(&[STORAGE])),
-    key("tracing", Section(&[TRACING])).ignored(),
+    key("tracing", Section(&[TRACING])),
     key(
         "remote_write",
         List(&Section(&[REMOTE_WRITE, HTTP_CLIENT, PROXY])),
@@ -35,8 +35,7 @@ const TOP: &[Key] = &[
     key(
         "remote_read",
         List(&Section(&[REMOTE_READ, HTTP_CLIENT, PROXY])),
-    )
-    .ignored(),
+    ),
     key("otlp", Section(&[OTLP])),
     key("firn", Section(&[FIRN])),
 ];

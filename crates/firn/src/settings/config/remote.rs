@@ -4,6 +4,7 @@
 use super::http::{http, is_reserved, is_set};
 use super::read;
 use super::signing::{check_azuread, check_sigv4};
+use firn_ingest::client::{Auth, HeaderValueSource, HttpSettings, Secret};
 use firn_model::yaml::{Node, YamlError};
 use std::path::Path;
 use std::time::Duration;
@@ -62,17 +63,32 @@ pub fn check_write(node: &Node) -> Result<(), YamlError> {
     }
 }
 
-/// Checks the servers of `remote_read` in a config that lies in `dir`; returns whether there are
-/// any.
-pub fn check_reads(root: &Node, dir: &Path) -> Result<bool, YamlError> {
-    let list = root.get("remote_read").map_or(&[][..], Node::items);
-    for node in list {
-        require_url(node, "remote_read")?;
-        check_headers(node, AUTHORIZATION)?;
-        http(node, dir)?;
+/// Checks a server of `remote_read`.
+pub fn check_read(node: &Node) -> Result<(), YamlError> {
+    require_url(node, "remote_read")?;
+    check_headers(node, AUTHORIZATION)
+}
+
+/// The client of a remote in a config that lies in `dir`, with `headers` as Prometheus has them,
+/// and the `user` of its URL.
+pub fn client(
+    node: &Node,
+    user: Option<(String, String)>,
+    dir: &Path,
+) -> Result<HttpSettings, YamlError> {
+    let mut settings = http(node, dir)?;
+    if let (Auth::None, Some((user, password))) = (&settings.auth, user) {
+        settings.auth = Auth::Basic {
+            username: Some(Secret::Inline(user)),
+            password: Some(Secret::Inline(password)),
+        };
     }
-    check_names(list, "remote read")?;
-    Ok(!list.is_empty())
+    for entry in read::entries(node.get("headers")) {
+        let value = entry.node.text().unwrap_or_default().to_owned();
+        let values = vec![HeaderValueSource::Plain(value)];
+        settings.headers.insert(entry.key.clone(), values);
+    }
+    Ok(settings)
 }
 
 /// Names of servers are there once; those without a name may be alike.

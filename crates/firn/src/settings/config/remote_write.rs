@@ -1,11 +1,10 @@
 //! `remote_write`: the receivers to which samples are sent on.
 
-use super::http::http;
 use super::read;
-use super::remote::{check_names, check_write};
+use super::remote::{check_names, check_write, client};
 use super::rules::rules;
 use super::sources::sigv4;
-use firn_ingest::client::{Auth, HeaderValueSource, HttpSettings, Secret};
+use firn_ingest::client::HttpSettings;
 use firn_ingest::discovery::SigV4Settings;
 use firn_ingest::forward::{address, without_user};
 use firn_ingest::relabel::Rule;
@@ -170,30 +169,10 @@ fn metadata(node: Option<&Node>) -> Option<MetadataSettings> {
     sends.unwrap_or(true).then_some(settings)
 }
 
-/// The client, with `headers` as Prometheus has them, and the user of the URL.
-fn client(
-    node: &Node,
-    user: Option<(String, String)>,
-    dir: &Path,
-) -> Result<HttpSettings, YamlError> {
-    let mut settings = http(node, dir)?;
-    if let (Auth::None, Some((user, password))) = (&settings.auth, user) {
-        settings.auth = Auth::Basic {
-            username: Some(Secret::Inline(user)),
-            password: Some(Secret::Inline(password)),
-        };
-    }
-    for entry in read::entries(node.get("headers")) {
-        let value = entry.node.text().unwrap_or_default().to_owned();
-        let values = vec![HeaderValueSource::Plain(value)];
-        settings.headers.insert(entry.key.clone(), values);
-    }
-    Ok(settings)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use firn_ingest::client::{Auth, Secret};
     use firn_model::yaml;
 
     fn check(text: &str, expected: Result<&[(&str, &str)], &str>) {

@@ -1,0 +1,286 @@
+//! A selection of the own store, joined with the series that other servers gave.
+//!
+//! Invariants: a label set is there once. The series of the own store come first, in its order,
+//! then those that only servers have, by labels. Where both have a sample at one time the own one
+//! stays; of two servers the one that is configured first.
+
+use firn_model::budget::Reservation;
+use firn_model::cancel::Cancel;
+use firn_model::columns::{COLUMN_VALUE_BYTES, LabelColumn, SeriesBatch};
+use firn_model::error::Error;
+use firn_model::labels::Labels;
+use firn_model::losses::Losses;
+use firn_model::store::Selection;
+use firn_wire::remote_read::ReadSeries;
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Series that are looked at between two looks whether the query goes on.
+const SERIES_PER_CHECK: usize = 1024;
+
+/// See the module.
+pub(super) struct Joined {
+    local: Arc<dyn Selection>,
+    /// What servers have of series of the own store, by the numbers of these.
+    shared: BTreeMap<usize, ReadSeries>,
+    /// What only servers have.
+    others: Vec<ReadSeries>,
+    /// For both.
+    _memory: Vec<Reservation>,
+}
+
+impl Joined {
+    /// Joins `found`, whose memory is `memory`, with `local`. Fails once `cancel` is set.
+    pub fn new(
+        local: Arc<dyn Selection>,
+        found: Vec<ReadSeries>,
+        memory: Vec<Reservation>,
+        cancel: &Cancel,
+    ) -> Result<Self, Error> {
+        let mut by_labels: HashMap<Labels, ReadSeries> = HashMap::with_capacity(found.len());
+        for series in found {
+            match by_labels.get_mut(&series.labels) {
+                Some(known) => known.merge(series),
+                None => drop(by_labels.insert(series.labels.clone(), series)),
+            }
+        }
+        let mut shared = BTreeMap::new();
+        for i in 0..local.len() {
+            if i % SERIES_PER_CHECK == 0 {
+                cancel.check()?;
+            }
+            if let Some(series) = by_labels.remove(&local.labels(i)) {
+                shared.insert(i, series);
+            }
+        }
+        let mut others: Vec<ReadSeries> = by_labels.into_values().collect();
+        others.sort_unstable_by(|a, b| a.labels.cmp(&b.labels));
+        Ok(Self {
+            local,
+            shared,
+            others,
+            _memory: memory,
+        })
+    }
+
+    /// How many series the own store does not have.
+    pub fn series_beside_local(&self) -> usize {
+        self.others.len()
+    }
+
+    /// Appends a series that both have.
+    fn read_shared(
+        &self,
+        number: usize,
+        theirs: &ReadSeries,
+        own: &mut SeriesBatch,
+        into: &mut SeriesBatch,
+    ) -> Result<(), Error> {
+        own.clear();
+        self.local.read(number..number + 1, own)?;
+        let mut merged = theirs.clone();
+        merged.yield_to(own.series(0));
+        merged.push_to(into);
+        Ok(())
+    }
+}
+
+impl Selection for Joined {
+    fn len(&self) -> usize {
+        self.local.len() + self.others.len()
+    }
+
+    fn labels(&self, series: usize) -> Labels {
+        match series.checked_sub(self.local.len()) {
+            None => self.local.labels(series),
+            Some(other) => self.others[other].labels.clone(),
+        }
+    }
+
+    fn label_column(
+        &self,
+        name: &str,
+        cancel: &Cancel,
+        memory: &mut Reservation,
+    ) -> Result<LabelColumn, Error> {
+        let mut column = self.local.label_column(name, cancel, memory)?;
+        memory.grow(self.others.len() * size_of::<u32>())?;
+        let known = column.values.iter().enumerate();
+        let mut ids: HashMap<Arc<[u8]>, u32> = known
+            .map(|(id, value)| (value.clone(), id as u32))
+            .collect();
+        for series in &self.others {
+            let value = series.labels.get(name);
+            let id = match ids.get(value) {
+                Some(id) => *id,
+                None => {
+                    memory.grow(COLUMN_VALUE_BYTES + value.len())?;
+                    let (id, value) = (column.values.len() as u32, Arc::<[u8]>::from(value));
+                    column.values.push(value.clone());
+                    ids.insert(value, id);
+                    id
+                }
+            };
+            column.ids.push(id);
+        }
+        Ok(column)
+    }
+
+    fn read(&self, series: Range<usize>, into: &mut SeriesBatch) -> Result<(), Error> {
+        let len = self.local.len();
+        let of_local = series.start.min(len)..series.end.min(len);
+        let mut own = SeriesBatch::default();
+        let mut at = of_local.start;
+        for (number, theirs) in self.shared.range(of_local.clone()) {
+            self.local.read(at..*number, into)?;
+            self.read_shared(*number, theirs, &mut own, into)?;
+            at = number + 1;
+        }
+        if at < of_local.end {
+            self.local.read(at..of_local.end, into)?;
+        }
+        let of_others = series.start.max(len) - len..series.end.max(len) - len;
+        for other in &self.others[of_others] {
+            other.push_to(into);
+        }
+        Ok(())
+    }
+
+    fn losses(&self) -> Losses {
+        self.local.losses()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use firn_model::budget::Budget;
+    use firn_model::sample::START_UNKNOWN;
+    use firn_wire::remote_read::Sample;
+
+    /// Samples as (time, value).
+    type Plain = Vec<(i64, f64)>;
+
+    /// A selection of floats.
+    struct Fixed(Vec<(Labels, Plain)>);
+
+    impl Selection for Fixed {
+        fn len(&self) -> usize {
+            self.0.len()
+        }
+
+        fn labels(&self, series: usize) -> Labels {
+            self.0[series].0.clone()
+        }
+
+        fn label_column(
+            &self,
+            name: &str,
+            _cancel: &Cancel,
+            _memory: &mut Reservation,
+        ) -> Result<LabelColumn, Error> {
+            let values = self.0.iter().map(|(labels, _)| labels.get(name).into());
+            Ok(LabelColumn {
+                ids: (0..self.0.len() as u32).collect(),
+                values: values.collect(),
+            })
+        }
+
+        fn read(&self, series: Range<usize>, into: &mut SeriesBatch) -> Result<(), Error> {
+            for (_, samples) in &self.0[series] {
+                let (times, values): (Vec<_>, Vec<_>) = samples.iter().copied().unzip();
+                into.push(&times, &values, &[], []);
+            }
+            Ok(())
+        }
+    }
+
+    fn labels(name: &str) -> Labels {
+        Labels::from_pairs([("__name__", "m"), ("a", name)])
+    }
+
+    fn theirs(name: &str, samples: &[(i64, f64)]) -> ReadSeries {
+        let sample = |(time, value): &(i64, f64)| Sample {
+            time: *time,
+            start_time: START_UNKNOWN,
+            value: *value,
+            histogram: None,
+        };
+        ReadSeries {
+            labels: labels(name),
+            samples: samples.iter().map(sample).collect(),
+        }
+    }
+
+    /// Joins and reads in stretches of every length; what each series then holds.
+    fn check(
+        own: &[(&str, &[(i64, f64)])],
+        found: Vec<ReadSeries>,
+        want: &[(&str, &[(i64, f64)])],
+    ) {
+        let own = own
+            .iter()
+            .map(|(name, samples)| (labels(name), samples.to_vec()));
+        let local = Arc::new(Fixed(own.collect()));
+        let joined = Joined::new(local, found, Vec::new(), &Cancel::new()).unwrap();
+        assert_eq!(joined.len(), want.len());
+        for stretch in 1..=want.len() {
+            let mut batch = SeriesBatch::default();
+            for start in (0..want.len()).step_by(stretch) {
+                let end = want.len().min(start + stretch);
+                joined.read(start..end, &mut batch).unwrap();
+            }
+            for (i, (name, samples)) in want.iter().enumerate() {
+                let read = batch.series(i);
+                let read: Plain = read
+                    .times
+                    .iter()
+                    .copied()
+                    .zip(read.values.iter().copied())
+                    .collect();
+                assert_eq!(joined.labels(i), labels(name));
+                assert_eq!(&read, samples, "{name} in stretches of {stretch}");
+            }
+        }
+        let mut memory = Budget::new("test", 1 << 20).hold();
+        let column = joined
+            .label_column("a", &Cancel::new(), &mut memory)
+            .unwrap();
+        let values: Vec<&[u8]> = column
+            .ids
+            .iter()
+            .map(|id| &*column.values[*id as usize])
+            .collect();
+        let names: Vec<&[u8]> = want.iter().map(|(name, _)| name.as_bytes()).collect();
+        assert_eq!(values, names);
+    }
+
+    #[test]
+    fn joined_series_are_there_once_and_own_samples_stay() {
+        check(
+            &[("x", &[(2, 2.0), (3, 3.0)]), ("y", &[(1, 1.0)])],
+            vec![
+                theirs("z", &[(9, 9.0)]),
+                theirs("x", &[(1, -1.0), (2, -2.0)]),
+                theirs("b", &[(5, 5.0)]),
+                theirs("z", &[(8, 8.0), (9, -9.0)]),
+            ],
+            &[
+                ("x", &[(1, -1.0), (2, 2.0), (3, 3.0)]),
+                ("y", &[(1, 1.0)]),
+                ("b", &[(5, 5.0)]),
+                ("z", &[(8, 8.0), (9, 9.0)]),
+            ],
+        );
+    }
+
+    #[test]
+    fn joined_with_an_empty_store_is_what_servers_gave() {
+        check(
+            &[],
+            vec![theirs("b", &[(1, 1.0)]), theirs("a", &[])],
+            &[("a", &[]), ("b", &[(1, 1.0)])],
+        );
+    }
+}

@@ -1,0 +1,271 @@
+//! A server that is read from: asked for series over remote read, by `remote_read` of the config.
+//!
+//! Invariant: what an answer takes is reserved before it is held, in the memory of the query that
+//! asks; an answer that is too large for it fails the query, whatever else is wrong with a server
+//! is said by the caller in a warning.
+
+use crate::client::{BodyLimit, HttpClient, HttpSettings, USER_AGENT, read_body};
+use firn_model::budget::Reservation;
+use firn_model::env::Clock;
+use firn_model::error::{Error, ErrorKind};
+use firn_model::metrics::{DurationHistogram, Gauge, Sink, Value};
+use firn_model::sync::lock;
+use firn_wire::remote_read::{FrameReader, Question, ReadSeries, decode_samples};
+use http_body_util::BodyExt;
+use hyper::body::{Bytes, Incoming};
+use hyper::header::{
+    ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue,
+    USER_AGENT as AGENT,
+};
+use hyper::{Response, Uri};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+/// Bytes that are read of an answer which says what is wrong.
+const ERROR_BYTES_MAX: u64 = 64 << 10;
+
+/// The beginning of the type of an answer in one message.
+const TYPE_SAMPLES: &str = "application/x-protobuf";
+
+/// The beginning of the type of an answer in frames.
+const TYPE_CHUNKS: &str = "application/x-streamed-protobuf; proto=prometheus.ChunkedReadResponse";
+
+/// How a server is reached and what is taken of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ReaderSettings {
+    /// What it is called in metrics.
+    pub name: String,
+    /// Where it is asked.
+    pub url: String,
+    /// Bytes that a frame may have.
+    pub frame_bytes_max: u64,
+    /// How it is reached.
+    pub http: HttpSettings,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Reader {
+    settings: ReaderSettings,
+    uri: Uri,
+    client: HttpClient,
+    under_way: Gauge,
+    sampled: DurationHistogram,
+    chunked: DurationHistogram,
+    unsupported: DurationHistogram,
+    /// How many answers there were, by their form and status.
+    answers: Mutex<BTreeMap<(&'static str, String), u64>>,
+}
+
+/// Forms of answers in metrics.
+const SAMPLED: &str = "sampled";
+const CHUNKED: &str = "chunked";
+const UNSUPPORTED: &str = "unsupported";
+
+/// What stands for the status of an answer that broke off.
+const ABORTED: &str = "aborted_stream";
+
+impl Reader {
+    /// What asks as `settings` say.
+    pub fn new(settings: ReaderSettings) -> Result<Self, String> {
+        crate::forward::address(&settings.url)?;
+        let uri = settings.url.parse();
+        Ok(Self {
+            uri: uri.map_err(|e| format!("{:?}: {e}", settings.url))?,
+            client: HttpClient::new(settings.http.clone()),
+            under_way: Gauge::default(),
+            sampled: DurationHistogram::default(),
+            chunked: DurationHistogram::default(),
+            unsupported: DurationHistogram::default(),
+            answers: Mutex::default(),
+            settings,
+        })
+    }
+
+    /// What it was made of.
+    pub fn settings(&self) -> &ReaderSettings {
+        &self.settings
+    }
+
+    /// Asks `question`, with a header beside the usual ones if there is one. Fails with
+    /// [`ErrorKind::Limited`] where `memory` does not suffice, else with what went wrong in
+    /// Prometheus's words. The caller sets the deadline.
+    pub async fn read(
+        &self,
+        question: Question<'_>,
+        header: Option<(&'static str, &str)>,
+        clock: &dyn Clock,
+        memory: &mut Reservation,
+    ) -> Result<Vec<ReadSeries>, Error> {
+        let _under_way = UnderWay::begin(&self.under_way);
+        let begun = clock.monotonic();
+        let body = Bytes::from(question.encode());
+        let response = self.client.post(&self.uri, &headers(header), body).await;
+        let response = response.map_err(|e| failed(format!("error sending request: {e}")))?;
+        if !response.status().is_success() {
+            return Err(self.refusal(response).await);
+        }
+        let content_type = response.headers().get(CONTENT_TYPE);
+        let content_type = content_type.and_then(|value| value.to_str().ok());
+        let content_type = content_type.unwrap_or_default().to_owned();
+        let status = response.status().as_u16().to_string();
+        let took = clock.monotonic().saturating_sub(begun);
+        if content_type.starts_with(TYPE_SAMPLES) {
+            self.sampled.observe(took);
+            self.count(SAMPLED, &status);
+            let body = whole_body(response, memory).await?;
+            let series = decode_samples(&body, question.range, memory);
+            memory.shrink_to(memory.bytes() - body.len());
+            series
+        } else if content_type.starts_with(TYPE_CHUNKS) {
+            self.chunked.observe(took);
+            let series = self.frames(response, question, memory).await;
+            self.count(CHUNKED, if series.is_ok() { &status } else { ABORTED });
+            series
+        } else {
+            self.unsupported.observe(took);
+            self.count(UNSUPPORTED, &status);
+            Err(failed(format!("unsupported content type: {content_type}")))
+        }
+    }
+
+    async fn frames(
+        &self,
+        response: Response<Incoming>,
+        question: Question<'_>,
+        memory: &mut Reservation,
+    ) -> Result<Vec<ReadSeries>, Error> {
+        let mut frames = FrameReader::new(question.range, self.settings.frame_bytes_max);
+        let mut body = response.into_body();
+        while let Some(piece) = body.frame().await {
+            let piece = piece.map_err(|e| failed(format!("error reading response: {e}")))?;
+            if let Some(data) = piece.data_ref() {
+                frames.push(data, memory)?;
+            }
+        }
+        frames.finish()
+    }
+
+    /// What is said of an answer that is none.
+    async fn refusal(&self, response: Response<Incoming>) -> Error {
+        let status = response.status();
+        let read = read_body(response, BodyLimit::bytes(ERROR_BYTES_MAX)).await;
+        let text = read.map(|body| body.bytes).unwrap_or_default();
+        let text = String::from_utf8_lossy(&text);
+        let (url, text) = (&self.settings.url, text.trim_matches('\n'));
+        failed(format!(
+            "remote server {url} returned http status {status}: {text}"
+        ))
+    }
+
+    fn count(&self, form: &'static str, status: &str) {
+        let mut answers = lock(&self.answers);
+        *answers.entry((form, status.to_owned())).or_default() += 1;
+    }
+}
+
+/// Counts a request while it is under way, however it ends.
+struct UnderWay<'g>(&'g Gauge);
+
+impl<'g> UnderWay<'g> {
+    fn begin(gauge: &'g Gauge) -> Self {
+        gauge.add(1);
+        Self(gauge)
+    }
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        self.0.add(-1);
+    }
+}
+
+fn headers(further: Option<(&'static str, &str)>) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    for (name, value) in [
+        (CONTENT_ENCODING, "snappy"),
+        (ACCEPT_ENCODING, "snappy"),
+        (CONTENT_TYPE, TYPE_SAMPLES),
+        (AGENT, USER_AGENT),
+        (
+            HeaderName::from_static("x-prometheus-remote-read-version"),
+            "0.1.0",
+        ),
+    ] {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+    if let Some((name, value)) = further
+        && let Ok(value) = HeaderValue::from_str(value)
+    {
+        headers.insert(HeaderName::from_static(name), value);
+    }
+    headers
+}
+
+async fn whole_body(
+    response: Response<Incoming>,
+    memory: &mut Reservation,
+) -> Result<Vec<u8>, Error> {
+    let mut bytes = Vec::new();
+    let mut body = response.into_body();
+    while let Some(piece) = body.frame().await {
+        let piece = piece.map_err(|e| failed(format!("error reading response: {e}")))?;
+        if let Some(data) = piece.data_ref() {
+            memory.grow(data.len())?;
+            bytes.extend_from_slice(data);
+        }
+    }
+    Ok(bytes)
+}
+
+fn failed(message: String) -> Error {
+    Error::new(ErrorKind::Unavailable, message)
+}
+
+/// Gives the metrics of all `readers` to `sink`, under Prometheus's names.
+pub fn collect(readers: &[Arc<Reader>], sink: &mut dyn Sink) {
+    for reader in readers {
+        sink.metric(
+            "prometheus_remote_read_client_queries",
+            "The number of in-flight remote read queries.",
+            &reader.labels(),
+            Value::Gauge(reader.under_way.get() as f64),
+        );
+    }
+    for reader in readers {
+        for ((form, status), count) in &*lock(&reader.answers) {
+            let [name, url] = reader.labels();
+            sink.metric(
+                "prometheus_remote_read_client_queries_total",
+                "The total number of remote read queries.",
+                &[("code", status), name, ("response_type", form), url],
+                Value::Counter(*count as f64),
+            );
+        }
+    }
+    for reader in readers {
+        for (form, durations) in [
+            (CHUNKED, &reader.chunked),
+            (SAMPLED, &reader.sampled),
+            (UNSUPPORTED, &reader.unsupported),
+        ] {
+            if durations.bucket_counts().iter().all(|count| *count == 0) {
+                continue;
+            }
+            let [name, url] = reader.labels();
+            sink.metric(
+                "prometheus_remote_read_client_request_duration_seconds",
+                "How long requests took until the answer began.",
+                &[name, ("response_type", form), url],
+                Value::Histogram(durations),
+            );
+        }
+    }
+}
+
+impl Reader {
+    fn labels(&self) -> [(&str, &str); 2] {
+        let settings = &self.settings;
+        [("remote_name", &settings.name), ("url", &settings.url)]
+    }
+}

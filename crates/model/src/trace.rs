@@ -1,0 +1,506 @@
+//! Spans: how long the parts of a request took, for a collector of traces.
+//!
+//! ```text
+//! Tracer::begin -> Span (a request, an evaluation) -> SpanContext::begin -> Span (a part of it)
+//!                    dropped -> queue of finished spans -> taken by what exports them
+//! ```
+//!
+//! Invariant: a trace that is not sampled costs a look at a number and a flag: a [`Span`] without
+//! one inside does nothing. The queue is bounded; what does not fit is counted.
+//!
+//! Source: W3C Trace Context for `traceparent`, the samplers of OpenTelemetry's SDKs
+//! (`ParentBased(TraceIDRatioBased)`).
+
+use crate::env::{Clock, Rng};
+use crate::metrics::Counter;
+use crate::sync::lock;
+use std::fmt::Write;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+/// Finished spans that may wait to be exported, as in OpenTelemetry's SDKs.
+pub const QUEUE_MAX: usize = 2048;
+
+/// Attributes of one span; further ones are left out.
+const ATTRIBUTES_MAX: usize = 32;
+
+/// Bytes of a text in a span: expressions are cut.
+const TEXT_BYTES_MAX: usize = 1024;
+
+/// The scale of [`Tracer::set_fraction`]: half of all numbers, as the SDKs have it.
+const RATIO_SCALE: f64 = (1u64 << 63) as f64;
+
+/// What is never sampled: no fraction.
+const NEVER: u64 = 0;
+
+/// Where a span stands, as another process said it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TraceParent {
+    /// The trace; not zero.
+    pub trace: u128,
+    /// The span; not zero.
+    pub span: u64,
+    /// Whether it is sampled there.
+    pub is_sampled: bool,
+}
+
+impl TraceParent {
+    /// Reads a `traceparent` header; `None` if it is none.
+    pub fn parse(header: &str) -> Option<Self> {
+        let mut parts = header.trim().split('-');
+        let version = hex(parts.next()?, 2)?;
+        let trace = hex(parts.next()?, 32)?;
+        let span = hex(parts.next()?, 16)? as u64;
+        let flags = hex(parts.next()?, 2)?;
+        // Later versions may have more; the first one has not.
+        let has_more = parts.next().is_some();
+        let is_valid = version != 0xff && trace != 0 && span != 0 && !(version == 0 && has_more);
+        is_valid.then_some(Self {
+            trace,
+            span,
+            is_sampled: flags & 1 == 1,
+        })
+    }
+
+    /// The header.
+    pub fn header(&self) -> String {
+        let flags = u8::from(self.is_sampled);
+        format!("00-{:032x}-{:016x}-{flags:02x}", self.trace, self.span)
+    }
+}
+
+/// A number of so many small hexadecimal digits.
+fn hex(text: &str, digits: usize) -> Option<u128> {
+    let is_digit = |c: u8| c.is_ascii_digit() || (b'a'..=b'f').contains(&c);
+    let is_number = text.len() == digits && text.bytes().all(is_digit);
+    is_number.then(|| u128::from_str_radix(text, 16).ok())?
+}
+
+/// On which side of a connection a span is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SpanKind {
+    /// Within the process.
+    Internal,
+    /// It answers a request.
+    Server,
+    /// It asks another server.
+    Client,
+}
+
+/// The value of an attribute.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Attribute {
+    /// A text.
+    Text(String),
+    /// A number.
+    Integer(i64),
+}
+
+impl From<&str> for Attribute {
+    fn from(text: &str) -> Self {
+        Attribute::Text(cut(text))
+    }
+}
+
+impl From<String> for Attribute {
+    fn from(text: String) -> Self {
+        Attribute::Text(cut(&text))
+    }
+}
+
+impl From<i64> for Attribute {
+    fn from(number: i64) -> Self {
+        Attribute::Integer(number)
+    }
+}
+
+impl From<usize> for Attribute {
+    fn from(number: usize) -> Self {
+        Attribute::Integer(i64::try_from(number).unwrap_or(i64::MAX))
+    }
+}
+
+/// The beginning of a text, whole characters of it.
+fn cut(text: &str) -> String {
+    let end = text.floor_char_boundary(TEXT_BYTES_MAX);
+    text[..end].to_owned()
+}
+
+/// A span that ended.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FinishedSpan {
+    /// Its trace.
+    pub trace: u128,
+    /// Its own number.
+    pub span: u64,
+    /// The span that it is a part of.
+    pub parent: Option<u64>,
+    /// What was done.
+    pub name: String,
+    /// On which side.
+    pub kind: SpanKind,
+    /// When it began, in nanoseconds since the Unix epoch.
+    pub start_ns: u64,
+    /// When it ended.
+    pub end_ns: u64,
+    /// What is known of it, by name.
+    pub attributes: Vec<(&'static str, Attribute)>,
+    /// What went wrong, if something did.
+    pub error: Option<String>,
+}
+
+/// Begins traces and keeps what ended until it is exported.
+pub struct Tracer {
+    clock: Arc<dyn Clock>,
+    rng: Arc<dyn Rng>,
+    /// Traces whose number is below are sampled; [`NEVER`], or so much of [`RATIO_SCALE`] and one.
+    sampled_below: AtomicU64,
+    /// Whether spans are exported: without, nothing is sampled, whatever a caller says.
+    is_on: AtomicBool,
+    finished: Mutex<Vec<FinishedSpan>>,
+    /// Spans that found the queue full.
+    pub dropped: Counter,
+}
+
+impl std::fmt::Debug for Tracer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Tracer").finish_non_exhaustive()
+    }
+}
+
+impl Tracer {
+    /// A tracer that samples nothing.
+    pub fn new(clock: Arc<dyn Clock>, rng: Arc<dyn Rng>) -> Arc<Self> {
+        Arc::new(Self {
+            clock,
+            rng,
+            sampled_below: AtomicU64::new(NEVER),
+            is_on: AtomicBool::new(false),
+            finished: Mutex::default(),
+            dropped: Counter::default(),
+        })
+    }
+
+    /// Samples this fraction of the traces that begin here from now on, and those of others that
+    /// say so; with `None` nothing.
+    pub fn set_fraction(&self, fraction: Option<f64>) {
+        let below = (fraction.unwrap_or(0.0).clamp(0.0, 1.0) * RATIO_SCALE) as u64;
+        self.sampled_below.store(below, Ordering::Relaxed);
+        self.is_on.store(fraction.is_some(), Ordering::Relaxed);
+        if fraction.is_none() {
+            lock(&self.finished).clear();
+        }
+    }
+
+    /// Begins what others may have begun: the first span here of a trace.
+    pub fn begin(
+        self: &Arc<Self>,
+        name: impl FnOnce() -> String,
+        kind: SpanKind,
+        parent: Option<TraceParent>,
+    ) -> Span {
+        if !self.is_on.load(Ordering::Relaxed) {
+            return Span(None);
+        }
+        let trace = match parent {
+            Some(parent) if !parent.is_sampled => return Span(None),
+            Some(parent) => parent.trace,
+            None => {
+                let trace = u128::from(self.rng.next_u64()) << 64 | u128::from(self.number());
+                // As the SDKs: the low half without its last bit decides.
+                if (trace as u64) >> 1 >= self.sampled_below.load(Ordering::Relaxed) {
+                    return Span(None);
+                }
+                trace
+            }
+        };
+        let wall_ns = self.clock.now_ms().max(0) as u64 * 1_000_000;
+        let context = SpanContext {
+            tracer: self.clone(),
+            trace,
+            span: 0,
+            zero_ns: wall_ns.saturating_sub(self.elapsed_ns()),
+        };
+        context.begin_under(name(), kind, parent.map(|parent| parent.span))
+    }
+
+    /// A number that is not zero.
+    fn number(&self) -> u64 {
+        self.rng.next_u64().max(1)
+    }
+
+    fn elapsed_ns(&self) -> u64 {
+        self.clock.monotonic().as_nanos() as u64
+    }
+
+    fn keep(&self, span: FinishedSpan) {
+        let mut finished = lock(&self.finished);
+        match finished.len() < QUEUE_MAX {
+            true => finished.push(span),
+            false => self.dropped.inc(),
+        }
+    }
+
+    /// The spans that ended since the last call, in the order in which they did.
+    pub fn take(&self) -> Vec<FinishedSpan> {
+        std::mem::take(&mut *lock(&self.finished))
+    }
+
+    /// How many spans wait to be taken.
+    pub fn waiting(&self) -> usize {
+        lock(&self.finished).len()
+    }
+}
+
+/// A span of which others may become parts. Cheap to clone; it does not keep the span from ending.
+#[derive(Clone, Debug)]
+pub struct SpanContext {
+    tracer: Arc<Tracer>,
+    trace: u128,
+    span: u64,
+    /// The epoch by the clock of elapsed time, at the beginning of the trace: all spans of a trace
+    /// are measured by one clock.
+    zero_ns: u64,
+}
+
+impl SpanContext {
+    /// Begins a part of the span.
+    pub fn begin(&self, name: &str) -> Span {
+        self.begin_under(name.to_owned(), SpanKind::Internal, Some(self.span))
+    }
+
+    fn begin_under(&self, name: String, kind: SpanKind, parent: Option<u64>) -> Span {
+        let span = self.tracer.number();
+        let finished = FinishedSpan {
+            trace: self.trace,
+            span,
+            parent,
+            name,
+            kind,
+            start_ns: self.now_ns(),
+            end_ns: 0,
+            attributes: Vec::new(),
+            error: None,
+        };
+        let context = SpanContext {
+            span,
+            ..self.clone()
+        };
+        Span(Some(Box::new(LiveSpan { finished, context })))
+    }
+
+    fn now_ns(&self) -> u64 {
+        self.zero_ns + self.tracer.elapsed_ns()
+    }
+
+    /// How another process is told of it.
+    pub fn parent(&self) -> TraceParent {
+        TraceParent {
+            trace: self.trace,
+            span: self.span,
+            is_sampled: true,
+        }
+    }
+}
+
+#[derive(Debug)]
+struct LiveSpan {
+    finished: FinishedSpan,
+    context: SpanContext,
+}
+
+/// A span under way, or nothing if its trace is not sampled. It ends when it is dropped, or where
+/// [`Span::reach`] was called last.
+#[derive(Debug, Default)]
+pub struct Span(Option<Box<LiveSpan>>);
+
+impl Span {
+    /// Where it stands, for its parts; `None` if it is not sampled.
+    pub fn context(&self) -> Option<SpanContext> {
+        self.0.as_ref().map(|live| live.context.clone())
+    }
+
+    /// Begins a part of it.
+    pub fn child(&self, name: &str) -> Span {
+        match &self.0 {
+            Some(live) => live.context.begin(name),
+            None => Span(None),
+        }
+    }
+
+    /// Says something of it.
+    pub fn set<V: Into<Attribute>>(&mut self, name: &'static str, value: impl FnOnce() -> V) {
+        let Some(live) = &mut self.0 else { return };
+        let attributes = &mut live.finished.attributes;
+        if attributes.len() < ATTRIBUTES_MAX {
+            attributes.push((name, value().into()));
+        }
+    }
+
+    /// Takes now for its end, unless it is told a later one.
+    pub fn reach(&mut self) {
+        if let Some(live) = &mut self.0 {
+            live.finished.end_ns = live.context.now_ns();
+        }
+    }
+
+    /// Says what went wrong.
+    pub fn fail(&mut self, error: impl std::fmt::Display) {
+        if let Some(live) = &mut self.0 {
+            let mut text = String::new();
+            // Writing to a string does not fail.
+            let _ = write!(text, "{error}");
+            live.finished.error = Some(cut(&text));
+        }
+    }
+}
+
+impl Drop for Span {
+    fn drop(&mut self) {
+        let Some(live) = self.0.take() else { return };
+        let LiveSpan {
+            mut finished,
+            context,
+        } = *live;
+        if finished.end_ns == 0 {
+            finished.end_ns = context.now_ns();
+        }
+        context.tracer.keep(finished);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample::TimestampMs;
+    use std::time::Duration;
+
+    /// A clock that goes on a millisecond with each look, and numbers one after the other.
+    #[derive(Default)]
+    struct Steps(AtomicU64);
+
+    impl Clock for Steps {
+        fn now_ms(&self) -> TimestampMs {
+            1_000_000
+        }
+
+        fn monotonic(&self) -> Duration {
+            Duration::from_millis(self.0.fetch_add(1, Ordering::Relaxed))
+        }
+    }
+
+    impl Rng for Steps {
+        fn next_u64(&self) -> u64 {
+            // splitmix64
+            let n = self.0.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
+            let n = (n ^ n >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            let n = (n ^ n >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+            n ^ n >> 31
+        }
+    }
+
+    fn tracer(fraction: Option<f64>) -> Arc<Tracer> {
+        let tracer = Tracer::new(Arc::new(Steps::default()), Arc::new(Steps::default()));
+        tracer.set_fraction(fraction);
+        tracer
+    }
+
+    const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+
+    #[test]
+    fn traceparent_is_read_and_written_as_the_standard_has_it() {
+        let read = TraceParent::parse(PARENT).unwrap();
+        assert_eq!(read.span, 0x00f0_67aa_0ba9_02b7);
+        assert!(read.is_sampled);
+        assert_eq!(read.header(), PARENT);
+        let later = PARENT.replacen("00", "01", 1) + "-what-there-will-be";
+        assert_eq!(TraceParent::parse(&later), Some(read));
+        for wrong in [
+            "",
+            "00",
+            &PARENT.replacen("00", "ff", 1),
+            &PARENT.to_uppercase(),
+            &format!("{PARENT}-x"),
+            &PARENT.replace("4bf92f3577b34da6a3ce929d0e0e4736", &"0".repeat(32)),
+            &PARENT.replace("00f067aa0ba902b7", &"0".repeat(16)),
+            &PARENT[..PARENT.len() - 1],
+            &PARENT.replace("-01", "-+1"),
+        ] {
+            assert_eq!(TraceParent::parse(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn span_and_its_parts_end_as_one_trace() {
+        let tracer = tracer(Some(1.0));
+        let mut whole = tracer.begin(|| "whole".to_owned(), SpanKind::Server, None);
+        whole.set("a", || "b");
+        let mut part = whole.child("part");
+        part.set("n", || 3usize);
+        part.fail("broken");
+        part.reach();
+        let end_of_part = part.child("between");
+        drop(part);
+        drop(end_of_part);
+        let context = whole.context().unwrap();
+        drop(whole);
+        // A part may end after the whole.
+        drop(context.begin("late"));
+        let spans = tracer.take();
+        let [part, between, whole, late] = &spans[..] else {
+            panic!("{spans:?}")
+        };
+        assert_eq!(
+            (whole.name.as_str(), whole.kind),
+            ("whole", SpanKind::Server)
+        );
+        assert_eq!(whole.attributes, [("a", Attribute::Text("b".to_owned()))]);
+        assert_eq!(part.attributes, [("n", Attribute::Integer(3))]);
+        assert_eq!(part.error.as_deref(), Some("broken"));
+        assert_eq!(whole.parent, None);
+        assert!(part.end_ns < between.start_ns);
+        for child in [part, late] {
+            assert_eq!((child.trace, child.parent), (whole.trace, Some(whole.span)));
+        }
+        assert!(whole.start_ns < part.start_ns && part.end_ns < whole.end_ns);
+        assert_eq!(whole.start_ns / 1_000_000_000, 1_000);
+        assert_eq!(tracer.waiting(), 0);
+    }
+
+    #[test]
+    fn traces_are_sampled_as_their_beginner_or_the_fraction_says() {
+        let sampled = |fraction, parent: Option<&str>| {
+            let tracer = tracer(fraction);
+            for _ in 0..1000 {
+                let parent = parent.and_then(TraceParent::parse);
+                drop(tracer.begin(String::new, SpanKind::Server, parent));
+            }
+            tracer.take().len()
+        };
+        let unsampled = PARENT.replace("-01", "-00");
+        assert_eq!(sampled(None, None), 0);
+        assert_eq!(sampled(None, Some(PARENT)), 0);
+        assert_eq!(sampled(Some(0.0), None), 0);
+        assert_eq!(sampled(Some(0.0), Some(PARENT)), 1000);
+        assert_eq!(sampled(Some(1.0), None), 1000);
+        assert_eq!(sampled(Some(1.0), Some(&unsampled)), 0);
+        let quarter = sampled(Some(0.25), None);
+        assert!((200..300).contains(&quarter), "{quarter}");
+        let tracer = tracer(Some(1.0));
+        let parent = TraceParent::parse(PARENT);
+        drop(tracer.begin(String::new, SpanKind::Server, parent));
+        let span = tracer.take().remove(0);
+        assert_eq!(Some(span.trace), parent.map(|parent| parent.trace));
+        assert_eq!(span.parent, parent.map(|parent| parent.span));
+    }
+
+    #[test]
+    fn spans_beyond_the_queue_are_counted() {
+        let tracer = tracer(Some(1.0));
+        for _ in 0..QUEUE_MAX + 3 {
+            drop(tracer.begin(String::new, SpanKind::Internal, None));
+        }
+        assert_eq!(tracer.take().len(), QUEUE_MAX);
+        assert_eq!(tracer.dropped.get(), 3);
+    }
+}

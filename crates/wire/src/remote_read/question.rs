@@ -1,0 +1,76 @@
+//! A request to read, as this server asks another one.
+
+use crate::protobuf::{put_bytes, put_integer};
+use crate::snappy;
+use firn_model::matcher::{MatchOp, Matcher};
+use firn_model::sample::TimeRange;
+
+/// Numbers of fields.
+mod field {
+    pub const QUERIES: u32 = 1;
+    pub const ACCEPTED: u32 = 2;
+
+    pub const START: u32 = 1;
+    pub const END: u32 = 2;
+    pub const MATCHERS: u32 = 3;
+    pub const HINTS: u32 = 4;
+
+    pub const MATCHER_TYPE: u32 = 1;
+    pub const MATCHER_NAME: u32 = 2;
+    pub const MATCHER_VALUE: u32 = 3;
+
+    pub const HINT_FUNC: u32 = 2;
+    pub const HINT_START: u32 = 3;
+    pub const HINT_END: u32 = 4;
+}
+
+/// The forms that are taken: chunks, else samples.
+const ACCEPTED: [u8; 2] = [1, 0];
+
+/// What is asked: one query.
+#[derive(Clone, Copy, Debug)]
+pub struct Question<'a> {
+    /// The times of interest, both ends included.
+    pub range: TimeRange,
+    /// All must match.
+    pub matchers: &'a [Matcher],
+    /// Whether labels are wanted and no samples.
+    pub is_about_series: bool,
+}
+
+impl Question<'_> {
+    /// The body of the request.
+    pub fn encode(&self) -> Vec<u8> {
+        let (start, end) = (self.range.min as u64, self.range.max as u64);
+        let (mut query, mut part) = (Vec::new(), Vec::new());
+        put_integer(&mut query, field::START, start);
+        put_integer(&mut query, field::END, end);
+        for matcher in self.matchers {
+            part.clear();
+            put_integer(&mut part, field::MATCHER_TYPE, number_of(matcher.op()));
+            put_bytes(&mut part, field::MATCHER_NAME, matcher.name().as_bytes());
+            put_bytes(&mut part, field::MATCHER_VALUE, matcher.value());
+            put_bytes(&mut query, field::MATCHERS, &part);
+        }
+        if self.is_about_series {
+            part.clear();
+            put_bytes(&mut part, field::HINT_FUNC, b"series");
+            put_integer(&mut part, field::HINT_START, start);
+            put_integer(&mut part, field::HINT_END, end);
+            put_bytes(&mut query, field::HINTS, &part);
+        }
+        let mut message = Vec::new();
+        put_bytes(&mut message, field::QUERIES, &query);
+        put_bytes(&mut message, field::ACCEPTED, &ACCEPTED);
+        snappy::compress(&message)
+    }
+}
+
+fn number_of(op: MatchOp) -> u64 {
+    match op {
+        MatchOp::Equal => 0,
+        MatchOp::NotEqual => 1,
+        MatchOp::Regex => 2,
+        MatchOp::NotRegex => 3,
+    }
+}

@@ -1,0 +1,429 @@
+//! The answer of another server to a read, in either form, as series.
+//!
+//! Invariant: whatever bytes come, what is held of them was reserved before, samples lie in the
+//! range that was asked for, and the times of a series strictly ascend.
+
+use crate::protobuf::{Cursor, WireType, expect};
+use crate::remote_write::{decode_histogram, fit_histogram};
+use crate::snappy;
+use crate::tsdb::{Encoding, Samples, Value};
+use firn_model::budget::Reservation;
+use firn_model::columns::{HISTOGRAM_PLACEHOLDER, SeriesBatch, SeriesColumns};
+use firn_model::error::{Error, ErrorKind};
+use firn_model::histogram::Histogram;
+use firn_model::labels::{Labels, LabelsBuilder};
+use firn_model::sample::{START_UNKNOWN, TimeRange, TimestampMs};
+use std::sync::Arc;
+
+/// Bytes in front of a frame beyond its length: the checksum.
+const CHECKSUM_BYTES: usize = 4;
+
+/// The longest length of a frame as a varint.
+const LENGTH_BYTES_MAX: usize = 10;
+
+/// What a sample takes while it is held.
+const SAMPLE_BYTES: usize = size_of::<Sample>();
+
+/// What a series takes beside its labels and samples.
+const SERIES_BYTES: usize = size_of::<ReadSeries>() + 64;
+
+/// Numbers of fields.
+mod field {
+    pub const RESULTS: u32 = 1;
+    pub const RESULT_SERIES: u32 = 1;
+    pub const SERIES_LABELS: u32 = 1;
+    pub const SERIES_SAMPLES: u32 = 2;
+    pub const SERIES_HISTOGRAMS: u32 = 4;
+
+    pub const LABEL_NAME: u32 = 1;
+    pub const LABEL_VALUE: u32 = 2;
+    pub const SAMPLE_VALUE: u32 = 1;
+    pub const SAMPLE_TIME: u32 = 2;
+
+    pub const CHUNKED_SERIES: u32 = 1;
+    pub const SERIES_CHUNKS: u32 = 2;
+    pub const CHUNK_TYPE: u32 = 3;
+    pub const CHUNK_DATA: u32 = 4;
+}
+
+/// One sample of a series that was read.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sample {
+    /// When it was taken.
+    pub time: TimestampMs,
+    /// Since when it counts, or [`START_UNKNOWN`]: the protocol does not say.
+    pub start_time: TimestampMs,
+    /// A float, or the placeholder of a histogram.
+    pub value: f64,
+    /// The histogram, if it is one.
+    pub histogram: Option<Arc<Histogram>>,
+}
+
+/// A series that was read.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ReadSeries {
+    /// Its labels.
+    pub labels: Labels,
+    /// Its samples, times strictly ascending.
+    pub samples: Vec<Sample>,
+}
+
+impl ReadSeries {
+    /// Takes the samples of `columns` too; where both have a time, those stay.
+    pub fn yield_to(&mut self, columns: SeriesColumns<'_>) {
+        let mut histograms = columns.histograms.iter().peekable();
+        let of_columns = columns.times.iter().zip(columns.values).enumerate();
+        let of_columns = of_columns.map(|(i, (time, value))| Sample {
+            time: *time,
+            start_time: columns.start_times.get(i).copied().unwrap_or(START_UNKNOWN),
+            value: *value,
+            histogram: histograms
+                .next_if(|(at, _)| *at as usize == i)
+                .map(|(_, histogram)| histogram.clone()),
+        });
+        let mut all: Vec<Sample> = of_columns.collect();
+        all.append(&mut self.samples);
+        self.samples = all;
+        self.settle();
+    }
+
+    /// Appends the samples to `into`, as a series.
+    pub fn push_to(&self, into: &mut SeriesBatch) {
+        let times: Vec<_> = self.samples.iter().map(|sample| sample.time).collect();
+        let values: Vec<_> = self.samples.iter().map(|sample| sample.value).collect();
+        let has_starts = self
+            .samples
+            .iter()
+            .any(|sample| sample.start_time != START_UNKNOWN);
+        let starts = self.samples.iter().filter(|_| has_starts);
+        let starts: Vec<_> = starts.map(|sample| sample.start_time).collect();
+        let histograms = self.samples.iter().enumerate();
+        let histograms =
+            histograms.filter_map(|(i, sample)| Some((i as u32, sample.histogram.clone()?)));
+        into.push(&times, &values, &starts, histograms);
+    }
+
+    /// Takes the samples of `other` too; where both have a time, its own stays.
+    pub fn merge(&mut self, mut other: ReadSeries) {
+        self.samples.append(&mut other.samples);
+        self.settle();
+    }
+
+    /// Sorts by time what came in another order; of several at one time the first stays.
+    fn settle(&mut self) {
+        if self.samples.is_sorted_by(|a, b| a.time < b.time) {
+            return;
+        }
+        self.samples.sort_by_key(|sample| sample.time);
+        self.samples.dedup_by_key(|sample| sample.time);
+    }
+}
+
+/// What is made of an answer, whatever its form.
+#[derive(Debug)]
+struct Taking {
+    range: TimeRange,
+    series: Vec<ReadSeries>,
+}
+
+impl Taking {
+    fn new(range: TimeRange) -> Self {
+        let series = Vec::new();
+        Self { range, series }
+    }
+
+    /// Begins a series, unless it is the one under way.
+    fn begin(&mut self, labels: Labels, memory: &mut Reservation) -> Result<(), Error> {
+        if self.series.last().is_some_and(|last| last.labels == labels) {
+            return Ok(());
+        }
+        memory.grow(SERIES_BYTES + labels.as_bytes().len())?;
+        let samples = Vec::new();
+        self.end_series();
+        self.series.push(ReadSeries { labels, samples });
+        Ok(())
+    }
+
+    fn end_series(&mut self) {
+        if let Some(last) = self.series.last_mut() {
+            last.samples.shrink_to_fit();
+            last.settle();
+        }
+    }
+
+    fn push(
+        &mut self,
+        time: TimestampMs,
+        value: Result<f64, Histogram>,
+        memory: &mut Reservation,
+    ) -> Result<(), Error> {
+        let Some(series) = self.series.last_mut().filter(|_| self.range.contains(time)) else {
+            return Ok(());
+        };
+        let (value, histogram) = match value {
+            Ok(value) => (value, None),
+            Err(mut histogram) => {
+                fit_histogram(&mut histogram)?;
+                memory.grow(histogram.memory_bytes())?;
+                (HISTOGRAM_PLACEHOLDER, Some(Arc::new(histogram)))
+            }
+        };
+        if series.samples.len() == series.samples.capacity() {
+            let more = series.samples.len().max(16);
+            memory.grow(more * SAMPLE_BYTES)?;
+            series.samples.reserve_exact(more);
+        }
+        series.samples.push(Sample {
+            time,
+            start_time: START_UNKNOWN,
+            value,
+            histogram,
+        });
+        Ok(())
+    }
+
+    fn finish(mut self) -> Vec<ReadSeries> {
+        self.end_series();
+        self.series
+    }
+}
+
+/// Reads an answer in one message, `body`, to one query about `range`. What it takes is reserved in
+/// `memory`.
+pub fn decode_samples(
+    body: &[u8],
+    range: TimeRange,
+    memory: &mut Reservation,
+) -> Result<Vec<ReadSeries>, Error> {
+    let bytes = snappy::declared_bytes(body, usize::MAX)?;
+    memory.grow(bytes)?;
+    let mut message = Vec::new();
+    snappy::decompress(body, bytes, &mut message)?;
+    let mut taking = Taking::new(range);
+    let mut results = 0;
+    each_part(&message, field::RESULTS, |result| {
+        results += 1;
+        if results > 1 {
+            return Ok(());
+        }
+        each_part(result, field::RESULT_SERIES, |series| {
+            sampled_series(series, &mut taking, memory)
+        })
+    })?;
+    if results != 1 {
+        return Err(invalid(format!("responses: want 1, got {results}")));
+    }
+    drop(message);
+    memory.shrink_to(memory.bytes() - bytes);
+    Ok(taking.finish())
+}
+
+fn sampled_series(
+    message: &[u8],
+    taking: &mut Taking,
+    memory: &mut Reservation,
+) -> Result<(), Error> {
+    taking.begin(labels_of(message)?, memory)?;
+    each_part(message, field::SERIES_SAMPLES, |sample| {
+        let (time, value) = float_sample(sample)?;
+        taking.push(time, Ok(value), memory)
+    })?;
+    each_part(message, field::SERIES_HISTOGRAMS, |histogram| {
+        let sample = decode_histogram(histogram)?;
+        taking.push(sample.time, Err(sample.histogram), memory)
+    })
+}
+
+fn float_sample(message: &[u8]) -> Result<(TimestampMs, f64), Error> {
+    let (mut time, mut value) = (0, 0.0);
+    let mut cursor = Cursor::new(message);
+    while let Some((number, wire_type)) = cursor.field()? {
+        match number {
+            field::SAMPLE_VALUE => {
+                expect(wire_type, WireType::Fixed64)?;
+                value = cursor.double()?;
+            }
+            field::SAMPLE_TIME => {
+                expect(wire_type, WireType::Varint)?;
+                time = cursor.varint()? as i64;
+            }
+            _ => cursor.skip(wire_type)?,
+        }
+    }
+    Ok((time, value))
+}
+
+/// A frame and what is behind it.
+type Split<'b> = (&'b [u8], &'b [u8]);
+
+/// Reads an answer in frames as it comes, in pieces of any size.
+#[derive(Debug)]
+pub struct FrameReader {
+    taking: Taking,
+    frame_bytes_max: u64,
+    /// What came and is no whole frame yet.
+    pending: Vec<u8>,
+}
+
+impl FrameReader {
+    /// Reads the answer to one query about `range`; frames may be as long as `frame_bytes_max`.
+    pub fn new(range: TimeRange, frame_bytes_max: u64) -> Self {
+        Self {
+            taking: Taking::new(range),
+            frame_bytes_max,
+            pending: Vec::new(),
+        }
+    }
+
+    /// Takes the next piece. What it takes is reserved in `memory`.
+    pub fn push(&mut self, piece: &[u8], memory: &mut Reservation) -> Result<(), Error> {
+        memory.grow(piece.len())?;
+        self.pending.extend_from_slice(piece);
+        let pending = std::mem::take(&mut self.pending);
+        let mut rest = &pending[..];
+        while let Some((frame, behind)) = self.frame(rest)? {
+            self.take(frame, memory)?;
+            rest = behind;
+        }
+        let done = pending.len() - rest.len();
+        self.pending = pending;
+        self.pending.drain(..done);
+        memory.shrink_to(memory.bytes() - done);
+        Ok(())
+    }
+
+    /// The first frame of `bytes`, checked, and what is behind it; `None` if it is not whole.
+    fn frame<'b>(&self, bytes: &'b [u8]) -> Result<Option<Split<'b>>, Error> {
+        let has_length = bytes.iter().take(LENGTH_BYTES_MAX).any(|byte| *byte < 0x80);
+        if !has_length && bytes.len() < LENGTH_BYTES_MAX {
+            return Ok(None);
+        }
+        let mut cursor = Cursor::new(bytes);
+        let length = cursor.varint()?;
+        if length > self.frame_bytes_max {
+            return Err(invalid(format!(
+                "chunkedReader: message size exceeded the limit {} bytes; got: {length} bytes",
+                self.frame_bytes_max
+            )));
+        }
+        let split = cursor.rest().split_at_checked(CHECKSUM_BYTES);
+        let Some((checksum, behind)) = split else {
+            return Ok(None);
+        };
+        let length = usize::try_from(length).unwrap_or(usize::MAX);
+        let Some(split) = behind.split_at_checked(length) else {
+            return Ok(None);
+        };
+        match crc32c::crc32c(split.0).to_be_bytes() == checksum {
+            true => Ok(Some(split)),
+            false => Err(invalid("chunkedReader: corrupted frame; checksum mismatch")),
+        }
+    }
+
+    fn take(&mut self, frame: &[u8], memory: &mut Reservation) -> Result<(), Error> {
+        let taking = &mut self.taking;
+        each_part(frame, field::CHUNKED_SERIES, |series| {
+            taking.begin(labels_of(series)?, memory)?;
+            each_part(series, field::SERIES_CHUNKS, |chunk| {
+                take_chunk(chunk, taking, memory)
+            })
+        })
+    }
+
+    /// The series; fails if the answer ends within a frame.
+    pub fn finish(self) -> Result<Vec<ReadSeries>, Error> {
+        match self.pending.is_empty() {
+            true => Ok(self.taking.finish()),
+            false => Err(invalid("unexpected EOF")),
+        }
+    }
+}
+
+fn take_chunk(message: &[u8], taking: &mut Taking, memory: &mut Reservation) -> Result<(), Error> {
+    let (mut kind, mut data) = (0, &b""[..]);
+    let mut cursor = Cursor::new(message);
+    while let Some((number, wire_type)) = cursor.field()? {
+        match number {
+            field::CHUNK_TYPE => {
+                expect(wire_type, WireType::Varint)?;
+                kind = cursor.varint()?;
+            }
+            field::CHUNK_DATA => {
+                expect(wire_type, WireType::Bytes)?;
+                data = cursor.bytes()?;
+            }
+            _ => cursor.skip(wire_type)?,
+        }
+    }
+    let encoding = u8::try_from(kind).ok().and_then(Encoding::of_number);
+    let encoding = encoding.ok_or_else(|| invalid(format!("invalid chunk encoding {kind}")))?;
+    let malformed = |e| invalid(format!("chunk: {e}"));
+    for sample in Samples::new(encoding, data).map_err(malformed)? {
+        let sample = sample.map_err(malformed)?;
+        let value = match sample.value {
+            Value::Float(value) => Ok(value),
+            Value::Histogram(histogram) => Err(*histogram),
+        };
+        taking.push(sample.time, value, memory)?;
+    }
+    Ok(())
+}
+
+/// Calls `read` with each field of this number, which must be messages.
+fn each_part(
+    message: &[u8],
+    wanted: u32,
+    mut read: impl FnMut(&[u8]) -> Result<(), Error>,
+) -> Result<(), Error> {
+    let mut cursor = Cursor::new(message);
+    while let Some((number, wire_type)) = cursor.field()? {
+        if number != wanted {
+            cursor.skip(wire_type)?;
+            continue;
+        }
+        expect(wire_type, WireType::Bytes)?;
+        read(cursor.bytes()?)?;
+    }
+    Ok(())
+}
+
+/// The labels of a series; in Prometheus's words if they make none.
+fn labels_of(series: &[u8]) -> Result<Labels, Error> {
+    let mut labels = LabelsBuilder::default();
+    each_part(series, field::SERIES_LABELS, |label| {
+        let (mut name, mut value) = (&b""[..], &b""[..]);
+        let mut cursor = Cursor::new(label);
+        while let Some((number, wire_type)) = cursor.field()? {
+            match number {
+                field::LABEL_NAME => {
+                    expect(wire_type, WireType::Bytes)?;
+                    name = cursor.bytes()?;
+                }
+                field::LABEL_VALUE => {
+                    expect(wire_type, WireType::Bytes)?;
+                    value = cursor.bytes()?;
+                }
+                _ => cursor.skip(wire_type)?,
+            }
+        }
+        let shown = String::from_utf8_lossy(name);
+        let name = std::str::from_utf8(name)
+            .ok()
+            .filter(|name| !name.is_empty());
+        let name = name.ok_or_else(|| invalid(format!("invalid label name: {shown}")))?;
+        if !labels.get(name).is_empty() {
+            return Err(invalid(format!("duplicate label with name: {name}")));
+        }
+        if std::str::from_utf8(value).is_err() {
+            let shown = String::from_utf8_lossy(value);
+            return Err(invalid(format!("invalid label value: {shown}")));
+        }
+        labels.set(name, value);
+        Ok(())
+    })?;
+    Ok(labels.build())
+}
+
+fn invalid(message: impl Into<String>) -> Error {
+    Error::new(ErrorKind::Invalid, message.into())
+}
