@@ -14,6 +14,7 @@
 
 mod api;
 mod aws;
+mod azure;
 #[cfg(test)]
 mod cloud_tests;
 mod consul;
@@ -23,6 +24,7 @@ mod dns;
 mod docker;
 mod eureka;
 mod file;
+mod google;
 mod group;
 mod hetzner;
 mod http;
@@ -48,6 +50,7 @@ mod platform_tests;
 mod published;
 mod puppetdb;
 mod scaleway;
+mod side_by_side;
 mod stackit;
 #[cfg(test)]
 mod stub;
@@ -61,11 +64,13 @@ mod xml;
 mod xmlrpc;
 
 pub use aws::{AwsSettings, SigV4Settings};
+pub use azure::{AzureAdSettings, AzureCloud, AzureIdentity, AzureSettings};
 pub use consul::{ConsulSettings, Token};
 pub use digitalocean::{DigitalOceanRole, DigitalOceanSettings};
 pub use dns::{DnsSettings, RecordType};
 pub use docker::{DockerSettings, Filter, SwarmRole, SwarmSettings};
 pub use eureka::EurekaSettings;
+pub use google::{GceSettings, GoogleIamSettings};
 pub use group::{Group, ReadYaml};
 pub use hetzner::{HetznerRole, HetznerSettings};
 pub use ionos::IonosSettings;
@@ -129,6 +134,18 @@ pub enum DiscoverySettings {
     Kubernetes(Box<KubernetesSettings>),
     /// One of `ec2_sd_configs`
     Ec2(Box<AwsSettings>),
+    /// One of `azure_sd_configs`
+    Azure(Box<AzureSettings>),
+    /// One of `gce_sd_configs`
+    Gce(Box<GceSettings>),
+    /// One of `ecs_sd_configs`
+    Ecs(Box<AwsSettings>),
+    /// One of `elasticache_sd_configs`
+    ElastiCache(Box<AwsSettings>),
+    /// One of `msk_sd_configs`
+    Msk(Box<AwsSettings>),
+    /// One of `rds_sd_configs`
+    Rds(Box<AwsSettings>),
     /// One of `lightsail_sd_configs`
     Lightsail(Box<AwsSettings>),
     /// One of `nomad_sd_configs`
@@ -180,6 +197,12 @@ impl DiscoverySettings {
             DiscoverySettings::Swarm(_) => "dockerswarm",
             DiscoverySettings::Kubernetes(_) => "kubernetes",
             DiscoverySettings::Ec2(_) => "ec2",
+            DiscoverySettings::Azure(_) => "azure",
+            DiscoverySettings::Gce(_) => "gce",
+            DiscoverySettings::Ecs(_) => "ecs",
+            DiscoverySettings::ElastiCache(_) => "elasticache",
+            DiscoverySettings::Msk(_) => "msk",
+            DiscoverySettings::Rds(_) => "rds",
             DiscoverySettings::Lightsail(_) => "lightsail",
             DiscoverySettings::Nomad(_) => "nomad",
             DiscoverySettings::Eureka(_) => "eureka",
@@ -275,6 +298,18 @@ fn start(
         DiscoverySettings::Swarm(swarm) => ask(docker::Swarm::new(swarm, bytes_max), to),
         DiscoverySettings::Kubernetes(s) => spawn(kubernetes::Watch::new(s, bytes_max), to),
         DiscoverySettings::Ec2(s) => ask(aws::Ec2::new(s, bytes_max, lent.clock.clone()), to),
+        DiscoverySettings::Azure(s) => {
+            ask(azure::Machines::new(s, bytes_max, lent.clock.clone()), to)
+        }
+        DiscoverySettings::Gce(s) => {
+            ask(google::Instances::new(s, bytes_max, lent.clock.clone()), to)
+        }
+        DiscoverySettings::Ecs(s) => ask(aws::Ecs::new(s, bytes_max, lent.clock.clone()), to),
+        DiscoverySettings::ElastiCache(s) => {
+            ask(aws::ElastiCache::new(s, bytes_max, lent.clock.clone()), to)
+        }
+        DiscoverySettings::Msk(s) => ask(aws::Msk::new(s, bytes_max, lent.clock.clone()), to),
+        DiscoverySettings::Rds(s) => ask(aws::Rds::new(s, bytes_max, lent.clock.clone()), to),
         DiscoverySettings::Lightsail(s) => {
             ask(aws::Lightsail::new(s, bytes_max, lent.clock.clone()), to)
         }

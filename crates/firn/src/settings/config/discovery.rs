@@ -37,13 +37,11 @@ pub const DISCOVERY: &[Key] = &[
     key(
         "aws_sd_configs",
         List(&Section(&[AWS_CLIENT, AWS, HTTP_CLIENT, PROXY])),
-    )
-    .ignored(),
+    ),
     key(
         "azure_sd_configs",
         List(&Section(&[AZURE, HTTP_CLIENT, PROXY])),
-    )
-    .ignored(),
+    ),
     key(
         "consul_sd_configs",
         List(&Section(&[CONSUL, HTTP_CLIENT, PROXY])),
@@ -68,19 +66,17 @@ pub const DISCOVERY: &[Key] = &[
     key(
         "ecs_sd_configs",
         List(&Section(&[AWS_CLIENT, ECS, HTTP_CLIENT, PROXY])),
-    )
-    .ignored(),
+    ),
     key(
         "elasticache_sd_configs",
         List(&Section(&[AWS_CLIENT, ELASTICACHE, HTTP_CLIENT, PROXY])),
-    )
-    .ignored(),
+    ),
     key(
         "eureka_sd_configs",
         List(&Section(&[EUREKA, HTTP_CLIENT, PROXY])),
     ),
     key("file_sd_configs", List(&Section(&[FILE]))),
-    key("gce_sd_configs", List(&Section(&[GCE]))).ignored(),
+    key("gce_sd_configs", List(&Section(&[GCE]))),
     key(
         "hetzner_sd_configs",
         List(&Section(&[HETZNER, HTTP_CLIENT, PROXY])),
@@ -116,8 +112,7 @@ pub const DISCOVERY: &[Key] = &[
     key(
         "msk_sd_configs",
         List(&Section(&[AWS_CLIENT, MSK, HTTP_CLIENT, PROXY])),
-    )
-    .ignored(),
+    ),
     key("nerve_sd_configs", List(&Section(&[NERVE]))).ignored(),
     key(
         "nomad_sd_configs",
@@ -137,8 +132,7 @@ pub const DISCOVERY: &[Key] = &[
     key(
         "rds_sd_configs",
         List(&Section(&[AWS_CLIENT, RDS, HTTP_CLIENT, PROXY])),
-    )
-    .ignored(),
+    ),
     key(
         "scaleway_sd_configs",
         List(&Section(&[SCALEWAY, HTTP_CLIENT, PROXY])),

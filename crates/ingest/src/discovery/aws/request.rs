@@ -24,6 +24,22 @@ pub(in super::super) fn add_signature(
     sign(headers, url, post, credentials, scope)
 }
 
+/// Like [`add_signature`], of a GET.
+pub(super) fn add_signature_of_get(
+    headers: &mut HeaderMap,
+    url: &str,
+    credentials: &Credentials,
+    scope: &Scope<'_>,
+) -> Result<(), Error> {
+    let get = Request {
+        method: "GET",
+        path: "",
+        query: "",
+        body: b"",
+    };
+    sign(headers, url, get, credentials, scope)
+}
+
 /// Signs a request whose path and query are those of `url`.
 fn sign(
     headers: &mut HeaderMap,

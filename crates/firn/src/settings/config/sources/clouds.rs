@@ -7,9 +7,9 @@ use crate::settings::config::signing::is_uuid;
 use crate::settings::config::{go_url, read};
 use firn_ingest::client::{HttpSettings, Secret};
 use firn_ingest::discovery::{
-    DiscoverySettings, IonosSettings, LinodeSettings, OpenStackCredentials, OpenStackRole,
-    OpenStackSettings, OutscaleSettings, OvhService, OvhSettings, ScalewayRole, ScalewaySettings,
-    StackitSettings, VultrSettings,
+    AzureIdentity, AzureSettings, DiscoverySettings, GceSettings, IonosSettings, LinodeSettings,
+    OpenStackCredentials, OpenStackRole, OpenStackSettings, OutscaleSettings, OvhService,
+    OvhSettings, ScalewayRole, ScalewaySettings, StackitSettings, VultrSettings,
 };
 use firn_model::yaml::{Node, YamlError};
 use std::path::{Path, PathBuf};
@@ -19,6 +19,76 @@ const SCALEWAY: &str = "https://api.scaleway.com";
 const ZONE: &str = "fr-par-1";
 
 type Read = Result<DiscoverySettings, YamlError>;
+
+/// One of `azure_sd_configs`
+pub fn azure(node: &Node, dir: &Path) -> Read {
+    let method = read::string_or(node, "authentication_method", "OAuth");
+    let oauth: &[&str] = match method.as_str() {
+        "OAuth" => &["tenant_id", "client_id", "client_secret"],
+        _ => &[],
+    };
+    for key in ["subscription_id"].iter().chain(oauth) {
+        if !is_set(node, key) {
+            return Err(node.error(format!("azure SD configuration requires a {key}")));
+        }
+    }
+    let methods = ["OAuth", "ManagedIdentity", "SDK", "WorkloadIdentity"];
+    if !methods.contains(&method.as_str()) {
+        let [a, b, c, d] = methods;
+        return Err(node.error(format!(
+            "unknown authentication_type {method:?}. Supported types are {a:?}, {b:?}, {c:?} or \
+             {d:?}"
+        )));
+    }
+    let of = |key: &str| read::string(node, key);
+    let (tenant, client) = (of("tenant_id"), of("client_id"));
+    let identity = match method.as_str() {
+        "ManagedIdentity" => AzureIdentity::Managed { client },
+        "SDK" => AzureIdentity::Sdk {
+            tenant: tenant.clone(),
+        },
+        // Its ids are those of the environment, whatever the section says.
+        "WorkloadIdentity" => AzureIdentity::Workload {
+            tenant: String::new(),
+            client: String::new(),
+            file: None,
+        },
+        _ => AzureIdentity::Secret {
+            tenant: tenant.clone(),
+            client,
+            secret: inline_secret(node, "client_secret"),
+        },
+    };
+    Ok(DiscoverySettings::Azure(Box::new(AzureSettings {
+        environment: read::string_or(node, "environment", "AzurePublicCloud"),
+        subscription: of("subscription_id"),
+        tenant,
+        identity,
+        resource_group: of("resource_group"),
+        port: read::integer_or(node, "port", 80),
+        refresh: refresh(node, 300),
+        client: http(node, dir)?,
+    })))
+}
+
+/// One of `gce_sd_configs`
+pub fn gce(node: &Node, _: &Path) -> Read {
+    require(
+        node,
+        &[
+            ("project", "GCE SD configuration requires a project"),
+            ("zone", "GCE SD configuration requires a zone"),
+        ],
+    )?;
+    Ok(DiscoverySettings::Gce(Box::new(GceSettings {
+        project: read::string(node, "project"),
+        zone: read::string(node, "zone"),
+        filter: read::string(node, "filter"),
+        tag_separator: read::string_or(node, "tag_separator", ","),
+        port: read::integer_or(node, "port", 80),
+        refresh: refresh(node, 60),
+    })))
+}
 
 /// One of `ionos_sd_configs`
 pub fn ionos(node: &Node, dir: &Path) -> Read {

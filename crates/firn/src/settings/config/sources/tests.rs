@@ -254,7 +254,7 @@ fn consul_section_has_the_defaults_of_upstream() {
 #[test]
 fn discoveries_that_are_not_run_make_no_targets() {
     for (key, section) in [
-        ("gce_sd_configs", "{project: a, zone: b}"),
+        ("nerve_sd_configs", "{servers: [a], paths: [/b]}"),
         ("serverset_sd_configs", "{servers: [a], paths: [/b]}"),
     ] {
         assert_eq!(one(key, section), Ok(Vec::new()), "{key}");

@@ -1,7 +1,7 @@
 //! Discoveries that Firn does not run: checked as upstream checks them, and named in a warning.
 
 use super::values::{has_interval, require, require_list};
-use crate::settings::config::http::{self, http, is_set};
+use crate::settings::config::http::{http, is_set};
 use crate::settings::config::read;
 use firn_model::yaml::{Node, YamlError};
 use std::path::Path;
@@ -10,15 +10,8 @@ type Check = fn(&Node, &Path) -> Result<(), YamlError>;
 
 /// The discoveries, by their keys, and what is asked of each section.
 pub const CHECKS: &[(&str, Check)] = &[
-    ("aws_sd_configs", aws),
-    ("azure_sd_configs", azure),
-    ("ecs_sd_configs", client),
-    ("elasticache_sd_configs", client),
-    ("gce_sd_configs", gce),
-    ("msk_sd_configs", client),
     ("nerve_sd_configs", |node, _| zookeeper(node, "nerve")),
     ("oci_sd_configs", oci),
-    ("rds_sd_configs", client),
     ("serverset_sd_configs", |node, _| {
         zookeeper(node, "serverset")
     }),
@@ -27,47 +20,6 @@ pub const CHECKS: &[(&str, Check)] = &[
 /// How a platform is reached.
 fn client(node: &Node, dir: &Path) -> Result<(), YamlError> {
     http(node, dir).map(|_| ())
-}
-
-/// Upstream looks at their TLS, and no further at how these are reached.
-fn aws(node: &Node, dir: &Path) -> Result<(), YamlError> {
-    http::tls(node.get("tls_config"), dir)?;
-    match read::string(node, "role").as_str() {
-        "ec2" | "ecs" | "elasticache" | "lightsail" | "msk" | "rds" => Ok(()),
-        role => Err(node.error(format!("unknown AWS SD role {role:?}"))),
-    }
-}
-
-fn azure(node: &Node, dir: &Path) -> Result<(), YamlError> {
-    let method = read::string_or(node, "authentication_method", "OAuth");
-    let oauth: &[&str] = match method.as_str() {
-        "OAuth" => &["tenant_id", "client_id", "client_secret"],
-        _ => &[],
-    };
-    for key in ["subscription_id"].iter().chain(oauth) {
-        if !is_set(node, key) {
-            return Err(node.error(format!("azure SD configuration requires a {key}")));
-        }
-    }
-    let methods = ["OAuth", "ManagedIdentity", "SDK", "WorkloadIdentity"];
-    if !methods.contains(&method.as_str()) {
-        let [a, b, c, d] = methods;
-        return Err(node.error(format!(
-            "unknown authentication_type {method:?}. Supported types are {a:?}, {b:?}, {c:?} or \
-             {d:?}"
-        )));
-    }
-    client(node, dir)
-}
-
-fn gce(node: &Node, _: &Path) -> Result<(), YamlError> {
-    require(
-        node,
-        &[
-            ("project", "GCE SD configuration requires a project"),
-            ("zone", "GCE SD configuration requires a zone"),
-        ],
-    )
 }
 
 fn zookeeper(node: &Node, kind: &str) -> Result<(), YamlError> {
