@@ -135,6 +135,7 @@ fn value(node: Node<'_, '_>, depth_left: usize) -> Result<Value, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use firn_model::env::sim::SimRng;
     use serde_json::json;
 
     #[test]
@@ -188,5 +189,30 @@ mod tests {
             decode(fault).unwrap_err().message,
             "Fault(2950): Either the password or username is incorrect."
         );
+    }
+
+    #[test]
+    fn answer_that_is_damaged_is_a_value_or_an_error() {
+        let whole = "<?xml version=\"1.0\"?><methodResponse><params><param><value><array><data>\
+                     <value><struct><member><name>id</name><value><i4>7</i4></value></member>\
+                     </struct></value><value><double>1.5</double></value></data></array></value>\
+                     </param></params></methodResponse>";
+        let parts = [
+            "<value>", "</value>", "<struct>", "<member>", "<i4>", "&lt;", "<", "\0",
+        ];
+        for seed in 0..3000 {
+            let rng = SimRng::new(seed);
+            let mut text = whole.as_bytes().to_vec();
+            for _ in 0..=rng.below(4) {
+                let at = rng.below(text.len() as u64) as usize;
+                let end = at + rng.below((text.len() - at) as u64).min(12) as usize;
+                let part = parts[rng.below(parts.len() as u64) as usize].bytes();
+                text.splice(at..end, part);
+            }
+            println!("seed {seed}");
+            if let Ok(value) = decode(&String::from_utf8_lossy(&text)) {
+                assert!(value.to_string().len() <= whole.len(), "{value}");
+            }
+        }
     }
 }
