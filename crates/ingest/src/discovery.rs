@@ -275,6 +275,7 @@ fn start(
 ) -> Option<JoinHandle<()>> {
     let to = published.clone();
     let bytes_max = lent.bytes_max;
+    let clock = || lent.clock.clone();
     Some(match settings {
         DiscoverySettings::Static(groups) => {
             to.publish(groups.clone());
@@ -297,49 +298,30 @@ fn start(
         DiscoverySettings::Docker(docker) => ask(docker::Containers::new(docker, bytes_max), to),
         DiscoverySettings::Swarm(swarm) => ask(docker::Swarm::new(swarm, bytes_max), to),
         DiscoverySettings::Kubernetes(s) => spawn(kubernetes::Watch::new(s, bytes_max), to),
-        DiscoverySettings::Ec2(s) => ask(aws::Ec2::new(s, bytes_max, lent.clock.clone()), to),
-        DiscoverySettings::Azure(s) => {
-            ask(azure::Machines::new(s, bytes_max, lent.clock.clone()), to)
-        }
-        DiscoverySettings::Gce(s) => {
-            ask(google::Instances::new(s, bytes_max, lent.clock.clone()), to)
-        }
-        DiscoverySettings::Ecs(s) => ask(aws::Ecs::new(s, bytes_max, lent.clock.clone()), to),
-        DiscoverySettings::ElastiCache(s) => {
-            ask(aws::ElastiCache::new(s, bytes_max, lent.clock.clone()), to)
-        }
-        DiscoverySettings::Msk(s) => ask(aws::Msk::new(s, bytes_max, lent.clock.clone()), to),
-        DiscoverySettings::Rds(s) => ask(aws::Rds::new(s, bytes_max, lent.clock.clone()), to),
-        DiscoverySettings::Lightsail(s) => {
-            ask(aws::Lightsail::new(s, bytes_max, lent.clock.clone()), to)
-        }
+        DiscoverySettings::Ec2(s) => ask(aws::Ec2::new(s, bytes_max, clock()), to),
+        DiscoverySettings::Azure(s) => ask(azure::Machines::new(s, bytes_max, clock()), to),
+        DiscoverySettings::Gce(s) => ask(google::Instances::new(s, bytes_max, clock()), to),
+        DiscoverySettings::Ecs(s) => ask(aws::Ecs::new(s, bytes_max, clock()), to),
+        DiscoverySettings::ElastiCache(s) => ask(aws::ElastiCache::new(s, bytes_max, clock()), to),
+        DiscoverySettings::Msk(s) => ask(aws::Msk::new(s, bytes_max, clock()), to),
+        DiscoverySettings::Rds(s) => ask(aws::Rds::new(s, bytes_max, clock()), to),
+        DiscoverySettings::Lightsail(s) => ask(aws::Lightsail::new(s, bytes_max, clock()), to),
         DiscoverySettings::Nomad(nomad) => ask(nomad::Services::new(nomad, bytes_max), to),
         DiscoverySettings::Eureka(s) => ask(eureka::Applications::new(s, bytes_max), to),
         DiscoverySettings::Hetzner(s) => ask(hetzner::Servers::new(s, bytes_max), to),
         DiscoverySettings::DigitalOcean(s) => ask(digitalocean::Resources::new(s, bytes_max), to),
         DiscoverySettings::Ionos(s) => ask(ionos::Servers::new(s, bytes_max), to),
         DiscoverySettings::Kuma(s) => ask(kuma::Assignments::new(s, bytes_max), to),
-        DiscoverySettings::Linode(s) => {
-            ask(linode::Instances::new(s, bytes_max, lent.clock.clone()), to)
-        }
+        DiscoverySettings::Linode(s) => ask(linode::Instances::new(s, bytes_max, clock()), to),
         DiscoverySettings::Marathon(s) => ask(marathon::Apps::new(s, bytes_max), to),
         DiscoverySettings::OpenStack(s) => ask(openstack::Resources::new(s, bytes_max), to),
-        DiscoverySettings::Outscale(s) => ask(
-            outscale::Machines::new(s, bytes_max, lent.clock.clone()),
-            to,
-        ),
-        DiscoverySettings::OvhCloud(s) => {
-            ask(ovhcloud::Servers::new(s, bytes_max, lent.clock.clone()), to)
-        }
+        DiscoverySettings::Outscale(s) => ask(outscale::Machines::new(s, bytes_max, clock()), to),
+        DiscoverySettings::OvhCloud(s) => ask(ovhcloud::Servers::new(s, bytes_max, clock()), to),
         DiscoverySettings::PuppetDb(s) => ask(puppetdb::Resources::new(s, bytes_max), to),
         DiscoverySettings::Scaleway(s) => ask(scaleway::Servers::new(s, bytes_max), to),
-        DiscoverySettings::Stackit(s) => {
-            ask(stackit::Servers::new(s, bytes_max, lent.clock.clone()), to)
-        }
+        DiscoverySettings::Stackit(s) => ask(stackit::Servers::new(s, bytes_max, clock()), to),
         DiscoverySettings::Triton(s) => ask(triton::Machines::new(s, bytes_max), to),
-        DiscoverySettings::Uyuni(s) => {
-            ask(uyuni::Endpoints::new(s, bytes_max, lent.clock.clone()), to)
-        }
+        DiscoverySettings::Uyuni(s) => ask(uyuni::Endpoints::new(s, bytes_max, clock()), to),
         DiscoverySettings::Vultr(s) => ask(vultr::Instances::new(s, bytes_max), to),
     })
 }
