@@ -22,9 +22,11 @@ mod tls;
 mod transport;
 
 pub use assertion::SigningAlgorithm;
+pub(crate) use assertion::sign as sign_claims;
 pub use auth::form_encode;
 pub use body::{Body, BodyLimit, TOO_LARGE, read as read_body};
 pub use places::Places;
+pub(crate) use secret::reveal;
 pub use settings::{
     Assertion, Auth, HeaderValueSource, HttpSettings, OAuth2Settings, ProxySettings, Secret,
     TlsSettings, TlsVersion,

@@ -14,6 +14,9 @@
 
 mod api;
 mod aws;
+mod azure;
+#[cfg(test)]
+mod cloud_tests;
 mod consul;
 mod digitalocean;
 mod discover;
@@ -21,35 +24,71 @@ mod dns;
 mod docker;
 mod eureka;
 mod file;
+mod google;
 mod group;
 mod hetzner;
 mod http;
+mod ionos;
+mod json;
 mod kubernetes;
+mod kuma;
+mod linode;
+#[cfg(test)]
+mod manager_tests;
+mod marathon;
 mod meta;
 mod metrics;
 mod nomad;
 mod once;
+mod openstack;
+mod outscale;
+mod ovhcloud;
+mod pages;
 mod parts;
 #[cfg(test)]
 mod platform_tests;
 mod published;
+mod puppetdb;
+mod scaleway;
+mod side_by_side;
+mod stackit;
 #[cfg(test)]
 mod stub;
 #[cfg(test)]
 mod tests;
+mod tokens;
+mod triton;
+mod uyuni;
+mod vultr;
 mod xml;
+mod xmlrpc;
 
 pub use aws::{AwsSettings, SigV4Settings};
+pub use azure::{AzureAdSettings, AzureCloud, AzureIdentity, AzureSettings};
 pub use consul::{ConsulSettings, Token};
 pub use digitalocean::{DigitalOceanRole, DigitalOceanSettings};
 pub use dns::{DnsSettings, RecordType};
 pub use docker::{DockerSettings, Filter, SwarmRole, SwarmSettings};
 pub use eureka::EurekaSettings;
+pub use google::{GceSettings, GoogleIamSettings};
 pub use group::{Group, ReadYaml};
 pub use hetzner::{HetznerRole, HetznerSettings};
+pub use ionos::IonosSettings;
 pub use kubernetes::{Attached, KubernetesRole, KubernetesSettings, Selector};
+pub use kuma::KumaSettings;
+pub use linode::LinodeSettings;
+pub use marathon::MarathonSettings;
 pub use metrics::{DiscoveryMetrics, Owner};
 pub use nomad::NomadSettings;
+pub use openstack::{OpenStackCredentials, OpenStackRole, OpenStackSettings};
+pub use outscale::OutscaleSettings;
+pub use ovhcloud::{OvhService, OvhSettings};
+pub use puppetdb::PuppetDbSettings;
+pub use scaleway::{ScalewayRole, ScalewaySettings};
+pub use stackit::StackitSettings;
+pub use triton::{TritonRole, TritonSettings};
+pub use uyuni::UyuniSettings;
+pub use vultr::VultrSettings;
 
 use crate::client::HttpSettings;
 use discover::{Discover, Refresh, Refreshed};
@@ -95,6 +134,18 @@ pub enum DiscoverySettings {
     Kubernetes(Box<KubernetesSettings>),
     /// One of `ec2_sd_configs`
     Ec2(Box<AwsSettings>),
+    /// One of `azure_sd_configs`
+    Azure(Box<AzureSettings>),
+    /// One of `gce_sd_configs`
+    Gce(Box<GceSettings>),
+    /// One of `ecs_sd_configs`
+    Ecs(Box<AwsSettings>),
+    /// One of `elasticache_sd_configs`
+    ElastiCache(Box<AwsSettings>),
+    /// One of `msk_sd_configs`
+    Msk(Box<AwsSettings>),
+    /// One of `rds_sd_configs`
+    Rds(Box<AwsSettings>),
     /// One of `lightsail_sd_configs`
     Lightsail(Box<AwsSettings>),
     /// One of `nomad_sd_configs`
@@ -105,6 +156,32 @@ pub enum DiscoverySettings {
     Hetzner(Box<HetznerSettings>),
     /// One of `digitalocean_sd_configs`
     DigitalOcean(Box<DigitalOceanSettings>),
+    /// One of `ionos_sd_configs`
+    Ionos(Box<IonosSettings>),
+    /// One of `kuma_sd_configs`
+    Kuma(Box<KumaSettings>),
+    /// One of `linode_sd_configs`
+    Linode(Box<LinodeSettings>),
+    /// One of `marathon_sd_configs`
+    Marathon(Box<MarathonSettings>),
+    /// One of `openstack_sd_configs`
+    OpenStack(Box<OpenStackSettings>),
+    /// One of `outscale_sd_configs`
+    Outscale(Box<OutscaleSettings>),
+    /// One of `ovhcloud_sd_configs`
+    OvhCloud(Box<OvhSettings>),
+    /// One of `puppetdb_sd_configs`
+    PuppetDb(Box<PuppetDbSettings>),
+    /// One of `scaleway_sd_configs`
+    Scaleway(Box<ScalewaySettings>),
+    /// One of `stackit_sd_configs`
+    Stackit(Box<StackitSettings>),
+    /// One of `triton_sd_configs`
+    Triton(Box<TritonSettings>),
+    /// One of `uyuni_sd_configs`
+    Uyuni(Box<UyuniSettings>),
+    /// One of `vultr_sd_configs`
+    Vultr(Box<VultrSettings>),
 }
 
 impl DiscoverySettings {
@@ -120,11 +197,30 @@ impl DiscoverySettings {
             DiscoverySettings::Swarm(_) => "dockerswarm",
             DiscoverySettings::Kubernetes(_) => "kubernetes",
             DiscoverySettings::Ec2(_) => "ec2",
+            DiscoverySettings::Azure(_) => "azure",
+            DiscoverySettings::Gce(_) => "gce",
+            DiscoverySettings::Ecs(_) => "ecs",
+            DiscoverySettings::ElastiCache(_) => "elasticache",
+            DiscoverySettings::Msk(_) => "msk",
+            DiscoverySettings::Rds(_) => "rds",
             DiscoverySettings::Lightsail(_) => "lightsail",
             DiscoverySettings::Nomad(_) => "nomad",
             DiscoverySettings::Eureka(_) => "eureka",
             DiscoverySettings::Hetzner(_) => "hetzner",
             DiscoverySettings::DigitalOcean(_) => "digitalocean",
+            DiscoverySettings::Ionos(_) => "ionos",
+            DiscoverySettings::Kuma(_) => "kuma",
+            DiscoverySettings::Linode(_) => "linode",
+            DiscoverySettings::Marathon(_) => "marathon",
+            DiscoverySettings::OpenStack(_) => "openstack",
+            DiscoverySettings::Outscale(_) => "outscale",
+            DiscoverySettings::OvhCloud(_) => "ovhcloud",
+            DiscoverySettings::PuppetDb(_) => "puppetdb",
+            DiscoverySettings::Scaleway(_) => "scaleway",
+            DiscoverySettings::Stackit(_) => "stackit",
+            DiscoverySettings::Triton(_) => "triton",
+            DiscoverySettings::Uyuni(_) => "uyuni",
+            DiscoverySettings::Vultr(_) => "vultr",
         }
     }
 }
@@ -179,6 +275,7 @@ fn start(
 ) -> Option<JoinHandle<()>> {
     let to = published.clone();
     let bytes_max = lent.bytes_max;
+    let clock = || lent.clock.clone();
     Some(match settings {
         DiscoverySettings::Static(groups) => {
             to.publish(groups.clone());
@@ -201,14 +298,31 @@ fn start(
         DiscoverySettings::Docker(docker) => ask(docker::Containers::new(docker, bytes_max), to),
         DiscoverySettings::Swarm(swarm) => ask(docker::Swarm::new(swarm, bytes_max), to),
         DiscoverySettings::Kubernetes(s) => spawn(kubernetes::Watch::new(s, bytes_max), to),
-        DiscoverySettings::Ec2(s) => ask(aws::Ec2::new(s, bytes_max, lent.clock.clone()), to),
-        DiscoverySettings::Lightsail(s) => {
-            ask(aws::Lightsail::new(s, bytes_max, lent.clock.clone()), to)
-        }
+        DiscoverySettings::Ec2(s) => ask(aws::Ec2::new(s, bytes_max, clock()), to),
+        DiscoverySettings::Azure(s) => ask(azure::Machines::new(s, bytes_max, clock()), to),
+        DiscoverySettings::Gce(s) => ask(google::Instances::new(s, bytes_max, clock()), to),
+        DiscoverySettings::Ecs(s) => ask(aws::Ecs::new(s, bytes_max, clock()), to),
+        DiscoverySettings::ElastiCache(s) => ask(aws::ElastiCache::new(s, bytes_max, clock()), to),
+        DiscoverySettings::Msk(s) => ask(aws::Msk::new(s, bytes_max, clock()), to),
+        DiscoverySettings::Rds(s) => ask(aws::Rds::new(s, bytes_max, clock()), to),
+        DiscoverySettings::Lightsail(s) => ask(aws::Lightsail::new(s, bytes_max, clock()), to),
         DiscoverySettings::Nomad(nomad) => ask(nomad::Services::new(nomad, bytes_max), to),
         DiscoverySettings::Eureka(s) => ask(eureka::Applications::new(s, bytes_max), to),
         DiscoverySettings::Hetzner(s) => ask(hetzner::Servers::new(s, bytes_max), to),
         DiscoverySettings::DigitalOcean(s) => ask(digitalocean::Resources::new(s, bytes_max), to),
+        DiscoverySettings::Ionos(s) => ask(ionos::Servers::new(s, bytes_max), to),
+        DiscoverySettings::Kuma(s) => ask(kuma::Assignments::new(s, bytes_max), to),
+        DiscoverySettings::Linode(s) => ask(linode::Instances::new(s, bytes_max, clock()), to),
+        DiscoverySettings::Marathon(s) => ask(marathon::Apps::new(s, bytes_max), to),
+        DiscoverySettings::OpenStack(s) => ask(openstack::Resources::new(s, bytes_max), to),
+        DiscoverySettings::Outscale(s) => ask(outscale::Machines::new(s, bytes_max, clock()), to),
+        DiscoverySettings::OvhCloud(s) => ask(ovhcloud::Servers::new(s, bytes_max, clock()), to),
+        DiscoverySettings::PuppetDb(s) => ask(puppetdb::Resources::new(s, bytes_max), to),
+        DiscoverySettings::Scaleway(s) => ask(scaleway::Servers::new(s, bytes_max), to),
+        DiscoverySettings::Stackit(s) => ask(stackit::Servers::new(s, bytes_max, clock()), to),
+        DiscoverySettings::Triton(s) => ask(triton::Machines::new(s, bytes_max), to),
+        DiscoverySettings::Uyuni(s) => ask(uyuni::Endpoints::new(s, bytes_max, clock()), to),
+        DiscoverySettings::Vultr(s) => ask(vultr::Instances::new(s, bytes_max), to),
     })
 }
 

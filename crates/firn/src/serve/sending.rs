@@ -182,9 +182,7 @@ impl Sending {
 
     fn forward(&self, receiver: &RemoteWrite) -> Result<Forward, String> {
         let forward = Forward::new(&receiver.url, receiver.http.clone())?;
-        let clock = self.env.clock.clone();
-        let signer = receiver.sigv4.as_ref().map(|sigv4| sigv4.signer(clock));
-        Ok(forward.signed_by(signer))
+        Ok(forward.signed_by(receiver.signer(self.env.clock.clone())))
     }
 
     /// Lets attempts under way end, and notes how far receivers are.

@@ -503,7 +503,7 @@ fn job_files(root: &Node, dir: &Path) -> Result<Vec<PathBuf>, YamlError> {
 /// Why a key has no effect, where that needs a word.
 pub fn why_ignored(key: &str) -> Option<&'static str> {
     match key {
-        "remote_write.azuread" | "remote_write.google_iam" => Some("requests are sent unsigned"),
+        "remote_write.azuread.certificate" => Some("requests are sent unsigned"),
         _ => None,
     }
 }

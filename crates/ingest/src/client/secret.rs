@@ -14,7 +14,7 @@ pub(super) async fn bytes_of(secret: &Secret) -> Result<Vec<u8>, String> {
 }
 
 /// Reads a secret that is a text; the white space around that in a file does not count.
-pub(super) async fn reveal(secret: &Secret, what: &str) -> Result<String, Error> {
+pub(crate) async fn reveal(secret: &Secret, what: &str) -> Result<String, Error> {
     let bytes = bytes_of(secret)
         .await
         .map_err(|e| Error::unavailable(format!("unable to read {what}: {e}")))?;

@@ -3,7 +3,7 @@
 use crate::client::{Body, BodyLimit, HttpClient, HttpSettings, USER_AGENT, read_body};
 use firn_model::error::{Error, ErrorKind};
 use hyper::body::{Bytes, Incoming};
-use hyper::header::{ACCEPT, HeaderMap, HeaderValue, USER_AGENT as AGENT};
+use hyper::header::{HeaderMap, HeaderValue, USER_AGENT as AGENT};
 use hyper::{Response, StatusCode, Uri};
 use serde::de::DeserializeOwned;
 use tokio::task::spawn_blocking;
@@ -66,9 +66,7 @@ impl Api {
     where
         T: DeserializeOwned + Send + 'static,
     {
-        let headers =
-            HeaderMap::from_iter([(ACCEPT, HeaderValue::from_static("application/json"))]);
-        self.get(url, &headers).await?.good()?.json().await
+        self.good(url, &HeaderMap::new()).await?.json().await
     }
 }
 

@@ -137,8 +137,8 @@ impl Watch {
 impl Discover for Watch {
     async fn run(self, to: Arc<Published>) {
         let (sender, receiver) = channel(NEWS_MAX);
-        let pause = self.shared.timing.pause;
-        tokio::join!(self.watch(sender), assemble(receiver, to, pause));
+        let timing = self.shared.timing;
+        tokio::join!(self.watch(sender), assemble(receiver, to, timing));
     }
 }
 
@@ -159,10 +159,11 @@ impl Watch {
         if !s.services.is_empty() && s.tags.is_empty() && s.filter.is_empty() {
             // What there is to watch is known.
             let names: BTreeSet<String> = s.services.iter().cloned().collect();
+            // Said before anyone watches: the groups of a service that is not known are dropped.
+            let _ = news.send(News::Sources(names.clone())).await;
             for name in &names {
                 start(name, &mut watches);
             }
-            let _ = news.send(News::Sources(names)).await;
             while watches.join_next().await.is_some() {}
             return;
         }
@@ -182,13 +183,14 @@ impl Watch {
                         stays
                     });
                     let wanted = catalog.iter().filter(|(name, tags)| s.wants(name, tags));
-                    for (name, _) in wanted {
+                    let wanted: Vec<&String> = wanted.map(|(name, _)| name).collect();
+                    let names = wanted.iter().copied().chain(running.keys()).cloned();
+                    let _ = news.send(News::Sources(names.collect())).await;
+                    for name in wanted {
                         if !running.contains_key(name) {
                             running.insert(name.clone(), start(name, &mut watches));
                         }
                     }
-                    let names = running.keys().cloned().collect();
-                    let _ = news.send(News::Sources(names)).await;
                     while watches.try_join_next().is_some() {}
                 }
                 // Nothing changed while the query was held back.

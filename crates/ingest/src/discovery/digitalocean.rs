@@ -5,9 +5,10 @@
 use super::api::{Api, wrong};
 use super::discover::Refresh;
 use super::group::{Group, or_default};
-use super::meta::{Meta, host_port, surrounded};
+use super::meta::{Meta, host_port};
 use crate::client::HttpSettings;
 use firn_model::error::Error;
+use hyper::HeaderMap;
 use serde::Deserialize;
 use std::time::Duration;
 
@@ -158,14 +159,22 @@ impl Resources {
         }
     }
 
-    async fn page(&self, number: usize) -> Result<Page, Error> {
-        let (path, what) = match self.settings.role {
+    async fn pages(&self) -> Result<Vec<Page>, Error> {
+        let role = self.settings.role;
+        let (path, what) = match role {
             DigitalOceanRole::Droplets => ("droplets?", "droplets"),
             DigitalOceanRole::Databases => ("databases?per_page=100&", "database clusters"),
         };
-        let url = format!("{}/v2/{path}page={number}", self.endpoint);
-        let page = self.api.json(&url).await;
-        page.map_err(|e: Error| wrong(format!("error while listing {what} page {number}: {e}")))
+        let url = |number| format!("{}/v2/{path}page={number}", self.endpoint);
+        let next = |page: &Page, number| {
+            let is_last = match role {
+                DigitalOceanRole::Droplets => page.links.pages.last.is_empty(),
+                DigitalOceanRole::Databases => page.databases.is_empty(),
+            };
+            (!is_last).then(|| url(number + 1))
+        };
+        let pages = self.api.pages(&url(1), &HeaderMap::new(), next).await;
+        pages.map_err(|e: Error| wrong(format!("error while listing {what} {e}")))
     }
 }
 
@@ -181,17 +190,9 @@ impl Refresh for Resources {
     async fn refresh(&mut self) -> Result<Vec<Group>, Error> {
         let port = self.settings.port;
         let mut groups = Vec::new();
-        for number in 1.. {
-            let page = self.page(number).await?;
+        for page in self.pages().await? {
             groups.extend(page.droplets.iter().filter_map(|one| one.target(port)));
             groups.extend(page.databases.iter().map(|one| one.target(port)));
-            let is_last = match self.settings.role {
-                DigitalOceanRole::Droplets => page.links.pages.last.is_empty(),
-                DigitalOceanRole::Databases => page.databases.is_empty(),
-            };
-            if is_last {
-                break;
-            }
         }
         Ok(groups)
     }
@@ -230,11 +231,8 @@ impl Droplet {
             meta.set(name, value);
         }
         meta.set("droplet_id", self.id.to_string());
-        for (name, list) in [("features", &self.features), ("tags", &self.tags)] {
-            if !list.is_empty() {
-                meta.set(name, surrounded(list, ","));
-            }
-        }
+        meta.set_list("features", &self.features, ",");
+        meta.set_list("tags", &self.tags, ",");
         Some(meta.at(host_port(public, port)))
     }
 }

@@ -39,32 +39,46 @@ pub(super) trait Refresh: Send + 'static {
 #[derive(Debug)]
 pub(super) struct Refreshed<R>(pub(super) R);
 
+/// An interval of zero is one of this: Prometheus takes such a config, and does not start with it.
+const INTERVAL_OF_ZERO: Duration = Duration::from_secs(1);
+
 impl<R: Refresh> Discover for Refreshed<R> {
-    async fn run(self, to: Arc<Published>) {
-        let mut source = self.0;
-        let mut ticks = interval(source.interval());
+    async fn run(mut self, to: Arc<Published>) {
+        let every = match self.0.interval() {
+            Duration::ZERO => INTERVAL_OF_ZERO,
+            every => every,
+        };
+        let mut ticks = interval(every);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
-            let begin = Instant::now();
-            let answer = timeout(source.deadline(), source.refresh()).await;
-            to.refreshes.observe(begin.elapsed());
-            match answer {
-                Ok(Ok(groups)) => {
-                    to.publish(groups);
-                    continue;
-                }
-                Ok(Err(e)) => {
-                    warn!(source = source.name(), error = %e, "cannot refresh targets");
-                }
-                Err(_) => {
-                    warn!(
-                        source = source.name(),
-                        "no answer to the refresh of targets"
-                    );
-                }
-            }
-            to.failures.inc();
+            self.once(&to).await;
         }
+    }
+}
+
+impl<R: Refresh> Refreshed<R> {
+    /// Asks once, and publishes the list if there is one.
+    pub(super) async fn once(&mut self, to: &Published) {
+        let source = &mut self.0;
+        let begin = Instant::now();
+        let answer = timeout(source.deadline(), source.refresh()).await;
+        to.refreshes.observe(begin.elapsed());
+        match answer {
+            Ok(Ok(groups)) => {
+                to.publish(groups);
+                return;
+            }
+            Ok(Err(e)) => {
+                warn!(source = source.name(), error = %e, "cannot refresh targets");
+            }
+            Err(_) => {
+                warn!(
+                    source = source.name(),
+                    "no answer to the refresh of targets"
+                );
+            }
+        }
+        to.failures.inc();
     }
 }

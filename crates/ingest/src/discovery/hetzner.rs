@@ -196,15 +196,9 @@ impl Servers {
 
     /// All pages of a list.
     async fn pages(&self, path: &str) -> Result<Vec<Page>, Error> {
-        let mut pages = Vec::new();
-        let mut next = Some(1);
-        while let Some(number) = next {
-            let url = format!("{}{path}&page={number}", self.endpoint);
-            let page: Page = self.api.json(&url).await?;
-            next = page.meta.pagination.next_page;
-            pages.push(page);
-        }
-        Ok(pages)
+        let url = |number| format!("{}{path}&page={number}", self.endpoint);
+        let next = |page: &Page, _| page.meta.pagination.next_page.map(&url);
+        self.api.pages(&url(1), &HeaderMap::new(), next).await
     }
 
     async fn cloud(&self) -> Result<Vec<Group>, Error> {

@@ -66,7 +66,7 @@ impl Refresh for Source {
 }
 
 /// JSON, in UTF-8 if the charset is named.
-fn is_json(content_type: &str) -> bool {
+pub(super) fn is_json(content_type: &str) -> bool {
     let lower = content_type.trim().to_ascii_lowercase();
     let Some(rest) = lower.strip_prefix("application/json") else {
         return false;

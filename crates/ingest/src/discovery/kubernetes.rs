@@ -77,7 +77,7 @@ impl Discover for Watch {
         // They end with this future.
         let mut reflectors = JoinSet::new();
         world.reflect(&cluster, &to, self.timing.retry, &mut reflectors);
-        let mut pace = Pace::new(self.timing.pause);
+        let mut pace = Pace::new(self.timing);
         loop {
             tokio::select! {
                 () = changed.notified() => {

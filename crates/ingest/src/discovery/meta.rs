@@ -25,6 +25,20 @@ impl Meta {
         self.set_plain(name, value.into());
     }
 
+    /// Sets labels behind the prefix, as [`Self::set`] does.
+    pub(super) fn set_all<'v>(&mut self, pairs: impl IntoIterator<Item = (&'v str, &'v str)>) {
+        for (name, value) in pairs {
+            self.set(name, value);
+        }
+    }
+
+    /// Sets the label `name` to a list with `separator` around it too; one without items sets none.
+    pub(super) fn set_list(&mut self, name: &str, list: &[String], separator: &str) {
+        if !list.is_empty() {
+            self.set(name, surrounded(list, separator));
+        }
+    }
+
     /// Sets a label for each entry of `map`: `name` and the key.
     pub(super) fn set_each<'m>(
         &mut self,
@@ -39,6 +53,11 @@ impl Meta {
     /// Sets the label that targets are known by later.
     pub(super) fn set_instance(&mut self, value: &str) {
         self.set_plain("instance".to_owned(), value.to_owned());
+    }
+
+    /// Sets a label that says how a target is scraped: `__scheme__`, `__metrics_path__`.
+    pub(super) fn set_reserved(&mut self, name: &str, value: &str) {
+        self.set_plain(name.to_owned(), value.to_owned());
     }
 
     fn set_plain(&mut self, name: String, value: String) {

@@ -1,7 +1,7 @@
 //! One list made of the lists of several sources that are watched apart, at a bounded pace.
 //!
 //! Invariant: the first list is published when each source that is known to be there has answered,
-//! or when the pause is over; so a job that is reloaded does not lose targets in between.
+//! or when it has waited long enough; so a job that is reloaded does not lose targets in between.
 
 use super::group::Group;
 use super::published::Published;
@@ -16,6 +16,8 @@ use tokio::time::{Instant, sleep_until};
 pub(super) struct Timing {
     /// From one list to the next, at least.
     pub(super) pause: Duration,
+    /// How long the first list waits for sources that have not answered.
+    pub(super) first: Duration,
     /// From a failure to the next try.
     pub(super) retry: Duration,
 }
@@ -23,22 +25,23 @@ pub(super) struct Timing {
 /// Upstream's numbers.
 pub(super) const TIMING: Timing = Timing {
     pause: Duration::from_secs(5),
+    first: Duration::from_secs(5),
     retry: Duration::from_secs(15),
 };
 
 /// When lists may be published.
 #[derive(Debug)]
 pub(super) struct Pace {
-    pause: Duration,
+    timing: Timing,
     first_news: Option<Instant>,
     last: Option<Instant>,
 }
 
 impl Pace {
-    /// Nothing new yet; lists come `pause` apart.
-    pub(super) fn new(pause: Duration) -> Self {
+    /// Nothing new yet.
+    pub(super) fn new(timing: Timing) -> Self {
         Self {
-            pause,
+            timing,
             first_news: None,
             last: None,
         }
@@ -60,9 +63,9 @@ impl Pace {
     pub(super) fn due(&self, is_complete: bool) -> Option<Instant> {
         let first_news = self.first_news?;
         Some(match self.last {
-            Some(last) => last + self.pause,
+            Some(last) => last + self.timing.pause,
             None if is_complete => first_news,
-            None => first_news + self.pause,
+            None => first_news + self.timing.first,
         })
     }
 }
@@ -85,9 +88,9 @@ pub(super) enum News {
 }
 
 /// Publishes what the sources say until no watch is left that could say anything.
-pub(super) async fn assemble(mut news: Receiver<News>, to: Arc<Published>, pause: Duration) {
+pub(super) async fn assemble(mut news: Receiver<News>, to: Arc<Published>, timing: Timing) {
     let mut parts: BTreeMap<String, Option<Vec<Group>>> = BTreeMap::new();
-    let mut pace = Pace::new(pause);
+    let mut pace = Pace::new(timing);
     loop {
         let is_complete = parts.values().all(Option::is_some);
         tokio::select! {

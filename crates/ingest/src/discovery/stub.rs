@@ -1,5 +1,6 @@
 //! Servers on the loopback that answer as the platforms do, and what discoveries publish of that.
 
+use super::discover::{Refresh, Refreshed};
 use super::group::Group;
 use super::published::Published;
 use firn_model::env::sim::SimClock;
@@ -9,6 +10,7 @@ use hyper::header::HeaderMap;
 use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::path::Path;
 use std::pin::Pin;
@@ -166,6 +168,85 @@ where
     let http1 = hyper::server::conn::http1::Builder::new();
     // It ends when the client leaves, which is no failure.
     let _ = http1.serve_connection(TokioIo::new(stream), service).await;
+}
+
+/// A server that answers by path and query, in a way that a test changes while it is asked.
+#[derive(Clone)]
+pub(super) struct Answers {
+    pub(super) stub: Stub,
+    known: Arc<Mutex<BTreeMap<String, (u16, String)>>>,
+}
+
+impl Answers {
+    /// Answers with 200 and these texts; with 404 to all else.
+    pub(super) async fn start(pairs: &[(&str, &str)]) -> Self {
+        let known: Arc<Mutex<BTreeMap<String, (u16, String)>>> = Arc::default();
+        let answers = known.clone();
+        let stub = Stub::start(move |asked: Asked| {
+            let (status, text) = answers
+                .lock()
+                .unwrap()
+                .get(&asked.path)
+                .cloned()
+                .unwrap_or_else(|| (404, format!("no answer to {}", asked.path)));
+            async move { Reply::of(status, &text) }
+        })
+        .await;
+        let answers = Self { stub, known };
+        for (path, text) in pairs {
+            answers.set(path, 200, text);
+        }
+        answers
+    }
+
+    /// Answers `path` so from now on; `$URL` in the text is where the server is.
+    pub(super) fn set(&self, path: &str, status: u16, text: &str) {
+        let text = text.replace("$URL", &self.stub.url);
+        let mut known = self.known.lock().unwrap();
+        known.insert(path.to_owned(), (status, text));
+    }
+
+    pub(super) fn url(&self) -> &str {
+        &self.stub.url
+    }
+}
+
+/// A source that is asked by hand, and what it published.
+pub(super) struct Followed<R> {
+    source: Refreshed<R>,
+    to: Published,
+}
+
+impl<R: Refresh> Followed<R> {
+    pub(super) fn new(source: R) -> Self {
+        let clock = Arc::new(SimClock::default());
+        Self {
+            source: Refreshed(source),
+            to: Published::new(Arc::default(), clock),
+        }
+    }
+
+    /// Asks once; the targets as they are then.
+    pub(super) async fn next(&mut self) -> Vec<String> {
+        self.source.once(&self.to).await;
+        let groups = self.to.groups();
+        groups.map_or(Vec::new(), |groups| shown(&groups))
+    }
+
+    /// Holds that targets stay while the server fails at `path`, and that this is counted.
+    pub(super) async fn stays_while(&mut self, answers: &Answers, path: &str) {
+        let before = self.next().await;
+        let failures = self.to.failures.get();
+        let known = answers.known.lock().unwrap()[path].clone();
+        for (status, text) in [(503, "{}"), (200, "<html>")] {
+            answers.set(path, status, text);
+            assert_eq!(self.next().await, before, "{path} {status}");
+        }
+        assert_eq!(self.to.failures.get(), failures + 2, "{path}");
+        answers.set(path, known.0, &known.1);
+        assert_eq!(self.next().await, before, "{path}");
+        assert_eq!(self.to.failures.get(), failures + 2, "{path}");
+    }
 }
 
 /// A place for lists, and what is told of new ones.

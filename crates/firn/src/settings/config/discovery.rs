@@ -37,13 +37,11 @@ pub const DISCOVERY: &[Key] = &[
     key(
         "aws_sd_configs",
         List(&Section(&[AWS_CLIENT, AWS, HTTP_CLIENT, PROXY])),
-    )
-    .ignored(),
+    ),
     key(
         "azure_sd_configs",
         List(&Section(&[AZURE, HTTP_CLIENT, PROXY])),
-    )
-    .ignored(),
+    ),
     key(
         "consul_sd_configs",
         List(&Section(&[CONSUL, HTTP_CLIENT, PROXY])),
@@ -68,19 +66,17 @@ pub const DISCOVERY: &[Key] = &[
     key(
         "ecs_sd_configs",
         List(&Section(&[AWS_CLIENT, ECS, HTTP_CLIENT, PROXY])),
-    )
-    .ignored(),
+    ),
     key(
         "elasticache_sd_configs",
         List(&Section(&[AWS_CLIENT, ELASTICACHE, HTTP_CLIENT, PROXY])),
-    )
-    .ignored(),
+    ),
     key(
         "eureka_sd_configs",
         List(&Section(&[EUREKA, HTTP_CLIENT, PROXY])),
     ),
     key("file_sd_configs", List(&Section(&[FILE]))),
-    key("gce_sd_configs", List(&Section(&[GCE]))).ignored(),
+    key("gce_sd_configs", List(&Section(&[GCE]))),
     key(
         "hetzner_sd_configs",
         List(&Section(&[HETZNER, HTTP_CLIENT, PROXY])),
@@ -92,8 +88,7 @@ pub const DISCOVERY: &[Key] = &[
     key(
         "ionos_sd_configs",
         List(&Section(&[IONOS, HTTP_CLIENT, PROXY])),
-    )
-    .ignored(),
+    ),
     key(
         "kubernetes_sd_configs",
         List(&Section(&[KUBERNETES, HTTP_CLIENT, PROXY])),
@@ -101,8 +96,7 @@ pub const DISCOVERY: &[Key] = &[
     key(
         "kuma_sd_configs",
         List(&Section(&[KUMA, HTTP_CLIENT, PROXY])),
-    )
-    .ignored(),
+    ),
     key(
         "lightsail_sd_configs",
         List(&Section(&[AWS_CLIENT, HTTP_CLIENT, PROXY])),
@@ -110,61 +104,51 @@ pub const DISCOVERY: &[Key] = &[
     key(
         "linode_sd_configs",
         List(&Section(&[LINODE, HTTP_CLIENT, PROXY])),
-    )
-    .ignored(),
+    ),
     key(
         "marathon_sd_configs",
         List(&Section(&[MARATHON, HTTP_CLIENT, PROXY])),
-    )
-    .ignored(),
+    ),
     key(
         "msk_sd_configs",
         List(&Section(&[AWS_CLIENT, MSK, HTTP_CLIENT, PROXY])),
-    )
-    .ignored(),
+    ),
     key("nerve_sd_configs", List(&Section(&[NERVE]))).ignored(),
     key(
         "nomad_sd_configs",
         List(&Section(&[NOMAD, HTTP_CLIENT, PROXY])),
     ),
     key("oci_sd_configs", List(&Section(&[OCI, HTTP_CLIENT, PROXY]))).ignored(),
-    key("openstack_sd_configs", List(&Section(&[OPENSTACK]))).ignored(),
+    key("openstack_sd_configs", List(&Section(&[OPENSTACK]))),
     key(
         "outscale_sd_configs",
         List(&Section(&[OUTSCALE, HTTP_CLIENT, PROXY])),
-    )
-    .ignored(),
-    key("ovhcloud_sd_configs", List(&Section(&[OVHCLOUD]))).ignored(),
+    ),
+    key("ovhcloud_sd_configs", List(&Section(&[OVHCLOUD]))),
     key(
         "puppetdb_sd_configs",
         List(&Section(&[PUPPETDB, HTTP_CLIENT, PROXY])),
-    )
-    .ignored(),
+    ),
     key(
         "rds_sd_configs",
         List(&Section(&[AWS_CLIENT, RDS, HTTP_CLIENT, PROXY])),
-    )
-    .ignored(),
+    ),
     key(
         "scaleway_sd_configs",
         List(&Section(&[SCALEWAY, HTTP_CLIENT, PROXY])),
-    )
-    .ignored(),
+    ),
     key("serverset_sd_configs", List(&Section(&[SERVERSET]))).ignored(),
     key(
         "stackit_sd_configs",
         List(&Section(&[STACKIT, HTTP_CLIENT, PROXY])),
-    )
-    .ignored(),
-    key("triton_sd_configs", List(&Section(&[TRITON]))).ignored(),
+    ),
+    key("triton_sd_configs", List(&Section(&[TRITON]))),
     key(
         "uyuni_sd_configs",
         List(&Section(&[UYUNI, HTTP_CLIENT, PROXY])),
-    )
-    .ignored(),
+    ),
     key(
         "vultr_sd_configs",
         List(&Section(&[VULTR, HTTP_CLIENT, PROXY])),
-    )
-    .ignored(),
+    ),
 ];

@@ -292,8 +292,8 @@ const REMOTE_WRITE: &[Key] = &[
     key("queue_config", Section(&[QUEUE])),
     key("metadata_config", Section(&[METADATA])),
     key("sigv4", Section(&[SIGV4])),
-    key("azuread", Section(&[AZURE_AD])).ignored(),
-    key("google_iam", Section(&[&[key("credentials_file", Text)]])).ignored(),
+    key("azuread", Section(&[AZURE_AD])),
+    key("google_iam", Section(&[&[key("credentials_file", Text)]])),
 ];
 
 const QUEUE: &[Key] = &[
@@ -385,7 +385,8 @@ const AZURE_AD: &[Key] = &[
             key("certificate_password", Secret),
             key("send_certificate_chain", Bool),
         ]]),
-    ),
+    )
+    .ignored(),
     key("cloud", Text),
     key("scope", Text),
 ];

@@ -3,11 +3,14 @@
 use super::read;
 use super::remote::{check_names, check_write, client};
 use super::rules::rules;
+use super::signing::{azuread, google_iam};
 use super::sources::sigv4;
 use firn_ingest::client::HttpSettings;
-use firn_ingest::discovery::SigV4Settings;
+use firn_ingest::client::Sign;
+use firn_ingest::discovery::{AzureAdSettings, GoogleIamSettings, SigV4Settings};
 use firn_ingest::forward::{address, without_user};
 use firn_ingest::relabel::Rule;
+use firn_model::env::Clock;
 use firn_model::names::NameScheme;
 use firn_model::yaml::{Node, YamlError};
 use firn_wire::remote_write::Version;
@@ -69,6 +72,23 @@ pub struct RemoteWrite {
     pub http: HttpSettings,
     /// `sigv4`
     pub sigv4: Option<SigV4Settings>,
+    /// `azuread`
+    pub azuread: Option<AzureAdSettings>,
+    /// `google_iam`
+    pub google_iam: Option<GoogleIamSettings>,
+}
+
+impl RemoteWrite {
+    /// What signs requests, beside credentials of the client.
+    pub fn signer(&self, clock: Arc<dyn Clock>) -> Option<Arc<dyn Sign>> {
+        if let Some(sigv4) = &self.sigv4 {
+            return Some(sigv4.signer(clock));
+        }
+        if let Some(azuread) = &self.azuread {
+            return Some(azuread.signer(clock));
+        }
+        self.google_iam.as_ref().map(|iam| iam.signer(clock))
+    }
 }
 
 /// How often metadata is sent, and how much of it at a time.
@@ -149,6 +169,8 @@ fn receiver(node: &Node, names: NameScheme, dir: &Path) -> Result<RemoteWrite, Y
         age_max: queued("sample_age_limit"),
         http: client(node, user, dir)?,
         sigv4: sigv4(node, dir)?,
+        azuread: azuread(node),
+        google_iam: google_iam(node),
         url,
     })
 }

@@ -3,7 +3,10 @@
 
 use super::http::is_set;
 use super::read;
+use firn_ingest::client::Secret;
+use firn_ingest::discovery::{AzureAdSettings, AzureCloud, AzureIdentity, GoogleIamSettings};
 use firn_model::yaml::{Node, YamlError};
+use std::path::PathBuf;
 
 /// Checks `sigv4`.
 pub fn check_sigv4(node: &Node) -> Result<(), YamlError> {
@@ -76,6 +79,57 @@ pub fn check_azuread(node: &Node) -> Result<(), YamlError> {
     }
 }
 
+/// `azuread` of `node`, if it is there; it is checked. One by certificate is not acted on.
+pub fn azuread(node: &Node) -> Option<AzureAdSettings> {
+    let section = given(node, "azuread")?;
+    let way = |key: &str| given(section, key);
+    let of = |way: &Node, key: &str| read::string(way, key);
+    let identity = if let Some(way) = way("managed_identity") {
+        AzureIdentity::Managed {
+            client: of(way, "client_id"),
+        }
+    } else if let Some(way) = way("workload_identity") {
+        let file = read::text(way, "token_file_path").filter(|path| !path.is_empty());
+        AzureIdentity::Workload {
+            tenant: of(way, "tenant_id"),
+            client: of(way, "client_id"),
+            file: file.map(PathBuf::from),
+        }
+    } else if let Some(way) = way("oauth") {
+        AzureIdentity::Secret {
+            tenant: of(way, "tenant_id"),
+            client: of(way, "client_id"),
+            secret: Secret::Inline(of(way, "client_secret")),
+        }
+    } else {
+        AzureIdentity::Sdk {
+            tenant: of(way("sdk")?, "tenant_id"),
+        }
+    };
+    Some(AzureAdSettings {
+        cloud: match read::string(section, "cloud").as_str() {
+            "AzureChina" => AzureCloud::China,
+            "AzureGovernment" => AzureCloud::Government,
+            _ => AzureCloud::Public,
+        },
+        identity,
+        scope: read::string(section, "scope"),
+    })
+}
+
+/// `google_iam` of `node`, if it is there.
+pub fn google_iam(node: &Node) -> Option<GoogleIamSettings> {
+    let section = given(node, "google_iam")?;
+    let file = read::text(section, "credentials_file").filter(|path| !path.is_empty());
+    Some(GoogleIamSettings {
+        credentials_file: file.map(PathBuf::from),
+    })
+}
+
+fn given<'n>(node: &'n Node, key: &str) -> Option<&'n Node> {
+    node.get(key).filter(|section| !section.is_null())
+}
+
 fn check_azure_way(node: &Node, way: &str, name: &str, required: &[&str]) -> Result<(), YamlError> {
     for key in required {
         if !is_set(node, key) {
@@ -115,4 +169,67 @@ fn is_uuid_of_any_form(text: &str) -> bool {
         .filter(|head| head.eq_ignore_ascii_case("urn:uuid:"))
         .and_then(|_| text.get(9..));
     is_bare || is_uuid(text) || in_braces.is_some_and(is_uuid) || in_urn.is_some_and(is_uuid)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use firn_model::yaml;
+
+    fn of(section: &str) -> (Option<AzureAdSettings>, Option<GoogleIamSettings>) {
+        let node = yaml::parse(section).unwrap().unwrap();
+        (azuread(&node), google_iam(&node))
+    }
+
+    #[test]
+    fn section_is_taken_by_its_way_and_one_by_certificate_is_not() {
+        let azure = |identity: AzureIdentity| AzureAdSettings {
+            cloud: AzureCloud::Public,
+            identity,
+            scope: String::new(),
+        };
+        let managed = AzureIdentity::Managed { client: "c".into() };
+        let sdk = AzureIdentity::Sdk { tenant: "t".into() };
+        let workload = AzureIdentity::Workload {
+            tenant: "t".into(),
+            client: "c".into(),
+            file: Some("f".into()),
+        };
+        let secret = AzureIdentity::Secret {
+            tenant: "t".into(),
+            client: "c".into(),
+            secret: Secret::Inline("s".into()),
+        };
+        for (section, want) in [
+            ("{managed_identity: {client_id: c}}", Some(azure(managed))),
+            ("{sdk: {tenant_id: t}}", Some(azure(sdk))),
+            (
+                "{workload_identity: {client_id: c, tenant_id: t, token_file_path: f}}",
+                Some(azure(workload)),
+            ),
+            (
+                "{cloud: AzureChina, scope: x, oauth: {client_id: c, tenant_id: t, \
+                 client_secret: s}}",
+                Some(AzureAdSettings {
+                    cloud: AzureCloud::China,
+                    scope: "x".into(),
+                    ..azure(secret)
+                }),
+            ),
+            ("{certificate: {client_id: c}}", None),
+        ] {
+            assert_eq!(
+                of(&format!("azuread: {section}")),
+                (want, None),
+                "{section}"
+            );
+        }
+        let iam = |file: Option<&str>| GoogleIamSettings {
+            credentials_file: file.map(PathBuf::from),
+        };
+        assert_eq!(of("google_iam: {}"), (None, Some(iam(None))));
+        let section = "google_iam: {credentials_file: /k.json}";
+        assert_eq!(of(section), (None, Some(iam(Some("/k.json")))));
+        assert_eq!(of("url: x"), (None, None));
+    }
 }

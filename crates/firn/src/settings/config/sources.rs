@@ -5,7 +5,9 @@
 //! refuses it.
 
 mod aws;
+mod clouds;
 mod kubernetes;
+mod managers;
 mod platforms;
 #[cfg(test)]
 mod tests;
@@ -38,19 +40,39 @@ type Reader = fn(&Node, &Path) -> Result<DiscoverySettings, YamlError>;
 
 /// The discoveries that Firn runs, by their keys.
 const READERS: &[(&str, Reader)] = &[
+    ("aws_sd_configs", aws::aws),
+    ("azure_sd_configs", clouds::azure),
     ("consul_sd_configs", platforms::consul),
     ("digitalocean_sd_configs", platforms::digitalocean),
     ("dns_sd_configs", platforms::dns),
     ("docker_sd_configs", platforms::docker),
     ("dockerswarm_sd_configs", platforms::swarm),
     ("ec2_sd_configs", aws::ec2),
+    ("ecs_sd_configs", aws::ecs),
+    ("elasticache_sd_configs", aws::elasticache),
     ("eureka_sd_configs", platforms::eureka),
     ("file_sd_configs", files),
+    ("gce_sd_configs", clouds::gce),
     ("hetzner_sd_configs", platforms::hetzner),
     ("http_sd_configs", server),
+    ("ionos_sd_configs", clouds::ionos),
     ("kubernetes_sd_configs", kubernetes::kubernetes),
+    ("kuma_sd_configs", managers::kuma),
     ("lightsail_sd_configs", aws::lightsail),
+    ("linode_sd_configs", clouds::linode),
+    ("marathon_sd_configs", managers::marathon),
+    ("msk_sd_configs", aws::msk),
     ("nomad_sd_configs", platforms::nomad),
+    ("openstack_sd_configs", clouds::openstack),
+    ("outscale_sd_configs", clouds::outscale),
+    ("ovhcloud_sd_configs", clouds::ovhcloud),
+    ("puppetdb_sd_configs", managers::puppetdb),
+    ("rds_sd_configs", aws::rds),
+    ("scaleway_sd_configs", clouds::scaleway),
+    ("stackit_sd_configs", clouds::stackit),
+    ("triton_sd_configs", managers::triton),
+    ("uyuni_sd_configs", managers::uyuni),
+    ("vultr_sd_configs", clouds::vultr),
 ];
 
 /// The discoveries of a job that Firn runs.

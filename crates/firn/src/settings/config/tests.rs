@@ -462,14 +462,14 @@ fn load_takes_jobs_from_other_files_too() {
     );
     write(
         "jobs/b.yml",
-        "scrape_configs:\n- job_name: b\n  bearer_token_file: t\n  gce_sd_configs: \
-         [{project: p, zone: z}]\n",
+        "scrape_configs:\n- job_name: b\n  bearer_token_file: t\n  serverset_sd_configs: \
+         [{servers: [z], paths: [/p]}]\n",
     );
     let config = load(&main, JobFeatures::default()).unwrap();
     let names: Vec<_> = config.jobs.iter().map(|job| job.name.as_str()).collect();
     assert_eq!(names, ["a", "b"]);
     assert_eq!(config.jobs[1].interval, Duration::from_secs(5));
-    assert_eq!(config.ignored, ["scrape_configs.gce_sd_configs"]);
+    assert_eq!(config.ignored, ["scrape_configs.serverset_sd_configs"]);
     let token = Some(Secret::File(dir.path().join("jobs/t")));
     assert!(
         matches!(&config.jobs[1].http.auth, Auth::Credentials { credentials, .. } if *credentials == token)

@@ -47,11 +47,11 @@ const FORM: &str = "application/x-www-form-urlencoded; charset=utf-8";
 
 /// Keys.
 #[derive(Clone, Default, PartialEq, Eq)]
-pub(super) struct Credentials {
-    pub(super) access_key: String,
-    pub(super) secret_key: String,
+pub(in super::super) struct Credentials {
+    pub(in super::super) access_key: String,
+    pub(in super::super) secret_key: String,
     /// The token that belongs to keys that end; else empty.
-    pub(super) session: String,
+    pub(in super::super) session: String,
 }
 
 /// Finds keys, and keeps them for a while.

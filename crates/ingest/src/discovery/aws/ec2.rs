@@ -1,23 +1,22 @@
 //! Instances of EC2 as targets.
 
-use super::credentials::form;
 use super::request::failed;
 use super::service::Service;
+use super::session::Session;
 use super::settings::{AwsSettings, Variables};
 use crate::discovery::discover::Refresh;
 use crate::discovery::group::Group;
 use crate::discovery::meta::{Meta, host_port, sanitize, surrounded};
+use crate::discovery::pages::Pages;
 use crate::discovery::xml::{child, items, parse, text};
 use firn_model::env::Clock;
 use firn_model::error::Error;
-use hyper::HeaderMap;
 use roxmltree::Node;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tracing::debug;
 
-const FORM: &str = "application/x-www-form-urlencoded; charset=utf-8";
 const VERSION: &str = "2016-11-15";
 
 /// Interfaces of an instance at most; a place beyond is not one.
@@ -61,16 +60,8 @@ impl Ec2 {
         }
     }
 
-    async fn ask(&mut self, region: &str, pairs: &[(&str, &str)]) -> Result<String, Error> {
-        let service = &mut self.service;
-        let answer = service
-            .ask(region, HeaderMap::new(), FORM, form(pairs))
-            .await?;
-        Ok(answer.text()?.to_owned())
-    }
-
     /// The ids of the zones; none if that may not be asked.
-    async fn zones(&mut self, region: &str) -> BTreeMap<String, String> {
+    async fn zones(&mut self, session: &Session) -> BTreeMap<String, String> {
         if let Some(zones) = &self.zones {
             return zones.clone();
         }
@@ -78,12 +69,42 @@ impl Ec2 {
             ("Action", "DescribeAvailabilityZones"),
             ("Version", VERSION),
         ];
-        let answer = self.ask(region, &pairs).await;
+        let answer = session.query(&pairs).await;
         match answer.and_then(|answer| read_zones(&answer)) {
             Ok(zones) => self.zones = Some(zones),
             Err(e) => debug!(error = %e, "cannot describe availability zones"),
         }
         self.zones.clone().unwrap_or_default()
+    }
+}
+
+impl Ec2 {
+    async fn targets(&mut self) -> Result<Vec<Group>, Error> {
+        let session = self.service.session().await?;
+        let zones = self.zones(&session).await;
+        let mut filters: Vec<(String, String)> = Vec::new();
+        for (i, filter) in (1..).zip(&self.service.settings.filters) {
+            filters.push((format!("Filter.{i}.Name"), filter.name.clone()));
+            for (j, value) in (1..).zip(&filter.values) {
+                filters.push((format!("Filter.{i}.Value.{j}"), value.clone()));
+            }
+        }
+        let mut groups = Vec::new();
+        let mut pages = Pages::from("");
+        while let Some(token) = pages.turn()? {
+            let mut pairs = vec![("Action", "DescribeInstances"), ("Version", VERSION)];
+            pairs.extend(filters.iter().map(|(n, v)| (n.as_str(), v.as_str())));
+            if !token.is_empty() {
+                pairs.push(("NextToken", &token));
+            }
+            let answer = session.query(&pairs).await;
+            let answer = answer.map_err(|e| failed("could not describe instances", &e))?;
+            let port = self.service.settings.port;
+            let (found, next) = read_instances(&answer, &session.region, &zones, port)?;
+            groups.extend(found);
+            pages.follow(Some(next));
+        }
+        Ok(groups)
     }
 }
 
@@ -97,33 +118,8 @@ impl Refresh for Ec2 {
     }
 
     async fn refresh(&mut self) -> Result<Vec<Group>, Error> {
-        let region = self.service.chain.region(&self.service.api).await?;
-        let zones = self.zones(&region).await;
-        let mut filters: Vec<(String, String)> = Vec::new();
-        for (i, filter) in (1..).zip(&self.service.settings.filters) {
-            filters.push((format!("Filter.{i}.Name"), filter.name.clone()));
-            for (j, value) in (1..).zip(&filter.values) {
-                filters.push((format!("Filter.{i}.Value.{j}"), value.clone()));
-            }
-        }
-        let mut groups = Vec::new();
-        let mut next = String::new();
-        loop {
-            let mut pairs = vec![("Action", "DescribeInstances"), ("Version", VERSION)];
-            pairs.extend(filters.iter().map(|(n, v)| (n.as_str(), v.as_str())));
-            if !next.is_empty() {
-                pairs.push(("NextToken", &next));
-            }
-            let answer = self.ask(&region, &pairs).await;
-            let answer = answer.map_err(|e| failed("could not describe instances", &e))?;
-            let port = self.service.settings.port;
-            let (found, token) = read_instances(&answer, &region, &zones, port)?;
-            groups.extend(found);
-            if token.is_empty() {
-                return Ok(groups);
-            }
-            next = token;
-        }
+        let targets = self.targets().await;
+        self.service.learn(targets)
     }
 }
 

@@ -8,13 +8,13 @@ use crate::discovery::group::{Group, or_default};
 use crate::discovery::meta::{Meta, host_port, sanitize, surrounded};
 use firn_model::env::Clock;
 use firn_model::error::Error;
-use hyper::header::{HeaderMap, HeaderValue};
 use serde::Deserialize;
+use serde_json::json;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Which operation a request is for.
-const OPERATION: &str = "x-amz-target";
+/// What lists instances.
+const OPERATION: &str = "Lightsail_20161128.GetInstances";
 
 /// Asks Lightsail for instances.
 pub(in super::super) struct Lightsail {
@@ -79,6 +79,20 @@ impl Lightsail {
     }
 }
 
+impl Lightsail {
+    async fn targets(&mut self) -> Result<Vec<Group>, Error> {
+        let session = self.service.session().await?;
+        let answer = session.json(OPERATION, &json!({})).await;
+        let answer: Answer = answer.map_err(|e| failed("could not get instances", &e))?;
+        let port = self.service.settings.port;
+        let instances = answer.instances.iter();
+        Ok(instances
+            .filter(|instance| !instance.private_ip_address.is_empty())
+            .map(|instance| instance.target(&session.region, port))
+            .collect())
+    }
+}
+
 impl Refresh for Lightsail {
     fn interval(&self) -> Duration {
         self.service.settings.refresh
@@ -89,21 +103,8 @@ impl Refresh for Lightsail {
     }
 
     async fn refresh(&mut self) -> Result<Vec<Group>, Error> {
-        let service = &mut self.service;
-        let region = service.chain.region(&service.api).await?;
-        let mut headers = HeaderMap::new();
-        let operation = HeaderValue::from_static("Lightsail_20161128.GetInstances");
-        headers.insert(OPERATION, operation);
-        let json = "application/x-amz-json-1.1";
-        let answer = service.ask(&region, headers, json, "{}".to_owned()).await;
-        let answer = answer.map_err(|e| failed("could not get instances", &e))?;
-        let answer: Answer = answer.json().await?;
-        let port = service.settings.port;
-        let instances = answer.instances.iter();
-        Ok(instances
-            .filter(|instance| !instance.private_ip_address.is_empty())
-            .map(|instance| instance.target(&region, port))
-            .collect())
+        let targets = self.targets().await;
+        self.service.learn(targets)
     }
 }
 

@@ -1,13 +1,12 @@
-//! One of Amazon's APIs.
+//! What requests to one of Amazon's services need: settings, keys, a place.
 
 use super::credentials::Chain;
-use super::request::{add_signature, endpoint};
+use super::request::endpoint;
+use super::session::Session;
 use super::settings::{AwsSettings, Variables};
-use super::sign::Scope;
-use crate::discovery::api::{Answer, Api};
+use crate::discovery::api::Api;
 use firn_model::env::Clock;
 use firn_model::error::Error;
-use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
 use std::sync::Arc;
 
 /// One of Amazon's APIs, asked with signed requests.
@@ -15,8 +14,9 @@ pub(super) struct Service {
     pub(super) settings: AwsSettings,
     /// The name of the service in URLs and signatures.
     name: &'static str,
-    pub(super) api: Api,
-    pub(super) chain: Chain,
+    api: Arc<Api>,
+    chain: Chain,
+    variables: Variables,
     clock: Arc<dyn Clock>,
 }
 
@@ -29,40 +29,62 @@ impl Service {
         variables: Variables,
     ) -> Self {
         Self {
-            api: Api::new(&settings.client, bytes_max),
-            chain: Chain::new(settings, variables, clock.clone()),
+            api: Arc::new(Api::new(&settings.client, bytes_max)),
+            chain: Chain::new(settings, variables.clone(), clock.clone()),
             settings: settings.clone(),
             name,
+            variables,
             clock,
         }
     }
 
-    /// Posts `body` with `headers` and a signature.
-    pub(super) async fn ask(
-        &mut self,
-        region: &str,
-        mut headers: HeaderMap,
-        content_type: &'static str,
-        body: String,
-    ) -> Result<Answer, Error> {
-        let endpoint = match self.settings.endpoint.as_str() {
-            "" => endpoint(self.name, region),
-            endpoint => endpoint.trim_end_matches('/').to_owned(),
+    /// What the requests of one refresh have in common.
+    pub(super) async fn session(&mut self) -> Result<Session, Error> {
+        let region = self.chain.region(&self.api).await?;
+        let keys = self.chain.credentials(&self.api, &region).await?;
+        let place = match self.settings.endpoint.as_str() {
+            "" => place(self.name, &region, &self.variables),
+            place => place.trim_end_matches('/').to_owned(),
         };
-        let credentials = self.chain.credentials(&self.api, region).await?;
-        let scope = Scope {
+        Ok(Session {
+            api: self.api.clone(),
+            keys,
             region,
+            endpoint: place,
             service: self.name,
-            now_ms: self.clock.now_ms(),
-        };
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
-        add_signature(&mut headers, &endpoint, &body, &credentials, &scope)?;
-        let url = format!("{endpoint}/");
-        let answer = self.api.post(&url, &headers, body.into()).await?;
-        if !answer.status.is_success() {
-            // Others may be at hand by now.
+            clock: self.clock.clone(),
+        })
+    }
+
+    /// Learns from what a refresh came to: after a failure, other keys may be at hand.
+    pub(super) fn learn<T>(&mut self, answer: Result<T, Error>) -> Result<T, Error> {
+        if answer.is_err() {
             self.chain.forget();
         }
-        answer.good()
+        answer
+    }
+}
+
+/// Where a service is that the config does not place.
+fn place(name: &str, region: &str, variables: &Variables) -> String {
+    let of_service = format!("AWS_ENDPOINT_URL_{}", name.to_ascii_uppercase());
+    let named = [of_service.as_str(), "AWS_ENDPOINT_URL"]
+        .into_iter()
+        .filter_map(|variable| variables(variable))
+        .find(|place| !place.is_empty());
+    match named {
+        Some(place) => place.trim_end_matches('/').to_owned(),
+        None => endpoint(name, region),
+    }
+}
+
+impl Session {
+    /// The session of another service, where the environment or Amazon has it.
+    pub(super) fn of_service(&self, name: &'static str, variables: &Variables) -> Self {
+        Self {
+            endpoint: place(name, &self.region, variables),
+            service: name,
+            ..self.clone()
+        }
     }
 }

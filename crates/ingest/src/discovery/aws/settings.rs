@@ -5,7 +5,7 @@ use crate::discovery::docker::Filter;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// One of `ec2_sd_configs` or `lightsail_sd_configs`
+/// What the discoveries of Amazon's clouds have in common, and what some of them have.
 #[derive(Clone, PartialEq)]
 pub struct AwsSettings {
     /// `region`; if it is empty, that of the environment or of this machine.
@@ -24,8 +24,12 @@ pub struct AwsSettings {
     pub external_id: String,
     /// `port`
     pub port: i64,
-    /// `filters`, of EC2.
+    /// `filters`, of EC2 and RDS.
     pub filters: Vec<Filter>,
+    /// `clusters`, of ECS, ElastiCache, MSK and RDS; empty for all.
+    pub clusters: Vec<String>,
+    /// `request_concurrency`, of the same: requests side by side.
+    pub concurrency: usize,
     /// `refresh_interval`
     pub refresh: Duration,
     /// How the API is reached.
@@ -43,4 +47,4 @@ impl std::fmt::Debug for AwsSettings {
 }
 
 /// Reads a variable of the environment.
-pub(super) type Variables = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
+pub(in super::super) type Variables = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;

@@ -9,10 +9,10 @@ use time::OffsetDateTime;
 const ALGORITHM: &str = "AWS4-HMAC-SHA256";
 
 /// What a signature is good for.
-pub(super) struct Scope<'s> {
-    pub(super) region: &'s str,
-    pub(super) service: &'s str,
-    pub(super) now_ms: i64,
+pub(in super::super) struct Scope<'s> {
+    pub(in super::super) region: &'s str,
+    pub(in super::super) service: &'s str,
+    pub(in super::super) now_ms: i64,
 }
 
 /// What a request gets.

@@ -129,6 +129,8 @@ mod tests {
             external_id: String::new(),
             port: 0,
             filters: Vec::new(),
+            clusters: Vec::new(),
+            concurrency: 1,
             refresh: Duration::ZERO,
             client: HttpSettings::default(),
         };

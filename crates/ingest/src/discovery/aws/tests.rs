@@ -68,7 +68,7 @@ async fn answer(asked: Asked) -> Reply {
     )
 }
 
-fn settings(endpoint: &str) -> AwsSettings {
+pub(super) fn settings(endpoint: &str) -> AwsSettings {
     AwsSettings {
         region: "eu-1".into(),
         endpoint: endpoint.to_owned(),
@@ -82,6 +82,8 @@ fn settings(endpoint: &str) -> AwsSettings {
             name: "tag:a".into(),
             values: vec!["b".into(), "c".into()],
         }],
+        clusters: Vec::new(),
+        concurrency: 2,
         refresh: Duration::from_secs(60),
         client: HttpSettings::default(),
     }

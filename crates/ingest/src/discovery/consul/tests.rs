@@ -94,6 +94,8 @@ fn watched(settings: &ConsulSettings) -> Seen {
     let seen = Seen::new();
     let timing = Timing {
         pause: Duration::from_millis(1),
+        // However slow the machine is, the first list is whole.
+        first: Duration::from_secs(60),
         retry: Duration::from_millis(1),
     };
     let watch = Watch::paced(settings, 1 << 20, seen.to.clone(), timing);

@@ -103,6 +103,8 @@ fn watched(settings: &KubernetesSettings) -> Seen {
         bytes_max: 1 << 20,
         timing: Timing {
             pause: Duration::from_millis(1),
+            // However slow the machine is, the first list is whole.
+            first: Duration::from_secs(60),
             retry: Duration::from_millis(1),
         },
     };

@@ -254,12 +254,8 @@ fn consul_section_has_the_defaults_of_upstream() {
 #[test]
 fn discoveries_that_are_not_run_make_no_targets() {
     for (key, section) in [
-        ("gce_sd_configs", "{project: a, zone: b}"),
-        ("linode_sd_configs", "{}"),
-        (
-            "triton_sd_configs",
-            "{account: a, dns_suffix: b, endpoint: c}",
-        ),
+        ("nerve_sd_configs", "{servers: [a], paths: [/b]}"),
+        ("serverset_sd_configs", "{servers: [a], paths: [/b]}"),
     ] {
         assert_eq!(one(key, section), Ok(Vec::new()), "{key}");
     }

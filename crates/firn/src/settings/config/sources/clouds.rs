@@ -1,0 +1,376 @@
+//! Discoveries of clouds that are asked for their machines: keys, defaults and checks.
+
+use super::values::{inline_secret, refresh, require, secret};
+use crate::settings::config::http::{http, is_set, tls};
+use crate::settings::config::schema::SECRET;
+use crate::settings::config::signing::is_uuid;
+use crate::settings::config::{go_url, read};
+use firn_ingest::client::{HttpSettings, Secret};
+use firn_ingest::discovery::{
+    AzureIdentity, AzureSettings, DiscoverySettings, GceSettings, IonosSettings, LinodeSettings,
+    OpenStackCredentials, OpenStackRole, OpenStackSettings, OutscaleSettings, OvhService,
+    OvhSettings, ScalewayRole, ScalewaySettings, StackitSettings, VultrSettings,
+};
+use firn_model::yaml::{Node, YamlError};
+use std::path::{Path, PathBuf};
+
+/// Upstream's defaults of Scaleway.
+const SCALEWAY: &str = "https://api.scaleway.com";
+const ZONE: &str = "fr-par-1";
+
+type Read = Result<DiscoverySettings, YamlError>;
+
+/// One of `azure_sd_configs`
+pub fn azure(node: &Node, dir: &Path) -> Read {
+    let method = read::string_or(node, "authentication_method", "OAuth");
+    let oauth: &[&str] = match method.as_str() {
+        "OAuth" => &["tenant_id", "client_id", "client_secret"],
+        _ => &[],
+    };
+    for key in ["subscription_id"].iter().chain(oauth) {
+        if !is_set(node, key) {
+            return Err(node.error(format!("azure SD configuration requires a {key}")));
+        }
+    }
+    let methods = ["OAuth", "ManagedIdentity", "SDK", "WorkloadIdentity"];
+    if !methods.contains(&method.as_str()) {
+        let [a, b, c, d] = methods;
+        return Err(node.error(format!(
+            "unknown authentication_type {method:?}. Supported types are {a:?}, {b:?}, {c:?} or \
+             {d:?}"
+        )));
+    }
+    let of = |key: &str| read::string(node, key);
+    let (tenant, client) = (of("tenant_id"), of("client_id"));
+    let identity = match method.as_str() {
+        "ManagedIdentity" => AzureIdentity::Managed { client },
+        "SDK" => AzureIdentity::Sdk {
+            tenant: tenant.clone(),
+        },
+        // Its ids are those of the environment, whatever the section says.
+        "WorkloadIdentity" => AzureIdentity::Workload {
+            tenant: String::new(),
+            client: String::new(),
+            file: None,
+        },
+        _ => AzureIdentity::Secret {
+            tenant: tenant.clone(),
+            client,
+            secret: inline_secret(node, "client_secret"),
+        },
+    };
+    Ok(DiscoverySettings::Azure(Box::new(AzureSettings {
+        environment: read::string_or(node, "environment", "AzurePublicCloud"),
+        subscription: of("subscription_id"),
+        tenant,
+        identity,
+        resource_group: of("resource_group"),
+        port: read::integer_or(node, "port", 80),
+        refresh: refresh(node, 300),
+        client: http(node, dir)?,
+    })))
+}
+
+/// One of `gce_sd_configs`
+pub fn gce(node: &Node, _: &Path) -> Read {
+    require(
+        node,
+        &[
+            ("project", "GCE SD configuration requires a project"),
+            ("zone", "GCE SD configuration requires a zone"),
+        ],
+    )?;
+    Ok(DiscoverySettings::Gce(Box::new(GceSettings {
+        project: read::string(node, "project"),
+        zone: read::string(node, "zone"),
+        filter: read::string(node, "filter"),
+        tag_separator: read::string_or(node, "tag_separator", ","),
+        port: read::integer_or(node, "port", 80),
+        refresh: refresh(node, 60),
+    })))
+}
+
+/// One of `ionos_sd_configs`
+pub fn ionos(node: &Node, dir: &Path) -> Read {
+    require(node, &[("datacenter_id", "datacenter id can't be empty")])?;
+    Ok(DiscoverySettings::Ionos(Box::new(IonosSettings {
+        datacenter: read::string(node, "datacenter_id"),
+        port: read::integer_or(node, "port", 80),
+        refresh: refresh(node, 60),
+        client: http(node, dir)?,
+    })))
+}
+
+/// One of `linode_sd_configs`
+pub fn linode(node: &Node, dir: &Path) -> Read {
+    Ok(DiscoverySettings::Linode(Box::new(LinodeSettings {
+        region: read::string(node, "region"),
+        tag_separator: read::string_or(node, "tag_separator", ","),
+        port: read::integer_or(node, "port", 80),
+        refresh: refresh(node, 60),
+        client: http(node, dir)?,
+    })))
+}
+
+/// One of `vultr_sd_configs`
+pub fn vultr(node: &Node, dir: &Path) -> Read {
+    Ok(DiscoverySettings::Vultr(Box::new(VultrSettings {
+        port: read::integer_or(node, "port", 80),
+        refresh: refresh(node, 60),
+        client: http(node, dir)?,
+    })))
+}
+
+/// One of `openstack_sd_configs`
+pub fn openstack(node: &Node, dir: &Path) -> Read {
+    let tls = tls(node.get("tls_config"), dir)?;
+    let role = match read::string(node, "role").as_str() {
+        "instance" | "" => OpenStackRole::Instance,
+        "hypervisor" => OpenStackRole::Hypervisor,
+        "loadbalancer" => OpenStackRole::LoadBalancer,
+        role => return Err(node.error(format!("unknown OpenStack SD role {role:?}"))),
+    };
+    let availability = read::string_or(node, "availability", "public");
+    if !matches!(availability.as_str(), "public" | "internal" | "admin") {
+        return Err(node.error(format!(
+            "unknown availability {availability}, must be one of admin, internal or public"
+        )));
+    }
+    require(
+        node,
+        &[
+            (
+                "role",
+                "role missing (one of: instance, hypervisor, loadbalancer)",
+            ),
+            ("region", "openstack SD configuration requires a region"),
+        ],
+    )?;
+    Ok(DiscoverySettings::OpenStack(Box::new(OpenStackSettings {
+        role,
+        credentials: openstack_credentials(node),
+        region: read::string(node, "region"),
+        availability,
+        all_tenants: read::flag_or(node, "all_tenants", false),
+        port: read::integer_or(node, "port", 80),
+        refresh: refresh(node, 60),
+        client: HttpSettings {
+            tls,
+            ..HttpSettings::default()
+        },
+    })))
+}
+
+fn openstack_credentials(node: &Node) -> OpenStackCredentials {
+    let of = |key: &str| read::string(node, key);
+    let secret = |key: &str| {
+        let text = read::text(node, key).filter(|text| !text.is_empty());
+        text.map(|text| Secret::Inline(text.to_owned()))
+    };
+    OpenStackCredentials {
+        endpoint: of("identity_endpoint"),
+        username: of("username"),
+        user_id: of("userid"),
+        password: secret("password"),
+        project_name: of("project_name"),
+        project_id: of("project_id"),
+        domain_name: of("domain_name"),
+        domain_id: of("domain_id"),
+        application_name: of("application_credential_name"),
+        application_id: of("application_credential_id"),
+        application_secret: secret("application_credential_secret"),
+    }
+}
+
+/// `secret_key` or its file: one of them and not both.
+fn secret_key(node: &Node, dir: &Path) -> Result<Secret, YamlError> {
+    let what = match (is_set(node, "secret_key"), is_set(node, "secret_key_file")) {
+        (true, true) => "at most one of",
+        _ => "one of",
+    };
+    let wrong = || {
+        node.error(format!(
+            "{what} secret_key & secret_key_file must be configured"
+        ))
+    };
+    match secret(node, "secret_key", dir) {
+        Some(secret) if what == "one of" => Ok(secret),
+        _ => Err(wrong()),
+    }
+}
+
+/// One of `outscale_sd_configs`
+pub fn outscale(node: &Node, dir: &Path) -> Read {
+    let region = read::string_or(node, "region", "eu-west-2");
+    if region.is_empty() {
+        return Err(node.error("outscale SD configuration requires a region"));
+    }
+    require(
+        node,
+        &[(
+            "access_key",
+            "outscale SD configuration requires access_key",
+        )],
+    )?;
+    let endpoint = match read::string(node, "endpoint") {
+        endpoint if endpoint.is_empty() => format!("https://api.{region}.outscale.com/api/v1"),
+        endpoint => endpoint,
+    };
+    Ok(DiscoverySettings::Outscale(Box::new(OutscaleSettings {
+        endpoint,
+        region,
+        access_key: read::string(node, "access_key"),
+        secret_key: secret_key(node, dir)?,
+        port: read::integer_or(node, "port", 80),
+        refresh: refresh(node, 60),
+        client: http(node, dir)?,
+    })))
+}
+
+/// One of `ovhcloud_sd_configs`
+pub fn ovhcloud(node: &Node, _: &Path) -> Read {
+    let endpoint = read::string_or(node, "endpoint", "ovh-eu");
+    if endpoint.is_empty() {
+        return Err(node.error("endpoint can not be empty"));
+    }
+    require(
+        node,
+        &[
+            ("application_key", "application key can not be empty"),
+            ("application_secret", "application secret can not be empty"),
+            ("consumer_key", "consumer key can not be empty"),
+        ],
+    )?;
+    let service = match read::string(node, "service").as_str() {
+        "dedicated_server" => OvhService::DedicatedServer,
+        "vps" => OvhService::Vps,
+        service => return Err(node.error(format!("unknown service: {service}"))),
+    };
+    Ok(DiscoverySettings::OvhCloud(Box::new(OvhSettings {
+        endpoint,
+        application_key: read::string(node, "application_key"),
+        application_secret: inline_secret(node, "application_secret"),
+        consumer_key: inline_secret(node, "consumer_key"),
+        service,
+        refresh: refresh(node, 60),
+    })))
+}
+
+/// One of `scaleway_sd_configs`
+pub fn scaleway(node: &Node, dir: &Path) -> Read {
+    let role = match read::string(node, "role").as_str() {
+        "instance" | "" => ScalewayRole::Instance,
+        "baremetal" => ScalewayRole::Baremetal,
+        role => return Err(node.error(format!("unknown role {role:?}"))),
+    };
+    require(
+        node,
+        &[
+            ("role", "role missing (one of: instance, baremetal)"),
+            ("project_id", "project_id is mandatory"),
+        ],
+    )?;
+    let secret_key = secret_key(node, dir)?;
+    require(node, &[("access_key", "access_key is mandatory")])?;
+    check_scaleway_client(node)?;
+    Ok(DiscoverySettings::Scaleway(Box::new(ScalewaySettings {
+        role,
+        url: read::string_or(node, "api_url", SCALEWAY),
+        zone: read::string_or(node, "zone", ZONE),
+        secret_key,
+        name_filter: read::string(node, "name_filter"),
+        tags_filter: read::texts(node, "tags_filter").unwrap_or_default(),
+        port: read::integer_or(node, "port", 80),
+        refresh: refresh(node, 60),
+        client: http(node, dir)?,
+    })))
+}
+
+/// What the library of Scaleway asks of its settings.
+fn check_scaleway_client(node: &Node) -> Result<(), YamlError> {
+    let wrong = |what: String| Err(node.error(format!("scaleway-sdk-go: {what}")));
+    let uuid = "expected a UUID: xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx";
+    let key = read::string(node, "access_key");
+    let is_code = |text: &str| {
+        let is_code = |c: char| c.is_ascii_uppercase() || c.is_ascii_digit();
+        text.len() == 17 && text.chars().all(is_code)
+    };
+    if !key.strip_prefix("SCW").is_some_and(is_code) {
+        return wrong(format!(
+            "invalid access key format '{key}', expected SCWXXXXXXXXXXXXXXXXX format"
+        ));
+    }
+    let secret = read::string(node, "secret_key");
+    if !secret.is_empty() && !is_uuid(&secret) {
+        return wrong(format!("invalid secret key format '{SECRET}', {uuid}"));
+    }
+    let project = read::string(node, "project_id");
+    if !is_uuid(&project) {
+        return wrong(format!("invalid project ID format '{project}', {uuid}"));
+    }
+    let zone = read::string_or(node, "zone", ZONE);
+    if zone.is_empty() {
+        return wrong("default zone cannot be empty".into());
+    }
+    if !is_zone(&zone) {
+        return wrong(format!("invalid default zone format '{zone}'"));
+    }
+    let url = read::string_or(node, "api_url", SCALEWAY);
+    if url.is_empty() || go_url::parse(&url).is_err() {
+        return wrong(format!("invalid API url '{url}'"));
+    }
+    if url.ends_with('/') {
+        return wrong(format!(
+            "invalid API url '{url}' it should not have a trailing slash"
+        ));
+    }
+    Ok(())
+}
+
+/// `fr-par-1`
+fn is_zone(zone: &str) -> bool {
+    let parts: Vec<&str> = zone.split('-').collect();
+    let is = |text: &str, lengths: std::ops::RangeInclusive<usize>, kind: fn(&u8) -> bool| {
+        lengths.contains(&text.len()) && text.as_bytes().iter().all(kind)
+    };
+    let [country, city, number] = parts[..] else {
+        return false;
+    };
+    is(country, 2..=2, u8::is_ascii_lowercase)
+        && is(city, 3..=7, u8::is_ascii_lowercase)
+        && is(number, 1..=2, u8::is_ascii_digit)
+}
+
+/// One of `stackit_sd_configs`
+pub fn stackit(node: &Node, dir: &Path) -> Read {
+    let (endpoint, region) = (
+        read::string(node, "endpoint"),
+        read::string_or(node, "region", "eu01"),
+    );
+    if endpoint.is_empty() && region.is_empty() {
+        return Err(node.error("stackit_sd: endpoint and region missing"));
+    }
+    go_url::parse(&endpoint)
+        .map_err(|e| node.error(format!("stackit_sd: invalid endpoint {endpoint:?}: {e}")))?;
+    // Their files are not taken from the folder of the config.
+    let key = |key: &str| secret(node, key, dir).or_else(|| file(node, &format!("{key}_path")));
+    let credentials = read::text(node, "credentials_file_path").filter(|path| !path.is_empty());
+    Ok(DiscoverySettings::Stackit(Box::new(StackitSettings {
+        project: read::string(node, "project"),
+        endpoint: match endpoint.is_empty() {
+            true => format!("https://iaas.api.{region}.stackit.cloud"),
+            false => endpoint,
+        },
+        service_account_key: key("service_account_key"),
+        private_key: key("private_key"),
+        credentials_file: credentials.map(PathBuf::from),
+        port: read::integer_or(node, "port", 80),
+        refresh: refresh(node, 60),
+        client: http(node, dir)?,
+    })))
+}
+
+fn file(node: &Node, key: &str) -> Option<Secret> {
+    let path = read::text(node, key).filter(|path| !path.is_empty());
+    path.map(|path| Secret::File(PathBuf::from(path)))
+}

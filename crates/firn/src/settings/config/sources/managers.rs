@@ -1,0 +1,159 @@
+//! Discoveries of what manages machines or services for others: keys, defaults and checks.
+
+use super::values::{
+    check_http_url, has_interval, has_scheme_and_host, inline_secret, refresh, require,
+    require_list, secret,
+};
+use crate::settings::config::http::{self, http, is_set};
+use crate::settings::config::{go_url, read};
+use firn_ingest::client::HttpSettings;
+use firn_ingest::discovery::{
+    DiscoverySettings, KumaSettings, MarathonSettings, PuppetDbSettings, TritonRole,
+    TritonSettings, UyuniSettings,
+};
+use firn_model::yaml::{Node, YamlError};
+use std::path::Path;
+use std::time::Duration;
+
+type Read = Result<DiscoverySettings, YamlError>;
+
+/// Upstream's default for `fetch_timeout` of Kuma.
+const FETCH_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// One of `kuma_sd_configs`
+pub fn kuma(node: &Node, dir: &Path) -> Read {
+    let server = read::string(node, "server");
+    if server.is_empty() {
+        return Err(node.error("kuma SD server must not be empty: "));
+    }
+    if !has_scheme_and_host(node, &server)? {
+        return Err(node.error(format!(
+            "kuma SD server must not be empty and have a scheme: {server}"
+        )));
+    }
+    Ok(DiscoverySettings::Kuma(Box::new(KumaSettings {
+        server,
+        client_id: read::string(node, "client_id"),
+        fetch_timeout: read::duration(node, "fetch_timeout").unwrap_or(FETCH_TIMEOUT),
+        refresh: refresh(node, 15),
+        client: http(node, dir)?,
+    })))
+}
+
+/// One of `marathon_sd_configs`
+pub fn marathon(node: &Node, dir: &Path) -> Read {
+    let missing = "marathon_sd: must contain at least one Marathon server";
+    require_list(node, "servers", missing.into())?;
+    check_marathon_tokens(node)?;
+    Ok(DiscoverySettings::Marathon(Box::new(MarathonSettings {
+        servers: read::texts(node, "servers").unwrap_or_default(),
+        token: secret(node, "auth_token", dir),
+        refresh: refresh(node, 30),
+        client: http(node, dir)?,
+    })))
+}
+
+fn check_marathon_tokens(node: &Node) -> Result<(), YamlError> {
+    let has = |key: &str| node.get(key).is_some_and(|section| !section.is_null());
+    let has_token = is_set(node, "auth_token");
+    let has_file = is_set(node, "auth_token_file");
+    let message = if has_token && has_file {
+        "marathon_sd: at most one of auth_token & auth_token_file must be configured"
+    } else if !has_token && !has_file {
+        return Ok(());
+    } else if has("basic_auth") {
+        "marathon_sd: at most one of basic_auth, auth_token & auth_token_file must be configured"
+    } else if is_set(node, "bearer_token") || is_set(node, "bearer_token_file") {
+        "marathon_sd: at most one of bearer_token, bearer_token_file, auth_token & \
+         auth_token_file must be configured"
+    } else if has("authorization") {
+        "marathon_sd: at most one of auth_token, auth_token_file & authorization must be configured"
+    } else {
+        return Ok(());
+    };
+    Err(node.error(message))
+}
+
+/// One of `puppetdb_sd_configs`
+pub fn puppetdb(node: &Node, dir: &Path) -> Read {
+    check_http_url(node, read::text(node, "url").unwrap_or_default())?;
+    require(node, &[("query", "query missing")])?;
+    Ok(DiscoverySettings::PuppetDb(Box::new(PuppetDbSettings {
+        url: read::string(node, "url"),
+        query: read::string(node, "query"),
+        include_parameters: read::flag_or(node, "include_parameters", false),
+        port: read::integer_or(node, "port", 80),
+        refresh: refresh(node, 60),
+        client: http(node, dir)?,
+    })))
+}
+
+/// One of `triton_sd_configs`
+pub fn triton(node: &Node, dir: &Path) -> Read {
+    let client = HttpSettings {
+        tls: http::tls(node.get("tls_config"), dir)?,
+        ..HttpSettings::default()
+    };
+    let role = match read::string_or(node, "role", "container").as_str() {
+        "container" => TritonRole::Container,
+        "cn" => TritonRole::Cn,
+        _ => {
+            return Err(
+                node.error("triton SD configuration requires role to be 'container' or 'cn'")
+            );
+        }
+    };
+    require(
+        node,
+        &[
+            ("account", "triton SD configuration requires an account"),
+            (
+                "dns_suffix",
+                "triton SD configuration requires a dns_suffix",
+            ),
+            ("endpoint", "triton SD configuration requires an endpoint"),
+        ],
+    )?;
+    if !has_interval(node) {
+        return Err(
+            node.error("triton SD configuration requires RefreshInterval to be a positive integer")
+        );
+    }
+    Ok(DiscoverySettings::Triton(Box::new(TritonSettings {
+        role,
+        dns_suffix: read::string(node, "dns_suffix"),
+        endpoint: read::string(node, "endpoint"),
+        groups: read::texts(node, "groups").unwrap_or_default(),
+        port: read::integer_or(node, "port", 9163),
+        version: read::integer_or(node, "version", 1),
+        refresh: refresh(node, 60),
+        client,
+    })))
+}
+
+/// One of `uyuni_sd_configs`
+pub fn uyuni(node: &Node, dir: &Path) -> Read {
+    require(
+        node,
+        &[("server", "Uyuni SD configuration requires server host")],
+    )?;
+    let server = read::string(node, "server");
+    go_url::parse(&server)
+        .map_err(|e| node.error(format!("Uyuni Server URL is not valid: {e}")))?;
+    require(
+        node,
+        &[
+            ("username", "Uyuni SD configuration requires a username"),
+            ("password", "Uyuni SD configuration requires a password"),
+        ],
+    )?;
+    Ok(DiscoverySettings::Uyuni(Box::new(UyuniSettings {
+        server,
+        username: read::string(node, "username"),
+        password: inline_secret(node, "password"),
+        entitlement: read::string_or(node, "entitlement", "monitoring_entitled"),
+        separator: read::string_or(node, "separator", ","),
+        refresh: refresh(node, 60),
+        client: http(node, dir)?,
+    })))
+}

@@ -1,0 +1,70 @@
+//! Requests that run side by side, a bounded number at a time.
+//!
+//! Invariant: answers stand in the order of the requests; the first failure ends all.
+
+use super::api::wrong;
+use firn_model::error::Error;
+use std::collections::BTreeMap;
+use std::future::Future;
+use tokio::task::JoinSet;
+
+/// What the requests answer, with at most `limit` of them under way.
+pub(super) async fn side_by_side<T, F>(
+    limit: usize,
+    requests: impl IntoIterator<Item = F>,
+) -> Result<Vec<T>, Error>
+where
+    T: Send + 'static,
+    F: Future<Output = Result<T, Error>> + Send + 'static,
+{
+    let mut running: JoinSet<Result<(usize, T), Error>> = JoinSet::new();
+    let mut answers = BTreeMap::new();
+    let mut requests = requests.into_iter().enumerate();
+    loop {
+        while running.len() < limit.max(1)
+            && let Some((index, request)) = requests.next()
+        {
+            running.spawn(async move { Ok((index, request.await?)) });
+        }
+        // What still runs ends with the set.
+        match running.join_next().await {
+            None => return Ok(answers.into_values().collect()),
+            Some(answer) => {
+                let (index, answer) = answer.map_err(|e| wrong(e.to_string()))??;
+                answers.insert(index, answer);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    #[tokio::test]
+    async fn answers_stand_in_order_and_a_failure_ends_all() {
+        let (running, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        let request = |number: usize| {
+            let (running, most) = (running.clone(), most.clone());
+            async move {
+                let now = running.fetch_add(1, Ordering::Relaxed) + 1;
+                most.fetch_max(now, Ordering::Relaxed);
+                for _ in 0..10 - number {
+                    tokio::task::yield_now().await;
+                }
+                running.fetch_sub(1, Ordering::Relaxed);
+                match number {
+                    9 => Err(wrong("nine")),
+                    number => Ok(number),
+                }
+            }
+        };
+        let answers = side_by_side(3, (0..9).map(request)).await;
+        assert_eq!(answers, Ok((0..9).collect()));
+        assert_eq!(most.load(Ordering::Relaxed), 3);
+        let failed = side_by_side(3, (5..10).map(request)).await;
+        assert_eq!(failed.unwrap_err().message, "nine");
+    }
+}
