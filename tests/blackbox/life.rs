@@ -54,7 +54,7 @@ fn server_with_config_hides_nothing_and_scrapes_nothing_else() {
     let config = data.path().join("firn.yml");
     std::fs::write(
         &config,
-        "global: {evaluation_interval: 10s}\ntracing: {endpoint: x}\n",
+        "global: {evaluation_interval: 10s}\nruntime: {gogc: 75}\n",
     )
     .unwrap();
     let flags = [
@@ -65,7 +65,7 @@ fn server_with_config_hides_nothing_and_scrapes_nothing_else() {
     let server = Server::start(&data.path().join("data"), &flags);
     let log = server.log().join("\n");
     assert!(
-        log.contains("config key has no effect in Firn\" key=tracing"),
+        log.contains("config key has no effect in Firn\" key=runtime"),
         "{log}"
     );
     assert!(

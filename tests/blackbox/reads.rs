@@ -335,7 +335,8 @@ fn server_says_what_it_can_and_how_it_is() {
         ("templating_functions", "humanize", true),
         ("service_discovery_providers", "http", true),
         ("service_discovery_providers", "static", true),
-        ("service_discovery_providers", "azure", false),
+        ("service_discovery_providers", "azure", true),
+        ("service_discovery_providers", "serverset", false),
     ] {
         assert_eq!(features[category][name], want, "{category} {name}");
     }

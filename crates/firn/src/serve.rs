@@ -150,6 +150,17 @@ fn serve(line: &CommandLine) -> Result<(), ServeError> {
     runtime::run(run_server(line, config)).map_err(ServeError::Threads)?
 }
 
+fn say_start(settings: &Settings, limit_bytes: usize, retention: &Retention) {
+    info!(
+        version = env!("CARGO_PKG_VERSION"),
+        memory_limit_bytes = limit_bytes,
+        data = %settings.data_dir.display(),
+        %retention,
+        "start"
+    );
+    retention.warn();
+}
+
 /// What begins spans, and what exports them.
 fn begin_spans(env: &Env, config: &Config) -> (Arc<Tracer>, Arc<Spans>) {
     let tracer = Tracer::new(env.clock.clone(), env.rng.clone());
@@ -280,14 +291,7 @@ impl Node {
         let shares = Shares::of(limit_bytes);
         let retention = Retention::of(line, config.retention);
         let options = store_options(settings, &config, retention.limits(), &shares);
-        info!(
-            version = env!("CARGO_PKG_VERSION"),
-            memory_limit_bytes = limit_bytes,
-            data = %settings.data_dir.display(),
-            %retention,
-            "start"
-        );
-        retention.warn();
+        say_start(settings, limit_bytes, &retention);
         let descriptors = raise_descriptors(settings)?;
         let env = real::env().map_err(ServeError::Threads)?;
         retention.check_disk(&*env.disk, &settings.data_dir)?;

@@ -89,8 +89,8 @@ struct Answers {
 }
 
 impl Reading {
-    /// Asks no server beside `local` yet, whose data begins when `since` says. Must be called inside
-    /// the runtime.
+    /// Asks no server beside `local` yet, whose data begins when `since` says. Must be called
+    /// inside the runtime.
     pub fn new(local: Arc<dyn Select>, since: Since, clock: Arc<dyn Clock>) -> Self {
         Self {
             local,

@@ -74,7 +74,10 @@ impl Select for FakeStore {
         if request.range.min > request.range.max {
             return Err(Error::new(ErrorKind::Unavailable, "store is not open"));
         }
-        Ok(Arc::new(FakeSelection(self.matching(&request))))
+        Ok(Arc::new(FakeSelection {
+            series: self.matching(&request),
+            losses: self.losses(request.tenant, request.range),
+        }))
     }
 
     fn label_names(&self, request: SelectRequest<'_>) -> Result<Vec<String>, Error> {
@@ -129,15 +132,18 @@ impl Select for FakeStore {
     }
 }
 
-struct FakeSelection(Vec<Labels>);
+struct FakeSelection {
+    series: Vec<Labels>,
+    losses: Losses,
+}
 
 impl Selection for FakeSelection {
     fn len(&self) -> usize {
-        self.0.len()
+        self.series.len()
     }
 
     fn labels(&self, series: usize) -> Labels {
-        self.0[series].clone()
+        self.series[series].clone()
     }
 
     fn label_column(
@@ -151,6 +157,10 @@ impl Selection for FakeSelection {
 
     fn read(&self, _series: Range<usize>, _into: &mut SeriesBatch) -> Result<(), Error> {
         Ok(())
+    }
+
+    fn losses(&self) -> Losses {
+        self.losses.clone()
     }
 }
 
