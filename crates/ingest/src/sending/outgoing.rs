@@ -9,7 +9,7 @@
 //!
 //! Most of what a request costs is its labels: read, copied, hashed, written and compressed again.
 //! A request that the receiver may have as it was kept goes so, unless the receiver is behind and
-//! gets shares side by side (`make bench BENCH=--doors`: a tenth of the CPU).
+//! gets shares side by side (`make bench BENCH=--doors`: half of what sending on costs).
 //!
 //! Invariant: a series is in one share of a round, its samples in the order in which they were
 //! kept; rounds follow each other. So a receiver that takes the shares side by side, the requests
