@@ -10,6 +10,7 @@
 //! Invariant: whatever bytes come, what is made of them is bounded by the caps below.
 
 mod answer;
+mod field;
 mod question;
 mod reply;
 mod request;

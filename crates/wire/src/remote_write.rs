@@ -41,10 +41,12 @@ pub(crate) use interned::KEY_COPIES;
 pub use interned::encode_interned;
 pub use keys::KEY_FORMAT;
 pub(crate) use keys::push_label;
+pub(crate) use labels::name_and_value;
 pub use labels::{Offence, push_checked};
 pub(crate) use metadata::push as push_metadata;
 pub use refusal::{Refusal, Refusals, Refused};
 pub(crate) use request::Counts;
+pub(crate) use sample::read as read_sample;
 
 use crate::error::WireError;
 use crate::limits::WireLimits;

@@ -3,7 +3,7 @@
 //! Sources: `opentelemetry/proto/trace/v1/trace.proto` and `collector/trace/v1/trace_service.proto`
 //! of the OpenTelemetry protocol, `PROTOCOL-HTTP2.md` of gRPC for the frame.
 
-use crate::protobuf::{WireType, put_bytes, put_integer, put_key};
+use crate::protobuf::{WireType, put_bytes, put_integer, put_key, put_varint};
 use firn_model::trace::{Attribute, FinishedSpan, SpanKind};
 
 /// Numbers of fields.
@@ -112,7 +112,7 @@ fn pair(key: &str, value: &Attribute) -> Vec<u8> {
         Attribute::Integer(number) => {
             // Zero too: an absent value would be none.
             put_key(&mut of_value, field::INTEGER, WireType::Varint);
-            crate::protobuf::put_varint(&mut of_value, *number as u64);
+            put_varint(&mut of_value, *number as u64);
         }
     }
     let mut out = Vec::new();

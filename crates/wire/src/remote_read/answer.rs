@@ -1,5 +1,6 @@
 //! The two forms of an answer to a read.
 
+use super::field;
 use crate::protobuf::{put_bytes, put_double, put_integer, put_varint};
 use crate::remote_write::encode_histogram;
 use crate::snappy;
@@ -7,28 +8,6 @@ use crate::tsdb::{BuiltChunk, ChunkBuilder, StartTimes, TsdbError};
 use firn_model::columns::SeriesColumns;
 use firn_model::labels::{Labels, LabelsRef};
 use firn_model::sample::START_UNKNOWN;
-
-/// Numbers of fields.
-mod field {
-    pub const RESULTS: u32 = 1;
-    pub const RESULT_SERIES: u32 = 1;
-    pub const SERIES_LABELS: u32 = 1;
-    pub const SERIES_SAMPLES: u32 = 2;
-    pub const SERIES_HISTOGRAMS: u32 = 4;
-
-    pub const LABEL_NAME: u32 = 1;
-    pub const LABEL_VALUE: u32 = 2;
-    pub const SAMPLE_VALUE: u32 = 1;
-    pub const SAMPLE_TIME: u32 = 2;
-
-    pub const CHUNKED_SERIES: u32 = 1;
-    pub const QUERY_INDEX: u32 = 2;
-    pub const SERIES_CHUNKS: u32 = 2;
-    pub const CHUNK_MIN_TIME: u32 = 1;
-    pub const CHUNK_MAX_TIME: u32 = 2;
-    pub const CHUNK_TYPE: u32 = 3;
-    pub const CHUNK_DATA: u32 = 4;
-}
 
 /// The labels of a series with those of `external` that it does not have, as fields.
 fn put_labels(out: &mut Vec<u8>, labels: LabelsRef<'_>, external: &Labels) {

@@ -1,28 +1,10 @@
 //! A request to read, as this server asks another one.
 
+use super::field;
 use crate::protobuf::{put_bytes, put_integer};
 use crate::snappy;
 use firn_model::matcher::{MatchOp, Matcher};
 use firn_model::sample::TimeRange;
-
-/// Numbers of fields.
-mod field {
-    pub const QUERIES: u32 = 1;
-    pub const ACCEPTED: u32 = 2;
-
-    pub const START: u32 = 1;
-    pub const END: u32 = 2;
-    pub const MATCHERS: u32 = 3;
-    pub const HINTS: u32 = 4;
-
-    pub const MATCHER_TYPE: u32 = 1;
-    pub const MATCHER_NAME: u32 = 2;
-    pub const MATCHER_VALUE: u32 = 3;
-
-    pub const HINT_FUNC: u32 = 2;
-    pub const HINT_START: u32 = 3;
-    pub const HINT_END: u32 = 4;
-}
 
 /// The forms that are taken: chunks, else samples.
 const ACCEPTED: [u8; 2] = [1, 0];

@@ -3,8 +3,9 @@
 //! Invariant: whatever bytes come, what is held of them was reserved before, samples lie in the
 //! range that was asked for, and the times of a series strictly ascend.
 
+use super::field;
 use crate::protobuf::{Cursor, WireType, expect};
-use crate::remote_write::{decode_histogram, fit_histogram};
+use crate::remote_write::{decode_histogram, fit_histogram, name_and_value, read_sample};
 use crate::snappy;
 use crate::tsdb::{Encoding, Samples, Value};
 use firn_model::budget::Reservation;
@@ -26,25 +27,6 @@ const SAMPLE_BYTES: usize = size_of::<Sample>();
 
 /// What a series takes beside its labels and samples.
 const SERIES_BYTES: usize = size_of::<ReadSeries>() + 64;
-
-/// Numbers of fields.
-mod field {
-    pub const RESULTS: u32 = 1;
-    pub const RESULT_SERIES: u32 = 1;
-    pub const SERIES_LABELS: u32 = 1;
-    pub const SERIES_SAMPLES: u32 = 2;
-    pub const SERIES_HISTOGRAMS: u32 = 4;
-
-    pub const LABEL_NAME: u32 = 1;
-    pub const LABEL_VALUE: u32 = 2;
-    pub const SAMPLE_VALUE: u32 = 1;
-    pub const SAMPLE_TIME: u32 = 2;
-
-    pub const CHUNKED_SERIES: u32 = 1;
-    pub const SERIES_CHUNKS: u32 = 2;
-    pub const CHUNK_TYPE: u32 = 3;
-    pub const CHUNK_DATA: u32 = 4;
-}
 
 /// One sample of a series that was read.
 #[derive(Clone, Debug, PartialEq)]
@@ -225,32 +207,13 @@ fn sampled_series(
 ) -> Result<(), Error> {
     taking.begin(labels_of(message)?, memory)?;
     each_part(message, field::SERIES_SAMPLES, |sample| {
-        let (time, value) = float_sample(sample)?;
-        taking.push(time, Ok(value), memory)
+        let sample = read_sample(sample)?;
+        taking.push(sample.time, Ok(sample.value), memory)
     })?;
     each_part(message, field::SERIES_HISTOGRAMS, |histogram| {
         let sample = decode_histogram(histogram)?;
         taking.push(sample.time, Err(sample.histogram), memory)
     })
-}
-
-fn float_sample(message: &[u8]) -> Result<(TimestampMs, f64), Error> {
-    let (mut time, mut value) = (0, 0.0);
-    let mut cursor = Cursor::new(message);
-    while let Some((number, wire_type)) = cursor.field()? {
-        match number {
-            field::SAMPLE_VALUE => {
-                expect(wire_type, WireType::Fixed64)?;
-                value = cursor.double()?;
-            }
-            field::SAMPLE_TIME => {
-                expect(wire_type, WireType::Varint)?;
-                time = cursor.varint()? as i64;
-            }
-            _ => cursor.skip(wire_type)?,
-        }
-    }
-    Ok((time, value))
 }
 
 /// A frame and what is behind it.
@@ -391,21 +354,7 @@ fn each_part(
 fn labels_of(series: &[u8]) -> Result<Labels, Error> {
     let mut labels = LabelsBuilder::default();
     each_part(series, field::SERIES_LABELS, |label| {
-        let (mut name, mut value) = (&b""[..], &b""[..]);
-        let mut cursor = Cursor::new(label);
-        while let Some((number, wire_type)) = cursor.field()? {
-            match number {
-                field::LABEL_NAME => {
-                    expect(wire_type, WireType::Bytes)?;
-                    name = cursor.bytes()?;
-                }
-                field::LABEL_VALUE => {
-                    expect(wire_type, WireType::Bytes)?;
-                    value = cursor.bytes()?;
-                }
-                _ => cursor.skip(wire_type)?,
-            }
-        }
+        let (name, value) = name_and_value(label)?;
         let shown = String::from_utf8_lossy(name);
         let name = std::str::from_utf8(name)
             .ok()

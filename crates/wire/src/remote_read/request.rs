@@ -1,5 +1,6 @@
 //! A request to read.
 
+use super::field;
 use crate::error::WireError;
 use crate::protobuf::{Cursor, WireType, expect};
 use crate::snappy;
@@ -15,25 +16,6 @@ const QUERIES_MAX: usize = 1_000;
 
 /// Matchers of a query, and kinds of answers that are named.
 const MATCHERS_MAX: usize = 1_000;
-
-/// Numbers of fields.
-mod field {
-    pub const QUERIES: u32 = 1;
-    pub const ACCEPTED: u32 = 2;
-
-    pub const START: u32 = 1;
-    pub const END: u32 = 2;
-    pub const MATCHERS: u32 = 3;
-    pub const HINTS: u32 = 4;
-
-    pub const MATCHER_TYPE: u32 = 1;
-    pub const MATCHER_NAME: u32 = 2;
-    pub const MATCHER_VALUE: u32 = 3;
-
-    pub const HINT_FUNC: u32 = 2;
-    pub const HINT_START: u32 = 3;
-    pub const HINT_END: u32 = 4;
-}
 
 /// The form of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

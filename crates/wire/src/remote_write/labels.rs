@@ -24,7 +24,7 @@ pub struct Offence {
 }
 
 /// A label with its fields in any order; the last of each counts, one that is missing is empty.
-pub(super) fn name_and_value(label: &[u8]) -> Result<(&[u8], &[u8]), WireError> {
+pub(crate) fn name_and_value(label: &[u8]) -> Result<(&[u8], &[u8]), WireError> {
     let (mut name, mut value): (&[u8], &[u8]) = (&[], &[]);
     let mut cursor = Cursor::new(label);
     while let Some((number, wire_type)) = cursor.field()? {

@@ -11,9 +11,9 @@ const TIME_KEY: u8 = 0x10;
 
 /// A sample as it travels. Version 1.0 has no start timestamps.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Sample {
-    pub(super) time: i64,
-    pub(super) value: f64,
+pub(crate) struct Sample {
+    pub(crate) time: i64,
+    pub(crate) value: f64,
     pub(super) start_time: i64,
 }
 
@@ -52,7 +52,7 @@ pub(super) fn plain(message: &[u8]) -> Option<(i64, f64)> {
 }
 
 /// Reads a sample in any form. A start timestamp of zero is none, as in the model.
-pub(super) fn read(message: &[u8]) -> Result<Sample, WireError> {
+pub(crate) fn read(message: &[u8]) -> Result<Sample, WireError> {
     let mut sample = Sample {
         time: 0,
         value: 0.0,
