@@ -22,6 +22,7 @@ mod digitalocean;
 mod discover;
 mod dns;
 mod docker;
+mod environment;
 mod eureka;
 mod file;
 mod google;

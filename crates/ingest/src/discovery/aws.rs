@@ -36,6 +36,5 @@ pub(super) use msk::Msk;
 pub(super) use rds::Rds;
 pub(super) use request::add_signature;
 pub use settings::AwsSettings;
-pub(super) use settings::Variables;
 pub(super) use sign::Scope;
 pub use signer::SigV4Settings;

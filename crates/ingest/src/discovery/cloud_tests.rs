@@ -361,7 +361,7 @@ async fn stackit_servers_become_targets() {
         client: HttpSettings::default(),
     };
     let of = |key| {
-        let none: aws::Variables = Arc::new(|_| None);
+        let none: environment::Variables = Arc::new(|_| None);
         let clock = Arc::new(SimClock::default());
         Followed::new(stackit::Servers::with(&settings(key), BYTES, clock, none))
     };

@@ -13,16 +13,15 @@ mod identity;
 mod tests;
 
 use super::api::{Api, wrong};
-use super::aws::Variables;
 use super::discover::Refresh;
 use super::group::Group;
 use crate::client::{HttpSettings, Secret};
+use crate::discovery::environment::{Variables, of_process};
 use answers::{FloatingIp, Hypervisor, Listener, LoadBalancer, Page, Port, Server, ServerMaps};
 use firn_model::error::Error;
 use hyper::HeaderMap;
 use identity::Session;
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Duration;
 use tracing::warn;
 
@@ -97,11 +96,7 @@ pub(super) struct Resources {
 
 impl Resources {
     pub(super) fn new(settings: &OpenStackSettings, bytes_max: u64) -> Self {
-        Self::with(
-            settings,
-            bytes_max,
-            Arc::new(|name| std::env::var(name).ok()),
-        )
+        Self::with(settings, bytes_max, of_process())
     }
 
     /// Like [`Self::new`], with another environment.

@@ -8,13 +8,13 @@
 //! looks for the private key.
 
 use super::api::{Api, wrong};
-use super::aws::Variables;
 use super::discover::Refresh;
 use super::group::Group;
 use super::json::answers;
 use super::meta::{Meta, host_port, sanitize};
 use super::tokens::{Issuer, Token, Tokens};
 use crate::client::{HttpSettings, Secret, SigningAlgorithm, form_encode, reveal, sign_claims};
+use crate::discovery::environment::{Variables, of_process};
 use firn_model::env::Clock;
 use firn_model::error::Error;
 use hyper::StatusCode;
@@ -112,7 +112,7 @@ answers! {
 
 impl Servers {
     pub(super) fn new(settings: &StackitSettings, bytes_max: u64, clock: Arc<dyn Clock>) -> Self {
-        let variables: Variables = Arc::new(|name| std::env::var(name).ok());
+        let variables = of_process();
         Self::with(settings, bytes_max, clock, variables)
     }
 

@@ -9,10 +9,11 @@
 //! they can have.
 
 use super::request::{add_signature, endpoint, failed};
-use super::settings::{AwsSettings, Variables};
+use super::settings::AwsSettings;
 use super::sign::Scope;
 use crate::client::form_encode;
 use crate::discovery::api::{Api, header_value, wrong};
+use crate::discovery::environment::Variables;
 use crate::discovery::once::ask_once;
 use crate::discovery::xml;
 use firn_model::env::Clock;

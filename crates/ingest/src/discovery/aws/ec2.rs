@@ -3,8 +3,9 @@
 use super::request::failed;
 use super::service::Service;
 use super::session::Session;
-use super::settings::{AwsSettings, Variables};
+use super::settings::AwsSettings;
 use crate::discovery::discover::Refresh;
+use crate::discovery::environment::{Variables, of_process};
 use crate::discovery::group::Group;
 use crate::discovery::meta::{Meta, host_port, sanitize, surrounded};
 use crate::discovery::pages::Pages;
@@ -43,7 +44,7 @@ impl Ec2 {
         bytes_max: u64,
         clock: Arc<dyn Clock>,
     ) -> Self {
-        let variables: Variables = Arc::new(|name| std::env::var(name).ok());
+        let variables = of_process();
         Self::with(settings, bytes_max, clock, variables)
     }
 

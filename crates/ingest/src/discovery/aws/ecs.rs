@@ -6,9 +6,10 @@
 
 use super::service::Service;
 use super::session::{Session, Tag};
-use super::settings::{AwsSettings, Variables};
+use super::settings::AwsSettings;
 use crate::discovery::api::wrong;
 use crate::discovery::discover::Refresh;
+use crate::discovery::environment::{Variables, of_process};
 use crate::discovery::group::Group;
 use crate::discovery::json::answers;
 use crate::discovery::meta::{Meta, host_port, sanitize};
@@ -149,7 +150,7 @@ impl Ecs {
         bytes_max: u64,
         clock: Arc<dyn Clock>,
     ) -> Self {
-        let variables: Variables = Arc::new(|name| std::env::var(name).ok());
+        let variables = of_process();
         Self::with(settings, bytes_max, clock, variables)
     }
 

@@ -6,10 +6,11 @@
 
 use super::service::Service;
 use super::session::Session;
-use super::settings::{AwsSettings, Variables};
+use super::settings::AwsSettings;
 use super::texts::{Row, Shown::Plain, Shown::Time, set_rows, set_tags};
 use crate::discovery::api::wrong;
 use crate::discovery::discover::Refresh;
+use crate::discovery::environment::of_process;
 use crate::discovery::group::Group;
 use crate::discovery::meta::{Meta, host_port};
 use crate::discovery::pages::Pages;
@@ -266,7 +267,7 @@ impl ElastiCache {
         bytes_max: u64,
         clock: Arc<dyn Clock>,
     ) -> Self {
-        let variables: Variables = Arc::new(|name| std::env::var(name).ok());
+        let variables = of_process();
         Self {
             service: Service::new("elasticache", settings, bytes_max, clock, variables),
         }

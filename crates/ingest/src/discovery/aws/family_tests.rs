@@ -3,6 +3,7 @@
 use super::tests::settings;
 use super::*;
 use crate::discovery::discover::Refresh;
+use crate::discovery::environment::Variables;
 use crate::discovery::stub::{Asked, Followed, Reply, Stub};
 use firn_model::env::sim::SimClock;
 use std::sync::Arc;

@@ -2,8 +2,9 @@
 
 use super::request::failed;
 use super::service::Service;
-use super::settings::{AwsSettings, Variables};
+use super::settings::AwsSettings;
 use crate::discovery::discover::Refresh;
+use crate::discovery::environment::of_process;
 use crate::discovery::group::{Group, or_default};
 use crate::discovery::meta::{Meta, host_port, sanitize, surrounded};
 use firn_model::env::Clock;
@@ -72,7 +73,7 @@ impl Lightsail {
         bytes_max: u64,
         clock: Arc<dyn Clock>,
     ) -> Self {
-        let variables: Variables = Arc::new(|name| std::env::var(name).ok());
+        let variables = of_process();
         Self {
             service: Service::new("lightsail", settings, bytes_max, clock, variables),
         }

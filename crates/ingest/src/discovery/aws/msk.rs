@@ -6,10 +6,11 @@
 
 use super::service::Service;
 use super::session::Session;
-use super::settings::{AwsSettings, Variables};
+use super::settings::AwsSettings;
 use crate::client::form_encode;
 use crate::discovery::api::wrong;
 use crate::discovery::discover::Refresh;
+use crate::discovery::environment::of_process;
 use crate::discovery::group::Group;
 use crate::discovery::json::answers;
 use crate::discovery::meta::{Meta, host_port};
@@ -159,7 +160,7 @@ impl Msk {
         bytes_max: u64,
         clock: Arc<dyn Clock>,
     ) -> Self {
-        let variables: Variables = Arc::new(|name| std::env::var(name).ok());
+        let variables = of_process();
         Self {
             service: Service::new("kafka", settings, bytes_max, clock, variables),
         }

@@ -3,8 +3,9 @@
 use super::credentials::Chain;
 use super::request::endpoint;
 use super::session::Session;
-use super::settings::{AwsSettings, Variables};
+use super::settings::AwsSettings;
 use crate::discovery::api::Api;
+use crate::discovery::environment::Variables;
 use firn_model::env::Clock;
 use firn_model::error::Error;
 use std::sync::Arc;

@@ -2,7 +2,6 @@
 
 use crate::client::HttpSettings;
 use crate::discovery::docker::Filter;
-use std::sync::Arc;
 use std::time::Duration;
 
 /// What the discoveries of Amazon's clouds have in common, and what some of them have.
@@ -45,6 +44,3 @@ impl std::fmt::Debug for AwsSettings {
             .finish_non_exhaustive()
     }
 }
-
-/// Reads a variable of the environment.
-pub(in super::super) type Variables = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;

@@ -1,10 +1,11 @@
 //! Signatures of requests to services behind Amazon's gates, for clients of other rooms: `sigv4`.
 
 use super::credentials::{Chain, Credentials};
-use super::settings::{AwsSettings, Variables};
+use super::settings::AwsSettings;
 use super::sign::{Request, Scope, Signed};
 use crate::client::{Sign, Signing, ToSign};
 use crate::discovery::api::{Api, header_value};
+use crate::discovery::environment::of_process;
 use firn_model::env::Clock;
 use firn_model::error::Error;
 use hyper::HeaderMap;
@@ -49,7 +50,7 @@ struct Keys {
 impl AwsSigner {
     /// Signs for `service`, with the region and the keys of `settings`.
     fn new(settings: &AwsSettings, service: &str, clock: Arc<dyn Clock>) -> Self {
-        let variables: Variables = Arc::new(|name| std::env::var(name).ok());
+        let variables = of_process();
         Self {
             service: service.to_owned(),
             api: Api::new(&settings.client, BYTES_MAX),

@@ -1,10 +1,10 @@
 //! EC2, Lightsail and the token services on the loopback.
 
-use super::settings::Variables;
 use super::*;
 use crate::client::HttpSettings;
 use crate::discovery::discover::Refresh;
 use crate::discovery::docker::Filter;
+use crate::discovery::environment::Variables;
 use crate::discovery::stub::{Asked, Reply, Stub, shown};
 use firn_model::env::sim::SimClock;
 use std::collections::BTreeMap;

@@ -3,7 +3,7 @@
 use super::super::tokens::{Issuer, Token, Tokens};
 use crate::client::{HttpSettings, Secret, Sign, form_encode, reveal};
 use crate::discovery::api::{Api, header_value, wrong};
-use crate::discovery::aws::Variables;
+use crate::discovery::environment::{Variables, of_process};
 use firn_model::env::Clock;
 use firn_model::error::Error;
 use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
@@ -136,7 +136,7 @@ impl Account {
             identity: identity.clone(),
             scope: scope.to_owned(),
             api: Api::new(client, BYTES_MAX),
-            variables: Arc::new(|name| std::env::var(name).ok()),
+            variables: of_process(),
         }
     }
 

@@ -3,7 +3,7 @@
 use super::super::tokens::{Issuer, Token, Tokens};
 use crate::client::{HttpSettings, Sign, SigningAlgorithm, form_encode, sign_claims};
 use crate::discovery::api::{Api, wrong};
-use crate::discovery::aws::Variables;
+use crate::discovery::environment::{Variables, of_process};
 use crate::discovery::json::answers;
 use firn_model::env::Clock;
 use firn_model::error::Error;
@@ -79,7 +79,7 @@ answers! {
 impl Account {
     /// Who buys tokens that are good for `scope`.
     pub(super) fn new(scope: &'static str, file: Option<PathBuf>) -> Self {
-        let variables: Variables = Arc::new(|name| std::env::var(name).ok());
+        let variables = of_process();
         Self::with(scope, file, variables)
     }
 

@@ -1,10 +1,10 @@
 //! Google's services on the loopback, as their documentation says.
 
-use super::super::aws::Variables;
 use super::super::discover::Refresh;
 use super::super::stub::{Answers, Asked, Followed, Reply, Stub, shown};
 use super::credentials::Account;
 use super::*;
+use crate::discovery::environment::Variables;
 use firn_model::env::sim::SimClock;
 use std::sync::Arc;
 use std::time::Duration;

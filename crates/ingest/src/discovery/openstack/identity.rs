@@ -3,7 +3,7 @@
 use super::{OpenStackCredentials, OpenStackSettings};
 use crate::client::{Secret, reveal};
 use crate::discovery::api::{Api, header_value, wrong};
-use crate::discovery::aws::Variables;
+use crate::discovery::environment::Variables;
 use crate::discovery::json::answers;
 use firn_model::error::Error;
 use hyper::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::discovery::stub::{Asked, Reply, Stub, shown};
+use std::sync::Arc;
 use std::sync::Mutex;
 
 const CATALOG: &str = r#"{"token": {"catalog": [
