@@ -281,6 +281,7 @@ impl Bench {
             cancel: &self.cancel,
             budget: &self.budget,
             series: &SeriesLimit::none(),
+            span: None,
         };
         let selection = self.store.select(request).expect("there is memory");
         let mut batch = SeriesBatch::default();

@@ -6,13 +6,14 @@
 //! ```
 //!
 //! Invariant: a line is written whole, and before the answer is; a text that is no PromQL is no
-//! query. A line that cannot be written is counted and costs the query nothing. Nothing is traced
-//! here, so the span is the one that stands for none.
+//! query. A line that cannot be written is counted and costs the query nothing. The span is that of
+//! the evaluation, zeros where there is no trace; one that is not sampled is named too, as upstream.
 
 use crate::parts::RuleGroupName;
 use crate::query_stats::{StatsDocument, Timings};
 use firn_model::metrics::{Collect, Counter, Sink, Value};
 use firn_model::sample::TimestampMs;
+use firn_model::trace::TraceParent;
 use firn_promql::EvalTime;
 use firn_promql::value::{QueryError, QueryResult, SampleCounts};
 use serde::Serialize;
@@ -58,6 +59,8 @@ pub(crate) struct Logged {
     pub(crate) query: String,
     pub(crate) time: EvalTime,
     pub(crate) origin: Origin,
+    /// Where it stands in a trace, if it stands in one.
+    pub(crate) trace: Option<TraceParent>,
     /// Whether samples are told of each step.
     pub(crate) by_step: bool,
 }
@@ -72,9 +75,9 @@ struct Line<'a> {
     error: Option<String>,
     stats: StatsDocument,
     #[serde(rename = "spanID")]
-    span: &'a str,
+    span: String,
     #[serde(rename = "traceID")]
-    trace: &'a str,
+    trace: String,
     #[serde(rename = "httpRequest", skip_serializing_if = "Option::is_none")]
     request: Option<Request<'a>>,
     #[serde(rename = "ruleGroup", skip_serializing_if = "Option::is_none")]
@@ -190,6 +193,7 @@ fn line(
         }
         Origin::Rule(group) => (None, Some(group)),
     };
+    let (trace, span) = logged.trace.map_or((0, 0), |at| (at.trace, at.span));
     Line {
         time: of_ms(now)
             .and_then(|time| time.format(&Rfc3339).ok())
@@ -204,8 +208,8 @@ fn line(
         },
         error,
         stats,
-        span: "0000000000000000",
-        trace: "00000000000000000000000000000000",
+        span: format!("{span:016x}"),
+        trace: format!("{trace:032x}"),
         request,
         rule_group,
     }
@@ -248,6 +252,7 @@ mod tests {
             query: "\"<>\" + up".to_owned(),
             time,
             origin,
+            trace: None,
             by_step: false,
         }
     }
@@ -288,7 +293,10 @@ mod tests {
             file: "r.yml".to_owned(),
             name: "g".to_owned(),
         };
-        let second = logged(EvalTime::Instant(i64::MAX), Origin::Rule(group));
+        let second = Logged {
+            trace: TraceParent::parse("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-00"),
+            ..logged(EvalTime::Instant(i64::MAX), Origin::Rule(group))
+        };
         let error = QueryError::Execution("no".to_owned());
         log.write_outcome(0, &second, Err(&error), &Timings::default());
         // No PromQL is no query.
@@ -315,6 +323,7 @@ mod tests {
         for part in [
             r#""params":{"end":"9223372036854775807","#,
             r#""error":"no","stats""#,
+            r#""spanID":"00f067aa0ba902b7","traceID":"4bf92f3577b34da6a3ce929d0e0e4736""#,
             r#""ruleGroup":{"file":"r.yml","name":"g"}}"#,
         ] {
             assert!(lines[1].contains(part), "{}", lines[1]);

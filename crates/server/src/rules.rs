@@ -25,7 +25,7 @@ use firn_model::sample::{TimeRange, TimestampMs, is_stale};
 use firn_model::series_limit::SeriesLimit;
 use firn_model::store::{Select, SelectRequest};
 use firn_model::tenant::TenantId;
-use firn_model::trace::{Span, SpanKind};
+use firn_model::trace::{Span, SpanContext, SpanKind};
 use firn_promql::ast::Expr;
 use firn_promql::value::{QueryError, QueryResult, Value};
 use firn_promql::{Context, EvalTime, Options};
@@ -108,7 +108,7 @@ impl App {
         let (engine, env) = (self.parts.engine.clone(), self.parts.env.clone());
         let mut span = self.span_of(question);
         let context = span.context();
-        let store = traced(backend.store.clone(), context.as_ref());
+        let store = backend.store.clone();
         let local = backend.local.clone();
         let log = self.parts.query_log.clone();
         let log = log.is_on().then(|| (log, question.group.clone()));
@@ -116,6 +116,7 @@ impl App {
         let job = move |cancel: &Cancel| {
             let mut asking = Asking {
                 log,
+                span: context,
                 queue: env.clock.monotonic().saturating_sub(asked_at),
                 engine,
                 store,
@@ -164,6 +165,8 @@ impl App {
 struct Asking<'a> {
     /// Where queries are written, and of which group.
     log: Option<(Arc<QueryLog>, RuleGroupName)>,
+    /// The span of the evaluation, if it is in a trace.
+    span: Option<SpanContext>,
     /// How long the evaluation waited for its turn.
     queue: Duration,
     engine: Arc<dyn Engine>,
@@ -194,7 +197,9 @@ impl Asking<'_> {
     ) -> Result<Value, String> {
         let (time, clock) = (EvalTime::Instant(at), self.env.clock.clone());
         let begun = clock.monotonic();
-        let store = Timed::new(&*self.store, clock.clone());
+        let mut span = SpanContext::begin_in(self.span.as_ref(), "promqlEval");
+        let store = traced(self.store.clone(), span.context().as_ref());
+        let store = Timed::new(&*store, clock.clone());
         let context = Context {
             store: &store,
             tenant: self.tenant,
@@ -203,11 +208,15 @@ impl Asking<'_> {
             cancel: self.cancel,
         };
         let answer = query(&*self.engine, &context, time, &self.options);
+        if let Err(e) = &answer {
+            span.fail(e);
+        }
         if let Some((log, group)) = &self.log {
             let logged = Logged {
                 query: text(),
                 time,
                 origin: Origin::Rule(group.clone()),
+                trace: span.parent(),
                 by_step: false,
             };
             let timings = Timings {
@@ -231,6 +240,7 @@ impl Asking<'_> {
             cancel: self.cancel,
             budget: &self.budget,
             series: &SeriesLimit::none(),
+            span: None,
         })?;
         let mut batch = SeriesBatch::default();
         selection.read(0..selection.len(), &mut batch)?;

@@ -137,6 +137,7 @@ async fn evaluate(call: Call, time: EvalTime, limit: Option<usize>) -> Result<Re
         query: text.clone(),
         time,
         origin: call.origin(),
+        trace: call.trace(),
         by_step: tells_steps(&call),
     });
     let has_begun = Arc::new(AtomicBool::new(false));
@@ -147,8 +148,8 @@ async fn evaluate(call: Call, time: EvalTime, limit: Option<usize>) -> Result<Re
     );
     let clock = app.parts.env.clock.clone();
     let asked = clock.monotonic();
-    let (begins, of_job) = (has_begun.clone(), logged.clone());
-    let evaluated = call.compute_over(Some(time.into()), deadline, move |cancel| {
+    let (begins, mut of_job) = (has_begun.clone(), logged.clone());
+    let evaluated = call.compute_over(Some(time.into()), deadline, move |cancel, trace| {
         begins.store(true, Ordering::Relaxed);
         let budget = app.budgets.query();
         let begun = clock.monotonic();
@@ -166,7 +167,8 @@ async fn evaluate(call: Call, time: EvalTime, limit: Option<usize>) -> Result<Re
             run: clock.monotonic().saturating_sub(begun),
             look_ups: store.spent(),
         };
-        if let Some(logged) = &of_job {
+        if let Some(logged) = &mut of_job {
+            logged.trace = trace;
             let log = &app.parts.query_log;
             log.write_outcome(clock.now_ms(), logged, result.as_ref(), &timings);
         }

@@ -89,6 +89,7 @@ fn select_of(
         cancel: &Cancel::new(),
         budget: &Budget::new("query", usize::MAX),
         series: &SeriesLimit::none(),
+        span: None,
     };
     store.select(request).unwrap()
 }
@@ -273,6 +274,7 @@ fn store_of_one_tenant_keeps_no_other() {
         cancel: &Cancel::new(),
         budget: &Budget::new("query", usize::MAX),
         series: &SeriesLimit::none(),
+        span: None,
     };
     assert!(store.select(request).unwrap().is_empty());
     assert!(store.label_names(request).unwrap().is_empty());
@@ -297,6 +299,7 @@ fn selection_holds_its_memory_in_the_budget_or_is_refused() {
             cancel: &Cancel::new(),
             budget,
             series: &SeriesLimit::none(),
+            span: None,
         })
     };
     let budget = Budget::new("query", usize::MAX);
