@@ -12,6 +12,7 @@ mod assertion;
 mod auth;
 mod body;
 mod places;
+mod private_key;
 mod route;
 mod secret;
 mod settings;
@@ -22,10 +23,11 @@ mod tls;
 mod transport;
 
 pub use assertion::SigningAlgorithm;
-pub(crate) use assertion::sign as sign_claims;
+pub(crate) use assertion::{sign as sign_claims, signature, signed};
 pub use auth::form_encode;
 pub use body::{Body, BodyLimit, TOO_LARGE, read as read_body};
 pub use places::Places;
+pub(crate) use private_key::{Block, of_der as key_of_der, of_pem as key_of_pem};
 pub(crate) use secret::reveal;
 pub use settings::{
     Assertion, Auth, HeaderValueSource, HttpSettings, OAuth2Settings, ProxySettings, Secret,

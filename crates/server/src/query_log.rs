@@ -7,7 +7,7 @@
 //!
 //! Invariant: a line is written whole, and before the answer is; a text that is no PromQL is no
 //! query. A line that cannot be written is counted and costs the query nothing. The span is that of
-//! the evaluation, zeros where there is no trace; one that is not sampled is named too, as upstream.
+//! the evaluation, zeros where there is no trace; one that is not sampled is named too.
 
 use crate::parts::RuleGroupName;
 use crate::query_stats::{StatsDocument, Timings};

@@ -1,8 +1,8 @@
 //! A store whose look-ups and reads are spans: the index first, then the data.
 //!
 //! Invariant: it stands around the store of a request that is in a trace, and of no other. Where
-//! the trace is not sampled, it only says where the request stands: another server that is read from
-//! is told.
+//! the trace is not sampled, it only says where the request stands: other servers that are read
+//! from are told.
 
 use firn_model::budget::Reservation;
 use firn_model::cancel::Cancel;
