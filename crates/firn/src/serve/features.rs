@@ -82,7 +82,7 @@ pub fn features(settings: &Settings) -> Vec<Feature> {
         is_on: settings.features.iter().any(|known| known == flag),
     });
     let modes = [
-        ("auto_reload_config", settings.reloads_by_itself),
+        ("auto_reload_config", settings.reloads_by_itself()),
         ("agent_mode", settings.is_agent),
         ("server_mode", !settings.is_agent),
     ];
