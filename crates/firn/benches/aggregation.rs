@@ -193,6 +193,7 @@ impl Run {
             compute: &*self.env.compute,
             budget: &budget,
             cancel: &cancel,
+            failed_counts: None,
         };
         let options = Options {
             features: Features::default(),

@@ -253,6 +253,7 @@ impl Bench {
             compute: self.compute.compute(),
             budget: &self.budget,
             cancel: &self.cancel,
+            failed_counts: None,
         };
         let options = Options {
             features: Features::default(),

@@ -22,6 +22,7 @@ use std::io::{self, Write};
 use std::net::IpAddr;
 use std::path::Path;
 use std::sync::{PoisonError, RwLock};
+use std::time::Duration;
 use time::OffsetDateTime;
 use time::format_description::well_known::iso8601::{Config, EncodedConfig, TimePrecision};
 use time::format_description::well_known::{Iso8601, Rfc3339};
@@ -117,12 +118,13 @@ impl QueryLog {
         file.is_some()
     }
 
-    /// Writes what became of a query, if it was one. May block.
+    /// Writes what became of a query, if it was one; one that failed with the samples that it came
+    /// to. May block.
     pub(crate) fn write_outcome(
         &self,
         now: TimestampMs,
         logged: &Logged,
-        outcome: Result<&QueryResult, &QueryError>,
+        outcome: Result<&QueryResult, (&QueryError, &SampleCounts)>,
         timings: &Timings,
     ) {
         match outcome {
@@ -130,17 +132,23 @@ impl QueryLog {
                 let counts = result.counts.clone().unwrap_or_default();
                 self.write(now, logged, &counts, timings, None);
             }
-            Err(QueryError::Parse(_)) => {}
-            Err(e) => {
-                let none = SampleCounts::default();
-                self.write(now, logged, &none, timings, Some(e.to_string()));
-            }
+            Err((QueryError::Parse(_), _)) => {}
+            Err((e, counts)) => self.write(now, logged, counts, timings, Some(e.to_string())),
         }
     }
 
-    /// Writes that a query was not evaluated. May block.
-    pub(crate) fn write_unfinished(&self, now: TimestampMs, logged: &Logged, why: String) {
-        let timings = Timings::default();
+    /// Writes that a query was not evaluated after it waited for `queue`. May block.
+    pub(crate) fn write_unfinished(
+        &self,
+        now: TimestampMs,
+        logged: &Logged,
+        why: String,
+        queue: Duration,
+    ) {
+        let timings = Timings {
+            queue,
+            ..Timings::default()
+        };
         self.write(now, logged, &SampleCounts::default(), &timings, Some(why));
     }
 
@@ -245,7 +253,6 @@ impl Collect for QueryLog {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
 
     fn logged(time: EvalTime, origin: Origin) -> Logged {
         Logged {
@@ -279,7 +286,7 @@ mod tests {
         };
         let first = logged(range, request);
         // Off: nothing is written.
-        log.write_unfinished(0, &first, "late".to_owned());
+        log.write_unfinished(0, &first, "late".to_owned(), Duration::ZERO);
         log.set_file(Some(&path)).unwrap();
         assert!(log.is_on());
         let counts = SampleCounts {
@@ -298,10 +305,10 @@ mod tests {
             ..logged(EvalTime::Instant(i64::MAX), Origin::Rule(group))
         };
         let error = QueryError::Execution("no".to_owned());
-        log.write_outcome(0, &second, Err(&error), &Timings::default());
+        log.write_outcome(0, &second, Err((&error, &counts)), &Timings::default());
         // No PromQL is no query.
         let error = QueryError::Parse("no".to_owned());
-        log.write_outcome(0, &second, Err(&error), &Timings::default());
+        log.write_outcome(0, &second, Err((&error, &counts)), &Timings::default());
         let text = std::fs::read_to_string(&path).unwrap();
         let lines: Vec<&str> = text.lines().collect();
         let expected = [
@@ -323,6 +330,7 @@ mod tests {
         for part in [
             r#""params":{"end":"9223372036854775807","#,
             r#""error":"no","stats""#,
+            r#""totalQueryableSamples":7"#,
             r#""spanID":"00f067aa0ba902b7","traceID":"4bf92f3577b34da6a3ce929d0e0e4736""#,
             r#""ruleGroup":{"file":"r.yml","name":"g"}}"#,
         ] {

@@ -24,6 +24,7 @@ use firn_model::matcher::Matcher;
 use firn_model::sample::{TimeRange, TimestampMs, is_stale};
 use firn_model::series_limit::SeriesLimit;
 use firn_model::store::{Select, SelectRequest};
+use firn_model::sync::lock;
 use firn_model::tenant::TenantId;
 use firn_model::trace::{Span, SpanContext, SpanKind};
 use firn_promql::ast::Expr;
@@ -31,7 +32,7 @@ use firn_promql::value::{QueryError, QueryResult, Value};
 use firn_promql::{Context, EvalTime, Options};
 use firn_rules::alerts::KeptSince;
 use firn_rules::rule::Queries;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -200,12 +201,14 @@ impl Asking<'_> {
         let mut span = SpanContext::begin_in(self.span.as_ref(), "promqlEval");
         let store = traced(self.store.clone(), span.context().as_ref());
         let store = Timed::new(&*store, clock.clone());
+        let failed = Mutex::default();
         let context = Context {
             store: &store,
             tenant: self.tenant,
             compute: &*self.env.compute,
             budget: &self.budget,
             cancel: self.cancel,
+            failed_counts: Some(&failed),
         };
         let answer = query(&*self.engine, &context, time, &self.options);
         if let Err(e) = &answer {
@@ -224,7 +227,9 @@ impl Asking<'_> {
                 run: clock.monotonic().saturating_sub(begun),
                 look_ups: store.spent(),
             };
-            log.write_outcome(clock.now_ms(), &logged, answer.as_ref(), &timings);
+            let counts = lock(&failed);
+            let answer = answer.as_ref().map_err(|e| (e, &*counts));
+            log.write_outcome(clock.now_ms(), &logged, answer, &timings);
         }
         let answer = answer.map_err(|e| e.to_string())?;
         self.held.push(answer.memory);

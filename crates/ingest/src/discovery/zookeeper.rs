@@ -1,5 +1,5 @@
-//! Targets from ZooKeeper: members of Twitter's serversets and of Airbnb's Nerve, which hold JSON in
-//! nodes below some paths.
+//! Targets from ZooKeeper: members of Twitter's serversets and of Airbnb's Nerve, which hold JSON
+//! in nodes below some paths.
 //!
 //! ```text
 //! session -> every node below the paths, watched -> published
