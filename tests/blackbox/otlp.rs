@@ -261,6 +261,56 @@ fn otlp_deltas_are_added_up_or_kept_as_the_features_say() {
     }
 }
 
+/// A counter `requests` of two pods.
+fn counter(time_ms: i64, values: [u64; 2]) -> Value {
+    let points = ["a", "b"].into_iter().zip(values).map(|(pod, value)| {
+        json!({"timeUnixNano": format!("{time_ms}000000"), "asInt": value.to_string(),
+            "attributes": [{"key": "pod", "value": {"stringValue": pod}}]})
+    });
+    json!({"name": "requests", "sum": {"aggregationTemporality": 2, "isMonotonic": true,
+        "dataPoints": points.collect::<Vec<_>>()}})
+}
+
+#[test]
+fn otlp_is_aggregated_on_its_way_and_what_is_dropped_is_not_stored() {
+    const STEP_MS: i64 = 15_000;
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("firn.yml");
+    let rules =
+        "[{record: 'job:requests:total', expr: 'sum by (job) (requests_total)', drop: true}]";
+    let group = format!("{{name: g, stream: true, interval: 15s, delay: 0s, rules: {rules}}}");
+    let text = format!("firn: {{aggregation: {{groups: [{group}]}}}}\n");
+    std::fs::write(&config, text).unwrap();
+    let data = folder.path().join("data");
+    let flags = ["--config", config.to_str().unwrap()];
+    let mut server = Server::start(&data, &flags);
+    let base = (now_ms() - 600_000) / STEP_MS * STEP_MS;
+    for (step, values) in [(0, [7, 100]), (1, [10, 100]), (2, [10, 105]), (3, [2, 105])] {
+        let time = base + step * STEP_MS;
+        let body = request(json!([counter(time, values), gauge("kept", time, 1.0)]));
+        let answer = server.http().send(PATH, &[JSON], &body);
+        check(&answer, 200, JSON.1, "{}");
+        if step == 1 {
+            // What was added up is in the log.
+            server.kill();
+            server = Server::start(&data, &flags);
+        }
+    }
+    let body = request(json!([gauge("kept", base + 6 * STEP_MS, 1.0)]));
+    check(&server.http().send(PATH, &[JSON], &body), 200, JSON.1, "{}");
+    let http = server.http();
+    let total = "{__name__=\"job:requests:total\", job=\"shop\"}";
+    crate::harness::server::wait_for("the total after a reset", || {
+        // 3 more, 5 more, and 2 since the reset.
+        http.query(total, base + 3 * STEP_MS)[0]["value"][1] == "10"
+    });
+    assert_eq!(value(&http, total, base + STEP_MS), "3");
+    assert_eq!(value(&http, total, base + 2 * STEP_MS), "8");
+    let stored = http.query("requests_total", base + 3 * STEP_MS);
+    assert!(stored.as_array().unwrap().is_empty(), "{stored}");
+    assert_eq!(value(&http, "kept", base + 3 * STEP_MS), "1");
+}
+
 #[test]
 fn otlp_section_of_the_config_holds_and_is_taken_over() {
     let folder = tempfile::tempdir().unwrap();

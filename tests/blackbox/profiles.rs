@@ -194,10 +194,60 @@ fn profiles_are_listed_and_each_link_leads_to_one() {
     assert_eq!(list.body, folder.body);
     let links = list.body.split("href=\"").skip(1);
     let links: Vec<_> = links.filter_map(|rest| rest.split('"').next()).collect();
-    assert_eq!(links, ["heap", "profile?seconds=30"]);
+    assert_eq!(
+        links,
+        [
+            "heap",
+            "allocs",
+            "goroutine",
+            "threadcreate",
+            "block",
+            "mutex",
+            "cmdline",
+            "profile?seconds=30"
+        ]
+    );
     let heap = get_bytes(&server.address, "/firn/debug/pprof/heap");
     assert!(!heap.is_empty());
     let cpu = get_bytes(&server.address, "/firn/debug/pprof/profile?seconds=1");
     Profile::decode(&cpu);
-    assert_eq!(http.get("/firn/debug/pprof/goroutine").status, 404);
+    assert_eq!(http.get("/firn/debug/pprof/trace").status, 404);
+}
+
+/// Types and units of a profile's values.
+fn types(bytes: &[u8]) -> Vec<(String, String)> {
+    let strings = parts(bytes, 6);
+    let text = |at: u64| String::from_utf8(strings[at as usize].to_vec()).unwrap();
+    let pair = |value| (text(numbers(value, 1)[0]), text(numbers(value, 2)[0]));
+    parts(bytes, 1).into_iter().map(pair).collect()
+}
+
+#[test]
+fn profiles_that_collectors_pull_are_those_of_go_in_form() {
+    let data = tempfile::tempdir().unwrap();
+    let server = Server::start(data.path(), &[]);
+    let get = |name: &str| get_bytes(&server.address, &format!("/debug/pprof/{name}"));
+    let pair = |kind: &str, unit: &str| (kind.to_owned(), unit.to_owned());
+    for kind in ["goroutine", "threadcreate"] {
+        let bytes = get(kind);
+        assert_eq!(types(&bytes), [pair(kind, "count")]);
+        let profile = Profile::decode(&bytes);
+        let all = profile.count(|_| true);
+        assert!(
+            all > 1 && profile.count(|stack| stack.len() == 1) == all,
+            "{profile:?}"
+        );
+    }
+    for kind in ["block", "mutex"] {
+        let bytes = get(kind);
+        let waiting = [pair("contentions", "count"), pair("delay", "nanoseconds")];
+        assert_eq!(types(&bytes), waiting);
+        assert_eq!(Profile::decode(&bytes).count(|_| true), 0);
+    }
+    assert!(!get("allocs").is_empty());
+    let words = String::from_utf8(get("cmdline")).unwrap();
+    assert_eq!(words.split('\0').nth(1), Some("serve"), "{words}");
+    assert_eq!(get("symbol"), b"num_symbols: 0\n");
+    let trace = Ask::get("/debug/pprof/trace?seconds=1").send(&server.address);
+    assert_eq!(trace.status, 404);
 }

@@ -2,6 +2,7 @@
 
 use crate::Kept;
 use crate::harness::server::{Server, firn};
+use crate::harness::write::{Series, body};
 use std::path::{Path, PathBuf};
 
 /// Runs `firn tsdb`; returns exit code, standard output and standard error.
@@ -159,6 +160,74 @@ fn tsdb_import_and_export_of_a_folder_of_prometheus() {
 }
 
 #[test]
+fn tsdb_blocks_from_rules_are_what_the_server_answers_to_their_expressions() {
+    const START_MS: i64 = 1_700_000_000_000;
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(&folder.path().join("source"), &[]);
+    let samples: Vec<(i64, f64)> = (0..41).map(|i| (START_MS + i * 15_000, i as f64)).collect();
+    let series = Series::new(&[("__name__", "m"), ("i", "a"), ("x", "old")], &samples);
+    assert_eq!(server.http().write(&body(&[series])).status, 204);
+    let rules = folder.path().join("rules.yml");
+    let text = "groups:\n- name: g\n  interval: 30s\n  rules:\n\
+                - {record: 'r:m', expr: 'm * 2', labels: {x: new}}\n\
+                - {alert: A, expr: m}\n\
+                - {record: 'r:none', expr: absent_metric}\n";
+    std::fs::write(&rules, text).unwrap();
+    let data = folder.path().join("data");
+    let make = |url: &str, start: &str, end: &str| {
+        let out = data.to_str().unwrap();
+        let flags = [
+            "--url",
+            url,
+            "--start",
+            start,
+            "--end",
+            end,
+            "--output-dir",
+            out,
+        ];
+        tsdb(
+            &[&["create-blocks-from", "rules"], &flags[..]].concat(),
+            &rules,
+        )
+    };
+    // Nobody there, an expression that fails, and times that are none: nothing is kept.
+    let (code, _, err) = make("127.0.0.1:9", "1700000000", "1700000600");
+    assert_eq!(code, Some(2), "{err}");
+    assert!(
+        err.contains("rule importer error: r:m: query range: "),
+        "{err}"
+    );
+    let (code, _, err) = make(&server.address, "1700000600", "1700000600");
+    assert_eq!(code, Some(2), "{err}");
+    assert!(err.contains("start time is not before end time"), "{err}");
+    let (code, out, err) = make(&server.address, "1700000000", "1700000600");
+    assert_eq!((code, err.as_str()), (Some(0), ""), "{out}");
+    let (code, dumped, err) = tsdb(&["dump"], &data);
+    assert_eq!((code, err.as_str()), (Some(0), ""));
+    let lines: Vec<(f64, i64)> = dumped
+        .lines()
+        .map(|line| {
+            let rest = line.strip_prefix("{__name__=\"r:m\", i=\"a\", x=\"new\"} ");
+            let rest = rest.unwrap_or_else(|| panic!("{line}"));
+            let (value, time) = rest.split_once(' ').unwrap();
+            (value.parse().unwrap(), time.parse().unwrap())
+        })
+        .collect();
+    assert_eq!(lines.len(), 20, "{dumped}");
+    for (value, time) in &lines {
+        let newest = (time - START_MS).div_euclid(15_000);
+        assert_eq!(*value, 2.0 * newest as f64, "{time}");
+        assert_eq!((time - lines[0].1) % 30_000, 0, "{time}");
+    }
+    let (code, out, _) = tsdb(&["dump", "--format=seriesjson"], &data);
+    assert_eq!(code, Some(0));
+    assert_eq!(out, "{\"__name__\":\"r:m\",\"i\":\"a\",\"x\":\"new\"}\n");
+    let only = format!("--max-time={}", lines[0].1);
+    assert_eq!(tsdb(&["dump", &only], &data).1.lines().count(), 1);
+}
+
+#[test]
 fn tsdb_dump_of_imported_text_has_its_samples() {
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().join("data");
@@ -195,4 +264,18 @@ fn tsdb_dump_of_imported_text_has_its_samples() {
     let expected = "a{x=\"1\"} 2 1700000000.000\n# EOF\n";
     assert_eq!((code, out.as_str()), (Some(0), expected));
     assert_eq!(tsdb(&["verify"], &data).0, Some(0));
+    // Labels of every series, and the folder in its place, as promtool has them.
+    std::fs::write(&text, "c{x=\"1\"} 1 1700000000\n# EOF\n").unwrap();
+    let more = folder.path().join("more");
+    let file = text.to_str().unwrap();
+    let args = [
+        "create-blocks-from",
+        "openmetrics",
+        "--label=x=2",
+        "--label=y=3",
+        file,
+    ];
+    assert_eq!(tsdb(&args, &more).0, Some(0));
+    let expected = "{__name__=\"c\", x=\"2\", y=\"3\"} 1 1700000000000\n";
+    assert_eq!(tsdb(&["dump"], &more).1, expected);
 }

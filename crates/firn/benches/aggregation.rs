@@ -177,7 +177,9 @@ impl Run {
     fn send(&self, runtime: &tokio::runtime::Runtime, body: &[u8]) {
         let admission = runtime.block_on(self.admit(body));
         let tenant = TenantId::anonymous();
-        let pending = self.pipeline.remote_write(&tenant, ORIGIN, body, admission);
+        let pending = self
+            .pipeline
+            .remote_write(&tenant, ORIGIN, body, admission, None);
         let outcome = pending.expect("the body is sound").wait();
         let outcome = outcome.expect("the disk takes everything");
         assert!(outcome.dropped.is_empty(), "{:?}", outcome.dropped);
@@ -191,6 +193,7 @@ impl Run {
             compute: &*self.env.compute,
             budget: &budget,
             cancel: &cancel,
+            failed_counts: None,
         };
         let options = Options {
             features: Features::default(),

@@ -253,6 +253,7 @@ impl Bench {
             compute: self.compute.compute(),
             budget: &self.budget,
             cancel: &self.cancel,
+            failed_counts: None,
         };
         let options = Options {
             features: Features::default(),
@@ -281,6 +282,7 @@ impl Bench {
             cancel: &self.cancel,
             budget: &self.budget,
             series: &SeriesLimit::none(),
+            span: None,
         };
         let selection = self.store.select(request).expect("there is memory");
         let mut batch = SeriesBatch::default();

@@ -360,7 +360,7 @@ impl Node {
         let places = Places::new(self.descriptors.fetches);
         let scraping = Arc::new(Scraping::new(
             pipeline.clone(),
-            self.env.clock.clone(),
+            (self.env.clock.clone(), self.tracer()),
             &self.memory,
             places.clone(),
             config::read_groups,
@@ -434,10 +434,15 @@ impl Node {
         pipeline
     }
 
+    fn tracer(&self) -> Arc<Tracer> {
+        self.spans.tracer().clone()
+    }
+
     /// Nothing is stored before it is kept for the receivers of `remote_write`.
     async fn begin_sending(&self, pipeline: &Pipeline) -> Result<Arc<Sending>, ServeError> {
-        let (env, dir) = (self.env.clone(), &self.options.dir);
-        let sending = Arc::new(Sending::new(env, dir, pipeline.limits().wire));
+        let own = (self.env.clone(), self.tracer());
+        let (dir, limits) = (&self.options.dir, pipeline.limits().wire);
+        let sending = Arc::new(Sending::new(own, dir, limits));
         pipeline.send_on(sending.clone());
         let (begun, config) = (sending.clone(), self.running.config());
         spawn_blocking(move || begun.follow(&config)).await?;

@@ -23,6 +23,9 @@ pub enum LogFormat {
     Json,
 }
 
+/// The feature by which `--config.auto-reload` was switched on before it was a flag.
+pub const AUTO_RELOAD: &str = "auto-reload-config";
+
 /// The settings of a server.
 #[derive(Clone, Debug, Default)]
 pub struct Settings {
@@ -103,6 +106,11 @@ pub struct Settings {
 impl Settings {
     /// How often it is looked whether the configuration changed, if that is wanted.
     pub fn reload_every(&self) -> Option<Duration> {
-        self.reloads_by_itself.then_some(self.reload_interval)
+        self.reloads_by_itself().then_some(self.reload_interval)
+    }
+
+    /// Whether files that change are read again, by the flag or by the feature that was before it.
+    pub fn reloads_by_itself(&self) -> bool {
+        self.reloads_by_itself || self.features.iter().any(|name| name == AUTO_RELOAD)
     }
 }

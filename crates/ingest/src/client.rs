@@ -12,6 +12,7 @@ mod assertion;
 mod auth;
 mod body;
 mod places;
+mod private_key;
 mod route;
 mod secret;
 mod settings;
@@ -22,10 +23,11 @@ mod tls;
 mod transport;
 
 pub use assertion::SigningAlgorithm;
-pub(crate) use assertion::sign as sign_claims;
+pub(crate) use assertion::{sign as sign_claims, signature, signed};
 pub use auth::form_encode;
 pub use body::{Body, BodyLimit, TOO_LARGE, read as read_body};
 pub use places::Places;
+pub(crate) use private_key::{Block, of_der as key_of_der, of_pem as key_of_pem};
 pub(crate) use secret::reveal;
 pub use settings::{
     Assertion, Auth, HeaderValueSource, HttpSettings, OAuth2Settings, ProxySettings, Secret,
@@ -35,16 +37,21 @@ pub use sign::{Sign, Signing, ToSign};
 
 use auth::Authorizer;
 use firn_model::error::Error;
+use firn_model::trace::TraceParent;
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{AUTHORIZATION, HeaderName, HeaderValue, LOCATION};
 use hyper::http::uri::Parts;
 use hyper::{HeaderMap, Method, Request, Response, Uri};
+use std::borrow::Cow;
 use std::sync::Arc;
 use transport::Transport;
 
 /// The `User-Agent` of every request: how servers know Firn.
 pub(crate) const USER_AGENT: &str = concat!("Firn/", env!("CARGO_PKG_VERSION"));
+
+/// Says where a client stands in a trace.
+const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 
 /// Redirects that are followed for one request, as in Go.
 const REDIRECTS_MAX: usize = 10;
@@ -184,6 +191,17 @@ impl HttpClient {
         }
         Ok(headers)
     }
+}
+
+/// The `headers`, with where the client stands in a trace if it stands in one.
+pub(crate) fn with_trace(headers: &HeaderMap, at: Option<TraceParent>) -> Cow<'_, HeaderMap> {
+    let value = at.and_then(|at| HeaderValue::from_str(&at.header()).ok());
+    let Some(value) = value else {
+        return Cow::Borrowed(headers);
+    };
+    let mut all = headers.clone();
+    all.insert(TRACEPARENT, value);
+    Cow::Owned(all)
 }
 
 /// Where `response` to `from` sends the client, if it does.

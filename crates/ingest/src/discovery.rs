@@ -40,6 +40,7 @@ mod marathon;
 mod meta;
 mod metrics;
 mod nomad;
+mod oci;
 mod once;
 mod openstack;
 mod outscale;
@@ -63,6 +64,7 @@ mod uyuni;
 mod vultr;
 mod xml;
 mod xmlrpc;
+mod zookeeper;
 
 pub use aws::{AwsSettings, SigV4Settings};
 pub use azure::{AzureAdSettings, AzureCloud, AzureIdentity, AzureSettings};
@@ -81,6 +83,7 @@ pub use linode::LinodeSettings;
 pub use marathon::MarathonSettings;
 pub use metrics::{DiscoveryMetrics, Owner};
 pub use nomad::NomadSettings;
+pub use oci::OciSettings;
 pub use openstack::{OpenStackCredentials, OpenStackRole, OpenStackSettings};
 pub use outscale::OutscaleSettings;
 pub use ovhcloud::{OvhService, OvhSettings};
@@ -90,6 +93,7 @@ pub use stackit::StackitSettings;
 pub use triton::{TritonRole, TritonSettings};
 pub use uyuni::UyuniSettings;
 pub use vultr::VultrSettings;
+pub use zookeeper::{ZookeeperMember, ZookeeperSettings};
 
 use crate::client::HttpSettings;
 use discover::{Discover, Refresh, Refreshed};
@@ -163,6 +167,10 @@ pub enum DiscoverySettings {
     Kuma(Box<KumaSettings>),
     /// One of `linode_sd_configs`
     Linode(Box<LinodeSettings>),
+    /// One of `oci_sd_configs`
+    Oci(Box<OciSettings>),
+    /// One of `serverset_sd_configs` or `nerve_sd_configs`
+    Zookeeper(Box<ZookeeperSettings>),
     /// One of `marathon_sd_configs`
     Marathon(Box<MarathonSettings>),
     /// One of `openstack_sd_configs`
@@ -212,6 +220,11 @@ impl DiscoverySettings {
             DiscoverySettings::Ionos(_) => "ionos",
             DiscoverySettings::Kuma(_) => "kuma",
             DiscoverySettings::Linode(_) => "linode",
+            DiscoverySettings::Oci(_) => "oci",
+            DiscoverySettings::Zookeeper(settings) => match settings.member {
+                ZookeeperMember::Serverset => "serverset",
+                ZookeeperMember::Nerve => "nerve",
+            },
             DiscoverySettings::Marathon(_) => "marathon",
             DiscoverySettings::OpenStack(_) => "openstack",
             DiscoverySettings::Outscale(_) => "outscale",
@@ -314,6 +327,8 @@ fn start(
         DiscoverySettings::Ionos(s) => ask(ionos::Servers::new(s, bytes_max), to),
         DiscoverySettings::Kuma(s) => ask(kuma::Assignments::new(s, bytes_max), to),
         DiscoverySettings::Linode(s) => ask(linode::Instances::new(s, bytes_max, clock()), to),
+        DiscoverySettings::Oci(s) => ask(oci::Instances::new(s, bytes_max, clock()), to),
+        DiscoverySettings::Zookeeper(s) => spawn(zookeeper::Watch::new(s, bytes_max), to),
         DiscoverySettings::Marathon(s) => ask(marathon::Apps::new(s, bytes_max), to),
         DiscoverySettings::OpenStack(s) => ask(openstack::Resources::new(s, bytes_max), to),
         DiscoverySettings::Outscale(s) => ask(outscale::Machines::new(s, bytes_max, clock()), to),

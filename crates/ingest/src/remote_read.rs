@@ -4,12 +4,13 @@
 //! asks; an answer that is too large for it fails the query, whatever else is wrong with a server
 //! is said by the caller in a warning.
 
-use crate::client::{BodyLimit, HttpClient, HttpSettings, USER_AGENT, read_body};
+use crate::client::{BodyLimit, HttpClient, HttpSettings, USER_AGENT, read_body, with_trace};
 use firn_model::budget::Reservation;
 use firn_model::env::Clock;
 use firn_model::error::{Error, ErrorKind};
 use firn_model::metrics::{DurationHistogram, Gauge, Sink, Value};
 use firn_model::sync::lock;
+use firn_model::trace::{Span, SpanContext};
 use firn_wire::remote_read::{FrameReader, Question, ReadSeries, decode_samples};
 use http_body_util::BodyExt;
 use hyper::body::{Bytes, Incoming};
@@ -87,21 +88,20 @@ impl Reader {
         &self.settings
     }
 
-    /// Asks `question`, with a header beside the usual ones if there is one. Fails with
+    /// Asks `question`, with a header beside the usual ones if there is one, as a part of `within`.
+    /// Fails with
     /// [`ErrorKind::Limited`] where `memory` does not suffice, else with what went wrong in
     /// Prometheus's words. The caller sets the deadline.
     pub async fn read(
         &self,
         question: Question<'_>,
-        header: Option<(&'static str, &str)>,
+        (header, within): (Option<(&'static str, &str)>, Option<&SpanContext>),
         clock: &dyn Clock,
         memory: &mut Reservation,
     ) -> Result<Vec<ReadSeries>, Error> {
         let _under_way = UnderWay::begin(&self.under_way);
         let begun = clock.monotonic();
-        let body = Bytes::from(question.encode());
-        let response = self.client.post(&self.uri, &headers(header), body).await;
-        let response = response.map_err(|e| failed(format!("error sending request: {e}")))?;
+        let response = self.ask(question, header, within).await?;
         if !response.status().is_success() {
             return Err(self.refusal(response).await);
         }
@@ -127,6 +127,30 @@ impl Reader {
             self.count(UNSUPPORTED, &status);
             Err(failed(format!("unsupported content type: {content_type}")))
         }
+    }
+
+    /// Sends the question; ends with the head of the answer.
+    async fn ask(
+        &self,
+        question: Question<'_>,
+        header: Option<(&'static str, &str)>,
+        within: Option<&SpanContext>,
+    ) -> Result<Response<Incoming>, Error> {
+        let mut span = within.map_or(Span::default(), |whole| whole.begin_asking("Remote Read"));
+        span.set("remote_name", || self.settings.name.as_str());
+        span.set("url", || self.settings.url.as_str());
+        let headers = headers(header);
+        let headers = with_trace(&headers, span.parent());
+        let body = Bytes::from(question.encode());
+        let response = self.client.post(&self.uri, &headers, body).await;
+        let response = response.map_err(|e| failed(format!("error sending request: {e}")));
+        match &response {
+            Ok(response) => span.set("http.response.status_code", || {
+                i64::from(response.status().as_u16())
+            }),
+            Err(e) => span.fail(e),
+        }
+        response
     }
 
     async fn frames(

@@ -51,6 +51,7 @@ use firn_model::budget::Budget;
 use firn_model::env::Clock;
 use firn_model::metrics::{Collect, Sink};
 use firn_model::sync::lock;
+use firn_model::trace::Tracer;
 use plan::Manner;
 use pool::Pool;
 use resources::Resources;
@@ -65,10 +66,11 @@ pub struct Scraping {
 }
 
 impl Scraping {
-    /// Nothing to scrape yet. Connections to targets take `places`; `read_yaml` reads target files.
+    /// Nothing to scrape yet. Each scrape is a span of the tracer. Connections to targets take
+    /// `places`; `read_yaml` reads target files.
     pub fn new(
         pipeline: Arc<Pipeline>,
-        clock: Arc<dyn Clock>,
+        clock: (Arc<dyn Clock>, Arc<Tracer>),
         memory: &Budget,
         places: Places,
         read_yaml: ReadYaml,

@@ -30,7 +30,8 @@ pub use bodies::{PASSED_HEADERS, Write};
 pub use filter::Filter;
 pub use firn_wire::thinning::Counts;
 pub use target::{
-    Contents, Deliver, Delivering, Parcel, Prepare, Request, Tally, Target, TargetSettings, Wanted,
+    Contents, Deliver, Delivering, Parcel, Posting, Prepare, Request, Tally, Target,
+    TargetSettings, Wanted,
 };
 pub use verdict::Answer;
 

@@ -18,6 +18,7 @@ use crate::sample::{TimeRange, TimestampMs};
 use crate::series_limit::SeriesLimit;
 use crate::sync::{lock, wait};
 use crate::tenant::TenantId;
+use crate::trace::SpanContext;
 use std::future::Future;
 use std::ops::Range;
 use std::pin::Pin;
@@ -203,6 +204,8 @@ pub struct SelectRequest<'a> {
     /// What a selection finds is counted here before it is worked on: all series with a sample
     /// near the range.
     pub series: &'a SeriesLimit,
+    /// The span that the look-up is a part of, for stores that ask other servers.
+    pub span: Option<&'a SpanContext>,
 }
 
 impl SelectRequest<'_> {

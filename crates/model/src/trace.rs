@@ -5,8 +5,9 @@
 //!                    dropped -> queue of finished spans -> taken by what exports them
 //! ```
 //!
-//! Invariant: a trace that is not sampled costs a look at a number and a flag: a [`Span`] without
-//! one inside does nothing. The queue is bounded; what does not fit is counted.
+//! Invariant: a trace that is not sampled costs a look at a flag and a few random numbers: a
+//! [`Span`] of it keeps nothing, and only knows where it stands, so that others are told that they
+//! need not sample either. The queue is bounded; what does not fit is counted.
 //!
 //! Source: W3C Trace Context for `traceparent`, the samplers of OpenTelemetry's SDKs
 //! (`ParentBased(TraceIDRatioBased)`).
@@ -200,28 +201,32 @@ impl Tracer {
         parent: Option<TraceParent>,
     ) -> Span {
         if !self.is_on.load(Ordering::Relaxed) {
-            return Span(None);
+            // What a caller says is passed on as it is.
+            return parent.map_or(Span::default(), |at| Span(State::Passed(at)));
         }
-        let trace = match parent {
-            Some(parent) if !parent.is_sampled => return Span(None),
-            Some(parent) => parent.trace,
+        let (trace, is_sampled) = match parent {
+            Some(parent) => (parent.trace, parent.is_sampled),
             None => {
                 let trace = u128::from(self.rng.next_u64()) << 64 | u128::from(self.number());
                 // As the SDKs: the low half without its last bit decides.
-                if (trace as u64) >> 1 >= self.sampled_below.load(Ordering::Relaxed) {
-                    return Span(None);
-                }
-                trace
+                let below = self.sampled_below.load(Ordering::Relaxed);
+                (trace, (trace as u64) >> 1 < below)
             }
         };
+        if !is_sampled {
+            let span = self.number();
+            return Span(State::Passed(TraceParent {
+                trace,
+                span,
+                is_sampled,
+            }));
+        }
         let wall_ns = self.clock.now_ms().max(0) as u64 * 1_000_000;
-        let context = SpanContext {
+        let keeper = Keeper {
             tracer: self.clone(),
-            trace,
-            span: 0,
             zero_ns: wall_ns.saturating_sub(self.elapsed_ns()),
         };
-        context.begin_under(name(), kind, parent.map(|parent| parent.span))
+        keeper.begin((trace, parent.map(|at| at.span)), name(), kind)
     }
 
     /// A number that is not zero.
@@ -252,28 +257,20 @@ impl Tracer {
     }
 }
 
-/// A span of which others may become parts. Cheap to clone; it does not keep the span from ending.
+/// What keeps the spans of a trace that is sampled.
 #[derive(Clone, Debug)]
-pub struct SpanContext {
+struct Keeper {
     tracer: Arc<Tracer>,
-    trace: u128,
-    span: u64,
     /// The epoch by the clock of elapsed time, at the beginning of the trace: all spans of a trace
     /// are measured by one clock.
     zero_ns: u64,
 }
 
-impl SpanContext {
-    /// Begins a part of the span.
-    pub fn begin(&self, name: &str) -> Span {
-        self.begin_under(name.to_owned(), SpanKind::Internal, Some(self.span))
-    }
-
-    fn begin_under(&self, name: String, kind: SpanKind, parent: Option<u64>) -> Span {
-        let span = self.tracer.number();
+impl Keeper {
+    fn begin(self, (trace, parent): (u128, Option<u64>), name: String, kind: SpanKind) -> Span {
         let finished = FinishedSpan {
-            trace: self.trace,
-            span,
+            trace,
+            span: self.tracer.number(),
             parent,
             name,
             kind,
@@ -282,55 +279,127 @@ impl SpanContext {
             attributes: Vec::new(),
             error: None,
         };
-        let context = SpanContext {
-            span,
-            ..self.clone()
-        };
-        Span(Some(Box::new(LiveSpan { finished, context })))
+        let keeper = self;
+        Span(State::Live(Box::new(LiveSpan { finished, keeper })))
     }
 
     fn now_ns(&self) -> u64 {
         self.zero_ns + self.tracer.elapsed_ns()
     }
+}
+
+/// A span of which others may become parts. Cheap to clone; it does not keep the span from ending.
+#[derive(Clone, Debug)]
+pub struct SpanContext {
+    at: TraceParent,
+    /// There is one if the trace is kept here.
+    keeper: Option<Keeper>,
+}
+
+impl SpanContext {
+    /// Begins a part of the span.
+    pub fn begin(&self, name: &str) -> Span {
+        self.begin_as(name, SpanKind::Internal)
+    }
+
+    /// Begins a part of the span that asks another server.
+    pub fn begin_asking(&self, name: &str) -> Span {
+        self.begin_as(name, SpanKind::Client)
+    }
+
+    fn begin_as(&self, name: &str, kind: SpanKind) -> Span {
+        let Some(keeper) = self.keeper.clone() else {
+            return Span(State::Passed(self.at));
+        };
+        let parent = Some(self.at.span);
+        keeper.begin((self.at.trace, parent), name.to_owned(), kind)
+    }
+
+    /// Begins a part of what there may be.
+    pub fn begin_in(whole: Option<&Self>, name: &str) -> Span {
+        whole.map_or(Span::default(), |whole| whole.begin(name))
+    }
+
+    /// Whether its parts are kept.
+    pub fn is_kept(&self) -> bool {
+        self.keeper.is_some()
+    }
 
     /// How another process is told of it.
     pub fn parent(&self) -> TraceParent {
-        TraceParent {
-            trace: self.trace,
-            span: self.span,
-            is_sampled: true,
-        }
+        self.at
     }
 }
 
 #[derive(Debug)]
 struct LiveSpan {
     finished: FinishedSpan,
-    context: SpanContext,
+    keeper: Keeper,
+}
+
+/// What there is of a span.
+#[derive(Debug, Default)]
+enum State {
+    /// Nothing: there is no trace.
+    #[default]
+    None,
+    /// The place in a trace that is not kept here.
+    Passed(TraceParent),
+    /// A span that is kept once it ended.
+    Live(Box<LiveSpan>),
 }
 
 /// A span under way, or nothing if its trace is not sampled. It ends when it is dropped, or where
 /// [`Span::reach`] was called last.
 #[derive(Debug, Default)]
-pub struct Span(Option<Box<LiveSpan>>);
+pub struct Span(State);
 
 impl Span {
-    /// Where it stands, for its parts; `None` if it is not sampled.
+    /// Where it stands, for its parts and for other processes; `None` if it is in no trace.
     pub fn context(&self) -> Option<SpanContext> {
-        self.0.as_ref().map(|live| live.context.clone())
+        let at = self.parent()?;
+        let keeper = match &self.0 {
+            State::Live(live) => Some(live.keeper.clone()),
+            State::None | State::Passed(_) => None,
+        };
+        Some(SpanContext { at, keeper })
+    }
+
+    /// How another process is told of it.
+    pub fn parent(&self) -> Option<TraceParent> {
+        match &self.0 {
+            State::None => None,
+            State::Passed(at) => Some(*at),
+            State::Live(live) => Some(TraceParent {
+                trace: live.finished.trace,
+                span: live.finished.span,
+                is_sampled: true,
+            }),
+        }
+    }
+
+    /// Whether it will be kept.
+    pub fn is_kept(&self) -> bool {
+        matches!(self.0, State::Live(_))
     }
 
     /// Begins a part of it.
     pub fn child(&self, name: &str) -> Span {
-        match &self.0 {
-            Some(live) => live.context.begin(name),
-            None => Span(None),
-        }
+        self.context()
+            .map_or(Span::default(), |context| context.begin(name))
+    }
+
+    /// Begins a part of it that asks another server.
+    pub fn child_asking(&self, name: &str) -> Span {
+        self.context()
+            .map_or(Span::default(), |context| context.begin_asking(name))
     }
 
     /// Says something of it.
     pub fn set<V: Into<Attribute>>(&mut self, name: &'static str, value: impl FnOnce() -> V) {
-        let Some(live) = &mut self.0 else { return };
+        let State::Live(live) = &mut self.0 else {
+            return;
+        };
         let attributes = &mut live.finished.attributes;
         if attributes.len() < ATTRIBUTES_MAX {
             attributes.push((name, value().into()));
@@ -339,14 +408,14 @@ impl Span {
 
     /// Takes now for its end, unless it is told a later one.
     pub fn reach(&mut self) {
-        if let Some(live) = &mut self.0 {
-            live.finished.end_ns = live.context.now_ns();
+        if let State::Live(live) = &mut self.0 {
+            live.finished.end_ns = live.keeper.now_ns();
         }
     }
 
     /// Says what went wrong.
     pub fn fail(&mut self, error: impl std::fmt::Display) {
-        if let Some(live) = &mut self.0 {
+        if let State::Live(live) = &mut self.0 {
             let mut text = String::new();
             // Writing to a string does not fail.
             let _ = write!(text, "{error}");
@@ -357,15 +426,17 @@ impl Span {
 
 impl Drop for Span {
     fn drop(&mut self) {
-        let Some(live) = self.0.take() else { return };
+        let State::Live(live) = std::mem::take(&mut self.0) else {
+            return;
+        };
         let LiveSpan {
             mut finished,
-            context,
+            keeper,
         } = *live;
         if finished.end_ns == 0 {
-            finished.end_ns = context.now_ns();
+            finished.end_ns = keeper.now_ns();
         }
-        context.tracer.keep(finished);
+        keeper.tracer.keep(finished);
     }
 }
 
@@ -492,6 +563,40 @@ mod tests {
         let span = tracer.take().remove(0);
         assert_eq!(Some(span.trace), parent.map(|parent| parent.trace));
         assert_eq!(span.parent, parent.map(|parent| parent.span));
+    }
+
+    #[test]
+    fn trace_that_is_not_kept_is_passed_on_as_its_beginner_or_the_fraction_says() {
+        let unsampled = PARENT.replace("-01", "-00");
+        for (fraction, told, passes) in [
+            (None, None, None),
+            (None, Some(PARENT), Some((PARENT.to_owned(), true))),
+            (Some(0.0), None, Some((String::new(), false))),
+            (
+                Some(1.0),
+                Some(&*unsampled),
+                Some((unsampled.clone(), false)),
+            ),
+        ] {
+            let tracer = tracer(fraction);
+            let parent = told.and_then(TraceParent::parse);
+            let span = tracer.begin(String::new, SpanKind::Server, parent);
+            let passed = span.parent();
+            assert_eq!(
+                passed.map(|at| at.is_sampled),
+                passes.as_ref().map(|(_, is_sampled)| *is_sampled)
+            );
+            if let (Some(at), Some(parent)) = (passed, parent) {
+                assert_eq!(at.trace, parent.trace);
+                // No trace is kept here: what was said is said again.
+                assert_eq!(at == parent, fraction.is_none());
+            }
+            // Its parts are no more than it is.
+            let part = span.child("part");
+            assert_eq!((part.parent(), part.is_kept()), (passed, false));
+            drop((span, part));
+            assert_eq!(tracer.waiting(), 0);
+        }
     }
 
     #[test]

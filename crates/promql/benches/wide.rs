@@ -136,6 +136,7 @@ fn best(
         compute,
         budget: &budget,
         cancel: &cancel,
+        failed_counts: None,
     };
     let options = Options {
         features: Features::default(),

@@ -35,6 +35,7 @@ use crate::parser::parse_within;
 use crate::plan::{Node, QueryTimes, plan, plan_apart};
 use crate::request::{Context, EvalTime, Options};
 use crate::value::{QueryError, QueryResult};
+use firn_model::sync::lock;
 
 /// Parses and evaluates `text`. Annotations have positions in it.
 pub fn query(
@@ -82,10 +83,16 @@ fn evaluate(
         return run(ctx, &plan(&expr, &times), None, (text, time), options);
     }
     let (node, tally) = (plan_apart(&expr, &times), Tally::default());
-    let mut result = run(ctx, &node, Some(&tally), (text, time), options)?;
+    let mut outcome = run(ctx, &node, Some(&tally), (text, time), options);
     let step_ms = options.default_subquery_step_ms;
-    result.counts = Some(counts::of(&expr, &node, times.grid(), (&tally, step_ms)));
-    Ok(result)
+    let counted = || counts::of(&expr, &node, times.grid(), (&tally, step_ms));
+    match (&mut outcome, ctx.failed_counts) {
+        (Ok(result), _) => result.counts = Some(counted()),
+        // What was not evaluated any more counts for nothing.
+        (Err(_), Some(told)) => *lock(told) = counted(),
+        (Err(_), None) => {}
+    }
+    outcome
 }
 
 /// Evaluates a plan; of a counted one each node is noted in `tally`.

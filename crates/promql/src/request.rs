@@ -1,12 +1,14 @@
 //! What a query is asked with: its times, its limits, and what it runs on.
 
 use crate::features::Features;
+use crate::value::SampleCounts;
 use firn_model::budget::Budget;
 use firn_model::cancel::Cancel;
 use firn_model::env::Compute;
 use firn_model::sample::TimestampMs;
 use firn_model::store::Select;
 use firn_model::tenant::TenantId;
+use std::sync::Mutex;
 
 /// Nanoseconds of a millisecond.
 const NANOS_PER_MS: i64 = 1_000_000;
@@ -79,4 +81,6 @@ pub struct Context<'a> {
     pub budget: &'a Budget,
     /// Set when the answer is no longer wanted.
     pub cancel: &'a Cancel,
+    /// Where it is told how many samples a query that is counted and fails came to.
+    pub failed_counts: Option<&'a Mutex<SampleCounts>>,
 }

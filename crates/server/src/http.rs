@@ -20,4 +20,4 @@ mod phase;
 pub(crate) mod produce;
 pub(crate) mod request_head;
 mod socket;
-mod watched_body;
+pub(crate) mod watched_body;

@@ -245,4 +245,14 @@ pub trait Profiler: Send + Sync {
 
     /// Starts a CPU profile.
     fn start_cpu(&self) -> Result<FinishProfile, Error>;
+
+    /// The threads that there are, by their names, in pprof's format; `kind` is the type of the
+    /// values.
+    fn threads(&self, kind: &str) -> Result<Vec<u8>, Error>;
+
+    /// A profile in which nothing happened, of values of these types and units.
+    fn nothing(&self, types: &[(&str, &str)]) -> Result<Vec<u8>, Error>;
+
+    /// The words of the command line.
+    fn command_line(&self) -> Vec<String>;
 }

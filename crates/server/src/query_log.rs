@@ -6,13 +6,14 @@
 //! ```
 //!
 //! Invariant: a line is written whole, and before the answer is; a text that is no PromQL is no
-//! query. A line that cannot be written is counted and costs the query nothing. Nothing is traced
-//! here, so the span is the one that stands for none.
+//! query. A line that cannot be written is counted and costs the query nothing. The span is that of
+//! the evaluation, zeros where there is no trace; one that is not sampled is named too.
 
 use crate::parts::RuleGroupName;
 use crate::query_stats::{StatsDocument, Timings};
 use firn_model::metrics::{Collect, Counter, Sink, Value};
 use firn_model::sample::TimestampMs;
+use firn_model::trace::TraceParent;
 use firn_promql::EvalTime;
 use firn_promql::value::{QueryError, QueryResult, SampleCounts};
 use serde::Serialize;
@@ -21,6 +22,7 @@ use std::io::{self, Write};
 use std::net::IpAddr;
 use std::path::Path;
 use std::sync::{PoisonError, RwLock};
+use std::time::Duration;
 use time::OffsetDateTime;
 use time::format_description::well_known::iso8601::{Config, EncodedConfig, TimePrecision};
 use time::format_description::well_known::{Iso8601, Rfc3339};
@@ -58,6 +60,8 @@ pub(crate) struct Logged {
     pub(crate) query: String,
     pub(crate) time: EvalTime,
     pub(crate) origin: Origin,
+    /// Where it stands in a trace, if it stands in one.
+    pub(crate) trace: Option<TraceParent>,
     /// Whether samples are told of each step.
     pub(crate) by_step: bool,
 }
@@ -72,9 +76,9 @@ struct Line<'a> {
     error: Option<String>,
     stats: StatsDocument,
     #[serde(rename = "spanID")]
-    span: &'a str,
+    span: String,
     #[serde(rename = "traceID")]
-    trace: &'a str,
+    trace: String,
     #[serde(rename = "httpRequest", skip_serializing_if = "Option::is_none")]
     request: Option<Request<'a>>,
     #[serde(rename = "ruleGroup", skip_serializing_if = "Option::is_none")]
@@ -114,12 +118,13 @@ impl QueryLog {
         file.is_some()
     }
 
-    /// Writes what became of a query, if it was one. May block.
+    /// Writes what became of a query, if it was one; one that failed with the samples that it came
+    /// to. May block.
     pub(crate) fn write_outcome(
         &self,
         now: TimestampMs,
         logged: &Logged,
-        outcome: Result<&QueryResult, &QueryError>,
+        outcome: Result<&QueryResult, (&QueryError, &SampleCounts)>,
         timings: &Timings,
     ) {
         match outcome {
@@ -127,17 +132,23 @@ impl QueryLog {
                 let counts = result.counts.clone().unwrap_or_default();
                 self.write(now, logged, &counts, timings, None);
             }
-            Err(QueryError::Parse(_)) => {}
-            Err(e) => {
-                let none = SampleCounts::default();
-                self.write(now, logged, &none, timings, Some(e.to_string()));
-            }
+            Err((QueryError::Parse(_), _)) => {}
+            Err((e, counts)) => self.write(now, logged, counts, timings, Some(e.to_string())),
         }
     }
 
-    /// Writes that a query was not evaluated. May block.
-    pub(crate) fn write_unfinished(&self, now: TimestampMs, logged: &Logged, why: String) {
-        let timings = Timings::default();
+    /// Writes that a query was not evaluated after it waited for `queue`. May block.
+    pub(crate) fn write_unfinished(
+        &self,
+        now: TimestampMs,
+        logged: &Logged,
+        why: String,
+        queue: Duration,
+    ) {
+        let timings = Timings {
+            queue,
+            ..Timings::default()
+        };
         self.write(now, logged, &SampleCounts::default(), &timings, Some(why));
     }
 
@@ -190,6 +201,7 @@ fn line(
         }
         Origin::Rule(group) => (None, Some(group)),
     };
+    let (trace, span) = logged.trace.map_or((0, 0), |at| (at.trace, at.span));
     Line {
         time: of_ms(now)
             .and_then(|time| time.format(&Rfc3339).ok())
@@ -204,8 +216,8 @@ fn line(
         },
         error,
         stats,
-        span: "0000000000000000",
-        trace: "00000000000000000000000000000000",
+        span: format!("{span:016x}"),
+        trace: format!("{trace:032x}"),
         request,
         rule_group,
     }
@@ -241,13 +253,13 @@ impl Collect for QueryLog {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
 
     fn logged(time: EvalTime, origin: Origin) -> Logged {
         Logged {
             query: "\"<>\" + up".to_owned(),
             time,
             origin,
+            trace: None,
             by_step: false,
         }
     }
@@ -274,7 +286,7 @@ mod tests {
         };
         let first = logged(range, request);
         // Off: nothing is written.
-        log.write_unfinished(0, &first, "late".to_owned());
+        log.write_unfinished(0, &first, "late".to_owned(), Duration::ZERO);
         log.set_file(Some(&path)).unwrap();
         assert!(log.is_on());
         let counts = SampleCounts {
@@ -288,12 +300,15 @@ mod tests {
             file: "r.yml".to_owned(),
             name: "g".to_owned(),
         };
-        let second = logged(EvalTime::Instant(i64::MAX), Origin::Rule(group));
+        let second = Logged {
+            trace: TraceParent::parse("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-00"),
+            ..logged(EvalTime::Instant(i64::MAX), Origin::Rule(group))
+        };
         let error = QueryError::Execution("no".to_owned());
-        log.write_outcome(0, &second, Err(&error), &Timings::default());
+        log.write_outcome(0, &second, Err((&error, &counts)), &Timings::default());
         // No PromQL is no query.
         let error = QueryError::Parse("no".to_owned());
-        log.write_outcome(0, &second, Err(&error), &Timings::default());
+        log.write_outcome(0, &second, Err((&error, &counts)), &Timings::default());
         let text = std::fs::read_to_string(&path).unwrap();
         let lines: Vec<&str> = text.lines().collect();
         let expected = [
@@ -315,6 +330,8 @@ mod tests {
         for part in [
             r#""params":{"end":"9223372036854775807","#,
             r#""error":"no","stats""#,
+            r#""totalQueryableSamples":7"#,
+            r#""spanID":"00f067aa0ba902b7","traceID":"4bf92f3577b34da6a3ce929d0e0e4736""#,
             r#""ruleGroup":{"file":"r.yml","name":"g"}}"#,
         ] {
             assert!(lines[1].contains(part), "{}", lines[1]);

@@ -24,14 +24,15 @@ use firn_model::matcher::Matcher;
 use firn_model::sample::{TimeRange, TimestampMs, is_stale};
 use firn_model::series_limit::SeriesLimit;
 use firn_model::store::{Select, SelectRequest};
+use firn_model::sync::lock;
 use firn_model::tenant::TenantId;
-use firn_model::trace::{Span, SpanKind};
+use firn_model::trace::{Span, SpanContext, SpanKind};
 use firn_promql::ast::Expr;
 use firn_promql::value::{QueryError, QueryResult, Value};
 use firn_promql::{Context, EvalTime, Options};
 use firn_rules::alerts::KeptSince;
 use firn_rules::rule::Queries;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -108,7 +109,7 @@ impl App {
         let (engine, env) = (self.parts.engine.clone(), self.parts.env.clone());
         let mut span = self.span_of(question);
         let context = span.context();
-        let store = traced(backend.store.clone(), context.as_ref());
+        let store = backend.store.clone();
         let local = backend.local.clone();
         let log = self.parts.query_log.clone();
         let log = log.is_on().then(|| (log, question.group.clone()));
@@ -116,6 +117,7 @@ impl App {
         let job = move |cancel: &Cancel| {
             let mut asking = Asking {
                 log,
+                span: context,
                 queue: env.clock.monotonic().saturating_sub(asked_at),
                 engine,
                 store,
@@ -164,6 +166,8 @@ impl App {
 struct Asking<'a> {
     /// Where queries are written, and of which group.
     log: Option<(Arc<QueryLog>, RuleGroupName)>,
+    /// The span of the evaluation, if it is in a trace.
+    span: Option<SpanContext>,
     /// How long the evaluation waited for its turn.
     queue: Duration,
     engine: Arc<dyn Engine>,
@@ -194,20 +198,28 @@ impl Asking<'_> {
     ) -> Result<Value, String> {
         let (time, clock) = (EvalTime::Instant(at), self.env.clock.clone());
         let begun = clock.monotonic();
-        let store = Timed::new(&*self.store, clock.clone());
+        let mut span = SpanContext::begin_in(self.span.as_ref(), "promqlEval");
+        let store = traced(self.store.clone(), span.context().as_ref());
+        let store = Timed::new(&*store, clock.clone());
+        let failed = Mutex::default();
         let context = Context {
             store: &store,
             tenant: self.tenant,
             compute: &*self.env.compute,
             budget: &self.budget,
             cancel: self.cancel,
+            failed_counts: Some(&failed),
         };
         let answer = query(&*self.engine, &context, time, &self.options);
+        if let Err(e) = &answer {
+            span.fail(e);
+        }
         if let Some((log, group)) = &self.log {
             let logged = Logged {
                 query: text(),
                 time,
                 origin: Origin::Rule(group.clone()),
+                trace: span.parent(),
                 by_step: false,
             };
             let timings = Timings {
@@ -215,7 +227,9 @@ impl Asking<'_> {
                 run: clock.monotonic().saturating_sub(begun),
                 look_ups: store.spent(),
             };
-            log.write_outcome(clock.now_ms(), &logged, answer.as_ref(), &timings);
+            let counts = lock(&failed);
+            let answer = answer.as_ref().map_err(|e| (e, &*counts));
+            log.write_outcome(clock.now_ms(), &logged, answer, &timings);
         }
         let answer = answer.map_err(|e| e.to_string())?;
         self.held.push(answer.memory);
@@ -231,6 +245,7 @@ impl Asking<'_> {
             cancel: self.cancel,
             budget: &self.budget,
             series: &SeriesLimit::none(),
+            span: None,
         })?;
         let mut batch = SeriesBatch::default();
         selection.read(0..selection.len(), &mut batch)?;

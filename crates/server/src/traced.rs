@@ -1,6 +1,8 @@
 //! A store whose look-ups and reads are spans: the index first, then the data.
 //!
-//! Invariant: it stands around the store of a request that is sampled, and of no other.
+//! Invariant: it stands around the store of a request that is in a trace, and of no other. Where
+//! the trace is not sampled, it only says where the request stands: other servers that are read
+//! from are told.
 
 use firn_model::budget::Reservation;
 use firn_model::cancel::Cancel;
@@ -45,14 +47,19 @@ impl Traced {
         &self,
         name: &str,
         request: SelectRequest<'_>,
-        find: impl FnOnce(&dyn Select) -> Result<T, Error>,
+        find: impl FnOnce(&dyn Select, SelectRequest<'_>) -> Result<T, Error>,
         len: impl FnOnce(&T) -> usize,
     ) -> Result<T, Error> {
         let mut span = self.parent.begin(name);
         span.set("selector", || text_of(request.matchers));
         span.set("start", || request.range.min);
         span.set("end", || request.range.max);
-        let found = find(&*self.store);
+        let context = span.context();
+        let request = SelectRequest {
+            span: context.as_ref(),
+            ..request
+        };
+        let found = find(&*self.store, request);
         match &found {
             Ok(found) => span.set("found", || len(found)),
             Err(e) => span.fail(e),
@@ -61,6 +68,9 @@ impl Traced {
     }
 
     fn selected(&self, found: Arc<dyn Selection>) -> Arc<dyn Selection> {
+        if !self.parent.is_kept() {
+            return found;
+        }
         let reading = Mutex::new(Span::default());
         Arc::new(TracedSelection {
             found,
@@ -79,22 +89,23 @@ fn text_of(matchers: &[Matcher]) -> String {
 
 impl Select for Traced {
     fn select(&self, request: SelectRequest<'_>) -> Result<Arc<dyn Selection>, Error> {
-        let found = self.look_up(SELECT, request, |s| s.select(request), |found| found.len());
+        let found = self.look_up(SELECT, request, |s, r| s.select(r), |found| found.len());
         Ok(self.selected(found?))
     }
 
     fn select_labels(&self, request: SelectRequest<'_>) -> Result<Arc<dyn Selection>, Error> {
-        let find = |store: &dyn Select| store.select_labels(request);
+        let find = |store: &dyn Select, request: SelectRequest<'_>| store.select_labels(request);
         let found = self.look_up(SELECT, request, find, |found| found.len());
         Ok(self.selected(found?))
     }
 
     fn label_names(&self, request: SelectRequest<'_>) -> Result<Vec<String>, Error> {
-        self.look_up("labelNames", request, |s| s.label_names(request), Vec::len)
+        self.look_up("labelNames", request, |s, r| s.label_names(r), Vec::len)
     }
 
     fn label_values(&self, name: &str, request: SelectRequest<'_>) -> Result<Vec<Vec<u8>>, Error> {
-        let find = |store: &dyn Select| store.label_values(name, request);
+        let find =
+            |store: &dyn Select, request: SelectRequest<'_>| store.label_values(name, request);
         self.look_up("labelValues", request, find, Vec::len)
     }
 

@@ -142,6 +142,7 @@ fn read_all(store: &Store, matcher: Option<&Matcher>) -> (Duration, Duration, us
         cancel: &Cancel::new(),
         budget: &Budget::new("query", usize::MAX),
         series: &SeriesLimit::none(),
+        span: None,
     };
     let selection = store.select(request).expect("nothing cancels");
     let selected = cpu();

@@ -215,6 +215,7 @@ fn ask(store: &Store, matchers: &[Matcher]) -> (Duration, u64, usize) {
         cancel: &Cancel::new(),
         budget: &Budget::new("query", usize::MAX),
         series: &SeriesLimit::none(),
+        span: None,
     };
     let allocated = allocatedp::read().expect("the allocator counts");
     let (before, began) = (allocated.get(), Instant::now());

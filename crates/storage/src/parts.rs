@@ -85,6 +85,21 @@ impl Parts {
         (newest != i64::MIN).then_some(newest)
     }
 
+    /// The time of the oldest sample of pages and head. Looks at every series.
+    pub(crate) fn oldest(&self) -> Option<TimestampMs> {
+        let mut oldest = self.sealed.directory.summary().oldest;
+        for shard in &self.shards {
+            for (_, series) in lock(shard).iter() {
+                let min = series.range().map(|range| range.min);
+                oldest = match (oldest, min) {
+                    (Some(a), Some(b)) => Some(a.min(b)),
+                    (a, b) => a.or(b),
+                };
+            }
+        }
+        oldest
+    }
+
     /// The fingerprint of a label set: that of its key in the store's format. `key` is memory.
     pub(crate) fn fingerprint_of(&self, labels: LabelsRef<'_>, key: &mut Vec<u8>) -> Fingerprint {
         key.clear();

@@ -1,7 +1,7 @@
 //! `firn debug pprof|metrics|all SERVER`: collects what tells how a server is doing in an archive,
 //! `debug.tar.gz`, to be attached to a report. Names and texts are promtool's.
 //!
-//! A profile that the server does not have is named and left out: Firn has no goroutines.
+//! A profile that the server does not have is named and left out: Firn has no trace of a runtime.
 
 use super::arguments::NOT_UNDERSTOOD;
 use super::client::{Answer, Client};

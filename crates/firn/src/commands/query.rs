@@ -13,6 +13,7 @@ use super::client::{Client, Params, Unanswered, http_config, http_config_of};
 use crate::console;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use client::ApiError;
+pub(super) use client::post;
 use firn_model::units::parse_duration;
 use std::process::ExitCode;
 use std::time::Duration;

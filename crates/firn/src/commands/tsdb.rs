@@ -17,6 +17,7 @@ mod openmetrics;
 mod print;
 mod progress;
 mod reading;
+mod rule_blocks;
 mod source;
 mod table;
 #[cfg(test)]

@@ -9,8 +9,10 @@
 use firn_model::error::{Error, ErrorKind};
 use firn_server::parts::{FinishProfile, Profiler};
 use nix::sys::signal::{Signal, raise};
-use pprof::protos::Message;
+use pprof::protos::{Function, Line, Location, Message, Profile, Sample, ValueType};
 use pprof::{ProfilerGuard, ProfilerGuardBuilder};
+use std::collections::BTreeMap;
+use std::time::SystemTime;
 
 /// Samples a second of CPU time: off from the round numbers at which other timers fire.
 const CPU_HZ: i32 = 99;
@@ -45,6 +47,77 @@ impl Profiler for ProcessProfiler {
                 .map_err(|e| failed("encode the CPU profile", &e))
         }))
     }
+
+    fn threads(&self, kind: &str) -> Result<Vec<u8>, Error> {
+        let threads = threads().map_err(|e| failed("list the threads", &e))?;
+        table(&[(kind, "count")], &threads)
+    }
+
+    fn nothing(&self, types: &[(&str, &str)]) -> Result<Vec<u8>, Error> {
+        table(types, &BTreeMap::new())
+    }
+
+    fn command_line(&self) -> Vec<String> {
+        let words = std::env::args_os();
+        words
+            .map(|word| word.to_string_lossy().into_owned())
+            .collect()
+    }
+}
+
+/// The names of this process's threads, and how many have each; pools number theirs, which tells
+/// nothing here.
+fn threads() -> std::io::Result<BTreeMap<String, i64>> {
+    let mut names = BTreeMap::new();
+    for entry in std::fs::read_dir("/proc/self/task")? {
+        // A thread may end meanwhile.
+        let Ok(name) = std::fs::read_to_string(entry?.path().join("comm")) else {
+            continue;
+        };
+        let name = name
+            .trim_end()
+            .trim_end_matches(|c: char| c.is_ascii_digit());
+        let name = name.trim_end_matches('-').to_owned();
+        *names.entry(name).or_insert(0) += 1;
+    }
+    Ok(names)
+}
+
+/// A profile of values of these types and units, with a value for each name.
+fn table(types: &[(&str, &str)], values: &BTreeMap<String, i64>) -> Result<Vec<u8>, Error> {
+    let mut profile = Profile::new();
+    profile.string_table.push(String::new());
+    let mut text = |text: &str| {
+        profile.string_table.push(text.to_owned());
+        profile.string_table.len() as i64 - 1
+    };
+    let mut pairs = Vec::new();
+    for (kind, unit) in types {
+        let mut pair = ValueType::new();
+        (pair.ty, pair.unit) = (text(kind), text(unit));
+        pairs.push(pair);
+    }
+    let names: Vec<i64> = values.keys().map(|name| text(name)).collect();
+    for (id, (name, value)) in (1..).zip(names.into_iter().zip(values.values())) {
+        let (mut function, mut line) = (Function::new(), Line::new());
+        (function.id, function.name, line.function_id) = (id, name, id);
+        let (mut location, mut sample) = (Location::new(), Sample::new());
+        location.id = id;
+        location.line.push(line);
+        sample.location_id.push(id);
+        sample.value = vec![*value; types.len()];
+        profile.function.push(function);
+        profile.location.push(location);
+        profile.sample.push(sample);
+    }
+    profile.period = 1;
+    profile.period_type = pairs.first().cloned().into();
+    profile.sample_type = pairs;
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    profile.time_nanos = since.map_or(0, |since| since.as_nanos() as i64);
+    profile
+        .write_to_bytes()
+        .map_err(|e| failed("encode the profile", &e))
 }
 
 fn sample_cpu(hz: i32) -> Result<ProfilerGuard<'static>, Error> {

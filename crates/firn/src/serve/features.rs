@@ -39,17 +39,27 @@ const TEMPLATES: [&str; 29] = [
 ];
 
 /// What is always there.
-const ALWAYS: [(&str, &str); 5] = [
+const ALWAYS: [(&str, &str); 6] = [
     ("rules", "concurrent_rule_eval"),
     ("rules", "keep_firing_for"),
     ("rules", "query_offset"),
+    ("scrape", "extra_scrape_metrics"),
     ("tsdb", "isolation"),
     ("tsdb", "native_histograms"),
 ];
 
 /// Those that a flag switches on.
-const SWITCHED: [(&str, &str, &str); 5] = [
-    ("scrape", "extra_scrape_metrics", "extra-scrape-metrics"),
+const SWITCHED: [(&str, &str, &str); 6] = [
+    (
+        "otlp_receiver",
+        "delta_conversion",
+        "otlp-deltatocumulative",
+    ),
+    (
+        "otlp_receiver",
+        "native_delta_ingestion",
+        "otlp-native-delta-ingestion",
+    ),
     (
         "scrape",
         "start_timestamp_zero_ingestion",
@@ -82,7 +92,7 @@ pub fn features(settings: &Settings) -> Vec<Feature> {
         is_on: settings.features.iter().any(|known| known == flag),
     });
     let modes = [
-        ("auto_reload_config", settings.reloads_by_itself),
+        ("auto_reload_config", settings.reloads_by_itself()),
         ("agent_mode", settings.is_agent),
         ("server_mode", !settings.is_agent),
     ];

@@ -20,7 +20,7 @@ use crate::settings::config::{Config, ConfigError};
 use firn_ingest::IngestLimits;
 use firn_ingest::forward::Forward;
 use firn_mirror::tee::{
-    Answer, Counts, Deliver, Delivering, Mirror, PASSED_HEADERS, TargetSettings, Write,
+    Answer, Counts, Deliver, Delivering, Mirror, PASSED_HEADERS, Posting, TargetSettings, Write,
 };
 use firn_model::budget::Budget;
 use firn_model::env::{Clock, real};
@@ -123,13 +123,10 @@ fn settings(target: MirrorTarget) -> Result<TargetSettings, MirrorError> {
 pub struct Client(pub Forward);
 
 impl Deliver for Client {
-    fn post(
-        &self,
-        headers: Vec<(&'static str, bytes::Bytes)>,
-        body: bytes::Bytes,
-    ) -> Delivering<'_> {
+    fn post(&self, posting: Posting) -> Delivering<'_> {
         Box::pin(async move {
-            let answer = self.0.post(headers, body).await.map_err(|e| e.message)?;
+            let answer = self.0.post(posting.headers, posting.body).await;
+            let answer = answer.map_err(|e| e.message)?;
             Ok(Answer {
                 status: answer.status,
                 retry_after: answer.retry_after,

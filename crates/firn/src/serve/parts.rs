@@ -7,6 +7,7 @@ use crate::PROMETHEUS_VERSION;
 use crate::process::metrics::{self, Process};
 use crate::process::pressure::Pressure;
 use crate::process::profile::ProcessProfiler;
+use crate::settings::AUTO_RELOAD;
 use crate::settings::Settings;
 use crate::settings::config::JobFeatures;
 use crate::settings::flags::CommandLine;
@@ -202,6 +203,12 @@ fn warn_of_features(names: &[String]) {
             // On, or up to the config, in Prometheus 3.14 too.
             "promql-duration-expr" | "native-histograms" | "ooo-native-histograms" => {
                 info!(feature = name, "feature is a no-op, as in Prometheus");
+            }
+            AUTO_RELOAD => {
+                warn!(
+                    feature = name,
+                    "feature is deprecated: use --config.auto-reload"
+                );
             }
             "concurrent-rule-eval" => {
                 info!(feature = name, "feature is a no-op: it is always on");

@@ -28,6 +28,7 @@ use firn_model::sample::{TimeRange, TimestampMs};
 use firn_model::store::{ExemplarRequest, MetadataRequest, Select, SelectRequest, Selection};
 use firn_model::sync::lock;
 use firn_model::tenant::TenantId;
+use firn_model::trace::SpanContext;
 use firn_wire::remote_read::{Question, ReadSeries};
 use futures_util::future::join_all;
 use joined::Joined;
@@ -200,9 +201,8 @@ impl Reading {
                 matchers: &asked.matchers,
                 is_about_series,
             };
-            let read = self
-                .read(asked, question, request.tenant, &mut memory)
-                .await;
+            let from = (request.tenant, request.span);
+            let read = self.read(asked, question, from, &mut memory).await;
             (read, memory)
         });
         let outcomes = self.runtime.block_on(async {
@@ -229,14 +229,14 @@ impl Reading {
         &self,
         asked: &Asked<'_>,
         question: Question<'_>,
-        tenant: &TenantId,
+        (tenant, span): (&TenantId, Option<&SpanContext>),
         memory: &mut Reservation,
     ) -> Result<Vec<ReadSeries>, Error> {
         let Server {
             settings, reader, ..
         } = asked.server;
         let header = (*tenant != TenantId::anonymous()).then(|| (TENANT_HEADER, tenant.as_str()));
-        let read = reader.read(question, header, &*self.clock, memory);
+        let read = reader.read(question, (header, span), &*self.clock, memory);
         match timeout(settings.timeout, read).await {
             Ok(read) => read,
             Err(_) => Err(Error::unavailable(format!(

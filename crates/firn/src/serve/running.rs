@@ -202,10 +202,7 @@ impl Running {
 
 /// Names a key that is set and has no effect.
 pub fn warn_of_ignored(key: &str) {
-    match config::why_ignored(key) {
-        Some(why) => warn!(why, key, "config key has no effect in Firn"),
-        None => warn!(key, "config key has no effect in Firn"),
-    }
+    warn!(key, "config key has no effect in Firn");
 }
 
 impl Collect for Running {

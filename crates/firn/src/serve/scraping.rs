@@ -3,6 +3,7 @@
 use crate::settings::config::Config;
 use firn_ingest::client::Body;
 use firn_ingest::scrape::{Fetch, Fetching, Scraping};
+use firn_model::trace::Span;
 use firn_server::App;
 use firn_wire::exposition::CONTENT_TYPE;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -12,7 +13,7 @@ use std::sync::Arc;
 struct Itself(App);
 
 impl Fetch for Itself {
-    fn fetch(&self) -> Fetching<'_> {
+    fn fetch<'f>(&'f self, _: &'f Span) -> Fetching<'f> {
         Box::pin(async {
             Ok(Body {
                 bytes: self.0.exposition(false).await?,

@@ -4,14 +4,15 @@
 //! request is kept once, with a cursor for each receiver. It is opened when the config first names
 //! a receiver.
 
+mod client;
 mod metrics;
 mod said;
 
 use super::metadata;
-use super::mirror::Client;
 use crate::settings::config::Config;
 use crate::settings::config::remote_write::RemoteWrite;
 use bytes::Bytes;
+use client::Client;
 use firn_ingest::Pipeline;
 use firn_ingest::forward::Forward;
 use firn_ingest::scrape::Scraping;
@@ -24,6 +25,7 @@ use firn_model::error::Error;
 use firn_model::metrics::Gauge;
 use firn_model::store::{Appended, Ticket};
 use firn_model::sync::lock;
+use firn_model::trace::Tracer;
 use firn_wire::WireLimits;
 use firn_wire::remote_write::Version;
 use said::{Said, Telling};
@@ -46,6 +48,7 @@ type Learn = Box<dyn Fn() -> Known + Send + Sync>;
 /// The receivers in force, and what waits for them.
 pub struct Sending {
     env: Env,
+    tracer: Arc<Tracer>,
     dir: PathBuf,
     limits: WireLimits,
     queue: OnceLock<Arc<Mirror>>,
@@ -71,9 +74,14 @@ struct Following {
 
 impl Sending {
     /// Sends nothing yet; the data folder is `data_dir`. Must be called inside the runtime.
-    pub fn new(env: Env, data_dir: &std::path::Path, limits: WireLimits) -> Self {
+    pub fn new(
+        (env, tracer): (Env, Arc<Tracer>),
+        data_dir: &std::path::Path,
+        limits: WireLimits,
+    ) -> Self {
         Self {
             env,
+            tracer,
             dir: data_dir.join(FOLDER),
             limits,
             queue: OnceLock::new(),
@@ -176,7 +184,12 @@ impl Sending {
             timeout: receiver.timeout,
             backoff_min: receiver.backoff.0,
             backoff_max: receiver.backoff.1,
-            deliver: Arc::new(Client(self.forward(receiver)?)),
+            deliver: Arc::new(Client {
+                forward: self.forward(receiver)?,
+                tracer: self.tracer.clone(),
+                name: receiver.label.clone(),
+                url: receiver.url.clone(),
+            }),
         })
     }
 

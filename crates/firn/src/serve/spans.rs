@@ -70,6 +70,11 @@ impl Spans {
         }
     }
 
+    /// What begins the spans.
+    pub fn tracer(&self) -> &Arc<Tracer> {
+        &self.tracer
+    }
+
     /// Samples and exports as `config` says from here on.
     pub fn follow(&self, config: &Config) {
         let mut following = lock(&self.following);

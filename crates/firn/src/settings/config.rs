@@ -500,14 +500,6 @@ fn job_files(root: &Node, dir: &Path) -> Result<Vec<PathBuf>, YamlError> {
     Ok(patterns)
 }
 
-/// Why a key has no effect, where that needs a word.
-pub fn why_ignored(key: &str) -> Option<&'static str> {
-    match key {
-        "remote_write.azuread.certificate" => Some("requests are sent unsigned"),
-        _ => None,
-    }
-}
-
 /// Our own keys as a Markdown table.
 pub fn documentation() -> String {
     let mut out = String::from("| Key | Default | What it does |\n|---|---|---|\n");

@@ -1,11 +1,12 @@
 //! An HTTP API that a discovery asks: answers read as a whole, bounded, checked.
 
-use crate::client::{Body, BodyLimit, HttpClient, HttpSettings, USER_AGENT, read_body};
+use crate::client::{Body, BodyLimit, HttpClient, HttpSettings, Sign, USER_AGENT, read_body};
 use firn_model::error::{Error, ErrorKind};
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{HeaderMap, HeaderValue, USER_AGENT as AGENT};
 use hyper::{Response, StatusCode, Uri};
 use serde::de::DeserializeOwned;
+use std::sync::Arc;
 use tokio::task::spawn_blocking;
 
 /// Bytes of an error's text that are shown.
@@ -30,6 +31,14 @@ impl Api {
     pub(super) fn new(settings: &HttpSettings, bytes_max: u64) -> Self {
         Self {
             client: HttpClient::new(settings.clone()),
+            bytes_max,
+        }
+    }
+
+    /// The same, with `signer` signing what is asked.
+    pub(super) fn signed(settings: &HttpSettings, bytes_max: u64, signer: Arc<dyn Sign>) -> Self {
+        Self {
+            client: HttpClient::new(settings.clone()).signed_by(Some(signer)),
             bytes_max,
         }
     }

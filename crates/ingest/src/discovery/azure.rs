@@ -7,6 +7,7 @@
 //! Facts are from upstream's `discovery/azure` and `storage/remote/azuread`, from Microsoft's APIs,
 //! and from the order in which its libraries look for credentials.
 
+mod certificate;
 mod identity;
 mod machines;
 #[cfg(test)]

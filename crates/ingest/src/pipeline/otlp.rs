@@ -19,6 +19,7 @@ use firn_model::error::{Error, ErrorKind};
 use firn_model::store::Append;
 use firn_model::sync::lock;
 use firn_model::tenant::TenantId;
+use firn_model::trace::{Span, SpanContext};
 use firn_wire::WireError;
 use firn_wire::otlp::{self, Decoder, Deltas, Format, Reader, Size, Translation};
 use firn_wire::unpack::{Packing, Unpacker};
@@ -135,16 +136,17 @@ impl Pipeline {
     }
 
     /// Decodes a body of OTLP and hands its samples to the store. Computes on the calling thread;
-    /// what is returned resolves when the samples are durable.
+    /// what is returned resolves when the samples are durable. Both steps are parts of `span`.
     pub fn otlp(
         &self,
         tenant: &TenantId,
         origin: OtlpOrigin,
         body: &[u8],
         admission: Admission,
+        span: Option<&SpanContext>,
     ) -> Result<PendingOtlp, Error> {
         self.ledger.metrics.body_bytes.add(body.len() as u64);
-        let pending = self.decode_otlp(tenant, origin, body, admission);
+        let pending = self.decode_otlp(tenant, origin, (body, span), admission);
         self.count_refused(&pending);
         pending
     }
@@ -153,9 +155,10 @@ impl Pipeline {
         &self,
         tenant: &TenantId,
         origin: OtlpOrigin,
-        body: &[u8],
+        (body, span): (&[u8], Option<&SpanContext>),
         mut admission: Admission,
     ) -> Result<PendingOtlp, Error> {
+        let decode = SpanContext::begin_in(span, super::push::DECODE);
         let started = self.ledger.clock.monotonic();
         admission.prepare(self.declared_bytes(origin, body)?)?;
         let message = self.message(origin, body, &mut admission)?;
@@ -164,6 +167,7 @@ impl Pipeline {
             (tenant, origin, started),
             &message,
             (&mut decoder, admission),
+            (decode, span),
         )?;
         self.put_otlp_decoder(decoder);
         Ok(PendingOtlp { write, size })
@@ -175,6 +179,7 @@ impl Pipeline {
         (tenant, origin, started): (&TenantId, OtlpOrigin, Duration),
         message: &[u8],
         (decoder, mut admission): (&mut Decoder, Admission),
+        (decode, span): (Span, Option<&SpanContext>),
     ) -> Result<(PendingWrite, Size), Error> {
         let sender = Sender::Push {
             tenant: tenant.clone(),
@@ -205,6 +210,7 @@ impl Pipeline {
         let unkept = self
             .metadata
             .note(tenant, Names::Families, decoded.metadata, now);
+        drop(decode);
         let decoded_at = self.ledger.clock.monotonic();
         let bounds = self.bounds_of(Some(&sender));
         let time_max = bounds.time_max;
@@ -217,11 +223,12 @@ impl Pipeline {
             // Receivers get requests of remote write 1.0, written anew.
             body: None,
         };
+        let append = SpanContext::begin_in(span, super::push::APPEND);
         let ticket = self.hand_over(tenant, &mut decoded, entry, bounds);
+        drop(append);
         let metrics = &self.ledger.metrics;
-        metrics
-            .decode_duration
-            .observe(decoded_at.saturating_sub(started));
+        let took = decoded_at.saturating_sub(started);
+        metrics.decode_duration.observe(took);
         metrics.message_bytes.add(message.len() as u64);
         metrics.exemplars_ignored.add(decoded.exemplar_count as u64);
         metrics.metadata_ignored.add(unkept as u64);

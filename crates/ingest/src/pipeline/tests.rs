@@ -62,7 +62,13 @@ fn pipeline(answer: Result<Appended, Error>, mib: usize) -> Pipeline {
 async fn write(pipeline: &Pipeline, body: &[u8]) -> Result<PendingWrite, Error> {
     let mut admission = pipeline.admit(body.len()).await?;
     pipeline.prepare(&mut admission, body).await?;
-    pipeline.remote_write(&TenantId::anonymous(), Origin::default(), body, admission)
+    pipeline.remote_write(
+        &TenantId::anonymous(),
+        Origin::default(),
+        body,
+        admission,
+        None,
+    )
 }
 
 /// A request with `series` series of one sample each, of which the first has no metric name.
@@ -90,7 +96,7 @@ async fn push_otlp(
     let mut admission = pipeline.admit(body.len()).await?;
     pipeline.prepare_otlp(&mut admission, origin, body).await?;
     let tenant = TenantId::anonymous();
-    pipeline.otlp(&tenant, origin, body, admission)?.await
+    pipeline.otlp(&tenant, origin, body, admission, None)?.await
 }
 
 fn gzip(bytes: &[u8]) -> Vec<u8> {

@@ -4,6 +4,7 @@ use super::settings::JobSettings;
 use super::target::Target;
 use crate::client::Body;
 use firn_model::error::Error;
+use firn_model::trace::Span;
 use std::pin::Pin;
 use std::sync::Arc;
 
@@ -13,8 +14,8 @@ pub type Fetching<'f> = Pin<Box<dyn Future<Output = Result<Body, Error>> + Send 
 /// Gets the exposition of a target: over HTTP, or from this process itself. It bounds the size of
 /// what it returns. The caller bounds the time: it drops the future.
 pub trait Fetch: Send + Sync {
-    /// Asks once.
-    fn fetch(&self) -> Fetching<'_>;
+    /// Asks once, which is a part of `scrape`.
+    fn fetch<'f>(&'f self, scrape: &'f Span) -> Fetching<'f>;
 }
 
 /// Makes what fetches the targets of one job.

@@ -3,15 +3,19 @@
 use super::fetch::{Fetch, Fetching, MakeFetch};
 use super::settings::JobSettings;
 use super::target::Target;
-use crate::client::{BodyLimit, HttpClient, HttpSettings, Places, USER_AGENT, read_body};
+use crate::client::{
+    BodyLimit, HttpClient, HttpSettings, Places, USER_AGENT, read_body, with_trace,
+};
 use firn_model::budget::Budget;
 use firn_model::error::{Error, ErrorKind};
 use firn_model::sync::lock;
+use firn_model::trace::Span;
 use firn_wire::exposition::{Format, ScrapeProtocol, accept_header};
+use hyper::body::Incoming;
 use hyper::header::{
     ACCEPT, ACCEPT_ENCODING, HeaderMap, HeaderName, HeaderValue, USER_AGENT as AGENT,
 };
-use hyper::{StatusCode, Uri};
+use hyper::{Response, StatusCode, Uri};
 use std::sync::{Arc, Mutex};
 
 const TIMEOUT_HEADER: HeaderName = HeaderName::from_static("x-prometheus-scrape-timeout-seconds");
@@ -90,21 +94,43 @@ struct HttpTarget {
     bodies: Budget,
 }
 
+impl HttpTarget {
+    /// Asks the target, which hears of the span that it is asked in; ends with the answer's head.
+    async fn ask(&self, uri: &Uri, mut span: Span) -> Result<Response<Incoming>, Error> {
+        span.set("url", || self.url.as_str());
+        let headers = with_trace(&self.headers, span.parent());
+        let answer = self.client.get(uri, &headers).await;
+        match &answer {
+            Ok(response) => span.set("http.response.status_code", || {
+                i64::from(response.status().as_u16())
+            }),
+            Err(e) => span.fail(e),
+        }
+        answer
+    }
+}
+
 impl Fetch for HttpTarget {
-    fn fetch(&self) -> Fetching<'_> {
+    fn fetch<'f>(&'f self, scrape: &'f Span) -> Fetching<'f> {
         Box::pin(async {
             let unavailable = |message: String| Error::new(ErrorKind::Unavailable, message);
             let uri = self
                 .uri
                 .as_ref()
                 .map_err(|e| unavailable(format!("parse {:?}: {e}", self.url)))?;
-            let response = self.client.get(uri, &self.headers).await?;
+            let response = self.ask(uri, scrape.child_asking("scrapeRequest")).await?;
             let status = response.status();
             if status != StatusCode::OK {
                 return Err(unavailable(format!("server returned HTTP status {status}")));
             }
             let limit = BodyLimit::bytes(self.body_bytes_max).within(&self.bodies)?;
-            read_body(response, limit).await
+            let mut reading = scrape.child("scrapeRead");
+            let read = read_body(response, limit).await;
+            match &read {
+                Ok(body) => reading.set("bytes", || body.bytes.len()),
+                Err(e) => reading.fail(e),
+            }
+            read
         })
     }
 }

@@ -7,6 +7,7 @@ use firn_model::budget::Budget;
 use firn_model::env::Clock;
 use firn_model::metrics::{Collect, Gauge, Sink, Value};
 use firn_model::shares::Shares;
+use firn_model::trace::Tracer;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::sync::{Semaphore, SemaphorePermit};
@@ -21,6 +22,8 @@ const READERS_PER_CORE: usize = 2;
 pub(super) struct Resources {
     pub(super) pipeline: Arc<Pipeline>,
     pub(super) clock: Arc<dyn Clock>,
+    /// Begins the spans of scrapes.
+    pub(super) tracer: Arc<Tracer>,
     /// Memory of bodies.
     pub(super) bodies: Budget,
     /// Memory of what is known of series.
@@ -38,7 +41,7 @@ pub(super) struct Resources {
 impl Resources {
     pub(super) fn new(
         pipeline: Arc<Pipeline>,
-        clock: Arc<dyn Clock>,
+        (clock, tracer): (Arc<dyn Clock>, Arc<Tracer>),
         memory: &Budget,
         places: Places,
     ) -> Self {
@@ -47,6 +50,7 @@ impl Resources {
         Self {
             pipeline,
             clock,
+            tracer,
             bodies: memory.share("bodies of scrapes", shares.scrape_bodies),
             caches: memory.share("caches of scrapes", shares.scrape_caches),
             places,

@@ -22,6 +22,7 @@ use crate::share::Share;
 use firn_model::error::{Error, ErrorKind};
 use firn_model::sample::TimestampMs;
 use firn_model::store::Append;
+use firn_model::trace::{Span, SpanKind};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
@@ -195,6 +196,10 @@ impl Scraping {
     }
 
     async fn scrape(&mut self) {
+        let name = || "scrape".to_owned();
+        let tracer = &self.resources.tracer;
+        let mut span = tracer.begin(name, SpanKind::Internal, None);
+        span.set("job", || self.plan.job.name.as_str());
         let time = self.scheduled_time();
         let started = self.resources.clock.monotonic();
         let fetched = match &self.plan.refusal {
@@ -209,26 +214,33 @@ impl Scraping {
                 tokio::select! {
                     biased;
                     () = stopped => return,
-                    fetched = fetch(&self.plan) => fetched,
+                    fetched = fetch(&self.plan, &span) => fetched,
                 }
             }
         };
         if let Err(e) = &fetched {
+            span.fail(e);
             debug!(url = self.plan.target.url, error = %e, "scrape failed");
             if let Some(path) = &self.plan.job.failure_log_file {
                 failure_log::write(path.clone(), &self.plan, time, &e.message).await;
             }
         }
-        self.store(fetched, time, started).await;
+        self.store(fetched, (time, started), &span).await;
     }
 
     /// Stores what came of the scrape at `time` that began when the clock stood at `started`.
-    async fn store(&mut self, fetched: Result<Body, Error>, time: TimestampMs, started: Duration) {
+    async fn store(
+        &mut self,
+        fetched: Result<Body, Error>,
+        (time, started): (TimestampMs, Duration),
+        span: &Span,
+    ) {
         let clock = self.resources.clock.clone();
-        let took = self.append(move |state| {
+        let take = move |state: &mut ScrapeState| {
             let elapsed = || clock.monotonic().saturating_sub(started);
             state.take(fetched, time, elapsed)
-        });
+        };
+        let took = self.append(take, span);
         let Some((made, stored)) = took.await else {
             return;
         };
@@ -266,7 +278,8 @@ impl Scraping {
 
     async fn end(&mut self, time: TimestampMs) {
         if self.state.is_some() {
-            self.append(move |state| state.end(time)).await;
+            let end = move |state: &mut ScrapeState| state.end(time);
+            self.append(end, &Span::default()).await;
         }
     }
 
@@ -275,6 +288,7 @@ impl Scraping {
     async fn append<T: Send + 'static>(
         &mut self,
         make: impl FnOnce(&mut ScrapeState) -> T + Send + 'static,
+        span: &Span,
     ) -> Option<(T, Result<(), Error>)> {
         let mut state = match self.state.take() {
             Some(state) => state,
@@ -287,8 +301,10 @@ impl Scraping {
         let sender = self.sender();
         let slot = self.resources.slot().await;
         state.keep_exemplars(pipeline.takes_exemplars());
+        let mut part = span.child("scrapeAppend");
         let appending = spawn_blocking(move || {
             let made = make(&mut state);
+            part.set("samples", || state.batch().sample_count());
             if !state.zeros().is_empty() {
                 pipeline.append_optional(&tenant, state.zeros());
             }
@@ -305,7 +321,13 @@ impl Scraping {
         drop(slot);
         self.state = Some(state);
         self.status.set_warning(String::new());
-        match write.await {
+        let mut commit = span.child("scrapeCommit");
+        let written = write.await;
+        if let Err(e) = &written {
+            commit.fail(e);
+        }
+        drop(commit);
+        match written {
             Ok(appended) => {
                 if let Some(complaint) = WriteOutcome::new(Vec::new(), &appended).complaint() {
                     self.warn(complaint);
@@ -365,8 +387,8 @@ fn ticks(offset: Duration, interval: Duration) -> Interval {
     ticks
 }
 
-async fn fetch(plan: &Plan) -> Result<Body, Error> {
-    match timeout(plan.target.timeout, plan.fetch.fetch()).await {
+async fn fetch(plan: &Plan, span: &Span) -> Result<Body, Error> {
+    match timeout(plan.target.timeout, plan.fetch.fetch(span)).await {
         Ok(fetched) => fetched,
         Err(_) => {
             let message = format!("Get \"{}\": context deadline exceeded", plan.target.url);

@@ -10,7 +10,7 @@
 //! order; what becomes of the cursor is left to the courier.
 
 use super::bodies::{Bodies, PASSED_HEADERS, Write};
-use super::target::{Loss, Request, Target, TargetSettings};
+use super::target::{Loss, Posting, Request, Target, TargetSettings};
 use super::verdict::{Trouble, Verdict};
 use bytes::Bytes;
 use firn_model::env::Env;
@@ -138,14 +138,16 @@ impl Attempts<'_> {
 
     async fn send_one(&mut self, request: &Request) -> bool {
         let mut pause = self.settings.backoff_min;
+        let mut attempt = 0;
         while !*self.stopping.borrow() {
-            let after = match self.attempt(request).await {
+            let after = match self.attempt(request, attempt).await {
                 Attempted::Done => return true,
                 Attempted::Anew => return false,
                 Attempted::Again(after) => after,
             };
             let wait = self.jittered(pause).max(after);
             pause = (pause * 2).min(self.settings.backoff_max);
+            attempt += 1;
             let is_due = tokio::select! {
                 () = sleep(wait) => true,
                 () = self.oldest.outgrown(self.bodies, self.env, self.settings) => false,
@@ -159,12 +161,18 @@ impl Attempts<'_> {
         false
     }
 
-    /// Sends a request once. An attempt under way is not cut by a stop.
-    async fn attempt(&mut self, request: &Request) -> Attempted {
+    /// Sends a request once, after `attempt` attempts. One under way is not cut by a stop.
+    async fn attempt(&mut self, request: &Request, attempt: u32) -> Attempted {
         let begun = Instant::now();
         let settings = self.settings;
         let write = &request.write;
-        let posting = settings.deliver.post(headers(write), write.body.clone());
+        let posting = settings.deliver.post(Posting {
+            headers: headers(write),
+            body: write.body.clone(),
+            contents: request.contents,
+            metrics: 0,
+            attempt,
+        });
         let outcome = tokio::select! {
             outcome = timeout(settings.timeout, posting) => outcome,
             () = self.oldest.outgrown(self.bodies, self.env, settings) => return Attempted::Anew,

@@ -14,10 +14,25 @@ use std::time::Duration;
 /// The answer of a target, or why there is none.
 pub type Delivering<'a> = Pin<Box<dyn Future<Output = Result<Answer, String>> + Send + 'a>>;
 
+/// An attempt to deliver a request.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Posting {
+    /// Names are in lower case.
+    pub headers: Vec<(&'static str, Bytes)>,
+    /// The body.
+    pub body: Bytes,
+    /// What is in it.
+    pub contents: Contents,
+    /// Metrics of which it says what they are, and nothing else.
+    pub metrics: u64,
+    /// How many attempts there were before.
+    pub attempt: u32,
+}
+
 /// Sends bodies to one target. Dropping what it returns ends the attempt.
 pub trait Deliver: Send + Sync {
-    /// Posts `body` with `headers`, whose names are in lower case. Follows no redirect.
-    fn post(&self, headers: Vec<(&'static str, Bytes)>, body: Bytes) -> Delivering<'_>;
+    /// Posts a request. Follows no redirect.
+    fn post(&self, posting: Posting) -> Delivering<'_>;
 }
 
 /// What a request holds, as far as its maker looked; nothing where it is passed on as it came.

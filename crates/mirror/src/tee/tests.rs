@@ -51,15 +51,15 @@ impl Scripted {
 }
 
 impl Deliver for Scripted {
-    fn post(&self, headers: Vec<(&'static str, Bytes)>, body: Bytes) -> Delivering<'_> {
-        let text = String::from_utf8_lossy(&body).into_owned();
+    fn post(&self, posting: Posting) -> Delivering<'_> {
+        let text = String::from_utf8_lossy(&posting.body).into_owned();
         let attempt = {
             let mut attempts = lock(&self.attempts);
             *attempts += 1;
             *attempts - 1
         };
         let said = (self.script)(attempt, &text);
-        *lock(&self.headers) = headers;
+        *lock(&self.headers) = posting.headers;
         Box::pin(async move {
             let (status, retry_after) = match said {
                 Says::Status(status) => (status, None),

@@ -63,6 +63,7 @@ fn query_with(
         compute,
         budget: &Budget::new("script query", QUERY_BYTES_MAX),
         cancel: &Cancel::default(),
+        failed_counts: None,
     })
 }
 

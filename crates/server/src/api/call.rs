@@ -21,7 +21,7 @@ use axum::response::Response;
 use firn_model::cancel::Cancel;
 use firn_model::store::Select;
 use firn_model::tenant::TenantId;
-use firn_model::trace::SpanContext;
+use firn_model::trace::{SpanContext, TraceParent};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use tokio::time::Instant;
@@ -41,7 +41,7 @@ pub(crate) struct Call {
     client: Client,
     origin: Origin,
     encoding: Encoding,
-    /// The span of the request, if it is sampled.
+    /// The span of the request, if it is in a trace.
     span: Option<SpanContext>,
 }
 
@@ -76,15 +76,17 @@ impl Call {
         job: impl FnOnce(&Cancel) -> Result<T, Failure> + Send + 'static,
     ) -> Result<T, Failure> {
         let deadline = Instant::now() + self.app.limits().query_timeout;
-        self.compute_over(None, deadline, job).await
+        self.compute_over(None, deadline, |cancel, _| job(cancel))
+            .await
     }
 
-    /// Runs `job`, which is about the times of `range`, until `deadline`.
+    /// Runs `job`, which is about the times of `range`, until `deadline`; it hears where its span
+    /// stands.
     pub(crate) async fn compute_over<T: Send + 'static>(
         &self,
         range: Option<Range>,
         deadline: Instant,
-        job: impl FnOnce(&Cancel) -> Result<T, Failure> + Send + 'static,
+        job: impl FnOnce(&Cancel, Option<TraceParent>) -> Result<T, Failure> + Send + 'static,
     ) -> Result<T, Failure> {
         let texts = EXPRESSIONS.iter().flat_map(|name| self.form.all(name));
         let question = self.question(texts, range);
@@ -99,7 +101,8 @@ impl Call {
         job: impl FnOnce(&Cancel) -> Result<T, Failure> + Send + 'static,
     ) -> Result<T, Failure> {
         let question = self.question(texts.iter().map(String::as_str), None);
-        self.compute_traced(question, deadline, job).await
+        self.compute_traced(question, deadline, |cancel, _| job(cancel))
+            .await
     }
 
     /// Waiting and work are a span each, by Prometheus's names.
@@ -107,9 +110,10 @@ impl Call {
         &self,
         question: Question,
         deadline: Instant,
-        job: impl FnOnce(&Cancel) -> Result<T, Failure> + Send + 'static,
+        job: impl FnOnce(&Cancel, Option<TraceParent>) -> Result<T, Failure> + Send + 'static,
     ) -> Result<T, Failure> {
         let Some(span) = self.span.clone() else {
+            let job = |cancel: &Cancel| job(cancel, None);
             return self.app.compute(question, deadline, job).await;
         };
         let queue = span.begin("promqlExecQueue");
@@ -120,7 +124,7 @@ impl Call {
             if !asked.is_empty() {
                 work.set("query", || asked);
             }
-            let outcome = job(cancel);
+            let outcome = job(cancel, work.parent());
             if let Err(failure) = &outcome {
                 work.fail(&failure.message);
             }
@@ -132,6 +136,11 @@ impl Call {
     fn question<'a>(&self, texts: impl Iterator<Item = &'a str>, range: Option<Range>) -> Question {
         let (tenant, client) = (self.tenant.clone(), self.client.clone());
         Question::new(self.endpoint.label(), tenant, client, texts, range)
+    }
+
+    /// Where the request stands in a trace, if it stands in one.
+    pub(crate) fn trace(&self) -> Option<TraceParent> {
+        self.span.as_ref().map(SpanContext::parent)
     }
 
     /// Where the request comes from, for the log of queries.

@@ -82,6 +82,7 @@ async fn answer(app: &App, backend: Arc<Backend>, request: Request) -> Result<Re
                 cancel,
                 budget: &budget,
                 series: &SeriesLimit::none(),
+                span: None,
             });
             selections.push(selected.map_err(Failure::execution)?);
         }

@@ -31,6 +31,24 @@ struct Document {
     unit: String,
 }
 
+/// What is said of a metric, in upstream's order of fields where no target stands beside it.
+#[derive(Serialize)]
+struct Said {
+    r#type: &'static str,
+    unit: String,
+    help: String,
+}
+
+impl From<&FamilyMetadata> for Said {
+    fn from(metadata: &FamilyMetadata) -> Self {
+        Self {
+            r#type: metadata.kind,
+            unit: metadata.unit.clone(),
+            help: metadata.help.clone(),
+        }
+    }
+}
+
 impl From<&FamilyMetadata> for Document {
     fn from(metadata: &FamilyMetadata) -> Self {
         Self {
@@ -180,11 +198,11 @@ pub(crate) async fn by_metric(call: Call) -> Result<Response, Failure> {
                 found.insert(said.name.to_owned(), BTreeSet::from([said.into()]));
             }
         }
-        let documents = |set: BTreeSet<FamilyMetadata>| set.iter().map(Document::from).collect();
+        let documents = |set: BTreeSet<FamilyMetadata>| set.iter().map(Said::from).collect();
         let found = found.into_iter().take(limit);
         Ok(found
             .map(|(name, set)| (name, documents(set)))
-            .collect::<BTreeMap<String, Vec<Document>>>())
+            .collect::<BTreeMap<String, Vec<Said>>>())
     })
     .await
 }

@@ -9,6 +9,7 @@ use super::times::parse_duration_nanos;
 use crate::app::App;
 use crate::http::failure::{Cause, Failure};
 use crate::http::produce::{Encoding, respond};
+use crate::parts::Profiler;
 use axum::body::{Body, Bytes};
 use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
@@ -137,6 +138,11 @@ const PROFILES_PAGE: &str = "\
 <p>Profiles for <code>go tool pprof URL</code> and other readers of its format:</p>
 <ul>
 <li><a href=\"heap\">heap</a>: what is allocated now, sampled about once a MiB</li>
+<li><a href=\"allocs\">allocs</a>: the same; what was freed is not known</li>
+<li><a href=\"goroutine\">goroutine</a>, <a href=\"threadcreate\">threadcreate</a>: the threads by
+their names</li>
+<li><a href=\"block\">block</a>, <a href=\"mutex\">mutex</a>: empty; waiting is not measured</li>
+<li><a href=\"cmdline\">cmdline</a>: the command line</li>
 <li><a href=\"profile?seconds=30\">profile</a>: where CPU time goes during the next
 <code>seconds</code> (30 if not given, 300 at most)</li>
 </ul>
@@ -171,6 +177,70 @@ pub(crate) async fn heap_profile(app: App, _request: Request) -> Response {
         return no_profiler();
     };
     profile_response("heap", background(&app, move || profiler.heap()).await)
+}
+
+/// The profile that `name` calls and `make` makes.
+async fn profile_of(
+    app: &App,
+    name: &str,
+    make: impl FnOnce(&dyn Profiler) -> Result<Vec<u8>, Error> + Send + 'static,
+) -> Response {
+    let Some(profiler) = app.parts.profiler.clone() else {
+        return no_profiler();
+    };
+    profile_response(name, background(app, move || make(&*profiler)).await)
+}
+
+/// What is allocated now, by the name under which collectors ask for memory: of what was freed
+/// again the allocator keeps no record.
+pub(crate) async fn allocs_profile(app: App, _request: Request) -> Response {
+    profile_of(&app, "allocs", |profiler| profiler.heap()).await
+}
+
+/// The threads, in place of goroutines.
+pub(crate) async fn goroutine_profile(app: App, _request: Request) -> Response {
+    profile_of(&app, "goroutine", |p| p.threads("goroutine")).await
+}
+
+/// The threads.
+pub(crate) async fn threadcreate_profile(app: App, _request: Request) -> Response {
+    profile_of(&app, "threadcreate", |p| p.threads("threadcreate")).await
+}
+
+/// What collectors ask for about waiting, which is not measured: with Go's defaults that is empty
+/// too.
+const WAITING: [(&str, &str); 2] = [("contentions", "count"), ("delay", "nanoseconds")];
+
+/// A profile without samples.
+pub(crate) async fn block_profile(app: App, _request: Request) -> Response {
+    profile_of(&app, "block", |profiler| profiler.nothing(&WAITING)).await
+}
+
+/// A profile without samples.
+pub(crate) async fn mutex_profile(app: App, _request: Request) -> Response {
+    profile_of(&app, "mutex", |profiler| profiler.nothing(&WAITING)).await
+}
+
+/// The words of the command line, with zeros between them.
+pub(crate) async fn command_line(app: App, _request: Request) -> Response {
+    match &app.parts.profiler {
+        Some(profiler) => text(StatusCode::OK, &profiler.command_line().join("\0")),
+        None => no_profiler(),
+    }
+}
+
+/// Says that there are no symbols to ask for: profiles have the names in them.
+pub(crate) async fn symbols(app: App, _request: Request) -> Response {
+    match app.parts.profiler {
+        Some(_) => text(StatusCode::OK, "num_symbols: 0\n"),
+        None => no_profiler(),
+    }
+}
+
+/// Says that there is no trace.
+pub(crate) async fn no_trace(_app: App, _request: Request) -> Response {
+    let message = "there is no runtime of Go to trace: see profile, or tracing in the config";
+    Failure::new(Cause::Execution(ErrorKind::NotFound), message).into_plain()
 }
 
 /// Where time goes for `seconds` from now.

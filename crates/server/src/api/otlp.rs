@@ -10,6 +10,7 @@
 //! is not known they are plain text.
 
 use super::origin;
+use super::write::{COMMIT, READ};
 use crate::app::App;
 use crate::http::body;
 use crate::http::failure::{Cause, Failure};
@@ -21,6 +22,7 @@ use axum::response::Response;
 use firn_ingest::{Admission, OtlpOrigin, OtlpOutcome, PendingOtlp, Pipeline};
 use firn_model::error::{Error, ErrorKind};
 use firn_model::tenant::TenantId;
+use firn_model::trace::SpanContext;
 use firn_wire::otlp::{Answer, Format};
 use firn_wire::unpack::Packing;
 use std::net::SocketAddr;
@@ -96,6 +98,8 @@ async fn store(
         packing,
     };
     let bytes_max = pipeline.limits().wire.body_bytes_max;
+    let span = head.extensions.get::<SpanContext>().cloned();
+    let reading = SpanContext::begin_in(span.as_ref(), READ);
     // Bodies wait here, unread, while there is no room for them.
     let admitted = pipeline.admit(body::declared_bytes(&body)).await;
     let mut admission = admitted.map_err(super::write::refused_body)?;
@@ -106,10 +110,15 @@ async fn store(
     let body = (body, pipeline.take_body());
     let metrics = app.metrics.endpoint(Endpoint::Otlp);
     let bytes = body::read(app.limits(), metrics, body, bytes_max, hold).await?;
+    drop(reading);
     let prepared = pipeline.prepare_otlp(&mut admission, from, &bytes).await;
     prepared.map_err(refused)?;
-    let pending = decode(app, pipeline, (tenant, from), (bytes, admission)).await?;
-    let outcome = pending.await.map_err(of_store)?;
+    let asked = (tenant, from, span.clone());
+    let pending = decode(app, pipeline, asked, (bytes, admission)).await?;
+    let commit = SpanContext::begin_in(span.as_ref(), COMMIT);
+    let outcome = pending.await;
+    drop(commit);
+    let outcome = outcome.map_err(of_store)?;
     match outcome.is_refused() {
         true => Err(Failure::bad_data(
             outcome.write.complaint().unwrap_or_default(),
@@ -122,11 +131,11 @@ async fn store(
 async fn decode(
     app: &App,
     pipeline: Arc<Pipeline>,
-    (tenant, from): (TenantId, OtlpOrigin),
+    (tenant, from, span): (TenantId, OtlpOrigin, Option<SpanContext>),
     (bytes, admission): (Vec<u8>, Admission),
 ) -> Result<PendingOtlp, Failure> {
     if pipeline.is_quick_otlp(from, &bytes) {
-        let pending = pipeline.otlp(&tenant, from, &bytes, admission);
+        let pending = pipeline.otlp(&tenant, from, &bytes, admission, span.as_ref());
         pipeline.put_body(bytes);
         return pending.map_err(refused);
     }
@@ -134,7 +143,7 @@ async fn decode(
     let slot = slot.map_err(|_| Failure::internal("the write queue is closed"))?;
     let watch_memory = app.parts.watch_memory.clone();
     let decoding = tokio::task::spawn_blocking(move || {
-        let pending = pipeline.otlp(&tenant, from, &bytes, admission);
+        let pending = pipeline.otlp(&tenant, from, &bytes, admission, span.as_ref());
         pipeline.put_body(bytes);
         // What was freed is not to stay while others take as much again.
         watch_memory();

@@ -12,10 +12,11 @@ use crate::query_stats::{StatsDocument, Timings};
 use crate::timed::Timed;
 use axum::response::Response;
 use firn_model::sample::TimestampMs;
+use firn_model::sync::lock;
 use firn_promql::value::{QueryResult, Value};
 use firn_promql::{Context, EvalTime, Options};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::task::spawn_blocking;
 use tokio::time::Instant;
@@ -137,6 +138,7 @@ async fn evaluate(call: Call, time: EvalTime, limit: Option<usize>) -> Result<Re
         query: text.clone(),
         time,
         origin: call.origin(),
+        trace: call.trace(),
         by_step: tells_steps(&call),
     });
     let has_begun = Arc::new(AtomicBool::new(false));
@@ -147,18 +149,20 @@ async fn evaluate(call: Call, time: EvalTime, limit: Option<usize>) -> Result<Re
     );
     let clock = app.parts.env.clock.clone();
     let asked = clock.monotonic();
-    let (begins, of_job) = (has_begun.clone(), logged.clone());
-    let evaluated = call.compute_over(Some(time.into()), deadline, move |cancel| {
+    let (begins, mut of_job) = (has_begun.clone(), logged.clone());
+    let evaluated = call.compute_over(Some(time.into()), deadline, move |cancel, trace| {
         begins.store(true, Ordering::Relaxed);
         let budget = app.budgets.query();
         let begun = clock.monotonic();
         let store = Timed::new(&*store, clock.clone());
+        let failed = Mutex::default();
         let context = Context {
             store: &store,
             tenant: &tenant,
             compute: &*app.parts.env.compute,
             budget: &budget,
             cancel,
+            failed_counts: Some(&failed),
         };
         let result = app.parts.engine.query(&context, &text, time, &options);
         let timings = Timings {
@@ -166,9 +170,12 @@ async fn evaluate(call: Call, time: EvalTime, limit: Option<usize>) -> Result<Re
             run: clock.monotonic().saturating_sub(begun),
             look_ups: store.spent(),
         };
-        if let Some(logged) = &of_job {
+        if let Some(logged) = &mut of_job {
+            logged.trace = trace;
             let log = &app.parts.query_log;
-            log.write_outcome(clock.now_ms(), logged, result.as_ref(), &timings);
+            let counts = lock(&failed);
+            let result = result.as_ref().map_err(|e| (e, &*counts));
+            log.write_outcome(clock.now_ms(), logged, result, &timings);
         }
         Ok((result?, timings))
     });
@@ -176,19 +183,20 @@ async fn evaluate(call: Call, time: EvalTime, limit: Option<usize>) -> Result<Re
     if let (Err(failure), Some(logged), false) =
         (&evaluated, logged, has_begun.load(Ordering::Relaxed))
     {
-        log_unbegun(&call, logged, failure.message.clone()).await;
+        let queue = call.app.parts.env.clock.monotonic().saturating_sub(asked);
+        log_unbegun(&call, logged, failure.message.clone(), queue).await;
     }
     Ok(respond(&call, evaluated?, time, limit))
 }
 
-/// Logs a query whose turn did not come.
-async fn log_unbegun(call: &Call, logged: Logged, why: String) {
+/// Logs a query that waited for `queue` and whose turn did not come.
+async fn log_unbegun(call: &Call, logged: Logged, why: String, queue: Duration) {
     let (log, now) = (
         call.app.parts.query_log.clone(),
         call.app.parts.env.clock.now_ms(),
     );
     // It cannot fail but by a panic, which its metric would not count either.
-    let _ = spawn_blocking(move || log.write_unfinished(now, &logged, why)).await;
+    let _ = spawn_blocking(move || log.write_unfinished(now, &logged, why, queue)).await;
 }
 
 fn respond(

@@ -106,6 +106,7 @@ async fn answer(app: &App, backend: Arc<Backend>, request: Request) -> Result<Re
                 cancel,
                 budget: &budget,
                 series: &SeriesLimit::none(),
+                span: None,
             });
             let selection = selection.map_err(Failure::execution)?;
             let series = sorted(&*selection, cancel, &mut reading.memory);

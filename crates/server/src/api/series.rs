@@ -115,6 +115,7 @@ impl Lookup {
                 cancel,
                 budget: &self.budget,
                 series: &SeriesLimit::none(),
+                span: None,
             };
             find(&*self.store, request)?;
         }

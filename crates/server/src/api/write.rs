@@ -22,6 +22,7 @@ use axum::response::Response;
 use firn_ingest::{Admission, Origin, PendingWrite, Pipeline, Written};
 use firn_model::error::{Error, ErrorKind};
 use firn_model::tenant::TenantId;
+use firn_model::trace::SpanContext;
 use firn_wire::remote_write::Version;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -36,6 +37,12 @@ const HISTOGRAMS_WRITTEN: HeaderName =
     HeaderName::from_static("x-prometheus-remote-write-histograms-written");
 const EXEMPLARS_WRITTEN: HeaderName =
     HeaderName::from_static("x-prometheus-remote-write-exemplars-written");
+
+/// The part of a push's span until its body is here: for lack of room it waits, too.
+pub(super) const READ: &str = "writeRead";
+
+/// The part in which the log is waited for.
+pub(super) const COMMIT: &str = "writeCommit";
 
 /// Takes in a request's samples.
 pub(crate) async fn remote_write(app: App, request: Request) -> Response {
@@ -83,6 +90,8 @@ async fn store(
         version,
     };
     let bytes_max = pipeline.limits().wire.body_bytes_max;
+    let span = head.extensions.get::<SpanContext>().cloned();
+    let reading = SpanContext::begin_in(span.as_ref(), READ);
     // Bodies wait here, unread, while there is no room for them.
     let admitted = pipeline.admit(body::declared_bytes(&body)).await;
     let mut admission = admitted.map_err(refused_body)?;
@@ -90,10 +99,15 @@ async fn store(
     let body = (body, pipeline.take_body());
     let metrics = app.metrics.endpoint(Endpoint::Write);
     let bytes = body::read(app.limits(), metrics, body, bytes_max, hold).await?;
+    drop(reading);
     let prepared = pipeline.prepare(&mut admission, &bytes).await;
     prepared.map_err(refused)?;
-    let pending = decode(app, pipeline, (tenant, from), (bytes, admission)).await?;
-    let outcome = pending.await.map_err(Failure::execution)?;
+    let asked = (tenant, from, span.clone());
+    let pending = decode(app, pipeline, asked, (bytes, admission)).await?;
+    let commit = SpanContext::begin_in(span.as_ref(), COMMIT);
+    let outcome = pending.await;
+    drop(commit);
+    let outcome = outcome.map_err(Failure::execution)?;
     *written = outcome.written;
     match outcome.complaint() {
         None => Ok(()),
@@ -108,11 +122,11 @@ async fn store(
 async fn decode(
     app: &App,
     pipeline: Arc<Pipeline>,
-    (tenant, from): (TenantId, Origin),
+    (tenant, from, span): (TenantId, Origin, Option<SpanContext>),
     (bytes, admission): (Vec<u8>, Admission),
 ) -> Result<PendingWrite, Failure> {
     if pipeline.is_quick(from.version, &bytes) {
-        let pending = pipeline.remote_write(&tenant, from, &bytes, admission);
+        let pending = pipeline.remote_write(&tenant, from, &bytes, admission, span.as_ref());
         pipeline.put_body(bytes);
         return pending.map_err(refused);
     }
@@ -120,7 +134,7 @@ async fn decode(
     let slot = slot.map_err(|_| Failure::internal("the write queue is closed"))?;
     let watch_memory = app.parts.watch_memory.clone();
     let decoding = tokio::task::spawn_blocking(move || {
-        let pending = pipeline.remote_write(&tenant, from, &bytes, admission);
+        let pending = pipeline.remote_write(&tenant, from, &bytes, admission, span.as_ref());
         pipeline.put_body(bytes);
         // What was freed is not to stay while others take as much again.
         watch_memory();

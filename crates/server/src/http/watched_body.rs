@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 /// Follows a body; it is dropped with the body, after the last byte was sent or the peer left.
-pub(super) trait Watch: Unpin {
+pub(crate) trait Watch: Unpin {
     /// The next piece is asked for.
     fn asked(&mut self) {}
 
@@ -18,9 +18,9 @@ pub(super) trait Watch: Unpin {
 }
 
 /// The body `inner` as it is, which `watch` follows.
-pub(super) struct WatchedBody<B, W> {
-    pub(super) inner: B,
-    pub(super) watch: W,
+pub(crate) struct WatchedBody<B, W> {
+    pub(crate) inner: B,
+    pub(crate) watch: W,
 }
 
 impl<B: HttpBody<Data = Bytes> + Unpin, W: Watch> HttpBody for WatchedBody<B, W> {

@@ -7,6 +7,7 @@ use crate::access::{Grant, Refusal, Rules};
 use crate::app::App;
 use crate::http::failure::{Cause, Failure};
 use crate::http::measured;
+use crate::http::watched_body::{Watch, WatchedBody};
 use crate::metrics::Endpoint;
 use axum::body::Body;
 use axum::extract::{Request, State};
@@ -22,7 +23,8 @@ const TENANT_HEADER: HeaderName = HeaderName::from_static("x-scope-orgid");
 /// Where the span stands in which a client asks.
 const TRACEPARENT: &str = "traceparent";
 
-/// Answers a request within a span, if its trace is sampled.
+/// Answers a request within a span, which ends with the last byte of the answer, if its trace is
+/// sampled.
 pub(super) async fn guard(State(app): State<App>, mut request: Request, next: Next) -> Response {
     let mut span = span_of(&app, &request);
     let Some(context) = span.context() else {
@@ -35,7 +37,31 @@ pub(super) async fn guard(State(app): State<App>, mut request: Request, next: Ne
     if status.is_server_error() {
         span.fail(status);
     }
-    response
+    if !span.is_kept() {
+        return response;
+    }
+    response.map(|inner| {
+        let watch = Answering { span, bytes: 0 };
+        Body::new(WatchedBody { inner, watch })
+    })
+}
+
+/// The span of a request whose answer is on its way.
+struct Answering {
+    span: Span,
+    bytes: usize,
+}
+
+impl Watch for Answering {
+    fn data(&mut self, bytes: usize) {
+        self.bytes += bytes;
+    }
+}
+
+impl Drop for Answering {
+    fn drop(&mut self) {
+        self.span.set("http.response.body.size", || self.bytes);
+    }
 }
 
 fn span_of(app: &App, request: &Request) -> Span {

@@ -677,6 +677,34 @@ const OPERATIONS: &[Route] = &[
     )
     .answers(OCTETS),
     Route::new(
+        "/debug/pprof/allocs",
+        mount(GET, Endpoint::Operations, Scope::Admin, Reach::Whole),
+        |m| plain(m, operations::allocs_profile),
+        "What is allocated now, as `heap`: what was freed is not known.",
+    )
+    .answers(OCTETS),
+    Route::new(
+        "/debug/pprof/block",
+        mount(GET, Endpoint::Operations, Scope::Admin, Reach::Whole),
+        |m| plain(m, operations::block_profile),
+        "A profile without samples: waiting is not measured.",
+    )
+    .answers(OCTETS),
+    Route::new(
+        "/debug/pprof/cmdline",
+        mount(GET, Endpoint::Operations, Scope::Admin, Reach::Whole),
+        |m| plain(m, operations::command_line),
+        "The command line, its words with zeros between them.",
+    )
+    .answers(TEXT),
+    Route::new(
+        "/debug/pprof/goroutine",
+        mount(GET, Endpoint::Operations, Scope::Admin, Reach::Whole),
+        |m| plain(m, operations::goroutine_profile),
+        "The threads by their names, in pprof's format.",
+    )
+    .answers(OCTETS),
+    Route::new(
         "/debug/pprof/profile",
         mount(GET, Endpoint::Operations, Scope::Admin, Reach::Whole),
         |m| plain(m, operations::cpu_profile),
@@ -684,6 +712,34 @@ const OPERATIONS: &[Route] = &[
     )
     .with(&[param("seconds", Duration, "For how long.")])
     .answers(OCTETS),
+    Route::new(
+        "/debug/pprof/mutex",
+        mount(GET, Endpoint::Operations, Scope::Admin, Reach::Whole),
+        |m| plain(m, operations::mutex_profile),
+        "A profile without samples: waiting is not measured.",
+    )
+    .answers(OCTETS),
+    Route::new(
+        "/debug/pprof/symbol",
+        mount(GET, Endpoint::Operations, Scope::Admin, Reach::Whole),
+        |m| plain(m, operations::symbols),
+        "Says that profiles have their symbols in them.",
+    )
+    .answers(TEXT),
+    Route::new(
+        "/debug/pprof/threadcreate",
+        mount(GET, Endpoint::Operations, Scope::Admin, Reach::Whole),
+        |m| plain(m, operations::threadcreate_profile),
+        "The threads by their names, in pprof's format.",
+    )
+    .answers(OCTETS),
+    Route::new(
+        "/debug/pprof/trace",
+        mount(GET, Endpoint::Operations, Scope::Admin, Reach::Whole),
+        |m| plain(m, operations::no_trace),
+        "Says that there is no runtime of Go to trace.",
+    )
+    .answers(TEXT),
 ];
 
 const PAGE: &[Route] = &[

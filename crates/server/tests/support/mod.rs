@@ -424,7 +424,10 @@ fn backend(log: Arc<FakeLog>) -> Backend {
         write_fault: Arc::new(move || faulty.fault.lock().unwrap().clone()),
         scraping: Arc::new(Scraping::new(
             pipeline.clone(),
-            clock,
+            (
+                clock.clone(),
+                Tracer::new(clock, Arc::new(firn_model::env::sim::SimRng::new(1))),
+            ),
             &memory,
             Places::unlimited(),
             no_yaml,

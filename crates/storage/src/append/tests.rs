@@ -51,6 +51,7 @@ fn series_made_by_a_batch_that_was_overtaken_survives_without_it() {
         cancel: &Default::default(),
         budget: &Budget::new("query", usize::MAX),
         series: &SeriesLimit::none(),
+        span: None,
     };
     assert_eq!(open().select(request).unwrap().len(), names.len());
 }

@@ -72,6 +72,7 @@ fn contents(store: &Store) -> BTreeMap<String, Vec<i64>> {
         cancel: &Cancel::new(),
         budget: &Budget::new("query", usize::MAX),
         series: &SeriesLimit::none(),
+        span: None,
     };
     let selection = store.select(request).unwrap();
     let mut columns = SeriesBatch::default();

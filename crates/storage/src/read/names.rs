@@ -38,6 +38,14 @@ impl Reader {
         )
     }
 
+    /// Whether head and pages begin before the end of `range` and end after its start. Upstream
+    /// asks this alone of all that it holds, so that a range whose start is behind its end finds
+    /// everything of what it lies in; that of blocks is [`TimeRange::overlaps`].
+    fn is_around(&self, range: TimeRange) -> bool {
+        let held = self.oldest().zip(self.newest());
+        held.is_some_and(|(min, max)| TimeRange::new(min, max).overlaps(&range))
+    }
+
     /// What the index says of the part of the request's range that head and pages own, and what
     /// blocks say of all of it; sorted.
     fn all_of<T: Ord>(
@@ -52,8 +60,12 @@ impl Reader {
         request.bind_matchers();
         let view = self.blocks.view();
         let range = TimeRange::new(request.range.min.max(view.cut), request.range.max);
+        let is_inverted = request.range.min > request.range.max;
         let of_index = match range.min <= range.max {
             true => of_index(range)?,
+            false if is_inverted && self.is_around(request.range) => {
+                of_index(TimeRange::new(view.cut, i64::MAX))?
+            }
             false => Vec::new(),
         };
         // What left the index meanwhile is in a block that this view has.

@@ -42,6 +42,7 @@ fn samples(sim: &Sim, how: &str) -> Samples {
         cancel: &Cancel::new(),
         budget: &Budget::new("query", usize::MAX),
         series: &SeriesLimit::none(),
+        span: None,
     };
     let selection = store.select(request).unwrap();
     let mut batch = SeriesBatch::default();

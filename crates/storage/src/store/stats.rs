@@ -2,7 +2,7 @@
 
 use super::Store;
 use crate::sync::lock;
-use firn_model::sample::{TimeRange, TimestampMs};
+use firn_model::sample::TimeRange;
 use firn_model::stats::{Stat, StoreStats};
 
 impl Store {
@@ -27,7 +27,7 @@ impl Store {
             damages: self.damages(),
             ..StoreStats::default()
         };
-        stats.min_time = self.oldest();
+        stats.min_time = parts.oldest();
         for shard in &parts.shards {
             for (_, series) in lock(shard).iter() {
                 stats.chunks += series.chunk_count() as u64;
@@ -40,7 +40,7 @@ impl Store {
     /// one for each block, and those of late samples. They may overlap. Looks at every series.
     pub fn time_ranges(&self) -> Vec<TimeRange> {
         let parts = &*self.parts;
-        let newest = self.oldest().zip(parts.newest());
+        let newest = parts.oldest().zip(parts.newest());
         let head = newest.map(|(min, max)| TimeRange::new(min, max));
         let view = parts.blocks.view();
         let blocks = view.blocks.iter().map(|open| open.entry.range);
@@ -66,20 +66,5 @@ impl Store {
             }
         }
         joined
-    }
-
-    /// The time of the oldest sample of pages and head.
-    fn oldest(&self) -> Option<TimestampMs> {
-        let mut oldest = self.parts.sealed.directory.summary().oldest;
-        for shard in &self.parts.shards {
-            for (_, series) in lock(shard).iter() {
-                let min = series.range().map(|range| range.min);
-                oldest = match (oldest, min) {
-                    (Some(a), Some(b)) => Some(a.min(b)),
-                    (a, b) => a.or(b),
-                };
-            }
-        }
-        oldest
     }
 }

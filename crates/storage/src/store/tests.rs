@@ -89,6 +89,7 @@ fn select_of(
         cancel: &Cancel::new(),
         budget: &Budget::new("query", usize::MAX),
         series: &SeriesLimit::none(),
+        span: None,
     };
     store.select(request).unwrap()
 }
@@ -273,10 +274,44 @@ fn store_of_one_tenant_keeps_no_other() {
         cancel: &Cancel::new(),
         budget: &Budget::new("query", usize::MAX),
         series: &SeriesLimit::none(),
+        span: None,
     };
     assert!(store.select(request).unwrap().is_empty());
     assert!(store.label_names(request).unwrap().is_empty());
     assert!(store.label_values("job", request).unwrap().is_empty());
+}
+
+#[test]
+fn range_that_ends_before_it_starts_names_everything_of_what_it_lies_in() {
+    let sim = sim::env(1);
+    let store = open(&sim, options());
+    append(
+        &store,
+        &batch(&[("a", &[(10, 1.0)]), ("b", &[(50, 1.0)])]),
+        ALWAYS,
+    );
+    for (start, end, is_found) in [
+        (40, 20, true),
+        (50, 10, true),
+        (51, 20, false),
+        (40, 9, false),
+        (i64::MAX, i64::MIN, false),
+    ] {
+        let request = SelectRequest {
+            tenant: &TenantId::anonymous(),
+            matchers: &[],
+            range: TimeRange::new(start, end),
+            newest_only: false,
+            cancel: &Cancel::new(),
+            budget: &Budget::new("query", usize::MAX),
+            series: &SeriesLimit::none(),
+            span: None,
+        };
+        let names = store.label_names(request).unwrap();
+        let values = store.label_values("__name__", request).unwrap();
+        let want = if is_found { (2, 2) } else { (0, 0) };
+        assert_eq!((names.len(), values.len()), want, "{start} to {end}");
+    }
 }
 
 #[test]
@@ -297,6 +332,7 @@ fn selection_holds_its_memory_in_the_budget_or_is_refused() {
             cancel: &Cancel::new(),
             budget,
             series: &SeriesLimit::none(),
+            span: None,
         })
     };
     let budget = Budget::new("query", usize::MAX);

@@ -133,8 +133,7 @@ fn check(file: &Path, options: &Options) -> Outcome {
         console::out(&format!("  SUCCESS: {count} rule files found\n"));
     }
     for key in &config.ignored {
-        let why = config::why_ignored(key).map_or(String::new(), |why| format!(": {why}"));
-        console::out(&format!("  WARNING: {key} has no effect in Firn{why}\n"));
+        console::out(&format!("  WARNING: {key} has no effect in Firn\n"));
     }
     let file = file.display();
     console::out(&format!(

@@ -278,6 +278,7 @@ fn with_context<T>(head: &Head, run: impl FnOnce(&Context<'_>) -> T) -> T {
         compute: &sim::Inline,
         budget: &Budget::new("query of a test", QUERY_BYTES_MAX),
         cancel: &Cancel::default(),
+        failed_counts: None,
     })
 }
 

@@ -9,6 +9,7 @@ use firn_model::labels::{Labels, METRIC_NAME};
 use firn_model::quote::quote;
 use firn_model::sample::TimeRange;
 use firn_promql::texts;
+use serde_json::Value;
 use std::fmt::Write as _;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
@@ -18,6 +19,8 @@ use std::path::Path;
 pub enum Form {
     /// A line a sample: labels, value, milliseconds.
     Plain,
+    /// A line a series: its labels as JSON.
+    SeriesJson,
     /// What `create-blocks-from openmetrics` reads; it has no native histograms.
     OpenMetrics,
 }
@@ -33,13 +36,14 @@ pub fn dump(
 ) -> Result<Vec<String>, Error> {
     let folder = Folder::open(env, data, selectors)?;
     let mut heads = match form {
-        Form::Plain => Heads::default(),
+        Form::Plain | Form::SeriesJson => Heads::default(),
         Form::OpenMetrics => Heads::new(&folder.metadata()?),
     };
     let mut out = BufWriter::new(io::stdout().lock());
     let printed = folder.each_series(range, &mut |labels, columns| {
         let text = match form {
             Form::Plain => plain(labels, columns),
+            Form::SeriesJson => series_json(labels),
             Form::OpenMetrics => {
                 let metric = String::from_utf8_lossy(labels.get(METRIC_NAME));
                 let lines = heads.lines(&metric, |name| word(name.as_bytes()));
@@ -49,7 +53,7 @@ pub fn dump(
         out.write_all(text.as_bytes()).map_err(closed)
     });
     let end = match form {
-        Form::Plain => "",
+        Form::Plain | Form::SeriesJson => "",
         Form::OpenMetrics => "# EOF\n",
     };
     let ended = out.write_all(end.as_bytes()).and_then(|()| out.flush());
@@ -80,6 +84,13 @@ fn plain(labels: &Labels, columns: SeriesColumns<'_>) -> String {
         let _ = writeln!(text, "{labels} {value} {time}");
     }
     text
+}
+
+fn series_json(labels: &Labels) -> String {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let pairs = labels.as_ref().pairs();
+    let pairs = pairs.map(|(name, value)| (text(name), Value::from(text(value))));
+    format!("{}\n", Value::Object(pairs.collect()))
 }
 
 fn open_metrics(labels: &Labels, columns: SeriesColumns<'_>) -> String {

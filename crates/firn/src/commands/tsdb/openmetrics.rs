@@ -8,7 +8,7 @@ use super::heads::Heads;
 use super::progress::Progress;
 use firn_model::env::{Env, File, OpenMode};
 use firn_model::error::{Error, ErrorKind};
-use firn_model::labels::{LabelsRef, is_canonical, push_pair};
+use firn_model::labels::{Labels, LabelsBuilder, LabelsRef, is_canonical, push_pair};
 use firn_model::sample::START_UNKNOWN;
 use firn_storage::import::{Buffer, Import, Imported, Sample, Target};
 use firn_wire::exposition::{Event, Format, LabelPairs, Parser, PieceLimits, Pieces, Value};
@@ -23,8 +23,13 @@ const LIMITS: PieceLimits = PieceLimits {
 /// Bytes of samples that wait in memory.
 const BUFFER_BYTES: usize = 256 << 20;
 
-/// Imports the file `text` into the data folder `data`.
-pub fn import(env: &Env, text: &Path, data: &Path) -> Result<Imported, Error> {
+/// Imports the file `text` into the data folder `data`, with `added` labels on every series.
+pub fn import(
+    env: &Env,
+    text: &Path,
+    data: &Path,
+    added: &[(String, String)],
+) -> Result<Imported, Error> {
     let unreadable = |e: std::io::Error| Error::unavailable(format!("{}: {e}", text.display()));
     let file = env.disk.open(text, OpenMode::Read).map_err(unreadable)?;
     let bytes = file.len().map_err(unreadable)?;
@@ -37,7 +42,8 @@ pub fn import(env: &Env, text: &Path, data: &Path) -> Result<Imported, Error> {
         buffer: Buffer::default(),
         heads: Heads::default(),
         pairs: LabelPairs::default(),
-        labels: Vec::new(),
+        labels: Labels::empty(),
+        added: added.to_vec(),
     };
     let mut offset = 0;
     while !pieces.is_done() {
@@ -79,8 +85,10 @@ struct Samples {
     buffer: Buffer,
     heads: Heads,
     pairs: LabelPairs,
-    /// The labels of the newest sample in canonical form.
-    labels: Vec<u8>,
+    /// The labels of the newest sample.
+    labels: Labels,
+    /// Labels of every series.
+    added: Vec<(String, String)>,
 }
 
 impl Samples {
@@ -101,22 +109,27 @@ impl Samples {
         };
         if !sample.is_expected {
             parser.labels(&mut self.pairs)?;
-            self.labels.clear();
+            let mut labels = Vec::new();
             for (name, value) in self.pairs.iter().filter(|(_, value)| !value.is_empty()) {
-                push_pair(&mut self.labels, name, value);
+                push_pair(&mut labels, name, value);
             }
-            if !is_canonical(&self.labels) {
+            if !is_canonical(&labels) {
                 return Err(refused(format!(
                     "labels of series {} are twice there",
                     key()
                 )));
             }
+            let mut builder = LabelsBuilder::from_labels(LabelsRef::from_canonical(&labels));
+            for (name, value) in &self.added {
+                builder.set(name, value.as_bytes());
+            }
+            self.labels = builder.build();
         }
         let value = match sample.value {
             Value::Float(value) => Sample::Float(value),
             Value::Histogram(histogram) => Sample::Histogram(histogram.clone().into()),
         };
-        let labels = LabelsRef::from_canonical(&self.labels);
+        let labels = self.labels.as_ref();
         let start = sample.start.unwrap_or(START_UNKNOWN);
         self.buffer.push(labels, time, start, value);
         if self.buffer.memory_bytes() >= BUFFER_BYTES {

@@ -126,6 +126,7 @@ impl Folder {
                 cancel: &Cancel::new(),
                 budget: &self.memory,
                 series: &SeriesLimit::none(),
+                span: None,
             })
         };
         sets.iter().map(select).collect()

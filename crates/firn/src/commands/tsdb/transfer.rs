@@ -1,7 +1,7 @@
 //! The command lines of what brings samples into a data folder and takes them out of one.
 
 use super::dump::{self, Form};
-use super::{CANNOT, data_argument, export, import, openmetrics};
+use super::{CANNOT, data_argument, export, import, openmetrics, rule_blocks};
 use crate::commands::arguments::texts;
 use crate::console;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
@@ -73,28 +73,94 @@ pub fn create_command() -> Command {
         )
         .after_help(EXIT_CODES)
         .arg(path("file", "FILE", "The text"))
-        .arg(data_argument());
+        .args(folder_arguments())
+        .arg(
+            Arg::new("label")
+                .long("label")
+                .value_name("NAME=VALUE")
+                .action(ArgAction::Append)
+                .help("A label of every series; may be repeated"),
+        );
     Command::new("create-blocks-from")
-        .about("Make blocks of a data folder from text")
+        .about("Make blocks of a data folder from text, or from what rules would have made")
         .subcommand_required(true)
         .arg_required_else_help(true)
-        .subcommands([text])
+        .subcommands([text, rule_blocks::command().after_help(EXIT_CODES)])
 }
 
 /// `firn tsdb dump` and `firn tsdb dump-openmetrics`.
 pub fn dump_command(form: Form) -> Command {
     let (name, about) = match form {
-        Form::Plain => ("dump", "Print samples, a line each, as promtool does"),
+        Form::Plain | Form::SeriesJson => ("dump", "Print samples, a line each, as promtool does"),
         Form::OpenMetrics => (
             "dump-openmetrics",
             "Print samples in the format of OpenMetrics, without native histograms",
         ),
     };
-    Command::new(name)
+    let number = |id: &'static str, help: &'static str| {
+        let arg = Arg::new(id).long(id).value_name("MS").help(help);
+        let arg = arg.value_parser(value_parser!(TimestampMs));
+        arg.allow_hyphen_values(true)
+    };
+    let command = Command::new(name)
         .about(about)
         .after_help(EXIT_CODES)
-        .arg(data_argument())
+        .args(folder_arguments())
         .args(selection())
+        .args([
+            number(
+                "min-time",
+                "The first time, in milliseconds since the epoch",
+            ),
+            number("max-time", "The last time, in milliseconds since the epoch"),
+        ])
+        .arg(
+            Arg::new("sandbox-dir-root")
+                .long("sandbox-dir-root")
+                .value_name("DIR")
+                .help("Has no effect: nothing is written"),
+        );
+    match form {
+        Form::OpenMetrics => command,
+        Form::Plain | Form::SeriesJson => command.arg(
+            Arg::new("format")
+                .long("format")
+                .value_name("FORMAT")
+                .default_value("prom")
+                .value_parser(["prom", "seriesjson"])
+                .help("Samples, or the labels of series as JSON"),
+        ),
+    }
+}
+
+/// The data folder, by a flag or by its place as promtool has it.
+fn folder_arguments() -> [Arg; 2] {
+    [
+        data_argument().required(false),
+        Arg::new("dir")
+            .value_name("DIR")
+            .value_parser(value_parser!(PathBuf))
+            .conflicts_with("data")
+            .help("The data folder [default: data/]"),
+    ]
+}
+
+fn folder_of(matches: &ArgMatches) -> PathBuf {
+    let given = ["data", "dir"].map(|id| matches.get_one::<PathBuf>(id));
+    let given = given.into_iter().flatten().next();
+    given.cloned().unwrap_or_else(|| PathBuf::from("data"))
+}
+
+/// The values of `--label`.
+fn labels_of(matches: &ArgMatches) -> Result<Vec<(String, String)>, Error> {
+    let split = |text: String| match text.split_once('=') {
+        Some((name, value)) => Ok((name.to_owned(), value.to_owned())),
+        None => {
+            let why = format!("--label: expected NAME=VALUE, got {text:?}");
+            Err(Error::new(ErrorKind::Invalid, why))
+        }
+    };
+    texts(matches, "label").into_iter().map(split).collect()
 }
 
 fn path(id: &'static str, name: &'static str, help: &'static str) -> Arg {
@@ -172,11 +238,17 @@ pub fn run_export(env: &Env, matches: &ArgMatches) -> ExitCode {
 
 /// Runs `firn tsdb create-blocks-from`.
 pub fn run_create(env: &Env, matches: &ArgMatches) -> ExitCode {
-    let Some((_, matches)) = matches.subcommand() else {
+    let Some((what, matches)) = matches.subcommand() else {
         return ExitCode::from(CANNOT);
     };
     let start = env.clock.monotonic();
-    let done = openmetrics::import(env, &path_of(matches, "file"), &path_of(matches, "data"));
+    let done = match what {
+        "rules" => rule_blocks::run(env, matches),
+        _ => labels_of(matches).and_then(|labels| {
+            let (text, folder) = (path_of(matches, "file"), folder_of(matches));
+            openmetrics::import(env, &text, &folder, &labels)
+        }),
+    };
     let took = env.clock.monotonic().saturating_sub(start);
     finish(done.map(|imported| {
         let text = format!(
@@ -194,7 +266,11 @@ pub fn run_create(env: &Env, matches: &ArgMatches) -> ExitCode {
 /// Runs `firn tsdb dump` and `firn tsdb dump-openmetrics`.
 pub fn run_dump(env: &Env, matches: &ArgMatches, form: Form) -> ExitCode {
     let done = range_of(matches).and_then(|range| {
-        let data = path_of(matches, "data");
+        let form = match matches.try_get_one::<String>("format") {
+            Ok(Some(format)) if format == "seriesjson" => Form::SeriesJson,
+            _ => form,
+        };
+        let data = folder_of(matches);
         dump::dump(env, &data, &texts(matches, "match"), range, form)
     });
     finish(done.map(|damages| {
@@ -241,14 +317,27 @@ fn range_of(matches: &ArgMatches) -> Result<TimeRange, Error> {
         }),
         None => Ok(default),
     };
-    let range = TimeRange::new(time("from", i64::MIN)?, time("to", i64::MAX)?);
+    // `export` has no times in milliseconds.
+    let ms = |id: &str| {
+        matches
+            .try_get_one::<TimestampMs>(id)
+            .ok()
+            .flatten()
+            .copied()
+    };
+    let (min, max) = (ms("min-time"), ms("max-time"));
+    let range = TimeRange::new(
+        time("from", min.unwrap_or(i64::MIN))?,
+        time("to", max.unwrap_or(i64::MAX))?,
+    );
     match range.min <= range.max {
         true => Ok(range),
         false => Err(Error::new(ErrorKind::Invalid, "--from lies behind --to")),
     }
 }
 
-fn parse_time(text: &str) -> Option<TimestampMs> {
+/// Seconds since the epoch, or a time of RFC 3339.
+pub fn parse_time(text: &str) -> Option<TimestampMs> {
     if let Ok(seconds) = text.parse::<f64>() {
         return seconds.is_finite().then(|| (seconds * 1e3).round() as i64);
     }

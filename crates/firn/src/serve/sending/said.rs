@@ -6,7 +6,7 @@
 use super::{Learn, write};
 use crate::settings::config::remote_write::MetadataSettings;
 use firn_ingest::sending::Known;
-use firn_mirror::tee::{PASSED_HEADERS, TargetSettings, Write};
+use firn_mirror::tee::{Contents, PASSED_HEADERS, Posting, TargetSettings, Write};
 use firn_model::env::Env;
 use firn_model::metadata::Metadata;
 use firn_model::metrics::Counter;
@@ -129,11 +129,19 @@ impl Telling {
         let settings = &self.settings;
         let begun = tokio::time::Instant::now();
         let mut pause = settings.backoff_min;
+        let mut attempt = 0;
         loop {
             let named = write.headers.iter();
             let named =
                 named.filter_map(|(at, text)| Some((*PASSED_HEADERS.get(*at)?, text.clone())));
-            let posting = settings.deliver.post(named.collect(), write.body.clone());
+            let posting = settings.deliver.post(Posting {
+                headers: named.collect(),
+                body: write.body.clone(),
+                contents: Contents::default(),
+                metrics,
+                attempt,
+            });
+            attempt += 1;
             let why = match timeout(settings.timeout, posting).await {
                 Ok(Ok(answer)) if answer.status / 100 == 2 => {
                     self.tally.sent.add(metrics);

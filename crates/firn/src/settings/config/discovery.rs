@@ -113,12 +113,12 @@ pub const DISCOVERY: &[Key] = &[
         "msk_sd_configs",
         List(&Section(&[AWS_CLIENT, MSK, HTTP_CLIENT, PROXY])),
     ),
-    key("nerve_sd_configs", List(&Section(&[NERVE]))).ignored(),
+    key("nerve_sd_configs", List(&Section(&[NERVE]))),
     key(
         "nomad_sd_configs",
         List(&Section(&[NOMAD, HTTP_CLIENT, PROXY])),
     ),
-    key("oci_sd_configs", List(&Section(&[OCI, HTTP_CLIENT, PROXY]))).ignored(),
+    key("oci_sd_configs", List(&Section(&[OCI, HTTP_CLIENT, PROXY]))),
     key("openstack_sd_configs", List(&Section(&[OPENSTACK]))),
     key(
         "outscale_sd_configs",
@@ -137,7 +137,7 @@ pub const DISCOVERY: &[Key] = &[
         "scaleway_sd_configs",
         List(&Section(&[SCALEWAY, HTTP_CLIENT, PROXY])),
     ),
-    key("serverset_sd_configs", List(&Section(&[SERVERSET]))).ignored(),
+    key("serverset_sd_configs", List(&Section(&[SERVERSET]))),
     key(
         "stackit_sd_configs",
         List(&Section(&[STACKIT, HTTP_CLIENT, PROXY])),

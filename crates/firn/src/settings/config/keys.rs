@@ -385,8 +385,7 @@ const AZURE_AD: &[Key] = &[
             key("certificate_password", Secret),
             key("send_certificate_chain", Bool),
         ]]),
-    )
-    .ignored(),
+    ),
     key("cloud", Text),
     key("scope", Text),
 ];

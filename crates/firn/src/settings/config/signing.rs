@@ -79,7 +79,7 @@ pub fn check_azuread(node: &Node) -> Result<(), YamlError> {
     }
 }
 
-/// `azuread` of `node`, if it is there; it is checked. One by certificate is not acted on.
+/// `azuread` of `node`, if it is there; it is checked.
 pub fn azuread(node: &Node) -> Option<AzureAdSettings> {
     let section = given(node, "azuread")?;
     let way = |key: &str| given(section, key);
@@ -100,6 +100,16 @@ pub fn azuread(node: &Node) -> Option<AzureAdSettings> {
             tenant: of(way, "tenant_id"),
             client: of(way, "client_id"),
             secret: Secret::Inline(of(way, "client_secret")),
+        }
+    } else if let Some(way) = way("certificate") {
+        let key_file = read::text(way, "certificate_key_path").filter(|path| !path.is_empty());
+        AzureIdentity::Certificate {
+            tenant: of(way, "tenant_id"),
+            client: of(way, "client_id"),
+            file: of(way, "certificate_path").into(),
+            key_file: key_file.map(PathBuf::from),
+            password: Secret::Inline(of(way, "certificate_password")),
+            sends_chain: read::flag_or(way, "send_certificate_chain", false),
         }
     } else {
         AzureIdentity::Sdk {
@@ -182,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn section_is_taken_by_its_way_and_one_by_certificate_is_not() {
+    fn section_is_taken_by_its_way() {
         let azure = |identity: AzureIdentity| AzureAdSettings {
             cloud: AzureCloud::Public,
             identity,
@@ -200,6 +210,14 @@ mod tests {
             client: "c".into(),
             secret: Secret::Inline("s".into()),
         };
+        let certificate = AzureIdentity::Certificate {
+            tenant: "t".into(),
+            client: "c".into(),
+            file: "p".into(),
+            key_file: Some("k".into()),
+            password: Secret::Inline("w".into()),
+            sends_chain: true,
+        };
         for (section, want) in [
             ("{managed_identity: {client_id: c}}", Some(azure(managed))),
             ("{sdk: {tenant_id: t}}", Some(azure(sdk))),
@@ -216,7 +234,11 @@ mod tests {
                     ..azure(secret)
                 }),
             ),
-            ("{certificate: {client_id: c}}", None),
+            (
+                "{certificate: {client_id: c, tenant_id: t, certificate_path: p, \
+                 certificate_key_path: k, certificate_password: w, send_certificate_chain: true}}",
+                Some(azure(certificate)),
+            ),
         ] {
             assert_eq!(
                 of(&format!("azuread: {section}")),

@@ -1,8 +1,7 @@
 //! Where the targets of a job come from.
 //!
-//! Each discovery that Firn runs has a reader, with the checks and defaults of upstream; those that
-//! it does not run are checked too, by [`unbuilt`], so that a config is refused where upstream
-//! refuses it.
+//! Each discovery has a reader, with the checks and defaults of upstream, so that a config is
+//! refused where upstream refuses it.
 
 mod aws;
 mod clouds;
@@ -11,7 +10,6 @@ mod managers;
 mod platforms;
 #[cfg(test)]
 mod tests;
-mod unbuilt;
 mod values;
 
 pub use aws::sigv4;
@@ -38,7 +36,7 @@ const ENDINGS: [&str; 6] = ["json", "yml", "yaml", "JSON", "YML", "YAML"];
 /// Reads a section of one kind of discovery, of a config in a folder.
 type Reader = fn(&Node, &Path) -> Result<DiscoverySettings, YamlError>;
 
-/// The discoveries that Firn runs, by their keys.
+/// The discoveries, by their keys.
 const READERS: &[(&str, Reader)] = &[
     ("aws_sd_configs", aws::aws),
     ("azure_sd_configs", clouds::azure),
@@ -62,20 +60,23 @@ const READERS: &[(&str, Reader)] = &[
     ("linode_sd_configs", clouds::linode),
     ("marathon_sd_configs", managers::marathon),
     ("msk_sd_configs", aws::msk),
+    ("nerve_sd_configs", managers::nerve),
     ("nomad_sd_configs", platforms::nomad),
+    ("oci_sd_configs", clouds::oci),
     ("openstack_sd_configs", clouds::openstack),
     ("outscale_sd_configs", clouds::outscale),
     ("ovhcloud_sd_configs", clouds::ovhcloud),
     ("puppetdb_sd_configs", managers::puppetdb),
     ("rds_sd_configs", aws::rds),
     ("scaleway_sd_configs", clouds::scaleway),
+    ("serverset_sd_configs", managers::serverset),
     ("stackit_sd_configs", clouds::stackit),
     ("triton_sd_configs", managers::triton),
     ("uyuni_sd_configs", managers::uyuni),
     ("vultr_sd_configs", clouds::vultr),
 ];
 
-/// The discoveries of a job that Firn runs.
+/// The discoveries of a job.
 pub fn discoveries(job: &Node, dir: &Path) -> Result<Vec<DiscoverySettings>, YamlError> {
     let mut discoveries = Vec::new();
     let list = |key: &str| job.get(key).map_or(&[][..], Node::items);
@@ -87,11 +88,6 @@ pub fn discoveries(job: &Node, dir: &Path) -> Result<Vec<DiscoverySettings>, Yam
     for (key, reader) in READERS {
         for node in list(key) {
             discoveries.push(reader(node, dir)?);
-        }
-    }
-    for (key, check) in unbuilt::CHECKS {
-        for node in list(key) {
-            check(node, dir)?;
         }
     }
     Ok(discoveries)

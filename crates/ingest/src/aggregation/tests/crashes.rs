@@ -120,6 +120,7 @@ fn contents(store: &Store) -> Contents {
         cancel: &cancel,
         budget: &budget,
         series: &series,
+        span: None,
     };
     let selection = store.select(request).unwrap();
     let mut contents = Contents::new();

@@ -1,6 +1,7 @@
 //! Where Microsoft's tokens come from.
 
 use super::super::tokens::{Issuer, Token, Tokens};
+use super::certificate::Certificate;
 use crate::client::{HttpSettings, Secret, Sign, form_encode, reveal};
 use crate::discovery::api::{Api, header_value, wrong};
 use crate::discovery::environment::{Variables, of_process};
@@ -51,6 +52,21 @@ pub enum AzureIdentity {
         /// `client_secret`
         secret: Secret,
     },
+    /// An application that has a certificate with its private key.
+    Certificate {
+        /// `tenant_id`
+        tenant: String,
+        /// `client_id`
+        client: String,
+        /// `certificate_path`
+        file: PathBuf,
+        /// `certificate_key_path`
+        key_file: Option<PathBuf>,
+        /// `certificate_password`; empty without one.
+        password: Secret,
+        /// `send_certificate_chain`
+        sends_chain: bool,
+    },
     /// What this machine is.
     Managed {
         /// `client_id`; empty for the machine's own.
@@ -65,7 +81,7 @@ pub enum AzureIdentity {
         /// `token_file_path`
         file: Option<PathBuf>,
     },
-    /// The first of a secret in the environment, a workload and the machine.
+    /// The first of a secret or a certificate in the environment, a workload and the machine.
     Sdk {
         /// `tenant_id`
         tenant: String,
@@ -154,6 +170,10 @@ impl Account {
         }
     }
 
+    fn token_url(&self, tenant: &str) -> String {
+        format!("{}/{tenant}/oauth2/v2.0/token", self.authority)
+    }
+
     /// Buys a token of the authority, with `proof` beside what all have.
     async fn buy(
         &self,
@@ -161,7 +181,7 @@ impl Account {
         client: &str,
         proof: &[(&str, &str)],
     ) -> Result<Token, Error> {
-        let url = format!("{}/{tenant}/oauth2/v2.0/token", self.authority);
+        let url = self.token_url(tenant);
         let mut pairs = vec![
             ("client_id", client),
             ("grant_type", "client_credentials"),
@@ -176,6 +196,37 @@ impl Account {
         let headers = HeaderMap::from_iter([(CONTENT_TYPE, form)]);
         let answer = self.api.post(&url, &headers, body.join("&").into()).await?;
         Token::read(answer).await
+    }
+
+    /// Buys a token with a statement that a certificate signs. The files are read anew each time,
+    /// so that what replaces them is taken.
+    async fn of_certificate(
+        &self,
+        (tenant, client): (&str, &str),
+        files: (&PathBuf, Option<&PathBuf>),
+        (password, sends_chain): (&Secret, bool),
+        now_ms: i64,
+    ) -> Result<Token, Error> {
+        let read = async |path: &PathBuf, what| {
+            let read = tokio::fs::read(path).await;
+            read.map_err(|e| wrong(format!("failed to read {what} {}: {e}", path.display())))
+        };
+        let mut data = read(files.0, "certificate file").await?;
+        if let Some(key) = files.1 {
+            data.push(b'\n');
+            data.extend(read(key, "private key file").await?);
+        }
+        let password = reveal(password, "certificate password").await?;
+        let parsed = Certificate::read(&data, &password);
+        let parsed = parsed.map_err(|e| wrong(format!("failed to parse certificate data: {e}")))?;
+        let audience = self.token_url(tenant);
+        let statement = parsed.statement(client, &audience, now_ms / 1000, sends_chain);
+        let statement = statement.map_err(wrong)?;
+        let proof = [
+            ("client_assertion", statement.as_str()),
+            ("client_assertion_type", JWT_BEARER),
+        ];
+        self.buy(tenant, client, &proof).await
     }
 
     async fn of_workload(
@@ -236,7 +287,7 @@ impl Account {
         token.map_err(|e| wrong(format!("cannot get the token of this machine: {e}")))
     }
 
-    async fn of_sdk(&self, tenant: &str) -> Result<Token, Error> {
+    async fn of_sdk(&self, tenant: &str, now_ms: i64) -> Result<Token, Error> {
         if let (Some(secret), Some(client)) = (
             self.variable("AZURE_CLIENT_SECRET"),
             self.variable("AZURE_CLIENT_ID"),
@@ -247,6 +298,21 @@ impl Account {
             let proof = [("client_secret", secret.as_str())];
             return self.buy(&tenant, &client, &proof).await;
         }
+        if let (Some(file), Some(client)) = (
+            self.variable("AZURE_CLIENT_CERTIFICATE_PATH"),
+            self.variable("AZURE_CLIENT_ID"),
+        ) {
+            let named = self.variable("AZURE_TENANT_ID");
+            let tenant = named.unwrap_or_else(|| tenant.to_owned());
+            let password = self.variable("AZURE_CLIENT_CERTIFICATE_PASSWORD");
+            let password = Secret::Inline(password.unwrap_or_default());
+            let sends_chain = self.variable("AZURE_CLIENT_SEND_CERTIFICATE_CHAIN");
+            let sends_chain = sends_chain.is_some_and(|value| value == "1" || value == "true");
+            let (who, file) = ((tenant.as_str(), client.as_str()), PathBuf::from(file));
+            return self
+                .of_certificate(who, (&file, None), (&password, sends_chain), now_ms)
+                .await;
+        }
         if self.variable("AZURE_FEDERATED_TOKEN_FILE").is_some() {
             return self.of_workload(tenant, "", None).await;
         }
@@ -256,7 +322,7 @@ impl Account {
 }
 
 impl Issuer for Account {
-    async fn issue(&self, _: i64) -> Result<Token, Error> {
+    async fn issue(&self, now_ms: i64) -> Result<Token, Error> {
         let token = match &self.identity {
             AzureIdentity::Secret {
                 tenant,
@@ -267,13 +333,26 @@ impl Issuer for Account {
                 let proof = [("client_secret", secret.as_str())];
                 self.buy(tenant, client, &proof).await
             }
+            AzureIdentity::Certificate {
+                tenant,
+                client,
+                file,
+                key_file,
+                password,
+                sends_chain,
+            } => {
+                let files = (file, key_file.as_ref());
+                let how = (password, *sends_chain);
+                self.of_certificate((tenant, client), files, how, now_ms)
+                    .await
+            }
             AzureIdentity::Managed { client } => self.of_machine(client).await,
             AzureIdentity::Workload {
                 tenant,
                 client,
                 file,
             } => self.of_workload(tenant, client, file.clone()).await,
-            AzureIdentity::Sdk { tenant } => self.of_sdk(tenant).await,
+            AzureIdentity::Sdk { tenant } => self.of_sdk(tenant, now_ms).await,
         };
         token.map_err(|e| wrong(format!("Failed to get access token: {e}")))
     }

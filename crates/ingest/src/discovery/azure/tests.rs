@@ -203,6 +203,22 @@ async fn tokens_are_bought_as_the_settings_and_the_environment_say() {
         client: client.into(),
         file: None,
     };
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/client/tests/keys");
+    let certificate = |file: &str, password: &str| AzureIdentity::Certificate {
+        tenant: text("t"),
+        client: text("c"),
+        file: format!("{folder}/{file}").into(),
+        key_file: (file == "leaf.pem").then(|| format!("{folder}/pkcs1.pem").into()),
+        password: Secret::Inline(password.into()),
+        sends_chain: false,
+    };
+    let pfx = format!("{folder}/modern.pfx");
+    let of_environment = vec![
+        ("AZURE_CLIENT_CERTIFICATE_PATH", pfx),
+        ("AZURE_CLIENT_CERTIFICATE_PASSWORD", text("secret")),
+        ("AZURE_CLIENT_ID", text("ec")),
+    ];
+    let signed = "client_assertion=eyJ";
     let resource = "resource=https%3A%2F%2Fmanagement.core.windows.net%2F";
     let imds = format!("/metadata/identity/oauth2/token?api-version=2018-02-01&{resource}");
     for (identity, environment, path, body) in [
@@ -239,6 +255,19 @@ async fn tokens_are_bought_as_the_settings_and_the_environment_say() {
             "client_assertion=jwt",
         ),
         (sdk(), &machine, imds, ""),
+        (
+            certificate("leaf.pem", ""),
+            &machine,
+            text("/t/oauth2/v2.0/token"),
+            signed,
+        ),
+        (
+            certificate("modern.pfx", "secret"),
+            &machine,
+            text("/t/oauth2/v2.0/token"),
+            signed,
+        ),
+        (sdk(), &of_environment, text("/t/oauth2/v2.0/token"), signed),
     ] {
         let before = stub.asked().len();
         let clock = Arc::new(SimClock::default());

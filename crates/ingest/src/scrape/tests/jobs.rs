@@ -17,6 +17,7 @@ use firn_model::sample::TimestampMs;
 use firn_model::shares::Shares;
 use firn_model::store::{Append, AppendBounds, Appended, Ticket};
 use firn_model::tenant::TenantId;
+use firn_model::trace::{Span, Tracer};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -69,7 +70,7 @@ impl MakeFetch for Fakes {
 }
 
 impl Fetch for Fake {
-    fn fetch(&self) -> Fetching<'_> {
+    fn fetch<'f>(&'f self, _: &'f Span) -> Fetching<'f> {
         Box::pin(async {
             let address = self.url.split('/').nth(2).unwrap_or_default();
             let known = self.behaviour.lock().unwrap().get(address).cloned();
@@ -104,7 +105,10 @@ impl Bench {
         Self {
             scraping: Scraping::new(
                 pipeline.clone(),
-                clock,
+                (
+                    clock.clone(),
+                    Tracer::new(clock, Arc::new(firn_model::env::sim::SimRng::new(1))),
+                ),
                 &memory,
                 Places::unlimited(),
                 no_yaml,

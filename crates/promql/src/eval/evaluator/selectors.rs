@@ -97,6 +97,7 @@ impl Evaluator<'_> {
             cancel: self.run.ctx.cancel,
             budget: self.run.ctx.budget,
             series: self.run.account.series(),
+            span: None,
         };
         let selection = self.run.ctx.store.select(request).map_err(storage_error)?;
         self.run.account.reads_from(&*selection);

@@ -27,6 +27,7 @@ fn function_examples_have_a_result() {
         compute: &Inline,
         budget: &Budget::new("query", 1 << 30),
         cancel: &cancel,
+        failed_counts: None,
     };
     for function in &FUNCTIONS {
         let text = function.example;

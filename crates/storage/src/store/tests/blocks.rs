@@ -184,6 +184,7 @@ fn names_and_values_of_labels_are_those_of_head_and_blocks() {
         cancel: Box::leak(Box::new(Cancel::new())),
         budget: Box::leak(Box::new(Budget::new("query", usize::MAX))),
         series: Box::leak(Box::new(SeriesLimit::none())),
+        span: None,
     };
     let names = churn.store().label_names(request(TimeRange::ALL)).unwrap();
     assert_eq!(names, ["__name__", "job"]);

@@ -541,6 +541,7 @@ fn read_all(store: &Store) -> Result<Samples, String> {
         cancel: &Cancel::new(),
         budget: &Budget::new("query", usize::MAX),
         series: &SeriesLimit::none(),
+        span: None,
     };
     let selection = store.select(request).map_err(|e| e.message)?;
     let mut columns = SeriesBatch::default();

@@ -305,6 +305,7 @@ fn late_samples_older_than_every_epoch_that_is_kept_are_found() {
             cancel: &Cancel::new(),
             budget: &Budget::new("query", usize::MAX),
             series: &SeriesLimit::none(),
+            span: None,
         };
         store.label_values("__name__", request).unwrap()
     };
@@ -596,6 +597,7 @@ fn selection_with_late_samples_holds_them_in_the_budget() {
             cancel: &Cancel::new(),
             budget: &budget,
             series: &SeriesLimit::none(),
+            span: None,
         };
         let _selection = store.select(request).unwrap();
         budget.used_bytes()

@@ -38,6 +38,7 @@ fn select_in(store: &Store, budget: &Budget) -> Result<Arc<dyn Selection>, Error
         cancel: &Cancel::new(),
         budget,
         series: &SeriesLimit::none(),
+        span: None,
     })
 }
 

@@ -1,6 +1,6 @@
 //! Discoveries of clouds that are asked for their machines: keys, defaults and checks.
 
-use super::values::{inline_secret, refresh, require, secret};
+use super::values::{has_interval, inline_secret, refresh, require, secret};
 use crate::settings::config::http::{http, is_set, tls};
 use crate::settings::config::schema::SECRET;
 use crate::settings::config::signing::is_uuid;
@@ -8,8 +8,8 @@ use crate::settings::config::{go_url, read};
 use firn_ingest::client::{HttpSettings, Secret};
 use firn_ingest::discovery::{
     AzureIdentity, AzureSettings, DiscoverySettings, GceSettings, IonosSettings, LinodeSettings,
-    OpenStackCredentials, OpenStackRole, OpenStackSettings, OutscaleSettings, OvhService,
-    OvhSettings, ScalewayRole, ScalewaySettings, StackitSettings, VultrSettings,
+    OciSettings, OpenStackCredentials, OpenStackRole, OpenStackSettings, OutscaleSettings,
+    OvhService, OvhSettings, ScalewayRole, ScalewaySettings, StackitSettings, VultrSettings,
 };
 use firn_model::yaml::{Node, YamlError};
 use std::path::{Path, PathBuf};
@@ -373,4 +373,73 @@ pub fn stackit(node: &Node, dir: &Path) -> Read {
 fn file(node: &Node, key: &str) -> Option<Secret> {
     let path = read::text(node, key).filter(|path| !path.is_empty());
     path.map(|path| Secret::File(PathBuf::from(path)))
+}
+
+/// One of `oci_sd_configs`
+pub fn oci(node: &Node, dir: &Path) -> Read {
+    let compartments = check_oci(node)?;
+    Ok(DiscoverySettings::Oci(Box::new(OciSettings {
+        is_machine: read::string(node, "auth") == "instance_principal",
+        tenancy: read::string(node, "tenancy"),
+        user: read::string(node, "user"),
+        fingerprint: read::string(node, "fingerprint"),
+        key_file: read::path(node, "key_file", dir).unwrap_or_default(),
+        key_passphrase: secret(node, "key_passphrase", dir),
+        region: read::string(node, "region"),
+        compartments,
+        port: read::integer_or(node, "port", 80),
+        refresh: refresh(node, 60),
+        client: http(node, dir)?,
+    })))
+}
+
+/// Checks the keys; the compartments that are named.
+fn check_oci(node: &Node) -> Result<Vec<String>, YamlError> {
+    require(node, &[("region", "oci_sd: region is required")])?;
+    let auth = read::string_or(node, "auth", "api_key");
+    match auth.as_str() {
+        "api_key" => {
+            for key in ["tenancy", "user", "fingerprint", "key_file"] {
+                if !is_set(node, key) {
+                    return Err(node.error(format!("oci_sd: api_key auth requires {key}")));
+                }
+            }
+            if is_set(node, "key_passphrase") && is_set(node, "key_passphrase_file") {
+                return Err(node.error(
+                    "oci_sd: at most one of key_passphrase and key_passphrase_file must be \
+                     configured",
+                ));
+            }
+        }
+        "instance_principal" => {
+            let keys = [
+                "tenancy",
+                "user",
+                "fingerprint",
+                "key_file",
+                "key_passphrase",
+            ];
+            let has_any = keys.iter().any(|key| is_set(node, key));
+            if has_any || is_set(node, "key_passphrase_file") {
+                return Err(node.error(
+                    "oci_sd: instance_principal auth must not have tenancy, user, fingerprint, \
+                     key_file, key_passphrase, or key_passphrase_file set",
+                ));
+            }
+        }
+        _ => {
+            return Err(node.error(format!(
+                "oci_sd: unknown auth method {auth:?}, expected \"api_key\" or \
+                 \"instance_principal\""
+            )));
+        }
+    }
+    let compartments = read::texts(node, "compartments").unwrap_or_default();
+    if let Some(i) = compartments.iter().position(String::is_empty) {
+        return Err(node.error(format!("oci_sd: compartments[{i}] must not be empty")));
+    }
+    if !has_interval(node) {
+        return Err(node.error("oci_sd: refresh_interval must be positive, got 0s"));
+    }
+    Ok(compartments)
 }

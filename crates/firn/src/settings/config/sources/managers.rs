@@ -9,7 +9,7 @@ use crate::settings::config::{go_url, read};
 use firn_ingest::client::HttpSettings;
 use firn_ingest::discovery::{
     DiscoverySettings, KumaSettings, MarathonSettings, PuppetDbSettings, TritonRole,
-    TritonSettings, UyuniSettings,
+    TritonSettings, UyuniSettings, ZookeeperMember, ZookeeperSettings,
 };
 use firn_model::yaml::{Node, YamlError};
 use std::path::Path;
@@ -19,6 +19,9 @@ type Read = Result<DiscoverySettings, YamlError>;
 
 /// Upstream's default for `fetch_timeout` of Kuma.
 const FETCH_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// Upstream's default for `timeout` of ZooKeeper.
+const SESSION: Duration = Duration::from_secs(10);
 
 /// One of `kuma_sd_configs`
 pub fn kuma(node: &Node, dir: &Path) -> Read {
@@ -155,5 +158,32 @@ pub fn uyuni(node: &Node, dir: &Path) -> Read {
         separator: read::string_or(node, "separator", ","),
         refresh: refresh(node, 60),
         client: http(node, dir)?,
+    })))
+}
+
+/// One of `nerve_sd_configs`
+pub fn nerve(node: &Node, _: &Path) -> Read {
+    zookeeper(node, "nerve", ZookeeperMember::Nerve)
+}
+
+/// One of `serverset_sd_configs`
+pub fn serverset(node: &Node, _: &Path) -> Read {
+    zookeeper(node, "serverset", ZookeeperMember::Serverset)
+}
+
+fn zookeeper(node: &Node, kind: &str, member: ZookeeperMember) -> Read {
+    let missing = |what: &str| format!("{kind} SD config must contain at least one {what}");
+    require_list(node, "servers", missing("Zookeeper server"))?;
+    require_list(node, "paths", missing("path"))?;
+    let paths = read::texts(node, "paths").unwrap_or_default();
+    if let Some(path) = paths.iter().find(|path| !path.starts_with('/')) {
+        let message = format!("{kind} SD config paths must begin with '/': {path}");
+        return Err(node.error(message));
+    }
+    Ok(DiscoverySettings::Zookeeper(Box::new(ZookeeperSettings {
+        member,
+        servers: read::texts(node, "servers").unwrap_or_default(),
+        paths,
+        timeout: read::duration_or(node, "timeout", SESSION),
     })))
 }

@@ -1,7 +1,7 @@
 //! Sections of discoveries: what is refused and in which words, and what is taken.
 
 use super::*;
-use firn_ingest::discovery::{ConsulSettings, Token};
+use firn_ingest::discovery::{ConsulSettings, Token, ZookeeperMember, ZookeeperSettings};
 
 /// Reads `section`, one entry of the list `key`.
 fn one(key: &str, section: &str) -> Result<Vec<DiscoverySettings>, String> {
@@ -252,11 +252,32 @@ fn consul_section_has_the_defaults_of_upstream() {
 }
 
 #[test]
-fn discoveries_that_are_not_run_make_no_targets() {
-    for (key, section) in [
-        ("nerve_sd_configs", "{servers: [a], paths: [/b]}"),
-        ("serverset_sd_configs", "{servers: [a], paths: [/b]}"),
-    ] {
-        assert_eq!(one(key, section), Ok(Vec::new()), "{key}");
-    }
+fn zookeeper_and_oracle_are_read_with_upstreams_defaults() {
+    let zookeeper = |member| {
+        vec![DiscoverySettings::Zookeeper(Box::new(ZookeeperSettings {
+            member,
+            servers: vec!["a".into()],
+            paths: vec!["/b".into()],
+            timeout: Duration::from_secs(10),
+        }))]
+    };
+    let section = "{servers: [a], paths: [/b]}";
+    let nerve = one("nerve_sd_configs", section);
+    assert_eq!(nerve, Ok(zookeeper(ZookeeperMember::Nerve)));
+    let serverset = one("serverset_sd_configs", section);
+    assert_eq!(serverset, Ok(zookeeper(ZookeeperMember::Serverset)));
+    let oci = |section: &str| match one("oci_sd_configs", section).unwrap().remove(0) {
+        DiscoverySettings::Oci(settings) => *settings,
+        other => panic!("{other:?}"),
+    };
+    let of_user = oci("{region: r, tenancy: t, user: u, fingerprint: f, key_file: k}");
+    assert!(
+        of_user.key_file.is_absolute() && !of_user.is_machine,
+        "{of_user:?}"
+    );
+    assert_eq!(
+        (of_user.port, of_user.refresh),
+        (80, Duration::from_secs(60))
+    );
+    assert!(oci("{region: r, auth: instance_principal}").is_machine);
 }

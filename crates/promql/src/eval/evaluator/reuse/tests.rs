@@ -82,6 +82,7 @@ fn evaluate(
         compute: &Inline,
         budget: &budget,
         cancel: &cancel,
+        failed_counts: None,
     };
     let expr = parse(text, options.features).expect("the queries are valid");
     let times = QueryTimes::of(time);

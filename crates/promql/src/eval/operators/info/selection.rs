@@ -106,6 +106,7 @@ pub(crate) fn select(
         cancel: run.ctx.cancel,
         budget: run.ctx.budget,
         series: run.account.series(),
+        span: None,
     };
     let selection = run.ctx.store.select(request).map_err(storage_error)?;
     run.account.reads_from(&*selection);

@@ -1,0 +1,83 @@
+//! The client of one receiver of `remote_write`: each attempt is a trace of its own, by
+//! Prometheus's names, of which the receiver hears.
+
+use firn_ingest::forward::Forward;
+use firn_mirror::tee::{Answer, Deliver, Delivering, Posting};
+use firn_model::trace::{Span, SpanKind, Tracer};
+use std::sync::Arc;
+
+/// Says how often a request was sent before; upstream's header.
+const RETRY_ATTEMPT: &str = "retry-attempt";
+
+/// See the module.
+pub struct Client {
+    /// What posts.
+    pub forward: Forward,
+    /// Begins the traces.
+    pub tracer: Arc<Tracer>,
+    /// The name of the receiver in metrics.
+    pub name: String,
+    /// Its URL.
+    pub url: String,
+}
+
+impl Client {
+    fn span_of(&self, posting: &Posting) -> Span {
+        let name = || match posting.metrics {
+            0 => "Remote Send Batch".to_owned(),
+            _ => "Remote Metadata Send Batch".to_owned(),
+        };
+        let mut span = self.tracer.begin(name, SpanKind::Internal, None);
+        span.set("request_size", || posting.body.len());
+        span.set("try", || i64::from(posting.attempt));
+        span.set("remote_name", || self.name.as_str());
+        span.set("remote_url", || self.url.as_str());
+        let contents = posting.contents;
+        for (name, count) in [
+            ("metadata", posting.metrics),
+            ("samples", contents.samples),
+            ("exemplars", contents.exemplars),
+            ("histograms", contents.histograms),
+        ] {
+            if count > 0 {
+                span.set(name, || i64::try_from(count).unwrap_or(i64::MAX));
+            }
+        }
+        span
+    }
+}
+
+impl Deliver for Client {
+    fn post(&self, posting: Posting) -> Delivering<'_> {
+        let mut batch = self.span_of(&posting);
+        let mut headers = posting.headers;
+        if posting.attempt > 0 {
+            headers.push((RETRY_ATTEMPT, posting.attempt.to_string().into()));
+        }
+        Box::pin(async move {
+            let mut store = batch.child_asking("Remote Store");
+            if let Some(at) = store.parent() {
+                headers.push(("traceparent", at.header().into()));
+            }
+            let answer = match self.forward.post(headers, posting.body).await {
+                Ok(answer) => answer,
+                Err(e) => {
+                    batch.fail(&e.message);
+                    return Err(e.message);
+                }
+            };
+            store.set("http.response.status_code", || i64::from(answer.status));
+            if answer.status / 100 != 2 {
+                let why = format!("status {}: {}", answer.status, answer.text.trim());
+                store.fail(&why);
+                batch.fail(why);
+            }
+            Ok(Answer {
+                status: answer.status,
+                retry_after: answer.retry_after,
+                location: answer.location,
+                text: answer.text,
+            })
+        })
+    }
+}

@@ -1,0 +1,355 @@
+//! A server of ZooKeeper on the loopback that holds nodes, answers and tells of changes as the real
+//! one does.
+
+use super::super::stub::shown;
+use super::*;
+use firn_model::env::sim::SimClock;
+use std::collections::BTreeSet;
+use std::sync::Mutex;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::tcp::OwnedWriteHalf;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Notify;
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+/// How long something may take to happen; only a failing test waits for it.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Kinds of events.
+const DELETED: i32 = 2;
+const DATA: i32 = 3;
+const CHILDREN: i32 = 4;
+
+#[derive(Default)]
+struct Held {
+    nodes: BTreeMap<String, Vec<u8>>,
+    data_watches: BTreeSet<String>,
+    child_watches: BTreeSet<String>,
+    /// Frames for the one session that there is.
+    session: Option<UnboundedSender<Vec<u8>>>,
+    sessions: usize,
+}
+
+#[derive(Clone)]
+struct Server {
+    address: String,
+    held: Arc<Mutex<Held>>,
+}
+
+fn frame(body: &[u8]) -> Vec<u8> {
+    let length = i32::try_from(body.len()).unwrap();
+    [&length.to_be_bytes()[..], body].concat()
+}
+
+fn event(kind: i32, path: &str) -> Vec<u8> {
+    let header = [
+        &(-1i32).to_be_bytes()[..],
+        &(-1i64).to_be_bytes(),
+        &0i32.to_be_bytes(),
+    ];
+    let body = [&kind.to_be_bytes()[..], &3i32.to_be_bytes()];
+    frame(
+        &[
+            &header.concat()[..],
+            &body.concat(),
+            &frame(path.as_bytes()),
+        ]
+        .concat(),
+    )
+}
+
+fn parent(path: &str) -> String {
+    path[..path.rfind('/').unwrap()].to_owned()
+}
+
+impl Held {
+    fn send(&self, frame: Vec<u8>) {
+        if let Some(session) = &self.session {
+            let _ = session.send(frame);
+        }
+    }
+
+    fn reply(&mut self, kind: i32, path: &str) -> (i32, Vec<u8>) {
+        let Some(data) = self.nodes.get(path) else {
+            return (-101, Vec::new());
+        };
+        let stat = [0; 68];
+        if kind == 4 {
+            self.data_watches.insert(path.to_owned());
+            return (0, [&frame(data)[..], &stat].concat());
+        }
+        self.child_watches.insert(path.to_owned());
+        let below: Vec<&String> = self.nodes.keys().filter(|p| parent(p) == path).collect();
+        let mut body = i32::try_from(below.len()).unwrap().to_be_bytes().to_vec();
+        for child in below {
+            body.extend(frame(&child.as_bytes()[path.len() + 1..]));
+        }
+        (0, body)
+    }
+}
+
+impl Server {
+    async fn start(nodes: &[(&str, &str)]) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let server = Self {
+            address: listener.local_addr().unwrap().to_string(),
+            held: Arc::default(),
+        };
+        for (path, data) in nodes {
+            server.set(path, data);
+        }
+        let own = server.clone();
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                tokio::spawn(own.clone().serve(stream));
+            }
+        });
+        server
+    }
+
+    async fn serve(self, stream: TcpStream) {
+        let (mut read, write) = stream.into_split();
+        let (sender, mut frames) = unbounded_channel::<Vec<u8>>();
+        {
+            let mut held = self.held.lock().unwrap();
+            (held.data_watches, held.child_watches) = Default::default();
+            held.session = Some(sender.clone());
+            held.sessions += 1;
+        }
+        tokio::spawn(async move {
+            let mut write: OwnedWriteHalf = write;
+            while let Some(frame) = frames.recv().await {
+                if frame.is_empty() || write.write_all(&frame).await.is_err() {
+                    return;
+                }
+            }
+        });
+        let mut is_first = true;
+        while let Ok(length) = read.read_u32().await {
+            let mut body = vec![0; length as usize];
+            read.read_exact(&mut body).await.unwrap();
+            let int = |at: usize| i32::from_be_bytes(body[at..at + 4].try_into().unwrap());
+            if std::mem::take(&mut is_first) {
+                // Version 0, the timeout that was asked for, a session, a password.
+                let answer = [
+                    &[0; 4][..],
+                    &body[12..16],
+                    &[0, 0, 0, 0, 0, 0, 0, 9],
+                    &[0; 4],
+                ];
+                sender.send(frame(&answer.concat())).unwrap();
+                continue;
+            }
+            let (number, kind) = (int(0), int(4));
+            let (error, answer) = match kind {
+                11 => (0, Vec::new()),
+                kind => {
+                    let path = String::from_utf8(body[12..12 + int(8) as usize].to_vec()).unwrap();
+                    assert_eq!(body.last(), Some(&1), "nothing is read without a watch");
+                    self.held.lock().unwrap().reply(kind, &path)
+                }
+            };
+            let header = [
+                &number.to_be_bytes()[..],
+                &7i64.to_be_bytes(),
+                &error.to_be_bytes(),
+            ];
+            let all = [&header.concat()[..], &answer].concat();
+            sender.send(frame(&all)).unwrap();
+        }
+    }
+
+    /// Makes or changes a node.
+    fn set(&self, path: &str, data: &str) {
+        let mut held = self.held.lock().unwrap();
+        let is_new = held.nodes.insert(path.to_owned(), data.into()).is_none();
+        if !is_new && held.data_watches.remove(path) {
+            held.send(event(DATA, path));
+        }
+        if is_new && held.child_watches.remove(&parent(path)) {
+            held.send(event(CHILDREN, &parent(path)));
+        }
+    }
+
+    fn delete(&self, path: &str) {
+        let mut held = self.held.lock().unwrap();
+        held.nodes.remove(path);
+        let has_data = held.data_watches.remove(path);
+        if held.child_watches.remove(path) | has_data {
+            held.send(event(DELETED, path));
+        }
+        if held.child_watches.remove(&parent(path)) {
+            held.send(event(CHILDREN, &parent(path)));
+        }
+    }
+
+    /// Ends the session as a server does that dies.
+    fn cut(&self, frame: &[u8]) {
+        let mut held = self.held.lock().unwrap();
+        held.send(frame.to_vec());
+        // The end of the connection.
+        held.send(Vec::new());
+        held.session = None;
+    }
+
+    fn sessions(&self) -> usize {
+        self.held.lock().unwrap().sessions
+    }
+}
+
+/// A watch that runs, and what it published.
+struct Running {
+    to: Arc<Published>,
+    changed: Arc<Notify>,
+    task: JoinHandle<()>,
+}
+
+impl Running {
+    fn start(server: &Server, member: ZookeeperMember, paths: &[&str], bytes_max: u64) -> Self {
+        let settings = ZookeeperSettings {
+            member,
+            servers: vec![server.address.clone()],
+            paths: paths.iter().map(|path| (*path).to_owned()).collect(),
+            timeout: Duration::from_secs(10),
+        };
+        let mut watch = Watch::new(&settings, bytes_max);
+        watch.retry = Duration::from_millis(20);
+        let changed = Arc::new(Notify::new());
+        let clock = Arc::new(SimClock::default());
+        let to = Arc::new(Published::new(changed.clone(), clock));
+        let task = tokio::spawn(watch.run(to.clone()));
+        Self { to, changed, task }
+    }
+
+    /// Waits until what is published is `want`.
+    async fn shows(&self, want: &[&str]) {
+        let shows = async {
+            loop {
+                let groups = self.to.groups().unwrap_or_default();
+                if shown(&groups) == want {
+                    return;
+                }
+                self.changed.notified().await;
+            }
+        };
+        if timeout(PATIENCE, shows).await.is_err() {
+            let groups = self.to.groups().unwrap_or_default();
+            assert_eq!(shown(&groups), want);
+        }
+    }
+
+    async fn fails(&self, count: u64) {
+        let fails = async {
+            while self.to.failures.get() < count {
+                tokio::task::yield_now().await;
+            }
+        };
+        timeout(PATIENCE, fails).await.unwrap();
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+const MEMBER: &str = r#"{"serviceEndpoint": {"host": "10.0.0.1", "port": 80},
+  "additionalEndpoints": {"http-admin": {"host": "10.0.0.2", "port": 81}},
+  "status": "ALIVE", "shard": 3}"#;
+
+#[tokio::test]
+async fn members_of_a_serverset_become_targets_and_follow_their_nodes() {
+    let server = Server::start(&[("/a", ""), ("/a/m1", MEMBER), ("/a/no", "{"), ("/b", "")]).await;
+    let running = Running::start(&server, ZookeeperMember::Serverset, &["/a", "/b"], 1 << 20);
+    let first = "10.0.0.1:80 serverset_endpoint_host=10.0.0.1 \
+                 serverset_endpoint_host_http_admin=10.0.0.2 serverset_endpoint_port=80 \
+                 serverset_endpoint_port_http_admin=81 serverset_path=/a/m1 serverset_shard=3 \
+                 serverset_status=ALIVE";
+    running.shows(&[first]).await;
+    let bare = |host: &str, path: &str| {
+        format!(
+            "{host}:80 serverset_endpoint_host={host} serverset_endpoint_port=80 \
+             serverset_path={path} serverset_shard=0"
+        )
+    };
+    // A node that comes, one deep below it, one that becomes a member, and one that goes.
+    let endpoint =
+        |host: &str| format!(r#"{{"serviceEndpoint": {{"host": "{host}", "port": 80}}}}"#);
+    server.set("/b/x", "");
+    server.set("/b/x/deep", &endpoint("h1"));
+    let deep = bare("h1", "/b/x/deep");
+    running.shows(&[first, &deep]).await;
+    server.set("/a/no", &endpoint("h2"));
+    let second = bare("h2", "/a/no");
+    running.shows(&[first, &second, &deep]).await;
+    server.delete("/a/m1");
+    running.shows(&[&second, &deep]).await;
+    server.delete("/b/x/deep");
+    server.delete("/b/x");
+    running.shows(&[&second]).await;
+    assert_eq!(server.sessions(), 1);
+}
+
+#[tokio::test]
+async fn members_of_nerve_stay_while_the_server_is_away_and_are_read_anew() {
+    let member = |host: &str| format!(r#"{{"host": "{host}", "port": 1, "name": "n"}}"#);
+    let (a, b) = (member("h1"), member("::1"));
+    let server = Server::start(&[("/s", ""), ("/s/a", &a), ("/s/b", &b)]).await;
+    let running = Running::start(&server, ZookeeperMember::Nerve, &["/s"], 1 << 20);
+    let of = |address: &str, host: &str, path: &str| {
+        format!(
+            "{address}:1 nerve_endpoint_host={host} nerve_endpoint_name=n nerve_endpoint_port=1 \
+             nerve_path={path}"
+        )
+    };
+    let (one, two) = (of("h1", "h1", "/s/a"), of("[::1]", "::1", "/s/b"));
+    running.shows(&[&one, &two]).await;
+    // While nobody watches a node goes and the session breaks, by an end and by nonsense.
+    for broken in [vec![], frame(&[0; 3]), vec![0x7f, 0xff, 0xff, 0xff]] {
+        let failures = running.to.failures.get();
+        let sessions = server.sessions();
+        server.cut(&broken);
+        running.fails(failures + 1).await;
+        while server.sessions() == sessions {
+            tokio::task::yield_now().await;
+        }
+        running.shows(&[&one, &two]).await;
+    }
+    let failures = running.to.failures.get();
+    server.held.lock().unwrap().nodes.remove("/s/a");
+    server.cut(&[]);
+    running.fails(failures + 1).await;
+    running.shows(&[&two]).await;
+}
+
+#[tokio::test]
+async fn path_that_is_not_there_is_looked_for_and_others_are_followed_meanwhile() {
+    let member = r#"{"host": "h", "port": 1, "name": "n"}"#;
+    let server = Server::start(&[("/is", member)]).await;
+    let running = Running::start(
+        &server,
+        ZookeeperMember::Nerve,
+        &["/is", "/is-not"],
+        1 << 20,
+    );
+    let of = |path: &str| {
+        format!(
+            "h:1 nerve_endpoint_host=h nerve_endpoint_name=n nerve_endpoint_port=1 \
+             nerve_path={path}"
+        )
+    };
+    running.shows(&[&of("/is")]).await;
+    server.set("/is-not", member);
+    running.shows(&[&of("/is"), &of("/is-not")]).await;
+}
+
+#[tokio::test]
+async fn more_bytes_than_the_bound_are_refused() {
+    let server = Server::start(&[("/a", "0123456789")]).await;
+    let running = Running::start(&server, ZookeeperMember::Nerve, &["/a"], 9);
+    running.fails(2).await;
+    assert!(running.to.groups().is_none());
+}
