@@ -108,7 +108,8 @@ fn rules_are_edited_over_http_and_evaluated() {
     let server = start(dir.path(), "firn: {rules: {folder: edited}}\n", &[], &[]);
     let http = server.http();
     let path = "/prometheus/config/v1/rules";
-    assert_eq!(http.get(path).status, 404);
+    let none = http.get(path);
+    assert_eq!((none.status, none.body.as_str()), (200, "{}\n"));
     let group = |name: &str, expr: &str| {
         format!("name: {name}\ninterval: 1h\nrules:\n- record: {name}_made\n  expr: {expr}\n")
     };
@@ -153,7 +154,7 @@ fn rules_are_edited_over_http_and_evaluated() {
     assert_eq!(http.delete(&namespace).status, 202);
     assert_eq!(http.delete(&namespace).status, 404);
     wait_for("the other to end", || rule_names(&server).is_empty());
-    assert_eq!(http.get(&namespace).status, 404);
+    assert_eq!(http.get(&namespace).body, "{}\n");
 }
 
 #[test]

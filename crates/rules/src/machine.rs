@@ -21,6 +21,7 @@ mod lifecycle;
 mod state;
 #[cfg(test)]
 mod tests;
+mod waiting;
 
 pub use state::{Health, RuleState, SavedGroup, SavedRule};
 
@@ -39,6 +40,7 @@ use firn_model::sample::TimestampMs;
 use firn_model::store::Appended;
 use std::sync::Arc;
 use std::time::Duration;
+use waiting::Waiting;
 
 /// How all groups of a server run.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -92,6 +94,8 @@ pub enum Origin {
     Rule(usize),
     /// The ends of series whose rule is gone.
     Gone,
+    /// What a rule made of its alerts earlier, when the store could not write.
+    Waiting,
 }
 
 /// What is to be done.
@@ -190,6 +194,8 @@ pub struct Machine {
     sent: Instant,
     /// The first and the last instant whose samples the store could not take for a while.
     unstored: Option<(Instant, Instant)>,
+    /// What alerts were then.
+    waiting: Waiting,
     counts: Counts,
     last: LastEvaluation,
 }

@@ -27,6 +27,8 @@ pub(super) struct Evaluation {
     progress: Vec<Progress>,
     /// Whether the ends of the series of rules that are gone are on their way.
     is_clearing: bool,
+    /// Whether the store could not write what this evaluation made.
+    is_store_away: bool,
 }
 
 /// How far a rule is.
@@ -50,6 +52,7 @@ impl Evaluation {
             repeats_alerts: true,
             progress: (0..rules).map(|_| Progress::Waiting).collect(),
             is_clearing: false,
+            is_store_away: false,
         }
     }
 
@@ -204,14 +207,22 @@ impl Machine {
             (Found::Alerts(found), Some(alerting)) => {
                 let alerts = &mut self.rules[rule].alerts;
                 alerts.advance(found, instant, alerting, self.group.limit)?;
-                let samples = alerts.samples(&settings.name, &settings.labels);
-                let sample = |(labels, value)| FoundSample {
-                    labels,
-                    value: PointValue::Float(value),
-                };
-                Ok(samples.into_iter().map(sample).collect())
+                Ok(self.alert_samples(rule))
             }
         }
+    }
+
+    /// The series about the alerts of a rule, as they are.
+    fn alert_samples(&self, rule: usize) -> Vec<FoundSample> {
+        let settings = &self.group.rules[rule];
+        let samples = self.rules[rule]
+            .alerts
+            .samples(&settings.name, &settings.labels);
+        let sample = |(labels, value)| FoundSample {
+            labels,
+            value: PointValue::Float(value),
+        };
+        samples.into_iter().map(sample).collect()
     }
 
     /// Samples are durable, or will never be.
@@ -219,31 +230,35 @@ impl Machine {
         let Work::Evaluating(evaluation) = &mut self.work else {
             return;
         };
-        let rule = match of {
-            Origin::Rule(rule) => rule,
-            Origin::Gone => {
-                if outcome.is_ok() {
-                    self.gone.clear();
-                }
-                return;
-            }
+        let is_away = |e: &Error| e.kind == ErrorKind::Unavailable;
+        evaluation.is_store_away |= outcome.as_ref().is_err_and(is_away);
+        match of {
+            Origin::Rule(rule) => self.stored_of_rule(rule, outcome),
+            Origin::Gone if outcome.is_ok() => self.gone.clear(),
+            Origin::Gone => {}
+            Origin::Waiting if evaluation.is_store_away => {}
+            // What is refused now will be refused again.
+            Origin::Waiting => self.waiting.pop(),
+        }
+    }
+
+    fn stored_of_rule(&mut self, rule: usize, outcome: Result<Appended, Error>) {
+        let Work::Evaluating(evaluation) = &mut self.work else {
+            return;
         };
         let progress = std::mem::replace(&mut evaluation.progress[rule], Progress::Done);
         let Progress::Storing(made) = progress else {
             return;
         };
-        let state = &mut self.rules[rule];
         match outcome {
             Err(e) => {
-                // Alerts go on while the store cannot write; what is recorded is made up for.
                 if e.kind == ErrorKind::Unavailable {
-                    let instant = evaluation.instant;
-                    let first = self.unstored.map_or(instant, |(first, _)| first);
-                    self.unstored = Some((first, instant));
+                    self.store_later(rule, made);
                 }
-                state.fail(&RuleError::Storage(e.message));
+                self.rules[rule].fail(&RuleError::Storage(e.message));
             }
             Ok(appended) => {
+                let state = &mut self.rules[rule];
                 // An end that is refused is one of a series that another rule makes.
                 let is_made = |labels: &Labels| made.contains(labels);
                 let mut refused = appended.rejected.iter();
@@ -257,7 +272,27 @@ impl Machine {
         }
     }
 
-    /// All rules are done: ends the series of rules that are gone, then the evaluation.
+    /// The store cannot write what a rule made. Alerts go on meanwhile: their samples wait. What is
+    /// recorded is made again.
+    fn store_later(&mut self, rule: usize, made: Vec<Labels>) {
+        let Work::Evaluating(evaluation) = &self.work else {
+            return;
+        };
+        let instant = evaluation.instant;
+        if self.group.rules[rule].alerting().is_none() {
+            let first = self.unstored.map_or(instant, |(first, _)| first);
+            self.unstored = Some((first, instant));
+            return;
+        }
+        let time = instant.before(self.query_offset()).ms();
+        let piece = batch_of(&self.alert_samples(rule), &self.rules[rule].previous, time);
+        let span = self.settings.catch_up.span;
+        self.waiting.push(instant, piece, span);
+        self.rules[rule].previous = made;
+    }
+
+    /// All rules are done: ends the series of rules that are gone, stores what waits, and ends the
+    /// evaluation.
     fn finish(&mut self, now: Instant, actions: &mut Vec<Action>) -> bool {
         let offset = self.query_offset();
         let Work::Evaluating(evaluation) = &mut self.work else {
@@ -270,6 +305,16 @@ impl Machine {
                 of: Origin::Gone,
                 is_late: evaluation.is_late,
                 batch: Box::new(batch_of(&[], &self.gone, time)),
+            });
+            return false;
+        }
+        if let Some(piece) = self.waiting.oldest()
+            && !evaluation.is_store_away
+        {
+            actions.push(Action::Append {
+                of: Origin::Waiting,
+                is_late: true,
+                batch: Box::new(piece.clone()),
             });
             return false;
         }

@@ -3,6 +3,7 @@
 
 use super::evaluation::batch_of;
 use super::state::{RuleState, SavedGroup};
+use super::waiting::Waiting;
 use super::{Action, Counts, LastEvaluation, Machine, MachineSettings, Work};
 use crate::alerts::{Alerts, KeptSince};
 use crate::group::Group;
@@ -75,6 +76,7 @@ impl Machine {
             restore_after: None,
             sent: now,
             unstored: None,
+            waiting: Waiting::default(),
             counts: Counts::default(),
             last: LastEvaluation::default(),
         }
@@ -109,6 +111,7 @@ impl Machine {
         next.restore_after = self.restore_after;
         (next.counts, next.last, next.sent) = (self.counts, self.last, self.sent);
         next.unstored = self.unstored;
+        next.waiting.clone_from(&self.waiting);
         next
     }
 

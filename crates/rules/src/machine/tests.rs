@@ -403,4 +403,12 @@ fn group_whose_store_cannot_write_goes_on_and_makes_up_for_it() {
     let sim = sim.run(at(1000), false);
     assert_eq!(sim.backfills, [(before.after(INTERVAL), last)]);
     assert_eq!(sim.machine.rules()[0].last_error, "");
+    let calm = Sim::new(3, Flaw::None).run(at(1000), false);
+    let of_alerts = |sim: &Sim| {
+        let mut stored = sim.stored.clone();
+        stored.retain(|series, _| series.contains(ALERTS));
+        stored
+    };
+    assert_eq!(of_alerts(&sim), of_alerts(&calm));
+    assert!(sim.machine.waiting.oldest().is_none());
 }

@@ -9,9 +9,10 @@
 //! ```
 //!
 //! Nothing waits for it: appends go on, readers take pages until the manifest is committed, and a
-//! tick does a share. What it holds is the columns of one partition, so its memory does not follow
-//! the size of the block. A crash leaves a folder that no manifest names. Invariant: after the
-//! commit every in-order sample before the cut time is in a block, and none is in the head.
+//! tick does a share, which is larger where cuts wait behind the one under way. What it holds is
+//! the columns of one partition, so its memory does not follow the size of the block. A crash
+//! leaves a folder that no manifest names. Invariant: after the commit every in-order sample before
+//! the cut time is in a block, and none is in the head.
 
 mod order;
 mod pass;
@@ -39,36 +40,78 @@ const PAUSE: Duration = Duration::from_secs(60);
 /// Series looked at under one lock: some 10 us.
 const SLICE: u32 = 1_024;
 
+/// Steps with one tick for each cut that waits, beside one.
+const STEPS_EACH: i64 = 2;
+
+/// Those of all that wait, at most.
+const STEPS_MAX: i64 = 32;
+
+/// No further step of a tick begins after this long: sealing waits for the tick.
+const STEPS_WITHIN: Duration = Duration::from_millis(200);
+
 impl Maintenance {
-    /// Does this tick's share of the cut.
+    /// Does this tick's share of the cut: a step, and some more for each cut that waits behind the
+    /// one under way. A replay that passes hours of data time a second leaves no queue behind.
     pub(super) fn cut_share(&self, state: &mut State) {
         let now = self.env.clock.monotonic();
         if now < state.cut.not_before {
             return;
         }
-        if let Err(e) = self.cut_step(state) {
-            self.metrics.cut_failures.inc();
-            tracing::error!(error = %e, "cut a block");
-            if let Step::Writing(writing) = std::mem::take(&mut state.cut.step) {
-                let _ = writing.writer.abandon();
+        let mut steps = 0;
+        while steps <= self.steps_for_others(&state.cut.step) {
+            match self.cut_step(state) {
+                Ok(true) => steps += 1,
+                Ok(false) => return,
+                Err(e) => return self.give_up_cut(state, &e),
             }
-            self.metrics.cutting.stop();
-            state.cut.not_before = now.saturating_add(PAUSE);
+            if self.env.clock.monotonic().saturating_sub(now) >= STEPS_WITHIN {
+                return;
+            }
         }
     }
 
-    fn cut_step(&self, state: &mut State) -> Result<(), Error> {
+    fn give_up_cut(&self, state: &mut State, error: &Error) {
+        self.metrics.cut_failures.inc();
+        tracing::error!(error = %error, "cut a block");
+        if let Step::Writing(writing) = std::mem::take(&mut state.cut.step) {
+            let _ = writing.writer.abandon();
+        }
+        self.metrics.cutting.stop();
+        state.cut.not_before = self.env.clock.monotonic().saturating_add(PAUSE);
+    }
+
+    /// Steps of a tick beside one, for the cuts that are due behind the one under way.
+    fn steps_for_others(&self, step: &Step) -> i64 {
+        let length = self.options.cut_ms.max(1);
+        let end = match step {
+            // How far back the first one reaches is not known yet.
+            Step::Idle if self.blocks.view().cut == i64::MIN => return 0,
+            Step::Idle => self.blocks.view().cut.saturating_add(length),
+            Step::Closing { end, .. } => *end,
+            Step::Writing(writing) => writing.end,
+        };
+        let closed = self.closed().unwrap_or(i64::MIN);
+        let waiting = closed.saturating_sub(end).max(0) / length;
+        waiting.saturating_mul(STEPS_EACH).min(STEPS_MAX)
+    }
+
+    /// Takes the next step; whether there was one.
+    fn cut_step(&self, state: &mut State) -> Result<bool, Error> {
         match &mut state.cut.step {
             Step::Idle => {
-                if let Some(end) = self.cut_due() {
-                    self.raise_floor(end);
-                    let sequence = self.watermark.newest();
-                    state.cut.step = Step::Closing { end, sequence };
-                }
+                let Some(end) = self.cut_due() else {
+                    return Ok(false);
+                };
+                self.raise_floor(end);
+                let sequence = self.watermark.newest();
+                state.cut.step = Step::Closing { end, sequence };
             }
             Step::Closing { end, sequence } => {
                 let (end, sequence) = (*end, *sequence);
-                if self.watermark.mark().0 >= sequence && self.seal_before(state, end)? {
+                if self.watermark.mark().0 < sequence {
+                    return Ok(false);
+                }
+                if self.seal_before(state, end)? {
                     state.cut.step = self.begin_block(end)?;
                 }
             }
@@ -77,7 +120,7 @@ impl Maintenance {
                 let (series, bytes) = (writing.series_done, writing.writer.written_bytes());
                 self.metrics.cutting.go_on(series, bytes);
                 if !is_done {
-                    return Ok(());
+                    return Ok(true);
                 }
                 failpoints::turn();
                 if let Step::Writing(writing) = std::mem::take(&mut state.cut.step) {
@@ -85,7 +128,7 @@ impl Maintenance {
                 }
             }
         }
-        Ok(())
+        Ok(true)
     }
 
     /// The end of the next cut, if it is due: no sample before it is taken in order any more, and

@@ -48,6 +48,10 @@ impl Churn {
 
     /// Sends for so many hours, with a tick a minute.
     fn send(&mut self, hours: i64) {
+        self.send_with(hours, |store| store.tick());
+    }
+
+    fn send_with(&mut self, hours: i64, each_minute: impl Fn(&Store)) {
         let end = self.now + hours * HOUR;
         while self.now < end {
             let short = format!("short{}", self.now / HOUR);
@@ -59,7 +63,7 @@ impl Churn {
                 let series = self.model.entry(name.to_owned()).or_default();
                 series.push((self.now, value));
             }
-            self.store().tick();
+            each_minute(self.store());
             self.now += MINUTE;
         }
     }
@@ -141,6 +145,31 @@ fn index_after_cuts_knows_the_series_of_the_last_hours() {
     churn.send(1);
     let after = churn.store().parts.index.series_count();
     assert!(after <= 7, "{index} series after a start, then {after}");
+}
+
+#[test]
+fn cuts_that_wait_are_caught_up_within_a_few_ticks() {
+    let mut churn = Churn::with(
+        3,
+        StoreOptions {
+            tick_ms: i64::MAX,
+            ..options()
+        },
+    );
+    churn.send_with(28, |_| {});
+    let cuts = |churn: &Churn| churn.store().parts.metrics.cuts.get();
+    assert_eq!(cuts(&churn), 0);
+    (0..6).for_each(|_| churn.store().tick());
+    assert!(cuts(&churn) >= 12, "{} cuts", cuts(&churn));
+    churn.check_all();
+    (0..10).for_each(|_| churn.store().tick());
+    assert_eq!(cuts(&churn), 13);
+    // One that is due alone takes a tick for each step.
+    churn.send_with(2, |_| {});
+    churn.store().tick();
+    assert_eq!(cuts(&churn), 13);
+    (0..4).for_each(|_| churn.store().tick());
+    assert_eq!(cuts(&churn), 14);
 }
 
 #[test]

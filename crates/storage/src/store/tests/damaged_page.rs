@@ -11,6 +11,14 @@ const HOUR: i64 = 3_600_000;
 /// Series by name, with their samples.
 type Contents = Vec<(String, Vec<(i64, u64)>)>;
 
+/// No block takes the pages over.
+fn uncut() -> StoreOptions {
+    StoreOptions {
+        cut_ms: 1_000 * HOUR,
+        ..options()
+    }
+}
+
 /// Everything in `range`, and what the answer lacks.
 fn read(store: &Store, range: TimeRange) -> (Contents, Vec<String>) {
     let selection = select(store, &[], range);
@@ -31,7 +39,7 @@ fn read(store: &Store, range: TimeRange) -> (Contents, Vec<String>) {
 fn two_segments(sim: &Sim, (series, samples): (usize, i64)) -> PathBuf {
     let rng = SimRng::new(7);
     for start in [0, 8 * HOUR] {
-        let store = open(sim, options());
+        let store = open(sim, uncut());
         let mut batch = Batch::default();
         for number in 0..series {
             // Some share their times, some values stay, and some are as random as can be.
@@ -56,7 +64,7 @@ fn two_segments(sim: &Sim, (series, samples): (usize, i64)) -> PathBuf {
 /// number of series that lack something. None if it does not start.
 fn judge(sim: &Sim, (path, bytes): (&Path, &[u8]), whole: &Contents) -> Option<usize> {
     sim.disk.overwrite(path, bytes);
-    let store = Store::open(sim.env.clone(), options()).ok()?;
+    let store = Store::open(sim.env.clone(), uncut()).ok()?;
     let recent = TimeRange::new(7 * HOUR, 9 * HOUR);
     let (read_recent, losses) = read(&store, recent);
     assert_eq!(losses, Vec::<String>::new());
@@ -93,7 +101,7 @@ fn judge(sim: &Sim, (path, bytes): (&Path, &[u8]), whole: &Contents) -> Option<u
 }
 
 fn whole_of(sim: &Sim) -> Contents {
-    read(&open(sim, options()), TimeRange::ALL).0
+    read(&open(sim, uncut()), TimeRange::ALL).0
 }
 
 #[test]
@@ -145,7 +153,7 @@ fn query_of_other_series_or_times_says_nothing_of_a_damaged_page() {
     let at = bytes.windows(8).position(|w| w == b"FIRNPAGE").unwrap();
     bytes[at] ^= 1;
     sim.disk.overwrite(&path, &bytes);
-    let store = open(&sim, options());
+    let store = open(&sim, uncut());
     let first = TimeRange::new(0, HOUR);
     assert_eq!(read(&store, first).1.len(), 1);
     assert!(
@@ -162,7 +170,7 @@ fn page_of_a_file_that_was_cut_or_removed_is_named_and_others_go_on() {
     for length in [None, Some(0), Some(100)] {
         let sim = sim::env(1);
         let path = two_segments(&sim, (5, 3));
-        let store = open(&sim, options());
+        let store = open(&sim, uncut());
         match length {
             None => sim.env.disk.remove_file(&path).unwrap(),
             Some(length) => {
@@ -193,7 +201,7 @@ fn selection_whose_pages_left_the_retention_gives_what_is_left_and_says_nothing(
     let short = StoreOptions {
         retention_ms: 4 * HOUR,
         page_cache_bytes: 0,
-        ..options()
+        ..uncut()
     };
     let store = open(&sim, short);
     let before = select(&store, &[], TimeRange::ALL);

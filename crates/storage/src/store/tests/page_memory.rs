@@ -13,6 +13,7 @@ fn many_pages(sim: &Sim) -> Arc<Store> {
     let uncached = StoreOptions {
         page_cache_bytes: 0,
         retention_ms: 1_000 * HOUR,
+        cut_ms: 1_000 * HOUR,
         ..options()
     };
     for page in 0..PAGES {
