@@ -10,6 +10,10 @@ use ureq::tls::TlsConfig;
 /// How long an answer may take.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(150);
 
+/// Connections that are kept between requests: there are as many as threads ask at once. ureq keeps
+/// three, and opens any other anew for each request.
+const IDLE_CONNECTIONS_MAX: usize = 256;
+
 /// A query.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ask {
@@ -239,6 +243,8 @@ impl Client {
         let config = ureq::Agent::config_builder()
             .timeout_global(Some(bounds.timeout))
             .max_redirects(redirects)
+            .max_idle_connections(IDLE_CONNECTIONS_MAX)
+            .max_idle_connections_per_host(IDLE_CONNECTIONS_MAX)
             .tls_config(bounds.tls.clone())
             .http_status_as_error(false)
             .build();

@@ -26,12 +26,11 @@ mod target;
 mod tests;
 mod verdict;
 
-pub use bodies::{PASSED_HEADERS, Write};
+pub use bodies::{Contents, PASSED_HEADERS, Write};
 pub use filter::Filter;
 pub use firn_wire::thinning::Counts;
 pub use target::{
-    Contents, Deliver, Delivering, Parcel, Posting, Prepare, Request, Tally, Target,
-    TargetSettings, Wanted,
+    Deliver, Delivering, Parcel, Posting, Prepare, Request, Tally, Target, TargetSettings, Wanted,
 };
 pub use verdict::Answer;
 

@@ -20,6 +20,7 @@
 mod charges;
 mod encode;
 mod exemplar;
+mod extend;
 mod field;
 mod histogram;
 mod interned;
@@ -34,7 +35,8 @@ mod sample;
 mod tests;
 
 pub(crate) use charges::{Charges, EXEMPLAR_BYTES, SAMPLE_BYTES, SERIES_BYTES};
-pub use encode::{encode, encode_histogram, encode_metadata};
+pub use encode::{encode, encode_histogram, encode_metadata, encode_range};
+pub use extend::Extra;
 pub use histogram::decode as decode_histogram;
 pub(crate) use histogram::fit as fit_histogram;
 pub(crate) use interned::KEY_COPIES;

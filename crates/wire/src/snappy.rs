@@ -19,6 +19,7 @@
 //! Source: `format_description.txt` of google/snappy.
 
 use crate::error::WireError;
+use crate::protobuf::put_varint;
 use std::hint::select_unpredictable;
 
 /// Bytes of the move that serves most elements: the longest literal or copy of one tag byte.
@@ -29,6 +30,9 @@ const SHORT_LITERAL_BYTES: usize = 60;
 
 /// Bytes that a run reads for one element: a tag, a move, the tag behind a short literal.
 const WINDOW_BYTES: usize = 1 + MOVE_BYTES + 1;
+
+/// The longest header: a number of 32 bits.
+const HEADER_BYTES_MAX: usize = 5;
 
 /// What the tag of a copy says, by the tag.
 const COPIES: [Copy; 256] = copies();
@@ -89,10 +93,35 @@ pub fn compress(message: &[u8]) -> Vec<u8> {
         .expect("fails only beyond 4 GiB, which a batch with its 32-bit offsets cannot reach")
 }
 
+/// The block of the messages of `bodies`, one behind the other, without unpacking any: copies say
+/// how far back they reach, so that elements may stand behind others. Fails if a header is none, or
+/// the messages together are over `limit`; what follows the headers is not looked at.
+pub fn join<'b>(
+    bodies: impl Iterator<Item = &'b [u8]> + Clone,
+    limit: usize,
+) -> Result<Vec<u8>, WireError> {
+    let (mut bytes, mut body_bytes) = (0, 0);
+    for body in bodies.clone() {
+        let (declared, elements) = read_header(body, limit)?;
+        bytes += declared;
+        body_bytes += elements.len();
+        if bytes > limit {
+            let bytes = bytes as u64;
+            return Err(WireError::MessageTooLarge { bytes, limit });
+        }
+    }
+    let mut joined = Vec::with_capacity(HEADER_BYTES_MAX + body_bytes);
+    put_varint(&mut joined, bytes as u64);
+    for body in bodies {
+        joined.extend_from_slice(read_header(body, limit)?.1);
+    }
+    Ok(joined)
+}
+
 /// The declared bytes, and what follows the header.
 fn read_header(body: &[u8], limit: usize) -> Result<(usize, &[u8]), WireError> {
     let mut bytes = 0u64;
-    for (i, byte) in body.iter().take(5).enumerate() {
+    for (i, byte) in body.iter().take(HEADER_BYTES_MAX).enumerate() {
         bytes |= u64::from(byte & 0x7f) << (7 * i);
         if byte & 0x80 == 0 {
             if bytes > u64::from(u32::MAX) {
@@ -290,6 +319,28 @@ mod tests {
             assert_eq!(decompress(&body, LIMIT, &mut got), Ok(()), "seed {seed}");
             assert_eq!(got, message, "seed {seed}");
         }
+    }
+
+    #[test]
+    fn join_of_random_messages_unpacks_to_all_of_them() {
+        for seed in 1..=500 {
+            let random = SimRng::new(seed);
+            let messages: Vec<_> = (0..random.below(6))
+                .map(|_| random_message(&random))
+                .collect();
+            let bodies: Vec<_> = messages.iter().map(|message| compress(message)).collect();
+            let bodies = bodies.iter().map(Vec::as_slice);
+            let whole = messages.concat();
+            let joined = join(bodies.clone(), whole.len()).expect("as long as it may be");
+            check(&joined, &format!("seed {seed}"));
+            let mut got = Vec::new();
+            assert_eq!(decompress(&joined, LIMIT, &mut got), Ok(()), "seed {seed}");
+            assert_eq!(got, whole, "seed {seed}");
+            if let Some(less) = whole.len().checked_sub(1) {
+                assert!(join(bodies, less).is_err(), "seed {seed}");
+            }
+        }
+        assert!(join([&b"\xff"[..]].into_iter(), LIMIT).is_err());
     }
 
     #[test]

@@ -145,6 +145,7 @@ impl Passing for Receiver {
         let mirror = self.0.clone();
         let write = Write {
             headers: passed.headers,
+            contents: None,
             body: passed.body,
         };
         Box::pin(async move {

@@ -16,7 +16,7 @@ use client::Client;
 use firn_ingest::Pipeline;
 use firn_ingest::forward::Forward;
 use firn_ingest::scrape::Scraping;
-use firn_ingest::sending::{Kept, KeptRequest, Known, Outgoing, Round, SendOn, Sent};
+use firn_ingest::sending::{self, Kept, KeptRequest, Known, Outgoing, Round, SendOn, Sent};
 use firn_mirror::tee::{
     Contents, Mirror, PASSED_HEADERS, Parcel, Prepare, Request, TargetSettings, Wanted, Write,
 };
@@ -30,7 +30,7 @@ use firn_wire::WireLimits;
 use firn_wire::remote_write::Version;
 use said::{Said, Telling};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
@@ -54,6 +54,8 @@ pub struct Sending {
     queue: OnceLock<Arc<Mirror>>,
     /// Whether there is a receiver: asked for each batch, without the lock.
     is_on: AtomicBool,
+    /// The least of what receivers want in a request.
+    request_samples: AtomicUsize,
     /// The time of the newest sample that was kept.
     newest: Gauge,
     /// What metrics are, as receivers are told.
@@ -86,6 +88,7 @@ impl Sending {
             limits,
             queue: OnceLock::new(),
             is_on: AtomicBool::new(false),
+            request_samples: AtomicUsize::new(usize::MAX),
             newest: Gauge::default(),
             said: Arc::default(),
             following: Mutex::default(),
@@ -116,6 +119,10 @@ impl Sending {
         match settings.and_then(|settings| Ok((self.open(&mut following.keeping)?, settings))) {
             Ok((queue, settings)) => {
                 self.is_on.store(!settings.is_empty(), Ordering::Relaxed);
+                let samples = config.remote_write.iter().map(|r| r.request_samples);
+                let samples = samples.min().unwrap_or(usize::MAX);
+                self.request_samples
+                    .store(samples.max(1), Ordering::Relaxed);
                 let receivers = settings.len();
                 self.tell(&config.remote_write, &settings, &mut following.telling);
                 queue.apply(settings);
@@ -218,14 +225,21 @@ impl SendOn for Sending {
         self.is_on.load(Ordering::Relaxed)
     }
 
+    fn request_samples_max(&self) -> usize {
+        self.request_samples.load(Ordering::Relaxed)
+    }
+
     fn keep(&self, request: KeptRequest) -> Ticket {
         let Some(queue) = self.queue.get() else {
             return Ticket::ready(Ok(Appended::default()));
         };
-        self.newest.raise(request.newest);
+        self.newest.raise(request.contents.newest);
         let (ticket, resolver) = Ticket::new();
         queue.append(
-            write(request.version, request.body.into()),
+            Write {
+                contents: request.is_sound.then(|| noted(&request.contents)),
+                ..write(request.version, request.body.into())
+            },
             move |outcome| {
                 let outcome = outcome.map(|()| Appended::default());
                 resolver.resolve(outcome.map_err(Error::unavailable));
@@ -245,15 +259,38 @@ fn write(version: Version, body: Bytes) -> Write {
     let headers = headers.iter().enumerate();
     Write {
         headers: headers.map(|(at, text)| (at, (*text).into())).collect(),
+        contents: None,
         body,
     }
 }
 
-/// The version of a request that was kept.
-fn version_of(write: &Write) -> Version {
-    match write.header("content-type") {
-        Some(CONTENT_TYPE_V2) => Version::V2,
-        _ => Version::V1,
+/// What a request holds, as the queue notes it.
+fn noted(contents: &sending::Contents) -> Contents {
+    Contents {
+        samples: contents.samples,
+        histograms: contents.histograms,
+        exemplars: contents.exemplars,
+        metadata: contents.metadata,
+        newest: contents.newest,
+    }
+}
+
+/// A request that was kept.
+fn kept(write: &Write) -> Kept {
+    let contents = write.contents.map(|noted| sending::Contents {
+        samples: noted.samples,
+        histograms: noted.histograms,
+        exemplars: noted.exemplars,
+        metadata: noted.metadata,
+        newest: noted.newest,
+    });
+    Kept {
+        version: match write.header("content-type") {
+            Some(CONTENT_TYPE_V2) => Version::V2,
+            _ => Version::V1,
+        },
+        contents,
+        body: write.body.clone(),
     }
 }
 
@@ -266,6 +303,13 @@ struct Preparing {
 }
 
 impl Preparing {
+    /// Whether requests of 2.0 say what metrics are.
+    fn tells(&self) -> bool {
+        self.said
+            .as_ref()
+            .is_some_and(|said| !said.known().is_empty())
+    }
+
     fn parcel(&self, round: Result<Round, String>) -> Parcel {
         let round = match round {
             Ok(round) => round,
@@ -292,28 +336,20 @@ impl Preparing {
 
     fn request(&self, sent: Sent) -> Request {
         Request {
-            contents: Contents {
-                samples: sent.samples,
-                histograms: sent.histograms,
-                exemplars: sent.exemplars,
-                newest: sent.newest,
-            },
+            contents: noted(&sent.contents),
             write: write(self.outgoing.version, sent.body),
         }
     }
 }
 
 impl Prepare for Preparing {
-    fn passes_all(&self) -> bool {
-        false
+    fn is_quick(&self, writes: &[&Write], is_behind: bool) -> bool {
+        let kept: Vec<Kept> = writes.iter().map(|write| kept(write)).collect();
+        !is_behind && self.outgoing.is_quick(&kept, self.tells())
     }
 
     fn prepare(&self, writes: &[&Write], _bytes_max: usize, is_behind: bool) -> Vec<Parcel> {
-        let kept = |write: &&Write| Kept {
-            version: version_of(write),
-            body: write.body.clone(),
-        };
-        let kept: Vec<Kept> = writes.iter().map(kept).collect();
+        let kept: Vec<Kept> = writes.iter().map(|write| kept(write)).collect();
         let known = self.said.as_ref().map(|said| said.known());
         let known = known.unwrap_or_default();
         let rounds = self

@@ -5,7 +5,6 @@ use crate::sending::{self, KeptRequest, SendOn};
 use firn_model::batch::Source;
 use firn_model::store::Ticket;
 use firn_model::tenant::TenantId;
-use firn_wire::remote_write::Version;
 use std::sync::Arc;
 
 impl Pipeline {
@@ -21,28 +20,26 @@ impl Pipeline {
         is_on && *tenant == TenantId::anonymous()
     }
 
-    /// Keeps `body`, or a request that holds the same as `source`, where there is someone to send
-    /// it to.
+    /// Keeps `body`, or requests that hold the same as `source`, where there is someone to send
+    /// them to.
     pub(super) fn keep_to_send(
         &self,
         tenant: &TenantId,
         source: &mut dyn Source,
-        body: Option<(Version, Vec<u8>)>,
+        body: Option<KeptRequest>,
     ) -> Option<Ticket> {
         if !self.sends_on(tenant) {
             return None;
         }
         let to = self.sending.get()?;
-        let request = match body {
-            Some((version, body)) => Ok(Some(KeptRequest {
-                body,
-                version,
-                newest: sending::newest_of(source.batch()),
-            })),
-            None => sending::request_of(source),
-        };
-        match request {
-            Ok(request) => Some(to.keep(request?)),
+        if let Some(request) = body {
+            return Some(to.keep(request));
+        }
+        match sending::requests_of(source, to.request_samples_max()) {
+            Ok(requests) => {
+                let tickets = requests.into_iter().map(|request| to.keep(request));
+                tickets.reduce(|all, next| next.joined(all, 0))
+            }
             Err(e) => Some(Ticket::ready(Err(e))),
         }
     }

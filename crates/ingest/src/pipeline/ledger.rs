@@ -5,11 +5,11 @@ use crate::discards::Discards;
 use crate::metrics::Metrics;
 use crate::outcome::Dropped;
 use crate::refusals::{Refusals, Sender};
+use crate::sending::KeptRequest;
 use firn_model::env::Clock;
 use firn_model::error::{Error, ErrorKind};
 use firn_model::sample::TimestampMs;
 use firn_model::store::Appended;
-use firn_wire::remote_write::Version;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ pub(super) struct BatchEntry {
     /// When the store got the batch, by the monotonic clock.
     pub(super) started: Duration,
     /// The body that the batch was read from, if that is to be sent on as it is.
-    pub(super) body: Option<(Version, Vec<u8>)>,
+    pub(super) body: Option<KeptRequest>,
 }
 
 impl Ledger {

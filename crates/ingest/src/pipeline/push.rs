@@ -8,13 +8,14 @@ use super::room::Admission;
 use super::{Pipeline, Sender};
 use crate::metadata::Names;
 use crate::outcome::{Decoding, Dropped, DroppedExemplars, WriteOutcome};
+use crate::sending::{Contents, KeptRequest};
 use firn_model::error::Error;
 use firn_model::sample::TimestampMs;
 use firn_model::store::{Append, Appended, Ticket};
 use firn_model::sync::lock;
 use firn_model::tenant::TenantId;
 use firn_model::trace::SpanContext;
-use firn_wire::remote_write::{self, Decoder, Reader, Version};
+use firn_wire::remote_write::{self, Decoded, Decoder, Reader, Version};
 use std::future::Future;
 use std::net::IpAddr;
 use std::pin::Pin;
@@ -115,7 +116,9 @@ impl Pipeline {
             room: None,
             time_max,
             started: decoded_at,
-            body: self.sends_on(tenant).then(|| (version, body.to_vec())),
+            body: self
+                .sends_on(tenant)
+                .then(|| kept_request(version, body, &decoded)),
         };
         let append = SpanContext::begin_in(span, APPEND);
         let ticket = self.hand_over(tenant, &mut decoded, entry, bounds);
@@ -153,6 +156,20 @@ impl Pipeline {
         if spare.len() < limits.decoders && decoder.memory_bytes() <= limits.decoder_bytes {
             spare.push(decoder);
         }
+    }
+}
+
+/// A push as it is kept for receivers, before its labels are read.
+fn kept_request(version: Version, body: &[u8], decoded: &Decoded<'_>) -> KeptRequest {
+    let batch = &*decoded.batch;
+    let mut contents = Contents::of(batch, 0..batch.series_count());
+    contents.exemplars += decoded.exemplar_count as u64;
+    contents.metadata = decoded.metadata.len() as u64;
+    KeptRequest {
+        body: body.to_vec(),
+        version,
+        contents,
+        is_sound: decoded.refused.is_empty() && decoded.refused_exemplars.is_empty(),
     }
 }
 

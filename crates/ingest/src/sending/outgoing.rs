@@ -4,23 +4,23 @@
 //! ```text
 //! kept, kept, .. --decode, external labels, relabel--> round --hash of labels--> share, share, ..
 //!                                                                share = request, request, ..
-//! kept, full, of the receiver's version, nothing to change in it --> round of itself
+//! kept, of the receiver's version, nothing to change in it --> round of itself (see `passing`)
 //! ```
 //!
 //! Most of what a request costs is its labels: read, copied, hashed, written and compressed again.
-//! A request that the receiver may have as it was kept goes so, unless the receiver is behind and
-//! gets shares side by side (`make bench BENCH=--doors`: half of what sending on costs).
+//! A request that the receiver may have as it was kept goes so.
 //!
 //! Invariant: a series is in one share of a round, its samples in the order in which they were
 //! kept; rounds follow each other. So a receiver that takes the shares side by side, the requests
 //! of a share one by one and the rounds one by one sees each series in order.
 
+use super::Contents;
 use super::known::Known;
+use super::passing::{self, Joining, Shares};
 use crate::relabel::{self, Rule};
 use firn_model::batch::{Batch, SeriesSamples};
 use firn_model::labels::{Labels, LabelsBuilder, LabelsRef, METRIC_NAME, push_pair};
 use firn_model::metadata::MetadataBatch;
-use firn_model::sample::TimestampMs;
 use firn_wire::WireLimits;
 use firn_wire::remote_write::{Decoder, Reader, Version, encode, encode_interned};
 use hyper::body::Bytes;
@@ -56,6 +56,8 @@ pub struct Outgoing {
 pub struct Kept {
     /// What it is.
     pub version: Version,
+    /// What it holds, if that was noted: all of it can stand then.
+    pub contents: Option<Contents>,
     /// Its body.
     pub body: Bytes,
 }
@@ -65,14 +67,8 @@ pub struct Kept {
 pub struct Sent {
     /// Its body.
     pub body: Bytes,
-    /// Float samples in it.
-    pub samples: u64,
-    /// Histograms in it.
-    pub histograms: u64,
-    /// Exemplars in it.
-    pub exemplars: u64,
-    /// The time of its newest sample.
-    pub newest: TimestampMs,
+    /// What it holds.
+    pub contents: Contents,
 }
 
 /// Requests of which one must follow the other.
@@ -99,6 +95,146 @@ struct Gathered {
     dropped: u64,
 }
 
+/// Rounds under way. Of what is to pass and what was gathered one is empty.
+struct Making<'o> {
+    outgoing: &'o Outgoing,
+    known: &'o Known,
+    is_behind: bool,
+    limits: &'o WireLimits,
+    rounds: Vec<Result<Round, String>>,
+    /// The next request that passes as it is.
+    joining: Joining,
+    /// Those before it, if the receiver is behind.
+    passed: Vec<Round>,
+    gathered: Gathered,
+}
+
+impl Making<'_> {
+    /// Lets a body pass as it is.
+    fn pass(&mut self, body: Bytes, contents: &Contents) {
+        self.end_gathered(true);
+        let outgoing = self.outgoing;
+        let may_join = outgoing.version == Version::V1;
+        if !may_join || !self.joining.has_room(contents, outgoing.request_samples) {
+            self.end_joining(true);
+        }
+        self.joining.push(body, contents);
+    }
+
+    /// Reads a body whose samples become others, or requests of another size.
+    fn gather(&mut self, decoder: &mut Decoder, kept: &Kept) {
+        self.end_joining(true);
+        self.end_passed();
+        let gathered = self.gathered.batch.sample_count();
+        let more = kept
+            .contents
+            .map_or(0, |contents| contents.all_samples() as usize);
+        let max = self.outgoing.request_samples;
+        if !self.is_behind && gathered >= self.outgoing.half_full() && gathered + more > max {
+            // One request each costs less than to cut and mix them.
+            self.end_gathered(true);
+        }
+        match self.outgoing.gather(decoder, kept, &mut self.gathered) {
+            Ok(()) => {
+                let enough = match self.is_behind {
+                    true => self.outgoing.round_samples(),
+                    false => max,
+                };
+                if self.gathered.batch.sample_count() >= enough {
+                    self.end_gathered(true);
+                }
+            }
+            Err(why) => {
+                self.end_gathered(true);
+                self.rounds.push(Err(why));
+            }
+        }
+    }
+
+    fn finish(mut self) -> Vec<Result<Round, String>> {
+        self.end_joining(false);
+        self.end_passed();
+        self.end_gathered(false);
+        self.rounds
+    }
+
+    /// Ends the round of what was gathered, which is full if something else follows.
+    fn end_gathered(&mut self, is_followed: bool) {
+        if self.gathered.kept > 0 {
+            let mut round = self.outgoing.round(&mut self.gathered, self.known);
+            round.is_full |= is_followed;
+            self.rounds.push(Ok(round));
+        }
+    }
+
+    fn end_joining(&mut self, is_followed: bool) {
+        if self.joining.is_empty() {
+            return;
+        }
+        let made = self.joining.round(is_followed, self.outgoing, self.limits);
+        match made {
+            Ok(round) if self.is_behind => {
+                self.passed.push(round);
+                let passed = self
+                    .passed
+                    .iter()
+                    .flat_map(|round| round.shares.iter().flatten());
+                let samples: u64 = passed.map(|sent| sent.contents.all_samples()).sum();
+                if samples >= self.outgoing.round_samples() as u64 {
+                    self.end_passed();
+                }
+            }
+            made => self.rounds.push(made),
+        }
+    }
+
+    /// Makes shares of what passes, if the receiver is behind: of the requests as they are, or of
+    /// their samples where too many requests have a series in common.
+    fn end_passed(&mut self) {
+        let passed = std::mem::take(&mut self.passed);
+        let (version, shares_max) = (self.outgoing.version, self.outgoing.shares_max);
+        if passed.len() < 2 || shares_max < 2 {
+            self.rounds.extend(passed.into_iter().map(Ok));
+            return;
+        }
+        match passing::side_by_side(&passed, version, shares_max, self.limits) {
+            Shares::Made(round) => self.rounds.push(Ok(round)),
+            Shares::Unread => self.rounds.extend(passed.into_iter().map(Ok)),
+            Shares::TooFew => {
+                passed
+                    .into_iter()
+                    .for_each(|round| self.gather_again(round));
+                self.end_gathered(true);
+            }
+        }
+    }
+
+    /// Reads what was to pass.
+    fn gather_again(&mut self, round: Round) {
+        let mut decoder = Decoder::new(*self.limits);
+        for sent in round.shares.iter().flatten() {
+            let kept = Kept {
+                version: self.outgoing.version,
+                contents: None,
+                body: sent.body.clone(),
+            };
+            let before = self.gathered.kept;
+            match self
+                .outgoing
+                .gather(&mut decoder, &kept, &mut self.gathered)
+            {
+                // A request may be made of several.
+                Ok(()) => self.gathered.kept = before + round.kept,
+                Err(_) => {
+                    self.end_gathered(true);
+                    self.rounds.push(Ok(round));
+                    return;
+                }
+            }
+        }
+    }
+}
+
 impl Outgoing {
     /// Makes rounds of `kept`; `Err` stands for one that cannot be read, and why. A request of 2.0
     /// says what is `known` of its metrics. A receiver that `is_behind` gets shares side by side.
@@ -108,57 +244,33 @@ impl Outgoing {
         (known, is_behind): (&Known, bool),
         limits: &WireLimits,
     ) -> Vec<Result<Round, String>> {
-        let mut rounds = Vec::new();
-        let mut decoder = Decoder::new(*limits);
-        let mut gathered = Gathered::default();
-        for one in kept {
-            if !is_behind
-                && gathered.kept == 0
-                && let Some(sent) = self.as_kept(&mut decoder, one, known)
-            {
-                rounds.push(Ok(Round::of(sent)));
-                continue;
-            }
-            match self.gather(&mut decoder, one, &mut gathered) {
-                Ok(()) if gathered.batch.sample_count() >= self.round_samples() => {
-                    rounds.push(Ok(self.round(&mut gathered, known)));
-                }
-                Ok(()) => {}
-                Err(why) => {
-                    if gathered.kept > 0 {
-                        rounds.push(Ok(self.round(&mut gathered, known)));
-                    }
-                    rounds.push(Err(why));
-                }
-            }
-        }
-        if gathered.kept > 0 {
-            rounds.push(Ok(self.round(&mut gathered, known)));
-        }
-        rounds
-    }
-
-    /// The request as it was kept, if the receiver may get it so: it has as many samples as one
-    /// should have, and nothing that the receiver does not want. Labels are not read.
-    fn as_kept(&self, decoder: &mut Decoder, kept: &Kept, known: &Known) -> Option<Sent> {
-        if !self.is_plain() || kept.version != self.version {
-            return None;
-        }
-        let reader = Reader {
-            version: kept.version,
-            keeps_exemplars: true,
-            labels_types: false,
+        let mut making = Making {
+            outgoing: self,
+            known,
+            is_behind,
+            limits,
+            rounds: Vec::new(),
+            joining: Joining::default(),
+            passed: Vec::new(),
+            gathered: Gathered::default(),
         };
-        let decoded = decoder.decode_within(reader, &kept.body, None).ok()?;
-        let sent = contents_of(decoded.batch, kept.body.clone());
-        let samples = decoded.batch.sample_count();
-        let is_full = (self.request_samples.div_ceil(2)..=self.request_samples).contains(&samples);
-        let is_sound = decoded.refused.is_empty() && decoded.refused_exemplars.is_empty();
-        let is_wanted = (self.sends_histograms || sent.histograms == 0)
-            && (self.sends_exemplars || sent.exemplars == 0)
-            // Where metadata is wanted it travels in 2.0, and in requests of its own in 1.0.
-            && (decoded.metadata.is_empty() || self.version == Version::V2 && !known.is_empty());
-        (is_full && is_sound && is_wanted).then_some(sent)
+        let mut decoder = Decoder::new(*limits);
+        let extra = self.extra();
+        for one in kept {
+            let contents = self.contents_to_pass(&mut decoder, one, !known.is_empty());
+            let passed = contents.and_then(|contents| {
+                let body = match &extra {
+                    None => one.body.clone(),
+                    Some(extra) => passing::extended(&one.body, extra, limits)?,
+                };
+                Some((body, contents))
+            });
+            match passed {
+                Some((body, contents)) => making.pass(body, &contents),
+                None => making.gather(&mut decoder, one),
+            }
+        }
+        making.finish()
     }
 
     fn round_samples(&self) -> usize {
@@ -209,17 +321,18 @@ impl Outgoing {
             return;
         }
         let batch = &mut into.batch;
-        match self.is_plain() {
-            true => batch
-                .label_bytes()
-                .extend_from_slice(series.labels.as_bytes()),
-            false => match self.relabelled(self.with_external(series.labels)) {
+        if self.relabel.is_empty() {
+            self.push_with_external(series.labels, batch.label_bytes());
+        } else {
+            let mut bytes = Vec::with_capacity(series.labels.as_bytes().len());
+            self.push_with_external(series.labels, &mut bytes);
+            match self.relabelled(LabelsRef::from_canonical(&bytes)) {
                 Some(labels) => batch.label_bytes().extend_from_slice(labels.as_bytes()),
                 None => {
                     into.dropped += samples as u64;
                     return;
                 }
-            },
+            }
         }
         push_samples(batch, series);
         if wants_exemplars {
@@ -228,7 +341,8 @@ impl Outgoing {
         batch.end_series();
     }
 
-    fn is_plain(&self) -> bool {
+    /// Whether it changes no series.
+    pub(super) fn is_plain(&self) -> bool {
         self.external_labels.is_empty() && self.relabel.is_empty()
     }
 
@@ -289,59 +403,37 @@ impl Outgoing {
             Version::V1 => encode(batch),
             Version::V2 => encode_interned(batch, &said_of(batch, known)),
         };
-        contents_of(batch, body.into())
+        Sent {
+            body: body.into(),
+            contents: Contents::of(batch, 0..batch.series_count()),
+        }
     }
 
-    /// `labels`, and the external ones that it has not.
-    fn with_external(&self, labels: LabelsRef<'_>) -> Labels {
-        let mut bytes = Vec::with_capacity(labels.as_bytes().len());
+    /// Writes `labels`, and the external ones that it has not.
+    fn push_with_external(&self, labels: LabelsRef<'_>, bytes: &mut Vec<u8>) {
+        if self.external_labels.is_empty() {
+            bytes.extend_from_slice(labels.as_bytes());
+            return;
+        }
         let mut external = self.external_labels.iter().peekable();
         for (name, value) in labels.iter() {
             while let Some((before, theirs)) = external.next_if(|(other, _)| *other < name) {
-                push_pair(&mut bytes, before.as_bytes(), theirs);
+                push_pair(bytes, before.as_bytes(), theirs);
             }
             external.next_if(|(other, _)| *other == name);
-            push_pair(&mut bytes, name.as_bytes(), value);
+            push_pair(bytes, name.as_bytes(), value);
         }
         for (name, value) in external {
-            push_pair(&mut bytes, name.as_bytes(), value);
+            push_pair(bytes, name.as_bytes(), value);
         }
-        LabelsRef::from_canonical(&bytes).to_owned()
     }
 
     /// What relabelling makes of `labels`; none if it drops the series.
-    fn relabelled(&self, labels: Labels) -> Option<Labels> {
-        if self.relabel.is_empty() {
-            return Some(labels);
-        }
-        let mut builder = LabelsBuilder::from_labels(labels.as_ref());
+    fn relabelled(&self, labels: LabelsRef<'_>) -> Option<Labels> {
+        let mut builder = LabelsBuilder::from_labels(labels);
         let stays = relabel::apply(&self.relabel, &mut builder);
         let labels = builder.build();
         (stays && !labels.is_empty()).then_some(labels)
-    }
-}
-
-impl Round {
-    /// A round of one request, as it was kept.
-    fn of(sent: Sent) -> Self {
-        Self {
-            kept: 1,
-            shares: vec![vec![sent]],
-            dropped: 0,
-            is_full: true,
-        }
-    }
-}
-
-/// The request with this body, which holds `batch`.
-fn contents_of(batch: &Batch, body: Bytes) -> Sent {
-    let histograms: usize = batch.iter().map(|series| series.histograms.len()).sum();
-    Sent {
-        body,
-        samples: (batch.sample_count() - histograms) as u64,
-        histograms: histograms as u64,
-        exemplars: batch.exemplars().len() as u64,
-        newest: super::newest_of(batch),
     }
 }
 

@@ -19,6 +19,9 @@ const STRETCH_MS: i64 = 3_600_000;
 /// Questions under way at once: more would measure the queues of the systems.
 const CONCURRENCY_MAX: usize = 256;
 
+/// In percent: a pause after a question that took its whole time may be long, but ends.
+const BUSY_MIN: f64 = 1.0;
+
 /// `firn compare` and its flags: for parsing, help, completions and man pages.
 pub fn command() -> Command {
     Command::new("compare")
@@ -111,7 +114,7 @@ fn when() -> [Arg; 8] {
     ]
 }
 
-fn how() -> [Arg; 8] {
+fn how() -> [Arg; 9] {
     let number = |name, help| {
         let arg = text(name, "N")
             .default_value("0")
@@ -129,6 +132,10 @@ fn how() -> [Arg; 8] {
             .default_value("4")
             .value_parser(value_parser!(usize))
             .help("Questions that are under way at once"),
+        text("busy", "PERCENT")
+            .default_value("100")
+            .value_parser(value_parser!(f64))
+            .help("Of the time, how much each of them may be under way: the rest is a pause"),
         number(
             "tolerance-relative",
             "Values may differ by this share of the larger one",
@@ -215,6 +222,8 @@ pub struct Options {
     pub answer_bytes_max: u64,
     /// Questions under way at once.
     pub concurrency: usize,
+    /// How much of the time each of them may be under way, in percent.
+    pub busy: f64,
     /// How far values may be apart.
     pub tolerance: Tolerance,
     /// The least match rate that is a success, in percent.
@@ -286,6 +295,7 @@ impl Options {
             timeout: millis(duration_ms(matches, "timeout")?),
             answer_bytes_max: size(matches, "answer-limit")?,
             concurrency: value(matches, "concurrency")?,
+            busy: value(matches, "busy")?,
             tolerance: Tolerance {
                 relative: value(matches, "tolerance-relative")?,
                 absolute: value(matches, "tolerance-absolute")?,
@@ -329,6 +339,12 @@ impl Options {
             return refuse(format!(
                 "--concurrency must lie in 1 to {CONCURRENCY_MAX}: {}",
                 self.concurrency
+            ));
+        }
+        if !(BUSY_MIN..=100.0).contains(&self.busy) {
+            return refuse(format!(
+                "--busy must lie in {BUSY_MIN} to 100: {}",
+                self.busy
             ));
         }
         if self.timeout.is_zero() || self.step_ms == Some(0) || self.answer_bytes_max == 0 {
@@ -499,6 +515,7 @@ mod tests {
                 "--generate 1 --concurrency 0",
                 "--concurrency must lie in 1 to 256: 0",
             ),
+            ("--generate 1 --busy 0", "--busy must lie in 1 to 100: 0"),
             (
                 "--generate 1 --tolerance-relative NaN",
                 "--tolerance-relative must be at least 0",

@@ -28,6 +28,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::sync_channel;
 use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 /// Points of a range question: what Prometheus gives.
 const POINTS_MAX: i64 = 11_000;
@@ -99,9 +100,14 @@ impl Round<'_> {
             for _ in 0..self.options.concurrency.min(items.len()) {
                 let (sender, next) = (sender.clone(), &next);
                 scope.spawn(move || {
+                    let mut pause = Duration::ZERO;
                     while let Some(item) = items.get(next.fetch_add(1, Ordering::Relaxed)) {
+                        std::thread::sleep(pause);
+                        let begun = Instant::now();
+                        let outcome = work(item);
+                        pause = pause_after(begun.elapsed(), self.options.busy);
                         // The other side went away after an error.
-                        if sender.send(work(item)).is_err() {
+                        if sender.send(outcome).is_err() {
                             return;
                         }
                     }
@@ -319,6 +325,11 @@ impl Round<'_> {
     }
 }
 
+/// How long to ask nothing after having asked for `busy`, so that this is `percent` of both.
+fn pause_after(busy: Duration, percent: f64) -> Duration {
+    busy.mul_f64((100.0 - percent) / percent)
+}
+
 /// What speaks against a difference.
 enum Doubt {
     /// Nothing.
@@ -358,5 +369,22 @@ fn of(question: &Question, judged: Judged) -> Judged {
         origin: question.origin.clone(),
         weight: question.weight,
         ..judged
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pause_makes_a_question_the_share_of_the_time_that_it_may_be() {
+        for (busy_ms, percent, pause_ms) in [(10, 100.0, 0), (10, 50.0, 10), (10, 5.0, 190)] {
+            let pause = pause_after(Duration::from_millis(busy_ms), percent);
+            assert_eq!(
+                pause,
+                Duration::from_millis(pause_ms),
+                "{busy_ms} {percent}"
+            );
+        }
     }
 }

@@ -135,13 +135,13 @@ impl Courier {
             return Ok(None);
         }
         let recent = self.bodies.recent(at);
-        if settings.prepare.passes_all()
-            && let Some(entries) = recent
+        let backlog = self.backlog(at);
+        if let Some(entries) = &recent
+            && backlog.is_quick(entries, settings)
         {
-            return Ok(Some(self.backlog(at).prepare(&entries, settings)));
+            return Ok(Some(backlog.prepare(entries, settings)));
         }
         let (bodies, settings) = (self.bodies.clone(), settings.clone());
-        let backlog = self.backlog(at);
         let reading = spawn_blocking(move || {
             let found = match recent {
                 Some(entries) => Found::Entries(entries),
@@ -335,6 +335,12 @@ impl Backlog {
         let bytes = last.end.saturating_sub(first.at).max(1);
         let bodies = self.bytes as f64 / bytes as f64 * entries.len() as f64;
         self.attempt > QUICK && self.attempt.as_secs_f64() * bodies > BEHIND.as_secs_f64()
+    }
+
+    /// Whether [`Backlog::prepare`] of these need not go to another thread.
+    fn is_quick(&self, entries: &[Entry], settings: &TargetSettings) -> bool {
+        let writes: Vec<_> = entries.iter().map(|entry| &entry.write).collect();
+        settings.prepare.is_quick(&writes, self.is_behind(entries))
     }
 
     /// What the target wants of these bodies, the first ones that wait.

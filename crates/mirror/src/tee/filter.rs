@@ -4,8 +4,8 @@
 //! every target and after every start, and a smaller share is a part of every larger one. What
 //! makes the choice reads a body; a target that gets everything costs no decoding.
 
-use super::bodies::Write;
-use super::target::{Contents, Parcel, Prepare, Request, Wanted};
+use super::bodies::{Contents, Write};
+use super::target::{Parcel, Prepare, Request, Wanted};
 use bytes::Bytes;
 use firn_model::matcher::Matcher;
 use firn_wire::snappy;
@@ -93,7 +93,7 @@ impl Filter {
 }
 
 impl Prepare for Filter {
-    fn passes_all(&self) -> bool {
+    fn is_quick(&self, _writes: &[&Write], _is_behind: bool) -> bool {
         self.is_open()
     }
 
@@ -112,6 +112,7 @@ impl Prepare for Filter {
 fn with_body(write: &Write, body: Bytes) -> Wanted {
     let write = Write {
         headers: write.headers.clone(),
+        contents: None,
         body,
     };
     let contents = Contents::default();
@@ -155,6 +156,7 @@ mod tests {
         }
         Write {
             headers: Vec::new(),
+            contents: None,
             body: snappy::compress(&message).into(),
         }
     }
@@ -216,6 +218,7 @@ mod tests {
     fn body_that_cannot_be_read_is_named_unless_all_is_sent() {
         let broken = Write {
             headers: Vec::new(),
+            contents: None,
             body: Bytes::from_static(b"\xff\xff\xff\xff\xff"),
         };
         let whole = with_body(&broken, broken.body.clone());

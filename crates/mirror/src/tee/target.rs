@@ -1,10 +1,9 @@
 //! A target: what it is sent, its bounds, how it is reached, and what became of its bodies.
 
-use super::bodies::Write;
+use super::bodies::{Contents, Write};
 use super::verdict::{Answer, Trouble};
 use bytes::Bytes;
 use firn_model::metrics::{Counter, DurationHistogram, Gauge};
-use firn_model::sample::TimestampMs;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -35,25 +34,12 @@ pub trait Deliver: Send + Sync {
     fn post(&self, posting: Posting) -> Delivering<'_>;
 }
 
-/// What a request holds, as far as its maker looked; nothing where it is passed on as it came.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Contents {
-    /// Float samples.
-    pub samples: u64,
-    /// Histograms.
-    pub histograms: u64,
-    /// Exemplars.
-    pub exemplars: u64,
-    /// The time of the newest sample.
-    pub newest: TimestampMs,
-}
-
 /// A request for a target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
     /// Headers and body.
     pub write: Write,
-    /// What it holds.
+    /// What it holds, as far as its maker looked; nothing where it is passed on as it came.
     pub contents: Contents,
 }
 
@@ -83,8 +69,9 @@ pub struct Parcel {
 
 /// Makes of bodies what a target gets. Computes; may be called on any thread.
 pub trait Prepare: Send + Sync {
-    /// Whether each body is passed on as it is, so that preparing one costs nothing.
-    fn passes_all(&self) -> bool;
+    /// Whether [`Prepare::prepare`] of these copies some bytes at most, so that it need not go to
+    /// another thread.
+    fn is_quick(&self, writes: &[&Write], is_behind: bool) -> bool;
 
     /// What the target gets of `writes`, whose messages may have `bytes_max` bytes each: parcels
     /// in their order, for all of them. One that `is_behind` is better off with several lanes.

@@ -102,6 +102,7 @@ async fn push(mirror: &Mirror, bodies: impl Iterator<Item = usize>) {
     for n in bodies {
         let write = Write {
             headers: vec![(0, Bytes::from_static(b"application/x-protobuf"))],
+            contents: None,
             body: n.to_string().into(),
         };
         mirror.take(write).await.expect("the disk takes it");
@@ -358,6 +359,7 @@ async fn log_holds_what_the_slowest_target_needs_and_no_more() {
     for _ in 0..40 {
         let write = Write {
             headers: Vec::new(),
+            contents: None,
             body: vec![b'x'; 1 << 20].into(),
         };
         mirror.take(write).await.expect("the disk takes it");
@@ -386,6 +388,7 @@ async fn body_of_2_0_is_taken_whatever_it_holds_and_counted_if_it_can_be() {
     let message = b"\x22\x00\x2a\x08\x12\x02\x10\x01\x12\x02\x10\x02";
     let write = |body: Vec<u8>| Write {
         headers: vec![(0, Bytes::from_static(v2))],
+        contents: None,
         body: body.into(),
     };
     let counted = mirror
@@ -413,6 +416,7 @@ async fn full_disk_refuses_bodies_and_ends_by_itself() {
     sim.disk.set_free_bytes(0);
     let write = || Write {
         headers: Vec::new(),
+        contents: None,
         body: Bytes::from_static(b"late"),
     };
     let refused = mirror.take(write()).await;
@@ -435,7 +439,7 @@ struct Bundles {
 }
 
 impl Prepare for Bundles {
-    fn passes_all(&self) -> bool {
+    fn is_quick(&self, _: &[&Write], _: bool) -> bool {
         false
     }
 

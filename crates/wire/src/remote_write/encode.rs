@@ -17,10 +17,17 @@ use firn_model::histogram::{Counts, Histogram, ResetHint, Span};
 use firn_model::labels::LabelsRef;
 use firn_model::metadata::Metadata;
 use firn_model::sample::{START_UNKNOWN, TimestampMs};
+use std::ops::Range;
 
 /// The body of a remote-write request that carries `batch`.
 pub fn encode(batch: &Batch) -> Vec<u8> {
     snappy::compress(&message(batch))
+}
+
+/// The body of a request that carries the series of `batch` with these numbers, as far as they
+/// stand; panics past the end.
+pub fn encode_range(batch: &Batch, numbers: Range<usize>) -> Vec<u8> {
+    snappy::compress(&message_of(batch, numbers))
 }
 
 /// The body of a request that says `said` of metrics, and carries no samples.
@@ -45,13 +52,17 @@ pub fn encode_metadata<'m>(said: impl Iterator<Item = Metadata<'m>>) -> Vec<u8> 
 
 /// The request before it is compressed.
 pub(super) fn message(batch: &Batch) -> Vec<u8> {
+    message_of(batch, 0..batch.series_count())
+}
+
+fn message_of(batch: &Batch, numbers: Range<usize>) -> Vec<u8> {
     let mut message = Vec::new();
     let mut series_message = Vec::new();
     let mut part = Vec::new();
-    for (number, series) in batch.numbered() {
+    for number in numbers.filter(|number| !batch.is_refused(*number)) {
         series_message.clear();
-        put_series(&mut series_message, &mut part, series);
-        for exemplar in batch.exemplars().of_series(number) {
+        put_series(&mut series_message, &mut part, batch.series(number));
+        for exemplar in batch.exemplars().of_series(number as u64) {
             put_exemplar(&mut series_message, exemplar);
         }
         put_bytes(&mut message, field::REQUEST_SERIES, &series_message);

@@ -4,7 +4,8 @@
 //! segment = header | frame*
 //! header  = "firnmir" | 1 | start u64 | CRC-32C of these 16 bytes u32
 //! frame   = bytes of the payload u32 | CRC-32C of these 4 bytes and the payload u32 | payload
-//! payload = time in ms i64 | headers u8 | { which u8 | bytes u16 | value }* | body
+//! payload = time in ms i64 | fields u8 | { which u8 | bytes u16 | value }* | body
+//! which   = place of a header | 255 for what the body holds; others are passed over
 //! ```
 //!
 //! Invariant: what is read from a disk is checked before anything is allocated by it.
@@ -32,6 +33,12 @@ const TIME_BYTES: usize = 8;
 /// The longest payload: the longest body that a server takes in, and its headers.
 const PAYLOAD_BYTES_MAX: usize = 128 << 20;
 
+/// The field that says what a body holds.
+const CONTENTS: u8 = 255;
+
+/// Bytes of that: four counts and a time.
+const CONTENTS_BYTES: usize = 4 * 4 + 8;
+
 /// Headers by their place in [`PASSED_HEADERS`].
 pub type Headers = Vec<(usize, Bytes)>;
 
@@ -40,8 +47,25 @@ pub type Headers = Vec<(usize, Bytes)>;
 pub struct Write {
     /// What its headers said.
     pub headers: Headers,
+    /// What it holds, if that was known when it was stored: it need not be read for that.
+    pub contents: Option<Contents>,
     /// Its body.
     pub body: Bytes,
+}
+
+/// What a request holds. Counts beyond 32 bits are no request's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Contents {
+    /// Float samples.
+    pub samples: u64,
+    /// Histograms.
+    pub histograms: u64,
+    /// Exemplars.
+    pub exemplars: u64,
+    /// Metrics that it says something of.
+    pub metadata: u64,
+    /// The time of the newest sample.
+    pub newest: TimestampMs,
 }
 
 impl Write {
@@ -92,7 +116,8 @@ pub(super) fn header(start: u64) -> [u8; HEADER_BYTES] {
 /// How many bytes the frame of a request has.
 pub(super) fn frame_bytes(write: &Write) -> usize {
     let headers: usize = write.headers.iter().map(|(_, value)| 3 + value.len()).sum();
-    PREFIX_BYTES + TIME_BYTES + 1 + headers + write.body.len()
+    let contents = write.contents.map_or(0, |_| 3 + CONTENTS_BYTES);
+    PREFIX_BYTES + TIME_BYTES + 1 + headers + contents + write.body.len()
 }
 
 /// Appends the frame of a request that came at `time_ms`; returns how many bytes it has.
@@ -100,7 +125,7 @@ pub(super) fn push_frame(out: &mut Vec<u8>, time_ms: TimestampMs, write: &Write)
     let start = out.len();
     out.extend_from_slice(&[0; PREFIX_BYTES]);
     out.extend_from_slice(&time_ms.to_le_bytes());
-    out.push(write.headers.len() as u8);
+    out.push((write.headers.len() + usize::from(write.contents.is_some())) as u8);
     for (which, value) in &write.headers {
         // The server's limit of a request's head is 1 MiB; a value longer than this is no value
         // that a receiver of remote write reads.
@@ -109,12 +134,46 @@ pub(super) fn push_frame(out: &mut Vec<u8>, time_ms: TimestampMs, write: &Write)
         out.extend_from_slice(&(value.len() as u16).to_le_bytes());
         out.extend_from_slice(value);
     }
+    if let Some(contents) = &write.contents {
+        push_contents(out, contents);
+    }
     out.extend_from_slice(&write.body);
     let payload = (out.len() - start - PREFIX_BYTES) as u32;
     out[start..start + 4].copy_from_slice(&payload.to_le_bytes());
     let sum = checksum(payload, &out[start + PREFIX_BYTES..]);
     out[start + 4..start + PREFIX_BYTES].copy_from_slice(&sum.to_le_bytes());
     out.len() - start
+}
+
+fn push_contents(out: &mut Vec<u8>, contents: &Contents) {
+    out.push(CONTENTS);
+    out.extend_from_slice(&(CONTENTS_BYTES as u16).to_le_bytes());
+    let Contents {
+        samples,
+        histograms,
+        exemplars,
+        metadata,
+        newest,
+    } = *contents;
+    for count in [samples, histograms, exemplars, metadata] {
+        out.extend_from_slice(&u32::try_from(count).unwrap_or(u32::MAX).to_le_bytes());
+    }
+    out.extend_from_slice(&newest.to_le_bytes());
+}
+
+fn read_contents(value: &[u8]) -> Option<Contents> {
+    let (counts, newest) = value.split_at_checked(CONTENTS_BYTES - 8)?;
+    let (counts, _) = counts.as_chunks::<4>();
+    let mut counts = counts
+        .iter()
+        .map(|count| u64::from(u32::from_le_bytes(*count)));
+    Some(Contents {
+        samples: counts.next()?,
+        histograms: counts.next()?,
+        exemplars: counts.next()?,
+        metadata: counts.next()?,
+        newest: i64::from_le_bytes(*newest.first_chunk()?),
+    })
 }
 
 fn checksum(length: u32, payload: &[u8]) -> u32 {
@@ -167,18 +226,26 @@ fn read_write(bytes: &Bytes, start: usize, end: usize) -> Option<Write> {
     let count = *bytes.get(at)?;
     at += 1;
     let mut headers = Vec::with_capacity(PASSED_HEADERS.len());
+    let mut contents = None;
     for _ in 0..count {
         let which = usize::from(*bytes.get(at)?);
         let length = u16::from_le_bytes(*bytes.get(at + 1..)?.first_chunk::<2>()?);
         let value = at + 3..at + 3 + usize::from(length);
-        if value.end > end || which >= PASSED_HEADERS.len() {
+        if value.end > end {
             return None;
         }
         at = value.end;
-        headers.push((which, bytes.slice(value)));
+        match which {
+            _ if which < PASSED_HEADERS.len() => headers.push((which, bytes.slice(value))),
+            _ if which == usize::from(CONTENTS) => {
+                contents = Some(read_contents(bytes.get(value)?)?);
+            }
+            _ => {}
+        }
     }
     (at <= end).then(|| Write {
         headers,
+        contents,
         body: bytes.slice(at..end),
     })
 }
@@ -193,6 +260,7 @@ mod tests {
                 (0, Bytes::from_static(b"application/x-protobuf")),
                 (2, Bytes::from_static(b"0.1.0")),
             ],
+            contents: None,
             body: Bytes::from_static(body),
         }
     }
@@ -211,6 +279,46 @@ mod tests {
             let part = whole.slice(..cut);
             assert!(matches!(read_frame(&part, 3), Frame::Short(_)), "{cut}");
         }
+    }
+
+    /// A request of which is known what it holds.
+    fn known_write() -> Write {
+        Write {
+            contents: Some(Contents {
+                samples: 2_000,
+                histograms: 3,
+                exemplars: 4,
+                metadata: 5,
+                newest: -6,
+            }),
+            ..write(b"snappy")
+        }
+    }
+
+    #[test]
+    fn frame_says_what_its_body_holds_if_that_is_known() {
+        let mut out = Vec::new();
+        let bytes = push_frame(&mut out, 1_000, &known_write());
+        assert_eq!(bytes, frame_bytes(&known_write()));
+        let hex: String = out.iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(hex, GOLDEN_OF_KNOWN);
+        let whole = Bytes::from(out);
+        assert_eq!(
+            read_frame(&whole, 0),
+            Frame::Whole(1_000, known_write(), bytes)
+        );
+    }
+
+    #[test]
+    fn frame_with_a_field_of_later_versions_is_read_without_it() {
+        let mut out = Vec::new();
+        push_frame(&mut out, 1_000, &known_write());
+        let field = PREFIX_BYTES + TIME_BYTES + 1 + 3 + 22 + 3 + 5;
+        assert_eq!(out[field], CONTENTS);
+        out[field] = 200;
+        let whole = Bytes::from(out);
+        let read = own_frame(&whole, 0).expect("a frame");
+        assert_eq!(read.1, write(b"snappy"));
     }
 
     #[test]
@@ -237,4 +345,9 @@ mod tests {
     const GOLDEN: &str = "6669726e6d6972010201000000000000598d60ce\
         30000000185c2966e803000000000000\
         020016006170706c69636174696f6e2f782d70726f746f627566020500302e312e30736e61707079";
+
+    /// Written once by this version, with what the body holds.
+    const GOLDEN_OF_KNOWN: &str = "4b000000e9412d59e8030000000000000300\
+        16006170706c69636174696f6e2f782d70726f746f627566020500302e312e30\
+        ff1800d0070000030000000400000005000000faffffffffffffff736e61707079";
 }

@@ -19,6 +19,7 @@ fn write(number: u64, bytes: usize) -> Write {
     body.resize(bytes.max(body.len()), b'.');
     Write {
         headers: vec![(0, Bytes::from_static(b"application/x-protobuf"))],
+        contents: None,
         body: body.into(),
     }
 }
