@@ -111,11 +111,11 @@ struct Making<'o> {
 
 impl Making<'_> {
     /// Lets a body pass as it is.
-    fn pass(&mut self, body: Bytes, contents: &Contents) {
+    fn pass(&mut self, body: Bytes, contents: Contents) {
         self.end_gathered(true);
         let outgoing = self.outgoing;
         let may_join = outgoing.version == Version::V1;
-        if !may_join || !self.joining.has_room(contents, outgoing.request_samples) {
+        if !may_join || !self.joining.has_room(&contents, outgoing.request_samples) {
             self.end_joining(true);
         }
         self.joining.push(body, contents);
@@ -167,24 +167,23 @@ impl Making<'_> {
         }
     }
 
+    /// Ends the request of what passes, which is full if something else follows.
     fn end_joining(&mut self, is_followed: bool) {
-        if self.joining.is_empty() {
-            return;
-        }
-        let made = self.joining.round(is_followed, self.outgoing, self.limits);
-        match made {
-            Ok(round) if self.is_behind => {
-                self.passed.push(round);
-                let passed = self
-                    .passed
-                    .iter()
-                    .flat_map(|round| round.shares.iter().flatten());
-                let samples: u64 = passed.map(|sent| sent.contents.all_samples()).sum();
-                if samples >= self.outgoing.round_samples() as u64 {
-                    self.end_passed();
-                }
+        for mut round in self.joining.rounds(self.outgoing, self.limits) {
+            round.is_full |= is_followed;
+            if !self.is_behind {
+                self.rounds.push(Ok(round));
+                continue;
             }
-            made => self.rounds.push(made),
+            self.passed.push(round);
+            let passed = self
+                .passed
+                .iter()
+                .flat_map(|round| round.shares.iter().flatten());
+            let samples: u64 = passed.map(|sent| sent.contents.all_samples()).sum();
+            if samples >= self.outgoing.round_samples() as u64 {
+                self.end_passed();
+            }
         }
     }
 
@@ -266,7 +265,7 @@ impl Outgoing {
                 Some((body, contents))
             });
             match passed {
-                Some((body, contents)) => making.pass(body, &contents),
+                Some((body, contents)) => making.pass(body, contents),
                 None => making.gather(&mut decoder, one),
             }
         }

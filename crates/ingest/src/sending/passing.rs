@@ -27,7 +27,8 @@ use xxhash_rust::xxh3::xxh3_64;
 /// Kept requests that become one.
 #[derive(Default)]
 pub(super) struct Joining {
-    bodies: Vec<Bytes>,
+    bodies: Vec<(Bytes, Contents)>,
+    /// What all of them hold.
     contents: Contents,
 }
 
@@ -42,37 +43,34 @@ impl Joining {
         self.is_empty() || all.all_samples().max(all.exemplars) <= max as u64
     }
 
-    pub(super) fn push(&mut self, body: Bytes, contents: &Contents) {
+    pub(super) fn push(&mut self, body: Bytes, contents: Contents) {
         self.contents = match self.is_empty() {
-            true => *contents,
-            false => self.contents.and(*contents),
+            true => contents,
+            false => self.contents.and(contents),
         };
-        self.bodies.push(body);
+        self.bodies.push((body, contents));
     }
 
-    /// The request of what is there, which is nothing then; full if more bodies would make no
-    /// better one. Fails if a body is none.
-    pub(super) fn round(
-        &mut self,
-        is_full: bool,
-        outgoing: &Outgoing,
-        limits: &WireLimits,
-    ) -> Result<Round, String> {
+    /// The round of what is there, which is nothing then; full if it is worth sending. Bodies that
+    /// together are longer than a message may be get a round each.
+    pub(super) fn rounds(&mut self, outgoing: &Outgoing, limits: &WireLimits) -> Vec<Round> {
         let Self { bodies, contents } = std::mem::take(self);
-        let body = match &bodies[..] {
-            [body] => body.clone(),
-            bodies => {
-                let bodies = bodies.iter().map(|body| &body[..]);
-                let joined = snappy::join(bodies, limits.message_bytes_max);
-                joined.map_err(|e| e.to_string())?.into()
-            }
-        };
-        Ok(Round {
-            kept: bodies.len(),
+        let round = |kept, body, contents: Contents| Round {
+            kept,
             shares: vec![vec![Sent { body, contents }]],
             dropped: 0,
-            is_full: is_full || contents.all_samples() >= outgoing.half_full() as u64,
-        })
+            is_full: contents.all_samples() >= outgoing.half_full() as u64,
+        };
+        if bodies.len() > 1 {
+            let parts = bodies.iter().map(|(body, _)| &body[..]);
+            if let Ok(body) = snappy::join(parts, limits.message_bytes_max) {
+                return vec![round(bodies.len(), body.into(), contents)];
+            }
+        }
+        let bodies = bodies.into_iter();
+        bodies
+            .map(|(body, contents)| round(1, body, contents))
+            .collect()
     }
 }
 

@@ -382,6 +382,29 @@ fn small_requests_travel_in_one_as_they_were_kept() {
 }
 
 #[test]
+fn requests_that_are_too_long_together_travel_alone() {
+    let kept = [sample(1, &["a"]), sample(2, &["b"])];
+    let length = unpacked(&kept[0]).len() + unpacked(&kept[1]).len();
+    let bodies: Vec<Kept> = kept
+        .iter()
+        .map(|body| Kept {
+            version: Version::V1,
+            contents: None,
+            body: body.clone().into(),
+        })
+        .collect();
+    for (message_bytes_max, requests) in [(length, 1), (length - 1, 2)] {
+        let limits = WireLimits {
+            message_bytes_max,
+            ..WireLimits::default()
+        };
+        let made = outgoing(&[], Vec::new()).rounds(&bodies, (&Known::default(), false), &limits);
+        let made: Vec<Round> = made.into_iter().map(Result::unwrap).collect();
+        assert_eq!((made.len(), made[0].kept), (requests, 3 - requests));
+    }
+}
+
+#[test]
 fn requests_without_a_series_in_common_go_side_by_side_for_a_receiver_that_is_behind() {
     let (one, other) = (["a", "b", "c", "d"], ["e", "f", "g", "h"]);
     check_passing(&[&one], true, "a 0 b 0 c 0 d 0");
