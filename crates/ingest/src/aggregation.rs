@@ -91,12 +91,15 @@ impl Aggregation {
         hand: Hand<'_>,
     ) -> Result<(), Error> {
         let mut state = lock(&self.machine);
+        if spec.groups.is_empty() && state.is_none() && start.journal.is_empty() {
+            // There is no state, and a stop has none to tell.
+            return Ok(());
+        }
         if !spec.groups.is_empty() {
             // Until the state is there, batches are refused: they must not pass it by.
             self.is_on.store(true, Ordering::Relaxed);
         }
         store.admit(&self.tenant)?;
-        let is_first = state.is_none();
         let machine = state.get_or_insert_with(|| {
             let mut machine = Machine::new(start.secret, start.sources_max, start.kind_of);
             let lost = machine.restore(start.journal);
@@ -108,11 +111,6 @@ impl Aggregation {
             }
             machine
         });
-        if spec.groups.is_empty() && machine.is_off() && is_first && start.journal.is_empty() {
-            // There is no state, and a stop has none to tell.
-            *state = None;
-            return Ok(());
-        }
         let mut ends = machine.configure(spec);
         let mut journal = match machine.is_off() {
             true => vec![Journal {

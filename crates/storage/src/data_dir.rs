@@ -139,9 +139,14 @@ impl DataDir {
         self.format == 2
     }
 
+    /// Whether it has this version's format.
+    pub(crate) fn is_current(&self) -> bool {
+        self.format == DATA_FORMAT
+    }
+
     /// Says that it has this version's format from here on. Its manifest is written.
     pub(crate) fn upgrade(&mut self, env: &Env) -> Result<(), StorageError> {
-        if self.format != DATA_FORMAT {
+        if !self.is_current() {
             write_format(&*env.disk, &self.root, DATA_FORMAT)
                 .map_err(|e| refused(&self.root, "write format of", e))?;
             self.format = DATA_FORMAT;

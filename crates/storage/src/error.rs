@@ -185,6 +185,15 @@ pub(crate) fn is_disk_fault(error: &io::Error) -> bool {
 }
 
 impl StorageError {
+    /// Whether there was no room on the disk.
+    pub(crate) fn is_no_room(&self) -> bool {
+        use io::ErrorKind::{QuotaExceeded, StorageFull};
+        match self {
+            Self::Io { source, .. } => matches!(source.kind(), StorageFull | QuotaExceeded),
+            _ => false,
+        }
+    }
+
     /// What the caller must do about it.
     pub fn kind(&self) -> ErrorKind {
         match self {

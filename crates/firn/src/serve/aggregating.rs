@@ -29,6 +29,8 @@ struct State {
     wanted: AggregationSpec,
     /// What the store found, until it is taken over.
     journal: Vec<Vec<u8>>,
+    /// Whether the log did not take what is wanted, which was said.
+    is_waiting: bool,
     /// Targets, of whose metrics metadata may be known.
     scraping: Weak<Scraping>,
 }
@@ -51,6 +53,7 @@ impl Aggregating {
                 applied: None,
                 wanted: AggregationSpec::default(),
                 journal: store.take_journal(),
+                is_waiting: false,
                 scraping: Weak::new(),
             }),
         }
@@ -91,8 +94,13 @@ impl Aggregating {
                     }
                     state.applied = Some(state.wanted.clone());
                     state.journal = Vec::new();
+                    state.is_waiting = false;
                 }
-                Err(e) => error!(error = %e, "aggregation waits for the log: writes are refused"),
+                Err(_) if state.is_waiting => {}
+                Err(e) => {
+                    error!(error = %e, "aggregation waits for the log: writes are refused");
+                    state.is_waiting = true;
+                }
             }
         });
     }

@@ -153,12 +153,7 @@ impl Writer {
         self.buffer.clear();
         self.delta.begin();
         (self.offset, self.last) = self.kept;
-        let has_no_room = matches!(
-            error,
-            StorageError::Io { source, .. }
-                if matches!(source.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded)
-        );
-        match (has_no_room, self.has_failed_sync) {
+        match (error.is_no_room(), self.has_failed_sync) {
             (true, false) => Some(Fault::NoRoom),
             (_, true) if self.durable < self.last => None,
             _ => Some(Fault::Failed),

@@ -22,6 +22,8 @@ pub(crate) struct State {
     pub(crate) late: LateCoverage,
     /// The manifest as it was last written, or read at the start.
     pub(crate) manifest: Manifest,
+    /// When it may be written again after a failure, on the monotonic clock.
+    pub(crate) manifest_not_before: Duration,
     pub(crate) troubles: Troubles,
     /// On the monotonic clock.
     pub(crate) seal_not_before: Duration,
@@ -48,6 +50,7 @@ impl State {
         Self {
             late: LateCoverage::new(catalogue.trimmed()),
             manifest,
+            manifest_not_before: Duration::ZERO,
             segments,
             catalogue,
             exemplars,

@@ -11,6 +11,10 @@ use crate::index::SeriesCursor;
 use crate::manifest::{Manifest, SegmentState};
 use firn_model::error::Error;
 use firn_model::log::Position;
+use std::time::Duration;
+
+/// After a failure to write the manifest.
+const PAUSE: Duration = Duration::from_secs(60);
 
 impl Maintenance {
     /// Up to where late samples let the log be trimmed.
@@ -131,11 +135,14 @@ impl Maintenance {
             let states: Vec<(Position, SegmentState)> = states.collect();
             (manifest.log, manifest.catalogue.number, states)
         };
-        if known(&self.manifest(state)) == known(&state.manifest) {
+        let now = self.env.clock.monotonic();
+        if now < state.manifest_not_before || known(&self.manifest(state)) == known(&state.manifest)
+        {
             return;
         }
         if let Err(e) = self.write_manifest(state) {
             tracing::error!(error = %e, "write manifest");
+            state.manifest_not_before = now.saturating_add(PAUSE);
         }
     }
 

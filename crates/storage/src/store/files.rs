@@ -72,7 +72,16 @@ impl Files {
             exemplars: exemplars.place().unwrap_or(known.exemplars),
             segments: found.segments.entries(),
         };
-        manifest.write(&*env.disk, dir.root())?;
+        let manifest = match manifest.write(&*env.disk, dir.root()) {
+            Ok(()) => manifest,
+            // Readers need no room, and the first tick tries again: until then a segment that gets
+            // lost is not missed, as between any two manifests.
+            Err(e) if e.is_no_room() && dir.is_current() => {
+                tracing::error!(error = %e, "start on a full disk");
+                known.clone()
+            }
+            Err(e) => return Err(e),
+        };
         dir.upgrade(env)?;
         Ok(Self {
             missing_log: log.missing(trimmed, &known),

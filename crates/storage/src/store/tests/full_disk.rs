@@ -98,6 +98,34 @@ fn store_on_a_disk_that_was_full_has_all_that_it_took_and_goes_on() {
     assert_eq!(held[0].1, [(1, 1.0), (2, 2.0), (3, 3.0)]);
 }
 
+#[test]
+fn store_that_starts_on_a_full_disk_is_read_and_goes_on_once_there_is_room() {
+    let sim = sim::env(1);
+    let send = |store: &Store, time| {
+        let one = batch(&[("a", &[(time, time as f64)])]);
+        store.append(&TenantId::anonymous(), &one, ALWAYS).wait()
+    };
+    assert!(send(&open(&sim, options()), 1).is_ok());
+    sim.disk.crash();
+    sim.disk.set_free_bytes(7);
+    let store = open(&sim, options());
+    assert_eq!(store.damages(), []);
+    assert_eq!(contents(&store, TimeRange::ALL)[0].1, [(1, 1.0)]);
+    let refusal = send(&store, 2).unwrap_err();
+    assert_eq!(refusal.kind, ErrorKind::Unavailable);
+    store.tick();
+    sim.disk.set_capacity_bytes(u64::MAX);
+    sim.clock.advance_ms(60_000);
+    store.tick();
+    assert!(send(&store, 3).is_ok());
+    assert!(store.close().is_ok());
+    drop(store);
+    let store = open(&sim, options());
+    assert_eq!(store.damages(), []);
+    let held = contents(&store, TimeRange::ALL);
+    assert_eq!(held[0].1.last(), Some(&(3, 3.0)));
+}
+
 /// A segment of pages that was given up holds what no start relies on: the log has it.
 #[test]
 fn segment_of_which_nothing_became_durable_is_not_missed_after_a_power_loss() {
