@@ -3,6 +3,7 @@
 use crate::Kept;
 use crate::harness::server::{Server, firn};
 use crate::harness::write::{Series, body};
+use crate::now_ms;
 use std::path::{Path, PathBuf};
 
 /// Runs `firn tsdb`; returns exit code, standard output and standard error.
@@ -161,17 +162,21 @@ fn tsdb_import_and_export_of_a_folder_of_prometheus() {
 
 #[test]
 fn tsdb_blocks_from_rules_are_what_the_server_answers_to_their_expressions() {
-    const START_MS: i64 = 1_700_000_000_000;
+    let start_ms = (now_ms() / 15_000 - 100) * 15_000;
+    let [start, end] = [0, 600].map(|behind| (start_ms / 1000 + behind).to_string());
     let folder = tempfile::tempdir().unwrap();
-    let server = Server::start(&folder.path().join("source"), &[]);
-    let samples: Vec<(i64, f64)> = (0..41).map(|i| (START_MS + i * 15_000, i as f64)).collect();
+    // Without a job: one would make the samples late.
+    let config = folder.path().join("firn.yml");
+    std::fs::write(&config, "scrape_configs: []\n").unwrap();
+    let flags = ["--config", config.to_str().unwrap()];
+    let server = Server::start(&folder.path().join("source"), &flags);
+    let samples: Vec<(i64, f64)> = (0..41).map(|i| (start_ms + i * 15_000, i as f64)).collect();
     let series = Series::new(&[("__name__", "m"), ("i", "a"), ("x", "old")], &samples);
     assert_eq!(server.http().write(&body(&[series])).status, 204);
     let rules = folder.path().join("rules.yml");
-    let text = "groups:\n- name: g\n  interval: 30s\n  rules:\n\
-                - {record: 'r:m', expr: 'm * 2', labels: {x: new}}\n\
-                - {alert: A, expr: m}\n\
-                - {record: 'r:none', expr: absent_metric}\n";
+    let made = "{record: 'r:m', expr: 'm * 2', labels: {x: new}}";
+    let others = "{alert: A, expr: m}, {record: 'r:none', expr: absent_metric}";
+    let text = format!("groups: [{{name: g, interval: 30s, rules: [{made}, {others}]}}]\n");
     std::fs::write(&rules, text).unwrap();
     let data = folder.path().join("data");
     let make = |url: &str, start: &str, end: &str| {
@@ -192,16 +197,16 @@ fn tsdb_blocks_from_rules_are_what_the_server_answers_to_their_expressions() {
         )
     };
     // Nobody there, an expression that fails, and times that are none: nothing is kept.
-    let (code, _, err) = make("127.0.0.1:9", "1700000000", "1700000600");
+    let (code, _, err) = make("127.0.0.1:9", &start, &end);
     assert_eq!(code, Some(2), "{err}");
     assert!(
         err.contains("rule importer error: r:m: query range: "),
         "{err}"
     );
-    let (code, _, err) = make(&server.address, "1700000600", "1700000600");
+    let (code, _, err) = make(&server.address, &end, &end);
     assert_eq!(code, Some(2), "{err}");
     assert!(err.contains("start time is not before end time"), "{err}");
-    let (code, out, err) = make(&server.address, "1700000000", "1700000600");
+    let (code, out, err) = make(&server.address, &start, &end);
     assert_eq!((code, err.as_str()), (Some(0), ""), "{out}");
     let (code, dumped, err) = tsdb(&["dump"], &data);
     assert_eq!((code, err.as_str()), (Some(0), ""));
@@ -216,7 +221,7 @@ fn tsdb_blocks_from_rules_are_what_the_server_answers_to_their_expressions() {
         .collect();
     assert_eq!(lines.len(), 20, "{dumped}");
     for (value, time) in &lines {
-        let newest = (time - START_MS).div_euclid(15_000);
+        let newest = (time - start_ms).div_euclid(15_000);
         assert_eq!(*value, 2.0 * newest as f64, "{time}");
         assert_eq!((time - lines[0].1) % 30_000, 0, "{time}");
     }

@@ -44,6 +44,7 @@ fn check(text: &str, time: EvalTime, position: &str) {
         compute: &Inline,
         budget: &Budget::new("query", 1 << 30),
         cancel: &cancel,
+        failed_counts: None,
     };
     let result = query(&context, text, time, &OPTIONS).expect("the queries are valid");
     let notes = [result.warnings, result.infos].concat();

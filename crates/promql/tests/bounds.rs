@@ -41,6 +41,7 @@ fn answer(
         compute: &Inline,
         budget: &Budget::new("query", bytes_max),
         cancel: &cancel,
+        failed_counts: None,
     };
     let options = Options {
         features: Features {

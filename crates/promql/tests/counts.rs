@@ -37,6 +37,7 @@ fn evaluate(
         compute: &Inline,
         budget: &Budget::new("query", 1 << 30),
         cancel: &cancel,
+        failed_counts: None,
     };
     query(&context, text, time, options).map_err(|e| e.to_string())
 }

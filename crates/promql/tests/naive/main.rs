@@ -68,6 +68,7 @@ fn run(store: &MemoryStore, compute: &dyn Compute, text: &str) -> Result<QueryRe
         compute,
         budget: &budget,
         cancel: &cancel,
+        failed_counts: None,
     };
     let time = EvalTime::range(60_000, 60_000 + (STEPS - 1) * STEP_MS, STEP_MS);
     let outcome = query(&context, text, time, &OPTIONS);
@@ -197,6 +198,7 @@ fn refused(text: &str, options: &Options, limit_bytes: usize, stop: Option<Reaso
         compute: &Inline,
         budget: &budget,
         cancel: &cancel,
+        failed_counts: None,
     };
     let time = EvalTime::range(60_000, 300_000, STEP_MS);
     query(&context, text, time, options).expect_err("the query is refused")
