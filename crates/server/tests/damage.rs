@@ -20,10 +20,18 @@ use support::{Fixture, get, send};
 
 const DAY: i64 = 86_400_000;
 
+/// No block takes the pages over.
+fn uncut() -> StoreOptions {
+    StoreOptions {
+        cut_ms: 1_000 * 3_600_000,
+        ..StoreOptions::new("/data")
+    }
+}
+
 /// A store with a segment of pages for each of two days, stopped; the segments.
 fn two_days(sim: &Sim) -> Vec<PathBuf> {
     for day in 0..2 {
-        let store = Store::open(sim.env.clone(), StoreOptions::new("/data")).unwrap();
+        let store = Store::open(sim.env.clone(), uncut()).unwrap();
         let mut batch = Batch::default();
         for name in ["a", "b"] {
             let samples: Vec<(i64, f64)> = (0..10).map(|i| (day * DAY + i * 1_000, 1.5)).collect();
@@ -55,7 +63,7 @@ async fn query_over_a_damaged_page_answers_with_a_warning_and_status_lists_it() 
     bytes[page + 20] ^= 1;
     sim.disk.overwrite(&segments[0], &bytes);
     let fixture = Fixture::starting(|parts| parts.engine = Arc::new(Promql));
-    fixture.open_with(Store::open(sim.env.clone(), StoreOptions::new("/data")).unwrap());
+    fixture.open_with(Store::open(sim.env.clone(), uncut()).unwrap());
 
     let tsdb = body(&fixture, "/api/v1/status/tsdb").await;
     assert_eq!(tsdb["data"]["damages"], Value::Null);
