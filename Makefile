@@ -51,6 +51,7 @@ format:
 compile:
 	$(LINTED) test --workspace --all-targets --locked --no-run
 	$(LINTED) test -p firn-storage --features shuttle --lib --locked --no-run
+	$(CARGO) check --manifest-path fuzz/Cargo.toml --bins --locked --target-dir target/fuzz
 
 # Two lanes: what computes, on one thread, beside what mostly waits for servers.
 check: format compile

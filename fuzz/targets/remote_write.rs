@@ -1,10 +1,12 @@
 //! Any bytes as a remote-write message of both versions: what is read of it once labels are asked for, one series at
-//! a time and in any order, is what is read of it at once.
+//! a time and in any order, is what is read of it at once. With labels written into its bytes it has the same series
+//! and these labels.
 
 #![no_main]
 
 use firn_model::batch::Source;
-use firn_wire::remote_write::{Decoded, Decoder, Reader, Version};
+use firn_model::labels::Labels;
+use firn_wire::remote_write::{Decoded, Decoder, Extra, Reader, Version};
 use firn_wire::{WireError, WireLimits, snappy};
 
 /// What was read of a message, in words; `order` asks for the labels.
@@ -22,6 +24,32 @@ fn read(
     Ok(format!("{batch} {refused:?}"))
 }
 
+/// Writes a label into the bytes of a message of 1.0.
+fn extend(message: &[u8], body: &[u8], limits: WireLimits) {
+    let extra = Labels::from_pairs([("m", "x")]);
+    let Some(extended) = Extra::new(extra.as_ref()).extend(message) else {
+        return;
+    };
+    assert!(
+        extended.len() <= 3 * message.len(),
+        "more memory than the message allows"
+    );
+    let (mut before, mut after) = (Decoder::new(limits), Decoder::new(limits));
+    let extended = snappy::compress(&extended);
+    let reader = Reader::default();
+    let (Ok(before), Ok(after)) = (before.decode(reader, body), after.decode(reader, &extended))
+    else {
+        return;
+    };
+    assert_eq!(before.batch.series_count(), after.batch.series_count());
+    for (before, after) in before.batch.iter().zip(after.batch.iter()) {
+        let kept = before.labels.get("m");
+        let want = if kept.is_empty() { b"x" } else { kept };
+        assert_eq!(after.labels.get("m"), want);
+        assert_eq!(after.times, before.times);
+    }
+}
+
 libfuzzer_sys::fuzz_target!(|message: &[u8]| {
     let limits = WireLimits {
         message_bytes_max: 1 << 16,
@@ -29,6 +57,7 @@ libfuzzer_sys::fuzz_target!(|message: &[u8]| {
         ..WireLimits::default()
     };
     let body = snappy::compress(message);
+    extend(message, &body, limits);
     let (mut late, mut at_once) = (Decoder::new(limits), Decoder::new(limits));
     let mut decoder = Decoder::new(limits);
     for version in [Version::V1, Version::V2] {

@@ -1,4 +1,5 @@
-//! Any bytes as a snappy block: both decoders refuse them, or both unpack them to the same.
+//! Any bytes as a snappy block: both decoders refuse them, or both unpack them to the same. A block behind itself is
+//! one of twice what it holds.
 
 #![no_main]
 
@@ -18,7 +19,17 @@ libfuzzer_sys::fuzz_target!(|body: &[u8]| {
         return;
     }
     match (unpacked, snap::raw::Decoder::new().decompress_vec(body)) {
-        (Ok(()), Ok(theirs)) => assert_eq!(ours, theirs),
+        (Ok(()), Ok(theirs)) => {
+            assert_eq!(ours, theirs);
+            let twice =
+                snappy::join([body, body].into_iter(), 2 * BYTES_MAX).expect("both have a header");
+            let mut unpacked = Vec::new();
+            assert_eq!(
+                snappy::decompress(&twice, 2 * BYTES_MAX, &mut unpacked),
+                Ok(())
+            );
+            assert_eq!(unpacked, [theirs.clone(), theirs].concat());
+        }
         (Err(_), Err(_)) => {}
         (ours, theirs) => panic!("ours: {ours:?}, theirs: {theirs:?}"),
     }

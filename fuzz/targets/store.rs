@@ -51,6 +51,7 @@ fn read_all(store: &Store) -> Result<String, Error> {
         cancel: &Cancel::new(),
         budget: &Budget::new("query", usize::MAX),
         series: &SeriesLimit::none(),
+        span: None,
     })?;
     let mut columns = SeriesBatch::default();
     selection.read(0..selection.len(), &mut columns)?;

@@ -336,7 +336,7 @@ fn server_says_what_it_can_and_how_it_is() {
         ("service_discovery_providers", "http", true),
         ("service_discovery_providers", "static", true),
         ("service_discovery_providers", "azure", true),
-        ("service_discovery_providers", "serverset", false),
+        ("service_discovery_providers", "serverset", true),
     ] {
         assert_eq!(features[category][name], want, "{category} {name}");
     }
