@@ -31,6 +31,11 @@ use firn_model::error::{Error, ErrorKind};
 use firn_model::log::Position;
 use state::State;
 use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+/// Before what failed is tried again: neither the space nor the disk's faults change from tick to
+/// tick.
+const PAUSE: Duration = Duration::from_secs(60);
 
 /// The background work of a store.
 pub(crate) struct Maintenance {

@@ -171,14 +171,6 @@ pub(crate) async fn profiles_folder(app: App, _request: Request) -> Response {
     response
 }
 
-/// What is allocated now.
-pub(crate) async fn heap_profile(app: App, _request: Request) -> Response {
-    let Some(profiler) = app.parts.profiler.clone() else {
-        return no_profiler();
-    };
-    profile_response("heap", background(&app, move || profiler.heap()).await)
-}
-
 /// The profile that `name` calls and `make` makes.
 async fn profile_of(
     app: &App,
@@ -189,6 +181,11 @@ async fn profile_of(
         return no_profiler();
     };
     profile_response(name, background(app, move || make(&*profiler)).await)
+}
+
+/// What is allocated now.
+pub(crate) async fn heap_profile(app: App, _request: Request) -> Response {
+    profile_of(&app, "heap", |profiler| profiler.heap()).await
 }
 
 /// What is allocated now, by the name under which collectors ask for memory: of what was freed

@@ -13,7 +13,7 @@
 mod merging;
 pub(super) mod progress;
 
-use super::Maintenance;
+use super::{Maintenance, PAUSE};
 use crate::block::BlockMeta;
 use crate::blocks::plan::{self, Merge};
 use crate::blocks::{BlockEntry, BlockList, remove_folder};
@@ -25,16 +25,12 @@ use crate::sync::lock;
 use firn_model::env::Work;
 use merging::{Failure, Merging};
 use std::sync::Arc;
-use std::time::Duration;
 
 /// Samples merged with a tick, at least: some 100 ms of a core.
 const SHARE_MIN: u64 = 4 << 20;
 
 /// Ticks that a merge takes, at most: ten minutes at one a second.
 const TICKS_MAX: u64 = 600;
-
-/// After a failure: neither the space nor the disk's faults change from tick to tick.
-const PAUSE: Duration = Duration::from_secs(60);
 
 /// Blocks cover at most this share of the retention, so that retention frees space in steps.
 const OF_RETENTION: i64 = 10;

@@ -18,9 +18,9 @@ mod order;
 mod pass;
 pub(super) mod progress;
 
-use super::Maintenance;
 use super::coverage::Due;
 use super::state::State;
+use super::{Maintenance, PAUSE};
 use crate::block::{BlockId, BlockMeta, BlockWriter, Sayings, Source};
 use crate::blocks::{BlockEntry, BlockKind};
 use crate::error::StorageError;
@@ -33,9 +33,6 @@ use order::SeriesOrder;
 use progress::{Step, Writing};
 use std::collections::BTreeSet;
 use std::time::Duration;
-
-/// After a failure: neither the space nor the disk's faults change from tick to tick.
-const PAUSE: Duration = Duration::from_secs(60);
 
 /// Series looked at under one lock: some 10 us.
 const SLICE: u32 = 1_024;

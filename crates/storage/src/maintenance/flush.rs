@@ -11,17 +11,13 @@
 //! manifest leaves folders that it does not name, and the rows in the log; behind it a start passes
 //! over them.
 
-use super::Maintenance;
 use super::late::DueSeries;
 use super::state::State;
+use super::{Maintenance, PAUSE};
 use crate::failpoints::{self, Flaw};
 use crate::import::{Buffer, Target};
 use crate::parts::options::SyncMode;
 use firn_model::error::Error;
-use std::time::Duration;
-
-/// After a failure: neither the space nor the disk's faults change from tick to tick.
-const PAUSE: Duration = Duration::from_secs(60);
 
 impl Maintenance {
     /// Flushes the late samples that are due.

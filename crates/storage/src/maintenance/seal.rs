@@ -20,9 +20,9 @@
 mod encode;
 pub(crate) mod troubles;
 
-use super::Maintenance;
 use super::coverage::Due;
 use super::state::State;
+use super::{Maintenance, PAUSE};
 use crate::encoding::Malformed;
 use crate::error::StorageError;
 use crate::failpoints::{self, Flaw};
@@ -40,7 +40,6 @@ use firn_model::error::{Error, ErrorKind};
 use firn_model::log::Position;
 use firn_model::sample::{TimeRange, TimestampMs};
 use std::sync::Arc;
-use std::time::Duration;
 
 /// A tick seals one in so many of the groups that are due, and at least one.
 const TICKS: usize = 16;
@@ -50,10 +49,6 @@ const GROUPS_PER_SYNC: usize = 32;
 
 /// Series copied or cut under one lock: some 50 us.
 const SLICE: usize = 64;
-
-/// After a failure, or after all groups were sealed for want of space: neither the space nor the
-/// disk's faults change from tick to tick.
-const PAUSE: Duration = Duration::from_secs(60);
 
 /// Where a series lives, and up to when it is sealed.
 #[derive(Clone, Copy, Debug)]
@@ -146,6 +141,7 @@ impl Maintenance {
             let took = self.env.clock.monotonic().saturating_sub(start);
             self.metrics.seal_duration.observe(took);
         }
+        // All groups were sealed for want of space: there is as little with the next tick.
         if is_full || outcome.is_err() {
             state.seal_not_before = now.saturating_add(PAUSE);
         }

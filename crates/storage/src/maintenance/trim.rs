@@ -1,8 +1,8 @@
 //! Trimming: the log forgets what pages and the catalogue hold, and pages go with the retention.
 //! The manifest says first what is left.
 
-use super::Maintenance;
 use super::state::State;
+use super::{Maintenance, PAUSE};
 use crate::catalogue::payload::Header;
 use crate::error::StorageError;
 use crate::failpoints::{self, Flaw};
@@ -11,10 +11,6 @@ use crate::index::SeriesCursor;
 use crate::manifest::{Manifest, SegmentState};
 use firn_model::error::Error;
 use firn_model::log::Position;
-use std::time::Duration;
-
-/// After a failure to write the manifest.
-const PAUSE: Duration = Duration::from_secs(60);
 
 impl Maintenance {
     /// Up to where late samples let the log be trimmed.
