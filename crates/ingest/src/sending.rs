@@ -25,25 +25,10 @@ pub use outgoing::{Kept, Outgoing, Round, Sent, Share};
 use firn_model::batch::{Batch, Source};
 use firn_model::error::Error;
 use firn_model::metadata::MetadataBatch;
-use firn_model::sample::{START_UNKNOWN, TimestampMs};
+use firn_model::sample::START_UNKNOWN;
 use firn_model::store::Ticket;
-use firn_wire::remote_write::{Version, encode_interned, encode_range};
+use firn_wire::remote_write::{Contents, Version, encode_interned, encode_range};
 use std::ops::Range;
-
-/// What a request holds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Contents {
-    /// Float samples.
-    pub samples: u64,
-    /// Histograms.
-    pub histograms: u64,
-    /// Exemplars.
-    pub exemplars: u64,
-    /// Metrics that it says something of.
-    pub metadata: u64,
-    /// The time of its newest sample; the least one if it has no samples.
-    pub newest: TimestampMs,
-}
 
 /// A request of remote write.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -111,49 +96,6 @@ fn made(batch: &Batch, numbers: Range<usize>, version: Version, body: Vec<u8>) -
         version,
         contents: Contents::of(batch, numbers),
         is_sound: true,
-    }
-}
-
-impl Contents {
-    /// What the series of `batch` with these numbers hold, as far as they stand.
-    pub(crate) fn of(batch: &Batch, numbers: Range<usize>) -> Self {
-        let mut contents = Self {
-            newest: TimestampMs::MIN,
-            ..Self::default()
-        };
-        let is_all = numbers == (0..batch.series_count());
-        for number in numbers {
-            let series = batch.series(number);
-            contents.samples += series.times.len() as u64;
-            contents.histograms += series.histograms.len() as u64;
-            let newest = series.times.last().copied().unwrap_or(TimestampMs::MIN);
-            let histogram = series.histograms.last().map_or(newest, |last| last.time);
-            contents.newest = contents.newest.max(newest).max(histogram);
-            if !is_all {
-                let exemplars = batch.exemplars().of_series(number as u64);
-                contents.exemplars += exemplars.count() as u64;
-            }
-        }
-        if is_all {
-            contents.exemplars = batch.exemplars().len() as u64;
-        }
-        contents
-    }
-
-    /// Samples of both kinds.
-    pub(crate) fn all_samples(&self) -> u64 {
-        self.samples + self.histograms
-    }
-
-    /// What this one and `other` hold together.
-    fn and(self, other: Self) -> Self {
-        Self {
-            samples: self.samples + other.samples,
-            histograms: self.histograms + other.histograms,
-            exemplars: self.exemplars + other.exemplars,
-            metadata: self.metadata + other.metadata,
-            newest: self.newest.max(other.newest),
-        }
     }
 }
 

@@ -26,7 +26,7 @@ mod target;
 mod tests;
 mod verdict;
 
-pub use bodies::{Contents, PASSED_HEADERS, Write};
+pub use bodies::{PASSED_HEADERS, Write};
 pub use filter::Filter;
 pub use firn_wire::thinning::Counts;
 pub use target::{

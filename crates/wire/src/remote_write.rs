@@ -18,6 +18,7 @@
 //! counted where the store keeps none.
 
 mod charges;
+mod contents;
 mod encode;
 mod exemplar;
 mod extend;
@@ -35,6 +36,7 @@ mod sample;
 mod tests;
 
 pub(crate) use charges::{Charges, EXEMPLAR_BYTES, SAMPLE_BYTES, SERIES_BYTES};
+pub use contents::Contents;
 pub use encode::{encode, encode_histogram, encode_metadata, encode_range};
 pub use extend::Extra;
 pub use histogram::decode as decode_histogram;

@@ -16,9 +16,9 @@ use client::Client;
 use firn_ingest::Pipeline;
 use firn_ingest::forward::Forward;
 use firn_ingest::scrape::Scraping;
-use firn_ingest::sending::{self, Kept, KeptRequest, Known, Outgoing, Round, SendOn, Sent};
+use firn_ingest::sending::{Kept, KeptRequest, Known, Outgoing, Round, SendOn, Sent};
 use firn_mirror::tee::{
-    Contents, Mirror, PASSED_HEADERS, Parcel, Prepare, Request, TargetSettings, Wanted, Write,
+    Mirror, PASSED_HEADERS, Parcel, Prepare, Request, TargetSettings, Wanted, Write,
 };
 use firn_model::env::Env;
 use firn_model::error::Error;
@@ -237,7 +237,7 @@ impl SendOn for Sending {
         let (ticket, resolver) = Ticket::new();
         queue.append(
             Write {
-                contents: request.is_sound.then(|| noted(&request.contents)),
+                contents: request.is_sound.then_some(request.contents),
                 ..write(request.version, request.body.into())
             },
             move |outcome| {
@@ -264,32 +264,14 @@ fn write(version: Version, body: Bytes) -> Write {
     }
 }
 
-/// What a request holds, as the queue notes it.
-fn noted(contents: &sending::Contents) -> Contents {
-    Contents {
-        samples: contents.samples,
-        histograms: contents.histograms,
-        exemplars: contents.exemplars,
-        metadata: contents.metadata,
-        newest: contents.newest,
-    }
-}
-
 /// A request that was kept.
 fn kept(write: &Write) -> Kept {
-    let contents = write.contents.map(|noted| sending::Contents {
-        samples: noted.samples,
-        histograms: noted.histograms,
-        exemplars: noted.exemplars,
-        metadata: noted.metadata,
-        newest: noted.newest,
-    });
     Kept {
         version: match write.header("content-type") {
             Some(CONTENT_TYPE_V2) => Version::V2,
             _ => Version::V1,
         },
-        contents,
+        contents: write.contents,
         body: write.body.clone(),
     }
 }
@@ -336,7 +318,7 @@ impl Preparing {
 
     fn request(&self, sent: Sent) -> Request {
         Request {
-            contents: noted(&sent.contents),
+            contents: sent.contents,
             write: write(self.outgoing.version, sent.body),
         }
     }

@@ -14,7 +14,6 @@
 //! kept; rounds follow each other. So a receiver that takes the shares side by side, the requests
 //! of a share one by one and the rounds one by one sees each series in order.
 
-use super::Contents;
 use super::known::Known;
 use super::passing::{self, Joining, Shares};
 use crate::relabel::{self, Rule};
@@ -22,7 +21,7 @@ use firn_model::batch::{Batch, SeriesSamples};
 use firn_model::labels::{Labels, LabelsBuilder, LabelsRef, METRIC_NAME, push_pair};
 use firn_model::metadata::MetadataBatch;
 use firn_wire::WireLimits;
-use firn_wire::remote_write::{Decoder, Reader, Version, encode, encode_interned};
+use firn_wire::remote_write::{Contents, Decoder, Reader, Version, encode, encode_interned};
 use hyper::body::Bytes;
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};

@@ -15,10 +15,9 @@
 //! Invariant: of the shares of a round no two have a series in common, and the requests of a share
 //! are in the order in which they were kept.
 
-use super::Contents;
 use super::outgoing::{Kept, Outgoing, Round, Sent, Share};
 use firn_wire::WireLimits;
-use firn_wire::remote_write::{Decoder, Extra, Reader, Version};
+use firn_wire::remote_write::{Contents, Decoder, Extra, Reader, Version};
 use firn_wire::snappy;
 use hashbrown::HashTable;
 use hyper::body::Bytes;
@@ -158,8 +157,7 @@ fn join(groups: &mut [usize], one: usize, other: usize) {
 }
 
 impl Outgoing {
-    /// What `kept` holds, if the receiver may get it as it was kept, but for external labels: no
-    /// more samples than a request should have, and nothing that the receiver does not want. It is
+    /// What `kept` holds, if the receiver may get it as it was kept, but for external labels. It is
     /// read if there is no note of what it holds, without its labels.
     pub(super) fn contents_to_pass(
         &self,
@@ -175,16 +173,22 @@ impl Outgoing {
             Some(contents) => contents,
             None => read(decoder, kept)?,
         };
+        self.takes(&contents, tells).then_some(contents)
+    }
+
+    /// Whether a request of the receiver's version that holds this may be as it is: no more samples
+    /// than a request should have, and nothing that the receiver does not want.
+    fn takes(&self, contents: &Contents, tells: bool) -> bool {
         let samples = contents.all_samples() as usize;
         let least = match self.version {
             Version::V1 => 1,
             Version::V2 => self.half_full(),
         };
-        let is_wanted = (self.sends_histograms || contents.histograms == 0)
+        (least..=self.request_samples).contains(&samples)
+            && (self.sends_histograms || contents.histograms == 0)
             && (self.sends_exemplars || contents.exemplars == 0)
             // Where metadata is wanted it travels in 2.0, and in requests of its own in 1.0.
-            && (contents.metadata == 0 || self.version == Version::V2 && tells);
-        ((least..=self.request_samples).contains(&samples) && is_wanted).then_some(contents)
+            && (contents.metadata == 0 || self.version == Version::V2 && tells)
     }
 
     /// Whether nothing changes but for external labels, which are written into the bytes of 1.0.
@@ -200,12 +204,11 @@ impl Outgoing {
 
     /// Whether [`Outgoing::rounds`] of `kept` copies bodies at most.
     pub fn is_quick(&self, kept: &[Kept], tells: bool) -> bool {
-        let mut decoder = Decoder::default();
-        let mut each = kept.iter();
-        self.is_plain()
-            && each.all(|one| {
-                one.contents.is_some() && self.contents_to_pass(&mut decoder, one, tells).is_some()
-            })
+        let passes = |one: &Kept| {
+            let noted = one.contents.as_ref();
+            one.version == self.version && noted.is_some_and(|noted| self.takes(noted, tells))
+        };
+        self.is_plain() && kept.iter().all(passes)
     }
 
     /// Samples that make a request worth sending.

@@ -6,6 +6,7 @@ use crate::scrape::FamilyMetadata;
 use firn_model::exemplar::TimedExemplar;
 use firn_model::labels::{Labels, METRIC_NAME};
 use firn_model::names::NameScheme;
+use firn_model::sample::TimestampMs;
 use firn_wire::WireLimits;
 use firn_wire::remote_write::{Decoder, Reader, encode};
 

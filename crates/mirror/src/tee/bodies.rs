@@ -17,7 +17,7 @@ mod format;
 #[cfg(test)]
 mod tests;
 
-pub use format::{Contents, Entry, PASSED_HEADERS, Write};
+pub use format::{Entry, PASSED_HEADERS, Write};
 
 use bytes::Bytes;
 use firn_model::env::{DirLock, Env, File, OpenMode, Work};

@@ -4,10 +4,11 @@
 //! every target and after every start, and a smaller share is a part of every larger one. What
 //! makes the choice reads a body; a target that gets everything costs no decoding.
 
-use super::bodies::{Contents, Write};
+use super::bodies::Write;
 use super::target::{Parcel, Prepare, Request, Wanted};
 use bytes::Bytes;
 use firn_model::matcher::Matcher;
+use firn_wire::remote_write::Contents;
 use firn_wire::snappy;
 use firn_wire::thinning::{self, Message, Pair, Thinned};
 

@@ -1,9 +1,10 @@
 //! A target: what it is sent, its bounds, how it is reached, and what became of its bodies.
 
-use super::bodies::{Contents, Write};
+use super::bodies::Write;
 use super::verdict::{Answer, Trouble};
 use bytes::Bytes;
 use firn_model::metrics::{Counter, DurationHistogram, Gauge};
+use firn_wire::remote_write::Contents;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;

@@ -4,6 +4,7 @@
 use super::*;
 use bytes::Bytes;
 use firn_model::env::sim::{self, Sim};
+use firn_wire::remote_write::Contents;
 use std::time::Duration;
 use tokio::time::sleep;
 

@@ -6,12 +6,12 @@
 use super::{Learn, write};
 use crate::settings::config::remote_write::MetadataSettings;
 use firn_ingest::sending::Known;
-use firn_mirror::tee::{Contents, PASSED_HEADERS, Posting, TargetSettings, Write};
+use firn_mirror::tee::{PASSED_HEADERS, Posting, TargetSettings, Write};
 use firn_model::env::Env;
 use firn_model::metadata::Metadata;
 use firn_model::metrics::Counter;
 use firn_model::sync::lock;
-use firn_wire::remote_write::{Version, encode_metadata};
+use firn_wire::remote_write::{Contents, Version, encode_metadata};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;

@@ -12,6 +12,7 @@
 
 use bytes::Bytes;
 use firn_model::sample::TimestampMs;
+use firn_wire::remote_write::Contents;
 
 /// The headers of a request that go with its body, as they came. Their order is stored.
 pub const PASSED_HEADERS: [&str; 4] = [
@@ -51,21 +52,6 @@ pub struct Write {
     pub contents: Option<Contents>,
     /// Its body.
     pub body: Bytes,
-}
-
-/// What a request holds. Counts beyond 32 bits are no request's.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Contents {
-    /// Float samples.
-    pub samples: u64,
-    /// Histograms.
-    pub histograms: u64,
-    /// Exemplars.
-    pub exemplars: u64,
-    /// Metrics that it says something of.
-    pub metadata: u64,
-    /// The time of the newest sample.
-    pub newest: TimestampMs,
 }
 
 impl Write {
