@@ -20,7 +20,6 @@
 mod cache;
 mod cached;
 mod columns;
-mod conditions;
 mod data_page;
 mod exemplars;
 mod file;
@@ -34,6 +33,7 @@ mod names;
 mod numbers;
 mod order;
 mod pages;
+mod planned;
 mod postings;
 mod prefetch;
 mod reader;

@@ -15,7 +15,6 @@
 //! for them. Invariant: a slot below `published` is in all of its postings. What it leaves to
 //! others: samples, durability.
 
-mod answer;
 mod core;
 mod costs;
 mod creation;
@@ -34,7 +33,7 @@ mod membership;
 mod metrics;
 mod packed_terms;
 mod pending;
-mod planner;
+mod planned;
 mod postings;
 mod radix;
 mod removal;
@@ -47,7 +46,6 @@ mod terms;
 mod tests;
 mod writer;
 
-pub(crate) use answer::Lists;
 pub(crate) use core::Index;
 pub(crate) use creation::SeriesCreation;
 pub(crate) use generation::Generation;

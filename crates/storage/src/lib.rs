@@ -22,6 +22,7 @@ pub(crate) mod index;
 mod interleavings;
 pub mod listing;
 pub mod log;
+pub(crate) mod lookup;
 pub(crate) mod maintenance;
 pub(crate) mod manifest;
 pub mod page;

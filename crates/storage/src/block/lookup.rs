@@ -2,18 +2,16 @@
 //!
 //! The list with the fewest series is read first: how many each has is known before. Of what is
 //! left, a condition is answered by its lists, or asked of each candidate by the column of its
-//! label, whichever costs less: a matcher that nearly all series satisfy, or an expression over
-//! many values, costs next to nothing beside a narrow one. Invariant: the order of conditions does
-//! not change the answer.
+//! label, as `crate::lookup` decides. Invariant: the order of conditions does not change the answer.
 
-use super::conditions::{Condition, conditions, costs};
+use super::planned::Condition;
 use super::postings;
 use super::reader::Block;
 use super::series::{RUN_SERIES, UNIT_SERIES};
 use super::terms::TermPostings;
 use crate::encoding::Malformed;
 use crate::error::StorageError;
-use crate::index::Lists;
+use crate::lookup::{self, Lists, Way};
 use firn_model::budget::Reservation;
 use firn_model::cancel::Cancel;
 use firn_model::error::Error;
@@ -33,20 +31,17 @@ impl Block {
         memory: &mut Reservation,
     ) -> Result<Vec<u32>, Error> {
         let before = memory.bytes();
-        let Some(mut conditions) = conditions(self, matchers, cancel)? else {
+        let Some(mut conditions) = lookup::conditions(&self, matchers) else {
             return Ok(Vec::new());
         };
-        let mut candidates = match self.first(&mut conditions, cancel)? {
-            Some(first) => {
-                let first = conditions.swap_remove(first);
-                self.listed(&first, cancel, memory)?
-            }
+        let mut candidates = match lookup::take_first(&self, &mut conditions, cancel)? {
+            Some(first) => self.listed(&first, cancel, memory)?,
             None => {
                 memory.grow(size_of::<u32>() * self.series_count() as usize)?;
                 (0..self.series_count()).collect()
             }
         };
-        conditions.sort_by_key(|c| (c.nanos(self), c.number));
+        lookup::rank(&mut conditions, 0, self.series_count() as usize);
         for condition in &mut conditions {
             cancel.check()?;
             if candidates.is_empty() {
@@ -58,49 +53,15 @@ impl Block {
         Ok(candidates)
     }
 
-    /// Which of the conditions leaves the fewest series, as far as finding that out takes less than
-    /// reading what is known so far.
-    fn first(
-        &self,
-        conditions: &mut [Condition<'_>],
-        cancel: &Cancel,
-    ) -> Result<Option<usize>, Error> {
-        loop {
-            let numbered = || conditions.iter().enumerate().filter(|(_, c)| c.is_in);
-            let known = numbered().filter(|(_, c)| c.is_known());
-            let best = known.min_by_key(|(_, c)| c.series_max());
-            let series = best.map_or(self.series_count() as usize, |(_, c)| c.series_max());
-            // Each other condition is asked of what the first one leaves.
-            let asking = series * (costs::SERIES + costs::CHECK) + runs(series) * costs::RUN;
-            let unknown = numbered().filter(|(_, c)| !c.is_known());
-            let cheaper = unknown
-                .map(|(i, c)| (c.nanos(self), i))
-                .filter(|(n, _)| *n < asking);
-            let Some((_, cheapest)) = cheaper.min() else {
-                return Ok(best.map(|(i, _)| i));
-            };
-            conditions[cheapest].look_up(self, cancel)?;
-        }
-    }
-
     /// Leaves the candidates that satisfy a condition.
-    fn narrow(
-        &self,
-        condition: &mut Condition<'_>,
+    fn narrow<'a>(
+        &'a self,
+        condition: &mut Condition<'a>,
         candidates: &mut Vec<u32>,
         cancel: &Cancel,
         memory: &mut Reservation,
     ) -> Result<(), Error> {
-        let count = candidates.len();
-        let values = match condition.is_known() {
-            true => 0,
-            false => count.min(condition.label.values() as usize),
-        };
-        let asking = count * costs::CHECK + runs(count) * costs::RUN + values * costs::FIND;
-        if !condition.is_known() && condition.nanos(self) < asking {
-            condition.look_up(self, cancel)?;
-        }
-        if !condition.is_known() || condition.nanos(self) > asking {
+        if condition.way(&self, candidates.len(), 0, cancel)? == Way::Ask {
             return self.ask(condition, candidates, cancel);
         }
         let held = memory.bytes();
@@ -141,7 +102,7 @@ impl Block {
                     bits.read(&mut series);
                 }
             },
-            _ => self.read_list(&condition.label.present, &mut series)?,
+            _ => self.read_list(&condition.label.label.present, &mut series)?,
         }
         Ok(series)
     }
@@ -191,7 +152,7 @@ impl Block {
             let run = candidates[first] as usize / RUN_SERIES;
             let end = (run + 1) * RUN_SERIES;
             let of_run = candidates[first..].partition_point(|c| (*c as usize) < end);
-            let numbers = self.numbers(condition.number, run)?;
+            let numbers = self.numbers(condition.label.number, run)?;
             for at in first..first + of_run {
                 let candidate = candidates[at];
                 let number = numbers.get(candidate as usize % RUN_SERIES);
@@ -224,7 +185,7 @@ impl Block {
 
     /// Whether series with this value of the label satisfy a condition.
     fn verdict(&self, condition: &Condition<'_>, value: i64) -> Result<bool, Error> {
-        let label = condition.label;
+        let label = condition.label.label;
         let value = u32::try_from(value).ok().filter(|v| *v < label.values());
         let lacks = || {
             self.index
@@ -251,11 +212,6 @@ impl Block {
         read.map_err(|e| self.malformed_unit(entry, e))?;
         Ok(numbers)
     }
-}
-
-/// Runs of series that so many candidates lie in at most, if they lie together as they mostly do.
-fn runs(candidates: usize) -> usize {
-    1 + candidates / (RUN_SERIES / 8)
 }
 
 /// A set of series of a block, a bit each.

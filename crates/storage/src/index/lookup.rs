@@ -9,16 +9,16 @@
 //! that is longer than the answer so far. Invariant: neither order nor what was asked before
 //! changes the answer.
 
-use super::answer::Lists;
 use super::core::Index;
 use super::lookup_work::CANCEL_EACH;
 use super::matcher_cache::joined;
 use super::membership::Members;
-use super::planner::{Condition, Plan};
+use super::planned::Among;
 use super::postings::Postings;
 use super::runs::{Run, Runs};
 use super::series_table::SeriesCursor;
 use crate::ids::TermId;
+use crate::lookup::{self, Lists, PlannedIndex, Way};
 use firn_model::cancel::Cancel;
 use firn_model::error::Error;
 use firn_model::matcher::Matcher;
@@ -29,12 +29,13 @@ use std::ops::Range;
 /// kept: as many as there are with one, and some.
 const KEPT_WITHOUT_SAMPLES: usize = 256;
 
+/// What one matcher asks of the index.
+type Condition<'a> = lookup::Condition<'a, Among<'a>>;
+
 /// A look-up under way.
 struct Lookup<'a> {
-    index: &'a Index,
+    among: Among<'a>,
     cancel: &'a Cancel,
-    /// The slots that are looked for.
-    slots: Range<u32>,
     /// What satisfies all conditions so far.
     candidates: Runs,
     /// Whether those without a sample are among them.
@@ -78,23 +79,23 @@ impl Index {
         members: &Members,
         cancel: &Cancel,
     ) -> Result<(Runs, bool), Error> {
-        let Plan::All(mut conditions) = Plan::new(self, matchers, slots.clone()) else {
+        let among = Among { index: self, slots };
+        let Some(mut conditions) = lookup::conditions(&among, matchers) else {
             return Ok((Runs::default(), true));
         };
         let mut lookup = Lookup {
-            index: self,
+            candidates: Runs::span(among.slots.start, among.slots.end),
+            among,
             cancel,
-            candidates: Runs::span(slots.start, slots.end),
-            slots,
             has_all: true,
             filters: Vec::new(),
         };
-        if let Some(first) = lookup.first(&mut conditions)? {
-            lookup.narrow(conditions.swap_remove(first))?;
+        if let Some(first) = lookup::take_first(&lookup.among, &mut conditions, cancel)? {
+            lookup.narrow(first)?;
         }
         lookup.drop_without_samples(members, !conditions.is_empty());
-        let (runs, all) = (lookup.candidates.as_slice().len(), lookup.slots.len());
-        conditions.sort_by_key(|c| c.rank(self.costs, runs, all));
+        let beside = lookup.candidates.as_slice().len() * self.costs.run;
+        lookup::rank(&mut conditions, beside, lookup.among.slots.len());
         for condition in conditions {
             lookup.narrow(condition)?;
         }
@@ -117,52 +118,20 @@ impl<'a> Lookup<'a> {
         }
     }
 
-    /// Which of the conditions leaves the fewest series, as far as finding that out takes less than
-    /// reading what is known so far. None of a few slots, which are asked one by one.
-    fn first(&self, conditions: &mut [Condition<'a>]) -> Result<Option<usize>, Error> {
-        let costs = self.index.costs;
-        let count = self.slots.len();
-        let checks = conditions.iter().map(|c| c.check_nanos(costs, count));
-        let asking = checks.sum::<usize>() + count * costs.series;
-        loop {
-            let numbered = || conditions.iter().enumerate().filter(|(_, c)| c.is_in);
-            let known = numbered().filter(|(_, c)| c.is_known());
-            let best = known.min_by_key(|(_, c)| c.series_max);
-            let reading = best.map_or(asking, |(_, c)| c.first_nanos(costs).min(asking));
-            let unknown = numbered().filter(|(_, c)| !c.is_known() && c.nanos < reading);
-            let Some((cheapest, _)) = unknown.min_by_key(|(_, c)| c.nanos) else {
-                let best = best.filter(|(_, c)| c.first_nanos(costs) < asking);
-                return Ok(best.map(|(i, _)| i));
-            };
-            self.look_up(&mut conditions[cheapest])?;
-        }
-    }
-
-    fn look_up(&self, condition: &mut Condition<'a>) -> Result<(), Error> {
-        let values = condition.look_up(self.index, self.cancel)?;
-        self.index.work.values.add(values as u64);
-        Ok(())
-    }
-
     /// Leaves the candidates that satisfy `condition`, or puts it off.
     fn narrow(&mut self, mut condition: Condition<'a>) -> Result<(), Error> {
         self.cancel.check()?;
-        let (count, costs) = (self.candidates.len(), self.index.costs);
-        // Their terms are read once for all filters.
-        let reading = match self.filters.is_empty() {
-            true => count * costs.series,
+        let count = self.candidates.len();
+        // They are met once for all filters.
+        let meeting = match self.filters.is_empty() {
+            true => self.among.meet_nanos(count),
             false => 0,
         };
-        let is_dear = |c: &Condition<'_>| c.nanos > reading + c.check_nanos(costs, count);
-        if !condition.is_known() && !is_dear(&condition) {
-            self.look_up(&mut condition)?;
-        }
+        let way = condition.way(&self.among, count, meeting, self.cancel)?;
         let mut both = Vec::new();
-        match &condition.lists {
-            Lists::Presence if !is_dear(&condition) => {
-                self.read(&condition.label.present, &mut both);
-            }
-            Lists::Terms(terms) if !is_dear(&condition) => self.read_terms(terms, &mut both)?,
+        match (way, &condition.lists) {
+            (Way::Read, Lists::Presence) => self.read(&condition.label.present, &mut both),
+            (Way::Read, Lists::Terms(terms)) => self.read_terms(terms, &mut both)?,
             _ => {
                 self.filters.push(Filter::new(condition));
                 return Ok(());
@@ -180,7 +149,8 @@ impl<'a> Lookup<'a> {
         for terms in terms.chunks(CANCEL_EACH) {
             self.cancel.check()?;
             for term in terms {
-                self.index
+                self.among
+                    .index
                     .with_term(*term, |term| self.read(&term.postings, both));
             }
         }
@@ -191,11 +161,11 @@ impl<'a> Lookup<'a> {
     fn read(&self, postings: &Postings, both: &mut Vec<Run>) {
         let mut beside = self.candidates.beside();
         let mut runs = 0;
-        postings.any(self.slots.clone(), |run| {
+        postings.any(self.among.slots.clone(), |run| {
             runs += 1;
             !beside.and(run, both)
         });
-        self.index.work.runs.add(runs);
+        self.among.index.work.runs.add(runs);
     }
 
     /// The candidates that satisfy what was put off.
@@ -204,7 +174,7 @@ impl<'a> Lookup<'a> {
             return Ok(self.candidates);
         }
         self.check_filters()?;
-        let mut cursor = SeriesCursor::new(self.index);
+        let mut cursor = SeriesCursor::new(self.among.index);
         let mut count = 0usize;
         let kept = self.candidates.filter(|slot| {
             // A look is a load, and a pattern may take long.
@@ -212,9 +182,9 @@ impl<'a> Lookup<'a> {
             count += 1;
             let terms = cursor.terms(slot);
             let mut filters = self.filters.iter_mut();
-            Ok(filters.all(|filter| filter.keeps(self.index, terms)))
+            Ok(filters.all(|filter| filter.keeps(self.among.index, terms)))
         });
-        self.index.work.series.add(count as u64);
+        self.among.index.work.series.add(count as u64);
         self.check_filters()?;
         kept
     }

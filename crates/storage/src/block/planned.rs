@@ -1,16 +1,14 @@
-//! What matchers ask of a block: which lists of series answer them, and what that costs.
-//!
-//! An absent label has the empty value, so a matcher that accepts it accepts series without the
-//! label, and asks for those that are in no list of the values that it turns away.
+//! A block as the planner of look-ups sees it (`crate::lookup`): what its steps cost, and the terms
+//! that answer a matcher.
 
 use super::labels::Label;
 use super::reader::Block;
+use super::series::RUN_SERIES;
 use super::terms::TermPostings;
 use crate::encoding::Malformed;
-use crate::index::Lists;
+use crate::lookup::{self, Lists, PlannedIndex, Step};
 use firn_model::cancel::Cancel;
 use firn_model::error::Error;
-use firn_model::matcher::Matcher;
 use firn_model::regex::Regex;
 use std::ops::Range;
 
@@ -30,9 +28,6 @@ pub(super) mod costs {
     pub(crate) const CHECK: usize = 5;
 }
 
-/// Values that are looked up before it is known what the others leave.
-const VALUES_FIRST: usize = 64;
-
 /// Values that are looked at between two looks at the cancel flag.
 const CANCEL_EACH: usize = 1_024;
 
@@ -41,104 +36,73 @@ pub(super) type EachTerm<'a> = dyn FnMut(Listed, &[u8]) -> Result<(), Error> + '
 
 /// A term and its list.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Listed {
+pub(crate) struct Listed {
     pub(super) term: u32,
     pub(super) postings: TermPostings,
 }
 
-/// What one matcher asks for.
-#[derive(Debug)]
-pub(super) struct Condition<'a> {
-    pub(super) matcher: &'a Matcher,
-    /// The number of its label, and the label.
+/// A label of a block, and its number.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NumberedLabel<'a> {
     pub(super) number: u32,
     pub(super) label: &'a Label,
-    pub(super) lists: Lists<'a, Listed>,
-    /// Whether a series must be in a list, or in none.
-    pub(super) is_in: bool,
 }
 
-/// The conditions of all matchers; `None` if no series can match.
-pub(super) fn conditions<'a>(
-    block: &'a Block,
-    matchers: &'a [Matcher],
-    cancel: &Cancel,
-) -> Result<Option<Vec<Condition<'a>>>, Error> {
-    let mut all = Vec::with_capacity(matchers.len());
-    for matcher in matchers {
-        let or_absent = matcher.matches_empty();
-        let number = block.labels.find(matcher.name());
-        let found = number.and_then(|number| Some((number, block.labels.get(number)?)));
-        let Some((number, label)) = found else {
-            match or_absent {
-                true => continue,
-                false => return Ok(None),
-            }
+/// What one matcher asks of a block.
+pub(super) type Condition<'a> = lookup::Condition<'a, &'a Block>;
+
+impl<'a> PlannedIndex<'a> for &'a Block {
+    type Label = NumberedLabel<'a>;
+    type Term = Listed;
+
+    fn label(&self, name: &str) -> Option<NumberedLabel<'a>> {
+        let number = self.labels.find(name)?;
+        let label = self.labels.get(number)?;
+        Some(NumberedLabel { number, label })
+    }
+
+    fn series_count(&self) -> usize {
+        Block::series_count(self) as usize
+    }
+
+    fn next_step(&self, of: NumberedLabel<'a>, lists: &Lists<'a, Listed>) -> Step {
+        let of_terms = |terms: &[Listed]| terms.iter().map(|t| t.postings.series as usize).sum();
+        let series_max = match lists {
+            Lists::Terms(terms) => of_terms(terms),
+            _ => of.label.present.series as usize,
         };
-        if matcher.matches_everything() {
-            continue;
-        }
-        let mut condition = Condition {
-            matcher,
-            number,
-            label,
-            lists: Lists::of(matcher),
-            is_in: !or_absent,
-        };
-        if matches!(condition.lists, Lists::Values(values) if values.len() <= VALUES_FIRST) {
-            condition.look_up(block, cancel)?;
-        }
-        all.push(condition);
-    }
-    Ok(Some(all))
-}
-
-impl Condition<'_> {
-    /// Whether the lists are known.
-    pub(super) fn is_known(&self) -> bool {
-        self.lists.are_known()
-    }
-
-    /// Series in the lists, at most.
-    pub(super) fn series_max(&self) -> usize {
-        match &self.lists {
-            Lists::Terms(terms) => terms.iter().map(|t| t.postings.series as usize).sum(),
-            _ => self.label.present.series as usize,
-        }
-    }
-
-    /// What finding the lists out takes, or reading them if they are known.
-    pub(super) fn nanos(&self, block: &Block) -> usize {
-        match &self.lists {
-            Lists::Presence => costs::LIST + self.series_max() * costs::SERIES,
-            Lists::Terms(terms) => terms.len() * costs::LIST + self.series_max() * costs::SERIES,
+        let nanos = match lists {
+            Lists::Presence => costs::LIST + series_max * costs::SERIES,
+            Lists::Terms(terms) => terms.len() * costs::LIST + series_max * costs::SERIES,
             Lists::Values(values) => values.len() * costs::FIND,
             Lists::Expression { regex, wants_match } => {
-                let reach = block.reach(self.label, regex, *wants_match);
-                reach.len() * costs::VALUE
+                self.reach(of.label, regex, *wants_match).len() * costs::VALUE
             }
-        }
+        };
+        Step { nanos, series_max }
     }
 
-    /// Finds the lists out.
-    pub(super) fn look_up(&mut self, block: &Block, cancel: &Cancel) -> Result<(), Error> {
-        let terms = match self.lists {
-            Lists::Presence | Lists::Terms(_) => return Ok(()),
+    fn find_terms(
+        &self,
+        NumberedLabel { label, .. }: NumberedLabel<'a>,
+        lists: &Lists<'a, Listed>,
+        cancel: &Cancel,
+    ) -> Result<Vec<Listed>, Error> {
+        let mut terms = Vec::new();
+        match *lists {
+            Lists::Presence | Lists::Terms(_) => {}
             Lists::Values(values) => {
-                let mut terms = Vec::new();
                 for (i, value) in values.iter().enumerate() {
                     if i.is_multiple_of(CANCEL_EACH) {
                         cancel.check()?;
                     }
-                    terms.extend(block.find_term(self.label, value)?);
+                    terms.extend(self.find_term(label, value)?);
                 }
-                terms
             }
             Lists::Expression { regex, wants_match } => {
                 regex.ready()?;
-                let mut terms = Vec::new();
-                let reach = block.reach(self.label, regex, wants_match);
-                block.each_term(reach, &mut |listed, value| {
+                let reach = self.reach(label, regex, wants_match);
+                self.each_term(reach, &mut |listed, value| {
                     // A look is a load, and a pattern may take long.
                     cancel.check()?;
                     if regex.is_match(value) == wants_match {
@@ -147,12 +111,38 @@ impl Condition<'_> {
                     Ok(())
                 })?;
                 regex.ready()?;
-                terms
             }
-        };
-        self.lists = Lists::Terms(terms);
-        Ok(())
+        }
+        Ok(terms)
     }
+
+    /// What is left is asked for a label at least.
+    fn first_nanos(&self, step: Step) -> usize {
+        step.nanos + asking(step.series_max)
+    }
+
+    /// They are counted out, not read.
+    fn meet_nanos(&self, candidates: usize) -> usize {
+        candidates * costs::SERIES
+    }
+
+    fn ask_nanos(&self, of: NumberedLabel<'a>, is_known: bool, candidates: usize) -> usize {
+        let verdicts = match is_known {
+            true => 0,
+            false => candidates.min(of.label.values() as usize),
+        };
+        asking(candidates) + verdicts * costs::FIND
+    }
+}
+
+/// What it takes to ask so many candidates for a label, the verdicts being known.
+fn asking(candidates: usize) -> usize {
+    candidates * costs::CHECK + runs(candidates) * costs::RUN
+}
+
+/// Runs of series that so many candidates lie in at most, if they lie together as they mostly do.
+fn runs(candidates: usize) -> usize {
+    1 + candidates / (RUN_SERIES / 8)
 }
 
 impl Block {

@@ -1,0 +1,108 @@
+//! The active index as the planner of look-ups sees it (`crate::lookup`): what its steps cost.
+
+use super::core::Index;
+use super::postings::Postings;
+use super::terms::Label;
+use crate::ids::TermId;
+use crate::lookup::{Lists, PlannedIndex, Step};
+use firn_model::cancel::Cancel;
+use firn_model::error::Error;
+use std::ops::Range;
+
+/// The part of the index that a look-up is about.
+#[derive(Clone, Debug)]
+pub(super) struct Among<'a> {
+    pub(super) index: &'a Index,
+    /// The slots that are looked for.
+    pub(super) slots: Range<u32>,
+}
+
+impl<'a> PlannedIndex<'a> for Among<'a> {
+    type Label = &'a Label;
+    type Term = TermId;
+
+    fn label(&self, name: &str) -> Option<&'a Label> {
+        self.index.label(name)
+    }
+
+    fn series_count(&self) -> usize {
+        self.slots.len()
+    }
+
+    fn next_step(&self, label: &'a Label, lists: &Lists<'a, TermId>) -> Step {
+        let costs = self.index.costs;
+        let first = self.slots.start;
+        let (nanos, series) = match lists {
+            Lists::Terms(terms) => {
+                let sizes = |id: &TermId| {
+                    let sizes = |postings: &Postings| (postings.count(), postings.runs_from(first));
+                    self.index.with_term(*id, |t| sizes(&t.postings))
+                };
+                let sizes = terms.iter().filter_map(sizes);
+                let (series, runs) = sizes.fold((0, 0), |all, one| (all.0 + one.0, all.1 + one.1));
+                (terms.len() * costs.term + runs * costs.run, series)
+            }
+            Lists::Presence => {
+                let nanos = label.present.runs_from(first) * costs.run;
+                (nanos, label.present.count())
+            }
+            Lists::Values(values) => (values.len() * costs.term, label.present.count()),
+            Lists::Expression { regex, wants_match } => {
+                let distinct = label.values_count();
+                let (in_order, behind) = label.dictionary.in_reach(regex, *wants_match, distinct);
+                let nanos = in_order * costs.value + behind * costs.term;
+                (nanos, label.present.count())
+            }
+        };
+        Step {
+            nanos,
+            series_max: series.min(self.slots.len()),
+        }
+    }
+
+    fn find_terms(
+        &self,
+        label: &'a Label,
+        lists: &Lists<'a, TermId>,
+        cancel: &Cancel,
+    ) -> Result<Vec<TermId>, Error> {
+        let (terms, looked_at) = match *lists {
+            Lists::Presence | Lists::Terms(_) => return Ok(Vec::new()),
+            Lists::Values(values) => {
+                let found = values.iter().filter_map(|v| self.index.find_term(label, v));
+                let mut terms: Vec<TermId> = found.collect();
+                terms.sort_unstable();
+                (terms, values.len())
+            }
+            Lists::Expression { regex, wants_match } => {
+                regex.ready()?;
+                let found = self
+                    .index
+                    .terms_by_expression(label, regex, wants_match, cancel)?;
+                regex.ready()?;
+                found
+            }
+        };
+        self.index.work.values.add(looked_at as u64);
+        Ok(terms)
+    }
+
+    /// What has no sample is left out at once.
+    fn first_nanos(&self, step: Step) -> usize {
+        step.nanos + step.series_max / 64 * self.index.costs.members
+    }
+
+    /// Their terms are read.
+    fn meet_nanos(&self, candidates: usize) -> usize {
+        candidates * self.index.costs.series
+    }
+
+    fn ask_nanos(&self, label: &'a Label, is_known: bool, candidates: usize) -> usize {
+        let costs = self.index.costs;
+        let verdicts = match is_known {
+            true => 0,
+            false => candidates.min(label.values_count()),
+        };
+        candidates * costs.check + verdicts * costs.term
+    }
+}
