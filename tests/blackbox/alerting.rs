@@ -110,6 +110,10 @@ fn rules_are_edited_over_http_and_evaluated() {
     let path = "/prometheus/config/v1/rules";
     let none = http.get(path);
     assert_eq!((none.status, none.body.as_str()), (200, "{}\n"));
+    // What Grafana looks at before it shows its editor, and takes apart behind it.
+    let build = http.get("/api/v1/status/buildinfo").json();
+    assert_eq!(build["data"]["features"]["ruler_config_api"], "true");
+    assert_eq!(none.header("content-type"), "application/yaml");
     let group = |name: &str, expr: &str| {
         format!("name: {name}\ninterval: 1h\nrules:\n- record: {name}_made\n  expr: {expr}\n")
     };
@@ -120,6 +124,7 @@ fn rules_are_edited_over_http_and_evaluated() {
     let answer = post(&namespace, &[], &group("one", "sum(up)"));
     assert_eq!(answer.status, 202, "{}", answer.body);
     assert_eq!(answer.json()["status"], "success");
+    assert_eq!(answer.header("content-type"), "application/json");
     let answer = post("/config/v1/rules/team%2Fa", &[], &group("two", "vector(1)"));
     assert_eq!(answer.status, 202, "{}", answer.body);
     wait_for("the rules to run", || {
@@ -161,6 +166,8 @@ fn rules_are_edited_over_http_and_evaluated() {
 fn rule_editing_is_off_unless_a_folder_is_set_and_a_bad_folder_is_an_error() {
     let dir = tempfile::tempdir().unwrap();
     let server = start(dir.path(), "{}\n", &[], &[]);
+    let build = server.http().get("/api/v1/status/buildinfo").json();
+    assert!(build["data"]["features"].is_null(), "{build}");
     let answer = server.http().get("/config/v1/rules");
     assert_eq!(answer.status, 404);
     assert!(

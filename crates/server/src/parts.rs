@@ -53,6 +53,8 @@ pub struct AppParts {
     pub web: WebSettings,
     /// `/api/v1/status/buildinfo`.
     pub build: BuildInfo,
+    /// Whether rules may be edited over HTTP by the running configuration; cheap to call.
+    pub edits_rules: Provider<bool>,
     /// `/api/v1/status/flags`: every flag with its value.
     pub flags: BTreeMap<String, String>,
     /// The running configuration as YAML; cheap to call.

@@ -98,6 +98,7 @@ pub fn build(sources: Sources<'_>) -> Result<AppParts, PartsError> {
     let config = running.config();
     let text = running.clone();
     let external = running.clone();
+    let edited = running.clone();
     let reload = running.clone();
     Ok(AppParts {
         limits: limits(settings, connections_max, memory.limit_bytes()),
@@ -110,6 +111,7 @@ pub fn build(sources: Sources<'_>) -> Result<AppParts, PartsError> {
         multitenancy: config.is_multitenant,
         web: web_settings(settings)?,
         build: build_info(),
+        edits_rules: Arc::new(move || edited.config().rule_folder.is_some()),
         flags: line
             .values
             .iter()

@@ -7,7 +7,7 @@ use super::times::format_rfc3339;
 use crate::app::App;
 use crate::http::failure::Failure;
 use crate::http::produce::{Encoding, respond};
-use crate::parts::RuntimeInfo;
+use crate::parts::{BuildInfo, RuntimeInfo};
 use axum::body::Bytes;
 use axum::extract::Request;
 use axum::response::Response;
@@ -44,9 +44,29 @@ fn json_document(data: &impl Serialize) -> Result<Bytes, Failure> {
     Ok(document(&data, &Annotations::default()).into())
 }
 
-/// What was built.
+/// What was built, and, where rules may be edited, what Mimir says of that: Grafana shows its rule
+/// editor to data sources that say so.
 pub(crate) async fn build_info(call: Call) -> Result<Response, Failure> {
-    ok(&call, &call.app.parts.build)
+    let parts = &call.app.parts;
+    let features = (parts.edits_rules)().then_some(EditorFeatures {
+        ruler_config_api: "true",
+    });
+    let build = &parts.build;
+    ok(&call, &BuildDocument { build, features })
+}
+
+#[derive(Serialize)]
+struct BuildDocument<'a> {
+    #[serde(flatten)]
+    build: &'a BuildInfo,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    features: Option<EditorFeatures>,
+}
+
+/// By Mimir's names, and as text, which is what Grafana compares with.
+#[derive(Serialize)]
+struct EditorFeatures {
+    ruler_config_api: &'static str,
 }
 
 /// The body of `/version`.

@@ -526,6 +526,7 @@ fn parts(engine: Arc<FakeEngine>, quits: Arc<AtomicUsize>) -> AppParts {
             go_version: "rustc".into(),
             firn_version: "0.1.0".into(),
         },
+        edits_rules: Arc::new(|| false),
         flags: BTreeMap::from([("web.listen-address".into(), "<addr>".into())]),
         config: Arc::new(|| "global: {}\n".into()),
         runtime: Arc::new(|| RuntimeInfo {
