@@ -3,6 +3,7 @@
 
 use crate::harness::http::{Answer, Http};
 use crate::harness::server::Server;
+use crate::harness::write::{Series, body};
 use crate::now_ms;
 use flate2::Compression;
 use flate2::write::GzEncoder;
@@ -112,6 +113,33 @@ fn check(answer: &Answer, status: u16, media_type: &str, text: &str) {
     assert_eq!(answer.status, status, "{}", answer.body);
     assert_eq!(answer.header("content-type"), media_type);
     assert!(answer.body.contains(text), "{} has no {text}", answer.body);
+}
+
+#[test]
+fn writes_at_the_paths_of_other_systems_are_stored() {
+    let data = tempfile::tempdir().unwrap();
+    let server = Server::start(data.path(), &[]);
+    let (http, now) = (server.http(), now_ms());
+    let snappy = ("Content-Encoding", "snappy");
+    let pushes = [
+        "/api/v1/push",
+        "/api/v1/receive",
+        "/prometheus/api/v1/write",
+    ];
+    for (i, path) in pushes.into_iter().enumerate() {
+        let name = format!("pushed_{i}");
+        let series = Series::new(&[("__name__", &name)], &[(now, i as f64)]);
+        let answer = http.send(path, &[snappy, PROTOBUF], &body(&[series]));
+        assert_eq!(answer.status, 204, "{path}: {}", answer.body);
+        assert_eq!(value(&http, &name, now), i.to_string(), "{path}");
+    }
+    let exports = ["/otlp/v1/metrics", "/opentelemetry/v1/metrics"];
+    for (i, path) in exports.into_iter().enumerate() {
+        let name = format!("exported_{i}");
+        let body = request(json!([gauge(&name, now, 2.5)]));
+        check(&http.send(path, &[JSON], &body), 200, JSON.1, "{}");
+        assert_eq!(value(&http, &name, now), "2.5", "{path}");
+    }
 }
 
 #[test]

@@ -36,9 +36,10 @@ pub(crate) struct Section {
 }
 
 /// The whole table.
-pub(crate) const SECTIONS: [Section; 8] = [
+pub(crate) const SECTIONS: [Section; 9] = [
     section("Queries", "/api/v1", QUERIES),
     section("Writes", "/api/v1", WRITES),
+    section("Writes where others take them", "", WRITES_OF_OTHERS),
     section("Targets and metadata", "/api/v1", TARGETS),
     section("Rules and alerts", "/api/v1", RULES),
     section("Status and administration", "/api/v1", STATUS),
@@ -287,21 +288,27 @@ const QUERIES: &[Route] = &[
     .answers("application/x-protobuf"),
 ];
 
+/// Remote write at `path`.
+const fn remote_write_at(path: &'static str, doc: &'static str) -> Route {
+    let mount = mount(POST, Endpoint::Write, Scope::Write, Reach::Nothing);
+    Route::new(path, mount, |m| plain(m, write::remote_write), doc).answers(TEXT)
+}
+
+/// OTLP at `path`.
+const fn otlp_at(path: &'static str, doc: &'static str) -> Route {
+    let mount = mount(POST, Endpoint::Otlp, Scope::Write, Reach::Nothing);
+    Route::new(path, mount, |m| plain(m, otlp::metrics), doc).answers(OTLP)
+}
+
 const WRITES: &[Route] = &[
-    Route::new(
+    remote_write_at(
         "/write",
-        mount(POST, Endpoint::Write, Scope::Write, Reach::Nothing),
-        |m| plain(m, write::remote_write),
         "Takes samples in the form of remote write 1.0 and 2.0.",
-    )
-    .answers(TEXT),
-    Route::new(
+    ),
+    otlp_at(
         "/otlp/v1/metrics",
-        mount(POST, Endpoint::Otlp, Scope::Write, Reach::Nothing),
-        |m| plain(m, otlp::metrics),
         "Takes metrics of OpenTelemetry (OTLP) as protocol buffers or JSON, plain or with gzip.",
-    )
-    .answers(OTLP),
+    ),
     Route::new(
         "/import/prometheus",
         mount(POST_PUT, Endpoint::Import, Scope::Write, Reach::Nothing),
@@ -321,6 +328,20 @@ const WRITES: &[Route] = &[
         ),
     ])
     .answers(TEXT),
+];
+
+/// A sender that comes from another system needs a new host, and no new path.
+const WRITES_OF_OTHERS: &[Route] = &[
+    remote_write_at("/api/v1/push", "`/api/v1/write`, where Mimir has it."),
+    remote_write_at("/api/v1/receive", "`/api/v1/write`, where Thanos has it."),
+    otlp_at(
+        "/otlp/v1/metrics",
+        "`/api/v1/otlp/v1/metrics`, where Mimir has it.",
+    ),
+    otlp_at(
+        "/opentelemetry/v1/metrics",
+        "`/api/v1/otlp/v1/metrics`, where VictoriaMetrics has it.",
+    ),
 ];
 
 const TARGETS: &[Route] = &[
