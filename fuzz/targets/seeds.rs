@@ -20,6 +20,24 @@ use firn_wire::remote_read::{ChunkFrames, Question, SampleMessage};
 use firn_wire::{otlp, remote_write, snappy};
 use std::path::Path;
 
+/// What a server of ZooKeeper says in a session: the session, data, children, a change, its end.
+fn zookeeper() -> Vec<u8> {
+    let ints =
+        |numbers: &[i32]| -> Vec<u8> { numbers.iter().flat_map(|n| n.to_be_bytes()).collect() };
+    let data = br#"{"serviceEndpoint":{"host":"a","port":1},"status":"ALIVE"}"#;
+    let frames = [
+        [ints(&[0, 10_000, 0, 7, 16]), vec![0; 16]].concat(),
+        [&ints(&[1, 0, 9, 0, data.len() as i32])[..], data].concat(),
+        [ints(&[2, 0, 9, 0, 2, 1]), b"x".to_vec(), ints(&[0])].concat(),
+        [ints(&[-1, 0, 0, 0, 3, 3, 2]), b"/a".to_vec()].concat(),
+        ints(&[-2, 0, 0, 0]),
+        ints(&[3, 0, 9, -101]),
+        ints(&[-1, 0, 0, 0, -1, -112]),
+    ];
+    let framed = |frame: Vec<u8>| [ints(&[frame.len() as i32]), frame].concat();
+    frames.into_iter().flat_map(framed).collect()
+}
+
 /// A request of remote read, and answers to it in both forms.
 fn reads() -> [Vec<u8>; 3] {
     let labels = Labels::from_pairs([("__name__", "m"), ("job", "a")]);
@@ -70,6 +88,7 @@ fn main() -> std::io::Result<()> {
         "store",
         files.map(|(i, (_, bytes))| [&[i as u8][..], &bytes].concat()),
     )?;
+    write(dir, "zookeeper", [zookeeper()])?;
     write(dir, "tsdb_chunk", tsdb_seeds::chunks())?;
     write(dir, "tsdb_block", tsdb_seeds::blocks())?;
     write(dir, "tsdb_wal", tsdb_seeds::logs())?;

@@ -396,3 +396,41 @@ fn test_rules_speaks_as_promtool() {
     let change = "\"severity\": \u{1b}[0;33m\"low\" => \"page\"\u{1b}[0m";
     assert!(err.contains(change), "{err}");
 }
+
+#[test]
+fn feature_names_stand_before_and_behind_tools_as_with_promtool() {
+    let dir = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| std::fs::write(dir.path().join(name), text).unwrap();
+    write(
+        "rules.yml",
+        "groups: [{name: a, rules: [{record: x, expr: 'sort_by_label(up, \"a\")'}]}]",
+    );
+    write("config.yml", "rule_files: [rules.yml]");
+    write(
+        "test.yml",
+        "{rule_files: [rules.yml], evaluation_interval: 1m, tests: [{interval: 1m, input_series: \
+         [{series: up, values: 1x2}], promql_expr_test: [{expr: x, eval_time: 1m, exp_samples: \
+         [{labels: x, value: 1}]}]}]}",
+    );
+    const FEATURE: &str = "--enable-feature=promql-experimental-functions";
+    for tool in [
+        &["check", "rules", "rules.yml"][..],
+        &["check", "config", "config.yml"],
+        &["test", "rules", "test.yml"],
+        &["promql", "format", "sort_by_label(up, 'a')"],
+    ] {
+        let (code, _, err) = say(dir.path(), tool);
+        assert_eq!(code, 1, "{tool:?}");
+        assert!(err.contains("is not enabled"), "{tool:?}: {err}");
+        for words in [[&[FEATURE][..], tool].concat(), [tool, &[FEATURE]].concat()] {
+            let (code, _, err) = say(dir.path(), &words);
+            assert_eq!((code, err.as_str()), (0, ""), "{words:?}");
+        }
+    }
+    let (code, out, _) = say(
+        dir.path(),
+        &["--enable-feature=no", "promql", "format", "up"],
+    );
+    let warning = "  WARNING: Unknown feature passed to --enable-feature: no";
+    assert_eq!((code, out), (0, format!("{warning}up\n")));
+}

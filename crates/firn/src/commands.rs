@@ -25,7 +25,7 @@ mod tsdb;
 use crate::serve::signals::Signals;
 use crate::settings::flags;
 use crate::{PROMETHEUS_VERSION, console, serve};
-use arguments::{NOT_UNDERSTOOD, switch};
+use arguments::{NOT_UNDERSTOOD, feature_names, switch, warn_of_unknown_features};
 use clap::Command;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use firn_mirror::error::MirrorError;
@@ -51,6 +51,7 @@ fn tree() -> Command {
         .version(version)
         // promtool wants it for some commands; here all are there.
         .arg(switch("experimental", "").hide(true))
+        .arg(feature_names())
         .subcommand_required(true)
         .arg_required_else_help(true)
         .subcommand_value_name("COMMAND")
@@ -89,6 +90,7 @@ pub fn run(args: &[OsString]) -> ExitCode {
         Ok(matches) => matches,
         Err(e) => return refuse(&e),
     };
+    warn_of_unknown_features(&matches);
     match matches.subcommand() {
         Some(("check", matches)) => check::run(matches),
         Some(("debug", matches)) => debug::run(matches),

@@ -65,13 +65,14 @@ pub struct RuleQuestion {
 
 impl App {
     /// Runs `work` when it is the turn of rules, on a thread that may compute, with what answers
-    /// its queries.
+    /// its queries. The span is that of the evaluation, if it is in a trace: for what comes of it.
     pub async fn run_rule<T: Send + 'static>(
         &self,
         question: RuleQuestion,
         work: impl FnOnce(&mut dyn Queries) -> T + Send + 'static,
-    ) -> Result<T, RuleQueryError> {
-        self.run_of_rule(&question, |asking| work(asking)).await
+    ) -> Result<(T, Option<SpanContext>), RuleQueryError> {
+        let work = |asking: &mut Asking<'_>| (work(asking), asking.span.clone());
+        self.run_of_rule(&question, work).await
     }
 
     /// The newest sample of each series that `matchers` find in `range`, unless the series ended:

@@ -1,5 +1,5 @@
 //! Bytes to the data model and back: remote write, OTLP, the text exposition format, protobuf,
-//! snappy, remote read, federation, folders of Prometheus's TSDB.
+//! snappy, remote read, federation, folders of Prometheus's TSDB, ZooKeeper's protocol.
 //!
 //! Owns the formats that other programs speak with Firn. [`remote_write::Decoder`] turns a
 //! request's body into a [`firn_model::batch::Batch`] and [`remote_write::encode`] does the
@@ -7,7 +7,8 @@
 //! writes what Firn exposes about itself; [`thinning`] leaves series out of messages that are
 //! passed on; [`traces`] writes spans for a collector; [`snappy`] is the compression around
 //! requests, [`unpack`] that of other bodies;
-//! [`tsdb`] reads the files of a Prometheus and writes blocks for one.
+//! [`tsdb`] reads the files of a Prometheus and writes blocks for one; [`zookeeper`] is what a client
+//! of ZooKeeper sends and hears.
 //!
 //! Invariant: for any bytes, nothing here panics or allocates beyond the caps in [`WireLimits`], or
 //! in [`tsdb`] beyond what a file has; decoding what was encoded gives back the same. Nothing here
@@ -27,6 +28,7 @@ pub mod thinning;
 pub mod traces;
 pub mod tsdb;
 pub mod unpack;
+pub mod zookeeper;
 
 pub use error::WireError;
 pub use limits::WireLimits;

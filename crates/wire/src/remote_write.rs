@@ -44,7 +44,7 @@ pub(crate) use histogram::fit as fit_histogram;
 pub(crate) use interned::KEY_COPIES;
 pub use interned::encode_interned;
 pub use keys::KEY_FORMAT;
-pub(crate) use keys::push_label;
+pub(crate) use keys::{begin_label, push_begun_label, push_label};
 pub(crate) use labels::name_and_value;
 pub use labels::{Offence, push_checked};
 pub(crate) use metadata::push as push_metadata;

@@ -1,10 +1,9 @@
 //! `firn promql format` and `firn promql label-matchers set|delete`: expressions laid out, and with
 //! other matchers. Output and exit codes are promtool's.
 
-use super::arguments::NOT_UNDERSTOOD;
-use super::rules::features;
+use super::arguments::{NOT_UNDERSTOOD, features};
 use crate::console;
-use clap::{Arg, ArgAction, ArgMatches, Command};
+use clap::{Arg, ArgMatches, Command};
 use firn_model::budget::Budget;
 use firn_model::matcher::{MatchOp, Matcher};
 use firn_promql::ast::{Expr, ExprKind, VectorSelector};
@@ -43,17 +42,10 @@ pub fn command() -> Command {
     let format = Command::new("format")
         .about("Lay an expression out over lines")
         .arg(query());
-    let named = Arg::new("enable-feature")
-        .long("enable-feature")
-        .value_name("NAMES")
-        .action(ArgAction::Append)
-        .global(true)
-        .help("Language features to switch on, separated by commas");
     Command::new("promql")
         .about("Format PromQL expressions and edit their matchers")
         .subcommand_required(true)
         .arg_required_else_help(true)
-        .arg(named)
         .subcommands([format, matchers])
 }
 

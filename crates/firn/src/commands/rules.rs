@@ -8,11 +8,10 @@ mod run;
 mod suite;
 pub(super) mod test;
 
-use super::arguments::{switch, texts};
+use super::arguments::{features, switch};
 use crate::console;
-use clap::{Arg, ArgAction, ArgMatches, value_parser};
+use clap::{Arg, ArgMatches, value_parser};
 use firn_model::names::NameScheme;
-use firn_promql::Features;
 use firn_rules::file::{ReadOptions, RuleFile, parse};
 use std::path::{Path, PathBuf};
 
@@ -32,19 +31,12 @@ fn files(is_required: bool, help: &'static str) -> Arg {
         .help(help)
 }
 
-/// Arguments that both commands have.
-fn shared_arguments() -> [Arg; 2] {
-    [
-        switch(
-            "ignore-unknown-fields",
-            "Pass over keys that rule files do not have",
-        ),
-        Arg::new("enable-feature")
-            .long("enable-feature")
-            .value_name("NAMES")
-            .action(ArgAction::Append)
-            .help("Language features to switch on, separated by commas"),
-    ]
+/// The argument that both commands have.
+fn shared_argument() -> Arg {
+    switch(
+        "ignore-unknown-fields",
+        "Pass over keys that rule files do not have",
+    )
 }
 
 /// The files named on the command line. A file that is not there ends the command, as promtool has
@@ -62,28 +54,6 @@ fn existing_files(matches: &ArgMatches) -> Result<Vec<PathBuf>, u8> {
             Err(FAILED)
         }
     }
-}
-
-/// The switches of the language that are asked for; others are named in a warning.
-pub(super) fn features(matches: &ArgMatches) -> Features {
-    let mut features = Features {
-        duration_expressions: true,
-        ..Features::default()
-    };
-    let named = texts(matches, "enable-feature");
-    for name in named.iter().flat_map(|names| names.split(',')) {
-        match name {
-            "promql-experimental-functions" => features.experimental_functions = true,
-            "promql-delayed-name-removal" => features.delayed_name_removal = true,
-            "promql-extended-range-selectors" => features.extended_range_selectors = true,
-            "promql-binop-fill-modifiers" => features.binop_fill_modifiers = true,
-            "promql-duration-expr" | "" => {}
-            name => console::out(&format!(
-                "  WARNING: Unknown feature passed to --enable-feature: {name}"
-            )),
-        }
-    }
-    features
 }
 
 /// How rule files are read.

@@ -270,7 +270,7 @@ impl Rules {
         };
         tokio::spawn(async move {
             tokio::time::sleep(group.interval * INTERVALS_BEFORE_END).await;
-            if let Err(e) = runner::append(&shared, &group, false, batch).await {
+            if let Err(e) = runner::append(&shared, (&group, false), batch, None).await {
                 warn!(
                     group = group.name,
                     error = %e,

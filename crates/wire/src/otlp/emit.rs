@@ -21,17 +21,11 @@ use super::stream::{self, Stream};
 use super::text::Text;
 use super::trouble::Trouble;
 use super::value::{self, Attribute};
-use crate::error::WireError;
-use crate::remote_write::{
-    EXEMPLAR_BYTES, KEY_COPIES, SAMPLE_BYTES, SERIES_BYTES, push_checked, push_label,
-};
+use crate::remote_write::{EXEMPLAR_BYTES, SAMPLE_BYTES};
 use firn_model::batch::HistogramSample;
 use firn_model::labels::METRIC_NAME;
 use firn_model::sample::{START_UNKNOWN, stale_nan};
 use std::ops::Range;
-
-/// What a label takes in a key beside name and value, at most.
-const LABEL_FRAME_BYTES: usize = 12;
 
 impl<'m> Walk<'_, '_, 'm> {
     /// Adds the series of a point, or says why it cannot stand.
@@ -160,6 +154,7 @@ impl<'m> Walk<'_, '_, 'm> {
         let infinite = self.bound(f64::INFINITY)?;
         let le = self.set.set("le", infinite, &self.made);
         self.set.set(METRIC_NAME, bucket, &self.made);
+        let mut around = None;
         let (mut below, mut observed) = (0u64, exemplars.iter().peekable());
         for (bound, count) in point.bounds.iter().zip(&point.counts) {
             below = below.wrapping_add(*count);
@@ -168,13 +163,15 @@ impl<'m> Walk<'_, '_, 'm> {
             while let Some(exemplar) = observed.next_if(|e| e.value <= *bound || bound.is_nan()) {
                 self.push_exemplar(exemplar)?;
             }
-            self.float(below as f64, point.times)?;
+            let key = self.key_around(le, &mut around)?;
+            self.float_of(key, below as f64, point.times)?;
         }
         self.set.set_at(le, infinite);
         for exemplar in observed {
             self.push_exemplar(exemplar)?;
         }
-        self.float(point.count as f64, point.times)
+        let key = self.key_around(le, &mut around)?;
+        self.float_of(key, point.count as f64, point.times)
     }
 
     fn standing(&self, metric: &Metric<'m>) -> Standing {
@@ -212,10 +209,14 @@ impl<'m> Walk<'_, '_, 'm> {
                 self.set.push(key, text);
             }
         }
+        if self.orders.apply(&mut self.set, &self.overlay) {
+            return Ok(());
+        }
         let names = (&mut self.names, self.reader.translation);
         let before = self.made.len();
         self.set.finish(names, &self.overlay, &mut self.made)?;
         self.charges.add(self.made.len() - before)?;
+        (self.orders).note(&self.set, &mut self.made, &mut self.charges)?;
         Ok(())
     }
 
@@ -286,11 +287,16 @@ impl<'m> Walk<'_, '_, 'm> {
 
     /// Adds a series with a sample, whose labels are in the set.
     fn float(&mut self, value: f64, times: Times) -> Result<(), Trouble> {
+        let key = self.key()?;
+        self.float_of(key, value, times)
+    }
+
+    /// Adds the series with the key `key` with a sample.
+    fn float_of(&mut self, key: Range<usize>, value: f64, times: Times) -> Result<(), Trouble> {
         let value = match self.frame.is_stale {
             true => stale_nan(),
             false => value,
         };
-        let key = self.key()?;
         self.charges.add(SAMPLE_BYTES)?;
         let (time, start) = (milliseconds(times.time), milliseconds(times.start));
         match start {
@@ -322,47 +328,6 @@ impl<'m> Walk<'_, '_, 'm> {
         });
         self.batch.end_unread_series(key);
         Ok(())
-    }
-
-    /// Writes the key of a series whose labels are in the set; where it stands.
-    pub(super) fn key(&mut self) -> Result<Range<usize>, Trouble> {
-        self.series_count += 1;
-        let limit = self.limits.series_count_max;
-        if self.series_count > limit {
-            return Err(WireError::TooManySeries { limit }.into());
-        }
-        let labels = self.set.all();
-        let (name_max, value_max) = (
-            self.limits.label_name_bytes_max,
-            self.limits.label_value_bytes_max,
-        );
-        let (mut bytes, mut fits) = (0, labels.len() <= self.limits.label_count_max);
-        for label in labels {
-            let (name, value) = (self.made.get(label.name), self.made.get(label.value));
-            fits &= name.len() <= name_max && value.len() <= value_max;
-            bytes += LABEL_FRAME_BYTES + name.len() + value.len();
-        }
-        if !fits {
-            return Err(self.offence());
-        }
-        self.charges.add(SERIES_BYTES + KEY_COPIES * bytes)?;
-        let start = self.keys.len();
-        for label in labels {
-            let (name, value) = (self.made.get(label.name), self.made.get(label.value));
-            push_label(&mut self.keys, name, value);
-        }
-        Ok(start..self.keys.len())
-    }
-
-    /// What is wrong with the labels in the set, which are over a limit.
-    #[cold]
-    fn offence(&self) -> Trouble {
-        let pairs = self.set.all().iter();
-        let pairs = pairs.map(|l| (self.made.get(l.name), self.made.get(l.value)));
-        match push_checked(pairs.collect(), self.limits, &mut Vec::new()) {
-            Err(offence) => offence.into(),
-            Ok(()) => WireError::Protobuf("labels over a limit").into(),
-        }
     }
 }
 

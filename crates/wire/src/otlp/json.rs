@@ -78,7 +78,17 @@ impl Writer<'_> {
         let start = self.out.len();
         self.out.extend_from_slice(&[0; LENGTH_BYTES]);
         let written = write(self)?;
-        let length = self.out.len() - start - LENGTH_BYTES;
+        let content = start + LENGTH_BYTES;
+        let length = self.out.len() - content;
+        // Most messages are short, and a reader is quick with a length of one byte.
+        if length < 0x80 {
+            self.out.copy_within(content.., start + 1);
+            self.out.truncate(start + 1 + length);
+            if let Some(byte) = self.out.get_mut(start) {
+                *byte = length as u8;
+            }
+            return Ok(written);
+        }
         let place = self.out.get_mut(start..start + LENGTH_BYTES);
         for (i, byte) in place.into_iter().flatten().enumerate() {
             let more = if i + 1 < LENGTH_BYTES { 0x80 } else { 0 };
@@ -258,7 +268,10 @@ impl Content<'_, '_> {
             }
             Kind::Bool | Kind::Message(_) => return self.unsupported(),
             _ => {
-                let value: i128 = text.parse().map_err(E::custom)?;
+                let value = match text.parse::<u64>() {
+                    Ok(value) => i128::from(value),
+                    Err(_) => text.parse().map_err(E::custom)?,
+                };
                 return self.integer(value);
             }
         }

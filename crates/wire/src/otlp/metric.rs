@@ -30,6 +30,18 @@ pub(super) struct Metric<'m> {
     pub(super) stream: Stream,
 }
 
+/// What names a metric in a request: name, unit, and what shows in its name.
+pub(super) type NameParts<'m> = (&'m [u8], &'m [u8], NamedKind);
+
+/// What is known of a metric that came before in the request, of another resource.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct KnownMetric<'m> {
+    /// What its name became.
+    name: Text<'m>,
+    /// What was noted of it last.
+    said: Option<(&'m [u8], MetricType)>,
+}
+
 /// A metric as its message has it, its data unread.
 #[derive(Default)]
 pub(super) struct Parts<'m> {
@@ -120,17 +132,9 @@ impl<'m> Walk<'_, '_, 'm> {
             let what = format!("invalid temporality and type combination for metric {name:?}");
             return Err(Trouble::point(Refusal::Temporality, what));
         }
-        let named_kind = match kind {
-            metric::SUM if parts.is_monotonic => NamedKind::Counter,
-            metric::GAUGE => NamedKind::Gauge,
-            _ => NamedKind::Other,
-        };
-        let translated = metric_name(name, unit, named_kind, self.reader.translation)
-            .map_err(|message| Trouble::point(Refusal::MetricName, message))?;
-        self.charges.add(translated.len())?;
-        let translated = match *translated == *name {
-            true => Text::Message(parts.name),
-            false => self.made.push(translated.as_bytes()),
+        let translated = match self.metrics.get(&parts.named(kind)) {
+            Some(known) => known.name,
+            None => self.translated((name, unit), parts, kind)?,
         };
         let accumulates = is_delta && self.deltas.accumulate();
         let metric = Metric {
@@ -153,7 +157,33 @@ impl<'m> Walk<'_, '_, 'm> {
         }
         let label = Text::Message(METRIC_NAME.as_bytes());
         self.overlay.set(label, metric.name, &self.made);
+        let mut overlay = std::mem::take(&mut self.overlay);
+        let formed = self.form(&mut overlay);
+        self.overlay = overlay;
+        formed?;
+        self.orders.begin(&self.overlay, &self.made);
         Ok(metric)
+    }
+
+    /// What the name of a metric becomes, kept for those that come after it.
+    fn translated(
+        &mut self,
+        (name, unit): (&str, &str),
+        parts: &Parts<'m>,
+        kind: u32,
+    ) -> Result<Text<'m>, Trouble> {
+        let key = parts.named(kind);
+        let translated = metric_name(name, unit, key.2, self.reader.translation)
+            .map_err(|message| Trouble::point(Refusal::MetricName, message))?;
+        let entry = size_of::<(NameParts<'_>, KnownMetric<'_>)>();
+        self.charges.add(translated.len() + entry)?;
+        let name = match *translated == *name {
+            true => Text::Message(parts.name),
+            false => self.made.push(translated.as_bytes()),
+        };
+        let said = None;
+        self.metrics.insert(key, KnownMetric { name, said });
+        Ok(name)
     }
 
     /// Adds labels of type and unit.
@@ -174,7 +204,15 @@ impl<'m> Walk<'_, '_, 'm> {
         }
     }
 
+    /// Notes what is said of a metric, unless the same was said of it before.
     fn note_metadata(&mut self, parts: &Parts<'m>, metric: &Metric<'m>) -> Result<(), WireError> {
+        let new = Some((parts.description, parts.metric_type(metric)));
+        if let Some(known) = self.metrics.get_mut(&parts.named(metric.kind)) {
+            if known.said == new {
+                return Ok(());
+            }
+            known.said = new;
+        }
         let said = (self.made.get(metric.name), parts.metric_type(metric));
         let unit = parts.unit_name();
         let texts = (parts.description, unit.as_bytes());
@@ -212,6 +250,16 @@ impl<'m> Parts<'m> {
             }
         }
         Ok(parts)
+    }
+
+    /// What names the metric, whose data stands in the field `kind`.
+    fn named(&self, kind: u32) -> NameParts<'m> {
+        let named = match kind {
+            metric::SUM if self.is_monotonic => NamedKind::Counter,
+            metric::GAUGE => NamedKind::Gauge,
+            _ => NamedKind::Other,
+        };
+        (self.name, self.unit, named)
     }
 
     fn metric_type(&self, metric: &Metric<'_>) -> MetricType {

@@ -11,7 +11,7 @@
 use super::translation::Translation;
 
 /// What a metric is, as far as its name shows it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum NamedKind {
     /// A monotonic sum: `_total`.
     Counter,

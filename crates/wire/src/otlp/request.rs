@@ -14,7 +14,8 @@
 use super::field::{data, request, resource, resource_metrics, scope, scope_metrics};
 use super::label_names::LabelNames;
 use super::labels::{LabelSet, Overlay};
-use super::metric::Parts;
+use super::metric::{KnownMetric, NameParts, Parts};
+use super::order::Orders;
 use super::point::{ExplicitPoint, ExponentialPoint, Frame, SummaryPoint, Times, push_part};
 use super::stream::{self, Stream};
 use super::text::{Made, Text};
@@ -47,10 +48,14 @@ pub(super) struct Walk<'d, 'a, 'm> {
     pub(super) counts: Counts,
     pub(super) made: Made,
     pub(super) names: LabelNames<'m>,
+    /// Metrics that came before.
+    pub(super) metrics: FxHashMap<NameParts<'m>, KnownMetric<'m>>,
     /// The labels of the point under way.
     pub(super) set: LabelSet<'m>,
     /// What is laid over the points of the metric under way.
     pub(super) overlay: Overlay<'m>,
+    /// In which order attributes became labels.
+    pub(super) orders: Orders<'m>,
     pub(super) frame: Frame<'m>,
     pub(super) explicit: ExplicitPoint,
     pub(super) exponential: ExponentialPoint,
@@ -102,8 +107,10 @@ impl<'d, 'a, 'm> Walk<'d, 'a, 'm> {
             counts: Counts::default(),
             made: Made::new(made),
             names: LabelNames::default(),
+            metrics: FxHashMap::default(),
             set: LabelSet::default(),
             overlay: Overlay::default(),
+            orders: Orders::default(),
             frame: Frame::default(),
             explicit: ExplicitPoint::default(),
             exponential: ExponentialPoint::default(),
@@ -208,11 +215,19 @@ impl<'d, 'a, 'm> Walk<'d, 'a, 'm> {
         };
         let mut overlay = std::mem::take(&mut resource.overlay);
         resource.identify(&mut overlay, &self.made);
+        self.form(&mut overlay)?;
         resource.overlay = overlay;
         if self.deltas.accumulate() {
             resource.stream = stream::of_attributes(&resource.attributes, &self.made);
         }
         Ok(resource)
+    }
+
+    /// Makes the bytes of labels that are laid over.
+    pub(super) fn form(&mut self, overlay: &mut Overlay<'m>) -> Result<(), WireError> {
+        self.charges.add(overlay.plain_bytes())?;
+        overlay.form(&mut self.made);
+        Ok(())
     }
 
     /// Labels of the attributes that become some. Of those that become one label the last counts.
@@ -288,6 +303,7 @@ impl<'d, 'a, 'm> Walk<'d, 'a, 'm> {
         }
         if is_promoted {
             self.promote_scope(&attributes, [name, version, url], &mut overlay)?;
+            self.form(&mut overlay)?;
         }
         Ok(Scope { overlay, stream })
     }

@@ -1,5 +1,7 @@
 //! Names and values of labels on their way to a key: bytes of the message, or made.
 
+use crate::remote_write::{begin_label, push_label};
+
 /// A name or a value.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Text<'m> {
@@ -15,13 +17,19 @@ pub(super) enum Text<'m> {
 }
 
 impl Text<'_> {
+    /// How many bytes it has.
+    #[inline]
+    pub(super) fn len(self) -> usize {
+        match self {
+            Text::Message(bytes) => bytes.len(),
+            Text::Made { start, end } => (end - start) as usize,
+        }
+    }
+
     /// Whether it has no bytes.
     #[inline]
     pub(super) fn is_empty(self) -> bool {
-        match self {
-            Text::Message(bytes) => bytes.is_empty(),
-            Text::Made { start, end } => start == end,
-        }
+        self.len() == 0
     }
 }
 
@@ -61,6 +69,21 @@ impl Made {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(text);
         self.since(start)
+    }
+
+    /// Adds what a label is in a key.
+    pub(super) fn label(&mut self, name: Text<'_>, value: Text<'_>) -> Text<'static> {
+        // A text that is made cannot be read while another one is written.
+        let mut label = Vec::new();
+        push_label(&mut label, self.get(name), self.get(value));
+        self.push(&label)
+    }
+
+    /// Adds what a label is in a key before its value, without the label's length.
+    pub(super) fn beginning(&mut self, name: Text<'_>) -> Text<'static> {
+        let mut label = Vec::new();
+        begin_label(&mut label, self.get(name));
+        self.push(&label)
     }
 
     /// Where the next text begins; [`Made::since`] ends it.

@@ -40,6 +40,19 @@ pub(super) struct Attribute<'m> {
 /// Reads a `KeyValue`.
 #[inline]
 pub(super) fn attribute(message: &[u8]) -> Result<Attribute<'_>, Trouble> {
+    // As all senders write a short one.
+    if let [0x0a, key_bytes @ 0..0x80, rest @ ..] = message
+        && let Some((key, [0x12, value_bytes @ 0..0x80, value @ ..])) =
+            rest.split_at_checked(usize::from(*key_bytes))
+        && value.len() == usize::from(*value_bytes)
+    {
+        return Ok(Attribute { key, value });
+    }
+    any_attribute(message)
+}
+
+/// As [`attribute`], of fields in any order.
+fn any_attribute(message: &[u8]) -> Result<Attribute<'_>, Trouble> {
     let (mut key, mut value): (&[u8], &[u8]) = (&[], &[]);
     let mut cursor = Cursor::new(message);
     while let Some((number, wire_type)) = cursor.field()? {

@@ -72,6 +72,23 @@ pub(crate) fn push_label(key: &mut Vec<u8>, name: &[u8], value: &[u8]) -> usize 
     name_at
 }
 
+/// Appends what stands in a label of `name` before its value, without the length of the label.
+pub(crate) fn begin_label(key: &mut Vec<u8>, name: &[u8]) {
+    push_length(key, NAME_KEY, name.len());
+    key.extend_from_slice(name);
+    key.push(VALUE_KEY);
+}
+
+/// Appends a label as [`push_label`] does, of which [`begin_label`] made the beginning.
+#[inline]
+pub(crate) fn push_begun_label(key: &mut Vec<u8>, begun: &[u8], value: &[u8]) {
+    let value_bytes = varint_bytes(value.len()) + value.len();
+    push_length(key, LABEL_KEY, begun.len() + value_bytes);
+    key.extend_from_slice(begun);
+    put_varint(key, value.len() as u64);
+    key.extend_from_slice(value);
+}
+
 /// Where the labels at the start of `series` end: the first byte that is no key of a label, or the
 /// first label that does not fit. What is in the labels is not looked at.
 #[inline]

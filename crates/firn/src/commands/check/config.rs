@@ -4,13 +4,14 @@
 //! mistake is stands before it, as `file:line:column`.
 
 use super::named_files;
-use crate::commands::arguments::{files, listed, paths_of, switch};
+use crate::commands::arguments::{features, files, listed, paths_of, switch};
 use crate::commands::rules::check::{Check, LINT_FAILED, Outcome, lint_of_names};
 use crate::console;
 use crate::settings::config::{self, Config, JobFeatures};
 use clap::{Arg, ArgMatches, Command};
 use firn_model::names::NameScheme;
 use firn_model::units::{format_duration, parse_duration};
+use firn_promql::Features;
 use firn_rules::file::ReadOptions;
 use std::path::Path;
 use std::process::ExitCode;
@@ -60,6 +61,7 @@ struct Options {
     finds_duplicates: bool,
     is_lint_fatal: bool,
     ignores_unknown: bool,
+    language: Features,
 }
 
 impl Options {
@@ -79,16 +81,17 @@ impl Options {
             finds_duplicates: lint_of_names(rules),
             is_lint_fatal: matches.get_flag("lint-fatal"),
             ignores_unknown: matches.get_flag("ignore-unknown-fields"),
+            language: features(matches),
         }
     }
 
     /// How the rule files of a config are read: with the names that upstream's checker allows,
     /// which is not told what the config says of them.
-    fn rules(&self, features: JobFeatures) -> Check {
+    fn rules(&self) -> Check {
         let options = ReadOptions {
             ignores_unknown: self.ignores_unknown,
             names: NameScheme::Utf8,
-            features: features.language,
+            features: self.language,
         };
         Check::of_config(options, self.finds_duplicates)
     }
@@ -143,7 +146,7 @@ fn check(file: &Path, options: &Options) -> Outcome {
         return Outcome::default();
     }
     let has_long_interval = has_long_interval(&config, options);
-    let mut outcome = options.rules(features).files(rule_files);
+    let mut outcome = options.rules().files(rule_files);
     outcome.has_failed |= has_long_interval;
     outcome
 }

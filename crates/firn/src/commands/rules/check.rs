@@ -1,7 +1,7 @@
 //! `firn check rules [FILE...]`: says what is wrong with rule files, or with one that comes over
 //! standard input. Exit codes: 0, 1 for mistakes, 3 for lint with `--lint-fatal`.
 
-use super::{FAILED, existing_files, files, read_options, read_rules, shared_arguments};
+use super::{FAILED, existing_files, files, read_options, read_rules, shared_argument};
 use crate::commands::arguments::{listed, switch};
 use crate::console;
 use clap::{Arg, ArgMatches, Command};
@@ -25,7 +25,7 @@ pub(in crate::commands) fn command() -> Command {
         .about("Check rule files as promtool does")
         .arg(lint)
         .arg(switch("lint-fatal", "End with exit code 3 if lint fails"))
-        .args(shared_arguments())
+        .arg(shared_argument())
         .arg(files(false, "Rule files; none reads standard input"))
 }
 

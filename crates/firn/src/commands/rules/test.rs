@@ -3,7 +3,7 @@
 use super::junit::Report;
 use super::run::{self, Settings};
 use super::suite::{self, Suite};
-use super::{FAILED, existing_files, files, read_options, shared_arguments, switch};
+use super::{FAILED, existing_files, files, read_options, shared_argument, switch};
 use crate::commands::arguments::texts;
 use crate::console;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
@@ -34,7 +34,7 @@ pub(in crate::commands) fn command() -> Command {
             "Say what happens, and show all data at the end",
         ))
         .arg(switch("diff", "Show differences between alerts in colours"))
-        .args(shared_arguments())
+        .arg(shared_argument())
         .arg(files(true, "Files with tests of rules"))
 }
 

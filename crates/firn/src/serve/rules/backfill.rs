@@ -111,6 +111,7 @@ async fn run(
         group: group.clone(),
         machine: Arc::new(Mutex::new(machine)),
         is_past: true,
+        spans: Mutex::default(),
     };
     let mut instant = first;
     for _ in 0..count {

@@ -7,13 +7,15 @@ use firn_model::error::{Error, ErrorKind};
 use firn_model::sample::TimeRange;
 use firn_model::store::Appended;
 use firn_model::sync::lock;
+use firn_model::trace::SpanContext;
 use firn_rules::group::Group;
 use firn_rules::instant::Instant;
-use firn_rules::machine::{Action, Event, Machine, MachineSettings, SavedGroup};
+use firn_rules::machine::{Action, Event, Machine, MachineSettings, Origin, SavedGroup};
 use firn_rules::rule::{Moment, RuleError};
 use firn_rules::view::BackfillRequest;
 use firn_server::parts::RuleGroupName;
 use firn_server::rules::{RuleQueryError, RuleQuestion};
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::mpsc;
@@ -25,6 +27,9 @@ const SLEEP_MAX: Duration = Duration::from_secs(5);
 
 /// Between two tries to get a turn in the queue of queries.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
+
+/// What an action ended with, and the span of the evaluation if it is in a trace.
+type Done = (Event, Option<SpanContext>);
 
 /// A group that runs. When it is dropped, what it does ends at once.
 pub(super) struct Runner {
@@ -45,6 +50,7 @@ impl Runner {
             group: group.clone(),
             machine: machine.clone(),
             is_past: false,
+            spans: Mutex::default(),
         };
         Self {
             group,
@@ -89,11 +95,14 @@ pub(super) struct Running {
     pub(super) machine: Arc<Mutex<Machine>>,
     /// Whether it is about times that are gone: nothing is kept or sent.
     pub(super) is_past: bool,
+    /// The span of each rule's evaluation whose samples were not handed on yet: writing them is a
+    /// part of it.
+    pub(super) spans: Mutex<HashMap<usize, SpanContext>>,
 }
 
 impl Running {
     async fn run(self, mut stopped: mpsc::Receiver<()>) {
-        let mut under_way: JoinSet<Event> = JoinSet::new();
+        let mut under_way = JoinSet::new();
         let mut event = Event::Woke;
         loop {
             let wake = self.step(event, &mut under_way).await;
@@ -102,7 +111,7 @@ impl Running {
             }
             event = tokio::select! {
                 Some(done) = under_way.join_next() => match done {
-                    Ok(event) => event,
+                    Ok(done) => self.note(done),
                     Err(e) => {
                         // The group cannot go on without the outcome; the log has the panic.
                         warn!(group = self.group.name, error = %e, "a rule group has ended");
@@ -117,17 +126,38 @@ impl Running {
 
     /// Evaluates the group, which was stopped, at `instant`.
     pub(super) async fn evaluate_at(&self, instant: Instant) {
-        let mut under_way: JoinSet<Event> = JoinSet::new();
+        let mut under_way = JoinSet::new();
         let actions = lock(&self.machine).begin_at(instant);
         self.perform(actions, instant, &mut under_way).await;
-        while let Some(Ok(event)) = under_way.join_next().await {
+        while let Some(Ok(done)) = under_way.join_next().await {
+            let event = self.note(done);
             let actions = lock(&self.machine).step(instant, event);
             self.perform(actions, instant, &mut under_way).await;
         }
     }
 
+    /// What happened; the span of an evaluation is kept until what it made is stored.
+    fn note(&self, (event, span): Done) -> Event {
+        if let Event::Answered { rule, .. } = &event {
+            let mut spans = lock(&self.spans);
+            match span {
+                Some(span) => drop(spans.insert(*rule, span)),
+                None => drop(spans.remove(rule)),
+            }
+        }
+        event
+    }
+
+    /// The span that storing what `of` made is a part of.
+    fn span_of(&self, of: Origin) -> Option<SpanContext> {
+        match of {
+            Origin::Rule(rule) => lock(&self.spans).remove(&rule),
+            Origin::Gone | Origin::Waiting => None,
+        }
+    }
+
     /// Tells the machine what happened and starts what it says; the time to sleep.
-    async fn step(&self, event: Event, under_way: &mut JoinSet<Event>) -> Duration {
+    async fn step(&self, event: Event, under_way: &mut JoinSet<Done>) -> Duration {
         let now = self.shared.now();
         let actions = lock(&self.machine).step(now, event);
         self.perform(actions, now, under_way).await
@@ -138,7 +168,7 @@ impl Running {
         &self,
         actions: Vec<Action>,
         now: Instant,
-        under_way: &mut JoinSet<Event>,
+        under_way: &mut JoinSet<Done>,
     ) -> Duration {
         let mut sleep = SLEEP_MAX;
         for action in actions {
@@ -159,9 +189,11 @@ impl Running {
                 Action::Append { of, is_late, batch } => {
                     let (shared, group) = (self.shared.clone(), self.group.clone());
                     let is_past = is_late || self.is_past;
+                    let span = self.span_of(of);
                     under_way.spawn(async move {
-                        let outcome = append(&shared, &group, is_past, *batch).await;
-                        Event::Stored { of, outcome }
+                        let stored = append(&shared, (&group, is_past), *batch, span.as_ref());
+                        let outcome = stored.await;
+                        (Event::Stored { of, outcome }, None)
                     });
                 }
                 Action::Send { .. } | Action::Save(_) | Action::Backfill { .. } if self.is_past => {
@@ -186,7 +218,7 @@ impl Running {
                             warn!(alertname = name, error = %e, "alerts are not restored");
                             Vec::new()
                         });
-                        Event::Restored { rule, kept }
+                        (Event::Restored { rule, kept }, None)
                     });
                 }
                 Action::Save(saved) => self.save(saved).await,
@@ -213,7 +245,7 @@ impl Running {
         rule: usize,
         instant: Instant,
         is_extra: bool,
-    ) -> impl Future<Output = Event> + use<> {
+    ) -> impl Future<Output = Done> + use<> {
         let (shared, group) = (self.shared.clone(), self.group.clone());
         let query_offset = lock(&self.machine).query_offset();
         let question = self.question(rule, instant.before(query_offset).ms());
@@ -244,12 +276,12 @@ impl Running {
                     (found, clock.monotonic().saturating_sub(began))
                 };
                 match shared.around.app.run_rule(question.clone(), work).await {
-                    Ok((found, took)) => {
+                    Ok(((found, took), span)) => {
                         shared.metrics.evaluation_duration.observe(took);
-                        return Event::Answered { rule, found, took };
+                        return (Event::Answered { rule, found, took }, span);
                     }
                     Err(RuleQueryError::Later(_)) => tokio::time::sleep(RETRY_PAUSE).await,
-                    Err(e @ RuleQueryError::Failed(_)) => return failed(e.to_string()),
+                    Err(e @ RuleQueryError::Failed(_)) => return (failed(e.to_string()), None),
                 }
             }
         }
@@ -286,20 +318,30 @@ impl Running {
     }
 }
 
-/// Stores what a rule made: in one piece.
+/// Stores what a rule made: in one piece. Both steps are parts of `span`.
 pub(super) async fn append(
     shared: &Shared,
-    group: &Group,
-    is_past: bool,
+    (group, is_past): (&Group, bool),
     batch: Batch,
+    span: Option<&SpanContext>,
 ) -> Result<Appended, Error> {
     if batch.is_empty() {
         return Ok(Appended::default());
     }
     let pipeline: Arc<Pipeline> = shared.around.pipeline.clone();
     let (tenant, name) = (shared.tenant.clone(), group.name.clone());
-    let handed =
-        spawn_blocking(move || pipeline.append_of_rule(&tenant, &name, is_past, &batch)).await;
+    let mut part = SpanContext::begin_in(span, "ruleAppend");
+    part.set("samples", || batch.sample_count());
+    let handed = spawn_blocking(move || {
+        let _part = part;
+        pipeline.append_of_rule(&tenant, &name, is_past, &batch)
+    });
     let failed = |_| Error::new(ErrorKind::Internal, "the append failed: see the log");
-    handed.map_err(failed)?.await
+    let write = handed.await.map_err(failed)?;
+    let mut commit = SpanContext::begin_in(span, "ruleCommit");
+    let stored = write.await;
+    if let Err(e) = &stored {
+        commit.fail(e);
+    }
+    stored
 }
