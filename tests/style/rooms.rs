@@ -28,7 +28,7 @@ fn circle_of_many_files_is_refused() {
 }
 
 /// The rooms of storage. Each may use those before it and no other.
-const STORAGE: [&str; 30] = [
+const STORAGE: [&str; 29] = [
     "error",
     "sync",
     "failpoints",
@@ -36,7 +36,6 @@ const STORAGE: [&str; 30] = [
     "prefetch",
     "encoding",
     "fan_out",
-    "fingerprint",
     "damage",
     "manifest",
     "data_dir",

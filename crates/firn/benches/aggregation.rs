@@ -15,6 +15,7 @@ use firn_model::batch::Batch;
 use firn_model::budget::Budget;
 use firn_model::cancel::Cancel;
 use firn_model::env::{Env, real};
+use firn_model::fingerprint::Seed;
 use firn_model::labels::Labels;
 use firn_model::matcher::{MatchOp, Matcher};
 use firn_model::shares::Shares;
@@ -148,7 +149,7 @@ impl Run {
         let memory = Budget::new("process", 4 << 30);
         let pipeline = Pipeline::new(store.clone(), env.clock.clone(), limits, &memory);
         let start = Start {
-            secret: 7,
+            seed: Seed([7, 7]),
             sources_max: usize::MAX,
             kind_of: Arc::new(|_| None),
             journal: &[],

@@ -19,12 +19,14 @@ mod code;
 mod entries;
 mod failpoints;
 mod fold;
+mod hashing;
 mod lane;
 mod machine;
 mod metrics;
 mod native;
 mod ops;
 mod output;
+mod printed;
 mod spec;
 #[cfg(test)]
 mod tests;
@@ -32,18 +34,23 @@ mod tests;
 pub use machine::KindOf;
 pub use spec::{AggregationSpec, GROUPS_MAX, GroupSpec, Grouping, Kind, Op, RuleSpec};
 
+pub(crate) use printed::Printed;
+
 use failpoints::Flaw;
 use firn_model::batch::{Batch, Source};
 use firn_model::error::{Error, ErrorKind};
+use firn_model::fingerprint::{HashKeys, HashKind, Seed};
 use firn_model::log::{Journal, JournalMark};
 use firn_model::metrics::{Collect, Sink};
 use firn_model::sample::TimestampMs;
 use firn_model::store::{Append, Ticket};
 use firn_model::sync::lock;
 use firn_model::tenant::TenantId;
+use firn_wire::remote_write::KEY_FORMAT;
+use hashing::Hashing;
 use machine::{Machine, Taken};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 
 /// What is aggregated on the way into a store, of one tenant.
 pub(crate) struct Aggregation {
@@ -82,7 +89,7 @@ impl Aggregation {
     }
 
     /// Takes over a configuration, for the first time with the `journal` that a start found. Blocks
-    /// until that is durable. `secret` is for a state that begins now.
+    /// until that is durable.
     pub(crate) fn configure(
         &self,
         spec: &AggregationSpec,
@@ -101,7 +108,8 @@ impl Aggregation {
         }
         store.admit(&self.tenant)?;
         let machine = state.get_or_insert_with(|| {
-            let mut machine = Machine::new(start.secret, start.sources_max, start.kind_of);
+            let hashing = hashing_of(store, start.seed);
+            let mut machine = Machine::new(hashing, start.sources_max, start.kind_of);
             let lost = machine.restore(start.journal);
             if lost > 0 {
                 tracing::error!(
@@ -135,7 +143,8 @@ impl Aggregation {
             .try_for_each(|ticket| ticket.wait().map(drop))
     }
 
-    /// Aggregates what `source` brings up to `time_max`. An error says that nothing was taken.
+    /// Aggregates what `source` brings up to `time_max`. An error says that nothing was taken. The
+    /// caller must append what is to be stored, then call [`Append::write_held`].
     pub(crate) fn pass(
         &self,
         source: &mut dyn Source,
@@ -156,10 +165,13 @@ impl Aggregation {
             mut results,
             journal,
         } = machine.take(source, time_max)?;
+        let is_stored = dropped.len() < source.batch().series_count();
         let ticket = (!journal.is_none()).then(|| {
             if !failpoints::has(Flaw::LeavesJournal) {
                 results.set_journal(journal);
             }
+            // One sync for this record and that of what is stored.
+            results.set_followed(is_stored);
             hand(&results)
         });
         drop(state);
@@ -211,14 +223,23 @@ impl Aggregation {
 
 /// What a state begins with.
 pub struct Start<'a> {
-    /// Keys the hashes of series, for a state that begins now.
-    pub secret: u64,
+    /// Keys the hashes of series, for a state that begins now over a store that does not say how
+    /// it hashes them.
+    pub seed: Seed,
     /// Sources that there may be.
     pub sources_max: usize,
     /// What metadata says of metrics.
     pub kind_of: KindOf,
     /// What a start found of the state that was.
     pub journal: &'a [Vec<u8>],
+}
+
+/// How a state hashes that begins now over `store`.
+fn hashing_of(store: &dyn Append, seed: Seed) -> Hashing {
+    let shared = store.hashing();
+    let shared = shared.filter(|hash| hash.format.name() == KEY_FORMAT.name());
+    let keys = shared.map(|hash| hash.keys);
+    Hashing::Keys(keys.unwrap_or_else(|| Arc::new(HashKeys::of(HashKind::fastest(), seed))))
 }
 
 /// The metrics of all groups.

@@ -18,6 +18,7 @@ mod take_out;
 
 use crate::error::Error;
 use crate::exemplar::{SeriesExemplars, TimedExemplar};
+use crate::fingerprint::{Fingerprint, HashKeys};
 use crate::histogram::Histogram;
 use crate::labels::LabelsRef;
 use crate::log::Journal;
@@ -99,6 +100,7 @@ pub struct Batch {
     exemplars: SeriesExemplars,
     /// None in batches of senders.
     journal: Journal,
+    is_followed: bool,
 }
 
 /// One series of a batch.
@@ -125,6 +127,12 @@ pub trait Source {
     /// labels cannot stand is refused, and the source knows why. An error says that the whole batch
     /// cannot stand: nothing of it may be stored.
     fn read_labels(&mut self, series: &[u32]) -> Result<(), Error>;
+
+    /// The fingerprint by `keys` of the key of each series, if they are at hand: of the key with
+    /// which it came, or of the one that the format makes of its labels.
+    fn prints(&self, _keys: &HashKeys) -> Option<&[Fingerprint]> {
+        None
+    }
 
     /// Takes out `series`, ascending numbers; those behind them get lower numbers. A source that
     /// does not own its batch returns what is left of it, and stays as it is.
@@ -162,6 +170,7 @@ impl Batch {
         self.ends.clear();
         self.exemplars.clear();
         self.journal = Journal::default();
+        self.is_followed = false;
         self.key_format = None;
     }
 
@@ -214,6 +223,17 @@ impl Batch {
     /// What is logged beside the samples.
     pub fn journal(&self) -> &Journal {
         &self.journal
+    }
+
+    /// Says that the caller appends another batch at once, with which the record of this one may
+    /// be written. The caller must call [`crate::store::Append::write_held`] behind it.
+    pub fn set_followed(&mut self, is_followed: bool) {
+        self.is_followed = is_followed;
+    }
+
+    /// See [`Batch::set_followed`].
+    pub fn is_followed(&self) -> bool {
+        self.is_followed
     }
 
     /// The arena of label bytes: a decoder appends the canonical pairs of the series under way.

@@ -20,6 +20,7 @@ pub mod damage;
 pub mod env;
 pub mod error;
 pub mod exemplar;
+pub mod fingerprint;
 pub mod go_float;
 pub mod histogram;
 pub mod kahan;

@@ -174,7 +174,14 @@ pub trait DurableLog: Send + Sync {
     /// and perhaps before this returns; `done` must not append itself. While the engine cannot
     /// write, it keeps the record and calls that it is delayed; if it can never write again, every
     /// append fails with [`crate::error::ErrorKind::Unavailable`] until the process restarts.
+    ///
+    /// A record that is followed by another may wait for it: it is written with the next append
+    /// that is not, or by [`DurableLog::write_held`], and before anything waits for the log.
     fn append(&self, batch: LogBatch, done: OnDurable);
+
+    /// Writes the records that wait for one behind them ([`LogBatch::is_followed`]), which may not
+    /// come. Takes a lock; does nothing if none waits.
+    fn write_held(&self);
 
     /// Reads the records from `from` on.
     fn tail(&self, from: Position) -> Box<dyn Tail + '_>;

@@ -10,6 +10,7 @@ use crate::cancel::Cancel;
 use crate::columns::{LabelColumn, SeriesBatch};
 use crate::error::Error;
 use crate::exemplar::FoundExemplars;
+use crate::fingerprint::SeriesHash;
 use crate::labels::Labels;
 use crate::losses::Losses;
 use crate::matcher::Matcher;
@@ -157,6 +158,17 @@ pub trait Append: Send + Sync {
     fn begin_log_unit(&self, _tenant: &TenantId) -> Result<(), Error> {
         Ok(())
     }
+
+    /// How series keys are hashed, if they are: the caller may have made the fingerprints of a
+    /// batch that it appends ([`Source::prints`]).
+    fn hashing(&self) -> Option<SeriesHash> {
+        None
+    }
+
+    /// Has the log write what was appended of a batch that says it is followed
+    /// ([`Batch::set_followed`]): the caller must call this once the batch behind it was appended,
+    /// or cannot be.
+    fn write_held(&self) {}
 
     /// Whether an append could have to wait for a disk now, or that is not known. A caller that
     /// must not wait must append on another thread then.

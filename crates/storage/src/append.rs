@@ -96,7 +96,7 @@ impl Appender {
         }
         let mut scratch = lock(&self.scratch).pop().unwrap_or_default();
         let window = self.window(bounds, || first_time(source.batch()));
-        scratch.begin(self, source.batch());
+        scratch.begin(self, source);
         self.look_up(&mut scratch);
         let ticket = match self.read_labels(&mut scratch, source) {
             Ok(()) => {

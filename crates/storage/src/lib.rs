@@ -13,7 +13,6 @@ pub(crate) mod exemplars;
 pub(crate) mod failpoints;
 pub(crate) mod fan_out;
 pub(crate) mod file;
-pub(crate) mod fingerprint;
 pub(crate) mod head;
 pub mod ids;
 pub mod import;

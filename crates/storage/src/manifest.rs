@@ -13,6 +13,7 @@
 use crate::damage::{Damage, DamageKind};
 use crate::error::StorageError;
 use firn_model::env::{Disk, OpenMode};
+use firn_model::fingerprint::Seed;
 use firn_model::log::Position;
 use firn_model::sample::TimeRange;
 use std::fmt::Write;
@@ -90,6 +91,8 @@ pub(crate) struct Manifest {
     pub(crate) log: Position,
     pub(crate) catalogue: KnownFile,
     pub(crate) exemplars: KnownFile,
+    /// What the keys of fingerprints follow from. Without it a start draws another one.
+    pub(crate) seed: Option<Seed>,
     /// In the order of their numbers.
     pub(crate) segments: Vec<SegmentEntry>,
 }
@@ -149,8 +152,11 @@ impl Manifest {
             self.exemplars.number.0,
             self.exemplars.bytes,
         );
+        // Writing to a string does not fail.
+        if let Some(Seed([first, second])) = self.seed {
+            let _ = writeln!(text, "seed {first:016x} {second:016x}");
+        }
         for entry in &self.segments {
-            // Writing to a string does not fail.
             let _ = writeln!(text, "{}", entry.line());
         }
         let sum = crc32c::crc32c(text.as_bytes());
@@ -212,6 +218,7 @@ fn parse(text: &str) -> Option<Manifest> {
             ("log", [number]) => manifest.log = Position(number.parse().ok()?),
             ("catalogue", [number, bytes]) => manifest.catalogue = known(number, bytes)?,
             ("exemplars", [number, bytes]) => manifest.exemplars = known(number, bytes)?,
+            ("seed", [first, second]) => manifest.seed = Some(Seed([hex(first)?, hex(second)?])),
             ("pages", words) => manifest
                 .segments
                 .push(segment(SegmentState::Complete, words)?),
@@ -223,6 +230,10 @@ fn parse(text: &str) -> Option<Manifest> {
         }
     }
     Some(manifest)
+}
+
+fn hex(word: &str) -> Option<u64> {
+    u64::from_str_radix(word, 16).ok()
 }
 
 fn known(number: &str, bytes: &str) -> Option<KnownFile> {
@@ -281,6 +292,7 @@ mod tests {
                 bytes: 300,
             },
             exemplars: KnownFile::default(),
+            seed: Some(Seed([0xab, 7])),
             segments: vec![
                 entry(1, SegmentState::Lost, Some(TimeRange::new(-7, 5))),
                 entry(2, SegmentState::Complete, Some(TimeRange::new(6, 8))),
@@ -293,7 +305,7 @@ mod tests {
     fn manifest_reads_as_it_was_written() {
         let text = manifest().text();
         let golden = "firn manifest 1\ntrimmed 5\nlogged 9\nlog 8\ncatalogue 1 300\nexemplars 0 0\n\
-                      lost 1 4096 - 3 77 -7 5\npages 2 4096 0000beef 3 - 6 8\n\
+                      seed 00000000000000ab 0000000000000007\nlost 1 4096 - 3 77 -7 5\npages 2 4096 0000beef 3 - 6 8\n\
                       growing 3 4096 - 3 77 - -\nsum ";
         assert!(text.starts_with(golden), "{text}");
         assert_eq!(parse(&text), Some(manifest()));

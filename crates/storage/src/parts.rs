@@ -17,7 +17,6 @@ use crate::damage::Damages;
 use crate::data_dir::DataDir;
 use crate::error::StorageError;
 use crate::exemplars::Exemplars;
-use crate::fingerprint::{Fingerprint, HashKeys};
 use crate::head::shard::Shard;
 use crate::head::watermark::Watermark;
 use crate::ids::{GroupId, Local};
@@ -27,6 +26,7 @@ use crate::sync::atomic::{AtomicI64, Ordering};
 use crate::sync::{Mutex, lock};
 use firn_model::env::Env;
 use firn_model::error::Error;
+use firn_model::fingerprint::{Fingerprint, SeriesHash};
 use firn_model::labels::LabelsRef;
 use firn_model::log::DurableLog;
 use firn_model::losses::Losses;
@@ -47,7 +47,8 @@ pub(crate) struct Parts {
     pub(crate) dir: DataDir,
     pub(crate) log: Box<dyn DurableLog>,
     pub(crate) metrics: StoreMetrics,
-    pub(crate) keys: Arc<HashKeys>,
+    /// How keys of series are hashed.
+    pub(crate) hash: SeriesHash,
     pub(crate) index: Arc<Index>,
     /// Which slots the numbers of series stand for.
     pub(crate) numbers: Arc<Numbers>,
@@ -102,9 +103,7 @@ impl Parts {
 
     /// The fingerprint of a label set: that of its key in the store's format. `key` is memory.
     pub(crate) fn fingerprint_of(&self, labels: LabelsRef<'_>, key: &mut Vec<u8>) -> Fingerprint {
-        key.clear();
-        self.options.key_format.push_key(key, labels);
-        self.keys.fingerprint(key)
+        self.hash.of_labels(labels, key)
     }
 
     /// The shard of a fingerprint: its high bits, scaled.

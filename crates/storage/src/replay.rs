@@ -22,7 +22,6 @@ use crate::damage::{Damage, DamageKind};
 use crate::error::StorageError;
 use crate::failpoints::{self, Flaw};
 use crate::fan_out::map;
-use crate::fingerprint::Fingerprint;
 use crate::ids::{GroupId, SeriesRef, Slot};
 use crate::maintenance::state::State;
 use crate::parts::Parts;
@@ -30,6 +29,7 @@ use crate::sealed::segment::Placed;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Mutex, into_inner, lock};
 use firn_model::error::Error;
+use firn_model::fingerprint::Fingerprint;
 use firn_model::label_code::SeriesRecords;
 use firn_model::log::{CreatedSeries, LogBatch, Position};
 use firn_model::sample::TimestampMs;
@@ -304,7 +304,7 @@ impl Replay<'_> {
         let read = records
             .clone()
             .read(self.store.options.key_format, |slot, key| {
-                let print = self.store.keys.fingerprint(key);
+                let print = self.store.hash.keys.fingerprint(key);
                 let slot = Slot(match failpoints::has(Flaw::HalvesSlots) {
                     true => u64::from(slot as u32),
                     false => slot,

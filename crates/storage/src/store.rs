@@ -30,7 +30,6 @@ use crate::block::BlockCache;
 use crate::blocks::Blocks;
 use crate::damage::{Damage, Damages};
 use crate::exemplars::Exemplars;
-use crate::fingerprint::HashKeys;
 use crate::import::Target;
 use crate::index::Index;
 use crate::maintenance::Maintenance;
@@ -49,6 +48,7 @@ use firn_model::batch::{Batch, Source};
 use firn_model::env::Env;
 use firn_model::error::{Error, ErrorKind};
 use firn_model::exemplar::FoundExemplars;
+use firn_model::fingerprint::SeriesHash;
 use firn_model::log::LogHealth;
 use firn_model::losses::Losses;
 use firn_model::metadata::MetadataBatch;
@@ -91,7 +91,7 @@ impl Store {
             is_jittered: options.is_jittered,
         };
         let coverage = Coverage::new(windows, log.positions().first.previous());
-        let keys = Arc::new(HashKeys::new(&*env.rng));
+        let keys = files.keys;
         let shards = options.shards.clamp(1, SHARDS_MAX);
         let sealed = Sealed::new(
             options.page_cache_bytes,
@@ -119,7 +119,10 @@ impl Store {
             dir: files.dir,
             log,
             metrics: StoreMetrics::default(),
-            keys,
+            hash: SeriesHash {
+                keys,
+                format: options.key_format,
+            },
             watermark: Arc::default(),
             newest: AtomicI64::new(i64::MIN),
             late_window_ms: AtomicI64::new(options.late_window_ms),
@@ -271,6 +274,14 @@ impl Append for Store {
     fn begin_log_unit(&self, tenant: &TenantId) -> Result<(), Error> {
         self.check_tenant(tenant)?;
         self.parts.log.begin_unit()
+    }
+
+    fn hashing(&self) -> Option<SeriesHash> {
+        Some(self.parts.hash.clone())
+    }
+
+    fn write_held(&self) {
+        self.parts.log.write_held();
     }
 
     fn takes_exemplars(&self) -> bool {

@@ -9,6 +9,7 @@ use firn_ingest::aggregation::{AggregationSpec, Kind, KindOf, Start};
 use firn_ingest::metadata::PushedMetadata;
 use firn_ingest::scrape::Scraping;
 use firn_model::env::Env;
+use firn_model::fingerprint::Seed;
 use firn_model::tenant::TenantId;
 use firn_storage::store::Store;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -81,7 +82,7 @@ impl Aggregating {
                 return;
             }
             let start = Start {
-                secret: self.env.rng.next_u64(),
+                seed: Seed::draw(&*self.env.rng),
                 sources_max: self.sources_max,
                 kind_of: kind_of(state.scraping.clone(), self.pipeline.metadata().clone()),
                 journal: &state.journal,

@@ -3,6 +3,7 @@
 //! Invariant: a reader of any bytes ends in an error or in what was written, and takes no memory by
 //! a length that it has not checked.
 
+use firn_model::fingerprint::Fingerprint;
 use firn_model::labels::push_uvarint;
 
 /// Bytes that are no journal.
@@ -17,6 +18,12 @@ pub(super) fn push_signed(out: &mut Vec<u8>, number: i64) {
 /// Appends a float, bit for bit.
 pub(super) fn push_float(out: &mut Vec<u8>, number: f64) {
     out.extend_from_slice(&number.to_bits().to_le_bytes());
+}
+
+/// Appends what stands for a source.
+pub(super) fn push_print(out: &mut Vec<u8>, print: Fingerprint) {
+    out.extend_from_slice(&print.low.to_le_bytes());
+    out.extend_from_slice(&print.high.to_le_bytes());
 }
 
 /// Appends bytes behind their length.
@@ -77,6 +84,13 @@ impl<'a> Reader<'a> {
     pub(super) fn array<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
         let bytes = self.take(N)?;
         bytes.try_into().map_err(|_| Malformed("cut off"))
+    }
+
+    /// What stands for a source.
+    pub(super) fn print(&mut self) -> Result<Fingerprint, Malformed> {
+        let low = u64::from_le_bytes(self.array()?);
+        let high = u64::from_le_bytes(self.array()?);
+        Ok(Fingerprint { high, low })
     }
 
     /// An unsigned number.

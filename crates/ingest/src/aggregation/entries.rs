@@ -1,6 +1,8 @@
-//! The sources of a lane: 40 bytes each, in a table that grows in leaves.
+//! The sources of a lane: 44 bytes each, in a table that grows in leaves.
 //!
 //! Invariant: an entry keeps its number from its creation to its removal.
+
+use firn_model::fingerprint::Fingerprint;
 
 /// Entries of a leaf: a table never has more to spare than one.
 const LEAF: usize = 256;
@@ -11,15 +13,11 @@ pub(super) const ENTRIES_MAX: usize = 1 << 20;
 /// The output of a place that is free.
 const FREE: u32 = u32::MAX;
 
-/// What stands for the labels of a source.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub(super) struct Print(pub(super) [u64; 2]);
-
 /// A source as one rule sees it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Entry {
     /// Which series it is.
-    pub(super) print: Print,
+    pub(super) print: Fingerprint,
     /// When its value was taken: of a counter the newest, of a gauge the newest of the intervals
     /// that were written; the least number there is before the first.
     pub(super) time: i64,
@@ -31,7 +29,7 @@ pub(super) struct Entry {
     pub(super) waiting: u16,
     /// The configuration under which it was resolved.
     pub(super) generation: u8,
-    /// Of [`Entry::HAS_NEXT`] and [`Entry::DROPS`].
+    /// Of [`Entry::HAS_NEXT`], [`Entry::DROPS`] and [`Entry::IS_BEHIND`].
     pub(super) flags: u8,
 }
 
@@ -40,9 +38,11 @@ impl Entry {
     pub(super) const HAS_NEXT: u8 = 1;
     /// The rule wants the source dropped.
     pub(super) const DROPS: u8 = 2;
+    /// Another entry of the source comes first.
+    pub(super) const IS_BEHIND: u8 = 4;
 
     /// A source without a sample yet.
-    pub(super) fn new(print: Print, output: u32) -> Self {
+    pub(super) fn new(print: Fingerprint, output: u32) -> Self {
         Self {
             print,
             time: i64::MIN,
@@ -69,10 +69,27 @@ impl Entry {
     }
 }
 
+/// A part of the table.
+#[derive(Debug)]
+struct Leaf {
+    entries: Vec<Entry>,
+    /// For each entry, which one of any lane came behind it the last time; perhaps it is gone.
+    followers: Box<[u32; LEAF]>,
+}
+
+impl Leaf {
+    fn new() -> Self {
+        Self {
+            entries: Vec::with_capacity(LEAF),
+            followers: Box::new([0; LEAF]),
+        }
+    }
+}
+
 /// The table.
 #[derive(Debug, Default)]
 pub(super) struct Entries {
-    leaves: Vec<Vec<Entry>>,
+    leaves: Vec<Leaf>,
     free: Vec<u32>,
     count: usize,
 }
@@ -85,8 +102,8 @@ impl Entries {
 
     /// Bytes of memory.
     pub(super) fn memory_bytes(&self) -> usize {
-        self.leaves.len() * LEAF * size_of::<Entry>()
-            + self.leaves.capacity() * size_of::<Vec<Entry>>()
+        self.leaves.len() * LEAF * (size_of::<Entry>() + size_of::<u32>())
+            + self.leaves.capacity() * size_of::<Leaf>()
             + self.free.capacity() * size_of::<u32>()
     }
 
@@ -94,22 +111,38 @@ impl Entries {
     #[inline]
     pub(super) fn get(&self, at: u32) -> Option<&Entry> {
         let leaf = self.leaves.get(at as usize / LEAF)?;
-        leaf.get(at as usize % LEAF).filter(|e| e.output != FREE)
+        let entry = leaf.entries.get(at as usize % LEAF);
+        entry.filter(|entry| entry.output != FREE)
+    }
+
+    /// What came behind the entry `at` the last time, as [`Entries::set_follower`] was told; zero
+    /// before.
+    #[inline]
+    pub(super) fn follower(&self, at: u32) -> u32 {
+        let leaf = self.leaves.get(at as usize / LEAF);
+        leaf.map_or(0, |leaf| leaf.followers[at as usize % LEAF])
+    }
+
+    /// Notes what came behind the entry `at`.
+    pub(super) fn set_follower(&mut self, at: u32, follower: u32) {
+        if let Some(leaf) = self.leaves.get_mut(at as usize / LEAF) {
+            leaf.followers[at as usize % LEAF] = follower;
+        }
     }
 
     /// The print in the place `at`, were it of an entry that was removed.
     #[inline]
-    pub(super) fn print(&self, at: u32) -> Print {
+    pub(super) fn print(&self, at: u32) -> Fingerprint {
         let leaf = self.leaves.get(at as usize / LEAF);
-        let entry = leaf.and_then(|leaf| leaf.get(at as usize % LEAF));
-        entry.map_or(Print::default(), |entry| entry.print)
+        let entry = leaf.and_then(|leaf| leaf.entries.get(at as usize % LEAF));
+        entry.map_or(Fingerprint::default(), |entry| entry.print)
     }
 
     /// See [`Entries::get`].
     #[inline]
     pub(super) fn get_mut(&mut self, at: u32) -> Option<&mut Entry> {
         let leaf = self.leaves.get_mut(at as usize / LEAF)?;
-        let entry = leaf.get_mut(at as usize % LEAF);
+        let entry = leaf.entries.get_mut(at as usize % LEAF);
         entry.filter(|entry| entry.output != FREE)
     }
 
@@ -126,14 +159,14 @@ impl Entries {
             if self.end() < at {
                 self.free.push(self.end());
             }
-            self.push(Entry::new(Print::default(), FREE));
+            self.push(Entry::new(Fingerprint::default(), FREE));
         }
         if self.free.last() == Some(&at) {
             self.free.pop();
         } else {
             self.free.retain(|free| *free != at);
         }
-        let place = &mut self.leaves[at as usize / LEAF][at as usize % LEAF];
+        let place = &mut self.leaves[at as usize / LEAF].entries[at as usize % LEAF];
         self.count += usize::from(place.output == FREE);
         *place = entry;
     }
@@ -150,30 +183,36 @@ impl Entries {
 
     /// All entries with their numbers, ascending.
     pub(super) fn iter(&self) -> impl Iterator<Item = (u32, &Entry)> {
-        let all = self.leaves.iter().flatten().enumerate();
+        let all = self
+            .leaves
+            .iter()
+            .flat_map(|leaf| &leaf.entries)
+            .enumerate();
         all.filter(|(_, entry)| entry.output != FREE)
             .map(|(at, entry)| (at as u32, entry))
     }
 
     /// See [`Entries::iter`].
     pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (u32, &mut Entry)> {
-        let all = self.leaves.iter_mut().flatten().enumerate();
+        let all = self.leaves.iter_mut().flat_map(|leaf| &mut leaf.entries);
+        let all = all.enumerate();
         all.filter(|(_, entry)| entry.output != FREE)
             .map(|(at, entry)| (at as u32, entry))
     }
 
     /// One more than the greatest number that was given.
     fn end(&self) -> u32 {
-        let last = self.leaves.last().map_or(0, Vec::len);
+        let last = self.leaves.last().map_or(0, |leaf| leaf.entries.len());
         (self.leaves.len().saturating_sub(1) * LEAF + last) as u32
     }
 
     fn push(&mut self, entry: Entry) {
-        if self.leaves.last().is_none_or(|leaf| leaf.len() == LEAF) {
-            self.leaves.push(Vec::with_capacity(LEAF));
+        let is_full = |leaf: &Leaf| leaf.entries.len() == LEAF;
+        if self.leaves.last().is_none_or(is_full) {
+            self.leaves.push(Leaf::new());
         }
         if let Some(leaf) = self.leaves.last_mut() {
-            leaf.push(entry);
+            leaf.entries.push(entry);
         }
     }
 }
@@ -182,25 +221,26 @@ impl Entries {
 mod tests {
     use super::*;
 
+    fn print(low: u64) -> Fingerprint {
+        Fingerprint { high: 0, low }
+    }
+
     #[test]
     fn entries_keep_their_numbers_and_free_ones_are_given_again() {
         let mut entries = Entries::default();
         for number in 0..600 {
             assert_eq!(entries.next(), Some(number));
-            entries.insert(number, Entry::new(Print([number.into(), 0]), 1));
+            entries.insert(number, Entry::new(print(number.into()), 1));
         }
         for number in [5, 599, 300] {
-            assert_eq!(
-                entries.remove(number).unwrap().print.0[0],
-                u64::from(number)
-            );
+            assert_eq!(entries.remove(number).unwrap().print.low, u64::from(number));
             assert!(entries.get(number).is_none() && entries.remove(number).is_none());
         }
         assert_eq!(entries.len(), 597);
         assert_eq!(entries.iter().count(), 597);
         assert_eq!(entries.next(), Some(300));
-        entries.insert(5, Entry::new(Print([7, 7]), 1));
-        assert_eq!(entries.get(5).unwrap().print, Print([7, 7]));
+        entries.insert(5, Entry::new(print(7), 1));
+        assert_eq!(entries.get(5).unwrap().print, print(7));
         assert_eq!(entries.next(), Some(300));
         assert_eq!(size_of::<Entry>(), 40);
     }
@@ -209,13 +249,13 @@ mod tests {
     fn entries_inserted_out_of_order_leave_the_places_between_free() {
         let mut entries = Entries::default();
         for number in [3, 1] {
-            entries.insert(number, Entry::new(Print::default(), 0));
+            entries.insert(number, Entry::new(Fingerprint::default(), 0));
         }
         let numbers: Vec<u32> = entries.iter().map(|(at, _)| at).collect();
         assert_eq!(numbers, [1, 3]);
         for number in [2, 0, 4] {
             assert_eq!(entries.next(), Some(number));
-            entries.insert(number, Entry::new(Print::default(), 0));
+            entries.insert(number, Entry::new(Fingerprint::default(), 0));
         }
         assert_eq!(entries.len(), 5);
     }

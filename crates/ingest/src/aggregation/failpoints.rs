@@ -25,6 +25,10 @@ pub(super) enum Flaw {
     ForgetsWaiting,
     /// A snapshot is taken for whole before all lanes are told.
     CompletesEarly,
+    /// The source that followed another one the last time is taken for the one that comes now.
+    TrustsGuess,
+    /// Any entry of a source is taken for its first.
+    BeginsBehind,
     /// Results are stored without the journal of the step that made them.
     LeavesJournal,
 }
@@ -32,7 +36,7 @@ pub(super) enum Flaw {
 #[cfg(test)]
 impl Flaw {
     /// Those of the machine.
-    pub(super) const ALL: [Self; 9] = [
+    pub(super) const ALL: [Self; 10] = [
         Self::CountsRepeated,
         Self::LosesLate,
         Self::GoesOnAfterEnd,
@@ -42,6 +46,7 @@ impl Flaw {
         Self::ForgetsPending,
         Self::ForgetsWaiting,
         Self::CompletesEarly,
+        Self::TrustsGuess,
     ];
 }
 

@@ -14,11 +14,12 @@ mod flush;
 mod native;
 mod snapshot;
 
-use super::entries::{Entries, Entry, Print};
+use super::entries::{Entries, Entry};
 use super::failpoints::{self, Flaw};
 use super::ops::Ops;
 use super::output::{Form, Output};
 use super::spec::{GroupSpec, Kind};
+use firn_model::fingerprint::Fingerprint;
 use firn_model::labels::Labels;
 use firn_model::sample::{START_UNKNOWN, is_stale};
 use native::Natives;
@@ -39,6 +40,19 @@ impl Params {
         Self {
             interval_ms: group.interval_ms.max(1),
             lookback_ms: group.lookback_ms.max(1),
+        }
+    }
+
+    /// The end of the interval that `time` lies in, or `next` if that is later; `next` is an end.
+    #[inline]
+    fn end_from(&self, time: i64, next: i64) -> i64 {
+        // Nearly all samples are in the first two that are open: a division takes as long as all
+        // else that is done with a sample.
+        let second = next.saturating_add(self.interval_ms);
+        match time {
+            _ if time <= next => next,
+            _ if time <= second => second,
+            _ => self.end_of(time),
         }
     }
 
@@ -168,7 +182,7 @@ impl Lane {
     }
 
     /// Puts a new source of output `output` in the place `at`; nothing if there is no such output.
-    pub(super) fn create(&mut self, at: u32, print: Print, output: u32) {
+    pub(super) fn create(&mut self, at: u32, print: Fingerprint, output: u32) {
         if let Some(Some(of)) = self.outputs.get_mut(output as usize) {
             of.entries += 1;
             self.entries.insert(at, Entry::new(print, output));
@@ -191,36 +205,28 @@ impl Lane {
     /// Takes a sample of the source `at`, and writes to `ops` what that changed.
     #[inline]
     pub(super) fn take(&mut self, at: u32, sample: &Sample, ops: &mut Ops) -> Verdict {
-        let Some(entry) = self.entries.get(at) else {
+        let Some(entry) = self.entries.get_mut(at) else {
             return Verdict::Repeated;
         };
-        let output = self.output(entry.output);
-        let (kind, fits) = output.map_or((Kind::Gauge, true), |output| {
-            (output.kind, output.form.takes_floats())
-        });
-        if !fits {
+        let Some(Some(output)) = self.outputs.get_mut(entry.output as usize) else {
+            return Verdict::Repeated;
+        };
+        if !output.form.takes_floats() {
             return Verdict::Mixed;
         }
-        if let Some(verdict) = self.refusal(entry, kind, sample.time) {
+        let at_hand = (self.params, self.written);
+        if let Some(verdict) = refusal(entry, output.kind, sample.time, at_hand) {
             return verdict;
         }
         ops.push_sample(at, entry.value, sample);
-        self.apply(at, sample)
-    }
-
-    /// Why a sample changes nothing, if so.
-    #[inline]
-    fn refusal(&self, entry: &Entry, kind: Kind, time: i64) -> Option<Verdict> {
-        if time <= entry.time && !failpoints::has(Flaw::CountsRepeated) {
-            return Some(Verdict::Repeated);
+        if output.kind == Kind::Gauge || is_stale(sample.value) {
+            return self.apply(at, sample);
         }
-        let is_late = || self.params.end_of(time) <= self.written;
-        let is_full = || entry.waiting == u16::MAX;
-        (kind == Kind::Gauge && (is_late() || is_full())).then_some(Verdict::Late)
+        count(entry, output, sample, at_hand);
+        Verdict::Counted
     }
 
     /// Changes the state by a sample that [`Lane::take`] let through.
-    #[inline]
     pub(super) fn apply(&mut self, at: u32, sample: &Sample) -> Verdict {
         let Some(entry) = self.entries.get_mut(at) else {
             return Verdict::Repeated;
@@ -228,7 +234,6 @@ impl Lane {
         let Some(Some(output)) = self.outputs.get_mut(entry.output as usize) else {
             return Verdict::Repeated;
         };
-        let end = self.params.end_of(sample.time);
         if output.kind == Kind::Gauge {
             entry.waiting = entry.waiting.saturating_add(1);
             let waiting = Waiting {
@@ -236,28 +241,23 @@ impl Lane {
                 time: sample.time,
                 value: sample.value,
             };
+            let end = self.params.end_of(sample.time);
             self.open.entry(end).or_default().push(waiting);
             return Verdict::Counted;
         }
-        if is_stale(sample.value) {
-            let output = entry.output as usize;
-            if failpoints::has(Flaw::GoesOnAfterEnd) {
-                return Verdict::Counted;
-            }
-            self.remove(at);
-            if let Some(Some(output)) = self.outputs.get_mut(output) {
-                output.end_source(sample.time);
-            }
-            return Verdict::Ended;
+        if !is_stale(sample.value) {
+            count(entry, output, sample, (self.params, self.written));
+            return Verdict::Counted;
         }
-        let increment = increment(entry, sample, self.params.lookback_ms);
-        (entry.time, entry.value) = (sample.time, sample.value);
-        let next = self.written.saturating_add(self.params.interval_ms);
-        let is_lost = end < next && failpoints::has(Flaw::LosesLate);
-        let increment = if is_lost { 0.0 } else { increment };
-        let lookback_ms = self.params.lookback_ms;
-        output.count(sample.time, end.max(next), increment, lookback_ms);
-        Verdict::Counted
+        let output = entry.output as usize;
+        if failpoints::has(Flaw::GoesOnAfterEnd) {
+            return Verdict::Counted;
+        }
+        self.remove(at);
+        if let Some(Some(output)) = self.outputs.get_mut(output) {
+            output.end_source(sample.time);
+        }
+        Verdict::Ended
     }
 
     /// Takes over the times and rules of `group`, which the lane is one of. Returns the sources
@@ -358,6 +358,40 @@ impl Lane {
             + waiting * size_of::<Waiting>()
             + self.natives.memory_bytes()
     }
+}
+
+/// Why a sample changes nothing, if so, in a lane that has written up to `written`.
+#[inline]
+fn refusal(
+    entry: &Entry,
+    kind: Kind,
+    time: i64,
+    (params, written): (Params, i64),
+) -> Option<Verdict> {
+    if time <= entry.time && !failpoints::has(Flaw::CountsRepeated) {
+        return Some(Verdict::Repeated);
+    }
+    let is_late = || params.end_of(time) <= written;
+    let is_full = || entry.waiting == u16::MAX;
+    (kind == Kind::Gauge && (is_late() || is_full())).then_some(Verdict::Late)
+}
+
+/// Counts a sample of a counter that is newer than what is known of it, in a lane that has written
+/// up to `written`.
+#[inline]
+fn count(
+    entry: &mut Entry,
+    output: &mut Output,
+    sample: &Sample,
+    (params, written): (Params, i64),
+) {
+    let increment = increment(entry, sample, params.lookback_ms);
+    (entry.time, entry.value) = (sample.time, sample.value);
+    let next = written.saturating_add(params.interval_ms);
+    let is_lost = failpoints::has(Flaw::LosesLate) && params.end_of(sample.time) < next;
+    let increment = if is_lost { 0.0 } else { increment };
+    let end = params.end_from(sample.time, next);
+    output.count(sample.time, end, increment, params.lookback_ms);
 }
 
 /// By how much a counter grew with a sample that is newer than what is known of it. As

@@ -19,7 +19,8 @@ mod resolve;
 mod round;
 mod sources;
 
-use super::entries::{Entry, Print};
+use super::entries::Entry;
+use super::hashing::Hashing;
 use super::lane::{Lane, Params, Results, Sample, Verdict};
 use super::metrics::{GroupCounts, Sizes};
 use super::native::stale_histogram;
@@ -28,6 +29,7 @@ use super::output::{Form, Output};
 use super::spec::{AggregationSpec, GroupSpec, Kind, RuleSpec};
 use firn_model::batch::{Batch, HistogramSample, Source};
 use firn_model::error::Error;
+use firn_model::fingerprint::Fingerprint;
 use firn_model::log::Journal;
 use firn_model::sample::{START_UNKNOWN, TimestampMs, is_stale, stale_nan};
 use look_up::{Found, LookUp};
@@ -192,13 +194,13 @@ pub(super) struct Machine {
 }
 
 impl Machine {
-    /// A machine without state that hashes keys with `secret` and takes so many sources.
-    pub(super) fn new(secret: u64, sources_max: usize, kind_of: KindOf) -> Self {
+    /// A machine without state that hashes keys by `hashing` and takes so many sources.
+    pub(super) fn new(hashing: Hashing, sources_max: usize, kind_of: KindOf) -> Self {
         Self {
             groups: Vec::new(),
             lanes: Vec::new(),
             sources: Sources::default(),
-            look_up: LookUp::new(secret),
+            look_up: LookUp::new(hashing),
             ended: Vec::new(),
             round: Round::default(),
             sources_max,
@@ -329,6 +331,9 @@ impl Machine {
             },
         };
         let print = self.look_up.prints[i];
+        if let Some(drops) = self.take_sole(batch, i, time_max, (first, print)) {
+            return drops;
+        }
         let (mut drops, mut fits) = (false, true);
         let mut next = Some(first);
         while let Some(reference) = next {
@@ -348,9 +353,41 @@ impl Machine {
         drops && fits
     }
 
+    /// Takes the sample of a series that has one float and one entry, as nearly all have; whether it
+    /// is not to be stored. For all others it does nothing.
+    #[inline]
+    fn take_sole(
+        &mut self,
+        batch: &Batch,
+        i: usize,
+        time_max: TimestampMs,
+        (reference, print): (Reference, Fingerprint),
+    ) -> Option<bool> {
+        let (time, value) = batch.sole_float(i)?;
+        let (place, at) = reference.split();
+        let slot = self.lanes[place].as_mut()?;
+        let entry = slot.lane.entries.get(at)?;
+        let is_other = entry.print != print || entry.has(Entry::HAS_NEXT);
+        if is_other || time > time_max || is_stale(value) {
+            return None;
+        }
+        let drops = entry.has(Entry::DROPS);
+        let start = START_UNKNOWN;
+        let sample = Sample { time, start, value };
+        let verdict = slot.lane.take(at, &sample, &mut slot.ops);
+        slot.verdicts[verdict as usize] += 1;
+        Some(drops && verdict != Verdict::Mixed)
+    }
+
     /// Takes the samples of series `i` whose source ended with an earlier series of the batch.
     #[cold]
-    fn take_ended(&mut self, batch: &Batch, i: usize, time_max: TimestampMs, print: Print) -> bool {
+    fn take_ended(
+        &mut self,
+        batch: &Batch,
+        i: usize,
+        time_max: TimestampMs,
+        print: Fingerprint,
+    ) -> bool {
         let ended = self.ended.iter().filter(|(_, entry)| entry.print == print);
         let ended: Vec<(usize, Entry)> = ended.copied().collect();
         let mut fits = true;

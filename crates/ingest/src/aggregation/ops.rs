@@ -11,14 +11,16 @@
 //! ```
 
 use super::code::{
-    Malformed, Reader, after_step, push_bytes, push_float, push_signed, whole_step, zigzag,
+    Malformed, Reader, after_step, push_bytes, push_float, push_print, push_signed, whole_step,
+    zigzag,
 };
-use super::entries::{ENTRIES_MAX, Print};
+use super::entries::ENTRIES_MAX;
 use super::failpoints::{self, Flaw};
 use super::lane::{Lane, Sample};
 use super::native::{push_histogram, read_histogram};
 use super::output::{Output, read_kind, read_labels};
 use firn_model::batch::HistogramSample;
+use firn_model::fingerprint::Fingerprint;
 use firn_model::labels::push_uvarint;
 use firn_model::sample::START_UNKNOWN;
 
@@ -105,12 +107,10 @@ impl Ops {
     }
 
     /// A new source.
-    pub(super) fn push_create(&mut self, at: u32, print: Print, output: u32) {
+    pub(super) fn push_create(&mut self, at: u32, print: Fingerprint, output: u32) {
         self.push_other(CREATE);
         push_uvarint(&mut self.bytes, u64::from(at));
-        for half in print.0 {
-            self.bytes.extend_from_slice(&half.to_le_bytes());
-        }
+        push_print(&mut self.bytes, print);
         push_uvarint(&mut self.bytes, u64::from(output));
     }
 
@@ -191,8 +191,7 @@ fn replay_other(lane: &mut Lane, reader: &mut Reader<'_>) -> Result<(), Malforme
     match reader.byte()? {
         CREATE => {
             let at = place(reader)?;
-            let mut half = || Ok(u64::from_le_bytes(reader.array()?));
-            let print = Print([half()?, half()?]);
+            let print = reader.print()?;
             lane.create(at, print, reader.small()?);
         }
         REMOVE => lane.remove(reader.small()?),

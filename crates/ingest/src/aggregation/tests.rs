@@ -5,9 +5,12 @@ mod journal;
 mod natives;
 mod simulation;
 
+use super::failpoints::{Flaw, with_flaw};
+use super::hashing::Hashing;
 use super::machine::Machine;
 use super::spec::{AggregationSpec, GroupSpec, Grouping, Kind, Op, RuleSpec};
 use firn_model::batch::{Batch, HistogramSample};
+use firn_model::fingerprint::{HashKeys, HashKind, Seed};
 use firn_model::histogram::ResetHint;
 use firn_model::labels::Labels;
 use firn_model::matcher::{MatchOp, Matcher};
@@ -47,8 +50,14 @@ fn group(rules: &[RuleSpec]) -> AggregationSpec {
     }
 }
 
+/// By the fastest hash, with keys that follow from `seed`.
+fn hashing(seed: u64) -> Hashing {
+    let keys = HashKeys::of(HashKind::fastest(), Seed([seed, 0]));
+    Hashing::Keys(Arc::new(keys))
+}
+
 fn machine(spec: &AggregationSpec) -> Machine {
-    let mut machine = Machine::new(7, usize::MAX, Arc::new(|_| None));
+    let mut machine = Machine::new(hashing(7), usize::MAX, Arc::new(|_| None));
     machine.configure(spec);
     machine
 }
@@ -141,6 +150,42 @@ fn check_as(
     let found = results.remove(key).unwrap_or_default();
     assert_eq!(found, expected, "{metric} {:?}", rule.op);
     assert!(results.is_empty(), "{results:?}");
+}
+
+/// How much the samples of ten pods add to each of two rules, of which the second came when the
+/// order of the pods was known.
+fn growth_of_two_rules() -> Vec<f64> {
+    let one = rule(Op::Sum, "a_total");
+    let other = RuleSpec {
+        record: "job:y".into(),
+        ..one.clone()
+    };
+    let mut machine = machine(&group(std::slice::from_ref(&one)));
+    let pods: Vec<String> = (0..10).map(|pod| pod.to_string()).collect();
+    let mut results = BTreeMap::new();
+    for round in 0..9 {
+        if round == 3 {
+            machine.configure(&group(&[one.clone(), other.clone()]));
+        }
+        let sample = |pod: &String| (pod.clone(), 10 * round + 5, round as f64);
+        let steps: Vec<(String, i64, f64)> = pods.iter().map(sample).collect();
+        let steps: Vec<(&str, i64, f64, i64)> = steps
+            .iter()
+            .map(|(pod, second, value)| (pod.as_str(), *second, *value, START_UNKNOWN))
+            .collect();
+        let taken = machine.take(&mut &batch("a_total", &steps), i64::MAX);
+        read(&taken.unwrap().results, &mut results);
+    }
+    let rows = results.values().filter(|row| row.len() > 1);
+    rows.map(|row| row[row.len() - 1].1 - row[0].1).collect()
+}
+
+#[test]
+fn source_of_two_rules_counts_in_both_while_its_series_come_in_one_order() {
+    let expected = growth_of_two_rules();
+    assert_eq!(expected.len(), 2, "{expected:?}");
+    assert!(expected.iter().all(|grown| *grown >= 20.0), "{expected:?}");
+    assert_ne!(with_flaw(Flaw::BeginsBehind, growth_of_two_rules), expected);
 }
 
 #[test]

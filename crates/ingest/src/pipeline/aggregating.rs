@@ -5,13 +5,22 @@
 use super::ledger::BatchEntry;
 use super::room::Admission;
 use super::{Pipeline, Sender};
-use crate::aggregation::{AggregationSpec, Passed, Start};
+use crate::aggregation::{AggregationSpec, Passed, Printed, Start};
 use firn_model::batch::{Batch, Source};
 use firn_model::error::Error;
 use firn_model::metrics::Collect;
-use firn_model::store::{AppendBounds, Ticket};
+use firn_model::store::{Append, AppendBounds, Ticket};
 use firn_model::tenant::TenantId;
 use std::sync::Arc;
+
+/// Has the log write the journal of a batch when the batch was appended, or is given up.
+struct Held<'a>(&'a dyn Append);
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        self.0.write_held();
+    }
+}
 
 impl Pipeline {
     /// Aggregates by `spec` from here on; `start` is what a first state begins with. Blocks until
@@ -46,10 +55,12 @@ impl Pipeline {
         mut entry: BatchEntry,
         bounds: AppendBounds,
     ) -> Ticket {
+        let _held = Held(&*self.store);
+        let mut source = Printed::new(source, self.store.hashing());
         let hand = &mut |results: &Batch| self.store_results(results);
         let passed = self
             .aggregation
-            .pass(source, entry.time_max, &*self.store, hand);
+            .pass(&mut source, entry.time_max, &*self.store, hand);
         let Passed {
             dropped,
             dropped_samples,
@@ -71,10 +82,10 @@ impl Pipeline {
             entry.body = None;
         }
         match dropped.is_empty() {
-            true => self.store(tenant, source, entry, bounds, settle),
+            true => self.store(tenant, &mut source, entry, bounds, settle),
             false => match source.take_out(&dropped) {
                 Some(rest) => self.store(tenant, &mut &rest, entry, bounds, settle),
-                None => self.store(tenant, source, entry, bounds, settle),
+                None => self.store(tenant, &mut source, entry, bounds, settle),
             },
         }
     }

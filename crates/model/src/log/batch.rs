@@ -35,6 +35,9 @@ pub struct LogBatch {
     pub late_order: u64,
     /// What another room logs beside the samples.
     pub journal: Journal,
+    /// Whether the record may wait for the next one of the same caller, to be written with it.
+    /// Not a part of the record.
+    pub is_followed: bool,
 }
 
 impl LogBatch {

@@ -1,12 +1,12 @@
 //! Working memory of an append: where the series of the batch are, and the outcome of each sample.
 
 use super::late::LateCounts;
-use crate::fingerprint::Fingerprint;
 use crate::head::series::{Series, Verdict, Window};
 use crate::ids::{Local, SeriesRef, Slot};
 use crate::index::Marker;
 use crate::parts::Parts;
-use firn_model::batch::{Batch, SeriesSamples};
+use firn_model::batch::{Batch, SeriesSamples, Source};
+use firn_model::fingerprint::Fingerprint;
 use firn_model::labels::Labels;
 use firn_model::log::{DecimalHint, FloatRow, HistogramRow, LogBatch};
 use firn_model::sample::{START_UNKNOWN, TimestampMs};
@@ -77,17 +77,24 @@ pub(super) struct Scratch {
 }
 
 impl Scratch {
-    /// Computes the fingerprints and groups the series by shard.
-    pub(super) fn begin(&mut self, parts: &Parts, batch: &Batch) {
+    /// Computes the fingerprints, as far as the source has none at hand, and groups the series by
+    /// shard.
+    pub(super) fn begin(&mut self, parts: &Parts, source: &dyn Source) {
+        let batch = source.batch();
+        let made = source.prints(&parts.hash.keys).unwrap_or_default();
         self.prints.clear();
         self.created.clear();
         self.marker = Marker::default();
         let series = batch.series_count();
-        for i in 0..series {
-            self.prints.push(match batch.key(i) {
-                Some(key) => parts.keys.fingerprint(key),
-                None => parts.fingerprint_of(batch.series(i).labels, &mut self.key),
-            });
+        if made.len() == series {
+            self.prints.extend_from_slice(made);
+        } else {
+            for i in 0..series {
+                self.prints.push(match batch.key(i) {
+                    Some(key) => parts.hash.keys.fingerprint(key),
+                    None => parts.fingerprint_of(batch.series(i).labels, &mut self.key),
+                });
+            }
         }
         let (floats, histograms) = batch.offsets(series);
         self.floats.clear();
@@ -191,6 +198,7 @@ impl Scratch {
         }
         self.record.late_order = sequence;
         self.record.journal = batch.journal().clone();
+        self.record.is_followed = batch.is_followed();
         appended
     }
 

@@ -8,8 +8,8 @@
 use super::series::Series;
 use super::slabs::{SLAB_ITEMS, Slabs};
 use super::vacancies::Vacancies;
-use crate::fingerprint::Fingerprint;
 use crate::ids::Local;
+use firn_model::fingerprint::Fingerprint;
 
 /// The places.
 #[derive(Debug, Default)]

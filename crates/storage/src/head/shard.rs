@@ -5,9 +5,9 @@ use super::places::Places;
 use super::series::Series;
 use super::table::{Table, Vacancy};
 use crate::encoding::Malformed;
-use crate::fingerprint::Fingerprint;
 use crate::ids::{Local, SeriesRef};
 use crate::prefetch;
+use firn_model::fingerprint::Fingerprint;
 use firn_model::sample::TimestampMs;
 use std::collections::VecDeque;
 

@@ -6,8 +6,8 @@
 //! neighbours in a large table it tells apart by what is left: one probe in some ten thousand
 //! compares a fingerprint in vain.
 
-use crate::fingerprint::Fingerprint;
 use crate::ids::Local;
+use firn_model::fingerprint::Fingerprint;
 
 const CELLS_MIN: usize = 16;
 

@@ -9,11 +9,11 @@ use super::matcher_cache::MatcherCache;
 use super::membership::{Marker, Membership};
 use super::terms::Terms;
 use super::writer::Writer;
-use crate::fingerprint::HashKeys;
 use crate::ids::SeriesRef;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicU32, Ordering};
 use arc_swap::ArcSwap;
+use firn_model::fingerprint::HashKeys;
 use firn_model::sample::{TimeRange, TimestampMs};
 use std::sync::Arc;
 

@@ -159,9 +159,9 @@ pub(super) fn joined(found: &Runs, later: &Runs) -> Runs {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fingerprint::HashKeys;
     use crate::index::Index;
     use firn_model::env::sim::SimRng;
+    use firn_model::fingerprint::HashKeys;
 
     fn matcher(value: &str) -> Matcher {
         Matcher::new("pod", MatchOp::NotEqual, value.as_bytes()).unwrap()

@@ -8,10 +8,10 @@ use super::id_table::IdTable;
 use super::postings::Postings;
 use super::radix::Radix;
 use super::series_table::{SeriesCursor, SeriesLeaf};
-use crate::fingerprint::HashKeys;
 use crate::ids::{LabelId, SeriesRef, TermId};
 use crate::sync::atomic::{AtomicU32, Ordering};
 use arc_swap::{ArcSwap, ArcSwapOption};
+use firn_model::fingerprint::HashKeys;
 use firn_model::labels::{Labels, LabelsRef, push_pair};
 use std::sync::Arc;
 

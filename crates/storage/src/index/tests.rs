@@ -2,13 +2,13 @@
 
 use super::costs::Costs;
 use super::*;
-use crate::fingerprint::HashKeys;
 use crate::ids::SeriesRef;
 use firn_model::budget::Budget;
 use firn_model::cancel::Cancel;
 use firn_model::columns::COLUMN_VALUE_BYTES;
 use firn_model::env::Rng;
 use firn_model::env::sim::{Inline, SimRng};
+use firn_model::fingerprint::HashKeys;
 use firn_model::labels::Labels;
 use firn_model::matcher::{MatchOp, Matcher};
 use firn_model::regex::Regex;

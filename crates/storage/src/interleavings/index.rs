@@ -2,11 +2,11 @@
 
 use super::check;
 use crate::failpoints::Flaw;
-use crate::fingerprint::HashKeys;
 use crate::ids::SeriesRef;
 use crate::index::{Index, Place, epoch_of};
 use firn_model::cancel::Cancel;
 use firn_model::env::sim::SimRng;
+use firn_model::fingerprint::HashKeys;
 use firn_model::labels::Labels;
 use firn_model::matcher::{MatchOp, Matcher};
 use firn_model::sample::TimeRange;

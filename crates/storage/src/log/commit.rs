@@ -1,9 +1,8 @@
 //! The job that commits groups until the queue is empty.
 //!
-//! Invariants: there is one at most, because it holds the only writer; the writer is back in its
-//! place only when the queue is empty or the log is stalled; callbacks run in order of position and
-//! outside the lock. A job that is unwound by a panic poisons the log, so that no caller waits for
-//! it.
+//! Invariants: there is one at most, because it holds the only writer; it ends only when the queue
+//! is empty or the log is stalled; callbacks run in order of position and outside the lock. A job
+//! that is unwound by a panic poisons the log, so that no caller waits for it.
 
 use super::queue::{Queued, Shared, State};
 use super::stall::{Fault, Stall};

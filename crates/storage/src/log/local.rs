@@ -140,7 +140,7 @@ impl LocalLog {
             let is_idle = state.queue.is_empty();
             match state.writer.take_if(|_| is_idle) {
                 Some(writer) => break writer,
-                None => state = self.wait(state),
+                None => state = self.wait_for_commit(state),
             }
         };
         drop(state);
@@ -183,9 +183,10 @@ impl LocalLog {
     fn sync_written(&self) -> Result<(), StorageError> {
         let mut state = lock(&self.0.state);
         let writer = loop {
-            match state.writer.take() {
+            let is_settled = state.queue.is_empty() || state.stalled.is_some();
+            match state.writer.take_if(|_| is_settled) {
                 Some(writer) => break writer,
-                None => state = self.wait(state),
+                None => state = self.wait_for_commit(state),
             }
         };
         let stalled = state.stalled.as_ref().map(Stall::refusal);
@@ -237,7 +238,14 @@ impl LocalLog {
         })
     }
 
-    fn wait<'a>(&self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+    /// Waits for a change by the commit job. Records that wait for one behind them are written
+    /// first: it may be the caller's.
+    fn wait_for_commit<'a>(&'a self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        if let Some(writer) = state.writer_for_queue() {
+            drop(state);
+            self.0.spawn(Commit::new(self.0.clone(), writer));
+            return lock(&self.0.state);
+        }
         state.waiting += 1;
         let mut state = wait(&self.0.changed, state);
         state.waiting -= 1;
@@ -296,7 +304,7 @@ impl DurableLog for LocalLog {
         let bytes = batch.memory_bytes();
         let mut state = lock(&self.0.state);
         while state.must_wait_for(bytes, self.0.options.queue_bytes_max) {
-            state = self.wait(state);
+            state = self.wait_for_commit(state);
         }
         if let Some(refusal) = state.refusal() {
             drop(state);
@@ -308,6 +316,7 @@ impl DurableLog for LocalLog {
         state.next = position.next();
         state.queued_bytes += bytes;
         state.bytes_since += bytes;
+        let is_followed = batch.is_followed;
         self.0.metrics.queued_bytes.set(state.queued_bytes as i64);
         state.queue.push(Queued {
             position,
@@ -315,14 +324,23 @@ impl DurableLog for LocalLog {
             bytes,
             done,
         });
-        let is_stalled = state.stalled.is_some();
-        let writer = state.writer.take_if(|_| !is_stalled);
+        let writer = match is_followed {
+            true => None,
+            false => state.writer_for_queue(),
+        };
         drop(state);
         if let Some(writer) = writer {
             self.0.spawn(Commit::new(self.0.clone(), writer));
         }
         if let Some((delayed, refusal)) = delayed {
             delayed(refusal.into());
+        }
+    }
+
+    fn write_held(&self) {
+        let writer = lock(&self.0.state).writer_for_queue();
+        if let Some(writer) = writer {
+            self.0.spawn(Commit::new(self.0.clone(), writer));
         }
     }
 

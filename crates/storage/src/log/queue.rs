@@ -1,6 +1,7 @@
 //! The records that wait to be written, and what appenders and the commit job share.
 //!
-//! Invariant: the writer is in [`State`] unless a group is committed, so there is one commit job.
+//! Invariants: the writer is in [`State`] unless a group is committed, so there is one commit job;
+//! while it is there and the log is not stalled, all records in the queue are followed by others.
 
 use super::metrics::LogMetrics;
 use super::options::LogOptions;
@@ -50,6 +51,13 @@ impl State {
         // A stalled log takes what was admitted before: it is in the head already.
         let full = self.queued_bytes > 0 && self.queued_bytes + bytes > queue_bytes_max;
         full && self.stalled.is_none() && self.refusal().is_none()
+    }
+
+    /// The writer, to commit what is queued; none if nothing is, if a job has the writer, or if the
+    /// log is stalled.
+    pub(super) fn writer_for_queue(&mut self) -> Option<Box<Writer>> {
+        let can_commit = !self.queue.is_empty() && self.stalled.is_none();
+        self.writer.take_if(|_| can_commit)
     }
 
     /// Why no record can be taken.

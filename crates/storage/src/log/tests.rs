@@ -1,6 +1,7 @@
 //! The log's behaviour case by case; random histories are in `tests/log_simulation.rs`.
 
 mod delta_coded;
+mod held;
 
 use super::*;
 use crate::error::StorageError;

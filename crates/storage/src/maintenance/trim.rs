@@ -152,6 +152,7 @@ impl Maintenance {
             // What is damaged is named until it is written anew.
             catalogue: state.catalogue.place().unwrap_or(before.catalogue),
             exemplars: state.exemplars.place().unwrap_or(before.exemplars),
+            seed: before.seed,
             segments: state.segments.entries(),
         }
     }

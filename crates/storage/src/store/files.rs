@@ -16,6 +16,7 @@ use crate::parts::options::StoreOptions;
 use crate::sealed::segments::{Found, Segments};
 use crate::snapshot;
 use firn_model::env::Env;
+use firn_model::fingerprint::{HashKeys, HashKind, Seed};
 use firn_model::log::DurableLog;
 use std::sync::Arc;
 
@@ -31,6 +32,8 @@ pub(super) struct Files {
     pub(super) log: Box<dyn DurableLog>,
     /// What the log should hold and does not, at its beginning or its end.
     pub(super) missing_log: Option<Damage>,
+    /// The keys of fingerprints, the same ones at each start on a processor of one kind.
+    pub(super) keys: Arc<HashKeys>,
     /// The manifest that the open wrote.
     pub(super) manifest: Manifest,
 }
@@ -64,12 +67,14 @@ impl Files {
         for damage in others.chain(of_exemplars).chain(of_pages) {
             damages.report(damage);
         }
+        let seed = known.seed.unwrap_or_else(|| Seed::draw(&*env.rng));
         let manifest = Manifest {
             trimmed,
             logged: log.positions().durable.max(known.logged),
             log: log.positions().growing,
             catalogue: catalogue.place().unwrap_or(known.catalogue),
             exemplars: exemplars.place().unwrap_or(known.exemplars),
+            seed: Some(seed),
             segments: found.segments.entries(),
         };
         let manifest = match manifest.write(&*env.disk, dir.root()) {
@@ -78,12 +83,17 @@ impl Files {
             // lost is not missed, as between any two manifests.
             Err(e) if e.is_no_room() && dir.is_current() => {
                 tracing::error!(error = %e, "start on a full disk");
-                known.clone()
+                Manifest {
+                    seed: Some(seed),
+                    ..known.clone()
+                }
             }
             Err(e) => return Err(e),
         };
         dir.upgrade(env)?;
+        let keys = HashKeys::of(HashKind::fastest(), seed);
         Ok(Self {
+            keys: Arc::new(keys),
             missing_log: log.missing(trimmed, &known),
             dir,
             catalogue,

@@ -257,6 +257,23 @@ fn store_append_of_one_series_twice_in_a_batch_is_one_series() {
 }
 
 #[test]
+fn store_opened_again_hashes_as_before_unless_its_manifest_is_lost() {
+    let sim = sim::env(1);
+    let seed = || {
+        let store = open(&sim, options());
+        append(&store, &batch(&[("up", &[(1, 1.0)])]), ALWAYS);
+        let seed = store.hashing().unwrap().keys.seed();
+        drop(store);
+        sim.disk.crash();
+        seed
+    };
+    let first = seed();
+    assert_eq!(seed(), first);
+    sim.disk.lose("/data/MANIFEST".as_ref());
+    assert_ne!(seed(), first);
+}
+
+#[test]
 fn store_of_one_tenant_keeps_no_other() {
     let sim = sim::env(1);
     let store = open(&sim, options());

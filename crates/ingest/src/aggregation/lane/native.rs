@@ -3,7 +3,7 @@
 //! They stand beside the floats, which most sources are: an entry has its time in the table of all
 //! entries, and the value there says only whether it is a staleness marker.
 
-use super::{Lane, Verdict};
+use super::{Lane, Verdict, refusal};
 use crate::aggregation::code::{Malformed, Reader, push_signed};
 use crate::aggregation::entries::{Entries, Entry};
 use crate::aggregation::failpoints::{self, Flaw};
@@ -164,7 +164,8 @@ impl Lane {
         {
             return Verdict::Mixed;
         }
-        if let Some(verdict) = self.refusal(entry, output.kind, sample.time) {
+        if let Some(verdict) = refusal(entry, output.kind, sample.time, (self.params, self.written))
+        {
             return verdict;
         }
         ops.push_histogram(at, sample);

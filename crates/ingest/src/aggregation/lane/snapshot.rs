@@ -2,9 +2,9 @@
 
 use super::{Lane, Natives, Params, Waiting};
 use crate::aggregation::code::{
-    Malformed, Reader, after_step, push_float, push_signed, whole_step,
+    Malformed, Reader, after_step, push_float, push_print, push_signed, whole_step,
 };
-use crate::aggregation::entries::{ENTRIES_MAX, Entry, Print};
+use crate::aggregation::entries::{ENTRIES_MAX, Entry};
 use crate::aggregation::failpoints::{self, Flaw};
 use crate::aggregation::output::Output;
 use firn_model::labels::push_uvarint;
@@ -52,9 +52,7 @@ impl Lane {
         for (at, entry) in self.entries.iter() {
             push_uvarint(out, u64::from(at - next));
             next = at + 1;
-            for half in entry.print.0 {
-                out.extend_from_slice(&half.to_le_bytes());
-            }
+            push_print(out, entry.print);
             push_uvarint(out, u64::from(entry.output));
             push_signed(out, entry.time.wrapping_sub(time));
             time = entry.time;
@@ -114,8 +112,7 @@ impl Lane {
             let at = at.filter(|at| (*at as usize) < ENTRIES_MAX);
             let at = at.ok_or(Malformed("number of a source"))?;
             next = at + 1;
-            let mut half = || Ok(u64::from_le_bytes(reader.array()?));
-            let print = Print([half()?, half()?]);
+            let print = reader.print()?;
             let output = reader.small()?;
             if self.output(output).is_none() {
                 return Err(Malformed("source of no output"));

@@ -1,24 +1,31 @@
-//! Which series of a batch are sources: by the name that their key shows, then by the hash of the
-//! key. Labels are read of unknown series only.
+//! Which series of a batch are sources: by the hash of their key, and by the name that it shows.
+//! Labels are read of unknown series only.
 //!
 //! ```text
-//! name in no rule ------------------------------------> passes
-//! name in a rule -> hash -> source, or known to pass -> known
-//!                               \-> unknown: labels are read, rules asked
+//! hash -> that of the source which followed the one before the last time -> known
+//!      -> name in no rule ------------------------------------------------> passes
+//!      -> in the table of sources, or known to pass ----------------------> known
+//!      -> unknown: labels are read, rules asked
 //! ```
+//!
+//! Senders write their series in one order, so nearly all sources are found at the first of these,
+//! in memory that lies in that order too; the table's lies all over. The hashes come with the batch
+//! where the store has the keys of the state, and are made here behind the name where it has not.
 
 use super::Machine;
 use super::recent::Recent;
-use super::sources::Reference;
-use crate::aggregation::entries::{Entry, Print};
+use super::sources::{Reference, follower, is_first, set_follower};
+use crate::aggregation::entries::Entry;
+use crate::aggregation::hashing::Hashing;
 use crate::aggregation::spec::AggregationSpec;
 use firn_model::batch::{Batch, Source};
 use firn_model::error::Error;
+use firn_model::fingerprint::Fingerprint;
 use firn_model::labels::{LabelsRef, METRIC_NAME};
 use firn_model::sample::TimestampMs;
 use firn_wire::remote_write::KEY_FORMAT;
 use hashbrown::HashTable;
-use xxhash_rust::xxh3::{xxh3_64, xxh3_128_with_seed};
+use xxhash_rust::xxh3::xxh3_64;
 
 /// What is known of a series of the batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,12 +40,17 @@ pub(super) enum Found {
 
 /// What finds sources, and what it found in the batch under way.
 pub(super) struct LookUp {
-    /// Keys every hash, and is stored with the state.
-    pub(super) secret: u64,
+    /// Stored with the state.
+    pub(super) hashing: Hashing,
     /// Of each series of the batch.
     pub(super) found: Vec<Found>,
     /// The hash of the key of each series, where one was made.
-    pub(super) prints: Vec<Print>,
+    pub(super) prints: Vec<Fingerprint>,
+    /// Whether the hashes came with the batch.
+    has_prints: bool,
+    /// The newest source that was found, and the one that followed it the last time.
+    last: Reference,
+    guess: Reference,
     /// Numbers of the unknown series.
     unknown: Vec<u32>,
     /// The oldest and newest time in the batch.
@@ -49,7 +61,7 @@ pub(super) struct LookUp {
     /// Series that are no source.
     passing: Recent<()>,
     /// Hashes of keys that are not written as the format does, and of those that are.
-    aliases: Recent<Print>,
+    aliases: Recent<Fingerprint>,
     /// How long a series that is no source is remembered, once or twice.
     remembered_ms: i64,
     /// The configuration in force, of those since the start.
@@ -59,11 +71,14 @@ pub(super) struct LookUp {
 
 impl LookUp {
     /// Finds nothing yet.
-    pub(super) fn new(secret: u64) -> Self {
+    pub(super) fn new(hashing: Hashing) -> Self {
         Self {
-            secret,
+            hashing,
             found: Vec::new(),
             prints: Vec::new(),
+            has_prints: false,
+            last: Reference::default(),
+            guess: Reference::default(),
             unknown: Vec::new(),
             oldest: i64::MAX,
             newest: i64::MIN,
@@ -95,15 +110,15 @@ impl LookUp {
         });
     }
 
-    /// Whether no rule names the metric of a series with this key or these labels.
+    /// Whether no rule names the metric of series `i`.
     #[inline]
-    fn passes_by_name(&self, key: Option<&[u8]>, labels: LabelsRef<'_>) -> bool {
+    fn passes_by_name(&self, batch: &Batch, i: usize) -> bool {
         let Some(names) = &self.names else {
             return false;
         };
-        let name = match key {
+        let name = match batch.key(i) {
             Some(key) => KEY_FORMAT.metric_name(key),
-            None => Some(labels.get(METRIC_NAME)),
+            None => Some(batch.series(i).labels.get(METRIC_NAME)),
         };
         name.is_some_and(|name| {
             let known = names.find(xxh3_64(name), |known| **known == *name);
@@ -111,25 +126,18 @@ impl LookUp {
         })
     }
 
-    /// The hash of a key.
-    #[inline]
-    fn print(&self, key: &[u8]) -> Print {
-        let hash = xxh3_128_with_seed(key, self.secret);
-        Print([hash as u64, (hash >> 64) as u64])
-    }
-
     /// The hash of the key that the format makes of labels.
-    pub(super) fn print_of_labels(&mut self, labels: LabelsRef<'_>) -> Print {
+    pub(super) fn print_of_labels(&mut self, labels: LabelsRef<'_>) -> Fingerprint {
         let mut key = std::mem::take(&mut self.key);
         key.clear();
         KEY_FORMAT.push_key(&mut key, labels);
-        let print = self.print(&key);
+        let print = self.hashing.print(&key);
         self.key = key;
         print
     }
 
     /// Remembers that the series is no source.
-    pub(super) fn let_pass(&mut self, print: Print) {
+    pub(super) fn let_pass(&mut self, print: Fingerprint) {
         self.passing.insert(print, ());
     }
 
@@ -140,26 +148,33 @@ impl LookUp {
     }
 
     /// Remembers that the key with this hash stands for the labels whose key has the other.
-    pub(super) fn alias(&mut self, print: Print, of: Print) {
+    pub(super) fn alias(&mut self, print: Fingerprint, of: Fingerprint) {
         self.aliases.insert(print, of);
     }
 
-    /// Hashes the key of series `i`, unless no rule names its metric, and says so.
-    #[inline]
-    fn hash(&mut self, batch: &Batch, i: usize) -> bool {
-        let key = batch.key(i);
-        let labels = match key {
-            Some(_) => LabelsRef::from_canonical(&[]),
-            None => batch.series(i).labels,
-        };
-        if self.passes_by_name(key, labels) {
-            return true;
+    /// Begins with `source`.
+    fn begin(&mut self, source: &dyn Source) {
+        let count = source.batch().series_count();
+        (self.oldest, self.newest) = (i64::MAX, i64::MIN);
+        self.found.clear();
+        self.unknown.clear();
+        self.prints.clear();
+        let keys = self.hashing.keys();
+        let made = keys.and_then(|keys| source.prints(keys));
+        let made = made.filter(|made| made.len() == count);
+        self.has_prints = made.is_some();
+        match made {
+            Some(made) => self.prints.extend_from_slice(made),
+            None => self.prints.resize(count, Fingerprint::default()),
         }
-        self.prints[i] = match key {
-            Some(key) => self.print(key),
-            None => self.print_of_labels(labels),
+    }
+
+    /// Hashes the key of series `i`.
+    fn hash(&mut self, batch: &Batch, i: usize) {
+        self.prints[i] = match batch.key(i) {
+            Some(key) => self.hashing.print(key),
+            None => self.print_of_labels(batch.series(i).labels),
         };
-        false
     }
 
     /// Notes the times of series `i` up to `time_max`.
@@ -196,29 +211,13 @@ impl Machine {
             let all: Vec<u32> = (0..source.batch().series_count() as u32).collect();
             source.read_labels(&all)?;
         }
+        self.look_up.begin(source);
         let batch = source.batch();
-        let count = batch.series_count();
-        let look_up = &mut self.look_up;
-        (look_up.oldest, look_up.newest) = (i64::MAX, i64::MIN);
-        look_up.found.clear();
-        look_up.unknown.clear();
-        look_up.prints.clear();
-        look_up.prints.resize(count, Print::default());
-        for i in 0..count {
-            look_up.note_times(batch, i, time_max);
-            let passes = look_up.hash(batch, i);
-            look_up.found.push(match passes {
-                true => Found::Passes,
-                false => Found::Unknown,
-            });
-        }
-        // Apart from hashing, so that the processor waits for the memory of several at once.
-        for i in 0..count {
-            if self.look_up.found[i] == Found::Passes {
-                continue;
-            }
-            self.look_up.found[i] = self.find_one(i);
-            if self.look_up.found[i] == Found::Unknown {
+        for i in 0..batch.series_count() {
+            self.look_up.note_times(batch, i, time_max);
+            let found = self.find(batch, i);
+            self.look_up.found.push(found);
+            if found == Found::Unknown {
                 self.look_up.unknown.push(i as u32);
             }
         }
@@ -228,9 +227,35 @@ impl Machine {
         }
     }
 
-    /// What is known of series `i`, whose key was hashed.
+    /// What is known of series `i`.
     #[inline]
-    fn find_one(&mut self, i: usize) -> Found {
+    fn find(&mut self, batch: &Batch, i: usize) -> Found {
+        let look_up = &mut self.look_up;
+        if !look_up.has_prints {
+            if look_up.passes_by_name(batch, i) {
+                return Found::Passes;
+            }
+            look_up.hash(batch, i);
+        }
+        let guess = look_up.guess;
+        if is_first(&self.lanes, guess, look_up.prints[i], look_up.generation) {
+            (look_up.last, look_up.guess) = (guess, follower(&self.lanes, guess));
+            return Found::Known(guess);
+        }
+        if look_up.has_prints && look_up.passes_by_name(batch, i) {
+            return Found::Passes;
+        }
+        let found = self.find_in_tables(i);
+        if let Found::Known(first) = found {
+            set_follower(&mut self.lanes, self.look_up.last, first);
+            self.look_up.last = first;
+            self.look_up.guess = follower(&self.lanes, first);
+        }
+        found
+    }
+
+    /// What is known of series `i`, whose key was hashed.
+    fn find_in_tables(&mut self, i: usize) -> Found {
         let print = self.look_up.prints[i];
         self.find_print(print).unwrap_or_else(|| {
             let alias = self.look_up.aliases.get(print);
@@ -244,7 +269,7 @@ impl Machine {
 
     /// What is known of a print.
     #[inline]
-    pub(super) fn find_print(&mut self, print: Print) -> Option<Found> {
+    pub(super) fn find_print(&mut self, print: Fingerprint) -> Option<Found> {
         let Some(first) = self.sources.find(&self.lanes, print) else {
             return self.look_up.passing.get(print).map(|()| Found::Passes);
         };

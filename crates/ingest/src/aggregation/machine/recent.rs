@@ -4,7 +4,7 @@
 //! before: the older one goes with each stretch, so a series that is silent for two of them is
 //! forgotten, and no pass over all of them is needed.
 
-use crate::aggregation::entries::Print;
+use firn_model::fingerprint::Fingerprint;
 use firn_model::sample::TimestampMs;
 use hashbrown::HashTable;
 
@@ -14,8 +14,8 @@ const REMEMBERED_MAX: usize = 1 << 18;
 
 /// A value of each series, by the hash of its key.
 pub(super) struct Recent<V> {
-    now: HashTable<(Print, V)>,
-    before: HashTable<(Print, V)>,
+    now: HashTable<(Fingerprint, V)>,
+    before: HashTable<(Fingerprint, V)>,
     /// When this stretch began; none began yet at the least time there is.
     since: TimestampMs,
 }
@@ -37,26 +37,26 @@ impl<V: Copy> Recent<V> {
 
     /// What is known of a series, which came.
     #[inline]
-    pub(super) fn get(&mut self, print: Print) -> Option<V> {
-        let is_it = |known: &(Print, V)| known.0 == print;
-        if let Some((_, value)) = self.now.find(print.0[0], is_it) {
+    pub(super) fn get(&mut self, print: Fingerprint) -> Option<V> {
+        let is_it = |known: &(Fingerprint, V)| known.0 == print;
+        if let Some((_, value)) = self.now.find(print.low, is_it) {
             return Some(*value);
         }
-        let (_, value) = *self.before.find(print.0[0], is_it)?;
+        let (_, value) = *self.before.find(print.low, is_it)?;
         self.insert(print, value);
         Some(value)
     }
 
     /// Remembers a series, which came.
-    pub(super) fn insert(&mut self, print: Print, value: V) {
+    pub(super) fn insert(&mut self, print: Fingerprint, value: V) {
         if self.now.len() >= REMEMBERED_MAX {
             self.clear();
         }
-        let is_it = |known: &(Print, V)| known.0 == print;
-        let hash = |known: &(Print, V)| known.0.0[0];
+        let is_it = |known: &(Fingerprint, V)| known.0 == print;
+        let hash = |known: &(Fingerprint, V)| known.0.low;
         let mut place = self
             .now
-            .entry(print.0[0], is_it, hash)
+            .entry(print.low, is_it, hash)
             .or_insert((print, value));
         place.get_mut().1 = value;
     }
@@ -80,7 +80,7 @@ mod tests {
 
     #[test]
     fn recent_forgets_what_is_silent_for_two_stretches() {
-        let print = |number: u64| Print([number, 0]);
+        let print = |low: u64| Fingerprint { high: 0, low };
         let mut recent = Recent::new();
         recent.advance(7, 100);
         for number in 0..1_000 {

@@ -5,10 +5,11 @@
 use super::look_up::Found;
 use super::sources::Reference;
 use super::{Group, LANES, Machine};
-use crate::aggregation::entries::{ENTRIES_MAX, Entry, Print};
+use crate::aggregation::entries::{ENTRIES_MAX, Entry};
 use crate::aggregation::output::{Form, Output};
 use crate::aggregation::spec::{Kind, RuleSpec};
 use firn_model::batch::{Batch, HistogramSample};
+use firn_model::fingerprint::Fingerprint;
 use firn_model::histogram::Histogram;
 use firn_model::labels::{Labels, LabelsRef, METRIC_NAME};
 use firn_model::sample::{TimestampMs, is_stale};
@@ -135,7 +136,7 @@ impl Machine {
     fn make_entries(
         &mut self,
         labels: LabelsRef<'_>,
-        print: Print,
+        print: Fingerprint,
         legs: &[Leg],
         histogram: Option<&Histogram>,
     ) {
@@ -202,7 +203,14 @@ impl Machine {
         Some(at)
     }
 
-    fn create_entry(&mut self, place: usize, print: Print, output: u32, drops: bool, group: usize) {
+    fn create_entry(
+        &mut self,
+        place: usize,
+        print: Fingerprint,
+        output: u32,
+        drops: bool,
+        group: usize,
+    ) {
         let is_full = self.sources.len() >= self.sources_max;
         let Some(slot) = &mut self.lanes[place] else {
             return;
@@ -231,13 +239,13 @@ impl Machine {
     }
 
     /// Removes all entries of a source.
-    fn forget_source(&mut self, print: Print) {
+    fn forget_source(&mut self, print: Fingerprint) {
         for (reference, _) in self.entries_of(print) {
             self.remove_entry(reference, print);
         }
     }
 
-    fn remove_entry(&mut self, reference: Reference, print: Print) {
+    fn remove_entry(&mut self, reference: Reference, print: Fingerprint) {
         let (place, at) = reference.split();
         if let Some(slot) = &mut self.lanes[place] {
             slot.ops.push_remove(at);
@@ -247,7 +255,7 @@ impl Machine {
     }
 
     /// The entries of a source.
-    fn entries_of(&self, print: Print) -> Vec<(Reference, Entry)> {
+    fn entries_of(&self, print: Fingerprint) -> Vec<(Reference, Entry)> {
         let mut entries = Vec::new();
         let mut next = self.sources.find(&self.lanes, print);
         while let Some(reference) = next {

@@ -5,7 +5,7 @@
 //! know each other: a replay of one begins at its own snapshot, wherever in the round that stands.
 //!
 //! ```text
-//! record = version u8 | secret u64 | number varint | data time zigzag | section*
+//! record = hash | number varint | data time zigzag | section*
 //! section = lane varint | what u8 (operations, snapshot, gone) | prefixed bytes
 //! ```
 
@@ -20,8 +20,6 @@ use crate::aggregation::spec::GROUPS_MAX;
 use firn_model::labels::push_uvarint;
 use firn_model::log::{Journal, JournalMark};
 use firn_model::sample::TimestampMs;
-
-const VERSION: u8 = 1;
 
 const OPERATIONS: u8 = 0;
 const SNAPSHOT: u8 = 1;
@@ -153,8 +151,8 @@ impl Machine {
     }
 
     fn begin_record(&self) -> Vec<u8> {
-        let mut bytes = vec![VERSION];
-        bytes.extend_from_slice(&self.look_up.secret.to_le_bytes());
+        let mut bytes = Vec::new();
+        self.look_up.hashing.push(&mut bytes);
         push_uvarint(&mut bytes, self.sequence);
         push_signed(&mut bytes, self.data_time);
         bytes
@@ -201,14 +199,10 @@ impl Machine {
         expected: &mut Option<u64>,
     ) -> Result<(), Malformed> {
         let mut reader = Reader(record);
-        if reader.byte()? != VERSION {
-            return Err(Malformed("version"));
-        }
-        let secret = u64::from_le_bytes(reader.array()?);
-        if secret != self.look_up.secret {
+        if let Some(hashing) = self.look_up.hashing.read_other(&mut reader)? {
             // Another life of the state: nothing goes on.
             self.lanes.clear();
-            self.look_up = LookUp::new(secret);
+            self.look_up = LookUp::new(hashing);
             (*expected, self.data_time) = (None, i64::MIN);
         }
         let number = reader.unsigned()?;

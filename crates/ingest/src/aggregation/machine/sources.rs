@@ -4,8 +4,10 @@
 //! have more than one entry: those that several rules take.
 
 use super::{LANES, Slot};
-use crate::aggregation::entries::{ENTRIES_MAX, Entry, Print};
+use crate::aggregation::entries::{ENTRIES_MAX, Entry};
+use crate::aggregation::failpoints::{self, Flaw};
 use crate::aggregation::spec::GROUPS_MAX;
+use firn_model::fingerprint::Fingerprint;
 use hashbrown::HashTable;
 use std::collections::HashMap;
 
@@ -15,7 +17,7 @@ const ENTRY_BITS: u32 = ENTRIES_MAX.trailing_zeros();
 const _: () = assert!(GROUPS_MAX * LANES <= 1 << (u32::BITS - ENTRY_BITS));
 
 /// Lane and number of an entry.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Reference(u32);
 
 impl Reference {
@@ -47,7 +49,7 @@ impl Sources {
         for place in 0..lanes.len() {
             let Some(slot) = &lanes[place] else { continue };
             let all = slot.lane.entries.iter();
-            let all: Vec<(u32, Print)> = all.map(|(at, entry)| (at, entry.print)).collect();
+            let all: Vec<(u32, Fingerprint)> = all.map(|(at, entry)| (at, entry.print)).collect();
             for (at, print) in all {
                 sources.link(lanes, Reference::new(place, at), print);
             }
@@ -67,9 +69,9 @@ impl Sources {
 
     /// The first entry of the source with this print.
     #[inline]
-    pub(super) fn find(&self, lanes: &[Option<Slot>], print: Print) -> Option<Reference> {
+    pub(super) fn find(&self, lanes: &[Option<Slot>], print: Fingerprint) -> Option<Reference> {
         let is_it = |reference: &Reference| print_of(lanes, *reference) == print;
-        self.table.find(print.0[0], is_it).copied()
+        self.table.find(print.low, is_it).copied()
     }
 
     /// The entry behind this one.
@@ -78,17 +80,23 @@ impl Sources {
     }
 
     /// Adds an entry, which becomes the first of its source.
-    pub(super) fn link(&mut self, lanes: &mut [Option<Slot>], reference: Reference, print: Print) {
+    pub(super) fn link(
+        &mut self,
+        lanes: &mut [Option<Slot>],
+        reference: Reference,
+        print: Fingerprint,
+    ) {
         let is_it = |other: &Reference| print_of(lanes, *other) == print;
-        match self.table.find_mut(print.0[0], is_it) {
+        match self.table.find_mut(print.low, is_it) {
             Some(first) => {
-                self.chains
-                    .insert(reference, std::mem::replace(first, reference));
-                set_next(lanes, reference, true);
+                let before = std::mem::replace(first, reference);
+                self.chains.insert(reference, before);
+                set(lanes, before, Entry::IS_BEHIND, true);
+                set(lanes, reference, Entry::HAS_NEXT, true);
             }
             None => {
-                let hash = |other: &Reference| print_of(lanes, *other).0[0];
-                self.table.insert_unique(print.0[0], reference, hash);
+                let hash = |other: &Reference| print_of(lanes, *other).low;
+                self.table.insert_unique(print.low, reference, hash);
             }
         }
     }
@@ -98,16 +106,19 @@ impl Sources {
         &mut self,
         lanes: &mut [Option<Slot>],
         reference: Reference,
-        print: Print,
+        print: Fingerprint,
     ) {
         let next = self.chains.remove(&reference);
         let is_it = |other: &Reference| print_of(lanes, *other) == print;
-        let Ok(mut first) = self.table.find_entry(print.0[0], is_it) else {
+        let Ok(mut first) = self.table.find_entry(print.low, is_it) else {
             return;
         };
         if *first.get() == reference {
             match next {
-                Some(next) => *first.get_mut() = next,
+                Some(next) => {
+                    *first.get_mut() = next;
+                    set(lanes, next, Entry::IS_BEHIND, false);
+                }
                 None => drop(first.remove()),
             }
             return;
@@ -122,7 +133,7 @@ impl Sources {
                 Some(next) => drop(self.chains.insert(before, next)),
                 None => {
                     self.chains.remove(&before);
-                    set_next(lanes, before, false);
+                    set(lanes, before, Entry::HAS_NEXT, false);
                 }
             }
             return;
@@ -130,19 +141,54 @@ impl Sources {
     }
 }
 
-/// The print at `reference`, also of an entry that was removed.
+/// Whether `reference` is the first entry of the source with this print, under the configuration
+/// `generation`.
 #[inline]
-fn print_of(lanes: &[Option<Slot>], reference: Reference) -> Print {
+pub(super) fn is_first(
+    lanes: &[Option<Slot>],
+    reference: Reference,
+    print: Fingerprint,
+    generation: u8,
+) -> bool {
     let (place, at) = reference.split();
     let slot = lanes.get(place).and_then(Option::as_ref);
-    slot.map_or(Print::default(), |slot| slot.lane.entries.print(at))
+    let entry = slot.and_then(|slot| slot.lane.entries.get(at));
+    entry.is_some_and(|entry| {
+        let is_it = entry.print == print || failpoints::has(Flaw::TrustsGuess);
+        let is_behind = entry.has(Entry::IS_BEHIND) && !failpoints::has(Flaw::BeginsBehind);
+        is_it && !is_behind && entry.generation == generation
+    })
 }
 
-fn set_next(lanes: &mut [Option<Slot>], reference: Reference, is_set: bool) {
+/// The entry that came behind `reference` the last time, perhaps gone by now.
+#[inline]
+pub(super) fn follower(lanes: &[Option<Slot>], reference: Reference) -> Reference {
+    let (place, at) = reference.split();
+    let slot = lanes.get(place).and_then(Option::as_ref);
+    Reference(slot.map_or(0, |slot| slot.lane.entries.follower(at)))
+}
+
+/// Notes that `follower` came behind `reference`.
+pub(super) fn set_follower(lanes: &mut [Option<Slot>], reference: Reference, follower: Reference) {
+    let (place, at) = reference.split();
+    if let Some(Some(slot)) = lanes.get_mut(place) {
+        slot.lane.entries.set_follower(at, follower.0);
+    }
+}
+
+/// The print at `reference`, also of an entry that was removed.
+#[inline]
+fn print_of(lanes: &[Option<Slot>], reference: Reference) -> Fingerprint {
+    let (place, at) = reference.split();
+    let slot = lanes.get(place).and_then(Option::as_ref);
+    slot.map_or(Fingerprint::default(), |slot| slot.lane.entries.print(at))
+}
+
+fn set(lanes: &mut [Option<Slot>], reference: Reference, flag: u8, is_set: bool) {
     let (place, at) = reference.split();
     if let Some(Some(slot)) = lanes.get_mut(place)
         && let Some(entry) = slot.lane.entries.get_mut(at)
     {
-        entry.set(Entry::HAS_NEXT, is_set);
+        entry.set(flag, is_set);
     }
 }

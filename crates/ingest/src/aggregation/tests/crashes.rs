@@ -12,6 +12,7 @@ use firn_model::budget::Budget;
 use firn_model::cancel::Cancel;
 use firn_model::columns::SeriesBatch;
 use firn_model::env::sim::{self, Inline, Sim, SimRng};
+use firn_model::fingerprint::Seed;
 use firn_model::labels::Labels;
 use firn_model::sample::{TimeRange, stale_nan};
 use firn_model::series_limit::SeriesLimit;
@@ -19,6 +20,7 @@ use firn_model::shares::Shares;
 use firn_model::store::{Append, AppendBounds, Select, SelectRequest};
 use firn_model::tenant::TenantId;
 use firn_storage::store::{Store, StoreOptions};
+use firn_wire::remote_write::KEY_FORMAT;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -82,6 +84,8 @@ fn start(sim: &Sim) -> Option<Process> {
         window_ms: 30_000,
         is_jittered: false,
         log_segment_bytes: 300,
+        // That of pushes: aggregation shares the fingerprints of the store.
+        key_format: KEY_FORMAT,
         ..StoreOptions::new("data")
     };
     let store = Store::open(sim.env.clone(), options).ok()?;
@@ -89,7 +93,7 @@ fn start(sim: &Sim) -> Option<Process> {
     let memory = Budget::new("all", 1 << 30);
     let pipeline = Pipeline::new(store.clone(), sim.env.clock.clone(), limits, &memory);
     let start = Start {
-        secret: 7,
+        seed: Seed([7, 7]),
         sources_max: usize::MAX,
         kind_of: Arc::new(|_| None),
         journal: &store.take_journal(),
@@ -278,7 +282,7 @@ fn clean_stop_keeps_the_state_and_a_config_without_groups_ends_it() {
     };
     assert_eq!(values(&process), [(1_010, 0.0), (1_020, 3.0)]);
     let end = Start {
-        secret: 7,
+        seed: Seed([7, 7]),
         sources_max: usize::MAX,
         kind_of: Arc::new(|_| None),
         journal: &[],

@@ -26,7 +26,7 @@ fn feed(machine: &mut Machine, rounds: std::ops::Range<i64>) -> Vec<Journal> {
 }
 
 fn restored(records: &[Vec<u8>]) -> (Machine, usize) {
-    let mut machine = Machine::new(7, usize::MAX, Arc::new(|_| None));
+    let mut machine = Machine::new(hashing(7), usize::MAX, Arc::new(|_| None));
     let lost = machine.restore(records);
     machine.configure(&group(&[rule(Op::Sum, "a_total")]));
     (machine, lost)
@@ -105,6 +105,23 @@ fn damage_of_the_journal_costs_increments_of_its_lanes_and_no_total() {
                 "{labels}: {row:?}"
             );
         }
+    }
+}
+
+#[test]
+fn state_goes_on_with_the_hash_that_it_began_with() {
+    let keys = |kind| Hashing::Keys(Arc::new(HashKeys::of(kind, Seed([3, 4]))));
+    let mut expected = None;
+    for hashing in [keys(HashKind::Aes), keys(HashKind::Nh), Hashing::Xxh3(9)] {
+        let mut machine = Machine::new(hashing.clone(), usize::MAX, Arc::new(|_| None));
+        machine.configure(&group(&[rule(Op::Sum, "a_total")]));
+        let mut records: Vec<Vec<u8>> = machine.whole().into_iter().map(|j| j.bytes).collect();
+        records.extend(feed(&mut machine, 1..20).into_iter().map(|j| j.bytes));
+        // Of a machine that would begin with other keys.
+        let (mut restored, lost) = restored(&records);
+        assert_eq!(lost, 0, "{hashing:?}");
+        let found = results(&mut restored, 20..30);
+        assert_eq!(found, *expected.get_or_insert(found.clone()), "{hashing:?}");
     }
 }
 

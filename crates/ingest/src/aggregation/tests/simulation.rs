@@ -2,7 +2,7 @@
 //! newest records is lost and all that was not acknowledged is sent again. Flaws are caught.
 
 use super::natives::{counts, histogram};
-use super::{Kind, Machine, Op, RuleSpec, group, rule};
+use super::{Kind, Machine, Op, RuleSpec, group, hashing, rule};
 use crate::aggregation::failpoints::{Flaw, with_flaw};
 use crate::aggregation::spec::AggregationSpec;
 use firn_model::batch::{Batch, HistogramSample};
@@ -392,7 +392,7 @@ fn simulate(seed: u64, is_native: bool) -> Result<(), String> {
         now: 1_000_000,
         pods: BTreeMap::new(),
     };
-    let new = || Machine::new(seed, usize::MAX, Arc::new(|_| None));
+    let new = || Machine::new(hashing(seed), usize::MAX, Arc::new(|_| None));
     let mut machine = new();
     machine.configure(&spec());
     let mut first = machine.whole();

@@ -6,7 +6,7 @@
 //! of many has long ones: some ten bytes a series for a fleet of eleven labels.
 
 use crate::block::postings::PostingsBuilder;
-use crate::fingerprint::{Fingerprint, HashKeys};
+use firn_model::fingerprint::{Fingerprint, HashKeys};
 use firn_model::labels::LabelsRef;
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;

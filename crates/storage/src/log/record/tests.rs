@@ -3,11 +3,11 @@
 use super::*;
 use crate::chunk::OpenChunk;
 use crate::encoding::decimal::Scale;
-use crate::fingerprint::HashKeys;
 use crate::index::Index;
 use firn_model::env::Rng;
 use firn_model::env::sim::SimRng;
 use firn_model::exemplar::{SeriesExemplars, TimedExemplar};
+use firn_model::fingerprint::HashKeys;
 use firn_model::histogram::{Counts, Histogram, ResetHint};
 use firn_model::labels::{Labels, LabelsRef, is_canonical};
 use firn_model::log::{FloatRow, Journal};

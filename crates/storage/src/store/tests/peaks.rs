@@ -1,9 +1,9 @@
 //! Memory after a peak: what a crowd of series took goes when they fall silent.
 
 use super::*;
-use crate::fingerprint::Fingerprint;
 use crate::head::series::Series;
 use crate::head::slabs::SLAB_ITEMS;
+use firn_model::fingerprint::Fingerprint;
 
 const MINUTE: i64 = 60_000;
 

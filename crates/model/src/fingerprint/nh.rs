@@ -9,8 +9,7 @@
 //! keys of their own, so two different label sets up to 496 bytes collide with probability below
 //! 2^-120, and each further block of either adds to it less than a tenth.
 
-use super::Fingerprint;
-use firn_model::env::Rng;
+use super::{Fingerprint, Words};
 
 /// Words of a block: two carry the chain, the rest 496 bytes, longer than nearly every label set.
 const BLOCK_WORDS: usize = 64;
@@ -25,17 +24,17 @@ struct Half {
 
 /// Keys of both halves.
 #[derive(Debug)]
-pub(crate) struct NhKeys {
+pub(super) struct NhKeys {
     high: Half,
     low: Half,
 }
 
 impl NhKeys {
     /// Draws keys.
-    pub(super) fn draw(rng: &dyn Rng) -> Box<Self> {
-        let half = || Half {
-            words: std::array::from_fn(|_| rng.next_u64()),
-            fold: std::array::from_fn(|_| rng.next_u64()),
+    pub(super) fn draw(words: &mut Words) -> Box<Self> {
+        let mut half = || Half {
+            words: std::array::from_fn(|_| words.next()),
+            fold: std::array::from_fn(|_| words.next()),
         };
         Box::new(Self {
             high: half(),

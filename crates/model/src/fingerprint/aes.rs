@@ -28,8 +28,7 @@
 
 #![allow(unsafe_code)]
 
-use super::Fingerprint;
-use firn_model::env::Rng;
+use super::{Fingerprint, Words};
 use std::arch::x86_64::*;
 
 /// Bytes of a block.
@@ -46,7 +45,7 @@ type RoundKeys = [__m128i; 4];
 
 /// Keys, on a processor with AES.
 #[derive(Debug)]
-pub(crate) struct AesKeys {
+pub(super) struct AesKeys {
     blocks: [RoundKeys; BLOCKS],
     length: RoundKeys,
     /// Of the sums over the parts so far.
@@ -55,13 +54,13 @@ pub(crate) struct AesKeys {
 
 impl AesKeys {
     /// Draws keys if the processor has what it takes.
-    pub(super) fn draw(rng: &dyn Rng) -> Option<Box<Self>> {
+    pub(super) fn draw(words: &mut Words) -> Option<Box<Self>> {
         if !is_x86_feature_detected!("aes") {
             return None;
         }
         // SAFETY: the processor was just seen to have AES, which includes SSE2.
-        let word = || unsafe { word(rng.next_u64(), rng.next_u64()) };
-        let keys = || std::array::from_fn(|_| word());
+        let mut word = || unsafe { word(words.next(), words.next()) };
+        let mut keys = || std::array::from_fn(|_| word());
         Some(Box::new(Self {
             blocks: std::array::from_fn(|_| keys()),
             length: keys(),

@@ -1,0 +1,64 @@
+//! A batch with the fingerprints of its series, which aggregation and the store look up both.
+//!
+//! Invariant: the fingerprints are those of the series of the batch, one each, or there are none.
+
+use firn_model::batch::{Batch, Source};
+use firn_model::error::Error;
+use firn_model::fingerprint::{Fingerprint, HashKeys, SeriesHash};
+
+/// See the module.
+pub(crate) struct Printed<'a> {
+    source: &'a mut dyn Source,
+    hash: Option<SeriesHash>,
+    prints: Vec<Fingerprint>,
+}
+
+impl<'a> Printed<'a> {
+    /// Hashes the keys of `source` by `hash`, if that is of their format.
+    pub(crate) fn new(source: &'a mut dyn Source, hash: Option<SeriesHash>) -> Self {
+        let batch = source.batch();
+        let hash = hash.filter(|hash| batch.has_keys_of(hash.format));
+        let mut memory = Vec::new();
+        let print = |(i, hash): (usize, &SeriesHash)| match batch.key(i) {
+            Some(key) => hash.keys.fingerprint(key),
+            None => hash.of_labels(batch.series(i).labels, &mut memory),
+        };
+        let all = hash.iter().flat_map(|hash| {
+            let numbers = 0..batch.series_count();
+            numbers.map(move |i| (i, hash))
+        });
+        let prints = all.map(print).collect();
+        Self {
+            source,
+            hash,
+            prints,
+        }
+    }
+}
+
+impl Source for Printed<'_> {
+    fn batch(&self) -> &Batch {
+        self.source.batch()
+    }
+
+    fn read_labels(&mut self, series: &[u32]) -> Result<(), Error> {
+        self.source.read_labels(series)
+    }
+
+    fn prints(&self, keys: &HashKeys) -> Option<&[Fingerprint]> {
+        let hash = self.hash.as_ref()?;
+        std::ptr::eq(&*hash.keys, keys).then_some(&*self.prints)
+    }
+
+    fn take_out(&mut self, series: &[u32]) -> Option<Batch> {
+        let rest = self.source.take_out(series);
+        if rest.is_none() {
+            let (mut at, mut taken) = (0, series.iter().peekable());
+            self.prints.retain(|_| {
+                at += 1;
+                taken.next_if(|taken| **taken + 1 == at).is_none()
+            });
+        }
+        rest
+    }
+}

@@ -1,0 +1,128 @@
+//! The fingerprints of the AES rounds in plain code: for a processor without those instructions
+//! that goes on where another one began, and the oracle of the tests. Follows FIPS 197.
+
+use super::{Fingerprint, Words};
+
+type Block = [u8; 16];
+
+/// The keys of one block.
+type RoundKeys = [Block; 4];
+
+/// Blocks with keys of their own, as with the processor's rounds.
+const BLOCKS: usize = 31;
+
+/// Parts behind the first with keys of their own.
+const PARTS: usize = 8;
+
+/// Keys, and the table of the standard's substitution.
+pub(super) struct PlainKeys {
+    blocks: [RoundKeys; BLOCKS],
+    length: RoundKeys,
+    chain: [RoundKeys; PARTS],
+    substitutes: [u8; 256],
+}
+
+/// Keys are secret.
+impl std::fmt::Debug for PlainKeys {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("PlainKeys")
+    }
+}
+
+impl PlainKeys {
+    /// Draws the keys that the processor's rounds would have.
+    pub(super) fn draw(words: &mut Words) -> Box<Self> {
+        let mut block = || {
+            let (high, low) = (words.next(), words.next());
+            (u128::from(high) << 64 | u128::from(low)).to_le_bytes()
+        };
+        let mut keys = || -> RoundKeys { std::array::from_fn(|_| block()) };
+        Box::new(Self {
+            blocks: std::array::from_fn(|_| keys()),
+            length: keys(),
+            chain: std::array::from_fn(|_| keys()),
+            substitutes: std::array::from_fn(|byte| substitute(byte as u8)),
+        })
+    }
+
+    /// The fingerprint of `bytes`.
+    pub(super) fn fingerprint(&self, bytes: &[u8]) -> Fingerprint {
+        let mut sum = self.rounds((bytes.len() as u128).to_le_bytes(), &self.length);
+        for (number, part) in bytes.chunks(BLOCKS * 16).enumerate() {
+            if let Some(number) = number.checked_sub(1) {
+                sum = self.rounds(sum, &self.chain[number.min(PARTS - 1)]);
+            }
+            for (block, keys) in part.chunks(16).zip(&self.blocks) {
+                let block = block.try_into().unwrap_or_else(|_| last_block(bytes));
+                let more = self.rounds(block, keys);
+                sum = std::array::from_fn(|i| sum[i] ^ more[i]);
+            }
+        }
+        let sum = u128::from_le_bytes(sum);
+        Fingerprint {
+            high: (sum >> 64) as u64,
+            low: sum as u64,
+        }
+    }
+
+    /// Four rounds; the last one has no key.
+    fn rounds(&self, block: Block, keys: &RoundKeys) -> Block {
+        let mut state = std::array::from_fn(|i| block[i] ^ keys[0][i]);
+        for key in [keys[1], keys[2], keys[3], [0; 16]] {
+            state = self.round(state, key);
+        }
+        state
+    }
+
+    /// A round of the cipher.
+    pub(super) fn round(&self, state: Block, key: Block) -> Block {
+        let shifted: Block = std::array::from_fn(|i| {
+            let (column, row) = (i / 4, i % 4);
+            self.substitutes[usize::from(state[(column + row) % 4 * 4 + row])]
+        });
+        std::array::from_fn(|i| {
+            let cell = |turn: usize| shifted[i / 4 * 4 + (i + turn) % 4];
+            doubled(cell(0)) ^ doubled(cell(1)) ^ cell(1) ^ cell(2) ^ cell(3) ^ key[i]
+        })
+    }
+}
+
+/// The last 16 bytes; of fewer the first and the last eight; of fewer still a number.
+fn last_block(bytes: &[u8]) -> Block {
+    if let Some(last) = bytes.last_chunk() {
+        return *last;
+    }
+    let mut block = [0; 16];
+    match (bytes.first_chunk::<8>(), bytes.last_chunk::<8>()) {
+        (Some(first), Some(last)) => {
+            block[..8].copy_from_slice(first);
+            block[8..].copy_from_slice(last);
+        }
+        _ => {
+            for (to, from) in block.iter_mut().zip(bytes.iter().rev()) {
+                *to = *from;
+            }
+        }
+    }
+    block
+}
+
+fn doubled(byte: u8) -> u8 {
+    byte << 1 ^ if byte & 0x80 == 0 { 0 } else { 0x1b }
+}
+
+fn product(a: u8, b: u8) -> u8 {
+    let (mut power, mut sum) = (a, 0);
+    for bit in 0..8 {
+        if b >> bit & 1 == 1 {
+            sum ^= power;
+        }
+        power = doubled(power);
+    }
+    sum
+}
+
+fn substitute(byte: u8) -> u8 {
+    let inverse = (0..=255).find(|b| product(byte, *b) == 1).unwrap_or(0);
+    (0..5).fold(0x63, |sum, turn| sum ^ inverse.rotate_left(turn))
+}

@@ -1,0 +1,72 @@
+//! Records that wait for the one behind them: what ends the wait.
+
+use super::{Answers, LocalLog, LogOptions, append, contents, open, world};
+use crate::payload::batch_of;
+use firn_model::log::{DurableLog, LogBatch, OnDurable, Position};
+use firn_model::sync::lock;
+
+/// Appends a record that another one follows.
+fn append_followed(log: &LocalLog, payload: &[u8]) -> Answers {
+    let answers = Answers::default();
+    let sink = answers.clone();
+    let batch = LogBatch {
+        is_followed: true,
+        ..batch_of(payload)
+    };
+    log.append(
+        batch,
+        OnDurable::new(move |outcome| lock(&sink).push(outcome)),
+    );
+    answers
+}
+
+/// A log with a record that waits for one behind it; what ends the wait must make it durable.
+fn check_held(options: LogOptions, ends: impl FnOnce(&LocalLog)) {
+    let sim = world();
+    let log = open(&sim, options).unwrap();
+    let held = append_followed(&log, b"held");
+    assert!(lock(&held).is_empty(), "it waits");
+    assert!(contents(&log).is_empty());
+    ends(&log);
+    assert_eq!(*lock(&held), [Ok(Position(1))]);
+    sim.disk.crash();
+    let log = open(&sim, LogOptions::default()).unwrap();
+    assert_eq!(contents(&log)[0], "held");
+}
+
+#[test]
+fn log_record_that_is_followed_is_written_with_what_follows_or_before_a_wait() {
+    let all = LogOptions::default;
+    check_held(all(), |log| {
+        let behind = append(log, b"behind");
+        assert_eq!(*lock(&behind), [Ok(Position(2))]);
+    });
+    check_held(all(), |log| log.write_held());
+    check_held(all(), |log| log.close().unwrap());
+    check_held(all(), |log| log.sync().unwrap());
+    check_held(all(), |log| log.begin_unit().unwrap());
+    // No room for another one: it is written first, though the other one is followed too.
+    let little = LogOptions {
+        queue_bytes_max: 1,
+        ..all()
+    };
+    check_held(little, |log| {
+        let behind = append_followed(log, b"behind");
+        assert!(lock(&behind).is_empty());
+        log.write_held();
+        assert_eq!(*lock(&behind), [Ok(Position(2))]);
+    });
+}
+
+#[test]
+fn log_record_and_the_one_that_it_waited_for_take_one_sync() {
+    for (is_followed, groups) in [(true, 1), (false, 2)] {
+        let log = open(&world(), LogOptions::default()).unwrap();
+        match is_followed {
+            true => append_followed(&log, b"a"),
+            false => append(&log, b"a"),
+        };
+        append(&log, b"b");
+        assert_eq!(log.0.metrics.groups.get(), groups);
+    }
+}
