@@ -127,7 +127,7 @@ fn rules_are_edited_over_http_and_evaluated() {
     });
     let listed = http.get(path).body;
     assert!(
-        listed.starts_with("\"team/a\":\n  - name: one\n"),
+        listed.starts_with("team/a:\n- name: one\n"),
         "{listed}"
     );
     let shown = http.get(&format!("{namespace}/two"));
