@@ -378,3 +378,72 @@ fn otlp_section_of_the_config_holds_and_is_taken_over() {
         "{text}"
     );
 }
+
+/// Times of the samples of `selector` up to `now`, with their values.
+fn samples(http: &Http, selector: &str, now: i64) -> String {
+    let found = http.query(&format!("{selector}[1h]"), now);
+    let series = found.as_array().unwrap();
+    assert_eq!(series.len(), 1, "{selector}: {found}");
+    match series[0].get("values") {
+        Some(values) => values.to_string(),
+        None => series[0]["histograms"].to_string(),
+    }
+}
+
+#[test]
+fn starts_of_pushes_become_zeros_where_the_feature_is_on_as_with_prometheus() {
+    let data = tempfile::tempdir().unwrap();
+    let on = ["--enable-feature=created-timestamp-zero-ingestion"];
+    let server = Server::start(data.path(), &on);
+    // Prometheus 3.14 gives the same samples for these requests.
+    let (http, now) = (server.http(), now_ms() / 1000 * 1000);
+    let point = |time: i64, start: i64, value: f64| {
+        json!({"timeUnixNano": format!("{time}000000"), "asDouble": value,
+            "startTimeUnixNano": format!("{start}000000")})
+    };
+    let push = |points: Value| {
+        let metric = json!({"name": "hits", "sum": {"aggregationTemporality": 2,
+            "isMonotonic": true, "dataPoints": points}});
+        let mut histogram = histogram(now - 20_000);
+        histogram["exponentialHistogram"]["dataPoints"][0]["startTimeUnixNano"] =
+            json!(format!("{}000000", now - 30_000));
+        let body = request(json!([metric, histogram]));
+        assert_eq!(http.send(PATH, &[JSON], &body).status, 200);
+    };
+    let at = |time: i64, value: u32| format!("[{},\"{value}\"]", time / 1000);
+    let (first, second) = (now - 60_000, now - 40_000);
+    push(json!([point(first, first - 5_000, 7.0)]));
+    let begun = [at(first - 5_000, 0), at(first, 7)];
+    assert_eq!(
+        samples(&http, "hits_total", now),
+        format!("[{}]", begun.join(","))
+    );
+    // The same start once more, and a reset since.
+    push(json!([point(first + 10_000, first - 5_000, 8.0)]));
+    push(json!([point(second, second - 1_000, 2.0)]));
+    let since = [at(first + 10_000, 8), at(second - 1_000, 0), at(second, 2)];
+    assert_eq!(
+        samples(&http, "hits_total", now),
+        format!("[{}]", [&begun[..], &since].concat().join(","))
+    );
+    let counts = samples(&http, "lat_milliseconds", now);
+    let zero = format!(
+        "[[{},{{\"count\":\"0\",\"sum\":\"0\"}}]",
+        (now - 30_000) / 1000
+    );
+    assert!(counts.starts_with(&zero), "{counts}");
+    drop(server);
+    let server = Server::start(data.path(), &[]);
+    push_plainly(&server.http(), now);
+    let found = samples(&server.http(), "plain_total", now);
+    assert_eq!(found, format!("[{}]", at(now, 1)));
+}
+
+/// Pushes a counter with a start to a server without the feature.
+fn push_plainly(http: &Http, now: i64) {
+    let metric = json!({"name": "plain", "sum": {"aggregationTemporality": 2, "isMonotonic": true,
+        "dataPoints": [{"timeUnixNano": format!("{now}000000"), "asInt": "1",
+            "startTimeUnixNano": format!("{}000000", now - 9_000)}]}});
+    let answer = http.send(PATH, &[JSON], &request(json!([metric])));
+    assert_eq!(answer.status, 200, "{}", answer.body);
+}

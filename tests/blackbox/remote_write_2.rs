@@ -521,3 +521,21 @@ fn sender_is_told_that_nothing_is_written_while_the_server_starts_or_is_asked_wr
         "origin",
     );
 }
+
+#[test]
+fn starts_become_zeros_where_the_feature_is_on() {
+    let data = tempfile::tempdir().unwrap();
+    let on = ["--enable-feature=created-timestamp-zero-ingestion"];
+    let server = Server::start(data.path(), &on);
+    let (http, now) = (server.http(), now_ms() / 1000 * 1000);
+    let must = "a zero that is not in order is no error, and zeros are not counted";
+    for (time, value) in [(now - 20_000, 3.0), (now - 10_000, 4.0)] {
+        let parts = Parts::default().sample_with_start(time, value, now - 30_000);
+        let answer = http.write_2(&Request::named("begun").series(&BARE, parts).body());
+        check(must, &answer, 204, ["1", "0", "0"], "");
+    }
+    let found = http.query("begun[1h]", now);
+    let at = |before: i64, value: &str| serde_json::json!([(now - before) / 1000, value]);
+    let want = [at(30_000, "0"), at(20_000, "3"), at(10_000, "4")];
+    assert_eq!(found[0]["values"], serde_json::json!(want), "{found}");
+}

@@ -429,6 +429,7 @@ impl Node {
             &self.memory,
         )
         .labelling_types(features.type_and_unit_labels)
+        .making_zeros(features.start_times.make_zeros)
         .taking_otlp(features.deltas, self.lookback);
         pipeline.translate_by(self.running.config().otlp.clone());
         pipeline

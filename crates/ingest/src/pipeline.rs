@@ -47,7 +47,7 @@ use firn_model::sample::TimestampMs;
 use firn_model::store::{Append, AppendBounds, TakeLate, Ticket};
 use firn_model::sync::lock;
 use firn_model::tenant::TenantId;
-use firn_wire::remote_write::{self, Decoder};
+use firn_wire::remote_write::{self, Decoder, Zeros};
 use ledger::{BatchEntry, Ledger};
 use otlp::OtlpSettings;
 use room::Room;
@@ -69,6 +69,7 @@ pub struct Pipeline {
     ledger: Arc<Ledger>,
     aggregation: Arc<Aggregation>,
     labels_types: bool,
+    makes_zeros: bool,
     metadata: Arc<PushedMetadata>,
     sending: OnceLock<Arc<dyn SendOn>>,
     otlp: OtlpSettings,
@@ -102,6 +103,7 @@ impl Pipeline {
             ledger: Arc::new(ledger),
             aggregation: Arc::new(Aggregation::new(TenantId::anonymous())),
             labels_types: false,
+            makes_zeros: false,
             metadata: Arc::default(),
             sending: OnceLock::new(),
             otlp: OtlpSettings::default(),
@@ -113,6 +115,14 @@ impl Pipeline {
     #[must_use]
     pub fn labelling_types(mut self, labels_types: bool) -> Self {
         self.labels_types = labels_types;
+        self
+    }
+
+    /// The pipeline, with samples of zero at the starts that pushes say:
+    /// `created-timestamp-zero-ingestion`.
+    #[must_use]
+    pub fn making_zeros(mut self, makes_zeros: bool) -> Self {
+        self.makes_zeros = makes_zeros;
         self
     }
 
@@ -218,9 +228,31 @@ impl Pipeline {
 
     /// Hands a batch to the store of which it may refuse any sample: that is neither counted nor
     /// logged. The batch is durable when one that is appended after it is.
-    pub(crate) fn append_optional(&self, tenant: &TenantId, mut batch: &Batch) {
+    pub(crate) fn append_optional(&self, tenant: &TenantId, source: &mut dyn Source) {
         // No caller waits for it: the log is written in order.
-        drop(self.append_made(tenant, None, &mut batch, self.bounds_of(None)));
+        drop(self.append_made(tenant, None, source, self.bounds_of(None)));
+    }
+
+    /// Stores samples of zero at the starts of what `batch` brings, which follows them: what the
+    /// store refuses of them, since it has newer samples or they are too old, is no loss. Fails if
+    /// there is no room for them.
+    fn append_zeros(
+        &self,
+        tenant: &TenantId,
+        batch: &Batch,
+        admission: &mut Admission,
+    ) -> Result<(), Error> {
+        if !self.makes_zeros {
+            return Ok(());
+        }
+        if let Some(work) = &mut admission.work {
+            work.grow(batch.memory_bytes().saturating_mul(2))?;
+        }
+        let mut zeros = Zeros::new(self.limits.wire);
+        if let Some(mut made) = zeros.make(batch) {
+            self.append_optional(tenant, &mut made);
+        }
+        Ok(())
     }
 
     /// Hands over what a rule of the group `group` made: in one piece, visible and durable when the

@@ -116,6 +116,35 @@ impl Histogram {
         is_stale(self.sum)
     }
 
+    /// A histogram without observations in the layout of this one, behind a reset.
+    #[must_use]
+    pub fn emptied(&self) -> Histogram {
+        let counts = match self.counts {
+            Counts::Integer { .. } => Counts::Integer {
+                count: 0,
+                zero_count: 0,
+                positive: Vec::new(),
+                negative: Vec::new(),
+            },
+            Counts::Float { .. } => Counts::Float {
+                count: 0.0,
+                zero_count: 0.0,
+                positive: Vec::new(),
+                negative: Vec::new(),
+            },
+        };
+        Histogram {
+            reset_hint: ResetHint::Reset,
+            schema: self.schema,
+            zero_threshold: self.zero_threshold,
+            sum: 0.0,
+            counts,
+            positive_spans: Vec::new(),
+            negative_spans: Vec::new(),
+            custom_values: self.custom_values.clone(),
+        }
+    }
+
     /// Bytes of memory, what its vectors have to spare left out.
     pub fn memory_bytes(&self) -> usize {
         let spans = self.positive_spans.len() + self.negative_spans.len();

@@ -8,6 +8,7 @@
 //! say.
 
 mod print;
+pub mod scalar;
 
 pub use print::print;
 

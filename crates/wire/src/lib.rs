@@ -6,9 +6,8 @@
 //! reverse; [`otlp`] reads what OpenTelemetry sends; [`exposition`] reads what a target exposes and
 //! writes what Firn exposes about itself; [`thinning`] leaves series out of messages that are
 //! passed on; [`traces`] writes spans for a collector; [`snappy`] is the compression around
-//! requests, [`unpack`] that of other bodies;
-//! [`tsdb`] reads the files of a Prometheus and writes blocks for one; [`zookeeper`] is what a client
-//! of ZooKeeper sends and hears.
+//! requests, [`unpack`] that of other bodies; [`tsdb`] reads the files of a Prometheus and writes
+//! blocks for one; [`zookeeper`] is what a client of ZooKeeper sends and hears.
 //!
 //! Invariant: for any bytes, nothing here panics or allocates beyond the caps in [`WireLimits`], or
 //! in [`tsdb`] beyond what a file has; decoding what was encoded gives back the same. Nothing here

@@ -34,6 +34,7 @@ mod request;
 mod sample;
 #[cfg(test)]
 mod tests;
+mod zeros;
 
 pub(crate) use charges::{Charges, EXEMPLAR_BYTES, SAMPLE_BYTES, SERIES_BYTES};
 pub use contents::Contents;
@@ -51,6 +52,7 @@ pub(crate) use metadata::push as push_metadata;
 pub use refusal::{Refusal, Refusals, Refused};
 pub(crate) use request::Counts;
 pub(crate) use sample::read as read_sample;
+pub use zeros::Zeros;
 
 use crate::error::WireError;
 use crate::limits::WireLimits;

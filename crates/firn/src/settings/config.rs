@@ -18,13 +18,13 @@ mod jobs;
 mod keys;
 pub mod mirror;
 mod otlp;
+mod printed;
 mod read;
 mod remote;
 pub mod remote_read;
 pub mod remote_write;
 mod rule_files;
 mod rules;
-mod scalar;
 mod schema;
 mod signing;
 mod sources;
@@ -45,6 +45,7 @@ use firn_ingest::scrape::JobSettings;
 use firn_model::labels::Labels;
 use firn_model::names::NameScheme;
 use firn_model::units::{format_size, parse_duration, parse_size};
+pub use firn_model::yaml::scalar::parse_bool;
 use firn_model::yaml::{self, Node, YamlError};
 use firn_rules::group::Group;
 use firn_storage::store::Duplicates;
@@ -52,7 +53,6 @@ use firn_wire::otlp::Translation;
 use global::Global;
 use remote_read::RemoteRead;
 use remote_write::RemoteWrite;
-pub use scalar::parse_bool;
 use schema::{Findings, Key, Shape, walk};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -362,8 +362,10 @@ scrape_configs:
 impl Config {
     /// What holds when no file is given: Firn scrapes itself.
     pub fn built_in() -> Config {
+        let features = JobFeatures::of_names(&[]);
+        let parsed = parse(BUILT_IN, Path::new(""), features).unwrap_or_default();
         Config {
-            text: BUILT_IN.to_owned(),
+            text: parsed.config.text,
             ..Config::default()
         }
     }
@@ -425,8 +427,18 @@ struct Parsed {
 
 /// Checks the text of a config that lies in `dir`. An empty one is a config that sets nothing.
 fn parse(text: &str, dir: &Path, features: JobFeatures) -> Result<Parsed, YamlError> {
+    let around = printed::Around {
+        dir,
+        retention_time: features.retention.0,
+        retention_size: features.retention.1,
+        late_window: LATE_WINDOW,
+        asks_protobuf: features.start_times.are_read(),
+        extra_metrics: features.extra_metrics,
+    };
     let Some(root) = yaml::parse(text)? else {
-        return Ok(Parsed::default());
+        let mut parsed = Parsed::default();
+        parsed.config.text = printed::of_nothing(&around);
+        return Ok(parsed);
     };
     let mut findings = Findings::default();
     // The walk blots out secrets in what is shown; what is read next still has them.
@@ -435,7 +447,7 @@ fn parse(text: &str, dir: &Path, features: JobFeatures) -> Result<Parsed, YamlEr
     let global = Global::read(&root, dir, features)?;
     let mut config = Config {
         ignored: findings.ignored,
-        text: yaml::print(&shown),
+        text: printed::printed(&shown, &around),
         external_labels: global.external_labels.clone(),
         query_log_file: global.query_log_file.clone(),
         alerting: alerting::alerting(&root, global.names, dir)?,

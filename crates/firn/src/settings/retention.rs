@@ -3,6 +3,7 @@
 //! Invariant: zero is "not set", never "keep nothing". The default time holds only where neither
 //! flag says anything and the config has no section for it.
 
+use super::Settings;
 use super::flags::CommandLine;
 use firn_model::env::Disk;
 use firn_model::units::{format_duration, format_size};
@@ -11,6 +12,9 @@ use std::fmt;
 use std::path::Path;
 use std::time::Duration;
 use tracing::warn;
+
+/// Upstream's default.
+pub const DEFAULT: Duration = Duration::from_millis(RETENTION_MS.unsigned_abs());
 
 /// How long, and how much, is kept. A limit that is not set is none.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -36,18 +40,22 @@ pub struct UnknownSize {
     percentage: f64,
 }
 
+/// How long samples are kept, and how many bytes, as the flags say.
+pub fn of_flags(settings: &Settings) -> (Option<Duration>, Option<u64>) {
+    let time = settings.retention_time.filter(|time| !time.is_zero());
+    let size = settings.retention_size.filter(|size| *size > 0);
+    (time.or((size.is_none()).then_some(DEFAULT)), size)
+}
+
 impl Retention {
     /// What holds for a server. A section `retention` in the config sets the flags aside.
     pub fn of(line: &CommandLine, of_config: Option<Self>) -> Self {
         if let Some(retention) = of_config {
             return retention;
         }
-        let settings = &line.settings;
-        let time = settings.retention_time.filter(|time| !time.is_zero());
-        let size = settings.retention_size.filter(|size| *size > 0);
-        let default = Duration::from_millis(RETENTION_MS.unsigned_abs());
+        let (time, size) = of_flags(&line.settings);
         Self {
-            time: time.or((size.is_none()).then_some(default)),
+            time,
             size,
             percentage: None,
         }

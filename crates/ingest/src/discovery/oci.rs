@@ -7,6 +7,7 @@
 //! Facts are from upstream's `discovery/oci` and Oracle's API, whose requests are signed by HTTP
 //! signatures (draft-cavage-http-signatures-08).
 
+mod machine;
 mod realms;
 mod signer;
 #[cfg(test)]
@@ -47,7 +48,7 @@ const NEXT_PAGE: &str = "opc-next-page";
 /// One of `oci_sd_configs`
 #[derive(Clone, Debug, PartialEq)]
 pub struct OciSettings {
-    /// Whether this machine is to be asked who it is, which is not done.
+    /// Whether this machine is asked who it is.
     pub is_machine: bool,
     /// `tenancy`
     pub tenancy: String,
@@ -127,6 +128,9 @@ struct Pace {
 pub(super) struct Instances {
     settings: OciSettings,
     endpoints: Endpoints,
+    signer: Arc<Signer>,
+    /// Whose instances they are; known once it was asked for.
+    tenancy: String,
     api: Api,
     pace: Pace,
 }
@@ -151,18 +155,16 @@ impl Instances {
             identity: format!("https://identity.{region}.oci.{domain}"),
             compute: format!("https://iaas.{region}.{domain}"),
         };
-        Self::at(endpoints, settings, bytes_max, clock)
+        let signer = Signer::new(settings, clock);
+        Self::at(endpoints, settings, bytes_max, signer)
     }
 
-    fn at(
-        endpoints: Endpoints,
-        settings: &OciSettings,
-        bytes_max: u64,
-        clock: Arc<dyn Clock>,
-    ) -> Self {
-        let signer = Arc::new(Signer::new(settings, clock));
+    fn at(endpoints: Endpoints, settings: &OciSettings, bytes_max: u64, signer: Signer) -> Self {
+        let signer = Arc::new(signer);
         Self {
-            api: Api::signed(&settings.client, bytes_max, signer),
+            api: Api::signed(&settings.client, bytes_max, signer.clone()),
+            signer,
+            tenancy: String::new(),
             settings: settings.clone(),
             endpoints,
             pace: Pace {
@@ -197,7 +199,7 @@ impl Instances {
             return self.settings.compartments.clone();
         }
         let (mut all, mut known) = (Vec::new(), BTreeSet::new());
-        let mut queue = VecDeque::from([self.settings.tenancy.clone()]);
+        let mut queue = VecDeque::from([self.tenancy.clone()]);
         while let Some(id) = queue.pop_front() {
             if !known.insert(id.clone()) {
                 continue;
@@ -259,7 +261,7 @@ impl Instances {
             ("availability_domain", &instance.availability_domain),
             ("fault_domain", &instance.fault_domain),
             ("region", &instance.region),
-            ("tenancy_id", &self.settings.tenancy),
+            ("tenancy_id", &self.tenancy),
             ("compartment_id", &instance.compartment_id),
             ("image_id", &instance.image_id),
             ("vnic_id", &card.id),
@@ -302,9 +304,7 @@ impl Refresh for Instances {
     }
 
     async fn refresh(&mut self) -> Result<Vec<Group>, Error> {
-        if self.settings.is_machine {
-            return Err(wrong("auth by instance_principal has no effect in Firn"));
-        }
+        self.tenancy = self.signer.tenancy().await?;
         let mut groups = Vec::new();
         for id in self.compartments().await {
             let url = format!(

@@ -207,9 +207,8 @@ impl Pipeline {
         let exemplars = decoded.batch.exemplars().len();
         // Known before the samples come to aggregation.
         let now = self.ledger.clock.now_ms();
-        let unkept = self
-            .metadata
-            .note(tenant, Names::Families, decoded.metadata, now);
+        let known = &self.metadata;
+        let unkept = known.note(tenant, Names::Families, decoded.metadata, now);
         drop(decode);
         let decoded_at = self.ledger.clock.monotonic();
         let bounds = self.bounds_of(Some(&sender));
@@ -224,6 +223,7 @@ impl Pipeline {
             body: None,
         };
         let append = SpanContext::begin_in(span, super::push::APPEND);
+        self.append_zeros(tenant, decoded.batch, &mut admission)?;
         let ticket = self.hand_over(tenant, &mut decoded, entry, bounds);
         drop(append);
         let metrics = &self.ledger.metrics;

@@ -121,6 +121,7 @@ impl Pipeline {
                 .then(|| kept_request(version, body, &decoded)),
         };
         let append = SpanContext::begin_in(span, APPEND);
+        self.append_zeros(tenant, decoded.batch, &mut admission)?;
         let ticket = self.hand_over(tenant, &mut decoded, entry, bounds);
         drop(append);
         let decoding = decoded_at.saturating_sub(started);

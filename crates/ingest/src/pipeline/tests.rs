@@ -445,7 +445,7 @@ fn batch_of_this_process_holds_room_until_it_is_durable() {
     let doors: [&dyn Fn(); 3] = [
         &|| drop(pipeline.append(&tenant, &batch, bounds)),
         &|| drop(pipeline.append_of(&tenant, Sender::Job("j".into()), &batch)),
-        &|| pipeline.append_optional(&tenant, &batch),
+        &|| pipeline.append_optional(&tenant, &mut &batch),
     ];
     for door in doors {
         door();
@@ -477,6 +477,6 @@ fn optional_batch_counts_what_is_stored_and_not_what_is_refused() {
         let labels = Labels::from_pairs([("__name__", i.to_string())]);
         batch.push_series(labels.as_ref(), &[(5, 1.0)]);
     }
-    pipeline.append_optional(&TenantId::anonymous(), &batch);
+    pipeline.append_optional(&TenantId::anonymous(), &mut &batch);
     assert_eq!(counts(&pipeline), ["samples_total  8"]);
 }

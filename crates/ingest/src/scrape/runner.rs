@@ -306,7 +306,7 @@ impl Scraping {
             let made = make(&mut state);
             part.set("samples", || state.batch().sample_count());
             if !state.zeros().is_empty() {
-                pipeline.append_optional(&tenant, state.zeros());
+                pipeline.append_optional(&tenant, &mut state.zeros());
             }
             let write = pipeline.append_of(&tenant, sender, state.batch());
             (made, write, state)

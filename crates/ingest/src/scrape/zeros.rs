@@ -7,7 +7,6 @@
 
 use super::cache::Entry;
 use firn_model::batch::{Batch, HistogramSample};
-use firn_model::histogram::{Counts, Histogram, ResetHint};
 use firn_model::sample::{START_UNKNOWN, TimestampMs};
 use firn_wire::exposition::{Sample, Value};
 
@@ -25,36 +24,8 @@ pub(super) fn push(batch: &mut Batch, entry: &mut Entry, sample: &Sample<'_>, ti
         Value::Histogram(histogram) => batch.push_histogram(HistogramSample {
             time: start,
             start_time: START_UNKNOWN,
-            histogram: zero_of(histogram),
+            histogram: histogram.emptied(),
         }),
     }
     batch.end_series();
-}
-
-/// A histogram without observations in the layout of another.
-fn zero_of(histogram: &Histogram) -> Histogram {
-    let counts = match histogram.counts {
-        Counts::Integer { .. } => Counts::Integer {
-            count: 0,
-            zero_count: 0,
-            positive: Vec::new(),
-            negative: Vec::new(),
-        },
-        Counts::Float { .. } => Counts::Float {
-            count: 0.0,
-            zero_count: 0.0,
-            positive: Vec::new(),
-            negative: Vec::new(),
-        },
-    };
-    Histogram {
-        reset_hint: ResetHint::Reset,
-        schema: histogram.schema,
-        zero_threshold: histogram.zero_threshold,
-        sum: 0.0,
-        counts,
-        positive_spans: Vec::new(),
-        negative_spans: Vec::new(),
-        custom_values: histogram.custom_values.clone(),
-    }
 }

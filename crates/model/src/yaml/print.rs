@@ -1,93 +1,342 @@
-//! A tree back to YAML: block style, comments and anchors gone.
+//! A tree as YAML text in block style, laid out as Go's `yaml` does for Prometheus: what people and
+//! tools compare with what a Prometheus shows.
 //!
-//! Invariant: reading what is printed gives the same tree, places aside.
+//! Scalars that stood without quotes stay as they are. Text has quotes where it would mean
+//! something else without them; a text of several lines is a literal; long lines break at spaces.
+//! Facts are from the emitter of libyaml.
 
+use super::scalar::{Scalar, resolve};
 use super::{Node, Value};
 use std::fmt::Write;
 
+/// Columns behind which a line breaks at its next space.
+const WIDTH: usize = 80;
+
+/// Keys whose lists stand in one line.
+const IN_ONE_LINE: [&str; 1] = ["source_labels"];
+
 /// The tree as YAML text.
 pub fn print(root: &Node) -> String {
-    let mut out = String::new();
-    print_node(root, 0, &mut out);
-    out
+    let mut printer = Printer::default();
+    printer.node(root, 0);
+    printer.out.push('\n');
+    printer.out
 }
 
-/// Prints `node` from the start of a line (or behind `- `) on; ends with a line break.
-fn print_node(node: &Node, indent: usize, out: &mut String) {
-    match &node.value {
-        Value::List(items) if !items.is_empty() => {
-            for (i, item) in items.iter().enumerate() {
-                pad(i, indent, out);
-                out.push_str("- ");
-                print_node(item, indent + 2, out);
+/// Where a scalar stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    Block,
+    OneLine,
+    Key,
+}
+
+#[derive(Default)]
+struct Printer {
+    out: String,
+    column: usize,
+}
+
+impl Printer {
+    fn put(&mut self, text: &str) {
+        self.out.push_str(text);
+        self.column += text.chars().count();
+    }
+
+    fn begin_line(&mut self, indent: usize) {
+        self.out.push('\n');
+        self.column = 0;
+        self.put(&" ".repeat(indent));
+    }
+
+    /// Prints `node` from where the caller left off; its further lines are indented by `at`.
+    fn node(&mut self, node: &Node, at: usize) {
+        match &node.value {
+            Value::List(items) if !items.is_empty() => {
+                for (i, item) in items.iter().enumerate() {
+                    if i > 0 {
+                        self.begin_line(at);
+                    }
+                    self.put("- ");
+                    self.node(item, item_indent(item, at));
+                }
+            }
+            Value::Map(entries) if !entries.is_empty() => {
+                for (i, entry) in entries.iter().enumerate() {
+                    if i > 0 {
+                        self.begin_line(at);
+                    }
+                    self.text(&entry.key, at, Place::Key);
+                    self.put(":");
+                    self.value(&entry.key, &entry.node, at);
+                }
+            }
+            Value::List(_) => self.put("[]"),
+            Value::Map(_) => self.put("{}"),
+            Value::Scalar { text, plain } => self.scalar(text, *plain, at, Place::Block),
+        }
+    }
+
+    /// The value of a key of a mapping that is indented by `indent`.
+    fn value(&mut self, key: &str, node: &Node, indent: usize) {
+        match &node.value {
+            Value::List(items) if !items.is_empty() && IN_ONE_LINE.contains(&key) => {
+                self.one_line(items, indent);
+            }
+            Value::List(items) if !items.is_empty() => {
+                self.begin_line(indent);
+                self.node(node, indent);
+            }
+            Value::Map(entries) if !entries.is_empty() => {
+                self.begin_line(indent + 2);
+                self.node(node, indent + 2);
+            }
+            Value::Scalar { text, plain: true } if text.is_empty() => {}
+            _ => {
+                self.put(" ");
+                self.node(node, indent);
             }
         }
-        Value::Map(entries) if !entries.is_empty() => {
-            for (i, entry) in entries.iter().enumerate() {
-                pad(i, indent, out);
-                out.push_str(&scalar(&entry.key, is_plain_key(&entry.key)));
-                out.push(':');
-                if is_block(&entry.node) {
-                    out.push('\n');
-                    out.push_str(&" ".repeat(indent + 2));
-                    print_node(&entry.node, indent + 2, out);
-                } else {
-                    out.push(' ');
-                    print_node(&entry.node, indent, out);
+    }
+
+    fn one_line(&mut self, items: &[Node], indent: usize) {
+        self.put(" [");
+        for (i, item) in items.iter().enumerate() {
+            if i > 0 {
+                self.put(",");
+                match self.column > WIDTH {
+                    true => self.begin_line(indent + 2),
+                    false => self.put(" "),
+                }
+            }
+            if let Value::Scalar { text, plain } = &item.value {
+                self.scalar(text, *plain, indent, Place::OneLine);
+            }
+        }
+        self.put("]");
+    }
+
+    fn scalar(&mut self, text: &str, plain: bool, indent: usize, place: Place) {
+        match plain && !text.contains('\n') {
+            true => self.folded(text, (place != Place::Key).then_some(indent + 2)),
+            false => self.text(text, indent, place),
+        }
+    }
+
+    fn text(&mut self, text: &str, indent: usize, place: Place) {
+        let is_shown = |c: char| c == '\n' || !c.is_control() && c != '\u{feff}';
+        if text.contains('\n') && place == Place::Block && text.chars().all(is_shown) {
+            return self.literal(text, indent + 2);
+        }
+        let breaks = (place != Place::Key).then_some(indent + 2);
+        let means_itself = resolve(text) == Scalar::Text && !is_time(text) && text != "<<";
+        if means_itself && stands_plain(text, place) {
+            return self.folded(text, breaks);
+        }
+        if means_itself && text.chars().all(|c| is_shown(c) && c != '\n') && !has_odd_space(text) {
+            let quoted = format!("'{}'", text.replace('\'', "''"));
+            return self.folded(&quoted, breaks);
+        }
+        let mut quoted = String::from("\"");
+        for c in text.chars() {
+            escape(c, &mut quoted);
+        }
+        quoted.push('"');
+        self.put(&quoted);
+    }
+
+    /// Puts a text that breaks at single spaces, onto lines that are indented by `breaks`.
+    fn folded(&mut self, text: &str, breaks: Option<usize>) {
+        let mut words = text.split(' ').peekable();
+        while let Some(word) = words.next() {
+            self.put(word);
+            let Some(next) = words.peek() else { return };
+            let is_single = !word.is_empty() && !next.is_empty();
+            match breaks.filter(|_| is_single && self.column > WIDTH) {
+                Some(indent) => self.begin_line(indent),
+                None => self.put(" "),
+            }
+        }
+    }
+
+    fn literal(&mut self, text: &str, indent: usize) {
+        self.put("|");
+        if text.starts_with([' ', '\n']) {
+            self.put("2");
+        }
+        let body = text.strip_suffix('\n');
+        match body {
+            None => self.put("-"),
+            Some(body) if body.is_empty() || body.ends_with('\n') => self.put("+"),
+            Some(_) => {}
+        }
+        for line in body.unwrap_or(text).split('\n') {
+            match line.is_empty() {
+                true => self.begin_line(0),
+                false => {
+                    self.begin_line(indent);
+                    self.put(line);
                 }
             }
         }
-        Value::List(_) => out.push_str("[]\n"),
-        Value::Map(_) => out.push_str("{}\n"),
-        Value::Scalar { text, plain } => {
-            out.push_str(&scalar(text, *plain));
-            out.push('\n');
+    }
+}
+
+/// How far what stands behind a dash at `indent` is indented.
+fn item_indent(item: &Node, indent: usize) -> usize {
+    match &item.value {
+        Value::Scalar { .. } => indent,
+        Value::List(_) | Value::Map(_) => indent + 2,
+    }
+}
+
+fn escape(c: char, out: &mut String) {
+    match c {
+        '"' => out.push_str("\\\""),
+        '\\' => out.push_str("\\\\"),
+        '\n' => out.push_str("\\n"),
+        '\t' => out.push_str("\\t"),
+        '\r' => out.push_str("\\r"),
+        '\0' => out.push_str("\\0"),
+        '\u{feff}' => out.push_str("\\uFEFF"),
+        c if c.is_control() => write!(out, "\\x{:02X}", c as u32).expect("to a string"),
+        c => out.push(c),
+    }
+}
+
+/// Whether a text that means itself may stand without quotes.
+fn stands_plain(text: &str, place: Place) -> bool {
+    let Some(first) = text.chars().next() else {
+        return false;
+    };
+    let is_space = |c: Option<char>| c.is_none_or(|c| c == ' ');
+    let second = text.chars().nth(1);
+    let begins_badly = match first {
+        '#' | ',' | '[' | ']' | '{' | '}' | '&' | '*' | '!' | '|' | '>' | '\'' | '"' | '%'
+        | '@' | '`' | ' ' => true,
+        '?' | ':' => place == Place::OneLine || is_space(second),
+        '-' => is_space(second),
+        _ => text.starts_with("---") || text.starts_with("..."),
+    };
+    if begins_badly || text.starts_with("---") || text.ends_with(' ') {
+        return false;
+    }
+    let mut before = None;
+    let mut rest = text.chars().peekable();
+    while let Some(c) = rest.next() {
+        let stands = match c {
+            ',' | '?' | '[' | ']' | '{' | '}' => place != Place::OneLine,
+            ':' => place != Place::OneLine && !is_space(rest.peek().copied()),
+            '#' => before != Some(' '),
+            c => !c.is_control() && c != '\u{feff}',
+        };
+        if !stands {
+            return false;
+        }
+        before = Some(c);
+    }
+    true
+}
+
+/// Whether a space stands where single quotes would lose it.
+fn has_odd_space(text: &str) -> bool {
+    text.starts_with(' ') && text.trim().is_empty()
+}
+
+/// Whether a reader of YAML 1.1 takes the text for a date, a time, or a number of base 60.
+fn is_time(text: &str) -> bool {
+    let is_digits = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
+    let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
+    let whole = unsigned
+        .split_once('.')
+        .map_or(unsigned, |(whole, _)| whole);
+    let mut parts = whole.split(':');
+    let first = parts.next().unwrap_or_default();
+    let is_sixtieth = |part: &str| {
+        is_digits(part) && part.len() <= 2 && part.parse().is_ok_and(|number: u32| number < 60)
+    };
+    let rest: Vec<&str> = parts.collect();
+    if is_digits(&first.replace('_', "")) && !rest.is_empty() && rest.iter().all(|p| is_sixtieth(p))
+    {
+        return true;
+    }
+    let date = text.split(['T', 't', ' ']).next().unwrap_or_default();
+    let parts: Vec<&str> = date.split('-').collect();
+    matches!(parts[..], [year, month, day] if year.len() == 4
+        && [month, day].iter().all(|part| part.len() <= 2)
+        && [year, month, day].iter().all(|part| is_digits(part)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::parse;
+    use super::*;
+
+    fn check(text: &str, want: &str) {
+        let root = parse(text).unwrap().unwrap();
+        let printed = print(&root);
+        assert_eq!(printed, want, "{text}");
+        // What is printed means the same, and is printed as it is.
+        let again = parse(&printed).unwrap().unwrap();
+        assert_eq!(print(&again), printed);
+    }
+
+    #[test]
+    fn tree_is_laid_out_as_go_does_it() {
+        check(
+            "{a: {b: [c, {d: 1, e: [x]}], f: {}}, g: []}",
+            "a:\n  b:\n  - c\n  - d: 1\n    e:\n    - x\n  f: {}\ng: []\n",
+        );
+        check("[[a, b], c]", "- - a\n  - b\n- c\n");
+        check(
+            "x: {source_labels: ['a b', 'c,d']}",
+            "x:\n  source_labels: [a b, 'c,d']\n",
+        );
+    }
+
+    #[test]
+    fn text_has_quotes_where_it_would_mean_something_else() {
+        for (text, want) in [
+            ("plain", "plain"),
+            ("y", "\"y\""),
+            ("5", "\"5\""),
+            ("2026-01-02", "\"2026-01-02\""),
+            ("1:20", "\"1:20\""),
+            ("", "\"\""),
+            ("~", "\"~\""),
+            ("a: b", "'a: b'"),
+            ("it's: b", "'it''s: b'"),
+            ("it's", "it's"),
+            ("# .*", "'# .*'"),
+            ("[::1]:9090", "'[::1]:9090'"),
+            ("C:\\x", "C:\\x"),
+            ("- a", "'- a'"),
+            ("-a", "-a"),
+            ("a\tb", "\"a\\tb\""),
+            (";", ";"),
+            (",", "','"),
+            ("a #b", "'a #b'"),
+            ("true|yes", "true|yes"),
+        ] {
+            let root = Node {
+                place: super::super::Place { line: 1, column: 1 },
+                value: Value::Scalar {
+                    text: text.to_owned(),
+                    plain: false,
+                },
+            };
+            assert_eq!(print(&root), format!("{want}\n"), "{text:?}");
         }
     }
-}
 
-/// Indents all lines but the first, which stands where the caller left off.
-fn pad(line: usize, indent: usize, out: &mut String) {
-    if line > 0 {
-        out.push_str(&" ".repeat(indent));
+    #[test]
+    fn text_of_several_lines_is_a_literal_and_long_lines_break() {
+        check("k: \"a\\nb\\n\"", "k: |\n  a\n  b\n");
+        check("k: \"a\\nb\"", "k: |-\n  a\n  b\n");
+        check("k: \"a\\n\\nb\\n\\n\"", "k: |+\n  a\n\n  b\n\n");
+        let words = ["word"; 20].join(" ");
+        let long = format!("k: '{words}'");
+        let (first, rest) = (["word"; 16].join(" "), ["word"; 4].join(" "));
+        check(&long, &format!("k: {first}\n  {rest}\n"));
     }
-}
-
-fn is_block(node: &Node) -> bool {
-    match &node.value {
-        Value::List(items) => !items.is_empty(),
-        Value::Map(entries) => !entries.is_empty(),
-        Value::Scalar { .. } => false,
-    }
-}
-
-/// Whether a key can stand without quotes; more than these characters are allowed, but never
-/// needed.
-fn is_plain_key(key: &str) -> bool {
-    let mut chars = key.chars();
-    chars
-        .next()
-        .is_some_and(|c| c.is_ascii_alphabetic() || c == '_')
-        && chars.all(|c| c.is_ascii_alphanumeric() || c == '_')
-}
-
-/// A scalar as it stood if it was plain, else in double quotes with JSON's escapes, which are
-/// YAML's too.
-fn scalar(text: &str, plain: bool) -> String {
-    if plain && !text.contains('\n') {
-        return text.to_owned();
-    }
-    let mut out = String::from("\"");
-    for c in text.chars() {
-        match c {
-            '"' => out.push_str("\\\""),
-            '\\' => out.push_str("\\\\"),
-            '\n' => out.push_str("\\n"),
-            '\t' => out.push_str("\\t"),
-            c if c.is_control() => write!(out, "\\u{:04x}", c as u32).expect("to a string"),
-            c => out.push(c),
-        }
-    }
-    out.push('"');
-    out
 }

@@ -1,15 +1,12 @@
 //! The keys of series, written from the labels of a point.
 
-use super::labels::{Form, Label};
+use super::labels::{Form, LABEL_FRAME_BYTES, Label};
 use super::request::Walk;
 use super::text::Made;
 use super::trouble::Trouble;
 use crate::error::WireError;
 use crate::remote_write::{KEY_COPIES, SERIES_BYTES, push_begun_label, push_checked, push_label};
 use std::ops::Range;
-
-/// What a label takes in a key beside name and value, at most.
-pub(super) const LABEL_FRAME_BYTES: usize = 12;
 
 /// A key that was written, around one of its labels: of series that differ in that label alone.
 #[derive(Clone, Debug)]

@@ -11,11 +11,13 @@
 //! that it belongs to. Labels say where they come from, so that [`super::order`] can put those of
 //! another point in the same order.
 
-use super::key::LABEL_FRAME_BYTES;
 use super::label_names::LabelNames;
 use super::text::{Made, Text};
 use super::translation::Translation;
 use super::trouble::Trouble;
+
+/// What a label takes in a key beside name and value, at most.
+pub(super) const LABEL_FRAME_BYTES: usize = 12;
 
 /// Where a label of a point comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -12,8 +12,7 @@
 //!
 //! Invariant: labels in a known order are those that [`LabelSet::finish`] makes.
 
-use super::key::LABEL_FRAME_BYTES;
-use super::labels::{Form, Label, LabelSet, Overlaid, Overlay, Pair, Source};
+use super::labels::{Form, LABEL_FRAME_BYTES, Label, LabelSet, Overlaid, Overlay, Pair, Source};
 use super::text::{Made, Text};
 use crate::error::WireError;
 use crate::remote_write::Charges;

@@ -1,9 +1,10 @@
 //! Features of the command line that change what a config means.
 
-use crate::settings::Settings;
+use crate::settings::{Settings, retention};
 use firn_ingest::DeltaMode;
 use firn_ingest::scrape::StartTimes;
 use firn_promql::Features;
+use std::time::Duration;
 
 /// What features change about every job, and about expressions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -20,6 +21,8 @@ pub struct JobFeatures {
     pub is_agent: bool,
     /// Switches of the language.
     pub language: Features,
+    /// How long samples are kept, and how many bytes, where the config does not say.
+    pub retention: (Option<Duration>, Option<u64>),
 }
 
 impl JobFeatures {
@@ -27,6 +30,7 @@ impl JobFeatures {
     pub fn of(settings: &Settings) -> Self {
         Self {
             is_agent: settings.is_agent,
+            retention: retention::of_flags(settings),
             ..Self::of_names(&settings.features)
         }
     }
@@ -56,6 +60,7 @@ impl JobFeatures {
                 use_start_timestamps: has("use-start-timestamps"),
                 type_and_unit_labels: has("type-and-unit-labels"),
             },
+            retention: (Some(retention::DEFAULT), None),
         }
     }
 }

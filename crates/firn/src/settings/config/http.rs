@@ -4,11 +4,11 @@
 //! the folder of the config.
 
 use super::read::{entries, flag_or, path, string, text, texts};
-use super::scalar::{Scalar, scalar_of};
 use firn_ingest::client::{
     Assertion, Auth, HeaderValueSource, HttpSettings, OAuth2Settings, ProxySettings, Secret,
     SigningAlgorithm, TlsSettings, TlsVersion,
 };
+use firn_model::yaml::scalar::{Scalar, scalar_of};
 use firn_model::yaml::{self, Node, YamlError};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;

@@ -192,6 +192,8 @@ const STORAGE: &[Key] = &[
 
 const TSDB: &[Key] = &[
     key("out_of_order_time_window", Duration),
+    // Upstream takes it, in milliseconds, and puts the key above in its place.
+    key("outofordertimewindow", Integer),
     key("stale_series_compaction_threshold", Number).ignored(),
     key("chunk_encoding", Section(&[&[key("floats", Text)]])).ignored(),
     key("retention", Section(&[RETENTION])),

@@ -2,8 +2,8 @@
 //!
 //! `None` is a key that is missing or null. Zero durations are unset, as upstream.
 
-use super::scalar::{Scalar, scalar_of};
 use firn_model::units::{parse_duration, parse_size};
+use firn_model::yaml::scalar::{Scalar, scalar_of};
 use firn_model::yaml::{Entry, Node, Value};
 use std::path::{Path, PathBuf};
 use std::time::Duration;

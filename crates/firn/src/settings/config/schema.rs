@@ -7,8 +7,8 @@
 
 use super::go_url;
 use super::read;
-use super::scalar::{Scalar, scalar_of};
 use firn_model::units::{parse_duration, parse_size};
+use firn_model::yaml::scalar::{Scalar, scalar_of};
 use firn_model::yaml::{Node, Value, YamlError};
 
 /// What a secret is replaced with, as in Prometheus.

@@ -71,7 +71,8 @@ fn instances(answers: &Answers, settings: &OciSettings) -> Followed<Instances> {
     };
     let clock = Arc::new(SimClock::default());
     clock.advance_ms(784_111_777_000);
-    Followed::new(Instances::at(endpoints, settings, 1 << 20, clock))
+    let signer = Signer::new(settings, clock);
+    Followed::new(Instances::at(endpoints, settings, 1 << 20, signer))
 }
 
 const TARGET: &str = "10.0.0.2:9100 oci_availability_domain=Uocm:PHX-AD-1 oci_compartment_id=c1 \
@@ -148,7 +149,8 @@ async fn wrong_key_is_told() {
             compute: answers.url().to_owned(),
         };
         let clock = Arc::new(SimClock::default());
-        let mut instances = Instances::at(endpoints, &settings, 1 << 20, clock);
+        let signer = Signer::new(&settings, clock);
+        let mut instances = Instances::at(endpoints, &settings, 1 << 20, signer);
         let told = instances.refresh().await.unwrap_err().to_string();
         assert!(told.contains(why), "{told}");
     }
@@ -164,4 +166,126 @@ fn region_has_its_realms_domain() {
     ] {
         assert_eq!(realms::region_of(name), (region.to_owned(), domain));
     }
+}
+
+/// What a machine's metadata service says, and Oracle's auth service; the key is that of the
+/// certificate, and tokens end after an hour.
+async fn machine() -> Answers {
+    use base64::Engine;
+    let encode = |text: &str| base64::prelude::BASE64_URL_SAFE_NO_PAD.encode(text);
+    let token = format!("{}.{}.x", encode("{}"), encode(r#"{"exp": 784115377}"#));
+    let answers = oracle().await;
+    let leaf = include_str!("leaf.pem");
+    answers.set("/opc/instance/region", 200, "phx");
+    answers.set("/opc/identity/cert.pem", 200, leaf);
+    answers.set("/opc/identity/intermediate.pem", 200, leaf);
+    let key = include_str!("../../client/tests/keys/pkcs1.pem");
+    answers.set("/opc/identity/key.pem", 200, key);
+    let granted = format!("{{\"token\": \"{token}\"}}");
+    answers.set("/v1/x509", 200, &granted);
+    answers
+}
+
+/// The instances that the machine of `answers` asks for, and its clock.
+fn of_machine(answers: &Answers) -> (Instances, Arc<SimClock>) {
+    let url = answers.url().to_owned();
+    let variables = move |name: &str| match name {
+        "OCI_METADATA_BASE_URL" => Some(format!("{url}/opc")),
+        "OCI_SDK_AUTH_CLIENT_REGION_URL" => Some(url.clone()),
+        _ => None,
+    };
+    let clock = Arc::new(SimClock::default());
+    clock.advance_ms(784_111_777_000);
+    let settings = OciSettings {
+        is_machine: true,
+        tenancy: String::new(),
+        compartments: vec!["c1".into()],
+        ..settings()
+    };
+    let machine = machine::Machine::with(&settings.client, clock.clone(), Arc::new(variables));
+    let signer = Signer::of_machine(machine, clock.clone());
+    let endpoints = Endpoints {
+        identity: answers.url().to_owned(),
+        compute: answers.url().to_owned(),
+    };
+    (Instances::at(endpoints, &settings, 1 << 20, signer), clock)
+}
+
+#[tokio::test]
+async fn machine_asks_with_a_token_that_its_certificate_buys() {
+    let answers = machine().await;
+    let (mut instances, clock) = of_machine(&answers);
+    let groups = instances.refresh().await.unwrap();
+    assert_eq!(groups.len(), 1);
+    let asked = answers.stub.asked();
+    let bought = asked.iter().find(|asked| asked.path == "/v1/x509").unwrap();
+    let body: Value = serde_json::from_str(&bought.body).unwrap();
+    assert_eq!(body["fingerprintAlgorithm"], "SHA256");
+    assert_eq!(body["certificate"], body["intermediateCertificates"][0]);
+    let text = |name: &str| bought.headers[name].to_str().unwrap().to_owned();
+    let value = text("authorization");
+    let (head, rest) = value.split_once(",signature=\"").unwrap();
+    let names = "date (request-target) content-length content-type x-content-sha256";
+    assert!(
+        head.starts_with(&format!(
+            "Signature version=\"1\",headers=\"{names}\",\
+             keyId=\"ocid1.tenancy.oc1..t/fed-x509-sha256/"
+        )),
+        "{head}"
+    );
+    use base64::Engine;
+    let signature = base64::prelude::BASE64_STANDARD.decode(rest.trim_end_matches('"'));
+    let signed = format!(
+        "date: {}\n(request-target): post /v1/x509\ncontent-length: {}\n\
+         content-type: application/json\nx-content-sha256: {}",
+        text("date"),
+        text("content-length"),
+        text("x-content-sha256")
+    );
+    let key = base64::prelude::BASE64_STANDARD.decode(body["publicKey"].as_str().unwrap());
+    // Of a public key as certificates hold it, what ring reads stands behind 24 bytes.
+    let key = UnparsedPublicKey::new(&RSA_PKCS1_2048_8192_SHA256, key.unwrap().split_off(24));
+    key.verify(signed.as_bytes(), &signature.unwrap()).unwrap();
+    let metadata = asked.iter().find(|asked| asked.path.starts_with("/opc"));
+    let said = metadata.unwrap().headers["authorization"].to_str().unwrap();
+    assert_eq!(said, "Bearer Oracle");
+    let listed = asked.iter().find(|asked| asked.path == OF_ONE).unwrap();
+    let said = listed.headers["authorization"].to_str().unwrap();
+    assert!(said.contains("keyId=\"ST$e30."), "{said}");
+    // One token is enough until shortly before its end.
+    let bought = |answers: &Answers| {
+        let paths = answers.stub.paths();
+        paths.iter().filter(|path| *path == "/v1/x509").count()
+    };
+    clock.advance_ms(54 * 60_000);
+    instances.refresh().await.unwrap();
+    assert_eq!(bought(&answers), 1);
+    clock.advance_ms(2 * 60_000);
+    instances.refresh().await.unwrap();
+    assert_eq!(bought(&answers), 2);
+}
+
+#[tokio::test]
+async fn machine_that_cannot_say_who_it_is_finds_nothing_and_says_why() {
+    for (path, answer, why) in [
+        ("/opc/identity/cert.pem", "no", "no certificate"),
+        (
+            "/opc/identity/cert.pem",
+            include_str!("../../client/tests/keys/leaf.pem"),
+            "names no tenancy",
+        ),
+        ("/v1/x509", r#"{"token": "a.b"}"#, "three parts"),
+        ("/v1/x509", "{}", "three parts"),
+    ] {
+        let answers = machine().await;
+        answers.set(path, 200, answer);
+        let (mut instances, _) = of_machine(&answers);
+        let told = instances.refresh().await.unwrap_err().to_string();
+        assert!(told.contains(why), "{path}: {told}");
+    }
+    let answers = machine().await;
+    answers.set("/opc/identity/key.pem", 404, "");
+    let (mut instances, _) = of_machine(&answers);
+    let told = instances.refresh().await.unwrap_err().to_string();
+    assert!(told.contains("/opc/identity/key.pem: "), "{told}");
 }

@@ -3,7 +3,7 @@
 //! A quoted scalar is text and nothing else. One without quotes may be nothing, a boolean, a whole
 //! number (decimal, hexadecimal, octal or binary, with underscores) or a number; a date is text.
 
-use firn_model::yaml::{Node, Value};
+use super::{Node, Value};
 
 /// What a scalar is.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -72,7 +72,7 @@ pub fn parse_bool(text: &str) -> Option<bool> {
 }
 
 /// What text without quotes means.
-fn resolve(text: &str) -> Scalar {
+pub fn resolve(text: &str) -> Scalar {
     if let Some(value) = parse_bool(text) {
         return Scalar::Bool(value);
     }

@@ -1,0 +1,117 @@
+//! The fields of HTTP clients, which several sections have inline. A table.
+
+use super::fields::Kind::{
+    Flag, ListMap, Loaded, MapOf, Path, Paths, Pointer, Text, TextMap, Texts,
+};
+use super::fields::{Field, always, field, with};
+
+/// What every HTTP client has, inline.
+pub const CLIENT: &[Field] = &[
+    BASIC_AUTH,
+    AUTHORIZATION,
+    OAUTH2,
+    CLIENT_TLS,
+    always("follow_redirects", Flag, "true"),
+    always("enable_http2", Flag, "true"),
+    PROXY_URL,
+    NO_PROXY,
+    PROXY_FROM_ENVIRONMENT,
+    PROXY_HEADER,
+    HEADERS,
+];
+
+/// The client of `remote_write`.
+pub const WRITE_CLIENT: &[Field] = &[
+    BASIC_AUTH,
+    AUTHORIZATION,
+    OAUTH2,
+    CLIENT_TLS,
+    always("follow_redirects", Flag, "true"),
+    always("enable_http2", Flag, "false"),
+    PROXY_URL,
+    NO_PROXY,
+    PROXY_FROM_ENVIRONMENT,
+    PROXY_HEADER,
+    HEADERS,
+];
+
+const BASIC_AUTH: Field = field(
+    "basic_auth",
+    Pointer(&[&[
+        field("username", Text),
+        field("username_file", Path),
+        field("username_ref", Text),
+        field("password", Text),
+        field("password_file", Path),
+        field("password_ref", Text),
+    ]]),
+);
+
+const AUTHORIZATION: Field = field(
+    "authorization",
+    Pointer(&[&[
+        with("type", Text, "Bearer"),
+        field("credentials", Text),
+        field("credentials_file", Path),
+        field("credentials_ref", Text),
+    ]]),
+);
+
+const OAUTH2: Field = field(
+    "oauth2",
+    Pointer(&[&[
+        field("client_id", Text),
+        field("client_secret", Text),
+        field("client_secret_file", Path),
+        field("client_secret_ref", Text),
+        field("client_certificate_key_id", Text),
+        field("client_certificate_key", Text),
+        field("client_certificate_key_file", Path),
+        field("client_certificate_key_ref", Text),
+        field("grant_type", Text),
+        field("signature_algorithm", Text),
+        field("iss", Text),
+        field("audience", Text),
+        field("claims", Loaded),
+        field("scopes", Texts),
+        field("token_url", Text),
+        field("endpoint_params", TextMap),
+        CLIENT_TLS,
+        PROXY_URL,
+        NO_PROXY,
+        PROXY_FROM_ENVIRONMENT,
+        PROXY_HEADER,
+    ]]),
+);
+
+const CLIENT_TLS: Field = field("tls_config", Pointer(&[TLS]));
+const PROXY_URL: Field = field("proxy_url", Text);
+const NO_PROXY: Field = field("no_proxy", Text);
+const PROXY_FROM_ENVIRONMENT: Field = field("proxy_from_environment", Flag);
+const PROXY_HEADER: Field = field("proxy_connect_header", ListMap);
+
+const HEADERS: Field = field(
+    "http_headers",
+    MapOf(&[&[
+        field("values", Texts),
+        field("secrets", Texts),
+        field("files", Paths),
+    ]]),
+);
+
+/// TLS of a client.
+pub const TLS: &[Field] = &[
+    field("ca", Text),
+    field("cert", Text),
+    field("key", Text),
+    field("ca_file", Path),
+    field("cert_file", Path),
+    field("key_file", Path),
+    field("ca_ref", Text),
+    field("cert_ref", Text),
+    field("key_ref", Text),
+    field("server_name", Text),
+    always("insecure_skip_verify", Flag, "false"),
+    field("min_version", Text),
+    field("max_version", Text),
+];

@@ -1,0 +1,96 @@
+//! The fields of discoveries. A table.
+
+use super::clients::CLIENT;
+use super::fields::Kind::{
+    self, Duration, Flag, List, Loaded, Path, Paths, Pointer, Text, TextMap, Texts, Whole,
+};
+use super::fields::{Field, always, field, with};
+
+/// The key of targets that are written down.
+pub const STATIC: &str = "static_configs";
+
+/// What a discovery's list holds.
+pub fn kind_of(key: &str) -> Kind {
+    match key {
+        STATIC => List(&[TARGETS]),
+        "file_sd_configs" => List(&[FILE]),
+        "http_sd_configs" => List(&[CLIENT, HTTP]),
+        "dns_sd_configs" => List(&[DNS]),
+        "consul_sd_configs" => List(&[CONSUL, CLIENT]),
+        "kubernetes_sd_configs" => List(&[KUBERNETES, CLIENT, KUBERNETES_CHOICE]),
+        _ => Loaded,
+    }
+}
+
+const TARGETS: &[Field] = &[always("targets", Texts, ""), field("labels", TextMap)];
+
+const FILE: &[Field] = &[
+    always("files", Paths, ""),
+    with("refresh_interval", Duration, "5m"),
+];
+
+const HTTP: &[Field] = &[
+    with("refresh_interval", Duration, "1m"),
+    always("url", Text, ""),
+];
+
+const DNS: &[Field] = &[
+    always("names", Texts, ""),
+    with("refresh_interval", Duration, "30s"),
+    always("type", Text, "SRV"),
+    always("port", Whole, "0"),
+];
+
+const CONSUL: &[Field] = &[
+    with("server", Text, "localhost:8500"),
+    field("path_prefix", Text),
+    field("token", Text),
+    field("datacenter", Text),
+    field("namespace", Text),
+    field("partition", Text),
+    with("tag_separator", Text, ","),
+    with("scheme", Text, "http"),
+    field("username", Text),
+    field("password", Text),
+    always("allow_stale", Flag, "true"),
+    with("refresh_interval", Duration, "30s"),
+    field("services", Texts),
+    field("tags", Texts),
+    field("node_meta", TextMap),
+    field("filter", Text),
+    field("health_filter", Text),
+];
+
+const KUBERNETES: &[Field] = &[
+    field("api_server", Text),
+    always("role", Text, ""),
+    always("kubeconfig_file", Path, ""),
+];
+
+const KUBERNETES_CHOICE: &[Field] = &[
+    field(
+        "namespaces",
+        Pointer(&[&[
+            always("own_namespace", Flag, "false"),
+            always("names", Texts, ""),
+        ]]),
+    ),
+    field(
+        "selectors",
+        List(&[&[
+            field("role", Text),
+            field("label", Text),
+            field("field", Text),
+        ]]),
+    ),
+    field(
+        "attach_metadata",
+        Pointer(&[&[
+            always("node", Flag, "false"),
+            always("namespace", Flag, "false"),
+            always("deployment", Flag, "false"),
+            always("job", Flag, "false"),
+            always("cronjob", Flag, "false"),
+        ]]),
+    ),
+];

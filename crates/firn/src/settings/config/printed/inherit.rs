@@ -1,0 +1,253 @@
+//! What a config says of itself before it is printed: jobs say what they inherit, and what was
+//! written in an old form is written in the new one.
+
+use super::{entry, map, node, plain, text};
+use firn_model::units::{format_duration, parse_duration};
+use firn_model::yaml::scalar::{Scalar, scalar_of};
+use firn_model::yaml::{Entry, Node, Value};
+use std::path::Path;
+use std::time::Duration;
+
+/// What holds beside the file.
+#[derive(Clone, Copy, Debug)]
+pub struct Around<'a> {
+    /// The folder of the config.
+    pub dir: &'a Path,
+    /// How long samples are kept by the flags.
+    pub retention_time: Option<Duration>,
+    /// How many bytes are kept by the flags.
+    pub retention_size: Option<u64>,
+    /// How late samples may be where the config does not say.
+    pub late_window: Duration,
+    /// Whether protocol buffers are asked for first.
+    pub asks_protobuf: bool,
+    /// The default of `extra_scrape_metrics`.
+    pub extra_metrics: bool,
+}
+
+const TEXT_PROTOCOLS: [&str; 4] = [
+    "OpenMetricsText1.0.0",
+    "OpenMetricsText0.0.1",
+    "PrometheusText1.0.0",
+    "PrometheusText0.0.4",
+];
+
+const PROTOBUF: &str = "PrometheusProto";
+
+/// What jobs take over from `global` where they have none, or zero.
+const INHERITED: [&str; 10] = [
+    "scrape_interval",
+    "scrape_failure_log_file",
+    "body_size_limit",
+    "sample_limit",
+    "target_limit",
+    "label_limit",
+    "label_name_length_limit",
+    "label_value_length_limit",
+    "keep_dropped_targets",
+    "scrape_protocols",
+];
+
+/// What they take over where they say nothing.
+const FLAGS: [&str; 4] = [
+    "scrape_native_histograms",
+    "convert_classic_histograms_to_nhcb",
+    "always_scrape_classic_histograms",
+    "extra_scrape_metrics",
+];
+
+const TIMEOUT: Duration = Duration::from_secs(10);
+const INTERVAL: Duration = Duration::from_secs(60);
+
+/// Completes the config `root`.
+pub fn complete(root: &mut Node, around: &Around<'_>) {
+    if !matches!(root.value, Value::Map(_)) {
+        *root = map(Vec::new());
+    }
+    renew(root);
+    if root.get("runtime").is_some_and(Node::is_null) {
+        remove(root, "runtime");
+    }
+    complete_global(root, around);
+    complete_storage(root, around);
+    let global = root
+        .get("global")
+        .cloned()
+        .unwrap_or_else(|| map(Vec::new()));
+    let Some(Value::List(jobs)) = value_mut(root, "scrape_configs") else {
+        return;
+    };
+    for job in jobs {
+        complete_job(job, &global);
+    }
+}
+
+fn complete_global(root: &mut Node, around: &Around<'_>) {
+    if root.get("global").is_none_or(Node::is_null) {
+        let whole = entry("metric_name_escaping_scheme", plain("allow-utf-8"));
+        set(root, "global", map(vec![whole]));
+    }
+    let Some(global) = node_mut(root, "global") else {
+        return;
+    };
+    let interval = duration(global, "scrape_interval").unwrap_or(INTERVAL);
+    fill(global, "scrape_interval", plain(format_duration(interval)));
+    let timeout = TIMEOUT.min(interval);
+    fill(global, "scrape_timeout", plain(format_duration(timeout)));
+    if duration(global, "evaluation_interval").is_none() {
+        remove(global, "evaluation_interval");
+    }
+    fill(global, "metric_name_validation_scheme", plain("utf8"));
+    if around.asks_protobuf {
+        fill(global, "scrape_protocols", protocols(true));
+    }
+    for flag in ["scrape_native_histograms", "extra_scrape_metrics"] {
+        let is_on = flag == "extra_scrape_metrics" && around.extra_metrics;
+        offer(global, flag, plain(is_on.to_string()));
+    }
+}
+
+fn complete_job(job: &mut Node, global: &Node) {
+    for flag in FLAGS {
+        let of_all = global.get(flag).cloned().unwrap_or_else(|| plain("false"));
+        offer(job, flag, of_all);
+    }
+    for key in INHERITED {
+        if let Some(value) = global.get(key) {
+            fill(job, key, value.clone());
+        }
+    }
+    let is_native = job.get("scrape_native_histograms").and_then(scalar_of);
+    let is_native = is_native == Some(Scalar::Bool(true));
+    fill(job, "scrape_protocols", protocols(is_native));
+    let interval = duration(job, "scrape_interval").unwrap_or(INTERVAL);
+    let timeout = duration(global, "scrape_timeout").unwrap_or(TIMEOUT);
+    let timeout = timeout.min(interval);
+    fill(job, "scrape_timeout", plain(format_duration(timeout)));
+    let scheme_of = |validation: &str| match validation {
+        "legacy" => "underscores",
+        _ => "allow-utf-8",
+    };
+    let word = |node: &Node, key: &str| {
+        let word = node.get(key).and_then(Node::text).unwrap_or_default();
+        word.to_owned()
+    };
+    let of_all = word(global, "metric_name_validation_scheme");
+    let own = word(job, "metric_name_validation_scheme");
+    let escaping = match (own.as_str(), word(global, "metric_name_escaping_scheme")) {
+        ("", escaping) if !escaping.is_empty() => escaping,
+        ("", _) => scheme_of(&of_all).to_owned(),
+        (own, _) => scheme_of(own).to_owned(),
+    };
+    fill(job, "metric_name_validation_scheme", plain(of_all));
+    fill(job, "metric_name_escaping_scheme", plain(escaping));
+}
+
+fn complete_storage(root: &mut Node, around: &Around<'_>) {
+    fill(root, "storage", map(Vec::new()));
+    let Some(storage) = node_mut(root, "storage") else {
+        return;
+    };
+    fill(storage, "tsdb", map(Vec::new()));
+    let Some(tsdb) = node_mut(storage, "tsdb") else {
+        return;
+    };
+    let late = plain(format_duration(around.late_window));
+    offer(tsdb, "out_of_order_time_window", late);
+    let window = duration(tsdb, "out_of_order_time_window").unwrap_or_default();
+    set(
+        tsdb,
+        "outofordertimewindow",
+        plain(window.as_millis().to_string()),
+    );
+    let mut retention = Vec::new();
+    if let Some(time) = around.retention_time {
+        retention.push(entry("time", plain(format_duration(time))));
+    }
+    if let Some(size) = around.retention_size {
+        retention.push(entry("size", plain(format!("{size}B"))));
+    }
+    offer(tsdb, "retention", map(retention));
+}
+
+/// Writes tokens of clients in their newer form, anywhere below.
+fn renew(node: &mut Node) {
+    match &mut node.value {
+        Value::List(items) => items.iter_mut().for_each(renew),
+        Value::Map(entries) => entries.iter_mut().for_each(|e| renew(&mut e.node)),
+        Value::Scalar { .. } => return,
+    }
+    for (old, new) in [
+        ("bearer_token", "credentials"),
+        ("bearer_token_file", "credentials_file"),
+    ] {
+        let is_set = |node: &Node| node.text().is_some_and(|text| !text.is_empty());
+        if let Some(value) = node.get(old).filter(|old| is_set(old)).cloned() {
+            set(node, "authorization", map(vec![entry(new, value)]));
+        }
+    }
+}
+
+fn protocols(asks_protobuf: bool) -> Node {
+    let first = asks_protobuf.then_some(PROTOBUF).into_iter();
+    let all = first.chain(TEXT_PROTOCOLS);
+    node(Value::List(all.map(text).collect()))
+}
+
+fn duration(node: &Node, key: &str) -> Option<Duration> {
+    let duration = parse_duration(node.get(key)?.text()?).ok()?;
+    Some(duration).filter(|duration| !duration.is_zero())
+}
+
+fn entries_mut(node: &mut Node) -> Option<&mut Vec<Entry>> {
+    if node.is_null() {
+        *node = map(Vec::new());
+    }
+    match &mut node.value {
+        Value::Map(entries) => Some(entries),
+        _ => None,
+    }
+}
+
+fn node_mut<'n>(node: &'n mut Node, key: &str) -> Option<&'n mut Node> {
+    let mut entries = entries_mut(node)?.iter_mut();
+    entries.find(|e| e.key == key).map(|e| &mut e.node)
+}
+
+fn value_mut<'n>(node: &'n mut Node, key: &str) -> Option<&'n mut Value> {
+    Some(&mut node_mut(node, key)?.value)
+}
+
+fn remove(node: &mut Node, key: &str) {
+    if let Some(entries) = entries_mut(node) {
+        entries.retain(|entry| entry.key != key);
+    }
+}
+
+fn set(node: &mut Node, key: &str, value: Node) {
+    remove(node, key);
+    if let Some(entries) = entries_mut(node) {
+        entries.push(entry(key, value));
+    }
+}
+
+/// Sets a key that is not there.
+fn offer(node: &mut Node, key: &str, value: Node) {
+    if node.get(key).is_none_or(Node::is_null) {
+        set(node, key, value);
+    }
+}
+
+/// Sets a key that is not there, or zero.
+fn fill(node: &mut Node, key: &str, value: Node) {
+    let is_zero = |known: &Node| match &known.value {
+        Value::Scalar { text, .. } => {
+            matches!(text.as_str(), "" | "0" | "0s" | "0B") || known.is_null()
+        }
+        Value::List(items) => items.is_empty(),
+        Value::Map(_) => false,
+    };
+    if node.get(key).is_none_or(is_zero) {
+        set(node, key, value);
+    }
+}
