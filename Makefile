@@ -34,7 +34,8 @@ help:
 	@echo "make figures      lines, circles, long functions, unsafe, repeated stretches (FIRN_ROOT=DIR for another checkout)"
 	@echo "make conformance  run the PromQL scripts of SCRIPTS=DIR (FILES='a b' for some of them)"
 	@echo "make answers      record the judged answers anew from PLAIN=http://... (no features), FULL=http://...,"
-	@echo "                  STARTS=http://... and REQUESTS=http://... (what each must be: tests/answers/record.rs)"
+	@echo "                  STARTS=http://..., REQUESTS=http://... and FILLED=http://... (what each must be:"
+	@echo "                  tests/answers/record.rs)"
 
 run: build
 	target/release/firn serve
@@ -98,3 +99,4 @@ answers:
 	$(if $(FULL),$(CARGO) run --release --locked -p firn-mirror --bin firn-answers -- record full $(FULL))
 	$(if $(STARTS),$(CARGO) run --release --locked -p firn-mirror --bin firn-answers -- record starts $(STARTS))
 	$(if $(REQUESTS),$(CARGO) run --release --locked -p firn-mirror --bin firn-answers -- record requests $(REQUESTS))
+	$(if $(FILLED),$(CARGO) run --release --locked -p firn-mirror --bin firn-answers -- record filled $(FILLED))

@@ -89,6 +89,26 @@ fn requests_are_answered_to_the_letter_as_by_the_reference() {
 }
 
 #[test]
+fn requests_to_a_filled_server_are_answered_to_the_letter_as_by_the_reference() {
+    let dir = tempfile::tempdir().unwrap();
+    let rules = include_str!("filled-rules.yml");
+    std::fs::write(dir.path().join("filled-rules.yml"), rules).unwrap();
+    let server = start(dir.path(), include_str!("filled.yml"), &[]);
+    let base = format!("http://{}", server.address);
+    requests::wait_filled(&base).unwrap();
+    let answered = Answered::unpack(include_bytes!("filled.jsonl.gz")).unwrap();
+    assert!(answered.len() >= 90, "the record is cut short");
+    let failures = requests::check(&base, &answered).unwrap();
+    assert!(
+        failures.is_empty(),
+        "{}\n{} of {} answers differ from the reference",
+        failures.join("\n"),
+        failures.len(),
+        answered.len()
+    );
+}
+
+#[test]
 fn answers_about_start_timestamps_equal_those_of_the_reference() {
     let dir = tempfile::tempdir().unwrap();
     let data = Data::parse(include_str!("starts-data.txt")).unwrap();

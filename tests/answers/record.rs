@@ -13,10 +13,12 @@
 //! | `plain` | `data.txt` | without feature flags |
 //! | `full` | `data.txt` | with all of PromQL's |
 //! | `requests` | `data.txt` | with the features `promql-per-step-stats`, `search-api` and `exemplar-storage` |
+//! | `filled` | what it scrapes and makes itself | that runs `filled.yml`, without feature flags |
 //! | `starts` | `starts-data.txt` | with all of PromQL's and stored start timestamps |
 //!
-//! The set `requests` is of whole requests, compared to the letter; it is recorded and checked only. Its system runs
-//! with `--web.enable-admin-api` and has no scrapes, no rules and no blocks.
+//! The sets `requests` and `filled` are of whole requests, compared to the letter; they are recorded and checked only.
+//! The system of `requests` runs with `--web.enable-admin-api` and has no scrapes, no rules and no blocks; that of
+//! `filled` has targets, rules, alerts and an Alertmanager.
 //!
 //! The systems must be empty and take remote write. Those of `starts` scrape as `starts.yml` says, and
 //! are started once this program shows the data: behind a failed scrape it is too old.
@@ -36,7 +38,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// The sets.
-const SETS: [&str; 4] = ["plain", "full", "starts", "requests"];
+const SETS: [&str; 5] = ["plain", "full", "starts", "requests", "filled"];
 
 /// Where the data of `starts` is shown.
 const SHOWN_AT: &str = "127.0.0.1:9917";
@@ -127,7 +129,9 @@ struct Set {
 impl Set {
     fn of(name: &str) -> Result<Self, String> {
         let (data, dialects) = match name {
-            "plain" | "requests" => ("data.txt", [Dialect::Plain, Dialect::PlainHistograms]),
+            "plain" | "requests" | "filled" => {
+                ("data.txt", [Dialect::Plain, Dialect::PlainHistograms])
+            }
             "full" => ("data.txt", [Dialect::Floats, Dialect::Full]),
             "starts" => ("starts-data.txt", [Dialect::Floats, Dialect::Full]),
             _ => return Err(format!("no set {name}")),
@@ -144,7 +148,12 @@ impl Set {
     fn store(&self, urls: &[&str]) -> Result<Option<Target>, String> {
         if !self.is_scraped {
             for url in urls {
-                answers::send(url, &self.data).map_err(|e| e.to_string())?;
+                match self.name.as_str() {
+                    // It has samples of its own, which are years younger.
+                    "filled" => requests::wait_filled(url),
+                    _ => answers::send(url, &self.data),
+                }
+                .map_err(|e| e.to_string())?;
             }
             return Ok(None);
         }
@@ -156,7 +165,7 @@ impl Set {
     }
 
     fn is_of_requests(&self) -> bool {
-        self.name == "requests"
+        matches!(self.name.as_str(), "requests" | "filled")
     }
 
     /// The file of the recorded answers.
@@ -190,8 +199,9 @@ fn record(set: &Set, url: &str) -> Result<String, String> {
 }
 
 fn record_requests(set: &Set, url: &str) -> Result<String, String> {
-    let asked = requests::parse(&read("requests.txt")?);
-    let asked = asked.map_err(|e| format!("requests.txt: {e}"))?;
+    let name = format!("{}.txt", set.name);
+    let asked = requests::parse(&read(&name)?);
+    let asked = asked.map_err(|e| format!("{name}: {e}"))?;
     let _target = set.store(&[url])?;
     let answered = requests::record(url, &asked).map_err(|e| e.to_string())?;
     let file = Answered::pack(&answered).map_err(|e| e.to_string())?;

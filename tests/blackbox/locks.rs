@@ -291,7 +291,7 @@ fn secrets_stand_in_no_answer_and_in_no_log() {
     locked.ask("GET", "/api/v1/query?query=)", &[ALICE_BASIC]);
     locked.ask("POST", "/-/reload", &[ROOT]);
     let config = text(&locked.ask("GET", "/api/v1/status/config", &[READER]));
-    assert!(config.contains("token: <secret>"), "{config}");
+    assert!(config.contains("token: \\u003csecret\\u003e"), "{config}");
     let flags = text(&locked.ask("GET", "/api/v1/status/flags", &[READER]));
     let metrics = text(&locked.ask("GET", "/metrics", &[READER]));
     assert!(metrics.contains("firn_access_last_reload_successful 1\n"));

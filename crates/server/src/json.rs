@@ -21,6 +21,33 @@ pub(crate) fn push_html_string(out: &mut Vec<u8>, text: &[u8]) {
     push_escaped(out, text, is_html_special, true);
 }
 
+/// A document with the texts in it as [`push_html_string`] writes them: what it escapes besides what
+/// all JSON does stands nowhere else.
+pub(crate) fn escape_html(document: Vec<u8>) -> Vec<u8> {
+    let is_special = |b: &u8| matches!(b, b'<' | b'>' | b'&') || *b == LINE_SEPARATOR_LEAD;
+    if !document.iter().any(is_special) {
+        return document;
+    }
+    let mut out = Vec::with_capacity(document.len() + document.len() / 8);
+    let mut rest = document.as_slice();
+    while let Some(at) = rest.iter().position(is_special) {
+        let (plain, special) = rest.split_at(at);
+        out.extend_from_slice(plain);
+        let (escaped, bytes): (&[u8], usize) = match special {
+            [b'<', ..] => (b"\\u003c", 1),
+            [b'>', ..] => (b"\\u003e", 1),
+            [b'&', ..] => (b"\\u0026", 1),
+            [LINE_SEPARATOR_LEAD, 0x80, 0xa8, ..] => (b"\\u2028", 3),
+            [LINE_SEPARATOR_LEAD, 0x80, 0xa9, ..] => (b"\\u2029", 3),
+            _ => (&[LINE_SEPARATOR_LEAD], 1),
+        };
+        out.extend_from_slice(escaped);
+        rest = special.get(bytes..).unwrap_or_default();
+    }
+    out.extend_from_slice(rest);
+    out
+}
+
 /// The most that [`push_html_string`] writes, and what stands around it in a document.
 pub(crate) fn html_string_bytes_max(text: &[u8]) -> usize {
     const AROUND_BYTES: usize = 64;
@@ -213,6 +240,16 @@ mod tests {
         let mut out = Vec::new();
         write(&mut out);
         String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn escape_html_writes_texts_as_push_html_string_does() {
+        for text in ["", "a<b>&c", "\u{2028}\u{2029}\u{2030}é", "\"\\\n"] {
+            let mut want = Vec::new();
+            push_html_string(&mut want, text.as_bytes());
+            let document = serde_json::to_vec(text).unwrap();
+            assert_eq!(escape_html(document), want, "{text:?}");
+        }
     }
 
     #[test]

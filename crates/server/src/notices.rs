@@ -1,7 +1,7 @@
 //! What an operator should know right now: that the server starts or stops, or that its newest
 //! config was not taken over. With Prometheus's words, where it has them.
 //!
-//! Invariant: a notice is there once, from the moment it began to hold.
+//! Invariant: a notice is there once, from the moment it was last said to hold.
 
 use firn_model::env::Clock;
 use firn_model::sample::TimestampMs;
@@ -31,7 +31,7 @@ impl Notice {
     }
 }
 
-/// A notice and since when it holds, or held.
+/// A notice and when it was last said to hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Noted {
     pub(crate) notice: Notice,
@@ -61,22 +61,27 @@ impl Notices {
     /// Says whether `notice` holds from now on.
     pub(crate) fn set(&self, notice: Notice, holds: bool) {
         let mut active = lock(&self.active);
+        let new = Noted {
+            notice,
+            since: self.clock.now_ms(),
+            is_active: true,
+        };
         let at = active.iter().position(|noted| noted.notice == notice);
         let noted = match (at, holds) {
             (Some(at), false) => Noted {
                 is_active: false,
                 ..active.remove(at)
             },
-            (None, true) => {
-                let noted = Noted {
-                    notice,
-                    since: self.clock.now_ms(),
-                    is_active: true,
-                };
-                active.push(noted);
-                noted
+            // Once more, as upstream: a config is refused with each try.
+            (Some(at), true) => {
+                active[at] = new;
+                new
             }
-            _ => return,
+            (None, true) => {
+                active.push(new);
+                new
+            }
+            (None, false) => return,
         };
         // Fails if no one listens.
         let _ = self.changes.send(noted);
@@ -100,7 +105,7 @@ mod tests {
     use firn_model::env::sim::SimClock;
 
     #[test]
-    fn notice_is_told_once_when_it_begins_and_when_it_ends() {
+    fn notice_is_told_each_time_it_is_said_to_hold_and_once_when_it_ends() {
         let clock = Arc::new(SimClock::default());
         let notices = Notices::new(clock.clone());
         let (first, mut changes) = notices.follow();
@@ -116,6 +121,7 @@ mod tests {
             is_active,
         };
         let want = [
+            told(Notice::ConfigRefused, 5, true),
             told(Notice::ConfigRefused, 5, true),
             told(Notice::ConfigRefused, 5, false),
             told(Notice::Starting, first[0].since, false),

@@ -41,7 +41,7 @@ pub(crate) async fn list(app: App, request: Request) -> Response {
 /// Those that hold, and each change, until the client goes away; 204 if too many listen.
 pub(crate) async fn live(app: App, _request: Request) -> Response {
     let Ok(place) = app.listener_slots.clone().try_acquire_owned() else {
-        let mut response = Response::new(Body::empty());
+        let mut response = of_events(Body::empty());
         *response.status_mut() = StatusCode::NO_CONTENT;
         return response;
     };
@@ -72,6 +72,11 @@ pub(crate) async fn live(app: App, _request: Request) -> Response {
             }
         }
     });
+    of_events(body)
+}
+
+/// An answer with the head of a stream of events.
+fn of_events(body: Body) -> Response {
     let mut response = Response::new(body);
     let headers = [
         (header::CONTENT_TYPE, "text/event-stream"),

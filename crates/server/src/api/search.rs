@@ -54,7 +54,6 @@ enum Order {
 
 /// What a request asks.
 struct Search {
-    range: TimeRange,
     filter: Filter,
     order: Order,
     shows_scores: bool,
@@ -70,49 +69,67 @@ enum Among {
 
 /// Names of metrics.
 pub(crate) async fn metric_names(call: Call) -> Result<Response, Failure> {
-    let search = Search::of(&call, "metric_names")?;
-    let metadata = match flag(&call, "include_metadata", false)? {
-        true => first_of_each_metric(&call),
-        false => BTreeMap::new(),
+    let range = range_of(&call)?;
+    let shows_metadata = flag(&call, "include_metadata", false);
+    let metadata = match shows_metadata {
+        Ok(true) => first_of_each_metric(&call),
+        _ => BTreeMap::new(),
     };
+    let search = Search::of(&call, "metric_names");
+    let search = search.and_then(|search| shows_metadata.map(|_| search));
     let among = Among::Values(METRIC_NAME.to_owned());
-    answer(call, search, among, ("name", metadata)).await
+    answer(call, (range, search), among, ("name", metadata)).await
 }
 
 /// Names of labels.
 pub(crate) async fn label_names(call: Call) -> Result<Response, Failure> {
-    let search = Search::of(&call, "label_names")?;
-    answer(call, search, Among::Names, ("name", BTreeMap::new())).await
+    let range = range_of(&call)?;
+    let search = Search::of(&call, "label_names");
+    let none = ("name", BTreeMap::new());
+    answer(call, (range, search), Among::Names, none).await
 }
 
 /// Values of a label.
 pub(crate) async fn label_values(call: Call) -> Result<Response, Failure> {
-    let search = Search::of(&call, "label_values")?;
+    let range = range_of(&call)?;
     let label = call.form.get("label").to_owned();
-    if label.is_empty() {
-        return Err(Failure::bad_data("missing required parameter \"label\""));
+    let search = Search::of(&call, "label_values").and_then(|search| match label.is_empty() {
+        true => Err(Failure::bad_data("missing required parameter \"label\"")),
+        false => Ok(search),
+    });
+    let none = ("value", BTreeMap::new());
+    answer(call, (range, search), Among::Values(label), none).await
+}
+
+/// What is looked at before the selectors: whether there is a search, and in which range.
+fn range_of(call: &Call) -> Result<TimeRange, Failure> {
+    if call.app.parts.search.is_none() {
+        let why = "search API disabled";
+        return Err(Failure::new(Cause::Off, why));
     }
-    let among = Among::Values(label);
-    answer(call, search, among, ("value", BTreeMap::new())).await
+    if call.app.parts.is_agent {
+        let why = "unavailable with Prometheus Agent";
+        return Err(Failure::new(Cause::Execution(ErrorKind::Invalid), why));
+    }
+    if let Some(error) = call.form.first_error() {
+        let why = format!("error parsing form values: {error}");
+        return Err(Failure::bad_data(why));
+    }
+    let now = call.app.parts.env.clock.now_ms();
+    let start = time(call, "start", now.saturating_sub(SPAN_MS))?;
+    let end = time(call, "end", now)?;
+    match end < start {
+        true => Err(Failure::bad_data(
+            "end timestamp must not be before start timestamp",
+        )),
+        false => Ok(TimeRange::new(start, end)),
+    }
 }
 
 impl Search {
+    /// What is asked behind the range and the selectors.
     fn of(call: &Call, endpoint: &str) -> Result<Self, Failure> {
-        let Some(limit_max) = call.app.parts.search else {
-            let why = "search API disabled";
-            return Err(Failure::new(Cause::Request(ErrorKind::Unavailable), why));
-        };
-        if let Some(error) = call.form.first_error() {
-            let why = format!("error parsing form values: {error}");
-            return Err(Failure::bad_data(why));
-        }
-        let now = call.app.parts.env.clock.now_ms();
-        let start = time(call, "start", now.saturating_sub(SPAN_MS))?;
-        let end = time(call, "end", now)?;
-        if end < start {
-            let why = "end timestamp must not be before start timestamp";
-            return Err(Failure::bad_data(why));
-        }
+        let limit_max = call.app.parts.search.unwrap_or_default();
         let terms = call.form.all("search[]").count();
         if terms > TERMS_MAX {
             return Err(Failure::bad_data(format!(
@@ -131,7 +148,6 @@ impl Search {
             )));
         }
         Ok(Self {
-            range: TimeRange::new(start, end),
             filter,
             order,
             shows_scores,
@@ -279,16 +295,18 @@ fn positive(call: &Call, name: &str) -> Result<Option<usize>, Failure> {
     }
 }
 
+/// Answers `search`, whose errors come behind those of the selectors.
 async fn answer(
     call: Call,
-    search: Search,
+    (range, search): (TimeRange, Result<Search, Failure>),
     among: Among,
     (key, metadata): (&'static str, BTreeMap<String, FamilyMetadata>),
 ) -> Result<Response, Failure> {
-    let mut lookup = Lookup::over(&call, search.range)?;
+    let mut lookup = Lookup::over(&call, range)?;
     let budget = call.app.budgets.query();
     let found = call.compute(move |cancel| {
         lookup.parse(None)?;
+        let search = search?;
         let texts = lookup.texts(cancel, |store, request| match &among {
             Among::Values(label) => store.label_values(label, request),
             Among::Names => {

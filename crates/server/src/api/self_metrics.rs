@@ -32,8 +32,13 @@ pub(crate) async fn self_metrics(call: Call) -> Result<Response, Failure> {
 }
 
 fn name_filter(pattern: &str) -> Result<Matcher, Failure> {
-    let matcher = Matcher::new("__name__", MatchOp::Regex, pattern.as_bytes());
-    matcher.map_err(|e| Failure::bad_data(format!("invalid metric_name_pattern: {}", e.message)))
+    let read = |pattern: &str| Matcher::new("__name__", MatchOp::Regex, pattern.as_bytes());
+    read(pattern).map_err(|e| {
+        // Upstream shows the pattern as it has anchored it.
+        let anchored = read(&format!("^(?:{pattern})$"));
+        let message = anchored.err().unwrap_or(e).message;
+        Failure::bad_data(format!("invalid metric_name_pattern: {message}"))
+    })
 }
 
 /// Collects families.

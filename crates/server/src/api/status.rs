@@ -7,6 +7,7 @@ use super::times::format_rfc3339;
 use crate::app::App;
 use crate::http::failure::Failure;
 use crate::http::produce::{Encoding, respond};
+use crate::json::escape_html;
 use crate::parts::RuntimeInfo;
 use axum::body::Bytes;
 use axum::extract::Request;
@@ -41,6 +42,7 @@ pub(crate) async fn computed<T: Serialize>(
 
 fn json_document(data: &impl Serialize) -> Result<Bytes, Failure> {
     let data = serde_json::to_vec(data).map_err(|e| Failure::internal(e.to_string()))?;
+    let data = escape_html(data);
     Ok(document(&data, &Annotations::default()).into())
 }
 

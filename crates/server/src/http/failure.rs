@@ -23,6 +23,8 @@ pub(crate) enum Cause {
     BodyTooSlow,
     /// The body is of a type or encoding that is not read here.
     MediaType,
+    /// What was asked for is switched off: upstream's status for that is 500.
+    Off,
     /// The tenant is not named.
     Unauthenticated,
     /// The operation is switched off, or another site's page asked for it.
@@ -70,6 +72,7 @@ fn verdict(cause: Cause) -> Verdict {
         Cause::HeadTooLarge => (431, "bad_data", None),
         Cause::BodyTooSlow => (408, "timeout", None),
         Cause::MediaType => (415, "bad_data", None),
+        Cause::Off => (500, "unavailable", None),
         Cause::Unauthenticated => (401, "bad_data", None),
         Cause::Forbidden => (403, "bad_data", None),
     };
