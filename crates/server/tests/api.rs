@@ -402,7 +402,7 @@ async fn status_documents_have_upstreams_fields() {
             (
                 "/api/v1/status/flags",
                 200,
-                r#"{"status":"success","data":{"web.listen-address":"<addr>"}}"#,
+                r#"{"status":"success","data":{"web.listen-address":"\u003caddr\u003e"}}"#,
             ),
             (
                 "/api/v1/status/config",
