@@ -21,8 +21,8 @@ pub(crate) fn push_html_string(out: &mut Vec<u8>, text: &[u8]) {
     push_escaped(out, text, is_html_special, true);
 }
 
-/// A document with the texts in it as [`push_html_string`] writes them: what it escapes besides what
-/// all JSON does stands nowhere else.
+/// A document whose texts are as [`push_html_string`] writes them: what it escapes besides what all
+/// JSON does stands nowhere else.
 pub(crate) fn escape_html(document: Vec<u8>) -> Vec<u8> {
     let is_special = |b: &u8| matches!(b, b'<' | b'>' | b'&') || *b == LINE_SEPARATOR_LEAD;
     if !document.iter().any(is_special) {

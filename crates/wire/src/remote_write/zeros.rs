@@ -72,7 +72,8 @@ impl Zeros {
     }
 }
 
-/// Adds the zeros of a series, of which `ends` was seen, to the one under way; whether there is one.
+/// Adds the zeros of a series, of which `ends` was seen, to the one under way; whether there are
+/// any.
 fn push(series: SeriesSamples<'_>, ends: &mut Ends, batch: &mut Batch) -> bool {
     let mut is_there = false;
     for (time, start) in series.times.iter().zip(series.start_times) {
