@@ -305,7 +305,8 @@ mod tests {
     fn manifest_reads_as_it_was_written() {
         let text = manifest().text();
         let golden = "firn manifest 1\ntrimmed 5\nlogged 9\nlog 8\ncatalogue 1 300\nexemplars 0 0\n\
-                      seed 00000000000000ab 0000000000000007\nlost 1 4096 - 3 77 -7 5\npages 2 4096 0000beef 3 - 6 8\n\
+                      seed 00000000000000ab 0000000000000007\n\
+                      lost 1 4096 - 3 77 -7 5\npages 2 4096 0000beef 3 - 6 8\n\
                       growing 3 4096 - 3 77 - -\nsum ";
         assert!(text.starts_with(golden), "{text}");
         assert_eq!(parse(&text), Some(manifest()));

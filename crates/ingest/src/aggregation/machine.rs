@@ -353,8 +353,8 @@ impl Machine {
         drops && fits
     }
 
-    /// Takes the sample of a series that has one float and one entry, as nearly all have; whether it
-    /// is not to be stored. For all others it does nothing.
+    /// Takes the sample of a series that has one float and one entry, as nearly all have; whether
+    /// it is not to be stored. For all others it does nothing.
     #[inline]
     fn take_sole(
         &mut self,

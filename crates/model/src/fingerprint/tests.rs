@@ -1,4 +1,4 @@
-//! What is asked of every way to make fingerprints, and the processor's AES rounds beside plain ones.
+//! What is asked of every way to make fingerprints, and AES rounds beside plain ones.
 
 use super::*;
 use crate::env::sim::SimRng;
