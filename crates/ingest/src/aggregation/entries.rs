@@ -115,6 +115,13 @@ impl Entries {
         entry.filter(|entry| entry.output != FREE)
     }
 
+    /// Something of the entry `at` that takes both ends of it from memory.
+    #[inline]
+    pub(super) fn touch(&self, at: u32) -> u64 {
+        let entry = self.get(at);
+        entry.map_or(0, |entry| entry.print.low ^ u64::from(entry.flags))
+    }
+
     /// What came behind the entry `at` the last time, as [`Entries::set_follower`] was told; zero
     /// before.
     #[inline]

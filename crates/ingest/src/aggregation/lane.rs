@@ -110,6 +110,8 @@ pub(super) struct Lane {
     /// The end of the newest interval that was written; the least number before the first.
     pub(super) written: i64,
     pub(super) entries: Entries,
+    /// No source has a newest sample before this.
+    oldest: i64,
     outputs: Vec<Option<Output>>,
     by_result: HashMap<(u64, Labels), u32>,
     open: BTreeMap<i64, Vec<Waiting>>,
@@ -123,6 +125,7 @@ impl Lane {
             params,
             written,
             entries: Entries::default(),
+            oldest: i64::MIN,
             outputs: Vec::new(),
             by_result: HashMap::new(),
             open: BTreeMap::new(),
@@ -185,6 +188,8 @@ impl Lane {
     pub(super) fn create(&mut self, at: u32, print: Fingerprint, output: u32) {
         if let Some(Some(of)) = self.outputs.get_mut(output as usize) {
             of.entries += 1;
+            // It has no sample yet.
+            self.oldest = i64::MIN;
             self.entries.insert(at, Entry::new(print, output));
         }
     }

@@ -74,7 +74,10 @@ impl Lane {
         self.settle_gauges(end);
         let lookback_ms = self.params.lookback_ms;
         let mut tallies = self.tallies(results.as_ref());
-        let silent = self.tally(end, &mut tallies);
+        let silent = match self.must_tally(end) {
+            true => self.tally(end, &mut tallies),
+            false => Vec::new(),
+        };
         for (at, _) in &silent {
             self.remove(*at);
         }
@@ -145,17 +148,33 @@ impl Lane {
         self.outputs.iter().map(tally).collect()
     }
 
+    /// Whether something follows from the sources themselves at `end`: the results of gauges, or
+    /// that one of them is forgotten. A look at each takes about as long as a sample of each.
+    fn must_tally(&self, end: i64) -> bool {
+        let is_gauge = |output: &Output| output.kind == Kind::Gauge;
+        self.oldest <= self.forgotten(end) || self.outputs.iter().flatten().any(is_gauge)
+    }
+
+    /// Sources without a sample behind this are forgotten at `end`: after twice the look-back, for
+    /// samples that are late by no more than that.
+    fn forgotten(&self, end: i64) -> i64 {
+        let lookback_ms = self.params.lookback_ms;
+        end.saturating_sub(lookback_ms).saturating_sub(lookback_ms)
+    }
+
     /// Counts the sources that are there at `end`; returns those that are forgotten.
-    fn tally(&self, end: i64, tallies: &mut [Tally]) -> Vec<(u32, Entry)> {
+    fn tally(&mut self, end: i64, tallies: &mut [Tally]) -> Vec<(u32, Entry)> {
         let lookback_ms = self.params.lookback_ms;
         let since = end.saturating_sub(lookback_ms);
-        // Twice as long, for samples that are late by no more than that.
-        let forgotten = since.saturating_sub(lookback_ms);
+        let forgotten = self.forgotten(end);
         let mut silent = Vec::new();
+        let mut oldest = i64::MAX;
         for (at, entry) in self.entries.iter() {
             let is_ended = is_stale(entry.value);
             if (entry.time <= forgotten || is_ended) && entry.waiting == 0 {
                 silent.push((at, *entry));
+            } else {
+                oldest = oldest.min(entry.time);
             }
             if entry.time > since && !is_ended {
                 let tally = &mut tallies[entry.output as usize];
@@ -171,6 +190,7 @@ impl Lane {
                 }
             }
         }
+        self.oldest = oldest;
         silent
     }
 }

@@ -14,7 +14,7 @@
 
 use super::Machine;
 use super::recent::Recent;
-use super::sources::{Reference, follower, is_first, set_follower};
+use super::sources::{Reference, WARM, follower, is_first, set_follower, warm};
 use crate::aggregation::entries::Entry;
 use crate::aggregation::hashing::Hashing;
 use crate::aggregation::spec::AggregationSpec;
@@ -214,6 +214,9 @@ impl Machine {
         self.look_up.begin(source);
         let batch = source.batch();
         for i in 0..batch.series_count() {
+            if i % WARM == 0 {
+                warm(&self.lanes, self.look_up.guess);
+            }
             self.look_up.note_times(batch, i, time_max);
             let found = self.find(batch, i);
             self.look_up.found.push(found);

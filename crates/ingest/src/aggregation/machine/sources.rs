@@ -16,6 +16,9 @@ const ENTRY_BITS: u32 = ENTRIES_MAX.trailing_zeros();
 // Lane and entry fit in one number.
 const _: () = assert!(GROUPS_MAX * LANES <= 1 << (u32::BITS - ENTRY_BITS));
 
+/// Entries that [`warm`] reads.
+pub(super) const WARM: usize = 12;
+
 /// Lane and number of an entry.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Reference(u32);
@@ -166,6 +169,21 @@ pub(super) fn follower(lanes: &[Option<Slot>], reference: Reference) -> Referenc
     let (place, at) = reference.split();
     let slot = lanes.get(place).and_then(Option::as_ref);
     Reference(slot.map_or(0, |slot| slot.lane.entries.follower(at)))
+}
+
+/// Reads `guess` and what followed it the last time, as many entries as the processor waits for at
+/// a time: it waits for all of them together, instead of for one after the other.
+#[inline]
+pub(super) fn warm(lanes: &[Option<Slot>], mut guess: Reference) {
+    let mut all = 0;
+    for _ in 0..WARM {
+        let (place, at) = guess.split();
+        let slot = lanes.get(place).and_then(Option::as_ref);
+        let Some(slot) = slot else { break };
+        all ^= slot.lane.entries.touch(at);
+        guess = Reference(slot.lane.entries.follower(at));
+    }
+    std::hint::black_box(all);
 }
 
 /// Notes that `follower` came behind `reference`.
