@@ -24,14 +24,18 @@ fn version_and_help_answer() {
     assert_eq!((code, out), (Some(0), want));
     let help = run(&["--help"]);
     assert_eq!((help.0, help.2.as_str()), (Some(0), ""));
-    for word in ["Usage: firn <COMMAND>", "  serve ", "  completions "] {
+    for word in [
+        "Usage: firn [OPTIONS] <COMMAND>",
+        "  serve ",
+        "  completions ",
+    ] {
         assert!(help.1.contains(word), "{}", help.1);
     }
     let help = run(&["serve", "--help"]).1;
     assert!(help.contains("--config <FILE>\n"), "{help}");
     let (code, out, err) = run(&[]);
     assert_eq!((code, out.as_str()), (Some(2), ""));
-    assert!(err.contains("Usage: firn <COMMAND>"), "{err}");
+    assert!(err.contains("Usage: firn [OPTIONS] <COMMAND>"), "{err}");
 }
 
 #[test]

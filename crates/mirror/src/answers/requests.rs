@@ -380,6 +380,12 @@ pub fn wait_filled(base: &str) -> Result<(), MirrorError> {
         ),
         ("/api/v1/alertmanagers", "\"url\"", "\"lastError\""),
         ("/api/v1/alerts", "\"state\":\"firing\"", "\"data\":null"),
+        // An alert is told before its series are stored.
+        (
+            "/api/v1/label/alertname/values",
+            "[\"Firing\",\"Pending\"]",
+            "\"data\":[]",
+        ),
     ];
     let end = Instant::now() + FILLED_WITHIN;
     for (path, wanted, unwanted) in looks {
