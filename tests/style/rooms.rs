@@ -28,7 +28,7 @@ fn circle_of_many_files_is_refused() {
 }
 
 /// The rooms of storage. Each may use those before it and no other.
-const STORAGE: [&str; 29] = [
+const STORAGE: [&str; 30] = [
     "error",
     "sync",
     "failpoints",
@@ -42,6 +42,7 @@ const STORAGE: [&str; 29] = [
     "file",
     "chunk",
     "page",
+    "lookup",
     "index",
     "exemplars",
     "log",

@@ -334,13 +334,10 @@ const WRITES: &[Route] = &[
 const WRITES_OF_OTHERS: &[Route] = &[
     remote_write_at("/api/v1/push", "`/api/v1/write`, where Mimir has it."),
     remote_write_at("/api/v1/receive", "`/api/v1/write`, where Thanos has it."),
-    otlp_at(
-        "/otlp/v1/metrics",
-        "`/api/v1/otlp/v1/metrics`, where Mimir has it.",
-    ),
+    otlp_at("/otlp/v1/metrics", "OTLP, where Mimir has it."),
     otlp_at(
         "/opentelemetry/v1/metrics",
-        "`/api/v1/otlp/v1/metrics`, where VictoriaMetrics has it.",
+        "OTLP, where VictoriaMetrics has it.",
     ),
 ];
 

@@ -2,7 +2,8 @@
 //!
 //! The list with the fewest series is read first: how many each has is known before. Of what is
 //! left, a condition is answered by its lists, or asked of each candidate by the column of its
-//! label, as `crate::lookup` decides. Invariant: the order of conditions does not change the answer.
+//! label, as `crate::lookup` decides. Invariant: the order of conditions does not change the
+//! answer.
 
 use super::planned::Condition;
 use super::postings;
