@@ -18,7 +18,7 @@ mod take_out;
 
 use crate::error::Error;
 use crate::exemplar::{SeriesExemplars, TimedExemplar};
-use crate::fingerprint::{Fingerprint, HashKeys};
+use crate::fingerprint::{Fingerprint, HashKeys, SeriesHash};
 use crate::histogram::Histogram;
 use crate::labels::LabelsRef;
 use crate::log::Journal;
@@ -316,6 +316,17 @@ impl Batch {
     pub fn has_keys_of(&self, format: &dyn KeyFormat) -> bool {
         self.key_format
             .is_none_or(|own| own.name() == format.name())
+    }
+
+    /// Adds the fingerprint of each series to `prints`: that of the key that it came with, or that
+    /// is made of its labels. Keys must be of the format of `hash`; `key` is memory.
+    pub fn push_prints(&self, hash: &SeriesHash, key: &mut Vec<u8>, prints: &mut Vec<Fingerprint>) {
+        for i in 0..self.series_count() {
+            prints.push(match self.key(i) {
+                Some(key) => hash.keys.fingerprint(key),
+                None => hash.of_labels(self.series(i).labels, key),
+            });
+        }
     }
 
     /// Whether series `index` came with a key that may differ from the one that the format makes of

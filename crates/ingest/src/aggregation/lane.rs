@@ -254,13 +254,18 @@ impl Lane {
             count(entry, output, sample, (self.params, self.written));
             return Verdict::Counted;
         }
-        let output = entry.output as usize;
+        let output = entry.output;
+        self.end(at, output, sample.time)
+    }
+
+    /// Takes a staleness marker at `time` of the source `at`, a counter of output `output`.
+    fn end(&mut self, at: u32, output: u32, time: i64) -> Verdict {
         if failpoints::has(Flaw::GoesOnAfterEnd) {
             return Verdict::Counted;
         }
         self.remove(at);
-        if let Some(Some(output)) = self.outputs.get_mut(output) {
-            output.end_source(sample.time);
+        if let Some(Some(output)) = self.outputs.get_mut(output as usize) {
+            output.end_source(time);
         }
         Verdict::Ended
     }

@@ -18,16 +18,11 @@ impl<'a> Printed<'a> {
     pub(crate) fn new(source: &'a mut dyn Source, hash: Option<SeriesHash>) -> Self {
         let batch = source.batch();
         let hash = hash.filter(|hash| batch.has_keys_of(hash.format));
-        let mut memory = Vec::new();
-        let print = |(i, hash): (usize, &SeriesHash)| match batch.key(i) {
-            Some(key) => hash.keys.fingerprint(key),
-            None => hash.of_labels(batch.series(i).labels, &mut memory),
-        };
-        let all = hash.iter().flat_map(|hash| {
-            let numbers = 0..batch.series_count();
-            numbers.map(move |i| (i, hash))
-        });
-        let prints = all.map(print).collect();
+        let mut prints = Vec::new();
+        if let Some(hash) = &hash {
+            prints.reserve_exact(batch.series_count());
+            batch.push_prints(hash, &mut Vec::new(), &mut prints);
+        }
         Self {
             source,
             hash,

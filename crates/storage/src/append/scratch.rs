@@ -89,12 +89,7 @@ impl Scratch {
         if made.len() == series {
             self.prints.extend_from_slice(made);
         } else {
-            for i in 0..series {
-                self.prints.push(match batch.key(i) {
-                    Some(key) => parts.hash.keys.fingerprint(key),
-                    None => parts.fingerprint_of(batch.series(i).labels, &mut self.key),
-                });
-            }
+            batch.push_prints(&parts.hash, &mut self.key, &mut self.prints);
         }
         let (floats, histograms) = batch.offsets(series);
         self.floats.clear();

@@ -195,15 +195,8 @@ impl Lane {
             return Verdict::Counted;
         }
         if sample.histogram.is_stale() {
-            let number = entry.output as usize;
-            if failpoints::has(Flaw::GoesOnAfterEnd) {
-                return Verdict::Counted;
-            }
-            self.remove(at);
-            if let Some(Some(output)) = self.outputs.get_mut(number) {
-                output.end_source(sample.time);
-            }
-            return Verdict::Ended;
+            let output = entry.output;
+            return self.end(at, output, sample.time);
         }
         let lookback_ms = self.params.lookback_ms;
         let since = sample.time.saturating_sub(lookback_ms);

@@ -4,7 +4,7 @@
 //! have more than one entry: those that several rules take.
 
 use super::{LANES, Slot};
-use crate::aggregation::entries::{ENTRIES_MAX, Entry};
+use crate::aggregation::entries::{ENTRIES_MAX, Entries, Entry};
 use crate::aggregation::failpoints::{self, Flaw};
 use crate::aggregation::spec::GROUPS_MAX;
 use firn_model::fingerprint::Fingerprint;
@@ -153,9 +153,7 @@ pub(super) fn is_first(
     print: Fingerprint,
     generation: u8,
 ) -> bool {
-    let (place, at) = reference.split();
-    let slot = lanes.get(place).and_then(Option::as_ref);
-    let entry = slot.and_then(|slot| slot.lane.entries.get(at));
+    let entry = place_of(lanes, reference).and_then(|(entries, at)| entries.get(at));
     entry.is_some_and(|entry| {
         let is_it = entry.print == print || failpoints::has(Flaw::TrustsGuess);
         let is_behind = entry.has(Entry::IS_BEHIND) && !failpoints::has(Flaw::BeginsBehind);
@@ -163,12 +161,19 @@ pub(super) fn is_first(
     })
 }
 
+/// The table that `reference` is in, and its number there.
+#[inline]
+fn place_of(lanes: &[Option<Slot>], reference: Reference) -> Option<(&Entries, u32)> {
+    let (place, at) = reference.split();
+    let slot = lanes.get(place)?.as_ref()?;
+    Some((&slot.lane.entries, at))
+}
+
 /// The entry that came behind `reference` the last time, perhaps gone by now.
 #[inline]
 pub(super) fn follower(lanes: &[Option<Slot>], reference: Reference) -> Reference {
-    let (place, at) = reference.split();
-    let slot = lanes.get(place).and_then(Option::as_ref);
-    Reference(slot.map_or(0, |slot| slot.lane.entries.follower(at)))
+    let place = place_of(lanes, reference);
+    Reference(place.map_or(0, |(entries, at)| entries.follower(at)))
 }
 
 /// Reads `guess` and what followed it the last time, as many entries as the processor waits for at
@@ -177,11 +182,11 @@ pub(super) fn follower(lanes: &[Option<Slot>], reference: Reference) -> Referenc
 pub(super) fn warm(lanes: &[Option<Slot>], mut guess: Reference) {
     let mut all = 0;
     for _ in 0..WARM {
-        let (place, at) = guess.split();
-        let slot = lanes.get(place).and_then(Option::as_ref);
-        let Some(slot) = slot else { break };
-        all ^= slot.lane.entries.touch(at);
-        guess = Reference(slot.lane.entries.follower(at));
+        let Some((entries, at)) = place_of(lanes, guess) else {
+            break;
+        };
+        all ^= entries.touch(at);
+        guess = Reference(entries.follower(at));
     }
     std::hint::black_box(all);
 }
@@ -197,9 +202,8 @@ pub(super) fn set_follower(lanes: &mut [Option<Slot>], reference: Reference, fol
 /// The print at `reference`, also of an entry that was removed.
 #[inline]
 fn print_of(lanes: &[Option<Slot>], reference: Reference) -> Fingerprint {
-    let (place, at) = reference.split();
-    let slot = lanes.get(place).and_then(Option::as_ref);
-    slot.map_or(Fingerprint::default(), |slot| slot.lane.entries.print(at))
+    let place = place_of(lanes, reference);
+    place.map_or(Fingerprint::default(), |(entries, at)| entries.print(at))
 }
 
 fn set(lanes: &mut [Option<Slot>], reference: Reference, flag: u8, is_set: bool) {

@@ -6,34 +6,27 @@ use super::fields::Kind::{
 use super::fields::{Field, always, field, with};
 
 /// What every HTTP client has, inline.
-pub const CLIENT: &[Field] = &[
-    BASIC_AUTH,
-    AUTHORIZATION,
-    OAUTH2,
-    CLIENT_TLS,
-    always("follow_redirects", Flag, "true"),
-    always("enable_http2", Flag, "true"),
-    PROXY_URL,
-    NO_PROXY,
-    PROXY_FROM_ENVIRONMENT,
-    PROXY_HEADER,
-    HEADERS,
-];
+pub const CLIENT: &[Field] = &client("true");
 
 /// The client of `remote_write`.
-pub const WRITE_CLIENT: &[Field] = &[
-    BASIC_AUTH,
-    AUTHORIZATION,
-    OAUTH2,
-    CLIENT_TLS,
-    always("follow_redirects", Flag, "true"),
-    always("enable_http2", Flag, "false"),
-    PROXY_URL,
-    NO_PROXY,
-    PROXY_FROM_ENVIRONMENT,
-    PROXY_HEADER,
-    HEADERS,
-];
+pub const WRITE_CLIENT: &[Field] = &client("false");
+
+/// A client that speaks HTTP/2 as `enable_http2` says where it is not set.
+const fn client(enable_http2: &'static str) -> [Field; 11] {
+    [
+        BASIC_AUTH,
+        AUTHORIZATION,
+        OAUTH2,
+        CLIENT_TLS,
+        always("follow_redirects", Flag, "true"),
+        always("enable_http2", Flag, enable_http2),
+        PROXY_URL,
+        NO_PROXY,
+        PROXY_FROM_ENVIRONMENT,
+        PROXY_HEADER,
+        HEADERS,
+    ]
+}
 
 const BASIC_AUTH: Field = field(
     "basic_auth",
