@@ -18,7 +18,7 @@ pub enum ErrorKind {
     Timeout,
     /// Nothing can be promised now; trying later may succeed.
     Unavailable,
-    /// Stored bytes do not say what they should.
+    /// Stored bytes do not say what they should, or the disk does not deliver them.
     Corrupt,
     /// A defect in Firn itself.
     Internal,

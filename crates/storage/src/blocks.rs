@@ -22,7 +22,7 @@ pub(crate) use rebuilt::list_of_folders;
 
 use crate::block::{Block, BlockCache, BlockId};
 use crate::damage::{self, Damage, DamageKind, Damages};
-use crate::error::{StorageError, is_disk_fault};
+use crate::error::StorageError;
 use crate::sync::{Mutex, lock};
 use arc_swap::ArcSwap;
 use firn_model::env::Env;
@@ -112,6 +112,9 @@ struct Committing {
     before: Vec<Arc<View>>,
     /// Blocks of which a merge met damage.
     apart: BTreeSet<BlockId>,
+    /// Whether a commit failed since the last one that did not: its manifest may be durable, and a
+    /// start would take it.
+    is_in_doubt: bool,
 }
 
 impl Blocks {
@@ -138,6 +141,7 @@ impl Blocks {
                 left_unopened: Vec::new(),
                 before: Vec::new(),
                 apart: BTreeSet::new(),
+                is_in_doubt: false,
             }),
             bytes: Gauge::default(),
             count: Gauge::default(),
@@ -153,8 +157,10 @@ impl Blocks {
             blocks.take_what_is_there()?;
         }
         blocks.open_all();
-        // What no manifest names may be all that is left of something.
-        if !is_damaged {
+        // What no manifest names may be all that is left of something: of what a merge was made of
+        // that cannot be read.
+        let is_all_there = blocks.view().blocks.len() == blocks.list().blocks.len();
+        if !is_damaged && is_all_there {
             blocks.remove_unnamed(&found.others)?;
         }
         Ok(blocks)
@@ -197,6 +203,30 @@ impl Blocks {
         self.dir.join(id.to_string())
     }
 
+    /// The folder for a block that is to be written: no manifest names it that a start may find.
+    /// Fails while the disk does not say which manifest counts.
+    pub(crate) fn dir_to_write(&self, id: BlockId) -> Result<PathBuf, StorageError> {
+        let mut committing = lock(&self.committing);
+        if committing.is_in_doubt {
+            let list = committing.list.clone();
+            committing.list = self.put(&mut committing, list)?;
+        }
+        Ok(self.dir_of(id))
+    }
+
+    /// Makes `list` the manifest that counts, under the next version; returns it with that.
+    fn put(
+        &self,
+        committing: &mut Committing,
+        mut list: BlockList,
+    ) -> Result<BlockList, StorageError> {
+        list.version = committing.list.version + 1;
+        committing.is_in_doubt = true;
+        list.write(&*self.env.disk, &self.dir)?;
+        committing.is_in_doubt = false;
+        Ok(list)
+    }
+
     /// Makes what `change` does to the list the truth: durable, then visible. Blocks that are new
     /// in the list are opened first; one that does not open fails the commit. One that the disk
     /// did not deliver before is tried again, and fails nothing.
@@ -204,7 +234,6 @@ impl Blocks {
         let mut committing = lock(&self.committing);
         let mut list = committing.list.clone();
         change(&mut list);
-        list.version += 1;
         let before = self.view();
         let mut blocks = Vec::with_capacity(list.blocks.len());
         for entry in list.blocks.iter().filter(|entry| !entry.is_bad) {
@@ -218,7 +247,7 @@ impl Blocks {
                 Err(e) => return Err(e),
             }
         }
-        list.write(&*self.env.disk, &self.dir)?;
+        let list = self.put(&mut committing, list)?;
         let gone = committing.list.blocks.iter().filter(|e| !list.names(e.id));
         let gone: Vec<BlockId> = gone.map(|entry| entry.id).collect();
         for id in gone {
@@ -306,14 +335,15 @@ impl Blocks {
                 Ok(mut open) => {
                     if entry.is_bad {
                         tracing::info!(block = %entry.id, "block is whole again");
-                        (entry.is_bad, open.entry.is_bad) = (false, false);
+                        // What is known of it may be its name alone.
+                        *entry = BlockEntry::of(open.block.meta(), entry.kind, entry.sequence);
+                        open.entry = entry.clone();
                         is_changed = true;
                     }
                     blocks.push(Arc::new(open));
                 }
                 Err(e) => {
-                    let fault =
-                        matches!(&e, StorageError::Io { source, .. } if is_disk_fault(source));
+                    let fault = e.is_disk_fault();
                     is_changed |= !fault && !entry.is_bad;
                     entry.is_bad |= !fault;
                     let damage = Damage {
@@ -327,9 +357,10 @@ impl Blocks {
         let cut = committing.list.cut;
         self.view.store(Arc::new(View { cut, blocks }));
         if is_changed {
-            committing.list.version += 1;
-            if let Err(e) = committing.list.write(&*self.env.disk, &self.dir) {
-                tracing::error!(error = %e, "name damaged blocks");
+            let list = committing.list.clone();
+            match self.put(&mut committing, list) {
+                Ok(list) => committing.list = list,
+                Err(e) => tracing::error!(error = %e, "name damaged blocks"),
             }
         }
         self.measure(&committing);
@@ -339,18 +370,22 @@ impl Blocks {
     fn take_what_is_there(&self) -> Result<(), StorageError> {
         let mut committing = lock(&self.committing);
         let version = committing.list.version;
-        let mut list = list_of_folders(&self.env, &self.dir, &self.cache, version)?;
-        list.version += 1;
-        committing.list = list;
-        committing.list.write(&*self.env.disk, &self.dir)
+        let list = list_of_folders(&self.env, &self.dir, &self.cache, version)?;
+        committing.list = self.put(&mut committing, list)?;
+        Ok(())
     }
 
     /// Removes the folders and manifests that count no more.
     fn remove_unnamed(&self, manifests: &[PathBuf]) -> Result<(), StorageError> {
         let list = self.list();
         for id in folders(&self.env, &self.dir)? {
-            if !list.blocks.iter().any(|entry| entry.id == id) {
-                remove_folder(&self.env, &self.dir_of(id))?;
+            if list.names(id) {
+                continue;
+            }
+            match remove_folder(&self.env, &self.dir_of(id)) {
+                Ok(()) => tracing::info!(block = %id, "removed a block that no manifest names"),
+                // It is not what counts, and need not be ours.
+                Err(e) => tracing::warn!(error = %e, "leave a block that no manifest names"),
             }
         }
         for path in manifests {

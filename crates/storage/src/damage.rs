@@ -20,7 +20,9 @@ const LISTED_MAX: usize = 256;
 pub(crate) fn met(kind: DamageKind, error: &StorageError) -> Damage {
     let (file, offset, what) = match error {
         StorageError::Damaged { path, offset, what } => (path.clone(), Some(*offset), what.clone()),
-        StorageError::Io { path, .. } => (path.clone(), None, error.to_string()),
+        StorageError::Io { path, .. } | StorageError::Undelivered { path, .. } => {
+            (path.clone(), None, error.to_string())
+        }
         other => (PathBuf::new(), None, other.to_string()),
     };
     Damage {
@@ -35,6 +37,8 @@ struct Listed {
     damage: Damage,
     /// Whether reads that lack something for it say so themselves.
     is_met: bool,
+    /// Whether a look-up met it.
+    is_of_look_up: bool,
 }
 
 /// See the module.
@@ -57,6 +61,16 @@ impl Damages {
         known.unwrap_or(damage)
     }
 
+    /// The same for a look-up, which may be one that cannot warn: [`Damages::touching_look_ups`]
+    /// has it from here on.
+    pub(crate) fn report_met_in_look_up(&self, damage: Damage) -> Damage {
+        let damage = self.report_met(damage);
+        for listed in self.lock().iter_mut() {
+            listed.is_of_look_up |= listed.damage == damage;
+        }
+        damage
+    }
+
     /// Lists and logs a damage, or returns what is known of it.
     fn list_new(&self, damage: Damage, is_met: bool) -> Option<Damage> {
         let mut listed = self.lock();
@@ -71,7 +85,11 @@ impl Damages {
         self.counts[damage.kind as usize].inc();
         if listed.len() < LISTED_MAX {
             let damage = damage.clone();
-            listed.push(Listed { damage, is_met });
+            listed.push(Listed {
+                damage,
+                is_met,
+                is_of_look_up: false,
+            });
         }
         drop(listed);
         tracing::error!(
@@ -96,9 +114,18 @@ impl Damages {
     /// Damages whose samples, of any series, lay in `range`, but for those of which reads say
     /// themselves whether they lack something.
     pub(crate) fn touching(&self, range: TimeRange) -> Vec<Damage> {
+        self.touching_of(range, |listed| !listed.is_met)
+    }
+
+    /// The same, with those that look-ups met.
+    pub(crate) fn touching_look_ups(&self, range: TimeRange) -> Vec<Damage> {
+        self.touching_of(range, |listed| !listed.is_met || listed.is_of_look_up)
+    }
+
+    fn touching_of(&self, range: TimeRange, counts: impl Fn(&Listed) -> bool) -> Vec<Damage> {
         let listed = self.lock();
         let touches = |listed: &&Listed| {
-            let lost = listed.damage.range.filter(|_| !listed.is_met);
+            let lost = listed.damage.range.filter(|_| counts(listed));
             lost.is_some_and(|lost| lost.overlaps(&range))
         };
         let touching = listed.iter().filter(touches);

@@ -81,6 +81,15 @@ pub enum StorageError {
         /// What is wrong or lost.
         what: String,
     },
+    /// The disk, or the file system's own structures, fail where bytes of a block lie: they may be
+    /// there.
+    #[error("read {}: {source}", path.display())]
+    Undelivered {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
     /// An earlier write or sync failed, and its bytes are no longer in memory; nothing is promised
     /// until the process restarts.
     #[error("the log takes no writes until restart: {cause}")]
@@ -185,6 +194,15 @@ pub(crate) fn is_disk_fault(error: &io::Error) -> bool {
 }
 
 impl StorageError {
+    /// Whether the disk did not deliver what is stored, see [`is_disk_fault`].
+    pub(crate) fn is_disk_fault(&self) -> bool {
+        match self {
+            Self::Undelivered { .. } => true,
+            Self::Io { source, .. } => is_disk_fault(source),
+            _ => false,
+        }
+    }
+
     /// Whether there was no room on the disk.
     pub(crate) fn is_no_room(&self) -> bool {
         use io::ErrorKind::{QuotaExceeded, StorageFull};
@@ -207,9 +225,10 @@ impl StorageError {
                 ErrorKind::Unavailable
             }
             Self::Foreign { .. } | Self::NoData { .. } | Self::Format { .. } => ErrorKind::Invalid,
-            Self::Damaged { .. } | Self::Missing { .. } | Self::NotRepairable { .. } => {
-                ErrorKind::Corrupt
-            }
+            Self::Damaged { .. }
+            | Self::Undelivered { .. }
+            | Self::Missing { .. }
+            | Self::NotRepairable { .. } => ErrorKind::Corrupt,
             Self::RecordTooLarge { .. }
             | Self::TooManySeries { .. }
             | Self::TooManyBuckets { .. } => ErrorKind::Limited,

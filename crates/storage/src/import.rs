@@ -147,7 +147,7 @@ impl Import {
             range,
         };
         let Target { env, blocks, .. } = &self.target;
-        let mut writer = BlockWriter::create(env, &blocks.dir_of(id), source)?;
+        let mut writer = BlockWriter::create(env, &blocks.dir_to_write(id)?, source)?;
         if let Err(e) = fill(&mut Series(&mut writer)) {
             let _ = writer.abandon();
             return Err(e);

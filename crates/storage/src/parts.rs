@@ -13,7 +13,7 @@ pub(crate) mod options;
 pub(crate) mod retention;
 
 use crate::blocks::Blocks;
-use crate::damage::Damages;
+use crate::damage::{Damage, Damages};
 use crate::data_dir::DataDir;
 use crate::error::StorageError;
 use crate::exemplars::Exemplars;
@@ -135,7 +135,7 @@ impl Parts {
     }
 
     /// Memory by part, as of the last sweep.
-    pub(crate) fn memory(&self) -> [(&'static str, &Gauge); 6] {
+    pub(crate) fn memory(&self) -> [(&'static str, &Gauge); 7] {
         let m = &self.metrics;
         [
             ("chunks", &m.chunk_memory),
@@ -144,11 +144,12 @@ impl Parts {
             ("newborn", &m.new_series_memory),
             ("tables", &m.table_memory),
             ("pages", &self.sealed.cache.held_bytes),
+            ("blocks", &self.blocks.cache.held_bytes),
         ]
     }
 
     /// Bytes of memory of the store, as of the last sweep: chunks, late samples, index, tables,
-    /// exemplars and the pages that are kept open.
+    /// exemplars, and what is kept of pages and blocks.
     pub(crate) fn memory_bytes(&self) -> usize {
         let of_metrics = self.memory();
         let bytes: i64 = of_metrics.iter().map(|(_, gauge)| gauge.get()).sum();
@@ -174,10 +175,19 @@ impl Parts {
 
     /// What is known to be lost of samples in `range`, of whatever series.
     pub(crate) fn losses_in(&self, range: TimeRange) -> Losses {
-        let losses = Losses::default();
-        for damage in self.damages.touching(range) {
-            losses.add(&damage.warning());
-        }
-        losses
+        warnings_of(self.damages.touching(range))
     }
+
+    /// What look-ups of labels and exemplars in `range` may lack.
+    pub(crate) fn look_up_losses_in(&self, range: TimeRange) -> Losses {
+        warnings_of(self.damages.touching_look_ups(range))
+    }
+}
+
+fn warnings_of(damages: Vec<Damage>) -> Losses {
+    let losses = Losses::default();
+    for damage in damages {
+        losses.add(&damage.warning());
+    }
+    losses
 }

@@ -78,7 +78,7 @@ pub fn repair(
         return Ok(Outcome::Declined);
     }
     let mut broken = broken_files(&found);
-    broken.extend(blocks::files(env, &dir, &found));
+    broken.extend(blocks::files(env, &dir, &found)?);
     let set_aside = aside::copy(env, &dir, name, &broken)?;
     blocks::rebuild(env, &dir, &found)?;
     let rebuilt = rebuild_pages(env, &dir, &found, named.as_ref())?;

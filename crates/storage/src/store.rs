@@ -300,7 +300,7 @@ impl Select for Store {
 
     fn losses(&self, tenant: &TenantId, range: TimeRange) -> Losses {
         match *tenant == self.parts.options.tenant {
-            true => self.parts.losses_in(range),
+            true => self.parts.look_up_losses_in(range),
             false => Losses::default(),
         }
     }

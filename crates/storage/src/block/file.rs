@@ -1,9 +1,10 @@
 //! A file of a block: bytes by offset and length, and the errors that name both.
 
 use crate::encoding::Malformed;
-use crate::error::StorageError;
+use crate::error::{StorageError, is_disk_fault};
 use firn_model::env::{Disk, File, OpenMode};
 use firn_model::metrics::Counter;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -59,15 +60,23 @@ impl BlockRanges {
             return Err(self.damaged(offset, what));
         }
         let mut read = vec![0; bytes];
-        let done = self
-            .file
-            .read_at(offset, &mut read)
-            .map_err(StorageError::io("read", &self.path))?;
+        let done = self.file.read_at(offset, &mut read);
+        let done = done.map_err(|e| self.not_read(e))?;
         count.add(done as u64);
         if done < bytes {
             return Err(self.damaged(offset, format!("{done} bytes where there were {bytes}")));
         }
         Ok(read)
+    }
+
+    fn not_read(&self, source: io::Error) -> StorageError {
+        if !is_disk_fault(&source) {
+            return StorageError::io("read", &self.path)(source);
+        }
+        StorageError::Undelivered {
+            path: self.path.clone(),
+            source,
+        }
     }
 
     /// Says that the bytes at `offset` are not what was written.

@@ -67,6 +67,11 @@ pub(super) struct PageAt {
 }
 
 impl Block {
+    /// What the block in the folder `dir` says of itself, without a look at its other files.
+    pub(crate) fn read_meta(env: &Env, dir: &Path) -> Result<BlockMeta, StorageError> {
+        read_meta(&*env.disk, dir, &Counter::default())
+    }
+
     /// Opens the block in the folder `dir`: reads `meta.json` and the end of the index, and checks
     /// them and the lengths of the files.
     pub fn open(env: &Env, dir: &Path, cache: &Arc<BlockCache>) -> Result<Self, StorageError> {

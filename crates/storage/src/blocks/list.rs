@@ -134,6 +134,7 @@ impl BlockList {
     }
 
     /// Writes the list into `dir` under its version; durable on return. The one before is removed.
+    /// After a failure a start may find this one or that.
     pub(crate) fn write(&self, disk: &dyn Disk, dir: &Path) -> Result<(), StorageError> {
         let temporary = dir.join(TEMPORARY);
         let io_error = StorageError::io("write manifest of blocks", &temporary);

@@ -1,28 +1,46 @@
 //! The list of blocks made of their folders, where no manifest says what counts.
 //!
 //! A merge that did not end may have left some of its shards, and one that did its inputs: what was
-//! merged counts as a whole or not at all. Invariant: no sample counts in two main blocks.
+//! merged counts as a whole or not at all. Invariants: no sample counts in two main blocks; a folder
+//! whose block does not open is named, unless others have all that it had: a start would remove it.
 
 use super::folders;
 use super::list::{BlockEntry, BlockKind, BlockList};
 use crate::block::{Block, BlockCache, BlockId, BlockMeta, BlockShard};
 use crate::error::StorageError;
 use firn_model::env::Env;
+use firn_model::sample::TimeRange;
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
-/// The list that the whole blocks in `dir` make, but for those that another one was made of.
+/// A folder whose block does not open.
+struct Unopened {
+    id: BlockId,
+    /// What it says of itself, if that can be read.
+    meta: Option<BlockMeta>,
+    /// Whether it is the disk that did not deliver it.
+    is_disk_fault: bool,
+}
+
+/// The list that the whole blocks in `dir` make, but for those that another one was made of, and
+/// behind them those that do not open.
 pub(crate) fn list_of_folders(
     env: &Env,
     dir: &Path,
     cache: &Arc<BlockCache>,
     version: u64,
 ) -> Result<BlockList, StorageError> {
-    let mut metas = Vec::new();
+    let (mut metas, mut unopened) = (Vec::new(), Vec::new());
     for id in folders(env, dir)? {
-        if let Ok(block) = Block::open(env, &dir.join(id.to_string()), cache) {
-            metas.push(block.meta().clone());
+        let folder = dir.join(id.to_string());
+        match Block::open(env, &folder, cache) {
+            Ok(block) => metas.push(block.meta().clone()),
+            Err(e) => unopened.push(Unopened {
+                id,
+                meta: Block::read_meta(env, &folder).ok(),
+                is_disk_fault: e.is_disk_fault(),
+            }),
         }
     }
     drop_replaced(&mut metas);
@@ -32,6 +50,10 @@ pub(crate) fn list_of_folders(
         ..BlockList::default()
     };
     let mut newest = None;
+    // Without any manifest nothing was committed, so that the first block may be unfinished: what it
+    // says of itself comes last.
+    let is_unfinished = |one: &Unopened| version == 0 && one.meta.is_none() && !one.is_disk_fault;
+    unopened.retain(|one| !is_unfinished(one) && !is_had_by(&metas, one));
     for meta in metas {
         let set = Some(set_of(&meta).0);
         if newest != set {
@@ -51,7 +73,44 @@ pub(crate) fn list_of_folders(
         }
         list.add(entry);
     }
+    for one in unopened {
+        let sequence = list.take_sequence();
+        list.add(one.entry(sequence));
+    }
     Ok(list)
+}
+
+impl Unopened {
+    /// Its entry. It is a late block, as what it has may overlap others; of one that says nothing
+    /// the name has the time of its end.
+    fn entry(&self, sequence: u64) -> BlockEntry {
+        let end = self.id.time_ms().saturating_sub(1);
+        let nothing_known = BlockEntry {
+            id: self.id,
+            kind: BlockKind::Late,
+            is_bad: true,
+            sequence,
+            level: 1,
+            range: TimeRange::new(end, end),
+            bytes: 0,
+            series: 0,
+            samples: 0,
+        };
+        match &self.meta {
+            Some(meta) => BlockEntry {
+                is_bad: !self.is_disk_fault,
+                ..BlockEntry::of(meta, BlockKind::Late, sequence)
+            },
+            None => nothing_known,
+        }
+    }
+}
+
+/// Whether all that was in a block that does not open is in `metas`.
+fn is_had_by(metas: &[BlockMeta], one: &Unopened) -> bool {
+    let is_had = |id: &BlockId| metas.iter().any(|meta| meta.sources.contains(id));
+    let sources = one.meta.as_ref().map(|meta| &meta.sources);
+    sources.is_some_and(|sources| sources.iter().all(is_had))
 }
 
 /// The name of the set that a block belongs to, and its place there.
@@ -94,7 +153,6 @@ fn drop_replaced(metas: &mut Vec<BlockMeta>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use firn_model::sample::TimeRange;
 
     fn id(number: i64) -> BlockId {
         BlockId::new(number, 0)

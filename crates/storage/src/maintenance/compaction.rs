@@ -157,12 +157,14 @@ impl Maintenance {
         folders.try_for_each(|folder| remove_folder(&self.env, &folder))
     }
 
-    /// A merge failed: a block whose bytes are damaged is named, and merges go on without it.
+    /// A merge failed: a block that cannot be read is named, and merges go on without it until the
+    /// next start.
     fn leave_bad_input(&self, failure: Failure) -> Result<(), StorageError> {
         let Some((id, range)) = failure.input else {
             return Err(failure.error);
         };
-        if !matches!(&failure.error, StorageError::Damaged { .. }) {
+        let is_damaged = matches!(&failure.error, StorageError::Damaged { .. });
+        if !is_damaged && !failure.error.is_disk_fault() {
             return Err(failure.error);
         }
         let damage = damage::met(DamageKind::Blocks, &failure.error);

@@ -144,10 +144,7 @@ impl Maintenance {
     /// The time before which cuts are due: no batch that is sent now has an in-order sample before
     /// it, and pages have what came.
     fn closed(&self) -> Option<TimestampMs> {
-        let options = &self.options;
-        // A group is sealed at most a window and its grace after the end of its window.
-        let open = options.lateness_max_ms.max(2 * options.window_ms);
-        self.newest()?.checked_sub(open)
+        self.newest()?.checked_sub(self.options.open_ms())
     }
 
     /// Raises the floor to where it may have stood before the start: a sample that was late then is
@@ -223,7 +220,7 @@ impl Maintenance {
                 end.saturating_sub(1),
             )),
         };
-        let mut writer = BlockWriter::create(&self.env, &self.blocks.dir_of(id), source)?;
+        let mut writer = BlockWriter::create(&self.env, &self.blocks.dir_to_write(id)?, source)?;
         writer.expect_exemplars(self.exemplars.len() as u64);
         let clock = &*self.env.clock;
         self.metrics.cutting.begin(clock, order.len() as u64);

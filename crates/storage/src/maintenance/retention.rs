@@ -80,8 +80,7 @@ impl Maintenance {
             return;
         }
         // What is older is sealed, and nothing is appended in order there.
-        let open = self.options.lateness_max_ms.max(2 * self.options.window_ms);
-        let closed = newest.saturating_sub(open);
+        let closed = newest.saturating_sub(self.options.open_ms());
         let Some(cutoff) = state.segments.cutoff_for(bytes, closed) else {
             return;
         };

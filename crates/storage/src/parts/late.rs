@@ -20,9 +20,13 @@ impl Parts {
     }
 
     /// How far behind the newest sample of the store one may lie that is appended in order. Where
-    /// late samples are taken from further back than that, senders are so far behind.
+    /// late samples are taken from further back than that, senders are so far behind, but not
+    /// further than the next cut: what is before it is late anyway, and series that need not wait
+    /// for it leave memory.
     pub(crate) fn lateness_ms(&self) -> i64 {
-        self.options.lateness_max_ms.max(self.late_window_ms())
+        let of_cut = self.options.open_ms().saturating_add(self.options.cut_ms);
+        let of_window = self.late_window_ms().min(of_cut);
+        self.options.lateness_max_ms.max(of_window)
     }
 
     /// The times that a batch may have; `first` is that of its first sample, which counts as the

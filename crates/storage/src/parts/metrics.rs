@@ -258,6 +258,21 @@ impl Parts {
                 counter(&self.sealed.cache.misses),
             ),
             (
+                "firn_storage_block_cache_hits_total",
+                "Parts of blocks found in memory.",
+                counter(&self.blocks.cache.hits),
+            ),
+            (
+                "firn_storage_block_cache_misses_total",
+                "Parts of blocks read from their files.",
+                counter(&self.blocks.cache.misses),
+            ),
+            (
+                "firn_storage_block_read_bytes_total",
+                "Bytes of blocks read for queries and at starts.",
+                counter(&self.blocks.cache.read_bytes),
+            ),
+            (
                 "firn_storage_catalogue_written_bytes_total",
                 "Bytes of the series catalogue written.",
                 counter(&m.catalogue_bytes),
@@ -383,7 +398,7 @@ impl Parts {
         for (part, bytes) in self.memory() {
             sink.metric(
                 "firn_storage_head_memory_bytes",
-                "Memory of the head by part, as of the last sweep.",
+                "Memory of the store by part, as of the last sweep.",
                 &[("part", part)],
                 Value::Gauge(bytes.get() as f64),
             );

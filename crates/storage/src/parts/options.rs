@@ -222,6 +222,12 @@ impl StoreOptions {
         (self.memory_max / 16).max(LATE_BYTES_MIN)
     }
 
+    /// How far behind the newest sample everything is taken in order and sealed: a group is sealed
+    /// at most a window and its grace after the end of its window.
+    pub(crate) fn open_ms(&self) -> i64 {
+        self.lateness_max_ms.max(2 * self.window_ms)
+    }
+
     /// How long, and how much, is kept.
     pub(crate) fn retention(&self) -> Retention {
         Retention {

@@ -2,9 +2,10 @@
 
 use super::Reader;
 use crate::blocks::OpenBlock;
+use crate::sync::lock;
 use firn_model::budget::Reservation;
-use firn_model::error::Error;
-use firn_model::sample::TimeRange;
+use firn_model::error::{Error, ErrorKind};
+use firn_model::sample::{TimeRange, TimestampMs};
 use firn_model::store::SelectRequest;
 use std::collections::BTreeSet;
 
@@ -46,6 +47,18 @@ impl Reader {
         held.is_some_and(|(min, max)| TimeRange::new(min, max).overlaps(&range))
     }
 
+    /// From when on head and pages own samples: the cut, or all time while late ones from before it
+    /// wait for their block.
+    fn owned_since(&self, cut: TimestampMs) -> TimestampMs {
+        let is_before = |range: TimeRange| range.min < cut;
+        let waits = self.shards.iter().any(|shard| {
+            let shard = lock(shard);
+            let mut ranges = shard.late.iter().filter_map(|(_, series)| series.range());
+            ranges.any(is_before)
+        });
+        if waits { TimestampMs::MIN } else { cut }
+    }
+
     /// What the index says of the part of the request's range that head and pages own, and what
     /// blocks say of all of it; sorted.
     fn all_of<T: Ord>(
@@ -59,12 +72,13 @@ impl Reader {
         }
         request.bind_matchers();
         let view = self.blocks.view();
-        let range = TimeRange::new(request.range.min.max(view.cut), request.range.max);
+        let since = self.owned_since(view.cut);
+        let range = TimeRange::new(request.range.min.max(since), request.range.max);
         let is_inverted = request.range.min > request.range.max;
         let of_index = match range.min <= range.max {
             true => of_index(range)?,
             false if is_inverted && self.is_around(request.range) => {
-                of_index(TimeRange::new(view.cut, i64::MAX))?
+                of_index(TimeRange::new(since, i64::MAX))?
             }
             false => Vec::new(),
         };
@@ -77,7 +91,14 @@ impl Reader {
         let mut all: BTreeSet<T> = of_index.into_iter().collect();
         let mut memory = request.budget.hold();
         for open in blocks {
-            all.extend(of_block(open, &mut memory)?);
+            match of_block(open, &mut memory) {
+                Ok(found) => all.extend(found),
+                // The warnings of the range have it from here on.
+                Err(e) if e.kind == ErrorKind::Corrupt => {
+                    self.lose_look_up(open, &e);
+                }
+                Err(e) => return Err(e),
+            }
         }
         Ok(all.into_iter().collect())
     }

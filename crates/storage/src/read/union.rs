@@ -15,7 +15,7 @@ use super::{HeadSelection, Memory, OpenGroup, Reader};
 use crate::block::BlockReader;
 use crate::blocks::{BlockKind, OpenBlock, View};
 use crate::damage::{self, Damage, DamageKind, Damages};
-use crate::error::{StorageError, is_disk_fault};
+use crate::error::StorageError;
 use crate::sync::lock;
 use firn_model::budget::Reservation;
 use firn_model::cancel::Cancel;
@@ -90,7 +90,7 @@ impl Reader {
             samples: Some(open.entry.samples),
             ..damage.within(Some(open.entry.range))
         };
-        self.damages.report_met(damage).warning()
+        self.damages.report_met_in_look_up(damage).warning()
     }
 }
 
@@ -259,10 +259,8 @@ pub(super) fn lose_in(
     open: &OpenBlock,
     error: StorageError,
 ) -> Result<String, Error> {
-    match &error {
-        StorageError::Damaged { .. } => {}
-        StorageError::Io { source, .. } if is_disk_fault(source) => {}
-        _ => return Err(error.into()),
+    if !matches!(error, StorageError::Damaged { .. }) && !error.is_disk_fault() {
+        return Err(error.into());
     }
     let damage = damage::met(DamageKind::Blocks, &error).within(Some(open.entry.range));
     Ok(damages.report_met(damage).warning())

@@ -16,19 +16,57 @@ use std::sync::Arc;
 /// Of blocks that are opened to see what they are.
 const CACHE_BYTES: usize = 1 << 20;
 
-/// The blocks that are damaged.
-fn broken(dir: &DataDir, found: &Report) -> BTreeSet<BlockId> {
+/// The manifest as it is to be, and the blocks that are damaged, which it names no more.
+struct Plan {
+    list: BlockList,
+    broken: BTreeSet<BlockId>,
+    /// Manifests that are damaged.
+    manifests: Vec<PathBuf>,
+}
+
+impl Plan {
+    /// A manifest that is damaged or missing is made of the blocks that are whole.
+    fn of(env: &Env, dir: &DataDir, found: &Report) -> Result<Self, StorageError> {
+        let folder = dir.blocks();
+        let files = found.findings.iter().map(|finding| &finding.damage.file);
+        let names = files.filter_map(|file| file.strip_prefix(&folder).ok()?.iter().next());
+        let ids = names.filter_map(|name| name.to_str()?.parse().ok());
+        let mut broken: BTreeSet<BlockId> = ids.collect();
+        let read = BlockList::read(&*env.disk, &folder)?;
+        let mut list = read.list;
+        if !read.damages.is_empty() || list.version == 0 {
+            let cache = Arc::new(BlockCache::new(CACHE_BYTES));
+            list = blocks::list_of_folders(env, &folder, &cache, list.version)?;
+            // No finding is about them: no manifest named them.
+            let unopened = list.blocks.iter().filter(|entry| entry.is_bad);
+            broken.extend(unopened.map(|entry| entry.id));
+        }
+        list.blocks.retain(|entry| !broken.contains(&entry.id));
+        Ok(Self {
+            list,
+            broken,
+            manifests: read.damages.into_iter().map(|damage| damage.file).collect(),
+        })
+    }
+}
+
+/// Whether something in the folder of blocks is damaged.
+fn has_findings(dir: &DataDir, found: &Report) -> bool {
     let folder = dir.blocks();
     let files = found.findings.iter().map(|finding| &finding.damage.file);
-    let names = files.filter_map(|file| file.strip_prefix(&folder).ok()?.iter().next());
-    names
-        .filter_map(|name| name.to_str()?.parse().ok())
-        .collect()
+    files.into_iter().any(|file| file.starts_with(&folder))
 }
 
 /// All files of the folders of blocks that are damaged.
-pub(super) fn files(env: &Env, dir: &DataDir, found: &Report) -> Vec<PathBuf> {
-    let folders = broken(dir, found).into_iter();
+pub(super) fn files(
+    env: &Env,
+    dir: &DataDir,
+    found: &Report,
+) -> Result<Vec<PathBuf>, StorageError> {
+    if !has_findings(dir, found) {
+        return Ok(Vec::new());
+    }
+    let folders = Plan::of(env, dir, found)?.broken.into_iter();
     let folders = folders.map(|id| dir.blocks().join(id.to_string()));
     // A folder that cannot be listed is gone.
     let files = folders.flat_map(|folder| {
@@ -37,30 +75,25 @@ pub(super) fn files(env: &Env, dir: &DataDir, found: &Report) -> Vec<PathBuf> {
             .map(|name| folder.join(name))
             .collect::<Vec<PathBuf>>()
     });
-    files.collect()
+    Ok(files.collect())
 }
 
-/// Takes what is damaged out of the manifest and removes it. A manifest that is damaged or missing
-/// is made of the blocks that are whole.
+/// Takes what is damaged out of the manifest and removes it.
 pub(super) fn rebuild(env: &Env, dir: &DataDir, found: &Report) -> Result<(), StorageError> {
-    let folder = dir.blocks();
-    let is_there = |finding: &crate::verify::Finding| finding.damage.file.starts_with(&folder);
-    if !found.findings.iter().any(is_there) {
+    if !has_findings(dir, found) {
         return Ok(());
     }
-    let broken = broken(dir, found);
-    let read = BlockList::read(&*env.disk, &folder)?;
-    let mut list = read.list;
-    if !read.damages.is_empty() || list.version == 0 {
-        let cache = Arc::new(BlockCache::new(CACHE_BYTES));
-        list = blocks::list_of_folders(env, &folder, &cache, list.version)?;
-    }
-    list.blocks.retain(|entry| !broken.contains(&entry.id));
+    let folder = dir.blocks();
+    let Plan {
+        mut list,
+        broken,
+        manifests,
+    } = Plan::of(env, dir, found)?;
     list.version += 1;
     list.write(&*env.disk, &folder)?;
-    for damage in read.damages {
+    for path in manifests {
         // The newest of them left when the new one was written.
-        let _ = env.disk.remove_file(&damage.file);
+        let _ = env.disk.remove_file(&path);
     }
     for id in broken {
         let place = folder.join(id.to_string());

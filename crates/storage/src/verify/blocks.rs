@@ -6,7 +6,7 @@ use crate::block::{Block, BlockCache, BlockId, BlockMeta, META};
 use crate::blocks::{BlockEntry, BlockList};
 use crate::damage::{self, Damage, DamageKind};
 use crate::data_dir::DataDir;
-use crate::error::{StorageError, is_disk_fault};
+use crate::error::StorageError;
 use firn_model::env::{Env, OpenMode};
 use std::path::Path;
 use std::sync::Arc;
@@ -135,9 +135,9 @@ fn finding_of(folder: &Path, error: &StorageError) -> Finding {
         file, offset, what, ..
     } = damage;
     let finding = Finding::new(DamageKind::Blocks, &file, offset, what);
-    match error {
-        StorageError::Io { source, .. } if is_disk_fault(source) => finding.unreadable(),
-        _ => finding,
+    match error.is_disk_fault() {
+        true => finding.unreadable(),
+        false => finding,
     }
 }
 

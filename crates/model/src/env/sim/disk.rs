@@ -52,13 +52,16 @@ impl SimDisk {
         state.end_process();
     }
 
-    /// The process ends and another one may start: handles and locks are gone, no byte is.
+    /// The process ends and another one may start: handles and locks are gone, no byte is. Where the
+    /// power went off the process ended then.
     pub fn kill(&self) {
-        self.state().end_process();
+        let mut state = self.state();
+        state.power = Power::On;
+        state.end_process();
     }
 
     /// The power goes off with the change after `changes` more; everything fails until
-    /// [`SimDisk::crash`].
+    /// [`SimDisk::crash`] or [`SimDisk::kill`].
     pub fn power_off_after(&self, changes: u64) {
         self.state().power = Power::OffAfter(changes);
     }

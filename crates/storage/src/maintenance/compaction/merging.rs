@@ -152,7 +152,10 @@ impl Merging {
             sources,
             range: Some(merge.range),
         };
-        let created = BlockWriter::create(env, &blocks.dir_of(source.id), source.clone());
+        // A merge that failed at its commit had the same name, of it and of its shards.
+        let created = blocks
+            .dir_to_write(source.id)
+            .and_then(|dir| BlockWriter::create(env, &dir, source.clone()));
         let mut writer = created.map_err(|error| Failure { error, input: None })?;
         writer.expect_exemplars(exemplars_of(&inputs));
         Ok(Self {

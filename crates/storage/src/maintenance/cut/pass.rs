@@ -8,7 +8,7 @@
 use super::progress::Writing;
 use crate::chunk::Columns;
 use crate::damage::{self, DamageKind};
-use crate::error::{StorageError, is_disk_fault};
+use crate::error::StorageError;
 use crate::ids::{SeriesRef, Slot};
 use crate::maintenance::Maintenance;
 use crate::page::{Page, Scratch};
@@ -103,15 +103,7 @@ impl Maintenance {
     fn page_of_cut(&self, entry: &Arc<PageEntry>) -> Result<Option<Page>, StorageError> {
         match read(entry) {
             Ok(page) => Ok(Some(page)),
-            Err(StorageError::Io {
-                action,
-                path,
-                source,
-            }) if is_disk_fault(&source) => Err(StorageError::Io {
-                action,
-                path,
-                source,
-            }),
+            Err(e) if e.is_disk_fault() => Err(e),
             Err(e) => {
                 self.lose_in_cut(entry, &e);
                 Ok(None)

@@ -10,25 +10,25 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 const MINUTE: i64 = 60_000;
-const HOUR: i64 = 60 * MINUTE;
+pub(super) const HOUR: i64 = 60 * MINUTE;
 
-type Model = BTreeMap<String, Vec<(i64, f64)>>;
+pub(super) type Model = BTreeMap<String, Vec<(i64, f64)>>;
 
 /// A store to which one steady series and one that lives for an hour are sent.
-struct Churn {
-    sim: Sim,
-    store: Option<Arc<Store>>,
-    model: Model,
+pub(super) struct Churn {
+    pub(super) sim: Sim,
+    pub(super) store: Option<Arc<Store>>,
+    pub(super) model: Model,
     now: i64,
     options: StoreOptions,
 }
 
 impl Churn {
-    fn new(seed: u64) -> Self {
+    pub(super) fn new(seed: u64) -> Self {
         Self::with(seed, options())
     }
 
-    fn with(seed: u64, options: StoreOptions) -> Self {
+    pub(super) fn with(seed: u64, options: StoreOptions) -> Self {
         let sim = sim::env(seed);
         Self {
             store: Some(open(&sim, options.clone())),
@@ -47,38 +47,43 @@ impl Churn {
     }
 
     /// Sends for so many hours, with a tick a minute.
-    fn send(&mut self, hours: i64) {
+    pub(super) fn send(&mut self, hours: i64) {
         self.send_with(hours, |store| store.tick());
     }
 
     fn send_with(&mut self, hours: i64, each_minute: impl Fn(&Store)) {
         let end = self.now + hours * HOUR;
         while self.now < end {
-            let short = format!("short{}", self.now / HOUR);
-            let value = (self.now / 1_000 % 977) as f64;
-            let samples = [(self.now, value)];
-            let sent = batch(&[("steady", &samples), (&short, &samples)]);
-            assert_eq!(append(self.store(), &sent, ALWAYS).stored, 2);
-            for name in ["steady", &short] {
-                let series = self.model.entry(name.to_owned()).or_default();
-                series.push((self.now, value));
-            }
-            each_minute(self.store());
-            self.now += MINUTE;
+            self.send_minute(&each_minute);
         }
     }
 
-    fn reopen(&mut self) {
+    /// Sends a sample of both series, and has `then` done.
+    pub(super) fn send_minute(&mut self, then: impl Fn(&Store)) {
+        let short = format!("short{}", self.now / HOUR);
+        let value = (self.now / 1_000 % 977) as f64;
+        let samples = [(self.now, value)];
+        let sent = batch(&[("steady", &samples), (&short, &samples)]);
+        assert_eq!(append(self.store(), &sent, ALWAYS).stored, 2);
+        for name in ["steady", &short] {
+            let series = self.model.entry(name.to_owned()).or_default();
+            series.push((self.now, value));
+        }
+        then(self.store());
+        self.now += MINUTE;
+    }
+
+    pub(super) fn reopen(&mut self) {
         self.store = None;
         self.store = Some(open(&self.sim, self.options.clone()));
     }
 
-    fn store(&self) -> &Arc<Store> {
+    pub(super) fn store(&self) -> &Arc<Store> {
         self.store.as_ref().unwrap()
     }
 
     #[track_caller]
-    fn check(&self, range: TimeRange) {
+    pub(super) fn check(&self, range: TimeRange) {
         let mut expected = Model::new();
         for (name, samples) in &self.model {
             let inside = samples.iter().filter(|(time, _)| range.contains(*time));
@@ -97,7 +102,7 @@ impl Churn {
         );
     }
 
-    fn check_all(&self) {
+    pub(super) fn check_all(&self) {
         self.check(TimeRange::ALL);
         for start in 0..self.now / HOUR {
             let start = start * HOUR + 17 * MINUTE;
@@ -133,10 +138,24 @@ fn samples_of_a_day_are_found_in_blocks_pages_and_head() {
 
 #[test]
 fn index_after_cuts_knows_the_series_of_the_last_hours() {
-    let mut churn = Churn::new(2);
+    check_index_after_cuts(options().late_window_ms);
+    // Late samples of any age are taken, and none is held.
+    check_index_after_cuts(i64::MAX);
+}
+
+#[track_caller]
+fn check_index_after_cuts(late_window_ms: i64) {
+    let options = StoreOptions {
+        late_window_ms,
+        ..options()
+    };
+    let mut churn = Churn::with(2, options);
     churn.send(40);
     let index = churn.store().parts.index.series_count();
-    assert!(index <= 6, "{index} series");
+    assert!(
+        index <= 6,
+        "{index} series with a window of {late_window_ms} ms"
+    );
     let pages = churn.store().parts.sealed.directory.summary();
     assert!(pages.oldest >= Some(36 * HOUR), "{pages:?}");
     churn.reopen();

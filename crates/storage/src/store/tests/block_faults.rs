@@ -1,0 +1,224 @@
+//! Blocks that the disk does not deliver, whose bytes are damaged, or of which a commit failed.
+
+use super::blocks::{Churn, HOUR};
+use super::*;
+use firn_model::env::sim::Operation;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+fn folder(id: crate::block::BlockId) -> PathBuf {
+    Path::new("/data/blocks").join(id.to_string())
+}
+
+/// The files of the first block, and its times.
+fn first_block(churn: &Churn) -> (PathBuf, TimeRange) {
+    let entry = churn.store().parts.blocks.list().blocks[0].clone();
+    (folder(entry.id), entry.range)
+}
+
+/// What `model` has outside of `range`.
+fn without(churn: &mut Churn, range: TimeRange) {
+    for samples in churn.model.values_mut() {
+        samples.retain(|(time, _)| !range.contains(*time));
+    }
+}
+
+fn values(store: &Store, name: &str) -> Vec<String> {
+    let tenant = TenantId::anonymous();
+    let request = SelectRequest {
+        tenant: &tenant,
+        matchers: &[],
+        range: TimeRange::ALL,
+        newest_only: false,
+        cancel: &Cancel::new(),
+        budget: &Budget::new("query", usize::MAX),
+        series: &SeriesLimit::none(),
+        span: None,
+    };
+    let values = store.label_values(name, request).unwrap().into_iter();
+    values.map(|v| String::from_utf8(v).unwrap()).collect()
+}
+
+/// Eight hours of samples in four blocks, which the tick of the next minute merges.
+fn unmerged() -> Churn {
+    static MINUTES: OnceLock<u32> = OnceLock::new();
+    let send = |churn: &mut Churn| churn.send_minute(|store| store.tick());
+    let merged_after = || {
+        let mut churn = Churn::new(31);
+        let mut minutes = 0;
+        while churn.store().parts.metrics.compactions.get() == 0 {
+            send(&mut churn);
+            minutes += 1;
+        }
+        minutes
+    };
+    let minutes = *MINUTES.get_or_init(merged_after);
+    let mut churn = Churn::new(31);
+    (1..minutes).for_each(|_| send(&mut churn));
+    churn
+}
+
+/// Merges them, and has the sync after `syncs` of that minute fail; whether it is that of the merge's
+/// manifest, which is on the disk then and of which the store knows nothing.
+fn fail_in_merge(churn: &mut Churn, syncs: u64) -> bool {
+    churn.sim.disk.fail_after(Operation::Sync, syncs);
+    churn.send_minute(|store| store.tick());
+    let next = churn.store().parts.blocks.list().version + 1;
+    let next = format!("/data/blocks/MANIFEST-{next}");
+    let is_there = churn.sim.disk.contents(Path::new(&next)).is_some();
+    is_there && churn.store().parts.metrics.compaction_failures.get() == 1
+}
+
+#[test]
+fn merge_after_a_commit_that_failed_loses_nothing_wherever_it_is_killed() {
+    let in_doubt = (0..40).find(|syncs| fail_in_merge(&mut unmerged(), *syncs));
+    let syncs = in_doubt.expect("no sync of a merge leaves a commit in doubt");
+    for changes in 0.. {
+        let mut churn = unmerged();
+        assert!(fail_in_merge(&mut churn, syncs));
+        churn.sim.clock.advance_ms(61_000);
+        churn.sim.disk.power_off_after(changes);
+        churn.store().tick();
+        let is_off = churn.sim.disk.is_off();
+        churn.sim.disk.kill();
+        churn.reopen();
+        churn.check(TimeRange::ALL);
+        if !is_off {
+            assert!(changes > 10, "{changes}");
+            return;
+        }
+    }
+}
+
+/// Damages the manifest, and a file of a block: the block is named and stays, start after start.
+#[track_caller]
+fn check_without_manifest(file: &str, how: fn(&Churn, &Path)) {
+    let mut churn = Churn::new(32);
+    churn.send(8);
+    let (folder, range) = first_block(&churn);
+    let version = churn.store().parts.blocks.list().version;
+    churn.store().close().unwrap();
+    churn.store = None;
+    let manifest = format!("/data/blocks/MANIFEST-{version}");
+    churn.sim.disk.overwrite(Path::new(&manifest), b"x");
+    let (path, whole) = (folder.join(file), churn.model.clone());
+    let bytes = churn.sim.disk.contents(&path).unwrap();
+    how(&churn, &path);
+    without(&mut churn, range);
+    for start in 0..3 {
+        churn.reopen();
+        churn.check(TimeRange::ALL);
+        assert!(!churn.store().damages().is_empty(), "{file}, start {start}");
+    }
+    churn.store = None;
+    churn.sim.disk.set_unreadable(&path, None);
+    churn.sim.disk.overwrite(&path, &bytes);
+    churn.model = whole;
+    churn.reopen();
+    churn.check_all();
+    churn.send(16);
+    churn.check_all();
+}
+
+#[test]
+fn block_that_does_not_open_where_the_manifest_is_damaged_stays_until_it_is_whole() {
+    for file in ["meta.json", "index"] {
+        check_without_manifest(file, |churn, path| churn.sim.disk.overwrite(path, b"x"));
+        check_without_manifest(file, |churn, path| {
+            churn.sim.disk.set_unreadable(path, Some(0..u64::MAX));
+        });
+    }
+}
+
+/// Looks things up in a store of which the index of a block is not what it was; whether that cost a
+/// look-up something.
+#[track_caller]
+fn check_look_ups(churn: &Churn, range: TimeRange, context: &str) -> bool {
+    let names = values(churn.store(), "__name__");
+    assert!(names.contains(&"steady".to_owned()), "{context}: {names:?}");
+    let is_lost = !names.contains(&"short0".to_owned());
+    let tenant = TenantId::anonymous();
+    let losses = |range| churn.store().label_losses(&tenant, range).texts().len();
+    assert_eq!(losses(range), usize::from(is_lost), "{context}");
+    let behind = TimeRange::new(range.max + 1, i64::MAX);
+    assert_eq!(losses(behind), 0, "{context}");
+    let selection = select(churn.store(), &[], TimeRange::ALL);
+    let held = contents_of(&*selection);
+    let is_short = held.iter().all(|(name, _)| name != "short0");
+    assert!(
+        !is_short || !selection.losses().texts().is_empty(),
+        "{context}"
+    );
+    is_lost
+}
+
+#[test]
+fn look_ups_go_on_without_an_index_that_is_damaged_or_not_delivered() {
+    let mut churn = Churn::new(33);
+    churn.send(12);
+    let (folder, range) = first_block(&churn);
+    let index = folder.join("index");
+    let disk = churn.sim.disk.clone();
+    let whole = disk.contents(&index).unwrap();
+    let mut lost = [0, 0];
+    for part in 0..24 {
+        let at = whole.len() * part / 24;
+        let mut damaged = whole.clone();
+        damaged[at] ^= 1;
+        disk.overwrite(&index, &damaged);
+        churn.reopen();
+        // Else the block does not open.
+        if churn.store().damages().is_empty() {
+            let context = format!("flipped byte at {at}");
+            lost[0] += u32::from(check_look_ups(&churn, range, &context));
+        }
+        churn.store = None;
+        disk.overwrite(&index, &whole);
+        churn.reopen();
+        let bytes = at as u64..at as u64 + 1;
+        disk.set_unreadable(&index, Some(bytes));
+        let context = format!("byte at {at} is not read");
+        lost[1] += u32::from(check_look_ups(&churn, range, &context));
+        churn.store = None;
+    }
+    assert!(lost[0] > 0 && lost[1] > 0, "{lost:?}");
+}
+
+#[test]
+fn merges_go_on_around_a_block_that_the_disk_does_not_deliver() {
+    let mut churn = unmerged();
+    let (folder, range) = first_block(&churn);
+    let data = folder.join("data-000");
+    churn.sim.disk.set_unreadable(&data, Some(0..u64::MAX));
+    without(&mut churn, range);
+    churn.send(24);
+    churn.check(TimeRange::ALL);
+    let blocks = &churn.store().parts.blocks;
+    assert_eq!(blocks.apart.get(), 1);
+    assert!(churn.store().parts.metrics.compactions.get() > 1);
+    assert!(
+        blocks
+            .list()
+            .blocks
+            .iter()
+            .any(|block| folder.ends_with(block.id.to_string()))
+    );
+}
+
+#[test]
+fn late_series_from_before_the_cut_is_named_before_it_is_in_a_block() {
+    let mut churn = Churn::with(
+        35,
+        StoreOptions {
+            late_window_ms: i64::MAX,
+            ..options()
+        },
+    );
+    churn.send(12);
+    let sent = batch(&[("filled", &[(HOUR, 1.0)])]);
+    let bounds = AppendBounds::of_any_age(i64::MAX, i64::MIN);
+    assert_eq!(append(churn.store(), &sent, bounds).stored, 1);
+    assert!(churn.store().parts.blocks.view().cut > HOUR);
+    let names = values(churn.store(), "__name__");
+    assert!(names.contains(&"filled".to_owned()), "{names:?}");
+}
