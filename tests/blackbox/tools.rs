@@ -216,3 +216,38 @@ fn buckets_are_analyzed_and_a_file_says_how_a_server_is_reached() {
         told.err
     );
 }
+
+#[test]
+fn targets_of_a_job_are_printed_and_a_job_that_is_missing_is_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let text = "
+scrape_configs:
+- job_name: web
+  static_configs: [{targets: ['a:1', 'b:2']}]
+  relabel_configs: [{source_labels: [__address__], regex: 'b:2', action: drop}]
+- job_name: db
+";
+    std::fs::write(dir.path().join("prometheus.yml"), text).unwrap();
+    let check = |job: &str| {
+        let args = words(&["check", "service-discovery", "prometheus.yml", job]);
+        run_in(dir.path(), &args, "")
+    };
+    let told = check("web");
+    assert_eq!(
+        (told.code, told.err.as_str()),
+        (Some(0), ""),
+        "{}",
+        told.out
+    );
+    let targets: serde_json::Value = serde_json::from_str(&told.out).unwrap();
+    assert_eq!(targets[0]["labels"]["instance"], "a:1");
+    assert_eq!(targets[1]["discoveredLabels"]["__address__"], "b:2");
+    assert_eq!(targets[1]["labels"], serde_json::json!({}));
+    assert_eq!(targets[2], serde_json::Value::Null);
+    let told = check("nobody");
+    let err = "Job nobody not found. Select one of:\n\tweb\n\tdb\n";
+    assert_eq!(
+        (told.code, told.out.as_str(), told.err.as_str()),
+        (Some(1), "", err)
+    );
+}

@@ -275,12 +275,15 @@ fn tsdb_dump_of_imported_text_has_its_samples() {
     let file = text.to_str().unwrap();
     let args = [
         "create-blocks-from",
+        "-r",
+        "-q",
+        "--max-block-duration=24h",
         "openmetrics",
         "--label=x=2",
         "--label=y=3",
         file,
     ];
-    assert_eq!(tsdb(&args, &more).0, Some(0));
+    assert_eq!(tsdb(&args, &more), (Some(0), String::new(), String::new()));
     let expected = "{__name__=\"c\", x=\"2\", y=\"3\"} 1 1700000000000\n";
     assert_eq!(tsdb(&["dump"], &more).1, expected);
 }

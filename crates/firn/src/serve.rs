@@ -28,7 +28,7 @@ mod scraping;
 mod sending;
 pub mod signals;
 mod spans;
-mod store_settings;
+pub mod store_settings;
 
 use crate::console;
 use crate::process::descriptors::Descriptors;

@@ -26,7 +26,7 @@ mod transfer;
 
 use crate::console;
 use crate::file_time::{file_time, snapshot_name};
-use crate::serve::rules;
+use crate::serve::store_settings;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use firn_model::env::{Env, real};
 use firn_storage::repair::{self, Outcome};
@@ -170,7 +170,12 @@ fn run_list(env: &Env, folder: &Path, for_people: bool) -> ExitCode {
 }
 
 fn run_snapshot(env: &Env, folder: &Path) -> ExitCode {
-    match snapshot::take(env, folder, &snapshot_name(env), &[rules::state_file()]) {
+    match snapshot::take(
+        env,
+        folder,
+        &snapshot_name(env),
+        &store_settings::files_beside(),
+    ) {
         Ok(place) => {
             console::out(&format!("{}\n", place.display()));
             ExitCode::SUCCESS

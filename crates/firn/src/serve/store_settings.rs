@@ -6,6 +6,7 @@ use crate::settings::config::{Config, WalSync};
 use firn_model::shares::Shares;
 use firn_storage::store::{self, NewSeriesBudget, Sealing, StoreOptions, SyncMode};
 use firn_wire::remote_write::KEY_FORMAT;
+use std::path::PathBuf;
 
 /// The feature without which exemplars are not kept.
 const EXEMPLAR_STORAGE: &str = "exemplar-storage";
@@ -20,6 +21,11 @@ const BACKLOG_SEGMENTS: usize = 8;
 
 /// The least segment of the log: smaller ones cost a sync and a file each for little.
 const LOG_SEGMENT_BYTES_MIN: usize = 1 << 20;
+
+/// Files of the data folder that are not the store's and that a snapshot has, by their paths there.
+pub fn files_beside() -> Vec<PathBuf> {
+    vec![rules::state_file(), metadata::pushed_file()]
+}
 
 /// The options of a store that keeps what `retention` says, in its share of memory.
 pub fn store_options(
@@ -41,7 +47,7 @@ pub fn store_options(
         retention_percent: retention.percent,
         late_window_ms: late_window_ms(config),
         duplicates: config.duplicates,
-        beside: vec![rules::state_file(), metadata::pushed_file()],
+        beside: files_beside(),
         series_max: shares.head / SERIES_BYTES,
         head_bytes_max: shares.head,
         memory_max: shares.limit,

@@ -13,7 +13,7 @@ use super::progress::Progress;
 use super::reading::Folder;
 use firn_model::columns::SeriesColumns;
 use firn_model::env::{Disk, Env, File, OpenMode};
-use firn_model::error::Error;
+use firn_model::error::{Error, ErrorKind};
 use firn_model::labels::Labels;
 use firn_model::sample::{START_UNKNOWN, TimeRange};
 use firn_wire::tsdb::{BlockFile, BlockFolder, BlockOptions, BlockWriter, Ulid};
@@ -24,6 +24,10 @@ use std::sync::Arc;
 
 /// Data time of a block, as Prometheus cuts them.
 const BLOCK_MS: i64 = 2 * 3_600_000;
+
+/// Those of two centuries: samples whose times span more have milliseconds taken for seconds, or
+/// the like.
+const WINDOWS_MAX: usize = 1_000_000;
 
 /// What a folder is called while it is written, behind its name.
 const TEMPORARY: &str = ".tmp-for-creation";
@@ -69,7 +73,7 @@ pub fn prometheus(env: &Env, wanted: &Wanted<'_>) -> Result<Summary, Error> {
         .into_iter()
         .collect();
     let mut summary = Summary::default();
-    let windows = windows(&folder.ranges(), wanted.range);
+    let windows = windows(&folder.ranges(), wanted.range)?;
     let progress = Progress::new(windows.len() as u64, "blocks");
     for window in windows {
         let ulid = name_of(wanted, window);
@@ -84,8 +88,9 @@ pub fn prometheus(env: &Env, wanted: &Wanted<'_>) -> Result<Summary, Error> {
     Ok(summary)
 }
 
-/// The windows of two hours that may have samples, as far as they are wanted, oldest first.
-fn windows(ranges: &[TimeRange], wanted: TimeRange) -> Vec<TimeRange> {
+/// The windows of two hours that may have samples, as far as they are wanted, oldest first. Fails
+/// with more than [`WINDOWS_MAX`].
+fn windows(ranges: &[TimeRange], wanted: TimeRange) -> Result<Vec<TimeRange>, Error> {
     let mut windows = BTreeMap::new();
     for range in ranges {
         let (min, max) = (range.min.max(wanted.min), range.max.min(wanted.max));
@@ -94,13 +99,21 @@ fn windows(ranges: &[TimeRange], wanted: TimeRange) -> Vec<TimeRange> {
             let end = start.saturating_add(BLOCK_MS - 1);
             let window = TimeRange::new(start.max(wanted.min), end.min(wanted.max));
             windows.insert(start, window);
+            if windows.len() > WINDOWS_MAX {
+                let why = format!(
+                    "samples from {} to {} ms need more than {WINDOWS_MAX} blocks of two hours, \
+                     the limit; ask for less with --from and --to",
+                    range.min, range.max
+                );
+                return Err(Error::new(ErrorKind::Limited, why));
+            }
             if end == i64::MAX {
                 break;
             }
             start = end + 1;
         }
     }
-    windows.into_values().collect()
+    Ok(windows.into_values().collect())
 }
 
 fn name_of(wanted: &Wanted<'_>, window: TimeRange) -> Ulid {
@@ -268,4 +281,48 @@ impl BlockFolder for OutputFolder {
 
 fn refused(action: &str, path: &Path, error: &std::io::Error) -> Error {
     Error::unavailable(format!("{action} {}: {error}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(ranges: &[(i64, i64)], wanted: TimeRange, expected: Result<&[(i64, i64)], &str>) {
+        let hours = |(min, max)| TimeRange::new(min * 3_600_000, max * 3_600_000 - 1);
+        let ranges: Vec<TimeRange> = ranges.iter().copied().map(hours).collect();
+        match (windows(&ranges, wanted), expected) {
+            (Ok(found), Ok(expected)) => {
+                let expected: Vec<TimeRange> = expected.iter().copied().map(hours).collect();
+                assert_eq!(found, expected);
+            }
+            (found, expected) => assert_eq!(
+                found.map_err(|e| e.message),
+                Err(expected.unwrap_err().to_owned())
+            ),
+        }
+    }
+
+    #[test]
+    fn windows_are_two_hours_each_and_bounded() {
+        let all = TimeRange::ALL;
+        check(
+            &[(1, 3), (2, 5), (10, 11)],
+            all,
+            Ok(&[(0, 2), (2, 4), (4, 6), (10, 12)]),
+        );
+        check(
+            &[(1, 9)],
+            TimeRange::new(3 * 3_600_000, 5 * 3_600_000 - 1),
+            Ok(&[(3, 4), (4, 5)]),
+        );
+        check(
+            &[(0, 1), (0, 4_000_000)],
+            all,
+            Err(
+                "samples from 0 to 14399999999999 ms need more than 1000000 blocks of two hours, \
+                 the limit; ask for less with --from and --to",
+            ),
+        );
+    }
 }

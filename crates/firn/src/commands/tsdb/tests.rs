@@ -1,12 +1,16 @@
 //! Folders of Prometheus that are imported and exported.
 
+use super::reading::Folder;
 use super::{export, import};
+use firn_model::columns::SeriesColumns;
 use firn_model::env::{Env, real};
+use firn_model::histogram::{Counts, Histogram};
 use firn_model::labels::Labels;
-use firn_model::sample::TimeRange;
+use firn_model::sample::{START_UNKNOWN, TimeRange};
 use firn_wire::tsdb::{BlockOptions, BlockWriter, Ulid};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 fn env() -> Env {
     real::env().unwrap()
@@ -70,13 +74,80 @@ fn round(source: &Path, samples: u64) -> BTreeMap<PathBuf, Vec<u8>> {
     blocks
 }
 
+/// What is told of a sample: its kind, time and start, and of a float its bits, of a histogram its
+/// count and its sum.
+type Told = (char, i64, i64, [String; 2]);
+
+/// The samples of a line each, by the labels in front of them.
+fn expected(said: &str) -> BTreeMap<String, Vec<Told>> {
+    let mut all: BTreeMap<String, Vec<Told>> = BTreeMap::new();
+    let mut series = String::new();
+    for line in said.lines() {
+        let words: Vec<&str> = line.split(' ').collect();
+        let number = |at: usize| words[at].parse().unwrap();
+        let text = |at: usize| words[at].to_owned();
+        let told = match words[0] {
+            "S" => {
+                series = words[1].to_owned();
+                continue;
+            }
+            "f" => ('f', number(1), number(2), [text(3), String::new()]),
+            "h" => ('h', number(1), number(2), [text(5), text(7)]),
+            "H" => ('H', number(1), number(2), [text(5), text(7)]),
+            _ => continue,
+        };
+        all.entry(series.clone()).or_default().push(told);
+    }
+    all
+}
+
+/// The same of a data folder.
+fn imported(data: &Path) -> BTreeMap<String, Vec<Told>> {
+    let hex = |text: &[u8]| text.iter().map(|b| format!("{b:02x}")).collect::<String>();
+    let bits = |value: f64| format!("{:x}", value.to_bits());
+    let mut all = BTreeMap::new();
+    let folder = Folder::open(&env(), data, &[]).unwrap();
+    let mut take = |labels: &Labels, columns: SeriesColumns<'_>| {
+        let pairs = labels.iter();
+        let pairs = pairs.map(|(name, value)| format!("{}={},", hex(name.as_bytes()), hex(value)));
+        let told = |i: usize| {
+            let (time, start) = (columns.times[i], columns.start_times.get(i));
+            let start = start
+                .copied()
+                .filter(|start| *start != START_UNKNOWN)
+                .unwrap_or(0);
+            let is_it = |(at, _): &&(u32, Arc<Histogram>)| *at as usize == i;
+            let Some((_, histogram)) = columns.histograms.iter().find(is_it) else {
+                return ('f', time, start, [bits(columns.values[i]), String::new()]);
+            };
+            let sum = bits(histogram.sum);
+            match &histogram.counts {
+                Counts::Integer { count, .. } => ('h', time, start, [count.to_string(), sum]),
+                Counts::Float { count, .. } => ('H', time, start, [bits(*count), sum]),
+            }
+        };
+        let samples: Vec<Told> = (0..columns.times.len()).map(told).collect();
+        all.insert(pairs.collect(), samples);
+        Ok(())
+    };
+    folder.each_series(TimeRange::ALL, &mut take).unwrap();
+    all
+}
+
 #[test]
 fn recorded_folder_imported_and_exported_has_all_samples_and_stays_the_same() {
     for name in ["plain", "starts"] {
         let said = std::fs::read_to_string(recorded(name).join("expected.txt")).unwrap();
-        let is_sample = |line: &&str| line.starts_with(['f', 'h', 'H']);
-        let samples = said.lines().filter(is_sample).count();
+        let expected = expected(&said);
+        let samples: usize = expected.values().map(Vec::len).sum();
         round(&recorded(name), samples as u64);
+        let folder = tempfile::tempdir().unwrap();
+        import::prometheus(&env(), &recorded(name), folder.path()).unwrap();
+        let imported = imported(folder.path());
+        assert!(imported.keys().eq(expected.keys()), "{name}");
+        for (series, samples) in &expected {
+            assert_eq!(&imported[series], samples, "{name}: {series}");
+        }
     }
 }
 

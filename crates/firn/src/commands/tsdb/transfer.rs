@@ -8,6 +8,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use firn_model::env::Env;
 use firn_model::error::{Error, ErrorKind};
 use firn_model::sample::{TimeRange, TimestampMs};
+use firn_model::units::format_size;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -85,7 +86,26 @@ pub fn create_command() -> Command {
         .about("Make blocks of a data folder from text, or from what rules would have made")
         .subcommand_required(true)
         .arg_required_else_help(true)
+        .args(of_all_creation())
         .subcommands([text, rule_blocks::command().after_help(EXIT_CODES)])
+}
+
+/// Flags of promtool that stand before or behind what blocks are made from.
+fn of_all_creation() -> [Arg; 3] {
+    let switch = |id: &'static str, short: char, help: &'static str| {
+        let arg = Arg::new(id).long(id).short(short).global(true);
+        arg.action(ArgAction::SetTrue).help(help)
+    };
+    [
+        switch("human-readable", 'r', "Print sizes for people"),
+        switch("quiet", 'q', "Do not print what was made"),
+        Arg::new("max-block-duration")
+            .long("max-block-duration")
+            .value_name("DURATION")
+            .global(true)
+            .hide(true)
+            .help("Has no effect: blocks are as long as their samples lie together"),
+    ]
 }
 
 /// `firn tsdb dump` and `firn tsdb dump-openmetrics`.
@@ -251,12 +271,18 @@ pub fn run_create(env: &Env, matches: &ArgMatches) -> ExitCode {
     };
     let took = env.clock.monotonic().saturating_sub(start);
     finish(done.map(|imported| {
+        if matches.get_flag("quiet") {
+            return (String::new(), true);
+        }
+        let size = match matches.get_flag("human-readable") {
+            true => format_size(imported.bytes),
+            false => format!("{} bytes", imported.bytes),
+        };
         let text = format!(
-            "imported {} blocks, {} series, {} samples, {} bytes in {}\n",
+            "imported {} blocks, {} series, {} samples, {size} in {}\n",
             imported.blocks,
             imported.series,
             imported.samples,
-            imported.bytes,
             seconds(took)
         );
         (text, true)
@@ -279,7 +305,6 @@ pub fn run_dump(env: &Env, matches: &ArgMatches, form: Form) -> ExitCode {
     }))
 }
 
-/// Prints what was done, and whether it was all.
 /// Prints what was done, and whether all of it could be; or why nothing was.
 pub fn finish(done: Result<(String, bool), Error>) -> ExitCode {
     match done {
