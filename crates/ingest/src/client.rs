@@ -11,6 +11,7 @@
 mod assertion;
 mod auth;
 mod body;
+mod exec;
 mod places;
 mod private_key;
 mod route;
@@ -30,8 +31,8 @@ pub use places::Places;
 pub(crate) use private_key::{Block, of_der as key_of_der, of_pem as key_of_pem};
 pub(crate) use secret::reveal;
 pub use settings::{
-    Assertion, Auth, HeaderValueSource, HttpSettings, OAuth2Settings, ProxySettings, Secret,
-    TlsSettings, TlsVersion,
+    Assertion, Auth, ExecSettings, HeaderValueSource, HttpSettings, OAuth2Settings, ProxySettings,
+    Secret, TlsSettings, TlsVersion,
 };
 pub use sign::{Sign, Signing, ToSign};
 

@@ -2,6 +2,7 @@
 
 use super::assertion::sign;
 use super::body::{self, Body, BodyLimit};
+use super::exec::ExecTokens;
 use super::places::Places;
 use super::secret::reveal_optional;
 use super::settings::{Assertion, Auth, OAuth2Settings};
@@ -53,6 +54,7 @@ pub fn form_encode(text: &str) -> String {
 pub(super) struct Authorizer {
     auth: Auth,
     tokens: Option<Tokens>,
+    of_program: ExecTokens,
 }
 
 impl Authorizer {
@@ -64,6 +66,7 @@ impl Authorizer {
         Self {
             auth: auth.clone(),
             tokens,
+            of_program: ExecTokens::default(),
         }
     }
 
@@ -87,6 +90,7 @@ impl Authorizer {
                 Some(tokens) => tokens.header(settings).await?,
                 None => return Ok(None),
             },
+            Auth::Exec(settings) => self.of_program.header(settings).await?,
         };
         let mut value = HeaderValue::from_str(text.trim_end())
             .map_err(|_| Error::unavailable("credentials are not fit for a header"))?;

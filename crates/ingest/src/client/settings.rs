@@ -87,6 +87,23 @@ pub enum Auth {
     },
     /// `oauth2`
     OAuth2(Box<OAuth2Settings>),
+    /// Tokens that a program gives: `exec` of a kubeconfig.
+    Exec(Box<ExecSettings>),
+}
+
+/// A program that prints credentials.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExecSettings {
+    /// `command`
+    pub command: PathBuf,
+    /// `args`
+    pub args: Vec<String>,
+    /// `env`, beside those of this process.
+    pub env: Vec<(String, String)>,
+    /// `apiVersion`, which the program is told.
+    pub api_version: String,
+    /// `installHint`: what to do where the program is missing.
+    pub install_hint: Option<String>,
 }
 
 /// OAuth 2.0 for clients that act for themselves: tokens for a secret, or for a signed statement.

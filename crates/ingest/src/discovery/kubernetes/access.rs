@@ -2,13 +2,13 @@
 //! service account of the pod that this process runs in.
 
 use super::settings::KubernetesSettings;
-use crate::client::{Auth, HttpSettings, ProxySettings, Secret, TlsSettings};
+use crate::client::{Auth, ExecSettings, HttpSettings, ProxySettings, Secret, TlsSettings};
 use crate::discovery::api::{Api, wrong};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use firn_model::error::Error;
 use firn_model::yaml::{self, Node};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Where a pod finds its token, its authority and its namespace.
 const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
@@ -155,12 +155,14 @@ fn secret(node: &Node, key: &str, dir: &Path) -> Result<Option<Secret>, Error> {
 }
 
 fn auth(user: &Node, dir: &Path) -> Result<Auth, Error> {
-    for key in ["exec", "auth-provider"] {
-        if user.get(key).is_some_and(|section| !section.is_null()) {
-            return Err(wrong(format!(
-                "users with {key} in a kubeconfig are not supported"
-            )));
-        }
+    let section = |key: &str| user.get(key).filter(|section| !section.is_null());
+    if section("auth-provider").is_some() {
+        return Err(wrong(
+            "users with auth-provider in a kubeconfig are not supported: use exec",
+        ));
+    }
+    if let Some(program) = section("exec") {
+        return exec(program, dir).map(|settings| Auth::Exec(Box::new(settings)));
     }
     let inline = |key: &str| text_of(user, key).map(|text| Secret::Inline(text.to_owned()));
     let file = text_of(user, "tokenFile").map(|path| Secret::File(dir.join(path)));
@@ -176,6 +178,37 @@ fn auth(user: &Node, dir: &Path) -> Result<Auth, Error> {
             username,
             password: inline("password"),
         },
+    })
+}
+
+/// The program of `exec`; one with a folder in its name lies beside the kubeconfig.
+fn exec(program: &Node, dir: &Path) -> Result<ExecSettings, Error> {
+    let command = text_of(program, "command");
+    let command = command.ok_or_else(|| wrong("exec in a kubeconfig has no command"))?;
+    let texts = |key: &str| {
+        program
+            .get(key)
+            .map(|list| list.items())
+            .unwrap_or_default()
+    };
+    let variable = |entry: &Node| {
+        let text = |key: &str| text_of(entry, key).unwrap_or_default().to_owned();
+        (text("name"), text("value"))
+    };
+    Ok(ExecSettings {
+        command: match command.contains('/') {
+            true => dir.join(command),
+            false => PathBuf::from(command),
+        },
+        args: texts("args")
+            .iter()
+            .map(|arg| arg.text().unwrap_or_default().to_owned())
+            .collect(),
+        env: texts("env").iter().map(variable).collect(),
+        api_version: text_of(program, "apiVersion")
+            .unwrap_or_default()
+            .to_owned(),
+        install_hint: text_of(program, "installHint").map(str::to_owned),
     })
 }
 
@@ -198,7 +231,9 @@ clusters:
 - name: c
   cluster: {server: 'https://k8s:6443', certificate-authority-data: Q0E=, tls-server-name: n}
 users:
-- {name: other, user: {exec: {command: x}}}
+- {name: other, user: {auth-provider: {name: gcp}}}
+- {name: exec, user: {exec: {command: ./login, args: [a, b], env: [{name: N, value: v}],
+    apiVersion: client.authentication.k8s.io/v1, installHint: buy one}}}
 - {name: u, user: {client-certificate: c.pem, client-key: k.pem, token: t}}
 ";
         std::fs::write(&path, text).unwrap();
@@ -217,13 +252,24 @@ users:
         assert_eq!(client.tls.key, file("k.pem"));
         assert_eq!(client.tls.server_name, "n");
 
+        std::fs::write(&path, text.replace("user: u", "user: exec")).unwrap();
+        let (_, client) = of_kubeconfig(&path).unwrap();
+        let program = ExecSettings {
+            command: dir.path().join("./login"),
+            args: vec!["a".into(), "b".into()],
+            env: vec![("N".into(), "v".into())],
+            api_version: "client.authentication.k8s.io/v1".into(),
+            install_hint: Some("buy one".into()),
+        };
+        assert_eq!(client.auth, Auth::Exec(Box::new(program)));
+
         let refused = |text: String, want: &str| {
             std::fs::write(&path, text).unwrap();
             let e = of_kubeconfig(&path).unwrap_err().message;
             assert!(e.ends_with(want), "{e}");
         };
-        let exec = "users with exec in a kubeconfig are not supported";
-        refused(text.replace("user: u", "user: other"), exec);
+        let gone = "users with auth-provider in a kubeconfig are not supported: use exec";
+        refused(text.replace("user: u", "user: other"), gone);
         refused(
             text.replace("context: b", "context: z"),
             "no current context",

@@ -1,9 +1,9 @@
 //! Keeps a part of a store like the objects of one kind in one namespace: lists, then watches.
 //!
 //! ```text
-//! list -> version -> watch from there -> events: added, modified, deleted, bookmark -> version
-//!  ^                   |                    '-- the stream ends: watch from the newest version
-//!  '-- 410: too old ---'
+//! list, in pages if it is long -> version -> watch from there -> events -> version
+//!  ^                                           |               '-- the stream ends: watch from the
+//!  '-- 410: too old ---------------------------'                   newest version
 //! ```
 //!
 //! Invariant: a store changes by what the API said alone: nothing is lost from it by a failure.
@@ -21,7 +21,7 @@ use hyper::HeaderMap;
 use serde::Deserialize;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 use tracing::{debug, warn};
 
 /// How long a watch goes on before the server ends it, in seconds.
@@ -32,6 +32,9 @@ const GRACE: Duration = Duration::from_secs(60);
 
 /// Bytes of an event; the database below Kubernetes takes objects of 1.5 MiB.
 const EVENT_BYTES_MAX: usize = 16 << 20;
+
+/// Objects of a page of a list that is longer than an answer may be.
+const PAGE: &str = "500";
 
 /// After many failures.
 const RETRY_MAX: Duration = Duration::from_secs(30);
@@ -54,9 +57,18 @@ pub(super) struct Reflector<T> {
 #[serde(bound = "T: serde::de::DeserializeOwned")]
 struct List<T> {
     #[serde(default)]
-    metadata: ObjectMeta,
+    metadata: ListMeta,
     #[serde(default, deserialize_with = "or_default")]
     items: Vec<T>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct ListMeta {
+    resource_version: String,
+    /// What asks for the next page; empty at the last one.
+    #[serde(rename = "continue")]
+    next: String,
 }
 
 #[derive(Deserialize)]
@@ -109,28 +121,58 @@ impl<T: Resource> Reflector<T> {
         }
     }
 
-    /// Lists the objects; returns the version of the list.
+    /// Lists the objects; returns the version of the list. One that is too long for an answer is
+    /// asked for in pages: what the API has at hand comes whole, pages come from its database.
     async fn list(&self, version: &str) -> Result<String, Error> {
-        let url = self.url(&[("resourceVersion", version)]);
+        let (items, version) = match self.page(&[("resourceVersion", version)]).await {
+            Ok(list) => (list.items, list.metadata.resource_version),
+            Err(e) if e.kind == ErrorKind::Limited => self.pages().await?,
+            Err(e) => return Err(e),
+        };
+        self.store.replace(self.part, items);
+        Ok(version)
+    }
+
+    async fn page(&self, parameters: &[(&str, &str)]) -> Result<List<T>, Error> {
+        let url = self.url(parameters);
         let asked = timeout(GRACE, self.cluster.api.json(&url)).await;
-        let list: List<T> = asked.map_err(|_| wrong("no answer"))??;
-        self.store.replace(self.part, list.items);
-        Ok(list.metadata.resource_version)
+        asked.map_err(|_| wrong("no answer"))?
+    }
+
+    /// All objects, page by page, and the version of the list.
+    async fn pages(&self) -> Result<(Vec<T>, String), Error> {
+        let (mut items, mut next) = (Vec::new(), String::new());
+        loop {
+            let list = self.page(&[("limit", PAGE), ("continue", &next)]).await?;
+            items.extend(list.items);
+            let ListMeta {
+                resource_version,
+                next: behind,
+            } = list.metadata;
+            if behind.is_empty() {
+                return Ok((items, resource_version));
+            }
+            if behind == next {
+                return Err(wrong("a page of the list leads to itself"));
+            }
+            next = behind;
+        }
     }
 
     /// Watches from `version` on; returns when a new list is needed.
     async fn watch(&self, mut version: String) {
         let mut pause = self.retry;
         loop {
-            let before = version.clone();
+            let (before, begun) = (version.clone(), Instant::now());
             let deadline = Duration::from_secs(WATCH_SECONDS) + GRACE;
             let watched = timeout(deadline, self.watch_once(&mut version)).await;
+            // Whatever ended it, it worked.
+            if version != before || begun.elapsed() >= RETRY_MAX {
+                pause = self.retry;
+            }
             match watched.unwrap_or_else(|_| Err(wrong("the watch does not end"))) {
                 // Ended by the server, as agreed.
-                Ok(()) if version != before => {
-                    pause = self.retry;
-                    continue;
-                }
+                Ok(()) if version != before => continue,
                 Ok(()) => {}
                 Err(e) if e.kind == ErrorKind::NotFound => {
                     debug!(kind = T::PLURAL, error = %e, "list Kubernetes objects anew");

@@ -224,6 +224,51 @@ async fn pods_come_change_and_go_over_watches_that_end_expire_and_fail() {
     assert_eq!(seen.next().await, pod_lines());
 }
 
+/// The page of a list of five pods that `query` asks for, two each.
+fn page(query: &str) -> Reply {
+    let token = query
+        .split('&')
+        .find_map(|p| p.strip_prefix("continue=at-"));
+    let first: usize = token.map_or(0, |token| token.parse().unwrap());
+    let end = (first + 2).min(5);
+    let pod = |i: usize| {
+        let name = format!("\"name\": \"web-{i}\"");
+        POD.replace("\"name\": \"web-1\"", &name)
+    };
+    let items: Vec<String> = (first..end).map(pod).collect();
+    let next = match end {
+        5 => String::new(),
+        end => format!("at-{end}"),
+    };
+    Reply::of(
+        200,
+        &format!(
+            r#"{{"metadata": {{"resourceVersion": "5", "continue": "{next}"}}, "items": [{}]}}"#,
+            items.join(",")
+        ),
+    )
+}
+
+#[tokio::test]
+async fn list_that_is_too_long_for_an_answer_is_read_in_pages() {
+    let cluster = Cluster::default();
+    let stub = Stub::start(move |asked| {
+        let cluster = cluster.clone();
+        async move {
+            let query = asked.path.split_once('?').map_or("", |(_, query)| query);
+            match query {
+                _ if query.contains("watch=true") => cluster.answer(&asked),
+                _ if query.contains("limit=500") => page(query),
+                _ => Reply::of(200, &" ".repeat(2 << 20)),
+            }
+        }
+    })
+    .await;
+    let seen = watched(&settings(&stub.url, KubernetesRole::Pod));
+    assert_eq!(seen.next().await.len(), 5 * pod_lines().len());
+    assert_eq!(seen.to.failures.get(), 0);
+}
+
 const NODE: &str = r#"{"metadata": {"name": "n1", "labels": {"zone": "a"}},
  "spec": {"providerID": "aws://i-1"},
  "status": {"conditions": [{"type": "Ready", "status": "True"}],

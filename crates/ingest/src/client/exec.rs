@@ -1,0 +1,202 @@
+//! Credentials that a program gives: what a kubeconfig names under `exec`, as logins of managed
+//! clusters do (`client.authentication.k8s.io`, the API of client-go's credential plugins).
+//!
+//! The program is run when a token is needed and the last one has ended. Its input is empty: it can
+//! ask nobody. Invariant: it takes bounded time, and what is read of it is bounded.
+
+use super::settings::ExecSettings;
+use firn_model::error::Error;
+use serde::Deserialize;
+use serde_json::json;
+use std::process::Stdio;
+use std::time::Duration;
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+use tokio::io::AsyncReadExt;
+use tokio::process::{Child, Command};
+use tokio::sync::Mutex;
+use tokio::time::{Instant, timeout};
+
+/// How long the program may take.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Bytes of what it prints; tokens have a few thousand.
+const PRINTED_MAX: u64 = 1 << 20;
+
+/// A token that ends so soon is as good as none.
+const EXPIRY_MARGIN: Duration = Duration::from_secs(10);
+
+/// How long a token is used of which the program does not say when it ends.
+const KEPT: Duration = Duration::from_secs(300);
+
+/// The tokens of one client.
+#[derive(Debug, Default)]
+pub(super) struct ExecTokens {
+    /// Held while the program runs, so that it runs once for many requests.
+    newest: Mutex<Option<(String, Instant)>>,
+}
+
+#[derive(Deserialize)]
+struct Printed {
+    #[serde(default)]
+    status: Option<Status>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Status {
+    #[serde(default)]
+    token: String,
+    expiration_timestamp: Option<String>,
+}
+
+impl ExecTokens {
+    /// The header with a token that has not ended.
+    pub(super) async fn header(&self, settings: &ExecSettings) -> Result<String, Error> {
+        let mut newest = self.newest.lock().await;
+        if let Some((token, end)) = &*newest
+            && Instant::now() < *end
+        {
+            return Ok(format!("Bearer {token}"));
+        }
+        let command = settings.command.display();
+        let wrong = |what: String| Error::unavailable(format!("exec: {command}: {what}"));
+        let printed = timeout(PATIENCE, run(settings)).await;
+        let printed = printed.map_err(|_| wrong(format!("no answer within {PATIENCE:?}")))?;
+        let printed: Printed = serde_json::from_slice(&printed.map_err(wrong)?)
+            .map_err(|e| wrong(format!("cannot read what it prints: {e}")))?;
+        let status = printed.status.filter(|status| !status.token.is_empty());
+        let status = status.ok_or_else(|| wrong("it gives no token".to_owned()))?;
+        let life = match &status.expiration_timestamp {
+            Some(text) => life_until(text).map_err(wrong)?,
+            None => KEPT,
+        };
+        let header = format!("Bearer {}", status.token);
+        *newest = Some((status.token, Instant::now() + life));
+        Ok(header)
+    }
+}
+
+/// How long a token may be used that ends at this time.
+fn life_until(end: &str) -> Result<Duration, String> {
+    let end = OffsetDateTime::parse(end, &Rfc3339);
+    let end = end.map_err(|e| format!("expirationTimestamp: {e}"))?;
+    let left = Duration::try_from(end - OffsetDateTime::now_utc()).unwrap_or_default();
+    Ok(left.saturating_sub(EXPIRY_MARGIN))
+}
+
+/// What the program prints.
+async fn run(settings: &ExecSettings) -> Result<Vec<u8>, String> {
+    let info = json!({
+        "apiVersion": settings.api_version,
+        "kind": "ExecCredential",
+        "spec": {"interactive": false},
+    });
+    let mut child = Command::new(&settings.command)
+        .args(&settings.args)
+        .envs(settings.env.iter().map(|(name, value)| (name, value)))
+        .env("KUBERNETES_EXEC_INFO", info.to_string())
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::inherit())
+        .kill_on_drop(true)
+        .spawn()
+        .map_err(|e| match &settings.install_hint {
+            Some(hint) => format!("{e}; {hint}"),
+            None => e.to_string(),
+        })?;
+    let printed = read(&mut child).await?;
+    let status = child.wait().await.map_err(|e| e.to_string())?;
+    match status.success() {
+        true => Ok(printed),
+        false => Err(status.to_string()),
+    }
+}
+
+async fn read(child: &mut Child) -> Result<Vec<u8>, String> {
+    let mut printed = Vec::new();
+    if let Some(output) = child.stdout.take() {
+        let mut bounded = output.take(PRINTED_MAX + 1);
+        let read = bounded.read_to_end(&mut printed).await;
+        read.map_err(|e| e.to_string())?;
+    }
+    match printed.len() as u64 > PRINTED_MAX {
+        true => Err(format!(
+            "it prints more than {PRINTED_MAX} bytes, the limit"
+        )),
+        false => Ok(printed),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(script: &str) -> ExecSettings {
+        ExecSettings {
+            command: "sh".into(),
+            args: vec!["-c".into(), script.into()],
+            env: vec![("WORD".into(), "t".into())],
+            api_version: "client.authentication.k8s.io/v1".into(),
+            install_hint: None,
+        }
+    }
+
+    /// A program that counts its runs in a file and prints a token with their number, which ends at
+    /// `end`.
+    fn counting(dir: &tempfile::TempDir, end: &str) -> ExecSettings {
+        let runs = dir.path().join("runs");
+        let end = match end {
+            "" => String::new(),
+            end => format!(", \"expirationTimestamp\": \"{end}\""),
+        };
+        shell(&format!(
+            "echo >> {runs}; printf '{{\"status\": {{\"token\": \"%s%s\"{end}}}}}' $WORD \
+             $(wc -l < {runs})",
+            runs = runs.display()
+        ))
+    }
+
+    #[tokio::test]
+    async fn token_of_a_program_is_used_until_it_ends() {
+        for (end, second) in [
+            ("", "Bearer t1"),
+            ("2999-01-01T00:00:00Z", "Bearer t1"),
+            ("2001-01-01T00:00:00Z", "Bearer t2"),
+        ] {
+            let dir = tempfile::tempdir().unwrap();
+            let (settings, tokens) = (counting(&dir, end), ExecTokens::default());
+            assert_eq!(tokens.header(&settings).await.unwrap(), "Bearer t1");
+            assert_eq!(tokens.header(&settings).await.unwrap(), second, "{end}");
+        }
+    }
+
+    #[tokio::test]
+    async fn program_that_gives_no_token_is_named_with_what_it_did() {
+        let told = |script: &'static str| async move {
+            let tokens = ExecTokens::default();
+            tokens.header(&shell(script)).await.unwrap_err().message
+        };
+        assert_eq!(told("exit 3").await, "exec: sh: exit status: 3");
+        assert_eq!(
+            told("echo '{\"status\": {}}'").await,
+            "exec: sh: it gives no token"
+        );
+        let garbage = told("echo x").await;
+        assert!(
+            garbage.starts_with("exec: sh: cannot read what it prints: "),
+            "{garbage}"
+        );
+        assert_eq!(
+            told("yes").await,
+            "exec: sh: it prints more than 1048576 bytes, the limit"
+        );
+        let seen = r#"test "$(echo $KUBERNETES_EXEC_INFO | grep -c '"interactive":false')" = 1 &&
+            echo '{"status": {"token": "x", "expirationTimestamp": "soon"}}'"#;
+        let when = told(seen).await;
+        assert!(
+            when.starts_with("exec: sh: expirationTimestamp: "),
+            "{when}"
+        );
+    }
+}
