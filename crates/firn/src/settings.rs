@@ -10,6 +10,7 @@ pub mod flags;
 pub mod retention;
 pub mod web_config;
 
+use firn_wire::remote_write::Version;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -59,6 +60,8 @@ pub struct Settings {
     pub enable_admin_api: bool,
     /// Origins that browsers may call from, as an anchored regex; empty means none.
     pub cors_origin: String,
+    /// Messages of remote write that are taken.
+    pub write_versions: Vec<Version>,
     /// How long samples are kept, if the command line says so.
     pub retention_time: Option<Duration>,
     /// Bytes that the data may take, if the command line says so.

@@ -20,6 +20,7 @@ use firn_model::store::Select;
 use firn_model::trace::Tracer;
 use firn_promql::Features;
 use firn_rules::view::Groups;
+use firn_wire::remote_write::Version;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -170,7 +171,7 @@ pub struct RuleGroupName {
 }
 
 /// Where the server is reachable, and which pages may call it.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct WebSettings {
     /// `--web.route-prefix` as `/a/b`, or empty.
     pub route_prefix: String,
@@ -179,6 +180,19 @@ pub struct WebSettings {
     pub external_origin: Option<String>,
     /// `--web.cors.origin`, anchored; `None` means that no other site's page may read answers.
     pub cors_origin: Option<regex::Regex>,
+    /// `--web.remote-write-receiver.accepted-protobuf-messages`
+    pub write_versions: Vec<Version>,
+}
+
+impl Default for WebSettings {
+    fn default() -> Self {
+        Self {
+            route_prefix: String::new(),
+            external_origin: None,
+            cors_origin: None,
+            write_versions: Version::ALL.to_vec(),
+        }
+    }
 }
 
 /// What was built, in upstream's fields and one of Firn's.

@@ -7,6 +7,7 @@ mod support;
 
 use axum::body::Body;
 use axum::http::Request;
+use firn_wire::remote_write::Version;
 use support::{Fixture, send};
 
 type Headers<'a> = &'a [(&'a str, &'a str)];
@@ -130,6 +131,16 @@ async fn write_in_another_form_is_refused_as_unsupported() {
             "{headers:?}"
         );
     }
+}
+
+#[tokio::test]
+async fn write_of_a_message_that_is_not_taken_is_refused() {
+    let only_v2 = Fixture::ready(|parts| parts.web.write_versions = vec![Version::V2]);
+    let request = write(support::write_body(&["a"]), &[]);
+    let reply = send(&only_v2, request).await;
+    let text = "prometheus.WriteRequest protobuf message is not accepted by this server; \
+                only accepts io.prometheus.write.v2.Request\n";
+    assert_eq!((reply.status, reply.body.as_str()), (415, text));
 }
 
 #[tokio::test]

@@ -75,6 +75,30 @@ pub enum Version {
     V2,
 }
 
+impl Version {
+    /// Both.
+    pub const ALL: [Version; 2] = [Version::V1, Version::V2];
+
+    /// The name of its message.
+    pub fn message(self) -> &'static str {
+        match self {
+            Version::V1 => "prometheus.WriteRequest",
+            Version::V2 => "io.prometheus.write.v2.Request",
+        }
+    }
+
+    /// The version of the message with this name.
+    pub fn of_message(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|it| it.message() == name)
+    }
+
+    /// The names of the messages of `versions`, as lists of them are written.
+    pub fn messages(versions: &[Version]) -> String {
+        let names: Vec<&str> = versions.iter().map(|it| it.message()).collect();
+        names.join(", ")
+    }
+}
+
 /// How a request is read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reader {

@@ -246,6 +246,7 @@ fn web_settings(settings: &Settings) -> Result<WebSettings, PartsError> {
         },
         external_origin: origin,
         cors_origin,
+        write_versions: settings.write_versions.clone(),
     })
 }
 

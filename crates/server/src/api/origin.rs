@@ -63,6 +63,7 @@ mod tests {
             route_prefix: String::new(),
             external_origin: Some("https://metrics.example.org".into()),
             cors_origin: cors.map(|p| regex::Regex::new(&format!("^(?:{p})$")).unwrap()),
+            ..WebSettings::default()
         }
     }
 

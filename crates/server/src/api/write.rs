@@ -15,6 +15,7 @@ use crate::app::App;
 use crate::http::body;
 use crate::http::failure::{Cause, Failure};
 use crate::metrics::Endpoint;
+use crate::parts::WebSettings;
 use axum::body::Body;
 use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
@@ -28,8 +29,6 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 const MEDIA_TYPE: &str = "application/x-protobuf";
-const MESSAGE_V1: &str = "prometheus.WriteRequest";
-const MESSAGE_V2: &str = "io.prometheus.write.v2.Request";
 
 const SAMPLES_WRITTEN: HeaderName =
     HeaderName::from_static("x-prometheus-remote-write-samples-written");
@@ -46,7 +45,8 @@ pub(super) const COMMIT: &str = "writeCommit";
 
 /// Takes in a request's samples.
 pub(crate) async fn remote_write(app: App, request: Request) -> Response {
-    let version = match version_of(request.headers()) {
+    let version = version_of(request.headers());
+    let version = match version.and_then(|version| accepted(&app.parts.web, version)) {
         Ok(version) => version,
         Err(failure) => return failure.into_plain(),
     };
@@ -164,6 +164,20 @@ fn refused(error: Error) -> Failure {
     Failure::new(Cause::Request(error.kind), error.message)
 }
 
+/// The version, if its message is taken here.
+fn accepted(web: &WebSettings, version: Version) -> Result<Version, Failure> {
+    let accepted = &web.write_versions;
+    if accepted.contains(&version) {
+        return Ok(version);
+    }
+    let message = format!(
+        "{} protobuf message is not accepted by this server; only accepts {}",
+        version.message(),
+        Version::messages(accepted)
+    );
+    Err(Failure::new(Cause::MediaType, message))
+}
+
 /// The version that the headers name; what is not known is refused in upstream's words. Names and
 /// values are read as RFC 9110 has it: in any case, with spaces and quotes.
 fn version_of(headers: &HeaderMap) -> Result<Version, Failure> {
@@ -192,14 +206,17 @@ fn version_of(headers: &HeaderMap) -> Result<Version, Failure> {
         };
         if name.eq_ignore_ascii_case("proto") {
             let quoted = value.strip_prefix('"').and_then(|v| v.strip_suffix('"'));
-            return match quoted.unwrap_or(value) {
-                MESSAGE_V1 => Ok(Version::V1),
-                MESSAGE_V2 => Ok(Version::V2),
-                other => unsupported(format!(
-                    "got {content_type} content type; unknown type for remote write protobuf \
-                     message {other}, supported: {MESSAGE_V1}, {MESSAGE_V2}"
-                )),
-            };
+            let message = quoted.unwrap_or(value);
+            return Version::of_message(message).map_or_else(
+                || {
+                    unsupported(format!(
+                        "got {content_type} content type; unknown type for remote write protobuf \
+                         message {message}, supported: {}",
+                        Version::messages(&Version::ALL)
+                    ))
+                },
+                Ok,
+            );
         }
     }
     Ok(Version::V1)

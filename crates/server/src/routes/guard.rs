@@ -23,15 +23,54 @@ const TENANT_HEADER: HeaderName = HeaderName::from_static("x-scope-orgid");
 /// Where the span stands in which a client asks.
 const TRACEPARENT: &str = "traceparent";
 
-/// Answers a request within a span, which ends with the last byte of the answer, if its trace is
-/// sampled.
+/// Lets a request through to its route, or refuses it.
 pub(super) async fn guard(State(app): State<App>, mut request: Request, next: Next) -> Response {
-    let mut span = span_of(&app, &request);
+    let rules = app.access.rules();
+    if !app.access.is_within_rate(&rules) {
+        // As upstream, without the headers.
+        return counted(
+            &app,
+            plain(StatusCode::TOO_MANY_REQUESTS, "Too Many Requests\n"),
+        )
+        .await;
+    }
+    let mut response = match app.access.admit(&rules, request.headers()).await {
+        Ok(None) => answer(&app, request, next).await,
+        Ok(Some(grant)) => match choose_tenant(&app, &grant, request.headers_mut()) {
+            Ok(()) => {
+                request.extensions_mut().insert(grant);
+                answer(&app, request, next).await
+            }
+            Err(failure) => {
+                app.metrics.requests_forbidden.inc();
+                counted(&app, failure.into_plain()).await
+            }
+        },
+        Err(Refusal::Unknown) => {
+            app.metrics.requests_unauthenticated.inc();
+            counted(&app, unauthorized(&rules)).await
+        }
+        Err(Refusal::Busy) => {
+            let cause = Cause::Request(ErrorKind::Unavailable);
+            let failure = Failure::new(cause, "too many passwords wait to be checked");
+            counted(&app, failure.into_plain()).await
+        }
+    };
+    for (name, value) in &rules.headers {
+        response.headers_mut().insert(name, value.clone());
+    }
+    response
+}
+
+/// Answers a request within a span, which ends with the last byte of the answer, if its trace is
+/// sampled. Who is not let in makes no spans.
+async fn answer(app: &App, mut request: Request, next: Next) -> Response {
+    let mut span = span_of(app, &request);
     let Some(context) = span.context() else {
-        return admit(app, request, next).await;
+        return next.run(request).await;
     };
     request.extensions_mut().insert(context);
-    let response = admit(app, request, next).await;
+    let response = next.run(request).await;
     let status = response.status();
     span.set("http.response.status_code", || i64::from(status.as_u16()));
     if status.is_server_error() {
@@ -73,45 +112,6 @@ fn span_of(app: &App, request: &Request) -> Span {
     span.set("http.request.method", || method.as_str());
     span.set("url.path", || path);
     span
-}
-
-/// Lets a request through to its route, or refuses it.
-async fn admit(app: App, mut request: Request, next: Next) -> Response {
-    let rules = app.access.rules();
-    if !app.access.is_within_rate(&rules) {
-        // As upstream, without the headers.
-        return counted(
-            &app,
-            plain(StatusCode::TOO_MANY_REQUESTS, "Too Many Requests\n"),
-        )
-        .await;
-    }
-    let mut response = match app.access.admit(&rules, request.headers()).await {
-        Ok(None) => next.run(request).await,
-        Ok(Some(grant)) => match choose_tenant(&app, &grant, request.headers_mut()) {
-            Ok(()) => {
-                request.extensions_mut().insert(grant);
-                next.run(request).await
-            }
-            Err(failure) => {
-                app.metrics.requests_forbidden.inc();
-                counted(&app, failure.into_plain()).await
-            }
-        },
-        Err(Refusal::Unknown) => {
-            app.metrics.requests_unauthenticated.inc();
-            counted(&app, unauthorized(&rules)).await
-        }
-        Err(Refusal::Busy) => {
-            let cause = Cause::Request(ErrorKind::Unavailable);
-            let failure = Failure::new(cause, "too many passwords wait to be checked");
-            counted(&app, failure.into_plain()).await
-        }
-    };
-    for (name, value) in &rules.headers {
-        response.headers_mut().insert(name, value.clone());
-    }
-    response
 }
 
 /// Holds a request to the tenants of its credentials; the only one need not be named.

@@ -1,8 +1,9 @@
 //! Every flag of `firn serve`, in Prometheus's order. A table: one row a flag.
 
 use super::{Apply, Effect, Flag};
-use crate::settings::LogFormat;
+use crate::settings::{LogFormat, Settings};
 use firn_model::units::{parse_duration, parse_size};
+use firn_wire::remote_write::Version;
 use std::str::FromStr;
 
 /// A flag that Firn acts on.
@@ -174,9 +175,13 @@ pub const FLAGS: &[Flag] = &[
          data or ends queries.",
     ),
     ignored_switch("web.enable-remote-write-receiver", "true"),
-    ignored(
+    flag(
         "web.remote-write-receiver.accepted-protobuf-messages",
+        "MESSAGE",
         "prometheus.WriteRequest,io.prometheus.write.v2.Request",
+        add_write_versions,
+        "Messages of remote write that are taken, separated by commas; may be repeated. Others are \
+         refused with 415, so that senders of 2.0 go back to 1.0.",
     ),
     ignored_switch("web.enable-otlp-receiver", "true"),
     ignored("web.console.templates", "consoles"),
@@ -401,6 +406,23 @@ pub const FLAGS: &[Flag] = &[
         "Format of log lines: logfmt or json.",
     ),
 ];
+
+/// Adds the versions of remote write whose messages `text` names.
+fn add_write_versions(settings: &mut Settings, text: &str) -> Result<(), String> {
+    for name in text.split(',') {
+        let version = Version::of_message(name).ok_or_else(|| {
+            let supported = Version::messages(&Version::ALL);
+            format!("unknown type for remote write protobuf message {name}, supported: {supported}")
+        })?;
+        let known = &mut settings.write_versions;
+        if known.contains(&version) {
+            let got = Version::messages(known);
+            return Err(format!("duplicated {name} flag value, got {got} already"));
+        }
+        known.push(version);
+    }
+    Ok(())
+}
 
 fn set<T>(place: &mut T, value: Result<T, String>) -> Result<(), String> {
     *place = value?;

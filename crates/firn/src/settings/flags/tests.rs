@@ -1,6 +1,7 @@
 //! Command lines and what becomes of them.
 
 use super::*;
+use firn_wire::remote_write::Version;
 use std::time::Duration;
 
 fn run(args: &str) -> Result<CommandLine, String> {
@@ -127,6 +128,29 @@ fn flags_that_are_nearly_right_are_guessed() {
     );
     assert_eq!(hint("--nothing.like.it"), None);
     assert_eq!(hint("--query.timeout=x"), None);
+}
+
+#[test]
+fn messages_of_remote_write_are_both_or_those_that_are_named() {
+    const FLAG: &str = "--web.remote-write-receiver.accepted-protobuf-messages";
+    let (v1, v2) = (Version::V1.message(), Version::V2.message());
+    let versions = |args: &str| {
+        let line = run(&args.replace("FLAG", FLAG));
+        line.map(|line| line.settings.write_versions)
+    };
+    assert_eq!(versions(""), Ok(vec![Version::V1, Version::V2]));
+    assert_eq!(versions(&format!("FLAG={v1}")), Ok(vec![Version::V1]));
+    assert_eq!(
+        versions(&format!("FLAG={v2} FLAG={v1}")),
+        Ok(vec![Version::V2, Version::V1])
+    );
+    for (args, why) in [
+        ("FLAG=x".to_owned(), "protobuf message x, supported: "),
+        (format!("FLAG={v2},{v2}"), "duplicated "),
+    ] {
+        let told = versions(&args).unwrap_err();
+        assert!(told.contains(why), "{told}");
+    }
 }
 
 #[test]
