@@ -58,7 +58,8 @@ impl Schedule {
         now: Instant,
     ) -> Self {
         let next = match last {
-            Some(last) if last <= now => last.after(group.interval),
+            // The interval may have been another one then.
+            Some(last) if last <= now => group.instant_at(last).after(group.interval),
             _ => group.instant_at(now).after(group.interval),
         };
         Self {
@@ -68,6 +69,15 @@ impl Schedule {
                 true => now.after(catch_up.delay),
                 false => now,
             },
+        }
+    }
+
+    /// The schedule that takes the place of this one at `now`, after an evaluation at `last`,
+    /// when the interval of the group has changed.
+    pub(crate) fn regular(&self, group: &Group, last: Option<Instant>, now: Instant) -> Self {
+        Self {
+            not_before: now,
+            ..Self::new(group, self.catch_up, last, now)
         }
     }
 
