@@ -50,8 +50,8 @@ pub struct GroupSettings {
     pub rules: Vec<RuleSettings>,
     /// Labels for what all rules make; those of a rule win.
     pub labels: Texts,
-    /// Whether its instants are whole multiples of its interval (`align_evaluation_time_on_interval`
-    /// of Mimir's ruler).
+    /// Whether its instants are whole multiples of its interval
+    /// (`align_evaluation_time_on_interval` of Mimir's ruler).
     pub is_aligned: bool,
     /// Keys of Mimir's ruler that are set and have no effect.
     pub ignored: Vec<&'static str>,

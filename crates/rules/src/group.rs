@@ -110,6 +110,15 @@ impl Group {
         Instant::from_nanos(now.nanos().saturating_sub(since))
     }
 
+    /// The oldest instant of the grid that is not earlier than `time`.
+    pub fn instant_from(&self, time: Instant) -> Instant {
+        let before = self.instant_at(time);
+        match before == time {
+            true => before,
+            false => before.after(self.interval),
+        }
+    }
+
     /// Upstream's hash of the label set `{file, name}`.
     fn hash(&self) -> u64 {
         let mut bytes = Vec::new();

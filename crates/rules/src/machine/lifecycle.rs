@@ -43,7 +43,8 @@ impl Machine {
             *state = RuleState::new(rule, found.map(|at| known.remove(at)));
         }
         let (last, catch_up) = (saved.instant, settings.catch_up);
-        machine.schedule = Schedule::new(&machine.group, catch_up, Some(last), now);
+        let due = last.after(saved.interval);
+        machine.schedule = Schedule::new(&machine.group, catch_up, Some(due), now);
         machine.restore_after = Some(saved.restore_after).filter(|left| *left > 0);
         machine.last.instant = Some(last);
         (machine.kept, machine.unstored) = (Some(last), saved.owed);
@@ -114,7 +115,7 @@ impl Machine {
         next.gone.extend(lost.cloned());
         next.schedule = match next.group.interval == self.group.interval {
             true => self.schedule.clone(),
-            false => self.schedule.regular(&next.group, self.last.instant, now),
+            false => self.schedule.moved(&next.group, now),
         };
         next.restore_after = self.restore_after;
         (next.counts, next.last, next.sent) = (self.counts, self.last, self.sent);

@@ -525,6 +525,18 @@ fn group_whose_interval_changes_keeps_its_alerts() {
     let saved = sim.journal.find("f.yml", "g");
     let mut started = Machine::start(group.clone(), settings, saved, sim.now);
     started.work = Work::Idle;
+    // What was not due under the longer interval is not missed under the shorter one.
+    let shorter = Arc::new(Group {
+        interval: INTERVAL / 10,
+        ..(*sim.group).clone()
+    });
+    let now = last.after(INTERVAL / 2);
+    let mut machine = sim.machine.changed(shorter, settings, now);
+    let actions = machine.step(now, Event::Woke);
+    assert!(
+        matches!(actions[..], [Action::Wait(until)] if until > now),
+        "{actions:?}"
+    );
     for machine in [&mut changed, &mut started] {
         assert_eq!(active(machine), want);
         let next = group.instant_at(last).after(group.interval);

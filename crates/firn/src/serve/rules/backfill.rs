@@ -185,11 +185,7 @@ fn forget_one(known: &mut Vec<Shown>) {
 
 /// The first instant, and how many there are.
 fn instants(group: &Group, request: &BackfillRequest) -> (Instant, u64) {
-    let before = group.instant_at(request.start);
-    let first = match before == request.start {
-        true => before,
-        false => before.after(group.interval),
-    };
+    let first = group.instant_from(request.start);
     if first > request.end {
         return (first, 0);
     }

@@ -4,7 +4,7 @@
 //! the group goes on.
 
 use super::Shared;
-use super::under_way::UnderWay;
+use super::under_way::{Done, UnderWay};
 use firn_ingest::{InstantAge, Pipeline};
 use firn_model::batch::Batch;
 use firn_model::error::{Error, ErrorKind};
@@ -31,9 +31,6 @@ const SLEEP_MAX: Duration = Duration::from_secs(5);
 
 /// Between two tries to get a turn in the queue of queries.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
-
-/// What an action ended with, and the span of the evaluation if it is in a trace.
-pub(super) type Done = (Event, Option<SpanContext>);
 
 /// A group that runs. When it is dropped, what it does ends at once.
 pub(super) struct Runner {

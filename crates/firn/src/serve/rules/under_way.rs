@@ -3,11 +3,14 @@
 //! Invariant: each task gives one event, in whatever way it ends; of one that panics it is the one
 //! that was told beforehand, so that the group shows the failure and goes on.
 
-use super::runner::Done;
+use firn_model::trace::SpanContext;
 use firn_rules::machine::Event;
 use std::collections::HashMap;
 use tokio::task::{Id, JoinSet};
 use tracing::warn;
+
+/// What an action ended with, and the span of the evaluation if it is in a trace.
+pub(super) type Done = (Event, Option<SpanContext>);
 
 /// See the module. When it is dropped, the tasks end.
 #[derive(Default)]

@@ -10,8 +10,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 /// The number of the config in `path`, its rule files, those of the folder of rules included, and
-/// its scrape config files; good within one process. Fails if one of them cannot be read. What is wrong with the text of the config is no
-/// error here: then it is the number of that text.
+/// its scrape config files; good within one process. Fails if one of them cannot be read. What is
+/// wrong with the text of the config is no error here: then it is the number of that text.
 pub fn fingerprint(path: &Path) -> io::Result<u64> {
     let text = named_files::read_any_text(path)?;
     let mut hasher = DefaultHasher::new();
