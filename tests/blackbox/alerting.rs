@@ -132,8 +132,35 @@ fn rules_are_edited_over_http_and_evaluated() {
     });
     let listed = http.get(path).body;
     assert!(listed.starts_with("team/a:\n- name: one\n"), "{listed}");
+    // Grafana finds by the namespace which of the groups that run is the one that is edited.
+    let runs = |query: &str| {
+        let answer = http.get(&format!("/api/v1/rules{query}")).json();
+        let groups = answer["data"]["groups"].as_array().unwrap().clone();
+        groups
+            .iter()
+            .map(|group| group["file"].clone())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(runs(""), ["team/a", "team/a"]);
+    assert_eq!(runs("?file[]=team/a").len(), 2);
+    let path_of_file = dir.path().join("edited/team%2Fa.yml");
+    let path_of_file = path_of_file.display().to_string().replace('%', "%25");
+    assert_eq!(runs(&format!("?file[]={path_of_file}")).len(), 2);
     let shown = http.get(&format!("{namespace}/two"));
     assert!(shown.body.starts_with("name: two\n"), "{}", shown.body);
+    // What Mimir's ruler adds to groups.
+    let keys = "source_tenants: [a]\nevaluation_delay: 1m\n\
+                align_evaluation_time_on_interval: true\nquery_offset: 2m\n";
+    let of_ruler = group("three", "vector(3)") + keys;
+    let answer = post(&namespace, &[], &of_ruler);
+    assert_eq!(answer.status, 202, "{}", answer.body);
+    server.wait_log("source_tenants");
+    let shown = http.get(&format!("{namespace}/three"));
+    for key in ["source_tenants:\n- a\n", "evaluation_delay: 1m\n"] {
+        assert!(shown.body.contains(key), "{}", shown.body);
+    }
+    wait_for("the group to run", || rule_names(&server).len() == 3);
+    assert_eq!(http.delete(&format!("{namespace}/three")).status, 202);
     for (body, status, expected) in [
         (group("bad", "sum("), 400, "could not parse expression"),
         ("name: [".to_owned(), 400, ""),

@@ -1,6 +1,6 @@
 //! What `deploy/` ships: each expression can be read, and asks for metrics that Firn has.
 
-use crate::harness::server::{Server, firn};
+use crate::harness::server::{Server, firn, wait_for};
 use crate::harness::webhook::Webhook;
 use firn_model::budget::Budget;
 use firn_promql::Features;
@@ -18,20 +18,34 @@ fn shipped(name: &str) -> PathBuf {
 /// Names of metrics with the names of the labels that they have.
 type Metrics = BTreeMap<String, BTreeSet<String>>;
 
-/// What a running server exports.
+/// Sections of a config that have rules, in a file beside it, and aggregate.
+const RULES: &str = "
+rule_files: [rules.yml]
+firn: {aggregation: {groups: [{name: g, stream: true, rules: [
+  {record: r, expr: sum by (job) (x_total)}]}]}}
+";
+
+/// What a server exports that has rules, aggregates and sends alerts.
 fn exported() -> Metrics {
     let dir = tempfile::tempdir().unwrap();
     let webhook = Webhook::start();
     let config = dir.path().join("firn.yml");
     let text = format!(
-        "alerting: {{alertmanagers: [{{static_configs: [{{targets: ['{}']}}]}}]}}\n",
+        "alerting: {{alertmanagers: [{{static_configs: [{{targets: ['{}']}}]}}]}}{RULES}",
         webhook.address
     );
     std::fs::write(&config, text).unwrap();
+    let rules = "groups: [{name: g, rules: [{record: made, expr: vector(1)}]}]";
+    std::fs::write(dir.path().join("rules.yml"), rules).unwrap();
     let config = config.display().to_string();
     let server = Server::start(&dir.path().join("data"), &["--config", &config]);
     let mut metrics = Metrics::new();
-    let text = server.http().get("/metrics").body;
+    let mut text = String::new();
+    // Groups begin once the server is ready.
+    wait_for("metrics of groups", || {
+        text = server.http().get("/metrics").body;
+        text.contains("firn_rule_group_rules{")
+    });
     for line in text.lines().filter(|line| !line.starts_with('#')) {
         let end = line.find(['{', ' ']).unwrap();
         let labels = metrics.entry(line[..end].to_owned()).or_default();

@@ -163,6 +163,91 @@ fn rules_after_a_kill_have_every_instant_and_alerts_as_they_were() {
     assert!(server.stop().success());
 }
 
+#[test]
+fn rules_whose_interval_changes_keep_their_alerts() {
+    let setup = Setup::new(RULES);
+    let server = setup.start();
+    wait_for("the alert fires", || is_firing(&server.http()));
+    let since = alert(&server.http()).unwrap()["activeAt"].clone();
+    let every = |seconds: u32| {
+        let interval = format!("interval: {seconds}s");
+        setup.write(&RULES.replace("interval: 1s", &interval));
+    };
+    let is_evaluated = |http: &Http, seconds: i64| {
+        let group = groups(http, "").into_iter().next();
+        let is_it = |group: Value| {
+            let began = group["lastEvaluation"].as_str().unwrap().to_owned();
+            group["interval"] == seconds && !began.starts_with("0001")
+        };
+        group.is_some_and(is_it)
+    };
+    every(2);
+    let http = server.http();
+    assert_eq!(http.post("/-/reload", &[]).status, 200);
+    wait_for("the second interval", || is_evaluated(&http, 2));
+    let kept = alert(&http).unwrap();
+    assert_eq!(
+        (&kept["activeAt"], &kept["state"]),
+        (&since, &"firing".into())
+    );
+    assert!(server.stop().success());
+    every(3);
+    let server = setup.start();
+    let http = server.http();
+    wait_for("the third interval", || is_evaluated(&http, 3));
+    let kept = alert(&http).unwrap();
+    assert_eq!(
+        (&kept["activeAt"], &kept["state"]),
+        (&since, &"firing".into())
+    );
+    assert!(server.stop().success());
+}
+
+#[test]
+fn reloads_in_a_row_end_as_the_last_one_says_and_hide_no_group() {
+    let setup = Setup::new(RULES);
+    let server = setup.start();
+    let http = server.http();
+    wait_for("the group", || groups(&http, "").len() == 1);
+    for round in 0..40 {
+        setup.write(&RULES.replace("is 2", &format!("round {round}")));
+        assert_eq!(http.post("/-/reload", &[]).status, 200);
+        assert_eq!(groups(&http, "").len(), 1, "round {round}");
+    }
+    wait_for("the last config", || {
+        let rules = groups(&http, "")[0]["rules"].clone();
+        rules[2]["annotations"]["summary"] == "round 39"
+    });
+    assert!(server.stop().success());
+}
+
+#[test]
+fn rule_files_without_an_end_are_refused_at_a_reload() {
+    let setup = Setup::new(RULES);
+    let server = setup.start();
+    let http = server.http();
+    wait_for("the group", || groups(&http, "").len() == 1);
+    let long = setup.dir.path().join("long.yml");
+    let file = std::fs::File::create(&long).unwrap();
+    file.set_len((16 << 20) + 1).unwrap();
+    for (key, name, why) in [
+        ("rule_files", "/dev/zero", "not a regular file"),
+        (
+            "rule_files",
+            "long.yml",
+            "file is too long: limit 16777216 bytes",
+        ),
+        ("scrape_config_files", "/dev/zero", "not a regular file"),
+    ] {
+        std::fs::write(&setup.config, format!("{key}: ['{name}']\n")).unwrap();
+        let refused = http.post("/-/reload", &[]);
+        assert_eq!(refused.status, 500, "{name}: {}", refused.body);
+        assert!(refused.body.contains(why), "{name}: {}", refused.body);
+    }
+    assert_eq!(groups(&http, "").len(), 1);
+    assert!(server.stop().success());
+}
+
 /// Evaluations that were made up for.
 fn made_up(http: &Http) -> f64 {
     let page = http.get("/metrics").body;
@@ -395,6 +480,26 @@ fn test_rules_speaks_as_promtool() {
     let (_, _, err) = test(&["--diff", "bad.yml"]);
     let change = "\"severity\": \u{1b}[0;33m\"low\" => \"page\"\u{1b}[0m";
     assert!(err.contains(change), "{err}");
+}
+
+#[test]
+fn rule_file_that_several_patterns_find_is_tested_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| std::fs::write(dir.path().join(name), text).unwrap();
+    // A second evaluation at the same time would make another value.
+    write(
+        "rules.yml",
+        "groups: [{name: a, rules: [{record: r, expr: 'count_over_time(r[1h]) + 1 or vector(1)'}]}]",
+    );
+    write("other.yml", "not a rule file");
+    write(
+        "test.yml",
+        "{rule_files: [rules.yml, 'r[^x]*.yml', 'rule**.yml'], evaluation_interval: 1m, tests: \
+         [{interval: 1m, promql_expr_test: [{expr: r, eval_time: 1m, exp_samples: \
+         [{labels: r, value: 2}]}]}]}",
+    );
+    let said = say(dir.path(), &["test", "rules", "test.yml"]);
+    assert_eq!(said, (0, "  SUCCESS\n\n".into(), String::new()));
 }
 
 #[test]

@@ -71,7 +71,7 @@ use std::process::ExitCode;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use store_settings::{keeps_exemplars, late_window_ms, store_options};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::task::spawn_blocking;
 use tracing::{Level, info, warn};
 
@@ -239,7 +239,7 @@ impl Stopping {
 
 /// What follows the configuration beside the store and the scraping.
 struct Following<'a> {
-    rules: &'a Arc<Rules>,
+    rules: &'a Rules,
     notifier: &'a Notifier,
     aggregating: &'a Arc<Aggregating>,
     sending: &'a Arc<Sending>,
@@ -353,6 +353,8 @@ impl Node {
             opened = open_store(self.env.clone(), self.options.clone()) => opened?,
             () = self.signals.stop() => return Ok(()),
         };
+        // What changes from here on is followed.
+        let configs = self.running.subscribe();
         // A store is opened once in the life of a process.
         let _ = self.opened.set(store.clone());
         let pipeline = Arc::new(self.pipeline(&store));
@@ -388,7 +390,7 @@ impl Node {
             active,
         }));
         info!("ready");
-        rules.apply(&self.running.config()).await;
+        rules.follow(self.running.subscribe()).await;
         if self.running.is_built_in() {
             scraping::start_itself(&scraping, &self.app, self.servers.first_port);
         }
@@ -399,7 +401,8 @@ impl Node {
             sending: &sending,
             reading: &reading,
         };
-        self.serve(&store, &pipeline, &scraping, &following).await?;
+        self.serve(configs, (&store, &pipeline, &scraping), &following)
+            .await?;
         info!("stop");
         let signals = self.signals;
         let stopping = Stopping {
@@ -524,12 +527,10 @@ impl Node {
     /// Keeps the clockwork going until a signal or a request ends the process.
     async fn serve(
         &mut self,
-        store: &Arc<Store>,
-        pipeline: &Arc<Pipeline>,
-        scraping: &Scraping,
+        mut configs: watch::Receiver<Arc<Config>>,
+        (store, pipeline, scraping): (&Arc<Store>, &Arc<Pipeline>, &Scraping),
         following: &Following<'_>,
     ) -> Result<(), ServeError> {
-        let mut configs = self.running.subscribe();
         let mut retention = (self.retention)();
         let mut tick = tokio::time::interval(TICK);
         let mut looking = tokio::time::interval(self.reload_every.unwrap_or(TICK).max(TICK));
@@ -595,9 +596,6 @@ impl Node {
             aggregating.follow(&followed);
             sending.follow(&followed);
         });
-        let (rules, config) = (Arc::clone(following.rules), config.clone());
-        // Groups that change end their evaluation first.
-        tokio::spawn(async move { rules.apply(&config).await });
     }
 
     /// Reads the configuration again if it changed, on a thread that may wait.

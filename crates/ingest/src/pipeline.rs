@@ -58,6 +58,17 @@ use std::sync::{Arc, Mutex, OnceLock};
 /// as a store takes samples in order that are behind its newest one.
 const IN_ORDER_MS: i64 = 60 * 60 * 1000;
 
+/// Of which instant the samples are that a rule makes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InstantAge {
+    /// One that is due.
+    Live,
+    /// One that is made up for: it may be of any age, and is aggregated as what comes late.
+    MadeUp,
+    /// One that is filled in: of any age, and not aggregated, as an import.
+    Past,
+}
+
 /// Takes in writes of all kinds. Shared by all connections.
 pub struct Pipeline {
     store: Arc<dyn Append>,
@@ -255,26 +266,30 @@ impl Pipeline {
         Ok(())
     }
 
-    /// Hands over what a rule of the group `group` made: in one piece, visible and durable when the
-    /// ticket says so. What it made for times that are gone (`is_past`) may be of any age. Computes
-    /// on the calling thread, and may wait for the store.
+    /// Hands over what a rule of the group `group` made for instants of this `age`: in one piece,
+    /// visible and durable when the ticket says so. Computes on the calling thread, and may wait
+    /// for the store.
     pub fn append_of_rule(
         &self,
         tenant: &TenantId,
         group: &str,
-        is_past: bool,
+        age: InstantAge,
         mut batch: &Batch,
     ) -> Ticket {
         let sender = Sender::Rules(group.into());
         let mut bounds = self.bounds_of(Some(&sender));
-        if is_past {
+        if age != InstantAge::Live {
             bounds.late = TakeLate::OfAnyAge;
+        }
+        if age == InstantAge::MadeUp && self.aggregation.takes(tenant) {
+            batch.assert_whole();
+            let entry = self.entry_of_made(Some(sender), batch, bounds);
+            return self.aggregate(tenant, &mut batch, entry, bounds);
         }
         self.append_made(tenant, Some(sender), &mut batch, bounds)
     }
 
-    /// Hands over a batch that this process made. It is there already, so its room cannot be
-    /// refused: it is counted until the batch is durable, and requests wait for it.
+    /// Hands over a batch that this process made.
     fn append_made(
         &self,
         tenant: &TenantId,
@@ -282,15 +297,25 @@ impl Pipeline {
         source: &mut dyn Source,
         bounds: AppendBounds,
     ) -> Ticket {
-        let room = Admission::of_batch(&self.room, source.batch().memory_bytes());
-        let entry = BatchEntry {
+        let entry = self.entry_of_made(sender, source.batch(), bounds);
+        self.hand_over(tenant, source, entry, bounds)
+    }
+
+    /// The entry of a batch that this process made. It is there already, so its room cannot be
+    /// refused: it is counted until the batch is durable, and requests wait for it.
+    fn entry_of_made(
+        &self,
+        sender: Option<Sender>,
+        batch: &Batch,
+        bounds: AppendBounds,
+    ) -> BatchEntry {
+        BatchEntry {
             sender,
-            room: Some(room),
+            room: Some(Admission::of_batch(&self.room, batch.memory_bytes())),
             time_max: bounds.time_max,
             started: self.ledger.clock.monotonic(),
             body: None,
-        };
-        self.hand_over(tenant, source, entry, bounds)
+        }
     }
 
     /// Aggregates samples, unless they fill in the past, and hands those that are stored to the

@@ -50,6 +50,11 @@ pub struct GroupSettings {
     pub rules: Vec<RuleSettings>,
     /// Labels for what all rules make; those of a rule win.
     pub labels: Texts,
+    /// Whether its instants are whole multiples of its interval
+    /// (`align_evaluation_time_on_interval` of Mimir's ruler).
+    pub is_aligned: bool,
+    /// Keys of Mimir's ruler that are set and have no effect.
+    pub ignored: Vec<&'static str>,
     /// Where the group begins.
     pub place: Option<Place>,
 }
@@ -106,6 +111,8 @@ impl RuleSettings {
 pub struct ReadOptions {
     /// Whether keys that no group and no rule has are passed over.
     pub ignores_unknown: bool,
+    /// Whether groups may have the keys that Mimir's ruler adds to them.
+    pub is_of_ruler: bool,
     /// Which names labels and metrics may have.
     pub names: NameScheme,
     /// Switches of the language of expressions.
@@ -130,7 +137,7 @@ pub fn parse(text: &str, options: ReadOptions) -> Result<RuleFile, Vec<FileError
     let Some(root) = root else {
         return Ok(RuleFile::default());
     };
-    let mut reader = read::Reader::new(options.ignores_unknown);
+    let mut reader = read::Reader::new(options);
     let file = reader.file(&root);
     let mut errors = reader.into_errors();
     if errors.is_empty() {

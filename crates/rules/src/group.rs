@@ -1,7 +1,8 @@
 //! A group of rules, ready to run, and the grid of its instants.
 //!
 //! Invariant: the instants of a group follow from its file, its name and its interval alone, as
-//! upstream's do (`rules/group.go`), so that a restart does not move them.
+//! upstream's do (`rules/group.go`), so that a restart does not move them; those of a group that
+//! is aligned follow from its interval alone.
 
 use crate::dependencies::{Dependency, dependencies};
 use crate::file::{GroupSettings, RuleFile};
@@ -21,8 +22,12 @@ pub struct Group {
     pub name: String,
     /// The path of the file.
     pub file: String,
+    /// The namespace under which HTTP edits it, if its file is one of those.
+    pub namespace: Option<String>,
     /// From instant to instant; not zero.
     pub interval: Duration,
+    /// Whether its instants are whole multiples of the interval.
+    pub is_aligned: bool,
     /// How far behind its instant it looks; `None` is the default of the config.
     pub query_offset: Option<Duration>,
     /// The most series or alerts of a rule; zero is no limit.
@@ -61,6 +66,8 @@ impl Group {
         Ok(Self {
             name: settings.name.clone(),
             file: path.to_owned(),
+            namespace: None,
+            is_aligned: settings.is_aligned,
             interval: settings.interval.unwrap_or(default_interval),
             query_offset: settings.query_offset,
             limit: usize::try_from(settings.limit).unwrap_or(0),
@@ -80,6 +87,12 @@ impl Group {
         }
     }
 
+    /// The file as answers name it: of a group that HTTP edits the namespace, by which Grafana's
+    /// editor knows that the group which is edited is the one that runs.
+    pub fn shown_file(&self) -> &str {
+        self.namespace.as_ref().unwrap_or(&self.file)
+    }
+
     /// What tells the group from others: `file;name`.
     pub fn key(&self) -> String {
         format!("{};{}", self.file, self.name)
@@ -89,9 +102,21 @@ impl Group {
     pub fn instant_at(&self, now: Instant) -> Instant {
         let interval = i64::try_from(self.interval.as_nanos()).unwrap_or(i64::MAX);
         let interval = interval.max(1);
-        let offset = (self.hash() % interval.unsigned_abs()) as i64;
+        let offset = match self.is_aligned {
+            true => 0,
+            false => (self.hash() % interval.unsigned_abs()) as i64,
+        };
         let since = now.nanos().saturating_sub(offset).rem_euclid(interval);
         Instant::from_nanos(now.nanos().saturating_sub(since))
+    }
+
+    /// The oldest instant of the grid that is not earlier than `time`.
+    pub fn instant_from(&self, time: Instant) -> Instant {
+        let before = self.instant_at(time);
+        match before == time {
+            true => before,
+            false => before.after(self.interval),
+        }
     }
 
     /// Upstream's hash of the label set `{file, name}`.
@@ -140,5 +165,12 @@ mod tests {
         }
         offsets.dedup();
         assert_eq!(offsets.len(), 3, "groups are spread");
+        let aligned = Group {
+            is_aligned: true,
+            ..group("a.yml", "x", minute)
+        };
+        let instant = aligned.instant_at(now);
+        assert_eq!(instant.nanos().rem_euclid(60_000_000_000), 0);
+        assert!(now.since(instant) < minute);
     }
 }

@@ -5,21 +5,24 @@
 //! payload     = 1, group    a group as it is
 //!             | 2, key, instant    it went on, and its alerts are as they were
 //!             | 3, key    it is gone
+//!             | 4, first, last, group    a group that still owes samples of these instants
 //! ```
 //!
 //! A record is in the file before the next evaluation of its group begins; it is synced with the
 //! next tick. What a lost record said is found again: its evaluation is made up for. A start reads
 //! up to the first record that is not whole, and writes what it read as a new file.
 //!
-//! Invariant: the file is at most some times as long as what it says ([`Journal::save`] rewrites
-//! it), and whatever its bytes, a start neither panics nor takes more memory than the file does.
+//! Invariant: what is in memory is what the file says, so a record that could not be written is as
+//! if it had never been; the file is at most some times as long as what it says
+//! ([`Journal::save`] rewrites it), and whatever its bytes, a start neither panics nor takes more
+//! memory than the file does.
 
 mod codec;
 #[cfg(test)]
 mod tests;
 
 use crate::instant::Instant;
-use crate::machine::SavedGroup;
+use crate::machine::{Owed, SavedGroup};
 use codec::{Reader, Writer};
 use firn_model::env::{Disk, File, OpenMode};
 use std::collections::HashMap;
@@ -52,11 +55,13 @@ const FILE_BYTES_MAX: u64 = 1 << 30;
 const GROUP: u8 = 1;
 const WENT_ON: u8 = 2;
 const GONE: u8 = 3;
+const OWING_GROUP: u8 = 4;
 
 /// A group as the file has it.
 struct Kept {
     instant: Instant,
-    /// All but the instant, encoded.
+    owed: Option<Owed>,
+    /// All but these two, encoded.
     body: Vec<u8>,
 }
 
@@ -70,6 +75,8 @@ pub struct Journal {
     /// Bytes of the bodies of all groups.
     says: usize,
     is_synced: bool,
+    /// Whether a sync failed: what the file holds is not known any more.
+    is_doubtful: bool,
 }
 
 impl Journal {
@@ -84,6 +91,7 @@ impl Journal {
         };
         let groups = replay(&bytes)?;
         let (file, bytes) = write_new(&*disk, dir, &groups)?;
+        disk.sync_dir(dir)?;
         Ok(Self {
             disk,
             dir: dir.to_owned(),
@@ -92,6 +100,7 @@ impl Journal {
             says: groups.values().map(|kept| kept.body.len()).sum(),
             groups,
             is_synced: true,
+            is_doubtful: false,
         })
     }
 
@@ -101,55 +110,62 @@ impl Journal {
         let group = codec::read_group(&mut Reader(&kept.body))?;
         Some(SavedGroup {
             instant: kept.instant,
+            owed: kept.owed,
             ..group
         })
     }
 
-    /// Keeps a group as it is now.
+    /// Keeps a group as it is now. After an error it is kept as it was before.
     pub fn save(&mut self, group: &SavedGroup) -> io::Result<()> {
         let key = key(&group.file, &group.name);
         let mut body = Writer::default();
         codec::write_group(&mut body, group);
-        let instant = group.instant;
+        let kept = Kept {
+            instant: group.instant,
+            owed: group.owed,
+            body: body.0,
+        };
         let mut payload = Writer::default();
-        match self.groups.get_mut(&key) {
-            Some(kept) if kept.body == body.0 => {
-                kept.instant = instant;
+        match self.groups.get(&key) {
+            Some(before) if before.body == kept.body && before.owed == kept.owed => {
                 payload.0.push(WENT_ON);
                 payload.text(&key);
-                payload.number(instant.nanos());
+                payload.number(kept.instant.nanos());
             }
-            _ => {
-                write_kept(&mut payload, instant, &body.0);
-                let body = body.0;
-                self.says += body.len();
-                if let Some(before) = self.groups.insert(key, Kept { instant, body }) {
-                    self.says -= before.body.len();
-                }
-            }
+            _ => write_kept(&mut payload, &kept),
         }
-        self.append(&payload.0)
+        self.append(&payload.0)?;
+        self.says += kept.body.len();
+        if let Some(before) = self.groups.insert(key, kept) {
+            self.says -= before.body.len();
+        }
+        self.rewrite_if_long()
     }
 
     /// Forgets groups that are gone: all but those with the given file and name.
     pub fn retain(&mut self, keeps: impl Fn(&str) -> bool) -> io::Result<()> {
         let gone: Vec<String> = self.groups.keys().filter(|k| !keeps(k)).cloned().collect();
         for key in gone {
-            if let Some(before) = self.groups.remove(&key) {
-                self.says -= before.body.len();
-            }
             let mut payload = Writer(vec![GONE]);
             payload.text(&key);
             self.append(&payload.0)?;
+            if let Some(before) = self.groups.remove(&key) {
+                self.says -= before.body.len();
+            }
         }
-        Ok(())
+        self.rewrite_if_long()
     }
 
     /// Makes durable what was kept; to be called about once a second.
     pub fn sync(&mut self) -> io::Result<()> {
+        if self.is_doubtful {
+            return self.rewrite();
+        }
         if !self.is_synced {
+            // A system may forget what it could not write.
+            self.is_doubtful = true;
             self.file.sync_data()?;
-            self.is_synced = true;
+            (self.is_synced, self.is_doubtful) = (true, false);
         }
         Ok(())
     }
@@ -160,10 +176,22 @@ impl Journal {
         self.is_synced = false;
         self.file.write_all_at(self.bytes, &record)?;
         self.bytes += record.len() as u64;
-        if self.bytes > REWRITE_BYTES_MIN.max(REWRITE_FACTOR * self.says as u64) {
-            (self.file, self.bytes) = write_new(&*self.disk, &self.dir, &self.groups)?;
-            self.is_synced = true;
+        Ok(())
+    }
+
+    fn rewrite_if_long(&mut self) -> io::Result<()> {
+        match self.bytes > REWRITE_BYTES_MIN.max(REWRITE_FACTOR * self.says as u64) {
+            true => self.rewrite(),
+            false => Ok(()),
         }
+    }
+
+    fn rewrite(&mut self) -> io::Result<()> {
+        (self.file, self.bytes) = write_new(&*self.disk, &self.dir, &self.groups)?;
+        // The file has its name by now: if that is not durable yet, all is written once more.
+        self.is_doubtful = true;
+        self.disk.sync_dir(&self.dir)?;
+        (self.is_synced, self.is_doubtful) = (true, false);
         Ok(())
     }
 }
@@ -181,10 +209,17 @@ fn key(file: &str, name: &str) -> String {
     format!("{file};{name}")
 }
 
-fn write_kept(payload: &mut Writer, instant: Instant, body: &[u8]) {
-    payload.0.push(GROUP);
-    payload.number(instant.nanos());
-    payload.0.extend_from_slice(body);
+fn write_kept(payload: &mut Writer, kept: &Kept) {
+    match kept.owed {
+        None => payload.0.push(GROUP),
+        Some(owed) => {
+            payload.0.push(OWING_GROUP);
+            payload.number(owed.first.nanos());
+            payload.number(owed.last.nanos());
+        }
+    }
+    payload.number(kept.instant.nanos());
+    payload.0.extend_from_slice(&kept.body);
 }
 
 fn push_record(out: &mut Vec<u8>, payload: &[u8]) {
@@ -242,16 +277,19 @@ fn apply(payload: &[u8], groups: &mut HashMap<String, Kept>) -> Option<()> {
     let (kind, rest) = payload.split_first()?;
     let mut reader = Reader(rest);
     match *kind {
-        GROUP => {
-            let instant = Instant::from_nanos(reader.number()?);
-            let body = reader.0.to_vec();
-            let group = codec::read_group(&mut reader)?;
-            groups.insert(key(&group.file, &group.name), Kept { instant, body });
+        GROUP => apply_group(None, &mut reader, groups)?,
+        OWING_GROUP => {
+            let first = Instant::from_nanos(reader.number()?);
+            let last = Instant::from_nanos(reader.number()?);
+            apply_group(Some(Owed { first, last }), &mut reader, groups)?;
         }
         WENT_ON => {
             let key = reader.text()?;
             let instant = Instant::from_nanos(reader.number()?);
-            groups.get_mut(&key)?.instant = instant;
+            // One that is not known tells nothing of the others.
+            if let Some(kept) = groups.get_mut(&key) {
+                kept.instant = instant;
+            }
         }
         GONE => drop(groups.remove(&reader.text()?)),
         _ => return None,
@@ -259,7 +297,24 @@ fn apply(payload: &[u8], groups: &mut HashMap<String, Kept>) -> Option<()> {
     Some(())
 }
 
-/// Writes a new file with what `groups` say in the place of the old one.
+fn apply_group(
+    owed: Option<Owed>,
+    reader: &mut Reader<'_>,
+    groups: &mut HashMap<String, Kept>,
+) -> Option<()> {
+    let instant = Instant::from_nanos(reader.number()?);
+    let body = reader.0.to_vec();
+    let group = codec::read_group(reader)?;
+    let kept = Kept {
+        instant,
+        owed,
+        body,
+    };
+    groups.insert(key(&group.file, &group.name), kept);
+    Some(())
+}
+
+/// Writes a new file with what `groups` say in the place of the old one. The folder is not synced.
 fn write_new(
     disk: &dyn Disk,
     dir: &Path,
@@ -271,7 +326,7 @@ fn write_new(
     for key in keys {
         let kept = &groups[key];
         let mut payload = Writer::default();
-        write_kept(&mut payload, kept.instant, &kept.body);
+        write_kept(&mut payload, kept);
         push_record(&mut bytes, &payload.0);
     }
     let new = dir.join(NEW_NAME);
@@ -283,6 +338,5 @@ fn write_new(
     file.write_all_at(0, &bytes)?;
     file.sync_data()?;
     disk.rename(&new, &dir.join(NAME))?;
-    disk.sync_dir(dir)?;
     Ok((file, bytes.len() as u64))
 }

@@ -4,7 +4,7 @@
 //! Woke --an instant is due--> Query a rule, and all that need not wait for it
 //! Answered --> alerts go on; Append what is to be stored; Send what is due
 //! Stored --> rules that waited for it
-//! all done --> Append the ends of series whose rule is gone --> Save --> Wait
+//! all done --> Append the ends of series whose rule is gone --> Ended --> Wait
 //! ```
 //!
 //! After a start the series of the evaluation before are looked up (their rules are asked once more
@@ -23,7 +23,7 @@ mod state;
 mod tests;
 mod waiting;
 
-pub use state::{Health, RuleState, SavedGroup, SavedRule};
+pub use state::{Health, Owed, RuleState, SavedGroup, SavedRule};
 
 use crate::alert::Alert;
 use crate::alerts::{KeptSince, RestoreSettings};
@@ -139,15 +139,11 @@ pub enum Action {
         /// And at the latest.
         max: TimestampMs,
     },
-    /// To make what recording rules made for these instants, which the store could not take then.
-    Backfill {
-        /// The first one.
-        start: Instant,
-        /// The last one.
-        end: Instant,
-    },
-    /// To keep the state over the end of the process.
-    Save(SavedGroup),
+    /// To make what recording rules make of these instants, which the store could not take then,
+    /// and to tell by [`Machine::made_up`] when that is done.
+    Backfill(Owed),
+    /// An evaluation has ended: to keep the state over the end of the process, if it says one.
+    Ended(Option<SavedGroup>),
 }
 
 /// What the group counted.
@@ -192,10 +188,14 @@ pub struct Machine {
     restore_after: Option<u32>,
     /// When alerts were last repeated, by the clock.
     sent: Instant,
-    /// The first and the last instant whose samples the store could not take for a while.
-    unstored: Option<(Instant, Instant)>,
+    /// The instants of which the store could not take for a while what was recorded.
+    unstored: Option<Owed>,
+    /// Those of them that are being made up for.
+    making_up: Option<Owed>,
     /// What alerts were then.
     waiting: Waiting,
+    /// The instant of the newest state that was told to be kept.
+    kept: Option<Instant>,
     counts: Counts,
     last: LastEvaluation,
 }
@@ -263,6 +263,25 @@ impl Machine {
         self.begin(instant, false, 0, instant);
         self.go_on(instant, &mut actions);
         actions
+    }
+
+    /// Looks up, in a group that was stopped, the series that its rules made at `instant`, so that
+    /// the next evaluation ends those that it does not find. What it says is to be done as ever.
+    pub fn recall_at(&mut self, instant: Instant) -> Vec<Action> {
+        let mut actions = Vec::new();
+        self.work = self.recalling(instant);
+        self.go_on(instant, &mut actions);
+        actions
+    }
+
+    /// What was to be made up for is stored.
+    pub fn made_up(&mut self) {
+        self.making_up = None;
+    }
+
+    /// The instants that an evaluation could not store, which count as told from here on.
+    pub fn take_unstored(&mut self) -> Option<Owed> {
+        self.unstored.take()
     }
 
     /// Goes on to `now` with what happened, and says what is to be done.

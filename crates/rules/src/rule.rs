@@ -12,6 +12,7 @@ use crate::alert::{ALERT_NAME, Annotations};
 use crate::file::{RuleSettings, Texts};
 use crate::instant::Instant;
 use crate::template::{self, AlertData, Limits, QueriedSample, SampleValue};
+use firn_model::cancel::Cancel;
 use firn_model::labels::{Labels, LabelsBuilder, METRIC_NAME};
 use firn_model::sample::TimestampMs;
 use firn_promql::ast::Expr;
@@ -20,6 +21,7 @@ use firn_promql::{Features, parser};
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
+use xxhash_rust::xxh64::xxh64;
 
 /// A rule, its expression parsed.
 #[derive(Clone, Debug, PartialEq)]
@@ -108,6 +110,9 @@ pub trait Queries {
 
     /// The value of what a template asks.
     fn text(&mut self, text: &str, at: TimestampMs) -> Result<Value, String>;
+
+    /// Set when the evaluation is given up; queries look at it themselves.
+    fn cancel(&self) -> &Cancel;
 }
 
 /// What all rules of a server know of the world outside.
@@ -242,7 +247,6 @@ impl Rule {
         vector: Vec<VectorElement>,
         limit: usize,
     ) -> Result<Vec<FoundSample>, RuleError> {
-        let mut seen = HashSet::with_capacity(vector.len());
         let mut samples = Vec::with_capacity(vector.len());
         for element in vector {
             let mut labels = LabelsBuilder::from_labels(element.labels.as_ref());
@@ -250,14 +254,13 @@ impl Rule {
             for (name, value) in &self.labels {
                 labels.set(name, value.as_bytes());
             }
-            let labels = labels.build();
-            if !seen.insert(labels.clone()) {
-                return Err(RuleError::SameLabels { of: "rule" });
-            }
             samples.push(FoundSample {
-                labels,
+                labels: labels.build(),
                 value: element.value,
             });
+        }
+        if has_twins(&samples) {
+            return Err(RuleError::SameLabels { of: "rule" });
         }
         let (count, of) = (samples.len(), "series");
         match limit {
@@ -275,10 +278,15 @@ impl Rule {
     ) -> Result<Vec<FoundAlert>, RuleError> {
         let mut seen = HashSet::with_capacity(vector.len());
         let mut alerts = Vec::with_capacity(vector.len());
+        let limits = Limits {
+            cancel: queries.cancel().clone(),
+            ..Limits::default()
+        };
         for element in vector {
             let mut expander = Expander {
                 data: self.data(element, moment),
                 queries,
+                limits: &limits,
             };
             let mut labels = LabelsBuilder::from_labels(element.labels.as_ref());
             labels.remove(METRIC_NAME);
@@ -289,6 +297,11 @@ impl Rule {
             let labels = labels.build();
             let expand = |(name, text): &(String, String)| (name.clone(), expander.expand(text));
             let annotations = settings.annotations.iter().map(expand).collect();
+            // Texts that were cut off are worth nothing.
+            limits
+                .cancel
+                .check()
+                .map_err(|e| RuleError::Query(e.message))?;
             if !seen.insert(labels.clone()) {
                 return Err(RuleError::SameLabels { of: "alert" });
             }
@@ -322,6 +335,7 @@ impl Rule {
 struct Expander<'a, 'q> {
     data: AlertData<'a>,
     queries: &'q mut dyn Queries,
+    limits: &'q Limits,
 }
 
 impl Expander<'_, '_> {
@@ -339,11 +353,27 @@ impl Expander<'_, '_> {
             };
             Ok(vector.into_iter().map(sample).collect())
         };
-        match template::expand(text, &self.data, &mut query, &Limits::default()) {
+        match template::expand(text, &self.data, &mut query, self.limits) {
             Ok(text) => text,
             Err(e) => template::error_text(&e),
         }
     }
+}
+
+/// Whether two of the series have the same labels. Their hashes are sorted: a set of the labels
+/// would copy them or chase them.
+fn has_twins(samples: &[FoundSample]) -> bool {
+    let hash = |sample: &FoundSample| xxh64(sample.labels.as_bytes(), 0);
+    let numbered = samples.iter().enumerate();
+    let mut hashes: Vec<(u64, usize)> = numbered.map(|(i, s)| (hash(s), i)).collect();
+    hashes.sort_unstable();
+    let mut same_hash = hashes
+        .chunk_by(|a, b| a.0 == b.0)
+        .filter(|same| same.len() > 1);
+    same_hash.any(|same| {
+        let labels: HashSet<&Labels> = same.iter().map(|(_, i)| &samples[*i].labels).collect();
+        labels.len() < same.len()
+    })
 }
 
 fn sample_value(value: &PointValue) -> SampleValue {
@@ -363,5 +393,82 @@ fn vector_of(value: Value) -> Result<Vec<VectorElement>, RuleError> {
             value: PointValue::Float(value),
         }]),
         Value::String(..) | Value::Matrix(_) => Err(RuleError::Shape),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::file::{ReadOptions, parse};
+    use firn_model::cancel::Reason;
+
+    /// Answers every expression with so many series, and is given up with its first text.
+    struct Given {
+        labels: Vec<Labels>,
+        cancel: Cancel,
+        texts: usize,
+    }
+
+    impl Queries for Given {
+        fn expr(&mut self, _: &Expr, time: TimestampMs) -> Result<Value, String> {
+            let element = |labels: &Labels| VectorElement {
+                labels: labels.clone(),
+                time,
+                value: PointValue::Float(1.0),
+            };
+            Ok(Value::Vector(self.labels.iter().map(element).collect()))
+        }
+
+        fn text(&mut self, _: &str, time: TimestampMs) -> Result<Value, String> {
+            self.texts += 1;
+            self.cancel.cancel(Reason::Timeout);
+            Ok(Value::Scalar(time, 1.0))
+        }
+
+        fn cancel(&self) -> &Cancel {
+            &self.cancel
+        }
+    }
+
+    /// Evaluates a rule that finds series with these values of `i`; how many texts it asked.
+    fn evaluate(rule: &str, found: &[&str]) -> (Result<Found, RuleError>, usize) {
+        let file = parse(
+            &format!("groups: [{{name: g, rules: [{rule}]}}]"),
+            ReadOptions::default(),
+        );
+        let settings = &file.expect("the rule is sound").groups[0].rules[0];
+        let rule = Rule::new(settings, &Texts::new(), Features::default());
+        let labels = |i: &&str| Labels::from_pairs([("__name__", "x"), ("i", *i)]);
+        let mut given = Given {
+            labels: found.iter().map(labels).collect(),
+            cancel: Cancel::new(),
+            texts: 0,
+        };
+        let moment = Moment {
+            instant: Instant::from_seconds(1),
+            query_offset: Duration::ZERO,
+            limit: 0,
+            outside: &Outside::default(),
+        };
+        let found = rule.expect("it parses").evaluate(&moment, &mut given);
+        (found, given.texts)
+    }
+
+    #[test]
+    fn alerts_that_are_given_up_end_between_two_results() {
+        let rule = r#"{alert: A, expr: x, annotations: {a: '{{ query "y" }}'}}"#;
+        let (found, texts) = evaluate(rule, &["1", "2", "3"]);
+        assert_eq!(found, Err(RuleError::Query("query timed out".into())));
+        assert_eq!(texts, 1);
+    }
+
+    #[test]
+    fn recorded_series_that_are_twins_are_an_error() {
+        let twins = Err(RuleError::SameLabels { of: "rule" });
+        let plain = "{record: r, expr: x}";
+        assert_eq!(evaluate(plain, &["1", "2", "1"]).0, twins);
+        assert!(evaluate(plain, &["1", "2", "3"]).0.is_ok());
+        let made_so = "{record: r, expr: x, labels: {i: z}}";
+        assert_eq!(evaluate(made_so, &["1", "2"]).0, twins);
     }
 }

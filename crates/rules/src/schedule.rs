@@ -50,15 +50,15 @@ pub(crate) enum Next {
 }
 
 impl Schedule {
-    /// The schedule from `now` on, after an evaluation at `last`.
+    /// The schedule from `now` on; `due` is what came next before, under whatever interval.
     pub(crate) fn new(
         group: &Group,
         catch_up: CatchUp,
-        last: Option<Instant>,
+        due: Option<Instant>,
         now: Instant,
     ) -> Self {
-        let next = match last {
-            Some(last) if last <= now => last.after(group.interval),
+        let next = match due {
+            Some(due) if due <= now => group.instant_from(due),
             _ => group.instant_at(now).after(group.interval),
         };
         Self {
@@ -68,6 +68,15 @@ impl Schedule {
                 true => now.after(catch_up.delay),
                 false => now,
             },
+        }
+    }
+
+    /// The schedule that takes the place of this one at `now`, when the interval of the group has
+    /// changed: what was not due before is not made up for.
+    pub(crate) fn moved(&self, group: &Group, now: Instant) -> Self {
+        Self {
+            not_before: now,
+            ..Self::new(group, self.catch_up, Some(self.next), now)
         }
     }
 
@@ -150,8 +159,8 @@ mod tests {
             span: Duration::from_secs(case.span),
             delay: Duration::from_secs(case.delay),
         };
-        let last = case.last.map(|n| base.after(INTERVAL * n));
-        let mut schedule = Schedule::new(&group, catch_up, last, at(case.start));
+        let due = case.last.map(|n| base.after(INTERVAL * (n + 1)));
+        let mut schedule = Schedule::new(&group, catch_up, due, at(case.start));
         let shown: Vec<String> = times
             .iter()
             .map(|seconds| match schedule.next(&group, at(*seconds)) {

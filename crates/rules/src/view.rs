@@ -94,14 +94,39 @@ pub struct BackfillView {
     pub last_error: String,
 }
 
+/// Why a back-fill does not begin.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BackfillError {
+    /// There is no group of that name.
+    #[error("no rule group {0:?}")]
+    NoGroup(String),
+    /// There are several groups of that name.
+    #[error("more than one rule group {0:?}: say its file")]
+    SeveralGroups(String),
+    /// It has too many instants.
+    #[error("too many instants: {count}, limit {limit}")]
+    TooLong {
+        /// How many.
+        count: u64,
+        /// The limit.
+        limit: u64,
+    },
+    /// Too many others have not ended: to be tried again.
+    #[error("too many back-fills have not ended: limit {0}")]
+    TooMany(usize),
+    /// The server has just started: to be tried again.
+    #[error("rules do not run yet")]
+    NotYet,
+}
+
 /// The groups of a server.
 pub trait Groups: Send + Sync {
     /// All of them, by file and name; without alerts if they are not wanted.
     fn groups(&self, with_alerts: bool) -> Vec<GroupView>;
 
     /// Begins to make what the recording rules of a group would have made. Asking for the same
-    /// while it goes on changes nothing. Fails if there is no such group, or more than one.
-    fn backfill(&self, request: BackfillRequest) -> Result<BackfillView, String>;
+    /// while it goes on changes nothing.
+    fn backfill(&self, request: BackfillRequest) -> Result<BackfillView, BackfillError>;
 
     /// Back-fills that go on, and the newest ones that have ended.
     fn backfills(&self) -> Vec<BackfillView>;
@@ -113,8 +138,8 @@ impl Groups for () {
         Vec::new()
     }
 
-    fn backfill(&self, request: BackfillRequest) -> Result<BackfillView, String> {
-        Err(format!("no rule group {:?}", request.group))
+    fn backfill(&self, request: BackfillRequest) -> Result<BackfillView, BackfillError> {
+        Err(BackfillError::NoGroup(request.group))
     }
 
     fn backfills(&self) -> Vec<BackfillView> {

@@ -278,4 +278,8 @@ impl Queries for Asking<'_> {
             engine.query(context, text, time, options)
         })
     }
+
+    fn cancel(&self) -> &Cancel {
+        self.cancel
+    }
 }

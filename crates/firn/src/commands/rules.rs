@@ -60,6 +60,7 @@ fn existing_files(matches: &ArgMatches) -> Result<Vec<PathBuf>, u8> {
 fn read_options(matches: &ArgMatches) -> ReadOptions {
     ReadOptions {
         ignores_unknown: matches.get_flag("ignore-unknown-fields"),
+        is_of_ruler: false,
         names: NameScheme::Utf8,
         features: features(matches),
     }

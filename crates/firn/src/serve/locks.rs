@@ -14,6 +14,7 @@
 use super::running::Running;
 use crate::settings::config::{AccessSettings, Config, TokenSource, checked_digest};
 use crate::settings::web_config::{self, TlsInput, WebConfig, WebConfigError};
+use firn_ingest::named_files;
 use firn_model::env::Clock;
 use firn_model::metrics::{Collect, Sink, Value};
 use firn_model::sync::lock;
@@ -281,7 +282,7 @@ fn tokens(access: &AccessSettings) -> Result<HashMap<[u8; 32], Arc<Grant>>, WebC
         let digest = match &token.source {
             TokenSource::Digest(digest) => *digest,
             TokenSource::File(path) => {
-                let read = std::fs::read(path);
+                let read = named_files::read(path);
                 let text = read.map_err(|e| failed(format!("{}: {e}", path.display())))?;
                 checked_digest(text.trim_ascii()).map_err(failed)?
             }

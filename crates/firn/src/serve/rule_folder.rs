@@ -4,6 +4,7 @@
 //! made at a time. Behind an edit the config is taken over anew, so that it is evaluated at once.
 
 use super::running::Running;
+use firn_ingest::named_files;
 use firn_model::error::{Error, ErrorKind};
 use firn_model::sync::lock;
 use firn_rules::editing::{self, EditError};
@@ -16,9 +17,6 @@ use std::sync::{Arc, Mutex};
 
 /// Namespaces that are listed: more are a mistake, not rules that people edit.
 const NAMESPACES_MAX: usize = 10_000;
-
-/// Bytes of a namespace's file, which is read as a whole.
-const FILE_BYTES_MAX: u64 = 16 << 20;
 
 /// Edits the rules in the folder of the configuration in force.
 pub struct RuleFolder {
@@ -47,6 +45,7 @@ impl RuleFolder {
         let config = self.running.config();
         ReadOptions {
             ignores_unknown: false,
+            is_of_ruler: true,
             names: config.names,
             features: self.running.features().language,
         }
@@ -136,18 +135,9 @@ fn read(folder: &Path, namespace: &str) -> Result<Option<String>, Error> {
 }
 
 fn read_file(path: &Path) -> Result<Option<String>, Error> {
-    let bytes = match fs::metadata(path) {
-        Ok(meta) => meta.len(),
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(e) => return Err(failed("read", path, &e)),
-    };
-    if bytes > FILE_BYTES_MAX {
-        let shown = path.display();
-        let message = format!("{shown} is too long: {bytes} bytes, limit {FILE_BYTES_MAX}");
-        return Err(Error::new(ErrorKind::Internal, message));
-    }
-    match fs::read_to_string(path) {
+    match named_files::read_text(path) {
         Ok(text) => Ok(Some(text)),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(e) => Err(failed("read", path, &e)),
     }
 }

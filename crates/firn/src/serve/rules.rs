@@ -6,17 +6,18 @@
 //! tick -> what groups keep over the end of the process is synced
 //! ```
 //!
-//! Invariant: one configuration is taken over at a time, in order; a group whose file changed ends
-//! its evaluation first.
+//! Invariant: one configuration is taken over at a time, in order, by one task; a group whose file
+//! changed ends its evaluation first.
 
 mod backfill;
 mod metrics;
 mod runner;
+mod under_way;
 
 use crate::settings::Settings;
 use crate::settings::config::Config;
 use backfill::Backfills;
-use firn_ingest::Pipeline;
+use firn_ingest::{InstantAge, Pipeline};
 use firn_model::env::Env;
 use firn_model::sync::lock;
 use firn_model::tenant::TenantId;
@@ -28,7 +29,7 @@ use firn_rules::journal::{self, Journal};
 use firn_rules::machine::{Machine, MachineSettings};
 use firn_rules::rule::Outside;
 use firn_rules::schedule::CatchUp;
-use firn_rules::view::{BackfillRequest, BackfillView, GroupView, Groups};
+use firn_rules::view::{BackfillError, BackfillRequest, BackfillView, GroupView, Groups};
 use firn_server::App;
 use metrics::RuleMetrics;
 use runner::Runner;
@@ -36,8 +37,8 @@ use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use tokio::sync::Semaphore;
-use tokio::task::spawn_blocking;
+use tokio::sync::{Semaphore, watch};
+use tokio::task::{JoinHandle, JoinSet, spawn_blocking};
 use tracing::{info, warn};
 
 /// The folder in the data folder.
@@ -138,8 +139,8 @@ pub struct Rules {
     running: Mutex<BTreeMap<String, Runner>>,
     /// Those of the configuration in force.
     settings: Mutex<Option<MachineSettings>>,
-    /// Held while a configuration is taken over; whether one was.
-    applying: tokio::sync::Mutex<bool>,
+    /// Takes over configurations as they come.
+    following: Mutex<Option<JoinHandle<()>>>,
 }
 
 /// The file in the data folder that keeps the state.
@@ -148,7 +149,7 @@ pub fn state_file() -> PathBuf {
 }
 
 impl Rules {
-    /// Groups that keep their state in `data_dir`; none runs before [`Rules::apply`].
+    /// Groups that keep their state in `data_dir`; none runs before [`Rules::follow`].
     pub async fn open(around: Surroundings, flags: RuleFlags, data_dir: &Path) -> Self {
         let (disk, dir) = (around.env.disk.clone(), data_dir.join(FOLDER));
         let shown = dir.display().to_string();
@@ -176,55 +177,77 @@ impl Rules {
             shared: Arc::new(shared),
             running: Mutex::default(),
             settings: Mutex::default(),
-            applying: tokio::sync::Mutex::new(false),
+            following: Mutex::default(),
         }
     }
 
-    /// Takes over the groups of `config`.
-    pub async fn apply(&self, config: &Config) {
-        let mut was_applied = self.applying.lock().await;
-        let is_first = !std::mem::replace(&mut *was_applied, true);
+    /// Takes over the groups of the configuration in force, then those of each that comes, one
+    /// behind the other.
+    pub async fn follow(self: &Arc<Self>, mut configs: watch::Receiver<Arc<Config>>) {
+        let first = configs.borrow_and_update().clone();
+        self.apply(&first).await;
+        let rules = self.clone();
+        let following = tokio::spawn(async move {
+            while configs.changed().await.is_ok() {
+                let config = configs.borrow_and_update().clone();
+                rules.apply(&config).await;
+            }
+        });
+        *lock(&self.following) = Some(following);
+    }
+
+    /// Takes over the groups of `config`. All that must end are told at once, and are shown until
+    /// they have ended.
+    async fn apply(&self, config: &Config) {
         *lock(&self.shared.outside) = Arc::new(Outside {
             external_labels: config.external_labels.clone(),
             external_url: self.shared.around.external_url.clone(),
             path_prefix: path_of(&self.shared.around.external_url).to_owned(),
         });
         let settings = self.settings(config);
-        *lock(&self.settings) = Some(settings);
+        let is_first = lock(&self.settings).replace(settings).is_none();
+        let mut ending = JoinSet::new();
         for group in &config.rule_groups {
-            let known = lock(&self.running).remove(&group.key());
-            let runner = match known {
-                Some(runner) if runner.group() == group => {
-                    runner.set_settings(settings);
-                    runner
-                }
+            let mut running = lock(&self.running);
+            match running.get_mut(&group.key()) {
+                Some(runner) if runner.group() == group => runner.set_settings(settings),
                 Some(runner) => {
-                    let machine = runner.stop().await;
-                    let now = self.shared.now();
-                    let changed = lock(&machine).changed(group.clone(), settings, now);
-                    Runner::start(self.shared.clone(), changed)
+                    let (stopping, next) = (runner.stop(), group.clone());
+                    ending.spawn(async move { (stopping.ended().await, Some(next)) });
                 }
                 None => {
-                    let machine = self.machine(group.clone(), settings, is_first).await;
-                    Runner::start(self.shared.clone(), machine)
+                    let machine = self.machine(group.clone(), settings, is_first);
+                    let runner = Runner::start(self.shared.clone(), machine);
+                    running.insert(group.key(), runner);
                 }
-            };
-            lock(&self.running).insert(group.key(), runner);
+            }
         }
         let keys: HashSet<String> = config.rule_groups.iter().map(|g| g.key()).collect();
-        let gone: Vec<Runner> = {
-            let mut running = lock(&self.running);
-            let gone = running.extract_if(.., |key, _| !keys.contains(key));
-            gone.map(|(_, runner)| runner).collect()
-        };
-        for runner in gone {
-            self.end(runner).await;
+        for (key, runner) in lock(&self.running).iter_mut() {
+            if !keys.contains(key) {
+                let stopping = runner.stop();
+                ending.spawn(async move { (stopping.ended().await, None) });
+            }
+        }
+        // Tasks that only wait do not fail.
+        while let Some(Ok((machine, next))) = ending.join_next().await {
+            match next {
+                Some(group) => self.go_on(&machine, group, settings),
+                None => self.end(&machine),
+            }
         }
         self.forget_gone().await;
         let count = config.rule_groups.len();
         if count > 0 || !is_first {
             info!(groups = count, "rules taken over");
         }
+    }
+
+    /// Starts a group that changed, in the place of the one that has ended.
+    fn go_on(&self, ended: &Mutex<Machine>, group: Arc<Group>, settings: MachineSettings) {
+        let changed = lock(ended).changed(group.clone(), settings, self.shared.now());
+        let runner = Runner::start(self.shared.clone(), changed);
+        lock(&self.running).insert(group.key(), runner);
     }
 
     fn settings(&self, config: &Config) -> MachineSettings {
@@ -242,12 +265,7 @@ impl Rules {
     }
 
     /// A group that begins; with the process, if it `is_first`.
-    async fn machine(
-        &self,
-        group: Arc<Group>,
-        settings: MachineSettings,
-        is_first: bool,
-    ) -> Machine {
+    fn machine(&self, group: Arc<Group>, settings: MachineSettings, is_first: bool) -> Machine {
         let now = self.shared.now();
         if !is_first {
             return Machine::added(group, settings, now);
@@ -259,18 +277,18 @@ impl Rules {
         Machine::start(group, settings, saved, now)
     }
 
-    /// Ends a group that is in no file any more.
-    async fn end(&self, runner: Runner) {
-        let now = self.shared.now();
-        let machine = runner.stop().await;
+    /// Forgets a group that is in no file any more and has ended.
+    fn end(&self, ended: &Mutex<Machine>) {
         let shared = self.shared.clone();
         let (batch, group) = {
-            let machine = lock(&machine);
-            (machine.end(now), machine.group().clone())
+            let machine = lock(ended);
+            (machine.end(shared.now()), machine.group().clone())
         };
+        lock(&self.running).remove(&group.key());
         tokio::spawn(async move {
             tokio::time::sleep(group.interval * INTERVALS_BEFORE_END).await;
-            if let Err(e) = runner::append(&shared, (&group, false), batch, None).await {
+            let ends = runner::append(&shared, (&group, InstantAge::Live), batch, None);
+            if let Err(e) = ends.await {
                 warn!(
                     group = group.name,
                     error = %e,
@@ -299,17 +317,24 @@ impl Rules {
 
     /// Lets evaluations under way end, and begins no other.
     pub async fn stop(&self) {
-        let _alone = self.applying.lock().await;
-        let running = std::mem::take(&mut *lock(&self.running));
-        let stops: Vec<_> = running.into_values().map(Runner::stop).collect();
+        let following = lock(&self.following).take();
         let all = async {
-            for stop in stops {
-                stop.await;
+            if let Some(following) = following {
+                following.abort();
+                // It was ended.
+                let _ = following.await;
+            }
+            let mut running = std::mem::take(&mut *lock(&self.running));
+            let stopping: Vec<_> = running.values_mut().map(Runner::stop).collect();
+            for group in stopping {
+                group.ended().await;
             }
         };
         // What is still under way ends with the process.
         let _ = tokio::time::timeout(STOP_MAX, all).await;
-        self.tick();
+        if let Some(journal) = self.shared.journal.clone() {
+            report(spawn_blocking(move || lock(&journal).sync()).await);
+        }
     }
 }
 
@@ -339,27 +364,20 @@ impl Groups for Rules {
         views
     }
 
-    fn backfill(&self, request: BackfillRequest) -> Result<BackfillView, String> {
+    fn backfill(&self, request: BackfillRequest) -> Result<BackfillView, BackfillError> {
         let group = {
             let running = lock(&self.running);
             let mut found = running.values().map(Runner::group).filter(|group| {
-                group.name == request.group
-                    && (request.file.is_empty() || group.file == request.file)
+                let files = ["", &group.file, group.shown_file()];
+                group.name == request.group && files.contains(&request.file.as_str())
             });
             match (found.next(), found.next()) {
                 (Some(group), None) => group.clone(),
-                (None, _) => return Err(format!("no rule group {:?}", request.group)),
-                (Some(_), Some(_)) => {
-                    return Err(format!(
-                        "more than one rule group {:?}: say its file",
-                        request.group
-                    ));
-                }
+                (None, _) => return Err(BackfillError::NoGroup(request.group)),
+                (Some(_), Some(_)) => return Err(BackfillError::SeveralGroups(request.group)),
             }
         };
-        let Some(settings) = *lock(&self.settings) else {
-            return Err("rules do not run yet".into());
-        };
+        let settings = (*lock(&self.settings)).ok_or(BackfillError::NotYet)?;
         let backfills = &self.shared.backfills;
         backfills.begin(self.shared.clone(), &group, settings, request)
     }

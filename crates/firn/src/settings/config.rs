@@ -41,12 +41,14 @@ pub use sources::read_groups;
 use crate::settings::retention::Retention;
 use firn_ingest::aggregation::AggregationSpec;
 use firn_ingest::client::HttpSettings;
+use firn_ingest::named_files;
 use firn_ingest::scrape::JobSettings;
 use firn_model::labels::Labels;
 use firn_model::names::NameScheme;
 use firn_model::units::{format_size, parse_duration, parse_size};
 pub use firn_model::yaml::scalar::parse_bool;
 use firn_model::yaml::{self, Node, YamlError};
+use firn_rules::editing::namespace_of;
 use firn_rules::group::Group;
 use firn_storage::store::Duplicates;
 use firn_wire::otlp::Translation;
@@ -225,11 +227,17 @@ fn parse_file(path: &Path, features: JobFeatures) -> Result<Parsed, ConfigError>
     parse(&text, dir, features).map_err(at_file(path))
 }
 
+/// The text of a file of settings, which may come from a pipe.
 fn read_file(path: &Path) -> Result<String, ConfigError> {
-    std::fs::read_to_string(path).map_err(|error| ConfigError::Read {
-        file: path.display().to_string(),
+    named_files::read_any_text(path).map_err(unreadable(path))
+}
+
+fn unreadable(path: &Path) -> impl Fn(std::io::Error) -> ConfigError {
+    let file = path.display().to_string();
+    move |error| ConfigError::Read {
+        file: file.clone(),
         error,
-    })
+    }
 }
 
 /// Reads a file that says how an HTTP server is reached, in the keys of `http_config`.
@@ -272,9 +280,8 @@ pub fn load_with_rules(path: &Path, features: JobFeatures) -> Result<Config, Con
 /// Adds the jobs of the files that `pattern` names.
 fn add_job_files(pattern: &Path, global: &Global, config: &mut Config) -> Result<(), ConfigError> {
     // The pattern was checked: one that cannot be read finds nothing.
-    let found = glob::glob(&pattern.to_string_lossy());
-    for path in found.into_iter().flatten().flatten() {
-        let text = read_file(&path)?;
+    for path in named_files::find(pattern).unwrap_or_default() {
+        let text = named_files::read_text(&path).map_err(unreadable(&path))?;
         let dir = path.parent().unwrap_or(Path::new(""));
         parse_jobs(&text, global, dir, config).map_err(at_file(&path))?;
     }
@@ -382,6 +389,13 @@ impl Config {
         } else {
             None
         }
+    }
+
+    /// The namespace under which HTTP edits a rule file; `None` of one that it does not edit.
+    pub fn namespace_of(&self, file: &Path) -> Option<String> {
+        let is_in = |folder: &PathBuf| file.parent() == Some(folder);
+        self.rule_folder.as_ref().filter(|folder| is_in(folder))?;
+        namespace_of(file.file_name()?.to_str()?)
     }
 
     /// Keys whose values differ in `newer` although they cannot change while the process runs.
@@ -507,7 +521,7 @@ fn job_files(root: &Node, dir: &Path) -> Result<Vec<PathBuf>, YamlError> {
         if !rule_files::is_pattern(pattern) {
             return Err(item.error(format!("invalid scrape config file path {pattern:?}")));
         }
-        patterns.push(dir.join(sources::one_star(pattern)));
+        patterns.push(dir.join(pattern));
     }
     Ok(patterns)
 }

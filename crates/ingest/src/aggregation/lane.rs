@@ -23,7 +23,7 @@ use firn_model::fingerprint::Fingerprint;
 use firn_model::labels::Labels;
 use firn_model::sample::{START_UNKNOWN, is_stale};
 use native::Natives;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 pub(super) use flush::Results;
 
@@ -200,10 +200,22 @@ impl Lane {
             && let Some(Some(output)) = self.outputs.get_mut(entry.output as usize)
         {
             output.entries = output.entries.saturating_sub(1);
-            self.natives.remove(at);
-            for waiting in self.open.values_mut() {
-                waiting.retain(|waiting| waiting.entry != at);
-            }
+            self.forget_samples(&[(at, entry)]);
+        }
+    }
+
+    /// Forgets what is kept of sources that were removed. What waits is looked through once, and
+    /// only if something of them does: most are removed because they fell silent.
+    fn forget_samples(&mut self, removed: &[(u32, Entry)]) {
+        removed.iter().for_each(|(at, _)| self.natives.remove(*at));
+        let waits = removed.iter().filter(|(_, entry)| entry.waiting > 0);
+        let waits: HashSet<u32> = waits.map(|(at, _)| *at).collect();
+        if waits.is_empty() {
+            return;
+        }
+        self.natives.forget_open(&waits);
+        for waiting in self.open.values_mut() {
+            waiting.retain(|waiting| !waits.contains(&waiting.entry));
         }
     }
 
@@ -306,11 +318,8 @@ impl Lane {
         let orphans: Vec<(u32, Entry)> = all.filter(|(_, entry)| is_orphan(entry)).collect();
         for (at, _) in &orphans {
             self.entries.remove(*at);
-            self.natives.remove(*at);
-            for waiting in self.open.values_mut() {
-                waiting.retain(|waiting| waiting.entry != *at);
-            }
         }
+        self.forget_samples(&orphans);
         for (_, entry) in self.entries.iter_mut() {
             let output = self.outputs[entry.output as usize].as_ref();
             let drops = output.is_some_and(|output| group.rules[output.index].drops);

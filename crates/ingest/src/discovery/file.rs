@@ -6,6 +6,7 @@
 use super::discover::Discover;
 use super::group::{Group, ReadYaml};
 use super::published::Published;
+use crate::named_files;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -93,9 +94,7 @@ impl Files {
         let mut paths = Vec::new();
         for pattern in &self.patterns {
             // The config was checked: a pattern that cannot be read finds nothing.
-            if let Ok(found) = glob::glob(&pattern.to_string_lossy()) {
-                paths.extend(found.flatten());
-            }
+            paths.extend(named_files::find(pattern).unwrap_or_default());
         }
         paths
     }
@@ -104,7 +103,7 @@ impl Files {
         if bytes > self.bytes_max {
             return Err(format!("{bytes} bytes, limit {}", self.bytes_max));
         }
-        let text = std::fs::read_to_string(path).map_err(|e| e.to_string())?;
+        let text = named_files::read_text(path).map_err(|e| e.to_string())?;
         let ending = path.extension().unwrap_or_default().to_ascii_lowercase();
         let mut groups: Vec<Group> = match ending == "json" {
             true => serde_json::from_str(&text).map_err(|e| e.to_string())?,

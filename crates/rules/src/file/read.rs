@@ -2,21 +2,22 @@
 //!
 //! A value of a wrong shape is told, and left out; the rest of the tree is still read.
 
-use super::{FileError, GroupSettings, RuleFile, RulePlaces, RuleSettings, Texts};
+use super::{FileError, GroupSettings, ReadOptions, RuleFile, RulePlaces, RuleSettings, Texts};
 use firn_model::units::parse_duration;
+use firn_model::yaml::scalar::parse_bool;
 use firn_model::yaml::{Entry, Node, Value};
 use std::time::Duration;
 
 /// Reads one tree, and keeps what is wrong with it.
 pub(super) struct Reader {
-    ignores_unknown: bool,
+    options: ReadOptions,
     errors: Vec<FileError>,
 }
 
 impl Reader {
-    pub(super) fn new(ignores_unknown: bool) -> Self {
+    pub(super) fn new(options: ReadOptions) -> Self {
         Self {
-            ignores_unknown,
+            options,
             errors: Vec::new(),
         }
     }
@@ -47,6 +48,8 @@ impl Reader {
             place: Some(node.place),
             ..GroupSettings::default()
         };
+        let is_of_ruler = self.options.is_of_ruler;
+        let mut evaluation_delay = None;
         for entry in self.entries(node, "a group") {
             let value = &entry.node;
             match entry.key.as_str() {
@@ -64,9 +67,22 @@ impl Reader {
                         group.rules.push(rule);
                     }
                 }
+                "evaluation_delay" if is_of_ruler => {
+                    evaluation_delay = self.duration(value, "evaluation_delay");
+                }
+                "align_evaluation_time_on_interval" if is_of_ruler => {
+                    group.is_aligned = self.flag(value, "align_evaluation_time_on_interval");
+                }
+                "source_tenants" if is_of_ruler => {
+                    if !self.items(value, "source_tenants").is_empty() {
+                        group.ignored.push("source_tenants");
+                    }
+                }
                 _ => self.unknown(entry, "rulefmt.RuleGroup"),
             }
         }
+        // The older name of the same.
+        group.query_offset = group.query_offset.or(evaluation_delay);
         group
     }
 
@@ -108,7 +124,7 @@ impl Reader {
 
     /// A key that nothing has, in upstream's words: there is a type of this name.
     fn unknown(&mut self, entry: &Entry, kind: &str) {
-        if !self.ignores_unknown {
+        if !self.options.ignores_unknown {
             let message = format!("field {} not found in type {kind}", entry.key);
             self.errors.push(FileError::at(entry.place, message));
         }
@@ -166,6 +182,17 @@ impl Reader {
                 None
             }
         }
+    }
+
+    fn flag(&mut self, node: &Node, what: &str) -> bool {
+        if node.is_null() {
+            return false;
+        }
+        let text = self.text(node, what);
+        parse_bool(&text).unwrap_or_else(|| {
+            self.wrong(node, format!("{what} must be true or false, got {text:?}"));
+            false
+        })
     }
 
     fn integer(&mut self, node: &Node, what: &str) -> i64 {

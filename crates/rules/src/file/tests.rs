@@ -93,6 +93,31 @@ fn parse_unknown_keys_names_each_with_its_place() {
 }
 
 #[test]
+fn parse_keys_of_a_ruler_takes_them_where_a_ruler_has_them() {
+    let text = "groups: [{name: a, source_tenants: [x], evaluation_delay: 1m,
+        align_evaluation_time_on_interval: true}, {name: b, evaluation_delay: 1m,
+        query_offset: 2m, source_tenants: []}]";
+    let options = ReadOptions {
+        is_of_ruler: true,
+        ..ReadOptions::default()
+    };
+    let groups = parse(text, options).unwrap().groups;
+    let of = |i: usize| {
+        let group: &GroupSettings = &groups[i];
+        (group.query_offset, group.is_aligned, group.ignored.clone())
+    };
+    let minutes = |count: u64| Some(Duration::from_secs(60 * count));
+    assert_eq!(of(0), (minutes(1), true, vec!["source_tenants"]));
+    assert_eq!(of(1), (minutes(2), false, vec![]));
+    assert_eq!(parse(text, ReadOptions::default()).unwrap_err().len(), 5);
+    let wrong = "groups: [{name: a, align_evaluation_time_on_interval: 7}]";
+    assert_eq!(
+        parse(wrong, options).unwrap_err()[0].to_string(),
+        "1:55: align_evaluation_time_on_interval must be true or false, got \"7\""
+    );
+}
+
+#[test]
 fn parse_malformed_values_are_told_with_their_places() {
     check("groups: 1", &["1:9: groups must be a list"]);
     check(

@@ -94,7 +94,7 @@ impl<'b> Reader<'b> {
     }
 }
 
-/// Writes a group, all but its instant.
+/// Writes a group, all but its instant and what it owes.
 pub(super) fn write_group(out: &mut Writer, group: &SavedGroup) {
     out.text(&group.file);
     out.text(&group.name);
@@ -113,7 +113,7 @@ pub(super) fn write_group(out: &mut Writer, group: &SavedGroup) {
     }
 }
 
-/// Reads a group, whose instant stands elsewhere.
+/// Reads a group, whose instant and debts stand elsewhere.
 pub(super) fn read_group(from: &mut Reader<'_>) -> Option<SavedGroup> {
     let (file, name) = (from.text()?, from.text()?);
     let interval = Duration::from_nanos(u64::try_from(from.number()?).ok()?);
@@ -126,6 +126,7 @@ pub(super) fn read_group(from: &mut Reader<'_>) -> Option<SavedGroup> {
         name,
         interval,
         instant: Instant::default(),
+        owed: None,
         rules: rules.collect::<Option<_>>()?,
     })
 }

@@ -1,6 +1,6 @@
 //! One evaluation of a group: its rules, in an order that cannot be told from theirs.
 
-use super::{Action, Health, Machine, Origin, SavedGroup, SavedRule, Work};
+use super::{Action, Health, Machine, Origin, Owed, SavedGroup, SavedRule, Work};
 use crate::alerts::Sending;
 use crate::dependencies::Until;
 use crate::instant::Instant;
@@ -27,8 +27,8 @@ pub(super) struct Evaluation {
     progress: Vec<Progress>,
     /// Whether the ends of the series of rules that are gone are on their way.
     is_clearing: bool,
-    /// Whether the store could not write what this evaluation made.
-    is_store_away: bool,
+    /// Why the store could not write what this evaluation made.
+    store_away: Option<String>,
 }
 
 /// How far a rule is.
@@ -52,7 +52,7 @@ impl Evaluation {
             repeats_alerts: true,
             progress: (0..rules).map(|_| Progress::Waiting).collect(),
             is_clearing: false,
-            is_store_away: false,
+            store_away: None,
         }
     }
 
@@ -140,6 +140,7 @@ impl Machine {
         };
         let (instant, is_late) = (evaluation.instant, evaluation.is_late);
         let repeats = evaluation.repeats_alerts;
+        let store_away = evaluation.store_away.clone();
         self.counts.evaluations += 1;
         self.rules[rule].took = took;
         self.rules[rule].evaluated = Some(began);
@@ -150,6 +151,14 @@ impl Machine {
                 return;
             }
         };
+        // It may have read what a rule before it could not store: it is made with that.
+        if let Some(why) = store_away
+            && self.group.rules[rule].alerting().is_none()
+        {
+            self.owe(instant);
+            self.rules[rule].fail(&RuleError::Storage(why));
+            return;
+        }
         let state = &mut self.rules[rule];
         state.health = Health::Good;
         state.last_error.clear();
@@ -230,13 +239,16 @@ impl Machine {
         let Work::Evaluating(evaluation) = &mut self.work else {
             return;
         };
-        let is_away = |e: &Error| e.kind == ErrorKind::Unavailable;
-        evaluation.is_store_away |= outcome.as_ref().is_err_and(is_away);
+        if let Err(e) = &outcome
+            && e.kind == ErrorKind::Unavailable
+        {
+            evaluation.store_away = Some(e.message.clone());
+        }
         match of {
             Origin::Rule(rule) => self.stored_of_rule(rule, outcome),
             Origin::Gone if outcome.is_ok() => self.gone.clear(),
             Origin::Gone => {}
-            Origin::Waiting if evaluation.is_store_away => {}
+            Origin::Waiting if evaluation.store_away.is_some() => {}
             // What is refused now will be refused again.
             Origin::Waiting => self.waiting.pop(),
         }
@@ -272,6 +284,15 @@ impl Machine {
         }
     }
 
+    /// Notes that what is recorded of `instant` is to be made again.
+    fn owe(&mut self, instant: Instant) {
+        let owed = Owed {
+            first: instant,
+            last: instant,
+        };
+        self.unstored = Some(owed.and(self.unstored));
+    }
+
     /// The store cannot write what a rule made. Alerts go on meanwhile: their samples wait. What is
     /// recorded is made again.
     fn store_later(&mut self, rule: usize, made: Vec<Labels>) {
@@ -280,8 +301,7 @@ impl Machine {
         };
         let instant = evaluation.instant;
         if self.group.rules[rule].alerting().is_none() {
-            let first = self.unstored.map_or(instant, |(first, _)| first);
-            self.unstored = Some((first, instant));
+            self.owe(instant);
             return;
         }
         let time = instant.before(self.query_offset()).ms();
@@ -309,7 +329,7 @@ impl Machine {
             return false;
         }
         if let Some(piece) = self.waiting.oldest()
-            && !evaluation.is_store_away
+            && evaluation.store_away.is_none()
         {
             actions.push(Action::Append {
                 of: Origin::Waiting,
@@ -319,23 +339,44 @@ impl Machine {
             return false;
         }
         let (instant, began) = (evaluation.instant, evaluation.began);
+        let is_store_away = evaluation.store_away.is_some();
         self.last.took = now.since(began);
         self.last.began = Some(began);
         self.last.instant = Some(instant);
         self.work = Work::Idle;
-        if let Some((start, end)) = self.unstored
-            && end < instant
+        if let Some(owed) = self.unstored
+            && owed.last < instant
+            && self.making_up.is_none()
         {
             self.unstored = None;
-            actions.push(Action::Backfill { start, end });
+            // This instant was made, but series that came and went before it have no end yet.
+            let owed = Owed {
+                last: instant,
+                ..owed
+            };
+            self.making_up = Some(owed);
+            actions.push(Action::Backfill(owed));
         }
         let asks = self.restore_if_due(now);
-        actions.push(Action::Save(self.saved(instant)));
+        let keep = !self.can_be_evaluated_again(instant, is_store_away);
+        if keep {
+            self.kept = Some(instant);
+        }
+        actions.push(Action::Ended(keep.then(|| self.saved(instant))));
         actions.extend(asks);
         true
     }
 
-    fn saved(&self, instant: Instant) -> SavedGroup {
+    /// Whether what an evaluation made is not stored, and a start that goes on from what was kept
+    /// before it makes the same again: then that stays kept.
+    fn can_be_evaluated_again(&self, instant: Instant, is_store_away: bool) -> bool {
+        let is_stored = !is_store_away && self.waiting.oldest().is_none();
+        let span = self.settings.catch_up.span;
+        let is_near = |kept| instant.since(kept) <= span;
+        !is_stored && self.kept.is_some_and(is_near)
+    }
+
+    pub(super) fn saved(&self, instant: Instant) -> SavedGroup {
         let rules = self.group.rules.iter().zip(&self.rules);
         let of_alerts = rules.filter(|(rule, _)| rule.alerting().is_some());
         SavedGroup {
@@ -343,6 +384,9 @@ impl Machine {
             name: self.group.name.clone(),
             interval: self.group.interval,
             instant,
+            owed: self
+                .unstored
+                .map_or(self.making_up, |owed| Some(owed.and(self.making_up))),
             restore_after: match &self.work {
                 // What is being looked up is not known yet.
                 Work::Restoring(_) => 1,
@@ -379,7 +423,12 @@ pub(super) fn batch_of(samples: &[FoundSample], previous: &[Labels], time: Times
         }
         batch.end_series();
     }
-    let made: HashSet<&Labels> = samples.iter().map(|sample| &sample.labels).collect();
+    let labels = samples.iter().map(|sample| &sample.labels);
+    // Most evaluations find the series of the one before.
+    if labels.clone().eq(previous) {
+        return batch;
+    }
+    let made: HashSet<&Labels> = labels.collect();
     for labels in previous.iter().filter(|labels| !made.contains(labels)) {
         batch.push_series(labels.as_ref(), &[(time, stale_nan())]);
     }

@@ -27,7 +27,6 @@ impl Machine {
         saved: Option<SavedGroup>,
         now: Instant,
     ) -> Self {
-        let saved = saved.filter(|saved| saved.interval == group.interval);
         let Some(saved) = saved else {
             let mut machine = Self::added(group, settings, now);
             machine.restore_after = Some(EVALUATIONS_BEFORE_RESTORE);
@@ -44,19 +43,26 @@ impl Machine {
             *state = RuleState::new(rule, found.map(|at| known.remove(at)));
         }
         let (last, catch_up) = (saved.instant, settings.catch_up);
-        machine.schedule = Schedule::new(&machine.group, catch_up, Some(last), now);
+        let due = last.after(saved.interval);
+        machine.schedule = Schedule::new(&machine.group, catch_up, Some(due), now);
         machine.restore_after = Some(saved.restore_after).filter(|left| *left > 0);
         machine.last.instant = Some(last);
+        (machine.kept, machine.unstored) = (Some(last), saved.owed);
         // Series that ended longer ago need no end.
-        if now.since(last) <= catch_up.span.max(machine.group.interval) {
-            let recording = |i: &usize| machine.group.rules[*i].alerting().is_none();
-            machine.work = Work::Recalling {
-                instant: last,
-                running: 0,
-                waiting: (0..machine.rules.len()).rev().filter(recording).collect(),
-            };
+        if now.since(last) <= catch_up.span.max(saved.interval) {
+            machine.work = machine.recalling(last);
         }
         machine
+    }
+
+    /// Looking up what recording rules made at `instant`.
+    pub(super) fn recalling(&self, instant: Instant) -> Work {
+        let recording = |i: &usize| self.group.rules[*i].alerting().is_none();
+        Work::Recalling {
+            instant,
+            running: 0,
+            waiting: (0..self.rules.len()).rev().filter(recording).collect(),
+        }
     }
 
     /// A group that runs from `now` on, which a changed file added.
@@ -76,6 +82,8 @@ impl Machine {
             restore_after: None,
             sent: now,
             unstored: None,
+            making_up: None,
+            kept: None,
             waiting: Waiting::default(),
             counts: Counts::default(),
             last: LastEvaluation::default(),
@@ -105,12 +113,17 @@ impl Machine {
         let lost = before.into_iter().flatten();
         let lost = lost.flat_map(|(_, state)| &state.previous);
         next.gone.extend(lost.cloned());
-        if next.group.interval == self.group.interval {
-            next.schedule = self.schedule.clone();
-        }
+        next.schedule = match next.group.interval == self.group.interval {
+            true => self.schedule.clone(),
+            false => self.schedule.moved(&next.group, now),
+        };
         next.restore_after = self.restore_after;
         (next.counts, next.last, next.sent) = (self.counts, self.last, self.sent);
-        next.unstored = self.unstored;
+        next.unstored = match (self.unstored, self.making_up) {
+            (Some(owed), other) | (None, other @ Some(owed)) => Some(owed.and(other)),
+            (None, None) => None,
+        };
+        next.kept = self.kept;
         next.waiting.clone_from(&self.waiting);
         next
     }

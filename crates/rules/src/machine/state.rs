@@ -80,6 +80,26 @@ impl RuleState {
     }
 }
 
+/// Instants, one behind the other, of which samples are still to be stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Owed {
+    /// The first one.
+    pub first: Instant,
+    /// The last one.
+    pub last: Instant,
+}
+
+impl Owed {
+    /// All of these instants, those of `other`, and what lies between them.
+    pub(super) fn and(self, other: Option<Self>) -> Self {
+        let other = other.unwrap_or(self);
+        Self {
+            first: self.first.min(other.first),
+            last: self.last.max(other.last),
+        }
+    }
+}
+
 /// What of a group is kept over the end of the process.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SavedGroup {
@@ -87,10 +107,12 @@ pub struct SavedGroup {
     pub file: String,
     /// Its name.
     pub name: String,
-    /// Its interval: another one has other instants.
+    /// Its interval.
     pub interval: Duration,
     /// The instant of its newest evaluation.
     pub instant: Instant,
+    /// The instants before of which it still owes what is recorded.
+    pub owed: Option<Owed>,
     /// Evaluations until its alerts are restored; zero if they are.
     pub restore_after: u32,
     /// Its rules that make alerts.

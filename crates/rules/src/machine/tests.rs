@@ -43,6 +43,10 @@ enum Flaw {
     DoesNotRecall,
     /// State is kept before what was made is stored.
     SavesEarly,
+    /// State is kept although what was made is not stored.
+    SavesUnstored,
+    /// A start forgets what is still to be made up for.
+    ForgetsOwed,
 }
 
 /// What is stored: samples by series and time, with whether they end the series.
@@ -66,7 +70,17 @@ struct Sim {
     kills: usize,
     /// Whether the store cannot write.
     is_full: bool,
-    backfills: Vec<(Instant, Instant)>,
+    /// Whether the store cannot write now and then.
+    fills: bool,
+    backfills: Vec<Owed>,
+    making_up: Option<MakingUp>,
+}
+
+/// A back-fill as it goes on.
+struct MakingUp {
+    machine: Machine,
+    next: Instant,
+    last: Instant,
 }
 
 fn settings(flaw: Flaw) -> MachineSettings {
@@ -121,7 +135,9 @@ impl Sim {
             heard: Vec::new(),
             kills: 0,
             is_full: false,
+            fills: false,
             backfills: Vec::new(),
+            making_up: None,
         }
     }
 
@@ -183,22 +199,81 @@ impl Sim {
                     instant,
                     ..kept
                 };
-                actions.push(Action::Save(early));
+                actions.push(Action::Ended(Some(early)));
             }
         }
         for action in actions {
             match action {
                 Action::Wait(until) => self.wake = until,
-                Action::Save(saved) => self.journal.save(&saved).expect("the disk is sound"),
+                Action::Ended(Some(saved)) => self.keep(&saved),
+                Action::Ended(None) if self.flaw == Flaw::SavesUnstored => {
+                    let instant = self.machine.last().instant.unwrap_or_default();
+                    self.keep(&self.machine.saved(instant));
+                }
+                Action::Ended(None) => {}
                 Action::Send { alerts, .. } => {
                     let heard = |alert: Alert| {
                         (alert.labels.to_string(), alert.fired_at, alert.resolved_at)
                     };
                     self.heard.extend(alerts.into_iter().map(heard));
                 }
-                Action::Backfill { start, end } => self.backfills.push((start, end)),
+                Action::Backfill(owed) => self.begin_to_make_up(owed),
                 action => self.under_way.push(action),
             }
+        }
+    }
+
+    fn keep(&mut self, saved: &SavedGroup) {
+        self.journal.save(saved).expect("the disk is sound");
+    }
+
+    fn begin_to_make_up(&mut self, owed: Owed) {
+        self.backfills.push(owed);
+        let group = Arc::new(self.group.recording());
+        let mut machine = Machine::added(group, settings(self.flaw), owed.first);
+        machine.stop();
+        let actions = machine.recall_at(owed.first.before(INTERVAL));
+        self.finish(&mut machine, owed.first, actions);
+        self.making_up = Some(MakingUp {
+            machine,
+            next: owed.first,
+            last: owed.last,
+        });
+    }
+
+    /// Does what the machine of a back-fill says until nothing is under way.
+    fn finish(&mut self, machine: &mut Machine, now: Instant, mut actions: Vec<Action>) {
+        while let Some(action) = actions.pop() {
+            let event = match action {
+                Action::Query { rule, instant, .. } => {
+                    let name = &machine.group().rules[rule].name;
+                    let rule_of_all = self.group.rules.iter().position(|r| r.name == *name);
+                    Event::Answered {
+                        rule,
+                        found: Ok(self.find(rule_of_all.expect("a rule of the group"), instant)),
+                        took: Duration::ZERO,
+                    }
+                }
+                append @ Action::Append { .. } => self.complete(append),
+                _ => continue,
+            };
+            actions.extend(machine.step(now, event));
+        }
+    }
+
+    /// Makes one instant of a back-fill, if there is one.
+    fn make_up(&mut self) {
+        let Some(mut making) = self.making_up.take() else {
+            return;
+        };
+        let actions = making.machine.begin_at(making.next);
+        self.finish(&mut making.machine, making.next, actions);
+        if making.machine.take_unstored().is_none() {
+            making.next = making.next.after(INTERVAL);
+        }
+        match making.next > making.last {
+            true => self.machine.made_up(),
+            false => self.making_up = Some(making),
         }
     }
 
@@ -233,7 +308,7 @@ impl Sim {
                 rule,
                 kept: Vec::new(),
             },
-            Action::Wait(_) | Action::Send { .. } | Action::Save(_) | Action::Backfill { .. } => {
+            Action::Wait(_) | Action::Send { .. } | Action::Ended(_) | Action::Backfill(_) => {
                 Event::Woke
             }
         }
@@ -250,15 +325,19 @@ impl Sim {
             }
         }
         self.disk.kill();
+        self.making_up = None;
         self.now = self
             .now
             .after(Duration::from_millis(self.rng.below(120_000)));
         let open = Journal::open(self.disk.clone(), Path::new("/rules"));
         self.journal = open.expect("the disk is sound");
-        let saved = match self.flaw {
+        let mut saved = match self.flaw {
             Flaw::Forgets => None,
             _ => self.journal.find("f.yml", "g"),
         };
+        if let (Flaw::ForgetsOwed, Some(saved)) = (self.flaw, &mut saved) {
+            saved.owed = None;
+        }
         let (group, settings) = (self.group.clone(), settings(self.flaw));
         self.machine = Machine::start(group, settings, saved, self.now);
         if self.flaw == Flaw::DoesNotRecall {
@@ -277,6 +356,12 @@ impl Sim {
             if may_be_killed && is_known && self.rng.one_in(60) {
                 self.kill();
                 continue;
+            }
+            if self.fills && self.rng.one_in(if self.is_full { 30 } else { 120 }) {
+                self.is_full = !self.is_full;
+            }
+            if self.rng.one_in(6) {
+                self.make_up();
             }
             if self.under_way.is_empty() {
                 // Now and then the process is late.
@@ -362,6 +447,105 @@ fn group_that_is_killed_and_late_leaves_what_a_calm_one_leaves() {
     assert!(kills > 200, "only {kills} kills");
 }
 
+/// What differs between a calm run and one whose disk is full now and then, with kills.
+fn difference_when_full(seed: u64, flaw: Flaw) -> Option<String> {
+    let at = |second: i64| Instant::from_seconds(1_700_000_000 + second);
+    let calm = Sim::new(seed, Flaw::None).run(at(1800), false);
+    let mut rough = Sim::new(seed, flaw).run(at(60), false);
+    rough.fills = true;
+    let mut rough = rough.run(at(1800), true);
+    (rough.fills, rough.is_full) = (false, false);
+    // What was owed when a back-fill went on follows behind it.
+    for second in [1900, 1950] {
+        rough = rough.run(at(second), false);
+        while rough.making_up.is_some() {
+            rough.make_up();
+        }
+    }
+    let end = at(1800).ms();
+    for (series, samples) in &calm.stored {
+        let want = without_repeated_ends(samples, end);
+        let none = BTreeMap::new();
+        let got = without_repeated_ends(rough.stored.get(series).unwrap_or(&none), end);
+        if want != got {
+            let first = want.iter().zip(&got).find(|(a, b)| a != b);
+            return Some(format!("{series}: first difference {first:?}"));
+        }
+    }
+    flip(&calm, &rough, end)
+}
+
+/// Samples before `end`, without ends of a series that has ended.
+fn without_repeated_ends(
+    samples: &BTreeMap<TimestampMs, u64>,
+    end: TimestampMs,
+) -> Vec<(TimestampMs, u64)> {
+    let mut kept: Vec<(TimestampMs, u64)> = Vec::new();
+    for (time, bits) in samples.range(..end) {
+        let is_end = |bits: u64| is_stale(f64::from_bits(bits));
+        let has_ended = kept.last().is_none_or(|(_, bits)| is_end(*bits));
+        if !(is_end(*bits) && has_ended) {
+            kept.push((*time, *bits));
+        }
+    }
+    kept
+}
+
+#[test]
+fn group_whose_disk_is_full_and_that_is_killed_leaves_no_hole() {
+    for seed in 0..60 {
+        if let Some(difference) = difference_when_full(seed, Flaw::None) {
+            panic!("seed {seed}: {difference}");
+        }
+    }
+    for flaw in [Flaw::SavesUnstored, Flaw::ForgetsOwed] {
+        let found = (0..60).find_map(|seed| difference_when_full(seed, flaw));
+        assert!(found.is_some(), "{flaw:?} is not found");
+    }
+}
+
+#[test]
+fn group_whose_interval_changes_keeps_its_alerts() {
+    let at = |second: i64| Instant::from_seconds(1_700_000_000 + second);
+    let sim = Sim::new(3, Flaw::None).run(at(600), false);
+    let active = |machine: &Machine| {
+        let alerts = machine.rules()[2].alerts.active();
+        let since = alerts.map(|a| (a.labels.clone(), a.state, a.active_at, a.fired_at));
+        since.collect::<Vec<_>>()
+    };
+    let want = active(&sim.machine);
+    assert!(want.iter().any(|alert| alert.1 == AlertState::Firing));
+    let group = Arc::new(Group {
+        interval: INTERVAL * 3,
+        ..(*sim.group).clone()
+    });
+    let last = sim.machine.last().instant.unwrap();
+    let settings = settings(Flaw::None);
+    let mut changed = sim.machine.changed(group.clone(), settings, sim.now);
+    let saved = sim.journal.find("f.yml", "g");
+    let mut started = Machine::start(group.clone(), settings, saved, sim.now);
+    started.work = Work::Idle;
+    // What was not due under the longer interval is not missed under the shorter one.
+    let shorter = Arc::new(Group {
+        interval: INTERVAL / 10,
+        ..(*sim.group).clone()
+    });
+    let now = last.after(INTERVAL / 2);
+    let mut machine = sim.machine.changed(shorter, settings, now);
+    let actions = machine.step(now, Event::Woke);
+    assert!(
+        matches!(actions[..], [Action::Wait(until)] if until > now),
+        "{actions:?}"
+    );
+    for machine in [&mut changed, &mut started] {
+        assert_eq!(active(machine), want);
+        let next = group.instant_at(last).after(group.interval);
+        let actions = machine.step(next, Event::Woke);
+        let asked = |a: &Action| matches!(a, Action::Query { instant, .. } if *instant == next);
+        assert!(actions.iter().any(asked), "{actions:?}");
+    }
+}
+
 #[test]
 fn group_with_a_flaw_is_found_out() {
     for flaw in [
@@ -401,7 +585,11 @@ fn group_whose_store_cannot_write_goes_on_and_makes_up_for_it() {
     assert_eq!(sim.backfills, []);
     sim.is_full = false;
     let sim = sim.run(at(1000), false);
-    assert_eq!(sim.backfills, [(before.after(INTERVAL), last)]);
+    let owed = Owed {
+        first: before.after(INTERVAL),
+        last: last.after(INTERVAL),
+    };
+    assert_eq!(sim.backfills, [owed]);
     assert_eq!(sim.machine.rules()[0].last_error, "");
     let calm = Sim::new(3, Flaw::None).run(at(1000), false);
     let of_alerts = |sim: &Sim| {

@@ -1,5 +1,6 @@
 //! What a template is given: the data of an alert, a way to ask queries, and bounds.
 
+use firn_model::cancel::Cancel;
 use firn_model::histogram::Histogram;
 use firn_model::labels::Labels;
 use firn_model::sample::TimestampMs;
@@ -45,8 +46,8 @@ pub struct AlertData<'a> {
     pub time: TimestampMs,
 }
 
-/// How much a template may do. Upstream has no bounds but memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// How much a template may do, and until when. Upstream has no bounds but memory.
+#[derive(Clone, Debug)]
 pub struct Limits {
     /// Actions, texts and iterations.
     pub steps_max: usize,
@@ -58,6 +59,8 @@ pub struct Limits {
     pub queries_max: usize,
     /// Templates within templates.
     pub depth_max: usize,
+    /// Set when the evaluation is given up: the template ends with its next step.
+    pub cancel: Cancel,
 }
 
 impl Default for Limits {
@@ -71,6 +74,7 @@ impl Default for Limits {
             made_bytes_max: 16 << 20,
             queries_max: 1000,
             depth_max: 1000,
+            cancel: Cancel::new(),
         }
     }
 }

@@ -119,6 +119,9 @@ impl<'t> Run<'t, '_> {
 
     fn step(&mut self) -> Walked<()> {
         self.steps += 1;
+        if let Err(e) = self.limits.cancel.check() {
+            return self.fail(e.message);
+        }
         match self.steps > self.limits.steps_max {
             true => self.fail(format!("more than {} steps", self.limits.steps_max)),
             false => Ok(()),

@@ -1,6 +1,7 @@
 //! Templates against answers recorded from upstream, and the bounds that upstream does not have.
 
 use super::*;
+use firn_model::cancel::Reason;
 use firn_model::env::Rng;
 use firn_model::env::sim::SimRng;
 use firn_model::histogram::{Counts, Histogram, ResetHint, Span};
@@ -197,6 +198,18 @@ fn templates_that_do_too_much_are_stopped() {
 }
 
 #[test]
+fn template_that_is_given_up_ends_with_its_next_step() {
+    let limits = Limits {
+        steps_max: usize::MAX,
+        ..Limits::default()
+    };
+    limits.cancel.cancel(Reason::Timeout);
+    let endless = "{{ range 9223372036854775807 }}{{ end }}";
+    let error = expand_case(None, endless, &limits).unwrap_err();
+    assert!(error.ends_with("query timed out"), "{error}");
+}
+
+#[test]
 fn check_finds_what_cannot_be_read() {
     assert_eq!(
         check("Up", "{{ $labels.job }} {{ $value | humanize }}"),
@@ -219,6 +232,7 @@ fn mutated_templates_end_without_a_panic() {
         made_bytes_max: 64 << 10,
         queries_max: 20,
         depth_max: 50,
+        ..Limits::default()
     };
     for seed in 0..20_000 {
         let rng = SimRng::new(seed);

@@ -8,8 +8,9 @@ use super::form::{parse_bool, parse_integer};
 use super::status::{computed, ok};
 use super::targets::{LabelMap, label_map};
 use super::times::format_rfc3339_nanos;
-use crate::http::failure::Failure;
+use crate::http::failure::{Cause, Failure};
 use axum::response::Response;
+use firn_model::error::ErrorKind;
 use firn_model::go_float::scientific;
 use firn_model::matcher::Matcher;
 use firn_rules::alert::Alert;
@@ -17,7 +18,7 @@ use firn_rules::file::Texts;
 use firn_rules::group::Group;
 use firn_rules::instant::Instant;
 use firn_rules::rule::{Rule, RuleKind};
-use firn_rules::view::{BackfillRequest, BackfillView, GroupView, RuleView};
+use firn_rules::view::{BackfillError, BackfillRequest, BackfillView, GroupView, RuleView};
 use ring::digest::{SHA256, digest};
 use serde::{Serialize, Serializer};
 use std::collections::{BTreeMap, HashSet};
@@ -258,7 +259,12 @@ pub(crate) async fn backfill(call: Call) -> Result<Response, Failure> {
         end: Instant::from_ms(end),
     };
     let begun = call.backend.rules.backfill(request);
-    let begun = begun.map_err(|e| Failure::parameter("group", e))?;
+    let begun = begun.map_err(|e| match e {
+        BackfillError::TooMany(_) | BackfillError::NotYet => {
+            Failure::new(Cause::Request(ErrorKind::Unavailable), e.to_string())
+        }
+        e => Failure::parameter("group", e),
+    })?;
     ok(&call, &BackfillDocument::from(begun))
 }
 
@@ -301,7 +307,9 @@ impl Filter {
         for view in self.after_token(groups)? {
             let group = &view.group;
             let is_in = |set: &HashSet<String>, name| set.is_empty() || set.contains(name);
-            if !is_in(&self.groups, &group.name) || !is_in(&self.files, &group.file) {
+            let is_of_file =
+                is_in(&self.files, &group.file) || self.files.contains(group.shown_file());
+            if !is_in(&self.groups, &group.name) || !is_of_file {
                 continue;
             }
             let rules = group.rules.iter().zip(&view.rules);
@@ -319,7 +327,7 @@ impl Filter {
             }
             found.groups.push(GroupDocument {
                 name: group.name.clone(),
-                file: group.file.clone(),
+                file: group.shown_file().to_owned(),
                 rules,
                 interval: Seconds(group.interval),
                 limit: group.limit,

@@ -13,7 +13,7 @@ use firn_model::names::NameScheme;
 use firn_model::units::{format_duration, parse_duration};
 use firn_promql::Features;
 use firn_rules::file::ReadOptions;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -87,9 +87,10 @@ impl Options {
 
     /// How the rule files of a config are read: with the names that upstream's checker allows,
     /// which is not told what the config says of them.
-    fn rules(&self) -> Check {
+    fn rules(&self, is_of_ruler: bool) -> Check {
         let options = ReadOptions {
             ignores_unknown: self.ignores_unknown,
+            is_of_ruler,
             names: NameScheme::Utf8,
             features: self.language,
         };
@@ -146,8 +147,12 @@ fn check(file: &Path, options: &Options) -> Outcome {
         return Outcome::default();
     }
     let has_long_interval = has_long_interval(&config, options);
-    let mut outcome = options.rules().files(rule_files);
-    outcome.has_failed |= has_long_interval;
+    let is_edited = |path: &&PathBuf| config.namespace_of(path).is_some();
+    let (edited, others): (Vec<_>, Vec<_>) = rule_files.iter().partition(is_edited);
+    let mut outcome = options.rules(false).files(&others);
+    let of_edited = options.rules(true).files(&edited);
+    outcome.has_failed |= of_edited.has_failed || has_long_interval;
+    outcome.has_errors |= of_edited.has_errors;
     outcome
 }
 

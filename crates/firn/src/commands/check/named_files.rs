@@ -6,6 +6,7 @@
 use crate::settings::config::{Config, read_groups};
 use firn_ingest::client::{Auth, HttpSettings, Secret, TlsSettings};
 use firn_ingest::discovery::{DiscoverySettings, Group};
+use firn_ingest::named_files;
 use firn_ingest::scrape::{JobSettings, check_target};
 use std::path::{Path, PathBuf};
 
@@ -115,9 +116,7 @@ fn check_groups(
         DiscoverySettings::File { patterns, .. } if !is_syntax_only => {
             for pattern in patterns {
                 let shown = pattern.display();
-                let found = glob::glob(&pattern.to_string_lossy());
-                let found = found.map_err(|_| "syntax error in pattern".to_owned())?;
-                let files: Vec<PathBuf> = found.flatten().collect();
+                let files = named_files::find(pattern).map_err(|e| e.to_string())?;
                 for file in &files {
                     let groups = read_targets(file)
                         .map_err(|e| format!("checking SD file \"{shown}\": {e}"))?;

@@ -8,7 +8,7 @@ use clap::{Arg, ArgMatches, Command};
 use firn_rules::file::{ReadOptions, RuleFile, duplicates, parse};
 use std::fmt::Write;
 use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 
 /// The exit code of files that only lint has something to say of.
@@ -105,10 +105,10 @@ impl Check {
     }
 
     /// Checks one file after the other.
-    pub(in crate::commands) fn files(self, files: &[PathBuf]) -> Outcome {
+    pub(in crate::commands) fn files(self, files: &[impl AsRef<Path>]) -> Outcome {
         let mut all = Outcome::default();
         for file in files {
-            let outcome = self.file(file);
+            let outcome = self.file(file.as_ref());
             all.has_failed |= outcome.has_failed;
             all.has_errors |= outcome.has_errors;
         }

@@ -196,6 +196,7 @@ impl<'a> Running<'a> {
                 head: &self.head,
                 outside: &self.outside,
                 options: options(self.settings.features, self.suite.evaluation_interval),
+                cancel: Cancel::new(),
             };
             evaluation.run(machine, instant);
             let rules = machine.group().rules.iter().zip(machine.rules());
@@ -287,6 +288,8 @@ struct Evaluation<'a> {
     head: &'a Head,
     outside: &'a Outside,
     options: Options,
+    /// Never set.
+    cancel: Cancel,
 }
 
 impl Evaluation<'_> {
@@ -312,10 +315,9 @@ impl Evaluation<'_> {
                     let outcome = self.head.offer(&batch);
                     Event::Stored { of, outcome }
                 }
-                Action::Wait(_)
-                | Action::Send { .. }
-                | Action::Backfill { .. }
-                | Action::Save(_) => continue,
+                Action::Wait(_) | Action::Send { .. } | Action::Backfill(_) | Action::Ended(_) => {
+                    continue;
+                }
                 // Alerts of a test have no past.
                 Action::Restore { rule, .. } => Event::Restored {
                     rule,
@@ -343,5 +345,9 @@ impl Queries for Asking<'_, '_> {
             query(context, text, EvalTime::Instant(at), &self.0.options)
         });
         found.map(|r| r.value).map_err(|e| e.to_string())
+    }
+
+    fn cancel(&self) -> &Cancel {
+        &self.0.cancel
     }
 }

@@ -7,6 +7,7 @@ use super::{FAILED, existing_files, files, read_options, shared_argument, switch
 use crate::commands::arguments::texts;
 use crate::console;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use firn_ingest::named_files;
 use firn_model::regex::Regex;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -153,12 +154,15 @@ fn read_suite(file: &Path) -> Result<(Suite, Vec<PathBuf>), String> {
     let mut rule_files = Vec::new();
     for pattern in &suite.rule_files {
         let pattern = dir.join(pattern);
-        let found = glob::glob(&pattern.to_string_lossy()).map_err(|e| e.to_string())?;
-        let before = rule_files.len();
-        rule_files.extend(found.flatten());
-        if rule_files.len() == before {
+        let found = named_files::find(&pattern).map_err(|e| e.to_string())?;
+        if found.is_empty() {
             let pattern = pattern.display();
             console::err(&format!("  WARNING: no file match pattern {pattern}"));
+        }
+        for file in found {
+            if !rule_files.contains(&file) {
+                rule_files.push(file);
+            }
         }
     }
     Ok((suite, rule_files))

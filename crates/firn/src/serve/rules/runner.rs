@@ -1,25 +1,29 @@
 //! One group as it runs: a task that gives its machine events, and does what it says.
+//!
+//! Invariant: what was begun for the machine ends with one event, whatever becomes of it, so that
+//! the group goes on.
 
 use super::Shared;
-use firn_ingest::Pipeline;
+use super::under_way::{Done, UnderWay};
+use firn_ingest::{InstantAge, Pipeline};
 use firn_model::batch::Batch;
 use firn_model::error::{Error, ErrorKind};
+use firn_model::matcher::Matcher;
 use firn_model::sample::TimeRange;
 use firn_model::store::Appended;
 use firn_model::sync::lock;
 use firn_model::trace::SpanContext;
 use firn_rules::group::Group;
 use firn_rules::instant::Instant;
-use firn_rules::machine::{Action, Event, Machine, MachineSettings, Origin, SavedGroup};
+use firn_rules::machine::{Action, Event, Machine, MachineSettings, Origin, Owed, SavedGroup};
 use firn_rules::rule::{Moment, RuleError};
-use firn_rules::view::BackfillRequest;
 use firn_server::parts::RuleGroupName;
 use firn_server::rules::{RuleQueryError, RuleQuestion};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::mpsc;
-use tokio::task::{JoinHandle, JoinSet, spawn_blocking};
+use tokio::task::{JoinHandle, spawn_blocking};
 use tracing::{info, warn};
 
 /// The longest sleep: the clock may be set meanwhile.
@@ -28,15 +32,39 @@ const SLEEP_MAX: Duration = Duration::from_secs(5);
 /// Between two tries to get a turn in the queue of queries.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
-/// What an action ended with, and the span of the evaluation if it is in a trace.
-type Done = (Event, Option<SpanContext>);
-
 /// A group that runs. When it is dropped, what it does ends at once.
 pub(super) struct Runner {
     group: Arc<Group>,
     machine: Arc<Mutex<Machine>>,
     stop: mpsc::Sender<()>,
-    task: JoinHandle<()>,
+    /// `None` once it is being stopped.
+    task: Option<Task>,
+}
+
+/// The task of a group, which ends when it is dropped.
+struct Task(JoinHandle<()>);
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// A group that ends once its evaluation has ended; it shows itself until then.
+pub(super) struct Stopping {
+    machine: Arc<Mutex<Machine>>,
+    task: Option<Task>,
+}
+
+impl Stopping {
+    /// Waits for the end, and gives the machine.
+    pub(super) async fn ended(mut self) -> Arc<Mutex<Machine>> {
+        if let Some(task) = &mut self.task {
+            // It fails if the task was ended.
+            let _ = (&mut task.0).await;
+        }
+        self.machine
+    }
 }
 
 impl Runner {
@@ -56,7 +84,7 @@ impl Runner {
             group,
             machine,
             stop,
-            task: tokio::spawn(running.run(stopped)),
+            task: Some(Task(tokio::spawn(running.run(stopped)))),
         }
     }
 
@@ -72,19 +100,15 @@ impl Runner {
         lock(&self.machine).set_settings(settings);
     }
 
-    /// Ends the group once its evaluation has ended, and gives its machine.
-    pub(super) async fn stop(mut self) -> Arc<Mutex<Machine>> {
+    /// Begins no other evaluation.
+    pub(super) fn stop(&mut self) -> Stopping {
         lock(&self.machine).stop();
-        // It fails if the task is over.
-        let _ = self.stop.send(()).await;
-        let _ = (&mut self.task).await;
-        self.machine.clone()
-    }
-}
-
-impl Drop for Runner {
-    fn drop(&mut self) {
-        self.task.abort();
+        // It fails if the task is over, or was told before.
+        let _ = self.stop.try_send(());
+        Stopping {
+            machine: self.machine.clone(),
+            task: self.task.take(),
+        }
     }
 }
 
@@ -102,7 +126,7 @@ pub(super) struct Running {
 
 impl Running {
     async fn run(self, mut stopped: mpsc::Receiver<()>) {
-        let mut under_way = JoinSet::new();
+        let mut under_way = UnderWay::default();
         let mut event = Event::Woke;
         loop {
             let wake = self.step(event, &mut under_way).await;
@@ -110,26 +134,19 @@ impl Running {
                 return;
             }
             event = tokio::select! {
-                Some(done) = under_way.join_next() => match done {
-                    Ok(done) => self.note(done),
-                    Err(e) => {
-                        // The group cannot go on without the outcome; the log has the panic.
-                        warn!(group = self.group.name, error = %e, "a rule group has ended");
-                        return;
-                    }
-                },
+                Some(done) = under_way.next() => self.note(done),
                 Some(()) = stopped.recv() => Event::Woke,
                 () = tokio::time::sleep(wake) => Event::Woke,
             };
         }
     }
 
-    /// Evaluates the group, which was stopped, at `instant`.
-    pub(super) async fn evaluate_at(&self, instant: Instant) {
-        let mut under_way = JoinSet::new();
-        let actions = lock(&self.machine).begin_at(instant);
+    /// Does what the machine of the group, which was stopped, says at `instant`, until nothing is
+    /// left.
+    pub(super) async fn finish(&self, actions: Vec<Action>, instant: Instant) {
+        let mut under_way = UnderWay::default();
         self.perform(actions, instant, &mut under_way).await;
-        while let Some(Ok(done)) = under_way.join_next().await {
+        while let Some(done) = under_way.next().await {
             let event = self.note(done);
             let actions = lock(&self.machine).step(instant, event);
             self.perform(actions, instant, &mut under_way).await;
@@ -157,7 +174,7 @@ impl Running {
     }
 
     /// Tells the machine what happened and starts what it says; the time to sleep.
-    async fn step(&self, event: Event, under_way: &mut JoinSet<Done>) -> Duration {
+    async fn step(&self, event: Event, under_way: &mut UnderWay) -> Duration {
         let now = self.shared.now();
         let actions = lock(&self.machine).step(now, event);
         self.perform(actions, now, under_way).await
@@ -168,7 +185,7 @@ impl Running {
         &self,
         actions: Vec<Action>,
         now: Instant,
-        under_way: &mut JoinSet<Done>,
+        under_way: &mut UnderWay,
     ) -> Duration {
         let mut sleep = SLEEP_MAX;
         for action in actions {
@@ -184,21 +201,17 @@ impl Running {
                     is_extra,
                 } => {
                     let query = self.query(rule, instant, is_extra);
-                    under_way.spawn(query);
+                    under_way.begin(failed(rule, "the evaluation panicked: see the log"), query);
                 }
                 Action::Append { of, is_late, batch } => {
-                    let (shared, group) = (self.shared.clone(), self.group.clone());
-                    let is_past = is_late || self.is_past;
-                    let span = self.span_of(of);
-                    under_way.spawn(async move {
-                        let stored = append(&shared, (&group, is_past), *batch, span.as_ref());
-                        let outcome = stored.await;
-                        (Event::Stored { of, outcome }, None)
-                    });
+                    let panicked = Event::Stored {
+                        of,
+                        outcome: Err(append_failed()),
+                    };
+                    under_way.begin(panicked, self.store(of, is_late, *batch));
                 }
-                Action::Send { .. } | Action::Save(_) | Action::Backfill { .. } if self.is_past => {
-                }
-                Action::Backfill { start, end } => self.backfill(start, end),
+                Action::Send { .. } | Action::Ended(_) | Action::Backfill(_) if self.is_past => {}
+                Action::Backfill(owed) => self.make_up(owed),
                 Action::Send { rule, alerts } => {
                     (self.shared.around.notify)(&self.group.rules[rule].query, alerts);
                 }
@@ -208,23 +221,53 @@ impl Running {
                     min,
                     max,
                 } => {
-                    let question = self.question(rule, max);
-                    let app = self.shared.around.app.clone();
-                    let name = self.group.rules[rule].name.clone();
-                    under_way.spawn(async move {
-                        let range = TimeRange::new(min, max);
-                        let kept = app.kept_since(question, matchers, range).await;
-                        let kept = kept.unwrap_or_else(|e| {
-                            warn!(alertname = name, error = %e, "alerts are not restored");
-                            Vec::new()
-                        });
-                        (Event::Restored { rule, kept }, None)
-                    });
+                    let nothing = Event::Restored {
+                        rule,
+                        kept: Vec::new(),
+                    };
+                    let restore = self.restore(rule, matchers, TimeRange::new(min, max));
+                    under_way.begin(nothing, restore);
                 }
-                Action::Save(saved) => self.save(saved).await,
+                Action::Ended(keep) => self.ended(keep).await,
             }
         }
         sleep
+    }
+
+    /// Stores samples.
+    fn store(&self, of: Origin, is_late: bool, batch: Batch) -> impl Future<Output = Done> + use<> {
+        let (shared, group) = (self.shared.clone(), self.group.clone());
+        let age = match (self.is_past, is_late) {
+            (true, _) => InstantAge::Past,
+            (false, true) => InstantAge::MadeUp,
+            (false, false) => InstantAge::Live,
+        };
+        let span = self.span_of(of);
+        async move {
+            let outcome = append(&shared, (&group, age), batch, span.as_ref()).await;
+            (Event::Stored { of, outcome }, None)
+        }
+    }
+
+    /// Looks up what is known of the alerts of a rule, when it is its turn.
+    fn restore(
+        &self,
+        rule: usize,
+        matchers: Vec<Matcher>,
+        range: TimeRange,
+    ) -> impl Future<Output = Done> + use<> {
+        let question = self.question(rule, range.max);
+        let app = self.shared.around.app.clone();
+        let name = self.group.rules[rule].name.clone();
+        async move {
+            let ask = || app.kept_since(question.clone(), matchers.clone(), range);
+            let kept = when_it_is_its_turn(ask, pause).await;
+            let kept = kept.unwrap_or_else(|e| {
+                warn!(alertname = name, error = e, "alerts are not restored");
+                Vec::new()
+            });
+            (Event::Restored { rule, kept }, None)
+        }
     }
 
     fn question(&self, rule: usize, time: i64) -> RuleQuestion {
@@ -250,18 +293,13 @@ impl Running {
         let query_offset = lock(&self.machine).query_offset();
         let question = self.question(rule, instant.before(query_offset).ms());
         async move {
-            let failed = |why: String| Event::Answered {
-                rule,
-                found: Err(RuleError::Query(why)),
-                took: Duration::ZERO,
-            };
             // The semaphores are never closed.
             let _extra = match is_extra {
                 true => shared.extra.acquire().await.ok(),
                 false => None,
             };
             let _turn = shared.turns.acquire().await.ok();
-            loop {
+            let ask = || {
                 let (group, outside) = (group.clone(), shared.outside());
                 let clock = shared.around.env.clock.clone();
                 let work = move |queries: &mut dyn firn_rules::rule::Queries| {
@@ -275,53 +313,76 @@ impl Running {
                     let found = group.rules[rule].evaluate(&moment, queries);
                     (found, clock.monotonic().saturating_sub(began))
                 };
-                match shared.around.app.run_rule(question.clone(), work).await {
-                    Ok(((found, took), span)) => {
-                        shared.metrics.evaluation_duration.observe(took);
-                        return (Event::Answered { rule, found, took }, span);
-                    }
-                    Err(RuleQueryError::Later(_)) => tokio::time::sleep(RETRY_PAUSE).await,
-                    Err(e @ RuleQueryError::Failed(_)) => return (failed(e.to_string()), None),
+                shared.around.app.run_rule(question.clone(), work)
+            };
+            match when_it_is_its_turn(ask, pause).await {
+                Ok(((found, took), span)) => {
+                    shared.metrics.evaluation_duration.observe(took);
+                    (Event::Answered { rule, found, took }, span)
                 }
+                Err(why) => (failed(rule, why), None),
             }
         }
     }
 
     /// Makes up for what the store could not take.
-    fn backfill(&self, start: Instant, end: Instant) {
-        let request = BackfillRequest {
-            group: self.group.name.clone(),
-            file: self.group.file.clone(),
-            start,
-            end,
-        };
+    fn make_up(&self, owed: Owed) {
+        info!(group = self.group.name, "make up for what was not stored");
         let settings = lock(&self.machine).settings();
+        let of = self.machine.clone();
         let backfills = &self.shared.backfills;
-        let begun = backfills.begin(self.shared.clone(), &self.group, settings, request);
-        match begun {
-            Ok(_) => info!(group = self.group.name, "make up for what was not stored"),
-            Err(e) => warn!(
-                group = self.group.name,
-                error = e,
-                "what was not stored is lost"
-            ),
-        }
+        backfills.make_up(self.shared.clone(), &self.group, settings, (owed, of));
     }
 
-    async fn save(&self, saved: SavedGroup) {
+    async fn ended(&self, keep: Option<SavedGroup>) {
         let took = lock(&self.machine).last().took;
         self.shared.metrics.group_duration.observe(took);
-        let Some(journal) = self.shared.journal.clone() else {
+        let (Some(journal), Some(saved)) = (self.shared.journal.clone(), keep) else {
             return;
         };
         super::report(spawn_blocking(move || lock(&journal).save(&saved)).await);
     }
 }
 
+/// A query of a rule that failed.
+fn failed(rule: usize, why: impl Into<String>) -> Event {
+    Event::Answered {
+        rule,
+        found: Err(RuleError::Query(why.into())),
+        took: Duration::ZERO,
+    }
+}
+
+fn append_failed() -> Error {
+    Error::new(ErrorKind::Internal, "the append failed: see the log")
+}
+
+fn pause() -> impl Future<Output = ()> {
+    tokio::time::sleep(RETRY_PAUSE)
+}
+
+/// Asks until the turn of the question comes, with pauses; fails with why it failed then.
+async fn when_it_is_its_turn<T, A, P>(
+    mut ask: impl FnMut() -> A,
+    mut pause: impl FnMut() -> P,
+) -> Result<T, String>
+where
+    A: Future<Output = Result<T, RuleQueryError>>,
+    P: Future<Output = ()>,
+{
+    loop {
+        match ask().await {
+            Ok(answer) => return Ok(answer),
+            Err(RuleQueryError::Later(_)) => pause().await,
+            Err(e @ RuleQueryError::Failed(_)) => return Err(e.to_string()),
+        }
+    }
+}
+
 /// Stores what a rule made: in one piece. Both steps are parts of `span`.
 pub(super) async fn append(
     shared: &Shared,
-    (group, is_past): (&Group, bool),
+    (group, age): (&Group, InstantAge),
     batch: Batch,
     span: Option<&SpanContext>,
 ) -> Result<Appended, Error> {
@@ -334,14 +395,39 @@ pub(super) async fn append(
     part.set("samples", || batch.sample_count());
     let handed = spawn_blocking(move || {
         let _part = part;
-        pipeline.append_of_rule(&tenant, &name, is_past, &batch)
+        pipeline.append_of_rule(&tenant, &name, age, &batch)
     });
-    let failed = |_| Error::new(ErrorKind::Internal, "the append failed: see the log");
-    let write = handed.await.map_err(failed)?;
+    let write = handed.await.map_err(|_| append_failed())?;
     let mut commit = SpanContext::begin_in(span, "ruleCommit");
     let stored = write.await;
     if let Err(e) = &stored {
         commit.fail(e);
     }
     stored
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::future::ready;
+
+    #[tokio::test]
+    async fn question_whose_turn_does_not_come_is_asked_again() {
+        let later = || RuleQueryError::Later("the queue is full".to_owned());
+        let mut asked = 0;
+        let mut pauses = 0;
+        let ask = || {
+            asked += 1;
+            ready(if asked < 3 { Err(later()) } else { Ok(asked) })
+        };
+        let pause = || {
+            pauses += 1;
+            ready(())
+        };
+        assert_eq!(when_it_is_its_turn(ask, pause).await, Ok(3));
+        assert_eq!(pauses, 2);
+        let fails = || ready(Err::<(), _>(RuleQueryError::Failed("no".to_owned())));
+        let never = || ready(());
+        assert_eq!(when_it_is_its_turn(fails, never).await, Err("no".into()));
+    }
 }

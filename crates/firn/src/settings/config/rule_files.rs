@@ -1,7 +1,7 @@
 //! What a config says of rules: files, intervals, and how missed evaluations are made up for.
 
-use super::sources::one_star;
 use super::{Config, ConfigError, JobFeatures, read};
+use firn_ingest::named_files::{self, BadPattern};
 use firn_model::units::parse_duration;
 use firn_model::yaml::{Node, YamlError};
 use firn_rules::editing::namespace_of;
@@ -52,19 +52,18 @@ pub(super) fn read_rules(root: &Node, dir: &Path, config: &mut Config) -> Result
         if !is_pattern(pattern) {
             return Err(item.error(format!("invalid rule file path {pattern:?}")));
         }
-        let whole = clean(&dir.join(one_star(pattern)));
+        let whole = clean(&dir.join(pattern));
         let shown = || match pattern {
             "" => String::new(),
             _ => whole.display().to_string(),
         };
         // Upstream's server starts without a file that is not there; its checker says so.
-        match glob::glob(&whole.to_string_lossy()) {
+        match named_files::find(&whole) {
             _ if pattern.is_empty() => config
                 .rule_files_wrong
                 .push(RuleFileError::Missing(shown())),
-            Err(_) => config.rule_files_wrong.push(RuleFileError::Pattern),
+            Err(BadPattern) => config.rule_files_wrong.push(RuleFileError::Pattern),
             Ok(found) => {
-                let found: Vec<PathBuf> = found.flatten().collect();
                 if found.is_empty() && !pattern.contains('*') {
                     config
                         .rule_files_wrong
@@ -108,19 +107,25 @@ pub fn is_pattern(path: &str) -> bool {
     }
 }
 
-/// Adds the files of the folder whose rules HTTP edits; a folder that is not there has none yet.
-fn add_folder(config: &mut Config) {
-    let Some(entries) = config.rule_folder.as_ref().and_then(|f| f.read_dir().ok()) else {
-        return;
-    };
-    let is_namespace = |path: &PathBuf| {
-        let name = path.file_name().and_then(|name| name.to_str());
-        name.and_then(namespace_of).is_some()
-    };
-    let paths = entries.flatten().map(|entry| entry.path());
-    let mut paths: Vec<PathBuf> = paths.filter(is_namespace).collect();
+/// The files of namespaces in the folder whose rules HTTP edits, sorted; a folder that is not there
+/// has none yet.
+pub(super) fn files_of_folder(folder: &Path) -> Vec<PathBuf> {
+    let entries = folder.read_dir().into_iter().flatten().flatten();
+    let paths = entries.map(|entry| entry.path());
+    let mut paths: Vec<PathBuf> = paths.filter(|path| namespace(path).is_some()).collect();
     paths.sort();
-    for path in paths {
+    paths
+}
+
+/// The namespace of a file of that folder.
+fn namespace(path: &Path) -> Option<String> {
+    namespace_of(path.file_name()?.to_str()?)
+}
+
+/// Adds the files of the folder whose rules HTTP edits.
+fn add_folder(config: &mut Config) {
+    let paths = config.rule_folder.as_deref().map(files_of_folder);
+    for path in paths.unwrap_or_default() {
         if !config.rule_files.contains(&path) {
             config.rule_files.push(path);
         }
@@ -148,27 +153,39 @@ fn clean(path: &Path) -> PathBuf {
 pub(super) fn load_rules(config: &mut Config, features: JobFeatures) -> Result<(), ConfigError> {
     let options = ReadOptions {
         ignores_unknown: false,
+        is_of_ruler: false,
         names: config.names,
         features: features.language,
     };
     let mut errors = Vec::new();
     for path in &config.rule_files {
         let file = path.display().to_string();
-        let groups = match std::fs::read_to_string(path) {
+        let namespace = config.namespace_of(path);
+        let options = ReadOptions {
+            is_of_ruler: namespace.is_some(),
+            ..options
+        };
+        let rules = match named_files::read_text(path) {
             Err(error) => return Err(ConfigError::Read { file, error }),
             Ok(text) => match parse(&text, options) {
-                Ok(rules) => {
-                    let interval = config.evaluation_interval;
-                    Group::of_file(&file, &rules, interval, features.language)
-                }
+                Ok(rules) => rules,
                 Err(found) => {
                     errors.extend(found.iter().map(|e| format!("{file}: {e}")));
                     continue;
                 }
             },
         };
-        match groups {
-            Ok(groups) => config.rule_groups.extend(groups.into_iter().map(Arc::new)),
+        for group in &rules.groups {
+            let shown = |key| format!("{file}: group {:?}: {key}", group.name);
+            config.ignored.extend(group.ignored.iter().map(shown));
+        }
+        match Group::of_file(&file, &rules, config.evaluation_interval, features.language) {
+            Ok(groups) => config.rule_groups.extend(groups.into_iter().map(|group| {
+                Arc::new(Group {
+                    namespace: namespace.clone(),
+                    ..group
+                })
+            })),
             Err(e) => errors.push(e),
         }
     }

@@ -136,21 +136,9 @@ fn files(node: &Node, dir: &Path) -> Result<DiscoverySettings, YamlError> {
         )));
     }
     Ok(DiscoverySettings::File {
-        patterns: patterns.iter().map(|p| dir.join(one_star(p))).collect(),
+        patterns: patterns.iter().map(|p| dir.join(p)).collect(),
         refresh: read::duration(node, "refresh_interval").unwrap_or(FILE_REFRESH),
     })
-}
-
-/// A pattern with one star for several in a row: what those mean is the same in Go, and not in the
-/// library here.
-pub fn one_star(pattern: &str) -> String {
-    let mut out = String::with_capacity(pattern.len());
-    for c in pattern.chars() {
-        if c != '*' || !out.ends_with('*') {
-            out.push(c);
-        }
-    }
-    out
 }
 
 /// A path that ends as target files do, with one star at most and that in the name.

@@ -15,7 +15,7 @@ use firn_model::batch::HistogramSample;
 use firn_model::histogram::Histogram;
 use firn_model::labels::push_uvarint;
 use firn_model::sample::stale_nan;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -37,13 +37,15 @@ impl Natives {
         self.newest.get(&at)
     }
 
-    /// Forgets a source.
+    /// Forgets the newest histogram of a source.
     pub(super) fn remove(&mut self, at: u32) {
-        if self.newest.remove(&at).is_none() && self.open.is_empty() {
-            return;
-        }
+        self.newest.remove(&at);
+    }
+
+    /// Forgets what waits of these sources.
+    pub(super) fn forget_open(&mut self, sources: &HashSet<u32>) {
         for waiting in self.open.values_mut() {
-            waiting.retain(|(entry, _)| *entry != at);
+            waiting.retain(|(entry, _)| !sources.contains(entry));
         }
     }
 

@@ -6,7 +6,7 @@ use crate::aggregation::failpoints::{Flaw, with_flaw};
 use crate::aggregation::spec::{AggregationSpec, Op, RuleSpec};
 use crate::aggregation::{Kind, Start};
 use crate::limits::IngestLimits;
-use crate::pipeline::Pipeline;
+use crate::pipeline::{InstantAge, Pipeline};
 use firn_model::batch::Batch;
 use firn_model::budget::Budget;
 use firn_model::cancel::Cancel;
@@ -299,4 +299,29 @@ fn clean_stop_keeps_the_state_and_a_config_without_groups_ends_it() {
     assert!(process.store.take_journal().is_empty());
     send(&process, 1_035, 9.0);
     assert_eq!(values(&process).len(), 3);
+}
+
+#[test]
+fn instants_that_rules_make_up_for_are_aggregated_and_those_of_the_past_are_not() {
+    for (age, is_stored) in [
+        (InstantAge::Live, false),
+        (InstantAge::MadeUp, false),
+        (InstantAge::Past, true),
+    ] {
+        let sim = sim::env_with(7, Arc::new(Inline));
+        sim.clock.set_ms(10_000_000);
+        let process = start(&sim).unwrap();
+        let source = [("__name__", "counter"), ("job", "a"), ("pod", "1")];
+        for (time, value) in [(9_000_000, 1.0), (9_010_000, 5.0), (9_060_000, 5.0)] {
+            let mut batch = Batch::default();
+            batch.push_series(Labels::from_pairs(source).as_ref(), &[(time, value)]);
+            let tenant = TenantId::anonymous();
+            let sent = process.pipeline.append_of_rule(&tenant, "g", age, &batch);
+            sent.wait().unwrap();
+        }
+        let contents = contents(&process.store);
+        let has = |text: &str| contents.keys().any(|series| series.contains(text));
+        assert_eq!(has("pod"), is_stored, "{age:?}: {contents:?}");
+        assert_eq!(has("\"c\""), !is_stored, "{age:?}: {contents:?}");
+    }
 }
