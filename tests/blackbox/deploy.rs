@@ -31,7 +31,9 @@ fn exported() -> Metrics {
     let webhook = Webhook::start();
     let config = dir.path().join("firn.yml");
     let text = format!(
-        "alerting: {{alertmanagers: [{{static_configs: [{{targets: ['{}']}}]}}]}}{RULES}",
+        "alerting: {{alertmanagers: [{{static_configs: [{{targets: ['{0}']}}]}}]}}\n\
+         scrape_configs: [{{job_name: a, static_configs: [{{targets: ['{0}']}}]}}]\n\
+         remote_write: [{{url: 'http://{0}/write', name: other}}]\n{RULES}",
         webhook.address
     );
     std::fs::write(&config, text).unwrap();

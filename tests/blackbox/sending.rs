@@ -1,10 +1,11 @@
-//! `remote_write`: what is stored is sent on, through kills of the sender and a receiver that is
-//! away.
+//! `remote_write`: what is stored is sent on, through kills of either side, a receiver that is away
+//! or refuses what others sent, and a queue that cannot be opened.
 
-use crate::harness::server::{Server, wait_for};
+use crate::harness::server::{Server, firn, spawn, wait_for};
 use crate::harness::write::{Series, body};
 use crate::mirror::receiver::Receiver;
 use crate::now_ms;
+use std::collections::BTreeMap;
 use std::path::Path;
 
 /// Starts a server in `dir` that sends on to `receiver`.
@@ -79,4 +80,315 @@ fn samples_are_sent_on_in_order_through_kills_and_an_absent_receiver() {
     );
     assert!(metrics.contains(&sent), "{metrics}");
     assert!(sender.stop().success());
+}
+
+/// A port that nothing listens to.
+fn free_port() -> u16 {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.local_addr().unwrap().port()
+}
+
+/// Starts a server with `config` at `port`, any if that is zero.
+fn server_at(dir: &Path, port: u16, config: &str) -> Server {
+    std::fs::create_dir_all(dir).unwrap();
+    let file = dir.join("firn.yml");
+    std::fs::write(&file, config).unwrap();
+    let mut command = firn();
+    let listen = format!("127.0.0.1:{port}");
+    command.args(["serve", "--listen", &listen]);
+    command.arg("--data").arg(dir.join("data"));
+    command.arg("--config").arg(&file);
+    let server = Server::from_child(spawn(command));
+    server.wait_ready();
+    server
+}
+
+/// A receiver that takes nothing late: what comes out of order is lost there.
+const IN_ORDER: &str = "scrape_configs: []\nstorage: {tsdb: {out_of_order_time_window: 0s}}\n";
+
+/// What a sender says of a receiver at `port`; `more` are further keys.
+fn sender_config(port: u16, more: &str) -> String {
+    format!(
+        "scrape_configs: []\n\
+         remote_write:\n\
+         - url: 'http://127.0.0.1:{port}/api/v1/write'\n\
+         \u{20} name: other\n\
+         \u{20} queue_config: {{max_backoff: 100ms, batch_send_deadline: 50ms, \
+         max_samples_per_send: 30, max_shards: 4}}\n{more}"
+    )
+}
+
+const V2: &str = "  protobuf_message: io.prometheus.write.v2.Request\n";
+
+const RELABELLED: &str = concat!(
+    "  protobuf_message: io.prometheus.write.v2.Request\n",
+    "  write_relabel_configs:\n",
+    "  - {source_labels: [__name__], regex: secret, action: drop}\n",
+    "  - {source_labels: [i], regex: '(.*)', target_label: copy, replacement: 'c$1'}\n",
+);
+
+/// Series in a push, and the data time between two pushes.
+const SERIES: i64 = 20;
+const STEP_MS: i64 = 15_000;
+
+/// Samples of `m` and of `secret` at the times that follow each other from `first_ms` on.
+fn push_times(server: &Server, first_ms: i64, steps: std::ops::Range<i64>) {
+    let http = server.http();
+    for step in steps {
+        let time = first_ms + step * STEP_MS;
+        let numbers: Vec<String> = (0..SERIES).map(|i| i.to_string()).collect();
+        let of = |i: &String| {
+            let name = ["m", "secret"][usize::from(i == "0")];
+            Series::new(&[("__name__", name), ("i", i)], &[(time, step as f64)])
+        };
+        let series: Vec<Series> = numbers.iter().map(of).collect();
+        let answer = http.write(&body(&series));
+        assert_eq!(answer.status, 204, "{}", answer.body);
+    }
+}
+
+/// Times and values by series.
+type Samples = BTreeMap<String, Vec<(i64, String)>>;
+
+/// All samples of what was pushed up to `end_ms`, label `copy` left out if it is as it should be.
+fn stored(server: &Server, end_ms: i64) -> Samples {
+    let rows = server.http().query("{__name__=~\"m|secret\"}[3h]", end_ms);
+    let series = |row: &serde_json::Value| {
+        let labels = &row["metric"];
+        let (name, i) = (labels["__name__"].as_str(), labels["i"].as_str());
+        let copy = labels["copy"].as_str().map(|copy| copy.replace('c', ""));
+        assert!(copy.is_none() || copy.as_deref() == i, "{labels}");
+        let sample = |pair: &serde_json::Value| {
+            let time = pair[0].as_f64().unwrap() * 1000.0;
+            (time as i64, pair[1].as_str().unwrap().to_owned())
+        };
+        let samples = row["values"].as_array().unwrap().iter().map(sample);
+        (format!("{name:?} {i:?}"), samples.collect())
+    };
+    rows.as_array().unwrap().iter().map(series).collect()
+}
+
+/// Waits until the receiver has what `sender` has, but for what relabelling drops.
+fn wait_for_equal(sender: &Server, receiver: &Server, end_ms: i64, more: &str) {
+    let mut expected = stored(sender, end_ms);
+    if more == RELABELLED {
+        expected.retain(|name, _| !name.contains("secret"));
+    }
+    let samples: usize = expected.values().map(Vec::len).sum();
+    assert!(samples > 1000, "{samples}");
+    let count = || {
+        stored(receiver, end_ms)
+            .values()
+            .map(Vec::len)
+            .sum::<usize>()
+    };
+    wait_for("all samples", || count() >= samples);
+    assert_eq!(stored(receiver, end_ms), expected, "{more}");
+}
+
+/// A receiver that is killed again and again while requests are on their way, and back each time.
+fn check_kills(more: &str) {
+    let (here, there) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let port = free_port();
+    let first_ms = now_ms() / 1000 * 1000 - 7_200_000;
+    let sender = server_at(here.path(), 0, &sender_config(port, more));
+    let mut receiver = server_at(there.path(), port, IN_ORDER);
+    for round in 0..4 {
+        let from = round * 40;
+        push_times(&sender, first_ms, from..from + 25);
+        receiver.kill();
+        push_times(&sender, first_ms, from + 25..from + 40);
+        receiver = server_at(there.path(), port, IN_ORDER);
+    }
+    wait_for_equal(&sender, &receiver, now_ms(), more);
+}
+
+#[test]
+fn receiver_killed_while_it_is_sent_to_misses_no_sample() {
+    check_kills("");
+}
+
+#[test]
+fn receiver_of_2_0_killed_while_it_is_sent_to_misses_no_sample() {
+    check_kills(V2);
+}
+
+#[test]
+fn receiver_of_relabelled_2_0_killed_while_it_is_sent_to_misses_no_sample() {
+    check_kills(RELABELLED);
+}
+
+#[test]
+fn receiver_that_is_away_for_more_than_an_hour_of_data_gets_every_sample_in_order() {
+    for more in ["", RELABELLED] {
+        let (here, there) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let port = free_port();
+        let first_ms = now_ms() / 1000 * 1000 - 7_200_000;
+        let config = sender_config(port, more);
+        let sender = server_at(here.path(), 0, &config);
+        push_times(&sender, first_ms, 0..150);
+        // The sender is killed in between, too.
+        sender.kill();
+        let sender = server_at(here.path(), 0, &config);
+        push_times(&sender, first_ms, 150..300);
+        let receiver = server_at(there.path(), port, IN_ORDER);
+        wait_for_equal(&sender, &receiver, now_ms(), more);
+    }
+}
+
+/// A receiver that, as Prometheus's of 1.0, takes nothing of a request that has a sample which it
+/// cannot take.
+#[test]
+fn sample_that_a_receiver_refuses_costs_none_that_came_from_another_sender() {
+    let external = "global: {external_labels: {region: eu}}\n";
+    for (before, more) in [("", ""), (external, ""), ("", V2), ("", RELABELLED)] {
+        let mut receiver = Receiver::judging(|body| !holds(body, b"late"));
+        receiver.die();
+        let port = receiver
+            .address
+            .rsplit_once(':')
+            .unwrap()
+            .1
+            .parse()
+            .unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        // All four travel together.
+        let config = sender_config(port, more).replace("50ms", "2s");
+        let sender = server_at(dir.path(), 0, &format!("{before}{config}"));
+        for name in ["first", "late", "second", "third"] {
+            let series = Series::new(&[("__name__", name), ("i", "1")], &[(now_ms(), 1.0)]);
+            let answer = sender.http().write(&body(&[series]));
+            assert_eq!(answer.status, 204, "{}", answer.body);
+        }
+        receiver.revive();
+        for name in ["first", "second", "third"] {
+            wait_for(name, || {
+                let taken = receiver.taken();
+                let mut bodies = taken.iter().map(|request| &request.body);
+                bodies.any(|body| holds(body, name.as_bytes()))
+            });
+        }
+        for count in [
+            "prometheus_remote_storage_samples_failed_total{remote_name=\"other\",URL} 1",
+            "prometheus_remote_storage_samples_total{remote_name=\"other\",URL} 3",
+            "prometheus_remote_storage_samples_pending{remote_name=\"other\",URL} 0",
+            "prometheus_remote_storage_samples_in_total 4",
+            "firn_sending_lost_bodies_total{reason=\"refused\",target=\"other\"} 1",
+        ] {
+            let url = format!("url=\"{}\"", receiver.url());
+            let count = count.replace("URL", &url);
+            wait_for(&count, || {
+                let metrics = sender.http().get("/metrics").body;
+                metrics.lines().any(|line| line == count)
+            });
+        }
+    }
+}
+
+/// Whether the message in `body` has these bytes.
+fn holds(body: &[u8], bytes: &[u8]) -> bool {
+    let message = snap::raw::Decoder::new().decompress_vec(body).unwrap();
+    message.windows(bytes.len()).any(|window| window == bytes)
+}
+
+#[test]
+fn sample_of_a_far_future_that_is_refused_here_is_not_sent_on_and_no_receiver_is_behind_by_it() {
+    let receiver = Receiver::start();
+    let port = receiver
+        .address
+        .rsplit_once(':')
+        .unwrap()
+        .1
+        .parse()
+        .unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let sender = server_at(dir.path(), 0, &sender_config(port, ""));
+    let (now, future) = (now_ms(), 4_070_908_800_000);
+    let series = [
+        Series::new(&[("__name__", "sound")], &[(now, 1.0)]),
+        Series::new(&[("__name__", "future")], &[(future, 1.0)]),
+    ];
+    assert_eq!(sender.http().write(&body(&series)).status, 400);
+    receiver.wait(1);
+    assert!(holds(&receiver.taken()[0].body, b"sound"));
+    assert!(!holds(&receiver.taken()[0].body, b"future"));
+    let seconds = |name: &str| {
+        let metrics = sender.http().get("/metrics").body;
+        let line = metrics.lines().find(|line| line.starts_with(name)).unwrap();
+        line.rsplit_once(' ').unwrap().1.parse::<f64>().unwrap()
+    };
+    for name in [
+        "prometheus_remote_storage_highest_timestamp_in_seconds",
+        "prometheus_remote_storage_queue_highest_timestamp_seconds",
+        "prometheus_remote_storage_queue_highest_sent_timestamp_seconds",
+    ] {
+        wait_for(name, || seconds(name) == now as f64 / 1000.0);
+    }
+}
+
+#[test]
+fn server_whose_queue_cannot_be_opened_says_so_and_opens_it_once_it_can() {
+    let receiver = Receiver::start();
+    let port = receiver
+        .address
+        .rsplit_once(':')
+        .unwrap()
+        .1
+        .parse()
+        .unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let before = server_at(dir.path(), 0, "scrape_configs: []\n");
+    assert!(before.stop().success());
+    // A file where the folder should be.
+    let folder = dir.path().join("data/sending");
+    std::fs::write(&folder, "").unwrap();
+    let sender = server_at(dir.path(), 0, &sender_config(port, ""));
+    let http = sender.http();
+    let push = |name| {
+        let series = Series::new(&[("__name__", name)], &[(now_ms(), 1.0)]);
+        let answer = http.write(&body(&[series]));
+        assert_eq!(answer.status, 204, "{}", answer.body);
+    };
+    let has = |line: &str| http.get("/metrics").body.lines().any(|other| other == line);
+    let notices = || http.get("/api/v1/notifications").body;
+    push("early");
+    assert!(has("firn_sending_queue_unavailable 1"));
+    assert!(has("firn_sending_unkept_requests_total 1"));
+    assert!(
+        notices().contains("Samples are not sent on"),
+        "{}",
+        notices()
+    );
+    std::fs::remove_file(&folder).unwrap();
+    wait_for("the queue to be opened", || {
+        has("firn_sending_queue_unavailable 0")
+    });
+    assert!(
+        !notices().contains("Samples are not sent on"),
+        "{}",
+        notices()
+    );
+    push("in_time");
+    receiver.wait(1);
+    assert!(holds(&receiver.taken()[0].body, b"in_time"));
+}
+
+#[test]
+fn queue_of_receivers_that_a_start_does_not_name_is_removed() {
+    let dir = tempfile::tempdir().unwrap();
+    // Nothing listens.
+    let sender = server_at(dir.path(), 0, &sender_config(free_port(), ""));
+    push_times(&sender, now_ms() - 600_000, 0..3);
+    sender.kill();
+    let bodies = || {
+        let names = std::fs::read_dir(dir.path().join("data/sending")).unwrap();
+        let names = names.map(|entry| entry.unwrap().file_name());
+        names
+            .filter(|name| name.to_str().unwrap().ends_with(".bodies"))
+            .count()
+    };
+    assert_eq!(bodies(), 1);
+    let server = server_at(dir.path(), 0, "scrape_configs: []\n");
+    assert_eq!(bodies(), 0);
+    assert!(server.stop().success());
 }

@@ -63,7 +63,7 @@ use parts::{PartsError, Sources};
 use reading::Reading;
 use rules::{RuleFlags, Rules, Surroundings};
 use running::{QueryLogError, Running};
-use sending::Sending;
+use sending::{Duty, Sending};
 use signals::{Signals, Wish};
 use spans::Spans;
 use std::ffi::OsString;
@@ -103,6 +103,8 @@ enum ServeError {
     Task(#[from] tokio::task::JoinError),
     #[error("open data folder: {0}")]
     Open(Error),
+    #[error("{0}")]
+    Sending(String),
     #[error("close data folder: {0}")]
     Close(Error),
 }
@@ -446,11 +448,21 @@ impl Node {
     async fn begin_sending(&self, pipeline: &Pipeline) -> Result<Arc<Sending>, ServeError> {
         let own = (self.env.clone(), self.tracer());
         let (dir, limits) = (&self.options.dir, pipeline.limits().wire);
-        let sending = Arc::new(Sending::new(own, dir, limits));
+        let (is_agent, app) = (self.running.features().is_agent, self.app.clone());
+        let duty = Duty {
+            is_agent,
+            tell: Box::new(move |is_good| app.note_sending(is_good)),
+        };
+        let sending = Arc::new(Sending::new(own, dir, limits, duty));
         pipeline.send_on(sending.clone());
         let (begun, config) = (sending.clone(), self.running.config());
-        spawn_blocking(move || begun.follow(&config)).await?;
-        Ok(sending)
+        let followed = spawn_blocking(move || begun.follow(&config)).await?;
+        match followed {
+            // An agent has nowhere else to keep what comes.
+            Err(e) if is_agent => Err(ServeError::Sending(e)),
+            // A server stores it, says what is wrong, and tries again.
+            _ => Ok(sending),
+        }
     }
 
     /// What is asked beside the store, where the configuration says so.
@@ -594,7 +606,8 @@ impl Node {
         let followed = config.clone();
         spawn_blocking(move || {
             aggregating.follow(&followed);
-            sending.follow(&followed);
+            // Why it is not so yet is logged, and it is tried again.
+            let _ = sending.follow(&followed);
         });
     }
 

@@ -345,7 +345,7 @@ impl Pipeline {
         settle: impl FnOnce(Ticket) -> Ticket,
     ) -> Ticket {
         let ledger = self.ledger.clone();
-        let kept = self.keep_to_send(tenant, source, entry.body.take());
+        let kept = self.keep_to_send(tenant, source, entry.body.take(), bounds.time_max);
         let stored = settle(self.store.append_from(tenant, source, bounds));
         let ticket = match kept {
             Some(kept) => stored.joined(kept, 0),

@@ -21,6 +21,7 @@ mod courier;
 mod cursors;
 mod filter;
 mod metrics;
+mod pace;
 mod target;
 #[cfg(test)]
 mod tests;
@@ -72,8 +73,8 @@ pub struct Mirror {
     targets: Mutex<BTreeMap<String, Working>>,
     /// What the process before stored of its targets, until the first configuration.
     found: Mutex<Option<Found>>,
-    /// Held while cursors are stored, and what was stored last.
-    stored: Mutex<Cursors>,
+    /// Held while cursors are stored, and what this process stored last.
+    stored: Mutex<Option<Cursors>>,
     stopping: watch::Sender<bool>,
     taken: Arc<Taken>,
     cursors_failed: Counter,
@@ -91,7 +92,14 @@ struct Taken {
 struct Working {
     target: Arc<Target>,
     settings: watch::Sender<Arc<TargetSettings>>,
-    task: JoinHandle<()>,
+    /// None once the process ends.
+    task: Option<JoinHandle<()>>,
+}
+
+impl Working {
+    fn abort(&self) {
+        self.task.iter().for_each(JoinHandle::abort);
+    }
 }
 
 /// Where targets begin that are not at work yet.
@@ -138,8 +146,8 @@ impl Mirror {
     /// the next body, and one that is gone is forgotten with what waits for it. Must be called
     /// inside a tokio runtime; keys differ.
     pub fn apply(&self, wanted: Vec<TargetSettings>) {
-        let found = lock(&self.found).take();
         let mut targets = lock(&self.targets);
+        let found = lock(&self.found).take();
         let mut old = std::mem::take(&mut *targets);
         for settings in wanted {
             let working = match old.remove(&settings.key) {
@@ -148,7 +156,7 @@ impl Mirror {
                     working
                 }
                 Some(renamed) => {
-                    renamed.task.abort();
+                    renamed.abort();
                     self.start(&settings, renamed.target.cursor())
                 }
                 None => self.start(&settings, self.first_cursor(&settings.key, found.as_ref())),
@@ -156,10 +164,14 @@ impl Mirror {
             targets.insert(settings.key, working);
         }
         for gone in old.into_values() {
-            gone.task.abort();
+            gone.abort();
             let bytes = self.bodies.end() - gone.target.cursor();
             let label = &gone.target.label;
             info!(to = label, bytes, "target is gone, and what waited for it");
+        }
+        if targets.is_empty() && self.bodies.bytes() > 0 {
+            let bytes = self.bodies.bytes();
+            info!(bytes, "no target is left: remove what waited");
         }
     }
 
@@ -168,6 +180,21 @@ impl Mirror {
         let targets = lock(&self.targets);
         let each = |(key, working): (&String, &Working)| (key.clone(), working.target.clone());
         targets.iter().map(each).collect()
+    }
+
+    /// Whether a file of this name holds bodies.
+    pub fn is_of_queue(name: &Path) -> bool {
+        bodies::is_segment(name)
+    }
+
+    /// Bytes that wait for `target`.
+    pub fn waiting_bytes(&self, target: &Target) -> u64 {
+        self.bodies.end().saturating_sub(target.cursor())
+    }
+
+    /// Bodies that the disk did not take.
+    pub fn refused_bodies(&self) -> u64 {
+        self.taken.refused.get()
     }
 
     /// Where a target begins that was not at work.
@@ -200,7 +227,7 @@ impl Mirror {
         Working {
             target,
             settings: changes,
-            task: tokio::spawn(courier.run()),
+            task: Some(tokio::spawn(courier.run())),
         }
     }
 
@@ -273,15 +300,23 @@ impl Mirror {
     /// Stores cursors that moved, and trims the log. May block.
     pub fn store_cursors(&self) {
         let mut stored = lock(&self.stored);
+        let end = self.bodies.end();
         let cursors: Cursors = {
             let targets = lock(&self.targets);
-            let cursor =
-                |(key, working): (&String, &Working)| (key.clone(), working.target.cursor());
+            if lock(&self.found).is_some() {
+                // No configuration yet: whose bodies these are is not known.
+                return;
+            }
+            let now = self.env.clock.monotonic();
+            let cursor = |(key, working): (&String, &Working)| {
+                working.target.keep_pace(now, end);
+                (key.clone(), working.target.cursor())
+            };
             targets.iter().map(cursor).collect()
         };
-        if *stored != cursors {
+        if stored.as_ref() != Some(&cursors) {
             match cursors::save(&*self.env.disk, &self.dir, &cursors) {
-                Ok(()) => stored.clone_from(&cursors),
+                Ok(()) => *stored = Some(cursors.clone()),
                 Err(e) => {
                     self.cursors_failed.inc();
                     tracing::debug!(error = %e, "store cursors");
@@ -290,10 +325,12 @@ impl Mirror {
         }
         // Also where cursors could not be stored: that may be for want of the very space. A cursor
         // that points before the log begins is moved to its beginning at the next start.
-        let needed = cursors.values().copied().min();
-        if let Some(needed) = needed
-            && let Err(e) = self.bodies.trim(needed)
-        {
+        let trimmed = match cursors.values().copied().min() {
+            Some(needed) => self.bodies.trim(needed),
+            // No target is left that needs any of them, and a new one begins behind them.
+            None => self.bodies.clear(end),
+        };
+        if let Err(e) = trimmed {
             warn!(error = %e, "remove bodies that every target has");
         }
     }
@@ -301,18 +338,21 @@ impl Mirror {
     /// Lets attempts under way end, for some seconds, and stores cursors.
     pub async fn stop(&self) {
         self.stopping.send_replace(true);
-        let mut working = std::mem::take(&mut *lock(&self.targets));
+        let mut tasks: Vec<JoinHandle<()>> = {
+            let mut targets = lock(&self.targets);
+            let tasks = targets.values_mut().map(|one| one.task.take());
+            tasks.flatten().collect()
+        };
         let ending = async {
-            for one in working.values_mut() {
+            for task in &mut tasks {
                 // One that panicked has said so.
-                let _ = (&mut one.task).await;
+                let _ = task.await;
             }
         };
         if timeout(STOP_GRACE, ending).await.is_err() {
             warn!("cut attempts under way: their bodies are sent again by the next start");
         }
-        working.values().for_each(|one| one.task.abort());
-        *lock(&self.targets) = working;
+        tasks.iter().for_each(JoinHandle::abort);
         self.store_cursors();
     }
 }

@@ -14,6 +14,7 @@
 //! Invariant: label sets that are read are canonical; the columns of float samples have equal
 //! length, but for `start_times`, which is empty while no sample has a start timestamp.
 
+mod part;
 mod take_out;
 
 use crate::error::Error;

@@ -136,6 +136,11 @@ impl App {
         self.0.notices.set(Notice::ConfigRefused, !is_good);
     }
 
+    /// Says whether samples are sent on, where they are to be.
+    pub fn note_sending(&self, is_good: bool) {
+        self.0.notices.set(Notice::NothingSentOn, !is_good);
+    }
+
     /// Says that the process is ending: from here on the server is not ready.
     pub fn stop(&self) {
         self.0.stopping.store(true, Ordering::Relaxed);

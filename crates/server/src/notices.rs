@@ -1,5 +1,5 @@
-//! What an operator should know right now: that the server starts or stops, or that its newest
-//! config was not taken over. With Prometheus's words, where it has them.
+//! What an operator should know right now: that the server starts or stops, that its newest config
+//! was not taken over, or that nothing is sent on. With Prometheus's words, where it has them.
 //!
 //! Invariant: a notice is there once, from the moment it was last said to hold.
 
@@ -9,7 +9,7 @@ use firn_model::sync::lock;
 use std::sync::{Arc, Mutex};
 use tokio::sync::broadcast::{Receiver, Sender, channel};
 
-/// Changes that a slow reader may fall behind; there are three notices at most.
+/// Changes that a slow reader may fall behind; there are four notices at most.
 const CHANGES_KEPT: usize = 16;
 
 /// A notice.
@@ -18,6 +18,7 @@ pub(crate) enum Notice {
     Starting,
     Stopping,
     ConfigRefused,
+    NothingSentOn,
 }
 
 impl Notice {
@@ -27,6 +28,9 @@ impl Notice {
             Notice::Starting => "Firn is starting and replaying its log.",
             Notice::Stopping => "Firn is shutting down and gracefully stopping all operations.",
             Notice::ConfigRefused => "Configuration reload has failed.",
+            Notice::NothingSentOn => {
+                "Samples are not sent on: the queue of remote_write cannot be opened."
+            }
         }
     }
 }

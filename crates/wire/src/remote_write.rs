@@ -32,6 +32,7 @@ mod plain;
 mod refusal;
 mod request;
 mod sample;
+mod seams;
 #[cfg(test)]
 mod tests;
 mod zeros;
@@ -52,6 +53,7 @@ pub(crate) use metadata::push as push_metadata;
 pub use refusal::{Refusal, Refusals, Refused};
 pub(crate) use request::Counts;
 pub(crate) use sample::read as read_sample;
+pub use seams::{Joined, Seams, since};
 pub use zeros::Zeros;
 
 use crate::error::WireError;

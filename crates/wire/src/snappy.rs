@@ -118,6 +118,35 @@ pub fn join<'b>(
     Ok(joined)
 }
 
+/// Bytes of the message of a block, and of the elements behind its header.
+pub fn block_bytes(body: &[u8], limit: usize) -> Result<(usize, usize), WireError> {
+    read_header(body, limit).map(|(declared, elements)| (declared, elements.len()))
+}
+
+/// The blocks that [`join`] put into `joined`, by their [`block_bytes`]. Fails if it is not made of
+/// such blocks; what follows the headers is not looked at.
+pub fn part(
+    joined: &[u8],
+    blocks: impl Iterator<Item = (usize, usize)>,
+) -> Result<Vec<Vec<u8>>, WireError> {
+    let (mut left, mut elements) = read_header(joined, usize::MAX)?;
+    let mut parts = Vec::new();
+    for (bytes, element_bytes) in blocks {
+        left = left.checked_sub(bytes).ok_or(WireError::SnappyCorrupt)?;
+        let own = elements.split_at_checked(element_bytes);
+        let (own, rest) = own.ok_or(WireError::SnappyCorrupt)?;
+        let mut part = Vec::with_capacity(HEADER_BYTES_MAX + own.len());
+        put_varint(&mut part, bytes as u64);
+        part.extend_from_slice(own);
+        parts.push(part);
+        elements = rest;
+    }
+    match left == 0 && elements.is_empty() {
+        true => Ok(parts),
+        false => Err(WireError::SnappyCorrupt),
+    }
+}
+
 /// The declared bytes, and what follows the header.
 fn read_header(body: &[u8], limit: usize) -> Result<(usize, &[u8]), WireError> {
     let mut bytes = 0u64;

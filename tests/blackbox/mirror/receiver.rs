@@ -34,7 +34,11 @@ pub struct Taken {
     pub body: Vec<u8>,
 }
 
+/// Says whether a receiver takes a body.
+type Judge = Box<dyn Fn(&[u8]) -> bool + Send + Sync>;
+
 struct Shared {
+    judge: Judge,
     mood: Mutex<Mood>,
     taken: Mutex<Vec<Taken>>,
     requests: Mutex<usize>,
@@ -51,7 +55,13 @@ pub struct Receiver {
 impl Receiver {
     /// Starts one at any free port that takes everything.
     pub fn start() -> Self {
+        Self::judging(|_| true)
+    }
+
+    /// Starts one that answers 400 to bodies that `judge` does not take.
+    pub fn judging(judge: impl Fn(&[u8]) -> bool + Send + Sync + 'static) -> Self {
         let shared = Arc::new(Shared {
+            judge: Box::new(judge),
             mood: Mutex::new(Mood::status(204)),
             taken: Mutex::default(),
             requests: Mutex::default(),
@@ -173,6 +183,10 @@ fn serve(stream: &TcpStream, shared: &Shared, dead: &AtomicBool) -> Option<()> {
             None
         }
         Mood::Says(status, lines) => {
+            let status = match (shared.judge)(&body) {
+                true => status,
+                false => 400,
+            };
             if (200..300).contains(&status) {
                 shared.taken.lock().unwrap().push(Taken { headers, body });
             }

@@ -5,20 +5,46 @@
 //! which an acknowledgement waits for as ever.
 
 use firn_model::batch::Batch;
-use firn_model::store::{Append, AppendBounds, Appended, Ticket};
+use firn_model::sample::TimestampMs;
+use firn_model::store::{Append, AppendBounds, Appended, Rejected, Rejection, Ticket};
 use firn_model::tenant::TenantId;
 
-/// Takes every batch, and keeps none.
+/// Takes every batch, and keeps none. What lies too far in the future is refused as a store does,
+/// and is not sent on.
 pub struct Unstored;
 
 impl Append for Unstored {
-    fn append(&self, _: &TenantId, batch: &Batch, _: AppendBounds) -> Ticket {
-        let histograms = batch.iter().map(|series| series.histograms.len());
-        Ticket::ready(Ok(Appended {
+    fn append(&self, _: &TenantId, batch: &Batch, bounds: AppendBounds) -> Ticket {
+        let mut appended = Appended {
             stored: batch.sample_count(),
-            stored_histograms: histograms.sum(),
             ..Appended::default()
-        }))
+        };
+        let mut refused: Option<Rejected> = None;
+        for series in batch.iter() {
+            appended.stored_histograms += series.histograms.len();
+            let mut refuse = |time: TimestampMs| {
+                appended.stored -= 1;
+                let refused = refused.get_or_insert_with(|| Rejected {
+                    rejection: Rejection::TooFarInFuture,
+                    count: 0,
+                    first_labels: series.labels.to_owned(),
+                    first_time: time,
+                });
+                refused.count += 1;
+            };
+            let times = series.times.iter().copied();
+            times
+                .filter(|time| *time > bounds.time_max)
+                .for_each(&mut refuse);
+            for histogram in series.histograms {
+                if histogram.time > bounds.time_max {
+                    refuse(histogram.time);
+                    appended.stored_histograms -= 1;
+                }
+            }
+        }
+        appended.rejected.extend(refused);
+        Ticket::ready(Ok(appended))
     }
 
     fn may_wait(&self) -> bool {
@@ -27,5 +53,34 @@ impl Append for Unstored {
 
     fn takes_exemplars(&self) -> bool {
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use firn_model::labels::Labels;
+
+    #[test]
+    fn sample_too_far_in_the_future_is_refused_and_the_others_are_taken() {
+        let mut batch = Batch::default();
+        let labels = Labels::from_pairs([("__name__", "m")]);
+        batch.push_series(
+            labels.as_ref(),
+            &[(5, 1.0), (11, 1.0), (10, 1.0), (12, 1.0)],
+        );
+        let tenant = TenantId::anonymous();
+        let taken = Unstored
+            .append(&tenant, &batch, AppendBounds::until(10))
+            .wait();
+        let taken = taken.unwrap();
+        let [refused] = &taken.rejected[..] else {
+            panic!("{taken:?}");
+        };
+        assert_eq!(
+            (taken.stored, refused.count, refused.first_time),
+            (2, 2, 11)
+        );
+        assert_eq!(refused.rejection, Rejection::TooFarInFuture);
     }
 }

@@ -110,6 +110,7 @@ fn settings(target: MirrorTarget) -> Result<TargetSettings, MirrorError> {
         label: target.label,
         queue_bytes_max: target.queue_bytes_max,
         queue_age_max: target.queue_age_max,
+        sample_age_max: None,
         prepare: Arc::new(target.filter),
         fill: Duration::ZERO,
         timeout: target.timeout,

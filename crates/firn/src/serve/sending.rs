@@ -2,48 +2,52 @@
 //!
 //! The queue is the log of bodies of `firn mirror`, in the folder `sending` of the data folder: a
 //! request is kept once, with a cursor for each receiver. It is opened when the config first names
-//! a receiver.
+//! a receiver, and emptied when none is left.
+//!
+//! Invariant: while receivers are named and the queue cannot be opened, an agent acknowledges
+//! nothing, since nothing else keeps what came. A server goes on storing, counts what is not sent
+//! on, and says so; either tries again until the queue is open.
 
 mod client;
 mod metrics;
+mod preparing;
+mod request;
 mod said;
 
 use super::metadata;
 use crate::settings::config::Config;
 use crate::settings::config::remote_write::RemoteWrite;
-use bytes::Bytes;
 use client::Client;
 use firn_ingest::Pipeline;
 use firn_ingest::forward::Forward;
 use firn_ingest::scrape::Scraping;
-use firn_ingest::sending::{Kept, KeptRequest, Known, Outgoing, Round, SendOn, Sent};
-use firn_mirror::tee::{
-    Mirror, PASSED_HEADERS, Parcel, Prepare, Request, TargetSettings, Wanted, Write,
-};
+use firn_ingest::sending::{KeptRequest, Outgoing, SendOn};
+use firn_mirror::tee::{Mirror, Tally, TargetSettings, Write};
 use firn_model::env::Env;
 use firn_model::error::Error;
-use firn_model::metrics::Gauge;
+use firn_model::metrics::{Counter, Gauge};
 use firn_model::store::{Appended, Ticket};
 use firn_model::sync::lock;
 use firn_model::trace::Tracer;
 use firn_wire::WireLimits;
-use firn_wire::remote_write::Version;
+use preparing::Preparing;
+use request::write;
 use said::{Said, Telling};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
 use tokio::runtime::Handle;
-use tokio::task::JoinHandle;
-use tracing::{error, info};
+use tokio::task::{JoinHandle, spawn_blocking};
+use tokio::time::sleep;
+use tracing::{error, info, warn};
 
 /// The folder of the queue, in the data folder.
 const FOLDER: &str = "sending";
 
-/// What a request of 2.0 says it is.
-const CONTENT_TYPE_V2: &str = "application/x-protobuf;proto=io.prometheus.write.v2.Request";
-
-/// Says what is known of metrics now.
-type Learn = Box<dyn Fn() -> Known + Send + Sync>;
+/// Between two tries to open the queue: the first pause and the longest.
+const OPEN_PAUSE_MIN: Duration = Duration::from_secs(1);
+const OPEN_PAUSE_MAX: Duration = Duration::from_secs(60);
 
 /// The receivers in force, and what waits for them.
 pub struct Sending {
@@ -51,6 +55,7 @@ pub struct Sending {
     tracer: Arc<Tracer>,
     dir: PathBuf,
     limits: WireLimits,
+    duty: Duty,
     queue: OnceLock<Arc<Mirror>>,
     /// Whether there is a receiver: asked for each batch, without the lock.
     is_on: AtomicBool,
@@ -58,10 +63,27 @@ pub struct Sending {
     request_samples: AtomicUsize,
     /// The time of the newest sample that was kept.
     newest: Gauge,
+    /// What was to be kept.
+    came: Tally,
+    /// Why the queue is not open, where it should be.
+    fault: Mutex<Option<String>>,
+    open_failures: Counter,
+    /// Requests that were not kept for that.
+    unkept: Counter,
     /// What metrics are, as receivers are told.
     said: Arc<Said>,
     following: Mutex<Following>,
+    /// The receivers in force.
+    receivers: Mutex<Arc<Vec<RemoteWrite>>>,
     runtime: Handle,
+}
+
+/// What hangs on sending.
+pub struct Duty {
+    /// Whether nothing else keeps what comes.
+    pub is_agent: bool,
+    /// Tells the operator whether samples are sent on that should be.
+    pub tell: Box<dyn Fn(bool) + Send + Sync>,
 }
 
 /// What a configuration began. Held while one is taken over, which waits for the disk.
@@ -71,7 +93,10 @@ struct Following {
     keeping: Option<JoinHandle<()>>,
     /// What tells receivers of metrics.
     telling: Vec<JoinHandle<()>>,
-    receivers: Vec<RemoteWrite>,
+    /// What tries again to open the queue.
+    retrying: Option<JoinHandle<()>>,
+    /// How many configurations were followed.
+    count: u64,
 }
 
 impl Sending {
@@ -80,18 +105,25 @@ impl Sending {
         (env, tracer): (Env, Arc<Tracer>),
         data_dir: &std::path::Path,
         limits: WireLimits,
+        duty: Duty,
     ) -> Self {
         Self {
             env,
             tracer,
             dir: data_dir.join(FOLDER),
             limits,
+            duty,
             queue: OnceLock::new(),
             is_on: AtomicBool::new(false),
             request_samples: AtomicUsize::new(usize::MAX),
             newest: Gauge::default(),
+            came: Tally::default(),
+            fault: Mutex::default(),
+            open_failures: Counter::default(),
+            unkept: Counter::default(),
             said: Arc::default(),
             following: Mutex::default(),
+            receivers: Mutex::default(),
             runtime: Handle::current(),
         }
     }
@@ -105,43 +137,125 @@ impl Sending {
         }));
     }
 
-    /// Sends as `config` says from here on. May block.
-    pub fn follow(&self, config: &Config) {
+    /// Sends as `config` says from here on, or says why that is not so yet: it is tried again until
+    /// another configuration comes. May block.
+    pub fn follow(self: &Arc<Self>, config: &Arc<Config>) -> Result<(), String> {
         let mut following = lock(&self.following);
-        if config.remote_write.is_empty() && self.queue.get().is_none() {
-            return;
+        following.count += 1;
+        if let Some(retrying) = following.retrying.take() {
+            retrying.abort();
+        }
+        let followed = self.take_over(&mut following, config);
+        if let Err(e) = &followed {
+            error!(error = e, "samples are not sent on");
+            let (weak, config) = (Arc::downgrade(self), config.clone());
+            let count = following.count;
+            following.retrying = Some(self.runtime.spawn(async move {
+                let mut pause = OPEN_PAUSE_MIN;
+                loop {
+                    sleep(pause).await;
+                    pause = (pause * 2).min(OPEN_PAUSE_MAX);
+                    let Some(sending) = weak.upgrade() else {
+                        return;
+                    };
+                    let config = config.clone();
+                    let trying = spawn_blocking(move || sending.try_again(&config, count));
+                    // A task that failed has said so.
+                    if trying.await.unwrap_or(false) {
+                        return;
+                    }
+                }
+            }));
+        }
+        followed
+    }
+
+    /// Follows `config` again, unless another one came since it was the one with number `count`;
+    /// whether there is nothing left to try.
+    fn try_again(&self, config: &Config, count: u64) -> bool {
+        let mut following = lock(&self.following);
+        if following.count != count {
+            return true;
+        }
+        match self.take_over(&mut following, config) {
+            Ok(()) => true,
+            Err(e) => {
+                warn!(error = %e, "samples are still not sent on");
+                false
+            }
+        }
+    }
+
+    fn take_over(&self, following: &mut Following, config: &Config) -> Result<(), String> {
+        let is_wanted = !config.remote_write.is_empty();
+        if !is_wanted && self.queue.get().is_none() {
+            self.is_on.store(false, Ordering::Relaxed);
+            self.note_fault(None);
+            self.free();
+            return Ok(());
         }
         let _inside = self.runtime.enter();
         let settings = config.remote_write.iter();
         let settings: Result<Vec<TargetSettings>, String> = settings
             .map(|receiver| self.settings(receiver, config))
             .collect();
-        match settings.and_then(|settings| Ok((self.open(&mut following.keeping)?, settings))) {
-            Ok((queue, settings)) => {
-                self.is_on.store(!settings.is_empty(), Ordering::Relaxed);
-                let samples = config.remote_write.iter().map(|r| r.request_samples);
-                let samples = samples.min().unwrap_or(usize::MAX);
-                self.request_samples
-                    .store(samples.max(1), Ordering::Relaxed);
-                let receivers = settings.len();
-                self.tell(&config.remote_write, &settings, &mut following.telling);
-                queue.apply(settings);
-                queue.store_cursors();
-                following.receivers.clone_from(&config.remote_write);
-                info!(receivers, "sending on follows the config");
+        let opened = settings.and_then(|settings| Ok((self.open(following)?, settings)));
+        let (queue, settings) = match opened {
+            Ok(opened) => opened,
+            Err(e) => {
+                self.open_failures.inc();
+                self.note_fault(Some(&e));
+                self.is_on.store(is_wanted, Ordering::Relaxed);
+                return Err(e);
             }
-            Err(e) => error!(error = %e, "samples are not sent on"),
-        }
+        };
+        self.note_fault(None);
+        self.is_on.store(is_wanted, Ordering::Relaxed);
+        let samples = config.remote_write.iter().map(|r| r.request_samples);
+        let samples = samples.min().unwrap_or(usize::MAX);
+        self.request_samples
+            .store(samples.max(1), Ordering::Relaxed);
+        let receivers = settings.len();
+        self.tell(&config.remote_write, &settings, &mut following.telling);
+        queue.apply(settings);
+        queue.store_cursors();
+        *lock(&self.receivers) = Arc::new(config.remote_write.clone());
+        info!(receivers, "sending on follows the config");
+        Ok(())
     }
 
-    fn open(&self, keeping: &mut Option<JoinHandle<()>>) -> Result<Arc<Mirror>, String> {
+    fn note_fault(&self, why: Option<&str>) {
+        *lock(&self.fault) = why.map(str::to_owned);
+        (self.duty.tell)(why.is_none());
+    }
+
+    fn open(&self, following: &mut Following) -> Result<Arc<Mirror>, String> {
         if let Some(queue) = self.queue.get() {
             return Ok(queue.clone());
         }
         let opened = Mirror::open(self.env.clone(), &self.dir, self.limits.message_bytes_max);
-        let queue = Arc::new(opened.map_err(|e| e.message)?);
-        *keeping = Some(self.runtime.spawn(queue.clone().keep()));
+        let queue = opened.map_err(|e| format!("open the queue of remote_write: {}", e.message))?;
+        let queue = Arc::new(queue);
+        following.keeping = Some(self.runtime.spawn(queue.clone().keep()));
         Ok(self.queue.get_or_init(|| queue).clone())
+    }
+
+    /// Removes what an earlier process kept for receivers that are no longer named.
+    fn free(&self) {
+        // A folder that is not there, or cannot be listed, has nothing to free.
+        let names = self.env.disk.list(&self.dir).unwrap_or_default();
+        if !names.iter().any(|name| Mirror::is_of_queue(name)) {
+            return;
+        }
+        let opened = Mirror::open(self.env.clone(), &self.dir, self.limits.message_bytes_max);
+        match opened {
+            Ok(queue) => {
+                let _inside = self.runtime.enter();
+                queue.apply(Vec::new());
+                queue.store_cursors();
+            }
+            Err(e) => warn!(error = %e.message, "free the queue of remote_write"),
+        }
     }
 
     /// Tells the receivers of metrics that want it, each at times of its own.
@@ -173,7 +287,8 @@ impl Sending {
             key: receiver.key.clone(),
             label: receiver.label.clone(),
             queue_bytes_max: config.sending_queue_bytes,
-            queue_age_max: receiver.age_max,
+            queue_age_max: None,
+            sample_age_max: receiver.age_max,
             prepare: Arc::new(Preparing {
                 outgoing: Outgoing {
                     external_labels: config.external_labels.clone(),
@@ -182,7 +297,7 @@ impl Sending {
                     sends_exemplars: receiver.sends_exemplars,
                     version: receiver.version,
                     request_samples: receiver.request_samples,
-                    shares_max: receiver.shards.1,
+                    shares: receiver.shards,
                 },
                 said: receiver.metadata.map(|_| self.said.clone()),
                 limits: self.limits,
@@ -205,11 +320,24 @@ impl Sending {
         Ok(forward.signed_by(receiver.signer(self.env.clock.clone())))
     }
 
+    /// What becomes of a request while the queue is not open.
+    fn pass_over(&self) -> Ticket {
+        self.unkept.inc();
+        if !self.duty.is_agent {
+            return Ticket::ready(Ok(Appended::default()));
+        }
+        let why = lock(&self.fault).clone().unwrap_or_default();
+        Ticket::ready(Err(Error::unavailable(why)))
+    }
+
     /// Lets attempts under way end, and notes how far receivers are.
     pub async fn stop(&self) {
         {
             let mut following = lock(&self.following);
             following.telling.drain(..).for_each(|task| task.abort());
+            if let Some(retrying) = following.retrying.take() {
+                retrying.abort();
+            }
             if let Some(keeping) = following.keeping.take() {
                 keeping.abort();
             }
@@ -230,10 +358,11 @@ impl SendOn for Sending {
     }
 
     fn keep(&self, request: KeptRequest) -> Ticket {
-        let Some(queue) = self.queue.get() else {
-            return Ticket::ready(Ok(Appended::default()));
-        };
+        self.came.add(request.contents);
         self.newest.raise(request.contents.newest);
+        let Some(queue) = self.queue.get() else {
+            return self.pass_over();
+        };
         let (ticket, resolver) = Ticket::new();
         queue.append(
             Write {
@@ -246,97 +375,5 @@ impl SendOn for Sending {
             },
         );
         ticket
-    }
-}
-
-/// A request of this version, with the headers that it needs.
-fn write(version: Version, body: Bytes) -> Write {
-    let headers = match version {
-        Version::V1 => ["application/x-protobuf", "snappy", "0.1.0"],
-        Version::V2 => [CONTENT_TYPE_V2, "snappy", "2.0.0"],
-    };
-    debug_assert_eq!(PASSED_HEADERS[2], "x-prometheus-remote-write-version");
-    let headers = headers.iter().enumerate();
-    Write {
-        headers: headers.map(|(at, text)| (at, (*text).into())).collect(),
-        contents: None,
-        body,
-    }
-}
-
-/// A request that was kept.
-fn kept(write: &Write) -> Kept {
-    Kept {
-        version: match write.header("content-type") {
-            Some(CONTENT_TYPE_V2) => Version::V2,
-            _ => Version::V1,
-        },
-        contents: write.contents,
-        body: write.body.clone(),
-    }
-}
-
-/// Makes what one receiver gets.
-struct Preparing {
-    outgoing: Outgoing,
-    /// What metrics are, if the receiver wants to know.
-    said: Option<Arc<Said>>,
-    limits: WireLimits,
-}
-
-impl Preparing {
-    /// Whether requests of 2.0 say what metrics are.
-    fn tells(&self) -> bool {
-        self.said
-            .as_ref()
-            .is_some_and(|said| !said.known().is_empty())
-    }
-
-    fn parcel(&self, round: Result<Round, String>) -> Parcel {
-        let round = match round {
-            Ok(round) => round,
-            Err(why) => {
-                return Parcel {
-                    bodies: 1,
-                    wanted: Wanted::Unreadable(why),
-                    dropped: 0,
-                    is_full: true,
-                };
-            }
-        };
-        let lane = |share: Vec<Sent>| share.into_iter().map(|sent| self.request(sent)).collect();
-        Parcel {
-            bodies: round.kept,
-            wanted: match round.shares.is_empty() {
-                true => Wanted::Nothing,
-                false => Wanted::Lanes(round.shares.into_iter().map(lane).collect()),
-            },
-            dropped: round.dropped,
-            is_full: round.is_full,
-        }
-    }
-
-    fn request(&self, sent: Sent) -> Request {
-        Request {
-            contents: sent.contents,
-            write: write(self.outgoing.version, sent.body),
-        }
-    }
-}
-
-impl Prepare for Preparing {
-    fn is_quick(&self, writes: &[&Write], is_behind: bool) -> bool {
-        let kept: Vec<Kept> = writes.iter().map(|write| kept(write)).collect();
-        !is_behind && self.outgoing.is_quick(&kept, self.tells())
-    }
-
-    fn prepare(&self, writes: &[&Write], _bytes_max: usize, is_behind: bool) -> Vec<Parcel> {
-        let kept: Vec<Kept> = writes.iter().map(|write| kept(write)).collect();
-        let known = self.said.as_ref().map(|said| said.known());
-        let known = known.unwrap_or_default();
-        let rounds = self
-            .outgoing
-            .rounds(&kept, (&known, is_behind), &self.limits);
-        rounds.into_iter().map(|round| self.parcel(round)).collect()
     }
 }

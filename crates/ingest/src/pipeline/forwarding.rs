@@ -3,6 +3,7 @@
 use super::Pipeline;
 use crate::sending::{self, KeptRequest, SendOn};
 use firn_model::batch::Source;
+use firn_model::sample::TimestampMs;
 use firn_model::store::Ticket;
 use firn_model::tenant::TenantId;
 use std::sync::Arc;
@@ -20,22 +21,25 @@ impl Pipeline {
         is_on && *tenant == TenantId::anonymous()
     }
 
-    /// Keeps `body`, or requests that hold the same as `source`, where there is someone to send
-    /// them to.
+    /// Keeps `body`, or requests that hold the same as `source` up to `time_max`, where there is
+    /// someone to send them to.
     pub(super) fn keep_to_send(
         &self,
         tenant: &TenantId,
         source: &mut dyn Source,
         body: Option<KeptRequest>,
+        time_max: TimestampMs,
     ) -> Option<Ticket> {
         if !self.sends_on(tenant) {
             return None;
         }
         let to = self.sending.get()?;
-        if let Some(request) = body {
+        if let Some(request) = body
+            && request.contents.newest <= time_max
+        {
             return Some(to.keep(request));
         }
-        match sending::requests_of(source, to.request_samples_max()) {
+        match sending::requests_of(source, to.request_samples_max(), time_max) {
             Ok(requests) => {
                 let tickets = requests.into_iter().map(|request| to.keep(request));
                 tickets.reduce(|all, next| next.joined(all, 0))

@@ -21,7 +21,7 @@ use firn_model::batch::{Batch, SeriesSamples};
 use firn_model::labels::{Labels, LabelsBuilder, LabelsRef, METRIC_NAME, push_pair};
 use firn_model::metadata::MetadataBatch;
 use firn_wire::WireLimits;
-use firn_wire::remote_write::{Contents, Decoder, Reader, Version, encode, encode_interned};
+use firn_wire::remote_write::{Contents, Decoder, Reader, Seams, Version, encode, encode_interned};
 use hyper::body::Bytes;
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -29,7 +29,7 @@ use std::sync::Arc;
 
 /// Samples of a round, unless one request may have more: what is decoded at a time, some 8 MB.
 /// At 50 ms a round trip it is 600,000 samples a second.
-const ROUND_SAMPLES: usize = 32 << 10;
+pub const ROUND_SAMPLES: usize = 32 << 10;
 
 /// What one receiver is to get of each request.
 #[derive(Clone, Debug)]
@@ -46,8 +46,9 @@ pub struct Outgoing {
     pub version: Version,
     /// `max_samples_per_send`: a request is full with so many.
     pub request_samples: usize,
-    /// `max_shards`: requests that may be under way at once.
-    pub shares_max: usize,
+    /// `min_shards` and `max_shards`: requests that are under way at once where there are so many,
+    /// and for a receiver that is behind.
+    pub shares: (usize, usize),
 }
 
 /// A request as it was kept.
@@ -68,6 +69,19 @@ pub struct Sent {
     pub body: Bytes,
     /// What it holds.
     pub contents: Contents,
+    /// Where kept requests meet in it.
+    pub seams: Seams,
+}
+
+impl Sent {
+    /// One that is of one kept request.
+    pub(super) fn whole(body: Bytes, contents: Contents) -> Self {
+        Self {
+            body,
+            contents,
+            seams: Seams::None,
+        }
+    }
 }
 
 /// Requests of which one must follow the other.
@@ -80,8 +94,8 @@ pub struct Round {
     pub kept: usize,
     /// Shares without an order among them; none if the receiver gets nothing.
     pub shares: Vec<Share>,
-    /// Samples that relabelling dropped, or that the receiver does not want.
-    pub dropped: u64,
+    /// What relabelling dropped, or the receiver does not want.
+    pub dropped: Contents,
     /// Whether it has as many samples as a request may.
     pub is_full: bool,
 }
@@ -91,14 +105,17 @@ pub struct Round {
 struct Gathered {
     kept: usize,
     batch: Batch,
-    dropped: u64,
+    /// Up to which series each kept request goes that brought any.
+    ends: Vec<u32>,
+    dropped: Contents,
 }
 
 /// Rounds under way. Of what is to pass and what was gathered one is empty.
 struct Making<'o> {
     outgoing: &'o Outgoing,
     known: &'o Known,
-    is_behind: bool,
+    /// Shares that a round may have.
+    shares_max: usize,
     limits: &'o WireLimits,
     rounds: Vec<Result<Round, String>>,
     /// The next request that passes as it is.
@@ -129,13 +146,13 @@ impl Making<'_> {
             .contents
             .map_or(0, |contents| contents.all_samples() as usize);
         let max = self.outgoing.request_samples;
-        if !self.is_behind && gathered >= self.outgoing.half_full() && gathered + more > max {
+        if !self.is_wide() && gathered >= self.outgoing.half_full() && gathered + more > max {
             // One request each costs less than to cut and mix them.
             self.end_gathered(true);
         }
         match self.outgoing.gather(decoder, kept, &mut self.gathered) {
             Ok(()) => {
-                let enough = match self.is_behind {
+                let enough = match self.is_wide() {
                     true => self.outgoing.round_samples(),
                     false => max,
                 };
@@ -150,6 +167,11 @@ impl Making<'_> {
         }
     }
 
+    /// Whether requests go side by side.
+    fn is_wide(&self) -> bool {
+        self.shares_max > 1
+    }
+
     fn finish(mut self) -> Vec<Result<Round, String>> {
         self.end_joining(false);
         self.end_passed();
@@ -160,7 +182,8 @@ impl Making<'_> {
     /// Ends the round of what was gathered, which is full if something else follows.
     fn end_gathered(&mut self, is_followed: bool) {
         if self.gathered.kept > 0 {
-            let mut round = self.outgoing.round(&mut self.gathered, self.known);
+            let gathered = std::mem::take(&mut self.gathered);
+            let mut round = self.outgoing.round(gathered, self.shares_max, self.known);
             round.is_full |= is_followed;
             self.rounds.push(Ok(round));
         }
@@ -170,7 +193,7 @@ impl Making<'_> {
     fn end_joining(&mut self, is_followed: bool) {
         for mut round in self.joining.rounds(self.outgoing, self.limits) {
             round.is_full |= is_followed;
-            if !self.is_behind {
+            if !self.is_wide() {
                 self.rounds.push(Ok(round));
                 continue;
             }
@@ -190,8 +213,8 @@ impl Making<'_> {
     /// their samples where too many requests have a series in common.
     fn end_passed(&mut self) {
         let passed = std::mem::take(&mut self.passed);
-        let (version, shares_max) = (self.outgoing.version, self.outgoing.shares_max);
-        if passed.len() < 2 || shares_max < 2 {
+        let (version, shares_max) = (self.outgoing.version, self.shares_max);
+        if passed.len() < 2 || !self.is_wide() {
             self.rounds.extend(passed.into_iter().map(Ok));
             return;
         }
@@ -207,29 +230,36 @@ impl Making<'_> {
         }
     }
 
-    /// Reads what was to pass.
+    /// Reads what was to pass. A request may be made of several, which stay apart.
     fn gather_again(&mut self, round: Round) {
         let mut decoder = Decoder::new(*self.limits);
+        let version = self.outgoing.version;
+        let kept_before = self.gathered.kept;
         for sent in round.shares.iter().flatten() {
-            let kept = Kept {
-                version: self.outgoing.version,
+            let kept = |body: Bytes| Kept {
+                version,
                 contents: None,
-                body: sent.body.clone(),
+                body,
             };
-            let before = self.gathered.kept;
-            match self
-                .outgoing
-                .gather(&mut decoder, &kept, &mut self.gathered)
-            {
-                // A request may be made of several.
-                Ok(()) => self.gathered.kept = before + round.kept,
-                Err(_) => {
+            let apart = sent.seams.apart((version, &sent.body), self.limits);
+            let mut parts: Vec<Kept> = (apart.unwrap_or_default().into_iter())
+                .map(|(body, _)| kept(body.into()))
+                .collect();
+            if parts.is_empty() {
+                parts.push(kept(sent.body.clone()));
+            }
+            for part in &parts {
+                let gathered = &mut self.gathered;
+                if self.outgoing.gather(&mut decoder, part, gathered).is_err() {
+                    // It was read a moment ago; if not, what is sent twice goes in order.
+                    self.gathered.kept = kept_before;
                     self.end_gathered(true);
                     self.rounds.push(Ok(round));
                     return;
                 }
             }
         }
+        self.gathered.kept = kept_before + round.kept;
     }
 }
 
@@ -245,7 +275,10 @@ impl Outgoing {
         let mut making = Making {
             outgoing: self,
             known,
-            is_behind,
+            shares_max: match is_behind {
+                true => self.shares.1,
+                false => self.shares.0,
+            },
             limits,
             rounds: Vec::new(),
             joining: Joining::default(),
@@ -295,12 +328,16 @@ impl Outgoing {
                 true => series.histograms,
                 false => &[],
             };
-            into.dropped += (series.histograms.len() - histograms.len()) as u64;
+            into.dropped.histograms += (series.histograms.len() - histograms.len()) as u64;
             let wanted = SeriesSamples {
                 histograms,
                 ..series
             };
             self.gather_series(decoded.batch, number, wanted, into);
+        }
+        let end = into.batch.series_count() as u32;
+        if into.ends.last().copied().unwrap_or(0) < end {
+            into.ends.push(end);
         }
         Ok(())
     }
@@ -327,7 +364,11 @@ impl Outgoing {
             match self.relabelled(LabelsRef::from_canonical(&bytes)) {
                 Some(labels) => batch.label_bytes().extend_from_slice(labels.as_bytes()),
                 None => {
-                    into.dropped += samples as u64;
+                    into.dropped.samples += series.times.len() as u64;
+                    into.dropped.histograms += series.histograms.len() as u64;
+                    if wants_exemplars {
+                        into.dropped.exemplars += exemplars().count() as u64;
+                    }
                     return;
                 }
             }
@@ -344,20 +385,16 @@ impl Outgoing {
         self.external_labels.is_empty() && self.relabel.is_empty()
     }
 
-    /// Makes a round of what was gathered, which is empty then.
-    fn round(&self, gathered: &mut Gathered, known: &Known) -> Round {
-        let Gathered {
-            kept,
-            batch,
-            dropped,
-        } = std::mem::take(gathered);
-        let samples = batch.sample_count();
+    /// Makes a round of `shares_max` shares at most of what was gathered.
+    fn round(&self, gathered: Gathered, shares_max: usize, known: &Known) -> Round {
+        let samples = gathered.batch.sample_count();
         let count = samples.div_ceil(self.request_samples.max(1));
-        let count = count.min(self.shares_max).max(1);
-        let shares = match batch.is_empty() {
+        let count = count.min(shares_max).max(1);
+        let shares = match gathered.batch.is_empty() {
             true => Vec::new(),
-            false => self.shares(&batch, count, known),
+            false => self.spread(&gathered, count, known),
         };
+        let Gathered { kept, dropped, .. } = gathered;
         Round {
             kept,
             shares,
@@ -366,37 +403,49 @@ impl Outgoing {
         }
     }
 
-    /// Spreads the series of `batch` over `count` shares.
-    fn shares(&self, batch: &Batch, count: usize, known: &Known) -> Vec<Share> {
+    /// Spreads the series of `gathered` over `count` shares.
+    fn spread(&self, gathered: &Gathered, count: usize, known: &Known) -> Vec<Share> {
+        let Gathered { batch, ends, .. } = gathered;
         if count == 1 && batch.sample_count() <= self.request_samples {
-            return vec![vec![self.request(batch, known)]];
+            let (_, starts) = ends.split_last().unwrap_or((&0, &[]));
+            return vec![vec![self.request(batch, starts.to_vec(), known)]];
         }
-        let mut open = vec![Batch::default(); count];
+        let mut open: Vec<Open> = Vec::new();
+        open.resize_with(count, Open::default);
         let mut shares = vec![Share::new(); count];
+        let (mut of_kept, mut ends) = (0, ends.iter().peekable());
         for (number, series) in batch.numbered() {
+            while ends.next_if(|end| u64::from(**end) <= number).is_some() {
+                of_kept += 1;
+            }
             let share = share_of(series.labels, count);
             let (into, done) = (&mut open[share], &mut shares[share]);
-            into.label_bytes()
+            into.begin(of_kept);
+            let into_batch = &mut into.batch;
+            into_batch
+                .label_bytes()
                 .extend_from_slice(series.labels.as_bytes());
-            push_samples(into, series);
+            push_samples(into_batch, series);
             let exemplars = batch.exemplars().of_series(number);
-            exemplars.for_each(|exemplar| into.push_exemplar(exemplar));
-            into.end_series();
-            if into.sample_count() >= self.request_samples {
-                done.push(self.request(into, known));
-                into.clear();
+            exemplars.for_each(|exemplar| into_batch.push_exemplar(exemplar));
+            into_batch.end_series();
+            if into_batch.sample_count() >= self.request_samples {
+                let starts = std::mem::take(&mut into.starts);
+                done.push(self.request(&into.batch, starts, known));
+                into.batch.clear();
             }
         }
-        for (rest, share) in open.iter().zip(&mut shares) {
-            if !rest.is_empty() {
-                share.push(self.request(rest, known));
+        for (rest, share) in open.into_iter().zip(&mut shares) {
+            if !rest.batch.is_empty() {
+                share.push(self.request(&rest.batch, rest.starts, known));
             }
         }
         shares.retain(|share| !share.is_empty());
         shares
     }
 
-    fn request(&self, batch: &Batch, known: &Known) -> Sent {
+    /// A request with `batch`, in which other kept requests begin at the series `starts`.
+    fn request(&self, batch: &Batch, starts: Vec<u32>, known: &Known) -> Sent {
         let body = match self.version {
             Version::V1 => encode(batch),
             Version::V2 => encode_interned(batch, &said_of(batch, known)),
@@ -404,6 +453,10 @@ impl Outgoing {
         Sent {
             body: body.into(),
             contents: Contents::of(batch, 0..batch.series_count()),
+            seams: match starts.is_empty() {
+                true => Seams::None,
+                false => Seams::Series(starts),
+            },
         }
     }
 
@@ -432,6 +485,27 @@ impl Outgoing {
         let stays = relabel::apply(&self.relabel, &mut builder);
         let labels = builder.build();
         (stays && !labels.is_empty()).then_some(labels)
+    }
+}
+
+/// A request of a share that is not full yet.
+#[derive(Default)]
+struct Open {
+    batch: Batch,
+    /// Where series begin of another kept request than those before them.
+    starts: Vec<u32>,
+    /// Of which kept request the last series is.
+    of_kept: usize,
+}
+
+impl Open {
+    /// Notes that the next series is of the kept request `of_kept`.
+    fn begin(&mut self, of_kept: usize) {
+        let count = self.batch.series_count();
+        if count > 0 && self.of_kept != of_kept {
+            self.starts.push(count as u32);
+        }
+        self.of_kept = of_kept;
     }
 }
 

@@ -17,7 +17,7 @@
 
 use super::outgoing::{Kept, Outgoing, Round, Sent, Share};
 use firn_wire::WireLimits;
-use firn_wire::remote_write::{Contents, Decoder, Extra, Reader, Version};
+use firn_wire::remote_write::{Contents, Decoder, Extra, Joined, Reader, Seams, Version};
 use firn_wire::snappy;
 use hashbrown::HashTable;
 use hyper::body::Bytes;
@@ -54,23 +54,43 @@ impl Joining {
     /// together are longer than a message may be get a round each.
     pub(super) fn rounds(&mut self, outgoing: &Outgoing, limits: &WireLimits) -> Vec<Round> {
         let Self { bodies, contents } = std::mem::take(self);
-        let round = |kept, body, contents: Contents| Round {
+        let round = |kept, sent: Sent| Round {
             kept,
-            shares: vec![vec![Sent { body, contents }]],
-            dropped: 0,
-            is_full: contents.all_samples() >= outgoing.half_full() as u64,
+            is_full: sent.contents.all_samples() >= outgoing.half_full() as u64,
+            shares: vec![vec![sent]],
+            dropped: Contents::default(),
         };
-        if bodies.len() > 1 {
-            let parts = bodies.iter().map(|(body, _)| &body[..]);
-            if let Ok(body) = snappy::join(parts, limits.message_bytes_max) {
-                return vec![round(bodies.len(), body.into(), contents)];
-            }
+        if bodies.len() > 1
+            && let Some((body, seams)) = joined(&bodies, limits.message_bytes_max)
+        {
+            let sent = Sent {
+                body,
+                contents,
+                seams,
+            };
+            return vec![round(bodies.len(), sent)];
         }
         let bodies = bodies.into_iter();
         bodies
-            .map(|(body, contents)| round(1, body, contents))
+            .map(|(body, contents)| round(1, Sent::whole(body, contents)))
             .collect()
     }
+}
+
+/// One body of all of `bodies`, and where they meet; none if it is longer than a message may be.
+fn joined(bodies: &[(Bytes, Contents)], message_bytes_max: usize) -> Option<(Bytes, Seams)> {
+    let parts = bodies.iter().map(|(body, _)| &body[..]);
+    let body = snappy::join(parts, message_bytes_max).ok()?;
+    let seam = |(body, contents): &(Bytes, Contents)| {
+        let (message_bytes, element_bytes) = snappy::block_bytes(body, message_bytes_max).ok()?;
+        Some(Joined {
+            message_bytes,
+            element_bytes,
+            contents: *contents,
+        })
+    };
+    let seams: Option<Vec<Joined>> = bodies.iter().map(seam).collect();
+    Some((body.into(), Seams::Bodies(seams?)))
 }
 
 /// What becomes of requests that are to go side by side.
@@ -111,7 +131,7 @@ pub(super) fn side_by_side(
     Shares::Made(Round {
         kept: rounds.iter().map(|round| round.kept).sum(),
         shares,
-        dropped: 0,
+        dropped: Contents::default(),
         is_full: rounds.iter().any(|round| round.is_full),
     })
 }

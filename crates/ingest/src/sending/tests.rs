@@ -38,7 +38,7 @@ fn outgoing(external: &[(&str, &str)], relabel: Vec<RuleSettings>) -> Outgoing {
         sends_exemplars: false,
         version: Version::V1,
         request_samples: 2000,
-        shares_max: 1,
+        shares: (1, 1),
     }
 }
 
@@ -80,7 +80,7 @@ fn check(outgoing: &Outgoing, series: &[&[(&str, &str)]], expected: &[&[(&str, &
         _ => panic!("{series:?}: {sent:?}"),
     }
     let dropped = 2 * (series.len() - expected.len()) as u64;
-    assert_eq!(made.dropped, dropped, "{series:?}");
+    assert_eq!(made.dropped.samples, dropped, "{series:?}");
 }
 
 #[test]
@@ -138,7 +138,7 @@ fn small_requests_become_one_and_an_unreadable_one_stands_alone() {
 #[test]
 fn shares_hold_each_series_once_and_in_order_in_requests_that_are_full() {
     let mut outgoing = outgoing(&[], Vec::new());
-    (outgoing.request_samples, outgoing.shares_max) = (10, 4);
+    (outgoing.request_samples, outgoing.shares) = (10, (1, 4));
     let names: Vec<String> = (0..30).map(|n| format!("m{n}")).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let bodies: Vec<Vec<u8>> = (0..6).map(|time| sample(time, &names)).collect();
@@ -183,7 +183,7 @@ fn version_2_carries_start_times_exemplars_and_what_is_known() {
         has_own_time: true,
     });
     batch.end_series();
-    let request = requests_of(&mut &batch, 1).unwrap().remove(0);
+    let request = requests_of(&mut &batch, 1, 7).unwrap().remove(0);
     assert_eq!((request.version, request.contents.newest), (Version::V2, 7));
     let mut known = Known::default();
     known.add(
@@ -298,7 +298,7 @@ fn request_that_needs_no_change_goes_as_it_was_kept() {
         assert_eq!(is_it, passes, "{what}");
         if passes {
             assert_eq!(
-                (round.kept, round.dropped, sent.contents.samples),
+                (round.kept, round.dropped.samples, sent.contents.samples),
                 (1, 0, 6),
                 "{what}"
             );
@@ -318,7 +318,7 @@ fn unpacked(body: &[u8]) -> Vec<u8> {
 fn check_passing(kept: &[&[&str]], is_behind: bool, expected: &str) {
     let at_most_6 = Outgoing {
         request_samples: 6,
-        shares_max: 4,
+        shares: (1, 4),
         ..outgoing(&[], Vec::new())
     };
     let times = 0..;
@@ -327,6 +327,7 @@ fn check_passing(kept: &[&[&str]], is_behind: bool, expected: &str) {
         contents: Some(Contents {
             samples: series.len() as u64,
             newest: time,
+            oldest: time,
             ..Contents::default()
         }),
         body: sample(time, series).into(),
@@ -421,10 +422,10 @@ fn requests_without_a_series_in_common_go_side_by_side_for_a_receiver_that_is_be
         made.push(sample(made.len() as i64, kept));
     }
     let mut at_most_6 = outgoing(&[], Vec::new());
-    (at_most_6.request_samples, at_most_6.shares_max) = (6, 4);
+    (at_most_6.request_samples, at_most_6.shares) = (6, (1, 4));
     let made = rounds(&at_most_6, &made);
     let round = made[0].as_ref().unwrap();
-    assert_eq!((made.len(), round.kept, round.dropped), (1, 3, 0));
+    assert_eq!((made.len(), round.kept, round.dropped.samples), (1, 3, 0));
     assert!(round.shares.len() > 1, "{round:?}");
     let lines: Vec<String> = round.shares.iter().flatten().flat_map(shown).collect();
     assert_eq!(
@@ -434,6 +435,62 @@ fn requests_without_a_series_in_common_go_side_by_side_for_a_receiver_that_is_be
             .sum::<usize>(),
         12
     );
+}
+
+#[test]
+fn receiver_gets_the_least_shares_while_it_keeps_up_and_the_most_while_it_is_behind() {
+    let kept: Vec<Kept> = ["a", "b", "c", "d", "e"]
+        .map(|name| Kept {
+            version: Version::V1,
+            contents: None,
+            body: sample(1, &[name]).into(),
+        })
+        .into();
+    let mut receiver = outgoing(&[], Vec::new());
+    (receiver.request_samples, receiver.shares) = (1, (2, 4));
+    for (is_behind, shares) in [(false, 2), (true, 4)] {
+        let known = (&Known::default(), is_behind);
+        let made = receiver.rounds(&kept, known, &WireLimits::default());
+        let made: Vec<Round> = made.into_iter().map(Result::unwrap).collect();
+        let counts: Vec<usize> = made.iter().map(|round| round.shares.len()).collect();
+        assert_eq!(counts, [shares], "{is_behind}");
+    }
+}
+
+/// The parts of `sent`, of kept requests with one time each, hold what it holds, a time each.
+fn check_seams(sent: &Sent) {
+    let limits = WireLimits::default();
+    let parts = sent.seams.apart((Version::V1, &sent.body), &limits);
+    let whole = Sent::whole(sent.body.clone(), sent.contents);
+    let mut parts: Vec<Sent> = (parts.unwrap().into_iter())
+        .map(|(body, contents)| Sent::whole(body.into(), contents))
+        .collect();
+    if parts.is_empty() {
+        parts.push(whole.clone());
+    }
+    let lines: Vec<String> = parts.iter().flat_map(shown).collect();
+    assert_eq!(lines, shown(&whole));
+    let contents = parts.iter().map(|part| part.contents);
+    assert_eq!(contents.reduce(Contents::and), Some(sent.contents));
+    let mut times = Vec::new();
+    for part in &parts {
+        let of_part: Vec<String> = (shown(part).iter())
+            .flat_map(|line| {
+                line.split(' ')
+                    .skip(1)
+                    .map(str::to_owned)
+                    .collect::<Vec<_>>()
+            })
+            .collect();
+        assert!(
+            of_part.iter().all(|time| *time == of_part[0]),
+            "{of_part:?}"
+        );
+        times.push(of_part[0].clone());
+    }
+    let count = times.len();
+    times.dedup();
+    assert_eq!(times.len(), count, "a kept request is in one part");
 }
 
 /// Over random requests, behind or not: each series has its samples in order within its share, in
@@ -457,7 +514,7 @@ fn requests_at_random_keep_each_series_in_order() {
         }
         let mut receiver = outgoing(&[], Vec::new());
         receiver.request_samples = 1 + random.below(10) as usize;
-        receiver.shares_max = 1 + random.below(5) as usize;
+        receiver.shares.1 = 1 + random.below(5) as usize;
         if random.below(2) == 0 {
             receiver.external_labels = Labels::from_pairs([("region", "eu")]);
         }
@@ -469,6 +526,7 @@ fn requests_at_random_keep_each_series_in_order() {
             bodies += round.kept;
             let mut share_of = std::collections::BTreeMap::<String, usize>::new();
             for (number, share) in round.shares.iter().enumerate() {
+                share.iter().for_each(check_seams);
                 for line in share.iter().flat_map(shown) {
                     let mut words = line.split(' ').map(str::to_owned);
                     let name = words.next().unwrap();
@@ -491,14 +549,11 @@ fn what_this_process_makes_is_as_large_as_receivers_want_it() {
         let samples: Vec<_> = (0..samples).map(|time| (time, 1.0)).collect();
         batch.push_series(labels.as_ref(), &samples);
     }
-    let made = requests_of(&mut &batch, 5).unwrap();
+    let made = requests_of(&mut &batch, 5, 8).unwrap();
     let shown: Vec<(u64, TimestampMs, Vec<String>)> = made
         .iter()
         .map(|request| {
-            let sent = Sent {
-                body: request.body.clone().into(),
-                contents: request.contents,
-            };
+            let sent = Sent::whole(request.body.clone().into(), request.contents);
             (sent.contents.samples, sent.contents.newest, shown(&sent))
         })
         .collect();
@@ -512,5 +567,10 @@ fn what_this_process_makes_is_as_large_as_receivers_want_it() {
             (1, 0, lines(&["e 0"])),
         ]
     );
-    assert_eq!(requests_of(&mut &Batch::default(), 5), Ok(Vec::new()));
+    assert_eq!(requests_of(&mut &Batch::default(), 5, 8), Ok(Vec::new()));
+    // What lies further in the future than is stored is left out, series without others too.
+    let made = requests_of(&mut &batch, 100, 1).unwrap();
+    assert_eq!((made.len(), made[0].contents.samples), (1, 9));
+    assert_eq!((made[0].contents.newest, made[0].contents.oldest), (1, 0));
+    assert_eq!(requests_of(&mut &batch, 100, -1), Ok(Vec::new()));
 }

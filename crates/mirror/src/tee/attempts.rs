@@ -1,26 +1,36 @@
 //! Requests on their way to a target: attempts until each is taken or refused.
 //!
 //! ```text
-//! request -> attempt -> taken, or refused for good: the next one of its lane
-//!              ^  ` again: wait, doubled each time
+//! request -> young enough? -> attempt -> taken, or refused for good: the next one of its lane
+//!              ^                  |  ` of several bodies, and refused: each of them by itself
+//!              |                  ` again: wait, doubled each time
 //!              `---- a body outgrew the bounds meanwhile, or the settings changed: it all ends
 //! ```
+//!
+//! A receiver that refuses a request for one sample refuses all in it (Prometheus takes nothing of
+//! a request of 1.0 then). So what one sender sent wrong must not cost what another one sent.
 //!
 //! Invariant: one request of a lane is under way at a time, since receivers refuse what is out of
 //! order; what becomes of the cursor is left to the courier.
 
 use super::bodies::{Bodies, PASSED_HEADERS, Write};
-use super::target::{Loss, Posting, Request, Target, TargetSettings};
+use super::filter::message_of;
+use super::target::{Posting, Request, Target, TargetSettings};
 use super::verdict::{Trouble, Verdict};
 use bytes::Bytes;
 use firn_model::env::Env;
 use firn_model::sample::TimestampMs;
 use firn_model::sync::lock;
+use firn_wire::WireLimits;
+use firn_wire::remote_write::{Seams, Version, since};
+use firn_wire::thinning::Message;
+use std::borrow::Cow;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::watch;
+use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep, timeout};
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 
 /// Between two lines of one kind in the log.
 const REPORT_PAUSE: Duration = Duration::from_secs(10);
@@ -99,10 +109,22 @@ impl Oldest {
 enum Attempted {
     /// The request is done with.
     Done,
+    /// The target refused it for good, which it may not do with each of its bodies.
+    Apart(String),
     /// The parcel must be looked at anew: it outgrew the bounds, or the settings changed.
     Anew,
     /// It is sent again after this time.
     Again(Duration),
+}
+
+/// How sending a request ended.
+enum Sending {
+    /// It is done with.
+    Done,
+    /// It is not, and the lane ends here.
+    Ended,
+    /// These are to be sent in its place.
+    Apart(Vec<Request>),
 }
 
 /// What sends the requests of one lane.
@@ -115,6 +137,8 @@ pub struct Attempts<'c> {
     pub env: &'c Env,
     /// What the configuration says of the target.
     pub settings: &'c TargetSettings,
+    /// Bytes that an unpacked message may have.
+    pub message_bytes_max: usize,
     /// What the log was told.
     pub reports: &'c Reports,
     /// The oldest body of the parcel.
@@ -129,20 +153,45 @@ impl Attempts<'_> {
     /// Sends `lane`; whether all of it is done with.
     pub async fn send(mut self, lane: &[Request]) -> bool {
         for request in lane {
-            if !self.send_one(request).await {
+            let begun = Instant::now();
+            let is_done = self.send_one(request).await;
+            self.target.done_after(begun.elapsed());
+            if !is_done {
                 return false;
             }
         }
         true
     }
 
+    /// Sends a request, or the bodies that it is made of.
     async fn send_one(&mut self, request: &Request) -> bool {
+        match self.send_whole(request).await {
+            Sending::Done => true,
+            Sending::Ended => false,
+            Sending::Apart(parts) => {
+                for part in &parts {
+                    if !matches!(self.send_whole(part).await, Sending::Done) {
+                        return false;
+                    }
+                }
+                true
+            }
+        }
+    }
+
+    async fn send_whole(&mut self, request: &Request) -> Sending {
+        let mut request = Cow::Borrowed(request);
         let mut pause = self.settings.backoff_min;
         let mut attempt = 0;
         while !*self.stopping.borrow() {
-            let after = match self.attempt(request, attempt).await {
-                Attempted::Done => return true,
-                Attempted::Anew => return false,
+            match self.young(request).await {
+                Some(young) => request = young,
+                None => return Sending::Done,
+            }
+            let after = match self.attempt(&request, attempt).await {
+                Attempted::Done => return Sending::Done,
+                Attempted::Anew => return Sending::Ended,
+                Attempted::Apart(why) => return self.apart(&request, why).await,
                 Attempted::Again(after) => after,
             };
             let wait = self.jittered(pause).max(after);
@@ -155,10 +204,91 @@ impl Attempts<'_> {
                 _ = self.stopping.changed() => false,
             };
             if !is_due {
-                return false;
+                return Sending::Ended;
             }
         }
-        false
+        Sending::Ended
+    }
+
+    /// What of `request` is not too old to be sent; none if all of it is.
+    async fn young<'r>(&self, request: Cow<'r, Request>) -> Option<Cow<'r, Request>> {
+        let Some(age_max) = self.settings.sample_age_max else {
+            return Some(request);
+        };
+        let age_ms = i64::try_from(age_max.as_millis()).unwrap_or(i64::MAX);
+        let time_min = self.env.clock.now_ms().saturating_sub(age_ms);
+        let contents = request.contents;
+        if contents.oldest >= time_min {
+            return Some(request);
+        }
+        if contents.newest < time_min && contents.exemplars == 0 {
+            self.target.too_old.add(contents);
+            return None;
+        }
+        let (write, seams) = (request.write.clone(), request.seams.clone());
+        let limits = self.limits();
+        let leaving = spawn_blocking(move || {
+            let left = since(time_min, (version_of(&write), &write.body), &seams, &limits);
+            (left, write)
+        });
+        let Ok((Ok(left), write)) = leaving.await else {
+            // It cannot be read, which the target says better.
+            return Some(request);
+        };
+        let left = left.map(|((body, contents), seams)| Request {
+            write: Write {
+                body: body.into(),
+                ..write
+            },
+            contents,
+            seams,
+        });
+        let stays = left.as_ref().map(|left| left.contents);
+        let old = contents.without(stays.unwrap_or_default());
+        self.target.too_old.add(old);
+        left.map(Cow::Owned)
+    }
+
+    /// The bodies that `request` is made of, which the target refused as `why` says.
+    async fn apart(&self, request: &Request, why: String) -> Sending {
+        let (write, seams) = (request.write.clone(), request.seams.clone());
+        let limits = self.limits();
+        let taking = spawn_blocking(move || {
+            let parts = seams.apart((version_of(&write), &write.body), &limits);
+            let part = |(body, contents): (Vec<u8>, _)| Request {
+                write: Write {
+                    headers: write.headers.clone(),
+                    contents: None,
+                    body: body.into(),
+                },
+                contents,
+                seams: Seams::None,
+            };
+            let parts = parts.map(|parts| parts.into_iter().map(part).collect());
+            parts.unwrap_or_default()
+        });
+        let parts: Vec<Request> = taking.await.unwrap_or_default();
+        if parts.is_empty() {
+            self.refuse(request, why);
+            return Sending::Done;
+        }
+        self.target.apart.inc();
+        let to = &self.target.label;
+        let bodies = parts.len();
+        debug!(
+            to,
+            error = why,
+            bodies,
+            "send the bodies of a request singly"
+        );
+        Sending::Apart(parts)
+    }
+
+    fn limits(&self) -> WireLimits {
+        WireLimits {
+            message_bytes_max: self.message_bytes_max,
+            ..WireLimits::default()
+        }
     }
 
     /// Sends a request once, after `attempt` attempts. One under way is not cut by a stop.
@@ -212,17 +342,11 @@ impl Attempts<'_> {
                 target.count_taken(request);
                 Attempted::Done
             }
-            Verdict::Refused(why) => {
-                target.count_lost(Loss::Refused, 1);
-                target.refused.add(request.contents);
-                if let Some(bodies) = self.reports.refused.count(1) {
-                    warn!(
-                        to = target.label,
-                        error = why,
-                        bodies,
-                        "target refused a body"
-                    );
+            Verdict::Refused { why, is_of_all } => {
+                if !is_of_all && !request.seams.is_none() {
+                    return Attempted::Apart(why);
                 }
+                self.refuse(request, why);
                 Attempted::Done
             }
             Verdict::Again {
@@ -240,11 +364,28 @@ impl Attempts<'_> {
         }
     }
 
+    /// Counts a request that the target will never take, and tells the log.
+    fn refuse(&self, request: &Request, why: String) {
+        self.target.count_refused(request);
+        if let Some(bodies) = self.reports.refused.count(1) {
+            let to = &self.target.label;
+            warn!(to, error = why, bodies, "target refused a body");
+        }
+    }
+
     /// Between half of `pause` and all of it: targets that failed together do not return together.
     fn jittered(&self, pause: Duration) -> Duration {
         let half = pause / 2;
         let range = half.as_micros().max(1) as u64;
         half + Duration::from_micros(self.env.rng.next_u64() % range)
+    }
+}
+
+/// The version of remote write that a request is of.
+fn version_of(write: &Write) -> Version {
+    match message_of(write) {
+        Message::V1 => Version::V1,
+        Message::V2 => Version::V2,
     }
 }
 

@@ -17,6 +17,8 @@ mod format;
 #[cfg(test)]
 mod tests;
 
+#[cfg(test)]
+pub use format::frame_bytes;
 pub use format::{Entry, PASSED_HEADERS, Write};
 
 use bytes::Bytes;
@@ -24,7 +26,8 @@ use firn_model::env::{DirLock, Env, File, OpenMode, Work};
 use firn_model::error::Error;
 use firn_model::sample::TimestampMs;
 use firn_model::sync::lock;
-use format::{Frame, HEADER_BYTES, PREFIX_BYTES, header, own_frame, peek, push_frame, read_frame};
+use firn_wire::remote_write::Contents;
+use format::{Frame, HEADER_BYTES, header, own_frame, peek, peek_contents, push_frame, read_frame};
 use std::collections::VecDeque;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -48,6 +51,9 @@ const RECENT_BYTES_MAX: usize = 16 << 20;
 
 /// After a failed write the disk is left alone for so long: senders retry faster than it heals.
 const FAULT_PAUSE: Duration = Duration::from_secs(1);
+
+/// Bytes of a frame that are read of a body that is given up: its headers and what it holds.
+const PEEKED_BYTES: usize = 256;
 
 /// The name of a segment ends with this.
 const SUFFIX: &str = ".bodies";
@@ -247,17 +253,18 @@ impl Bodies {
     }
 
     /// Where the body after the one at `at` begins, and when this one came; an error if no body
-    /// begins there. Unchecked but for its length: for bodies that are given up.
-    pub fn peek(&self, at: u64) -> io::Result<(u64, TimestampMs)> {
+    /// begins there; what it holds, if that was noted. Unchecked but for its length: for what is
+    /// given up.
+    pub fn peek(&self, at: u64) -> io::Result<(u64, TimestampMs, Option<Contents>)> {
         let Some(segment) = self.0.segment_of(at) else {
             return Err(io::ErrorKind::NotFound.into());
         };
         let file = self.0.open_segment(segment.start)?;
-        let mut prefix = [0; PREFIX_BYTES + 8];
+        let mut prefix = [0; PEEKED_BYTES];
         let read = file.read_at(HEADER_BYTES as u64 + at - segment.start, &mut prefix)?;
-        let peeked = peek(prefix.get(..read).unwrap_or_default());
-        match peeked.map(|(bytes, time)| (at + bytes as u64, time)) {
-            Some((end, time)) if end <= segment.end => Ok((end, time)),
+        let prefix = prefix.get(..read).unwrap_or_default();
+        match peek(prefix).map(|(bytes, time)| (at + bytes as u64, time)) {
+            Some((end, time)) if end <= segment.end => Ok((end, time, peek_contents(prefix))),
             _ => Err(io::ErrorKind::InvalidData.into()),
         }
     }
@@ -270,13 +277,23 @@ impl Bodies {
     /// Removes segments all of whose bodies lie before `to`. The newest one stays, for it says
     /// where the log ends, unless the disk is full: its own bytes may be what fills it.
     pub fn trim(&self, to: u64) -> io::Result<()> {
+        self.remove(to, false)
+    }
+
+    /// Removes segments all of whose bodies lie before `to`, the newest one too: positions that
+    /// come twice do no harm where no cursor is.
+    pub fn clear(&self, to: u64) -> io::Result<()> {
+        self.remove(to, true)
+    }
+
+    fn remove(&self, to: u64, is_all: bool) -> io::Result<()> {
         loop {
             let mut state = lock(&self.0.state);
-            let is_stuck = state.fault.is_some() && !state.is_committing;
+            let may_be_last = (is_all || state.fault.is_some()) && !state.is_committing;
             let oldest = state.segments.front().filter(|oldest| oldest.end <= to);
             let Some(oldest) = oldest
                 .copied()
-                .filter(|_| is_stuck || state.segments.len() > 1)
+                .filter(|_| may_be_last || state.segments.len() > 1)
             else {
                 return Ok(());
             };
@@ -503,6 +520,11 @@ fn take_group(pending: &mut VecDeque<Pending>) -> Vec<Pending> {
     };
     let count = pending.iter().take_while(is_next).count();
     pending.drain(..count).collect()
+}
+
+/// Whether a file of this name is a segment.
+pub fn is_segment(name: &Path) -> bool {
+    name.to_str().is_some_and(|name| name.ends_with(SUFFIX))
 }
 
 fn file_name(start: u64) -> String {

@@ -14,6 +14,7 @@ use super::attempts::{Attempts, Oldest, Reports};
 use super::bodies::{Bodies, Entry, Found};
 use super::target::{Loss, Parcel, Request, Target, TargetSettings, Wanted};
 use firn_model::env::Env;
+use firn_wire::remote_write::Contents;
 use futures_util::future::join_all;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -109,6 +110,7 @@ impl Courier {
         match self.read(settings).await {
             Ok(Some(found)) => {
                 progress.failed_reads = 0;
+                self.note_ready(&found);
                 progress.ready = found;
             }
             Ok(None) => self.wait_for_bodies().await,
@@ -122,6 +124,21 @@ impl Courier {
                 sleep(READ_PAUSE).await;
             }
         }
+    }
+
+    /// Notes what was made ready, by which what waits is reckoned.
+    fn note_ready(&self, ready: &VecDeque<Ready>) {
+        let (Some(first), Some(last)) = (ready.front(), ready.back()) else {
+            return;
+        };
+        let mut made = ready.iter().filter_map(|one| match &one.parcel.wanted {
+            Wanted::Lanes(lanes) => Some(lanes.iter().flatten()),
+            Wanted::Nothing | Wanted::Unreadable(_) => None,
+        });
+        let contents = made.by_ref().flatten().map(|request| request.contents);
+        let contents = contents.reduce(Contents::and).unwrap_or_default();
+        let bytes = last.end.saturating_sub(first.oldest.at);
+        self.target.looked_at(bytes, contents);
     }
 
     /// Reads what comes next and prepares it; none at the end of the log.
@@ -226,19 +243,24 @@ impl Courier {
         let bodies = self.bodies.clone();
         let passing = spawn_blocking(move || {
             let (mut at, mut count) = (from, 0);
+            let mut lost = Contents::default();
             while end - at > max {
                 // Where no body begins the whole segment is passed over, which counts as one.
                 at = match bodies.peek(at) {
-                    Ok((next, _)) => next,
+                    Ok((next, _, contents)) => {
+                        lost = lost.and(contents.unwrap_or_default());
+                        next
+                    }
                     Err(_) => bodies.segment_end(at),
                 };
                 count += 1;
             }
-            (at, count)
+            (at, count, lost)
         });
-        let Ok((at, count)) = passing.await else {
+        let Ok((at, count, lost)) = passing.await else {
             return;
         };
+        self.target.overflowed.add(lost);
         self.lose(at, Loss::QueueFull, count, reports);
     }
 
@@ -303,6 +325,7 @@ impl Courier {
                 bodies: &self.bodies,
                 env: &self.env,
                 settings,
+                message_bytes_max: self.message_bytes_max,
                 reports,
                 oldest,
                 changes: self.settings.clone(),

@@ -8,7 +8,7 @@ use super::bodies::Write;
 use super::target::{Parcel, Prepare, Request, Wanted};
 use bytes::Bytes;
 use firn_model::matcher::Matcher;
-use firn_wire::remote_write::Contents;
+use firn_wire::remote_write::{Contents, Seams};
 use firn_wire::snappy;
 use firn_wire::thinning::{self, Message, Pair, Thinned};
 
@@ -102,7 +102,7 @@ impl Prepare for Filter {
         let parcel = |write: &&Write| Parcel {
             bodies: 1,
             wanted: self.apply(write, bytes_max),
-            dropped: 0,
+            dropped: Contents::default(),
             is_full: true,
         };
         writes.iter().map(parcel).collect()
@@ -116,8 +116,11 @@ fn with_body(write: &Write, body: Bytes) -> Wanted {
         contents: None,
         body,
     };
-    let contents = Contents::default();
-    Wanted::Lanes(vec![vec![Request { write, contents }]])
+    Wanted::Lanes(vec![vec![Request {
+        write,
+        contents: Contents::default(),
+        seams: Seams::None,
+    }]])
 }
 
 /// Whether the hash of these labels lies in the first `ratio` of all hashes.

@@ -76,11 +76,15 @@ impl Mirror {
             "Bodies of which the target wants no series.",
             &|target| Value::Counter(target.filtered.get() as f64),
         );
-        let end = self.bodies.end();
+        each(
+            "firn_mirror_apart_requests_total",
+            "Requests of several bodies that the target refused, and got again body by body.",
+            &|target| Value::Counter(target.apart.get() as f64),
+        );
         each(
             "firn_mirror_queue_bytes",
             "Bytes that wait for the target.",
-            &|target| Value::Gauge(end.saturating_sub(target.cursor()) as f64),
+            &|target| Value::Gauge(self.waiting_bytes(target) as f64),
         );
         let now_ms = self.env.clock.now_ms();
         each(

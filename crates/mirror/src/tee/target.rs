@@ -1,14 +1,16 @@
 //! A target: what it is sent, its bounds, how it is reached, and what became of its bodies.
 
 use super::bodies::Write;
+use super::pace::{Pace, Tick};
 use super::verdict::{Answer, Trouble};
 use bytes::Bytes;
 use firn_model::metrics::{Counter, DurationHistogram, Gauge};
-use firn_wire::remote_write::Contents;
+use firn_model::sync::lock;
+use firn_wire::remote_write::{Contents, Seams};
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// The answer of a target, or why there is none.
@@ -42,6 +44,8 @@ pub struct Request {
     pub write: Write,
     /// What it holds, as far as its maker looked; nothing where it is passed on as it came.
     pub contents: Contents,
+    /// Where the bodies meet that it is made of.
+    pub seams: Seams,
 }
 
 /// What a target gets of some bodies.
@@ -62,8 +66,8 @@ pub struct Parcel {
     pub bodies: usize,
     /// What the target gets.
     pub wanted: Wanted,
-    /// Samples that the target does not want.
-    pub dropped: u64,
+    /// What the target does not want.
+    pub dropped: Contents,
     /// Whether more bodies would make no better one.
     pub is_full: bool,
 }
@@ -90,6 +94,8 @@ pub struct TargetSettings {
     pub queue_bytes_max: u64,
     /// How long a body may wait for it, if that is bounded.
     pub queue_age_max: Option<Duration>,
+    /// How old a sample may be, by its own time, if that is bounded.
+    pub sample_age_max: Option<Duration>,
     /// What it is sent.
     pub prepare: Arc<dyn Prepare>,
     /// How long a body waits for others while its parcel is not full.
@@ -161,6 +167,13 @@ impl Tally {
     }
 }
 
+/// What was made of the bodies that were looked at last.
+#[derive(Clone, Copy, Debug, Default)]
+struct Looked {
+    bytes: u64,
+    contents: Contents,
+}
+
 /// A target at work.
 pub struct Target {
     /// What it is called in metrics and in the log.
@@ -173,14 +186,22 @@ pub struct Target {
     pub sent_bytes: Counter,
     /// What they held.
     pub taken: Tally,
-    /// Samples that it does not want.
-    pub dropped: Counter,
+    /// What it does not want.
+    pub dropped: Tally,
+    /// What was too old to be sent, by its own time.
+    pub too_old: Tally,
+    /// What its full queue gave up, as far as that was noted.
+    pub overflowed: Tally,
     /// What requests held that it refused.
     pub refused: Tally,
+    /// Requests that it refused and got again in their parts.
+    pub apart: Counter,
     /// What requests held that were sent again, each time.
     pub repeated: Tally,
-    /// The time of the newest sample that it took.
+    /// The time of the newest sample that it took, or refused for good.
     pub newest: Gauge,
+    /// The time of the newest sample that was made ready for it.
+    pub newest_ready: Gauge,
     /// Lanes of the newest parcel.
     pub lanes: Gauge,
     /// Bodies of which it wants nothing.
@@ -191,6 +212,10 @@ pub struct Target {
     pub latency: DurationHistogram,
     /// What they take of late, in microseconds.
     recent_us: AtomicU64,
+    /// What requests took from their first attempt to their last, in microseconds.
+    busy_us: AtomicU64,
+    pace: Mutex<Pace>,
+    looked: Mutex<Looked>,
     /// 1 while the newest attempt failed.
     pub is_failing: Gauge,
     /// When the oldest body came that waits for it, by the wall clock; 0 if none does.
@@ -209,16 +234,23 @@ impl Target {
             sent: Counter::default(),
             sent_bytes: Counter::default(),
             taken: Tally::default(),
-            dropped: Counter::default(),
+            dropped: Tally::default(),
+            too_old: Tally::default(),
+            overflowed: Tally::default(),
             refused: Tally::default(),
+            apart: Counter::default(),
             repeated: Tally::default(),
             newest: Gauge::default(),
+            newest_ready: Gauge::default(),
             lanes: Gauge::default(),
             filtered: Counter::default(),
             lost: Default::default(),
             troubles: Default::default(),
             latency: DurationHistogram::default(),
             recent_us: AtomicU64::new(0),
+            busy_us: AtomicU64::new(0),
+            pace: Mutex::default(),
+            looked: Mutex::default(),
             is_failing: Gauge::default(),
             oldest_ms: Gauge::default(),
         }
@@ -242,6 +274,13 @@ impl Target {
         self.newest.raise(request.contents.newest);
     }
 
+    /// Counts a request that it refused for good: it is not behind by what that held.
+    pub fn count_refused(&self, request: &Request) {
+        self.count_lost(Loss::Refused, 1);
+        self.refused.add(request.contents);
+        self.newest.raise(request.contents.newest);
+    }
+
     /// Notes how long an attempt took that was answered. Lanes that do so at once may each lose
     /// what the other noted, which does not matter.
     pub fn answered_after(&self, duration: Duration) {
@@ -250,6 +289,54 @@ impl Target {
         let recent = known * (RECENT - 1) / RECENT + new / RECENT;
         let micros = u64::try_from(recent.as_micros()).unwrap_or(u64::MAX);
         self.recent_us.store(micros, Ordering::Relaxed);
+    }
+
+    /// Notes that a request is done with, and how long that took.
+    pub fn done_after(&self, duration: Duration) {
+        let micros = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
+        self.busy_us.fetch_add(micros, Ordering::Relaxed);
+    }
+
+    /// Notes what was made of so many bytes of bodies.
+    pub fn looked_at(&self, bytes: u64, contents: Contents) {
+        if contents.all_samples() > 0 {
+            self.newest_ready.raise(contents.newest);
+        }
+        *lock(&self.looked) = Looked { bytes, contents };
+    }
+
+    /// What waits in so many bytes of bodies, if it is as what was looked at last.
+    pub fn waiting(&self, bytes: u64) -> Contents {
+        let Looked {
+            bytes: looked,
+            contents,
+        } = *lock(&self.looked);
+        let share = |count: u64| match looked {
+            0 => 0,
+            _ => (count as f64 * (bytes as f64 / looked as f64)).round() as u64,
+        };
+        Contents {
+            samples: share(contents.samples),
+            histograms: share(contents.histograms),
+            exemplars: share(contents.exemplars),
+            ..contents
+        }
+    }
+
+    /// Looks at how fast bodies come, up to `end`, and how fast they go.
+    pub fn keep_pace(&self, now: Duration, end: u64) {
+        let now = Tick {
+            at: now,
+            end,
+            cursor: self.cursor(),
+            busy: Duration::from_micros(self.busy_us.load(Ordering::Relaxed)),
+        };
+        lock(&self.pace).tick(now);
+    }
+
+    /// Lanes that what comes and what waits ask for; none before that is known.
+    pub fn lanes_desired(&self) -> Option<f64> {
+        lock(&self.pace).desired
     }
 
     /// What an attempt takes of late.

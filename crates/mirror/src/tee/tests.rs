@@ -1,10 +1,12 @@
 //! The mirror over a simulated disk, with targets that answer by script. Timers stand still until
 //! every task waits.
 
+mod contents;
+
 use super::*;
 use bytes::Bytes;
 use firn_model::env::sim::{self, Sim};
-use firn_wire::remote_write::Contents;
+use firn_wire::remote_write::{Contents, Seams};
 use std::time::Duration;
 use tokio::time::sleep;
 
@@ -86,6 +88,7 @@ fn settings(key: &str, deliver: &Arc<Scripted>) -> TargetSettings {
         label: key.to_owned(),
         queue_bytes_max: 1 << 20,
         queue_age_max: None,
+        sample_age_max: None,
         prepare: Arc::new(Filter::default()),
         fill: Duration::ZERO,
         timeout: Duration::from_secs(30),
@@ -267,9 +270,7 @@ async fn target_goes_on_where_it_was_after_a_stop_and_again_in_order_after_a_kil
     push(&mirror, 15..20).await;
     until("all bodies", || good.taken().len() == 20).await;
     // Ends without a word, and loses power too.
-    lock(&mirror.targets)
-        .values()
-        .for_each(|one| one.task.abort());
+    lock(&mirror.targets).values().for_each(Working::abort);
     drop(mirror);
     sim.disk.crash();
 
@@ -454,12 +455,16 @@ impl Prepare for Bundles {
                     samples: 10,
                     ..Contents::default()
                 },
+                seams: Seams::None,
             });
         }
         vec![Parcel {
             bodies: writes.len(),
             wanted: Wanted::Lanes(lanes),
-            dropped: 1,
+            dropped: Contents {
+                samples: 1,
+                ..Contents::default()
+            },
             is_full: writes.len() >= self.full,
         }]
     }
@@ -498,7 +503,7 @@ async fn lanes_go_side_by_side_and_the_cursor_waits_for_all_of_them() {
     assert_eq!(at_work.taken.samples.get(), 70);
     assert_eq!(at_work.refused.samples.get(), 10);
     assert!(at_work.repeated.samples.get() >= 10);
-    assert_eq!((at_work.lanes.get(), at_work.dropped.get()), (2, 1));
+    assert_eq!((at_work.lanes.get(), at_work.dropped.samples.get()), (2, 1));
 }
 
 #[tokio::test(start_paused = true)]
@@ -521,6 +526,6 @@ async fn bodies_wait_for_others_until_the_parcel_is_full_or_the_time_is_over() {
     sleep(Duration::from_secs(4)).await;
     assert_eq!(patient.attempts(), 6);
     until("the rest, which waited", || patient.taken().len() == 8).await;
-    let dropped = target(&mirror, "patient").dropped.get();
+    let dropped = target(&mirror, "patient").dropped.samples.get();
     assert_eq!(dropped, 2, "once for each parcel");
 }

@@ -1,9 +1,10 @@
 //! What the answer of a target means for the body that it was sent.
 //!
-//! Statuses mean what they mean to Prometheus's sender: 2xx is taken, 429 and 5xx may be tried
-//! again, other 4xx never helps. A redirect is not followed: most turn a POST into a GET, whose 200
-//! would say that a body was taken which no receiver saw. It is tried again, since what is wrong is
-//! the configuration, and nothing is lost before the queue is full.
+//! Statuses mean what they mean to Prometheus's sender: 2xx is taken, 5xx may be tried again, other
+//! 4xx never helps. 429 is tried again whatever the configuration says, since Prometheus's default
+//! loses what it was told to send later. A redirect is not followed: most turn a POST into a GET,
+//! whose 200 would say that a body was taken which no receiver saw. It is tried again, since the
+//! configuration is wrong then, and nothing is lost before the queue is full.
 
 use firn_model::sample::TimestampMs;
 use std::time::Duration;
@@ -66,8 +67,13 @@ impl Trouble {
 pub enum Verdict {
     /// The target has it.
     Taken,
-    /// It will never be taken; why, for the log.
-    Refused(String),
+    /// It will never be taken.
+    Refused {
+        /// Why, for the log.
+        why: String,
+        /// Whether that is a matter of no body: of access, of the URL, of the media type.
+        is_of_all: bool,
+    },
     /// It is sent again, after this time at least.
     Again {
         /// Why, for the metric.
@@ -89,7 +95,12 @@ impl Verdict {
         let trouble = match answer.status {
             200..=299 => return Self::Taken,
             429 => Trouble::Throttled,
-            400..=499 => return Self::Refused(said),
+            status @ 400..=499 => {
+                return Self::Refused {
+                    why: said,
+                    is_of_all: matches!(status, 401 | 403 | 404 | 405 | 407 | 415),
+                };
+            }
             300..=399 => Trouble::Redirect,
             _ => Trouble::Server,
         };
@@ -136,7 +147,12 @@ mod tests {
         };
         let verdict = match Verdict::of(&answer, 784_111_777_000) {
             Verdict::Taken => "taken".to_owned(),
-            Verdict::Refused(why) => format!("refused: {why}"),
+            Verdict::Refused { why, is_of_all } => {
+                format!(
+                    "refused{}: {why}",
+                    ["", " whatever it is"][usize::from(is_of_all)]
+                )
+            }
             Verdict::Again { trouble, after, .. } => format!("{} {after:?}", trouble.label()),
         };
         assert_eq!(verdict, expected, "{status} {retry_after:?}");
@@ -147,7 +163,11 @@ mod tests {
         check(200, None, "taken");
         check(204, None, "taken");
         check(400, None, "refused: status 400: why");
-        check(415, Some("1"), "refused: status 415: why");
+        check(413, Some("1"), "refused: status 413: why");
+        for status in [401, 403, 404, 405, 407, 415] {
+            let expected = format!("refused whatever it is: status {status}: why");
+            check(status, None, &expected);
+        }
         check(307, None, "redirect None");
         check(500, None, "server None");
         check(503, Some("7"), "server Some(7s)");

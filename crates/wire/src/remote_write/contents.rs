@@ -19,6 +19,9 @@ pub struct Contents {
     pub metadata: u64,
     /// The time of its newest sample; the least one if it has no samples.
     pub newest: TimestampMs,
+    /// The time of its oldest sample; the greatest one if it has no samples, the least one if that
+    /// was not noted.
+    pub oldest: TimestampMs,
 }
 
 impl Contents {
@@ -26,6 +29,7 @@ impl Contents {
     pub fn of(batch: &Batch, numbers: Range<usize>) -> Self {
         let mut contents = Self {
             newest: TimestampMs::MIN,
+            oldest: TimestampMs::MAX,
             ..Self::default()
         };
         let is_all = numbers == (0..batch.series_count());
@@ -33,9 +37,12 @@ impl Contents {
             let series = batch.series(number);
             contents.samples += series.times.len() as u64;
             contents.histograms += series.histograms.len() as u64;
-            let newest = series.times.last().copied().unwrap_or(TimestampMs::MIN);
-            let histogram = series.histograms.last().map_or(newest, |last| last.time);
-            contents.newest = contents.newest.max(newest).max(histogram);
+            let times = series.times.iter().copied();
+            let of_histograms = series.histograms.iter().map(|sample| sample.time);
+            for time in times.chain(of_histograms) {
+                contents.newest = contents.newest.max(time);
+                contents.oldest = contents.oldest.min(time);
+            }
             if !is_all {
                 let exemplars = batch.exemplars().of_series(number as u64);
                 contents.exemplars += exemplars.count() as u64;
@@ -61,6 +68,19 @@ impl Contents {
             exemplars: self.exemplars + other.exemplars,
             metadata: self.metadata + other.metadata,
             newest: self.newest.max(other.newest),
+            oldest: self.oldest.min(other.oldest),
+        }
+    }
+
+    /// The counts of this one without those of `rest`, a part of it; times are this one's.
+    #[must_use]
+    pub fn without(self, rest: Self) -> Self {
+        Self {
+            samples: self.samples.saturating_sub(rest.samples),
+            histograms: self.histograms.saturating_sub(rest.histograms),
+            exemplars: self.exemplars.saturating_sub(rest.exemplars),
+            metadata: self.metadata.saturating_sub(rest.metadata),
+            ..self
         }
     }
 }

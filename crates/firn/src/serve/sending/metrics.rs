@@ -1,15 +1,27 @@
 //! What sending on says of itself: the queue under names of its own, and Prometheus's metrics of
 //! its senders, by which dashboards and alerts of the field know them.
 
+use super::Sending;
 use super::said::Tally as MetadataTally;
-use super::{Following, Sending};
 use crate::settings::config::remote_write::RemoteWrite;
 use firn_mirror::tee::{Mirror, Tally, Target};
 use firn_model::metrics::{Collect, Sink, Value};
+use firn_model::sync::lock;
+use firn_wire::remote_write::Contents;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// Samples that are made ready for a receiver at a time, at most.
+const READY_SAMPLES: usize = firn_ingest::sending::ROUND_SAMPLES;
+
+/// How long a body waits that a receiver is behind with.
+const BEHIND_MS: i64 = 30_000;
 
 impl Collect for Sending {
     fn collect(&self, sink: &mut dyn Sink) {
+        if self.is_on.load(Ordering::Relaxed) {
+            self.collect_opening(sink);
+        }
         let Some(queue) = self.queue.get() else {
             return;
         };
@@ -20,9 +32,26 @@ impl Collect for Sending {
             &[],
             Value::Gauge(seconds(self.newest.get())),
         );
+        let came: [Column<Tally, u64>; 3] = [
+            ("samples_in_total", "Samples that came in.", |came| {
+                came.samples.get()
+            }),
+            ("histograms_in_total", "Histograms that came in.", |came| {
+                came.histograms.get()
+            }),
+            ("exemplars_in_total", "Exemplars that came in.", |came| {
+                came.exemplars.get()
+            }),
+        ];
+        for (name, help, count) in came {
+            let name = format!("prometheus_remote_storage_{name}");
+            sink.metric(&name, help, &[], Value::Counter(count(&self.came) as f64));
+        }
         let senders = self.senders(queue);
         collect_queues(&senders, sink);
+        collect_shards(&senders, sink);
         collect_counts(&senders, sink);
+        collect_dropped(&senders, sink);
         collect_metadata(&senders, sink);
     }
 }
@@ -33,29 +62,65 @@ type Column<T, V> = (&'static str, &'static str, fn(&T) -> V);
 /// The same of counts: the end of its name, of what, and where they are.
 type TallyColumn = (&'static str, &'static str, fn(&Sender) -> &Tally);
 
+/// Why something is not sent, and where what that is is counted.
+type Reason = (&'static str, fn(&Target) -> &Tally);
+
 /// One receiver, and what is counted of it.
 struct Sender {
-    /// The time of the newest sample that came in.
+    /// The time of the newest sample that waits or was sent.
     newest: i64,
+    /// What waits.
+    waiting: Contents,
+    /// Requests that the disk did not take.
+    refused_bodies: u64,
     receiver: RemoteWrite,
     target: Arc<Target>,
     metadata: Arc<MetadataTally>,
 }
 
 impl Sending {
+    fn collect_opening(&self, sink: &mut dyn Sink) {
+        let is_failing = lock(&self.fault).is_some();
+        sink.metric(
+            "firn_sending_queue_unavailable",
+            "1 while the queue cannot be opened, so that nothing is sent on.",
+            &[],
+            Value::Gauge(f64::from(u8::from(is_failing))),
+        );
+        sink.metric(
+            "firn_sending_open_failures_total",
+            "How often the queue could not be opened.",
+            &[],
+            Value::Counter(self.open_failures.get() as f64),
+        );
+        sink.metric(
+            "firn_sending_unkept_requests_total",
+            "Requests that came while the queue was not open: stored and not sent on, or refused \
+             by an agent.",
+            &[],
+            Value::Counter(self.unkept.get() as f64),
+        );
+    }
+
     fn senders(&self, queue: &Mirror) -> Vec<Sender> {
-        // A configuration that is being taken over waits for the disk; this does not wait for it.
-        let Ok(following) = self.following.try_lock() else {
-            return Vec::new();
-        };
-        let Following { receivers, .. } = &*following;
+        let receivers = lock(&self.receivers).clone();
         let targets = queue.targets();
+        let now_ms = self.env.clock.now_ms();
         let sender = |receiver: &RemoteWrite| {
-            let target = targets.iter().find(|(key, _)| *key == receiver.key)?;
+            let target = &targets.iter().find(|(key, _)| *key == receiver.key)?.1;
+            let since_ms = target.oldest_ms.get();
+            let is_behind = since_ms > 0 && now_ms.saturating_sub(since_ms) > BEHIND_MS;
+            let ready = target.newest_ready.get();
             Some(Sender {
-                newest: self.newest.get(),
+                // Of what waits only the beginning was relabelled.
+                newest: match is_behind {
+                    true => ready.max(self.newest.get()),
+                    false => ready,
+                },
+                waiting: target.waiting(queue.waiting_bytes(target)),
+                refused_bodies: queue.refused_bodies(),
                 receiver: receiver.clone(),
-                target: target.1.clone(),
+                target: target.clone(),
                 metadata: self.said.tally_of(&receiver.key),
             })
         };
@@ -64,7 +129,7 @@ impl Sending {
 }
 
 fn collect_queues(senders: &[Sender], sink: &mut dyn Sink) {
-    let gauges: [Column<Sender, f64>; 7] = [
+    let gauges: [Column<Sender, f64>; 5] = [
         (
             "queue_highest_timestamp_seconds",
             "The time of the newest sample that waits or was sent.",
@@ -72,9 +137,46 @@ fn collect_queues(senders: &[Sender], sink: &mut dyn Sink) {
         ),
         (
             "queue_highest_sent_timestamp_seconds",
-            "The time of the newest sample that the receiver took.",
+            "The time of the newest sample that the receiver took, or refused for good.",
             |sender| seconds(sender.target.newest.get()),
         ),
+        (
+            "samples_pending",
+            "Samples that wait, if what waits is as what was looked at last.",
+            |sender| sender.waiting.samples as f64,
+        ),
+        (
+            "histograms_pending",
+            "Histograms that wait, if what waits is as what was looked at last.",
+            |sender| sender.waiting.histograms as f64,
+        ),
+        (
+            "exemplars_pending",
+            "Exemplars that wait, if what waits is as what was looked at last.",
+            |sender| sender.waiting.exemplars as f64,
+        ),
+    ];
+    for (name, help, value) in gauges {
+        each(sink, senders, (name, help), |s| Value::Gauge(value(s)));
+    }
+    let retries = (
+        "enqueue_retries_total",
+        "Requests that the disk did not take, which their senders bring again.",
+    );
+    each(sink, senders, retries, |sender| {
+        Value::Counter(sender.refused_bodies as f64)
+    });
+    let duration = (
+        "sent_batch_duration_seconds",
+        "How long requests took that were answered.",
+    );
+    each(sink, senders, duration, |sender| {
+        Value::Histogram(&sender.target.latency)
+    });
+}
+
+fn collect_shards(senders: &[Sender], sink: &mut dyn Sink) {
+    let gauges: [Column<Sender, f64>; 6] = [
         (
             "shards",
             "Requests that are under way side by side.",
@@ -82,8 +184,11 @@ fn collect_queues(senders: &[Sender], sink: &mut dyn Sink) {
         ),
         (
             "shards_desired",
-            "Requests side by side that what waits asks for.",
-            |sender| sender.target.lanes.get().max(1) as f64,
+            "Requests side by side that take what comes and a twentieth of what waits each second.",
+            |sender| {
+                let desired = sender.target.lanes_desired();
+                desired.unwrap_or(sender.receiver.shards.0 as f64)
+            },
         ),
         (
             "shards_max",
@@ -96,6 +201,11 @@ fn collect_queues(senders: &[Sender], sink: &mut dyn Sink) {
             |sender| sender.receiver.shards.0 as f64,
         ),
         (
+            "shard_capacity",
+            "Samples that are made ready at a time, at most.",
+            |sender| sender.receiver.request_samples.max(READY_SAMPLES) as f64,
+        ),
+        (
             "max_samples_per_send",
             "Samples of a request that is full.",
             |sender| sender.receiver.request_samples as f64,
@@ -104,13 +214,6 @@ fn collect_queues(senders: &[Sender], sink: &mut dyn Sink) {
     for (name, help, value) in gauges {
         each(sink, senders, (name, help), |s| Value::Gauge(value(s)));
     }
-    let duration = (
-        "sent_batch_duration_seconds",
-        "How long requests took that were answered.",
-    );
-    each(sink, senders, duration, |sender| {
-        Value::Histogram(&sender.target.latency)
-    });
 }
 
 fn collect_counts(senders: &[Sender], sink: &mut dyn Sink) {
@@ -138,23 +241,51 @@ fn collect_counts(senders: &[Sender], sink: &mut dyn Sink) {
             });
         }
     }
-    for sender in senders {
-        let labels = [
-            ("reason", "dropped_series"),
-            ("remote_name", sender.receiver.label.as_str()),
-            ("url", sender.receiver.url.as_str()),
-        ];
-        sink.metric(
-            "prometheus_remote_storage_samples_dropped_total",
-            "Samples that relabelling dropped, or that the receiver does not want.",
-            &labels,
-            Value::Counter(sender.target.dropped.get() as f64),
-        );
-    }
     let bytes = ("bytes_total", "Bytes of requests that the receiver took.");
     each(sink, senders, bytes, |sender| {
         Value::Counter(sender.target.sent_bytes.get() as f64)
     });
+}
+
+fn collect_dropped(senders: &[Sender], sink: &mut dyn Sink) {
+    let reasons: [Reason; 3] = [
+        ("dropped_series", |target| &target.dropped),
+        ("queue_full", |target| &target.overflowed),
+        ("too_old", |target| &target.too_old),
+    ];
+    let kinds: [Column<Tally, u64>; 3] = [
+        (
+            "samples_dropped_total",
+            "Samples that relabelling dropped, the receiver does not want, a full queue gave up, \
+             or that were too old.",
+            |tally| tally.samples.get(),
+        ),
+        (
+            "histograms_dropped_total",
+            "Histograms that relabelling dropped, the receiver does not want, a full queue gave \
+             up, or that were too old.",
+            |tally| tally.histograms.get(),
+        ),
+        (
+            "exemplars_dropped_total",
+            "Exemplars that relabelling dropped, a full queue gave up, or that were too old.",
+            |tally| tally.exemplars.get(),
+        ),
+    ];
+    for (name, help, count) in kinds {
+        let name = format!("prometheus_remote_storage_{name}");
+        for sender in senders {
+            for (reason, tally) in reasons {
+                let labels = [
+                    ("reason", reason),
+                    ("remote_name", sender.receiver.label.as_str()),
+                    ("url", sender.receiver.url.as_str()),
+                ];
+                let count = count(tally(&sender.target)) as f64;
+                sink.metric(&name, help, &labels, Value::Counter(count));
+            }
+        }
+    }
 }
 
 fn collect_metadata(senders: &[Sender], sink: &mut dyn Sink) {

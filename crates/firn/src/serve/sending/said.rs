@@ -3,7 +3,7 @@
 //! The table is made anew once in `send_interval`, not for each request. Nothing of it is kept on
 //! disk: a receiver that was away hears it the next time.
 
-use super::{Learn, write};
+use super::request::write;
 use crate::settings::config::remote_write::MetadataSettings;
 use firn_ingest::sending::Known;
 use firn_mirror::tee::{PASSED_HEADERS, Posting, TargetSettings, Write};
@@ -18,6 +18,9 @@ use std::time::Duration;
 use tokio::task::spawn_blocking;
 use tokio::time::{sleep, timeout};
 use tracing::warn;
+
+/// Says what is known of metrics now.
+type Learn = Box<dyn Fn() -> Known + Send + Sync>;
 
 /// How soon after the start receivers are told first: by then a scrape has come.
 const FIRST: Duration = Duration::from_secs(20);

@@ -299,7 +299,7 @@ const REMOTE_WRITE: &[Key] = &[
 ];
 
 const QUEUE: &[Key] = &[
-    key("capacity", Integer),
+    key("capacity", Integer).ignored(),
     key("max_shards", Integer),
     key("min_shards", Integer),
     key("max_samples_per_send", Integer),

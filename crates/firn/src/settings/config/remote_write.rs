@@ -166,7 +166,7 @@ fn receiver(node: &Node, names: NameScheme, dir: &Path) -> Result<RemoteWrite, Y
                 .unwrap_or(BACKOFF_MAX)
                 .max(backoff_min),
         ),
-        age_max: queued("sample_age_limit"),
+        age_max: queued("sample_age_limit").filter(|limit| !limit.is_zero()),
         http: client(node, user, dir)?,
         sigv4: sigv4(node, dir)?,
         azuread: azuread(node),

@@ -37,8 +37,11 @@ const PAYLOAD_BYTES_MAX: usize = 128 << 20;
 /// The field that says what a body holds.
 const CONTENTS: u8 = 255;
 
-/// Bytes of that: four counts and a time.
-const CONTENTS_BYTES: usize = 4 * 4 + 8;
+/// Bytes of that: four counts and two times. The second one was not there at first.
+const CONTENTS_BYTES: usize = 4 * 4 + 8 + 8;
+
+/// Bytes of the counts.
+const COUNTS_BYTES: usize = 4 * 4;
 
 /// Headers by their place in [`PASSED_HEADERS`].
 pub type Headers = Vec<(usize, Bytes)>;
@@ -100,7 +103,7 @@ pub(super) fn header(start: u64) -> [u8; HEADER_BYTES] {
 }
 
 /// How many bytes the frame of a request has.
-pub(super) fn frame_bytes(write: &Write) -> usize {
+pub fn frame_bytes(write: &Write) -> usize {
     let headers: usize = write.headers.iter().map(|(_, value)| 3 + value.len()).sum();
     let contents = write.contents.map_or(0, |_| 3 + CONTENTS_BYTES);
     PREFIX_BYTES + TIME_BYTES + 1 + headers + contents + write.body.len()
@@ -140,16 +143,20 @@ fn push_contents(out: &mut Vec<u8>, contents: &Contents) {
         exemplars,
         metadata,
         newest,
+        oldest,
     } = *contents;
     for count in [samples, histograms, exemplars, metadata] {
         out.extend_from_slice(&u32::try_from(count).unwrap_or(u32::MAX).to_le_bytes());
     }
     out.extend_from_slice(&newest.to_le_bytes());
+    out.extend_from_slice(&oldest.to_le_bytes());
 }
 
 fn read_contents(value: &[u8]) -> Option<Contents> {
-    let (counts, newest) = value.split_at_checked(CONTENTS_BYTES - 8)?;
+    let (counts, times) = value.split_at_checked(COUNTS_BYTES)?;
     let (counts, _) = counts.as_chunks::<4>();
+    let (times, _) = times.as_chunks::<8>();
+    let mut times = times.iter().map(|time| i64::from_le_bytes(*time));
     let mut counts = counts
         .iter()
         .map(|count| u64::from(u32::from_le_bytes(*count)));
@@ -158,7 +165,8 @@ fn read_contents(value: &[u8]) -> Option<Contents> {
         histograms: counts.next()?,
         exemplars: counts.next()?,
         metadata: counts.next()?,
-        newest: i64::from_le_bytes(*newest.first_chunk()?),
+        newest: times.next()?,
+        oldest: times.next().unwrap_or(TimestampMs::MIN),
     })
 }
 
@@ -172,6 +180,24 @@ pub(super) fn peek(prefix: &[u8]) -> Option<(usize, TimestampMs)> {
     let time = prefix.get(PREFIX_BYTES..)?.first_chunk::<TIME_BYTES>()?;
     let is_sound = (TIME_BYTES..=PAYLOAD_BYTES_MAX).contains(&length);
     is_sound.then(|| (PREFIX_BYTES + length, i64::from_le_bytes(*time)))
+}
+
+/// What the body of the frame that begins with `prefix` holds, if that was noted and stands there,
+/// unchecked.
+pub(super) fn peek_contents(prefix: &[u8]) -> Option<Contents> {
+    let mut rest = prefix.get(PREFIX_BYTES + TIME_BYTES..)?;
+    let (count, fields) = rest.split_first()?;
+    rest = fields;
+    for _ in 0..*count {
+        let (which, value) = rest.split_first()?;
+        let (length, value) = value.split_first_chunk::<2>()?;
+        let (value, behind) = value.split_at_checked(u16::from_le_bytes(*length).into())?;
+        if *which == CONTENTS {
+            return read_contents(value);
+        }
+        rest = behind;
+    }
+    None
 }
 
 /// The frame at `offset` of bytes that never left this process, and how many bytes it has; none at
@@ -276,6 +302,7 @@ mod tests {
                 exemplars: 4,
                 metadata: 5,
                 newest: -6,
+                oldest: -7,
             }),
             ..write(b"snappy")
         }
@@ -293,6 +320,25 @@ mod tests {
             read_frame(&whole, 0),
             Frame::Whole(1_000, known_write(), bytes)
         );
+    }
+
+    #[test]
+    fn frame_of_before_says_all_but_the_time_of_the_oldest_sample() {
+        let bytes = GOLDEN_WITHOUT_OLDEST.as_bytes();
+        let byte = |pair: &[u8]| {
+            let pair = std::str::from_utf8(pair).unwrap();
+            u8::from_str_radix(pair, 16).unwrap()
+        };
+        let bytes: Vec<u8> = bytes.chunks(2).map(byte).collect();
+        let known = known_write();
+        let contents = known.contents.map(|contents| Contents {
+            oldest: TimestampMs::MIN,
+            ..contents
+        });
+        assert_eq!(peek_contents(&bytes), contents);
+        let expected = Write { contents, ..known };
+        let read = read_frame(&bytes.clone().into(), 0);
+        assert_eq!(read, Frame::Whole(1_000, expected, bytes.len()));
     }
 
     #[test]
@@ -333,7 +379,12 @@ mod tests {
         020016006170706c69636174696f6e2f782d70726f746f627566020500302e312e30736e61707079";
 
     /// Written once by this version, with what the body holds.
-    const GOLDEN_OF_KNOWN: &str = "4b000000e9412d59e8030000000000000300\
+    const GOLDEN_OF_KNOWN: &str = "5300000093daab24e8030000000000000300\
+        16006170706c69636174696f6e2f782d70726f746f627566020500302e312e30\
+        ff2000d0070000030000000400000005000000fafffffffffffffff9ffffffffffffff736e61707079";
+
+    /// Written once before the oldest time was noted.
+    const GOLDEN_WITHOUT_OLDEST: &str = "4b000000e9412d59e8030000000000000300\
         16006170706c69636174696f6e2f782d70726f746f627566020500302e312e30\
         ff1800d0070000030000000400000005000000faffffffffffffff736e61707079";
 }

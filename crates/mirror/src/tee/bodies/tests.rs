@@ -45,7 +45,7 @@ fn read_all(bodies: &Bodies, mut at: u64) -> (Vec<u64>, usize) {
                         assert_eq!(recent[0], entry);
                     }
                     assert_eq!(entry.at, at);
-                    assert_eq!(bodies.peek(at).unwrap(), (entry.end, entry.time_ms));
+                    assert_eq!(bodies.peek(at).unwrap(), (entry.end, entry.time_ms, None));
                     at = entry.end;
                     let text = String::from_utf8(entry.write.body.to_vec()).unwrap();
                     numbers.push(text.trim_end_matches('.').parse().unwrap());

@@ -1,0 +1,78 @@
+//! What one receiver gets of the requests that were kept, for the queue.
+
+use super::request::{kept, write};
+use super::said::Said;
+use firn_ingest::sending::{Kept, Outgoing, Round, Sent};
+use firn_mirror::tee::{Parcel, Prepare, Request, Wanted, Write};
+use firn_wire::WireLimits;
+use firn_wire::remote_write::Contents;
+use std::sync::Arc;
+
+/// Makes what one receiver gets.
+pub struct Preparing {
+    /// What it wants.
+    pub outgoing: Outgoing,
+    /// What metrics are, if the receiver wants to know.
+    pub said: Option<Arc<Said>>,
+    /// Caps on what is read.
+    pub limits: WireLimits,
+}
+
+impl Preparing {
+    /// Whether requests of 2.0 say what metrics are.
+    fn tells(&self) -> bool {
+        self.said
+            .as_ref()
+            .is_some_and(|said| !said.known().is_empty())
+    }
+
+    fn parcel(&self, round: Result<Round, String>) -> Parcel {
+        let round = match round {
+            Ok(round) => round,
+            Err(why) => {
+                return Parcel {
+                    bodies: 1,
+                    wanted: Wanted::Unreadable(why),
+                    dropped: Contents::default(),
+                    is_full: true,
+                };
+            }
+        };
+        let lane = |share: Vec<Sent>| share.into_iter().map(|sent| self.request(sent)).collect();
+        Parcel {
+            bodies: round.kept,
+            wanted: match round.shares.is_empty() {
+                true => Wanted::Nothing,
+                false => Wanted::Lanes(round.shares.into_iter().map(lane).collect()),
+            },
+            dropped: round.dropped,
+            is_full: round.is_full,
+        }
+    }
+
+    fn request(&self, sent: Sent) -> Request {
+        Request {
+            contents: sent.contents,
+            seams: sent.seams,
+            write: write(self.outgoing.version, sent.body),
+        }
+    }
+}
+
+impl Prepare for Preparing {
+    fn is_quick(&self, writes: &[&Write], is_behind: bool) -> bool {
+        let kept: Vec<Kept> = writes.iter().map(|write| kept(write)).collect();
+        let is_wide = is_behind || self.outgoing.shares.0 > 1;
+        !is_wide && self.outgoing.is_quick(&kept, self.tells())
+    }
+
+    fn prepare(&self, writes: &[&Write], _bytes_max: usize, is_behind: bool) -> Vec<Parcel> {
+        let kept: Vec<Kept> = writes.iter().map(|write| kept(write)).collect();
+        let known = self.said.as_ref().map(|said| said.known());
+        let known = known.unwrap_or_default();
+        let rounds = self
+            .outgoing
+            .rounds(&kept, (&known, is_behind), &self.limits);
+        rounds.into_iter().map(|round| self.parcel(round)).collect()
+    }
+}

@@ -1,0 +1,265 @@
+//! Requests that were made of several, taken apart again; and what of a request is not too old.
+//!
+//! ```text
+//! body body body --joined--> request --apart--> body body body
+//! series of several, mixed --> request --apart--> the series of each, a request each
+//! ```
+//!
+//! A receiver that refuses a request for one sample of one sender refuses what all others in it
+//! sent. Who put them together notes the seams, which costs some bytes; a request is read only once
+//! it was refused. Invariant: what the parts hold is what the request holds, in its order.
+
+use super::{Contents, Decoder, Reader, Version, encode_interned, encode_range};
+use crate::error::WireError;
+use crate::limits::WireLimits;
+use crate::snappy;
+use firn_model::batch::Batch;
+use firn_model::metadata::MetadataBatch;
+use firn_model::sample::TimestampMs;
+use std::ops::Range;
+
+/// Where in a request ends what one body brought, and begins what another one did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Seams {
+    /// Nowhere: it is of one body.
+    #[default]
+    None,
+    /// It is these bodies, one behind the other.
+    Bodies(Vec<Joined>),
+    /// Series from these numbers on, ascending, are of another body each time.
+    Series(Vec<u32>),
+}
+
+/// A body in a request of several.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Joined {
+    /// Bytes of its message.
+    pub message_bytes: usize,
+    /// Bytes of its block without the header.
+    pub element_bytes: usize,
+    /// What it holds.
+    pub contents: Contents,
+}
+
+/// A body, and what it holds.
+type Part = (Vec<u8>, Contents);
+
+impl Seams {
+    /// Whether the request is of one body.
+    pub fn is_none(&self) -> bool {
+        match self {
+            Self::None => true,
+            Self::Bodies(bodies) => bodies.len() < 2,
+            Self::Series(starts) => starts.is_empty(),
+        }
+    }
+
+    /// The parts of `body`, a request of `version` with these seams, in its order. Fails if it
+    /// cannot be read.
+    pub fn apart(
+        &self,
+        (version, body): (Version, &[u8]),
+        limits: &WireLimits,
+    ) -> Result<Vec<Part>, WireError> {
+        match self {
+            Self::None => Ok(Vec::new()),
+            Self::Bodies(bodies) => {
+                let blocks = bodies
+                    .iter()
+                    .map(|one| (one.message_bytes, one.element_bytes));
+                let parts = snappy::part(body, blocks)?.into_iter();
+                Ok(parts.zip(bodies.iter().map(|one| one.contents)).collect())
+            }
+            Self::Series(starts) => {
+                let mut decoder = Decoder::new(*limits);
+                let decoded = decoder.decode(reader(version), body)?;
+                let end = decoded.batch.series_count();
+                let starts = starts.iter().map(|start| (*start as usize).min(end));
+                let ends = starts.clone().chain([end]);
+                let ranges = [0].into_iter().chain(starts).zip(ends);
+                let ranges = ranges.filter(|(start, end)| start < end);
+                let (batch, said) = (&*decoded.batch, decoded.metadata);
+                let one = |(start, end)| part(version, batch, start..end, said);
+                Ok(ranges.map(one).collect())
+            }
+        }
+    }
+}
+
+/// What of `body`, a request of `version` with `seams`, is not before `time_min`: none if nothing
+/// is, else a request of its own with its seams. Fails if it cannot be read.
+pub fn since(
+    time_min: TimestampMs,
+    (version, body): (Version, &[u8]),
+    seams: &Seams,
+    limits: &WireLimits,
+) -> Result<Option<(Part, Seams)>, WireError> {
+    let times = time_min..=TimestampMs::MAX;
+    let mut parts: Vec<Vec<u8>> = Vec::new();
+    let bodies: Vec<&[u8]> = match seams.is_none() {
+        true => vec![body],
+        false => {
+            let apart = seams.apart((version, body), limits)?;
+            parts.extend(apart.into_iter().map(|(part, _)| part));
+            parts.iter().map(Vec::as_slice).collect()
+        }
+    };
+    let mut decoder = Decoder::new(*limits);
+    let (mut batch, mut said) = (Batch::default(), MetadataBatch::default());
+    let mut starts = Vec::new();
+    for body in bodies {
+        let decoded = decoder.decode(reader(version), body)?;
+        let start = batch.series_count();
+        for number in 0..decoded.batch.series_count() {
+            batch.push_part(decoded.batch, number, &times);
+        }
+        decoded
+            .metadata
+            .iter()
+            .for_each(|metadata| said.push(metadata));
+        if start > 0 && batch.series_count() > start {
+            starts.push(start as u32);
+        }
+    }
+    if batch.series_count() == 0 {
+        return Ok(None);
+    }
+    let all = 0..batch.series_count();
+    Ok(Some((
+        part(version, &batch, all, &said),
+        Seams::Series(starts),
+    )))
+}
+
+/// Reads all that a request of this version may hold.
+fn reader(version: Version) -> Reader {
+    Reader {
+        version,
+        keeps_exemplars: true,
+        labels_types: false,
+    }
+}
+
+/// A request of these series.
+fn part(version: Version, batch: &Batch, numbers: Range<usize>, said: &MetadataBatch) -> Part {
+    let contents = Contents::of(batch, numbers.clone());
+    let body = match version {
+        Version::V1 => encode_range(batch, numbers),
+        Version::V2 => {
+            let mut series = Batch::default();
+            for number in numbers {
+                series.push_part(batch, number, &(TimestampMs::MIN..=TimestampMs::MAX));
+            }
+            encode_interned(&series, said)
+        }
+    };
+    (body, contents)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::remote_write::encode;
+    use firn_model::labels::{Labels, METRIC_NAME};
+
+    /// A batch with one sample of each series at each time.
+    fn batch(series: &[&str], times: &[TimestampMs]) -> Batch {
+        let mut batch = Batch::default();
+        let samples: Vec<_> = times.iter().map(|time| (*time, 1.0)).collect();
+        for name in series {
+            let labels = Labels::from_pairs([(METRIC_NAME, *name)]);
+            batch.push_series(labels.as_ref(), &samples);
+        }
+        batch
+    }
+
+    /// `name time time`, a series each.
+    fn shown(version: Version, body: &[u8]) -> Vec<String> {
+        let mut decoder = Decoder::new(WireLimits::default());
+        let decoded = decoder.decode(reader(version), body).unwrap();
+        let series = decoded.batch.iter().map(|series| {
+            let name = String::from_utf8_lossy(series.labels.get(METRIC_NAME)).into_owned();
+            let times = series.times.iter();
+            times.fold(name, |line, time| format!("{line} {time}"))
+        });
+        series.collect()
+    }
+
+    fn joined(bodies: &[Vec<u8>]) -> (Vec<u8>, Seams) {
+        let slices = bodies.iter().map(Vec::as_slice);
+        let body = snappy::join(slices, 1 << 20).unwrap();
+        let one = |body: &Vec<u8>| {
+            let (message_bytes, element_bytes) = snappy::block_bytes(body, 1 << 20).unwrap();
+            Joined {
+                message_bytes,
+                element_bytes,
+                contents: Contents::default(),
+            }
+        };
+        (body, Seams::Bodies(bodies.iter().map(one).collect()))
+    }
+
+    #[test]
+    fn request_of_joined_bodies_comes_apart_into_their_very_bytes() {
+        let bodies = [
+            encode(&batch(&["a", "b"], &[1])),
+            encode(&batch(&["a"], &[2, 3])),
+            encode(&batch(&["c"], &[1])),
+        ];
+        let (body, seams) = joined(&bodies);
+        let parts = seams.apart((Version::V1, &body), &WireLimits::default());
+        let parts: Vec<Vec<u8>> = parts.unwrap().into_iter().map(|(body, _)| body).collect();
+        assert_eq!(parts, bodies);
+        // One that is cut short is no request of these.
+        let cut = seams.apart(
+            (Version::V1, &body[..body.len() - 1]),
+            &WireLimits::default(),
+        );
+        assert_eq!(cut, Err(WireError::SnappyCorrupt));
+    }
+
+    #[test]
+    fn request_of_mixed_series_comes_apart_by_their_bodies() {
+        let whole = batch(&["a", "b", "c", "d"], &[1, 2]);
+        let seams = Seams::Series(vec![1, 3]);
+        for version in [Version::V1, Version::V2] {
+            let body = match version {
+                Version::V1 => encode(&whole),
+                Version::V2 => encode_interned(&whole, &MetadataBatch::default()),
+            };
+            let parts = seams
+                .apart((version, &body), &WireLimits::default())
+                .unwrap();
+            let lines: Vec<_> = parts.iter().map(|(body, _)| shown(version, body)).collect();
+            assert_eq!(
+                lines,
+                [vec!["a 1 2"], vec!["b 1 2", "c 1 2"], vec!["d 1 2"]]
+            );
+            let samples: Vec<u64> = parts.iter().map(|(_, c)| c.samples).collect();
+            assert_eq!(samples, [2, 4, 2]);
+        }
+    }
+
+    #[test]
+    fn request_since_a_time_has_no_older_sample_and_keeps_its_seams() {
+        let limits = WireLimits::default();
+        let bodies = [
+            encode(&batch(&["a"], &[1, 5])),
+            encode(&batch(&["b"], &[1])),
+            encode(&batch(&["c", "d"], &[4])),
+        ];
+        let (body, seams) = joined(&bodies);
+        let left = since(4, (Version::V1, &body), &seams, &limits).unwrap();
+        let ((left, contents), seams) = left.unwrap();
+        assert_eq!(shown(Version::V1, &left), ["a 5", "c 4", "d 4"]);
+        assert_eq!(
+            (contents.samples, contents.oldest, contents.newest),
+            (3, 4, 5)
+        );
+        assert_eq!(seams, Seams::Series(vec![1]));
+        assert_eq!(
+            since(6, (Version::V1, &body), &Seams::None, &limits),
+            Ok(None)
+        );
+    }
+}
