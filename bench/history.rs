@@ -21,7 +21,7 @@ use crate::process::{self, Usage};
 use crate::system::{Kind, Running, System};
 use firn_mirror::api::{Ask, Client};
 use firn_mirror::load::{Maker, Receiver, options::Options};
-use firn_mirror::push::{Outcome, Pace, Progress, Way};
+use firn_mirror::push::{Access, Outcome, Pace, Progress, Way};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -231,7 +231,10 @@ fn push(running: &Running, maker: &mut Maker, rounds: u64) -> Result<Outcome, St
         way: Way {
             url: &url,
             pace: Pace::Fast,
-            tls: &TlsConfig::default(),
+            access: Access {
+                tls: &TlsConfig::default(),
+                headers: &[],
+            },
         },
         senders: maker.summary().senders,
     };

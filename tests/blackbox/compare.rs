@@ -6,10 +6,12 @@ use crate::now_ms;
 use crate::tls::Authority;
 use firn_mirror::target::{Target, respond};
 use serde_json::{Value, json};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::io::Write;
 use std::net::TcpStream;
 use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// The stretch of data that the stubs have, in seconds.
@@ -77,8 +79,8 @@ fn stub(
 /// What a sound system says.
 fn sound(ask: &Ask) -> Value {
     let data = match ask.endpoint.as_str() {
-        // There is no data behind the label `gone`.
-        "query" | "query_range" if ask.is_about("gone") => {
+        // There is no data behind labels whose names have `gone` in them.
+        "query" | "query_range" if ask.query().split(" or ").all(|part| part.contains("gone")) => {
             json!({"resultType": "vector", "result": []})
         }
         "query" => {
@@ -375,6 +377,387 @@ fn label_with_data_in_one_system_alone_is_a_difference() {
     let flags = [&flags[..], &["--ignore-label", "real"]].concat();
     let (code, text, _) = compare(dir.path(), &baseline.address, &candidate.address, &flags);
     assert_eq!(code, 0, "{text}");
+}
+
+/// Flags of a run over the stretch of the stubs, with a list.
+fn over_all<'a>(list: &'a str, stretch: &'a [String; 2]) -> Vec<&'a str> {
+    let [start, end] = stretch;
+    vec!["--queries", list, "--start", start, "--end", end]
+}
+
+fn stretch() -> [String; 2] {
+    [START, END].map(|time| time.to_string())
+}
+
+#[test]
+fn labels_of_one_index_match_only_if_all_of_them_were_looked_at() {
+    let gone = |count: usize| {
+        (0..count)
+            .map(|n| format!("gone_{n:05}"))
+            .collect::<Vec<_>>()
+    };
+    let with = |mut names: Vec<String>, more: &[&str]| {
+        names.extend(more.iter().map(|name| (*name).to_owned()));
+        names
+    };
+    let cases = [
+        (gone(1_500), "match", json!([]), ""),
+        (
+            with(gone(1_500), &["live"]),
+            "mismatch",
+            json!(["labels"]),
+            "live",
+        ),
+        (
+            with(gone(10), &["refused"]),
+            "error",
+            json!(["error"]),
+            "too many samples",
+        ),
+        // What has data is a difference, whatever is not known of others.
+        (
+            with(gone(10), &["live", "refused"]),
+            "mismatch",
+            json!(["labels"]),
+            "live",
+        ),
+        (
+            gone(10_001),
+            "skip",
+            json!([]),
+            "none of the first 10000 has data",
+        ),
+    ];
+    let stretch = stretch();
+    for (names, outcome, classes, part) in cases {
+        let dir = tempfile::tempdir().unwrap();
+        let count = names.len();
+        let baseline = stub(|_, _, _| true);
+        let candidate = stub(move |ask, answer, stream| {
+            if ask.endpoint == "labels" {
+                let sound = ["__name__", "job", "zone"].map(str::to_owned);
+                answer["data"] = json!([&sound[..], &names].concat());
+            }
+            if ask.is_about("refused") {
+                let body = "{\"status\":\"error\",\"errorType\":\"execution\",\
+                            \"error\":\"too many samples\"}";
+                respond(stream, "422 Unprocessable Entity", "application/json", body);
+            }
+            !ask.is_about("refused")
+        });
+        let list = file(dir.path(), "list.txt", "fine\n");
+        let flags = [&over_all(&list, &stretch)[..], &["--passes", "label_names"]].concat();
+        let (_, text, report) = compare(dir.path(), &baseline.address, &candidate.address, &flags);
+        assert_eq!(
+            report["passes"]["label_names"][outcome], 1,
+            "{count}: {text}"
+        );
+        if outcome != "match" {
+            let found = finding(&report, "label_names", "label names");
+            assert_eq!(found["classes"], classes, "{found:#}");
+            let reason = found["reason"].as_str().unwrap();
+            assert!(reason.contains(part), "{count}: {reason}");
+        }
+    }
+}
+
+#[test]
+fn baseline_that_contradicts_itself_in_its_last_answer_skips_the_question() {
+    let dir = tempfile::tempdir().unwrap();
+    let asked = AtomicUsize::new(0);
+    let baseline = stub(move |ask, answer, _| {
+        // The question, and four times again.
+        if ask.is_about("one_ulp") && asked.fetch_add(1, Ordering::SeqCst) == 4 {
+            *value_of(answer) = "7".into();
+        }
+        true
+    });
+    let candidate = stub(plant);
+    let (list, stretch) = (file(dir.path(), "list.txt", "one_ulp\n"), stretch());
+    let flags = [&over_all(&list, &stretch)[..], &["--passes", "instant"]].concat();
+    let (_, text, report) = compare(dir.path(), &baseline.address, &candidate.address, &flags);
+    let found = finding(&report, "instant", "one_ulp");
+    assert_eq!(found["outcome"], "skip", "{text}");
+    let reason = found["reason"].as_str().unwrap();
+    assert!(
+        reason.starts_with("the baseline contradicts itself"),
+        "{reason}"
+    );
+}
+
+#[test]
+fn difference_that_lasts_is_asked_once_a_round_and_kept_as_it_was() {
+    let dir = tempfile::tempdir().unwrap();
+    let counts = Arc::new([AtomicUsize::new(0), AtomicUsize::new(0)]);
+    let counting = |place: usize| {
+        let counts = Arc::clone(&counts);
+        move |ask: &Ask| match ask.is_about("changing") {
+            true => counts[place].fetch_add(1, Ordering::SeqCst) + 1,
+            false => 0,
+        }
+    };
+    let (of_baseline, of_candidate) = (counting(0), counting(1));
+    let baseline = stub(move |ask, _, _| {
+        of_baseline(ask);
+        true
+    });
+    let candidate = stub(move |ask, answer, _| {
+        if let number @ 1.. = of_candidate(ask) {
+            *value_of(answer) = format!("100{number}").into();
+        }
+        true
+    });
+    let list = file(dir.path(), "list.txt", "changing\n");
+    let start = (now_ms() / 1000 - 3_600).to_string();
+    let flags = ["--queries", &list, "--start", &start, "--passes", "instant"];
+    let live = ["--duration", "3s", "--pause", "100ms"];
+    let flags = [&flags[..], &live].concat();
+    let (code, text, report) = compare(dir.path(), &baseline.address, &candidate.address, &flags);
+    assert_eq!(code, 1, "{text}");
+    let rounds = report["rounds"].as_array().unwrap().len();
+    assert!(rounds > 3, "{report:#}");
+    let found = finding(&report, "instant", "changing");
+    assert_eq!(found["times"], rounds, "{found:#}");
+    let asked = [0, 1].map(|place| counts[place].load(Ordering::SeqCst));
+    assert_eq!(asked, [rounds + 4, rounds + 1]);
+    let folder = dir
+        .path()
+        .join("report")
+        .join(found["folder"].as_str().unwrap());
+    let kept = std::fs::read_to_string(folder.join("candidate.json")).unwrap();
+    assert!(kept.contains("\"1001\""), "{kept}");
+}
+
+#[test]
+fn what_cannot_be_written_is_noted_and_the_last_report_decides() {
+    let dir = tempfile::tempdir().unwrap();
+    let report_dir = dir.path().join("report");
+    let baseline = stub(|_, _, _| true);
+    let candidate = stub(plant);
+    let (list, stretch) = (file(dir.path(), "list.txt", "one_ulp\n"), stretch());
+    let flags = [&over_all(&list, &stretch)[..], &["--passes", "instant"]].concat();
+    let run = |flags: &[&str]| compare(dir.path(), &baseline.address, &candidate.address, flags);
+    let (_, _, report) = run(&flags);
+    let folder = finding(&report, "instant", "one_ulp")["folder"].clone();
+    let folder = report_dir.join(folder.as_str().unwrap());
+    // There is a file where the folder should be.
+    std::fs::remove_dir_all(&folder).unwrap();
+    std::fs::write(&folder, "").unwrap();
+    let (code, text, report) = run(&flags);
+    assert_eq!(code, 1, "{text}");
+    let found = finding(&report, "instant", "one_ulp");
+    assert_eq!(
+        (&found["outcome"], &found["folder"]),
+        (&json!("mismatch"), &Value::Null)
+    );
+    assert_eq!(report["folders"]["not_written"], 1, "{report:#}");
+    assert!(text.contains("1 times something was not written"), "{text}");
+    // A report that is not written is written with the next round.
+    let obstacle = report_dir.join("report.new");
+    std::fs::create_dir(&obstacle).unwrap();
+    let start = (now_ms() / 1000 - 3_600).to_string();
+    let live = ["--queries", &list, "--start", &start, "--passes", "range"];
+    let live = [&live[..], &["--pause", "100ms", "--fail-below", "0"]].concat();
+    let (code, text, _) = run(&[&live[..], &["--duration", "300ms"]].concat());
+    assert_eq!(code, 1, "{text}");
+    assert!(
+        text.contains("firn compare: write ") && text.contains("report.new"),
+        "{text}"
+    );
+    let clearing = std::thread::spawn(move || {
+        // Cleared while the run goes on.
+        std::thread::sleep(Duration::from_millis(1_000));
+        std::fs::remove_dir(&obstacle).unwrap();
+    });
+    let (code, text, report) = run(&[&live[..], &["--duration", "4s"]].concat());
+    clearing.join().unwrap();
+    assert_eq!(code, 0, "{text}");
+    assert!(
+        report["folders"]["not_written"].as_u64().unwrap() > 0,
+        "{report:#}"
+    );
+}
+
+#[test]
+fn folders_are_no_more_than_they_may_be() {
+    let dir = tempfile::tempdir().unwrap();
+    let baseline = stub(|_, _, _| true);
+    let candidate = stub(plant);
+    let questions: String = (0..8).map(|n| format!("one_ulp + {n}\n")).collect();
+    let (list, stretch) = (file(dir.path(), "list.txt", &questions), stretch());
+    let more = ["--passes", "instant", "--keep-bytes", "5KB"];
+    let flags = [&over_all(&list, &stretch)[..], &more].concat();
+    let (_, text, report) = compare(dir.path(), &baseline.address, &candidate.address, &flags);
+    let figures = &report["folders"];
+    let figure = |name: &str| figures[name].as_u64().unwrap();
+    assert!((1..8).contains(&figure("count")), "{figures}");
+    assert_eq!(figure("count") + figure("removed"), 8, "{figures}");
+    assert!(figure("bytes") <= 5_120, "{figures}");
+    assert!(
+        text.contains("folders of differences were removed"),
+        "{text}"
+    );
+    let findings = report["findings"].as_array().unwrap();
+    let named: Vec<_> = findings
+        .iter()
+        .filter_map(|f| f["folder"].as_str())
+        .collect();
+    assert_eq!(named.len() as u64, figure("count"));
+    for folder in named {
+        assert!(dir.path().join("report").join(folder).is_dir(), "{folder}");
+    }
+}
+
+/// Endpoint, question and beginning of requests.
+type Notes = Arc<Mutex<Vec<(String, String, String)>>>;
+
+/// A stub that notes endpoint, question and beginning of every request.
+fn noting() -> (Target, Notes) {
+    let noted = Arc::new(Mutex::new(Vec::new()));
+    let notes = Arc::clone(&noted);
+    let target = stub(move |ask, _, _| {
+        let start = ask.params.get("start").cloned().unwrap_or_default();
+        let mut notes = notes.lock().unwrap();
+        notes.push((ask.endpoint.clone(), ask.query().to_owned(), start));
+        true
+    });
+    (target, noted)
+}
+
+#[test]
+fn window_bounds_what_is_asked_about_and_not_what_is_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let baseline = stub(|_, _, _| true);
+    let (candidate, noted) = noting();
+    let text = "fine\nrate(fine[40m])\nrange=5m step=1m fine\nrate(fine[2h])\n";
+    let (list, stretch) = (file(dir.path(), "list.txt", text), stretch());
+    let flags = [&over_all(&list, &stretch)[..], &["--window", "10m"]].concat();
+    let (code, text, report) = compare(dir.path(), &baseline.address, &candidate.address, &flags);
+    assert_eq!(code, 0, "{text}");
+    let begins = |endpoint: &str, query: &str| -> Vec<i64> {
+        let noted = noted.lock().unwrap();
+        let found = noted.iter().filter(|(e, q, _)| e == endpoint && q == query);
+        let found = found.map(|(_, _, start)| start.parse::<f64>().unwrap() as i64 - END);
+        let mut found: Vec<i64> = found.collect();
+        found.sort_unstable();
+        found
+    };
+    assert_eq!(begins("query_range", "fine"), [-600, -300]);
+    assert_eq!(begins("query_range", "rate(fine[40m])"), [-600]);
+    assert_eq!(begins("labels", ""), [-600]);
+    assert_eq!(report["start"].as_f64(), Some((END - 600) as f64));
+    let found = finding(&report, "range", "rate(fine[2h])");
+    assert_eq!(found["outcome"], "skip", "{found}");
+    assert_eq!(report["passes"]["range"]["match"], 3, "{report:#}");
+}
+
+#[test]
+fn names_of_metrics_are_asked_for_once_a_round() {
+    let dir = tempfile::tempdir().unwrap();
+    let baseline = stub(|_, _, _| true);
+    let (candidate, noted) = noting();
+    let (list, stretch) = (file(dir.path(), "list.txt", "fine\n"), stretch());
+    for (passes, expected) in [
+        ("label_values,metadata", 1),
+        ("metadata", 1),
+        ("instant", 0),
+    ] {
+        noted.lock().unwrap().clear();
+        let flags = [&over_all(&list, &stretch)[..], &["--passes", passes]].concat();
+        let (code, text, _) = compare(dir.path(), &baseline.address, &candidate.address, &flags);
+        assert_eq!(code, 0, "{text}");
+        let noted = noted.lock().unwrap();
+        let names = noted.iter().filter(|(e, ..)| e == "label/__name__/values");
+        assert_eq!(names.count(), expected, "{passes}: {noted:?}");
+    }
+}
+
+#[test]
+fn passes_that_ask_no_questions_need_none() {
+    let dir = tempfile::tempdir().unwrap();
+    let sound = stub(|_, _, _| true);
+    let [start, end] = &stretch();
+    let flags = [
+        "--start",
+        start,
+        "--end",
+        end,
+        "--passes",
+        "label_names,metadata",
+    ];
+    let (code, text, report) = compare(dir.path(), &sound.address, &sound.address, &flags);
+    assert_eq!(code, 0, "{text}");
+    let matches = |pass: &str| report["passes"][pass]["match"].as_u64().unwrap();
+    let passes = ["instant", "label_names", "label_values", "metadata"];
+    assert_eq!(passes.map(matches), [0, 1, 0, 1]);
+}
+
+#[test]
+fn matches_of_empty_answers_are_counted() {
+    let dir = tempfile::tempdir().unwrap();
+    let sound = stub(|_, _, _| true);
+    let (list, stretch) = (file(dir.path(), "list.txt", "fine\ngone\n"), stretch());
+    let flags = [&over_all(&list, &stretch)[..], &["--passes", "instant"]].concat();
+    let (code, text, report) = compare(dir.path(), &sound.address, &sound.address, &flags);
+    assert_eq!(code, 0, "{text}");
+    let expected = json!({"empty": 1, "same_error": 0});
+    assert_eq!(report["vacuous"]["instant"], expected, "{report:#}");
+    assert!(
+        text.contains("1 matches are of answers that are empty"),
+        "{text}"
+    );
+}
+
+#[test]
+fn questions_of_a_long_run_are_gathered_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let gathered = AtomicUsize::new(0);
+    let asked = Arc::new(Mutex::new(BTreeSet::new()));
+    let seen = Arc::clone(&asked);
+    let baseline = stub(move |ask, answer, _| {
+        if ask.endpoint == "label/pod/values" {
+            // A pod is replaced each time, and once the index does not answer.
+            match gathered.fetch_add(1, Ordering::SeqCst) {
+                1 => answer["status"] = "error".into(),
+                number => answer["data"] = json!([format!("pod{number}")]),
+            }
+        }
+        seen.lock().unwrap().insert(ask.query().to_owned());
+        true
+    });
+    let sound = stub(|_, _, _| true);
+    let board = json!({
+        "templating": {"list": [{"name": "pod", "type": "query", "query": "label_values(pod)"}]},
+        "panels": [{"targets": [{"expr": "up{pod=\"$pod\"}"}]}]
+    });
+    let board = file(dir.path(), "board.json", &board.to_string());
+    let start = (now_ms() / 1000 - 3_600).to_string();
+    let flags = [
+        "--queries",
+        &board,
+        "--start",
+        &start,
+        "--passes",
+        "instant",
+    ];
+    let live = [
+        "--duration",
+        "3s",
+        "--pause",
+        "100ms",
+        "--gather-every",
+        "300ms",
+    ];
+    let flags = [&flags[..], &live].concat();
+    let (code, text, report) = compare(dir.path(), &baseline.address, &sound.address, &flags);
+    assert_eq!(code, 0, "{text}");
+    assert!(report["gathered"].as_u64().unwrap() >= 3, "{report:#}");
+    // What could not be gathered again is asked as before.
+    assert_eq!(report["passes"]["instant"]["skip"], 0, "{report:#}");
+    let asked = asked.lock().unwrap();
+    for pod in ["pod0", "pod2"] {
+        assert!(asked.contains(&format!("up{{pod=\"{pod}\"}}")), "{asked:?}");
+    }
 }
 
 #[test]

@@ -7,6 +7,7 @@ use crate::harness::server::{Server, firn, spawn, wait_for};
 use crate::harness::write::{Series, body, compress, message};
 use crate::raw::Ask;
 use crate::refusal::Refusal;
+use crate::tls::{self, Authority};
 use receiver::{Mood, Receiver};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -157,6 +158,79 @@ fn mirror_tells_a_sender_of_2_0_what_its_body_holds() {
         let line = format!("x-prometheus-remote-write-{line}");
         assert!(reply.head.to_lowercase().contains(&line), "{}", reply.head);
     }
+}
+
+#[test]
+fn mirror_with_a_web_config_takes_writes_over_tls_and_from_its_users_alone() {
+    // `alice` and the password `correct horse`, at bcrypt's lowest cost.
+    let hash = "$2b$04$UWvd1gRyIa0XmxZcUUcNXeuNsipcyb1Zjflic0OVHWqVNndXOmDd2";
+    let known = "Authorization: Basic YWxpY2U6Y29ycmVjdCBob3JzZQ==";
+    let dir = tempfile::tempdir().unwrap();
+    let (authority, receiver) = (Authority::new(), Receiver::start());
+    authority.server().write(dir.path(), "server");
+    let web = format!(
+        "tls_server_config: {{cert_file: server.crt, key_file: server.key}}\n\
+         basic_auth_users: {{alice: '{hash}'}}\n"
+    );
+    let file = dir.path().join("web.yml");
+    std::fs::write(&file, web).unwrap();
+    let url = receiver.url();
+    let flags = [
+        "--target",
+        &url,
+        "--web.config.file",
+        file.to_str().unwrap(),
+    ];
+    let mirror = Server::from_child(spawn(command(&dir.path().join("data"), &flags)));
+    mirror.wait_log(" msg=ready");
+    let client = authority.client(None, &[]);
+    let ask = |method: &str, path: &str, headers: &[&str]| {
+        let ask = Ask {
+            method: method.into(),
+            headers: headers.iter().map(|h| (*h).to_owned()).collect(),
+            body: b"one".to_vec(),
+            ..Ask::get(path)
+        };
+        tls::send(&client, &mirror.address, &ask).unwrap()
+    };
+    let wrong = "Authorization: Basic YWxpY2U6Y29ycmVjdCBtdWxl";
+    for (method, path) in [
+        ("POST", "/api/v1/write"),
+        ("POST", "/-/reload"),
+        ("GET", "/metrics"),
+    ] {
+        for headers in [&[][..], &[wrong]] {
+            let reply = ask(method, path, headers);
+            assert_eq!(reply.status, 401, "{path} {headers:?}: {}", reply.head);
+        }
+    }
+    assert_eq!(ask("POST", "/api/v1/write", &[known]).status, 204);
+    receiver.wait(1);
+    assert_eq!(receiver.texts(), ["one"]);
+    let metrics = ask("GET", "/metrics", &[known]);
+    let metrics = String::from_utf8(metrics.body).unwrap();
+    assert!(
+        metrics.contains("firn_server_requests_unauthenticated_total 6\n"),
+        "{metrics}"
+    );
+    // A client that speaks no TLS gets nothing.
+    let plain = Ask::get("/-/healthy");
+    let mut stream = std::net::TcpStream::connect(&mirror.address).unwrap();
+    let plain = plain.send_over(&mut stream);
+    assert!(plain.is_err() || plain.is_ok_and(|reply| reply.status != 200));
+
+    let broken = dir.path().join("broken.yml");
+    std::fs::write(&broken, "basic_auth_users: {alice: secret}\n").unwrap();
+    let flags = [
+        "--target",
+        &url,
+        "--web.config.file",
+        broken.to_str().unwrap(),
+    ];
+    let output = command(&dir.path().join("other"), &flags).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert!(text.contains("load web config: "), "{text}");
 }
 
 #[test]

@@ -166,6 +166,15 @@ fn scenario_that_cannot_run_says_why() {
     let dir = tempfile::tempdir().unwrap();
     let scenario = dir.path().join("bad.yml");
     let folder = dir.path().join("run");
+    // A flag that the comparison would refuse is refused before the load.
+    let scene = Scene::new("", "interval: 1s, duration: 9s", "");
+    let path = scene.path("scene.yml");
+    let text = std::fs::read_to_string(&path).unwrap();
+    let text = text.replace("generate: 10", "generate: 10, passes: [instants]");
+    std::fs::write(&path, text).unwrap();
+    let (code, text) = scene.run();
+    assert_eq!(code, 2, "{text}");
+    assert!(text.contains("invalid value 'instants'"), "{text}");
     std::fs::write(&scenario, "systems: {baseline: {}}\n").unwrap();
     let (code, text) = run(&scenario, &folder, &[]);
     assert_eq!(code, 2, "{text}");
@@ -237,8 +246,12 @@ fn run_that_is_stopped_or_killed_leaves_no_process_and_goes_on_where_it_was() {
 #[test]
 fn system_that_is_added_has_what_is_sent_from_then_on() {
     let third = format!("  third: {{command: {SERVE}, address: 'ADDRESS'}}\n");
-    let rest = "steps:\n- {at: 2s, add: third}\n- {at: 12s, kill: third, down: 1s}\n";
-    let load = "interval: 1s, duration: 20s, churn: 0.5, churn_period: 6s";
+    // A system that is stopped meanwhile keeps no other from joining.
+    let rest = "steps:\n- {at: 1s, pause: baseline, for: 3s}\n- {at: 2s, add: third}\n\
+                - {at: 12s, kill: third, down: 1s}\n\
+                checks: {read_share: 0.5, read_average: 10s}\n";
+    let load = "interval: 1s, duration: 20s, churn: 0.5, churn_period: 6s, \
+                queries: [list.txt], query_rate: 10";
     let scene = Scene::new(&third, load, rest);
     let (code, text) = scene.run();
     assert_eq!(code, 0, "{text}");
@@ -250,6 +263,8 @@ fn system_that_is_added_has_what_is_sent_from_then_on() {
         .collect();
     let wanted = [
         "push_max",
+        "read_share",
+        "read_average",
         "match_rate",
         "match_rate",
         "acked",
@@ -257,7 +272,9 @@ fn system_that_is_added_has_what_is_sent_from_then_on() {
         "acked",
     ];
     assert_eq!(names, wanted);
-    let acked = checks[5]["what"].as_str().unwrap();
+    let asked = checks[1]["what"].as_str().unwrap();
+    assert!(asked.ends_with(" questions were answered well"), "{asked}");
+    let acked = checks[7]["what"].as_str().unwrap();
     assert!(acked.starts_with("the third has "), "{acked}");
     let report: Value = serde_json::from_str(&scene.read("report-third/report.json")).unwrap();
     assert!(

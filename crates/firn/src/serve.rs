@@ -57,7 +57,7 @@ use firn_server::App;
 use firn_server::parts::Provider;
 use firn_storage::store::{Store, StoreOptions};
 use listen::{ListenError, Servers};
-use locks::Locks;
+use locks::{Guarded, Locks};
 use notify::{Notifier, NotifierFlags, NotifierSettings};
 use parts::{PartsError, Sources};
 use reading::Reading;
@@ -302,7 +302,11 @@ impl Node {
         let running = start_running(settings, config, &env)?;
         let retention = retention_of(line, &running);
         let web = settings.web_config_file.as_deref();
-        let locks = Arc::new(Locks::open(web, running.clone(), env.clock.clone())?);
+        let config_now = Box::new({
+            let running = running.clone();
+            move || running.config()
+        });
+        let locks = Arc::new(Locks::open(web, config_now, env.clock.clone())?);
         let opened = Arc::new(OnceLock::new());
         // One wish to end is enough; a second finds the place taken.
         let (quit, quitting) = mpsc::channel(1);
@@ -321,7 +325,8 @@ impl Node {
             store: opened.clone(),
             quit,
         })?);
-        locks.follow(&app);
+        let guarded: Arc<dyn Guarded> = Arc::new(app.clone());
+        locks.follow(&guarded);
         running.tell_of_reloads(&app);
         let servers = Servers::start(&settings.listen, &locks, &app).await?;
         Ok(Self {

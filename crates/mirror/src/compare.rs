@@ -9,36 +9,44 @@
 //!
 //! Two systems are compared over the *stretch* of data that both have whole. It begins at a fixed
 //! time and ends at a fixed one, or, while a run goes on, a little before now: every round asks for
-//! more, until all questions have the history that they need.
+//! more, until all questions have the history that they need. A run of weeks asks about the end of
+//! the stretch (`--window`), and gathers its questions again and again.
+//!
+//! Invariant: what cannot be written costs the run a note, but for the last report.
 
 mod artefact;
+mod asker;
+mod folders;
+mod lasting;
 mod latency;
 mod metrics;
 mod minimise;
 pub mod options;
-mod progress;
 mod report;
 mod round;
 mod system;
 mod tally;
-
 mod verdict;
 
 use crate::error::MirrorError;
+use crate::progress::Progress;
 use crate::push::now_ms;
 use crate::questions::generate::generate;
+use crate::questions::lookup::StretchLookup;
 use crate::questions::reach::Stretch;
 use crate::questions::{self, Collection, Source, Times};
 use clap::error::ErrorKind;
+use folders::Folders;
+use lasting::Lasting;
 use options::Options;
-use progress::Progress;
-use report::{Report, Side};
-use round::{Minimised, Round};
+use report::{Gathering, Report, Side};
+use round::Round;
 use std::ffi::OsString;
 use std::io::Write;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
-use system::{Pair, StretchLookup, System};
+use std::time::Instant;
+use system::{Pair, System};
 use tally::{Outcome, Pass, Tally};
 use verdict::IgnoredLabels;
 
@@ -83,10 +91,19 @@ struct Run<'a> {
     pair: Arc<Pair>,
     versions: [Option<String>; 2],
     ignored: IgnoredLabels,
-    minimised: Minimised,
+    lasting: Lasting,
+    folders: Folders,
     tally: Arc<Mutex<Tally>>,
     progress: Progress,
     began_ms: i64,
+}
+
+/// The questions of a run, from when they were gathered last.
+struct Gathered {
+    collection: Collection,
+    at: Instant,
+    /// How often they were, and why they were not the last time.
+    gathering: Gathering,
 }
 
 impl<'a> Run<'a> {
@@ -112,45 +129,101 @@ impl<'a> Run<'a> {
             ignored: IgnoredLabels {
                 more: options.ignored_labels.clone(),
             },
-            minimised: Minimised::default(),
+            lasting: Lasting::default(),
+            folders: Folders::open(&options.report, options.keeping),
             tally,
-            progress: Progress::default(),
+            progress: Progress::questions(),
             began_ms: now_ms(),
         })
     }
 
     fn rounds(&self, out: &mut dyn Write) -> Result<bool, MirrorError> {
         self.wait_for_data();
-        let mut gathered = None;
+        let mut held = None;
         loop {
             let stretch = self.stretch();
-            let step_ms = self.options.step_ms.unwrap_or_else(|| step_ms(stretch));
-            let collection = match &gathered {
-                Some(collection) => collection,
-                None => gathered.insert(self.collect(stretch, step_ms)?),
-            };
+            let asked = self.options.asked(stretch);
+            let step_ms = self.options.step_ms.unwrap_or_else(|| step_ms(asked));
+            let gathered = self.gather(held, asked, step_ms)?;
             let round = Round {
                 options: self.options,
                 pair: &self.pair,
                 stretch,
+                asked,
                 step_ms,
-                collection,
+                collection: &gathered.collection,
                 ignored: &self.ignored,
-                minimised: &self.minimised,
+                lasting: &self.lasting,
+                folders: &self.folders,
             };
-            round.run(&self.tally, &self.progress)?;
-            artefact::remove_old(&self.options.report, self.options.keep);
+            round.run(&self.tally, &self.progress);
+            self.folders.remove_old();
             let is_last = self.options.until_ms.is_none_or(|until| now_ms() >= until);
             let tally = self.tally.lock().unwrap_or_else(PoisonError::into_inner);
-            let report = self.report(stretch, step_ms, collection, &tally);
-            report.write(&self.options.report)?;
+            let report = self.report(asked, step_ms, &gathered, &tally);
+            let written = report.write(&self.options.report);
             if is_last {
                 print(out, &summary(&report, &self.options.report))?;
-                return Ok(report.is_success());
+                return written.map(|()| report.is_success());
             }
             drop(tally);
+            if let Err(e) = written {
+                self.folders.note_failure(&e);
+            }
+            held = Some(gathered);
             self.progress.wait("waiting for the next round");
             std::thread::sleep(self.pause());
+        }
+    }
+
+    /// The questions to ask: those that are held, until they are too old. A failure to gather them
+    /// again leaves them as they are for as long once more.
+    fn gather(
+        &self,
+        held: Option<Gathered>,
+        asked: Stretch,
+        step_ms: i64,
+    ) -> Result<Gathered, MirrorError> {
+        let is_due = |held: &Gathered| held.at.elapsed() >= self.options.gather_every;
+        let gathered = |collection, times| Gathered {
+            collection,
+            at: Instant::now(),
+            gathering: Gathering {
+                times,
+                failure: None,
+            },
+        };
+        match held {
+            None => Ok(gathered(self.collect(asked, step_ms)?, 1)),
+            Some(held) if !is_due(&held) => Ok(held),
+            Some(held) => Ok(match self.collect_again(&held.collection, asked, step_ms) {
+                Ok(collection) => gathered(collection, held.gathering.times + 1),
+                Err(failure) => Gathered {
+                    at: Instant::now(),
+                    gathering: Gathering {
+                        failure: Some(failure),
+                        ..held.gathering
+                    },
+                    ..held
+                },
+            }),
+        }
+    }
+
+    /// Questions in the place of those that are held; fails if some could not be gathered that were
+    /// before.
+    fn collect_again(
+        &self,
+        held: &Collection,
+        asked: Stretch,
+        step_ms: i64,
+    ) -> Result<Collection, String> {
+        let collection = self.collect(asked, step_ms).map_err(|e| e.to_string())?;
+        match collection.unasked.last() {
+            Some(unasked) if collection.unasked.len() > held.unasked.len() => {
+                Err(format!("{}: {}", unasked.text, unasked.reason))
+            }
+            _ => Ok(collection),
         }
     }
 
@@ -189,8 +262,9 @@ impl<'a> Run<'a> {
     }
 
     fn collect(&self, stretch: Stretch, step_ms: i64) -> Result<Collection, MirrorError> {
+        let baseline = &self.pair.baseline;
         let lookup = StretchLookup {
-            system: &self.pair.baseline,
+            fetch: &|endpoint, params| baseline.body(endpoint, &params.to_vec()),
             stretch,
         };
         let made = match self.options.generate {
@@ -198,7 +272,7 @@ impl<'a> Run<'a> {
             count => {
                 generate(count, self.options.seed, &lookup).map_err(|why| MirrorError::Unasked {
                     system: "baseline",
-                    url: self.pair.baseline.shown.clone(),
+                    url: baseline.shown.clone(),
                     why,
                 })?
             }
@@ -209,7 +283,8 @@ impl<'a> Run<'a> {
             step_ms,
         };
         let collection = Collection::gather(&self.sources, made, &lookup, &times);
-        match collection.questions.is_empty() && collection.unasked.is_empty() {
+        let is_empty = collection.questions.is_empty() && collection.unasked.is_empty();
+        match is_empty && self.options.needs_questions() {
             true => Err(MirrorError::Usage(
                 "there is no question in what was given".to_owned(),
             )),
@@ -218,10 +293,10 @@ impl<'a> Run<'a> {
     }
 
     fn report<'t>(
-        &self,
+        &'t self,
         stretch: Stretch,
         step_ms: i64,
-        collection: &Collection,
+        gathered: &'t Gathered,
         tally: &'t Tally,
     ) -> Report<'t> {
         let side = |system: &System, version: &Option<String>| Side {
@@ -236,9 +311,11 @@ impl<'a> Run<'a> {
             made_ms: now_ms(),
             stretch,
             step_ms,
-            questions: collection.questions.len(),
+            questions: gathered.collection.questions.len(),
+            gathering: &gathered.gathering,
             fail_below: self.options.fail_below,
             tally,
+            folders: &self.folders,
         }
     }
 }
@@ -260,6 +337,12 @@ fn summary(report: &Report<'_>, dir: &Path) -> String {
     out += &format!("match rate   {} %\n", report.match_rate());
     if report.tally.match_rate().is_none() {
         out += "nothing was compared: no question has the history that it needs\n";
+    }
+    if let Some(text) = report.vacuous_text() {
+        out += &format!("of them      {text}\n");
+    }
+    for note in report.notes() {
+        out += &format!("note         {note}\n");
     }
     out + &format!("report       {}\n", dir.join("report.html").display())
 }

@@ -9,7 +9,7 @@
 //! - [`target`] is scraped and answers as it likes; [`exposition`] is what it may show.
 //! - [`compare`]: `firn compare`, which asks two systems [`questions`] and reports on the answers.
 //! - [`scenario`]: `firn scenario`, which does all of that while systems are killed and upgraded.
-//! - [`tls`] is which certificates of systems are accepted.
+//! - [`tls`] is which certificates of systems are accepted, [`headers`] what requests carry.
 //! - [`api`] asks the HTTP API, [`judge`] holds one answer against another, [`answers`] records
 //!   those of a reference system and checks others by them.
 //!
@@ -23,10 +23,12 @@ pub mod compare;
 pub mod error;
 pub mod exposition;
 pub mod fleet;
+pub mod headers;
 pub mod judge;
 pub mod load;
 mod page;
 pub mod prepared;
+mod progress;
 mod protobuf;
 pub mod push;
 pub mod quantiles;

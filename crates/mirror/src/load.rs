@@ -12,6 +12,7 @@
 //! never on how fast the receiver is.
 
 mod arguments;
+mod bar;
 pub mod extras;
 mod maker;
 pub mod metrics;
@@ -23,9 +24,11 @@ pub mod trial;
 pub mod watch;
 
 use crate::error::MirrorError;
+use crate::headers::headers_for;
 use crate::prepared::{self, Summary};
-use crate::push::{Outcome, Pace, Progress, Way, now_ms, send_all};
+use crate::push::{Access, Outcome, Pace, Progress, Way, now_ms, send_all};
 use crate::request::Request;
+use bar::Bar;
 use clap::error::ErrorKind;
 pub use maker::Maker;
 use metrics::Shown;
@@ -40,7 +43,7 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant};
 use trial::Format;
-use trial::asking::{Asked, End, ReadTimes};
+use trial::asking::{Asked, End, Plan, ReadTimes};
 
 /// Requests made ahead of each sender: enough to keep it busy, few enough to stay small.
 const REQUESTS_AHEAD: usize = 4;
@@ -103,8 +106,16 @@ fn run_trial(options: &Options) -> Result<Report, MirrorError> {
     // The receivers get the same times, whenever their senders begin.
     let begun_ms = now_ms();
     let tls = options.tls.read()?;
-    let writes = |url: &str, progress: &Progress| {
-        let way = options.way(url, &tls);
+    let headers = NAMES.map(|name| headers_for(name, &options.headers));
+    let [first, second] = [0, 1].map(|place| Access {
+        tls: &tls,
+        headers: &headers[place],
+    });
+    let plan = options.trial.plan.as_ref();
+    let (plan, left_out) = plan.map(|plan| plan.resolved(first)).transpose()?.unzip();
+    let bar = Bar::of(options)?;
+    let writes = |url: &str, access, progress: &Progress| {
+        let way = options.way(url, access);
         match &options.action {
             Action::Replay(dir) => replay_at(dir, way, options, begun_ms, progress),
             _ => send_to(way, options, progress),
@@ -112,21 +123,25 @@ fn run_trial(options: &Options) -> Result<Report, MirrorError> {
     };
     let (end, watching_end) = (End::default(), End::default());
     let (queried, unqueried, asked, looks) = thread::scope(|scope| {
-        let tls = &tls;
+        let watching_end = &watching_end;
         let reads: &ReadTimes = &shown[0].reads;
-        let plan = options.trial.plan.as_ref();
-        let asking = plan.map(|plan| scope.spawn(|| plan.ask(&end, reads, tls)));
+        let asking = plan
+            .as_ref()
+            .map(|plan| scope.spawn(|| plan.ask(&end, reads, first)));
+        let accesses = [first, second].into_iter();
         let watching: Vec<_> = watched
             .iter()
-            .map(|system| scope.spawn(|| system.watch(&watching_end, tls)))
+            .zip(accesses)
+            .map(|(system, access)| scope.spawn(move || system.watch(watching_end, access)))
             .collect();
-        let (writes, second) = (&writes, &shown[1].writes);
-        let second = options
+        scope.spawn(|| bar.follow(&shown[0], watching_end));
+        let (writes, progress) = (&writes, &shown[1].writes);
+        let unqueried = options
             .unqueried_url
             .as_ref()
-            .map(|url| scope.spawn(move || writes(url, second)));
-        let queried = writes(&options.url, &shown[0].writes);
-        let unqueried = second.map(|second| second.join().expect("a sender does not panic"));
+            .map(|url| scope.spawn(move || writes(url, second, progress)));
+        let queried = writes(&options.url, first, &shown[0].writes);
+        let unqueried = unqueried.map(|other| other.join().expect("a sender does not panic"));
         end.end();
         let asked: Option<Asked> =
             asking.map(|asking| asking.join().expect("the questions do not panic"));
@@ -137,19 +152,17 @@ fn run_trial(options: &Options) -> Result<Report, MirrorError> {
             .collect();
         (queried, unqueried, asked, looks)
     });
-    let unqueried = unqueried.transpose()?;
     let report = Report {
-        unqueried: unqueried.map(|report| report.outcome),
+        unqueried: unqueried.transpose()?.map(|report| report.outcome),
         asked,
         looks,
-        questions: options.questions(),
+        questions: plan.as_ref().map_or_else(Vec::new, Plan::expressions),
+        left_out: left_out.unwrap_or_default(),
         ..queried?
     };
-    let judged = options.trial.goals.map(|goals| report.judge(&goals));
-    Ok(Report {
-        judged: judged.unwrap_or_default(),
-        ..report
-    })
+    let goals = options.trial.goals;
+    let judged = goals.map_or_else(Vec::new, |goals| report.judge(&goals));
+    Ok(Report { judged, ..report })
 }
 
 fn print(out: &mut dyn Write, text: &str) -> Result<(), MirrorError> {
@@ -227,7 +240,11 @@ fn replay_moved(
 /// Makes the requests of `options` and sends them at the same time.
 pub fn send(options: &Options) -> Result<Report, MirrorError> {
     let tls = options.tls.read()?;
-    let way = options.way(&options.url, &tls);
+    let access = Access {
+        tls: &tls,
+        headers: &headers_for(NAMES[0], &options.headers),
+    };
+    let way = options.way(&options.url, access);
     send_to(way, options, &Progress::default())
 }
 

@@ -92,6 +92,15 @@ impl Progress {
     }
 }
 
+/// What requests to a system carry, and which certificates of it are accepted.
+#[derive(Clone, Copy, Debug)]
+pub struct Access<'a> {
+    /// Certificates of https.
+    pub tls: &'a TlsConfig,
+    /// Names and values of headers.
+    pub headers: &'a [(String, String)],
+}
+
 /// Where requests go, and how.
 #[derive(Clone, Copy, Debug)]
 pub struct Way<'a> {
@@ -99,8 +108,8 @@ pub struct Way<'a> {
     pub url: &'a str,
     /// When each request is sent.
     pub pace: Pace,
-    /// Certificates of https.
-    pub tls: &'a TlsConfig,
+    /// As whom.
+    pub access: Access<'a>,
 }
 
 /// A connection to a remote write receiver.
@@ -108,24 +117,27 @@ pub struct Way<'a> {
 pub struct Connection {
     agent: ureq::Agent,
     url: String,
+    headers: Vec<(String, String)>,
 }
 
 impl Connection {
     /// A connection that opens with the first request. `url` is the receiver's full address.
     pub fn new(url: &str) -> Self {
-        Self::over(url, &TlsConfig::default())
+        let tls = &TlsConfig::default();
+        Self::over(url, Access { tls, headers: &[] })
     }
 
-    /// The same with certificates of one's own.
-    pub fn over(url: &str, tls: &TlsConfig) -> Self {
+    /// The same with certificates and headers of one's own.
+    pub fn over(url: &str, access: Access<'_>) -> Self {
         let config = ureq::Agent::config_builder()
             .timeout_global(Some(ANSWER_TIMEOUT))
-            .tls_config(tls.clone())
+            .tls_config(access.tls.clone())
             .http_status_as_error(false)
             .build();
         Self {
             agent: config.into(),
             url: url.to_owned(),
+            headers: access.headers.to_vec(),
         }
     }
 
@@ -141,9 +153,11 @@ impl Connection {
         protocol: Protocol,
         body: &[u8],
     ) -> Result<Result<(), String>, MirrorError> {
-        let mut answer = self
-            .agent
-            .post(&self.url)
+        let own = self.headers.iter();
+        let request = own.fold(self.agent.post(&self.url), |request, (name, value)| {
+            request.header(name, value)
+        });
+        let mut answer = request
             .header("Content-Type", protocol.content_type())
             .header("Content-Encoding", "snappy")
             .header("X-Prometheus-Remote-Write-Version", protocol.version())
@@ -173,7 +187,7 @@ pub fn send_all(
     progress: &Progress,
     requests: impl Iterator<Item = Result<Request, MirrorError>>,
 ) -> Result<Outcome, MirrorError> {
-    let connection = Connection::over(way.url, way.tls);
+    let connection = Connection::over(way.url, way.access);
     let mut outcome = Outcome::default();
     for request in requests {
         let request = request?;

@@ -5,31 +5,56 @@
 //! files -> sources -> texts, variables replaced -> trees -> questions, each once
 //! ```
 //!
-//! Two texts are one question if their trees print alike; the first one is what is asked, and the
-//! weight counts them all. What cannot be asked is kept with the reason.
+//! Two texts are one question if their trees print alike and lists give them the same range; the
+//! first one is what is asked, and the weight counts them all. What cannot be asked is kept with
+//! the reason.
 
 mod active;
 mod dashboard;
 mod files;
 pub mod generate;
+pub mod list;
+pub mod lookup;
 pub mod reach;
 mod variables;
 
 pub use files::{Source, read};
 pub use variables::{Lookup, Times};
 
+use firn_model::units::format_duration;
 use firn_promql::Features;
 use firn_promql::ast::Expr;
 use firn_promql::parser;
 use std::collections::HashMap;
+use std::time::Duration;
 
 /// A text that may be a question.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Text {
     /// PromQL.
     pub text: String,
     /// Where it stands, as in `rules.yml: group "x"`.
     pub origin: String,
+    /// How it is asked.
+    pub manner: Manner,
+}
+
+/// How a question is asked, where a list says so.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Manner {
+    /// How often, beside the others.
+    pub weight: f64,
+    /// The range up to the end and its step, in milliseconds.
+    pub range_ms: Option<(i64, i64)>,
+}
+
+impl Default for Manner {
+    fn default() -> Self {
+        Self {
+            weight: 1.0,
+            range_ms: None,
+        }
+    }
 }
 
 /// An expression to ask.
@@ -39,10 +64,26 @@ pub struct Question {
     pub text: String,
     /// Its tree.
     pub expr: Expr,
-    /// How often it was found.
-    pub weight: u64,
+    /// How often it was found, by the weights that lists give.
+    pub weight: f64,
+    /// The range up to the end that a list gives, and its step, in milliseconds.
+    pub range_ms: Option<(i64, i64)>,
     /// Where it was found first.
     pub origin: String,
+}
+
+impl Question {
+    /// What reports call it, as a question about a range or about one time.
+    pub fn shown(&self, is_range: bool) -> String {
+        match self.range_ms.filter(|_| is_range) {
+            None => self.text.clone(),
+            Some((range_ms, step_ms)) => {
+                let [range, step] = [range_ms, step_ms]
+                    .map(|ms| format_duration(Duration::from_millis(ms.unsigned_abs())));
+                format!("range={range} step={step} {}", self.text)
+            }
+        }
+    }
 }
 
 /// A text that is not asked.
@@ -82,7 +123,11 @@ impl Collection {
                             .clone()
                             .map_or_else(|| variables.replace_in(&target.text), Err)
                         {
-                            Ok(text) => gathering.take(Text { text, origin }),
+                            Ok(text) => gathering.take(Text {
+                                text,
+                                origin,
+                                manner: Manner::default(),
+                            }),
                             Err(reason) => gathering.leave(&target.text, reason, origin),
                         }
                     }
@@ -103,26 +148,32 @@ pub fn parse(text: &str) -> Result<Expr, String> {
 #[derive(Default)]
 struct Gathering {
     found: Collection,
-    /// Where the question with a normal form stands.
-    places: HashMap<String, usize>,
+    /// Where the question with a normal form and a range stands.
+    places: HashMap<(String, Option<(i64, i64)>), usize>,
 }
 
 impl Gathering {
-    fn take(&mut self, Text { text, origin }: Text) {
+    fn take(&mut self, text: Text) {
+        let Text {
+            text,
+            origin,
+            manner: Manner { weight, range_ms },
+        } = text;
         let text = text.trim().to_owned();
         let expr = match parse(&text) {
             Ok(expr) => expr,
             Err(e) => return self.leave(&text, format!("not PromQL: {e}"), origin),
         };
-        let normal = expr.without_parens().to_string();
+        let key = (expr.without_parens().to_string(), range_ms);
         let questions = &mut self.found.questions;
-        let place = *self.places.entry(normal).or_insert(questions.len());
+        let place = *self.places.entry(key).or_insert(questions.len());
         match questions.get_mut(place) {
-            Some(question) => question.weight += 1,
+            Some(question) => question.weight += weight,
             None => questions.push(Question {
                 text,
                 expr,
-                weight: 1,
+                weight,
+                range_ms,
                 origin,
             }),
         }
@@ -149,7 +200,7 @@ impl Gathering {
 
     fn finish(mut self) -> Collection {
         let questions = &mut self.found.questions;
-        questions.sort_by_key(|question| std::cmp::Reverse(question.weight));
+        questions.sort_by(|one, other| other.weight.total_cmp(&one.weight));
         self.found
     }
 }

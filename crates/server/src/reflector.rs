@@ -7,8 +7,9 @@
 //!
 //! Connections, heads, bodies and answers are bounded as those of the database are, by the same
 //! code. Invariant: 204 only once [`Passing::take`] says that the body is safe; bodies are not
-//! looked into.
+//! looked into. Who may do anything is decided by the web config alone: a user may do all of it.
 
+use crate::access::{Access, Rules, enter, too_many};
 use crate::admission::limits::Limits;
 use crate::api::origin;
 use crate::http::connection::Site;
@@ -21,10 +22,11 @@ use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::{Request, State};
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
+use axum::middleware::{Next, from_fn_with_state};
 use axum::response::Response;
 use axum::routing::{MethodFilter, MethodRouter, on};
 use firn_model::budget::Budget;
-use firn_model::env::Clock;
+use firn_model::env::Env;
 use firn_model::error::{Error, ErrorKind};
 use firn_model::metrics::Collect;
 use firn_wire::exposition::{CONTENT_TYPE, TextSink};
@@ -76,8 +78,8 @@ pub struct ReflectorParts {
     pub collectors: Vec<Arc<dyn Collect>>,
     /// What a POST to `/-/reload` does.
     pub reload: Reload,
-    /// Time.
-    pub clock: Arc<dyn Clock>,
+    /// Time, and what passwords are compared by.
+    pub env: Env,
 }
 
 struct Shared {
@@ -85,6 +87,7 @@ struct Shared {
     large_bodies: Budget,
     metrics: Arc<ServerMetrics>,
     web: WebSettings,
+    access: Access,
 }
 
 type App = Arc<Shared>;
@@ -100,8 +103,14 @@ impl Reflector {
             large_bodies: Budget::new("large bodies", parts.bodies.limit_bytes() / 4 * 3),
             metrics: Arc::default(),
             web: WebSettings::default(),
+            access: Access::new(&parts.env),
             parts,
         }))
+    }
+
+    /// Replaces the rules of who may write and ask; everyone may until then.
+    pub fn set_rules(&self, rules: Arc<Rules>) {
+        self.0.access.set(rules);
     }
 
     /// Serves the connections of `source` until `shutdown` resolves; then lets requests under way
@@ -132,7 +141,25 @@ fn routes(app: App) -> Router {
         )
         .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed)
+        .layer(from_fn_with_state(app.clone(), guard))
         .with_state(app)
+}
+
+/// Lets a request through to its route, or refuses it.
+async fn guard(State(app): State<App>, request: Request, next: Next) -> Response {
+    let rules = app.access.rules();
+    if !app.access.is_within_rate(&rules) {
+        return measure(&app, Endpoint::Other, async { too_many() }).await;
+    }
+    let entered = enter(&app.access, &rules, request.headers(), &app.metrics).await;
+    let mut response = match entered {
+        Ok(_) => next.run(request).await,
+        Err(refused) => measure(&app, Endpoint::Other, async { refused }).await,
+    };
+    for (name, value) in &rules.headers {
+        response.headers_mut().insert(name, value.clone());
+    }
+    response
 }
 
 fn route<H, F>(filter: MethodFilter, endpoint: Endpoint, handler: H) -> MethodRouter<App>
@@ -165,7 +192,7 @@ fn plain(status: StatusCode, text: &'static str) -> Response {
 }
 
 async fn measure(app: &App, endpoint: Endpoint, work: impl Future<Output = Response>) -> Response {
-    measured::measure(&app.parts.clock, &app.metrics, endpoint, work).await
+    measured::measure(&app.parts.env.clock, &app.metrics, endpoint, work).await
 }
 
 async fn write(app: App, request: Request) -> Response {

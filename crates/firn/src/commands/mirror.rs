@@ -33,6 +33,11 @@ pub fn command() -> Command {
         "DIR",
         "Folder in which bodies wait for their targets",
     );
+    let web = option(
+        "web.config.file",
+        "FILE",
+        "TLS and users of senders: the web config of exporter-toolkit, read again when it changes",
+    );
     let level = option("log.level", "LEVEL", "Least severe level that is logged");
     let format = option("log.format", "FORMAT", "Format of log lines");
     Command::new("mirror")
@@ -48,6 +53,7 @@ pub fn command() -> Command {
             listen.action(ArgAction::Append).default_value(LISTEN),
             data.value_parser(value_parser!(PathBuf))
                 .default_value("./mirror"),
+            web.value_parser(value_parser!(PathBuf)),
             level
                 .value_parser(["debug", "info", "warn", "error"])
                 .default_value("info"),
@@ -83,6 +89,7 @@ fn line(matches: &ArgMatches) -> MirrorLine {
             Some(file) => Source::File(file),
             None => Source::Urls(texts(matches, "target")),
         },
+        web_config: path("web.config.file"),
         log_level: match text("log.level") {
             "debug" => Level::DEBUG,
             "warn" => Level::WARN,

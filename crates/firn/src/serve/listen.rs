@@ -1,6 +1,6 @@
 //! Sockets: from `--listen` to bound addresses, and the tasks that serve them.
 
-use super::locks::Locks;
+use super::locks::{Guarded, Locks};
 use firn_server::App;
 use firn_server::tls::TlsListener;
 use std::io;
@@ -25,12 +25,22 @@ pub struct ListenError {
 }
 
 /// Which locks an address has.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub struct Locked {
     /// It speaks TLS.
     pub has_tls: bool,
     /// It asks for credentials.
     pub asks_for_credentials: bool,
+}
+
+impl Locked {
+    /// Those of `locks`.
+    pub fn by(locks: &Locks) -> Self {
+        Self {
+            has_tls: locks.has_tls(),
+            asks_for_credentials: locks.asks_for_credentials(),
+        }
+    }
 }
 
 /// Binds all `addresses` and says so; warns of those that other machines reach without locks.
@@ -90,12 +100,9 @@ impl Servers {
         locks: &Arc<Locks>,
         app: &App,
     ) -> Result<Self, ListenError> {
-        let locked = Locked {
-            has_tls: locks.has_tls(),
-            asks_for_credentials: locks.asks_for_credentials(),
-        };
-        let listeners = bind_all(addresses, locked).await?;
-        let handshakes = locks.handshakes(app);
+        let listeners = bind_all(addresses, Locked::by(locks)).await?;
+        let locked: Arc<dyn Guarded> = Arc::new(app.clone());
+        let handshakes = locks.handshakes(&locked);
         let stopping = watch::Sender::new(false);
         let first = listeners
             .first()

@@ -11,7 +11,6 @@
 //! say so: a certificate that is being replaced never costs a handshake. Whether there is TLS at
 //! all is decided at the start.
 
-use super::running::Running;
 use crate::settings::config::{AccessSettings, Config, TokenSource, checked_digest};
 use crate::settings::web_config::{self, TlsInput, WebConfig, WebConfigError};
 use firn_ingest::named_files;
@@ -36,10 +35,25 @@ const LOOK_PAUSE: Duration = Duration::from_secs(1);
 /// clock of a file system is coarse.
 const SETTLED_AFTER_MS: i64 = 2_000;
 
+/// What has the locks: a server whose rules are replaced.
+pub trait Guarded: Send + Sync {
+    /// Replaces the rules of who may do what.
+    fn set_rules(&self, rules: Arc<Rules>);
+}
+
+impl Guarded for App {
+    fn set_rules(&self, rules: Arc<Rules>) {
+        App::set_rules(self, rules);
+    }
+}
+
+/// The config whose section about access holds, as it is now.
+pub type ConfigNow = Box<dyn Fn() -> Arc<Config> + Send + Sync>;
+
 /// TLS and access.
 pub struct Locks {
     file: Option<PathBuf>,
-    running: Arc<Running>,
+    config: ConfigNow,
     clock: Arc<dyn Clock>,
     kept: Mutex<Kept>,
 }
@@ -78,10 +92,10 @@ impl Locks {
     /// Reads everything; an error keeps the server from starting.
     pub fn open(
         file: Option<&Path>,
-        running: Arc<Running>,
+        config_now: ConfigNow,
         clock: Arc<dyn Clock>,
     ) -> Result<Self, WebConfigError> {
-        let config = running.config();
+        let config = config_now();
         let mut seen = Vec::new();
         let web = match file {
             Some(file) => {
@@ -114,7 +128,7 @@ impl Locks {
         });
         Ok(Self {
             file: file.map(Path::to_owned),
-            running,
+            config: config_now,
             clock,
             kept,
         })
@@ -136,15 +150,15 @@ impl Locks {
     }
 
     /// Puts the rules in force, and follows the files and the config from now on.
-    pub fn follow(self: &Arc<Self>, app: &App) {
-        app.set_rules(lock(&self.kept).rules.clone());
-        let (locks, app) = (self.clone(), app.clone());
+    pub fn follow(self: &Arc<Self>, locked: &Arc<dyn Guarded>) {
+        locked.set_rules(lock(&self.kept).rules.clone());
+        let (locks, locked) = (self.clone(), locked.clone());
         tokio::spawn(async move {
             let mut looks = tokio::time::interval(LOOK_PAUSE);
             loop {
                 looks.tick().await;
-                let (locks, app) = (locks.clone(), app.clone());
-                let looked = spawn_blocking(move || locks.look(&app));
+                let (locks, locked) = (locks.clone(), locked.clone());
+                let looked = spawn_blocking(move || locks.look(&*locked));
                 if let Err(e) = looked.await {
                     error!(error = %e, "look at the web config");
                 }
@@ -153,11 +167,11 @@ impl Locks {
     }
 
     /// What handshakes follow, each as the files are then; none without TLS.
-    pub fn handshakes(self: &Arc<Self>, app: &App) -> Option<TlsConfigs> {
+    pub fn handshakes(self: &Arc<Self>, locked: &Arc<dyn Guarded>) -> Option<TlsConfigs> {
         let first = lock(&self.kept).tls.as_ref()?.1.clone();
-        let (locks, app) = (self.clone(), app.clone());
+        let (locks, locked) = (self.clone(), locked.clone());
         Some(Arc::new(move || {
-            locks.look(&app);
+            locks.look(&*locked);
             let kept = lock(&locks.kept);
             let now = kept.tls.as_ref().map(|(_, config)| config.clone());
             now.unwrap_or_else(|| first.clone())
@@ -165,9 +179,9 @@ impl Locks {
     }
 
     /// Takes over what changed. Handshakes that begin meanwhile wait for it.
-    fn look(&self, app: &App) {
+    fn look(&self, locked: &dyn Guarded) {
         let mut kept = lock(&self.kept);
-        let config = self.running.config();
+        let config = (self.config)();
         let is_same_config = Arc::ptr_eq(&config, &kept.config);
         let is_same = |seen: &Seen| seen.is_settled && stamp(&seen.path) == seen.stamp;
         if is_same_config && kept.seen.iter().all(is_same) {
@@ -180,7 +194,7 @@ impl Locks {
         match rules(kept.web.as_ref(), &kept.config.access) {
             Ok(rules) if rules != *kept.rules => {
                 kept.rules = Arc::new(rules);
-                app.set_rules(kept.rules.clone());
+                locked.set_rules(kept.rules.clone());
                 info!("users, tokens and headers taken over");
             }
             Ok(_) => {}

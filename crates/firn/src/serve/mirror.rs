@@ -9,6 +9,7 @@
 //! config that cannot be read later changes nothing but the metric that says so.
 
 use super::listen::{ListenError, Locked, bind_all};
+use super::locks::{Guarded, Locks};
 use super::running::collect_reload;
 use super::signals::{Signals, Wish};
 use crate::process::descriptors::Descriptors;
@@ -17,6 +18,7 @@ use crate::process::{logs, memory, runtime};
 use crate::settings::LogFormat;
 use crate::settings::config::mirror::{MirrorTarget, load, of_urls};
 use crate::settings::config::{Config, ConfigError};
+use crate::settings::web_config::WebConfigError;
 use firn_ingest::IngestLimits;
 use firn_ingest::forward::Forward;
 use firn_mirror::tee::{
@@ -29,7 +31,9 @@ use firn_model::metrics::{Collect, Sink};
 use firn_model::shares::Shares;
 use firn_model::sync::lock;
 use firn_server::Limits;
+use firn_server::access::Rules;
 use firn_server::reflector::{PassedBody, Passing, Reflector, ReflectorParts, Taking};
+use firn_server::tls::{TlsConfigs, TlsListener};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -46,6 +50,8 @@ pub struct MirrorLine {
     pub data_dir: PathBuf,
     /// Where they go.
     pub source: Source,
+    /// TLS and users of senders.
+    pub web_config: Option<PathBuf>,
     /// The least severe level that is logged.
     pub log_level: Level,
     /// How log lines look.
@@ -70,6 +76,9 @@ pub enum MirrorError {
     /// A URL of the command line cannot be used.
     #[error("flag --target: {0}")]
     Target(String),
+    /// The web config cannot be used.
+    #[error("load web config: {0}")]
+    Locks(#[from] WebConfigError),
     /// No socket.
     #[error(transparent)]
     Listen(#[from] ListenError),
@@ -172,6 +181,12 @@ fn written(counts: Counts) -> [(&'static str, u64); 3] {
     ]
 }
 
+impl Guarded for Reflector {
+    fn set_rules(&self, rules: Arc<Rules>) {
+        Reflector::set_rules(self, rules);
+    }
+}
+
 /// Reads the targets again.
 struct Reloading {
     source: Source,
@@ -228,7 +243,12 @@ async fn serve(line: &MirrorLine, targets: Vec<TargetSettings>) -> Result<(), Mi
     );
     let mirror = Mirror::open(env.clone(), &line.data_dir, wire.message_bytes_max);
     let mirror = Arc::new(mirror.map_err(MirrorError::Open)?);
-    let listeners = bind_all(&line.listen, Locked::default()).await?;
+    // Its targets' config has no section about access: users of the web config may do all.
+    let config = Arc::new(Config::default());
+    let web = line.web_config.as_deref();
+    let locks = Locks::open(web, Box::new(move || config.clone()), env.clock.clone());
+    let locks = Arc::new(locks?);
+    let listeners = bind_all(&line.listen, Locked::by(&locks)).await?;
     mirror.apply(targets);
     let keeping = tokio::spawn(mirror.clone().keep());
     let reloading = Arc::new(Reloading {
@@ -254,14 +274,18 @@ async fn serve(line: &MirrorLine, targets: Vec<TargetSettings>) -> Result<(), Mi
             Arc::new(Process::new(memory)),
             reloading.clone(),
             mirror.clone(),
+            locks.clone(),
         ],
         reload: {
             let reloading = reloading.clone();
             Arc::new(move || reloading.reload())
         },
-        clock: env.clock.clone(),
+        env: env.clone(),
     };
-    let servers = Sockets::start(listeners, &Reflector::new(parts));
+    let reflector = Reflector::new(parts);
+    let guarded: Arc<dyn Guarded> = Arc::new(reflector.clone());
+    locks.follow(&guarded);
+    let servers = Sockets::start(listeners, &reflector, locks.handshakes(&guarded));
     info!("ready");
     run_until_stopped(&mut signals, &reloading).await;
     info!("stop");
@@ -292,7 +316,11 @@ struct Sockets {
 }
 
 impl Sockets {
-    fn start(listeners: Vec<TcpListener>, reflector: &Reflector) -> Self {
+    fn start(
+        listeners: Vec<TcpListener>,
+        reflector: &Reflector,
+        handshakes: Option<TlsConfigs>,
+    ) -> Self {
         let stopping = watch::Sender::new(false);
         let mut tasks = JoinSet::new();
         for listener in listeners {
@@ -301,7 +329,14 @@ impl Sockets {
                 // An error means that the sender is gone, which is a stop too.
                 let _ = stop.wait_for(|stop| *stop).await;
             };
-            tasks.spawn(reflector.clone().serve(listener, stopped));
+            let reflector = reflector.clone();
+            match handshakes.clone() {
+                None => tasks.spawn(reflector.serve(listener, stopped)),
+                Some(handshakes) => {
+                    let listener = TlsListener::new(listener, handshakes);
+                    tasks.spawn(reflector.serve(listener, stopped))
+                }
+            };
         }
         Self { tasks, stopping }
     }

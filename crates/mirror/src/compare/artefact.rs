@@ -7,8 +7,8 @@
 //! | `curl.sh` | asks both again |
 //! | `minimised.promql` | a smaller expression about which they differ |
 //!
-//! The name of a folder follows from the question, so that a later round writes over it. Folders
-//! that are old go.
+//! The name of a folder follows from the question, so that a later round writes over it. Which
+//! folders there are, and for how long, `folders` knows.
 
 use super::system::{Fetched, Params, System};
 use super::tally::Pass;
@@ -17,12 +17,15 @@ use crate::fleet::random::mix;
 use crate::judge::Spot;
 use crate::judge::answer::{LabelSet, series_text};
 use serde_json::{Value, json};
+use std::borrow::Cow;
 use std::fs;
 use std::path::Path;
-use std::time::Duration;
 
 /// Points of a line that is drawn.
 const POINTS_MAX: usize = 300;
+
+/// The file that says where answers differ; it is written last.
+pub const DIFFERENCE: &str = "difference.json";
 
 /// Bytes of a body that is no JSON which are kept.
 const FOREIGN_BYTES_MAX: usize = 4_096;
@@ -89,25 +92,31 @@ pub struct Artefact<'a> {
 }
 
 impl Artefact<'_> {
-    /// Writes the folder into `report`; returns its name.
-    pub fn write(&self, report: &Path) -> Result<String, MirrorError> {
+    /// The name of the folder.
+    pub fn name(&self) -> String {
         let parts: Vec<u64> = self.question.bytes().map(u64::from).collect();
-        let name = format!("{}-{:016x}", self.pass.as_str(), mix(&parts));
-        let folder = report.join(&name);
+        format!("{}-{:016x}", self.pass.as_str(), mix(&parts))
+    }
+
+    /// Writes the folder into `report`; returns how many bytes it holds.
+    pub fn write(&self, report: &Path) -> Result<u64, MirrorError> {
+        let folder = report.join(self.name());
         fs::create_dir_all(&folder).map_err(MirrorError::file("create", &folder))?;
-        let write = |file: &str, bytes: &[u8]| {
+        let minimised = format!("{}\n", self.minimised);
+        let mut bytes = 0;
+        // What says how old the folder is comes last.
+        for (file, content) in [
+            ("baseline.json", kept(self.answers[0])),
+            ("candidate.json", kept(self.answers[1])),
+            ("curl.sh", self.curl().into_bytes().into()),
+            ("minimised.promql", minimised.into_bytes().into()),
+            (DIFFERENCE, pretty(&self.difference()).into()),
+        ] {
             let path = folder.join(file);
-            fs::write(&path, bytes).map_err(MirrorError::file("write", &path))
-        };
-        write("baseline.json", &kept(self.answers[0]))?;
-        write("candidate.json", &kept(self.answers[1]))?;
-        write("difference.json", &pretty(&self.difference()))?;
-        write("curl.sh", self.curl().as_bytes())?;
-        write(
-            "minimised.promql",
-            format!("{}\n", self.minimised).as_bytes(),
-        )?;
-        Ok(name)
+            fs::write(&path, &content).map_err(MirrorError::file("write", &path))?;
+            bytes += content.len() as u64;
+        }
+        Ok(bytes)
     }
 
     fn difference(&self) -> Value {
@@ -154,9 +163,9 @@ fn pretty(value: &Value) -> Vec<u8> {
 }
 
 /// The answer, or what stands for it where there is none.
-fn kept(fetched: &Fetched) -> Vec<u8> {
+fn kept(fetched: &Fetched) -> Cow<'_, [u8]> {
     match fetched.answer() {
-        Ok(_) => fetched.body.clone(),
+        Ok(_) => fetched.body.as_slice().into(),
         Err((class, text)) => {
             let start = &fetched.body[..fetched.body.len().min(FOREIGN_BYTES_MAX)];
             pretty(&json!({
@@ -164,37 +173,9 @@ fn kept(fetched: &Fetched) -> Vec<u8> {
                 "why": text,
                 "body": String::from_utf8_lossy(start),
             }))
+            .into()
         }
     }
-}
-
-/// Removes folders of differences from `report` that were last written longer ago than `keep`.
-pub fn remove_old(report: &Path, keep: Duration) {
-    let Ok(entries) = fs::read_dir(report) else {
-        return;
-    };
-    for entry in entries.flatten() {
-        let path = entry.path();
-        if is_ours(&path) && age(&path.join("difference.json")).is_some_and(|age| age > keep) {
-            // One that stays is tried again after the next round.
-            let _ = fs::remove_dir_all(&path);
-        }
-    }
-}
-
-fn is_ours(path: &Path) -> bool {
-    let name = path
-        .file_name()
-        .and_then(|name| name.to_str())
-        .unwrap_or_default();
-    let is_number = |text: &str| text.len() == 16 && text.bytes().all(|b| b.is_ascii_hexdigit());
-    let number = |pass: &Pass| name.strip_prefix(pass.as_str())?.strip_prefix('-');
-    Pass::ALL.iter().filter_map(number).any(is_number)
-}
-
-fn age(path: &Path) -> Option<Duration> {
-    let written = fs::metadata(path).and_then(|metadata| metadata.modified());
-    written.ok()?.elapsed().ok()
 }
 
 #[cfg(test)]
@@ -204,25 +185,5 @@ mod tests {
     #[test]
     fn quotes_of_a_shell_hold_anything() {
         assert_eq!(in_quotes("a'b"), "'a'\\''b'");
-    }
-
-    #[test]
-    fn old_folders_of_differences_go_and_no_others() {
-        let dir = tempfile::tempdir().unwrap();
-        let ours = "label_values-0123456789abcdef";
-        let names = [ours, "range-0123456789abcdef", "other", "range-no"];
-        for name in names {
-            fs::create_dir(dir.path().join(name)).unwrap();
-            fs::write(dir.path().join(name).join("difference.json"), "{}").unwrap();
-        }
-        let file = fs::File::open(dir.path().join(ours).join("difference.json")).unwrap();
-        let then = std::time::SystemTime::now() - Duration::from_secs(100);
-        file.set_modified(then).unwrap();
-        remove_old(dir.path(), Duration::from_secs(50));
-        let left: Vec<bool> = names
-            .iter()
-            .map(|name| dir.path().join(name).exists())
-            .collect();
-        assert_eq!(left, [false, true, true, true]);
     }
 }

@@ -1,9 +1,14 @@
 //! The command line of `firn compare`.
 
+use super::folders::Keeping;
+use super::tally::Pass;
 use crate::error::MirrorError;
+use crate::headers::Header;
 use crate::judge::tolerance::Tolerance;
 use crate::push::now_ms;
+use crate::questions::reach::Stretch;
 use crate::tls::TlsFiles;
+use clap::builder::PossibleValuesParser;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use firn_model::sample::TimestampMs;
 use firn_model::units::{parse_duration, parse_size};
@@ -18,6 +23,9 @@ const STRETCH_MS: i64 = 3_600_000;
 
 /// Questions under way at once: more would measure the queues of the systems.
 const CONCURRENCY_MAX: usize = 256;
+
+/// What the two systems are called.
+const NAMES: [&str; 2] = ["baseline", "candidate"];
 
 /// In percent: a pause after a question that took its whole time may be long, but ends.
 const BUSY_MIN: f64 = 1.0;
@@ -50,7 +58,7 @@ fn several(name: &'static str, value: &'static str) -> Arg {
     text(name, value).action(ArgAction::Append)
 }
 
-fn whom_and_what() -> [Arg; 9] {
+fn whom_and_what() -> [Arg; 10] {
     [
         text("baseline", "URL")
             .required(true)
@@ -87,10 +95,14 @@ fn whom_and_what() -> [Arg; 9] {
         several("header", "[SYSTEM:]NAME=VALUE").help(
             "A header of every request, or of those to baseline or candidate; may be repeated",
         ),
+        several("passes", "PASS,...")
+            .value_delimiter(',')
+            .value_parser(PossibleValuesParser::new(Pass::ALL.map(Pass::as_str)))
+            .help("What a round asks [default: all passes]"),
     ]
 }
 
-fn when() -> [Arg; 8] {
+fn when() -> [Arg; 11] {
     let span = |name, default| text(name, "DURATION").default_value(default);
     [
         text("start", "TIME").help(
@@ -106,11 +118,21 @@ fn when() -> [Arg; 8] {
              more than a thousand steps]",
         ),
         text("duration", "DURATION").help("Go on asking, round after round, for so long"),
+        text("window", "DURATION").help(
+            "How much of the stretch a round asks about, up to its end: for runs of weeks \
+             [default: all of it]",
+        ),
+        span("gather-every", "1h").help(
+            "How old questions may be before variables are looked up and questions made up again",
+        ),
         span("pause", "15s").help("Time between two rounds"),
         span("staleness-wait", "5m").help("How old a sample may be that a selector sees"),
         span("liveness-delay", "90s")
             .help("How long a sample may take to be in both systems, for ends that are not past"),
         span("keep", "7d").help("How long folders of mismatches stay"),
+        text("keep-bytes", "SIZE")
+            .default_value("1GB")
+            .help("How many bytes of them stay; the oldest go first"),
     ]
 }
 
@@ -129,7 +151,7 @@ fn how() -> [Arg; 9] {
             .default_value("64MB")
             .help("The longest answer"),
         text("concurrency", "N")
-            .default_value("4")
+            .default_value("2")
             .value_parser(value_parser!(usize))
             .help("Questions that are under way at once"),
         text("busy", "PERCENT")
@@ -168,17 +190,6 @@ fn as_whom() -> [Arg; 3] {
     ]
 }
 
-/// A header and the system that gets it; both do if none is named.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Header {
-    /// `baseline` or `candidate`.
-    pub system: Option<&'static str>,
-    /// Its name.
-    pub name: String,
-    /// Its value.
-    pub value: String,
-}
-
 /// A whole command line.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
@@ -194,6 +205,8 @@ pub struct Options {
     pub seed: u64,
     /// Where the report goes.
     pub report: PathBuf,
+    /// What a round asks.
+    pub passes: Vec<Pass>,
     /// Series whose labels are compared; all if empty.
     pub matches: Vec<String>,
     /// Labels that are not compared, besides those known.
@@ -208,14 +221,18 @@ pub struct Options {
     pub step_ms: Option<i64>,
     /// Until when rounds are made; one round is if there is none.
     pub until_ms: Option<TimestampMs>,
+    /// How much of the stretch is asked about, if not all of it.
+    pub window_ms: Option<i64>,
+    /// How old questions may be.
+    pub gather_every: Duration,
     /// Time between two rounds.
     pub pause: Duration,
     /// The lookback.
     pub staleness_ms: i64,
     /// How long samples take to be in both systems.
     pub liveness_ms: i64,
-    /// How long folders of mismatches stay.
-    pub keep: Duration,
+    /// Which folders of mismatches stay.
+    pub keeping: Keeping,
     /// Until when an answer must be whole.
     pub timeout: Duration,
     /// The longest answer.
@@ -240,35 +257,25 @@ pub(super) fn matches(args: impl IntoIterator<Item = OsString>) -> Result<ArgMat
 }
 
 impl Options {
+    /// Reads the arguments that follow `firn compare`.
+    pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Self, MirrorError> {
+        Self::of(&matches(args)?)
+    }
+
     /// The options in an understood command line.
     pub(super) fn of(matches: &ArgMatches) -> Result<Self, MirrorError> {
-        let now = now_ms();
         let given = |id: &str| matches.get_one::<String>(id);
         let list = |id: &str| -> Vec<String> {
-            matches
-                .get_many(id)
-                .into_iter()
-                .flatten()
-                .cloned()
-                .collect()
+            let values = matches.get_many(id).into_iter().flatten();
+            values.cloned().collect()
         };
         let queries = matches.get_many::<PathBuf>("queries").into_iter().flatten();
-        let end = given("end").map(|text| time_ms("end", text)).transpose()?;
-        let is_past = end.is_some_and(|end| end <= now);
-        let liveness_ms = duration_ms(matches, "liveness-delay")?;
-        let lasting = given("duration")
-            .map(|_| duration_ms(matches, "duration"))
-            .transpose()?;
-        let until_ms = match (lasting.filter(|_| !is_past), end.filter(|_| !is_past)) {
-            (Some(ms), _) => Some(now.saturating_add(ms)),
-            (None, Some(end)) => Some(end.saturating_add(liveness_ms)),
-            (None, None) => None,
-        };
-        let start_ms = match given("start") {
-            Some(text) => time_ms("start", text)?,
-            None if until_ms.is_some() => now,
-            None => end.unwrap_or(now - liveness_ms) - STRETCH_MS,
-        };
+        let Span {
+            start_ms,
+            end,
+            until_ms,
+            liveness_ms,
+        } = Span::of(matches)?;
         let options = Self {
             baseline: url(matches, "baseline")?,
             candidate: url(matches, "candidate")?,
@@ -276,22 +283,26 @@ impl Options {
             generate: value(matches, "generate")?,
             seed: value(matches, "seed")?,
             report: value(matches, "report")?,
+            passes: passes(&list("passes")),
             matches: list("match"),
             ignored_labels: list("ignore-label"),
             headers: list("header")
                 .iter()
-                .map(|h| header(h))
+                .map(|text| Header::parse(text, NAMES))
                 .collect::<Result<_, _>>()?,
             start_ms,
             end_ms: end,
-            step_ms: given("step")
-                .map(|_| duration_ms(matches, "step"))
-                .transpose()?,
+            step_ms: optional_ms(matches, "step")?,
             until_ms,
+            window_ms: optional_ms(matches, "window")?,
+            gather_every: millis(duration_ms(matches, "gather-every")?),
             pause: millis(duration_ms(matches, "pause")?),
             staleness_ms: duration_ms(matches, "staleness-wait")?,
             liveness_ms,
-            keep: millis(duration_ms(matches, "keep")?),
+            keeping: Keeping {
+                age_max: millis(duration_ms(matches, "keep")?),
+                bytes_max: size(matches, "keep-bytes")?,
+            },
             timeout: millis(duration_ms(matches, "timeout")?),
             answer_bytes_max: size(matches, "answer-limit")?,
             concurrency: value(matches, "concurrency")?,
@@ -309,9 +320,24 @@ impl Options {
         Ok(options)
     }
 
+    /// What of a stretch is asked about.
+    pub fn asked(&self, stretch: Stretch) -> Stretch {
+        let from = self.window_ms.map(|ms| stretch.end_ms.saturating_sub(ms));
+        Stretch {
+            start_ms: from.map_or(stretch.start_ms, |from| from.max(stretch.start_ms)),
+            ..stretch
+        }
+    }
+
+    /// Whether a pass is made of questions.
+    pub fn needs_questions(&self) -> bool {
+        let of_questions = [Pass::Instant, Pass::Range, Pass::Series];
+        self.passes.iter().any(|pass| of_questions.contains(pass))
+    }
+
     fn check(&self) -> Result<(), MirrorError> {
         let refuse = |what: String| Err(MirrorError::Usage(what));
-        if self.queries.is_empty() && self.generate == 0 {
+        if self.queries.is_empty() && self.generate == 0 && self.needs_questions() {
             return refuse("nothing to ask: give --queries FILE or --generate N".to_owned());
         }
         if let Some(end) = self.end_ms
@@ -350,12 +376,50 @@ impl Options {
         if self.timeout.is_zero() || self.step_ms == Some(0) || self.answer_bytes_max == 0 {
             return refuse("--timeout, --step and --answer-limit must not be 0".to_owned());
         }
+        if self.window_ms == Some(0) || self.keeping.bytes_max == 0 {
+            return refuse("--window and --keep-bytes must not be 0".to_owned());
+        }
         for selector in &self.matches {
             if let Err(e) = firn_promql::parser::parse_selector(selector) {
                 return refuse(format!("--match {selector:?}: {e}"));
             }
         }
         Ok(())
+    }
+}
+
+/// From when to when a run asks, and how long it lasts.
+struct Span {
+    start_ms: TimestampMs,
+    end: Option<TimestampMs>,
+    until_ms: Option<TimestampMs>,
+    liveness_ms: i64,
+}
+
+impl Span {
+    fn of(matches: &ArgMatches) -> Result<Self, MirrorError> {
+        let now = now_ms();
+        let given = |id: &str| matches.get_one::<String>(id);
+        let end = given("end").map(|text| time_ms("end", text)).transpose()?;
+        let is_past = end.is_some_and(|end| end <= now);
+        let liveness_ms = duration_ms(matches, "liveness-delay")?;
+        let lasting = optional_ms(matches, "duration")?;
+        let until_ms = match (lasting.filter(|_| !is_past), end.filter(|_| !is_past)) {
+            (Some(ms), _) => Some(now.saturating_add(ms)),
+            (None, Some(end)) => Some(end.saturating_add(liveness_ms)),
+            (None, None) => None,
+        };
+        let start_ms = match given("start") {
+            Some(text) => time_ms("start", text)?,
+            None if until_ms.is_some() => now,
+            None => end.unwrap_or(now - liveness_ms) - STRETCH_MS,
+        };
+        Ok(Self {
+            start_ms,
+            end,
+            until_ms,
+            liveness_ms,
+        })
     }
 }
 
@@ -386,6 +450,14 @@ fn duration_ms(matches: &ArgMatches, id: &str) -> Result<i64, MirrorError> {
     let duration = parse_duration(&text);
     let duration = duration.map_err(|e| MirrorError::Usage(format!("--{id}: {e}")))?;
     Ok(duration.as_millis() as i64)
+}
+
+/// The duration of a flag without a default.
+fn optional_ms(matches: &ArgMatches, id: &str) -> Result<Option<i64>, MirrorError> {
+    match matches.contains_id(id) {
+        true => duration_ms(matches, id).map(Some),
+        false => Ok(None),
+    }
 }
 
 fn size(matches: &ArgMatches, id: &str) -> Result<u64, MirrorError> {
@@ -425,24 +497,10 @@ fn time_ms(id: &str, text: &str) -> Result<TimestampMs, MirrorError> {
     }
 }
 
-fn header(text: &str) -> Result<Header, MirrorError> {
-    let systems = ["baseline", "candidate"].into_iter();
-    let named = systems.filter_map(|name| Some((name, text.strip_prefix(name)?)));
-    let mut named = named.filter_map(|(name, rest)| Some((name, rest.strip_prefix(':')?)));
-    let (system, rest) = match named.next() {
-        Some((name, rest)) => (Some(name), rest),
-        None => (None, text),
-    };
-    match rest.split_once('=') {
-        Some((name, value)) if !name.is_empty() => Ok(Header {
-            system,
-            name: name.to_owned(),
-            value: value.to_owned(),
-        }),
-        _ => Err(MirrorError::Usage(
-            "--header: expected NAME=VALUE".to_owned(),
-        )),
-    }
+/// The passes with these names; all if there is none.
+fn passes(names: &[String]) -> Vec<Pass> {
+    let is_named = |pass: &Pass| names.is_empty() || names.iter().any(|n| n == pass.as_str());
+    Pass::ALL.into_iter().filter(is_named).collect()
 }
 
 #[cfg(test)]
@@ -504,6 +562,35 @@ mod tests {
     }
 
     #[test]
+    fn passes_are_those_that_are_named_in_the_order_of_a_round() {
+        let named = |flags: &str| parse(&format!("{SHORT} {flags}")).unwrap().passes;
+        assert_eq!(named("--generate 1"), Pass::ALL);
+        let two = [Pass::Instant, Pass::Metadata];
+        assert_eq!(named("--generate 1 --passes metadata,instant"), two);
+        assert_eq!(
+            named("--passes label_names --passes metadata"),
+            [Pass::LabelNames, Pass::Metadata]
+        );
+    }
+
+    #[test]
+    fn window_is_the_end_of_a_stretch_that_is_longer() {
+        let stretch = Stretch {
+            start_ms: 0,
+            end_ms: 100_000,
+        };
+        for (flags, expected) in [("", 0), ("--window 30s", 70_000), ("--window 1h", 0)] {
+            let options = parse(&format!("{SHORT} --generate 1 {flags}")).unwrap();
+            let asked = options.asked(stretch);
+            assert_eq!(
+                (asked.start_ms, asked.end_ms),
+                (expected, 100_000),
+                "{flags}"
+            );
+        }
+    }
+
+    #[test]
     fn options_that_make_no_comparison_are_refused() {
         let cases = [
             ("", "nothing to ask: give --queries FILE or --generate N"),
@@ -542,6 +629,22 @@ mod tests {
                 "--baseline: not a URL such as http://127.0.0.1:9090",
             ),
             ("--generate 1 --header x", "--header: expected NAME=VALUE"),
+            (
+                "--generate 1 --window 0s",
+                "--window and --keep-bytes must not be 0",
+            ),
+            (
+                "--generate 1 --passes instant,all",
+                "invalid value 'all' for '--passes <PASS,...>'",
+            ),
+            (
+                "--passes labels_names,series",
+                "invalid value 'labels_names'",
+            ),
+            (
+                "--passes series",
+                "nothing to ask: give --queries FILE or --generate N",
+            ),
             (
                 "--generat 1",
                 "unknown flag: --generat; a similar flag exists: --generate",

@@ -7,8 +7,9 @@
 mod html;
 mod markdown;
 
+use super::folders::{Figures, Folders};
 use super::latency::Latencies;
-use super::tally::{Finding, Outcome, Pass, Tally};
+use super::tally::{Finding, Outcome, Pass, Tally, Vacuous};
 use crate::error::MirrorError;
 use crate::questions::reach::Stretch;
 use firn_model::sample::TimestampMs;
@@ -29,6 +30,15 @@ pub struct Side {
     pub latencies: Latencies,
 }
 
+/// How the questions came together.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Gathering {
+    /// How often they were gathered.
+    pub times: u64,
+    /// Why they were not the last time, if they were not.
+    pub failure: Option<String>,
+}
+
 /// All that a report says.
 pub struct Report<'a> {
     /// The system whose answers count as right.
@@ -45,10 +55,14 @@ pub struct Report<'a> {
     pub step_ms: i64,
     /// Distinct questions.
     pub questions: usize,
+    /// How they came together.
+    pub gathering: &'a Gathering,
     /// The least match rate that is a success, in percent.
     pub fail_below: f64,
     /// What became of the questions.
     pub tally: &'a Tally,
+    /// Where differences are kept.
+    pub folders: &'a Folders,
 }
 
 impl Report<'_> {
@@ -71,6 +85,51 @@ impl Report<'_> {
             .is_some_and(|rate| rate >= self.fail_below)
     }
 
+    /// The matches that say little, by pass and by why; `None` if there are none.
+    pub fn vacuous_text(&self) -> Option<String> {
+        let of = |why: Vacuous| -> u64 {
+            let passes = Pass::ALL.iter();
+            passes
+                .map(|pass| self.tally.vacuous(*pass)[why as usize].1)
+                .sum()
+        };
+        let (empty, same_error) = (of(Vacuous::Empty), of(Vacuous::SameError));
+        (empty + same_error > 0).then(|| {
+            format!(
+                "{empty} matches are of answers that are empty in both systems, {same_error} of \
+                 the same error"
+            )
+        })
+    }
+
+    /// What went wrong beside the questions, and what was removed.
+    pub fn notes(&self) -> Vec<String> {
+        let figures = self.folders.figures();
+        let mut notes = Vec::new();
+        if let Some(failure) = &figures.failure {
+            let failed = figures.failed;
+            notes.push(format!(
+                "{failed} times something was not written, last: {failure}"
+            ));
+        }
+        if figures.removed > 0 {
+            notes.push(format!(
+                "{} folders of differences were removed, by age or for room",
+                figures.removed
+            ));
+        }
+        if let Some(failure) = &self.gathering.failure {
+            notes.push(format!("the questions were not gathered again: {failure}"));
+        }
+        notes
+    }
+
+    /// The folder of a finding, as long as it is there.
+    fn folder_of<'f>(&self, finding: &'f Finding) -> Option<&'f str> {
+        let folder = finding.judged.folder.as_deref();
+        folder.filter(|folder| self.folders.has(folder))
+    }
+
     fn json(&self) -> String {
         let (findings, left_out) = self.findings_json();
         let document = json!({
@@ -86,12 +145,16 @@ impl Report<'_> {
             "end": seconds(self.stretch.end_ms),
             "step": seconds(self.step_ms),
             "questions": self.questions,
+            "gathered": self.gathering.times,
             "passes": Pass::ALL.iter().map(|pass| {
                 (pass.as_str().to_owned(), counts_json(&self.tally.counts(*pass)))
             }).collect::<serde_json::Map<_, _>>(),
             "classes": self.tally.classes().iter().map(|(class, count)| {
                 (class.as_str().to_owned(), Value::from(*count))
             }).collect::<serde_json::Map<_, _>>(),
+            "vacuous": self.vacuous_json(),
+            "folders": figures_json(&self.folders.figures()),
+            "notes": self.notes(),
             "rounds": self.rounds_json(),
             "findings_left_out": left_out,
         });
@@ -99,6 +162,15 @@ impl Report<'_> {
         let head = format!("{document:#}");
         let head = head.trim_end_matches('}').trim_end();
         format!("{head},\n  \"findings\": [\n{findings}\n  ]\n}}\n")
+    }
+
+    fn vacuous_json(&self) -> Value {
+        let passes = Pass::ALL.iter().map(|pass| {
+            let counts = self.tally.vacuous(*pass).into_iter();
+            let counts = counts.map(|(why, count)| (why.as_str().to_owned(), count.into()));
+            (pass.as_str().to_owned(), Value::Object(counts.collect()))
+        });
+        Value::Object(passes.collect())
     }
 
     fn rounds_json(&self) -> Vec<Value> {
@@ -118,7 +190,7 @@ impl Report<'_> {
         let mut room = FINDINGS_BYTES_MAX;
         let mut left_out = self.tally.left_out();
         for finding in self.tally.findings() {
-            let line = format!("    {}", finding_json(finding));
+            let line = format!("    {}", self.finding_json(finding));
             match room.checked_sub(line.len() + 2) {
                 Some(rest) => {
                     room = rest;
@@ -128,6 +200,22 @@ impl Report<'_> {
             }
         }
         (lines.join(",\n"), left_out)
+    }
+
+    fn finding_json(&self, finding: &Finding) -> Value {
+        let judged = &finding.judged;
+        let classes: Vec<&str> = judged.classes.iter().map(|class| class.as_str()).collect();
+        json!({
+            "pass": judged.pass.as_str(),
+            "question": judged.question,
+            "outcome": judged.outcome.as_str(),
+            "classes": classes,
+            "reason": judged.reason,
+            "folder": self.folder_of(finding),
+            "origin": judged.origin,
+            "weight": weight_json(judged.weight),
+            "times": finding.times,
+        })
     }
 }
 
@@ -155,20 +243,21 @@ fn counts_json(counts: &super::tally::Counts) -> Value {
     Value::Object(Outcome::ALL.into_iter().map(of).collect())
 }
 
-fn finding_json(finding: &Finding) -> Value {
-    let judged = &finding.judged;
-    let classes: Vec<&str> = judged.classes.iter().map(|class| class.as_str()).collect();
+fn figures_json(figures: &Figures) -> Value {
     json!({
-        "pass": judged.pass.as_str(),
-        "question": judged.question,
-        "outcome": judged.outcome.as_str(),
-        "classes": classes,
-        "reason": judged.reason,
-        "folder": judged.folder,
-        "origin": judged.origin,
-        "weight": judged.weight,
-        "times": finding.times,
+        "count": figures.count,
+        "bytes": figures.bytes,
+        "removed": figures.removed,
+        "not_written": figures.failed,
     })
+}
+
+/// A weight, as a whole number where it is one.
+fn weight_json(weight: f64) -> Value {
+    match weight.fract() == 0.0 && weight < 1e15 {
+        true => Value::from(weight as u64),
+        false => Value::from(weight),
+    }
 }
 
 /// Writes a file as a whole in the place of another.

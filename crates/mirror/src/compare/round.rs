@@ -8,40 +8,37 @@
 //! Invariant: both systems are asked the same, at the same time, and nothing outside the stretch.
 
 mod lookups;
+mod probes;
 mod ties;
 
 use super::artefact::{Artefact, Sketch};
+use super::folders::Folders;
+use super::lasting::Lasting;
 use super::minimise::minimise;
 use super::options::Options;
-use super::progress::Progress;
 use super::system::{Fetched, Pair, Params};
-use super::tally::{Judged, Outcome, Pass, Tally};
+use super::tally::{Judged, Outcome, Pass, Tally, Vacuous};
 use super::verdict::{IgnoredLabels, Verdict, judge};
 use crate::answers::has_order;
 use crate::api::seconds;
-use crate::error::MirrorError;
 use crate::judge::{Rules, Values};
+use crate::progress::Progress;
 use crate::questions::reach::{Grid, Reach, Stretch};
 use crate::questions::{Collection, Question};
 use firn_promql::ast::Expr;
-use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::sync_channel;
 use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
 
 /// Points of a range question: what Prometheus gives.
 const POINTS_MAX: i64 = 11_000;
-
-/// Questions that are made smaller in a run; each takes some tens of requests.
-const MINIMISED_MAX: usize = 300;
 
 /// How often the baseline is asked to see whether it contradicts itself: where a map of it decides,
 /// two answers are equal by chance now and then.
 const ASKED_AGAIN: usize = 4;
 
-/// Smaller questions that were found, for the rounds that follow.
-pub type Minimised = Mutex<HashMap<(Pass, String), String>>;
+/// Bytes of what a finding says: a difference may lie between two lists of any length.
+const REASON_BYTES_MAX: usize = 4_096;
 
 /// What a round needs.
 pub struct Round<'a> {
@@ -49,16 +46,20 @@ pub struct Round<'a> {
     pub options: &'a Options,
     /// Whom to ask.
     pub pair: &'a Pair,
-    /// Over which times.
+    /// The times whose data may be read.
     pub stretch: Stretch,
+    /// The times that are asked about: the end of the stretch, or all of it.
+    pub asked: Stretch,
     /// Time between two points.
     pub step_ms: i64,
     /// What.
     pub collection: &'a Collection,
     /// Labels that are not compared.
     pub ignored: &'a IgnoredLabels,
-    /// What was made smaller already.
-    pub minimised: &'a Minimised,
+    /// What differed in earlier rounds.
+    pub lasting: &'a Lasting,
+    /// Where differences are kept.
+    pub folders: &'a Folders,
 }
 
 /// Where and with what a question is asked.
@@ -66,14 +67,15 @@ type Placed = (&'static str, Params);
 
 impl Round<'_> {
     /// Asks everything and counts it.
-    pub fn run(&self, tally: &Mutex<Tally>, progress: &Progress) -> Result<(), MirrorError> {
+    pub fn run(&self, tally: &Mutex<Tally>, progress: &Progress) {
         let lock = || tally.lock().unwrap_or_else(PoisonError::into_inner);
         lock().begin(self.stretch.end_ms);
         let mut count = |judged: Judged| {
             progress.advance();
             lock().count(judged);
         };
-        for pass in [Pass::Instant, Pass::Range] {
+        let passes = [Pass::Instant, Pass::Range].into_iter();
+        for pass in passes.filter(|pass| self.has(*pass)) {
             let unasked = &self.collection.unasked;
             let questions = &self.collection.questions;
             progress.begin(pass.as_str(), questions.len() + unasked.len());
@@ -82,43 +84,39 @@ impl Round<'_> {
                 let origin = unasked.origin.clone();
                 count(Judged { origin, ..judged });
             }
-            self.each(questions, &|question| self.ask(pass, question), &mut count)?;
+            self.each(questions, &|question| self.ask(pass, question), &mut count);
         }
-        self.run_lookups(progress, &mut count)
+        self.run_lookups(progress, &mut count);
     }
 
-    /// Works on all items, several at once; hands the outcomes to the calling thread.
+    fn has(&self, pass: Pass) -> bool {
+        self.options.passes.contains(&pass)
+    }
+
+    /// Works on all items; hands the outcomes to the calling thread. There is one thread more than
+    /// questions under way: while it judges, the systems have their next question.
     fn each<T: Sync>(
         &self,
         items: &[T],
-        work: &(dyn Fn(&T) -> Result<Judged, MirrorError> + Sync),
+        work: &(dyn Fn(&T) -> Judged + Sync),
         done: &mut dyn FnMut(Judged),
-    ) -> Result<(), MirrorError> {
+    ) {
+        let threads = (self.options.concurrency + 1).min(items.len());
         let next = AtomicUsize::new(0);
-        let (sender, outcomes) = sync_channel(self.options.concurrency);
+        let (sender, outcomes) = sync_channel(threads);
         std::thread::scope(|scope| {
-            for _ in 0..self.options.concurrency.min(items.len()) {
+            for _ in 0..threads {
                 let (sender, next) = (sender.clone(), &next);
                 scope.spawn(move || {
-                    let mut pause = Duration::ZERO;
                     while let Some(item) = items.get(next.fetch_add(1, Ordering::Relaxed)) {
-                        std::thread::sleep(pause);
-                        let begun = Instant::now();
-                        let outcome = work(item);
-                        pause = pause_after(begun.elapsed(), self.options.busy);
-                        // The other side went away after an error.
-                        if sender.send(outcome).is_err() {
-                            return;
-                        }
+                        let sent = sender.send(work(item));
+                        sent.expect("outcomes are taken to the last one");
                     }
                 });
             }
             drop(sender);
-            for outcome in outcomes {
-                done(outcome?);
-            }
-            Ok(())
-        })
+            outcomes.into_iter().for_each(done);
+        });
     }
 
     fn rules(&self, is_ordered: bool) -> Rules {
@@ -129,10 +127,18 @@ impl Round<'_> {
         }
     }
 
-    /// Where an expression is asked; if it is not, why.
-    fn place(&self, pass: Pass, expr: &Expr) -> Result<Placed, String> {
-        let Stretch { start_ms, end_ms } = self.stretch;
-        let step_ms = self.step_ms;
+    /// Where an expression is asked; if it is not, why. `range_ms` is its own range and step.
+    fn place(
+        &self,
+        pass: Pass,
+        expr: &Expr,
+        range_ms: Option<(i64, i64)>,
+    ) -> Result<Placed, String> {
+        let end_ms = self.asked.end_ms;
+        let (from_ms, step_ms) = match range_ms {
+            Some((range_ms, step_ms)) => (end_ms.saturating_sub(range_ms), step_ms),
+            None => (self.asked.start_ms, self.step_ms),
+        };
         let grid = |start_ms| Grid {
             start_ms,
             end_ms,
@@ -144,8 +150,8 @@ impl Round<'_> {
             reach.check_instant(self.stretch)?;
             return Ok(("query", vec![query, ("time", seconds(end_ms))]));
         }
-        let reach = Reach::of(expr, grid(start_ms), self.options.staleness_ms)?;
-        let first_ms = reach.range_start(self.stretch)?;
+        let reach = Reach::of(expr, grid(from_ms), self.options.staleness_ms)?;
+        let first_ms = reach.range_start(self.stretch)?.max(from_ms);
         let first_ms = first_ms.max(end_ms.saturating_sub((POINTS_MAX - 1) * step_ms));
         let times = [("start", first_ms), ("end", end_ms), ("step", step_ms)];
         let mut params = vec![query];
@@ -153,13 +159,17 @@ impl Round<'_> {
         Ok(("query_range", params))
     }
 
-    fn ask(&self, pass: Pass, question: &Question) -> Result<Judged, MirrorError> {
-        let (endpoint, mut params) = match self.place(pass, &question.expr) {
+    fn ask(&self, pass: Pass, question: &Question) -> Judged {
+        let shown = question.shown(pass == Pass::Range);
+        let of = |judged: Judged| Judged {
+            origin: question.origin.clone(),
+            weight: question.weight,
+            ..judged
+        };
+        let skip = |reason| of(judged(pass, &shown, Outcome::Skip, reason));
+        let (endpoint, mut params) = match self.place(pass, &question.expr, question.range_ms) {
             Ok(placed) => placed,
-            Err(reason) => {
-                let judged = judged(pass, &question.text, Outcome::Skip, reason);
-                return Ok(of(question, judged));
-            }
+            Err(reason) => return skip(reason),
         };
         // As it was written: what is made of it by printing is another text.
         params[0].1.clone_from(&question.text);
@@ -167,38 +177,39 @@ impl Round<'_> {
         let (baseline, candidate) = self.pair.ask(endpoint, &params);
         let verdict = self.verdict(&baseline, &candidate, is_ordered);
         if verdict.outcome == Outcome::Match {
-            return Ok(of(
-                question,
-                judged(pass, &question.text, Outcome::Match, String::new()),
-            ));
+            return of(matched(pass, &shown, verdict.vacuous));
         }
-        let is_whole = baseline.fault.is_none() && candidate.fault.is_none();
-        let mut note = "";
-        if is_whole {
-            match self.doubt(pass, question, (endpoint, &params), [&baseline, &candidate]) {
-                Doubt::Skip(reason) => {
-                    return Ok(of(
-                        question,
-                        judged(pass, &question.text, Outcome::Skip, reason),
-                    ));
-                }
-                Doubt::Gone => note = "; asked again, the answers were equal",
-                Doubt::None => {}
-            }
-        }
-        let is_lasting = is_whole && note.is_empty();
-        let minimised = self.minimised(pass, question, &verdict, is_lasting);
         let answers = [&baseline, &candidate];
+        let is_whole = answers.iter().all(|answer| answer.fault.is_none());
+        let classes = verdict.found.classes();
+        let known = self.lasting.minimised(pass, &shown, &classes);
+        let doubt = match is_whole && known.is_none() {
+            true => self.doubt(pass, question, (endpoint, &params), answers),
+            false => Doubt::None,
+        };
+        let note = match doubt {
+            Doubt::Skip(reason) => return skip(reason),
+            Doubt::Gone => "; asked again, the answers were equal",
+            Doubt::None => "",
+        };
+        let minimised = match known {
+            Some(text) => text,
+            None if is_whole && note.is_empty() => {
+                let text = self.minimised(pass, question, &verdict);
+                self.lasting.note(pass, &shown, classes, text.clone());
+                text
+            }
+            None => question.text.clone(),
+        };
         let found = Found {
             pass,
-            question: &question.text,
+            question: &shown,
             placed: &(endpoint, params),
             answers,
             minimised: &minimised,
             note,
         };
-        self.keep(&found, &verdict)
-            .map(|judged| of(question, judged))
+        of(self.keep(&found, &verdict))
     }
 
     /// Whether a difference is one, by what the systems say when they are asked again.
@@ -209,16 +220,6 @@ impl Round<'_> {
         (endpoint, params): (&str, &Params),
         answers: [&Fetched; 2],
     ) -> Doubt {
-        let is_ordered = pass == Pass::Instant && has_order(&question.expr);
-        let mut again = self.fetch_both(endpoint, params);
-        let is_gone = self.verdict(&again.0, &again.1, is_ordered).outcome == Outcome::Match;
-        for _ in 1..ASKED_AGAIN {
-            let own = self.verdict(answers[0], &again.0, is_ordered);
-            if let Some(spot) = own.found.first() {
-                return Doubt::Skip(format!("the baseline contradicts itself: {spot}"));
-            }
-            again.0 = self.pair.baseline.fetch(endpoint, params);
-        }
         if let Some(operand) = ties::operand(&question.expr) {
             let mut params = params.clone();
             params[0].1 = operand;
@@ -227,18 +228,23 @@ impl Round<'_> {
                 return Doubt::Skip("the systems choose others of equal elements".to_owned());
             }
         }
+        let is_ordered = pass == Pass::Instant && has_order(&question.expr);
+        let (mut again, candidate) = self.pair.fetch(endpoint, params);
+        let is_gone = self.verdict(&again, &candidate, is_ordered).outcome == Outcome::Match;
+        for asked in 1.. {
+            let own = self.verdict(answers[0], &again, is_ordered);
+            if let Some(spot) = own.found.first() {
+                return Doubt::Skip(format!("the baseline contradicts itself: {spot}"));
+            }
+            if asked == ASKED_AGAIN {
+                break;
+            }
+            again = self.pair.baseline.fetch(endpoint, params);
+        }
         match is_gone {
             true => Doubt::Gone,
             false => Doubt::None,
         }
-    }
-
-    fn fetch_both(&self, endpoint: &str, params: &Params) -> (Fetched, Fetched) {
-        std::thread::scope(|scope| {
-            let candidate = scope.spawn(|| self.pair.candidate.fetch(endpoint, params));
-            let baseline = self.pair.baseline.fetch(endpoint, params);
-            (baseline, candidate.join().expect("asking does not panic"))
-        })
     }
 
     fn verdict(&self, baseline: &Fetched, candidate: &Fetched, is_ordered: bool) -> Verdict {
@@ -246,53 +252,27 @@ impl Round<'_> {
     }
 
     /// A smaller expression about which the systems differ in the same way.
-    fn minimised(
-        &self,
-        pass: Pass,
-        question: &Question,
-        verdict: &Verdict,
-        is_lasting: bool,
-    ) -> String {
-        let key = (pass, question.text.clone());
-        let known = || {
-            self.minimised
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-        };
-        if let Some(text) = known().get(&key) {
-            return text.clone();
-        }
-        if !is_lasting || known().len() >= MINIMISED_MAX {
+    fn minimised(&self, pass: Pass, question: &Question, verdict: &Verdict) -> String {
+        if !self.lasting.may_minimise() {
             return question.text.clone();
         }
         let classes = verdict.found.classes();
-        let text = minimise(&question.expr, &mut |step| {
-            let Ok((endpoint, params)) = self.place(pass, step) else {
+        minimise(&question.expr, &mut |step| {
+            let Ok((endpoint, params)) = self.place(pass, step, question.range_ms) else {
                 return false;
             };
-            let (baseline, candidate) = self.fetch_both(endpoint, &params);
+            let (baseline, candidate) = self.pair.fetch(endpoint, &params);
             let is_ordered = pass == Pass::Instant && has_order(step);
             let found = self.verdict(&baseline, &candidate, is_ordered);
-            found.outcome == verdict.outcome
-                && found
-                    .found
-                    .classes()
-                    .iter()
-                    .any(|class| classes.contains(class))
-        });
-        known().insert(key, text.clone());
-        text
+            let mut own = found.found.classes().into_iter();
+            found.outcome == verdict.outcome && own.any(|class| classes.contains(&class))
+        })
     }
 
     /// Keeps a difference in a folder.
-    fn keep(&self, found: &Found<'_>, verdict: &Verdict) -> Result<Judged, MirrorError> {
+    fn keep(&self, found: &Found<'_>, verdict: &Verdict) -> Judged {
         let Some(spot) = verdict.found.first() else {
-            return Ok(judged(
-                found.pass,
-                found.question,
-                Outcome::Match,
-                String::new(),
-            ));
+            return matched(found.pass, found.question, verdict.vacuous);
         };
         let (endpoint, params) = found.placed;
         let artefact = Artefact {
@@ -305,7 +285,8 @@ impl Round<'_> {
             spot,
             minimised: found.minimised,
         };
-        let folder = artefact.write(&self.options.report)?;
+        let classes = verdict.found.classes();
+        let folder = self.folders.keep(&artefact, &classes);
         let counts = verdict.found.counts();
         let counts = counts.filter(|(_, count)| *count > 1);
         let counts: Vec<String> = counts
@@ -315,19 +296,16 @@ impl Round<'_> {
             true => String::new(),
             false => format!(" ({})", counts.join(", ")),
         };
-        let reason = format!("{spot}{counts}{}", found.note);
-        Ok(Judged {
-            classes: verdict.found.classes(),
-            folder: Some(folder),
+        let mut reason = spot.to_string();
+        reason.truncate(reason.floor_char_boundary(REASON_BYTES_MAX));
+        let reason = format!("{reason}{counts}{}", found.note);
+        Judged {
+            classes,
+            folder,
             sketch: Sketch::of(spot, found.answers[0], found.answers[1]),
             ..judged(found.pass, found.question, verdict.outcome, reason)
-        })
+        }
     }
-}
-
-/// How long to ask nothing after having asked for `busy`, so that this is `percent` of both.
-fn pause_after(busy: Duration, percent: f64) -> Duration {
-    busy.mul_f64((100.0 - percent) / percent)
 }
 
 /// What speaks against a difference.
@@ -355,8 +333,9 @@ fn judged(pass: Pass, question: &str, outcome: Outcome, reason: String) -> Judge
         pass,
         question: question.to_owned(),
         origin: String::new(),
-        weight: 1,
+        weight: 1.0,
         outcome,
+        vacuous: None,
         classes: Vec::new(),
         reason,
         folder: None,
@@ -364,27 +343,9 @@ fn judged(pass: Pass, question: &str, outcome: Outcome, reason: String) -> Judge
     }
 }
 
-fn of(question: &Question, judged: Judged) -> Judged {
+fn matched(pass: Pass, question: &str, vacuous: Option<Vacuous>) -> Judged {
     Judged {
-        origin: question.origin.clone(),
-        weight: question.weight,
-        ..judged
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn pause_makes_a_question_the_share_of_the_time_that_it_may_be() {
-        for (busy_ms, percent, pause_ms) in [(10, 100.0, 0), (10, 50.0, 10), (10, 5.0, 190)] {
-            let pause = pause_after(Duration::from_millis(busy_ms), percent);
-            assert_eq!(
-                pause,
-                Duration::from_millis(pause_ms),
-                "{busy_ms} {percent}"
-            );
-        }
+        vacuous,
+        ..judged(pass, question, Outcome::Match, String::new())
     }
 }

@@ -1,19 +1,17 @@
 //! The two systems, and how one is asked.
 
+use super::asker::Askers;
+pub use super::asker::Params;
 use super::latency::Latencies;
 use super::options::Options;
-use crate::api::{Bounds, Client};
+use crate::api::{Bounds, Client, Reply};
 use crate::error::MirrorError;
+use crate::headers::headers_for;
 use crate::judge::Class;
-use crate::judge::answer::{Answer, Data, Point, PointValue, Success, series_text};
-use crate::questions::Lookup;
+use crate::judge::answer::{Answer, Data, Success};
 use crate::questions::reach::Stretch;
-use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use ureq::tls::TlsConfig;
-
-/// Parameters of a request.
-pub type Params = Vec<(&'static str, String)>;
 
 /// What a request brought.
 #[derive(Clone, Debug, PartialEq)]
@@ -34,6 +32,34 @@ impl Fetched {
     }
 }
 
+/// What came of a request.
+fn fetched(replied: Result<Reply, MirrorError>) -> Fetched {
+    let none = |fault| Fetched {
+        body: Vec::new(),
+        fault: Some(fault),
+    };
+    match replied {
+        Ok(reply) if (300..400).contains(&reply.status) => {
+            let to = reply.location.unwrap_or_default();
+            let status = reply.status;
+            let text = format!("status {status}: a redirect to {to:?}, which is not followed");
+            none((Class::Error, text))
+        }
+        Ok(reply) => {
+            let status = reply.status;
+            // Whether a good answer is one the verdict sees, which reads it anyway.
+            let is_foreign = status != 200 && Answer::parse(&reply.body).is_err();
+            let start = String::from_utf8_lossy(&reply.body[..reply.body.len().min(200)]);
+            let text = || (Class::Error, format!("status {status}: {:?}", start.trim()));
+            Fetched {
+                fault: is_foreign.then(text),
+                body: reply.body,
+            }
+        }
+        Err(e) => none(fault_of(&e)),
+    }
+}
+
 /// A system.
 #[derive(Debug)]
 pub struct System {
@@ -43,80 +69,48 @@ pub struct System {
     pub shown: String,
     /// Names of the headers that requests carry.
     pub header_names: Vec<String>,
-    client: Client,
-    latencies: Mutex<Latencies>,
+    askers: Askers,
 }
 
 impl System {
     /// The system that `options` name `name`, asked by `tls` if its URL is https.
     pub fn new(name: &'static str, url: &str, options: &Options, tls: &TlsConfig) -> Self {
-        let is_for_it = |system: Option<&str>| system.is_none_or(|system| system == name);
-        let headers = options
-            .headers
-            .iter()
-            .filter(|header| is_for_it(header.system));
-        let headers: Vec<_> = headers.map(|h| (h.name.clone(), h.value.clone())).collect();
+        let headers = headers_for(name, &options.headers);
+        let header_names = headers.iter().map(|(name, _)| name.clone()).collect();
+        let bounds = Bounds {
+            timeout: options.timeout,
+            answer_bytes_max: options.answer_bytes_max,
+            follows_redirects: false,
+            headers,
+            tls: tls.clone(),
+        };
         Self {
             name,
             shown: without_password(url),
-            header_names: headers.iter().map(|(name, _)| name.clone()).collect(),
-            client: Client::within(
-                url,
-                Bounds {
-                    timeout: options.timeout,
-                    answer_bytes_max: options.answer_bytes_max,
-                    follows_redirects: false,
-                    headers,
-                    tls: tls.clone(),
-                },
-            ),
-            latencies: Mutex::default(),
+            header_names,
+            askers: Askers::start(options.concurrency, options.busy, || {
+                Client::within(url, bounds.clone())
+            }),
         }
     }
 
-    /// Asks an endpoint below `/api/v1` and remembers how long it took.
-    pub fn ask(&self, endpoint: &str, params: &Params) -> Fetched {
-        let start = Instant::now();
-        let fetched = self.fetch(endpoint, params);
-        let mut latencies = self
-            .latencies
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        latencies.record(start.elapsed());
-        fetched
-    }
-
-    /// Asks without remembering how long it took: what is asked besides the questions.
+    /// Asks an endpoint below `/api/v1` without remembering how long it took: what is asked besides
+    /// the questions.
     pub fn fetch(&self, endpoint: &str, params: &Params) -> Fetched {
-        let none = |fault| Fetched {
-            body: Vec::new(),
-            fault: Some(fault),
-        };
-        match self.client.fetch(endpoint, params) {
-            Ok(reply) if (300..400).contains(&reply.status) => {
-                let to = reply.location.unwrap_or_default();
-                let status = reply.status;
-                let text = format!("status {status}: a redirect to {to:?}, which is not followed");
-                none((Class::Error, text))
-            }
-            Ok(reply) => {
-                let status = reply.status;
-                let is_foreign = Answer::parse(&reply.body).is_err() && status != 200;
-                let start = String::from_utf8_lossy(&reply.body[..reply.body.len().min(200)]);
-                let text = || (Class::Error, format!("status {status}: {:?}", start.trim()));
-                Fetched {
-                    fault: is_foreign.then(text),
-                    body: reply.body,
-                }
-            }
-            Err(e) => none(fault_of(&e)),
-        }
+        fetched(self.askers.begin(endpoint, params, false).wait())
+    }
+
+    /// The body of an answer, or why there is none.
+    pub fn body(&self, endpoint: &str, params: &Params) -> Result<Vec<u8>, String> {
+        let Fetched { body, fault } = self.fetch(endpoint, params);
+        fault.map_or(Ok(body), |(_, text)| Err(text))
     }
 
     /// Whether the system can be asked at all: fails if there is no connection to it. Says which
     /// version it is, if it says so.
     pub fn probe(&self) -> Result<Option<String>, MirrorError> {
-        match self.client.fetch("status/buildinfo", &Vec::new()) {
+        let begun = self.askers.begin("status/buildinfo", &Vec::new(), false);
+        match begun.wait() {
             Ok(reply) => {
                 let answer: serde_json::Value =
                     serde_json::from_slice(&reply.body).unwrap_or_default();
@@ -138,32 +132,33 @@ impl System {
 
     /// The times of all answers so far.
     pub fn latencies(&self) -> Latencies {
-        let latencies = self
-            .latencies
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        latencies.clone()
+        self.askers.latencies()
     }
 
     /// Whether a query has a result that is not empty, at the end of a stretch or anywhere in it.
-    pub fn has_data(&self, expression: &str, stretch: Stretch, step_ms: i64) -> bool {
+    /// Fails with why the system does not say.
+    pub fn has_data(
+        &self,
+        expression: &str,
+        stretch: Stretch,
+        step_ms: i64,
+    ) -> Result<bool, String> {
         let query = ("query", expression.to_owned());
         let end = crate::api::seconds(stretch.end_ms);
         let at_end = vec![query.clone(), ("time", end.clone())];
-        let has_series = |fetched: Fetched| {
-            fetched
-                .answer()
-                .is_ok_and(|answer| !answer.series().is_empty())
+        let has_series = |fetched: &Fetched| {
+            success(fetched).map(|success| match success.data {
+                Data::Series(series) => !series.is_empty(),
+                _ => false,
+            })
         };
-        if has_series(self.fetch("query", &at_end)) {
-            return true;
+        if has_series(&self.fetch("query", &at_end))? {
+            return Ok(true);
         }
         let start = crate::api::seconds(stretch.start_ms);
         let step = ("step", crate::api::seconds(step_ms));
-        has_series(self.fetch(
-            "query_range",
-            &vec![query, ("start", start), ("end", end), step],
-        ))
+        let within = vec![query, ("start", start), ("end", end), step];
+        has_series(&self.fetch("query_range", &within))
     }
 }
 
@@ -213,95 +208,26 @@ pub struct Pair {
 }
 
 impl Pair {
-    /// Asks both at once.
+    /// Asks both a question at once.
     pub fn ask(&self, endpoint: &str, params: &Params) -> (Fetched, Fetched) {
-        std::thread::scope(|scope| {
-            let candidate = scope.spawn(|| self.candidate.ask(endpoint, params));
-            let baseline = self.baseline.ask(endpoint, params);
-            (baseline, candidate.join().expect("asking does not panic"))
-        })
+        self.both(endpoint, params, true)
     }
-}
 
-/// Looks up in one system, over a stretch, what variables and made questions need.
-#[derive(Clone, Copy, Debug)]
-pub struct StretchLookup<'a> {
-    /// Whom to ask.
-    pub system: &'a System,
-    /// Over which times.
-    pub stretch: Stretch,
-}
+    /// Asks both without remembering how long it took.
+    pub fn fetch(&self, endpoint: &str, params: &Params) -> (Fetched, Fetched) {
+        self.both(endpoint, params, false)
+    }
 
-impl StretchLookup<'_> {
-    fn names(&self, endpoint: &str, selector: Option<&str>) -> Result<Vec<String>, String> {
-        let seconds = crate::api::seconds;
-        let mut params: Params = vec![
-            ("start", seconds(self.stretch.start_ms)),
-            ("end", seconds(self.stretch.end_ms)),
-        ];
-        params.extend(selector.map(|selector| ("match[]", selector.to_owned())));
-        let fetched = self.system.fetch(endpoint, &params);
-        match success(&fetched)?.data {
-            Data::Other(names) => {
-                let names = names.as_array().into_iter().flatten();
-                Ok(names
-                    .filter_map(|name| name.as_str().map(str::to_owned))
-                    .collect())
-            }
-            _ => Err("not a list of names".to_owned()),
-        }
+    fn both(&self, endpoint: &str, params: &Params, is_question: bool) -> (Fetched, Fetched) {
+        let begin = |system: &System| system.askers.begin(endpoint, params, is_question);
+        let (baseline, candidate) = (begin(&self.baseline), begin(&self.candidate));
+        (fetched(baseline.wait()), fetched(candidate.wait()))
     }
 }
 
 fn success(fetched: &Fetched) -> Result<Success<'_>, String> {
-    match fetched.answer().map_err(|(_, text)| text)? {
-        Answer::Success(success) => Ok(success),
-        Answer::Failure { kind, text } => Err(format!("{kind}: {text}")),
-    }
-}
-
-impl Lookup for StretchLookup<'_> {
-    fn label_names(&self, selector: Option<&str>) -> Result<Vec<String>, String> {
-        self.names("labels", selector)
-    }
-
-    fn label_values(&self, label: &str, selector: Option<&str>) -> Result<Vec<String>, String> {
-        self.names(&format!("label/{}/values", escape(label)), selector)
-    }
-
-    fn query_result(&self, expression: &str) -> Result<Vec<String>, String> {
-        let time = crate::api::seconds(self.stretch.end_ms);
-        let params = vec![("query", expression.to_owned()), ("time", time)];
-        let fetched = self.system.fetch("query", &params);
-        let line = |labels: &str, point: &Point<'_>| match point.value {
-            PointValue::Float(value) => format!("{labels} {value} {}", point.time_ms),
-            PointValue::Histogram(_) => labels.to_owned(),
-        };
-        Ok(match success(&fetched)?.data {
-            Data::Series(series) => {
-                let lines = series.iter().filter_map(|series| {
-                    Some(line(&series_text(&series.labels), series.points.first()?))
-                });
-                lines.collect()
-            }
-            Data::Scalar(point) => vec![line("", &point).trim_start().to_owned()],
-            Data::Other(_) => Vec::new(),
-        })
-    }
-}
-
-/// `text` as a segment of a URL's path.
-pub fn escape(text: &str) -> String {
-    let mut out = String::new();
-    for byte in text.bytes() {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => {
-                out.push(byte as char);
-            }
-            _ => out += &format!("%{byte:02X}"),
-        }
-    }
-    out
+    let answer = fetched.answer().map_err(|(_, text)| text)?;
+    answer.success()
 }
 
 /// How long until then; nothing if it is past.
@@ -323,11 +249,5 @@ mod tests {
         ] {
             assert_eq!(without_password(url), shown);
         }
-    }
-
-    #[test]
-    fn label_name_is_escaped_in_a_path() {
-        assert_eq!(escape("a_b.c"), "a_b.c");
-        assert_eq!(escape("ä/b c"), "%C3%A4%2Fb%20c");
     }
 }

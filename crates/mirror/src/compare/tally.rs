@@ -14,6 +14,9 @@ const ROUNDS_MAX: usize = 1_000;
 /// Findings that are kept; more of them are counted only.
 const FINDINGS_MAX: usize = 100_000;
 
+/// Differences that are drawn: what a person looks at. The points of others are not kept.
+pub const SKETCHES_MAX: usize = 60;
+
 /// Kinds of questions, in the order in which a round asks them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Pass {
@@ -88,6 +91,28 @@ impl Outcome {
     }
 }
 
+/// Why a match says little.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Vacuous {
+    /// Both answers are empty.
+    Empty,
+    /// Both systems gave the same error.
+    SameError,
+}
+
+impl Vacuous {
+    /// All of them.
+    pub const ALL: [Vacuous; 2] = [Vacuous::Empty, Vacuous::SameError];
+
+    /// The name in reports.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Vacuous::Empty => "empty",
+            Vacuous::SameError => "same_error",
+        }
+    }
+}
+
 /// A question that was looked at.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Judged {
@@ -98,9 +123,11 @@ pub struct Judged {
     /// Where it comes from.
     pub origin: String,
     /// How often it was found there.
-    pub weight: u64,
+    pub weight: f64,
     /// What became of it.
     pub outcome: Outcome,
+    /// Why a match says little, if it does.
+    pub vacuous: Option<Vacuous>,
     /// In which ways the answers differ.
     pub classes: Vec<Class>,
     /// Where they differ first, or why it was skipped.
@@ -157,9 +184,13 @@ pub struct Finding {
 pub struct Tally {
     rounds: Vec<Round>,
     all: [Counts; Pass::ALL.len()],
+    vacuous: [[u64; Vacuous::ALL.len()]; Pass::ALL.len()],
     classes: BTreeMap<Class, u64>,
-    weights: Counts,
+    /// The weights of what matched, and of all that was compared.
+    weights: (f64, f64),
     findings: BTreeMap<(Pass, String), Finding>,
+    /// Findings that can be drawn.
+    sketches: usize,
     left_out: u64,
 }
 
@@ -192,36 +223,57 @@ impl Tally {
         if let Some(round) = self.rounds.last_mut() {
             round.passes[judged.pass as usize].add(&one);
         }
-        one.0[judged.outcome as usize] = judged.weight;
-        self.weights.add(&one);
+        if judged.outcome != Outcome::Skip {
+            self.weights.1 += judged.weight;
+        }
+        if judged.outcome == Outcome::Match {
+            self.weights.0 += judged.weight;
+        }
+        if let Some(vacuous) = judged.vacuous {
+            self.vacuous[judged.pass as usize][vacuous as usize] += 1;
+        }
         for class in &judged.classes {
             *self.classes.entry(*class).or_default() += 1;
         }
         let key = (judged.pass, judged.question.clone());
-        if judged.outcome == Outcome::Match {
-            // What was skipped until now was asked.
-            if self
-                .findings
-                .get(&key)
-                .is_some_and(|f| f.judged.outcome == Outcome::Skip)
-            {
-                self.findings.remove(&key);
-            }
-            return;
+        match judged.outcome {
+            Outcome::Match => self.forget_skip(&key),
+            _ => self.find(key, judged),
         }
+    }
+
+    /// What was skipped until now was asked.
+    fn forget_skip(&mut self, key: &(Pass, String)) {
+        let known = self.findings.get(key);
+        if known.is_some_and(|finding| finding.judged.outcome == Outcome::Skip) {
+            self.findings.remove(key);
+        }
+    }
+
+    fn find(&mut self, key: (Pass, String), mut judged: Judged) {
         let is_full = self.findings.len() >= FINDINGS_MAX;
-        match self.findings.get_mut(&key) {
-            Some(finding) if finding.judged.outcome == judged.outcome => {
-                finding.times += 1;
-                finding.judged = judged;
-            }
+        let known = self.findings.get(&key);
+        let times = match known {
             // A difference that was seen once stays, whatever comes of the question later.
-            Some(_) if judged.outcome == Outcome::Skip => {}
-            None if is_full => self.left_out += 1,
-            _ => {
-                self.findings.insert(key, Finding { judged, times: 1 });
+            Some(known)
+                if judged.outcome == Outcome::Skip && known.judged.outcome != Outcome::Skip =>
+            {
+                return;
             }
+            None if is_full => {
+                self.left_out += 1;
+                return;
+            }
+            Some(known) if known.judged.outcome == judged.outcome => known.times + 1,
+            _ => 1,
+        };
+        let is_drawn = |judged: &Judged| usize::from(judged.sketch.is_some());
+        self.sketches -= known.map_or(0, |known| is_drawn(&known.judged));
+        if self.sketches >= SKETCHES_MAX {
+            judged.sketch = None;
         }
+        self.sketches += is_drawn(&judged);
+        self.findings.insert(key, Finding { judged, times });
     }
 
     /// The rounds, the oldest first.
@@ -248,7 +300,13 @@ impl Tally {
 
     /// Like [`Tally::match_rate`], each question as often as it was found.
     pub fn weighted_match_rate(&self) -> Option<f64> {
-        self.weights.match_rate()
+        let (matched, compared) = self.weights;
+        (compared > 0.0).then(|| 100.0 * matched / compared)
+    }
+
+    /// The matches of a pass that say little, by why they do.
+    pub fn vacuous(&self, pass: Pass) -> [(Vacuous, u64); Vacuous::ALL.len()] {
+        Vacuous::ALL.map(|why| (why, self.vacuous[pass as usize][why as usize]))
     }
 
     /// What differed, what went wrong, what was skipped, in this order.
@@ -273,8 +331,9 @@ mod tests {
             pass: Pass::Range,
             question: question.to_owned(),
             origin: String::new(),
-            weight: 3,
+            weight: 3.0,
             outcome,
+            vacuous: None,
             classes: Vec::new(),
             reason: String::new(),
             folder: None,
@@ -309,6 +368,60 @@ mod tests {
         assert_eq!(tally.weighted_match_rate(), Some(60.0));
         let counts = tally.counts(Pass::Range);
         assert_eq!(Outcome::ALL.map(|outcome| counts.of(outcome)), [3, 2, 0, 1]);
+    }
+
+    #[test]
+    fn sketches_are_kept_of_as_many_findings_as_are_drawn() {
+        let mut tally = Tally::default();
+        let drawn = |question: &str| Judged {
+            sketch: Some(Sketch {
+                series: String::new(),
+                baseline: Vec::new(),
+                candidate: Vec::new(),
+            }),
+            ..judged(question, Outcome::Mismatch)
+        };
+        for _ in 0..2 {
+            tally.begin(0);
+            for number in 0..SKETCHES_MAX + 20 {
+                tally.count(drawn(&number.to_string()));
+            }
+        }
+        let kept = |tally: &Tally| {
+            let findings = tally.findings();
+            findings
+                .iter()
+                .filter(|f| f.judged.sketch.is_some())
+                .count()
+        };
+        assert_eq!(
+            (kept(&tally), tally.findings().len()),
+            (SKETCHES_MAX, SKETCHES_MAX + 20)
+        );
+        // One that cannot be drawn any more makes room.
+        tally.count(judged("0", Outcome::Mismatch));
+        tally.count(drawn("new"));
+        assert_eq!((kept(&tally), tally.sketches), (SKETCHES_MAX, SKETCHES_MAX));
+    }
+
+    #[test]
+    fn matches_that_say_little_are_counted_by_pass() {
+        let mut tally = Tally::default();
+        tally.begin(0);
+        for vacuous in [
+            None,
+            Some(Vacuous::Empty),
+            Some(Vacuous::SameError),
+            Some(Vacuous::Empty),
+        ] {
+            tally.count(Judged {
+                vacuous,
+                ..judged("a", Outcome::Match)
+            });
+        }
+        let counted = tally.vacuous(Pass::Range);
+        assert_eq!(counted, [(Vacuous::Empty, 2), (Vacuous::SameError, 1)]);
+        assert_eq!(tally.vacuous(Pass::Instant).map(|(_, count)| count), [0, 0]);
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! What becomes of a question by the two answers to it.
 
 use super::system::Fetched;
-use super::tally::Outcome;
-use crate::judge::answer::Answer;
+use super::tally::{Outcome, Vacuous};
+use crate::judge::answer::{Answer, Data, Success};
 use crate::judge::{Class, Differences, Rules, Spot, differences};
 use serde_json::Value;
 
@@ -40,6 +40,8 @@ pub struct Verdict {
     pub outcome: Outcome,
     /// How the answers differ; nothing if they match.
     pub found: Differences,
+    /// Why a match says little, if it does.
+    pub vacuous: Option<Vacuous>,
 }
 
 impl Verdict {
@@ -52,7 +54,11 @@ impl Verdict {
             classes if classes.iter().any(is_error) => Outcome::Error,
             _ => Outcome::Mismatch,
         };
-        Self { outcome, found }
+        Self {
+            outcome,
+            found,
+            vacuous: None,
+        }
     }
 }
 
@@ -73,7 +79,29 @@ pub fn judge(
     for answer in [&mut b, &mut c] {
         answer.drop_labels(|name| ignored.contains(name));
     }
-    Verdict::of(differences(&b, &c, rules))
+    let verdict = Verdict::of(differences(&b, &c, rules));
+    match verdict.outcome {
+        Outcome::Match => Verdict {
+            vacuous: vacuous(&b),
+            ..verdict
+        },
+        _ => verdict,
+    }
+}
+
+/// Why it says little that another answer is equal to this one.
+fn vacuous(answer: &Answer<'_>) -> Option<Vacuous> {
+    let is_empty = |success: &Success<'_>| match &success.data {
+        Data::Series(series) => series.is_empty(),
+        Data::Scalar(_) => false,
+        Data::Other(Value::Array(list)) => list.is_empty(),
+        Data::Other(Value::Object(members)) => members.is_empty(),
+        Data::Other(value) => value.is_null(),
+    };
+    match answer {
+        Answer::Failure { .. } => Some(Vacuous::SameError),
+        Answer::Success(success) => is_empty(success).then_some(Vacuous::Empty),
+    }
 }
 
 type Fault = Option<(Class, String)>;
@@ -164,6 +192,28 @@ mod tests {
                 (outcome, classes.to_vec())
             );
         }
+    }
+
+    #[test]
+    fn match_says_little_where_answers_are_empty_or_the_same_error() {
+        let data = |data: &str| body(&format!("{{\"status\":\"success\",\"data\":{data}}}"));
+        let matrix = "{\"resultType\":\"matrix\",\"result\":[]}";
+        let scalar = "{\"resultType\":\"scalar\",\"result\":[1,\"2\"]}";
+        for (answer, expected) in [
+            (up(""), None),
+            (data(scalar), None),
+            (data("[\"a\"]"), None),
+            (data(matrix), Some(Vacuous::Empty)),
+            (data("[]"), Some(Vacuous::Empty)),
+            (data("{}"), Some(Vacuous::Empty)),
+            (error("bad_data"), Some(Vacuous::SameError)),
+        ] {
+            let verdict = judge(&answer, &answer, EXACT, &IgnoredLabels::default());
+            assert_eq!(verdict.outcome, Outcome::Match);
+            assert_eq!(verdict.vacuous, expected, "{answer:?}");
+        }
+        let differing = judge(&up(""), &data(matrix), EXACT, &IgnoredLabels::default());
+        assert_eq!(differing.vacuous, None);
     }
 
     #[test]

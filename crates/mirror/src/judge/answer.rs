@@ -161,6 +161,14 @@ impl<'a> Answer<'a> {
         }))
     }
 
+    /// What came with success; fails with the error that came instead.
+    pub fn success(self) -> Result<Success<'a>, String> {
+        match self {
+            Answer::Success(success) => Ok(success),
+            Answer::Failure { kind, text } => Err(format!("{kind}: {text}")),
+        }
+    }
+
     /// The series of a vector or a matrix; none of anything else.
     pub fn series(&self) -> &[Series<'a>] {
         match self {

@@ -5,13 +5,13 @@ use super::trial::{self, Trial};
 use super::watch::Watched;
 use crate::error::MirrorError;
 use crate::fleet::{Churn, FleetOptions, More, SERIES_PER_POD};
-use crate::push::{Pace, Way, now_ms};
+use crate::headers::Header;
+use crate::push::{Access, Pace, Way, now_ms};
 use crate::request::Protocol;
 use crate::tls::TlsFiles;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use std::ffi::OsString;
 use std::path::PathBuf;
-use ureq::tls::TlsConfig;
 
 /// What the two systems of a load are called.
 pub(super) const NAMES: [&str; 2] = ["queried", "unqueried"];
@@ -114,7 +114,7 @@ fn ways() -> [Arg; 9] {
 }
 
 /// The flags of who else gets the load, and of how it is looked at.
-fn observed() -> [Arg; 6] {
+fn observed() -> [Arg; 7] {
     let text = |name: &'static str, value: &'static str, help: &'static str| {
         let arg = Arg::new(name).long(name).value_name(value).help(help);
         arg.allow_hyphen_values(true)
@@ -125,6 +125,13 @@ fn observed() -> [Arg; 6] {
             "URL",
             "A second receiver, which gets the same writes and no questions",
         ),
+        text(
+            "header",
+            "[SYSTEM:]NAME=VALUE",
+            "A header of every write and question, or of those to queried or unqueried; may be \
+             repeated",
+        )
+        .action(ArgAction::Append),
         text(
             "ca",
             "FILE",
@@ -175,6 +182,8 @@ pub struct Options {
     pub url: String,
     /// A second receiver, if there is one.
     pub unqueried_url: Option<String>,
+    /// Headers of requests.
+    pub headers: Vec<Header>,
     /// Which certificates of receivers are accepted.
     pub tls: TlsFiles,
     /// What is sent.
@@ -211,6 +220,7 @@ struct Flags {
     action: Action,
     url: String,
     unqueried_url: Option<String>,
+    headers: Vec<Header>,
     authorities: Vec<PathBuf>,
     series: usize,
     targets: Option<usize>,
@@ -240,9 +250,9 @@ impl Options {
     }
 
     /// How requests go to `url`.
-    pub fn way<'a>(&self, url: &'a str, tls: &'a TlsConfig) -> Way<'a> {
+    pub fn way<'a>(&self, url: &'a str, access: Access<'a>) -> Way<'a> {
         let pace = self.pace;
-        Way { url, pace, tls }
+        Way { url, pace, access }
     }
 
     /// The options in an understood command line.
@@ -279,12 +289,16 @@ impl Flags {
         };
         let given = |id| matches.get_one::<String>(id).cloned();
         let pid = |id| matches.get_one::<u32>(id).copied();
+        let headers = matches.get_many::<String>("header").into_iter().flatten();
         let url: String = value(matches, "url")?;
         Ok(Self {
             action,
             trial: Trial::of(matches, &url)?,
             url,
             unqueried_url: given("unqueried-url"),
+            headers: headers
+                .map(|text| Header::parse(text, NAMES))
+                .collect::<Result<_, _>>()?,
             authorities: folder("ca").into_iter().collect(),
             series: value(matches, "series")?,
             targets: matches.get_one("targets").copied(),
@@ -376,6 +390,7 @@ impl Flags {
             action: self.action,
             url: self.url,
             unqueried_url: self.unqueried_url,
+            headers: self.headers,
             tls: TlsFiles {
                 authorities: self.authorities,
                 client: None,
@@ -404,12 +419,6 @@ impl Flags {
 }
 
 impl Options {
-    /// The texts of the questions, in the order of the plan.
-    pub(super) fn questions(&self) -> Vec<String> {
-        let questions = self.trial.plan.iter().flat_map(|plan| &plan.questions);
-        questions.map(|q| q.expression.clone()).collect()
-    }
-
     /// The systems to look at, if a report over time is wanted.
     pub(super) fn watched(&self) -> Vec<Watched> {
         let urls = [Some(&self.url), self.unqueried_url.as_ref()];
@@ -444,11 +453,17 @@ mod tests {
                     --start 60000 --seed 9 --churn 0.5 --churn-period 1h \
                     --deadline 20s --live --replay d --replicas 2 --late 0.25 --late-by 2m \
                     --exemplars 0.5 --protocol 2 --native-histograms --shift \
-                    --unqueried-url http://i/w --ca ca.pem --listen a:1 --report r --pid 7";
+                    --unqueried-url http://i/w --ca ca.pem --listen a:1 --report r --pid 7 \
+                    --header unqueried:A=b";
         let expected = Options {
             action: Action::Replay("d".into()),
             url: "http://h/w".to_owned(),
             unqueried_url: Some("http://i/w".to_owned()),
+            headers: vec![Header {
+                system: Some("unqueried"),
+                name: "A".to_owned(),
+                value: "b".to_owned(),
+            }],
             tls: TlsFiles {
                 authorities: vec!["ca.pem".into()],
                 client: None,
@@ -558,6 +573,7 @@ mod tests {
                 "--preset prombench --prepare d",
                 "--queries asks while writes are sent: not with --prepare",
             ),
+            ("--header x", "--header: expected NAME=VALUE"),
             ("--late 2", "--late must lie in 0 to 1: 2"),
             ("--exemplars -1", "--exemplars must lie in 0 to 1: -1"),
             (

@@ -10,6 +10,7 @@ use crate::error::MirrorError;
 use crate::prepared::Summary;
 use crate::push::Outcome;
 use crate::quantiles::Quantiles;
+use crate::questions::Unasked;
 use serde_json::{Value, json};
 use std::path::Path;
 use std::time::Duration;
@@ -31,6 +32,8 @@ pub struct Report {
     pub asked: Option<Asked>,
     /// Their texts, in the order of the plan.
     pub questions: Vec<String>,
+    /// Expressions of dashboards that could not be asked.
+    pub left_out: Vec<Unasked>,
     /// Which goals were reached, if they were judged.
     pub judged: Vec<Judged>,
 }
@@ -163,6 +166,10 @@ impl Report {
                 one["query"] = json!(self.questions.get(*question));
                 one
             };
+            let left_out = self.left_out.iter().map(|unasked| {
+                json!({"query": unasked.text, "reason": unasked.reason, "origin": unasked.origin})
+            });
+            report["reads"]["left_out"] = left_out.collect();
             report["reads"]["questions"] = asked.by_question.iter().map(one).collect();
         }
         if !self.judged.is_empty() {

@@ -2,9 +2,11 @@
 
 use super::*;
 use crate::request;
+use crate::target::{Target, respond};
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read};
 use std::net::{TcpListener, TcpStream};
+use std::sync::Mutex;
 
 fn options(line: &str) -> Options {
     Options::parse(line.split_whitespace().map(OsString::from)).unwrap()
@@ -373,6 +375,68 @@ fn load_test_asks_beside_the_writes_and_reaches_its_goals() {
     ] {
         assert!(text.contains(part), "{part}: {text}");
     }
+}
+
+#[test]
+fn load_test_asks_panels_of_dashboards_and_sends_its_headers_with_all() {
+    let dir = tempfile::tempdir().unwrap();
+    let board = "{\"templating\": {\"list\": [{\"name\": \"job\", \"type\": \"query\", \
+                 \"query\": \"label_values(job)\"}]}, \"panels\": [{\"targets\": [\
+                 {\"expr\": \"up{job=\\\"$job\\\"}\"}, {\"expr\": \"$gone\"}]}]}";
+    std::fs::write(dir.path().join("board.json"), board).unwrap();
+    std::fs::write(dir.path().join("list.txt"), "weight=2 down\n").unwrap();
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let notes = Arc::clone(&seen);
+    let system = Target::start("127.0.0.1:0", move |request, stream| {
+        let path = request
+            .path
+            .split('?')
+            .next()
+            .unwrap_or_default()
+            .to_owned();
+        let tenant = request.header("x-scope-orgid").map(str::to_owned);
+        notes
+            .lock()
+            .unwrap()
+            .push((path, request.path.clone(), tenant));
+        let body = match request.path.contains("/label/job/values") {
+            true => "{\"status\":\"success\",\"data\":[\"a\"]}",
+            false => "{\"status\":\"success\",\"data\":{}}",
+        };
+        respond(stream, "200 OK", "application/json", body);
+    })
+    .unwrap();
+    let line = format!(
+        "--url http://{}/api/v1/write --series 376 --samples 4 --interval 500ms --deadline 100ms \
+         --live --senders 1 --queries {} --query-rate 20 --header X-Scope-OrgID=t --report {}",
+        system.address,
+        dir.path().display(),
+        dir.path().join("out").display(),
+    );
+    let (text, ended) = trial(&line);
+    assert_eq!(ended, Ok(()), "{text}");
+    let report: Value = serde_json::from_str(&text).unwrap();
+    let asked = report["reads"]["questions"].as_array().unwrap().iter();
+    let mut asked: Vec<&str> = asked.map(|one| one["query"].as_str().unwrap()).collect();
+    asked.sort_unstable();
+    assert_eq!(asked, ["down", "up{job=\"a\"}"]);
+    let left_out = &report["reads"]["left_out"][0];
+    assert_eq!(left_out["query"], "$gone", "{report:#}");
+    let seen = seen.lock().unwrap();
+    for path in ["write", "query", "query_range", "label/job/values"] {
+        let path = format!("/api/v1/{path}");
+        assert!(
+            seen.iter().any(|(known, ..)| *known == path),
+            "{path}: {seen:?}"
+        );
+    }
+    assert!(seen.iter().any(|(path, ..)| path == "/metrics"), "{seen:?}");
+    let lacking = seen
+        .iter()
+        .find(|(.., tenant)| tenant.as_deref() != Some("t"));
+    assert_eq!(lacking, None);
+    let range = seen.iter().find(|(path, ..)| path == "/api/v1/query_range");
+    assert!(range.unwrap().1.contains("&step=15.000"), "{range:?}");
 }
 
 #[test]

@@ -86,8 +86,12 @@ pub fn arguments() -> Vec<Arg> {
         text(
             "queries",
             "FILE",
-            "Ask these questions beside the writes: one a line, as in `weight=2 range=1h up`",
+            "Ask these questions beside the writes: dashboards of Grafana, rule files, query logs, \
+             queries.active, lists with lines such as `weight=2 range=1h up`, or folders of them",
         )
+        .num_args(1..)
+        .allow_hyphen_values(false)
+        .action(ArgAction::Append)
         .value_parser(value_parser!(PathBuf)),
         text(
             "query-url",
@@ -240,10 +244,12 @@ impl Trial {
 
 fn plan(matches: &ArgMatches, url: &str, ramp_ms: i64) -> Result<Option<Plan>, MirrorError> {
     let has_preset = matches.get_one::<String>("preset").is_some();
-    let questions = match matches.get_one::<PathBuf>("queries") {
-        Some(file) => list::read(file)?,
-        None if has_preset => list::of_fleet(),
-        None => return Ok(None),
+    let files = matches.get_many::<PathBuf>("queries").into_iter().flatten();
+    let files: Vec<PathBuf> = files.cloned().collect();
+    let (questions, dashboards) = match (files.is_empty(), has_preset) {
+        (false, _) => list::read(&files)?,
+        (true, true) => (list::of_fleet(), Vec::new()),
+        (true, false) => return Ok(None),
     };
     let rate: f64 = value(matches, "query-rate")?;
     if rate == 0.0 {
@@ -265,6 +271,7 @@ fn plan(matches: &ArgMatches, url: &str, ramp_ms: i64) -> Result<Option<Plan>, M
             None => base_of(url)?,
         },
         questions,
+        dashboards,
         rate,
         ramp: milliseconds(ramp_ms),
         connections,

@@ -6,10 +6,9 @@
 
 use super::trial::asking::End;
 use crate::api::seconds;
-use crate::push::now_ms;
+use crate::push::{Access, now_ms};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
-use ureq::tls::TlsConfig;
 
 /// Time between two looks.
 const EVERY: Duration = Duration::from_secs(5);
@@ -61,23 +60,27 @@ impl Look {
 
 impl Watched {
     /// Looks until `end`, and once more behind it.
-    pub fn watch(&self, end: &End, tls: &TlsConfig) -> Vec<Look> {
+    pub fn watch(&self, end: &End, access: Access<'_>) -> Vec<Look> {
         let config = ureq::Agent::config_builder()
             .timeout_global(Some(LOOK_TIMEOUT))
-            .tls_config(tls.clone())
+            .tls_config(access.tls.clone())
             .build();
         let agent: ureq::Agent = config.into();
-        let mut looks = vec![self.look(&agent)];
+        let mut looks = vec![self.look(&agent, access.headers)];
         while end.wait_until(Instant::now() + EVERY) {
-            looks.push(self.look(&agent));
+            looks.push(self.look(&agent, access.headers));
         }
-        looks.push(self.look(&agent));
+        looks.push(self.look(&agent, access.headers));
         looks
     }
 
-    fn look(&self, agent: &ureq::Agent) -> Look {
+    fn look(&self, agent: &ureq::Agent, headers: &[(String, String)]) -> Look {
         let url = format!("{}/metrics", self.base.trim_end_matches('/'));
-        let answer = agent.get(&url).header("Accept", "text/plain").call();
+        let request = agent.get(&url).header("Accept", "text/plain");
+        let request = headers.iter().fold(request, |request, (name, value)| {
+            request.header(name, value)
+        });
+        let answer = request.call();
         let text = answer.ok().and_then(|mut answer| {
             let body = answer.body_mut().with_config().limit(PAGE_BYTES_MAX);
             body.lossy_utf8(true).read_to_string().ok()

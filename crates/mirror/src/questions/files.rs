@@ -7,12 +7,12 @@
 //! | `{`, and is one document with panels | a dashboard of Grafana |
 //! | `{`, and each line is a document | a query log |
 //! | anything, with a key `groups` | a rule file |
-//! | anything else | a list: an expression a line, `#` before a comment |
+//! | anything else | a list, as [`list`] has it |
 //!
 //! Of a folder its files with the endings of such files are read, and those of the folders in it.
 
 use super::dashboard::Dashboard;
-use super::{Text, active, dashboard, parse};
+use super::{Manner, Text, active, dashboard, list, parse};
 use crate::error::MirrorError;
 use firn_model::yaml::{self, Node};
 use serde_json::Value;
@@ -108,6 +108,7 @@ fn texts(expressions: Vec<String>, origin: &str) -> Source {
     let text = |text| Text {
         text,
         origin: origin.to_owned(),
+        manner: Manner::default(),
     };
     Source::Texts(expressions.into_iter().map(text).collect())
 }
@@ -192,6 +193,7 @@ fn read_rules(text: &str, origin: &str) -> Result<Source, String> {
             found.push(Text {
                 text: text.to_owned(),
                 origin: format!("{origin}: group {name:?}"),
+                manner: Manner::default(),
             });
         }
     }
@@ -199,15 +201,7 @@ fn read_rules(text: &str, origin: &str) -> Result<Source, String> {
 }
 
 fn read_list(text: &str, origin: &str) -> Result<Source, String> {
-    let lines = text.lines().enumerate();
-    let lines = lines.map(|(number, line)| (number + 1, line.trim()));
-    let lines = lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
-    let found: Vec<Text> = lines
-        .map(|(number, line)| Text {
-            text: line.to_owned(),
-            origin: format!("{origin}:{number}"),
-        })
-        .collect();
+    let found = list::read(text, origin)?;
     // One line may have a slip; a file of nothing else is something else.
     let mut first = None;
     for text in &found {

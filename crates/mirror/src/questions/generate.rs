@@ -3,7 +3,7 @@
 //!
 //! Invariant: the questions follow from the seed and from the names of metrics and labels.
 
-use super::{Lookup, Text};
+use super::{Lookup, Manner, Text};
 use crate::fleet::random::Random;
 use firn_model::labels::METRIC_NAME;
 use std::collections::HashSet;
@@ -70,7 +70,11 @@ pub fn generate(count: usize, seed: u64, lookup: &dyn Lookup) -> Result<Vec<Text
         let text = question(&metrics, &mut random);
         if made.insert(text.clone()) {
             let origin = format!("made with seed {seed}");
-            texts.push(Text { text, origin });
+            texts.push(Text {
+                text,
+                origin,
+                manner: Manner::default(),
+            });
         }
     }
     Ok(texts)

@@ -213,7 +213,7 @@ fn dashboard_targets_are_found_everywhere_but_of_other_sources() {
     let mut texts: Vec<(&str, u64)> = found
         .questions
         .iter()
-        .map(|q| (q.text.as_str(), q.weight))
+        .map(|q| (q.text.as_str(), q.weight as u64))
         .collect();
     assert_eq!(texts.remove(0), ("sum(d)", 2), "the heaviest is first");
     texts.sort_unstable();
@@ -245,7 +245,8 @@ fn texts_in(bytes: &[u8]) -> Result<Vec<String>, String> {
 
 #[test]
 fn files_are_known_by_their_content() {
-    let cases: [(&str, &[&str]); 8] = [
+    let cases: [(&str, &[&str]); 9] = [
+        ("weight=2 range=1h up\nweight=3 down\n", &["up", "down"]),
         (
             "# a list\n\nup\n  sum(x) # of x\nbroken(\n",
             &["up", "sum(x) # of x", "broken("],
@@ -282,7 +283,11 @@ fn files_are_known_by_their_content() {
 
 #[test]
 fn files_that_hold_no_question_are_refused_with_their_name() {
-    let cases: [(&[u8], &str); 8] = [
+    let cases: [(&[u8], &str); 9] = [
+        (
+            b"up\nweight=x up\n",
+            "FILE: line 2: weight must be a number above 0",
+        ),
         (b"{\n \"panels\": [", "FILE: broken JSON: EOF while parsing"),
         (b"{\"a\": 1}", "FILE: JSON, but neither a dashboard"),
         (b"# nothing\n", "FILE: no expression in it"),
@@ -333,6 +338,22 @@ fn folder_gives_the_files_in_it_in_order() {
     let empty = tempfile::tempdir().unwrap();
     let e = read(&[empty.path().to_owned()]).unwrap_err();
     assert!(e.to_string().contains("no file in it ends with"), "{e}");
+}
+
+#[test]
+fn question_of_a_list_has_its_weight_and_is_one_with_others_of_its_range() {
+    let text = "up\nweight=2.5 (up)\nweight=9 range=1h up\nrange=1h step=15s up\nrange=2h up\n";
+    let texts = list::read(text, "f").unwrap();
+    let found = Collection::gather(&[Source::Texts(texts)], Vec::new(), &ThreeHosts, &TIMES);
+    let questions = found.questions.iter();
+    let questions: Vec<_> = questions.map(|q| (q.shown(true), q.weight)).collect();
+    let expected = [
+        ("range=1h step=15s up".to_owned(), 10.0),
+        ("up".to_owned(), 3.5),
+        ("range=2h step=30s up".to_owned(), 1.0),
+    ];
+    assert_eq!(questions, expected);
+    assert_eq!(found.questions[0].shown(false), "up");
 }
 
 #[test]

@@ -30,6 +30,42 @@ pub fn push_max(plan: &Plan, loaded: &Loaded) -> Check {
     }
 }
 
+/// Whether the questions beside the load were answered as they must be.
+pub fn reads(plan: &Plan, loaded: &Loaded) -> Vec<Check> {
+    let checks = &plan.checks;
+    let Some(reads) = loaded.reads else {
+        return Vec::new();
+    };
+    let mut all = Vec::new();
+    if let Some(wanted) = checks.read_share {
+        let good = reads.due.saturating_sub(reads.failed);
+        all.push(Check {
+            name: "read_share",
+            holds: reads.due > 0 && good as f64 >= wanted * reads.due as f64,
+            what: format!("{good} of {} questions were answered well", reads.due),
+        });
+    }
+    if let Some(wanted) = checks.read_average {
+        let (taken, wanted) = (reads.average_ms, wanted.as_secs_f64() * 1e3);
+        all.push(Check {
+            name: "read_average",
+            holds: reads.due > 0 && taken <= wanted,
+            what: format!("questions took {taken:.1} ms of {wanted} ms on average"),
+        });
+    }
+    if let Some(wanted) = checks.fairness {
+        all.push(Check {
+            name: "fairness",
+            holds: reads.fairness.is_none_or(|ratio| ratio <= wanted),
+            what: match reads.fairness {
+                Some(ratio) => format!("tails of equal questions are {ratio:.2} times apart"),
+                None => "no two questions of equal cost were asked often enough".to_owned(),
+            },
+        });
+    }
+    all
+}
+
 /// Whether enough answers of `system` match, by the report of its comparison.
 pub fn match_rate(plan: &Plan, system: &SystemPlan, report: &Value) -> Check {
     let wanted = plan.checks.match_rate;
@@ -115,4 +151,89 @@ fn count(system: &SystemPlan, from_ms: i64, end_ms: i64) -> Result<u64, MirrorEr
             .unwrap_or(0);
     }
     Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::plan::{Checks, ComparePlan, LoadPlan};
+    use super::super::state::Reads;
+    use super::*;
+    use std::path::PathBuf;
+    use std::time::Duration;
+
+    fn plan(checks: Checks) -> Plan {
+        let system = |name: &str| SystemPlan {
+            name: name.to_owned(),
+            command: Vec::new(),
+            data: PathBuf::new(),
+            address: String::new(),
+            ready: String::new(),
+            write: String::new(),
+        };
+        Plan {
+            file: PathBuf::new(),
+            baseline: system("baseline"),
+            candidate: system("candidate"),
+            nodes: Vec::new(),
+            mirror: String::new(),
+            load: LoadPlan {
+                series: 1,
+                interval: Duration::from_secs(1),
+                duration: Duration::from_secs(1),
+                churn: String::new(),
+                churn_period: String::new(),
+                seed: 1,
+                reads: None,
+            },
+            steps: Vec::new(),
+            compare: ComparePlan::default(),
+            checks,
+        }
+    }
+
+    #[test]
+    fn questions_beside_the_load_are_held_to_what_is_named() {
+        let loaded = |due, failed, average_ms, fairness| Loaded {
+            start_ms: 0,
+            end_ms: 1,
+            samples: 1,
+            visible: 1,
+            failed: 0,
+            push_max_ms: 1.0,
+            reads: Some(Reads {
+                due,
+                failed,
+                average_ms,
+                fairness,
+            }),
+        };
+        let named = Checks {
+            match_rate: 100.0,
+            acked: true,
+            push_max: Duration::from_secs(1),
+            read_share: Some(0.9),
+            read_average: Some(Duration::from_secs(2)),
+            fairness: Some(3.0),
+        };
+        let none = Checks {
+            read_share: None,
+            read_average: None,
+            fairness: None,
+            ..named.clone()
+        };
+        let held = |checks: &Checks, loaded: &Loaded| {
+            let all = reads(&plan(checks.clone()), loaded).into_iter();
+            all.map(|check| check.holds).collect::<Vec<_>>()
+        };
+        for (loaded, expected) in [
+            (loaded(10, 1, 2_000.0, Some(3.0)), [true, true, true]),
+            (loaded(10, 2, 2_000.1, Some(3.1)), [false, false, false]),
+            (loaded(10, 0, 1.0, None), [true, true, true]),
+            // A system that was asked nothing has answered nothing.
+            (loaded(0, 0, 0.0, None), [false, false, true]),
+        ] {
+            assert_eq!(held(&named, &loaded), expected, "{loaded:?}");
+            assert!(held(&none, &loaded).is_empty());
+        }
+    }
 }

@@ -1,9 +1,12 @@
-//! What a scenario says. `docs/compare.md` describes the file.
+//! What a scenario says. `docs/compare.md` describes the file; `sections` reads its parts.
+
+mod sections;
 
 use crate::error::MirrorError;
 use firn_model::units::parse_duration;
 use firn_model::yaml::{self, Node, Value};
-use std::path::{Component, Path, PathBuf};
+use sections::{Read, checks, compare, duration, load, needed, only, text};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// A whole scenario.
@@ -61,6 +64,19 @@ pub struct LoadPlan {
     pub churn_period: String,
     /// Which load.
     pub seed: u64,
+    /// What is asked meanwhile, if anything is.
+    pub reads: Option<ReadsPlan>,
+}
+
+/// What is asked while the load is sent: flags of `firn load`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ReadsPlan {
+    /// Files and folders beside the scenario.
+    pub queries: Vec<PathBuf>,
+    /// The system that is asked.
+    pub system: String,
+    /// Other flags and their values.
+    pub flags: Vec<(String, String)>,
 }
 
 /// Something that happens to a system.
@@ -104,12 +120,10 @@ pub const FIRST: [&str; 2] = ["baseline", "candidate"];
 /// What is asked: flags of `firn compare`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ComparePlan {
-    /// Files beside the scenario.
+    /// Files and folders beside the scenario.
     pub queries: Vec<PathBuf>,
-    /// Questions to make up.
-    pub generate: u64,
-    /// How far values may be apart.
-    pub tolerance_relative: String,
+    /// Other flags and their values.
+    pub flags: Vec<(String, String)>,
 }
 
 /// What must hold at the end.
@@ -121,6 +135,19 @@ pub struct Checks {
     pub acked: bool,
     /// The longest push.
     pub push_max: Duration,
+    /// The least share of the questions beside the load that must be answered well.
+    pub read_share: Option<f64>,
+    /// How long they may take on average.
+    pub read_average: Option<Duration>,
+    /// How far apart the 99th percentiles of questions of equal cost may be.
+    pub fairness: Option<f64>,
+}
+
+impl Checks {
+    /// Whether questions beside the load are judged.
+    fn are_of_reads(&self) -> bool {
+        self.read_share.is_some() || self.read_average.is_some() || self.fairness.is_some()
+    }
 }
 
 impl Plan {
@@ -147,14 +174,17 @@ impl Plan {
             .chain(&self.nodes)
     }
 
+    /// The files and folders beside the scenario that it names.
+    pub fn files(&self) -> impl Iterator<Item = &PathBuf> {
+        let reads = self.load.reads.iter().flat_map(|reads| &reads.queries);
+        self.compare.queries.iter().chain(reads)
+    }
+
     /// The system with a name that the plan has.
     pub fn system(&self, name: &str) -> Option<&SystemPlan> {
         self.systems().find(|system| system.name == name)
     }
 }
-
-/// What was read, or the place and what is wrong there.
-type Read<T> = Result<T, String>;
 
 struct Reader<'a> {
     run: &'a Path,
@@ -196,9 +226,12 @@ impl Reader<'_> {
         read.sort_by_key(|(step, _)| step.at);
         check_presence(&plan, &read).map_err(|(node, why)| node.error(why).to_string())?;
         plan.steps = read.into_iter().map(|(step, _)| step).collect();
-        if plan.compare.queries.is_empty() && plan.compare.generate == 0 {
-            let e = root.error("nothing to ask: compare needs queries or generate");
-            return Err(e.to_string());
+        let refuse = |why: &str| Err(root.error(why).to_string());
+        if plan.compare.queries.is_empty() && plan.compare.flags.is_empty() {
+            return refuse("nothing to ask: compare needs queries or generate");
+        }
+        if plan.checks.are_of_reads() && plan.load.reads.is_none() {
+            return refuse("checks of reads need queries in load");
         }
         Ok(plan)
     }
@@ -339,112 +372,6 @@ fn check_presence<'n>(plan: &Plan, steps: &[(Step, &'n Node)]) -> Result<(), (&'
     }
 }
 
-fn load(node: &Node) -> Read<LoadPlan> {
-    only(
-        node,
-        "load",
-        &[
-            "series",
-            "interval",
-            "duration",
-            "churn",
-            "churn_period",
-            "seed",
-        ],
-    )?;
-    let word = |key: &str, default: &str| node.get(key).map_or(Ok(default.to_owned()), text);
-    Ok(LoadPlan {
-        series: number(needed(node, "series")?)?,
-        interval: duration(needed(node, "interval")?)?,
-        duration: duration(needed(node, "duration")?)?,
-        churn: word("churn", "0")?,
-        churn_period: word("churn_period", "15m")?,
-        seed: node.get("seed").map_or(Ok(1), number)?,
-    })
-}
-
-fn compare(node: &Node) -> Read<ComparePlan> {
-    only(
-        node,
-        "compare",
-        &["queries", "generate", "tolerance_relative"],
-    )?;
-    let beside = |node: &Node| {
-        let path = PathBuf::from(text(node)?);
-        match path
-            .components()
-            .all(|part| matches!(part, Component::Normal(_)))
-        {
-            true => Ok(path),
-            false => Err(node
-                .error("a file of questions lies beside the scenario")
-                .to_string()),
-        }
-    };
-    let queries = node.get("queries").map_or(&[][..], Node::items);
-    let tolerance = node
-        .get("tolerance_relative")
-        .map_or(Ok("0".to_owned()), text)?;
-    Ok(ComparePlan {
-        queries: queries.iter().map(beside).collect::<Read<_>>()?,
-        generate: node.get("generate").map_or(Ok(0), number)?,
-        tolerance_relative: tolerance,
-    })
-}
-
-fn checks(node: Option<&Node>) -> Read<Checks> {
-    let get = |key: &str| node.and_then(|node| node.get(key));
-    if let Some(node) = node {
-        only(node, "checks", &["match_rate", "acked", "push_max"])?;
-    }
-    let ten_seconds = || Ok(Duration::from_secs(10));
-    Ok(Checks {
-        match_rate: get("match_rate").map_or(Ok(100.0), number)?,
-        acked: get("acked").map_or(Ok(true), number)?,
-        push_max: get("push_max").map_or_else(ten_seconds, duration)?,
-    })
-}
-
-/// Refuses keys that a mapping does not have.
-fn only(node: &Node, what: &str, keys: &[&str]) -> Read<()> {
-    let Value::Map(entries) = &node.value else {
-        return Err(node.error(format!("{what} is a mapping")).to_string());
-    };
-    match entries
-        .iter()
-        .find(|entry| !keys.contains(&entry.key.as_str()))
-    {
-        None => Ok(()),
-        Some(entry) => {
-            let keys = keys.join(", ");
-            Err(format!(
-                "{}: unknown key {:?} in {what}: {keys}",
-                entry.place, entry.key
-            ))
-        }
-    }
-}
-
-fn needed<'n>(node: &'n Node, key: &str) -> Read<&'n Node> {
-    node.get(key)
-        .ok_or_else(|| node.error(format!("{key} is missing")).to_string())
-}
-
-fn text(node: &Node) -> Read<String> {
-    let text = node.text().map(str::to_owned);
-    text.ok_or_else(|| node.error("not a text").to_string())
-}
-
-fn number<T: std::str::FromStr>(node: &Node) -> Read<T> {
-    let text = text(node)?;
-    text.parse()
-        .map_err(|_| node.error(format!("not understood: {text:?}")).to_string())
-}
-
-fn duration(node: &Node) -> Read<Duration> {
-    parse_duration(&text(node)?).map_err(|e| node.error(e.to_string()).to_string())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -498,7 +425,32 @@ mod tests {
         let actions: Vec<_> = grown.steps.iter().map(|s| s.action.clone()).collect();
         let fill = Action::Fill(Duration::from_secs(5));
         assert_eq!(actions, [Action::Add, fill, Action::Remove]);
+        let asking = SHORT
+            .replace(
+                "duration: 1m}",
+                "duration: 1m, queries: [q.txt], query: baseline, query_rate: 5}",
+            )
+            .replace(
+                "{generate: 9}",
+                "{queries: [boards], passes: [instant, series], tolerance_ulps: 4}",
+            );
+        let checks = "checks: {read_share: 0.9, read_average: 2s, fairness: 3}\n";
+        let asking = read(&format!("{asking}{checks}")).unwrap();
+        let reads = asking.load.reads.as_ref().unwrap();
+        assert_eq!(reads.system, "baseline");
+        let pairs = |flags: &[(String, String)]| {
+            let pairs = flags.iter().map(|(name, value)| format!("{name}={value}"));
+            pairs.collect::<Vec<_>>()
+        };
+        assert_eq!(pairs(&reads.flags), ["--query-rate=5"]);
+        let flags = ["--passes=instant", "--passes=series", "--tolerance-ulps=4"];
+        assert_eq!(pairs(&asking.compare.flags), flags);
+        let files: Vec<_> = asking.files().map(|file| file.to_str().unwrap()).collect();
+        assert_eq!(files, ["boards", "q.txt"]);
+        assert_eq!(asking.checks.read_share, Some(0.9));
+        assert_eq!(asking.checks.read_average, Some(Duration::from_secs(2)));
         let plain = read(SHORT).unwrap();
+        assert_eq!(plain.load.reads, None);
         assert_eq!((plain.checks.match_rate, plain.checks.acked), (100.0, true));
     }
 
@@ -529,6 +481,15 @@ mod tests {
             e.ends_with("nothing to ask: compare needs queries or generate"),
             "{e}"
         );
+        let e = with("duration: 1m", "duration: 1m, query_rate: 3");
+        assert!(e.ends_with("questions need queries"), "{e}");
+        let e = with("duration: 1m", "duration: 1m, queries: [q], query: other");
+        assert!(
+            e.ends_with("query is one of baseline, candidate: \"other\""),
+            "{e}"
+        );
+        let e = read(&format!("{SHORT}checks: {{fairness: 3}}\n")).unwrap_err();
+        assert!(e.ends_with("checks of reads need queries in load"), "{e}");
         let e = read(&format!("{SHORT}steps:\n- {{at: 1s, kill: other}}\n")).unwrap_err();
         assert!(
             e.ends_with("no system \"other\": baseline, candidate"),
@@ -571,7 +532,7 @@ mod tests {
     #[test]
     fn shipped_scenarios_are_read() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/scenarios");
-        let settings = ["firn", "config", "disk", "old", "prometheus"];
+        let settings = ["firn", "config", "disk", "old", "prometheus", "victoria"];
         let settings = settings.map(|name| (name.to_owned(), "x".to_owned()));
         for name in [
             "grow.yml",
@@ -579,10 +540,11 @@ mod tests {
             "kill.yml",
             "upgrade.yml",
             "prometheus.yml",
+            "victoriametrics.yml",
         ] {
             let plan = Plan::read(&folder.join(name), Path::new("run"), &settings).unwrap();
             assert!(!plan.steps.is_empty(), "{name}");
-            for file in &plan.compare.queries {
+            for file in plan.files() {
                 assert!(folder.join(file).is_file(), "{name}: {}", file.display());
             }
         }

@@ -9,7 +9,8 @@ use super::checks::{self, Check};
 use super::plan::{FIRST, Plan, SystemPlan};
 use super::process::{Process, Stop, end_leftovers};
 use super::running::{Event, Running, timeline};
-use super::state::{Loaded, Phase, State};
+use super::state::{Loaded, Phase, Reads, State};
+use crate::compare;
 use crate::error::MirrorError;
 use crate::fleet::Fleet;
 use crate::load;
@@ -60,6 +61,7 @@ impl Run {
             Running::check_fillable(&run.plan)?;
             run.clear()?;
             run.keep_files()?;
+            run.check_flags()?;
         }
         Ok(run)
     }
@@ -91,21 +93,33 @@ impl Run {
     /// Copies the scenario and its questions, so that the folder can be run again elsewhere.
     fn keep_files(&self) -> Result<(), MirrorError> {
         let beside = self.plan.file.parent().unwrap_or(Path::new(""));
-        let questions = self.plan.compare.queries.iter();
-        let pairs = questions.map(|path| (beside.join(path), self.dir.join(path)));
+        let pairs = self.plan.files();
+        let pairs = pairs.map(|path| (beside.join(path), self.dir.join(path)));
         let own = (self.plan.file.clone(), self.dir.join("scenario.yml"));
         for (from, to) in pairs.chain([own]) {
-            let same = |path: &Path| fs::canonicalize(path).ok();
-            if to.exists() && same(&from) == same(&to) {
-                continue;
-            }
-            if let Some(folder) = to.parent() {
-                fs::create_dir_all(folder).map_err(MirrorError::file("create", folder))?;
-            }
-            let named = |e: MirrorError| MirrorError::Usage(e.to_string());
-            let copied = fs::copy(&from, &to).map_err(MirrorError::file("copy", &from));
-            copied.map_err(named)?;
+            copy(&from, &to)?;
         }
+        Ok(())
+    }
+
+    /// Refuses flags that the load and the comparison would refuse, before the load and not after.
+    fn check_flags(&self) -> Result<(), MirrorError> {
+        let named = |e: MirrorError| MirrorError::Usage(e.to_string());
+        let arguments = |command: Vec<String>| command.into_iter().skip(2).map(OsString::from);
+        let load = arguments(self.load_command(0));
+        load::options::Options::parse(load).map_err(named)?;
+        let none = Loaded {
+            start_ms: 0,
+            end_ms: 0,
+            samples: 0,
+            visible: 0,
+            failed: 0,
+            push_max_ms: 0.0,
+            reads: None,
+        };
+        let report = self.report_dir(&self.plan.candidate);
+        let compare = self.compare_command(&self.plan.candidate, 0, &none, &report);
+        compare::options::Options::parse(arguments(compare)).map_err(named)?;
         Ok(())
     }
 
@@ -229,13 +243,10 @@ impl Run {
         arguments: &[String],
     ) -> Result<Loaded, MirrorError> {
         let text = fs::read_to_string(log).map_err(MirrorError::file("read", log))?;
-        let json = text
-            .find('{')
-            .zip(text.rfind('}'))
-            .map(|(from, to)| &text[from..=to]);
-        let report: Value = json
-            .and_then(|json| serde_json::from_str(json).ok())
-            .unwrap_or_default();
+        // What the load said beside its report may hold braces too.
+        let json = text.find('{').map_or("", |from| &text[from..]);
+        let mut documents = serde_json::Deserializer::from_str(json).into_iter::<Value>();
+        let report = documents.next().and_then(Result::ok).unwrap_or_default();
         let samples = report["samples"].as_u64();
         let samples = samples
             .ok_or_else(|| MirrorError::Late(format!("the load failed; see {}", log.display())))?;
@@ -253,6 +264,12 @@ impl Run {
             visible: visible_count(arguments)?,
             failed: report["failed"].as_u64().unwrap_or(0),
             push_max_ms: report["push_ms"]["max"].as_f64().unwrap_or(f64::INFINITY),
+            reads: self.plan.load.reads.as_ref().map(|_| Reads {
+                due: report["reads"]["due"].as_u64().unwrap_or(0),
+                failed: report["reads"]["failed"].as_u64().unwrap_or(0),
+                average_ms: report["reads"]["average_ms"].as_f64().unwrap_or(0.0),
+                fairness: report["reads"]["fairness"].as_f64(),
+            }),
         })
     }
 
@@ -274,7 +291,25 @@ impl Run {
             command.extend([flag.to_owned(), value]);
         }
         command.push("--live".to_owned());
+        if let Some(reads) = &load.reads {
+            let system = self.plan.system(&reads.system);
+            let url = system.map_or(String::new(), |s| format!("http://{}", s.address));
+            command.extend(["--query-url".to_owned(), url]);
+            command.extend(self.questions(&reads.queries, &reads.flags));
+        }
         command
+    }
+
+    /// The flags of questions from files that were copied.
+    fn questions(&self, files: &[PathBuf], flags: &[(String, String)]) -> Vec<String> {
+        let files = files.iter().map(|file| {
+            let file = self.dir.join(file).display().to_string();
+            ["--queries".to_owned(), file]
+        });
+        let flags = flags
+            .iter()
+            .map(|(flag, value)| [flag.clone(), value.clone()]);
+        files.chain(flags).flatten().collect()
     }
 
     /// From when a system has what the baseline has; before the load none has anything.
@@ -342,8 +377,6 @@ impl Run {
             ("--start", crate::api::seconds(from_ms)),
             ("--end", crate::api::seconds(loaded.end_ms)),
             ("--step", format!("{step_ms}ms")),
-            ("--generate", compare.generate.to_string()),
-            ("--tolerance-relative", compare.tolerance_relative.clone()),
             ("--fail-below", self.plan.checks.match_rate.to_string()),
             ("--report", report.display().to_string()),
         ] {
@@ -354,15 +387,13 @@ impl Run {
             let wait = format!("{}ms", 2 * interval_ms + SENT_WITHIN_MS);
             command.extend(["--staleness-wait".to_owned(), wait]);
         }
-        for file in &compare.queries {
-            let file = self.dir.join(file).display().to_string();
-            command.extend(["--queries".to_owned(), file]);
-        }
+        command.extend(self.questions(&compare.queries, &compare.flags));
         command
     }
 
     fn checks(&self, running: &Running, loaded: &Loaded) -> Result<Vec<Check>, MirrorError> {
         let mut all = vec![checks::push_max(&self.plan, loaded)];
+        all.extend(checks::reads(&self.plan, loaded));
         for system in running.systems() {
             if system.name != self.plan.baseline.name {
                 let path = self.report_dir(system).join("report.json");
@@ -382,6 +413,27 @@ impl Run {
         }
         Ok(all)
     }
+}
+
+/// Copies a file, or a folder with all that is in it, unless it is there already.
+fn copy(from: &Path, to: &Path) -> Result<(), MirrorError> {
+    let named = |e: MirrorError| MirrorError::Usage(e.to_string());
+    let same = |path: &Path| fs::canonicalize(path).ok();
+    if to.exists() && same(from) == same(to) {
+        return Ok(());
+    }
+    if from.is_dir() {
+        let listed = fs::read_dir(from).map_err(MirrorError::file("read", from));
+        for entry in listed.map_err(named)?.flatten() {
+            copy(&entry.path(), &to.join(entry.file_name()))?;
+        }
+        return Ok(());
+    }
+    if let Some(folder) = to.parent() {
+        fs::create_dir_all(folder).map_err(MirrorError::file("create", folder))?;
+    }
+    let copied = fs::copy(from, to).map_err(MirrorError::file("copy", from));
+    copied.map(|_| ()).map_err(named)
 }
 
 /// Samples of a load that are no staleness markers, by the arguments of `firn load`.

@@ -193,27 +193,36 @@ impl Running {
 
     /// Waits until all systems that are up are ready.
     pub fn wait_ready(&mut self) -> Result<(), MirrorError> {
-        for (name, member) in &mut self.members {
-            let Some(process) = &mut member.process else {
-                continue;
-            };
-            let url = format!("http://{}{}", member.plan.address, member.plan.ready);
-            let mut ended = None;
-            self.stop.wait_for(
-                &format!("{name} to be ready at {url}"),
-                READY_WITHIN,
-                || {
-                    ended = process.ended();
-                    ended.is_some() || get(&self.agent, &url).is_some()
-                },
-            )?;
-            if let Some(status) = ended {
+        let names: Vec<String> = self.members.keys().cloned().collect();
+        names.iter().try_for_each(|name| self.wait_ready_of(name))
+    }
+
+    /// Waits until a system is ready, if it is up. Others may be stopped meanwhile.
+    fn wait_ready_of(&mut self, name: &str) -> Result<(), MirrorError> {
+        let Some(member) = self.members.get_mut(name) else {
+            return Ok(());
+        };
+        let Some(process) = &mut member.process else {
+            return Ok(());
+        };
+        let url = format!("http://{}{}", member.plan.address, member.plan.ready);
+        let mut ended = None;
+        self.stop.wait_for(
+            &format!("{name} to be ready at {url}"),
+            READY_WITHIN,
+            || {
+                ended = process.ended();
+                ended.is_some() || get(&self.agent, &url).is_some()
+            },
+        )?;
+        match ended {
+            None => Ok(()),
+            Some(status) => {
                 let log = self.dir.join(format!("{name}.log"));
                 let what = format!("{name} ended with {status}; see {}", log.display());
-                return Err(MirrorError::Late(what));
+                Err(MirrorError::Late(what))
             }
         }
-        Ok(())
     }
 
     /// Starts the mirror in front of the systems.
@@ -305,7 +314,7 @@ impl Running {
             (Event::Add, Some(system)) => {
                 self.members.insert(name.to_owned(), Member::new(system));
                 self.start(name)?;
-                self.wait_ready()?;
+                self.wait_ready_of(name)?;
                 self.reload_mirror()
             }
             (Event::Remove, _) => {

@@ -42,6 +42,22 @@ pub struct Loaded {
     pub failed: u64,
     /// The longest push, in milliseconds.
     pub push_max_ms: f64,
+    /// What became of the questions beside it, if some were asked.
+    #[serde(default)]
+    pub reads: Option<Reads>,
+}
+
+/// What became of questions.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Reads {
+    /// How many were due.
+    pub due: u64,
+    /// How many got no good answer.
+    pub failed: u64,
+    /// How long they took on average, in milliseconds.
+    pub average_ms: f64,
+    /// The largest ratio between the tails of questions of equal cost, if it is known.
+    pub fairness: Option<f64>,
 }
 
 /// How far a run has come.
@@ -102,6 +118,12 @@ mod tests {
                 visible: 6,
                 failed: 0,
                 push_max_ms: 1.25,
+                reads: Some(Reads {
+                    due: 9,
+                    failed: 1,
+                    average_ms: 2.5,
+                    fairness: None,
+                }),
             }),
         };
         state.keep(dir.path()).unwrap();

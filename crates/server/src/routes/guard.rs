@@ -3,7 +3,7 @@
 //! Invariant: without credentials nothing answers but 401, whatever is asked for, by whatever
 //! method, of a path that is there or not.
 
-use crate::access::{Grant, Refusal, Rules};
+use crate::access::{Grant, enter, too_many};
 use crate::app::App;
 use crate::http::failure::{Cause, Failure};
 use crate::http::measured;
@@ -11,10 +11,9 @@ use crate::http::watched_body::{Watch, WatchedBody};
 use crate::metrics::Endpoint;
 use axum::body::Body;
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use axum::middleware::Next;
 use axum::response::Response;
-use firn_model::error::ErrorKind;
 use firn_model::trace::{Span, SpanKind, TraceParent};
 
 /// Says whose data a request is about.
@@ -28,13 +27,9 @@ pub(super) async fn guard(State(app): State<App>, mut request: Request, next: Ne
     let rules = app.access.rules();
     if !app.access.is_within_rate(&rules) {
         // As upstream, without the headers.
-        return counted(
-            &app,
-            plain(StatusCode::TOO_MANY_REQUESTS, "Too Many Requests\n"),
-        )
-        .await;
+        return counted(&app, too_many()).await;
     }
-    let mut response = match app.access.admit(&rules, request.headers()).await {
+    let mut response = match enter(&app.access, &rules, request.headers(), &app.metrics).await {
         Ok(None) => answer(&app, request, next).await,
         Ok(Some(grant)) => match choose_tenant(&app, &grant, request.headers_mut()) {
             Ok(()) => {
@@ -46,15 +41,7 @@ pub(super) async fn guard(State(app): State<App>, mut request: Request, next: Ne
                 counted(&app, failure.into_plain()).await
             }
         },
-        Err(Refusal::Unknown) => {
-            app.metrics.requests_unauthenticated.inc();
-            counted(&app, unauthorized(&rules)).await
-        }
-        Err(Refusal::Busy) => {
-            let cause = Cause::Request(ErrorKind::Unavailable);
-            let failure = Failure::new(cause, "too many passwords wait to be checked");
-            counted(&app, failure.into_plain()).await
-        }
+        Err(refused) => counted(&app, refused).await,
     };
     for (name, value) in &rules.headers {
         response.headers_mut().insert(name, value.clone());
@@ -133,38 +120,6 @@ fn choose_tenant(app: &App, grant: &Grant, headers: &mut HeaderMap) -> Result<()
     }
     let message = format!("{} is not for the tenant {named:?}", grant.name);
     Err(Failure::new(Cause::Forbidden, message))
-}
-
-/// 401, with the kinds of credentials that there are.
-fn unauthorized(rules: &Rules) -> Response {
-    let mut response = plain(StatusCode::UNAUTHORIZED, "Unauthorized\n");
-    let kinds = [
-        (!rules.users.is_empty(), "Basic"),
-        (!rules.tokens.is_empty(), "Bearer"),
-    ];
-    for (_, kind) in kinds.into_iter().filter(|(is_there, _)| *is_there) {
-        let value = HeaderValue::from_static(kind);
-        response
-            .headers_mut()
-            .append(header::WWW_AUTHENTICATE, value);
-    }
-    response
-}
-
-/// A text as Go's `http.Error` sends it.
-fn plain(status: StatusCode, text: &'static str) -> Response {
-    let mut response = Response::new(Body::from(text));
-    *response.status_mut() = status;
-    let headers = [
-        (header::CONTENT_TYPE, "text/plain; charset=utf-8"),
-        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
-    ];
-    for (name, value) in headers {
-        response
-            .headers_mut()
-            .insert(name, HeaderValue::from_static(value));
-    }
-    response
 }
 
 async fn counted(app: &App, response: Response) -> Response {

@@ -4,12 +4,9 @@
 
 use super::{Report, Side, percent, short, skips_by_reason};
 use crate::compare::artefact::Sketch;
-use crate::compare::tally::{Finding, Outcome, Pass};
+use crate::compare::tally::{Finding, Outcome, Pass, SKETCHES_MAX};
 use crate::page::chart::{Line, draw};
 use crate::page::{STYLE, escape, time_text};
-
-/// Findings that are drawn.
-const DRAWN_MAX: usize = 60;
 
 /// Rows of a table of findings: what a person reads, and what is left out is in `report.json`.
 const ROWS_MAX: usize = 1_500;
@@ -89,7 +86,8 @@ fn passes(report: &Report<'_>) -> String {
     for outcome in Outcome::ALL {
         out += &format!("<th class=\"n\">{}</th>", outcome.as_str());
     }
-    out += "</tr>\n";
+    out += "<th class=\"n\">of the matches empty in both</th>\
+            <th class=\"n\">the same error</th></tr>\n";
     for pass in Pass::ALL {
         let counts = report.tally.counts(pass);
         let rate = percent(counts.match_rate());
@@ -97,9 +95,16 @@ fn passes(report: &Report<'_>) -> String {
         for outcome in Outcome::ALL {
             out += &format!("<td class=\"n\">{}</td>", counts.of(outcome));
         }
+        for (_, count) in report.tally.vacuous(pass) {
+            out += &format!("<td class=\"n\">{count}</td>");
+        }
         out += "</tr>\n";
     }
-    out + "</table>\n"
+    out += "</table>\n";
+    for note in report.notes() {
+        out += &format!("<p>Note: {}</p>\n", cell(&note));
+    }
+    out
 }
 
 fn over_time(report: &Report<'_>) -> String {
@@ -144,8 +149,8 @@ fn differences(report: &Report<'_>) -> String {
         .iter()
         .filter_map(|f| Some((*f, f.judged.sketch.as_ref()?)));
     let drawn: Vec<String> = drawn
-        .take(DRAWN_MAX)
-        .map(|(finding, sketch)| drawing(finding, sketch))
+        .take(SKETCHES_MAX)
+        .map(|(finding, sketch)| drawing(report, finding, sketch))
         .collect();
     match drawn.is_empty() {
         true => String::new(),
@@ -153,7 +158,7 @@ fn differences(report: &Report<'_>) -> String {
     }
 }
 
-fn drawing(finding: &Finding, sketch: &Sketch) -> String {
+fn drawing(report: &Report<'_>, finding: &Finding, sketch: &Sketch) -> String {
     let lines = [
         ("baseline", &sketch.baseline, false),
         ("candidate", &sketch.candidate, true),
@@ -170,7 +175,7 @@ fn drawing(finding: &Finding, sketch: &Sketch) -> String {
         cell(&finding.judged.reason),
         cell(&sketch.series),
         draw(&lines, f64::INFINITY, f64::NEG_INFINITY),
-        link(finding),
+        link(report, finding),
     )
 }
 
@@ -179,8 +184,8 @@ fn cell(text: &str) -> String {
 }
 
 /// A folder is named by us: it has no letter that would have to be escaped.
-fn link(finding: &Finding) -> String {
-    let folder = finding.judged.folder.as_deref();
+fn link(report: &Report<'_>, finding: &Finding) -> String {
+    let folder = report.folder_of(finding);
     folder.map_or(String::new(), |folder| {
         format!("<a href=\"{folder}/\">{folder}</a>")
     })
@@ -211,7 +216,7 @@ fn rows(report: &Report<'_>, outcome: Outcome, title: &str) -> String {
             cell(&judged.origin),
             classes.join(", "),
             cell(&judged.reason),
-            link(finding),
+            link(report, finding),
             finding.times,
         );
     }

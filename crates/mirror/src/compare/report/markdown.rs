@@ -29,6 +29,12 @@ pub fn text(report: &Report<'_>) -> String {
         let rate = percent(counts.match_rate());
         out += &format!("| {} | {rate} | {cells} |\n", pass.as_str());
     }
+    if let Some(text) = report.vacuous_text() {
+        out += &format!("\n{text}.\n");
+    }
+    for note in report.notes() {
+        out += &format!("\nNote: {}\n", cell(&note));
+    }
     out += "\n| system | version | p50 | p99 | p99.9 | max |\n|---|---|---|---|---|---|\n";
     for side in [&report.baseline, &report.candidate] {
         let l = &side.latencies;

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::compare::artefact::Sketch;
+use crate::compare::folders::Keeping;
 use crate::compare::tally::Judged;
 use crate::judge::Class;
 use std::time::{Duration, Instant};
@@ -20,8 +21,9 @@ fn judged(number: usize, outcome: Outcome) -> Judged {
             "sum by (namespace, pod) (rate(http_requests_total{{job=\"{number}\"}}[5m])) {EVIL}"
         ),
         origin: format!("dashboards/{EVIL}.json"),
-        weight: 1,
+        weight: 1.5,
         outcome,
+        vacuous: None,
         classes: vec![Class::Value, Class::Warnings],
         reason: format!("value of x{{a=\"b\"}} at 1700000000.000: expected 1, got 2 {EVIL}"),
         folder: Some(format!("range-{number:016x}")),
@@ -33,7 +35,15 @@ fn judged(number: usize, outcome: Outcome) -> Judged {
     }
 }
 
-fn report(tally: &Tally) -> Report<'_> {
+fn folders(dir: &Path) -> Folders {
+    let keeping = Keeping {
+        age_max: Duration::from_secs(1_000),
+        bytes_max: 1 << 20,
+    };
+    Folders::open(dir, keeping)
+}
+
+fn report<'a>(tally: &'a Tally, folders: &'a Folders, gathering: &'a Gathering) -> Report<'a> {
     let side = || Side {
         url: EVIL.to_owned(),
         version: Some(EVIL.to_owned()),
@@ -50,8 +60,10 @@ fn report(tally: &Tally) -> Report<'_> {
         },
         step_ms: 15_000,
         questions: 3,
+        gathering,
         fail_below: 100.0,
         tally,
+        folders,
     }
 }
 
@@ -62,12 +74,42 @@ fn report_escapes_what_others_wrote_and_reads_back() {
     for (number, outcome) in Outcome::ALL.into_iter().enumerate() {
         tally.count(judged(number, outcome));
     }
-    let report = report(&tally);
+    tally.count(Judged {
+        vacuous: Some(Vacuous::Empty),
+        ..judged(6, Outcome::Match)
+    });
     let dir = tempfile::tempdir().unwrap();
+    // The folder of the mismatch is there, that of the error is gone.
+    let kept = "range-0000000000000001";
+    fs::create_dir(dir.path().join(kept)).unwrap();
+    let folders = folders(dir.path());
+    folders.note_failure(&MirrorError::Late(format!("no room {EVIL}")));
+    let gathering = Gathering {
+        times: 2,
+        failure: Some(EVIL.to_owned()),
+    };
+    let report = report(&tally, &folders, &gathering);
     report.write(dir.path()).unwrap();
     let read = |name: &str| fs::read_to_string(dir.path().join(name)).unwrap();
     let json: Value = serde_json::from_str(&read("report.json")).unwrap();
-    assert_eq!(json["match_rate"].as_f64(), Some(100.0 / 3.0));
+    assert_eq!(json["match_rate"].as_f64(), Some(50.0));
+    assert_eq!(
+        json["vacuous"]["range"],
+        json!({"empty": 1, "same_error": 0})
+    );
+    assert_eq!(
+        json["folders"],
+        json!({"count": 1, "bytes": 0, "removed": 0, "not_written": 1})
+    );
+    assert_eq!(json["gathered"], 2);
+    let links: Vec<&Value> = json["findings"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|f| &f["folder"])
+        .collect();
+    assert_eq!(links, [&json!(kept), &Value::Null, &Value::Null]);
+    assert_eq!(json["findings"][0]["weight"], 1.5);
     assert_eq!(json["passes"]["range"]["error"], 1);
     assert_eq!(json["passes"]["metadata"]["skip"], 0);
     assert_eq!(json["findings"].as_array().unwrap().len(), 3);
@@ -79,7 +121,21 @@ fn report_escapes_what_others_wrote_and_reads_back() {
     assert_eq!(html.matches("<svg").count(), html.matches("</svg>").count());
     let markdown = read("report.md");
     assert!(!markdown.contains("<script"), "{markdown}");
-    assert!(markdown.contains("33.333 %"), "{markdown}");
+    assert!(markdown.contains("50.000 %"), "{markdown}");
+    for (text, evil) in [(&html, "&lt;script&gt;"), (&markdown, "&lt;script>")] {
+        assert!(
+            text.contains("something was not written, last: no room"),
+            "{text}"
+        );
+        assert!(text.contains("not gathered again"), "{text}");
+        assert!(text.contains(evil), "{text}");
+    }
+    assert!(
+        markdown.contains("1 matches are of answers that are empty"),
+        "{markdown}"
+    );
+    assert!(html.contains(&format!("href=\"{kept}/\"")), "{html}");
+    assert!(!html.contains("range-0000000000000002/"), "{html}");
 }
 
 #[test]
@@ -93,7 +149,10 @@ fn report_of_ten_thousand_questions_is_small_and_quick() {
     }
     let dir = tempfile::tempdir().unwrap();
     let start = Instant::now();
-    report(&tally).write(dir.path()).unwrap();
+    let (folders, gathering) = (folders(dir.path()), Gathering::default());
+    report(&tally, &folders, &gathering)
+        .write(dir.path())
+        .unwrap();
     let elapsed = start.elapsed();
     let bytes: u64 = fs::read_dir(dir.path())
         .unwrap()

@@ -2,24 +2,28 @@
 //!
 //! An index may list what has no data in the stretch: a series that ended before it, whose block is
 //! still there. So what one system alone lists is asked for as data, `count({label!=""})`, and is
-//! a difference only if that system has it.
+//! a difference only if that system has it. Invariant: a listing matches only if all of that was
+//! asked for and answered; what was not makes it an error, or skipped with the reason.
 
-use super::{Found, Judged, Outcome, Params, Pass, Round, judged};
+use super::probes::first_with_data;
+use super::{Found, Judged, Outcome, Params, Pass, Round, judged, matched};
 use crate::api::seconds;
-use crate::compare::progress::Progress;
-use crate::compare::system::{Fetched, System, escape};
+use crate::compare::system::{Fetched, System};
 use crate::compare::verdict::Verdict;
-use crate::error::MirrorError;
 use crate::judge::answer::{Answer, Data, LabelSet, label_text, series_text};
 use crate::judge::{Class, Differences, Spot};
+use crate::progress::Progress;
+use crate::questions::lookup::escape;
 use firn_model::labels::METRIC_NAME;
 use firn_model::quote::quote;
 use firn_promql::ast::{Duration, Edges, Expr, ExprKind, Span, VectorSelector};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::OnceLock;
 
-/// Names that are asked for as data for one question: an index may list a million that are gone.
-const ASKED_MAX: usize = 1_000;
+/// Entries of one system alone that are asked for as data for one question: an index may list a
+/// million that are gone.
+const ASKED_MAX: usize = 10_000;
 
 /// What an answer lists: each entry with what is known of it.
 type Listing = BTreeMap<String, Value>;
@@ -41,27 +45,37 @@ struct LookUp<'a> {
 
 impl Round<'_> {
     /// Asks all of it.
-    pub(super) fn run_lookups(
-        &self,
-        progress: &Progress,
-        count: &mut dyn FnMut(Judged),
-    ) -> Result<(), MirrorError> {
-        progress.begin(Pass::LabelNames.as_str(), 1);
-        let (judged, labels) = self.label_names()?;
-        count(judged);
-        progress.begin(Pass::LabelValues.as_str(), labels.len());
-        self.each(&labels, &|label| self.label_values(label), count)?;
-        let selectors = self.selectors();
-        progress.begin(Pass::Series.as_str(), selectors.len());
-        self.each(&selectors, &|selector| self.series(selector), count)?;
-        progress.begin(Pass::Metadata.as_str(), 1);
-        count(self.metadata()?);
-        Ok(())
+    pub(super) fn run_lookups(&self, progress: &Progress, count: &mut dyn FnMut(Judged)) {
+        if self.has(Pass::LabelNames) || self.has(Pass::LabelValues) {
+            progress.begin(Pass::LabelNames.as_str(), 1);
+        }
+        let metrics = OnceLock::new();
+        let labels = self.label_names(count);
+        if self.has(Pass::LabelValues) {
+            progress.begin(Pass::LabelValues.as_str(), labels.len());
+            self.each(&labels, &|label| self.label_values(label, &metrics), count);
+        }
+        if self.has(Pass::Series) {
+            let selectors = self.selectors();
+            progress.begin(Pass::Series.as_str(), selectors.len());
+            self.each(&selectors, &|selector| self.series(selector), count);
+        }
+        if self.has(Pass::Metadata) {
+            progress.begin(Pass::Metadata.as_str(), 1);
+            let metrics = metrics.get_or_init(|| {
+                let endpoint = format!("label/{METRIC_NAME}/values");
+                in_both(
+                    &self.pair.fetch(&endpoint, &self.times_and_matches()),
+                    &texts,
+                )
+            });
+            count(self.metadata(metrics));
+        }
     }
 
     fn times(&self) -> Params {
-        let start = ("start", seconds(self.stretch.start_ms));
-        vec![start, ("end", seconds(self.stretch.end_ms))]
+        let start = ("start", seconds(self.asked.start_ms));
+        vec![start, ("end", seconds(self.asked.end_ms))]
     }
 
     fn times_and_matches(&self) -> Params {
@@ -71,8 +85,12 @@ impl Round<'_> {
         params
     }
 
-    /// Compares the names of labels; returns those that both systems have.
-    fn label_names(&self) -> Result<(Judged, Vec<String>), MirrorError> {
+    /// Compares the names of labels, if that is asked for; returns those that both systems have,
+    /// if they are needed.
+    fn label_names(&self, count: &mut dyn FnMut(Judged)) -> Vec<String> {
+        if !self.has(Pass::LabelNames) && !self.has(Pass::LabelValues) {
+            return Vec::new();
+        }
         let list = |answer: &Answer<'_>| {
             let mut names = texts(answer)?;
             names.retain(|name, _| !self.ignored.contains(name));
@@ -88,17 +106,19 @@ impl Round<'_> {
             missing: Class::Labels,
             extra: Class::Labels,
         };
-        let answers = self.pair.ask(&look_up.endpoint, &look_up.params);
-        let judged = self.look_up(&look_up, &answers)?;
-        let names = |fetched: &Fetched| -> BTreeSet<String> {
-            let listing = fetched.answer().ok().and_then(|answer| list(&answer));
-            listing.unwrap_or_default().into_keys().collect()
+        let answers = match self.has(Pass::LabelNames) {
+            true => self.pair.ask(&look_up.endpoint, &look_up.params),
+            false => self.pair.fetch(&look_up.endpoint, &look_up.params),
         };
-        let (baseline, candidate) = (names(&answers.0), names(&answers.1));
-        Ok((judged, baseline.intersection(&candidate).cloned().collect()))
+        if self.has(Pass::LabelNames) {
+            count(self.look_up(&look_up, &answers));
+        }
+        in_both(&answers, &list).into_keys().collect()
     }
 
-    fn label_values(&self, label: &str) -> Result<Judged, MirrorError> {
+    /// Compares the values of a label; those of the name of metrics that both systems have stay in
+    /// `metrics`.
+    fn label_values(&self, label: &str, metrics: &OnceLock<Listing>) -> Judged {
         let name = label_text(label);
         let look_up = LookUp {
             pass: Pass::LabelValues,
@@ -111,10 +131,13 @@ impl Round<'_> {
             extra: Class::Labels,
         };
         let answers = self.pair.ask(&look_up.endpoint, &look_up.params);
+        if label == METRIC_NAME {
+            metrics.get_or_init(|| in_both(&answers, &texts));
+        }
         self.look_up(&look_up, &answers)
     }
 
-    fn series(&self, selector: &str) -> Result<Judged, MirrorError> {
+    fn series(&self, selector: &str) -> Judged {
         let mut params = self.times();
         params.push(("match[]", selector.to_owned()));
         let list = |answer: &Answer<'_>| {
@@ -143,21 +166,13 @@ impl Round<'_> {
     }
 
     /// Compares types and help texts of the metrics that both systems have.
-    fn metadata(&self) -> Result<Judged, MirrorError> {
-        let endpoint = format!("label/{METRIC_NAME}/values");
-        let (baseline, candidate) = self.fetch_both(&endpoint, &self.times_and_matches());
-        let names = |fetched: &Fetched| {
-            let listing = fetched.answer().ok().and_then(|answer| texts(&answer));
-            listing.unwrap_or_default()
-        };
-        let (mut in_both, other_names) = (names(&baseline), names(&candidate));
-        in_both.retain(|name, _| other_names.contains_key(name));
+    fn metadata(&self, metrics: &Listing) -> Judged {
         // Histograms and summaries have metadata under the name without its ending.
         let is_in_both = |family: &str| {
             let endings = ["", "_bucket", "_count", "_sum", "_total"].iter();
             endings
                 .map(|ending| format!("{family}{ending}"))
-                .any(|n| in_both.contains_key(&n))
+                .any(|name| metrics.contains_key(&name))
         };
         let list = |answer: &Answer<'_>| {
             let families = other(answer)?.as_object()?.iter();
@@ -198,80 +213,146 @@ impl Round<'_> {
         found.into_iter().collect()
     }
 
-    fn look_up(
-        &self,
-        look_up: &LookUp<'_>,
-        answers: &(Fetched, Fetched),
-    ) -> Result<Judged, MirrorError> {
+    fn look_up(&self, look_up: &LookUp<'_>, answers: &(Fetched, Fetched)) -> Judged {
+        let (pass, question) = (look_up.pass, &look_up.question);
         let (baseline, candidate) = answers;
         let verdict = self.verdict(baseline, candidate, false);
-        let verdict = match verdict.outcome {
-            Outcome::Mismatch => match self.listings(look_up, answers) {
-                Some(found) => Verdict::of(found),
-                None => verdict,
+        let listings = match verdict.outcome {
+            Outcome::Mismatch => listings_of(look_up, answers),
+            _ => None,
+        };
+        let verdict = match listings {
+            Some(listings) => match self.compared(look_up, &listings) {
+                Ok(found) => Verdict::of(found),
+                Err(reason) => return judged(pass, question, Outcome::Skip, reason),
             },
-            _ => verdict,
+            None => verdict,
         };
         if verdict.outcome == Outcome::Match {
-            let (pass, question) = (look_up.pass, &look_up.question);
-            return Ok(judged(pass, question, Outcome::Match, String::new()));
+            return matched(pass, question, verdict.vacuous);
         }
         let found = Found {
-            pass: look_up.pass,
-            question: &look_up.question,
+            pass,
+            question,
             placed: &(look_up.endpoint.as_str(), look_up.params.clone()),
             answers: [baseline, candidate],
-            minimised: &look_up.question,
+            minimised: question,
             note: "",
         };
         self.keep(&found, &verdict)
     }
 
-    /// How two listings differ, by what there is data of; `None` if an answer is no listing.
-    fn listings(
+    /// How two listings differ, by what there is data of; fails with why that is not known.
+    fn compared(
         &self,
         look_up: &LookUp<'_>,
-        (baseline, candidate): &(Fetched, Fetched),
-    ) -> Option<Differences> {
-        let list = |fetched: &Fetched| (look_up.list)(&fetched.answer().ok()?);
-        let (b, c) = (list(baseline)?, list(candidate)?);
+        (b, c): &(Listing, Listing),
+    ) -> Result<Differences, String> {
         let mut found = Differences::default();
-        let mut note = |class, entry: &str, baseline: Value, candidate: Value| {
+        let mut note = |class, baseline: Value, candidate: Value| {
             found.note(class, || Spot {
                 class,
                 what: look_up.pass.as_str().replace('_', " ") + " of " + &look_up.question,
                 labels: None,
                 time_ms: None,
-                baseline: if baseline.is_null() {
-                    entry.into()
-                } else {
-                    baseline
-                },
+                baseline,
                 candidate,
             });
         };
-        let lone = |one: &Listing, other: &Listing, system: &System| {
-            let lone = one.keys().filter(|entry| !other.contains_key(*entry));
-            let has_data = |entry: &&String| {
-                let query = (look_up.data)(entry);
-                system.has_data(&query, self.stretch, self.step_ms)
-            };
-            lone.take(ASKED_MAX).find(has_data).cloned()
-        };
-        if let Some(entry) = lone(&b, &c, &self.pair.baseline) {
-            note(look_up.missing, &entry, Value::Null, Value::Null);
+        let missing = self.lone(look_up, (b, c), &self.pair.baseline);
+        let extra = self.lone(look_up, (c, b), &self.pair.candidate);
+        if let Lone::HasData(entry) = &missing {
+            note(look_up.missing, entry.as_str().into(), Value::Null);
         }
-        if let Some(entry) = lone(&c, &b, &self.pair.candidate) {
-            let nothing = Value::from(format!("no {entry}"));
-            note(look_up.extra, &entry, nothing, entry.as_str().into());
+        if let Lone::HasData(entry) = &extra {
+            let nothing = format!("no {entry}");
+            note(look_up.extra, nothing.into(), entry.as_str().into());
         }
-        for (entry, known) in &b {
+        for (entry, known) in b {
             if let Some(other) = c.get(entry).filter(|other| *other != known) {
-                note(Class::Value, entry, known.clone(), other.clone());
+                note(Class::Value, known.clone(), other.clone());
             }
         }
-        Some(found)
+        if !found.is_empty() {
+            return Ok(found);
+        }
+        for lone in [&missing, &extra] {
+            if let Lone::Unanswered(why) = lone {
+                found.note(Class::Error, || Spot {
+                    class: Class::Error,
+                    what: "whether there is data of what one index alone lists".to_owned(),
+                    labels: None,
+                    time_ms: None,
+                    baseline: "an answer".into(),
+                    candidate: why.as_str().into(),
+                });
+            }
+        }
+        match (missing, extra) {
+            (Lone::Unasked(why), _) | (_, Lone::Unasked(why)) if found.is_empty() => Err(why),
+            _ => Ok(found),
+        }
     }
+
+    /// What comes of the entries that one listing of `system` has and the other has not.
+    fn lone(
+        &self,
+        look_up: &LookUp<'_>,
+        (one, other): (&Listing, &Listing),
+        system: &System,
+    ) -> Lone {
+        let lone = one.keys().filter(|entry| !other.contains_key(*entry));
+        let lone: Vec<&String> = lone.collect();
+        let asked = &lone[..lone.len().min(ASKED_MAX)];
+        let queries: Vec<String> = asked.iter().map(|entry| (look_up.data)(entry)).collect();
+        let has_data = |query: &str| system.has_data(query, self.asked, self.step_ms);
+        match first_with_data(&queries, &has_data) {
+            Ok(Some(place)) => Lone::HasData(asked[place].clone()),
+            Err(why) => Lone::Unanswered(format!("the {} does not say: {why}", system.name)),
+            Ok(None) if asked.len() < lone.len() => Lone::Unasked(format!(
+                "the {} alone lists {} entries, and none of the first {ASKED_MAX} has data; the \
+                 others were not asked for",
+                system.name,
+                lone.len()
+            )),
+            Ok(None) => Lone::Gone,
+        }
+    }
+}
+
+/// What comes of the entries that one listing alone has.
+enum Lone {
+    /// There is data of this one.
+    HasData(String),
+    /// There is no data of any.
+    Gone,
+    /// The system does not say of one.
+    Unanswered(String),
+    /// There are too many.
+    Unasked(String),
+}
+
+/// What two answers list; `None` if one is no listing.
+fn listings_of(
+    look_up: &LookUp<'_>,
+    (baseline, candidate): &(Fetched, Fetched),
+) -> Option<(Listing, Listing)> {
+    let list = |fetched: &Fetched| (look_up.list)(&fetched.answer().ok()?);
+    Some((list(baseline)?, list(candidate)?))
+}
+
+/// What both of two answers list; what is no listing lists nothing.
+fn in_both(
+    (baseline, candidate): &(Fetched, Fetched),
+    list: &dyn Fn(&Answer<'_>) -> Option<Listing>,
+) -> Listing {
+    let read = |fetched: &Fetched| {
+        let listing = fetched.answer().ok().and_then(|answer| list(&answer));
+        listing.unwrap_or_default()
+    };
+    let (mut both, other) = (read(baseline), read(candidate));
+    both.retain(|name, _| other.contains_key(name));
+    both
 }
 
 /// What is no result of a query.

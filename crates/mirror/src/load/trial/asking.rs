@@ -10,18 +10,20 @@
 //! Here the clients are many and know nothing of each other, so times count from when a question
 //! was due. Invariant: which question is due when depends on the plan alone.
 
-use super::list::Question;
-use crate::api::seconds;
+use super::list::{self, Question};
+use crate::api::{Bounds, Client, seconds};
 use crate::error::MirrorError;
 use crate::fleet::random::{Random, mix};
-use crate::push::now_ms;
+use crate::push::{Access, now_ms};
 use crate::quantiles::Quantiles;
+use crate::questions::lookup::StretchLookup;
+use crate::questions::reach::Stretch;
+use crate::questions::{Source, Unasked};
 use firn_model::metrics::{Counter, DurationHistogram};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use ureq::tls::TlsConfig;
 
 /// The longest answer that is read: the matrix of a whole fleet, and an end to what has none.
 const ANSWER_BYTES_MAX: u64 = 1 << 30;
@@ -37,8 +39,10 @@ const SUCCESS: &[u8] = b"{\"status\":\"success\"";
 pub struct Plan {
     /// The system, up to and without `/api/v1`.
     pub base: String,
-    /// What is asked; at least one.
+    /// What is asked; at least one, or dashboards.
     pub questions: Vec<Question>,
+    /// Whose expressions are asked too, once their variables have values.
+    pub dashboards: Vec<Source>,
     /// Questions a second, once the ramp is over.
     pub rate: f64,
     /// Over which the rate grows from nothing.
@@ -150,13 +154,53 @@ impl End {
 }
 
 impl Plan {
+    /// The plan with the expressions of its dashboards, whose variables take the values that the
+    /// system has, and those that cannot be asked. Fails if nothing is left to ask.
+    pub fn resolved(&self, access: Access<'_>) -> Result<(Self, Vec<Unasked>), MirrorError> {
+        let bounds = Bounds {
+            timeout: self.timeout,
+            headers: access.headers.to_vec(),
+            tls: access.tls.clone(),
+            ..Bounds::default()
+        };
+        let client = Client::within(&self.base, bounds);
+        let now = now_ms();
+        let stretch = Stretch {
+            start_ms: now - list::PANEL_MS.0,
+            end_ms: now,
+        };
+        let lookup = StretchLookup {
+            fetch: &|endpoint, params| client.get(endpoint, params).map_err(|e| e.to_string()),
+            stretch,
+        };
+        let (asked, unasked) = list::of_dashboards(&self.dashboards, &lookup, stretch);
+        let plan = Self {
+            questions: [self.questions.clone(), asked].concat(),
+            dashboards: Vec::new(),
+            ..self.clone()
+        };
+        match (plan.questions.is_empty(), unasked.first()) {
+            (true, first) => Err(MirrorError::Late(format!(
+                "no question can be asked: {}",
+                first.map_or("no expression is given", |unasked| &unasked.reason)
+            ))),
+            (false, _) => Ok((plan, unasked)),
+        }
+    }
+
+    /// The texts of the questions, in their order.
+    pub fn expressions(&self) -> Vec<String> {
+        let questions = self.questions.iter();
+        questions.map(|q| q.expression.clone()).collect()
+    }
+
     /// Asks until `end` says so, on the connections of the plan, and notes in `times` how it goes.
-    pub fn ask(&self, end: &End, times: &ReadTimes, tls: &TlsConfig) -> Asked {
+    pub fn ask(&self, end: &End, times: &ReadTimes, access: Access<'_>) -> Asked {
         let next = AtomicU64::new(0);
         let (begun, begun_ms) = (Instant::now(), now_ms());
         let mut asked = std::thread::scope(|scope| {
             let connection =
-                |_| scope.spawn(|| self.ask_due((begun, begun_ms), &next, (end, times), tls));
+                |_| scope.spawn(|| self.ask_due((begun, begun_ms), &next, (end, times), access));
             let connections: Vec<_> = (0..self.connections).map(connection).collect();
             let mut all = Asked::default();
             for connection in connections {
@@ -214,11 +258,11 @@ impl Plan {
         (begun, begun_ms): (Instant, i64),
         next: &AtomicU64,
         (end, times): (&End, &ReadTimes),
-        tls: &TlsConfig,
+        access: Access<'_>,
     ) -> Asked {
         let config = ureq::Agent::config_builder()
             .timeout_global(Some(self.timeout))
-            .tls_config(tls.clone())
+            .tls_config(access.tls.clone())
             .http_status_as_error(false)
             .build();
         let agent: ureq::Agent = config.into();
@@ -235,7 +279,7 @@ impl Plan {
                 continue;
             }
             let question = self.choose(n);
-            let answer = self.ask_one(&agent, &self.questions[question]);
+            let answer = self.ask_one(&agent, access.headers, &self.questions[question]);
             let outcomes = asked.by_question.entry(question).or_default();
             match self.questions[question].range_ms {
                 None => times.instant.observe(due.elapsed()),
@@ -247,7 +291,12 @@ impl Plan {
         }
     }
 
-    fn ask_one(&self, agent: &ureq::Agent, question: &Question) -> Result<(), String> {
+    fn ask_one(
+        &self,
+        agent: &ureq::Agent,
+        headers: &[(String, String)],
+        question: &Question,
+    ) -> Result<(), String> {
         let now = now_ms();
         let base = self.base.trim_end_matches('/');
         let (endpoint, times) = match question.range_ms {
@@ -265,6 +314,9 @@ impl Plan {
         let mut request = agent.get(&url).query("query", &question.expression);
         for (name, value) in times {
             request = request.query(name, value);
+        }
+        for (name, value) in headers {
+            request = request.header(name, value);
         }
         let mut answer = request.call().map_err(|e| e.to_string())?;
         let status = answer.status();
@@ -306,6 +358,7 @@ mod tests {
     use super::*;
     use crate::target::{Target, respond};
     use std::io::Write;
+    use ureq::tls::TlsConfig;
 
     fn question(expression: &str, weight: f64, range_ms: Option<(i64, i64)>) -> Question {
         Question {
@@ -322,6 +375,7 @@ mod tests {
                 question("up", 3.0, None),
                 question("down", 1.0, Some((60_000, 1_000))),
             ],
+            dashboards: Vec::new(),
             rate,
             ramp: Duration::ZERO,
             connections,
@@ -357,8 +411,13 @@ mod tests {
         // Twenty a second can be answered, a hundred are due.
         let plan = plan(&format!("http://{}", system.address), 100.0, 1);
         let (end, times) = (End::default(), ReadTimes::default());
+        let tls = TlsConfig::default();
+        let access = Access {
+            tls: &tls,
+            headers: &[],
+        };
         let asked = std::thread::scope(|scope| {
-            let asking = scope.spawn(|| plan.ask(&end, &times, &TlsConfig::default()));
+            let asking = scope.spawn(|| plan.ask(&end, &times, access));
             std::thread::sleep(Duration::from_millis(1_500));
             end.end();
             asking.join().unwrap()
@@ -395,8 +454,13 @@ mod tests {
         let mut plan = plan(&format!("http://{}", system.address), 5.0, 2);
         plan.timeout = Duration::from_millis(100);
         let (end, times) = (End::default(), ReadTimes::default());
+        let tls = TlsConfig::default();
+        let access = Access {
+            tls: &tls,
+            headers: &[],
+        };
         let asked = std::thread::scope(|scope| {
-            let asking = scope.spawn(|| plan.ask(&end, &times, &TlsConfig::default()));
+            let asking = scope.spawn(|| plan.ask(&end, &times, access));
             std::thread::sleep(Duration::from_millis(300));
             end.end();
             asking.join().unwrap()

@@ -1,21 +1,16 @@
-//! Lists of questions: one a line, with how often and over which time it is asked.
+//! What a load test asks: the questions of files as a comparison reads them, or what is asked of a
+//! fleet.
 //!
-//! ```text
-//! # a comment
-//! sum by (job) (rate(http_requests_total[5m]))
-//! weight=3 range=1h step=15s sum(rate(http_requests_total[5m]))
-//! ```
-//!
-//! No expression begins with `name=`, so that the words in front of one cannot be taken for it.
+//! A list says of each expression how often it is asked and over which range up to now; what it
+//! says no range of is an instant question. The expressions of dashboards are asked over a range.
 
 use crate::error::MirrorError;
-use firn_model::units::parse_duration;
-use firn_promql::Features;
-use firn_promql::parser::parse;
-use std::path::Path;
+use crate::questions::reach::Stretch;
+use crate::questions::{self, Collection, Lookup, Source, Times, Unasked};
+use std::path::PathBuf;
 
-/// The step of a range that names none: that of a panel 240 points wide.
-const POINTS: i64 = 240;
+/// The range of a panel and its step, in milliseconds: what Grafana shows first, 240 points wide.
+pub const PANEL_MS: (i64, i64) = (3_600_000, 15_000);
 
 /// A question and how it is asked.
 #[derive(Clone, Debug, PartialEq)]
@@ -40,122 +35,133 @@ weight=3 count by (namespace) (up)
 weight=1 max by (deployment) (max_over_time(container_memory_working_set_bytes[10m]))
 ";
 
-/// Reads a list from a file.
-pub fn read(path: &Path) -> Result<Vec<Question>, MirrorError> {
-    let text = std::fs::read_to_string(path).map_err(MirrorError::file("read", path))?;
-    let questions =
-        parse_list(&text).map_err(|e| MirrorError::Usage(format!("{}:{e}", path.display())))?;
-    if questions.is_empty() {
-        let what = format!("{} holds no question", path.display());
-        return Err(MirrorError::Usage(what));
+/// Times and a system that are asked for nothing: texts have no variables.
+struct Nowhere;
+
+impl Lookup for Nowhere {
+    fn label_names(&self, _: Option<&str>) -> Result<Vec<String>, String> {
+        Ok(Vec::new())
     }
-    Ok(questions)
+
+    fn label_values(&self, _: &str, _: Option<&str>) -> Result<Vec<String>, String> {
+        Ok(Vec::new())
+    }
+
+    fn query_result(&self, _: &str) -> Result<Vec<String>, String> {
+        Ok(Vec::new())
+    }
+}
+
+/// Reads files: their questions, and the dashboards among them, whose variables a system must give
+/// values. Fails with the first text that is no question.
+pub fn read(paths: &[PathBuf]) -> Result<(Vec<Question>, Vec<Source>), MirrorError> {
+    let is_dashboard = |source: &Source| matches!(source, Source::Dashboard(_));
+    let (dashboards, texts): (Vec<_>, Vec<_>) =
+        questions::read(paths)?.into_iter().partition(is_dashboard);
+    let asked = of_texts(&texts)?;
+    Ok((asked, dashboards))
 }
 
 /// What is asked of a fleet.
 pub fn of_fleet() -> Vec<Question> {
-    parse_list(OF_FLEET).expect("a test reads it")
+    let texts = questions::list::read(OF_FLEET, "fleet").expect("a test reads it");
+    of_texts(&[Source::Texts(texts)]).expect("a test reads it")
 }
 
-fn parse_list(text: &str) -> Result<Vec<Question>, String> {
-    let mut questions = Vec::new();
-    for (at, line) in text.lines().enumerate() {
-        let line = line.trim();
-        if line.is_empty() || line.starts_with('#') {
-            continue;
-        }
-        let question = parse_line(line).map_err(|e| format!("{}: {e}", at + 1))?;
-        questions.push(question);
-    }
-    Ok(questions)
-}
-
-fn parse_line(line: &str) -> Result<Question, String> {
-    let mut rest = line;
-    let (mut weight, mut range_ms, mut step_ms) = (1.0, None, None);
-    loop {
-        let (word, behind) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
-        let Some((name, value)) = word.split_once('=') else {
-            break;
-        };
-        match name {
-            "weight" => weight = parse_weight(value)?,
-            "range" => range_ms = Some(parse_ms(value)?),
-            "step" => step_ms = Some(parse_ms(value)?),
-            _ => break,
-        }
-        rest = behind.trim_start();
-    }
-    // Whatever the system under test may understand is let through.
-    parse(rest, Features::ALL).map_err(|e| e.to_string())?;
-    let range_ms = match (range_ms, step_ms) {
-        (None, None) => None,
-        (None, Some(_)) => return Err("step without range".to_owned()),
-        (Some(range), step) => Some((range, step.unwrap_or((range / POINTS).max(1_000)))),
+fn of_texts(texts: &[Source]) -> Result<Vec<Question>, MirrorError> {
+    let times = Times {
+        start_ms: 0,
+        end_ms: 0,
+        step_ms: 0,
     };
-    Ok(Question {
-        expression: rest.to_owned(),
-        weight,
-        range_ms,
-    })
+    let found = Collection::gather(texts, Vec::new(), &Nowhere, &times);
+    match found.unasked.first() {
+        Some(unasked) => Err(MirrorError::Usage(format!(
+            "{}: {}: {}",
+            unasked.origin, unasked.text, unasked.reason
+        ))),
+        None => Ok(asked(found.questions, None)),
+    }
 }
 
-fn parse_weight(text: &str) -> Result<f64, String> {
-    let weight = text.parse::<f64>().ok();
-    let weight = weight.filter(|weight| *weight > 0.0 && weight.is_finite());
-    weight.ok_or_else(|| format!("weight must be a number above 0: {text:?}"))
+/// The questions of `dashboards` with the values that `lookup` finds, and what cannot be asked.
+pub fn of_dashboards(
+    dashboards: &[Source],
+    lookup: &dyn Lookup,
+    stretch: Stretch,
+) -> (Vec<Question>, Vec<Unasked>) {
+    let times = Times {
+        start_ms: stretch.start_ms,
+        end_ms: stretch.end_ms,
+        step_ms: PANEL_MS.1,
+    };
+    let found = Collection::gather(dashboards, Vec::new(), lookup, &times);
+    (asked(found.questions, Some(PANEL_MS)), found.unasked)
 }
 
-fn parse_ms(text: &str) -> Result<i64, String> {
-    let duration = parse_duration(text).ok().filter(|d| !d.is_zero());
-    let duration = duration.ok_or_else(|| format!("not a duration: {text:?}"))?;
-    Ok(duration.as_millis() as i64)
+fn asked(questions: Vec<questions::Question>, range_ms: Option<(i64, i64)>) -> Vec<Question> {
+    let question = |question: questions::Question| Question {
+        expression: question.text,
+        weight: question.weight,
+        range_ms: question.range_ms.or(range_ms),
+    };
+    questions.into_iter().map(question).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Expression, weight, and range and step.
-    type Read<'a> = (&'a str, f64, Option<(i64, i64)>);
-
-    fn check(line: &str, expected: Result<Read<'_>, &str>) {
-        let parsed = parse_list(line);
-        let expected = expected
-            .map_err(str::to_owned)
-            .map(|(text, weight, range_ms)| {
-                vec![Question {
-                    expression: text.to_owned(),
-                    weight,
-                    range_ms,
-                }]
-            });
-        match (parsed, expected) {
-            (Err(got), Err(expected)) => assert!(got.contains(&expected), "{line}: {got}"),
-            (got, expected) => assert_eq!(got, expected, "{line}"),
-        }
-    }
-
-    #[test]
-    fn line_of_a_list_says_what_is_asked_or_what_is_wrong_with_it() {
-        check("up", Ok(("up", 1.0, None)));
-        check("# why\n\n  up == 1 ", Ok(("up == 1", 1.0, None)));
-        check("weight=2.5 up", Ok(("up", 2.5, None)));
-        check("range=1h  up", Ok(("up", 1.0, Some((3_600_000, 15_000)))));
-        check(
-            "step=1m weight=2 range=10m up{a=\"b\"}",
-            Ok(("up{a=\"b\"}", 2.0, Some((600_000, 60_000)))),
-        );
-        check("up\nweight=0 up", Err("2: weight must be a number above 0"));
-        check("range=x up", Err("1: not a duration: \"x\""));
-        check("step=1m up", Err("1: step without range"));
-        check("weight=1", Err("parse error"));
-        check("sum(", Err("1: "));
-        check("wait=1 up", Err("parse error"));
-    }
-
     #[test]
     fn questions_of_a_fleet_are_read() {
         assert_eq!(of_fleet().len(), OF_FLEET.lines().count());
+    }
+
+    #[test]
+    fn files_of_every_kind_are_questions_of_a_load() {
+        let dir = tempfile::tempdir().unwrap();
+        let read_one = |text: &str| {
+            let path = dir.path().join("file");
+            std::fs::write(&path, text).unwrap();
+            read(&[path]).map_err(|e| e.to_string())
+        };
+        let question = |expression: &str, weight, range_ms| Question {
+            expression: expression.to_owned(),
+            weight,
+            range_ms,
+        };
+        for (text, expected) in [
+            (
+                "weight=2 range=1h up\n",
+                question("up", 2.0, Some((3_600_000, 15_000))),
+            ),
+            (
+                "groups: [{rules: [{record: r, expr: sum(x)}]}]",
+                question("sum(x)", 1.0, None),
+            ),
+            (
+                "{\"params\":{\"query\":\"up\"}}\n{\"params\":{\"query\":\"up\"}}\n",
+                question("up", 2.0, None),
+            ),
+        ] {
+            assert_eq!(
+                read_one(text).unwrap(),
+                (vec![expected], Vec::new()),
+                "{text}"
+            );
+        }
+        let board = "{\"panels\": [{\"targets\": [{\"expr\": \"rate(x[$__interval])\"},\
+                     {\"expr\": \"$none\"}]}]}";
+        let (questions, dashboards) = read_one(board).unwrap();
+        assert_eq!(questions, []);
+        let stretch = Stretch {
+            start_ms: 0,
+            end_ms: PANEL_MS.0,
+        };
+        let (asked, unasked) = of_dashboards(&dashboards, &Nowhere, stretch);
+        assert_eq!(asked, [question("rate(x[15s])", 1.0, Some(PANEL_MS))]);
+        assert_eq!(unasked.len(), 1);
+        let e = read_one("up\nsum(\n").unwrap_err();
+        assert!(e.contains("file:2: sum(: not PromQL: "), "{e}");
     }
 }

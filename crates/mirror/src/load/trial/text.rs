@@ -35,6 +35,14 @@ impl Report {
                 push_questions(&mut out, &shown, outcomes);
             }
         }
+        if let Some(first) = self.left_out.first() {
+            let count = self.left_out.len();
+            let _ = writeln!(
+                out,
+                "        {count} expressions of dashboards were not asked, the first one ({}): {}",
+                first.text, first.reason
+            );
+        }
         for judged in &self.judged {
             let mark = match judged.is_met {
                 true => "met",

@@ -1,0 +1,161 @@
+//! The threads that ask one system: one for each question that may be under way, for as long as the
+//! run lasts, each with a connection of its own.
+//!
+//! ```text
+//! a question -> queue of the baseline's askers -> answer \
+//!            `> queue of the candidate's askers -> answer -> the thread that judges both
+//! ```
+//!
+//! A system that goes idle between two questions has cold caches and threads to wake. So an asker
+//! neither judges an answer nor waits for the other system: it takes the next question as soon as
+//! it has the answer to the one before. Invariant: no more requests are under way in a system than
+//! it has askers, whatever is asked and by whom.
+
+use super::latency::Latencies;
+use crate::api::{Client, Reply};
+use crate::error::MirrorError;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Parameters of a request.
+pub type Params = Vec<(&'static str, String)>;
+
+/// A request and where its answer goes.
+struct Job {
+    endpoint: String,
+    params: Params,
+    /// Whether the time of the answer counts.
+    is_question: bool,
+    reply: SyncSender<Result<Reply, MirrorError>>,
+}
+
+/// The askers of a system; they end with this value.
+#[derive(Debug)]
+pub struct Askers {
+    jobs: SyncSender<Job>,
+    latencies: Arc<Mutex<Latencies>>,
+}
+
+/// A request that is under way.
+#[derive(Debug)]
+pub struct Begun(Receiver<Result<Reply, MirrorError>>);
+
+impl Begun {
+    /// Waits for the answer.
+    pub fn wait(self) -> Result<Reply, MirrorError> {
+        self.0.recv().expect("an asker answers each request")
+    }
+}
+
+impl Askers {
+    /// Starts `count` askers, each of which asks by a client of its own for at most `busy` percent
+    /// of the time.
+    pub fn start(count: usize, busy: f64, client: impl Fn() -> Client) -> Self {
+        let (jobs, waiting) = sync_channel(count);
+        let waiting = Arc::new(Mutex::new(waiting));
+        let latencies = Arc::new(Mutex::new(Latencies::default()));
+        for _ in 0..count {
+            let (client, waiting) = (client(), Arc::clone(&waiting));
+            let latencies = Arc::clone(&latencies);
+            thread::spawn(move || work(&waiting, &client, &latencies, busy));
+        }
+        Self { jobs, latencies }
+    }
+
+    /// Begins to ask an endpoint below `/api/v1`; waits if all askers have enough to do.
+    pub fn begin(&self, endpoint: &str, params: &Params, is_question: bool) -> Begun {
+        let (reply, answer) = sync_channel(1);
+        let job = Job {
+            endpoint: endpoint.to_owned(),
+            params: params.clone(),
+            is_question,
+            reply,
+        };
+        self.jobs.send(job).expect("askers live as long as this");
+        Begun(answer)
+    }
+
+    /// The times of all answers to questions so far.
+    pub fn latencies(&self) -> Latencies {
+        let latencies = self.latencies.lock();
+        latencies.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// Asks what waits until there is no more to come.
+fn work(waiting: &Mutex<Receiver<Job>>, client: &Client, latencies: &Mutex<Latencies>, busy: f64) {
+    let next = || {
+        let waiting = waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        waiting.recv()
+    };
+    while let Ok(job) = next() {
+        let begun = Instant::now();
+        let replied = client.fetch(&job.endpoint, &job.params);
+        let elapsed = begun.elapsed();
+        if job.is_question {
+            let mut latencies = latencies.lock().unwrap_or_else(PoisonError::into_inner);
+            latencies.record(elapsed);
+        }
+        // The caller may have gone.
+        let _ = job.reply.send(replied);
+        thread::sleep(pause_after(elapsed, busy));
+    }
+}
+
+/// How long to ask nothing after having asked for `busy`, so that this is `percent` of both.
+fn pause_after(busy: Duration, percent: f64) -> Duration {
+    busy.mul_f64((100.0 - percent) / percent)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::target::{Target, respond};
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    #[test]
+    fn pause_makes_a_question_the_share_of_the_time_that_it_may_be() {
+        for (busy_ms, percent, pause_ms) in [(10, 100.0, 0), (10, 50.0, 10), (10, 5.0, 190)] {
+            let pause = pause_after(Duration::from_millis(busy_ms), percent);
+            assert_eq!(
+                pause,
+                Duration::from_millis(pause_ms),
+                "{busy_ms} {percent}"
+            );
+        }
+    }
+
+    #[test]
+    fn requests_under_way_are_as_many_as_there_are_askers() {
+        for count in [1, 3] {
+            let (now, most) = (AtomicUsize::new(0), Arc::new(AtomicUsize::new(0)));
+            let seen = Arc::clone(&most);
+            let system = Target::start("127.0.0.1:0", move |_, stream| {
+                let under_way = now.fetch_add(1, Ordering::SeqCst) + 1;
+                seen.fetch_max(under_way, Ordering::SeqCst);
+                thread::yield_now();
+                now.fetch_sub(1, Ordering::SeqCst);
+                respond(stream, "200 OK", "application/json", "{}");
+            })
+            .unwrap();
+            let url = format!("http://{}", system.address);
+            let askers = Askers::start(count, 100.0, || Client::new(&url));
+            thread::scope(|scope| {
+                for thread in 0..8 {
+                    let askers = &askers;
+                    scope.spawn(move || {
+                        for _ in 0..10 {
+                            let begun = askers.begin("query", &Vec::new(), thread < 4);
+                            assert_eq!(begun.wait().unwrap().body, b"{}");
+                        }
+                    });
+                }
+            });
+            let most = most.load(Ordering::SeqCst);
+            assert!((1..=count).contains(&most), "{most} of {count}");
+            assert_eq!(askers.latencies().count(), 40);
+        }
+    }
+}

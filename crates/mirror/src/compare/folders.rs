@@ -1,0 +1,353 @@
+//! Which folders of differences a report has, and how many bytes they hold.
+//!
+//! Invariant: they hold no more bytes than they may and are no more than they may be; the oldest
+//! goes first. A write that fails loses a folder and not the run. A difference that lasts is
+//! written anew once an hour, so that a run of weeks does not write answers with each round.
+
+use super::artefact::{Artefact, DIFFERENCE};
+use super::tally::Pass;
+use crate::error::MirrorError;
+use crate::judge::Class;
+use std::collections::{BTreeMap, HashMap};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime};
+
+/// Folders of one report: what people look through, and a folder is some files.
+const FOLDERS_MAX: usize = 10_000;
+
+/// How old a folder is when a difference of the same classes is written over it.
+const WRITTEN_ANEW: Duration = Duration::from_secs(3_600);
+
+/// For how long folders stay, and how many bytes of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Keeping {
+    /// The age of a folder that goes.
+    pub age_max: Duration,
+    /// Bytes of all folders together.
+    pub bytes_max: u64,
+}
+
+/// A folder.
+#[derive(Clone, Debug)]
+struct Kept {
+    name: String,
+    bytes: u64,
+    written: SystemTime,
+    /// None of a folder that an earlier run left.
+    classes: Option<Vec<Class>>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// By the order in which they were written.
+    by_age: BTreeMap<u64, Kept>,
+    /// The place of each in that order.
+    places: HashMap<String, u64>,
+    next: u64,
+    bytes: u64,
+    removed: u64,
+    failed: u64,
+    failure: Option<String>,
+}
+
+/// What a report says of its folders.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Figures {
+    /// How many there are.
+    pub count: usize,
+    /// Bytes in them.
+    pub bytes: u64,
+    /// Those that went before the end of the run, by age or for room.
+    pub removed: u64,
+    /// Folders and reports that could not be written.
+    pub failed: u64,
+    /// Why the last of those was not.
+    pub failure: Option<String>,
+}
+
+/// The folders of a report.
+#[derive(Debug)]
+pub struct Folders {
+    report: PathBuf,
+    keeping: Keeping,
+    state: Mutex<State>,
+}
+
+impl Folders {
+    /// Those that are in `report` already.
+    pub fn open(report: &Path, keeping: Keeping) -> Self {
+        let listed = fs::read_dir(report).into_iter().flatten().flatten();
+        let paths = listed.map(|entry| entry.path());
+        let mut found: Vec<Kept> = paths.filter_map(|path| read(&path)).collect();
+        found.sort_by_key(|kept| kept.written);
+        let mut state = State::default();
+        found.into_iter().for_each(|kept| state.push(kept));
+        Self {
+            report: report.to_owned(),
+            keeping,
+            state: Mutex::new(state),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keeps a difference of some classes; the name of its folder, unless it could not be written.
+    pub fn keep(&self, artefact: &Artefact<'_>, classes: &[Class]) -> Option<String> {
+        let name = artefact.name();
+        if self.lock().is_fresh(&name, classes) {
+            return Some(name);
+        }
+        match artefact.write(&self.report) {
+            Ok(bytes) => {
+                self.take(Kept {
+                    name: name.clone(),
+                    bytes,
+                    written: SystemTime::now(),
+                    classes: Some(classes.to_vec()),
+                });
+                Some(name)
+            }
+            Err(e) => {
+                self.note_failure(&e);
+                None
+            }
+        }
+    }
+
+    /// Notes a folder that was written, and makes room for it.
+    fn take(&self, kept: Kept) {
+        let gone = {
+            let mut state = self.lock();
+            state.push(kept);
+            state.over(self.keeping.bytes_max)
+        };
+        self.remove(&gone);
+    }
+
+    /// Removes folders that are too old.
+    pub fn remove_old(&self) {
+        let gone = {
+            let mut state = self.lock();
+            state.older_than(self.keeping.age_max)
+        };
+        self.remove(&gone);
+    }
+
+    fn remove(&self, names: &[String]) {
+        for name in names {
+            let path = self.report.join(name);
+            let removed = fs::remove_dir_all(&path).map_err(MirrorError::file("remove", &path));
+            if let Err(e) = removed {
+                self.note_failure(&e);
+            }
+        }
+    }
+
+    /// Notes what could not be written.
+    pub fn note_failure(&self, e: &MirrorError) {
+        let mut state = self.lock();
+        state.failed += 1;
+        state.failure = Some(e.to_string());
+    }
+
+    /// Whether a folder is still there.
+    pub fn has(&self, name: &str) -> bool {
+        self.lock().places.contains_key(name)
+    }
+
+    /// What there is of them.
+    pub fn figures(&self) -> Figures {
+        let state = self.lock();
+        Figures {
+            count: state.by_age.len(),
+            bytes: state.bytes,
+            removed: state.removed,
+            failed: state.failed,
+            failure: state.failure.clone(),
+        }
+    }
+}
+
+impl State {
+    /// Takes a folder as the newest one.
+    fn push(&mut self, kept: Kept) {
+        if let Some(place) = self.places.insert(kept.name.clone(), self.next)
+            && let Some(before) = self.by_age.remove(&place)
+        {
+            self.bytes -= before.bytes;
+        }
+        self.bytes += kept.bytes;
+        self.by_age.insert(self.next, kept);
+        self.next += 1;
+    }
+
+    fn is_fresh(&self, name: &str, classes: &[Class]) -> bool {
+        let place = self.places.get(name);
+        let kept = place.and_then(|place| self.by_age.get(place));
+        kept.is_some_and(|kept| {
+            kept.classes.as_deref() == Some(classes) && !is_older(kept, WRITTEN_ANEW)
+        })
+    }
+
+    /// Forgets the oldest folders until the others are no more than they may be.
+    fn over(&mut self, bytes_max: u64) -> Vec<String> {
+        let mut gone = Vec::new();
+        while self.bytes > bytes_max || self.by_age.len() > FOLDERS_MAX {
+            gone.extend(self.forget_oldest());
+        }
+        gone
+    }
+
+    fn older_than(&mut self, age: Duration) -> Vec<String> {
+        let mut gone = Vec::new();
+        while let Some((_, kept)) = self.by_age.first_key_value()
+            && is_older(kept, age)
+        {
+            gone.extend(self.forget_oldest());
+        }
+        gone
+    }
+
+    fn forget_oldest(&mut self) -> Option<String> {
+        let (_, kept) = self.by_age.pop_first()?;
+        self.places.remove(&kept.name);
+        self.bytes -= kept.bytes;
+        self.removed += 1;
+        Some(kept.name)
+    }
+}
+
+/// A clock that was set back makes no folder old.
+fn is_older(kept: &Kept, age: Duration) -> bool {
+    kept.written.elapsed().is_ok_and(|elapsed| elapsed > age)
+}
+
+/// The folder at `path`, if it is one of a difference.
+fn read(path: &Path) -> Option<Kept> {
+    let name = path.file_name()?.to_str()?.to_owned();
+    let is_number = |text: &str| text.len() == 16 && text.bytes().all(|b| b.is_ascii_hexdigit());
+    let number = |pass: &Pass| name.strip_prefix(pass.as_str())?.strip_prefix('-');
+    if !Pass::ALL.iter().filter_map(number).any(is_number) {
+        return None;
+    }
+    let files = fs::read_dir(path).ok()?.flatten();
+    let bytes = files
+        .filter_map(|file| file.metadata().ok())
+        .map(|m| m.len());
+    let written = fs::metadata(path.join(DIFFERENCE)).and_then(|m| m.modified());
+    Some(Kept {
+        bytes: bytes.sum(),
+        // One that was not written to its end is as old as can be.
+        written: written.unwrap_or(SystemTime::UNIX_EPOCH),
+        classes: None,
+        name,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KEEPING: Keeping = Keeping {
+        age_max: Duration::from_secs(50),
+        bytes_max: 100,
+    };
+
+    fn kept(name: &str, bytes: u64, age_s: u64) -> Kept {
+        Kept {
+            name: name.to_owned(),
+            bytes,
+            written: SystemTime::now() - Duration::from_secs(age_s),
+            classes: Some(vec![Class::Value]),
+        }
+    }
+
+    fn names(folders: &Folders) -> Vec<String> {
+        let state = folders.lock();
+        state
+            .by_age
+            .values()
+            .map(|kept| kept.name.clone())
+            .collect()
+    }
+
+    #[test]
+    fn old_folders_of_differences_go_and_no_others() {
+        let dir = tempfile::tempdir().unwrap();
+        let ours = "label_values-0123456789abcdef";
+        let all = [ours, "range-0123456789abcdef", "other", "range-no"];
+        for name in all {
+            fs::create_dir(dir.path().join(name)).unwrap();
+            fs::write(dir.path().join(name).join(DIFFERENCE), "{}").unwrap();
+        }
+        let file = fs::File::open(dir.path().join(ours).join(DIFFERENCE)).unwrap();
+        let then = SystemTime::now() - Duration::from_secs(100);
+        file.set_modified(then).unwrap();
+        let folders = Folders::open(dir.path(), KEEPING);
+        assert_eq!(folders.figures().bytes, 4);
+        folders.remove_old();
+        let left: Vec<bool> = all
+            .iter()
+            .map(|name| dir.path().join(name).exists())
+            .collect();
+        assert_eq!(left, [false, true, true, true]);
+        let figures = folders.figures();
+        assert_eq!((figures.count, figures.bytes, figures.removed), (1, 2, 1));
+    }
+
+    #[test]
+    fn oldest_folders_go_until_the_others_fit() {
+        let check = |taken: &[(&str, u64)], left: &[&str], removed: u64| {
+            let dir = tempfile::tempdir().unwrap();
+            let folders = Folders::open(dir.path(), KEEPING);
+            for (name, bytes) in taken {
+                fs::create_dir_all(dir.path().join(name)).unwrap();
+                folders.take(kept(name, *bytes, 0));
+            }
+            assert_eq!(names(&folders), left, "{taken:?}");
+            let figures = folders.figures();
+            assert!(figures.bytes <= KEEPING.bytes_max, "{figures:?}");
+            assert_eq!((figures.removed, figures.failed), (removed, 0), "{taken:?}");
+            for (name, _) in taken {
+                let is_there = dir.path().join(name).exists();
+                assert_eq!(is_there, folders.has(name), "{name} of {taken:?}");
+            }
+        };
+        check(&[("a", 40), ("b", 60)], &["a", "b"], 0);
+        check(&[("a", 40), ("b", 60), ("c", 1)], &["b", "c"], 1);
+        // One that is written again is new, and counts once.
+        check(
+            &[("a", 40), ("b", 40), ("a", 50), ("c", 20)],
+            &["a", "c"],
+            1,
+        );
+        check(&[("a", 40), ("b", 101)], &[], 2);
+        let many: Vec<String> = (0..FOLDERS_MAX + 2).map(|n| n.to_string()).collect();
+        let mut state = State::default();
+        many.iter().for_each(|name| state.push(kept(name, 0, 0)));
+        assert_eq!(state.over(1), ["0", "1"]);
+    }
+
+    #[test]
+    fn folder_is_written_anew_for_other_classes_and_after_an_hour() {
+        let mut state = State::default();
+        state.push(kept("new", 1, 0));
+        state.push(kept("old", 1, 3_700));
+        for (name, classes, expected) in [
+            ("new", [Class::Value], true),
+            ("new", [Class::Labels], false),
+            ("old", [Class::Value], false),
+            ("none", [Class::Value], false),
+        ] {
+            assert_eq!(
+                state.is_fresh(name, &classes),
+                expected,
+                "{name} {classes:?}"
+            );
+        }
+    }
+}

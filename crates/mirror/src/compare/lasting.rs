@@ -1,0 +1,90 @@
+//! Differences that were found to last, for the rounds that follow: a question that differs in the
+//! same classes as before is not asked again to see whether it really does.
+//!
+//! Invariant: what is kept is bounded; of a difference that is not kept nothing is assumed.
+
+use super::tally::Pass;
+use crate::judge::Class;
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Differences that are kept: questions change as a fleet does, in weeks without end.
+const LASTING_MAX: usize = 20_000;
+
+/// Questions that are made smaller in a run; each takes some tens of requests.
+const MINIMISED_MAX: usize = 300;
+
+/// What is known of a difference.
+#[derive(Clone, Debug, PartialEq)]
+struct Difference {
+    classes: Vec<Class>,
+    minimised: String,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    known: HashMap<(Pass, String), Difference>,
+    minimised: usize,
+}
+
+/// The differences of a run.
+#[derive(Debug, Default)]
+pub struct Lasting(Mutex<State>);
+
+impl Lasting {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The smaller question that was found about a question which differed in these classes.
+    pub fn minimised(&self, pass: Pass, question: &str, classes: &[Class]) -> Option<String> {
+        let state = self.lock();
+        let known = state.known.get(&(pass, question.to_owned()))?;
+        (known.classes == classes).then(|| known.minimised.clone())
+    }
+
+    /// Whether one more question may be made smaller; it counts as one that is.
+    pub fn may_minimise(&self) -> bool {
+        let mut state = self.lock();
+        let may = state.minimised < MINIMISED_MAX;
+        state.minimised += usize::from(may);
+        may
+    }
+
+    /// Keeps a difference that lasts.
+    pub fn note(&self, pass: Pass, question: &str, classes: Vec<Class>, minimised: String) {
+        let mut state = self.lock();
+        let key = (pass, question.to_owned());
+        if state.known.len() < LASTING_MAX || state.known.contains_key(&key) {
+            state.known.insert(key, Difference { classes, minimised });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn difference_is_known_in_the_classes_in_which_it_lasted() {
+        let lasting = Lasting::default();
+        let value = vec![Class::Value];
+        lasting.note(Pass::Range, "a", value.clone(), "b".to_owned());
+        let known = |pass, question, classes: &[Class]| lasting.minimised(pass, question, classes);
+        assert_eq!(known(Pass::Range, "a", &value).as_deref(), Some("b"));
+        assert_eq!(known(Pass::Range, "a", &[Class::Labels]), None);
+        assert_eq!(known(Pass::Instant, "a", &value), None);
+        assert_eq!(known(Pass::Range, "c", &value), None);
+    }
+
+    #[test]
+    fn differences_that_are_kept_and_made_smaller_are_bounded() {
+        let lasting = Lasting::default();
+        for number in 0..LASTING_MAX + 5 {
+            lasting.note(Pass::Range, &number.to_string(), Vec::new(), String::new());
+        }
+        assert_eq!(lasting.lock().known.len(), LASTING_MAX);
+        let made = (0..1_000).filter(|_| lasting.may_minimise()).count();
+        assert_eq!(made, MINIMISED_MAX);
+    }
+}

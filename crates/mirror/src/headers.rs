@@ -1,0 +1,93 @@
+//! Headers of requests, as command lines name them: `NAME=VALUE`, or `SYSTEM:NAME=VALUE` for those
+//! to one of two systems.
+//!
+//! Invariant: what was read can be sent, and no error shows a value, which may be a secret.
+
+use crate::error::MirrorError;
+use ureq::http::{HeaderName, HeaderValue};
+
+/// A header and the system that gets it; both do if none is named.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// One of two names.
+    pub system: Option<&'static str>,
+    /// Its name.
+    pub name: String,
+    /// Its value.
+    pub value: String,
+}
+
+impl Header {
+    /// Reads a header of requests to `systems`.
+    pub fn parse(text: &str, systems: [&'static str; 2]) -> Result<Self, MirrorError> {
+        let mut named = systems.into_iter().filter_map(|system| {
+            let rest = text.strip_prefix(system)?.strip_prefix(':')?;
+            Some((system, rest))
+        });
+        let (system, rest) = match named.next() {
+            Some((system, rest)) => (Some(system), rest),
+            None => (None, text),
+        };
+        let refuse = |why: String| Err(MirrorError::Usage(format!("--header: {why}")));
+        let Some((name, value)) = rest.split_once('=') else {
+            return refuse("expected NAME=VALUE".to_owned());
+        };
+        if HeaderName::from_bytes(name.as_bytes()).is_err() {
+            return refuse(format!("not the name of a header: {name:?}"));
+        }
+        if HeaderValue::from_str(value).is_err() {
+            return refuse(format!("the value of {name} cannot be sent"));
+        }
+        Ok(Self {
+            system,
+            name: name.to_owned(),
+            value: value.to_owned(),
+        })
+    }
+}
+
+/// Names and values of the headers that requests to `system` carry.
+pub fn headers_for(system: &str, headers: &[Header]) -> Vec<(String, String)> {
+    let is_for_it = |header: &&Header| header.system.is_none_or(|name| name == system);
+    let headers = headers.iter().filter(is_for_it);
+    headers
+        .map(|header| (header.name.clone(), header.value.clone()))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn header_goes_to_the_system_that_it_names() {
+        let read = |text| Header::parse(text, ["left", "right"]);
+        let check = |text, left: &[(&str, &str)], right: &[(&str, &str)]| {
+            let header = [read(text).unwrap()];
+            for (system, expected) in [("left", left), ("right", right)] {
+                let found = headers_for(system, &header);
+                let found: Vec<_> = found.iter().map(|(n, v)| (&**n, &**v)).collect();
+                assert_eq!(found, expected, "{text} to {system}");
+            }
+        };
+        let both = [("X-Scope-OrgID", "t")];
+        check("X-Scope-OrgID=t", &both, &both);
+        check("left:A=b=c", &[("A", "b=c")], &[]);
+        check(
+            "right:Authorization=Bearer x",
+            &[],
+            &[("Authorization", "Bearer x")],
+        );
+        for (text, expected) in [
+            ("x", "--header: expected NAME=VALUE"),
+            ("=x", "--header: not the name of a header: \"\""),
+            (
+                "other:A=b",
+                "--header: not the name of a header: \"other:A\"",
+            ),
+            ("A=b\nc", "--header: the value of A cannot be sent"),
+        ] {
+            assert_eq!(read(text).unwrap_err().to_string(), expected);
+        }
+    }
+}

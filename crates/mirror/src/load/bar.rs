@@ -1,0 +1,100 @@
+//! How far a load has come, as a line on a terminal: by the data time of what was answered, or of a
+//! folder by its requests.
+
+use super::metrics::Shown;
+use super::options::{Action, Options};
+use super::trial::asking::End;
+use crate::error::MirrorError;
+use crate::prepared;
+use crate::progress::Progress as Line;
+use firn_model::metrics::DurationHistogram;
+use std::time::{Duration, Instant};
+
+/// Time between two looks at how far it is.
+const EVERY: Duration = Duration::from_millis(250);
+
+/// What a whole load is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bar {
+    /// Data time from its beginning.
+    Time {
+        /// When it begins.
+        start_ms: i64,
+        /// How long it lasts.
+        length_ms: i64,
+    },
+    /// Requests.
+    Requests(u64),
+}
+
+impl Bar {
+    /// The whole of the load of `options`.
+    pub fn of(options: &Options) -> Result<Self, MirrorError> {
+        Ok(match &options.action {
+            Action::Replay(dir) => Self::Requests(prepared::read_summary(dir)?.requests),
+            _ => Self::Time {
+                start_ms: options.fleet.start_ms,
+                length_ms: options.rounds as i64 * options.fleet.interval_ms,
+            },
+        })
+    }
+
+    /// Shows how far it is until `end`.
+    pub fn follow(self, shown: &Shown, end: &End) {
+        let line = Line::time();
+        line.begin("", self.length() as usize);
+        while end.wait_until(Instant::now() + EVERY) {
+            let writes = &shown.writes;
+            let answered = answers(&writes.push);
+            let asked = answers(&shown.reads.instant) + answers(&shown.reads.range);
+            let failed = writes.failures.get() + shown.reads.failures.get();
+            line.reach(
+                self.done(writes.answered_ms(), answered),
+                format!("{answered} writes, {asked} questions, {failed} failed"),
+            );
+        }
+    }
+
+    fn length(self) -> u64 {
+        match self {
+            Self::Time { length_ms, .. } => length_ms.max(0).unsigned_abs(),
+            Self::Requests(requests) => requests,
+        }
+    }
+
+    /// How much of the length is over.
+    fn done(self, answered_ms: i64, answered: u64) -> u64 {
+        let done = match self {
+            Self::Time { start_ms, .. } => answered_ms.saturating_sub(start_ms).max(0) as u64,
+            Self::Requests(_) => answered,
+        };
+        done.min(self.length())
+    }
+}
+
+fn answers(times: &DurationHistogram) -> u64 {
+    times.bucket_counts().iter().sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bar_is_as_long_as_the_load() {
+        let time = Bar::Time {
+            start_ms: 1_000,
+            length_ms: 60_000,
+        };
+        for (bar, answered_ms, answered, expected) in [
+            (time, i64::MIN, 0, 0),
+            (time, 31_000, 9, 30_000),
+            (time, 99_000, 9, 60_000),
+            (Bar::Requests(10), 99_000, 4, 4),
+            (Bar::Requests(10), 99_000, 11, 10),
+        ] {
+            let done = bar.done(answered_ms, answered);
+            assert_eq!(done, expected, "{bar:?} {answered_ms} {answered}");
+        }
+    }
+}

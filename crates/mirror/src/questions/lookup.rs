@@ -1,0 +1,93 @@
+//! Looks up in a system, over a stretch, what variables and made questions need.
+
+use super::Lookup;
+use super::reach::Stretch;
+use crate::api::seconds;
+use crate::judge::answer::{Answer, Data, Point, PointValue, series_text};
+
+/// The body of the answer of an endpoint below `/api/v1`, or why there is none.
+pub type Fetch<'a> = dyn Fn(&str, &[(&'static str, String)]) -> Result<Vec<u8>, String> + 'a;
+
+/// A system over a stretch.
+#[derive(Clone, Copy)]
+pub struct StretchLookup<'a> {
+    /// Asks it.
+    pub fetch: &'a Fetch<'a>,
+    /// Over which times.
+    pub stretch: Stretch,
+}
+
+impl StretchLookup<'_> {
+    fn names(&self, endpoint: &str, selector: Option<&str>) -> Result<Vec<String>, String> {
+        let mut params = vec![
+            ("start", seconds(self.stretch.start_ms)),
+            ("end", seconds(self.stretch.end_ms)),
+        ];
+        params.extend(selector.map(|selector| ("match[]", selector.to_owned())));
+        let body = (self.fetch)(endpoint, &params)?;
+        match Answer::parse(&body)?.success()?.data {
+            Data::Other(names) => {
+                let names = names.as_array().into_iter().flatten();
+                Ok(names
+                    .filter_map(|name| name.as_str().map(str::to_owned))
+                    .collect())
+            }
+            _ => Err("not a list of names".to_owned()),
+        }
+    }
+}
+
+impl Lookup for StretchLookup<'_> {
+    fn label_names(&self, selector: Option<&str>) -> Result<Vec<String>, String> {
+        self.names("labels", selector)
+    }
+
+    fn label_values(&self, label: &str, selector: Option<&str>) -> Result<Vec<String>, String> {
+        self.names(&format!("label/{}/values", escape(label)), selector)
+    }
+
+    fn query_result(&self, expression: &str) -> Result<Vec<String>, String> {
+        let time = seconds(self.stretch.end_ms);
+        let params = [("query", expression.to_owned()), ("time", time)];
+        let body = (self.fetch)("query", &params)?;
+        let line = |labels: &str, point: &Point<'_>| match point.value {
+            PointValue::Float(value) => format!("{labels} {value} {}", point.time_ms),
+            PointValue::Histogram(_) => labels.to_owned(),
+        };
+        Ok(match Answer::parse(&body)?.success()?.data {
+            Data::Series(series) => {
+                let lines = series.iter().filter_map(|series| {
+                    Some(line(&series_text(&series.labels), series.points.first()?))
+                });
+                lines.collect()
+            }
+            Data::Scalar(point) => vec![line("", &point).trim_start().to_owned()],
+            Data::Other(_) => Vec::new(),
+        })
+    }
+}
+
+/// `text` as a segment of a URL's path.
+pub fn escape(text: &str) -> String {
+    let mut out = String::new();
+    for byte in text.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => {
+                out.push(byte as char);
+            }
+            _ => out += &format!("%{byte:02X}"),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn label_name_is_escaped_in_a_path() {
+        assert_eq!(escape("a_b.c"), "a_b.c");
+        assert_eq!(escape("ä/b c"), "%C3%A4%2Fb%20c");
+    }
+}

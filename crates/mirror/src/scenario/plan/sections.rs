@@ -1,0 +1,190 @@
+//! The sections of a scenario, each from its mapping: load, comparison, checks.
+//!
+//! Invariant: a key that a section does not have is refused with its place, so that a slip is no
+//! default.
+
+use super::{Checks, ComparePlan, FIRST, LoadPlan, ReadsPlan};
+use firn_model::units::parse_duration;
+use firn_model::yaml::{Node, Value};
+use std::path::{Component, PathBuf};
+use std::time::Duration;
+
+/// What was read, or the place and what is wrong there.
+pub(super) type Read<T> = Result<T, String>;
+
+/// The flags of `firn compare` that a scenario may name, with `_` for `-`.
+const COMPARE_FLAGS: [&str; 12] = [
+    "generate",
+    "seed",
+    "passes",
+    "match",
+    "ignore_label",
+    "tolerance_relative",
+    "tolerance_absolute",
+    "tolerance_ulps",
+    "timeout",
+    "answer_limit",
+    "concurrency",
+    "busy",
+];
+
+/// The flags of `firn load` about questions.
+const READ_FLAGS: [&str; 3] = ["query_rate", "query_connections", "query_timeout"];
+
+/// What is sent.
+pub(super) fn load(node: &Node) -> Read<LoadPlan> {
+    let own = [
+        "series",
+        "interval",
+        "duration",
+        "churn",
+        "churn_period",
+        "seed",
+    ];
+    let of_reads = ["queries", "query"];
+    only(node, "load", &[&own[..], &of_reads, &READ_FLAGS].concat())?;
+    let word = |key: &str, default: &str| node.get(key).map_or(Ok(default.to_owned()), text);
+    Ok(LoadPlan {
+        series: number(needed(node, "series")?)?,
+        interval: duration(needed(node, "interval")?)?,
+        duration: duration(needed(node, "duration")?)?,
+        churn: word("churn", "0")?,
+        churn_period: word("churn_period", "15m")?,
+        seed: node.get("seed").map_or(Ok(1), number)?,
+        reads: reads(node)?,
+    })
+}
+
+fn reads(node: &Node) -> Read<Option<ReadsPlan>> {
+    let queries = files(node.get("queries"))?;
+    let flags = flags(node, &READ_FLAGS)?;
+    let system = node.get("query").map_or(Ok(FIRST[1].to_owned()), text)?;
+    if !FIRST.contains(&system.as_str()) {
+        let why = format!("query is one of {}: {system:?}", FIRST.join(", "));
+        return Err(node.error(why).to_string());
+    }
+    match (queries.is_empty(), flags.is_empty()) {
+        (true, true) => Ok(None),
+        (true, false) => Err(node.error("questions need queries").to_string()),
+        (false, _) => Ok(Some(ReadsPlan {
+            queries,
+            system,
+            flags,
+        })),
+    }
+}
+
+/// What is asked.
+pub(super) fn compare(node: &Node) -> Read<ComparePlan> {
+    only(
+        node,
+        "compare",
+        &[&["queries"][..], &COMPARE_FLAGS].concat(),
+    )?;
+    Ok(ComparePlan {
+        queries: files(node.get("queries"))?,
+        flags: flags(node, &COMPARE_FLAGS)?,
+    })
+}
+
+/// Files and folders that lie beside the scenario.
+fn files(node: Option<&Node>) -> Read<Vec<PathBuf>> {
+    let beside = |node: &Node| {
+        let path = PathBuf::from(text(node)?);
+        let is_normal = |part| matches!(part, Component::Normal(_));
+        match path.components().all(is_normal) {
+            true => Ok(path),
+            false => Err(node
+                .error("a file of questions lies beside the scenario")
+                .to_string()),
+        }
+    };
+    let files = node.map_or(&[][..], Node::items);
+    files.iter().map(beside).collect()
+}
+
+/// The flags that a mapping names, once for each value of a list.
+fn flags(node: &Node, names: &[&str]) -> Read<Vec<(String, String)>> {
+    let mut found = Vec::new();
+    for name in names {
+        let Some(node) = node.get(name) else {
+            continue;
+        };
+        let values = match &node.value {
+            Value::List(items) => items.as_slice(),
+            _ => std::slice::from_ref(node),
+        };
+        for value in values {
+            found.push((format!("--{}", name.replace('_', "-")), text(value)?));
+        }
+    }
+    Ok(found)
+}
+
+/// What must hold.
+pub(super) fn checks(node: Option<&Node>) -> Read<Checks> {
+    let get = |key: &str| node.and_then(|node| node.get(key));
+    let keys = [
+        "match_rate",
+        "acked",
+        "push_max",
+        "read_share",
+        "read_average",
+        "fairness",
+    ];
+    if let Some(node) = node {
+        only(node, "checks", &keys)?;
+    }
+    let ten_seconds = || Ok(Duration::from_secs(10));
+    Ok(Checks {
+        match_rate: get("match_rate").map_or(Ok(100.0), number)?,
+        acked: get("acked").map_or(Ok(true), number)?,
+        push_max: get("push_max").map_or_else(ten_seconds, duration)?,
+        read_share: get("read_share").map(number).transpose()?,
+        read_average: get("read_average").map(duration).transpose()?,
+        fairness: get("fairness").map(number).transpose()?,
+    })
+}
+
+/// Refuses keys that a mapping does not have.
+pub(super) fn only(node: &Node, what: &str, keys: &[&str]) -> Read<()> {
+    let Value::Map(entries) = &node.value else {
+        return Err(node.error(format!("{what} is a mapping")).to_string());
+    };
+    match entries
+        .iter()
+        .find(|entry| !keys.contains(&entry.key.as_str()))
+    {
+        None => Ok(()),
+        Some(entry) => {
+            let keys = keys.join(", ");
+            Err(format!(
+                "{}: unknown key {:?} in {what}: {keys}",
+                entry.place, entry.key
+            ))
+        }
+    }
+}
+
+/// The value of a key that must be there.
+pub(super) fn needed<'n>(node: &'n Node, key: &str) -> Read<&'n Node> {
+    node.get(key)
+        .ok_or_else(|| node.error(format!("{key} is missing")).to_string())
+}
+
+/// A text.
+pub(super) fn text(node: &Node) -> Read<String> {
+    let text = node.text().map(str::to_owned);
+    text.ok_or_else(|| node.error("not a text").to_string())
+}
+
+fn number<T: std::str::FromStr>(node: &Node) -> Read<T> {
+    let text = text(node)?;
+    text.parse()
+        .map_err(|_| node.error(format!("not understood: {text:?}")).to_string())
+}
+
+/// A duration.
+pub(super) fn duration(node: &Node) -> Read<Duration> {
+    parse_duration(&text(node)?).map_err(|e| node.error(e.to_string()).to_string())
+}

@@ -1,0 +1,73 @@
+//! The way in: a request's credentials by the rules in force, or the answer to one that has none.
+//!
+//! Invariant: what is refused here says which kinds of credentials there are, and nothing of what
+//! was asked for.
+
+use super::gate::{Access, Refusal};
+use super::rules::{Grant, Rules};
+use crate::http::failure::{Cause, Failure};
+use crate::metrics::ServerMetrics;
+use axum::body::Body;
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::Response;
+use firn_model::error::ErrorKind;
+use std::sync::Arc;
+
+/// What the request with these headers may do, or the answer that it gets instead.
+pub(crate) async fn enter(
+    access: &Access,
+    rules: &Rules,
+    headers: &HeaderMap,
+    metrics: &ServerMetrics,
+) -> Result<Option<Arc<Grant>>, Response> {
+    access
+        .admit(rules, headers)
+        .await
+        .map_err(|refusal| match refusal {
+            Refusal::Unknown => {
+                metrics.requests_unauthenticated.inc();
+                unauthorized(rules)
+            }
+            Refusal::Busy => {
+                let cause = Cause::Request(ErrorKind::Unavailable);
+                Failure::new(cause, "too many passwords wait to be checked").into_plain()
+            }
+        })
+}
+
+/// The answer to a request beyond the rate.
+pub(crate) fn too_many() -> Response {
+    plain(StatusCode::TOO_MANY_REQUESTS, "Too Many Requests\n")
+}
+
+/// 401, with the kinds of credentials that there are.
+fn unauthorized(rules: &Rules) -> Response {
+    let mut response = plain(StatusCode::UNAUTHORIZED, "Unauthorized\n");
+    let kinds = [
+        (!rules.users.is_empty(), "Basic"),
+        (!rules.tokens.is_empty(), "Bearer"),
+    ];
+    for (_, kind) in kinds.into_iter().filter(|(is_there, _)| *is_there) {
+        let value = HeaderValue::from_static(kind);
+        response
+            .headers_mut()
+            .append(header::WWW_AUTHENTICATE, value);
+    }
+    response
+}
+
+/// A text as Go's `http.Error` sends it.
+fn plain(status: StatusCode, text: &'static str) -> Response {
+    let mut response = Response::new(Body::from(text));
+    *response.status_mut() = status;
+    let headers = [
+        (header::CONTENT_TYPE, "text/plain; charset=utf-8"),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    ];
+    for (name, value) in headers {
+        response
+            .headers_mut()
+            .insert(name, HeaderValue::from_static(value));
+    }
+    response
+}
