@@ -77,11 +77,6 @@ impl Mirror {
             &|target| Value::Counter(target.filtered.get() as f64),
         );
         each(
-            "firn_mirror_apart_requests_total",
-            "Requests of several bodies that the target refused, and got again body by body.",
-            &|target| Value::Counter(target.apart.get() as f64),
-        );
-        each(
             "firn_mirror_queue_bytes",
             "Bytes that wait for the target.",
             &|target| Value::Gauge(self.waiting_bytes(target) as f64),

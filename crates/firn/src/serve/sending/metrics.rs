@@ -241,6 +241,14 @@ fn collect_counts(senders: &[Sender], sink: &mut dyn Sink) {
             });
         }
     }
+    for sender in senders {
+        sink.metric(
+            "firn_sending_apart_requests_total",
+            "Requests of several that the receiver refused, and got again in their parts.",
+            &[("target", &sender.receiver.label)],
+            Value::Counter(sender.target.apart.get() as f64),
+        );
+    }
     let bytes = ("bytes_total", "Bytes of requests that the receiver took.");
     each(sink, senders, bytes, |sender| {
         Value::Counter(sender.target.sent_bytes.get() as f64)
