@@ -57,7 +57,7 @@ use firn_server::App;
 use firn_server::parts::Provider;
 use firn_storage::store::{Store, StoreOptions};
 use listen::{ListenError, Servers};
-use locks::{Guarded, Locks};
+use locks::{Locks, guarded};
 use notify::{Notifier, NotifierFlags, NotifierSettings};
 use parts::{PartsError, Sources};
 use reading::Reading;
@@ -302,11 +302,9 @@ impl Node {
         let running = start_running(settings, config, &env)?;
         let retention = retention_of(line, &running);
         let web = settings.web_config_file.as_deref();
-        let config_now = Box::new({
-            let running = running.clone();
-            move || running.config()
-        });
-        let locks = Arc::new(Locks::open(web, config_now, env.clock.clone())?);
+        let now = running.clone();
+        let locks = Locks::open(web, Box::new(move || now.config()), env.clock.clone());
+        let locks = Arc::new(locks?);
         let opened = Arc::new(OnceLock::new());
         // One wish to end is enough; a second finds the place taken.
         let (quit, quitting) = mpsc::channel(1);
@@ -325,8 +323,7 @@ impl Node {
             store: opened.clone(),
             quit,
         })?);
-        let guarded: Arc<dyn Guarded> = Arc::new(app.clone());
-        locks.follow(&guarded);
+        locks.follow(&guarded(&app));
         running.tell_of_reloads(&app);
         let servers = Servers::start(&settings.listen, &locks, &app).await?;
         Ok(Self {

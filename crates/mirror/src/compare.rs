@@ -28,7 +28,9 @@ mod system;
 mod tally;
 mod verdict;
 
+use crate::api::Bounds;
 use crate::error::MirrorError;
+use crate::headers::headers_for;
 use crate::progress::Progress;
 use crate::push::now_ms;
 use crate::questions::generate::generate;
@@ -111,7 +113,16 @@ impl<'a> Run<'a> {
     fn new(options: &'a Options, sources: Vec<Source>) -> Result<Self, MirrorError> {
         let named = |e: MirrorError| MirrorError::Usage(e.to_string());
         let tls = options.tls.read().map_err(named)?;
-        let system = |name, url| System::new(name, url, options, &tls);
+        let system = |name, url: &str| {
+            let bounds = Bounds {
+                timeout: options.timeout,
+                answer_bytes_max: options.answer_bytes_max,
+                follows_redirects: false,
+                headers: headers_for(name, &options.headers),
+                tls: tls.clone(),
+            };
+            System::new(name, url, &bounds, (options.concurrency, options.busy))
+        };
         let pair = Arc::new(Pair {
             baseline: system("baseline", &options.baseline),
             candidate: system("candidate", &options.candidate),

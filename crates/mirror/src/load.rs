@@ -136,10 +136,8 @@ fn run_trial(options: &Options) -> Result<Report, MirrorError> {
             .collect();
         scope.spawn(|| bar.follow(&shown[0], watching_end));
         let (writes, progress) = (&writes, &shown[1].writes);
-        let unqueried = options
-            .unqueried_url
-            .as_ref()
-            .map(|url| scope.spawn(move || writes(url, second, progress)));
+        let other = options.unqueried_url.as_ref();
+        let unqueried = other.map(|url| scope.spawn(move || writes(url, second, progress)));
         let queried = writes(&options.url, first, &shown[0].writes);
         let unqueried = unqueried.map(|other| other.join().expect("a sender does not panic"));
         end.end();

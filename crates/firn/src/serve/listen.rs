@@ -1,6 +1,6 @@
 //! Sockets: from `--listen` to bound addresses, and the tasks that serve them.
 
-use super::locks::{Guarded, Locks};
+use super::locks::{Locks, guarded};
 use firn_server::App;
 use firn_server::tls::TlsListener;
 use std::io;
@@ -101,8 +101,7 @@ impl Servers {
         app: &App,
     ) -> Result<Self, ListenError> {
         let listeners = bind_all(addresses, Locked::by(locks)).await?;
-        let locked: Arc<dyn Guarded> = Arc::new(app.clone());
-        let handshakes = locks.handshakes(&locked);
+        let handshakes = locks.handshakes(&guarded(app));
         let stopping = watch::Sender::new(false);
         let first = listeners
             .first()

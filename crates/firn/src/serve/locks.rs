@@ -47,6 +47,11 @@ impl Guarded for App {
     }
 }
 
+/// A server, as what has locks.
+pub fn guarded<T: Guarded + Clone + 'static>(server: &T) -> Arc<dyn Guarded> {
+    Arc::new(server.clone())
+}
+
 /// The config whose section about access holds, as it is now.
 pub type ConfigNow = Box<dyn Fn() -> Arc<Config> + Send + Sync>;
 

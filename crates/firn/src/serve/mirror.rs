@@ -9,7 +9,7 @@
 //! config that cannot be read later changes nothing but the metric that says so.
 
 use super::listen::{ListenError, Locked, bind_all};
-use super::locks::{Guarded, Locks};
+use super::locks::{Guarded, Locks, guarded};
 use super::running::collect_reload;
 use super::signals::{Signals, Wish};
 use crate::process::descriptors::Descriptors;
@@ -227,6 +227,14 @@ impl Collect for Reloading {
     }
 }
 
+/// TLS and users of the web config. The config of targets has no section about access: a user may
+/// do all.
+fn open_locks(line: &MirrorLine, clock: Arc<dyn Clock>) -> Result<Locks, WebConfigError> {
+    let config = Arc::new(Config::default());
+    let web = line.web_config.as_deref();
+    Locks::open(web, Box::new(move || config.clone()), clock)
+}
+
 async fn serve(line: &MirrorLine, targets: Vec<TargetSettings>) -> Result<(), MirrorError> {
     let mut signals = Signals::new().map_err(MirrorError::Signals)?;
     let (descriptors, _) = Descriptors::raise().map_err(MirrorError::Descriptors)?;
@@ -243,11 +251,7 @@ async fn serve(line: &MirrorLine, targets: Vec<TargetSettings>) -> Result<(), Mi
     );
     let mirror = Mirror::open(env.clone(), &line.data_dir, wire.message_bytes_max);
     let mirror = Arc::new(mirror.map_err(MirrorError::Open)?);
-    // Its targets' config has no section about access: users of the web config may do all.
-    let config = Arc::new(Config::default());
-    let web = line.web_config.as_deref();
-    let locks = Locks::open(web, Box::new(move || config.clone()), env.clock.clone());
-    let locks = Arc::new(locks?);
+    let locks = Arc::new(open_locks(line, env.clock.clone())?);
     let listeners = bind_all(&line.listen, Locked::by(&locks)).await?;
     mirror.apply(targets);
     let keeping = tokio::spawn(mirror.clone().keep());
@@ -283,9 +287,9 @@ async fn serve(line: &MirrorLine, targets: Vec<TargetSettings>) -> Result<(), Mi
         env: env.clone(),
     };
     let reflector = Reflector::new(parts);
-    let guarded: Arc<dyn Guarded> = Arc::new(reflector.clone());
-    locks.follow(&guarded);
-    let servers = Sockets::start(listeners, &reflector, locks.handshakes(&guarded));
+    locks.follow(&guarded(&reflector));
+    let handshakes = locks.handshakes(&guarded(&reflector));
+    let servers = Sockets::start(listeners, &reflector, handshakes);
     info!("ready");
     run_until_stopped(&mut signals, &reloading).await;
     info!("stop");

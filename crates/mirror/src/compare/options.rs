@@ -151,9 +151,9 @@ fn how() -> [Arg; 9] {
             .default_value("64MB")
             .help("The longest answer"),
         text("concurrency", "N")
-            .default_value("2")
+            .default_value("1")
             .value_parser(value_parser!(usize))
-            .help("Questions that are under way at once"),
+            .help("Questions that are under way at once in each system"),
         text("busy", "PERCENT")
             .default_value("100")
             .value_parser(value_parser!(f64))

@@ -3,15 +3,12 @@
 use super::asker::Askers;
 pub use super::asker::Params;
 use super::latency::Latencies;
-use super::options::Options;
 use crate::api::{Bounds, Client, Reply};
 use crate::error::MirrorError;
-use crate::headers::headers_for;
 use crate::judge::Class;
 use crate::judge::answer::{Answer, Data, Success};
 use crate::questions::reach::Stretch;
 use std::time::Duration;
-use ureq::tls::TlsConfig;
 
 /// What a request brought.
 #[derive(Clone, Debug, PartialEq)]
@@ -73,24 +70,20 @@ pub struct System {
 }
 
 impl System {
-    /// The system that `options` name `name`, asked by `tls` if its URL is https.
-    pub fn new(name: &'static str, url: &str, options: &Options, tls: &TlsConfig) -> Self {
-        let headers = headers_for(name, &options.headers);
-        let header_names = headers.iter().map(|(name, _)| name.clone()).collect();
-        let bounds = Bounds {
-            timeout: options.timeout,
-            answer_bytes_max: options.answer_bytes_max,
-            follows_redirects: false,
-            headers,
-            tls: tls.clone(),
-        };
+    /// The system at `url`, of which `concurrency` questions may be under way at once, each for
+    /// at most `busy` percent of the time.
+    pub fn new(
+        name: &'static str,
+        url: &str,
+        bounds: &Bounds,
+        (concurrency, busy): (usize, f64),
+    ) -> Self {
+        let headers = bounds.headers.iter();
         Self {
             name,
             shown: without_password(url),
-            header_names,
-            askers: Askers::start(options.concurrency, options.busy, || {
-                Client::within(url, bounds.clone())
-            }),
+            header_names: headers.map(|(name, _)| name.clone()).collect(),
+            askers: Askers::start(concurrency, busy, || Client::within(url, bounds.clone())),
         }
     }
 
