@@ -1,8 +1,8 @@
 //! Credentials that a program gives: what a kubeconfig names under `exec`, as logins of managed
 //! clusters do (`client.authentication.k8s.io`, the API of client-go's credential plugins).
 //!
-//! The program is run when a token is needed and the last one has ended. Its input is empty: it can
-//! ask nobody. Invariant: it takes bounded time, and what is read of it is bounded.
+//! The program is run when a token is needed and the last one has ended. Its input is empty, so
+//! that it asks no questions. Invariant: it takes bounded time, and what is read of it is bounded.
 
 use super::settings::ExecSettings;
 use firn_model::error::Error;

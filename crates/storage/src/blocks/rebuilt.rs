@@ -1,8 +1,9 @@
 //! The list of blocks made of their folders, where no manifest says what counts.
 //!
 //! A merge that did not end may have left some of its shards, and one that did its inputs: what was
-//! merged counts as a whole or not at all. Invariants: no sample counts in two main blocks; a folder
-//! whose block does not open is named, unless others have all that it had: a start would remove it.
+//! merged counts as a whole or not at all. Invariants: no sample counts in two main blocks; a
+//! folder whose block does not open is named, unless others have all that it had: a start would
+//! remove it.
 
 use super::folders;
 use super::list::{BlockEntry, BlockKind, BlockList};
@@ -50,8 +51,8 @@ pub(crate) fn list_of_folders(
         ..BlockList::default()
     };
     let mut newest = None;
-    // Without any manifest nothing was committed, so that the first block may be unfinished: what it
-    // says of itself comes last.
+    // Without any manifest nothing was committed, so that the first block may be unfinished: what
+    // it says of itself comes last.
     let is_unfinished = |one: &Unopened| version == 0 && one.meta.is_none() && !one.is_disk_fault;
     unopened.retain(|one| !is_unfinished(one) && !is_had_by(&metas, one));
     for meta in metas {

@@ -52,8 +52,8 @@ impl SimDisk {
         state.end_process();
     }
 
-    /// The process ends and another one may start: handles and locks are gone, no byte is. Where the
-    /// power went off the process ended then.
+    /// The process ends and another one may start: handles and locks are gone, no byte is. Where
+    /// the power went off the process ended then.
     pub fn kill(&self) {
         let mut state = self.state();
         state.power = Power::On;
