@@ -78,9 +78,12 @@ pub fn repair(
         return Ok(Outcome::Declined);
     }
     let mut broken = broken_files(&found);
-    broken.extend(blocks::files(env, &dir, &found)?);
+    let of_blocks = blocks::Plan::of(env, &dir, &found)?;
+    broken.extend(of_blocks.iter().flat_map(|plan| plan.files(env)));
     let set_aside = aside::copy(env, &dir, name, &broken)?;
-    blocks::rebuild(env, &dir, &found)?;
+    if let Some(plan) = of_blocks {
+        plan.carry_out(env)?;
+    }
     let rebuilt = rebuild_pages(env, &dir, &found, named.as_ref())?;
     rebuild_records(env, &dir, &found)?;
     drop(dir);

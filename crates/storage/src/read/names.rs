@@ -72,9 +72,12 @@ impl Reader {
         }
         request.bind_matchers();
         let view = self.blocks.view();
-        let since = self.owned_since(view.cut);
-        let range = TimeRange::new(request.range.min.max(since), request.range.max);
         let is_inverted = request.range.min > request.range.max;
+        let since = match request.range.min < view.cut || is_inverted {
+            true => self.owned_since(view.cut),
+            false => view.cut,
+        };
+        let range = TimeRange::new(request.range.min.max(since), request.range.max);
         let of_index = match range.min <= range.max {
             true => of_index(range)?,
             false if is_inverted && self.is_around(request.range) => {

@@ -16,20 +16,34 @@ use std::sync::Arc;
 /// Of blocks that are opened to see what they are.
 const CACHE_BYTES: usize = 1 << 20;
 
-/// The manifest as it is to be, and the blocks that are damaged, which it names no more.
-struct Plan {
+/// What becomes of the blocks.
+pub(super) struct Plan {
+    folder: PathBuf,
+    /// The manifest as it is to be.
     list: BlockList,
+    /// The blocks that are damaged, which it names no more.
     broken: BTreeSet<BlockId>,
     /// Manifests that are damaged.
     manifests: Vec<PathBuf>,
 }
 
 impl Plan {
-    /// A manifest that is damaged or missing is made of the blocks that are whole.
-    fn of(env: &Env, dir: &DataDir, found: &Report) -> Result<Self, StorageError> {
+    /// Takes what is damaged out of the manifest; nothing if nothing is. A manifest that is damaged
+    /// or missing is made of the blocks that are whole.
+    pub(super) fn of(
+        env: &Env,
+        dir: &DataDir,
+        found: &Report,
+    ) -> Result<Option<Self>, StorageError> {
         let folder = dir.blocks();
         let files = found.findings.iter().map(|finding| &finding.damage.file);
-        let names = files.filter_map(|file| file.strip_prefix(&folder).ok()?.iter().next());
+        let files: Vec<&PathBuf> = files.filter(|file| file.starts_with(&folder)).collect();
+        if files.is_empty() {
+            return Ok(None);
+        }
+        let names = files
+            .iter()
+            .filter_map(|file| file.strip_prefix(&folder).ok()?.iter().next());
         let ids = names.filter_map(|name| name.to_str()?.parse().ok());
         let mut broken: BTreeSet<BlockId> = ids.collect();
         let read = BlockList::read(&*env.disk, &folder)?;
@@ -42,65 +56,45 @@ impl Plan {
             broken.extend(unopened.map(|entry| entry.id));
         }
         list.blocks.retain(|entry| !broken.contains(&entry.id));
-        Ok(Self {
+        list.version += 1;
+        Ok(Some(Self {
+            folder,
             list,
             broken,
             manifests: read.damages.into_iter().map(|damage| damage.file).collect(),
-        })
+        }))
     }
-}
 
-/// Whether something in the folder of blocks is damaged.
-fn has_findings(dir: &DataDir, found: &Report) -> bool {
-    let folder = dir.blocks();
-    let files = found.findings.iter().map(|finding| &finding.damage.file);
-    files.into_iter().any(|file| file.starts_with(&folder))
-}
+    /// All files of the folders of blocks that are damaged.
+    pub(super) fn files(&self, env: &Env) -> Vec<PathBuf> {
+        let folders = self
+            .broken
+            .iter()
+            .map(|id| self.folder.join(id.to_string()));
+        // A folder that cannot be listed is gone.
+        let files = folders.flat_map(|folder| {
+            let names = env.disk.list(&folder).unwrap_or_default().into_iter();
+            names
+                .map(|name| folder.join(name))
+                .collect::<Vec<PathBuf>>()
+        });
+        files.collect()
+    }
 
-/// All files of the folders of blocks that are damaged.
-pub(super) fn files(
-    env: &Env,
-    dir: &DataDir,
-    found: &Report,
-) -> Result<Vec<PathBuf>, StorageError> {
-    if !has_findings(dir, found) {
-        return Ok(Vec::new());
-    }
-    let folders = Plan::of(env, dir, found)?.broken.into_iter();
-    let folders = folders.map(|id| dir.blocks().join(id.to_string()));
-    // A folder that cannot be listed is gone.
-    let files = folders.flat_map(|folder| {
-        let names = env.disk.list(&folder).unwrap_or_default().into_iter();
-        names
-            .map(|name| folder.join(name))
-            .collect::<Vec<PathBuf>>()
-    });
-    Ok(files.collect())
-}
-
-/// Takes what is damaged out of the manifest and removes it.
-pub(super) fn rebuild(env: &Env, dir: &DataDir, found: &Report) -> Result<(), StorageError> {
-    if !has_findings(dir, found) {
-        return Ok(());
-    }
-    let folder = dir.blocks();
-    let Plan {
-        mut list,
-        broken,
-        manifests,
-    } = Plan::of(env, dir, found)?;
-    list.version += 1;
-    list.write(&*env.disk, &folder)?;
-    for path in manifests {
-        // The newest of them left when the new one was written.
-        let _ = env.disk.remove_file(&path);
-    }
-    for id in broken {
-        let place = folder.join(id.to_string());
-        if env.disk.list(&place).is_ok() {
-            blocks::remove_folder(env, &place)?;
+    /// Writes the manifest, and removes what is damaged.
+    pub(super) fn carry_out(self, env: &Env) -> Result<(), StorageError> {
+        self.list.write(&*env.disk, &self.folder)?;
+        for path in self.manifests {
+            // The newest of them left when the new one was written.
+            let _ = env.disk.remove_file(&path);
         }
+        for id in self.broken {
+            let place = self.folder.join(id.to_string());
+            if env.disk.list(&place).is_ok() {
+                blocks::remove_folder(env, &place)?;
+            }
+        }
+        let synced = env.disk.sync_dir(&self.folder);
+        synced.map_err(StorageError::io("sync folder", &self.folder))
     }
-    let synced = env.disk.sync_dir(&folder);
-    synced.map_err(StorageError::io("sync folder", &folder))
 }
