@@ -178,6 +178,20 @@ fn milliseconds(seconds: &str) -> Option<i64> {
     format!("{whole}{decimals}").parse().ok()
 }
 
+/// The endpoint of the values of a label, whose name may be any text.
+pub fn label_values(name: &str) -> String {
+    let mut segment = String::new();
+    for byte in name.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => {
+                segment.push(byte as char);
+            }
+            _ => segment += &format!("%{byte:02X}"),
+        }
+    }
+    format!("label/{segment}/values")
+}
+
 /// The longest request line that is sent: what is longer goes as a form, which every endpoint but
 /// that of label values takes.
 const QUERY_BYTES_MAX: usize = 6 * 1024;
@@ -346,6 +360,12 @@ impl Client {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn label_name_is_escaped_in_a_path() {
+        assert_eq!(label_values("a_b.c"), "label/a_b.c/values");
+        assert_eq!(label_values("ä/b c"), "label/%C3%A4%2Fb%20c/values");
+    }
 
     #[test]
     fn time_as_seconds_reads_back_equal() {

@@ -14,6 +14,7 @@ use crate::console;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use client::ApiError;
 pub(super) use client::post;
+use firn_mirror::api::label_values;
 use firn_model::units::parse_duration;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -269,7 +270,7 @@ fn series(a: &Arguments) -> Result<String, QueryError> {
 
 fn labels(a: &Arguments, name: &str) -> Result<String, QueryError> {
     let params = look_up_params(a)?;
-    let path = format!("/api/v1/label/{}/values", client::escape(name));
+    let path = format!("/api/v1/{}", label_values(name));
     let data = client::get(&a.client, &path, &params)?;
     Ok(print::label_values(&data, a.is_json))
 }

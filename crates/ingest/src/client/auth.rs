@@ -31,7 +31,7 @@ const FORM: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'~');
 
 /// A token that ends so soon is as good as none; Go's choice.
-const EXPIRY_MARGIN: Duration = Duration::from_secs(10);
+pub(super) const EXPIRY_MARGIN: Duration = Duration::from_secs(10);
 
 /// How long a signed statement is good; Prometheus's choice.
 const STATEMENT_SECONDS: i64 = 600;

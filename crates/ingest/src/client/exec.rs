@@ -4,6 +4,7 @@
 //! The program is run when a token is needed and the last one has ended. Its input is empty, so
 //! that it asks no questions. Invariant: it takes bounded time, and what is read of it is bounded.
 
+use super::auth::EXPIRY_MARGIN;
 use super::settings::ExecSettings;
 use firn_model::error::Error;
 use serde::Deserialize;
@@ -22,9 +23,6 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Bytes of what it prints; tokens have a few thousand.
 const PRINTED_MAX: u64 = 1 << 20;
-
-/// A token that ends so soon is as good as none.
-const EXPIRY_MARGIN: Duration = Duration::from_secs(10);
 
 /// How long a token is used of which the program does not say when it ends.
 const KEPT: Duration = Duration::from_secs(300);

@@ -2,7 +2,7 @@
 
 use super::Lookup;
 use super::reach::Stretch;
-use crate::api::seconds;
+use crate::api::{label_values, seconds};
 use crate::judge::answer::{Answer, Data, Point, PointValue, series_text};
 
 /// The body of the answer of an endpoint below `/api/v1`, or why there is none.
@@ -43,7 +43,7 @@ impl Lookup for StretchLookup<'_> {
     }
 
     fn label_values(&self, label: &str, selector: Option<&str>) -> Result<Vec<String>, String> {
-        self.names(&format!("label/{}/values", escape(label)), selector)
+        self.names(&label_values(label), selector)
     }
 
     fn query_result(&self, expression: &str) -> Result<Vec<String>, String> {
@@ -64,30 +64,5 @@ impl Lookup for StretchLookup<'_> {
             Data::Scalar(point) => vec![line("", &point).trim_start().to_owned()],
             Data::Other(_) => Vec::new(),
         })
-    }
-}
-
-/// `text` as a segment of a URL's path.
-pub fn escape(text: &str) -> String {
-    let mut out = String::new();
-    for byte in text.bytes() {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => {
-                out.push(byte as char);
-            }
-            _ => out += &format!("%{byte:02X}"),
-        }
-    }
-    out
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn label_name_is_escaped_in_a_path() {
-        assert_eq!(escape("a_b.c"), "a_b.c");
-        assert_eq!(escape("ä/b c"), "%C3%A4%2Fb%20c");
     }
 }

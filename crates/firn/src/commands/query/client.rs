@@ -57,17 +57,3 @@ fn data_of(answer: Answer) -> Result<Value, ApiError> {
         message: text("error"),
     })
 }
-
-/// `text` as a segment of a URL's path.
-pub fn escape(text: &str) -> String {
-    let mut out = String::new();
-    for byte in text.bytes() {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => {
-                out.push(byte as char);
-            }
-            _ => out += &format!("%{byte:02X}"),
-        }
-    }
-    out
-}

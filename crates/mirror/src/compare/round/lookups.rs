@@ -7,13 +7,12 @@
 
 use super::probes::first_with_data;
 use super::{Found, Judged, Outcome, Params, Pass, Round, judged, matched};
-use crate::api::seconds;
+use crate::api::{label_values, seconds};
 use crate::compare::system::{Fetched, System};
 use crate::compare::verdict::Verdict;
 use crate::judge::answer::{Answer, Data, LabelSet, label_text, series_text};
 use crate::judge::{Class, Differences, Spot};
 use crate::progress::Progress;
-use crate::questions::lookup::escape;
 use firn_model::labels::METRIC_NAME;
 use firn_model::quote::quote;
 use firn_promql::ast::{Duration, Edges, Expr, ExprKind, Span, VectorSelector};
@@ -123,7 +122,7 @@ impl Round<'_> {
         let look_up = LookUp {
             pass: Pass::LabelValues,
             question: label.to_owned(),
-            endpoint: format!("label/{}/values", escape(label)),
+            endpoint: label_values(label),
             params: self.times_and_matches(),
             list: &texts,
             data: &|value| format!("count({{{name}={}}})", quote(value.as_bytes())),
