@@ -72,7 +72,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use store_settings::{keeps_exemplars, late_window_ms, store_options};
 use tokio::sync::{mpsc, watch};
-use tokio::task::spawn_blocking;
+use tokio::task::{JoinSet, spawn_blocking};
 use tracing::{Level, info, warn};
 
 /// How often the store is asked to start background work that is due.
@@ -244,8 +244,31 @@ struct Following<'a> {
     rules: &'a Rules,
     notifier: &'a Notifier,
     aggregating: &'a Arc<Aggregating>,
-    sending: &'a Arc<Sending>,
     reading: &'a Reading,
+}
+
+/// Follows on a task of its own what may wait for the log or for a folder, one configuration behind
+/// the other. Ends when what it returns is dropped.
+fn follow_apart(
+    mut configs: watch::Receiver<Arc<Config>>,
+    aggregating: Arc<Aggregating>,
+    sending: Arc<Sending>,
+) -> JoinSet<()> {
+    let mut tasks = JoinSet::new();
+    tasks.spawn(async move {
+        while configs.changed().await.is_ok() {
+            let config = configs.borrow_and_update().clone();
+            let (aggregating, sending) = (aggregating.clone(), sending.clone());
+            let work = move || {
+                aggregating.follow(&config);
+                // Why it is not so yet is logged, and it is tried again.
+                let _ = sending.follow(&config);
+            };
+            // A thread that panicked has said so.
+            let _ = spawn_blocking(work).await;
+        }
+    });
+    tasks
 }
 
 /// A server whose sockets are open.
@@ -402,11 +425,12 @@ impl Node {
             rules: &rules,
             notifier: &notifier,
             aggregating: &aggregating,
-            sending: &sending,
             reading: &reading,
         };
+        let apart = follow_apart(configs.clone(), aggregating.clone(), sending.clone());
         self.serve(configs, (&store, &pipeline, &scraping), &following)
             .await?;
+        drop(apart);
         info!("stop");
         let signals = self.signals;
         let stopping = Stopping {
@@ -603,14 +627,6 @@ impl Node {
         notifier.apply(&config.alerting, &config.external_labels);
         following.reading.follow(config);
         self.spans.follow(config);
-        let aggregating = Arc::clone(following.aggregating);
-        let sending = Arc::clone(following.sending);
-        let followed = config.clone();
-        spawn_blocking(move || {
-            aggregating.follow(&followed);
-            // Why it is not so yet is logged, and it is tried again.
-            let _ = sending.follow(&followed);
-        });
     }
 
     /// Reads the configuration again if it changed, on a thread that may wait.

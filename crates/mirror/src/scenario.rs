@@ -13,6 +13,7 @@
 //! names, all logs, the report and the result; a run that was broken off goes on where it was, and
 //! a folder's scenario runs again elsewhere. No process outlives its run.
 
+mod alerts;
 mod checks;
 mod filler;
 mod plan;

@@ -75,6 +75,21 @@ pub struct Alert {
 }
 
 impl Alert {
+    /// Moves all that it remembers to so much earlier.
+    pub(crate) fn set_back(&mut self, by: Duration) {
+        self.active_at = self.active_at.before(by);
+        let known = [
+            &mut self.fired_at,
+            &mut self.resolved_at,
+            &mut self.last_sent_at,
+            &mut self.valid_until,
+            &mut self.keep_firing_since,
+        ];
+        for moment in known.into_iter().flatten() {
+            *moment = moment.before(by);
+        }
+    }
+
     /// Whether it was not sent since it fired or resolved.
     pub fn is_changed(&self) -> bool {
         match (self.last_sent_at, self.resolved_at) {

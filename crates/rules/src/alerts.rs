@@ -211,6 +211,14 @@ impl Alerts {
         self.is_restored = true;
     }
 
+    /// The clock was set back by so much: what was so for a time is so for the same time by the new
+    /// clock.
+    pub fn set_back(&mut self, by: Duration) {
+        for alert in self.active.values_mut() {
+            alert.set_back(by);
+        }
+    }
+
     /// Goes on at `now` after evaluations from `from` on were skipped: pending alerts as
     /// [`Alerts::restore`] has it; those that fired go on firing until an evaluation says
     /// otherwise.

@@ -1,5 +1,6 @@
 //! What must hold when a run is over.
 
+use super::alerts::{self, History};
 use super::plan::{Plan, SystemPlan};
 use super::state::Loaded;
 use crate::api::{Ask, Client};
@@ -124,6 +125,21 @@ pub fn acked_since(
     })
 }
 
+/// Whether a system has sent the alerts of the baseline: each fired and resolved as often, at the
+/// same moments and with the same annotations.
+pub fn alerts(system: &SystemPlan, baseline: &History, sent: &History) -> Check {
+    let name = &system.name;
+    let difference = alerts::difference(baseline, sent);
+    Check {
+        name: "alerts",
+        holds: difference.is_none() && !baseline.is_empty(),
+        what: match difference {
+            Some(difference) => format!("the alerts of the {name} differ: {difference}"),
+            None => format!("the {name} has fired {} times, as the baseline", sent.len()),
+        },
+    }
+}
+
 /// Samples that a system has behind `from_ms`, up to `end_ms`, each as often as it is there.
 fn count(system: &SystemPlan, from_ms: i64, end_ms: i64) -> Result<u64, MirrorError> {
     let client = Client::new(&format!("http://{}", system.address));
@@ -169,6 +185,7 @@ mod tests {
             address: String::new(),
             ready: String::new(),
             write: String::new(),
+            alerts: None,
         };
         Plan {
             file: PathBuf::new(),
@@ -210,6 +227,7 @@ mod tests {
         let named = Checks {
             match_rate: 100.0,
             acked: true,
+            alerts: false,
             push_max: Duration::from_secs(1),
             read_share: Some(0.9),
             read_average: Some(Duration::from_secs(2)),

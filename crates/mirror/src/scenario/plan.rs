@@ -47,6 +47,8 @@ pub struct SystemPlan {
     pub ready: String,
     /// The path that takes remote write.
     pub write: String,
+    /// Where the run takes its alerts, if it does.
+    pub alerts: Option<String>,
 }
 
 /// The load: flags of `firn load`.
@@ -133,6 +135,8 @@ pub struct Checks {
     pub match_rate: f64,
     /// Whether every acknowledged sample must be in both systems, once.
     pub acked: bool,
+    /// Whether the systems whose alerts are taken must send those of the baseline.
+    pub alerts: bool,
     /// The longest push.
     pub push_max: Duration,
     /// The least share of the questions beside the load that must be answered well.
@@ -172,6 +176,11 @@ impl Plan {
         [&self.baseline, &self.candidate]
             .into_iter()
             .chain(&self.nodes)
+    }
+
+    /// The systems whose alerts are taken.
+    pub fn receivers(&self) -> impl Iterator<Item = &SystemPlan> {
+        self.systems().filter(|system| system.alerts.is_some())
     }
 
     /// The files and folders beside the scenario that it names.
@@ -230,6 +239,9 @@ impl Reader<'_> {
         if plan.compare.queries.is_empty() && plan.compare.flags.is_empty() {
             return refuse("nothing to ask: compare needs queries or generate");
         }
+        if plan.checks.alerts && (plan.baseline.alerts.is_none() || plan.receivers().count() < 2) {
+            return refuse("checks of alerts need alerts of the baseline and of another system");
+        }
         if plan.checks.are_of_reads() && plan.load.reads.is_none() {
             return refuse("checks of reads need queries in load");
         }
@@ -240,7 +252,7 @@ impl Reader<'_> {
         only(
             node,
             name,
-            &["command", "address", "data", "ready", "write"],
+            &["command", "address", "data", "ready", "write", "alerts"],
         )?;
         let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
         if !name.chars().all(is_plain) || RESERVED.contains(&name) {
@@ -259,6 +271,7 @@ impl Reader<'_> {
             command: self.command(needed(node, "command")?, &address, &data)?,
             ready: path("ready", "/-/ready")?,
             write: path("write", "/api/v1/write")?,
+            alerts: node.get("alerts").map(text).transpose()?,
             address,
             data,
         })
@@ -425,6 +438,14 @@ mod tests {
         let actions: Vec<_> = grown.steps.iter().map(|s| s.action.clone()).collect();
         let fill = Action::Fill(Duration::from_secs(5));
         assert_eq!(actions, [Action::Add, fill, Action::Remove]);
+        assert!(!plan.checks.alerts && plan.receivers().count() == 0);
+        let taken = "address: '127.0.0.1:1', alerts: '127.0.0.1:8'";
+        let mut text = SHORT.replace("address: '127.0.0.1:1'", taken);
+        text = text.replace("'127.0.0.1:2'", "'127.0.0.1:2', alerts: '127.0.0.1:9'");
+        let told = read(&format!("{text}checks: {{alerts: true}}\n")).unwrap();
+        let addresses: Vec<_> = told.receivers().flat_map(|s| &s.alerts).collect();
+        assert_eq!(addresses, ["127.0.0.1:8", "127.0.0.1:9"]);
+        assert!(told.checks.alerts);
         let asking = SHORT
             .replace(
                 "duration: 1m}",
@@ -488,6 +509,8 @@ mod tests {
             e.ends_with("query is one of baseline, candidate: \"other\""),
             "{e}"
         );
+        let e = read(&format!("{SHORT}checks: {{alerts: true}}\n")).unwrap_err();
+        assert!(e.contains("checks of alerts need alerts of the"), "{e}");
         let e = read(&format!("{SHORT}checks: {{fairness: 3}}\n")).unwrap_err();
         assert!(e.ends_with("checks of reads need queries in load"), "{e}");
         let e = read(&format!("{SHORT}steps:\n- {{at: 1s, kill: other}}\n")).unwrap_err();
@@ -532,7 +555,15 @@ mod tests {
     #[test]
     fn shipped_scenarios_are_read() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/scenarios");
-        let settings = ["firn", "config", "disk", "old", "prometheus", "victoria"];
+        let settings = [
+            "firn",
+            "config",
+            "disk",
+            "old",
+            "prometheus",
+            "rules",
+            "victoria",
+        ];
         let settings = settings.map(|name| (name.to_owned(), "x".to_owned()));
         for name in [
             "grow.yml",
@@ -540,6 +571,7 @@ mod tests {
             "kill.yml",
             "upgrade.yml",
             "prometheus.yml",
+            "rules.yml",
             "victoriametrics.yml",
         ] {
             let plan = Plan::read(&folder.join(name), Path::new("run"), &settings).unwrap();

@@ -5,6 +5,7 @@
 //! once, so nothing is there twice, and nothing that was lost on the way is missing. What happened
 //! to systems before does not happen again.
 
+use super::alerts;
 use super::checks::{self, Check};
 use super::plan::{FIRST, Plan, SystemPlan};
 use super::process::{Process, Stop, end_leftovers};
@@ -17,7 +18,7 @@ use crate::load;
 use crate::push::now_ms;
 use firn_model::sample::is_stale;
 use serde_json::{Value, json};
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -83,7 +84,8 @@ impl Run {
         }
         let listed = fs::read_dir(&self.dir).map_err(MirrorError::file("read", &self.dir))?;
         for path in listed.flatten().map(|entry| entry.path()) {
-            if path.extension().is_some_and(|ending| ending == "log") {
+            let is_left = |ending: &OsStr| ending == "log" || ending == "jsonl";
+            if path.extension().is_some_and(is_left) {
                 fs::remove_file(&path).map_err(MirrorError::file("remove", &path))?;
             }
         }
@@ -137,6 +139,11 @@ impl Run {
             (Phase::Done, _) => {
                 self.tell(out, "the run is done; looking at its checks again")?;
                 self.state.phase = Phase::Check;
+            }
+        }
+        for system in self.plan.receivers() {
+            if let Some(address) = &system.alerts {
+                alerts::listen(address, &self.alerts_path(system))?;
             }
         }
         let happened = self.state.events;
@@ -411,7 +418,25 @@ impl Run {
                 });
             }
         }
+        if self.plan.checks.alerts {
+            let sent = |system| alerts::history(&self.alerts_path(system), loaded.end_ms);
+            let wanted = sent(&self.plan.baseline)?;
+            let names = running.systems().map(|system| system.name.as_str());
+            let names: Vec<&str> = names.collect();
+            let others = self
+                .plan
+                .receivers()
+                .filter(|s| names.contains(&s.name.as_str()));
+            for system in others.filter(|s| s.name != self.plan.baseline.name) {
+                all.push(checks::alerts(system, &wanted, &sent(system)?));
+            }
+        }
         Ok(all)
+    }
+
+    /// What a system has sent of alerts.
+    fn alerts_path(&self, system: &SystemPlan) -> PathBuf {
+        self.dir.join(format!("{}-alerts.jsonl", system.name))
     }
 }
 

@@ -83,6 +83,7 @@ impl Machine {
         if missed > 0 {
             self.skip(instant);
         }
+        self.set_back(instant);
         let rules = self.group.rules.len();
         let mut evaluation = Evaluation::new(instant, is_late, rules, now);
         evaluation.repeats_alerts = !is_late || now.is_since(self.sent, self.group.interval);

@@ -196,6 +196,19 @@ impl Machine {
         }
     }
 
+    /// Takes `next` as the instant behind the newest one, if a clock that was set back makes it
+    /// earlier: an alert that fires would be pending until the clock is where it was.
+    pub(super) fn set_back(&mut self, next: Instant) {
+        let Some(last) = self.last.instant.filter(|last| *last >= next) else {
+            return;
+        };
+        let by = last.after(self.group.interval).since(next);
+        for state in &mut self.rules {
+            state.alerts.set_back(by);
+        }
+        self.sent = self.sent.before(by);
+    }
+
     /// Looks up what is known of alerts, once enough was evaluated.
     pub(super) fn restore_if_due(&mut self, now: Instant) -> Vec<Action> {
         let mut actions = Vec::new();

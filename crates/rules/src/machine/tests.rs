@@ -547,6 +547,28 @@ fn group_whose_interval_changes_keeps_its_alerts() {
 }
 
 #[test]
+fn group_whose_clock_is_set_back_keeps_its_alerts() {
+    let until = Instant::from_seconds(1_700_000_000 + 600);
+    let mut sim = Sim::new(3, Flaw::None).run(until, false);
+    let ages = |machine: &Machine, now: Instant| {
+        let alerts = machine.rules()[2].alerts.active();
+        let age = |moment: Instant| now.since(moment);
+        let known = alerts.map(|a| (a.labels.clone(), age(a.active_at), a.fired_at.map(age)));
+        known.collect::<Vec<_>>()
+    };
+    let last = sim.machine.last().instant.unwrap();
+    let want = ages(&sim.machine, last.after(INTERVAL));
+    assert!(want.iter().any(|alert| alert.2.is_some()));
+    let now = last.before(Duration::from_secs(3600));
+    sim.machine.step(now, Event::Woke);
+    let next = sim.group.instant_at(now).after(INTERVAL);
+    let actions = sim.machine.step(next, Event::Woke);
+    let asked = |a: &Action| matches!(a, Action::Query { instant, .. } if *instant == next);
+    assert!(actions.iter().any(asked), "{actions:?}");
+    assert_eq!(ages(&sim.machine, next), want);
+}
+
+#[test]
 fn group_with_a_flaw_is_found_out() {
     for flaw in [
         Flaw::Forgets,

@@ -127,6 +127,7 @@ pub(super) fn checks(node: Option<&Node>) -> Read<Checks> {
     let keys = [
         "match_rate",
         "acked",
+        "alerts",
         "push_max",
         "read_share",
         "read_average",
@@ -139,6 +140,7 @@ pub(super) fn checks(node: Option<&Node>) -> Read<Checks> {
     Ok(Checks {
         match_rate: get("match_rate").map_or(Ok(100.0), number)?,
         acked: get("acked").map_or(Ok(true), number)?,
+        alerts: get("alerts").map_or(Ok(false), number)?,
         push_max: get("push_max").map_or_else(ten_seconds, duration)?,
         read_share: get("read_share").map(number).transpose()?,
         read_average: get("read_average").map(duration).transpose()?,
