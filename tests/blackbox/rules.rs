@@ -3,6 +3,7 @@
 
 use crate::harness::http::Http;
 use crate::harness::server::{Server, firn, wait_for};
+use crate::now_ms;
 use serde_json::Value;
 use std::path::Path;
 
@@ -160,6 +161,55 @@ fn rules_after_a_kill_have_every_instant_and_alerts_as_they_were() {
             "{selector}: {steps:?}"
         );
     }
+    assert!(server.stop().success());
+}
+
+/// The first group takes longer than the second one, which reads it.
+const CHAIN: &str = "\
+groups:
+- name: slow
+  interval: 1s
+  rules:
+  - {record: step1, expr: vector(1)}
+  - {record: step2, expr: step1}
+  - {record: step3, expr: step2}
+  - {record: step4, expr: step3}
+  - {record: step5, expr: step4}
+- name: quick
+  interval: 1s
+  rules:
+  - {record: age, expr: time() - timestamp(step5)}
+";
+
+#[test]
+fn group_that_makes_up_for_a_kill_finds_what_the_group_that_it_reads_makes_up_for() {
+    let setup = Setup::new(CHAIN);
+    let server = setup.start();
+    let http = server.http();
+    let has_age = |http: &Http| !times(http, "age[1m]").is_empty();
+    wait_for("the first evaluations", || has_age(&http));
+    server.kill();
+    let (killed, killed_ms) = (std::time::Instant::now(), now_ms());
+    wait_for("some instants", || killed.elapsed().as_secs() >= 6);
+    let started_ms = now_ms();
+    let server = setup.start();
+    let http = server.http();
+    wait_for("the instants behind the kill", || {
+        let newest = times(&http, "age[1m]").last().copied();
+        newest.is_some_and(|newest| newest > started_ms)
+    });
+    let answer = http.post("/api/v1/query", &[("query", "age[1m]")]).json();
+    let points = answer["data"]["result"][0]["values"].as_array().unwrap();
+    let ages = points.iter().map(|point| {
+        let age: f64 = point[1].as_str().unwrap().parse().unwrap();
+        ((point[0].as_f64().unwrap() * 1000.0) as i64, age)
+    });
+    // The one in front of the kill may be missing: it had begun.
+    let gone: Vec<_> = ages
+        .filter(|(time, _)| (killed_ms + 1000..started_ms).contains(time))
+        .collect();
+    assert!(gone.len() >= 4, "{points:?}");
+    assert!(gone.iter().all(|(_, age)| *age <= 1.0), "{points:?}");
     assert!(server.stop().success());
 }
 

@@ -1,4 +1,5 @@
-//! Which rules of a group must wait for which, so that they may otherwise be evaluated together.
+//! Which rules of a group must wait for which, so that they may otherwise be evaluated together,
+//! and which groups read what others make.
 //!
 //! A rule that reads what an earlier one makes waits until that is stored. A rule that makes what
 //! an earlier one reads, or makes too, waits for it as well: the earlier one must see what was
@@ -9,10 +10,13 @@
 //! function `info`, and a template that asks a query read everything.
 
 use crate::alert::{ALERT_NAME, ALERTS, ALERTS_FOR_STATE};
+use crate::group::Group;
 use crate::rule::Rule;
 use firn_model::labels::METRIC_NAME;
-use firn_model::matcher::Matcher;
+use firn_model::matcher::{MatchOp, Matcher};
 use firn_promql::ast::{Expr, ExprKind};
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
 
 /// What a rule waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,6 +61,61 @@ pub fn dependencies(rules: &[Rule]) -> Vec<Vec<Dependency>> {
             .collect()
     };
     (0..rules.len()).map(of_rule).collect()
+}
+
+/// For each of `groups` the others that make something which it reads.
+pub fn sources(groups: &[Arc<Group>]) -> Vec<BTreeSet<usize>> {
+    let mut makers: HashMap<&str, Vec<(usize, &Rule)>> = HashMap::new();
+    for (i, group) in groups.iter().enumerate() {
+        for rule in &group.rules {
+            for name in names_made(rule) {
+                makers.entry(name).or_default().push((i, rule));
+            }
+        }
+    }
+    let of_selector = |matchers: &[Matcher], found: &mut BTreeSet<usize>| {
+        let is_name = |m: &&Matcher| m.name() == METRIC_NAME && m.op() == MatchOp::Equal;
+        let name = matchers.iter().find(is_name).map(Matcher::value);
+        let name = name.and_then(|name| std::str::from_utf8(name).ok());
+        let all = makers.iter().filter(|_| name.is_none());
+        let one = name.and_then(|name| makers.get_key_value(name));
+        for (name, rules) in all.chain(one) {
+            let made = rules.iter().filter(|(_, rule)| finds(matchers, name, rule));
+            found.extend(made.map(|(group, _)| *group));
+        }
+    };
+    let of_group = |(i, group): (usize, &Arc<Group>)| {
+        let mut found = BTreeSet::new();
+        for reads in group.rules.iter().map(Reads::of) {
+            match reads {
+                Reads::Everything => found.extend(0..groups.len()),
+                Reads::Some(selectors) => {
+                    selectors.iter().for_each(|m| of_selector(m, &mut found));
+                }
+            }
+        }
+        found.remove(&i);
+        found
+    };
+    groups.iter().enumerate().map(of_group).collect()
+}
+
+/// The names of the series that a rule makes.
+fn names_made(rule: &Rule) -> Vec<&str> {
+    match rule.alerting() {
+        Some(_) => vec![ALERTS, ALERTS_FOR_STATE],
+        None => vec![&rule.name],
+    }
+}
+
+/// Whether what `rule` makes by the name of `name` can be among what `matchers` find, which are on
+/// the name and on `alertname`.
+fn finds(matchers: &[Matcher], name: &str, rule: &Rule) -> bool {
+    matchers.iter().all(|m| match m.name() {
+        METRIC_NAME => m.matches(name.as_bytes()),
+        // The label of what a recording rule makes is its result's own.
+        _ => rule.alerting().is_none() || m.matches(rule.name.as_bytes()),
+    })
 }
 
 /// Whether two rules can make the same series.
@@ -117,20 +176,9 @@ impl Reads {
         let Reads::Some(selectors) = self else {
             return true;
         };
-        let is_alerting = rule.alerting().is_some();
-        let names: &[&str] = match is_alerting {
-            true => &[ALERTS, ALERTS_FOR_STATE],
-            false => &[&rule.name],
-        };
-        selectors.iter().any(|matchers| {
-            names.iter().any(|name| {
-                matchers.iter().all(|m| match m.name() {
-                    METRIC_NAME => m.matches(name.as_bytes()),
-                    // The label of what a recording rule makes is its result's own.
-                    _ => !is_alerting || m.matches(rule.name.as_bytes()),
-                })
-            })
-        })
+        let names = names_made(rule);
+        let is_found = |matchers: &Vec<Matcher>| names.iter().any(|n| finds(matchers, n, rule));
+        selectors.iter().any(is_found)
     }
 }
 

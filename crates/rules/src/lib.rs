@@ -5,6 +5,7 @@
 //! rule, group what is written, ready to run; dependencies between rules
 //! alert(s)    the alerts of a rule and their transitions
 //! schedule    which instant comes next
+//! order       which group makes up for what it missed first
 //! machine     a group as it runs: events in, actions out
 //! journal     what outlives the process, over the disk of an Env
 //! template    texts of labels and annotations
@@ -24,6 +25,7 @@ pub mod instant;
 pub mod journal;
 pub mod machine;
 pub mod notification;
+pub mod order;
 pub mod rule;
 pub mod schedule;
 pub mod template;

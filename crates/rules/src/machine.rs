@@ -62,6 +62,8 @@ pub struct MachineSettings {
 pub enum Event {
     /// Time passed: also what begins it all.
     Woke,
+    /// What the group reads for this instant is there.
+    Cleared(Instant),
     /// A query was answered.
     Answered {
         /// The rule.
@@ -103,6 +105,9 @@ pub enum Origin {
 pub enum Action {
     /// To wake at this moment, unless another event comes first.
     Wait(Instant),
+    /// To say by [`Event::Cleared`] when the groups that this one reads have made up for what is
+    /// before this instant: see [`crate::order`].
+    Hold(Instant),
     /// To evaluate a rule and say what it found.
     Query {
         /// The rule.
@@ -239,6 +244,14 @@ impl Machine {
         self.last
     }
 
+    /// The oldest instant that is not done.
+    pub fn reached(&self) -> Instant {
+        match &self.work {
+            Work::Evaluating(evaluation) => evaluation.instant,
+            _ => self.schedule.upcoming(),
+        }
+    }
+
     /// How it runs.
     pub fn settings(&self) -> MachineSettings {
         self.settings
@@ -289,6 +302,7 @@ impl Machine {
         let mut actions = Vec::new();
         match event {
             Event::Woke => {}
+            Event::Cleared(instant) => self.schedule.clear(instant),
             Event::Answered { rule, found, took } => match &mut self.work {
                 Work::Recalling { running, .. } => {
                     *running -= 1;
@@ -311,6 +325,10 @@ impl Machine {
                 Work::Idle => match self.schedule.next(&self.group, now) {
                     Next::Wait(until) => {
                         actions.push(Action::Wait(until));
+                        return;
+                    }
+                    Next::Hold(instant) => {
+                        actions.push(Action::Hold(instant));
                         return;
                     }
                     Next::Evaluate {

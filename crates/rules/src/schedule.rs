@@ -5,7 +5,12 @@
 //!       `--knows none---------> the next one of the grid
 //! each next one: as soon as it is there and the one before is done
 //!                more than `catch_up` behind: skipped up to there, and counted as missed
+//!                of a backlog: once the groups that it reads have made theirs up, too
 //! ```
+//!
+//! A backlog is what has become due when the group is found to be behind, and then what has become
+//! due meanwhile, as long as that is half as much each time: a group that cannot keep up waits for
+//! no other.
 //!
 //! Invariant: instants are on the grid of the group, and each is later than the one before, but
 //! for a clock that was set back by more than an interval.
@@ -31,6 +36,21 @@ pub(crate) struct Schedule {
     next: Instant,
     /// Nothing is evaluated before.
     not_before: Instant,
+    /// Instants before it that were left out.
+    missed: u64,
+    /// `None` while the group is not behind.
+    backlog: Option<Backlog>,
+    /// What the instants up to this one read is there.
+    cleared: Option<Instant>,
+}
+
+/// Instants that are made up for in one order with those of other groups.
+#[derive(Clone, Copy, Debug)]
+struct Backlog {
+    /// The moment up to which instants belong to it.
+    end: Instant,
+    /// How far behind the group was then.
+    length: Duration,
 }
 
 /// What is to be done next.
@@ -38,6 +58,8 @@ pub(crate) struct Schedule {
 pub(crate) enum Next {
     /// Nothing before this moment.
     Wait(Instant),
+    /// Nothing before [`Schedule::clear`] of this instant.
+    Hold(Instant),
     /// An evaluation.
     Evaluate {
         /// At this instant.
@@ -61,13 +83,20 @@ impl Schedule {
             Some(due) if due <= now => group.instant_from(due),
             _ => group.instant_at(now).after(group.interval),
         };
+        let not_before = match next <= now {
+            true => now.after(catch_up.delay),
+            false => now,
+        };
         Self {
             catch_up,
             next,
-            not_before: match next <= now {
-                true => now.after(catch_up.delay),
-                false => now,
-            },
+            not_before,
+            missed: 0,
+            backlog: (next <= now).then(|| Backlog {
+                end: not_before,
+                length: not_before.since(next),
+            }),
+            cleared: None,
         }
     }
 
@@ -78,6 +107,16 @@ impl Schedule {
             not_before: now,
             ..Self::new(group, self.catch_up, Some(self.next), now)
         }
+    }
+
+    /// The instant that comes next.
+    pub(crate) fn upcoming(&self) -> Instant {
+        self.next
+    }
+
+    /// What `instant`, which was held, reads is there.
+    pub(crate) fn clear(&mut self, instant: Instant) {
+        self.cleared = self.cleared.max(Some(instant));
     }
 
     /// How missed instants are made up for from now on.
@@ -92,23 +131,55 @@ impl Schedule {
             // The clock was set back.
             self.next = group.instant_at(now).after(interval);
             self.not_before = now;
+            (self.backlog, self.cleared) = (None, None);
         }
         let start = self.next.max(self.not_before);
         if now < start {
             return Next::Wait(start);
         }
-        let missed = self.skip(group, now);
+        self.skip(group, now);
         let instant = self.next;
+        let is_late = instant.after(interval) <= now;
+        if self.is_held(instant, is_late, now) {
+            return Next::Hold(instant);
+        }
         self.next = instant.after(interval);
         Next::Evaluate {
             instant,
-            is_late: self.next <= now,
-            missed,
+            is_late,
+            missed: std::mem::take(&mut self.missed),
         }
     }
 
-    /// Leaves out what is too long ago, and says how many instants that are.
-    fn skip(&mut self, group: &Group, now: Instant) -> u64 {
+    /// Leaves out what is too long ago.
+    fn skip(&mut self, group: &Group, now: Instant) {
+        let oldest = self.oldest(group, now);
+        let skipped = oldest.since(self.next).as_nanos() / group.interval.as_nanos().max(1);
+        self.missed = self
+            .missed
+            .saturating_add(u64::try_from(skipped).unwrap_or(u64::MAX));
+        self.next = self.next.max(oldest);
+    }
+
+    /// Whether an instant must wait for what it reads.
+    fn is_held(&mut self, instant: Instant, is_late: bool, now: Instant) -> bool {
+        let length = now.since(instant);
+        let backlog = match &mut self.backlog {
+            None if !is_late => return false,
+            known => known.get_or_insert(Backlog { end: now, length }),
+        };
+        if instant > backlog.end && (!is_late || length <= backlog.length / 2) {
+            *backlog = Backlog { end: now, length };
+        }
+        let is_held = instant <= backlog.end && self.cleared < Some(instant);
+        if !is_late && !is_held {
+            self.backlog = None;
+        }
+        is_held
+    }
+
+    /// The oldest instant that is made up for; what is due before is too long ago.
+    fn oldest(&self, group: &Group, now: Instant) -> Instant {
         let newest = group.instant_at(now);
         let oldest = group.instant_at(now.before(self.catch_up.span));
         let oldest = match self.catch_up.span.is_zero() {
@@ -117,14 +188,7 @@ impl Schedule {
             false if oldest < now.before(self.catch_up.span) => oldest.after(group.interval),
             false => oldest,
         };
-        let first = oldest.min(newest);
-        if self.next >= first {
-            return 0;
-        }
-        let interval = group.interval.as_nanos().max(1);
-        let missed = first.since(self.next).as_nanos() / interval;
-        self.next = first;
-        u64::try_from(missed).unwrap_or(u64::MAX)
+        oldest.min(newest)
     }
 }
 
@@ -150,7 +214,8 @@ mod tests {
         start: u64,
     }
 
-    /// Looks at each of `times` and shows what comes: `w30`, `e2`, `e2+`, `e5-3`.
+    /// Looks at each of `times` and shows what comes: `w30`, `e2`, `e2+`, `e5-3`; what is held is
+    /// cleared at once, and shown by an `h` before it.
     fn check(case: Case, times: &[u64], want: &[&str]) {
         let group = group();
         let base = group.instant_at(Instant::from_seconds(1_700_000_000));
@@ -161,10 +226,16 @@ mod tests {
         };
         let due = case.last.map(|n| base.after(INTERVAL * (n + 1)));
         let mut schedule = Schedule::new(&group, catch_up, due, at(case.start));
-        let shown: Vec<String> = times
-            .iter()
-            .map(|seconds| match schedule.next(&group, at(*seconds)) {
+        let mut show = |seconds: &u64| {
+            let (mut next, mut held) = (schedule.next(&group, at(*seconds)), "");
+            if let Next::Hold(instant) = next {
+                assert_eq!(schedule.next(&group, at(*seconds)), next);
+                schedule.clear(instant);
+                (next, held) = (schedule.next(&group, at(*seconds)), "h");
+            }
+            match next {
                 Next::Wait(until) => format!("w{}", until.since(base).as_secs()),
+                Next::Hold(instant) => panic!("{instant:?} was cleared"),
                 Next::Evaluate {
                     instant,
                     is_late,
@@ -173,12 +244,13 @@ mod tests {
                     let number = instant.since(base).as_secs() / INTERVAL.as_secs();
                     let late = if is_late { "+" } else { "" };
                     match missed {
-                        0 => format!("e{number}{late}"),
-                        missed => format!("e{number}{late}-{missed}"),
+                        0 => format!("{held}e{number}{late}"),
+                        missed => format!("{held}e{number}{late}-{missed}"),
                     }
                 }
-            })
-            .collect();
+            }
+        };
+        let shown: Vec<String> = times.iter().map(&mut show).collect();
         assert_eq!(shown, want);
     }
 
@@ -201,13 +273,37 @@ mod tests {
             delay: 0,
             start: 45,
         };
-        check(case(), &[45, 45, 45, 45], &["e2+", "e3+", "e4", "w50"]);
+        check(case(), &[45, 45, 45, 45], &["he2+", "he3+", "he4", "w50"]);
         let delayed = Case { delay: 7, ..case() };
-        check(delayed, &[45, 52, 52], &["w52", "e2+", "e3+"]);
+        let want = ["w52", "he2+", "he3+", "he4+", "he5"];
+        check(delayed, &[45, 52, 52, 52, 52], &want);
         let short = Case { span: 15, ..case() };
-        check(short, &[45, 45, 45], &["e3+-1", "e4", "w50"]);
+        check(short, &[45, 45, 45], &["he3+-1", "he4", "w50"]);
         let none = Case { span: 0, ..case() };
-        check(none, &[45, 45], &["e4-2", "w50"]);
+        check(none, &[45, 45], &["he4-2", "w50"]);
+    }
+
+    #[test]
+    fn schedule_waits_for_others_until_its_backlog_is_made_up_for() {
+        let case = || Case {
+            last: Some(0),
+            span: 3600,
+            delay: 0,
+            start: 85,
+        };
+        // It took 20 s, in which two more became due, and then it is on time.
+        let times = [85, 90, 95, 100, 103, 104, 105, 106, 107, 108, 110];
+        let want = [
+            "he1+", "he2+", "he3+", "he4+", "he5+", "he6+", "he7+", "he8+", "he9+", "he10", "e11",
+        ];
+        check(case(), &times, &want);
+        // It takes as long as its interval: it is behind for ever, and waits for others no more.
+        let times: Vec<u64> = (0..16).map(|i| 85 + 10 * i).collect();
+        let want: Vec<String> = (1..=16)
+            .map(|i| format!("{}e{i}+", if i <= 8 { "h" } else { "" }))
+            .collect();
+        let want: Vec<&str> = want.iter().map(String::as_str).collect();
+        check(case(), &times, &want);
     }
 
     #[test]
@@ -221,7 +317,7 @@ mod tests {
         check(
             case,
             &[12, 35, 35, 70, 70],
-            &["e1", "e2+", "e3", "e5+-1", "e6+"],
+            &["e1", "he2+", "he3", "he5+-1", "he6+"],
         );
     }
 

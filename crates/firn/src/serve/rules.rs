@@ -11,6 +11,7 @@
 
 mod backfill;
 mod metrics;
+mod progress;
 mod runner;
 mod under_way;
 
@@ -32,6 +33,7 @@ use firn_rules::schedule::CatchUp;
 use firn_rules::view::{BackfillError, BackfillRequest, BackfillView, GroupView, Groups};
 use firn_server::App;
 use metrics::RuleMetrics;
+use progress::Progress;
 use runner::Runner;
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -120,6 +122,7 @@ struct Shared {
     turns: Semaphore,
     outside: Mutex<Arc<Outside>>,
     metrics: RuleMetrics,
+    progress: Progress,
     backfills: Backfills,
 }
 
@@ -169,6 +172,7 @@ impl Rules {
             turns: Semaphore::new(flags.queries_max.max(1)),
             outside: Mutex::default(),
             metrics: RuleMetrics::default(),
+            progress: Progress::default(),
             backfills: Backfills::default(),
             around,
             flags,
@@ -206,6 +210,7 @@ impl Rules {
         });
         let settings = self.settings(config);
         let is_first = lock(&self.settings).replace(settings).is_none();
+        self.shared.progress.take_over(&config.rule_groups);
         let mut ending = JoinSet::new();
         for group in &config.rule_groups {
             let mut running = lock(&self.running);

@@ -254,7 +254,7 @@ impl Sim {
                         took: Duration::ZERO,
                     }
                 }
-                append @ Action::Append { .. } => self.complete(append),
+                other @ (Action::Append { .. } | Action::Hold(_)) => self.complete(other),
                 _ => continue,
             };
             actions.extend(machine.step(now, event));
@@ -290,6 +290,8 @@ impl Sim {
 
     fn complete(&mut self, action: Action) -> Event {
         match action {
+            // There is no other group.
+            Action::Hold(instant) => Event::Cleared(instant),
             Action::Query { rule, instant, .. } => Event::Answered {
                 rule,
                 found: Ok(self.find(rule, instant)),

@@ -315,9 +315,11 @@ impl Evaluation<'_> {
                     let outcome = self.head.offer(&batch);
                     Event::Stored { of, outcome }
                 }
-                Action::Wait(_) | Action::Send { .. } | Action::Backfill(_) | Action::Ended(_) => {
-                    continue;
-                }
+                Action::Wait(_)
+                | Action::Hold(_)
+                | Action::Send { .. }
+                | Action::Backfill(_)
+                | Action::Ended(_) => continue,
                 // Alerts of a test have no past.
                 Action::Restore { rule, .. } => Event::Restored {
                     rule,

@@ -16,6 +16,7 @@ use firn_model::trace::SpanContext;
 use firn_rules::group::Group;
 use firn_rules::instant::Instant;
 use firn_rules::machine::{Action, Event, Machine, MachineSettings, Origin, Owed, SavedGroup};
+use firn_rules::order::Reached;
 use firn_rules::rule::{Moment, RuleError};
 use firn_server::parts::RuleGroupName;
 use firn_server::rules::{RuleQueryError, RuleQuestion};
@@ -112,6 +113,14 @@ impl Runner {
     }
 }
 
+/// What the task of a group waits for, beside what is under way.
+struct Next {
+    /// How long it may sleep.
+    sleep: Duration,
+    /// The instant that other groups hold up.
+    held: Option<Instant>,
+}
+
 /// What the task of a group has.
 pub(super) struct Running {
     pub(super) shared: Arc<Shared>,
@@ -126,19 +135,36 @@ pub(super) struct Running {
 
 impl Running {
     async fn run(self, mut stopped: mpsc::Receiver<()>) {
+        let key = self.group.key();
         let mut under_way = UnderWay::default();
         let mut event = Event::Woke;
         loop {
-            let wake = self.step(event, &mut under_way).await;
+            let next = self.step(event, &mut under_way).await;
+            self.shared.progress.reach(&key, self.reached());
             if under_way.is_empty() && lock(&self.machine).is_stopped() {
                 return;
             }
             event = tokio::select! {
                 Some(done) = under_way.next() => self.note(done),
                 Some(()) = stopped.recv() => Event::Woke,
-                () = tokio::time::sleep(wake) => Event::Woke,
+                Some(instant) = self.clear(&key, next.held) => Event::Cleared(instant),
+                () = tokio::time::sleep(next.sleep) => Event::Woke,
             };
         }
+    }
+
+    fn reached(&self) -> Reached {
+        let machine = lock(&self.machine);
+        Reached {
+            instant: machine.reached(),
+            query_offset: machine.query_offset(),
+        }
+    }
+
+    /// Gives the instant that is held once it may be evaluated.
+    async fn clear(&self, key: &str, held: Option<Instant>) -> Option<Instant> {
+        self.shared.progress.clear(key, held?).await;
+        held
     }
 
     /// Does what the machine of the group, which was stopped, says at `instant`, until nothing is
@@ -173,28 +199,27 @@ impl Running {
         }
     }
 
-    /// Tells the machine what happened and starts what it says; the time to sleep.
-    async fn step(&self, event: Event, under_way: &mut UnderWay) -> Duration {
+    /// Tells the machine what happened and starts what it says.
+    async fn step(&self, event: Event, under_way: &mut UnderWay) -> Next {
         let now = self.shared.now();
         let actions = lock(&self.machine).step(now, event);
         self.perform(actions, now, under_way).await
     }
 
-    /// Starts what the machine says; the time to sleep.
-    async fn perform(
-        &self,
-        actions: Vec<Action>,
-        now: Instant,
-        under_way: &mut UnderWay,
-    ) -> Duration {
-        let mut sleep = SLEEP_MAX;
+    /// Starts what the machine says.
+    async fn perform(&self, actions: Vec<Action>, now: Instant, under_way: &mut UnderWay) -> Next {
+        let mut next = Next {
+            sleep: SLEEP_MAX,
+            held: None,
+        };
         for action in actions {
             match action {
                 Action::Wait(until) => {
                     // A clock in milliseconds must have passed the moment, not just come near it.
                     let left = until.since(now) + Duration::from_millis(1);
-                    sleep = left.min(SLEEP_MAX);
+                    next.sleep = left.min(SLEEP_MAX);
                 }
+                Action::Hold(instant) => next.held = Some(instant),
                 Action::Query {
                     rule,
                     instant,
@@ -231,7 +256,7 @@ impl Running {
                 Action::Ended(keep) => self.ended(keep).await,
             }
         }
-        sleep
+        next
     }
 
     /// Stores samples.

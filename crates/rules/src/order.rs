@@ -1,0 +1,189 @@
+//! In which order groups make up for what they missed.
+//!
+//! A group that reads what another one records, and makes up for instants that are gone, would find
+//! what that one has not made up for yet missing, and record so for ever. So it waits until the
+//! other one is past what it reads. In the ordinary course nothing waits: then what is read was
+//! recorded when it was due.
+//!
+//! Invariant: of the groups that are behind, the one whose next instant is the oldest waits for no
+//! other one.
+
+use crate::dependencies::sources;
+use crate::group::Group;
+use crate::instant::Instant;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How far all groups are.
+#[derive(Debug, Default)]
+pub struct Order {
+    members: HashMap<String, Member>,
+}
+
+#[derive(Debug, Default)]
+struct Member {
+    /// The groups that it reads, by their keys.
+    sources: Vec<String>,
+    /// `None` until it has begun.
+    reached: Option<Reached>,
+}
+
+/// How far a group is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reached {
+    /// Its oldest instant that is not done.
+    pub instant: Instant,
+    /// How far behind its instants it looks and records.
+    pub query_offset: Duration,
+}
+
+impl Order {
+    /// Takes over the groups that there are; each must say how far it is ([`Order::reach`]).
+    pub fn take_over(&mut self, groups: &[Arc<Group>]) {
+        let sources = sources(groups);
+        let mut before = std::mem::take(&mut self.members);
+        for (group, sources) in groups.iter().zip(sources) {
+            let key = group.key();
+            let reached = before.remove(&key).and_then(|member| member.reached);
+            let sources = sources.into_iter().map(|i| groups[i].key()).collect();
+            self.members.insert(key, Member { sources, reached });
+        }
+    }
+
+    /// A group is so far. Says whether others may wait for that.
+    pub fn reach(&mut self, key: &str, reached: Reached) -> bool {
+        let Some(member) = self.members.get_mut(key) else {
+            return false;
+        };
+        member.reached.replace(reached) != Some(reached)
+    }
+
+    /// Whether all that a group reads for `instant` is recorded.
+    pub fn is_clear(&self, key: &str, instant: Instant) -> bool {
+        let Some(member) = self.members.get(key) else {
+            return true;
+        };
+        let Some(own) = member.reached else {
+            return false;
+        };
+        let sources = member.sources.iter().filter_map(|s| self.members.get(s));
+        sources.map(|source| source.reached).all(|reached| {
+            // One that has not begun has made up for nothing.
+            reached.is_some_and(|source| source.is_past(instant, own.query_offset))
+        })
+    }
+}
+
+impl Reached {
+    /// Whether what a group that looks `query_offset` behind reads at `instant` is recorded: all
+    /// that is due before, or less if the reader looks further behind.
+    fn is_past(&self, instant: Instant, query_offset: Duration) -> bool {
+        match query_offset.checked_sub(self.query_offset) {
+            None | Some(Duration::ZERO) => instant <= self.instant,
+            Some(more) => instant < self.instant.after(more),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::file::{ReadOptions, parse};
+    use firn_promql::Features;
+
+    /// Groups `a`, `b` ... whose rules are `name = expr`, alerts with a `!` before them, and how
+    /// far each is, in seconds: `3`, or `3-2` for one that looks two seconds behind.
+    fn order(groups: &[&[&str]], reached: &[&str]) -> Order {
+        let mut text = "groups:\n".to_owned();
+        for (name, rules) in ('a'..).zip(groups) {
+            text += &format!("- name: {name}\n  rules:\n");
+            for rule in *rules {
+                let (name, expr) = rule.split_once(" = ").expect("a rule has a name");
+                text += &match name.strip_prefix('!') {
+                    Some(alert) => format!("  - {{alert: {alert}, expr: '{expr}'}}\n"),
+                    None => format!("  - {{record: '{name}', expr: '{expr}'}}\n"),
+                };
+            }
+        }
+        let file = parse(&text, ReadOptions::default()).expect("the rules are sound");
+        let made = Group::of_file("f", &file, Duration::from_secs(1), Features::default());
+        let made: Vec<Arc<Group>> = made.unwrap().into_iter().map(Arc::new).collect();
+        let mut order = Order::default();
+        order.take_over(&made);
+        for (group, reached) in made.iter().zip(reached) {
+            let (instant, offset) = reached.split_once('-').unwrap_or((reached, "0"));
+            let reached = Reached {
+                instant: Instant::from_seconds(instant.parse().expect("a number")),
+                query_offset: Duration::from_secs(offset.parse().expect("a number")),
+            };
+            assert!(order.reach(&group.key(), reached));
+            assert!(!order.reach(&group.key(), reached));
+        }
+        order
+    }
+
+    /// The last instant, in seconds, up to ten, that a group may evaluate.
+    fn last(order: &Order, group: char) -> Option<i64> {
+        let key = format!("f;{group}");
+        let is_clear = |second: &i64| order.is_clear(&key, Instant::from_seconds(*second));
+        (0..=10).rev().find(is_clear)
+    }
+
+    #[test]
+    fn group_waits_for_those_that_it_reads() {
+        let check = |groups: &[&[&str]], reached: &[&str], want: &[Option<i64>]| {
+            let order = order(groups, reached);
+            let found: Vec<_> = ('a'..).take(want.len()).map(|g| last(&order, g)).collect();
+            assert_eq!(found, want, "{groups:?} {reached:?}");
+        };
+        let all = Some(10);
+        check(&[&["x = y"], &["z = y"]], &["3", "0"], &[all, all]);
+        check(&[&["x = y"], &["z = x"]], &["3", "0"], &[all, Some(3)]);
+        let chain: &[&[&str]] = &[&["x = y"], &["q = 1", "z = rate(x[5m])"], &["w = z"]];
+        check(chain, &["3", "2", "0"], &[all, Some(3), Some(2)]);
+        let circle: &[&[&str]] = &[&["x = z"], &["z = x"]];
+        check(circle, &["3", "2"], &[Some(2), Some(3)]);
+        let patterns: &[&[&str]] = &[
+            &["x1 = y"],
+            &["z = {__name__=~\"x.\"}"],
+            &["w = {job=\"j\"}"],
+        ];
+        check(patterns, &["3", "4", "0"], &[all, Some(3), Some(3)]);
+        let alerts: &[&[&str]] = &[
+            &["!A = y"],
+            &["z = ALERTS{alertname=\"A\"}"],
+            &["w = ALERTS{alertname=\"B\"}"],
+        ];
+        check(alerts, &["3", "0", "0"], &[all, Some(3), all]);
+        // One that has not begun may still have all to make up for.
+        check(&[&["z = x"], &["x = y"]], &["3"], &[None]);
+    }
+
+    #[test]
+    fn group_that_looks_further_behind_waits_for_less() {
+        let groups: &[&[&str]] = &[&["x = y"], &["z = x"]];
+        assert_eq!(last(&order(groups, &["3-2", "0-2"]), 'b'), Some(3));
+        assert_eq!(last(&order(groups, &["3", "0-2"]), 'b'), Some(4));
+        assert_eq!(last(&order(groups, &["3-2", "0"]), 'b'), Some(3));
+    }
+
+    #[test]
+    fn group_that_is_gone_holds_up_no_other() {
+        let mut order = order(&[&["z = x"], &["x = y"]], &["0", "3"]);
+        assert_eq!(last(&order, 'a'), Some(3));
+        let file = parse(
+            "groups: [{name: a, rules: [{record: z, expr: x}]}]",
+            ReadOptions::default(),
+        );
+        let left = Group::of_file(
+            "f",
+            &file.unwrap(),
+            Duration::from_secs(1),
+            Features::default(),
+        );
+        let left: Vec<Arc<Group>> = left.unwrap().into_iter().map(Arc::new).collect();
+        order.take_over(&left);
+        assert_eq!(last(&order, 'a'), Some(10));
+    }
+}
