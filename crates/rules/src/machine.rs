@@ -145,7 +145,7 @@ pub enum Action {
         max: TimestampMs,
     },
     /// To make what recording rules make of these instants, which the store could not take then,
-    /// and to tell by [`Machine::made_up`] when that is done.
+    /// and to tell by [`Machine::made_up_before`] how far that is.
     Backfill(Owed),
     /// An evaluation has ended: to keep the state over the end of the process, if it says one.
     Ended(Option<SavedGroup>),
@@ -287,9 +287,19 @@ impl Machine {
         actions
     }
 
-    /// What was to be made up for is stored.
-    pub fn made_up(&mut self) {
-        self.making_up = None;
+    /// What was to be made up for is stored up to `next`, the first instant that is not.
+    pub fn made_up_before(&mut self, next: Instant) {
+        let left = self.making_up.filter(|owed| next <= owed.last);
+        self.making_up = left.map(|owed| Owed {
+            first: owed.first.max(next),
+            ..owed
+        });
+    }
+
+    /// The oldest instant of which the store still lacks what was recorded.
+    pub fn owed(&self) -> Option<Instant> {
+        let owed = [self.unstored, self.making_up];
+        owed.into_iter().flatten().map(|owed| owed.first).min()
     }
 
     /// The instants that an evaluation could not store, which count as told from here on.

@@ -34,6 +34,8 @@ struct Member {
 pub struct Reached {
     /// Its oldest instant that is not done.
     pub instant: Instant,
+    /// Its oldest instant of which the store lacks what was recorded, since it could not take it.
+    pub owed: Option<Instant>,
     /// How far behind its instants it looks and records.
     pub query_offset: Duration,
 }
@@ -59,29 +61,41 @@ impl Order {
         member.reached.replace(reached) != Some(reached)
     }
 
-    /// Whether all that a group reads for `instant` is recorded.
+    /// Whether all that a group reads for `instant` is recorded, if the store could take it.
     pub fn is_clear(&self, key: &str, instant: Instant) -> bool {
+        self.are_sources(key, |source, own| {
+            source.is_past(source.instant, instant, own)
+        })
+    }
+
+    /// The same, for what a group could not store then and makes anew.
+    pub fn is_made_up(&self, key: &str, instant: Instant) -> bool {
+        self.are_sources(key, |source, own| {
+            let owed = source.owed.unwrap_or(source.instant);
+            source.is_past(owed, instant, own)
+        })
+    }
+
+    /// Whether something is true of all groups that one reads; of one that has not begun nothing is.
+    fn are_sources(&self, key: &str, is_so: impl Fn(Reached, Reached) -> bool) -> bool {
         let Some(member) = self.members.get(key) else {
             return true;
         };
-        let Some(own) = member.reached else {
-            return false;
-        };
         let sources = member.sources.iter().filter_map(|s| self.members.get(s));
-        sources.map(|source| source.reached).all(|reached| {
-            // One that has not begun has made up for nothing.
-            reached.is_some_and(|source| source.is_past(instant, own.query_offset))
+        let mut sources = sources.map(|source| source.reached);
+        member.reached.is_some_and(|own| {
+            sources.all(|source| source.is_some_and(|source| is_so(source, own)))
         })
     }
 }
 
 impl Reached {
-    /// Whether what a group that looks `query_offset` behind reads at `instant` is recorded: all
-    /// that is due before, or less if the reader looks further behind.
-    fn is_past(&self, instant: Instant, query_offset: Duration) -> bool {
-        match query_offset.checked_sub(self.query_offset) {
-            None | Some(Duration::ZERO) => instant <= self.instant,
-            Some(more) => instant < self.instant.after(more),
+    /// Whether what `reader` reads at `instant` is there once this group is at `at`: all that is due
+    /// before, or less if the reader looks further behind.
+    fn is_past(self, at: Instant, instant: Instant, reader: Self) -> bool {
+        match reader.query_offset.checked_sub(self.query_offset) {
+            None | Some(Duration::ZERO) => instant <= at,
+            Some(more) => instant < at.after(more),
         }
     }
 }
@@ -115,6 +129,7 @@ mod tests {
             let (instant, offset) = reached.split_once('-').unwrap_or((reached, "0"));
             let reached = Reached {
                 instant: Instant::from_seconds(instant.parse().expect("a number")),
+                owed: None,
                 query_offset: Duration::from_secs(offset.parse().expect("a number")),
             };
             assert!(order.reach(&group.key(), reached));
@@ -166,6 +181,21 @@ mod tests {
         assert_eq!(last(&order(groups, &["3-2", "0-2"]), 'b'), Some(3));
         assert_eq!(last(&order(groups, &["3", "0-2"]), 'b'), Some(4));
         assert_eq!(last(&order(groups, &["3-2", "0"]), 'b'), Some(3));
+    }
+
+    #[test]
+    fn what_could_not_be_stored_is_made_in_order_and_holds_up_nothing_else() {
+        let mut order = order(&[&["x = y"], &["z = x"]], &["9", "9"]);
+        let owing = Reached {
+            instant: Instant::from_seconds(9),
+            owed: Some(Instant::from_seconds(4)),
+            query_offset: Duration::ZERO,
+        };
+        assert!(order.reach("f;a", owing));
+        assert_eq!(last(&order, 'b'), Some(9));
+        let is_made_up = |second| order.is_made_up("f;b", Instant::from_seconds(second));
+        assert!(is_made_up(4) && !is_made_up(5));
+        assert!(order.is_made_up("f;a", Instant::from_seconds(9)));
     }
 
     #[test]

@@ -271,9 +271,9 @@ impl Sim {
         if making.machine.take_unstored().is_none() {
             making.next = making.next.after(INTERVAL);
         }
-        match making.next > making.last {
-            true => self.machine.made_up(),
-            false => self.making_up = Some(making),
+        self.machine.made_up_before(making.next);
+        if making.next <= making.last {
+            self.making_up = Some(making);
         }
     }
 

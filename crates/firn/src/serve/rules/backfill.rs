@@ -4,6 +4,9 @@
 //! Doing it again changes nothing: the same samples are found, and taken as known. An instant that
 //! the store cannot take is made again until it can.
 //!
+//! What a group could not store waits, instant by instant, for the groups that it reads, which owe
+//! theirs too.
+//!
 //! Invariant: so many run at one time at most, the others wait; those that were asked for over HTTP
 //! are bounded in number, those that groups ask for by the number of groups, each of which asks
 //! for one at a time. One that goes on is never forgotten.
@@ -54,7 +57,7 @@ struct Plan {
     group: Arc<Group>,
     settings: MachineSettings,
     first: Instant,
-    count: u64,
+    last: Instant,
     /// The group that owes it.
     of: Option<Arc<Mutex<Machine>>>,
 }
@@ -101,7 +104,7 @@ impl Backfills {
             group: Arc::new(group.recording()),
             settings,
             first,
-            count,
+            last: view.request.end,
             of: None,
         };
         tokio::spawn(run(shared, plan, shown));
@@ -138,7 +141,7 @@ impl Backfills {
             group: Arc::new(group.recording()),
             settings,
             first,
-            count,
+            last: owed.last,
             of: Some(of),
         };
         tokio::spawn(run(shared, plan, shown));
@@ -195,8 +198,6 @@ fn instants(group: &Group, request: &BackfillRequest) -> (Instant, u64) {
 }
 
 async fn run(shared: Arc<Shared>, plan: Plan, shown: Shown) {
-    // The semaphore is never closed.
-    let _turn = shared.backfills.turns.acquire().await;
     // One rule at a time: those that run live go first.
     let settings = MachineSettings {
         rules_at_once: 1,
@@ -212,20 +213,31 @@ async fn run(shared: Arc<Shared>, plan: Plan, shown: Shown) {
         is_past: true,
         spans: Mutex::default(),
     };
-    if plan.of.is_some() {
-        // Series that ended within have their ends, as if the group had never stopped.
-        let before = instant.before(group.interval);
-        let actions = lock(&running.machine).recall_at(before);
-        running.finish(actions, before).await;
-    }
-    for _ in 0..plan.count {
+    let (key, progress) = (group.key(), &shared.progress);
+    loop {
+        if let Some(of) = &plan.of {
+            lock(of).made_up_before(instant);
+            progress.reach(&key, of);
+        }
+        if instant > plan.last {
+            break;
+        }
+        if plan.of.is_some() {
+            // Without a turn: the groups that it waits for need one.
+            progress.made_up(&key, instant).await;
+        }
+        // The semaphore is never closed.
+        let _turn = shared.backfills.turns.acquire().await;
+        if plan.of.is_some() && instant == plan.first {
+            // Series that ended within have their ends, as if the group had never stopped.
+            let before = instant.before(group.interval);
+            let actions = lock(&running.machine).recall_at(before);
+            running.finish(actions, before).await;
+        }
         make(&running, instant, &shown).await;
         instant = instant.after(group.interval);
     }
     lock(&shown).is_over = true;
-    if let Some(of) = plan.of {
-        lock(&of).made_up();
-    }
 }
 
 /// Makes one instant.

@@ -3,6 +3,7 @@
 use firn_model::sync::lock;
 use firn_rules::group::Group;
 use firn_rules::instant::Instant;
+use firn_rules::machine::Machine;
 use firn_rules::order::{Order, Reached};
 use std::sync::{Arc, Mutex};
 use tokio::sync::watch;
@@ -21,8 +22,16 @@ impl Progress {
         self.changed.send_replace(());
     }
 
-    /// The group of this key is so far.
-    pub(super) fn reach(&self, key: &str, reached: Reached) {
+    /// The group of this key is as far as its machine says.
+    pub(super) fn reach(&self, key: &str, machine: &Mutex<Machine>) {
+        let reached = {
+            let machine = lock(machine);
+            Reached {
+                instant: machine.reached(),
+                owed: machine.owed(),
+                query_offset: machine.query_offset(),
+            }
+        };
         if lock(&self.order).reach(key, reached) {
             self.changed.send_replace(());
         }
@@ -30,8 +39,18 @@ impl Progress {
 
     /// Returns once all that the group of this key reads for `instant` is recorded.
     pub(super) async fn clear(&self, key: &str, instant: Instant) {
+        self.wait(|order| order.is_clear(key, instant)).await;
+    }
+
+    /// Returns once what it reads for `instant` is made up for, too, where the store could not
+    /// take it.
+    pub(super) async fn made_up(&self, key: &str, instant: Instant) {
+        self.wait(|order| order.is_made_up(key, instant)).await;
+    }
+
+    async fn wait(&self, is_so: impl Fn(&Order) -> bool) {
         let mut changes = self.changed.subscribe();
-        while !lock(&self.order).is_clear(key, instant) {
+        while !is_so(&lock(&self.order)) {
             // The sender lives as long as this does.
             let _ = changes.changed().await;
         }

@@ -16,7 +16,6 @@ use firn_model::trace::SpanContext;
 use firn_rules::group::Group;
 use firn_rules::instant::Instant;
 use firn_rules::machine::{Action, Event, Machine, MachineSettings, Origin, Owed, SavedGroup};
-use firn_rules::order::Reached;
 use firn_rules::rule::{Moment, RuleError};
 use firn_server::parts::RuleGroupName;
 use firn_server::rules::{RuleQueryError, RuleQuestion};
@@ -140,7 +139,7 @@ impl Running {
         let mut event = Event::Woke;
         loop {
             let next = self.step(event, &mut under_way).await;
-            self.shared.progress.reach(&key, self.reached());
+            self.shared.progress.reach(&key, &self.machine);
             if under_way.is_empty() && lock(&self.machine).is_stopped() {
                 return;
             }
@@ -150,14 +149,6 @@ impl Running {
                 Some(instant) = self.clear(&key, next.held) => Event::Cleared(instant),
                 () = tokio::time::sleep(next.sleep) => Event::Woke,
             };
-        }
-    }
-
-    fn reached(&self) -> Reached {
-        let machine = lock(&self.machine);
-        Reached {
-            instant: machine.reached(),
-            query_offset: machine.query_offset(),
         }
     }
 
