@@ -10,7 +10,7 @@
 //!
 //! A backlog is what has become due when the group is found to be behind, and then what has become
 //! due meanwhile, as long as that is half as much each time: a group that cannot keep up waits for
-//! no other.
+//! no other, and none waits for long.
 //!
 //! Invariant: instants are on the grid of the group, and each is later than the one before, but
 //! for a clock that was set back by more than an interval.
@@ -18,6 +18,10 @@
 use crate::group::Group;
 use crate::instant::Instant;
 use std::time::Duration;
+
+/// How long the instants of a backlog wait for those of other groups: alerts must not wait for a
+/// group whose queries come to no end.
+const HOLD_MAX: Duration = Duration::from_secs(300);
 
 /// How evaluations that were missed are made up for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -171,7 +175,8 @@ impl Schedule {
         if instant > backlog.end && (!is_late || length <= backlog.length / 2) {
             *backlog = Backlog { end: now, length };
         }
-        let is_held = instant <= backlog.end && self.cleared < Some(instant);
+        let is_waited_for = instant <= backlog.end && now.since(backlog.end) <= HOLD_MAX;
+        let is_held = is_waited_for && self.cleared < Some(instant);
         if !is_late && !is_held {
             self.backlog = None;
         }
@@ -304,6 +309,25 @@ mod tests {
             .collect();
         let want: Vec<&str> = want.iter().map(String::as_str).collect();
         check(case(), &times, &want);
+    }
+
+    #[test]
+    fn schedule_waits_for_others_five_minutes_at_most() {
+        let group = group();
+        let last = group.instant_at(Instant::from_seconds(1_700_000_000));
+        let catch_up = CatchUp {
+            span: Duration::from_secs(3600),
+            delay: Duration::ZERO,
+        };
+        let start = last.after(INTERVAL * 8);
+        let mut schedule = Schedule::new(&group, catch_up, Some(last), start);
+        let end = start.after(HOLD_MAX);
+        assert_eq!(schedule.next(&group, end), Next::Hold(last));
+        for i in 0..20 {
+            let next = schedule.next(&group, end.after(Duration::from_secs(1)));
+            let due = last.after(INTERVAL * i);
+            assert!(matches!(next, Next::Evaluate { instant, .. } if instant == due));
+        }
     }
 
     #[test]
