@@ -1,9 +1,10 @@
-// The page: panels from the URL, the dashboard while there is none, the theme, and whether the
-// server is ready.
+// The page: a view of the server that the path names, or panels from the URL and the dashboard while
+// there is none; the theme, and whether the server is ready.
 
 import { ask } from "./api.js";
 import { Dashboard } from "./dashboard.js";
 import { Panel } from "./panel.js";
+import { showView } from "./views.js";
 
 const THEME_KEY = "firn.theme";
 const THEMES = { system: "◐", light: "☀", dark: "☾" };
@@ -19,11 +20,12 @@ const dashboard = new Dashboard(find("dashboard"), {
   },
 });
 
-function changed() {
+// Writes the panels into the URL: a new entry of the history, or what the present one says in full.
+function changed({ write = "pushState" } = {}) {
   const params = new URLSearchParams(panels.flatMap((panel, i) => (panel.state.expr ? panel.params(i) : [])));
   const isEmpty = params.size === 0;
   const url = isEmpty ? location.pathname : `query?${params}`;
-  if (location.search !== (isEmpty ? "" : `?${params}`)) window.history.pushState(null, "", url);
+  if (location.search !== (isEmpty ? "" : `?${params}`)) window.history[write](null, "", url);
   document.title = panels[0]?.state.expr ? `${panels[0].state.expr} – Firn` : "Firn";
   dashboard.show(isEmpty);
   for (const panel of panels) panel.find(".remove").hidden = panels.length === 1;
@@ -31,7 +33,7 @@ function changed() {
 
 function add(state) {
   const panel = new Panel(state, {
-    onchange: changed,
+    onchange: () => changed(),
     onremove: (gone) => {
       panels.splice(panels.indexOf(gone), 1);
       gone.root.remove();
@@ -51,10 +53,11 @@ function restore() {
     panel.root.remove();
   }
   const params = new URLSearchParams(location.search);
-  const count = [...params.keys()].filter((name) => /^g\d+\.expr$/.test(name)).length;
-  for (let i = 0; i < Math.max(1, count); i += 1) add(Panel.stateOf(params, i));
+  const numbers = [...params.keys()].flatMap((name) => /^g(\d+)\.expr$/.exec(name)?.[1] ?? []);
+  for (const number of numbers.length ? numbers : ["0"]) add(Panel.stateOf(params, number));
+  // A link is written out in full where it stands: the way back leads out of the page.
+  changed({ write: "replaceState" });
   for (const panel of panels) if (panel.state.expr) panel.run();
-  changed();
   panels[0].expr.focus();
 }
 
@@ -103,7 +106,11 @@ async function showBuild() {
 
 startTheme();
 find("add").addEventListener("click", () => add({}).expr.focus());
-addEventListener("popstate", restore);
 await ready();
-restore();
+if (showView(find("view"), location)) {
+  find("add").hidden = true;
+} else {
+  addEventListener("popstate", restore);
+  restore();
+}
 showBuild();

@@ -9,6 +9,7 @@ mod harness;
 mod webdriver;
 
 use harness::server::Server;
+use harness::webhook::Webhook;
 use harness::write::{Series, body};
 use serde_json::json;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -30,6 +31,17 @@ const DRAWN_CARDS: &str = r#"
     };
     return [...document.querySelectorAll(".card")].filter(isDrawn).length >= 6;"#;
 
+const RULES: &str = r#"
+groups:
+- name: shop
+  interval: 200ms
+  rules:
+  - {record: shop:answer, expr: "vector(42)"}
+  - alert: Empty
+    expr: vector(91.5) > bool 90 == 1
+    annotations: {summary: the shop is empty}
+"#;
+
 struct Page {
     server: Server,
     browser: Browser,
@@ -38,19 +50,46 @@ struct Page {
 
 impl Page {
     fn open() -> Self {
-        let data = tempfile::tempdir().unwrap();
-        let server = Server::start(data.path(), &[]);
-        let browser = Browser::start();
-        browser.open(&format!("http://{}/", server.address));
-        browser.wait_until(
+        let page = Self::of(tempfile::tempdir().unwrap(), &[]);
+        page.go("/");
+        page.browser.wait_until(
             "return document.querySelectorAll('.expr').length",
             &json!(1),
         );
+        page
+    }
+
+    /// A server with a scrape job, rules, and alerts that are sent to `webhook`.
+    fn with_rules(webhook: &Webhook) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let config = format!(
+            "scrape_configs:
+- job_name: shop
+  scrape_interval: 1s
+  static_configs: [{{targets: ['127.0.0.1:1'], labels: {{zone: a}}}}]
+rule_files: [rules.yml]
+alerting: {{alertmanagers: [{{static_configs: [{{targets: ['{}']}}]}}]}}
+",
+            webhook.address
+        );
+        std::fs::write(dir.path().join("firn.yml"), config).unwrap();
+        std::fs::write(dir.path().join("rules.yml"), RULES).unwrap();
+        let file = dir.path().join("firn.yml").display().to_string();
+        Self::of(dir, &["--config", &file])
+    }
+
+    fn of(dir: tempfile::TempDir, flags: &[&str]) -> Self {
         Self {
-            server,
-            browser,
-            _data: data,
+            server: Server::start(&dir.path().join("data"), flags),
+            browser: Browser::start(),
+            _data: dir,
         }
+    }
+
+    /// Opens a path of the server.
+    fn go(&self, path: &str) {
+        self.browser
+            .open(&format!("http://{}{path}", self.server.address));
     }
 
     /// Types an expression and executes it.
@@ -159,4 +198,90 @@ fn page_theme_button_turns_page_dark_and_back() {
     assert_ne!(page.browser.evaluate(background), light);
     page.browser.click("#theme");
     page.check(themes, json!("light"));
+}
+
+#[test]
+fn page_link_of_an_alert_opens_its_expression() {
+    let webhook = Webhook::start();
+    let page = Page::with_rules(&webhook);
+    let alert = webhook.next_alert(|alert| alert["labels"]["alertname"] == "Empty");
+    let link = alert["generatorURL"].as_str().unwrap();
+    let (_, query) = link.split_once("/graph?").unwrap();
+    page.go(&format!("/graph?{query}"));
+    page.check(
+        "return document.querySelector('.expr')?.value",
+        json!("vector(91.5) > bool 90 == 1"),
+    );
+    page.check(
+        "return document.querySelector('.panel td.number')?.textContent",
+        json!("1"),
+    );
+}
+
+#[test]
+fn page_old_links_keep_expression_tab_range_and_way_back() {
+    let page = Page::open();
+    let state = "return [...document.querySelectorAll('.panel')].map((panel) => [
+        panel.querySelector('.expr').value, panel.querySelector('.range').value,
+        panel.querySelector('.tab.active').dataset.tab])";
+    for (link, expected) in [
+        (
+            "/graph?g0.expr=vector(1)&g0.tab=0&g0.range_input=2h",
+            json!([["vector(1)", "2h", "graph"]]),
+        ),
+        (
+            "/query?g0.expr=vector(1)&g0.tab=table&g0.range_input=30m",
+            json!([["vector(1)", "30m", "table"]]),
+        ),
+        (
+            "/graph?g1.expr=vector(2)&g1.tab=1&g3.expr=vector(3)",
+            json!([["vector(2)", "1h", "table"], ["vector(3)", "1h", "graph"]]),
+        ),
+    ] {
+        page.go("/");
+        page.go(link);
+        page.check(state, expected);
+        page.browser.evaluate("history.back()");
+        page.check("return location.pathname + location.search", json!("/"));
+    }
+}
+
+#[test]
+fn page_paths_of_prometheus_show_what_they_name() {
+    let page = Page::with_rules(&Webhook::start());
+    let cases = [
+        ("/targets", "Targets", "http://127.0.0.1:1/metrics"),
+        ("/service-discovery", "Discovery", "__scrape_interval__"),
+        ("/rules", "Rules", "shop:answer"),
+        ("/alerts", "Alerts", "the shop is empty"),
+        ("/alertmanager-discovery", "Alertmanagers", "/api/v2/alerts"),
+        ("/config", "Configuration", "job_name: shop"),
+        ("/flags", "Flags", "storage.tsdb.retention.time"),
+        ("/status", "Status", "startTime"),
+        ("/agent", "Status", "startTime"),
+        ("/tsdb-status", "Head", "numSeries"),
+        ("/targets?search=shop", "Targets", "127.0.0.1:1"),
+    ];
+    for (path, title, text) in cases {
+        page.go(path);
+        let shown = format!(
+            "return [document.title, document.querySelector('#view').innerText.includes({}),
+                document.querySelectorAll('.expr').length]",
+            json!(text)
+        );
+        page.check(&shown, json!([format!("{title} – Firn"), true, 0]));
+    }
+    page.go("/targets?search=elsewhere");
+    page.check(
+        "return [...document.querySelectorAll('.part')].map((part) => part.hidden)",
+        json!([true]),
+    );
+    page.go("/rules");
+    page.browser
+        .wait_until("return document.querySelectorAll('td a').length", &json!(2));
+    page.browser.click("td a");
+    page.check(
+        "return document.querySelector('.panel td.number')?.textContent",
+        json!("42"),
+    );
 }

@@ -21,7 +21,7 @@ const INDEX: Asset = Asset {
     text: include_str!("../../../../ui/index.html"),
 };
 
-const ASSETS: [Asset; 9] = [
+const ASSETS: [Asset; 10] = [
     Asset {
         name: "style.css",
         content_type: "text/css; charset=utf-8",
@@ -61,6 +61,11 @@ const ASSETS: [Asset; 9] = [
         name: "panel.js",
         content_type: "text/javascript; charset=utf-8",
         text: include_str!("../../../../ui/panel.js"),
+    },
+    Asset {
+        name: "views.js",
+        content_type: "text/javascript; charset=utf-8",
+        text: include_str!("../../../../ui/views.js"),
     },
     Asset {
         name: "favicon.svg",

@@ -760,28 +760,26 @@ const OPERATIONS: &[Route] = &[
     .answers(TEXT),
 ];
 
+/// The page at `path`: what it shows there is its script's work.
+const fn page_at(path: &'static str, doc: &'static str) -> Route {
+    let mount = open(GET, Endpoint::Page);
+    Route::new(path, mount, |m| plain(m, page::index), doc).answers(HTML)
+}
+
 const PAGE: &[Route] = &[
-    Route::new(
-        "/",
-        open(GET, Endpoint::Page),
-        |m| plain(m, page::index),
-        "The page.",
-    )
-    .answers(HTML),
-    Route::new(
-        "/graph",
-        open(GET, Endpoint::Page),
-        |m| plain(m, page::index),
-        "The page, where links of alerts and of Grafana lead.",
-    )
-    .answers(HTML),
-    Route::new(
-        "/query",
-        open(GET, Endpoint::Page),
-        |m| plain(m, page::index),
-        "The page, where links of Prometheus lead.",
-    )
-    .answers(HTML),
+    page_at("/", "The page."),
+    page_at("/graph", "The page, where links of alerts lead."),
+    page_at("/query", "The page, where links of Prometheus lead."),
+    page_at("/alerts", "Its list of alerting rules and their alerts."),
+    page_at("/rules", "Its list of rules."),
+    page_at("/targets", "Its list of targets."),
+    page_at("/service-discovery", "Its list of what was discovered."),
+    page_at("/alertmanager-discovery", "Where alerts are sent."),
+    page_at("/status", "What runs, and since when."),
+    page_at("/agent", "The same, where an agent of Prometheus has it."),
+    page_at("/tsdb-status", "The figures of the head."),
+    page_at("/config", "The configuration in force."),
+    page_at("/flags", "The flags and their values."),
     Route::new(
         "/favicon.svg",
         open(GET, Endpoint::Page),
