@@ -108,7 +108,7 @@ fn shape(production: &[&Source]) -> Shape {
     for source in production {
         let lines = source.production_lines().count();
         shape.large_files += usize::from(lines > LARGE_FILE_LINES);
-        shape.visit_file(&source.syntax);
+        shape.visit_file(source.syntax());
     }
     shape
 }

@@ -44,7 +44,7 @@ fn module_of(source: &Source) -> Option<Module> {
 fn graph(files: Vec<(Module, Source)>) -> Graph {
     let mut test_only = BTreeSet::new();
     for (module, source) in &files {
-        for name in declared(&source.syntax, true) {
+        for name in declared(source.syntax(), true) {
             test_only.insert(child(module, &name));
         }
     }
@@ -53,7 +53,7 @@ fn graph(files: Vec<(Module, Source)>) -> Graph {
     let modules: BTreeSet<Module> = files.iter().map(|(module, _)| module.clone()).collect();
     let mut handed_on = HandedOn::new();
     for (module, source) in &files {
-        for item in &source.syntax.items {
+        for item in &source.syntax().items {
             if let syn::Item::Use(item) = item
                 && !matches!(item.vis, syn::Visibility::Inherited)
             {
@@ -67,10 +67,10 @@ fn graph(files: Vec<(Module, Source)>) -> Graph {
             module,
             modules: &modules,
             handed_on: &handed_on,
-            children: declared(&source.syntax, false),
+            children: declared(source.syntax(), false),
             found: BTreeSet::new(),
         };
-        names.visit_file(&source.syntax);
+        names.visit_file(source.syntax());
         let mut found = names.found;
         // The root is the face of the crate, which any file may name.
         found.retain(|named| named != module && is_shipped(named) && !named.is_empty());

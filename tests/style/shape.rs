@@ -103,7 +103,7 @@ fn function_length_over_limit_is_refused() {
             path: &source.path,
             findings: Vec::new(),
         };
-        lengths.visit_file(&source.syntax);
+        lengths.visit_file(source.syntax());
         findings.extend(lengths.findings);
     }
     report(

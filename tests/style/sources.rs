@@ -1,6 +1,7 @@
 //! Reads the project's Rust files as text and as syntax, without their tests.
 
 use crate::root;
+use std::cell::OnceCell;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -10,8 +11,8 @@ pub struct Source {
     pub path: String,
     /// All of it.
     pub text: String,
-    /// Its syntax tree.
-    pub syntax: syn::File,
+    /// Its syntax tree, once it was asked for: most tests need none, and it takes long.
+    syntax: OnceCell<syn::File>,
 }
 
 impl Source {
@@ -36,13 +37,25 @@ impl Source {
             .take_while(move |(n, _)| *n < end)
     }
 
+    /// Its syntax tree.
+    pub fn syntax(&self) -> &syn::File {
+        let parse = || {
+            let parsed = syn::parse_file(&self.text);
+            parsed.unwrap_or_else(|e| panic!("{}: {e}", self.path))
+        };
+        self.syntax.get_or_init(parse)
+    }
+
+    /// The line of `#[cfg(test)]` before the first module of tests that stands in the file.
     fn test_module_line(&self) -> Option<usize> {
-        self.syntax.items.iter().find_map(|item| match item {
-            syn::Item::Mod(m) if m.content.is_some() && is_test_only(&m.attrs) => {
-                Some(m.attrs.first()?.pound_token.spans[0].start().line)
-            }
-            _ => None,
-        })
+        const BEFORE: &str = "\n#[cfg(test)]\nmod ";
+        let is_in_file = |at: usize| {
+            let name = self.text[at + BEFORE.len()..].lines().next();
+            name.is_some_and(|line| line.ends_with(" {"))
+        };
+        let mut found = self.text.match_indices(BEFORE).map(|(at, _)| at);
+        let at = found.find(|at| is_in_file(*at))?;
+        Some(self.text[..=at].lines().count() + 1)
     }
 }
 
@@ -88,11 +101,10 @@ fn collect(dir: &Path, into: &mut Vec<PathBuf>) {
 
 fn read(path: &Path) -> Source {
     let text = fs::read_to_string(path).expect("a readable source file");
-    let syntax = syn::parse_file(&text).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
     let relative = path.strip_prefix(root()).expect("below the root");
     Source {
         path: relative.to_string_lossy().replace('\\', "/"),
         text,
-        syntax,
+        syntax: OnceCell::new(),
     }
 }
