@@ -3,7 +3,7 @@
 
 use crate::harness::server::{Server, firn, spawn, wait_for};
 use crate::harness::write::{Series, body};
-use crate::mirror::receiver::Receiver;
+use crate::mirror::receiver::{Mood, Receiver};
 use crate::now_ms;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -243,6 +243,9 @@ fn sample_that_a_receiver_refuses_costs_none_that_came_from_another_sender() {
     let external = "global: {external_labels: {region: eu}}\n";
     for (before, more) in [("", ""), (external, ""), ("", V2), ("", RELABELLED)] {
         let mut receiver = Receiver::judging(|body| !holds(body, b"late"));
+        // As a receiver of 2.0 says what it wrote; one of 1.0 is not listened to.
+        let written = "X-Prometheus-Remote-Write-Samples-Written: 3\r\n";
+        receiver.set(Mood::Says(204, written.to_owned()));
         receiver.die();
         let port = receiver
             .address

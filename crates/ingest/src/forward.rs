@@ -16,6 +16,13 @@ const ANSWER_BYTES_MAX: u64 = 64 << 10;
 /// Bytes of an answer that are shown.
 const TEXT_BYTES_MAX: usize = 512;
 
+/// In which a receiver says how many samples, histograms and exemplars it wrote.
+const WRITTEN: [HeaderName; 3] = [
+    HeaderName::from_static("x-prometheus-remote-write-samples-written"),
+    HeaderName::from_static("x-prometheus-remote-write-histograms-written"),
+    HeaderName::from_static("x-prometheus-remote-write-exemplars-written"),
+];
+
 /// A URL and the client that reaches it.
 #[derive(Debug)]
 pub struct Forward {
@@ -32,6 +39,8 @@ pub struct Forwarded {
     pub retry_after: Option<String>,
     /// `Location`, if there was one.
     pub location: Option<String>,
+    /// Samples, histograms and exemplars that it says it wrote; 0 where it does not say.
+    pub written: [u64; 3],
     /// The beginning of the body.
     pub text: String,
 }
@@ -122,6 +131,8 @@ impl Forward {
         };
         let status = response.status().as_u16();
         let (retry_after, location) = (header(RETRY_AFTER), header(LOCATION));
+        let count = |name| header(name).and_then(|text| text.trim().parse().ok());
+        let written = WRITTEN.map(|name| count(name).unwrap_or(0));
         // The status says all that matters, whatever becomes of the rest.
         let read = read_body(response, BodyLimit::bytes(ANSWER_BYTES_MAX)).await;
         let text = read.map(|body| body.bytes).unwrap_or_default();
@@ -130,6 +141,7 @@ impl Forward {
             status,
             retry_after,
             location,
+            written,
             text: String::from_utf8_lossy(shown).into_owned(),
         })
     }

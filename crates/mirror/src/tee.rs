@@ -33,7 +33,7 @@ pub use firn_wire::thinning::Counts;
 pub use target::{
     Deliver, Delivering, Parcel, Posting, Prepare, Request, Tally, Target, TargetSettings, Wanted,
 };
-pub use verdict::Answer;
+pub use verdict::{Answer, Manner};
 
 use bodies::Bodies;
 use courier::Courier;

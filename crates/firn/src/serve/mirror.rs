@@ -22,7 +22,8 @@ use crate::settings::web_config::WebConfigError;
 use firn_ingest::IngestLimits;
 use firn_ingest::forward::Forward;
 use firn_mirror::tee::{
-    Answer, Counts, Deliver, Delivering, Mirror, PASSED_HEADERS, Posting, TargetSettings, Write,
+    Answer, Counts, Deliver, Delivering, Manner, Mirror, PASSED_HEADERS, Posting, TargetSettings,
+    Write,
 };
 use firn_model::budget::Budget;
 use firn_model::env::{Clock, real};
@@ -125,6 +126,7 @@ fn settings(target: MirrorTarget) -> Result<TargetSettings, MirrorError> {
         timeout: target.timeout,
         backoff_min: target.backoff.0,
         backoff_max: target.backoff.1,
+        manner: Manner::Patient,
         deliver: Arc::new(Client(forward)),
     })
 }
@@ -141,6 +143,7 @@ impl Deliver for Client {
                 status: answer.status,
                 retry_after: answer.retry_after,
                 location: answer.location,
+                written: answer.written,
                 text: answer.text,
             })
         })

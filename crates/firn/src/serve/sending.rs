@@ -22,7 +22,7 @@ use firn_ingest::Pipeline;
 use firn_ingest::forward::Forward;
 use firn_ingest::scrape::Scraping;
 use firn_ingest::sending::{KeptRequest, Outgoing, SendOn};
-use firn_mirror::tee::{Mirror, Tally, TargetSettings, Write};
+use firn_mirror::tee::{Manner, Mirror, Tally, TargetSettings, Write};
 use firn_model::env::Env;
 use firn_model::error::Error;
 use firn_model::metrics::{Counter, Gauge};
@@ -306,6 +306,7 @@ impl Sending {
             timeout: receiver.timeout,
             backoff_min: receiver.backoff.0,
             backoff_max: receiver.backoff.1,
+            manner: Manner::Sender,
             deliver: Arc::new(Client {
                 forward: self.forward(receiver)?,
                 tracer: self.tracer.clone(),

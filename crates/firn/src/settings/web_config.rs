@@ -11,6 +11,7 @@ mod tls;
 
 pub use tls::{TlsInput, TlsSection};
 
+use firn_ingest::named_files;
 use firn_model::yaml::{self, Node};
 use firn_server::access::{HashError, HeaderName, HeaderValue, RateLimit, check_hash};
 use std::path::Path;
@@ -53,7 +54,7 @@ pub struct WebConfig {
 
 /// Reads the file. Certificates are looked at by [`TlsSection::load`].
 pub fn read(file: &Path) -> Result<WebConfig, WebConfigError> {
-    let text = match std::fs::read(file) {
+    let text = match named_files::read(file) {
         Ok(bytes) => String::from_utf8(bytes)
             .map_err(|_| WebConfigError("yaml: control characters are not allowed".to_owned()))?,
         Err(e) => return Err(WebConfigError(go_error("open", file, &e))),

@@ -16,13 +16,13 @@
 use super::bodies::{Bodies, PASSED_HEADERS, Write};
 use super::filter::message_of;
 use super::target::{Posting, Request, Target, TargetSettings};
-use super::verdict::{Trouble, Verdict};
+use super::verdict::{Manner, Trouble, Verdict};
 use bytes::Bytes;
 use firn_model::env::Env;
 use firn_model::sample::TimestampMs;
 use firn_model::sync::lock;
 use firn_wire::WireLimits;
-use firn_wire::remote_write::{Seams, Version, since};
+use firn_wire::remote_write::{Contents, Seams, Version, since};
 use firn_wire::thinning::Message;
 use std::borrow::Cow;
 use std::sync::{Arc, Mutex};
@@ -30,7 +30,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep, timeout};
-use tracing::{debug, info, warn};
+use tracing::{debug, error, info, warn};
 
 /// Between two lines of one kind in the log.
 const REPORT_PAUSE: Duration = Duration::from_secs(10);
@@ -70,6 +70,7 @@ pub struct Reports {
     /// Bodies that could not be read.
     pub unreadable: Quiet,
     refused: Quiet,
+    unwritten: Quiet,
     failed: Quiet,
 }
 
@@ -316,7 +317,11 @@ impl Attempts<'_> {
         let verdict = match outcome {
             Ok(Ok(answer)) => {
                 self.target.answered_after(begun.elapsed());
-                Verdict::of(&answer, self.env.clock.now_ms())
+                let verdict = Verdict::of(&answer, self.env.clock.now_ms(), settings.manner);
+                match settings.manner == Manner::Sender && version_of(write) == Version::V2 {
+                    true => verdict.of_written(&answer, request.contents),
+                    false => verdict,
+                }
             }
             Ok(Err(why)) => again(Trouble::Connection, why),
             Err(_) => again(
@@ -338,8 +343,8 @@ impl Attempts<'_> {
             self.reports.failed.forget();
         }
         match verdict {
-            Verdict::Taken => {
-                target.count_taken(request);
+            Verdict::Taken(missing) => {
+                self.take(request, missing);
                 Attempted::Done
             }
             Verdict::Refused { why, is_of_all } => {
@@ -357,10 +362,37 @@ impl Attempts<'_> {
                 target.count_trouble(trouble);
                 target.repeated.add(request.contents);
                 if let Some(attempts) = self.reports.failed.count(1) {
-                    warn!(to = target.label, error = why, attempts, "send again");
+                    let to = &target.label;
+                    match trouble {
+                        // Nothing but other credentials or another URL ends it.
+                        Trouble::Access => error!(
+                            to,
+                            error = why,
+                            attempts,
+                            "target takes no body: its credentials or its URL are wrong; all wait"
+                        ),
+                        _ => warn!(to, error = why, attempts, "send again"),
+                    }
                 }
                 Attempted::Again(after.unwrap_or_default())
             }
+        }
+    }
+
+    /// Counts a request that the target took, but for what is `missing` in what it says it wrote.
+    fn take(&self, request: &Request, missing: Contents) {
+        self.target.count_taken(request, missing);
+        if missing.all_samples() + missing.exemplars > 0
+            && let Some(requests) = self.reports.unwritten.count(1)
+        {
+            warn!(
+                to = self.target.label,
+                samples = missing.samples,
+                histograms = missing.histograms,
+                exemplars = missing.exemplars,
+                requests,
+                "target said 2xx and wrote less than it was sent"
+            );
         }
     }
 

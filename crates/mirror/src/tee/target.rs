@@ -2,7 +2,7 @@
 
 use super::bodies::Write;
 use super::pace::{Pace, Tick};
-use super::verdict::{Answer, Trouble};
+use super::verdict::{Answer, Manner, Trouble};
 use bytes::Bytes;
 use firn_model::metrics::{Counter, DurationHistogram, Gauge};
 use firn_model::sync::lock;
@@ -106,6 +106,8 @@ pub struct TargetSettings {
     pub backoff_min: Duration,
     /// The longest one.
     pub backoff_max: Duration,
+    /// How its answers are read.
+    pub manner: Manner,
     /// How it is reached.
     pub deliver: Arc<dyn Deliver>,
 }
@@ -192,7 +194,7 @@ pub struct Target {
     pub too_old: Tally,
     /// What its full queue gave up, as far as that was noted.
     pub overflowed: Tally,
-    /// What requests held that it refused.
+    /// What requests held that it refused, or did not say that it wrote.
     pub refused: Tally,
     /// Requests that it refused and got again in their parts.
     pub apart: Counter,
@@ -266,11 +268,12 @@ impl Target {
         self.cursor.store(to, Ordering::Release);
     }
 
-    /// Counts a request that it took.
-    pub fn count_taken(&self, request: &Request) {
+    /// Counts a request that it took, but for what is `missing` of it.
+    pub fn count_taken(&self, request: &Request, missing: Contents) {
         self.sent.inc();
         self.sent_bytes.add(request.write.body.len() as u64);
-        self.taken.add(request.contents);
+        self.taken.add(request.contents.without(missing));
+        self.refused.add(missing);
         self.newest.raise(request.contents.newest);
     }
 

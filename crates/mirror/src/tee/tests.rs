@@ -94,6 +94,7 @@ fn settings(key: &str, deliver: &Arc<Scripted>) -> TargetSettings {
         timeout: Duration::from_secs(30),
         backoff_min: Duration::from_millis(30),
         backoff_max: Duration::from_secs(5),
+        manner: Manner::Patient,
         deliver: deliver.clone(),
     }
 }
@@ -191,6 +192,44 @@ async fn body_that_a_target_refuses_is_counted_and_the_next_one_follows() {
     until("all counted", || target(&mirror, "picky").sent.get() == 6).await;
     assert_eq!(picky.taken(), ["0", "1", "2", "4", "6", "7"]);
     assert_eq!(target(&mirror, "picky").lost(target::Loss::Refused), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn target_without_access_gets_what_waits_once_it_has_it() {
+    for status in [401, 403, 404, 405, 407, 408] {
+        let sim = sim::env(1);
+        let mirror = open(&sim);
+        let locked = Scripted::new(move |attempt, _| match attempt {
+            0..5 => Says::Status(status),
+            _ => Says::Status(204),
+        });
+        let sender = Scripted::new(move |_, body| match body {
+            "0" => Says::Status(status),
+            _ => Says::Status(204),
+        });
+        mirror.apply(vec![
+            settings("locked", &locked),
+            TargetSettings {
+                manner: Manner::Sender,
+                ..settings("sender", &sender)
+            },
+        ]);
+        push(&mirror, 0..4).await;
+        until("all bodies", || {
+            locked.taken().len() == 4 && sender.taken().len() == 3
+        })
+        .await;
+        assert_eq!(locked.taken(), numbers(0..4), "{status}");
+        let target = target(&mirror, "locked");
+        let trouble = match status {
+            408 => verdict::Trouble::Timeout,
+            _ => verdict::Trouble::Access,
+        };
+        let seen = (target.troubles(trouble), target.lost(target::Loss::Refused));
+        assert_eq!(seen, (5, 0), "{status}");
+        // What sends on does as Prometheus does.
+        assert_eq!(sender.taken(), numbers(1..4), "{status}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -2,15 +2,28 @@
 //!
 //! Statuses mean what they mean to Prometheus's sender: 2xx is taken, 5xx may be tried again, other
 //! 4xx never helps. 429 is tried again whatever the configuration says, since Prometheus's default
-//! loses what it was told to send later. A redirect is not followed: most turn a POST into a GET,
+//! loses what it was told to send later. A target to which bodies only pass ([`Manner::Patient`])
+//! gets again what it refused for its access or its URL: nothing is wrong with the body, and a token
+//! that has expired would cost all that waits. A redirect is not followed: most turn a POST into a GET,
 //! whose 200 would say that a body was taken which no receiver saw. It is tried again, since the
 //! configuration is wrong then, and nothing is lost before the queue is full.
 
 use firn_model::sample::TimestampMs;
+use firn_wire::remote_write::Contents;
 use std::time::Duration;
 
 /// The longest wait that a target may ask for; beyond it a slip of its clock would silence it.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(300);
+
+/// How the answers of a target are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Manner {
+    /// As Prometheus's sender reads them: each 4xx but 429 is final, and a receiver of 2.0 says what
+    /// it wrote.
+    Sender,
+    /// Statuses that say nothing of the body are not final.
+    Patient,
+}
 
 /// What a target said.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -21,8 +34,23 @@ pub struct Answer {
     pub retry_after: Option<String>,
     /// `Location`, if there was one.
     pub location: Option<String>,
+    /// Samples, histograms and exemplars that it says it wrote.
+    pub written: [u64; 3],
     /// The beginning of the body.
     pub text: String,
+}
+
+impl Answer {
+    /// What of `sent`, a request of 2.0, the target does not say that it wrote.
+    fn unwritten(&self, sent: Contents) -> Contents {
+        let [samples, histograms, exemplars] = self.written;
+        sent.without(Contents {
+            samples,
+            histograms,
+            exemplars,
+            ..Contents::default()
+        })
+    }
 }
 
 /// Why an attempt is repeated: the label of a metric.
@@ -38,16 +66,19 @@ pub enum Trouble {
     Server,
     /// 3xx.
     Redirect,
+    /// 401, 403, 404, 405 or 407: no body is taken as the target is asked.
+    Access,
 }
 
 impl Trouble {
     /// All of them.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::Connection,
         Self::Timeout,
         Self::Throttled,
         Self::Server,
         Self::Redirect,
+        Self::Access,
     ];
 
     /// Its name in metrics.
@@ -58,6 +89,7 @@ impl Trouble {
             Self::Throttled => "throttled",
             Self::Server => "server",
             Self::Redirect => "redirect",
+            Self::Access => "access",
         }
     }
 }
@@ -65,8 +97,8 @@ impl Trouble {
 /// What becomes of the body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// The target has it.
-    Taken,
+    /// The target has it, but for what it does not say that it wrote.
+    Taken(Contents),
     /// It will never be taken.
     Refused {
         /// Why, for the log.
@@ -86,15 +118,17 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// What `answer`, which came at `now_ms`, means.
-    pub fn of(answer: &Answer, now_ms: TimestampMs) -> Self {
+    /// What `answer`, which came at `now_ms`, means to those who read in this `manner`.
+    pub fn of(answer: &Answer, now_ms: TimestampMs, manner: Manner) -> Self {
         let said = match answer.text.trim() {
             "" => format!("status {}", answer.status),
             text => format!("status {}: {text}", answer.status),
         };
         let trouble = match answer.status {
-            200..=299 => return Self::Taken,
+            200..=299 => return Self::Taken(Contents::default()),
             429 => Trouble::Throttled,
+            401 | 403..=405 | 407 if manner == Manner::Patient => Trouble::Access,
+            408 if manner == Manner::Patient => Trouble::Timeout,
             status @ 400..=499 => {
                 return Self::Refused {
                     why: said,
@@ -119,6 +153,31 @@ impl Verdict {
     }
 }
 
+impl Verdict {
+    /// The same, of a request of 2.0 that holds `sent`. A receiver of 2.0 must say what it wrote:
+    /// one that names nothing is taken for one of 1.0, which reads nothing in such a request and
+    /// says that all is well.
+    pub fn of_written(self, answer: &Answer, sent: Contents) -> Self {
+        let missing = answer.unwritten(sent);
+        let count = |of: Contents| of.all_samples() + of.exemplars;
+        if !matches!(self, Self::Taken(_)) || count(missing) == 0 {
+            return self;
+        }
+        if answer.written == [0; 3] {
+            let why = format!(
+                "status {}, and nothing is said to be written of {} samples, {} histograms and {} \
+                 exemplars in a request of 2.0: the receiver may know 1.0 alone",
+                answer.status, sent.samples, sent.histograms, sent.exemplars
+            );
+            return Self::Refused {
+                why,
+                is_of_all: true,
+            };
+        }
+        Self::Taken(missing)
+    }
+}
+
 /// Seconds, or an HTTP date.
 fn parse_retry_after(text: &str, now_ms: TimestampMs) -> Option<Duration> {
     let text = text.trim();
@@ -139,14 +198,21 @@ mod tests {
     use super::*;
 
     fn check(status: u16, retry_after: Option<&str>, expected: &str) {
+        for manner in [Manner::Sender, Manner::Patient] {
+            check_as(manner, status, retry_after, expected);
+        }
+    }
+
+    fn check_as(manner: Manner, status: u16, retry_after: Option<&str>, expected: &str) {
         let answer = Answer {
             status,
             retry_after: retry_after.map(str::to_owned),
             location: (status == 307).then(|| "/x".to_owned()),
+            written: [0; 3],
             text: "why\n".to_owned(),
         };
-        let verdict = match Verdict::of(&answer, 784_111_777_000) {
-            Verdict::Taken => "taken".to_owned(),
+        let verdict = match Verdict::of(&answer, 784_111_777_000, manner) {
+            Verdict::Taken(_) => "taken".to_owned(),
             Verdict::Refused { why, is_of_all } => {
                 format!(
                     "refused{}: {why}",
@@ -164,10 +230,15 @@ mod tests {
         check(204, None, "taken");
         check(400, None, "refused: status 400: why");
         check(413, Some("1"), "refused: status 413: why");
-        for status in [401, 403, 404, 405, 407, 415] {
+        check(422, None, "refused: status 422: why");
+        check(415, None, "refused whatever it is: status 415: why");
+        for status in [401, 403, 404, 405, 407] {
             let expected = format!("refused whatever it is: status {status}: why");
-            check(status, None, &expected);
+            check_as(Manner::Sender, status, None, &expected);
+            check_as(Manner::Patient, status, Some("7"), "access Some(7s)");
         }
+        check_as(Manner::Sender, 408, None, "refused: status 408: why");
+        check_as(Manner::Patient, 408, None, "timeout None");
         check(307, None, "redirect None");
         check(500, None, "server None");
         check(503, Some("7"), "server Some(7s)");
@@ -185,5 +256,36 @@ mod tests {
             Some("Sun, 06 Nov 1994 08:49:30 GMT"),
             "throttled Some(0ns)",
         );
+    }
+
+    #[test]
+    fn request_of_2_0_is_taken_as_far_as_its_receiver_says_so() {
+        let sent = Contents {
+            samples: 5,
+            histograms: 2,
+            exemplars: 1,
+            ..Contents::default()
+        };
+        for (status, written, sent, expected) in [
+            (204, [5, 2, 1], sent, Some([0, 0, 0])),
+            (200, [9, 9, 9], sent, Some([0, 0, 0])),
+            (204, [4, 2, 0], sent, Some([1, 0, 1])),
+            (204, [0, 0, 1], sent, Some([5, 2, 0])),
+            (204, [0, 0, 0], sent, None),
+            (204, [0, 0, 0], Contents::default(), Some([0, 0, 0])),
+            (400, [4, 2, 1], sent, None),
+        ] {
+            let answer = Answer {
+                status,
+                written,
+                ..Answer::default()
+            };
+            let verdict = Verdict::of(&answer, 0, Manner::Sender).of_written(&answer, sent);
+            let missing = match verdict {
+                Verdict::Taken(of) => Some([of.samples, of.histograms, of.exemplars]),
+                _ => None,
+            };
+            assert_eq!(missing, expected, "{status} {written:?}");
+        }
     }
 }

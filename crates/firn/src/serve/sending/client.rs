@@ -76,6 +76,7 @@ impl Deliver for Client {
                 status: answer.status,
                 retry_after: answer.retry_after,
                 location: answer.location,
+                written: answer.written,
                 text: answer.text,
             })
         })

@@ -214,3 +214,39 @@ fn check_names_what_is_wrong_with_the_files() {
         assert_eq!(got, want, "{section}");
     }
 }
+
+#[test]
+fn file_that_is_none_or_too_long_is_refused_with_its_name() {
+    let dir = tempfile::tempdir().unwrap();
+    let shown = dir.path().display().to_string();
+    let long = std::fs::File::create(dir.path().join("long")).unwrap();
+    long.set_len((16 << 20) + 1).unwrap();
+    std::fs::create_dir(dir.path().join("folder")).unwrap();
+    let _pipe = std::os::unix::net::UnixListener::bind(dir.path().join("socket")).unwrap();
+    for (name, why) in [
+        ("/dev/zero".to_owned(), "open /dev/zero: not a regular file"),
+        (format!("{shown}/socket"), "not a regular file"),
+        (
+            format!("{shown}/long"),
+            "file is too long: limit 16777216 bytes",
+        ),
+        (format!("{shown}/folder"), "is a directory"),
+    ] {
+        let web = dir.path().join("web.yml");
+        for text in [
+            format!("tls_server_config: {{cert_file: {name}, key_file: a}}"),
+            format!(
+                "tls_server_config: {{cert: x, key: x, client_ca_file: {name}, \
+                 client_auth_type: RequireAnyClientCert}}"
+            ),
+        ] {
+            std::fs::write(&web, text).unwrap();
+            let error = check(&web).err().map(|e| e.to_string()).unwrap_or_default();
+            assert!(error.contains(&name) && error.contains(why), "{error}");
+        }
+        let itself = Path::new(&name);
+        let error = check(itself).err().map(|e| e.to_string());
+        let error = error.unwrap_or_default();
+        assert!(error.contains(&name) && error.contains(why), "{error}");
+    }
+}

@@ -2,6 +2,7 @@
 
 use super::strict::Strict;
 use super::{WebConfigError, go_error};
+use firn_ingest::named_files;
 use firn_model::yaml::Node;
 use firn_server::tls::{
     self, Cipher, ClientAuth, Curve, ServerConfig, TlsFiles, TlsSettings, TlsVersion,
@@ -238,7 +239,7 @@ fn load(pem: &Pem, failed: &str) -> Result<Vec<u8>, WebConfigError> {
         Pem::Inline(text) => return Ok(text.clone().into_bytes()),
         Pem::File(path) => path,
     };
-    std::fs::read(path).map_err(|e| {
+    named_files::read(path).map_err(|e| {
         let why = go_error("open", path, &e);
         WebConfigError::from(match failed {
             "" => why,

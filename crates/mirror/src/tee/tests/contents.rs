@@ -69,6 +69,7 @@ fn joining(key: &str, deliver: &Arc<Scripted>) -> TargetSettings {
         prepare: Arc::new(Joining),
         fill: Duration::from_secs(5),
         deliver: Arc::new(Reading(deliver.clone())),
+        manner: Manner::Sender,
         ..settings(key, deliver)
     }
 }
