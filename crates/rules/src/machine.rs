@@ -29,6 +29,7 @@ use crate::alert::Alert;
 use crate::alerts::{KeptSince, RestoreSettings};
 use crate::group::Group;
 use crate::instant::Instant;
+use crate::order::Reached;
 use crate::rule::{Found, RuleError};
 use crate::schedule::{CatchUp, Next, Schedule};
 use evaluation::Evaluation;
@@ -106,7 +107,7 @@ pub enum Action {
     /// To wake at this moment, unless another event comes first.
     Wait(Instant),
     /// To say by [`Event::Cleared`] when the groups that this one reads have made up for what is
-    /// before this instant: see [`crate::order`].
+    /// before this instant, which is so at once in the ordinary course: see [`crate::order`].
     Hold(Instant),
     /// To evaluate a rule and say what it found.
     Query {
@@ -244,11 +245,16 @@ impl Machine {
         self.last
     }
 
-    /// The oldest instant that is not done.
-    pub fn reached(&self) -> Instant {
-        match &self.work {
-            Work::Evaluating(evaluation) => evaluation.instant,
-            _ => self.schedule.upcoming(),
+    /// How far it is.
+    pub fn reached(&self) -> Reached {
+        Reached {
+            instant: match &self.work {
+                Work::Evaluating(evaluation) => evaluation.instant,
+                _ => self.schedule.upcoming(),
+            },
+            waited_for_until: self.schedule.waited_for_until(),
+            owed: self.owed(),
+            query_offset: self.query_offset(),
         }
     }
 
@@ -297,7 +303,7 @@ impl Machine {
     }
 
     /// The oldest instant of which the store still lacks what was recorded.
-    pub fn owed(&self) -> Option<Instant> {
+    fn owed(&self) -> Option<Instant> {
         let owed = [self.unstored, self.making_up];
         owed.into_iter().flatten().map(|owed| owed.first).min()
     }

@@ -1,8 +1,8 @@
 //! In which order groups make up for what they missed.
 //!
-//! A group that reads what another one records, and makes up for instants that are gone, would find
-//! what that one has not made up for yet missing, and record so for ever. So it waits until the
-//! other one is past what it reads. In the ordinary course nothing waits: then what is read was
+//! A group that reads what another one records would find what that one has still to make up for
+//! missing, and record so for ever. So it waits until the other one is past what it reads, if it
+//! makes up for something itself or not. In the ordinary course nothing waits: then what is read was
 //! recorded when it was due.
 //!
 //! Invariant: of the groups that are behind, the one whose next instant is the oldest waits for no
@@ -34,6 +34,8 @@ struct Member {
 pub struct Reached {
     /// Its oldest instant that is not done.
     pub instant: Instant,
+    /// Until when others wait for it, since it is behind and catches up; `None` if they do not.
+    pub waited_for_until: Option<Instant>,
     /// Its oldest instant of which the store lacks what was recorded, since it could not take it.
     pub owed: Option<Instant>,
     /// How far behind its instants it looks and records.
@@ -61,14 +63,16 @@ impl Order {
         member.reached.replace(reached) != Some(reached)
     }
 
-    /// Whether all that a group reads for `instant` is recorded, if the store could take it.
-    pub fn is_clear(&self, key: &str, instant: Instant) -> bool {
+    /// Whether all that a group reads for `instant` is recorded, as far as that is waited for at
+    /// `now`.
+    pub fn is_clear(&self, key: &str, instant: Instant, now: Instant) -> bool {
         self.are_sources(key, |source, own| {
-            source.is_past(source.instant, instant, own)
+            let is_waited_for = source.waited_for_until.is_some_and(|until| now <= until);
+            !is_waited_for || source.is_past(source.instant, instant, own)
         })
     }
 
-    /// The same, for what a group could not store then and makes anew.
+    /// Whether all of it is recorded that the store could not take then.
     pub fn is_made_up(&self, key: &str, instant: Instant) -> bool {
         self.are_sources(key, |source, own| {
             let owed = source.owed.unwrap_or(source.instant);
@@ -106,6 +110,9 @@ mod tests {
     use crate::file::{ReadOptions, parse};
     use firn_promql::Features;
 
+    /// All groups of the tests are waited for until this moment.
+    const BEHIND_UNTIL: i64 = 300;
+
     /// Groups `a`, `b` ... whose rules are `name = expr`, alerts with a `!` before them, and how
     /// far each is, in seconds: `3`, or `3-2` for one that looks two seconds behind.
     fn order(groups: &[&[&str]], reached: &[&str]) -> Order {
@@ -129,6 +136,7 @@ mod tests {
             let (instant, offset) = reached.split_once('-').unwrap_or((reached, "0"));
             let reached = Reached {
                 instant: Instant::from_seconds(instant.parse().expect("a number")),
+                waited_for_until: Some(Instant::from_seconds(BEHIND_UNTIL)),
                 owed: None,
                 query_offset: Duration::from_secs(offset.parse().expect("a number")),
             };
@@ -138,11 +146,16 @@ mod tests {
         order
     }
 
-    /// The last instant, in seconds, up to ten, that a group may evaluate.
-    fn last(order: &Order, group: char) -> Option<i64> {
-        let key = format!("f;{group}");
-        let is_clear = |second: &i64| order.is_clear(&key, Instant::from_seconds(*second));
+    /// The last instant, in seconds, up to ten, that a group may evaluate at `now`.
+    fn last_at(order: &Order, group: char, now: i64) -> Option<i64> {
+        let (key, at) = (format!("f;{group}"), Instant::from_seconds);
+        let is_clear = |second: &i64| order.is_clear(&key, at(*second), at(now));
         (0..=10).rev().find(is_clear)
+    }
+
+    /// The same, while others wait.
+    fn last(order: &Order, group: char) -> Option<i64> {
+        last_at(order, group, BEHIND_UNTIL)
     }
 
     #[test]
@@ -188,14 +201,22 @@ mod tests {
         let mut order = order(&[&["x = y"], &["z = x"]], &["9", "9"]);
         let owing = Reached {
             instant: Instant::from_seconds(9),
+            waited_for_until: None,
             owed: Some(Instant::from_seconds(4)),
             query_offset: Duration::ZERO,
         };
         assert!(order.reach("f;a", owing));
-        assert_eq!(last(&order, 'b'), Some(9));
+        assert_eq!(last(&order, 'b'), Some(10));
         let is_made_up = |second| order.is_made_up("f;b", Instant::from_seconds(second));
         assert!(is_made_up(4) && !is_made_up(5));
         assert!(order.is_made_up("f;a", Instant::from_seconds(9)));
+    }
+
+    #[test]
+    fn group_is_waited_for_as_long_as_it_says() {
+        let order = order(&[&["x = y"], &["z = x"]], &["3", "0"]);
+        assert_eq!(last_at(&order, 'b', BEHIND_UNTIL), Some(3));
+        assert_eq!(last_at(&order, 'b', BEHIND_UNTIL + 1), Some(10));
     }
 
     #[test]

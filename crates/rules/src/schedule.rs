@@ -5,12 +5,12 @@
 //!       `--knows none---------> the next one of the grid
 //! each next one: as soon as it is there and the one before is done
 //!                more than `catch_up` behind: skipped up to there, and counted as missed
-//!                of a backlog: once the groups that it reads have made theirs up, too
+//!                held until the groups that it reads have made up for theirs
 //! ```
 //!
-//! A backlog is what has become due when the group is found to be behind, and then what has become
-//! due meanwhile, as long as that is half as much each time: a group that cannot keep up waits for
-//! no other, and none waits for long.
+//! Others wait for a group from when it is found to be behind until it is on time, if it catches up:
+//! each time that it has done what was due, what has become due meanwhile must be half as much. For
+//! one that cannot keep up none waits, and for none longer than five minutes.
 //!
 //! Invariant: instants are on the grid of the group, and each is later than the one before, but
 //! for a clock that was set back by more than an interval.
@@ -19,8 +19,8 @@ use crate::group::Group;
 use crate::instant::Instant;
 use std::time::Duration;
 
-/// How long the instants of a backlog wait for those of other groups: alerts must not wait for a
-/// group whose queries come to no end.
+/// How long others wait for a group that is behind: alerts must not wait for one whose queries come
+/// to no end.
 const HOLD_MAX: Duration = Duration::from_secs(300);
 
 /// How evaluations that were missed are made up for.
@@ -44,17 +44,42 @@ pub(crate) struct Schedule {
     missed: u64,
     /// `None` while the group is not behind.
     backlog: Option<Backlog>,
+    /// Whether the instant before was evaluated in time.
+    was_on_time: bool,
     /// What the instants up to this one read is there.
     cleared: Option<Instant>,
 }
 
-/// Instants that are made up for in one order with those of other groups.
+/// What a group that is behind has to make up for.
 #[derive(Clone, Copy, Debug)]
 struct Backlog {
-    /// The moment up to which instants belong to it.
+    /// When it began to.
+    began: Instant,
+    /// What was due up to here is what is being made up for.
     end: Instant,
     /// How far behind the group was then.
     length: Duration,
+    /// Whether it catches up.
+    is_shrinking: bool,
+}
+
+impl Backlog {
+    fn new(now: Instant, length: Duration) -> Self {
+        Self {
+            began: now,
+            end: now,
+            length,
+            is_shrinking: true,
+        }
+    }
+
+    /// Goes on with an instant of which the group is so far behind.
+    fn go_on(&mut self, instant: Instant, length: Duration, now: Instant) {
+        if instant > self.end {
+            self.is_shrinking &= length <= self.length / 2;
+            (self.end, self.length) = (now, length);
+        }
+    }
 }
 
 /// What is to be done next.
@@ -96,10 +121,8 @@ impl Schedule {
             next,
             not_before,
             missed: 0,
-            backlog: (next <= now).then(|| Backlog {
-                end: not_before,
-                length: not_before.since(next),
-            }),
+            backlog: (next <= now).then(|| Backlog::new(not_before, not_before.since(next))),
+            was_on_time: false,
             cleared: None,
         }
     }
@@ -116,6 +139,12 @@ impl Schedule {
     /// The instant that comes next.
     pub(crate) fn upcoming(&self) -> Instant {
         self.next
+    }
+
+    /// Until when others wait for what the group makes up for; `None` if they do not.
+    pub(crate) fn waited_for_until(&self) -> Option<Instant> {
+        let backlog = self.backlog.filter(|backlog| backlog.is_shrinking)?;
+        Some(backlog.began.after(HOLD_MAX))
     }
 
     /// What `instant`, which was held, reads is there.
@@ -137,17 +166,29 @@ impl Schedule {
             self.not_before = now;
             (self.backlog, self.cleared) = (None, None);
         }
-        let start = self.next.max(self.not_before);
-        if now < start {
-            return Next::Wait(start);
+        if now < self.not_before {
+            return Next::Wait(self.next.max(self.not_before));
+        }
+        if std::mem::take(&mut self.was_on_time) || now < self.next {
+            self.backlog = None;
+        }
+        if now < self.next {
+            return Next::Wait(self.next);
         }
         self.skip(group, now);
         let instant = self.next;
         let is_late = instant.after(interval) <= now;
-        if self.is_held(instant, is_late, now) {
+        let length = now.since(instant);
+        match &mut self.backlog {
+            Some(backlog) => backlog.go_on(instant, length, now),
+            None if is_late => self.backlog = Some(Backlog::new(now, length)),
+            None => {}
+        }
+        if self.cleared < Some(instant) {
             return Next::Hold(instant);
         }
         self.next = instant.after(interval);
+        self.was_on_time = !is_late;
         Next::Evaluate {
             instant,
             is_late,
@@ -163,24 +204,6 @@ impl Schedule {
             .missed
             .saturating_add(u64::try_from(skipped).unwrap_or(u64::MAX));
         self.next = self.next.max(oldest);
-    }
-
-    /// Whether an instant must wait for what it reads.
-    fn is_held(&mut self, instant: Instant, is_late: bool, now: Instant) -> bool {
-        let length = now.since(instant);
-        let backlog = match &mut self.backlog {
-            None if !is_late => return false,
-            known => known.get_or_insert(Backlog { end: now, length }),
-        };
-        if instant > backlog.end && (!is_late || length <= backlog.length / 2) {
-            *backlog = Backlog { end: now, length };
-        }
-        let is_waited_for = instant <= backlog.end && now.since(backlog.end) <= HOLD_MAX;
-        let is_held = is_waited_for && self.cleared < Some(instant);
-        if !is_late && !is_held {
-            self.backlog = None;
-        }
-        is_held
     }
 
     /// The oldest instant that is made up for; what is due before is too long ago.
@@ -219,8 +242,8 @@ mod tests {
         start: u64,
     }
 
-    /// Looks at each of `times` and shows what comes: `w30`, `e2`, `e2+`, `e5-3`; what is held is
-    /// cleared at once, and shown by an `h` before it.
+    /// Looks at each of `times` and shows what comes: `w30`, `e2`, `e2+`, `e5-3`, with a `b` before
+    /// it if others wait for the group. What is held is cleared at once.
     fn check(case: Case, times: &[u64], want: &[&str]) {
         let group = group();
         let base = group.instant_at(Instant::from_seconds(1_700_000_000));
@@ -232,14 +255,18 @@ mod tests {
         let due = case.last.map(|n| base.after(INTERVAL * (n + 1)));
         let mut schedule = Schedule::new(&group, catch_up, due, at(case.start));
         let mut show = |seconds: &u64| {
-            let (mut next, mut held) = (schedule.next(&group, at(*seconds)), "");
+            let mut next = schedule.next(&group, at(*seconds));
             if let Next::Hold(instant) = next {
                 assert_eq!(schedule.next(&group, at(*seconds)), next);
                 schedule.clear(instant);
-                (next, held) = (schedule.next(&group, at(*seconds)), "h");
+                next = schedule.next(&group, at(*seconds));
             }
+            let behind = match schedule.waited_for_until() {
+                Some(_) => "b",
+                None => "",
+            };
             match next {
-                Next::Wait(until) => format!("w{}", until.since(base).as_secs()),
+                Next::Wait(until) => format!("{behind}w{}", until.since(base).as_secs()),
                 Next::Hold(instant) => panic!("{instant:?} was cleared"),
                 Next::Evaluate {
                     instant,
@@ -249,8 +276,8 @@ mod tests {
                     let number = instant.since(base).as_secs() / INTERVAL.as_secs();
                     let late = if is_late { "+" } else { "" };
                     match missed {
-                        0 => format!("{held}e{number}{late}"),
-                        missed => format!("{held}e{number}{late}-{missed}"),
+                        0 => format!("{behind}e{number}{late}"),
+                        missed => format!("{behind}e{number}{late}-{missed}"),
                     }
                 }
             }
@@ -278,56 +305,38 @@ mod tests {
             delay: 0,
             start: 45,
         };
-        check(case(), &[45, 45, 45, 45], &["he2+", "he3+", "he4", "w50"]);
+        check(case(), &[45, 45, 45, 45], &["be2+", "be3+", "be4", "w50"]);
         let delayed = Case { delay: 7, ..case() };
-        let want = ["w52", "he2+", "he3+", "he4+", "he5"];
+        let want = ["bw52", "be2+", "be3+", "be4+", "be5"];
         check(delayed, &[45, 52, 52, 52, 52], &want);
         let short = Case { span: 15, ..case() };
-        check(short, &[45, 45, 45], &["he3+-1", "he4", "w50"]);
+        check(short, &[45, 45, 45], &["be3+-1", "be4", "w50"]);
         let none = Case { span: 0, ..case() };
-        check(none, &[45, 45], &["he4-2", "w50"]);
+        check(none, &[45, 45], &["be4-2", "w50"]);
     }
 
     #[test]
-    fn schedule_waits_for_others_until_its_backlog_is_made_up_for() {
+    fn schedule_that_catches_up_is_waited_for_until_it_is_on_time() {
         let case = || Case {
             last: Some(0),
             span: 3600,
             delay: 0,
             start: 85,
         };
-        // It took 20 s, in which two more became due, and then it is on time.
-        let times = [85, 90, 95, 100, 103, 104, 105, 106, 107, 108, 110];
+        // It took 20 s, in which two more became due.
+        let times = [85, 90, 95, 100, 103, 104, 105, 106, 107, 108, 109, 110];
         let want = [
-            "he1+", "he2+", "he3+", "he4+", "he5+", "he6+", "he7+", "he8+", "he9+", "he10", "e11",
+            "be1+", "be2+", "be3+", "be4+", "be5+", "be6+", "be7+", "be8+", "be9+", "be10", "w110",
+            "e11",
         ];
         check(case(), &times, &want);
-        // It takes as long as its interval: it is behind for ever, and waits for others no more.
+        // It takes as long as its interval: it is behind for ever, and none waits for it.
         let times: Vec<u64> = (0..16).map(|i| 85 + 10 * i).collect();
         let want: Vec<String> = (1..=16)
-            .map(|i| format!("{}e{i}+", if i <= 8 { "h" } else { "" }))
+            .map(|i| format!("{}e{i}+", if i <= 8 { "b" } else { "" }))
             .collect();
         let want: Vec<&str> = want.iter().map(String::as_str).collect();
         check(case(), &times, &want);
-    }
-
-    #[test]
-    fn schedule_waits_for_others_five_minutes_at_most() {
-        let group = group();
-        let last = group.instant_at(Instant::from_seconds(1_700_000_000));
-        let catch_up = CatchUp {
-            span: Duration::from_secs(3600),
-            delay: Duration::ZERO,
-        };
-        let start = last.after(INTERVAL * 8);
-        let mut schedule = Schedule::new(&group, catch_up, Some(last), start);
-        let end = start.after(HOLD_MAX);
-        assert_eq!(schedule.next(&group, end), Next::Hold(last));
-        for i in 0..20 {
-            let next = schedule.next(&group, end.after(Duration::from_secs(1)));
-            let due = last.after(INTERVAL * i);
-            assert!(matches!(next, Next::Evaluate { instant, .. } if instant == due));
-        }
     }
 
     #[test]
@@ -341,7 +350,7 @@ mod tests {
         check(
             case,
             &[12, 35, 35, 70, 70],
-            &["e1", "he2+", "he3", "he5+-1", "he6+"],
+            &["e1", "be2+", "be3", "be5+-1", "be6+"],
         );
     }
 

@@ -4,7 +4,7 @@ use firn_model::sync::lock;
 use firn_rules::group::Group;
 use firn_rules::instant::Instant;
 use firn_rules::machine::Machine;
-use firn_rules::order::{Order, Reached};
+use firn_rules::order::Order;
 use std::sync::{Arc, Mutex};
 use tokio::sync::watch;
 
@@ -24,22 +24,16 @@ impl Progress {
 
     /// The group of this key is as far as its machine says.
     pub(super) fn reach(&self, key: &str, machine: &Mutex<Machine>) {
-        let reached = {
-            let machine = lock(machine);
-            Reached {
-                instant: machine.reached(),
-                owed: machine.owed(),
-                query_offset: machine.query_offset(),
-            }
-        };
+        let reached = lock(machine).reached();
         if lock(&self.order).reach(key, reached) {
             self.changed.send_replace(());
         }
     }
 
-    /// Returns once all that the group of this key reads for `instant` is recorded.
-    pub(super) async fn clear(&self, key: &str, instant: Instant) {
-        self.wait(|order| order.is_clear(key, instant)).await;
+    /// Returns once all that the group of this key reads for `instant` is recorded, as far as that
+    /// is waited for at `now`.
+    pub(super) async fn clear(&self, key: &str, instant: Instant, now: Instant) {
+        self.wait(|order| order.is_clear(key, instant, now)).await;
     }
 
     /// Returns once what it reads for `instant` is made up for, too, where the store could not

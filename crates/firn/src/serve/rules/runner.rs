@@ -154,7 +154,9 @@ impl Running {
 
     /// Gives the instant that is held once it may be evaluated.
     async fn clear(&self, key: &str, held: Option<Instant>) -> Option<Instant> {
-        self.shared.progress.clear(key, held?).await;
+        // What is not clear by then is looked at again after a sleep.
+        let (instant, now) = (held?, self.shared.now());
+        self.shared.progress.clear(key, instant, now).await;
         held
     }
 
