@@ -43,6 +43,7 @@ mod tls;
 mod tools;
 mod tracing;
 mod tsdb;
+mod tsdb_kills;
 
 use harness::http::Http;
 use harness::write::{Series, body};

@@ -8,10 +8,12 @@
 //!
 //! Invariants: a view never changes; blocks own the in-order samples before its cut time, pages and
 //! head those from it on. A folder is removed only when the manifest that does not name it is
-//! durable and no view that names it is held. A block that cannot be opened costs itself alone: it
-//! is named, queries over its times are warned, and nothing else stops. If its bytes are damaged it
-//! is in quarantine: the manifest says so, its folder stays as it is and where it is, and a start
-//! takes it back if it opens again.
+//! durable and no view that names it is held. Before the first block is written there is a manifest
+//! without blocks, so that a crash before the commit leaves a folder that a manifest does not name:
+//! blocks of one commit count together or not at all. A block that cannot be opened costs itself
+//! alone: it is named, queries over its times are warned, and nothing else stops. If its bytes are
+//! damaged it is in quarantine: the manifest says so, its folder stays as it is and where it is,
+//! and a start takes it back if it opens again.
 
 mod list;
 pub(crate) mod plan;
@@ -166,8 +168,9 @@ impl Blocks {
         Ok(blocks)
     }
 
-    /// Whether there are blocks and no manifest that names them: it was lost, or the first block
-    /// was not committed, which makes no difference if that block is whole.
+    /// Whether there are blocks and no manifest: it was lost, since there is one before there are
+    /// blocks. Versions before this one wrote the first with the first commit; of those a block
+    /// that was not committed is taken, too.
     fn lacks_manifest(&self) -> Result<bool, StorageError> {
         let lacks = self.list().version == 0 && !folders(&self.env, &self.dir)?.is_empty();
         if lacks {
@@ -203,11 +206,11 @@ impl Blocks {
         self.dir.join(id.to_string())
     }
 
-    /// The folder for a block that is to be written: no manifest names it that a start may find.
-    /// Fails while the disk does not say which manifest counts.
+    /// The folder for a block that is to be written: there is a manifest, and none names it that a
+    /// start may find. Fails while the disk does not say which manifest counts.
     pub(crate) fn dir_to_write(&self, id: BlockId) -> Result<PathBuf, StorageError> {
         let mut committing = lock(&self.committing);
-        if committing.is_in_doubt {
+        if committing.is_in_doubt || committing.list.version == 0 {
             let list = committing.list.clone();
             committing.list = self.put(&mut committing, list)?;
         }
