@@ -32,6 +32,7 @@ mod refusal;
 mod refused_samples;
 mod remote_reading;
 mod remote_write_2;
+mod remote_write_musts;
 mod resources;
 mod retention;
 mod rules;

@@ -6,24 +6,24 @@ use crate::harness::server::{Server, wait_for};
 use crate::harness::write::{Series, body, compress, push_field, push_uvarint};
 use crate::now_ms;
 
-const HEADERS: [&str; 3] = [
+pub const HEADERS: [&str; 3] = [
     "x-prometheus-remote-write-samples-written",
     "x-prometheus-remote-write-histograms-written",
     "x-prometheus-remote-write-exemplars-written",
 ];
 
-const V2: &str = "application/x-protobuf;proto=io.prometheus.write.v2.Request";
+pub const V2: &str = "application/x-protobuf;proto=io.prometheus.write.v2.Request";
 
 /// A request that is being written: whatever is asked for.
 #[derive(Default)]
-struct Request {
+pub struct Request {
     symbols: Vec<Vec<u8>>,
     series: Vec<u8>,
 }
 
 /// The parts of a series.
 #[derive(Default, Clone)]
-struct Parts(Vec<u8>);
+pub struct Parts(Vec<u8>);
 
 fn number(out: &mut Vec<u8>, tag: u8, value: u64) {
     out.push(tag);
@@ -31,7 +31,7 @@ fn number(out: &mut Vec<u8>, tag: u8, value: u64) {
 }
 
 impl Parts {
-    fn sample(self, time: i64, value: f64) -> Self {
+    pub fn sample(self, time: i64, value: f64) -> Self {
         self.sample_with_start(time, value, 0)
     }
 
@@ -45,7 +45,7 @@ impl Parts {
     }
 
     /// A histogram of integers with as many observations, in one bucket.
-    fn histogram(mut self, time: i64, count: u64, in_bucket: i64) -> Self {
+    pub fn histogram(mut self, time: i64, count: u64, in_bucket: i64) -> Self {
         let mut histogram = Vec::new();
         number(&mut histogram, 0x08, count);
         histogram.push(0x19);
@@ -81,7 +81,7 @@ impl Parts {
         self
     }
 
-    fn exemplar(mut self, refs: &[u64], time: i64, value: f64) -> Self {
+    pub fn exemplar(mut self, refs: &[u64], time: i64, value: f64) -> Self {
         let mut exemplar = Vec::new();
         push_field(&mut exemplar, 0x0a, &packed(refs));
         exemplar.push(0x11);
@@ -101,7 +101,7 @@ impl Parts {
     }
 
     /// A field that no version has.
-    fn unknown(mut self) -> Self {
+    pub fn unknown(mut self) -> Self {
         push_field(&mut self.0, 0x7a, b"of the future");
         self
     }
@@ -114,7 +114,7 @@ fn packed(refs: &[u64]) -> Vec<u8> {
 }
 
 impl Request {
-    fn of(symbols: &[&[u8]]) -> Self {
+    pub fn of(symbols: &[&[u8]]) -> Self {
         Self {
             symbols: symbols.iter().map(|symbol| symbol.to_vec()).collect(),
             series: Vec::new(),
@@ -123,14 +123,14 @@ impl Request {
 
     /// A request whose symbols are those of the name `metric` and of the label `a="1"`, and
     /// `trace_id`, `x`.
-    fn named(metric: &str) -> Self {
+    pub fn named(metric: &str) -> Self {
         let rest: [&[u8]; 6] = [b"a", b"1", b"trace_id", b"x", b"Help.", b"seconds"];
         let mut symbols: Vec<&[u8]> = vec![b"", b"__name__", metric.as_bytes()];
         symbols.extend(rest);
         Self::of(&symbols)
     }
 
-    fn series(mut self, refs: &[u64], parts: Parts) -> Self {
+    pub fn series(mut self, refs: &[u64], parts: Parts) -> Self {
         let mut series = Vec::new();
         push_field(&mut series, 0x0a, &packed(refs));
         series.extend_from_slice(&parts.0);
@@ -147,18 +147,18 @@ impl Request {
         out
     }
 
-    fn body(&self) -> Vec<u8> {
+    pub fn body(&self) -> Vec<u8> {
         compress(&self.message())
     }
 }
 
-fn sample() -> Parts {
+pub fn sample() -> Parts {
     Parts::default().sample(now_ms(), 1.0)
 }
 
 /// The labels of the metric alone, and with `a`.
-const BARE: [u64; 2] = [1, 2];
-const WITH_A: [u64; 4] = [1, 2, 3, 4];
+pub const BARE: [u64; 2] = [1, 2];
+pub const WITH_A: [u64; 4] = [1, 2, 3, 4];
 
 fn written(answer: &Answer) -> [&str; 3] {
     HEADERS.map(|name| answer.header(name))

@@ -29,6 +29,8 @@ impl Mood {
 /// A request that was answered with 2xx.
 #[derive(Clone, Debug)]
 pub struct Taken {
+    /// The first line.
+    pub line: String,
     /// `name: value`, names in small letters.
     pub headers: Vec<String>,
     pub body: Vec<u8>,
@@ -159,7 +161,7 @@ fn serve(stream: &TcpStream, shared: &Shared, dead: &AtomicBool) -> Option<()> {
             line => headers.push(line.to_owned()),
         }
     }
-    headers.remove(0);
+    let line = headers.remove(0);
     for header in &mut headers {
         let (name, value) = header.split_once(':')?;
         *header = format!("{}: {}", name.to_lowercase(), value.trim());
@@ -188,7 +190,11 @@ fn serve(stream: &TcpStream, shared: &Shared, dead: &AtomicBool) -> Option<()> {
                 false => 400,
             };
             if (200..300).contains(&status) {
-                shared.taken.lock().unwrap().push(Taken { headers, body });
+                shared.taken.lock().unwrap().push(Taken {
+                    line,
+                    headers,
+                    body,
+                });
             }
             let head = format!("HTTP/1.1 {status} x\r\n{lines}");
             let head = match status {

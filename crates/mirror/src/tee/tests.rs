@@ -195,6 +195,30 @@ async fn body_that_a_target_refuses_is_counted_and_the_next_one_follows() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn target_that_fails_is_asked_again_after_growing_pauses() {
+    let sim = sim::env(1);
+    let mirror = open(&sim);
+    let begun = tokio::time::Instant::now();
+    let times = Arc::new(Mutex::new(Vec::new()));
+    let seen = times.clone();
+    let failing = Scripted::new(move |_, _| {
+        lock(&seen).push(begun.elapsed());
+        Says::Status(500)
+    });
+    mirror.apply(vec![settings("failing", &failing)]);
+    push(&mirror, 0..1).await;
+    until("some attempts", || failing.attempts() == 14).await;
+    let times = lock(&times).clone();
+    let mut pause = Duration::from_millis(30);
+    for pair in times.windows(2) {
+        let waited = pair[1].saturating_sub(pair[0]);
+        let most = pause + Duration::from_millis(2);
+        assert!((pause / 2..=most).contains(&waited), "{waited:?} {pause:?}");
+        pause = (pause * 2).min(Duration::from_secs(5));
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn target_without_access_gets_what_waits_once_it_has_it() {
     for status in [401, 403, 404, 405, 407, 408] {
         let sim = sim::env(1);
