@@ -2,9 +2,10 @@
 //! with none.
 
 use crate::harness::server::{DEADLINE, Server, wait_for};
-use crate::harness::write::{Series, body};
+use crate::harness::write::{Series, body, compress, push_field, push_uvarint};
 use crate::now_ms;
 use crate::raw::{Ask, Reply};
+use crate::remote_write_2::{Request, V2, sample};
 use crate::tls::{self, Authority, Pair};
 use firn_model::yaml;
 use rcgen::SanType;
@@ -204,7 +205,7 @@ fn request_without_credentials_hears_nothing_but_401() {
 
 #[test]
 fn token_with_a_selector_sees_its_part_of_every_answer() {
-    let locked = with_tokens(&[]);
+    let locked = with_tokens(&["--enable-feature=exemplar-storage,search-api"]);
     let series = |team: &str| {
         Series::new(
             &[("__name__", "m"), ("team", team), (team, "x")],
@@ -218,6 +219,7 @@ fn token_with_a_selector_sees_its_part_of_every_answer() {
     );
     push.body = body(&[series("a"), series("b")]);
     assert_eq!(push.send(&locked.server.address).status, 204);
+    check_forms(&locked);
     let cases = [
         ("/api/v1/query?query=count(m)", "\"1\"]", "\"2\"]"),
         ("/api/v1/query?query=m", "\"team\":\"a\"", "\"team\":\"b\""),
@@ -252,6 +254,123 @@ fn token_with_a_selector_sees_its_part_of_every_answer() {
         assert!(text(&reply).contains("may see some series only"), "{path}");
     }
     assert_eq!(locked.ask("GET", "/-/ready", &[PART]).status, 200);
+}
+
+/// What is asked by a form is restricted as what is asked by a URL: the part `has` this and
+/// `lacks` that, which the whole has.
+fn check_forms(locked: &Locked) {
+    push_exemplars(locked);
+    let whole = "start=0&end=9999999999";
+    let cases = [
+        (
+            "/api/v1/query",
+            "query=m".to_owned(),
+            "\"team\":\"a\"",
+            "\"team\":\"b\"",
+        ),
+        (
+            "/api/v1/query_range",
+            format!("query=m&start={0}&end={0}&step=1", now_ms() / 1000 + 1),
+            "\"team\":\"a\"",
+            "\"team\":\"b\"",
+        ),
+        (
+            "/api/v1/series",
+            "match[]=m".to_owned(),
+            "\"team\":\"a\"",
+            "\"team\":\"b\"",
+        ),
+        ("/api/v1/labels", String::new(), "\"a\"", "\"b\""),
+        (
+            "/api/v1/query_exemplars",
+            format!("query=e&{whole}"),
+            "trace-a",
+            "trace-b",
+        ),
+        (
+            "/api/v1/query_exemplars",
+            format!("query=e{{team=~\".%2b\"}} or e{{team=\"b\"}}&{whole}"),
+            "trace-a",
+            "trace-b",
+        ),
+        (
+            "/api/v1/search/label_names",
+            String::new(),
+            "\"a\"",
+            "\"b\"",
+        ),
+        (
+            "/api/v1/search/label_values",
+            "label=team".to_owned(),
+            "\"a\"",
+            "\"b\"",
+        ),
+        (
+            "/api/v1/search/metric_names",
+            "search[]=only".to_owned(),
+            "only_a",
+            "only_b",
+        ),
+    ];
+    for (path, form, has, lacks) in cases {
+        let send = |token| {
+            let kind = "Content-Type: application/x-www-form-urlencoded";
+            let mut asked = ask("POST", path, &[token, kind]);
+            asked.body = form.clone().into_bytes();
+            text(&asked.send(&locked.server.address))
+        };
+        let (part, all) = (send(PART), send(READER));
+        let is_part = part.contains(has) && !part.contains(lacks);
+        assert!(is_part, "{path} {form}: {part}");
+        assert!(all.contains(lacks), "{path} {form}: {all}");
+    }
+    check_read(locked);
+}
+
+/// Two series with exemplars, of one metric and of one each.
+fn push_exemplars(locked: &Locked) {
+    for team in ["a", "b"] {
+        let only = format!("only_{team}");
+        let trace = format!("trace-{team}");
+        let symbols = ["", "__name__", "e", "team", team, "trace_id", &trace, &only];
+        let symbols: Vec<&[u8]> = symbols.iter().map(|symbol| symbol.as_bytes()).collect();
+        let parts = sample().exemplar(&[5, 6], now_ms(), 1.0);
+        let request = Request::of(&symbols)
+            .series(&[1, 2, 3, 4], parts)
+            .series(&[1, 7, 3, 4], sample());
+        let kind = format!("Content-Type: {V2}");
+        let mut push = ask(
+            "POST",
+            "/api/v1/write",
+            &[WRITER, "Content-Encoding: snappy", &kind],
+        );
+        push.body = request.body();
+        let reply = push.send(&locked.server.address);
+        assert_eq!(reply.status, 204, "{}", text(&reply));
+    }
+}
+
+/// Remote read gives the part alone, as samples.
+fn check_read(locked: &Locked) {
+    let mut matcher = Vec::new();
+    push_field(&mut matcher, 0x12, b"__name__");
+    push_field(&mut matcher, 0x1a, b"m");
+    let mut query = vec![0x10];
+    push_uvarint(&mut query, now_ms() as u64 + 60_000);
+    push_field(&mut query, 0x1a, &matcher);
+    let mut question = Vec::new();
+    push_field(&mut question, 0x0a, &query);
+    for (token, sees_b) in [(PART, false), (READER, true)] {
+        let mut asked = ask("POST", "/api/v1/read", &[token, "Content-Encoding: snappy"]);
+        asked.body = compress(&question);
+        let reply = asked.send(&locked.server.address);
+        assert_eq!(reply.status, 200, "{}", text(&reply));
+        let message = snap::raw::Decoder::new().decompress_vec(&reply.body);
+        let message = message.unwrap();
+        let has = |label: &[u8]| message.windows(label.len()).any(|w| w == label);
+        let seen = (has(b"team\x12\x01a"), has(b"team\x12\x01b"));
+        assert_eq!(seen, (true, sees_b));
+    }
 }
 
 #[test]
