@@ -161,13 +161,8 @@ fn verdict(command: &str, passed: Result<bool, MirrorError>) -> ExitCode {
 }
 
 fn load(args: &[OsString]) -> ExitCode {
-    match firn_mirror::load::run(args.iter().cloned(), &mut std::io::stdout()) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(e) => {
-            console::err(&format!("firn load: {e}"));
-            ExitCode::FAILURE
-        }
-    }
+    let ended = firn_mirror::load::run(args.iter().cloned(), &mut std::io::stdout());
+    verdict("load", ended.map(|()| true))
 }
 
 /// Prints the help that was asked for, or what is wrong with the command line.

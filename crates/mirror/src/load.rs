@@ -297,7 +297,7 @@ impl Receiver<'_> {
                 })
                 .collect();
             let made = making(&mut |sender, request| {
-                let gone = |_| MirrorError::Usage("a sender stopped early".to_owned());
+                let gone = |_| MirrorError::Late("a sender stopped early".to_owned());
                 inlets[sender].send(request).map_err(gone)
             });
             drop(inlets);

@@ -17,6 +17,8 @@ use crate::error::MirrorError;
 use firn_model::yaml::{self, Node};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
 
 /// The longest file: a query log of a million long queries.
 const FILE_BYTES_MAX: u64 = 512 << 20;
@@ -153,15 +155,34 @@ fn read_log(text: &str, origin: &str) -> Result<Source, String> {
             continue;
         }
         match serde_json::from_str::<Value>(line) {
-            Ok(entry) => found.extend(log_expression(&entry).map(str::to_owned)),
+            Ok(entry) => found.extend(log_expression(&entry).map(|text| Text {
+                text: text.to_owned(),
+                origin: origin.to_owned(),
+                manner: Manner {
+                    range_ms: log_range(&entry["params"]),
+                    ..Manner::default()
+                },
+            })),
             Err(_) if number + 1 == lines.len() => {}
             Err(e) => return Err(format!("line {}: broken JSON: {e}", number + 1)),
         }
     }
     match found.is_empty() {
         true => Err("a query log without a query".to_owned()),
-        false => Ok(texts(found, origin)),
+        false => Ok(Source::Texts(found)),
     }
+}
+
+/// The range and the step of what was asked over a range, in milliseconds. An instant question has
+/// a step of zero there.
+fn log_range(params: &Value) -> Option<(i64, i64)> {
+    let time_ms = |name: &str| {
+        let time = OffsetDateTime::parse(params[name].as_str()?, &Rfc3339).ok()?;
+        i64::try_from(time.unix_timestamp_nanos() / 1_000_000).ok()
+    };
+    let range_ms = time_ms("end")?.checked_sub(time_ms("start")?)?;
+    let step_ms = (params["step"].as_f64()? * 1000.0) as i64;
+    (range_ms > 0 && step_ms > 0).then_some((range_ms, step_ms))
 }
 
 fn log_expression(entry: &Value) -> Option<&str> {

@@ -143,6 +143,18 @@ mod tests {
                 "{\"params\":{\"query\":\"up\"}}\n{\"params\":{\"query\":\"up\"}}\n",
                 question("up", 2.0, None),
             ),
+            (
+                "{\"params\":{\"query\":\"up\",\"start\":\"2024-01-02T03:04:05.5Z\",\
+                 \"end\":\"2024-01-02T04:04:05.5Z\",\"step\":60}}\n\
+                 {\"params\":{\"query\":\"up\",\"start\":\"2024-01-03T03:04:05Z\",\
+                 \"end\":\"2024-01-03T04:04:05Z\",\"step\":60}}\n",
+                question("up", 2.0, Some((3_600_000, 60_000))),
+            ),
+            (
+                "{\"params\":{\"query\":\"up\",\"start\":\"2024-01-02T03:04:05Z\",\
+                 \"end\":\"2024-01-02T03:04:05Z\",\"step\":0}}\n{\"params\":{}}\n",
+                question("up", 1.0, None),
+            ),
         ] {
             assert_eq!(
                 read_one(text).unwrap(),
