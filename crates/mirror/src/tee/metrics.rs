@@ -116,7 +116,8 @@ fn collect_by_reason(targets: &[Arc<Target>], sink: &mut dyn Sink) {
             sink.metric(
                 "firn_mirror_lost_bodies_total",
                 "Bodies that the target never gets: its queue was full, they waited too long, it \
-                 refused them (4xx), filters could not read them, or the disk did not give them back.",
+                 refused them (4xx), filters could not read them, or the disk did not give them \
+                 back.",
                 &[("reason", loss.label()), ("target", &target.label)],
                 Value::Counter(target.lost(loss) as f64),
             );
@@ -126,8 +127,8 @@ fn collect_by_reason(targets: &[Arc<Target>], sink: &mut dyn Sink) {
         for trouble in Trouble::ALL {
             sink.metric(
                 "firn_mirror_repeated_attempts_total",
-                "Attempts that failed and are repeated: no connection, no answer in time, 429, 5xx, \
-                 a redirect, or no access (401, 403, 404, 405, 407).",
+                "Attempts that failed and are repeated: no connection, no answer in time, 429, \
+                 5xx, a redirect, or no access (401, 403, 404, 405, 407).",
                 &[("reason", trouble.label()), ("target", &target.label)],
                 Value::Counter(target.troubles(trouble) as f64),
             );

@@ -2,11 +2,11 @@
 //!
 //! Statuses mean what they mean to Prometheus's sender: 2xx is taken, 5xx may be tried again, other
 //! 4xx never helps. 429 is tried again whatever the configuration says, since Prometheus's default
-//! loses what it was told to send later. A target to which bodies only pass ([`Manner::Patient`])
-//! gets again what it refused for its access or its URL: nothing is wrong with the body, and a token
-//! that has expired would cost all that waits. A redirect is not followed: most turn a POST into a GET,
-//! whose 200 would say that a body was taken which no receiver saw. It is tried again, since the
-//! configuration is wrong then, and nothing is lost before the queue is full.
+//! loses what it was told to send later. A target to which bodies only pass
+//! ([`Manner::Patient`]) gets again what it refused for its access or its URL: nothing is wrong
+//! with the body, and a token that has expired would cost all that waits. A redirect is not
+//! followed: most turn a POST into a GET, whose 200 would say that a body was taken which no
+//! receiver saw. It is tried again, since the configuration is wrong then, and nothing is lost before the queue is full.
 
 use firn_model::sample::TimestampMs;
 use firn_wire::remote_write::Contents;
@@ -18,8 +18,8 @@ const RETRY_AFTER_MAX: Duration = Duration::from_secs(300);
 /// How the answers of a target are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Manner {
-    /// As Prometheus's sender reads them: each 4xx but 429 is final, and a receiver of 2.0 says what
-    /// it wrote.
+    /// As Prometheus's sender reads them: each 4xx but 429 is final, and a receiver of 2.0 says
+    /// what it wrote.
     Sender,
     /// Statuses that say nothing of the body are not final.
     Patient,
