@@ -6,7 +6,8 @@
 //! ([`Manner::Patient`]) gets again what it refused for its access or its URL: nothing is wrong
 //! with the body, and a token that has expired would cost all that waits. A redirect is not
 //! followed: most turn a POST into a GET, whose 200 would say that a body was taken which no
-//! receiver saw. It is tried again, since the configuration is wrong then, and nothing is lost before the queue is full.
+//! receiver saw. It is tried again, since the configuration is wrong then, and nothing is lost
+//! before the queue is full.
 
 use firn_model::sample::TimestampMs;
 use firn_wire::remote_write::Contents;
