@@ -11,6 +11,7 @@ use std::fmt;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
+use tokio::task::spawn_blocking;
 
 /// What a file may have that is read as a whole: a hundred thousand rules or targets.
 pub const FILE_BYTES_MAX: u64 = 16 << 20;
@@ -36,6 +37,18 @@ pub fn read_text(path: &Path) -> io::Result<String> {
 /// The text of a file of any kind, a pipe included, with [`FILE_BYTES_MAX`] at most.
 pub fn read_any_text(path: &Path) -> io::Result<String> {
     text_of(read_within(File::open(path)?, FILE_BYTES_MAX)?)
+}
+
+/// Like [`read`], on a thread that may wait.
+pub(crate) async fn read_aside(path: &Path) -> io::Result<Vec<u8>> {
+    let path = path.to_owned();
+    let reading = spawn_blocking(move || read(&path));
+    reading.await.map_err(io::Error::other)?
+}
+
+/// Like [`read_text`], on a thread that may wait.
+pub(crate) async fn read_text_aside(path: &Path) -> io::Result<String> {
+    text_of(read_aside(path).await?)
 }
 
 fn text_of(bytes: Vec<u8>) -> io::Result<String> {

@@ -3,24 +3,15 @@
 use super::settings::Secret;
 use crate::named_files;
 use firn_model::error::Error;
-use std::io;
-use std::path::Path;
-use tokio::task::spawn_blocking;
 
 /// Reads a secret as it is.
 pub(super) async fn bytes_of(secret: &Secret) -> Result<Vec<u8>, String> {
     match secret {
         Secret::Inline(text) => Ok(text.clone().into_bytes()),
-        Secret::File(path) => read(path)
+        Secret::File(path) => named_files::read_aside(path)
             .await
             .map_err(|e| format!("unable to read file {}: {e}", path.display())),
     }
-}
-
-async fn read(path: &Path) -> io::Result<Vec<u8>> {
-    let path = path.to_owned();
-    let read = spawn_blocking(move || named_files::read(&path));
-    read.await.map_err(io::Error::other)?
 }
 
 /// Reads a secret that is a text; the white space around that in a file does not count.

@@ -15,6 +15,7 @@ use super::meta::{Meta, host_port, sanitize};
 use super::tokens::{Issuer, Token, Tokens};
 use crate::client::{HttpSettings, Secret, SigningAlgorithm, form_encode, reveal, sign_claims};
 use crate::discovery::environment::{Variables, of_process};
+use crate::named_files::read_aside;
 use firn_model::env::Clock;
 use firn_model::error::Error;
 use hyper::StatusCode;
@@ -250,7 +251,7 @@ impl Account {
         let Some(path) = path else {
             return Value::Null;
         };
-        let text = tokio::fs::read(path).await.unwrap_or_default();
+        let text = read_aside(&path).await.unwrap_or_default();
         serde_json::from_slice(&text).unwrap_or_default()
     }
 }

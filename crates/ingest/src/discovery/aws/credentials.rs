@@ -16,6 +16,7 @@ use crate::discovery::api::{Api, header_value, wrong};
 use crate::discovery::environment::Variables;
 use crate::discovery::once::ask_once;
 use crate::discovery::xml;
+use crate::named_files::read_text_aside;
 use firn_model::env::Clock;
 use firn_model::error::Error;
 use http_body_util::Empty;
@@ -23,7 +24,7 @@ use hyper::body::Bytes;
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST, HeaderMap, HeaderValue};
 use hyper::{Request, Uri};
 use serde::Deserialize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpStream;
@@ -177,7 +178,7 @@ impl Chain {
                     .join(".aws")
                     .join(file),
             };
-            let text = tokio::fs::read_to_string(path).await.unwrap_or_default();
+            let text = read_text_aside(&path).await.unwrap_or_default();
             let value = value_in(&text, &name, key);
             if value.is_some() {
                 return value;
@@ -207,7 +208,7 @@ impl Chain {
         file: &str,
         role: &str,
     ) -> Result<Credentials, Error> {
-        let token = tokio::fs::read_to_string(file).await;
+        let token = read_text_aside(Path::new(file)).await;
         let token = token.map_err(|e| wrong(format!("{file}: {e}")))?;
         let body = form(&[
             ("Action", "AssumeRoleWithWebIdentity"),
@@ -268,7 +269,7 @@ impl Chain {
         let mut headers = HeaderMap::new();
         let mut token = self.variable("AWS_CONTAINER_AUTHORIZATION_TOKEN");
         if let Some(file) = self.variable("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE") {
-            let read = tokio::fs::read_to_string(&file).await;
+            let read = read_text_aside(Path::new(&file)).await;
             token = Some(read.map_err(|e| wrong(format!("{file}: {e}")))?);
         }
         if let Some(token) = token {

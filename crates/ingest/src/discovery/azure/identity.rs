@@ -5,6 +5,7 @@ use super::certificate::Certificate;
 use crate::client::{HttpSettings, Secret, Sign, form_encode, reveal};
 use crate::discovery::api::{Api, header_value, wrong};
 use crate::discovery::environment::{Variables, of_process};
+use crate::named_files::read_aside;
 use firn_model::env::Clock;
 use firn_model::error::Error;
 use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
@@ -208,7 +209,7 @@ impl Account {
         now_ms: i64,
     ) -> Result<Token, Error> {
         let read = async |path: &PathBuf, what| {
-            let read = tokio::fs::read(path).await;
+            let read = read_aside(path).await;
             read.map_err(|e| wrong(format!("failed to read {what} {}: {e}", path.display())))
         };
         let mut data = read(files.0, "certificate file").await?;

@@ -5,6 +5,7 @@ use crate::client::{HttpSettings, Sign, SigningAlgorithm, form_encode, sign_clai
 use crate::discovery::api::{Api, wrong};
 use crate::discovery::environment::{Variables, of_process};
 use crate::discovery::json::answers;
+use crate::named_files::read_aside;
 use firn_model::env::Clock;
 use firn_model::error::Error;
 use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
@@ -192,7 +193,7 @@ impl Account {
 
 async fn read(path: &Path) -> Result<Credentials, Error> {
     let failed = |e: String| wrong(format!("{}: {e}", path.display()));
-    let bytes = tokio::fs::read(path).await;
+    let bytes = read_aside(path).await;
     let bytes = bytes.map_err(|e| failed(e.to_string()))?;
     serde_json::from_slice(&bytes).map_err(|e| failed(e.to_string()))
 }

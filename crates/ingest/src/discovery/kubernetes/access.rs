@@ -4,6 +4,7 @@
 use super::settings::KubernetesSettings;
 use crate::client::{Auth, ExecSettings, HttpSettings, ProxySettings, Secret, TlsSettings};
 use crate::discovery::api::{Api, wrong};
+use crate::named_files;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use firn_model::error::Error;
@@ -50,7 +51,7 @@ impl Cluster {
 
 fn own_namespace() -> Result<String, Error> {
     let path = Path::new(SERVICE_ACCOUNT).join("namespace");
-    match std::fs::read_to_string(path) {
+    match named_files::read_text(&path) {
         Ok(name) if name.is_empty() => Err(wrong("could not read own namespace name (empty file)")),
         Ok(name) => Ok(name),
         Err(e) => Err(wrong(format!(
@@ -93,7 +94,7 @@ fn of_pod() -> Result<(String, HttpSettings), Error> {
 /// The API that a kubeconfig names.
 fn of_kubeconfig(path: &Path) -> Result<(String, HttpSettings), Error> {
     let shown = path.display();
-    let text = std::fs::read_to_string(path).map_err(|e| wrong(format!("{shown}: {e}")))?;
+    let text = named_files::read_text(path).map_err(|e| wrong(format!("{shown}: {e}")))?;
     let read = yaml::parse(&text).map_err(|e| wrong(format!("{shown}:{e}")))?;
     let root = read.ok_or_else(|| wrong(format!("{shown}: nothing in it")))?;
     let missing = |what: &str| wrong(format!("{shown}: no {what}"));

@@ -7,6 +7,7 @@ use super::OciSettings;
 use super::machine::Machine;
 use crate::client::{Secret, Sign, Signing, ToSign, key_of_pem, reveal, signature};
 use crate::discovery::api::{header_value, wrong};
+use crate::named_files::read_aside;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use firn_model::env::Clock;
@@ -95,7 +96,7 @@ impl Signer {
 impl User {
     async fn key(&self) -> Result<RsaKeyPair, Error> {
         let file = self.key_file.display();
-        let pem = tokio::fs::read(&self.key_file).await;
+        let pem = read_aside(&self.key_file).await;
         let pem = pem.map_err(|e| wrong(format!("reading OCI key file {file}: {e}")))?;
         let passphrase = match &self.passphrase {
             Some(secret) => reveal(secret, "OCI key passphrase").await?,
