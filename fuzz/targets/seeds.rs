@@ -1,7 +1,13 @@
 //! Writes what each target begins with into a folder: `seeds DIR`.
 
+#[path = "../../crates/ingest/src/metadata/file.rs"]
+#[allow(dead_code)]
+mod file;
 #[path = "folder.rs"]
 mod folder;
+#[path = "../../crates/mirror/src/tee/bodies/format.rs"]
+#[allow(dead_code)]
+mod format;
 #[path = "tsdb_seeds.rs"]
 mod tsdb_seeds;
 
@@ -13,6 +19,7 @@ use firn_model::labels::Labels;
 use firn_model::matcher::{MatchOp, Matcher};
 use firn_model::metadata::{Metadata, MetricType};
 use firn_model::sample::TimeRange;
+use firn_model::tenant::TenantId;
 use firn_storage::block::{BlockId, BlockWriter, Sayings, Source};
 use firn_storage::ids::Slot;
 use firn_storage::page::{Columns, Family, LogSpan, PageBuilder};
@@ -60,6 +67,36 @@ fn reads() -> [Vec<u8>; 3] {
     [question.encode(), message.finish(), frames]
 }
 
+/// The name of the file of what pushes say, which its module asks for.
+const FILE_NAME: &str = "pushed";
+
+/// Frames of the queue of bodies, with what is in them and without.
+fn bodies() -> Vec<u8> {
+    let mut out = Vec::new();
+    for contents in [None, Some(remote_write::Contents::default())] {
+        let write = format::Write {
+            headers: vec![(0, "application/x-protobuf".into()), (2, "0.1.0".into())],
+            contents,
+            body: snappy::compress(&message()).into(),
+        };
+        format::push_frame(&mut out, 1_700_000_000_000, &write);
+    }
+    out
+}
+
+/// The file of what pushes say of two metrics.
+fn pushed_metadata() -> Vec<u8> {
+    let tenant = TenantId::new("team-a").expect("the name is sound");
+    let said = |name, kind| Metadata {
+        name,
+        kind,
+        help: "It counts.",
+        unit: "seconds",
+    };
+    let entries = [said("a_total", MetricType::Counter), said("b", MetricType::Gauge)];
+    file::encode(entries.into_iter().map(|said| (&tenant, said)))
+}
+
 fn main() -> std::io::Result<()> {
     let dir = std::env::args().nth(1).unwrap_or_else(|| "corpus".into());
     let dir = Path::new(&dir);
@@ -89,6 +126,8 @@ fn main() -> std::io::Result<()> {
         files.map(|(i, (_, bytes))| [&[i as u8][..], &bytes].concat()),
     )?;
     write(dir, "zookeeper", [zookeeper()])?;
+    write(dir, "bodies", [bodies()])?;
+    write(dir, "pushed_metadata", [pushed_metadata()])?;
     write(dir, "tsdb_chunk", tsdb_seeds::chunks())?;
     write(dir, "tsdb_block", tsdb_seeds::blocks())?;
     write(dir, "tsdb_wal", tsdb_seeds::logs())?;

@@ -1,0 +1,46 @@
+//! Any bytes as the file of what pushes say of metrics: what is read of them lies in them, and is
+//! read back once it is written again.
+
+#![no_main]
+// The file is of the ingest room, of which the fuzzer needs no more.
+#![allow(dead_code)]
+
+#[path = "../../crates/ingest/src/metadata/file.rs"]
+mod file;
+
+const FILE_NAME: &str = "pushed";
+
+use file::{decode, encode};
+use firn_model::metadata::{Metadata, MetricType};
+use firn_model::tenant::TenantId;
+
+/// An entry with texts of its own.
+type Entry = (TenantId, MetricType, [String; 3]);
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
+    let Some(entries) = read(bytes) else {
+        return;
+    };
+    let texts = entries.iter().flat_map(|(_, _, texts)| texts);
+    assert!(texts.map(String::len).sum::<usize>() <= bytes.len());
+    let said = entries.iter().map(|(tenant, kind, [name, help, unit])| {
+        let said = Metadata {
+            name,
+            kind: *kind,
+            help,
+            unit,
+        };
+        (tenant, said)
+    });
+    let again = encode(said);
+    assert_eq!(read(&again).as_ref(), Some(&entries));
+});
+
+fn read(bytes: &[u8]) -> Option<Vec<Entry>> {
+    let mut entries = Vec::new();
+    let decoded = decode(bytes, &mut |tenant, said| {
+        let texts = [said.name, said.help, said.unit].map(str::to_owned);
+        entries.push((tenant.clone(), said.kind, texts));
+    });
+    decoded.ok().map(|()| entries)
+}
