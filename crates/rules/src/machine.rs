@@ -107,7 +107,8 @@ pub enum Action {
     /// To wake at this moment, unless another event comes first.
     Wait(Instant),
     /// To say by [`Event::Cleared`] when the groups that this one reads have made up for what is
-    /// before this instant, which is so at once in the ordinary course: see [`crate::order`].
+    /// before this instant, which is so at once in the ordinary course; to wake, once, if it is not: see
+    /// [`crate::order`].
     Hold(Instant),
     /// To evaluate a rule and say what it found.
     Query {
@@ -318,7 +319,7 @@ impl Machine {
         let mut actions = Vec::new();
         match event {
             Event::Woke => {}
-            Event::Cleared(instant) => self.schedule.clear(instant),
+            Event::Cleared(instant) => self.schedule.clear(instant, now),
             Event::Answered { rule, found, took } => match &mut self.work {
                 Work::Recalling { running, .. } => {
                     *running -= 1;

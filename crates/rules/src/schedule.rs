@@ -46,6 +46,10 @@ pub(crate) struct Schedule {
     backlog: Option<Backlog>,
     /// Whether the instant before was evaluated in time.
     was_on_time: bool,
+    /// The instant that was asked for and may not be clear.
+    asked: Option<Instant>,
+    /// Whether it was asked for again: others hold it up.
+    is_held: bool,
     /// What the instants up to this one read is there.
     cleared: Option<Instant>,
 }
@@ -87,7 +91,8 @@ impl Backlog {
 pub(crate) enum Next {
     /// Nothing before this moment.
     Wait(Instant),
-    /// Nothing before [`Schedule::clear`] of this instant.
+    /// Nothing before [`Schedule::clear`] of this instant. One who asks again says that it is not
+    /// clear yet.
     Hold(Instant),
     /// An evaluation.
     Evaluate {
@@ -123,6 +128,8 @@ impl Schedule {
             missed: 0,
             backlog: (next <= now).then(|| Backlog::new(not_before, not_before.since(next))),
             was_on_time: false,
+            asked: None,
+            is_held: false,
             cleared: None,
         }
     }
@@ -148,8 +155,14 @@ impl Schedule {
     }
 
     /// What `instant`, which was held, reads is there.
-    pub(crate) fn clear(&mut self, instant: Instant) {
+    pub(crate) fn clear(&mut self, instant: Instant, now: Instant) {
         self.cleared = self.cleared.max(Some(instant));
+        if std::mem::take(&mut self.is_held)
+            && let Some(backlog) = &mut self.backlog
+        {
+            // What it waited for others says nothing of how it catches up.
+            (backlog.end, backlog.length) = (now, now.since(instant));
+        }
     }
 
     /// How missed instants are made up for from now on.
@@ -185,6 +198,11 @@ impl Schedule {
             None => {}
         }
         if self.cleared < Some(instant) {
+            if self.asked.replace(instant) == Some(instant) {
+                // It will be behind.
+                self.is_held = true;
+                self.backlog.get_or_insert(Backlog::new(now, length));
+            }
             return Next::Hold(instant);
         }
         self.next = instant.after(interval);
@@ -257,8 +275,7 @@ mod tests {
         let mut show = |seconds: &u64| {
             let mut next = schedule.next(&group, at(*seconds));
             if let Next::Hold(instant) = next {
-                assert_eq!(schedule.next(&group, at(*seconds)), next);
-                schedule.clear(instant);
+                schedule.clear(instant, at(*seconds));
                 next = schedule.next(&group, at(*seconds));
             }
             let behind = match schedule.waited_for_until() {
@@ -337,6 +354,35 @@ mod tests {
             .collect();
         let want: Vec<&str> = want.iter().map(String::as_str).collect();
         check(case(), &times, &want);
+    }
+
+    #[test]
+    fn schedule_that_is_held_is_waited_for_until_it_is_on_time_again() {
+        let group = group();
+        let base = group.instant_at(Instant::from_seconds(1_700_000_000));
+        let at = |seconds: u64| base.after(Duration::from_secs(seconds));
+        let catch_up = CatchUp {
+            span: Duration::from_secs(3600),
+            delay: Duration::ZERO,
+        };
+        let mut schedule = Schedule::new(&group, catch_up, None, at(5));
+        let held = Next::Hold(at(10));
+        assert_eq!(schedule.next(&group, at(10)), held);
+        assert_eq!(schedule.waited_for_until(), None);
+        assert_eq!(schedule.next(&group, at(10)), held);
+        let until = Some(at(10).after(HOLD_MAX));
+        assert_eq!(schedule.waited_for_until(), until);
+        // It catches up from when it is let go.
+        assert_eq!(schedule.next(&group, at(100)), held);
+        for instant in 1..=10 {
+            schedule.clear(at(instant * 10), at(101));
+            let next = schedule.next(&group, at(101));
+            let is_it = |i: Instant| i == at(instant * 10);
+            assert!(matches!(next, Next::Evaluate { instant, .. } if is_it(instant)));
+            assert_eq!(schedule.waited_for_until(), until);
+        }
+        assert_eq!(schedule.next(&group, at(102)), Next::Wait(at(110)));
+        assert_eq!(schedule.waited_for_until(), None);
     }
 
     #[test]

@@ -30,8 +30,13 @@ impl Progress {
         }
     }
 
-    /// Returns once all that the group of this key reads for `instant` is recorded, as far as that
-    /// is waited for at `now`.
+    /// Whether all that the group of this key reads for `instant` is recorded, as far as that is
+    /// waited for at `now`.
+    pub(super) fn is_clear(&self, key: &str, instant: Instant, now: Instant) -> bool {
+        lock(&self.order).is_clear(key, instant, now)
+    }
+
+    /// Returns once that is so.
     pub(super) async fn clear(&self, key: &str, instant: Instant, now: Instant) {
         self.wait(|order| order.is_clear(key, instant, now)).await;
     }

@@ -137,11 +137,23 @@ impl Running {
         let key = self.group.key();
         let mut under_way = UnderWay::default();
         let mut event = Event::Woke;
+        let mut told = None;
         loop {
             let next = self.step(event, &mut under_way).await;
-            self.shared.progress.reach(&key, &self.machine);
+            let progress = &self.shared.progress;
+            progress.reach(&key, &self.machine);
             if under_way.is_empty() && lock(&self.machine).is_stopped() {
                 return;
+            }
+            if let Some(instant) = next.held
+                && told != Some(instant)
+            {
+                told = Some(instant);
+                event = match progress.is_clear(&key, instant, self.shared.now()) {
+                    true => Event::Cleared(instant),
+                    false => Event::Woke,
+                };
+                continue;
             }
             event = tokio::select! {
                 Some(done) = under_way.next() => self.note(done),
