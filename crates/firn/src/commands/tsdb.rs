@@ -23,6 +23,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 mod transfer;
+mod watched;
 
 use crate::console;
 use crate::file_time::{file_time, snapshot_name};
@@ -170,12 +171,13 @@ fn run_list(env: &Env, folder: &Path, for_people: bool) -> ExitCode {
 }
 
 fn run_snapshot(env: &Env, folder: &Path) -> ExitCode {
-    match snapshot::take(
-        env,
+    let taken = snapshot::take(
+        &watched::watched(env, folder, "snapshots"),
         folder,
         &snapshot_name(env),
         &store_settings::files_beside(),
-    ) {
+    );
+    match taken {
         Ok(place) => {
             console::out(&format!("{}\n", place.display()));
             ExitCode::SUCCESS
@@ -186,7 +188,8 @@ fn run_snapshot(env: &Env, folder: &Path) -> ExitCode {
 
 fn run_verify(env: &Env, folder: &Path, is_json: bool) -> ExitCode {
     let start = env.clock.monotonic();
-    let report = match verify::verify(env, folder) {
+    let verified = verify::verify(&watched::watched(env, folder, "snapshots"), folder);
+    let report = match verified {
         Ok(report) => report,
         Err(e) => return cannot(&e.to_string()),
     };

@@ -3,6 +3,7 @@
 //! A folder that a server uses may be looked at: a block never changes, and one that was replaced
 //! meanwhile is an error that a second run does not see.
 
+use super::progress::Progress;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use firn_model::budget::Budget;
 use firn_model::cancel::Cancel;
@@ -69,11 +70,13 @@ pub fn run(env: &Env, matches: &ArgMatches) -> Result<String, Error> {
     let dir = dir.unwrap_or_default();
     let selector = matches.get_one::<String>("match");
     let block = open(env, &dir, matches.get_one::<String>("block"))?;
-    let analysis = Analysis::of(&block, selector.map(String::as_str))?;
+    let progress = Progress::new(0, "series");
+    progress.turn_to(block.meta().id.to_string());
+    let analysis = Analysis::of(&block, selector.map(String::as_str), &progress)?;
     let limit = matches.get_one::<usize>("limit").copied();
     let mut out = analysis.text(&block, selector, limit.unwrap_or(usize::MAX));
     if matches.get_flag("extended") {
-        out += &sizes(&block, &analysis.series)?;
+        out += &sizes(&block, &analysis.series, &progress)?;
     }
     Ok(out)
 }
@@ -123,7 +126,7 @@ struct Analysis {
 }
 
 impl Analysis {
-    fn of(block: &Block, selector: Option<&str>) -> Result<Self, Error> {
+    fn of(block: &Block, selector: Option<&str>, progress: &Progress) -> Result<Self, Error> {
         let matchers = match selector {
             Some(text) => parse_selector(text).map_err(|e| invalid(format!("--match: {e}")))?,
             None => Vec::new(),
@@ -140,7 +143,8 @@ impl Analysis {
             metrics: BTreeMap::new(),
             entries: 0,
         };
-        let uncovered = analysis.uncovered(block)?;
+        progress.expect(analysis.series.len() as u64);
+        let uncovered = analysis.uncovered(block, progress)?;
         let series = std::mem::take(&mut analysis.series);
         for (batch, uncovered) in series
             .chunks(BATCH_SERIES)
@@ -157,7 +161,7 @@ impl Analysis {
     }
 
     /// How much of the block each series does not reach over.
-    fn uncovered(&self, block: &Block) -> Result<Vec<u64>, Error> {
+    fn uncovered(&self, block: &Block, progress: &Progress) -> Result<Vec<u64>, Error> {
         let mut reader = block.reader();
         let mut uncovered = Vec::with_capacity(self.series.len());
         for ordinal in &self.series {
@@ -171,6 +175,7 @@ impl Analysis {
             }
             let covered = covered.map_or(0, |range| range.max.saturating_sub(range.min));
             uncovered.push(self.span_ms.saturating_sub(covered.unsigned_abs()));
+            progress.add(1);
         }
         Ok(uncovered)
     }
@@ -278,7 +283,8 @@ fn duration(ms: u64) -> String {
 }
 
 /// How many samples the series have, how large their histograms are, and what the block takes.
-fn sizes(block: &Block, series: &[u32]) -> Result<String, Error> {
+fn sizes(block: &Block, series: &[u32], progress: &Progress) -> Result<String, Error> {
+    progress.expect(series.len() as u64);
     let mut reader = block.reader();
     let mut columns = Columns::default();
     let (mut floats, mut histograms, mut buckets) = (Vec::new(), Vec::new(), Vec::new());
@@ -296,6 +302,7 @@ fn sizes(block: &Block, series: &[u32]) -> Result<String, Error> {
             let each = columns.histograms.iter();
             buckets.extend(each.map(|(_, histogram)| histogram.counts.bucket_count() as u64));
         }
+        progress.add(1);
     }
     let mut out = "\nCompaction analysis:\n\n".to_owned();
     for (what, numbers) in [

@@ -1,6 +1,7 @@
 //! `firn tsdb dump` and `firn tsdb dump-openmetrics`: samples as text, as promtool prints them.
 
 use super::heads::Heads;
+use super::progress::Progress;
 use super::reading::Folder;
 use firn_model::columns::SeriesColumns;
 use firn_model::env::Env;
@@ -39,8 +40,10 @@ pub fn dump(
         Form::Plain | Form::SeriesJson => Heads::default(),
         Form::OpenMetrics => Heads::new(&folder.metadata()?),
     };
+    let progress = Progress::beside_output("series");
+    progress.turn_to(data.display().to_string());
     let mut out = BufWriter::new(io::stdout().lock());
-    let printed = folder.each_series(range, &mut |labels, columns| {
+    let printed = folder.each_series(range, Some(&progress), &mut |labels, columns| {
         let text = match form {
             Form::Plain => plain(labels, columns),
             Form::SeriesJson => series_json(labels),

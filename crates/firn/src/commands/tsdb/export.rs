@@ -137,7 +137,7 @@ fn export_window(
     let start = window.min.div_euclid(BLOCK_MS).saturating_mul(BLOCK_MS);
     let options = BlockOptions::new(ulid, start, start.saturating_add(BLOCK_MS));
     let mut writer = BlockWriter::new(output, options);
-    folder.each_series(window, &mut |labels, columns| {
+    folder.each_series(window, None, &mut |labels, columns| {
         write_series(&mut writer, labels, columns)
     })?;
     let (output, meta) = writer.finish()?;

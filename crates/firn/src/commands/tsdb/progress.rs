@@ -1,6 +1,7 @@
-//! How far an import or an export has come: a line on a terminal, nothing elsewhere.
+//! How far a command has come: a line on a terminal, nothing elsewhere.
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use std::io::IsTerminal;
 
 /// How often the line is drawn in a second.
 const HERTZ: u8 = 4;
@@ -24,14 +25,26 @@ impl Progress {
         Self(bar)
     }
 
+    /// The same for a command that prints all the while: no line if that goes to a terminal too.
+    pub fn beside_output(unit: &str) -> Self {
+        match std::io::stdout().is_terminal() {
+            true => Self(ProgressBar::hidden()),
+            false => Self::new(0, unit),
+        }
+    }
+
     /// What is worked on.
     pub fn turn_to(&self, what: String) {
         self.0.set_message(what);
     }
 
-    /// So many units more are done.
+    /// So many units more are done. Those that are done twice are more than were expected.
     pub fn add(&self, units: u64) {
         self.0.inc(units);
+        let done = self.0.position();
+        if self.0.length().is_some_and(|expected| expected < done) {
+            self.0.set_length(done);
+        }
     }
 
     /// So many units more are known of.

@@ -1,5 +1,6 @@
 //! The samples of a data folder that no server uses, as queries would find them.
 
+use super::progress::Progress;
 use firn_model::budget::Budget;
 use firn_model::cancel::Cancel;
 use firn_model::columns::{SeriesBatch, SeriesColumns};
@@ -79,10 +80,12 @@ impl Folder {
         damages.iter().map(text).collect()
     }
 
-    /// Calls `take` with each series that has samples in `range`, in order of labels.
+    /// Calls `take` with each series that has samples in `range`, in order of labels; `progress`
+    /// counts them.
     pub fn each_series(
         &self,
         range: TimeRange,
+        progress: Option<&Progress>,
         take: &mut dyn FnMut(&Labels, SeriesColumns<'_>) -> Result<(), Error>,
     ) -> Result<(), Error> {
         let selections = self.select(range)?;
@@ -93,6 +96,9 @@ impl Folder {
         }
         series.sort_unstable();
         series.dedup_by(|a, b| a.0 == b.0);
+        if let Some(progress) = progress {
+            progress.expect(series.len() as u64);
+        }
         let mut batch = SeriesBatch::default();
         let is_next =
             |a: &(Labels, usize, usize), b: &(Labels, usize, usize)| a.1 == b.1 && a.2 + 1 == b.2;
@@ -106,6 +112,9 @@ impl Folder {
                 if !columns.times.is_empty() {
                     take(labels, columns)?;
                 }
+            }
+            if let Some(progress) = progress {
+                progress.add(run.len() as u64);
             }
         }
         Ok(())

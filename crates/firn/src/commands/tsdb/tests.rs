@@ -130,7 +130,7 @@ fn imported(data: &Path) -> BTreeMap<String, Vec<Told>> {
         all.insert(pairs.collect(), samples);
         Ok(())
     };
-    folder.each_series(TimeRange::ALL, &mut take).unwrap();
+    folder.each_series(TimeRange::ALL, None, &mut take).unwrap();
     all
 }
 

@@ -1,0 +1,137 @@
+//! A disk that moves a progress line on: by the bytes that are read of a folder, and by the files
+//! of it that get a second name.
+
+use super::progress::Progress;
+use firn_model::env::{DirLock, Disk, Env, File, OpenMode};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// `env` with a line that says how much of the folder at `root` was read, without what lies in its
+/// folder `except`.
+pub fn watched(env: &Env, root: &Path, except: &str) -> Env {
+    let bytes = bytes_below(&*env.disk, root, except);
+    let progress = Arc::new(Progress::new(bytes, "bytes"));
+    progress.turn_to(root.display().to_string());
+    let disk = WatchedDisk {
+        disk: env.disk.clone(),
+        progress,
+    };
+    Env {
+        disk: Arc::new(disk),
+        ..env.clone()
+    }
+}
+
+/// Bytes of all files below a folder; what cannot be read counts nothing.
+fn bytes_below(disk: &dyn Disk, root: &Path, except: &str) -> u64 {
+    let mut bytes: u64 = 0;
+    let mut folders = vec![root.to_path_buf()];
+    while let Some(folder) = folders.pop() {
+        for name in disk.list(&folder).unwrap_or_default() {
+            let path = folder.join(&name);
+            if folder == root && name.as_os_str() == except {
+                continue;
+            }
+            match disk.list(&path) {
+                Ok(_) => folders.push(path),
+                Err(_) => bytes = bytes.saturating_add(len(disk, &path)),
+            }
+        }
+    }
+    bytes
+}
+
+fn len(disk: &dyn Disk, path: &Path) -> u64 {
+    let file = disk.open(path, OpenMode::Read);
+    file.and_then(|file| file.len()).unwrap_or(0)
+}
+
+struct WatchedDisk {
+    disk: Arc<dyn Disk>,
+    progress: Arc<Progress>,
+}
+
+impl Disk for WatchedDisk {
+    fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn File>> {
+        Ok(Arc::new(WatchedFile {
+            file: self.disk.open(path, mode)?,
+            progress: self.progress.clone(),
+        }))
+    }
+
+    fn list(&self, dir: &Path) -> io::Result<Vec<PathBuf>> {
+        self.disk.list(dir)
+    }
+
+    fn create_dir_all(&self, dir: &Path) -> io::Result<()> {
+        self.disk.create_dir_all(dir)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.disk.rename(from, to)
+    }
+
+    fn remove_file(&self, path: &Path) -> io::Result<()> {
+        self.disk.remove_file(path)
+    }
+
+    fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.disk.link(from, to)?;
+        self.progress.add(len(&*self.disk, to));
+        Ok(())
+    }
+
+    fn remove_dir(&self, dir: &Path) -> io::Result<()> {
+        self.disk.remove_dir(dir)
+    }
+
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        self.disk.sync_dir(dir)
+    }
+
+    fn lock(&self, path: &Path) -> io::Result<Box<dyn DirLock>> {
+        self.disk.lock(path)
+    }
+
+    fn free_bytes(&self, dir: &Path) -> io::Result<u64> {
+        self.disk.free_bytes(dir)
+    }
+
+    fn total_bytes(&self, dir: &Path) -> io::Result<u64> {
+        self.disk.total_bytes(dir)
+    }
+}
+
+struct WatchedFile {
+    file: Arc<dyn File>,
+    progress: Arc<Progress>,
+}
+
+impl File for WatchedFile {
+    fn read_at(&self, offset: u64, into: &mut [u8]) -> io::Result<usize> {
+        let read = self.file.read_at(offset, into)?;
+        self.progress.add(read as u64);
+        Ok(read)
+    }
+
+    fn write_all_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        self.file.write_all_at(offset, bytes)
+    }
+
+    fn sector_bytes(&self) -> u64 {
+        self.file.sector_bytes()
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.file.sync_data()
+    }
+
+    fn set_len(&self, bytes: u64) -> io::Result<()> {
+        self.file.set_len(bytes)
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        self.file.len()
+    }
+}
