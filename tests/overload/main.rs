@@ -136,13 +136,17 @@ fn check_alive(http: &Http, load: &sender::Load) {
     });
 }
 
-/// The most memory that was ever resident, in bytes.
+/// The most that was resident, without pages of the program's own file: the kernel takes those back
+/// when it needs them, and a debug build has some 60 MiB of them.
 fn resident_peak(server: &Server) -> usize {
     let status =
         std::fs::read_to_string(format!("/proc/{}/status", server.pid().as_raw_nonzero())).unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-    let kib = line.unwrap().trim().trim_end_matches(" kB");
-    kib.parse::<usize>().unwrap() << 10
+    let bytes = |field: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(field));
+        let kib = line.unwrap().trim().trim_end_matches(" kB");
+        kib.parse::<usize>().unwrap() << 10
+    };
+    bytes("VmHWM:").saturating_sub(bytes("RssFile:"))
 }
 
 /// The longest wait for an answer: everything is slower while everything is asked at once.
