@@ -8,9 +8,9 @@
 //!                held until the groups that it reads have made up for theirs
 //! ```
 //!
-//! Others wait for a group from when it is found to be behind until it is on time, if it catches up:
-//! each time that it has done what was due, what has become due meanwhile must be half as much. For
-//! one that cannot keep up none waits, and for none longer than five minutes.
+//! Others wait for a group from when it is found to be behind until it is on time, if it catches
+//! up: each time that it has done what was due, what has become due meanwhile must be half as much.
+//! For one that cannot keep up none waits, and for none longer than five minutes.
 //!
 //! Invariant: instants are on the grid of the group, and each is later than the one before, but
 //! for a clock that was set back by more than an interval.
