@@ -2,8 +2,8 @@
 //!
 //! A group that reads what another one records would find what that one has still to make up for
 //! missing, and record so for ever. So it waits until the other one is past what it reads, if it
-//! makes up for something itself or not. In the ordinary course nothing waits: then what is read was
-//! recorded when it was due.
+//! makes up for something itself or not. In the ordinary course nothing waits: then what is read
+//! was recorded when it was due.
 //!
 //! Invariant: of the groups that are behind, the one whose next instant is the oldest waits for no
 //! other one.
@@ -80,7 +80,7 @@ impl Order {
         })
     }
 
-    /// Whether something is true of all groups that one reads; of one that has not begun nothing is.
+    /// Whether something is true of all groups that one reads, which have begun.
     fn are_sources(&self, key: &str, is_so: impl Fn(Reached, Reached) -> bool) -> bool {
         let Some(member) = self.members.get(key) else {
             return true;
@@ -94,8 +94,8 @@ impl Order {
 }
 
 impl Reached {
-    /// Whether what `reader` reads at `instant` is there once this group is at `at`: all that is due
-    /// before, or less if the reader looks further behind.
+    /// Whether what `reader` reads at `instant` is there once this group is at `at`: all that is
+    /// due before, or less if the reader looks further behind.
     fn is_past(self, at: Instant, instant: Instant, reader: Self) -> bool {
         match reader.query_offset.checked_sub(self.query_offset) {
             None | Some(Duration::ZERO) => instant <= at,
