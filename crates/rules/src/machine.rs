@@ -107,8 +107,8 @@ pub enum Action {
     /// To wake at this moment, unless another event comes first.
     Wait(Instant),
     /// To say by [`Event::Cleared`] when the groups that this one reads have made up for what is
-    /// before this instant, which is so at once in the ordinary course; to wake, once, if it is not: see
-    /// [`crate::order`].
+    /// before this instant, which is so at once in the ordinary course; to wake, once, if it is
+    /// not: see [`crate::order`].
     Hold(Instant),
     /// To evaluate a rule and say what it found.
     Query {
