@@ -113,9 +113,8 @@ mod tests {
     /// All groups of the tests are waited for until this moment.
     const BEHIND_UNTIL: i64 = 300;
 
-    /// Groups `a`, `b` ... whose rules are `name = expr`, alerts with a `!` before them, and how
-    /// far each is, in seconds: `3`, or `3-2` for one that looks two seconds behind.
-    fn order(groups: &[&[&str]], reached: &[&str]) -> Order {
+    /// Groups `a`, `b` ... whose rules are `name = expr`, alerts with a `!` before them.
+    fn groups(groups: &[&[&str]]) -> Vec<Arc<Group>> {
         let mut text = "groups:\n".to_owned();
         for (name, rules) in ('a'..).zip(groups) {
             text += &format!("- name: {name}\n  rules:\n");
@@ -129,10 +128,16 @@ mod tests {
         }
         let file = parse(&text, ReadOptions::default()).expect("the rules are sound");
         let made = Group::of_file("f", &file, Duration::from_secs(1), Features::default());
-        let made: Vec<Arc<Group>> = made.unwrap().into_iter().map(Arc::new).collect();
+        made.unwrap().into_iter().map(Arc::new).collect()
+    }
+
+    /// Such groups, and how far each is, in seconds: `3`, or `3-2` for one that looks two seconds
+    /// behind.
+    fn order(rules: &[&[&str]], reached: &[&str]) -> Order {
+        let groups = groups(rules);
         let mut order = Order::default();
-        order.take_over(&made);
-        for (group, reached) in made.iter().zip(reached) {
+        order.take_over(&groups);
+        for (group, reached) in groups.iter().zip(reached) {
             let (instant, offset) = reached.split_once('-').unwrap_or((reached, "0"));
             let reached = Reached {
                 instant: Instant::from_seconds(instant.parse().expect("a number")),
@@ -223,18 +228,7 @@ mod tests {
     fn group_that_is_gone_holds_up_no_other() {
         let mut order = order(&[&["z = x"], &["x = y"]], &["0", "3"]);
         assert_eq!(last(&order, 'a'), Some(3));
-        let file = parse(
-            "groups: [{name: a, rules: [{record: z, expr: x}]}]",
-            ReadOptions::default(),
-        );
-        let left = Group::of_file(
-            "f",
-            &file.unwrap(),
-            Duration::from_secs(1),
-            Features::default(),
-        );
-        let left: Vec<Arc<Group>> = left.unwrap().into_iter().map(Arc::new).collect();
-        order.take_over(&left);
+        order.take_over(&groups(&[&["z = x"]]));
         assert_eq!(last(&order, 'a'), Some(10));
     }
 }

@@ -172,7 +172,7 @@ fn run_list(env: &Env, folder: &Path, for_people: bool) -> ExitCode {
 
 fn run_snapshot(env: &Env, folder: &Path) -> ExitCode {
     let taken = snapshot::take(
-        &watched::watched(env, folder, "snapshots"),
+        &watched::watched(env, folder),
         folder,
         &snapshot_name(env),
         &store_settings::files_beside(),
@@ -188,7 +188,7 @@ fn run_snapshot(env: &Env, folder: &Path) -> ExitCode {
 
 fn run_verify(env: &Env, folder: &Path, is_json: bool) -> ExitCode {
     let start = env.clock.monotonic();
-    let verified = verify::verify(&watched::watched(env, folder, "snapshots"), folder);
+    let verified = verify::verify(&watched::watched(env, folder), folder);
     let report = match verified {
         Ok(report) => report,
         Err(e) => return cannot(&e.to_string()),

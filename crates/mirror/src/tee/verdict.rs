@@ -152,9 +152,7 @@ impl Verdict {
             after: after.and_then(|text| parse_retry_after(text, now_ms)),
         }
     }
-}
 
-impl Verdict {
     /// The same, of a request of 2.0 that holds `sent`. A receiver of 2.0 must say what it wrote:
     /// one that names nothing is taken for one of 1.0, which reads nothing in such a request and
     /// says that all is well.

@@ -5,6 +5,7 @@
 //! of JSON with the labels of each, or from the fleet of the load generator.
 
 use super::progress::Progress;
+use super::watched::bytes_below;
 use crate::console;
 use clap::{Arg, ArgMatches, Command, value_parser};
 use firn_mirror::fleet::{Fleet, FleetOptions};
@@ -104,7 +105,7 @@ pub fn run(env: &Env, matches: &ArgMatches) -> Result<(), Error> {
     ));
     stage(env, "stopStorage", || store.close())?;
     drop(store);
-    let bytes = bytes_below(&out.join("storage"));
+    let bytes = bytes_below(&*env.disk, &out.join("storage"));
     let per = bytes as f64 / total.max(1) as f64;
     console::out(&format!(
         " > bytes on disk: {bytes}\n > bytes/sample: {per:.3}\n"
@@ -228,15 +229,4 @@ impl Writer {
         }
         Ok(())
     }
-}
-
-/// Bytes of all files below a folder.
-fn bytes_below(dir: &Path) -> u64 {
-    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
-    let bytes = entries.map(|entry| match entry.metadata() {
-        Ok(meta) if meta.is_dir() => bytes_below(&entry.path()),
-        Ok(meta) => meta.len(),
-        Err(_) => 0,
-    });
-    bytes.sum()
 }

@@ -33,6 +33,11 @@ impl Progress {
         }
     }
 
+    /// Whether there is a line: what only tells how much there is need not be found out if not.
+    pub fn is_shown(&self) -> bool {
+        !self.0.is_hidden()
+    }
+
     /// What is worked on.
     pub fn turn_to(&self, what: String) {
         self.0.set_message(what);

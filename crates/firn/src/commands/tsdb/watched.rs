@@ -7,15 +7,21 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// `env` with a line that says how much of the folder at `root` was read, without what lies in its
-/// folder `except`.
-pub fn watched(env: &Env, root: &Path, except: &str) -> Env {
-    let bytes = bytes_below(&*env.disk, root, except);
-    let progress = Arc::new(Progress::new(bytes, "bytes"));
+/// The folder of a data folder that counts for none of its bytes: what lies there has them too.
+const SNAPSHOTS: &str = "snapshots";
+
+/// `env` with a line that says how much of the data folder at `root` was read; `env` as it is where
+/// no line would show.
+pub fn watched(env: &Env, root: &Path) -> Env {
+    let progress = Progress::new(0, "bytes");
+    if !progress.is_shown() {
+        return env.clone();
+    }
+    progress.expect(bytes_below(&*env.disk, root));
     progress.turn_to(root.display().to_string());
     let disk = WatchedDisk {
         disk: env.disk.clone(),
-        progress,
+        progress: Arc::new(progress),
     };
     Env {
         disk: Arc::new(disk),
@@ -23,14 +29,15 @@ pub fn watched(env: &Env, root: &Path, except: &str) -> Env {
     }
 }
 
-/// Bytes of all files below a folder; what cannot be read counts nothing.
-fn bytes_below(disk: &dyn Disk, root: &Path, except: &str) -> u64 {
+/// Bytes of all files below a folder, but for snapshots right in it; what cannot be read counts
+/// nothing.
+pub fn bytes_below(disk: &dyn Disk, root: &Path) -> u64 {
     let mut bytes: u64 = 0;
     let mut folders = vec![root.to_path_buf()];
     while let Some(folder) = folders.pop() {
         for name in disk.list(&folder).unwrap_or_default() {
             let path = folder.join(&name);
-            if folder == root && name.as_os_str() == except {
+            if folder == root && name.as_os_str() == SNAPSHOTS {
                 continue;
             }
             match disk.list(&path) {
