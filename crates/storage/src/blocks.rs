@@ -128,6 +128,10 @@ impl Blocks {
         damages: Arc<Damages>,
     ) -> Result<Self, StorageError> {
         let found = BlockList::read(&*env.disk, dir)?;
+        // The process may have ended between the renaming and its sync, and what is done from here
+        // on trusts what was read.
+        let synced = env.disk.sync_dir(dir);
+        synced.map_err(StorageError::io("sync folder", dir))?;
         let blocks = Self {
             env: env.clone(),
             dir: dir.to_path_buf(),

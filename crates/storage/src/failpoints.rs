@@ -76,6 +76,14 @@ pub(crate) enum Flaw {
     HalvesSlots,
     /// The era that a page says is not looked at.
     IgnoresEra,
+    /// A snapshot counts as made while its copies are not synced.
+    SkipsCopySync,
+    /// A snapshot takes the log before the pages.
+    CopiesLogFirst,
+    /// Each block of an import is committed by itself.
+    CommitsApart,
+    /// Blocks beyond a limit go before the manifest forgets them.
+    RemovesBeforeCommit,
 }
 
 /// What a test breaks inside a sound store.

@@ -21,6 +21,7 @@ use crate::block::{Block, BlockCache, BlockMeta, BlockWriter, Sayings, Source};
 use crate::blocks::{BlockEntry, BlockKind, BlockList, Blocks};
 use crate::damage::Damages;
 use crate::data_dir::DataDir;
+use crate::failpoints::{self, Flaw};
 use firn_model::env::Env;
 use firn_model::error::Error;
 use firn_model::labels::LabelsRef;
@@ -197,14 +198,26 @@ impl Import {
         if written.is_empty() {
             return Ok(Imported::default());
         }
+        let mut rest = &written[..];
+        if failpoints::has(Flaw::CommitsApart) {
+            self.target
+                .blocks
+                .commit(|list| add_late(list, &written[..1]))?;
+            rest = &written[1..];
+            failpoints::turn();
+        }
         self.target.blocks.commit(|list| {
             change(list);
-            for meta in &written {
-                let sequence = list.take_sequence();
-                list.add(BlockEntry::of(meta, BlockKind::Late, sequence));
-            }
+            add_late(list, rest);
         })?;
         Ok(Imported::of(&written))
+    }
+}
+
+fn add_late(list: &mut BlockList, written: &[BlockMeta]) {
+    for meta in written {
+        let sequence = list.take_sequence();
+        list.add(BlockEntry::of(meta, BlockKind::Late, sequence));
     }
 }
 

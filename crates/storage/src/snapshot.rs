@@ -15,6 +15,7 @@ use crate::catalogue::{COPY, SERIES};
 use crate::data_dir::{self, DataDir};
 use crate::error::StorageError;
 use crate::exemplars::EXEMPLARS;
+use crate::failpoints::{self, Flaw};
 use crate::file::append_only::FileKind;
 use crate::log::segment;
 use crate::manifest::{Manifest, SegmentState};
@@ -213,6 +214,9 @@ impl Growing {
             to.write_all_at(offset, &buffer[..read])
                 .map_err(writing())?;
             offset += read as u64;
+        }
+        if failpoints::has(Flaw::SkipsCopySync) {
+            return Ok(());
         }
         to.sync_data().map_err(writing())
     }

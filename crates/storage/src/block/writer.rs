@@ -317,7 +317,9 @@ impl BlockWriter {
 
     /// Removes what was written.
     pub fn abandon(self) -> Result<(), StorageError> {
-        remove_files(&self.env, &self.dir)
+        remove_files(&self.env, &self.dir)?;
+        let removed = self.env.disk.remove_dir(&self.dir);
+        removed.map_err(StorageError::io("remove", &self.dir))
     }
 
     /// Writes what waits of the newest series.

@@ -12,7 +12,8 @@
 use super::Maintenance;
 use super::state::State;
 use crate::block::BlockId;
-use crate::blocks::{BlockEntry, BlockSet};
+use crate::blocks::{BlockEntry, BlockSet, remove_folder};
+use crate::failpoints::{self, Flaw};
 use crate::sync::atomic::Ordering;
 use firn_model::sample::TimestampMs;
 use std::cmp::Reverse;
@@ -63,6 +64,10 @@ impl Maintenance {
     fn forget_blocks(&self, gone: &BTreeSet<BlockId>) -> bool {
         if gone.is_empty() {
             return false;
+        }
+        if failpoints::has(Flaw::RemovesBeforeCommit) {
+            let dirs = gone.iter().map(|id| self.blocks.dir_of(*id));
+            dirs.for_each(|dir| drop(remove_folder(&self.env, &dir)));
         }
         let dropped = self.blocks.commit(|list| {
             list.blocks.retain(|block| !gone.contains(&block.id));

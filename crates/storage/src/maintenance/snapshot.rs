@@ -15,7 +15,7 @@
 use super::Maintenance;
 use super::state::State;
 use crate::error::StorageError;
-use crate::failpoints;
+use crate::failpoints::{self, Flaw};
 use crate::manifest::{Manifest, SegmentState};
 use crate::sealed::segment::PAGES;
 use crate::snapshot::Unfinished;
@@ -50,6 +50,9 @@ impl Maintenance {
         state: &mut State,
         skips_head: bool,
     ) -> Result<Manifest, StorageError> {
+        if failpoints::has(Flaw::CopiesLogFirst) && !skips_head {
+            self.gather_log(begun)?;
+        }
         failpoints::turn();
         // What is complete need not be copied.
         if let Err(e) = state.segments.finish() {
@@ -80,7 +83,9 @@ impl Maintenance {
                 for inside in &self.options.beside {
                     begun.take_along(inside)?;
                 }
-                self.gather_log(begun)?;
+                if !failpoints::has(Flaw::CopiesLogFirst) {
+                    self.gather_log(begun)?;
+                }
             }
             true => {
                 // No position is given twice: pages say which ones they cover.

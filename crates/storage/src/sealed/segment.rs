@@ -121,18 +121,24 @@ pub(crate) fn load(
     // Only to refuse a newer version: the name says all that the header does.
     let header = append_only::check_header(&*file, PAGES, number, &path)?;
     let segment = Arc::new(Segment::new(number, files, &path));
+    let complete = known.filter(|known| known.state == SegmentState::Complete);
     // One that was given up may have a directory in the system's cache alone: its sync failed.
     let is_given_up = known.is_some_and(|known| known.state == SegmentState::Growing);
     if header == HeaderState::Sound
         && !is_given_up
         && let Some(loaded) = read_directory(&file, &segment, bytes, known)
     {
+        // The process may have ended between the last write and its sync.
+        if complete.is_none() {
+            let file = env.disk.open(&path, OpenMode::Write);
+            let synced = file.and_then(|file| file.sync_data());
+            synced.map_err(StorageError::io("sync file", &path))?;
+        }
         return Ok(Some(loaded));
     }
     // The trailer is no frame.
-    let trailer = known.filter(|known| known.state == SegmentState::Complete);
     let durable_bytes = known.map_or(0, |known| known.bytes);
-    let durable_bytes = durable_bytes.saturating_sub(trailer.map_or(0, |_| TRAILER_BYTES));
+    let durable_bytes = durable_bytes.saturating_sub(complete.map_or(0, |_| TRAILER_BYTES));
     let recovered = AppendOnlyFile::recover(env, path, PAGES, number, durable_bytes)?;
     let Some(mut file) = recovered else {
         return Ok(None);

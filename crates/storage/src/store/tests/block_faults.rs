@@ -2,7 +2,10 @@
 
 use super::blocks::{Churn, HOUR};
 use super::*;
+use crate::chunk::Columns;
+use crate::import::Series;
 use firn_model::env::sim::Operation;
+use firn_model::error::{Error, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
@@ -88,6 +91,62 @@ fn merge_after_a_commit_that_failed_loses_nothing_wherever_it_is_killed() {
             return;
         }
     }
+}
+
+/// Imports one sample; `after` says how the import goes on then.
+fn import(store: &Store, after: Result<(), Error>) -> Result<(), Error> {
+    let target = store.imports();
+    let mut import = target.begin();
+    let columns = Columns {
+        times: vec![HOUR],
+        values: vec![1.0],
+        ..Columns::default()
+    };
+    import.block(target.new_id(0), None, |series: &mut Series<'_>| {
+        series.push(labels("imported").as_ref(), &columns)?;
+        after
+    })?;
+    import.commit().map(drop)
+}
+
+/// What a start found is the truth: it stays through the next power loss.
+#[test]
+fn import_that_failed_and_is_there_after_a_start_stays() {
+    let mut found = 0;
+    for (syncs, seed) in (0..20).flat_map(|syncs| (0..6).map(move |seed| (syncs, seed))) {
+        let sim = sim::env(seed);
+        let store = open(&sim, options());
+        append(&store, &batch(&[("a", &[(HOUR, 1.0)])]), ALWAYS);
+        sim.disk.fail_after(Operation::Sync, syncs);
+        if import(&store, Ok(())).is_ok() {
+            break;
+        }
+        drop(store);
+        sim.disk.kill();
+        let store = open(&sim, options());
+        let held = contents(&store, TimeRange::ALL);
+        drop(store);
+        sim.disk.crash();
+        let store = open(&sim, options());
+        let context = format!("sync {syncs}, seed {seed}");
+        assert_eq!(contents(&store, TimeRange::ALL), held, "{context}");
+        found += usize::from(held.len() == 2);
+    }
+    assert!(found > 0, "no import fails with its manifest in place");
+}
+
+#[test]
+fn import_that_fails_leaves_no_folder() {
+    let sim = sim::env(1);
+    let store = open(&sim, options());
+    let cut = Error::new(ErrorKind::Invalid, "the text ends here".to_owned());
+    assert_eq!(
+        import(&store, Err(cut)).unwrap_err().message,
+        "the text ends here"
+    );
+    let left = sim.env.disk.list(Path::new("/data/blocks")).unwrap();
+    let is_block = |name: &PathBuf| !crate::blocks::BlockList::is_name(name);
+    assert!(!left.iter().any(is_block), "{left:?}");
 }
 
 /// Damages the manifest, and a file of a block: the block is named and stays, start after start.

@@ -4,12 +4,15 @@
 //! Series come and go, are sealed, evicted and leave the retention meanwhile. Where late samples are
 //! taken, batches are held back and sent behind newer ones, and batches are sent again. In the turns
 //! between the steps of a job another thread sends, looks, lets records become durable or not.
+//! What an operator does meanwhile is in [`operator`].
 //!
 //! After every restart, and now and then between: every sample that was promised is there once with
 //! its value, nothing is there that was never sent, and of every batch either all is there or
 //! nothing. Promised is what was acknowledged, what a reader saw, and what a restarted store
 //! showed. In every second history each start gives slots of the next era, whose lower halves come
 //! again and again; in some a start has numbers for few new series. `FIRN_SEEDS=n` runs n seeds, `FIRN_SEED=s` one.
+
+mod operator;
 
 use crate::failpoints::{self, Faults};
 use crate::seeds::seeds;
@@ -37,7 +40,7 @@ use std::task::{Context, Poll, Waker};
 /// Seeds of an ordinary run: half a minute unoptimised.
 const SEEDS: u64 = 150;
 
-const STEPS: u64 = 50;
+const STEPS: u64 = 55;
 const SERIES: u64 = 40;
 const SCRAPE_MS: i64 = 15_000;
 
@@ -63,6 +66,15 @@ struct Meanwhile {
     seen: Vec<Result<Samples, String>>,
 }
 
+/// What others do in the turns of a job.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Others {
+    /// They send, look and work in the background.
+    Work,
+    /// The background waits for a lock that the job holds.
+    Wait,
+}
+
 /// One history.
 struct History {
     rng: Arc<SimRng>,
@@ -78,6 +90,15 @@ struct History {
     failed: Option<Samples>,
     /// The times of batches of which a part was refused, as their answers said.
     in_part: BTreeSet<i64>,
+    /// The times of batches that came behind a newer one.
+    late: BTreeSet<i64>,
+    imports: Vec<Samples>,
+    /// Old times that were given to imports.
+    old_times: i64,
+    snapshots: Vec<operator::Snapshot>,
+    /// Whether there is a limit of size at times, and was one.
+    limits_size: bool,
+    is_limited: bool,
     /// Batches that come late, if at all, and some that were sent and come once more.
     held_back: Vec<Samples>,
     acked: Samples,
@@ -146,6 +167,12 @@ impl History {
             waiting: Vec::new(),
             failed: None,
             in_part: BTreeSet::new(),
+            late: BTreeSet::new(),
+            imports: Vec::new(),
+            old_times: 0,
+            snapshots: Vec::new(),
+            limits_size: seed % 6 == 5,
+            is_limited: false,
             held_back: Vec::new(),
             acked: Samples::new(),
             promised: Samples::new(),
@@ -170,7 +197,7 @@ impl History {
     }
 
     fn step(&mut self) -> Result<(), String> {
-        match self.rng.below(40) {
+        match self.rng.below(45) {
             0..19 => self.send(),
             19..22 => self.run_jobs(),
             22..25 => self.work_with_turns()?,
@@ -193,10 +220,13 @@ impl History {
                 self.kill()?;
                 return self.reopen();
             }
-            _ => {
+            38 => {
                 self.crash()?;
                 return self.reopen();
             }
+            39..41 => self.import()?,
+            41..43 => self.snapshot()?,
+            _ => self.limit_size(),
         }
         if self.sim.disk.is_off() {
             self.crash()?;
@@ -250,6 +280,9 @@ impl History {
 
     fn send_samples(&mut self, samples: Samples) {
         self.sent.extend(samples.clone());
+        if !self.is_newest(&samples) {
+            self.late.extend(samples.keys().map(|(_, time)| *time));
+        }
         let sent = send_to(self.store(), samples);
         self.waiting.push(sent);
     }
@@ -275,22 +308,36 @@ impl History {
         self.take_answers()?;
         // Of other series, so that none of them becomes too late.
         let samples = self.scrape_from(2_000);
+        let (store, own) = (self.store().clone(), self.rng.below(4));
+        let mut seen = None;
+        let meanwhile = self.beside_others(Others::Work, |history| match own {
+            0 => history.send_samples(samples),
+            1 => seen = Some(read_all(&store)),
+            2 => history.run_jobs(),
+            _ => history.run_background(),
+        });
+        self.judge(seen, meanwhile)
+    }
+
+    /// Does `work`, in whose turns another thread sends and looks; returns what that one did.
+    fn beside_others(&mut self, others: Others, work: impl FnOnce(&mut Self)) -> Meanwhile {
         let meanwhile = Rc::new(RefCell::new(Meanwhile::default()));
         for _ in 0..self.rng.below(8) {
             let samples = self.scrape();
             self.sent.extend(samples.clone());
             meanwhile.borrow_mut().unsent.push_back(samples);
         }
-        let turn = self.turn(meanwhile.clone());
-        let (store, own) = (self.store().clone(), self.rng.below(4));
-        let mut seen = None;
-        failpoints::with_turns(turn, || match own {
-            0 => self.send_samples(samples),
-            1 => seen = Some(read_all(&store)),
-            2 => self.run_jobs(),
-            _ => self.run_background(),
-        });
-        let meanwhile = meanwhile.take();
+        let turn = self.turn(others, meanwhile.clone());
+        failpoints::with_turns(turn, || work(self));
+        meanwhile.take()
+    }
+
+    /// Judges what was seen, first by the one who worked, and takes the answers.
+    fn judge(
+        &mut self,
+        seen: Option<Result<Samples, String>>,
+        meanwhile: Meanwhile,
+    ) -> Result<(), String> {
         self.waiting.extend(meanwhile.sent);
         // Those who looked need not have seen what was acknowledged later.
         let acked = self.answers()?;
@@ -310,14 +357,14 @@ impl History {
     }
 
     /// What another thread does in a turn.
-    fn turn(&self, meanwhile: Rc<RefCell<Meanwhile>>) -> impl FnMut() + 'static {
+    fn turn(&self, others: Others, meanwhile: Rc<RefCell<Meanwhile>>) -> impl FnMut() + 'static {
         let (rng, store) = (self.rng.clone(), self.store().clone());
         let (deferred, sync) = (self.deferred.clone(), self.options.sync);
         let act = move || {
             let mut meanwhile = meanwhile.borrow_mut();
             match rng.below(6) {
                 0 => meanwhile.seen.push(read_all(&store)),
-                1 => store.tick(),
+                1 if others == Others::Work => store.tick(),
                 2 | 3 => {
                     let samples = meanwhile.unsent.pop_front();
                     meanwhile.sent.extend(samples.map(|s| send_to(&store, s)));
@@ -326,7 +373,8 @@ impl History {
             }
             // In the other modes the background waits for the log.
             if let Some(deferred) = &deferred {
-                match sync == SyncMode::Always && rng.one_in(2) {
+                let works = others == Others::Work && sync == SyncMode::Always;
+                match works && rng.one_in(2) {
                     true => deferred.run_only(Work::Background),
                     false => deferred.run_only(Work::Log),
                 }
@@ -416,7 +464,9 @@ impl History {
 
     fn end_process(&mut self) -> Result<(), String> {
         self.take_answers()?;
-        self.waiting.clear();
+        for sent in std::mem::take(&mut self.waiting) {
+            self.may_be_in_part(&sent);
+        }
         if let Some(deferred) = &self.deferred {
             self.sim.disk.kill();
             deferred.discard();
@@ -438,7 +488,10 @@ impl History {
         for mut sent in std::mem::take(&mut self.waiting) {
             match Pin::new(&mut sent.ticket).poll(&mut context) {
                 Poll::Pending => self.waiting.push(sent),
-                Poll::Ready(Err(_)) => self.failed = Some(sent.samples),
+                Poll::Ready(Err(_)) => {
+                    self.may_be_in_part(&sent);
+                    self.failed = Some(sent.samples);
+                }
                 // A batch that is tried again, or was under way while a series of it was evicted,
                 // may be too late for some of its series.
                 Poll::Ready(Ok(appended)) if !appended.rejected.is_empty() => {
@@ -454,6 +507,15 @@ impl History {
             }
         }
         Ok(acked)
+    }
+
+    /// A batch without an answer, which may be stored all the same: where a start has few numbers
+    /// for new series nobody was told which of its series got none.
+    fn may_be_in_part(&mut self, sent: &Sent) {
+        if self.faults.new_series_max.is_some() {
+            self.in_part
+                .extend(sent.samples.keys().map(|(_, time)| *time));
+        }
     }
 
     /// A reader looks at everything; what it sees survives whatever comes.
@@ -481,22 +543,38 @@ impl History {
         self.acked.clear();
         self.promised = held;
         self.store = Some(store);
-        Ok(())
+        self.look_at_snapshot()
     }
 
     fn check(&self, held: &Samples, when: &str) -> Result<(), String> {
+        self.check_sent(held, when)?;
+        self.check_kept(held, &self.promised, when)?;
+        self.check_kept(held, &self.acked, when)?;
+        self.check_whole(held, when)
+    }
+
+    /// Nothing is there that was never sent.
+    fn check_sent(&self, held: &Samples, when: &str) -> Result<(), String> {
         for (key, bits) in held {
             if self.sent.get(key) != Some(bits) {
                 return Err(format!("{when} {key:?} holds what was never sent"));
             }
         }
-        // What left the retention may be gone, sample by sample.
-        let kept_from = self.now.saturating_sub(self.options.retention_ms);
-        for (key, bits) in self.promised.iter().chain(&self.acked) {
-            if key.1 >= kept_from && held.get(key) != Some(bits) {
+        Ok(())
+    }
+
+    /// What was promised is there. What left the retention may be gone, sample by sample.
+    fn check_kept(&self, held: &Samples, promised: &Samples, when: &str) -> Result<(), String> {
+        for (key, bits) in promised {
+            if held.get(key) != Some(bits) && !self.may_be_gone(key.1) {
                 return Err(format!("{when} {key:?} was promised and is lost"));
             }
         }
+        Ok(())
+    }
+
+    /// Of every batch and of every import all is there or nothing.
+    fn check_whole(&self, held: &Samples, when: &str) -> Result<(), String> {
         let count = |samples: &Samples| {
             let mut counts = BTreeMap::<i64, usize>::new();
             for (_, time) in samples.keys() {
@@ -507,11 +585,11 @@ impl History {
         let sent = count(&self.sent);
         for (time, held) in count(held) {
             let is_whole = sent.get(&time) == Some(&held) || self.in_part.contains(&time);
-            if time >= kept_from && !is_whole {
+            if !is_whole && !self.may_be_gone(time) {
                 return Err(format!("{when} the batch of {time} is there in part"));
             }
         }
-        Ok(())
+        self.check_imports(held, when)
     }
 }
 

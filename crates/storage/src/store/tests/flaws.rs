@@ -10,7 +10,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 /// Seeds within which the simulation finds each. Without a flaw it passes them.
-const SEEDS: u64 = 100;
+const SEEDS: u64 = 400;
 
 const MINUTE: i64 = 60_000;
 const HOUR: i64 = 60 * MINUTE;
@@ -40,6 +40,10 @@ fn store_with_a_flaw_is_caught_by_the_simulation() {
         Flaw::ShowsLateEarly,
         Flaw::HalvesSlots,
         Flaw::IgnoresEra,
+        Flaw::SkipsCopySync,
+        Flaw::CopiesLogFirst,
+        Flaw::CommitsApart,
+        Flaw::RemovesBeforeCommit,
     ];
     for flaw in flaws {
         let caught = with_flaw(flaw, || first_trouble(0..SEEDS));
