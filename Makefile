@@ -28,7 +28,7 @@ help:
 	@echo "make test         install what the tests need and run everything"
 	@echo "make check        the part of the tests that needs cargo alone: formatting, lints, tests"
 	@echo "make interleavings  the orders of threads in the store, tried by seed"
-	@echo "make bench        Firn beside Prometheus and VictoriaMetrics (BENCH=--full, --churn, --history, --rules, --reads, --ablation, --doors or --scrape)"
+	@echo "make bench        Firn beside Prometheus and VictoriaMetrics (BENCH=--full, --churn, --history, --rules, --reads, --create, --ablation, --doors or --scrape)"
 	@echo "make soak         the crash tests and simulations at length (ROUNDS=$(ROUNDS) SEEDS=$(SEEDS))"
 	@echo "make fuzz         coverage-guided fuzzing of TARGET=$(TARGET) for SECONDS=$(SECONDS)"
 	@echo "make figures      lines, circles, long functions, unsafe, repeated stretches (FIRN_ROOT=DIR for another checkout)"

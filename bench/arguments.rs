@@ -61,8 +61,8 @@ const SHORT_HISTORY: history::Plan = history::Plan {
 };
 
 /// What has no sizes.
-const OF_ONE_SIZE: [&str; 8] = [
-    "churn", "ablation", "doors", "scrape", "rules", "reads", "record", "replay",
+const OF_ONE_SIZE: [&str; 9] = [
+    "churn", "ablation", "doors", "scrape", "rules", "reads", "create", "record", "replay",
 ];
 
 /// What is run.
@@ -84,6 +84,8 @@ pub enum Mode {
     Rules,
     /// Remote reads of everything.
     Reads,
+    /// Blocks made of a text.
+    Create,
     /// A recording of a real sender, into a folder.
     Record(PathBuf),
     /// What a recording costs, from a folder.
@@ -154,6 +156,9 @@ fn command() -> Command {
                  without them",
             ),
             switch("reads").help("Two hours of 20 k series read by remote read, in chunks"),
+            switch("create").help(
+                "Blocks made of a text of twenty million samples, by firn and by promtool from PATH",
+            ),
             path("record", "DIR")
                 .help("What a real Prometheus with four shards sends in a minute, kept in DIR"),
             path("replay", "DIR")
@@ -161,7 +166,8 @@ fn command() -> Command {
         ])
         .group(ArgGroup::new("size").args(["short", "full"]))
         .group(ArgGroup::new("mode").args([
-            "history", "churn", "ablation", "doors", "scrape", "rules", "reads", "record", "replay",
+            "history", "churn", "ablation", "doors", "scrape", "rules", "reads", "create", "record",
+            "replay",
         ]))
         .args([
             span("span").help("How long a history is [default: 15d, with --short 2d]"),
@@ -246,6 +252,7 @@ fn mode(matches: &ArgMatches) -> Mode {
         ("scrape", Mode::Scrape),
         ("rules", Mode::Rules),
         ("reads", Mode::Reads),
+        ("create", Mode::Create),
     ];
     let switch = switches.into_iter().find(|(id, _)| matches.get_flag(id));
     match (folder("record"), folder("replay"), switch) {

@@ -11,6 +11,7 @@
 mod ablation;
 mod arguments;
 mod churn;
+mod create;
 mod dashboard;
 mod doors;
 mod history;
@@ -76,6 +77,7 @@ fn run() -> Result<(), String> {
         Mode::Scrape => measure_scrapes(&arguments, &dir),
         Mode::Rules => measure_rules(&arguments, &dir),
         Mode::Reads => measure_reads(&arguments, &dir),
+        Mode::Create => measure_creation(&arguments, &dir),
         Mode::Record(recording) => record(recording),
         Mode::Replay(recording) => measure_replay(&arguments, &dir, recording),
     };
@@ -226,6 +228,28 @@ fn measure_reads(arguments: &Arguments, dir: &Path) -> Result<(), String> {
     });
     write_json(arguments, load.summary.end_ms, &figures)?;
     firn_was_measured(arguments, &missing)
+}
+
+fn measure_creation(arguments: &Arguments, dir: &Path) -> Result<(), String> {
+    let error = |e: io::Error| format!("{}: {e}", dir.display());
+    std::fs::create_dir_all(dir).map_err(error)?;
+    say("make the text");
+    let text = dir.join("samples.om");
+    let text_bytes = create::write_text(&text).map_err(error)?;
+    let firn = System::find(Kind::Firn).ok_or("the program firn is not there")?;
+    let firn = create::Tool::new("firn", firn.program);
+    let tools = [Some(firn), create::Tool::on_path("promtool")];
+    let mut created = Vec::new();
+    for tool in tools.iter().flatten() {
+        say(&format!("make blocks: {}", tool.name));
+        created.push(create::run(tool, &text, dir).map_err(|e| format!("{}: {e}", tool.name))?);
+    }
+    let lines: String = created.iter().map(create::Created::line).collect();
+    print(&(create::head(text_bytes) + &lines))?;
+    let figures = json!({
+        "tools": created.iter().map(|c| c.to_json()).collect::<Vec<_>>(),
+    });
+    write_json(arguments, firn_mirror::push::now_ms(), &figures)
 }
 
 fn record(dir: &Path) -> Result<(), String> {

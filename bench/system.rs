@@ -163,7 +163,8 @@ pub struct System {
     pub kind: Kind,
     /// The version that its program names.
     pub version: String,
-    program: PathBuf,
+    /// Where its program lies.
+    pub program: PathBuf,
     /// What its config says beside that nothing is scraped.
     settings: &'static str,
     /// What it serves TLS with.

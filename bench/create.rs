@@ -1,0 +1,189 @@
+//! Twenty million samples of a text of OpenMetrics that become blocks, by Firn and by promtool.
+//!
+//! ```text
+//! text, made once -> <tool> tsdb create-blocks-from openmetrics -> a new folder
+//!                 -> <tool> tsdb list -> the samples that are there
+//! ```
+//!
+//! Each tool lists its own folder. promtool is measured where PATH has one.
+
+use crate::process::{self, Usage};
+use serde_json::{Value, json};
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Series of the text, of ten metrics.
+const SERIES: u64 = 2_000;
+
+/// Samples of each: a day and 17 hours.
+const SAMPLES: u64 = 10_000;
+
+const METRICS: u64 = 10;
+
+const INTERVAL_S: u64 = 15;
+
+/// The time of the first sample, aligned to two hours.
+const START_S: u64 = 1_700_006_400;
+
+/// Time between two looks at a tool that works.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// A program with promtool's commands.
+pub struct Tool {
+    /// Its name in the table.
+    pub name: &'static str,
+    /// Where it lies.
+    pub program: PathBuf,
+}
+
+impl Tool {
+    /// A program.
+    pub fn new(name: &'static str, program: PathBuf) -> Self {
+        Self { name, program }
+    }
+
+    /// A program on PATH, if it is there.
+    pub fn on_path(name: &'static str) -> Option<Self> {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let mut programs = std::env::split_paths(&path).map(|dir| dir.join(name));
+        Some(Self::new(name, programs.find(|program| program.is_file())?))
+    }
+}
+
+/// What one tool took.
+#[derive(Clone, Debug)]
+pub struct Created {
+    name: &'static str,
+    seconds: f64,
+    usage: Usage,
+    samples: u64,
+    disk_bytes: u64,
+}
+
+/// Writes the text; returns its bytes.
+pub fn write_text(path: &Path) -> io::Result<u64> {
+    let mut out = BufWriter::with_capacity(1 << 20, File::create(path)?);
+    let mut random: u64 = 1;
+    for metric in 0..METRICS {
+        writeln!(out, "# TYPE node_{metric}_seconds counter")?;
+        for series in 0..SERIES / METRICS {
+            let mut value = 0.0;
+            for sample in 0..SAMPLES {
+                // Steps of a counter of seconds, as no codec can tell before.
+                random = random
+                    .wrapping_mul(6_364_136_223_846_793_005)
+                    .wrapping_add(1);
+                value += (random >> 53) as f64 / 64.0;
+                let time = START_S + sample * INTERVAL_S;
+                writeln!(
+                    out,
+                    "node_{metric}_seconds_total{{instance=\"i{series}\",job=\"node\"}} {value} {time}"
+                )?;
+            }
+        }
+    }
+    writeln!(out, "# EOF")?;
+    out.flush()?;
+    Ok(fs::metadata(path)?.len())
+}
+
+/// Has `tool` make blocks of the text in a new folder below `dir`.
+pub fn run(tool: &Tool, text: &Path, dir: &Path) -> Result<Created, String> {
+    let data = dir.join(tool.name);
+    let error = |e: io::Error| format!("{}: {e}", tool.program.display());
+    let start = Instant::now();
+    let child = Command::new(&tool.program)
+        .args(["tsdb", "create-blocks-from", "openmetrics"])
+        .args([text, &data])
+        .stdout(Stdio::null())
+        .spawn()
+        .map_err(error)?;
+    let usage = watch(child).map_err(error)??;
+    let seconds = start.elapsed().as_secs_f64();
+    let created = Created {
+        name: tool.name,
+        seconds,
+        usage,
+        samples: listed(tool, &data)?,
+        disk_bytes: process::disk_bytes(&data).map_err(error)?,
+    };
+    match created.samples == SERIES * SAMPLES {
+        true => Ok(created),
+        false => Err(format!("{} samples are there", created.samples)),
+    }
+}
+
+/// Waits for a process; what it had used when it was seen last.
+fn watch(mut child: Child) -> io::Result<Result<Usage, String>> {
+    let mut last = Usage::default();
+    loop {
+        last = process::usage(child.id()).unwrap_or(last);
+        if let Some(status) = child.try_wait()? {
+            return Ok(match status.success() {
+                true => Ok(last),
+                false => Err(format!("it ends with {status}")),
+            });
+        }
+        thread::sleep(LOOK_EVERY);
+    }
+}
+
+/// The samples of all blocks of a folder, as `tsdb list` says.
+fn listed(tool: &Tool, data: &Path) -> Result<u64, String> {
+    let output = Command::new(&tool.program)
+        .args(["tsdb", "list"])
+        .arg(data)
+        .output()
+        .map_err(|e| format!("{}: {e}", tool.program.display()))?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let mut lines = text.lines();
+    let head = lines.next().unwrap_or_default();
+    // Names of columns hold single spaces.
+    let columns: Vec<&str> = head.split("  ").filter(|c| !c.is_empty()).collect();
+    let column = columns.iter().position(|name| name.trim() == "NUM SAMPLES");
+    let column = column.ok_or_else(|| format!("tsdb list says {head:?}"))?;
+    let of_line = |line: &str| line.split_whitespace().nth(column)?.parse::<u64>().ok();
+    Ok(lines.filter_map(of_line).sum())
+}
+
+/// The head of the table.
+pub fn head(text_bytes: u64) -> String {
+    format!(
+        "{} samples of {SERIES} series, {:.0} MB of text.\n\n\
+         | | seconds | CPU s | peak MiB | bytes on disk a sample |\n\
+         |---|---:|---:|---:|---:|\n",
+        SERIES * SAMPLES,
+        text_bytes as f64 / 1e6
+    )
+}
+
+impl Created {
+    /// A line of the table.
+    pub fn line(&self) -> String {
+        format!(
+            "| {} | {:.1} | {:.1} | {:.0} | {:.2} |\n",
+            self.name,
+            self.seconds,
+            self.usage.cpu_seconds,
+            self.usage.peak_bytes as f64 / (1 << 20) as f64,
+            self.disk_bytes as f64 / self.samples as f64
+        )
+    }
+
+    /// All figures.
+    pub fn to_json(&self) -> Value {
+        json!({
+            "tool": self.name,
+            "seconds": self.seconds,
+            "cpu_seconds": self.usage.cpu_seconds,
+            "peak_bytes": self.usage.peak_bytes,
+            "written_bytes": self.usage.written_bytes,
+            "samples": self.samples,
+            "disk_bytes": self.disk_bytes,
+        })
+    }
+}
