@@ -308,6 +308,53 @@ fn made_up(http: &Http) -> f64 {
 }
 
 #[test]
+fn metrics_tell_rules_of_a_group_apart() {
+    // The second one makes what the first has made.
+    let rules = "[{record: r, expr: vector(1)}, {record: r, expr: vector(2)}, \
+                 {alert: A, expr: vector(1)}]";
+    let setup = Setup::new(&format!(
+        "groups: [{{name: g, interval: 1s, rules: {rules}}}]\n"
+    ));
+    let server = setup.start();
+    let http = server.http();
+    let of_rules = |name: &str| -> Vec<(String, f64)> {
+        let page = http.get("/metrics").body;
+        let lines = page
+            .lines()
+            .filter_map(|line| line.strip_prefix(name)?.split_once(' '));
+        let part = |text: &str, label: &str| {
+            let (_, rest) = text.split_once(&format!("{label}=\"")).unwrap();
+            rest.split_once('"').unwrap().0.to_owned()
+        };
+        let rule = |text: &str| part(text, "rule_index") + &part(text, "rule");
+        lines
+            .map(|(labels, value)| (rule(labels), value.parse().unwrap()))
+            .collect()
+    };
+    let wanted = [("0r", 1.0), ("1r", 1.0), ("2A", 2.0)];
+    let wanted = wanted.map(|(rule, count)| (rule.to_owned(), count));
+    wait_for("samples of each rule", || {
+        of_rules("firn_rule_last_evaluation_samples") == wanted
+    });
+    wait_for("a failure", || {
+        let failures = of_rules("firn_rule_failures_total");
+        failures.iter().any(|(_, count)| *count > 0.0)
+    });
+    for (rule, count) in of_rules("firn_rule_failures_total") {
+        assert_eq!(count > 0.0, rule == "1r", "{rule} fails {count} times");
+    }
+    for name in [
+        "firn_rule_last_duration_seconds",
+        "firn_rule_duration_seconds_total",
+    ] {
+        let took = of_rules(name);
+        assert_eq!(took.len(), 3, "{took:?}");
+        assert!(took.iter().all(|(_, seconds)| *seconds > 0.0), "{took:?}");
+    }
+    assert!(server.stop().success());
+}
+
+#[test]
 fn rules_are_filtered_and_paged_as_in_prometheus() {
     let group = |name: &str| {
         format!(

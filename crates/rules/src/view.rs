@@ -30,9 +30,13 @@ pub struct RuleView {
     pub last_error: String,
     /// How long it took.
     pub took: Duration,
-    /// When it began.
+    /// How long all evaluations of this process took.
+    pub took_in_all: Duration,
+    /// When the newest one began.
     pub evaluated: Option<Instant>,
-    /// How often it failed, by [`RuleError::REASONS`].
+    /// The samples that it made.
+    pub samples: u64,
+    /// How often the rule failed, by [`RuleError::REASONS`].
     pub failures: [u64; RuleError::REASONS.len()],
     /// The most urgent state of its alerts.
     pub state: AlertState,
@@ -47,7 +51,9 @@ impl Machine {
             health: state.health,
             last_error: state.last_error.clone(),
             took: state.took,
+            took_in_all: state.took_in_all,
             evaluated: state.evaluated,
+            samples: state.samples,
             failures: state.failures,
             state: state.alerts.state(),
             alerts: match with_alerts {

@@ -144,6 +144,8 @@ impl Machine {
         let store_away = evaluation.store_away.clone();
         self.counts.evaluations += 1;
         self.rules[rule].took = took;
+        self.rules[rule].took_in_all += took;
+        self.rules[rule].samples = 0;
         self.rules[rule].evaluated = Some(began);
         let samples = match found.and_then(|found| self.samples_of(rule, found, instant)) {
             Ok(samples) => samples,
@@ -163,7 +165,8 @@ impl Machine {
         let state = &mut self.rules[rule];
         state.health = Health::Good;
         state.last_error.clear();
-        self.counts.samples += samples.len() as u64;
+        state.samples = samples.len() as u64;
+        self.counts.samples += state.samples;
         self.send_due(rule, instant, (is_late, repeats), now, actions);
         let time = instant.before(self.query_offset()).ms();
         let batch = batch_of(&samples, &self.rules[rule].previous, time);

@@ -40,9 +40,13 @@ pub struct RuleState {
     pub last_error: String,
     /// How long that took.
     pub took: Duration,
-    /// When it began.
+    /// How long all evaluations of this process took.
+    pub took_in_all: Duration,
+    /// When the newest one began.
     pub evaluated: Option<Instant>,
-    /// How often it failed, by [`RuleError::REASONS`].
+    /// The samples that it made.
+    pub samples: u64,
+    /// How often the rule failed, by [`RuleError::REASONS`].
     pub failures: [u64; RuleError::REASONS.len()],
     /// Its alerts; empty if it makes none.
     pub alerts: Alerts,

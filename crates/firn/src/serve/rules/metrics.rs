@@ -3,7 +3,7 @@
 use super::Rules;
 use firn_model::metrics::{Collect, DurationHistogram, Sink, Value};
 use firn_rules::rule::RuleError;
-use firn_rules::view::{GroupView, Groups};
+use firn_rules::view::{GroupView, Groups, RuleView};
 
 /// How long evaluations take.
 #[derive(Debug, Default)]
@@ -79,6 +79,36 @@ const OF_GROUPS: [OfGroup; 11] = [
     },
 ];
 
+/// A metric with a value for each rule.
+struct OfRule {
+    name: &'static str,
+    help: &'static str,
+    value: fn(&RuleView) -> Value<'static>,
+}
+
+const OF_RULES: [OfRule; 4] = [
+    OfRule {
+        name: "firn_rule_last_duration_seconds",
+        help: "The duration of the last evaluation of a rule.",
+        value: |r| Value::Gauge(r.took.as_secs_f64()),
+    },
+    OfRule {
+        name: "firn_rule_duration_seconds_total",
+        help: "The duration of all evaluations of a rule.",
+        value: |r| Value::Counter(r.took_in_all.as_secs_f64()),
+    },
+    OfRule {
+        name: "firn_rule_last_evaluation_samples",
+        help: "The number of samples that the last evaluation of a rule made.",
+        value: |r| Value::Gauge(r.samples as f64),
+    },
+    OfRule {
+        name: "firn_rule_failures_total",
+        help: "The number of evaluations of a rule that failed.",
+        value: |r| Value::Counter(r.failures.iter().sum::<u64>() as f64),
+    },
+];
+
 impl Collect for Rules {
     fn collect(&self, sink: &mut dyn Sink) {
         let durations = [
@@ -102,6 +132,20 @@ impl Collect for Rules {
             for (view, key) in groups.iter().zip(&keys) {
                 let labels = [("rule_group", key.as_str())];
                 sink.metric(metric.name, metric.help, &labels, (metric.value)(view));
+            }
+        }
+        for metric in &OF_RULES {
+            for (view, key) in groups.iter().zip(&keys) {
+                for (at, (rule, settings)) in view.rules.iter().zip(&view.group.rules).enumerate() {
+                    // Two rules of a group may have one name: a number tells them apart.
+                    let at = at.to_string();
+                    let labels = [
+                        ("rule", settings.name.as_str()),
+                        ("rule_group", key),
+                        ("rule_index", &at),
+                    ];
+                    sink.metric(metric.name, metric.help, &labels, (metric.value)(rule));
+                }
             }
         }
         for (view, key) in groups.iter().zip(&keys) {
