@@ -13,6 +13,7 @@
 
 mod access;
 mod endpoints;
+mod events;
 mod labels;
 mod objects;
 mod pods;

@@ -49,6 +49,16 @@ pub enum ZookeeperMember {
     Nerve,
 }
 
+impl ZookeeperMember {
+    /// The member that a node holds, if it holds one.
+    fn read(self, path: &str, data: &[u8]) -> Option<Group> {
+        Some(match self {
+            Self::Serverset => serverset(path, serde_json::from_slice(data).ok()?),
+            Self::Nerve => nerve(path, serde_json::from_slice(data).ok()?),
+        })
+    }
+}
+
 /// One of `serverset_sd_configs` or `nerve_sd_configs`
 #[derive(Clone, Debug, PartialEq)]
 pub struct ZookeeperSettings {
@@ -204,7 +214,7 @@ impl Watch {
                 .filter(|child| !children.contains(child))
                 .map(|child| join(&path, child))
                 .collect();
-            known.member = self.member(&path, &data);
+            known.member = self.settings.member.read(&path, &data);
             known.children = children;
             let below: Vec<String> = known.children.iter().map(|c| join(&path, c)).collect();
             gone.iter().for_each(|path| tree.remove(path));
@@ -220,13 +230,6 @@ impl Watch {
             }
         }
         Ok(())
-    }
-
-    fn member(&self, path: &str, data: &[u8]) -> Option<Group> {
-        Some(match self.settings.member {
-            ZookeeperMember::Serverset => serverset(path, serde_json::from_slice(data).ok()?),
-            ZookeeperMember::Nerve => nerve(path, serde_json::from_slice(data).ok()?),
-        })
     }
 
     fn publish(&self, to: &Published) {

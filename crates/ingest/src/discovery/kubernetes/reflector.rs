@@ -9,7 +9,8 @@
 //! Invariant: a store changes by what the API said alone: nothing is lost from it by a failure.
 
 use super::access::Cluster;
-use super::objects::{ObjectMeta, Resource};
+use super::events::{EVENT_BYTES_MAX, Events, GONE};
+use super::objects::Resource;
 use super::store::Store;
 use crate::client::form_encode;
 use crate::discovery::api::{Answer, wrong};
@@ -29,9 +30,6 @@ const WATCH_SECONDS: u64 = 420;
 
 /// How much longer than that an answer may take; how long a list may take at all.
 const GRACE: Duration = Duration::from_secs(60);
-
-/// Bytes of an event; the database below Kubernetes takes objects of 1.5 MiB.
-const EVENT_BYTES_MAX: usize = 16 << 20;
 
 /// Objects of a page of a list that is longer than an answer may be.
 const PAGE: &str = "500";
@@ -70,34 +68,6 @@ struct ListMeta {
     #[serde(rename = "continue")]
     next: String,
 }
-
-#[derive(Deserialize)]
-struct Kind {
-    #[serde(rename = "type")]
-    kind: String,
-}
-
-#[derive(Deserialize)]
-struct Event<T> {
-    object: T,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Bookmark {
-    metadata: ObjectMeta,
-}
-
-/// What the API says of a failure.
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Status {
-    code: u16,
-    message: String,
-}
-
-/// The version is too old to be watched from.
-const GONE: u16 = 410;
 
 impl<T: Resource> Reflector<T> {
     /// Goes on until the future is dropped.
@@ -206,62 +176,11 @@ impl<T: Resource> Reflector<T> {
                 _ => error,
             });
         }
-        let mut held: Vec<u8> = Vec::new();
+        let mut events = Events::new(&self.store, self.part);
         while let Some(frame) = response.frame().await {
             let frame = frame.map_err(|e| Error::unavailable(e.to_string()))?;
-            let Ok(data) = frame.into_data() else {
-                continue;
-            };
-            // Only the new bytes can hold the end of the line that is held.
-            let mut rest = &data[..];
-            while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
-                held.extend_from_slice(&rest[..end]);
-                rest = &rest[end + 1..];
-                self.take(&held, version)?;
-                held.clear();
-            }
-            held.extend_from_slice(rest);
-            if held.len() > EVENT_BYTES_MAX {
-                let message = format!("event is too long: limit {EVENT_BYTES_MAX} bytes");
-                return Err(wrong(message));
-            }
-        }
-        Ok(())
-    }
-
-    /// Takes one event.
-    fn take(&self, line: &[u8], version: &mut String) -> Result<(), Error> {
-        if line.iter().all(u8::is_ascii_whitespace) {
-            return Ok(());
-        }
-        let kind: Kind = read(line)?;
-        match kind.kind.as_str() {
-            "ADDED" | "MODIFIED" => {
-                let Event { object } = read::<Event<T>>(line)?;
-                version.clone_from(&object.metadata().resource_version);
-                self.store.set(self.part, object);
-            }
-            "DELETED" => {
-                let Event { object } = read::<Event<T>>(line)?;
-                version.clone_from(&object.metadata().resource_version);
-                self.store.remove(self.part, &object.metadata().key());
-            }
-            "BOOKMARK" => {
-                let Event { object } = read::<Event<Bookmark>>(line)?;
-                *version = object.metadata.resource_version;
-            }
-            "ERROR" => {
-                let Event { object } = read::<Event<Status>>(line)?;
-                let kind = match object.code {
-                    GONE => ErrorKind::NotFound,
-                    _ => ErrorKind::Unavailable,
-                };
-                return Err(Error::new(kind, object.message));
-            }
-            other => {
-                return Err(wrong(format!(
-                    "an event of a kind that is not known: {other:?}"
-                )));
+            if let Ok(data) = frame.into_data() {
+                events.take(&data, version)?;
             }
         }
         Ok(())
@@ -299,8 +218,4 @@ impl<T: Resource> Reflector<T> {
             "cannot follow Kubernetes objects"
         );
     }
-}
-
-fn read<'l, V: Deserialize<'l>>(line: &'l [u8]) -> Result<V, Error> {
-    serde_json::from_slice(line).map_err(|e| wrong(format!("cannot read an event: {e}")))
 }

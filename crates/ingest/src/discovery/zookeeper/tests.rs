@@ -3,7 +3,7 @@
 
 use super::super::stub::shown;
 use super::*;
-use firn_model::env::sim::SimClock;
+use firn_model::env::sim::{SimClock, SimRng};
 use std::collections::BTreeSet;
 use std::sync::Mutex;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -352,4 +352,41 @@ async fn more_bytes_than_the_bound_are_refused() {
     let running = Running::start(&server, ZookeeperMember::Nerve, &["/a"], 9);
     running.fails(2).await;
     assert!(running.to.groups().is_none());
+}
+
+/// A member has one target and valid names of labels, whatever the node holds.
+#[test]
+fn member_that_is_damaged_is_one_target_or_none() {
+    let nerve = r#"{"host": "10.0.0.1", "port": 80, "name": "n-1", "weight": null}"#;
+    let parts: [&[u8]; 9] = [
+        b"", b"{", b"}", b"null", b"\"", b":", b"-1", b"1e999", b"\xff",
+    ];
+    let mut found = 0;
+    for seed in 0..3_000 {
+        let rng = SimRng::new(seed);
+        for (kind, whole) in [
+            (ZookeeperMember::Serverset, MEMBER),
+            (ZookeeperMember::Nerve, nerve),
+        ] {
+            let mut bytes = whole.as_bytes().to_vec();
+            for _ in 0..rng.below(4) {
+                let at = rng.below(bytes.len() as u64) as usize;
+                let end = at + rng.below((bytes.len() - at) as u64).min(12) as usize;
+                let part = parts[rng.below(parts.len() as u64) as usize];
+                bytes.splice(at..end, part.iter().copied());
+            }
+            let Some(group) = kind.read("/a/b", &bytes) else {
+                continue;
+            };
+            let context = format!("seed {seed}: {}", String::from_utf8_lossy(&bytes));
+            assert_eq!(group.targets.len(), 1, "{context}");
+            let is_valid = |name: &String| {
+                let mut bytes = name.bytes();
+                name.starts_with("__meta_") && bytes.all(|b| b.is_ascii_alphanumeric() || b == b'_')
+            };
+            assert!(group.labels.keys().all(is_valid), "{context}: {group:?}");
+            found += 1;
+        }
+    }
+    assert!(found > 1_500, "{found} members are left");
 }
