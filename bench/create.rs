@@ -40,20 +40,6 @@ pub struct Tool {
     pub program: PathBuf,
 }
 
-impl Tool {
-    /// A program.
-    pub fn new(name: &'static str, program: PathBuf) -> Self {
-        Self { name, program }
-    }
-
-    /// A program on PATH, if it is there.
-    pub fn on_path(name: &'static str) -> Option<Self> {
-        let path = std::env::var_os("PATH").unwrap_or_default();
-        let mut programs = std::env::split_paths(&path).map(|dir| dir.join(name));
-        Some(Self::new(name, programs.find(|program| program.is_file())?))
-    }
-}
-
 /// What one tool took.
 #[derive(Clone, Debug)]
 pub struct Created {

@@ -237,12 +237,13 @@ fn measure_creation(arguments: &Arguments, dir: &Path) -> Result<(), String> {
     let text = dir.join("samples.om");
     let text_bytes = create::write_text(&text).map_err(error)?;
     let firn = System::find(Kind::Firn).ok_or("the program firn is not there")?;
-    let firn = create::Tool::new("firn", firn.program);
-    let tools = [Some(firn), create::Tool::on_path("promtool")];
+    let mut tools = vec![("firn", firn.program)];
+    tools.extend(system::on_path("promtool").map(|program| ("promtool", program)));
     let mut created = Vec::new();
-    for tool in tools.iter().flatten() {
+    for (name, program) in tools {
+        let tool = create::Tool { name, program };
         say(&format!("make blocks: {}", tool.name));
-        created.push(create::run(tool, &text, dir).map_err(|e| format!("{}: {e}", tool.name))?);
+        created.push(create::run(&tool, &text, dir).map_err(|e| format!("{}: {e}", tool.name))?);
     }
     let lines: String = created.iter().map(create::Created::line).collect();
     print(&(create::head(text_bytes) + &lines))?;

@@ -172,6 +172,13 @@ pub struct System {
     retention_days: u32,
 }
 
+/// A program on PATH, if it is there.
+pub fn on_path(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let mut programs = std::env::split_paths(&path).map(|dir| dir.join(name));
+    programs.find(|program| program.is_file())
+}
+
 impl System {
     /// Finds the program by its environment variable, else beside this one, else on PATH.
     pub fn find(kind: Kind) -> Option<System> {
@@ -179,12 +186,8 @@ impl System {
         let beside = std::env::current_exe()
             .ok()
             .and_then(|exe| Some(exe.parent()?.join(kind.program_name())));
-        let path = std::env::var_os("PATH").unwrap_or_default();
-        let on_path = std::env::split_paths(&path).map(|dir| dir.join(kind.program_name()));
-        let program = match named {
-            Some(program) => program,
-            None => beside.into_iter().chain(on_path).find(|p| p.is_file())?,
-        };
+        let beside = beside.filter(|program| program.is_file());
+        let program = named.or(beside).or_else(|| on_path(kind.program_name()))?;
         let output = Command::new(&program).arg("--version").output().ok()?;
         let text = [output.stdout, output.stderr].concat();
         let text = String::from_utf8_lossy(&text);

@@ -54,4 +54,5 @@ pub use metadata::Sayings;
 pub use order::block_order;
 pub use reader::Block;
 pub use series_labels::LabelsReader;
+pub(crate) use writer::remove_folder;
 pub use writer::{BlockWriter, Source};

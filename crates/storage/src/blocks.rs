@@ -22,7 +22,7 @@ mod rebuilt;
 pub(crate) use list::{BlockEntry, BlockKind, BlockList, BlockSet};
 pub(crate) use rebuilt::list_of_folders;
 
-use crate::block::{Block, BlockCache, BlockId};
+use crate::block::{Block, BlockCache, BlockId, remove_folder};
 use crate::damage::{self, Damage, DamageKind, Damages};
 use crate::error::StorageError;
 use crate::sync::{Mutex, lock};
@@ -427,17 +427,4 @@ fn if_missing(error: StorageError) -> Result<(), StorageError> {
         StorageError::Io { source, .. } if source.kind() == std::io::ErrorKind::NotFound => Ok(()),
         _ => Err(error),
     }
-}
-
-/// Removes a folder of files.
-pub(crate) fn remove_folder(env: &Env, dir: &Path) -> Result<(), StorageError> {
-    let disk = &*env.disk;
-    let names = disk.list(dir).map_err(StorageError::io("list", dir))?;
-    for name in names {
-        let path = dir.join(name);
-        disk.remove_file(&path)
-            .map_err(StorageError::io("remove", &path))?;
-    }
-    disk.remove_dir(dir)
-        .map_err(StorageError::io("remove", dir))
 }

@@ -3,7 +3,7 @@
 use super::discover::{Refresh, Refreshed};
 use super::group::Group;
 use super::published::Published;
-use firn_model::env::sim::SimClock;
+use firn_model::env::sim::{SimClock, SimRng};
 use http_body_util::BodyExt;
 use hyper::body::{Body, Bytes, Frame, Incoming};
 use hyper::header::HeaderMap;
@@ -301,4 +301,12 @@ pub(super) async fn until(mut is_so: impl FnMut() -> bool) {
     timeout(PATIENCE, looking)
         .await
         .expect("it happens in time");
+}
+
+/// Puts one of `parts` in the place of up to eleven bytes.
+pub(super) fn damage<P: AsRef<[u8]>>(bytes: &mut Vec<u8>, parts: &[P], rng: &SimRng) {
+    let at = rng.below(bytes.len() as u64) as usize;
+    let end = at + rng.below((bytes.len() - at) as u64).min(12) as usize;
+    let part = parts[rng.below(parts.len() as u64) as usize].as_ref();
+    bytes.splice(at..end, part.iter().copied());
 }

@@ -135,6 +135,7 @@ fn value(node: Node<'_, '_>, depth_left: usize) -> Result<Value, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::discovery::stub::damage;
     use firn_model::env::sim::SimRng;
     use serde_json::json;
 
@@ -204,10 +205,7 @@ mod tests {
             let rng = SimRng::new(seed);
             let mut text = whole.as_bytes().to_vec();
             for _ in 0..=rng.below(4) {
-                let at = rng.below(text.len() as u64) as usize;
-                let end = at + rng.below((text.len() - at) as u64).min(12) as usize;
-                let part = parts[rng.below(parts.len() as u64) as usize].bytes();
-                text.splice(at..end, part);
+                damage(&mut text, &parts, &rng);
             }
             println!("seed {seed}");
             if let Ok(value) = decode(&String::from_utf8_lossy(&text)) {

@@ -317,9 +317,7 @@ impl BlockWriter {
 
     /// Removes what was written.
     pub fn abandon(self) -> Result<(), StorageError> {
-        remove_files(&self.env, &self.dir)?;
-        let removed = self.env.disk.remove_dir(&self.dir);
-        removed.map_err(StorageError::io("remove", &self.dir))
+        remove_folder(&self.env, &self.dir)
     }
 
     /// Writes what waits of the newest series.
@@ -453,7 +451,15 @@ fn part_of(columns: &Columns, start: usize) -> Result<usize, StorageError> {
     Ok(end)
 }
 
-/// Removes the files in a folder.
+/// Removes a folder of files.
+pub(crate) fn remove_folder(env: &Env, dir: &Path) -> Result<(), StorageError> {
+    remove_files(env, dir)?;
+    env.disk
+        .remove_dir(dir)
+        .map_err(StorageError::io("remove", dir))
+}
+
+/// Removes the files in a folder, if there is one.
 fn remove_files(env: &Env, dir: &Path) -> Result<(), StorageError> {
     let names = match env.disk.list(dir) {
         Err(e) if e.kind() == ErrorKind::NotFound => return Ok(()),

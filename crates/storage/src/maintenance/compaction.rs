@@ -14,9 +14,9 @@ mod merging;
 pub(super) mod progress;
 
 use super::{Maintenance, PAUSE};
-use crate::block::BlockMeta;
+use crate::block::{BlockMeta, remove_folder};
 use crate::blocks::plan::{self, Merge};
-use crate::blocks::{BlockEntry, BlockList, remove_folder};
+use crate::blocks::{BlockEntry, BlockList};
 use crate::damage::{self, DamageKind};
 use crate::error::StorageError;
 use crate::failpoints;

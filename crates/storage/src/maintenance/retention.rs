@@ -11,8 +11,8 @@
 
 use super::Maintenance;
 use super::state::State;
-use crate::block::BlockId;
-use crate::blocks::{BlockEntry, BlockSet, remove_folder};
+use crate::block::{BlockId, remove_folder};
+use crate::blocks::{BlockEntry, BlockSet};
 use crate::failpoints::{self, Flaw};
 use crate::sync::atomic::Ordering;
 use firn_model::sample::TimestampMs;

@@ -3,7 +3,7 @@
 //! A block is all or nothing: its pages are found by its index, and its index is what is damaged as
 //! often as not. All files of its folder are copied before.
 
-use crate::block::{BlockCache, BlockId};
+use crate::block::{BlockCache, BlockId, remove_folder};
 use crate::blocks::{self, BlockList};
 use crate::data_dir::DataDir;
 use crate::error::StorageError;
@@ -91,7 +91,7 @@ impl Plan {
         for id in self.broken {
             let place = self.folder.join(id.to_string());
             if env.disk.list(&place).is_ok() {
-                blocks::remove_folder(env, &place)?;
+                remove_folder(env, &place)?;
             }
         }
         let synced = env.disk.sync_dir(&self.folder);

@@ -14,95 +14,88 @@ pub(super) struct RuleMetrics {
     pub(super) group_duration: DurationHistogram,
 }
 
-/// A metric with a value for each group.
-struct OfGroup {
+/// A metric with a value for each group or each rule.
+struct Of<V> {
     name: &'static str,
     help: &'static str,
-    value: fn(&GroupView) -> Value<'static>,
+    value: fn(&V) -> Value<'static>,
 }
 
-const OF_GROUPS: [OfGroup; 11] = [
-    OfGroup {
+const OF_GROUPS: [Of<GroupView>; 11] = [
+    Of {
         name: "firn_rule_group_iterations_total",
         help: "The total number of scheduled rule group evaluations, whether executed or missed.",
         value: |g| Value::Counter(g.counts.iterations as f64),
     },
-    OfGroup {
+    Of {
         name: "firn_rule_group_iterations_missed_total",
         help: "Rule group evaluations that were missed and not made up for.",
         value: |g| Value::Counter(g.counts.missed as f64),
     },
-    OfGroup {
+    Of {
         name: "firn_rule_group_iterations_made_up_total",
         help: "Rule group evaluations that were made up for after they were due.",
         value: |g| Value::Counter(g.counts.made_up as f64),
     },
-    OfGroup {
+    Of {
         name: "firn_rule_evaluations_total",
         help: "The total number of rule evaluations.",
         value: |g| Value::Counter(g.counts.evaluations as f64),
     },
-    OfGroup {
+    Of {
         name: "firn_rule_group_interval_seconds",
         help: "The interval of a rule group.",
         value: |g| Value::Gauge(g.group.interval.as_secs_f64()),
     },
-    OfGroup {
+    Of {
         name: "firn_rule_group_last_evaluation_timestamp_seconds",
         help: "The timestamp of the last rule group evaluation in seconds.",
         value: |g| Value::Gauge(g.last.began.map_or(0.0, |t| t.nanos() as f64 / 1e9)),
     },
-    OfGroup {
+    Of {
         name: "firn_rule_group_last_evaluated_instant_seconds",
         help: "The instant that the last rule group evaluation was for.",
         value: |g| Value::Gauge(g.last.instant.map_or(0.0, |t| t.nanos() as f64 / 1e9)),
     },
-    OfGroup {
+    Of {
         name: "firn_rule_group_last_duration_seconds",
         help: "The duration of the last rule group evaluation.",
         value: |g| Value::Gauge(g.last.took.as_secs_f64()),
     },
-    OfGroup {
+    Of {
         name: "firn_rule_group_last_rule_duration_sum_seconds",
         help: "The sum of the durations of the rules in the last rule group evaluation.",
         value: |g| Value::Gauge(g.rules.iter().map(|r| r.took.as_secs_f64()).sum()),
     },
-    OfGroup {
+    Of {
         name: "firn_rule_group_rules",
         help: "The number of rules.",
         value: |g| Value::Gauge(g.rules.len() as f64),
     },
-    OfGroup {
+    Of {
         name: "firn_rule_group_last_evaluation_samples",
         help: "The number of samples returned during the last rule group evaluation.",
         value: |g| Value::Gauge(g.counts.samples as f64),
     },
 ];
 
-/// A metric with a value for each rule.
-struct OfRule {
-    name: &'static str,
-    help: &'static str,
-    value: fn(&RuleView) -> Value<'static>,
-}
-
-const OF_RULES: [OfRule; 4] = [
-    OfRule {
+const OF_RULES: [Of<RuleView>; 4] = [
+    Of {
         name: "firn_rule_last_duration_seconds",
         help: "The duration of the last evaluation of a rule.",
         value: |r| Value::Gauge(r.took.as_secs_f64()),
     },
-    OfRule {
+    Of {
         name: "firn_rule_duration_seconds_total",
         help: "The duration of all evaluations of a rule.",
         value: |r| Value::Counter(r.took_in_all.as_secs_f64()),
     },
-    OfRule {
+    Of {
         name: "firn_rule_last_evaluation_samples",
         help: "The number of samples that the last evaluation of a rule made.",
         value: |r| Value::Gauge(r.samples as f64),
     },
-    OfRule {
+    Of {
         name: "firn_rule_failures_total",
         help: "The number of evaluations of a rule that failed.",
         value: |r| Value::Counter(r.failures.iter().sum::<u64>() as f64),

@@ -126,6 +126,7 @@ mod tests {
     use super::*;
     use crate::discovery::kubernetes::objects::{Node, Pod, Service};
     use crate::discovery::kubernetes::roles;
+    use crate::discovery::stub::damage;
     use firn_model::env::sim::SimRng;
     use std::sync::Arc;
     use tokio::sync::Notify;
@@ -221,10 +222,7 @@ mod tests {
             let rng = SimRng::new(seed);
             let mut bytes = STREAM.as_bytes().to_vec();
             for _ in 0..=rng.below(4) {
-                let at = rng.below(bytes.len() as u64) as usize;
-                let end = at + rng.below((bytes.len() - at) as u64).min(12) as usize;
-                let part = parts[rng.below(parts.len() as u64) as usize];
-                bytes.splice(at..end, part.iter().copied());
+                damage(&mut bytes, &parts, &rng);
             }
             check(&bytes, seed);
         }

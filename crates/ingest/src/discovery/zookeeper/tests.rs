@@ -1,7 +1,7 @@
 //! A server of ZooKeeper on the loopback that holds nodes, answers and tells of changes as the real
 //! one does.
 
-use super::super::stub::shown;
+use super::super::stub::{damage, shown};
 use super::*;
 use firn_model::env::sim::{SimClock, SimRng};
 use std::collections::BTreeSet;
@@ -370,10 +370,7 @@ fn member_that_is_damaged_is_one_target_or_none() {
         ] {
             let mut bytes = whole.as_bytes().to_vec();
             for _ in 0..rng.below(4) {
-                let at = rng.below(bytes.len() as u64) as usize;
-                let end = at + rng.below((bytes.len() - at) as u64).min(12) as usize;
-                let part = parts[rng.below(parts.len() as u64) as usize];
-                bytes.splice(at..end, part.iter().copied());
+                damage(&mut bytes, &parts, &rng);
             }
             let Some(group) = kind.read("/a/b", &bytes) else {
                 continue;

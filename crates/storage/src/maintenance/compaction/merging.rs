@@ -3,10 +3,10 @@
 
 use crate::block::{
     Block, BlockCache, BlockId, BlockMeta, BlockReader, BlockWriter, LabelsReader, Sayings, Source,
-    block_order,
+    block_order, remove_folder,
 };
 use crate::blocks::plan::Merge;
-use crate::blocks::{BlockEntry, BlockKind, Blocks, remove_folder};
+use crate::blocks::{BlockEntry, BlockKind, Blocks};
 use crate::chunk::Columns;
 use crate::chunk::Duplicates;
 use crate::error::StorageError;
