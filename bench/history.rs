@@ -23,6 +23,7 @@ use firn_mirror::api::{Ask, Client};
 use firn_mirror::load::{Maker, Receiver, options::Options};
 use firn_mirror::push::{Access, Outcome, Pace, Progress, Way};
 use std::ffi::OsString;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use ureq::tls::TlsConfig;
@@ -36,8 +37,10 @@ const YOUNG_MS: i64 = 4 * HOUR_MS;
 /// Repetitions of the recent query at each age.
 const RECENT_QUERIES: usize = 51;
 
-/// Repetitions of a panel that is warm.
-const WARM_QUERIES: usize = 3;
+/// Repetitions of a panel that is warm: so many, and more as long as they take no longer than
+/// [`WARM_FOR`] together.
+const WARM_QUERIES: RangeInclusive<usize> = 3..=51;
+const WARM_FOR: Duration = Duration::from_secs(1);
 
 /// Points of a panel, as wide as a screen shows.
 const POINTS: i64 = 1_000;
@@ -377,8 +380,13 @@ impl Measured {
             let text = String::from_utf8_lossy(&body[..body.len().min(300)]).into_owned();
             format!("{} of {days} days: {e}: {text}", panel.name)
         })?;
-        let warm_ms = (0..WARM_QUERIES).map(|_| Ok(ask()?.0));
-        let mut warm_ms = warm_ms.collect::<Result<Vec<f64>, String>>()?;
+        let mut warm_ms = Vec::new();
+        let start = Instant::now();
+        while warm_ms.len() < *WARM_QUERIES.start()
+            || warm_ms.len() < *WARM_QUERIES.end() && start.elapsed() < WARM_FOR
+        {
+            warm_ms.push(ask()?.0);
+        }
         warm_ms.sort_unstable_by(f64::total_cmp);
         running.stop()?;
         Ok(PanelTime {

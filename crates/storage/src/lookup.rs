@@ -16,6 +16,7 @@ pub(crate) use lists::Lists;
 use firn_model::cancel::Cancel;
 use firn_model::error::Error;
 use firn_model::matcher::Matcher;
+use std::cmp::Reverse;
 
 /// An index over labels and values, as its planner sees it. Costs are nanoseconds, of which only
 /// the ratios matter.
@@ -30,6 +31,9 @@ pub(crate) trait PlannedIndex<'a> {
 
     /// How many series are looked among.
     fn series_count(&self) -> usize;
+
+    /// How many values series have of a label.
+    fn values_count(&self, label: Self::Label) -> usize;
 
     /// What comes next for a condition on `label`: its lists are read if they are known, and found
     /// out if not.
@@ -112,7 +116,9 @@ pub(crate) fn conditions<'a, I: PlannedIndex<'a>>(
 
 /// Takes the condition that leaves the fewest series, as far as finding that out takes less than
 /// reading what is known so far. `None` where asking all series takes
-/// less than reading any list: there are few of them, or no list is known.
+/// less than reading any list: there are few of them, or no list is known. What takes equally long
+/// to find out is found out first of the label with the most values, of which one is in the fewest
+/// series; where it is in none, nothing else is found out.
 pub(crate) fn take_first<'a, I: PlannedIndex<'a>>(
     index: &I,
     conditions: &mut Vec<Condition<'a, I>>,
@@ -125,9 +131,13 @@ pub(crate) fn take_first<'a, I: PlannedIndex<'a>>(
         let numbered = || conditions.iter().enumerate().filter(|(_, c)| c.is_in);
         let known = numbered().filter(|(_, c)| c.is_known());
         let best = known.min_by_key(|(_, c)| c.next.series_max);
+        if let Some((none, _)) = best.filter(|(_, c)| c.next.series_max == 0) {
+            return Ok(Some(conditions.swap_remove(none)));
+        }
         let reading = best.map_or(asking, |(_, c)| asking.min(index.first_nanos(c.next)));
         let unknown = numbered().filter(|(_, c)| !c.is_known() && c.next.nanos < reading);
-        let Some((cheapest, _)) = unknown.min_by_key(|(_, c)| c.next.nanos) else {
+        let order = |c: &Condition<'a, I>| (c.next.nanos, Reverse(index.values_count(c.label)));
+        let Some((cheapest, _)) = unknown.min_by_key(|(_, c)| order(c)) else {
             let best = best.filter(|(_, c)| c.next.nanos < asking);
             let best = best.map(|(i, _)| i);
             return Ok(best.map(|best| conditions.swap_remove(best)));

@@ -65,6 +65,10 @@ impl<'a> PlannedIndex<'a> for &'a Block {
         Block::series_count(self) as usize
     }
 
+    fn values_count(&self, of: NumberedLabel<'a>) -> usize {
+        of.label.values() as usize
+    }
+
     fn next_step(&self, of: NumberedLabel<'a>, lists: &Lists<'a, Listed>) -> Step {
         let of_terms = |terms: &[Listed]| terms.iter().map(|t| t.postings.series as usize).sum();
         let series_max = match lists {

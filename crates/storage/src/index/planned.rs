@@ -29,6 +29,10 @@ impl<'a> PlannedIndex<'a> for Among<'a> {
         self.slots.len()
     }
 
+    fn values_count(&self, label: &'a Label) -> usize {
+        label.values_count()
+    }
+
     fn next_step(&self, label: &'a Label, lists: &Lists<'a, TermId>) -> Step {
         let costs = self.index.costs;
         let first = self.slots.start;

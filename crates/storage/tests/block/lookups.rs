@@ -113,6 +113,21 @@ fn lookup_over_many_units_finds_what_a_look_at_all_finds() {
 }
 
 #[test]
+fn lookup_of_a_value_that_is_not_there_reads_one_unit() {
+    let written = write(random_series(&SimRng::new(17), 20_000, 1));
+    let block = written.open();
+    let is = |name: &str, value: &[u8]| Matcher::new(name, MatchOp::Equal, value).unwrap();
+    let matchers = [is("__name__", b"metric_1"), is("id", b"none")];
+    let mut memory = Budget::new("test", usize::MAX).hold();
+    let before = written.cache.misses.get();
+    let found = block
+        .lookup(&matchers, &Cancel::new(), &mut memory)
+        .expect("the block is sound");
+    assert!(found.is_empty());
+    assert_eq!(written.cache.misses.get() - before, 1);
+}
+
+#[test]
 fn label_values_without_matchers_are_all_in_order() {
     let written = write(random_series(&SimRng::new(2), 5_000, 1));
     let block = written.open();
