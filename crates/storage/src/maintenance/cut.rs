@@ -11,8 +11,9 @@
 //! Nothing waits for it: appends go on, readers take pages until the manifest is committed, and a
 //! tick does a share, which is larger where cuts wait behind the one under way. What it holds is
 //! the columns of one partition, so its memory does not follow the size of the block. A crash
-//! leaves a folder that no manifest names. Invariant: after the commit every in-order sample before
-//! the cut time is in a block, and none is in the head.
+//! leaves a folder that no manifest names. Pages that it passed over go, so it waits for those that
+//! the disk does not deliver. Invariant: after the commit every in-order sample before the cut time
+//! is in a block, and none is in the head.
 
 mod order;
 mod pass;
@@ -99,6 +100,8 @@ impl Maintenance {
                 let Some(end) = self.cut_due() else {
                     return Ok(false);
                 };
+                // What it holds may be there again, after a start or on another disk.
+                state.segments.check_delivered_before(end)?;
                 self.raise_floor(end);
                 let sequence = self.watermark.newest();
                 state.cut.step = Step::Closing { end, sequence };

@@ -40,6 +40,8 @@ struct Finished {
     number: Position,
     newest: TimestampMs,
     entry: SegmentEntry,
+    /// The oldest of its samples, if the disk did not deliver all of it at the start.
+    undelivered_from: Option<TimestampMs>,
 }
 
 /// A segment that left the retention.
@@ -217,7 +219,21 @@ impl Segments {
                 samples: is_complete.then_some(growing.samples),
                 range: segment::range_of(&growing.pages),
             },
+            undelivered_from: None,
         });
+    }
+
+    /// An error if a segment that the disk did not deliver at the start has samples before `end`.
+    /// One of which nobody knows the times does not count.
+    pub(crate) fn check_delivered_before(&self, end: TimestampMs) -> Result<(), StorageError> {
+        let is_lacking = |f: &&Finished| f.undelivered_from.is_some_and(|from| from < end);
+        match self.finished.iter().find(is_lacking) {
+            None => Ok(()),
+            Some(lacking) => Err(StorageError::Undelivered {
+                path: PAGES.path(&self.dir, lacking.number),
+                source: std::io::Error::other("the disk did not deliver it at the start"),
+            }),
+        }
     }
 
     /// Takes out the segments all of whose samples are older than `cutoff`; they are to be removed
@@ -322,10 +338,13 @@ impl Found {
                 ..known.clone()
             });
         }
+        let range = known.and_then(|known| known.range).or(loaded.entry.range);
+        let undelivered = range.filter(|_| loaded.is_unreadable);
         segments.finished.push(Finished {
             number,
             newest,
             entry: loaded.entry,
+            undelivered_from: undelivered.map(|range| range.min),
         });
         self.pages.extend(loaded.pages);
         self.damages.extend(loaded.damages);

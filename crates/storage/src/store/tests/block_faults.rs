@@ -281,3 +281,25 @@ fn late_series_from_before_the_cut_is_named_before_it_is_in_a_block() {
     let names = values(churn.store(), "__name__");
     assert!(names.contains(&"filled".to_owned()), "{names:?}");
 }
+
+#[test]
+fn cut_waits_for_pages_that_the_disk_does_not_deliver() {
+    let mut churn = Churn::new(33);
+    churn.send(3);
+    churn.store().close().unwrap();
+    let is_pages = |path: &PathBuf| path.extension().is_some_and(|e| e == "pages");
+    let files = churn.sim.disk.files();
+    let oldest = files.into_iter().find(is_pages).expect("pages are there");
+    churn.sim.disk.set_unreadable(&oldest, Some(0..u64::MAX));
+    churn.reopen();
+    assert_eq!(churn.store().damages().len(), 1);
+    churn.send(8);
+    assert!(churn.store().parts.metrics.cut_failures.get() > 0);
+    assert!(churn.store().parts.blocks.list().blocks.is_empty());
+    churn.store().close().unwrap();
+    churn.sim.disk.set_unreadable(&oldest, None);
+    churn.reopen();
+    churn.send(1);
+    assert!(!churn.store().parts.blocks.list().blocks.is_empty());
+    churn.check_all();
+}
