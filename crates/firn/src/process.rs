@@ -1,7 +1,8 @@
 //! The process's view of its system and allocator: memory, open files, log lines, metrics of
-//! itself, profiles, threads that wait.
+//! itself, profiles, threads that wait, the name of its machine.
 
 pub mod descriptors;
+pub mod host;
 pub mod logs;
 pub mod memory;
 pub mod metrics;

@@ -14,6 +14,7 @@
 //! target never overlap; whatever one target does, the memory left to the others suffices for
 //! ordinary scrapes.
 
+mod anchors;
 mod bench_target;
 mod cache;
 mod failure_log;

@@ -91,6 +91,12 @@ pub fn features(settings: &Settings) -> Vec<Feature> {
         name,
         is_on: settings.features.iter().any(|known| known == flag),
     });
+    // Prometheus names it where it is on alone.
+    let made = settings
+        .features
+        .iter()
+        .find(|known| *known == "st-synthesis");
+    let made = made.map(|_| on("scrape", "st-synthesis"));
     let modes = [
         ("auto_reload_config", settings.reloads_by_itself()),
         ("agent_mode", settings.is_agent),
@@ -102,5 +108,5 @@ pub fn features(settings: &Settings) -> Vec<Feature> {
         is_on,
     });
     let all = always.chain(modes).chain(templates).chain(discoveries);
-    all.chain(switched).collect()
+    all.chain(switched).chain(made).collect()
 }

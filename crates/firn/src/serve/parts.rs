@@ -4,6 +4,7 @@ use super::locks::Locks;
 use super::running::Running;
 use super::{damages, features};
 use crate::PROMETHEUS_VERSION;
+use crate::process::host;
 use crate::process::metrics::{self, Process};
 use crate::process::pressure::Pressure;
 use crate::process::profile::ProcessProfiler;
@@ -201,7 +202,8 @@ fn warn_of_features(names: &[String]) {
             | "created-timestamp-zero-ingestion"
             | "otlp-deltatocumulative"
             | "otlp-native-delta-ingestion"
-            | "st-storage" => {}
+            | "st-storage"
+            | "st-synthesis" => {}
             // On, or up to the config, in Prometheus 3.14 too.
             "promql-duration-expr" | "native-histograms" | "ooo-native-histograms" => {
                 info!(feature = name, "feature is a no-op, as in Prometheus");
@@ -290,7 +292,7 @@ fn runtime_info(
 ) -> Provider<RuntimeInfo> {
     let start_time: TimestampMs = env.clock.now_ms();
     let memory_limit_bytes = memory.limit_bytes() as u64;
-    let hostname = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let hostname = host::name();
     let working_dir = std::env::current_dir().unwrap_or_default();
     let cores = std::thread::available_parallelism().map_or(1, |n| n.get() as u64);
     Arc::new(move || {
@@ -298,7 +300,7 @@ fn runtime_info(
         RuntimeInfo {
             start_time,
             working_dir: working_dir.display().to_string(),
-            hostname: hostname.trim().to_owned(),
+            hostname: hostname.clone(),
             reload_config_success,
             last_config_time,
             corruption_count: store.get().map_or(0, |store| damages::count(&**store)),

@@ -15,6 +15,7 @@ mod progress;
 mod runner;
 mod under_way;
 
+use crate::process::host;
 use crate::settings::Settings;
 use crate::settings::config::Config;
 use backfill::Backfills;
@@ -91,8 +92,7 @@ pub fn external_url(flag: &str, port: u16) -> String {
     if !flag.is_empty() {
         return flag.trim_end_matches('/').to_owned();
     }
-    let hostname = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    format!("http://{}:{port}", hostname.trim())
+    format!("http://{}:{port}", host::name())
 }
 
 /// What groups need of the server.

@@ -1,5 +1,6 @@
 //! What is scraped: what the config says or, without one, Firn itself.
 
+use crate::process::host;
 use crate::settings::config::Config;
 use firn_ingest::client::Body;
 use firn_ingest::scrape::{Fetch, Fetching, Scraping};
@@ -38,8 +39,7 @@ pub fn apply(scraping: &Scraping, config: &Config) {
 /// Tells servers apart that scrape the same targets, as Prometheus does: by the host and the labels
 /// that each gives to what leaves it.
 fn seed(config: &Config) -> u64 {
-    let hostname = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let mut hasher = DefaultHasher::new();
-    (hostname.trim(), config.external_labels.as_bytes()).hash(&mut hasher);
+    (host::name(), config.external_labels.as_bytes()).hash(&mut hasher);
     hasher.finish()
 }

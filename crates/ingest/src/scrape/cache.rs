@@ -11,6 +11,7 @@
 //!
 //! Invariant: an entry of the table `by_key` has that key; followers are hints and may be wrong.
 
+use super::anchors::Anchor;
 use firn_model::labels::Labels;
 use firn_model::sample::{START_UNKNOWN, TimestampMs};
 use std::collections::{HashMap, HashSet};
@@ -24,7 +25,7 @@ pub(super) struct Slot(u32);
 const NOWHERE: Slot = Slot(u32::MAX);
 
 /// Bytes of an entry beside its key and labels: itself, its place in the table, two allocations.
-const ENTRY_BYTES: usize = 168;
+const ENTRY_BYTES: usize = 176;
 
 /// Entries that a target may have beyond twice those of its last good scrape: what failing scrapes
 /// may leave behind before it is forgotten. Prometheus's number.
@@ -42,6 +43,8 @@ pub(super) struct Entry {
     tracked: [u64; 2],
     /// The last start time of which a zero was made.
     pub(super) zero_made: TimestampMs,
+    /// From where on its samples count, if the job wants that.
+    anchor: Option<Box<Anchor>>,
     /// Whether a good scrape saw it: only then it was stored.
     is_stored: bool,
     follower: Slot,
@@ -53,6 +56,20 @@ impl Entry {
         if self.tracked[0] != now {
             self.tracked = [now, self.tracked[0]];
         }
+    }
+
+    /// Whether a scrape saw the series in a way that lets it go stale.
+    pub(super) fn is_tracked(&self) -> bool {
+        self.tracked[0] != 0
+    }
+
+    fn anchor_bytes(&self) -> usize {
+        self.anchor.as_ref().map_or(0, |a| a.memory_bytes())
+    }
+
+    fn memory_bytes(&self) -> usize {
+        let labels = self.labels.as_ref().map_or(0, |l| l.as_bytes().len());
+        ENTRY_BYTES + self.key.len() + labels + self.anchor_bytes()
     }
 }
 
@@ -129,16 +146,17 @@ impl SeriesCache {
     /// Adds a series that scrape `seen` saw first.
     pub(super) fn add(&mut self, key: &[u8], labels: Option<Labels>, seen: u64) -> Slot {
         let key: Arc<[u8]> = key.into();
-        self.bytes += cost(&key, labels.as_ref());
         let entry = Entry {
             key: key.clone(),
             labels,
             seen,
             tracked: [0; 2],
             zero_made: START_UNKNOWN,
+            anchor: None,
             is_stored: false,
             follower: NOWHERE,
         };
+        self.bytes += entry.memory_bytes();
         let slot = match self.free.pop() {
             Some(slot) => {
                 self.entries[slot as usize] = Some(entry);
@@ -151,6 +169,19 @@ impl SeriesCache {
         };
         self.by_key.insert(key, slot);
         Slot(slot)
+    }
+
+    /// Has the anchor of the series at `slot` changed; none if the series is not stored.
+    pub(super) fn change_anchor<T>(
+        &mut self,
+        slot: Slot,
+        change: impl FnOnce(&mut Option<Box<Anchor>>, &Labels) -> T,
+    ) -> Option<T> {
+        let entry = self.entries.get_mut(slot.0 as usize)?.as_mut()?;
+        let before = entry.anchor_bytes();
+        let outcome = change(&mut entry.anchor, entry.labels.as_ref()?);
+        self.bytes = self.bytes - before + entry.anchor_bytes();
+        Some(outcome)
     }
 
     /// Memory of all entries.
@@ -230,7 +261,7 @@ impl SeriesCache {
             if place.as_ref().is_some_and(|entry| !keep(entry))
                 && let Some(entry) = place.take()
             {
-                self.bytes -= cost(&entry.key, entry.labels.as_ref());
+                self.bytes -= entry.memory_bytes();
                 // Entries without a key are in no table.
                 if !entry.key.is_empty() {
                     self.by_key.remove(&entry.key);
@@ -239,8 +270,4 @@ impl SeriesCache {
             }
         }
     }
-}
-
-fn cost(key: &[u8], labels: Option<&Labels>) -> usize {
-    ENTRY_BYTES + key.len() + labels.map_or(0, |labels| labels.as_bytes().len())
 }

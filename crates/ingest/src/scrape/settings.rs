@@ -43,6 +43,8 @@ pub struct StartTimes {
     pub are_stored: bool,
     /// A sample of zero is stored at each (`created-timestamp-zero-ingestion`).
     pub make_zeros: bool,
+    /// Counters that tell none count from their first sample on (`st-synthesis`).
+    pub are_made: bool,
 }
 
 impl StartTimes {

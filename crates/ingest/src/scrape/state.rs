@@ -13,6 +13,7 @@
 //! sample; series with times of their own in the exposition get none unless the job asks for it,
 //! because it is not known when they end.
 
+use super::anchors::{self, Counted, Family};
 use super::cache::{SeriesCache, Slot};
 use super::histograms::{self, HistogramLimits};
 use super::labelling::Labeller;
@@ -61,6 +62,8 @@ pub(super) struct ScrapeState {
     batch: Batch,
     /// Zeros that begin series, to be stored before the batch.
     zeros: Batch,
+    /// The family that the body tells of.
+    family: Family,
     /// Exemplars of one sample, or `None` if the store keeps none.
     exemplars: Option<Exemplars>,
 }
@@ -114,6 +117,7 @@ impl ScrapeState {
             newest: None,
             batch: Batch::default(),
             zeros: Batch::default(),
+            family: Family::default(),
             exemplars: None,
         }
     }
@@ -225,6 +229,7 @@ impl ScrapeState {
             self.cache.forget_keys();
         }
         self.cache.rewind();
+        self.family.clear();
         let mut parser = Parser::new(chosen.format, &body.bytes, self.switches);
         let mut pairs = LabelPairs::default();
         loop {
@@ -276,7 +281,10 @@ impl ScrapeState {
         Ok(())
     }
 
-    fn note(&self, metadata: &Metadata<'_>) {
+    fn note(&mut self, metadata: &Metadata<'_>) {
+        if self.job.start_times.are_made {
+            self.family.note(metadata);
+        }
         let mut table = self.status.metadata();
         table.set(metadata.name, self.scrape, |known| match &metadata.field {
             Field::Type(kind) => known.kind = kind.name(),
@@ -318,34 +326,96 @@ impl ScrapeState {
     ) -> Result<(), Error> {
         self.cache.follow(slot);
         let own_time = sample.time.filter(|_| self.job.honor_timestamps);
-        let tracks = own_time.is_none() || self.job.track_timestamps_staleness;
-        let scrape = self.scrape;
-        let at_limit = self.is_at_sample_limit(reading.pushed);
-        let Some(entry) = self.cache.entry_mut(slot) else {
+        if !self.see(slot, own_time.is_some(), reading) {
             return Ok(());
+        }
+        let tracks = own_time.is_none() || self.job.track_timestamps_staleness;
+        let time = own_time.unwrap_or(time);
+        let counted = self.count(slot, sample, time, reading)?;
+        let scrape = self.scrape;
+        if let Some(entry) = self.cache.entry_mut(slot)
+            && tracks
+            && (counted != Counted::LeftOut || entry.is_tracked())
+        {
+            entry.track(scrape);
+        }
+        match &counted {
+            Counted::LeftOut => Ok(()),
+            Counted::Unchanged => self.store(slot, sample, time, reading),
+            Counted::Since(start, amount) => {
+                let sample = Sample {
+                    start: Some(*start),
+                    value: amount.as_value(),
+                    ..*sample
+                };
+                self.store(slot, &sample, time, reading)
+            }
+        }
+    }
+
+    /// Notes that the series at `slot` was read; whether a sample of it is wanted.
+    fn see(&mut self, slot: Slot, has_own_time: bool, reading: &mut Reading) -> bool {
+        let scrape = self.scrape;
+        let Some(entry) = self.cache.entry_mut(slot) else {
+            return false;
         };
         let is_second = entry.seen == scrape;
         entry.seen = scrape;
-        if entry.labels.is_none() {
-            return Ok(());
-        }
+        let Some(labels) = &entry.labels else {
+            return false;
+        };
         reading.counts.kept += 1;
-        if is_second && own_time.is_none() {
-            if reading.duplicates == 0 {
-                reading.first_duplicate = entry.labels.clone().unwrap_or_default();
+        if !is_second || has_own_time {
+            return true;
+        }
+        if reading.duplicates == 0 {
+            reading.first_duplicate = labels.clone();
+        }
+        reading.duplicates += 1;
+        false
+    }
+
+    /// Counts a sample from its series' anchor, if the job wants that of samples without a start.
+    fn count(
+        &mut self,
+        slot: Slot,
+        sample: &Sample<'_>,
+        time: TimestampMs,
+        reading: &mut Reading,
+    ) -> Result<Counted, Error> {
+        if !self.job.start_times.are_made {
+            return Ok(Counted::Unchanged);
+        }
+        let family = &self.family;
+        let counted = self.cache.change_anchor(slot, |anchor, labels| {
+            if sample.start.is_some() {
+                *anchor = None;
+                return Ok(Counted::Unchanged);
             }
-            reading.duplicates += 1;
-            return Ok(());
-        }
-        if tracks {
-            entry.track(scrape);
-        }
-        if at_limit {
+            anchors::count(anchor, (labels, family), sample, time)
+        });
+        self.memory
+            .grow_to(self.cache.bytes())
+            .inspect_err(|_| reading.needs_memory = true)?;
+        counted.unwrap_or(Ok(Counted::Unchanged))
+    }
+
+    /// Adds a sample, as it is to be stored, to the batch.
+    fn store(
+        &mut self,
+        slot: Slot,
+        sample: &Sample<'_>,
+        time: TimestampMs,
+        reading: &mut Reading,
+    ) -> Result<(), Error> {
+        if self.is_at_sample_limit(reading.pushed) {
             reading.has_too_many_samples = true;
             return Ok(());
         }
+        let Some(entry) = self.cache.entry_mut(slot) else {
+            return Ok(());
+        };
         reading.pushed += 1;
-        let time = own_time.unwrap_or(time);
         if let Some(exemplars) = &self.exemplars {
             exemplars::push(exemplars, sample, time, &mut self.batch);
         }

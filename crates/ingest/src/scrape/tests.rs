@@ -16,7 +16,7 @@ use firn_model::error::{Error, ErrorKind};
 use firn_model::exemplar::TimedExemplar;
 use firn_model::labels::Labels;
 use firn_model::names::NameScheme;
-use firn_model::sample::{TimestampMs, is_stale};
+use firn_model::sample::{START_UNKNOWN, TimestampMs, is_stale};
 use firn_model::tenant::TenantId;
 use firn_wire::WireLimits;
 use std::sync::Arc;
@@ -510,6 +510,7 @@ fn scrape_treats_start_times_as_the_features_say() {
             start_times: StartTimes {
                 are_stored,
                 make_zeros,
+                are_made: false,
             },
             ..JobSettings::new("test")
         })
@@ -544,4 +545,40 @@ fn scrape_treats_start_times_as_the_features_say() {
     // A scrape that failed stored nothing, so its zeros are made again.
     let _ = zeros.take(None);
     assert_eq!(take(&mut zeros, "0.025", 60), (one(60), zero(25)));
+}
+
+#[test]
+fn scrape_that_makes_start_times_counts_from_the_first_sample() {
+    let mut steps = Steps::new(JobSettings {
+        start_times: StartTimes {
+            are_stored: true,
+            make_zeros: true,
+            are_made: true,
+        },
+        ..JobSettings::new("test")
+    });
+    let text = |count: u32| format!("# TYPE c counter\nc {count}\n# TYPE g gauge\ng 7\n");
+    let starts = |steps: &Steps| -> Vec<Vec<TimestampMs>> {
+        let of_each = steps.state.batch().iter();
+        of_each.take(2).map(|s| s.start_times.to_vec()).collect()
+    };
+    // The first one is left out, and does not count as stored: without it nothing goes stale.
+    steps.check(Some(&text(5)), &["{\"g\"} 7"], [1, 2, 2, 2]);
+    steps.check(Some("g 7\n"), &["{\"g\"} 7"], [1, 1, 1, 0]);
+    steps.check(Some(&text(6)), &["{\"g\"} 7"], [1, 2, 2, 1]);
+    let counted = |count: u32| [format!("{{\"c\"}} {count}"), "{\"g\"} 7".to_owned()];
+    let counted = |steps: &mut Steps, sent: u32, count: u32| {
+        let [c, g] = counted(count);
+        steps.check(Some(&text(sent)), &[&c, &g], [1, 2, 2, 0]);
+    };
+    counted(&mut steps, 8, 2);
+    assert_eq!(starts(&steps), [[30], [START_UNKNOWN]]);
+    assert_eq!(lines(steps.state.zeros()), ["{\"c\"} 0@30"]);
+    // A target that was away goes on; a counter that starts over begins just before it was seen.
+    steps.check(None, &["{\"c\"} stale", "{\"g\"} stale"], [0; 4]);
+    counted(&mut steps, 9, 3);
+    assert_eq!(starts(&steps), [[30], [START_UNKNOWN]]);
+    counted(&mut steps, 2, 2);
+    assert_eq!(starts(&steps), [[69], [START_UNKNOWN]]);
+    steps.check(Some("g 7\n"), &["{\"g\"} 7", "{\"c\"} stale"], [1, 1, 1, 0]);
 }

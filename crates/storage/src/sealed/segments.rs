@@ -224,7 +224,7 @@ impl Segments {
     }
 
     /// An error if a segment that the disk did not deliver at the start has samples before `end`.
-    /// One of which nobody knows the times does not count.
+    /// One whose times are not known does not count.
     pub(crate) fn check_delivered_before(&self, end: TimestampMs) -> Result<(), StorageError> {
         let is_lacking = |f: &&Finished| f.undelivered_from.is_some_and(|from| from < end);
         match self.finished.iter().find(is_lacking) {

@@ -11,7 +11,7 @@ use std::time::Duration;
 pub struct JobFeatures {
     /// `extra-scrape-metrics`: the default of `extra_scrape_metrics`.
     pub extra_metrics: bool,
-    /// `st-storage` and `created-timestamp-zero-ingestion`.
+    /// `st-storage`, `st-synthesis` and `created-timestamp-zero-ingestion`.
     pub start_times: StartTimes,
     /// `type-and-unit-labels`
     pub type_and_unit_labels: bool,
@@ -43,6 +43,7 @@ impl JobFeatures {
             start_times: StartTimes {
                 are_stored: has("st-storage"),
                 make_zeros: has("created-timestamp-zero-ingestion"),
+                are_made: has("st-synthesis"),
             },
             type_and_unit_labels: has("type-and-unit-labels"),
             deltas: match has("otlp-native-delta-ingestion") {

@@ -388,7 +388,7 @@ pub const FLAGS: &[Flag] = &[
          promql-experimental-functions, promql-extended-range-selectors, \
          promql-binop-fill-modifiers, promql-delayed-name-removal, use-start-timestamps, \
          type-and-unit-labels, promql-per-step-stats, search-api, exemplar-storage, \
-         extra-scrape-metrics, st-storage, created-timestamp-zero-ingestion, \
+         extra-scrape-metrics, st-storage, st-synthesis, created-timestamp-zero-ingestion, \
          otlp-deltatocumulative, otlp-native-delta-ingestion.",
     ),
     flag(

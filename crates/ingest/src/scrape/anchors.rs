@@ -1,0 +1,408 @@
+//! Start times of counters that tell none, as `--enable-feature=st-synthesis` asks.
+//!
+//! ```text
+//! first sample  -> the anchor: not stored
+//! others        -> what they are above the anchor, since its time
+//! a reset       -> what they are, since a millisecond before the first sample behind it
+//! ```
+//!
+//! Follows upstream's `scrape/st_synthesis.go`. What is a counter is known from the type of the
+//! family under way; once a series has an anchor, it is one. Invariant: the samples of a series
+//! that has an anchor ascend in time; one that does not is left out, and the next one is an anchor.
+
+use firn_model::error::Error;
+use firn_model::histogram::float::FloatHistogram;
+use firn_model::histogram::{Counts, Histogram, ResetHint};
+use firn_model::labels::{Labels, METRIC_NAME};
+use firn_model::metadata::MetricType;
+use firn_model::sample::{TimestampMs, is_stale};
+use firn_wire::exposition::{Field, Metadata, Sample, Value};
+
+/// The metric family that a body tells of.
+#[derive(Debug, Default)]
+pub(super) struct Family {
+    name: Vec<u8>,
+    kind: MetricType,
+}
+
+impl Family {
+    /// None so far.
+    pub(super) fn clear(&mut self) {
+        self.name.clear();
+        self.kind = MetricType::Unknown;
+    }
+
+    /// Goes on with what is said of a family.
+    pub(super) fn note(&mut self, metadata: &Metadata<'_>) {
+        if self.name != metadata.name {
+            self.clear();
+            self.name.extend_from_slice(metadata.name);
+        }
+        if let Field::Type(kind) = metadata.field {
+            self.kind = kind;
+        }
+    }
+
+    /// Whether a series of the family counts up until it starts over.
+    fn counts_in(&self, series: &Labels) -> bool {
+        let metric = series.get(METRIC_NAME);
+        let ends = |suffixes: &[&str]| {
+            let of_family = metric.strip_prefix(&self.name[..]);
+            of_family.is_some_and(|end| suffixes.iter().any(|suffix| end == suffix.as_bytes()))
+        };
+        match self.kind {
+            MetricType::Counter => ends(&["", "_total"]),
+            MetricType::Histogram => ends(&["", "_bucket", "_sum", "_count"]),
+            MetricType::Summary => ends(&["_sum", "_count"]),
+            _ => false,
+        }
+    }
+}
+
+/// From where on the samples of a series count.
+#[derive(Debug)]
+pub(super) struct Anchor {
+    since: TimestampMs,
+    newest: TimestampMs,
+    level: Level,
+}
+
+/// The newest value of a series, and the one from which it counts.
+#[derive(Debug)]
+enum Level {
+    Float { newest: f64, base: f64 },
+    Histogram(Box<Histograms>),
+}
+
+#[derive(Debug)]
+struct Histograms {
+    newest: FloatHistogram,
+    /// None behind a reset.
+    base: Option<FloatHistogram>,
+}
+
+impl Anchor {
+    /// Bytes of memory.
+    pub(super) fn memory_bytes(&self) -> usize {
+        let held = match &self.level {
+            Level::Float { .. } => 0,
+            Level::Histogram(known) => {
+                let base = known.base.as_ref().map_or(0, FloatHistogram::heap_bytes);
+                size_of::<Histograms>() + known.newest.heap_bytes() + base
+            }
+        };
+        size_of::<Self>() + held
+    }
+}
+
+/// What becomes of a sample.
+#[derive(Debug, PartialEq)]
+pub(super) enum Counted {
+    /// It is stored as it is.
+    Unchanged,
+    /// It is not stored.
+    LeftOut,
+    /// It counts since a time, and is so much.
+    Since(TimestampMs, Amount),
+}
+
+/// What a sample is above its anchor.
+#[derive(Debug, PartialEq)]
+pub(super) enum Amount {
+    Float(f64),
+    Histogram(Histogram),
+}
+
+impl Amount {
+    /// As the value of a sample.
+    pub(super) fn as_value(&self) -> Value<'_> {
+        match self {
+            Self::Float(value) => Value::Float(*value),
+            Self::Histogram(histogram) => Value::Histogram(histogram),
+        }
+    }
+}
+
+/// Counts a sample without a start time, taken at `time`, of a series of `family`.
+pub(super) fn count(
+    anchor: &mut Option<Box<Anchor>>,
+    (series, family): (&Labels, &Family),
+    sample: &Sample<'_>,
+    time: TimestampMs,
+) -> Result<Counted, Error> {
+    let is_marker = match sample.value {
+        Value::Float(value) => is_stale(value),
+        Value::Histogram(histogram) => {
+            histogram.validate()?;
+            histogram.is_stale()
+        }
+    };
+    if is_marker || anchor.is_none() && !family.counts_in(series) {
+        return Ok(Counted::Unchanged);
+    }
+    let counted = match anchor {
+        Some(known) if time <= known.newest => None,
+        Some(known) => known.count(sample.value, time),
+        None => {
+            *anchor = Some(Box::new(Anchor::at(sample.value, time)));
+            return Ok(Counted::LeftOut);
+        }
+    };
+    Ok(match counted {
+        Some(amount) => Counted::Since(anchor.as_ref().map_or(time, |a| a.since), amount),
+        None => {
+            *anchor = None;
+            Counted::LeftOut
+        }
+    })
+}
+
+impl Anchor {
+    fn at(value: Value<'_>, time: TimestampMs) -> Self {
+        let level = match value {
+            Value::Float(value) => Level::Float {
+                newest: value,
+                base: value,
+            },
+            Value::Histogram(histogram) => {
+                let newest = FloatHistogram::from(histogram);
+                let base = Some(newest.clone());
+                Level::Histogram(Box::new(Histograms { newest, base }))
+            }
+        };
+        Self {
+            since: time,
+            newest: time,
+            level,
+        }
+    }
+
+    /// How much a value is above the anchor; none if it is of another kind.
+    fn count(&mut self, value: Value<'_>, time: TimestampMs) -> Option<Amount> {
+        self.newest = time;
+        // The counter started somewhere between two samples: what is known is that it was before
+        // the second one.
+        let reset_at = time.saturating_sub(1);
+        match (value, &mut self.level) {
+            (Value::Float(value), Level::Float { newest, base }) => {
+                if value < *newest {
+                    (*base, self.since) = (0.0, reset_at);
+                }
+                *newest = value;
+                Some(Amount::Float(value - *base))
+            }
+            (Value::Histogram(stored), Level::Histogram(known)) => {
+                let now = FloatHistogram::from(stored);
+                if now.is_reset_after(&known.newest) {
+                    (known.base, self.since) = (None, reset_at);
+                }
+                let amount = match &known.base {
+                    Some(base) => above(&now, base, stored)?,
+                    None => stored.clone(),
+                };
+                known.newest = now;
+                Some(Amount::Histogram(amount))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// What `now` is above `base`, in the form of `stored`, which is `now`; none if the two cannot be
+/// compared.
+fn above(now: &FloatHistogram, base: &FloatHistogram, stored: &Histogram) -> Option<Histogram> {
+    let mut above = now.clone();
+    above.subtract(base).ok()?;
+    above.compact();
+    let above = Histogram::from(above);
+    Some(match stored.counts {
+        Counts::Integer { .. } => with_integers(above, stored.reset_hint),
+        Counts::Float { .. } => above,
+    })
+}
+
+/// A histogram of whole counts in the form that has them as integers.
+fn with_integers(histogram: Histogram, reset_hint: ResetHint) -> Histogram {
+    let floats = histogram.counts.to_floats();
+    let deltas = |counts: Vec<f64>| {
+        let mut before = 0;
+        let delta = |count: f64| {
+            let count = count as i64;
+            count - std::mem::replace(&mut before, count)
+        };
+        counts.into_iter().map(delta).collect()
+    };
+    Histogram {
+        reset_hint,
+        counts: Counts::Integer {
+            count: floats.count as u64,
+            zero_count: floats.zero_count as u64,
+            positive: deltas(floats.positive),
+            negative: deltas(floats.negative),
+        },
+        ..histogram
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use firn_model::histogram::Span;
+
+    fn family(name: &str, kind: MetricType) -> Family {
+        let mut family = Family::default();
+        family.note(&Metadata {
+            name: name.as_bytes(),
+            field: Field::Type(kind),
+        });
+        family
+    }
+
+    fn sample(value: Value<'_>) -> Sample<'_> {
+        Sample {
+            key: b"",
+            is_expected: false,
+            time: None,
+            start: None,
+            value,
+        }
+    }
+
+    /// Which series of a family are counters.
+    #[track_caller]
+    fn check_kind(name: &str, kind: MetricType, counters: &[&str], others: &[&str]) {
+        let family = family(name, kind);
+        let counts = |metric: &&str| family.counts_in(&Labels::from_pairs([("__name__", *metric)]));
+        assert!(counters.iter().all(counts), "{counters:?} of {name}");
+        assert!(!others.iter().any(counts), "{others:?} of {name}");
+    }
+
+    #[test]
+    fn series_of_counters_histograms_and_summaries_count() {
+        use MetricType::{Counter, Gauge, GaugeHistogram, Histogram, Summary, Unknown};
+        check_kind("a", Counter, &["a", "a_total"], &["b", "a_bucket", "ab"]);
+        check_kind("a_total", Counter, &["a_total"], &["a", "a_created"]);
+        let classic = ["a", "a_bucket", "a_sum", "a_count"];
+        check_kind("a", Histogram, &classic, &["a_total", "a_bucket_sum"]);
+        check_kind("a", Summary, &["a_sum", "a_count"], &["a"]);
+        for kind in [Gauge, GaugeHistogram, Unknown] {
+            check_kind("a", kind, &[], &classic);
+        }
+        check_kind("", Counter, &[], &["a"]);
+    }
+
+    /// Counts samples of one series, which give these starts and values; none is left out.
+    #[track_caller]
+    fn check(samples: &[(TimestampMs, f64)], wanted: &[Option<(TimestampMs, f64)>]) {
+        let family = family("a", MetricType::Counter);
+        let series = Labels::from_pairs([("__name__", "a")]);
+        let mut anchor = None;
+        for ((time, value), wanted) in samples.iter().zip(wanted) {
+            let sample = sample(Value::Float(*value));
+            let counted = count(&mut anchor, (&series, &family), &sample, *time).unwrap();
+            let wanted = match wanted {
+                None => Counted::LeftOut,
+                Some((since, value)) => Counted::Since(*since, Amount::Float(*value)),
+            };
+            assert_eq!(counted, wanted, "{value}@{time} of {samples:?}");
+        }
+    }
+
+    #[test]
+    fn floats_count_from_the_first_one_and_anew_behind_a_reset() {
+        check(
+            &[(10, 5.0), (20, 5.0), (30, 8.0)],
+            &[None, Some((10, 0.0)), Some((10, 3.0))],
+        );
+        check(
+            &[(10, 5.0), (20, 2.0), (30, 3.0), (40, 1.0)],
+            &[None, Some((19, 2.0)), Some((19, 3.0)), Some((39, 1.0))],
+        );
+    }
+
+    #[test]
+    fn sample_that_is_not_newer_is_left_out_and_the_next_one_begins_anew() {
+        check(
+            &[(10, 5.0), (20, 6.0), (20, 7.0), (30, 8.0), (40, 9.0)],
+            &[None, Some((10, 1.0)), None, None, Some((30, 1.0))],
+        );
+    }
+
+    fn histogram(count: u64, deltas: &[i64]) -> Histogram {
+        Histogram {
+            reset_hint: ResetHint::Unknown,
+            schema: 0,
+            zero_threshold: 0.0,
+            sum: count as f64,
+            counts: Counts::Integer {
+                count,
+                zero_count: 0,
+                positive: deltas.to_vec(),
+                negative: Vec::new(),
+            },
+            positive_spans: vec![Span {
+                offset: 0,
+                length: deltas.len() as u32,
+            }],
+            negative_spans: Vec::new(),
+            custom_values: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn histograms_count_bucket_by_bucket_and_anew_behind_a_reset() {
+        let family = family("a", MetricType::Histogram);
+        let series = Labels::from_pairs([("__name__", "a")]);
+        let mut anchor = None;
+        let mut count = |time, stored: &Histogram| {
+            let sample = sample(Value::Histogram(stored));
+            count(&mut anchor, (&series, &family), &sample, time).unwrap()
+        };
+        let since = |time, amount| Counted::Since(time, Amount::Histogram(amount));
+        assert_eq!(count(10, &histogram(4, &[1, 2])), Counted::LeftOut);
+        // Buckets of 1 and 3, then of 3 and 8: above are 2 and 5.
+        let wanted = since(10, histogram(7, &[2, 3]));
+        assert_eq!(count(20, &histogram(11, &[3, 5])), wanted);
+        // The first bucket is as the anchor was, and is left out.
+        let mut one = histogram(7, &[7]);
+        one.positive_spans[0].offset = 1;
+        let reset = histogram(2, &[1, 0]);
+        assert_eq!(count(30, &reset), since(29, reset.clone()));
+        let behind = histogram(11, &[1, 9]);
+        assert_eq!(count(40, &behind), since(29, behind.clone()));
+        let mut anchor = None;
+        for (stored, wanted) in [
+            (histogram(4, &[1, 2]), Counted::LeftOut),
+            (histogram(11, &[1, 9]), since(10, one)),
+        ] {
+            let sample = sample(Value::Histogram(&stored));
+            let time = if wanted == Counted::LeftOut { 10 } else { 20 };
+            let counted = super::count(&mut anchor, (&series, &family), &sample, time);
+            assert_eq!(counted.unwrap(), wanted);
+        }
+    }
+
+    #[test]
+    fn series_that_turns_into_a_histogram_begins_anew() {
+        let family = family("a", MetricType::Histogram);
+        let series = Labels::from_pairs([("__name__", "a")]);
+        let mut anchor = None;
+        let stored = histogram(4, &[1, 2]);
+        let values = [
+            (10, Value::Float(1.0)),
+            (20, Value::Histogram(&stored)),
+            (30, Value::Histogram(&stored)),
+        ];
+        for (time, value) in values {
+            let counted = count(&mut anchor, (&series, &family), &sample(value), time);
+            assert_eq!(counted.unwrap(), Counted::LeftOut, "at {time}");
+        }
+        let counted = count(
+            &mut anchor,
+            (&series, &family),
+            &sample(Value::Histogram(&stored)),
+            40,
+        );
+        assert!(matches!(counted.unwrap(), Counted::Since(30, _)));
+    }
+}
