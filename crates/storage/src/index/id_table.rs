@@ -3,7 +3,8 @@
 //!
 //! A cell is `tag << 32 | id + 1`, the tag being the hash's high half; zero is free. The tag also
 //! says where probing begins, so growth asks for no hash again: it copies the cells into a larger
-//! table and swaps the pointer; readers finish on the table that they hold.
+//! table and swaps the pointer; readers finish on the table that they hold. A table of which nearly
+//! all was removed gives its memory back in the same way.
 //! Invariant: an id that was inserted before a reader began is found, unless it was removed.
 
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -14,6 +15,10 @@ use std::sync::Arc;
 const REMOVED: u64 = u32::MAX as u64;
 
 const CELLS_MIN: usize = 8;
+
+/// Cells for each id beyond which a table is copied into a smaller one. A copy has two to four of
+/// them, so that what comes and goes does not copy it each time.
+const CELLS_EACH_MAX: usize = 16;
 
 /// The table. Removing and inserting is for one writer at a time.
 #[derive(Debug)]
@@ -101,10 +106,13 @@ impl IdTable {
                 found if found == wanted => {
                     cells[at].store(REMOVED, Ordering::Release);
                     self.count.fetch_sub(1, Ordering::Relaxed);
-                    return;
+                    break;
                 }
                 _ => at = (at + 1) & (cells.len() - 1),
             }
+        }
+        if cells.len() > CELLS_MIN.max(self.count() * CELLS_EACH_MAX) {
+            self.rebuild();
         }
     }
 
@@ -170,5 +178,30 @@ mod tests {
         ids.sort_unstable();
         left.sort_unstable();
         assert_eq!(ids, left);
+    }
+
+    #[test]
+    fn id_table_gives_back_what_a_peak_took_and_finds_what_is_left() {
+        let table = IdTable::default();
+        let wide = |id: u32| u64::from(id) << 32;
+        (0..100_000).for_each(|id| table.insert(wide(id), id));
+        let peak = table.memory_bytes();
+        for id in 100..100_000 {
+            table.remove(wide(id), id);
+            assert_eq!(
+                table.find(wide(id % 100), |found| found == id % 100),
+                Some(id % 100)
+            );
+        }
+        assert!(
+            table.memory_bytes() <= 16 * 8 * 128,
+            "{}",
+            table.memory_bytes()
+        );
+        assert!(peak > 100 * table.memory_bytes());
+        (0..100).for_each(|id| table.remove(wide(id), id));
+        assert_eq!(table.ids(), [0; 0]);
+        table.insert(wide(7), 7);
+        assert_eq!(table.find(wide(7), |_| true), Some(7));
     }
 }
