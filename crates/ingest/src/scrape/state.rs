@@ -331,29 +331,45 @@ impl ScrapeState {
         }
         let tracks = own_time.is_none() || self.job.track_timestamps_staleness;
         let time = own_time.unwrap_or(time);
-        let counted = self.count(slot, sample, time, reading)?;
-        let scrape = self.scrape;
-        if let Some(entry) = self.cache.entry_mut(slot)
-            && tracks
-            && (counted != Counted::LeftOut || entry.is_tracked())
-        {
-            entry.track(scrape);
+        match self.job.start_times.are_made {
+            true => self.push_counted(slot, sample, (time, tracks), reading),
+            false => self.store(slot, sample, (time, tracks), reading),
         }
-        match &counted {
-            Counted::LeftOut => Ok(()),
-            Counted::Unchanged => self.store(slot, sample, time, reading),
+    }
+
+    /// Adds what a sample is above its series' anchor to the batch.
+    fn push_counted(
+        &mut self,
+        slot: Slot,
+        sample: &Sample<'_>,
+        (time, tracks): (TimestampMs, bool),
+        reading: &mut Reading,
+    ) -> Result<(), Error> {
+        match self.count(slot, sample, time, reading)? {
+            Counted::Unchanged => self.store(slot, sample, (time, tracks), reading),
             Counted::Since(start, amount) => {
                 let sample = Sample {
-                    start: Some(*start),
+                    start: Some(start),
                     value: amount.as_value(),
                     ..*sample
                 };
-                self.store(slot, &sample, time, reading)
+                self.store(slot, &sample, (time, tracks), reading)
+            }
+            Counted::LeftOut => {
+                let scrape = self.scrape;
+                if let Some(entry) = self.cache.entry_mut(slot)
+                    && tracks
+                    && entry.is_tracked()
+                {
+                    entry.track(scrape);
+                }
+                Ok(())
             }
         }
     }
 
     /// Notes that the series at `slot` was read; whether a sample of it is wanted.
+    #[inline]
     fn see(&mut self, slot: Slot, has_own_time: bool, reading: &mut Reading) -> bool {
         let scrape = self.scrape;
         let Some(entry) = self.cache.entry_mut(slot) else {
@@ -375,7 +391,7 @@ impl ScrapeState {
         false
     }
 
-    /// Counts a sample from its series' anchor, if the job wants that of samples without a start.
+    /// Counts a sample from its series' anchor, unless it has a start of its own.
     fn count(
         &mut self,
         slot: Slot,
@@ -383,9 +399,6 @@ impl ScrapeState {
         time: TimestampMs,
         reading: &mut Reading,
     ) -> Result<Counted, Error> {
-        if !self.job.start_times.are_made {
-            return Ok(Counted::Unchanged);
-        }
         let family = &self.family;
         let counted = self.cache.change_anchor(slot, |anchor, labels| {
             if sample.start.is_some() {
@@ -401,20 +414,25 @@ impl ScrapeState {
     }
 
     /// Adds a sample, as it is to be stored, to the batch.
+    #[inline]
     fn store(
         &mut self,
         slot: Slot,
         sample: &Sample<'_>,
-        time: TimestampMs,
+        (time, tracks): (TimestampMs, bool),
         reading: &mut Reading,
     ) -> Result<(), Error> {
-        if self.is_at_sample_limit(reading.pushed) {
-            reading.has_too_many_samples = true;
-            return Ok(());
-        }
+        let at_limit = self.is_at_sample_limit(reading.pushed);
         let Some(entry) = self.cache.entry_mut(slot) else {
             return Ok(());
         };
+        if tracks {
+            entry.track(self.scrape);
+        }
+        if at_limit {
+            reading.has_too_many_samples = true;
+            return Ok(());
+        }
         reading.pushed += 1;
         if let Some(exemplars) = &self.exemplars {
             exemplars::push(exemplars, sample, time, &mut self.batch);
