@@ -148,13 +148,10 @@ pub(super) fn count(
             return Ok(Counted::LeftOut);
         }
     };
-    Ok(match counted {
-        Some(amount) => Counted::Since(anchor.as_ref().map_or(time, |a| a.since), amount),
-        None => {
-            *anchor = None;
-            Counted::LeftOut
-        }
-    })
+    if counted.is_none() {
+        *anchor = None;
+    }
+    Ok(counted.unwrap_or(Counted::LeftOut))
 }
 
 impl Anchor {
@@ -177,19 +174,19 @@ impl Anchor {
         }
     }
 
-    /// How much a value is above the anchor; none if it is of another kind.
-    fn count(&mut self, value: Value<'_>, time: TimestampMs) -> Option<Amount> {
+    /// How much a value is above the anchor, and since when; none if it is of another kind.
+    fn count(&mut self, value: Value<'_>, time: TimestampMs) -> Option<Counted> {
         self.newest = time;
         // The counter started somewhere between two samples: what is known is that it was before
         // the second one.
         let reset_at = time.saturating_sub(1);
-        match (value, &mut self.level) {
+        let amount = match (value, &mut self.level) {
             (Value::Float(value), Level::Float { newest, base }) => {
                 if value < *newest {
                     (*base, self.since) = (0.0, reset_at);
                 }
                 *newest = value;
-                Some(Amount::Float(value - *base))
+                Amount::Float(value - *base)
             }
             (Value::Histogram(stored), Level::Histogram(known)) => {
                 let now = FloatHistogram::from(stored);
@@ -201,10 +198,11 @@ impl Anchor {
                     None => stored.clone(),
                 };
                 known.newest = now;
-                Some(Amount::Histogram(amount))
+                Amount::Histogram(amount)
             }
-            _ => None,
-        }
+            _ => return None,
+        };
+        Some(Counted::Since(self.since, amount))
     }
 }
 

@@ -310,10 +310,15 @@ impl ScrapeState {
             reading.counts.added += 1;
         }
         let slot = self.cache.add(key, labels, 0);
+        self.reserve_cache(reading)?;
+        Ok(slot)
+    }
+
+    /// Reserves what the cache has grown to.
+    fn reserve_cache(&mut self, reading: &mut Reading) -> Result<(), Error> {
         self.memory
             .grow_to(self.cache.bytes())
-            .inspect_err(|_| reading.needs_memory = true)?;
-        Ok(slot)
+            .inspect_err(|_| reading.needs_memory = true)
     }
 
     /// Adds the sample of the series at `slot` to the batch.
@@ -407,9 +412,7 @@ impl ScrapeState {
             }
             anchors::count(anchor, (labels, family), sample, time)
         });
-        self.memory
-            .grow_to(self.cache.bytes())
-            .inspect_err(|_| reading.needs_memory = true)?;
+        self.reserve_cache(reading)?;
         counted.unwrap_or(Ok(Counted::Unchanged))
     }
 
