@@ -62,11 +62,12 @@ impl Kind {
     }
 
     /// How long it may take until it looks for work that it puts off and gives freed memory back:
-    /// Prometheus compacts by a clock of a minute, Firn's allocator keeps pages for ten seconds.
+    /// Prometheus compacts by a clock of a minute, Firn seals what is left of a replay and sweeps
+    /// the head in rounds of eight seconds, and its allocator keeps pages for ten.
     pub fn looks_after_work_within(self) -> Duration {
         match self {
-            Kind::Firn | Kind::VictoriaMetrics => Duration::from_secs(15),
-            Kind::Prometheus => Duration::from_secs(65),
+            Kind::VictoriaMetrics => Duration::from_secs(15),
+            Kind::Firn | Kind::Prometheus => Duration::from_secs(65),
         }
     }
 

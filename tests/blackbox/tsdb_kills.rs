@@ -78,7 +78,10 @@ fn run_with_kills(args: &[&str], took: Duration, look: &mut dyn FnMut()) {
         kills += 1;
         println!("killed after {moment:?}");
         look();
-        assert!(kills < MOST_KILLS, "{met} of {kills} runs were alive when they were killed");
+        assert!(
+            kills < MOST_KILLS,
+            "{met} of {kills} runs were alive when they were killed"
+        );
     }
     run(args);
     look();

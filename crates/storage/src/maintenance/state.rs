@@ -34,8 +34,18 @@ pub(crate) struct State {
     pub(super) shard: usize,
     pub(super) local: Local,
     pub(super) active: usize,
-    /// The slot at which the sweep over evicted series goes on.
-    pub(super) evicted_slot: u32,
+    /// Places of series in all shards, taken or not, when the last tick ended.
+    pub(super) places: usize,
+    pub(super) evicted: EvictedRound,
+}
+
+/// Where the round over the evicted series stands.
+#[derive(Debug, Default)]
+pub(super) struct EvictedRound {
+    /// The slot that is looked at next.
+    pub(super) next: u32,
+    /// Slots that are looked at in a hurry.
+    pub(super) hurried: u32,
 }
 
 impl State {
@@ -63,7 +73,8 @@ impl State {
             shard: 0,
             local: Local(0),
             active: 0,
-            evicted_slot: 0,
+            places: 0,
+            evicted: EvictedRound::default(),
         }
     }
 

@@ -20,8 +20,13 @@ const SWEEP_TICKS: usize = 8;
 /// Series looked at under one lock: some 10 us.
 const SLICE: u32 = 1_024;
 
-/// Ticks for a sweep over the evicted series, which only leave with two hours of data time.
+/// Ticks for a round over the evicted series, and for one since two hours of data time left the
+/// head: evicted series have their last sample in such a stretch, and leave with it.
 const EVICTED_TICKS: u32 = 256;
+const EVICTED_HURRIED_TICKS: u32 = 16;
+
+/// Evicted series looked at under one lock of the index.
+const EVICTED_SLICE: u32 = 4_096;
 
 /// A series is active if its newest sample is so near to the newest of the store.
 const ACTIVE_MS: i64 = 20 * 60_000;
@@ -31,9 +36,9 @@ impl Maintenance {
     pub(super) fn sweep_share(&self, state: &mut State) {
         let Some(newest) = self.newest() else { return };
         let cutoff = self.retaining.cutoff_at(newest);
-        self.index.drop_epochs_before(epoch_of(self.pages_from()));
-        // Evicted series are in no shard.
-        let slices = self.head_series() / SLICE as usize + self.shards.len();
+        let has_dropped = self.index.drop_epochs_before(epoch_of(self.pages_from()));
+        // Places without a series are passed over too.
+        let slices = state.places / SLICE as usize + self.shards.len();
         let mut gone = Vec::new();
         let mut is_round = false;
         for _ in 0..slices.div_ceil(SWEEP_TICKS) {
@@ -44,16 +49,18 @@ impl Maintenance {
             self.metrics.removed_series.add(gone.len() as u64);
             state.garbage.push(self.index.remove(&gone));
         }
-        self.remove_evicted(state);
+        self.remove_evicted(state, has_dropped);
         let mut chunks = 0;
         let mut late = 0;
         let mut tables = 0;
+        state.places = 0;
         for shard in &self.shards {
             let mut shard = lock(shard);
             shard.forget_pending(self.watermark.floor());
             chunks += shard.chunk_bytes;
             late += shard.late.memory_bytes();
             tables += shard.table_bytes();
+            state.places += shard.end() as usize;
         }
         self.metrics.chunk_memory.set(chunks as i64);
         self.metrics.late_memory.set(late as i64);
@@ -145,14 +152,27 @@ impl Maintenance {
     }
 
     /// Removes this tick's share of the evicted series whose samples all left the retention.
-    fn remove_evicted(&self, state: &mut State) {
+    fn remove_evicted(&self, state: &mut State, has_dropped: bool) {
+        let State {
+            evicted, garbage, ..
+        } = state;
         let end = self.index.next_slot();
-        let first = state.evicted_slot;
-        let last = end.min(first.saturating_add(SLICE.max(end / EVICTED_TICKS)));
-        state.evicted_slot = if last == end { 0 } else { last };
-        if let Some((count, garbage)) = self.index.remove_evicted(first, last) {
-            self.metrics.removed_series.add(count as u64);
-            state.garbage.push(garbage);
+        if has_dropped {
+            evicted.hurried = end;
+        }
+        let ticks = match evicted.hurried {
+            0 => EVICTED_TICKS,
+            _ => EVICTED_HURRIED_TICKS,
+        };
+        for _ in 0..(end / ticks).div_ceil(EVICTED_SLICE).max(1) {
+            let first = evicted.next;
+            let last = end.min(first.saturating_add(EVICTED_SLICE));
+            evicted.next = if last == end { 0 } else { last };
+            evicted.hurried = evicted.hurried.saturating_sub(last - first);
+            if let Some((count, left)) = self.index.remove_evicted(first, last) {
+                self.metrics.removed_series.add(count as u64);
+                garbage.push(left);
+            }
         }
     }
 }

@@ -61,3 +61,35 @@ fn tables_of_the_head_after_a_crowd_are_as_small_as_before() {
     let slab = SLAB_ITEMS * (size_of::<Option<Series>>() + size_of::<Fingerprint>());
     assert!(after <= before + 4 * slab, "{before} before, {after} after");
 }
+
+#[test]
+fn evicted_crowd_leaves_within_seconds_once_its_hours_left_the_head() {
+    let sim = sim::env(1);
+    let store = open(
+        &sim,
+        StoreOptions {
+            window_ms: MINUTE,
+            is_jittered: false,
+            lateness_max_ms: MINUTE,
+            retention_ms: 4 * 60 * MINUTE,
+            ..options()
+        },
+    );
+    let send = |time: i64| append(&store, &batch(&[("stays", &[(time, 1.0)])]), ALWAYS);
+    let crowd = 100_000;
+    let names: Vec<String> = (0..crowd).map(|number| format!("crowd{number}")).collect();
+    let sample = [(0, 2.0)];
+    let series: Vec<(&str, &[(i64, f64)])> = names
+        .iter()
+        .map(|name| (name.as_str(), &sample[..]))
+        .collect();
+    append(&store, &batch(&series), ALWAYS);
+    for minute in 1..5 {
+        send(minute * MINUTE);
+        (0..40).for_each(|_| store.tick());
+    }
+    assert_eq!(store.parts.index.evicted_count(), crowd);
+    send(8 * 60 * MINUTE);
+    (0..20).for_each(|_| store.tick());
+    assert_eq!(store.parts.index.evicted_count(), 0);
+}
