@@ -345,19 +345,26 @@ impl Expander<'_, '_> {
             return text.to_owned();
         }
         let queries = &mut *self.queries;
-        let mut query = |text: &str, at: TimestampMs| {
-            let vector = vector_of(queries.text(text, at)?).map_err(|e| e.to_string())?;
-            let sample = |element: VectorElement| QueriedSample {
-                value: sample_value(&element.value),
-                labels: element.labels,
-            };
-            Ok(vector.into_iter().map(sample).collect())
-        };
+        let mut query = |text: &str, at: TimestampMs| samples_of(queries, text, at);
         match template::expand(text, &self.data, &mut query, self.limits) {
             Ok(text) => text,
             Err(e) => template::error_text(&e),
         }
     }
+}
+
+/// The samples of what a template asks.
+pub fn samples_of(
+    queries: &mut dyn Queries,
+    text: &str,
+    at: TimestampMs,
+) -> Result<Vec<QueriedSample>, String> {
+    let vector = vector_of(queries.text(text, at)?).map_err(|e| e.to_string())?;
+    let sample = |element: VectorElement| QueriedSample {
+        value: sample_value(&element.value),
+        labels: element.labels,
+    };
+    Ok(vector.into_iter().map(sample).collect())
 }
 
 /// Whether two of the series have the same labels. Their hashes are sorted: a set of the labels

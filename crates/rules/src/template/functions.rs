@@ -10,8 +10,8 @@ pub(super) use table::Function;
 
 use super::escape;
 use super::format::{self, TooLong};
-use super::input::{AlertData, QueryFn};
-use super::value::{Bytes, Sample, Value};
+use super::input::{Around, QueryFn};
+use super::value::{Args, Bytes, Sample, Value};
 use firn_model::quote::quote;
 use firn_model::regex::SearchRegex;
 use std::rc::Rc;
@@ -23,7 +23,7 @@ pub(super) struct Call<'c, 'q> {
     pub arguments: &'c [Value],
     /// How the first one was written.
     pub callee: &'c str,
-    pub data: &'c AlertData<'q>,
+    pub around: &'c Around<'q>,
     pub query: &'c mut QueryFn<'q>,
     /// The most bytes of a string.
     pub bytes_max: usize,
@@ -57,10 +57,11 @@ impl Function {
                 }
                 _ => Ok(Value::Invalid),
             },
-            Self::Args => Ok(args(arguments)),
-            Self::Now => Ok(Value::Float(call.data.time as f64 / 1000.0)),
-            Self::PathPrefix => Ok(Value::string(call.data.path_prefix.as_bytes())),
-            Self::ExternalUrl => Ok(Value::string(call.data.external_url.as_bytes())),
+            Self::Escape(escaper) => escaper.apply(arguments, call.bytes_max),
+            Self::Args => args(arguments),
+            Self::Now => Ok(Value::Float(call.around.time as f64 / 1000.0)),
+            Self::PathPrefix => Ok(Value::string(call.around.path_prefix.as_bytes())),
+            Self::ExternalUrl => Ok(Value::string(call.around.external_url.as_bytes())),
             Self::Humanize
             | Self::Humanize1024
             | Self::HumanizeDuration
@@ -88,7 +89,7 @@ impl Function {
         Ok(match self {
             Self::Query => {
                 let text = String::from_utf8_lossy(&first);
-                let samples = (call.query)(&text, call.data.time)?;
+                let samples = (call.query)(&text, call.around.time)?;
                 let samples = samples.iter().map(|sample| Rc::new(Sample::of(sample)));
                 Value::Query(super::value::Query::new(samples.collect()))
             }
@@ -135,7 +136,7 @@ fn plain(arguments: &[Value], bytes_max: usize) -> Result<Vec<u8>, String> {
 }
 
 /// `arg0`, `arg1` and so on, for a template that needs more than one value.
-fn args(arguments: &[Value]) -> Value {
+fn args(arguments: &[Value]) -> Called {
     let named = |(index, value): (usize, &Value)| {
         let name: Bytes = format!("arg{index}").into_bytes().into();
         let value = match value.clone().inside() {
@@ -144,7 +145,14 @@ fn args(arguments: &[Value]) -> Value {
         };
         (name, value)
     };
-    Value::Args(Rc::new(arguments.iter().enumerate().map(named).collect()))
+    let entries = arguments.iter().enumerate().map(named).collect();
+    match Args::new(entries) {
+        Some(args) => Ok(Value::Args(Rc::new(args))),
+        None => {
+            let most = Args::HEIGHT_MAX;
+            Err(format!("more than {most} values within values"))
+        }
+    }
 }
 
 fn link(expression: &[u8], tab: &str) -> Vec<u8> {

@@ -1,4 +1,4 @@
-//! What a template is given: the data of an alert, a way to ask queries, and bounds.
+//! What a template is given: the data of an alert or of a page, a way to ask queries, and bounds.
 
 use firn_model::cancel::Cancel;
 use firn_model::histogram::Histogram;
@@ -43,6 +43,35 @@ pub struct AlertData<'a> {
     /// The path of that URL.
     pub path_prefix: &'a str,
     /// When the rule is evaluated.
+    pub time: TimestampMs,
+}
+
+/// A page that is made of a template.
+#[derive(Clone, Debug)]
+pub struct Console<'a> {
+    /// What was asked for, with the slash before it.
+    pub path: &'a str,
+    /// The template.
+    pub text: &'a str,
+    /// Files with definitions, by their names; of two with one name the later counts.
+    pub libraries: &'a [(String, String)],
+    /// The parameters of the request, those of one name in their order.
+    pub params: &'a [(String, String)],
+    /// `global.external_labels`
+    pub external_labels: &'a Labels,
+    /// The URL under which users reach the server.
+    pub external_url: &'a str,
+    /// The path of that URL.
+    pub path_prefix: &'a str,
+    /// When the page is made.
+    pub time: TimestampMs,
+}
+
+/// What the functions of every template know.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Around<'a> {
+    pub external_url: &'a str,
+    pub path_prefix: &'a str,
     pub time: TimestampMs,
 }
 

@@ -7,14 +7,13 @@
 mod operand;
 
 use super::functions::Function;
-use super::lexer::{Keyword, Kind, Lexer, Token, is_space};
+use super::lexer::{Keyword, Kind, Lexer, Token};
 use super::number::unquote;
 use super::tree::{
-    Branch, BranchKind, Definitions, HEIGHT_MAX, List, Node, Pipe, STACK_ADDED_BYTES,
-    STACK_LEFT_BYTES,
+    Bodies, Branch, BranchKind, HEIGHT_MAX, List, Node, Pipe, STACK_ADDED_BYTES, STACK_LEFT_BYTES,
+    is_empty,
 };
 use firn_model::quote::quote;
-use std::rc::Rc;
 
 /// What a reader of actions ends with.
 pub(super) type Parsed<T> = Result<T, String>;
@@ -50,24 +49,33 @@ impl Definition {
 /// The parser of one text.
 pub(super) struct Parser<'t> {
     name: &'t str,
+    kind: TemplateKind,
     lexer: Lexer<'t>,
-    definitions: Definitions,
+    bodies: Bodies,
     now: Definition,
     height: usize,
 }
 
+/// What a template is for, which decides about the functions that it has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum TemplateKind {
+    Alert,
+    Console,
+}
+
 /// The trees of `text`, the one called `name` being that of what stands outside of definitions.
-pub(super) fn parse(name: &str, text: &str) -> Parsed<Definitions> {
+pub(super) fn parse(kind: TemplateKind, name: &str, text: &str) -> Parsed<Bodies> {
     let mut parser = Parser {
         name,
+        kind,
         lexer: Lexer::new(text),
-        definitions: Definitions::new(),
+        bodies: Bodies::new(),
         now: Definition::new(),
         height: 0,
     };
     let root = parser.root()?;
     parser.define(name, root)?;
-    Ok(parser.definitions)
+    Ok(parser.bodies)
 }
 
 impl Parser<'_> {
@@ -159,10 +167,18 @@ impl Parser<'_> {
         result
     }
 
+    /// Whether a word is one of the functions.
+    fn is_function(&self, word: &str) -> bool {
+        match Function::of(word) {
+            Some(Function::Escape(_)) | None => false,
+            Some(Function::Tmpl) => self.kind == TemplateKind::Console,
+            Some(_) => true,
+        }
+    }
+
     fn define(&mut self, name: &str, list: List) -> Parsed<()> {
-        let is_free = |old: &Rc<List>| is_empty(old);
-        if self.definitions.get(name).is_none_or(is_free) {
-            self.definitions.insert(name.to_owned(), Rc::new(list));
+        if self.bodies.get(name).is_none_or(is_empty) {
+            self.bodies.insert(name.to_owned(), list);
         } else if !is_empty(&list) {
             let name = quote(name.as_bytes());
             return self.fail(format!("template: multiple definition of template {name}"));
@@ -238,7 +254,10 @@ impl Parser<'_> {
     fn part(&mut self) -> Parsed<Part> {
         let token = self.next_word();
         match token.kind {
-            Kind::Text => Ok(Part::Node(Node::Text { text: token.text })),
+            Kind::Text => Ok(Part::Node(Node::Text {
+                position: token.position,
+                text: token.text,
+            })),
             Kind::LeftDelim => {
                 self.now.action_line = token.line;
                 let part = self.deeper(Self::action)?;
@@ -370,17 +389,4 @@ impl Parser<'_> {
             pipe,
         })
     }
-}
-
-fn is_empty(list: &List) -> bool {
-    let is_blank = |node: &Node| match node {
-        Node::Text { text } => text.trim_matches(is_space).is_empty(),
-        _ => false,
-    };
-    list.iter().all(is_blank)
-}
-
-/// Whether a word is one of the functions.
-fn is_function(word: &str) -> bool {
-    Function::of(word).is_some()
 }

@@ -8,22 +8,23 @@ mod field;
 mod method;
 
 use super::format;
-use super::input::{AlertData, Limits, QueryFn};
+use super::input::{Around, Limits, QueryFn};
 use super::tree::{
-    Branch, BranchKind, Command, Definitions, List, Node, Operand, Pipe, Place, STACK_ADDED_BYTES,
-    STACK_LEFT_BYTES, Term,
+    Branch, BranchKind, Command, Definition, Definitions, File, List, Node, Operand, Pipe, Place,
+    STACK_ADDED_BYTES, STACK_LEFT_BYTES, Term,
 };
-use super::value::{Data, Value, strings};
-
+use super::value::Value;
 use firn_model::quote::quote;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 /// A template that was read.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Source<'t> {
     pub name: &'t str,
-    pub text: &'t str,
     pub definitions: &'t Definitions,
+    /// Why the definitions of these names are no parts of a page.
+    pub refused: &'t BTreeMap<String, String>,
 }
 
 /// Why walking stops.
@@ -39,8 +40,9 @@ pub(super) type Walked<T> = Result<T, Stop>;
 /// The state of one execution.
 pub(super) struct Run<'t, 'q> {
     source: Source<'t>,
-    /// The name of the definition that is walked.
+    /// The name of the definition that is walked, and its text.
     definition: &'t str,
+    file: Option<&'t File>,
     place: Option<Place<'t>>,
     variables: Vec<(&'t str, Value)>,
     depth: usize,
@@ -48,27 +50,29 @@ pub(super) struct Run<'t, 'q> {
     steps: usize,
     made_bytes: usize,
     queries: usize,
-    data: &'q AlertData<'q>,
+    around: &'q Around<'q>,
     query: &'q mut QueryFn<'q>,
     limits: &'q Limits,
 }
 
-/// What the template of that name gives, or Go's message.
+/// What the template of that name gives of `dot`, or Go's message.
 pub(super) fn run(
     source: Source<'_>,
-    data: &AlertData<'_>,
+    dot: Value,
+    around: &Around<'_>,
     query: &mut QueryFn<'_>,
     limits: &Limits,
 ) -> Result<Vec<u8>, String> {
-    let dot = Value::Data(Rc::new(Data {
-        labels: strings(data.labels),
-        external_labels: strings(data.external_labels),
-        external_url: data.external_url.as_bytes().into(),
-        value: Value::boxed(Value::from(&data.value)),
-    }));
+    let Some(root) = source.definitions.get(source.name) else {
+        return Err(format!(
+            "template: no template {}",
+            quote(source.name.as_bytes())
+        ));
+    };
     let mut run = Run {
         source,
         definition: source.name,
+        file: Some(&root.file),
         place: None,
         variables: vec![("$", dot.clone())],
         depth: 0,
@@ -76,17 +80,11 @@ pub(super) fn run(
         steps: 0,
         made_bytes: 0,
         queries: 0,
-        data,
+        around,
         query: &mut |text, time| query(text, time),
         limits,
     };
-    let Some(root) = source.definitions.get(source.name) else {
-        return Err(format!(
-            "template: no template {}",
-            quote(source.name.as_bytes())
-        ));
-    };
-    match run.list(&dot, root) {
+    match run.list(&dot, &root.list) {
         Ok(()) => Ok(run.out),
         Err(Stop::Error(message)) => Err(message),
         // The parser lets neither stand outside of a loop.
@@ -101,18 +99,15 @@ impl<'t> Run<'t, '_> {
 
     /// An error about the place looked at last.
     fn fail<T>(&self, message: impl std::fmt::Display) -> Walked<T> {
-        let Some(place) = &self.place else {
+        let (Some(place), Some(file)) = (&self.place, self.file) else {
             return Err(Stop::Error(format!(
                 "template: {}: {message}",
                 self.definition
             )));
         };
-        let before = &self.source.text[..place.position()];
-        let line = before.matches('\n').count() + 1;
-        let column = before.len() - before.rfind('\n').map_or(0, |at| at + 1);
         Err(Stop::Error(format!(
-            "template: {}:{line}:{column}: executing {} at <{place}>: {message}",
-            self.source.name,
+            "template: {}: executing {} at <{place}>: {message}",
+            file.location(place.position()),
             quote(self.definition.as_bytes()),
         )))
     }
@@ -157,7 +152,7 @@ impl<'t> Run<'t, '_> {
         self.at(Place::Node(node));
         self.step()?;
         match node {
-            Node::Text { text } => self.write(text.as_bytes()),
+            Node::Text { text, .. } => self.write(text.as_bytes()),
             Node::Action { pipe, .. } => {
                 let value = self.pipe(dot, pipe)?;
                 match pipe.variables.is_empty() {
@@ -194,57 +189,17 @@ impl<'t> Run<'t, '_> {
 
     fn range(&mut self, dot: &Value, branch: &'t Branch) -> Walked<()> {
         let (value, _) = self.pipe(dot, &branch.pipe)?.indirect();
-        let walked = match &value {
-            Value::Int(_, count) => {
-                if branch.pipe.variables.len() > 1 {
-                    let shown = self.shown(&value)?;
-                    return self.fail(format!(
-                        "can't use {shown} to iterate over more than one variable"
-                    ));
-                }
-                let Value::Int(int, _) = value else {
-                    return Ok(());
-                };
-                let elements = (0..*count).map(|index| (Value::Invalid, Value::Int(int, index)));
-                self.iterate(branch, elements)
-            }
-            Value::Query(query) => {
-                let element =
-                    |index| Some((Value::int(index), Value::Sample(Some(query.get(index)?))));
-                self.iterate(branch, (0..query.len()).map_while(element))
-            }
-            Value::Floats(floats) => {
-                let elements = floats.iter().enumerate();
-                self.iterate(
-                    branch,
-                    elements.map(|(i, f)| (Value::int(i), Value::Float(*f))),
-                )
-            }
-            Value::Strings(map) => {
-                let element = |(key, value): (&_, &_)| {
-                    (
-                        Value::string(Rc::clone(key)),
-                        Value::string(Rc::clone(value)),
-                    )
-                };
-                self.iterate(branch, map.iter().map(element))
-            }
-            Value::Args(map) => {
-                let elements = map.iter();
-                self.iterate(
-                    branch,
-                    elements.map(|(key, value)| {
-                        (Value::string(Rc::clone(key)), Value::boxed(value.clone()))
-                    }),
-                )
-            }
-            Value::Invalid => Ok(false),
-            _ => {
-                let shown = self.shown(&value)?;
-                return self.fail(format!("range can't iterate over {shown}"));
-            }
+        if matches!(value, Value::Int(..)) && branch.pipe.variables.len() > 1 {
+            let shown = self.shown(&value)?;
+            return self.fail(format!(
+                "can't use {shown} to iterate over more than one variable"
+            ));
+        }
+        let Some(elements) = elements(&value) else {
+            let shown = self.shown(&value)?;
+            return self.fail(format!("range can't iterate over {shown}"));
         };
-        match (walked?, &branch.else_list) {
+        match (self.iterate(branch, elements)?, &branch.else_list) {
             (false, Some(list)) => self.list(dot, list),
             _ => Ok(()),
         }
@@ -302,28 +257,62 @@ impl<'t> Run<'t, '_> {
     }
 
     fn template(&mut self, dot: &Value, name: &'t str, pipe: Option<&'t Pipe>) -> Walked<()> {
-        let Some((name, list)) = self.source.definitions.get_key_value(name) else {
+        let Some(definition) = self.source.definitions.get(name) else {
             let name = quote(name.as_bytes());
             return self.fail(format!("template {name} not defined"));
         };
-        if self.depth == self.limits.depth_max {
-            let most = self.limits.depth_max;
-            return self.fail(format!("exceeded maximum template depth ({most})"));
-        }
+        self.check_depth()?;
         let dot = match pipe {
             Some(pipe) => self.pipe(dot, pipe)?,
             None => Value::Invalid,
         };
-        let outer = (self.definition, self.place);
+        self.definition(name, definition, dot)
+    }
+
+    fn check_depth(&self) -> Walked<()> {
+        let most = self.limits.depth_max;
+        match self.depth == most {
+            true => self.fail(format!("exceeded maximum template depth ({most})")),
+            false => Ok(()),
+        }
+    }
+
+    fn definition(&mut self, name: &'t str, of: &'t Definition, dot: Value) -> Walked<()> {
+        let outer = (self.definition, self.file, self.place);
         let variables = std::mem::replace(&mut self.variables, vec![("$", dot.clone())]);
-        (self.definition, self.depth) = (name, self.depth + 1);
-        stacker::maybe_grow(STACK_LEFT_BYTES, STACK_ADDED_BYTES, || {
-            self.list(&dot, list)
-        })?;
-        (self.definition, self.place) = outer;
+        self.definition = name;
+        self.file = Some(&of.file);
+        self.depth += 1;
+        let walked = stacker::maybe_grow(STACK_LEFT_BYTES, STACK_ADDED_BYTES, || {
+            self.list(&dot, &of.list)
+        });
+        (self.definition, self.file, self.place) = outer;
         self.depth -= 1;
         self.variables = variables;
-        Ok(())
+        walked
+    }
+
+    /// `tmpl`: what a definition gives, as a part of a page; inside is what the function says.
+    fn page_part(&mut self, arguments: &[Value]) -> Walked<Result<Value, String>> {
+        let [Value::String(name), dot] = arguments else {
+            return Ok(Ok(Value::Invalid));
+        };
+        let name = String::from_utf8_lossy(name);
+        if let Some(why) = self.source.refused.get(&*name) {
+            return Ok(Err(why.clone()));
+        }
+        let Some((name, definition)) = self.source.definitions.get_key_value(&*name) else {
+            let name = quote(name.as_bytes());
+            return Ok(Err(format!("html/template: {name} is undefined")));
+        };
+        self.check_depth()?;
+        let outer = std::mem::take(&mut self.out);
+        let walked = self.definition(name, definition, dot.clone().inside());
+        let made = std::mem::replace(&mut self.out, outer);
+        match walked {
+            Err(Stop::Error(message)) => Ok(Err(message)),
+            _ => Ok(Ok(Value::Html(made.into()))),
+        }
     }
 
     /// The value of a pipeline, out of its interface; declares its variables.
@@ -447,4 +436,38 @@ impl<'t> Run<'t, '_> {
             Err(format::TooLong) => self.too_long(),
         }
     }
+}
+
+/// What a loop over `value` goes through, each with its index or key; `None` if there is no such
+/// loop.
+fn elements<'v>(value: &'v Value) -> Option<Box<dyn Iterator<Item = (Value, Value)> + 'v>> {
+    fn numbered<'v>(
+        values: impl Iterator<Item = Value> + 'v,
+    ) -> Box<dyn Iterator<Item = (Value, Value)> + 'v> {
+        Box::new(values.enumerate().map(|(i, value)| (Value::int(i), value)))
+    }
+    let key = |key: &Rc<[u8]>| Value::String(Rc::clone(key));
+    Some(match value {
+        Value::Int(int, count) => {
+            let element = |index| (Value::Invalid, Value::Int(*int, index));
+            Box::new((0..*count).map(element))
+        }
+        Value::Query(query) => {
+            let sample = |index| Some(Value::Sample(Some(query.get(index)?)));
+            numbered((0..query.len()).map_while(sample))
+        }
+        Value::Floats(floats) => numbered(floats.iter().copied().map(Value::Float)),
+        Value::Texts(texts) => numbered(texts.iter().cloned().map(Value::String)),
+        Value::Params(map) => {
+            let texts = |texts: &Rc<[_]>| Value::Texts(Rc::clone(texts));
+            Box::new(map.iter().map(move |(k, v)| (key(k), texts(v))))
+        }
+        Value::Strings(map) => Box::new(map.iter().map(move |(k, v)| (key(k), key(v)))),
+        Value::Args(map) => Box::new(
+            map.iter()
+                .map(move |(k, v)| (key(k), Value::boxed(v.clone()))),
+        ),
+        Value::Invalid => Box::new(std::iter::empty()),
+        _ => return None,
+    })
 }

@@ -51,7 +51,7 @@ fn histogram() -> Arc<Histogram> {
     })
 }
 
-fn labels(pairs: &[(&str, &str)]) -> Labels {
+pub(super) fn labels(pairs: &[(&str, &str)]) -> Labels {
     Labels::from_pairs(pairs.iter().copied())
 }
 
@@ -63,7 +63,7 @@ fn sample(pairs: &[(&str, &str)], value: SampleValue) -> QueriedSample {
 }
 
 /// What the recorded answers were asked.
-fn answer(query: &str, time: TimestampMs) -> Result<Vec<QueriedSample>, String> {
+pub(super) fn answer(query: &str, time: TimestampMs) -> Result<Vec<QueriedSample>, String> {
     let up = |instance, zone, value| {
         let pairs = [("__name__", "up"), ("instance", instance), ("zone", zone)];
         sample(&pairs, SampleValue::Float(value))
@@ -138,6 +138,7 @@ fn templates_give_what_upstream_gives() {
 #[test]
 fn templates_that_do_too_much_are_stopped() {
     let twice = "{{ $x = print $x $x }}".repeat(40);
+    let args = "{{ $x = args $x $x }}".repeat(60);
     let nested = |count: usize| format!("{{{{ {}1{} }}}}", "(".repeat(count), ")".repeat(count));
     let chain = |count: usize| {
         let middle = "{{ else if false }}".repeat(count);
@@ -177,6 +178,14 @@ fn templates_that_do_too_much_are_stopped() {
         (
             "{{ range (toDuration 5) }}{{ end }}".into(),
             "more than 1000000 steps",
+        ),
+        (
+            "{{ $x := 1 }}{{ range 200000 }}{{ $x = args $x }}{{ end }}{{ $x }}".into(),
+            "more than 100 values within values",
+        ),
+        (
+            format!("{{{{ $x := 1 }}}}{args}{{{{ $x }}}}"),
+            "text is longer than 1048576 bytes",
         ),
         (
             "{{ reReplaceAll \"\\\\pL{1000}\" \"\" \"a\" }}".into(),

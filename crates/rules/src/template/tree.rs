@@ -2,6 +2,7 @@
 //!
 //! Invariant: a position is a byte of the whole text; no tree is higher than [`HEIGHT_MAX`].
 
+use super::lexer::is_space;
 use super::number::Number;
 use firn_model::quote::quote;
 use std::collections::BTreeMap;
@@ -16,8 +17,60 @@ pub(super) const HEIGHT_MAX: usize = 1000;
 pub(super) const STACK_LEFT_BYTES: usize = 128 << 10;
 pub(super) const STACK_ADDED_BYTES: usize = 1 << 20;
 
-/// The bodies of all definitions, by name.
-pub(super) type Definitions = BTreeMap<String, Rc<List>>;
+/// The bodies that one text defines, by name.
+pub(super) type Bodies = BTreeMap<String, List>;
+
+/// All definitions by name.
+pub(super) type Definitions = BTreeMap<String, Definition>;
+
+/// A body, and the text in which its positions lie.
+#[derive(Clone, Debug)]
+pub(super) struct Definition {
+    pub file: Rc<File>,
+    pub list: Rc<List>,
+}
+
+/// A text that defines templates.
+#[derive(Debug)]
+pub(super) struct File {
+    pub name: String,
+    pub text: String,
+}
+
+impl File {
+    /// `name:line:column` of a position, as errors show it.
+    pub fn location(&self, position: usize) -> String {
+        let before = &self.text[..position];
+        let column = before.len() - before.rfind('\n').map_or(0, |at| at + 1);
+        format!("{}:{}:{column}", self.name, self.line(position))
+    }
+
+    /// The line of a position, from one.
+    pub fn line(&self, position: usize) -> usize {
+        self.text[..position].matches('\n').count() + 1
+    }
+}
+
+/// Takes over the bodies of one text; of those that are there, the ones that are not empty replace
+/// what other texts defined.
+pub(super) fn define_all(definitions: &mut Definitions, file: &Rc<File>, bodies: Bodies) {
+    for (name, list) in bodies {
+        if is_empty(&list) && definitions.contains_key(&name) {
+            continue;
+        }
+        let (file, list) = (Rc::clone(file), Rc::new(list));
+        definitions.insert(name, Definition { file, list });
+    }
+}
+
+/// Whether a body is nothing but blanks.
+pub(super) fn is_empty(list: &List) -> bool {
+    let is_blank = |node: &Node| match node {
+        Node::Text { text, .. } => text.trim_matches(is_space).is_empty(),
+        _ => false,
+    };
+    list.iter().all(is_blank)
+}
 
 /// What follows one another.
 pub(super) type List = Vec<Node>;
@@ -26,6 +79,7 @@ pub(super) type List = Vec<Node>;
 #[derive(Debug)]
 pub(super) enum Node {
     Text {
+        position: usize,
         text: String,
     },
     Action {
@@ -76,7 +130,7 @@ pub(super) struct Branch {
 }
 
 /// `$x := a | b`.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Pipe {
     pub position: usize,
     pub is_assign: bool,
@@ -85,21 +139,21 @@ pub(super) struct Pipe {
 }
 
 /// A word and its arguments.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Command {
     pub position: usize,
     pub words: Vec<Operand>,
 }
 
 /// One word with its place.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Operand {
     pub position: usize,
     pub term: Term,
 }
 
 /// What a word is.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) enum Term {
     Bool(bool),
     Dot,
@@ -136,9 +190,9 @@ impl Place<'_> {
     /// Where it stands.
     pub fn position(&self) -> usize {
         match self {
-            Self::Node(Node::Text { .. }) => 0,
             Self::Node(
-                Node::Action { position, .. }
+                Node::Text { position, .. }
+                | Node::Action { position, .. }
                 | Node::Template { position, .. }
                 | Node::Break { position }
                 | Node::Continue { position },
@@ -165,7 +219,7 @@ impl fmt::Display for Place<'_> {
 impl fmt::Display for Node {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Text { text } => f.write_str(text),
+            Self::Text { text, .. } => f.write_str(text),
             Self::Action { pipe, .. } => write!(f, "{{{{{pipe}}}}}"),
             Self::Branch(branch) => branch.fmt(f),
             Self::Template { name, pipe, .. } => {

@@ -42,14 +42,18 @@ pub(super) enum Value {
     Html(Bytes),
     /// `map[string]string`
     Strings(Rc<BTreeMap<Bytes, Bytes>>),
+    /// `url.Values`
+    Params(Rc<BTreeMap<Bytes, Rc<[Bytes]>>>),
+    /// `[]string`; nil if empty.
+    Texts(Rc<[Bytes]>),
     /// `map[string]interface {}`
-    Args(Rc<BTreeMap<Bytes, Value>>),
+    Args(Rc<Args>),
     /// `[]float64`
     Floats(Rc<[f64]>),
     Query(Query),
     /// A pointer to a sample; nil if none.
     Sample(Option<Rc<Sample>>),
-    /// What the alert knows.
+    /// What the template is given.
     Data(Rc<Data>),
     Time(Time),
     /// A pointer to a time or a duration.
@@ -66,14 +70,54 @@ pub(super) struct Sample {
     pub value: Value,
 }
 
-/// The data of an alert's templates.
+/// Values by names, as `args` makes them.
+#[derive(Debug)]
+pub(super) struct Args {
+    entries: BTreeMap<Bytes, Value>,
+    /// How deep such values are within such values.
+    height: usize,
+}
+
+impl Args {
+    /// The most values within values: they are walked, and dropped, by recursion.
+    pub const HEIGHT_MAX: usize = 100;
+
+    /// These entries, if they are not too deep.
+    pub fn new(entries: BTreeMap<Bytes, Value>) -> Option<Self> {
+        let height = |value: &Value| match value {
+            Value::Args(args) => args.height,
+            Value::Interface(Some(inside)) => match &**inside {
+                Value::Args(args) => args.height,
+                _ => 0,
+            },
+            _ => 0,
+        };
+        let height = 1 + entries.values().map(height).max().unwrap_or(0);
+        (height <= Self::HEIGHT_MAX).then_some(Self { entries, height })
+    }
+}
+
+impl std::ops::Deref for Args {
+    type Target = BTreeMap<Bytes, Value>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.entries
+    }
+}
+
+/// The structure that a template is given.
 #[derive(Debug)]
 pub(super) struct Data {
-    pub labels: Rc<BTreeMap<Bytes, Bytes>>,
-    pub external_labels: Rc<BTreeMap<Bytes, Bytes>>,
-    pub external_url: Bytes,
-    /// A float or a histogram.
-    pub value: Value,
+    pub type_name: &'static str,
+    pub fields: Vec<(&'static str, Value)>,
+}
+
+impl Data {
+    /// The field of that name.
+    pub fn field(&self, name: &str) -> Option<Value> {
+        let found = self.fields.iter().find(|(known, _)| *known == name)?;
+        Some(found.1.clone())
+    }
 }
 
 /// A part of a query's samples. Parts share them: sorting one is seen in all.
@@ -217,6 +261,7 @@ impl Value {
         match self {
             Self::Invalid | Self::Interface(None) | Self::Sample(None) => true,
             Self::Query(query) => query.is_nil(),
+            Self::Texts(texts) => texts.is_empty(),
             _ => false,
         }
     }
@@ -231,6 +276,8 @@ impl Value {
             Self::Complex(real, imaginary) => *real != 0.0 || *imaginary != 0.0,
             Self::String(text) | Self::Html(text) => !text.is_empty(),
             Self::Strings(map) => !map.is_empty(),
+            Self::Params(map) => !map.is_empty(),
+            Self::Texts(texts) => !texts.is_empty(),
             Self::Args(map) => !map.is_empty(),
             Self::Floats(floats) => !floats.is_empty(),
             Self::Query(query) => query.len() > 0,
@@ -265,8 +312,10 @@ impl Value {
             Self::Args(_) => "map[string]interface {}",
             Self::Floats(_) => "[]float64",
             Self::Query(_) => "template.queryResult",
+            Self::Params(_) => "url.Values",
+            Self::Texts(_) => "[]string",
             Self::Sample(_) => "*template.sample",
-            Self::Data(_) => DATA_TYPE,
+            Self::Data(data) => data.type_name,
             Self::Time(_) => "time.Time",
             Self::Pointer(value) => return format!("*{}", value.type_name()),
             Self::Histogram(_) => "*histogram.FloatHistogram",
@@ -278,6 +327,7 @@ impl Value {
     pub fn entry(&self, key: &[u8]) -> Self {
         match self {
             Self::Strings(map) => Self::String(map.get(key).cloned().unwrap_or_default()),
+            Self::Params(map) => Self::Texts(map.get(key).cloned().unwrap_or_else(|| Rc::new([]))),
             Self::Args(map) => map
                 .get(key)
                 .map_or(Self::Interface(None), |value| Self::boxed(value.clone())),
@@ -300,10 +350,6 @@ impl From<&SampleValue> for Value {
         Self::of_sample(value)
     }
 }
-
-/// The type of an alert's data.
-const DATA_TYPE: &str = "struct { Labels map[string]string; ExternalLabels map[string]string; \
-                         ExternalURL string; Value interface {} }";
 
 impl IntType {
     pub fn name(self) -> &'static str {

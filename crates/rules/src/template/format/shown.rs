@@ -36,6 +36,8 @@ impl Printer {
             'T' => self.pad(value.type_name().as_bytes()),
             'p' => match value {
                 Value::Strings(_)
+                | Value::Params(_)
+                | Value::Texts(_)
                 | Value::Args(_)
                 | Value::Floats(_)
                 | Value::Query(_)
@@ -65,6 +67,10 @@ impl Printer {
     }
 
     fn shown(&mut self, value: &Value, verb: char, depth: usize) {
+        // A value may stand in others any number of times.
+        if self.is_full {
+            return;
+        }
         if !self.flags.sharp_v
             && matches!(verb, 'v' | 's' | 'x' | 'X' | 'q')
             && let Some(text) = own_text(value)
@@ -113,20 +119,18 @@ impl Printer {
                 self.push(b"&");
                 self.sample(sample, verb, depth + 1);
             }
-            Value::Data(data) => self.structure(
-                value,
-                &[
-                    ("Labels", Value::Strings(Rc::clone(&data.labels))),
-                    (
-                        "ExternalLabels",
-                        Value::Strings(Rc::clone(&data.external_labels)),
-                    ),
-                    ("ExternalURL", Value::String(data.external_url.clone())),
-                    ("Value", data.value.clone()),
-                ],
-                verb,
-                depth,
-            ),
+            Value::Params(map) => {
+                let pair = |(key, value): (&Bytes, &Rc<[Bytes]>)| {
+                    (key.clone(), Value::Texts(Rc::clone(value)))
+                };
+                let pairs: Vec<_> = map.iter().map(pair).collect();
+                self.map(value, &pairs, verb, depth);
+            }
+            Value::Texts(texts) => {
+                let texts: Vec<_> = texts.iter().cloned().map(Value::String).collect();
+                self.slice(value, &texts, verb, depth);
+            }
+            Value::Data(data) => self.structure(value, &data.fields, verb, depth),
             Value::Interface(Some(inside)) => self.shown(inside, verb, depth + 1),
             Value::Interface(None) if self.flags.sharp_v => self.push(b"interface {}(nil)"),
             Value::Invalid | Value::Interface(None) | Value::Sample(None) => self.push(b"<nil>"),

@@ -51,6 +51,8 @@ fn len(value: &Value) -> Option<usize> {
     Some(match value {
         Value::String(text) | Value::Html(text) => text.len(),
         Value::Strings(map) => map.len(),
+        Value::Params(map) => map.len(),
+        Value::Texts(texts) => texts.len(),
         Value::Args(map) => map.len(),
         Value::Floats(floats) => floats.len(),
         Value::Query(query) => query.len(),
@@ -96,7 +98,7 @@ fn index(item: &Value, indexes: &[Value]) -> Called {
 }
 
 fn index_once(item: &Value, index: &Value) -> Called {
-    if let Value::Strings(_) | Value::Args(_) = item {
+    if let Value::Strings(_) | Value::Params(_) | Value::Args(_) = item {
         return match index {
             Value::String(key) => Ok(item.entry(key)),
             Value::Invalid => Err("value is nil; should be of type string".to_owned()),
@@ -118,6 +120,7 @@ fn index_once(item: &Value, index: &Value) -> Called {
             ("string", byte)
         }
         Value::Floats(floats) => ("slice", floats.get(at).map(|float| Value::Float(*float))),
+        Value::Texts(texts) => ("slice", texts.get(at).cloned().map(Value::String)),
         Value::Query(query) => (
             "slice",
             query.get(at).map(|sample| Value::Sample(Some(sample))),
@@ -145,6 +148,7 @@ fn slice(item: &Value, indexes: &[Value]) -> Called {
         }
         Value::String(text) | Value::Html(text) => (text.len(), text.len()),
         Value::Floats(floats) => (floats.len(), floats.len()),
+        Value::Texts(texts) => (texts.len(), texts.len()),
         Value::Query(query) => (query.len(), query.capacity()),
         _ => return Err(format!("can't slice item of type {}", type_behind(&item))),
     };
@@ -163,6 +167,7 @@ fn slice(item: &Value, indexes: &[Value]) -> Called {
         Value::String(text) => Value::string(&text[start..end]),
         Value::Html(text) => Value::Html(text[start..end].into()),
         Value::Floats(floats) => Value::Floats(floats[start..end].into()),
+        Value::Texts(texts) => Value::Texts(texts[start..end].into()),
         Value::Query(query) => Value::Query(query.part(start, end, most)),
         item => item,
     })

@@ -63,7 +63,15 @@ fn equal_others(a: &Value, b: &Value) -> Result<bool, String> {
         (Value::Sample(Some(a)), Value::Sample(Some(b))) => Rc::ptr_eq(a, b),
         (Value::Time(a), Value::Time(b)) => a == b,
         (Value::Histogram(a), Value::Histogram(b)) => Rc::ptr_eq(a, b),
-        (_, Value::Strings(_) | Value::Args(_) | Value::Floats(_) | Value::Query(_)) => {
+        (
+            _,
+            Value::Strings(_)
+            | Value::Params(_)
+            | Value::Texts(_)
+            | Value::Args(_)
+            | Value::Floats(_)
+            | Value::Query(_),
+        ) => {
             let (shown, name) = (shown(b), b.type_name());
             return Err(format!("non-comparable type {shown}: {name}"));
         }

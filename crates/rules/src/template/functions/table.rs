@@ -1,5 +1,6 @@
 //! The functions by name, and what they take.
 
+use crate::template::html::Escaper;
 use crate::template::signature::{Parameter, Signature};
 use crate::template::value::Value;
 
@@ -51,16 +52,19 @@ pub(in crate::template) enum Function {
     StringValue,
     TableLink,
     Title,
+    Tmpl,
     ToDuration,
     ToLower,
     ToTime,
     ToUpper,
     UrlQueryEscape,
     Value,
+    /// What makes a value fit for its place in a page; pages name it, people cannot.
+    Escape(Escaper),
 }
 
 /// All functions by name.
-const NAMES: [(&str, Function); 48] = [
+const NAMES: [(&str, Function); 49] = [
     ("and", Function::And),
     ("call", Function::Call),
     ("eq", Function::Eq),
@@ -103,6 +107,7 @@ const NAMES: [(&str, Function); 48] = [
     ("strvalue", Function::StringValue),
     ("tableLink", Function::TableLink),
     ("title", Function::Title),
+    ("tmpl", Function::Tmpl),
     ("toDuration", Function::ToDuration),
     ("toLower", Function::ToLower),
     ("toTime", Function::ToTime),
@@ -114,8 +119,10 @@ const NAMES: [(&str, Function); 48] = [
 impl Function {
     /// The function called `name`.
     pub fn of(name: &str) -> Option<Self> {
-        let found = NAMES.iter().find(|(n, _)| *n == name)?;
-        Some(found.1)
+        match NAMES.iter().find(|(n, _)| *n == name) {
+            Some((_, function)) => Some(*function),
+            None => Escaper::of(name).map(Self::Escape),
+        }
     }
 
     /// What it takes.
@@ -132,6 +139,8 @@ impl Function {
             Self::Html | Self::Js | Self::UrlQuery | Self::Print | Self::Println | Self::Args => {
                 more(&[], Any)
             }
+            Self::Escape(_) => more(&[], Any),
+            Self::Tmpl => Signature::fixed(&[String, Any]),
             Self::Printf => more(&[String], Any),
             Self::Not | Self::Len => Signature::fixed(&[Reflect]),
             Self::Ne | Self::Lt | Self::Le | Self::Gt | Self::Ge => {

@@ -1,6 +1,6 @@
 //! Pipelines, their commands and the words of these.
 
-use super::{Parsed, Parser, is_function};
+use super::{Parsed, Parser};
 use crate::template::lexer::{Keyword, Kind, Token};
 use crate::template::number::{Number, unquote};
 use crate::template::tree::{Command, Operand, Pipe, Term};
@@ -162,7 +162,7 @@ impl Parser<'_> {
     fn term(&mut self) -> Parsed<Option<Operand>> {
         let token = self.next_word();
         let term = match token.kind {
-            Kind::Identifier if is_function(&token.text) => Term::Identifier(token.text),
+            Kind::Identifier if self.is_function(&token.text) => Term::Identifier(token.text),
             Kind::Identifier => {
                 let name = quote(token.text.as_bytes());
                 return self.fail(format!("function {name} not defined"));

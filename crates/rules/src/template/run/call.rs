@@ -49,13 +49,16 @@ impl<'t> Run<'t, '_> {
                 return self.fail(format!("more than {most} queries"));
             }
         }
-        let result = function.call(Call {
-            arguments: &arguments,
-            callee: &callee,
-            data: self.data,
-            query: self.query,
-            bytes_max: self.limits.output_bytes_max,
-        });
+        let result = match function {
+            Function::Tmpl => self.page_part(&arguments)?,
+            _ => function.call(Call {
+                arguments: &arguments,
+                callee: &callee,
+                around: self.around,
+                query: self.query,
+                bytes_max: self.limits.output_bytes_max,
+            }),
+        };
         match result {
             Ok(value) => {
                 self.made(made_bytes(&value))?;

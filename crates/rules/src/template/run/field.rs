@@ -97,7 +97,7 @@ impl<'t> Run<'t, '_> {
             return self.method(dot, &receiver, (method, name), words, last);
         }
         let has_arguments = words.len() > 1 || last.is_some();
-        if let Value::Strings(_) | Value::Args(_) = receiver {
+        if let Value::Strings(_) | Value::Params(_) | Value::Args(_) = receiver {
             if has_arguments {
                 return self.fail(format!("{name} is not a method but has arguments"));
             }
@@ -121,10 +121,7 @@ fn member(receiver: &Value, name: &str) -> Option<Value> {
     Some(match (receiver, name) {
         (Value::Sample(Some(sample)), "Labels") => Value::Strings(Rc::clone(&sample.labels)),
         (Value::Sample(Some(sample)), "Value") => Value::boxed(sample.value.clone()),
-        (Value::Data(data), "Labels") => Value::Strings(Rc::clone(&data.labels)),
-        (Value::Data(data), "ExternalLabels") => Value::Strings(Rc::clone(&data.external_labels)),
-        (Value::Data(data), "ExternalURL") => Value::String(Rc::clone(&data.external_url)),
-        (Value::Data(data), "Value") => Value::boxed(data.value.clone()),
+        (Value::Data(data), name) => return data.field(name),
         (Value::Histogram(histogram), name) => {
             let counts = histogram.counts.to_floats();
             match name {

@@ -1,9 +1,12 @@
-//! Methods of times, durations and histograms, with Go's names and types.
+//! Methods of times, durations, histograms and parameters, with Go's names and types.
 
+use crate::template::escape;
 use crate::template::format::own_text;
 use crate::template::signature::{Parameter, Signature};
 use crate::template::time::Time;
-use crate::template::value::{IntType, Value};
+use crate::template::value::{Bytes, IntType, Value};
+use std::collections::BTreeMap;
+use std::rc::Rc;
 
 /// A method.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,9 +43,15 @@ pub(in crate::template) enum Method {
     Abs,
     Truncate,
     Round,
+    Get,
+    Has,
+    Encode,
 }
 
 const NANOS: i64 = 1_000_000_000;
+
+/// Parameters of a URL.
+type Params = BTreeMap<Bytes, Rc<[Bytes]>>;
 
 impl Method {
     /// The method called `name` of `receiver`, if there is one.
@@ -50,6 +59,7 @@ impl Method {
         match receiver {
             Value::Time(_) => Self::of_time(name),
             Value::Int(IntType::Duration, _) => Self::of_duration(name),
+            Value::Params(_) => Self::of_params(name),
             Value::Int(IntType::Month | IntType::Weekday, _) | Value::Histogram(_) => {
                 (name == "String").then_some(Self::String)
             }
@@ -102,10 +112,19 @@ impl Method {
         })
     }
 
+    fn of_params(name: &str) -> Option<Self> {
+        Some(match name {
+            "Get" => Self::Get,
+            "Has" => Self::Has,
+            "Encode" => Self::Encode,
+            _ => return None,
+        })
+    }
+
     /// What it takes.
     pub fn signature(self) -> Signature {
         Signature::fixed(match self {
-            Self::Format => &[Parameter::String],
+            Self::Format | Self::Get | Self::Has => &[Parameter::String],
             Self::Add | Self::Truncate | Self::Round => &[Parameter::Duration],
             Self::Sub | Self::Before | Self::After | Self::Equal | Self::Compare => {
                 &[Parameter::Time]
@@ -121,7 +140,19 @@ impl Method {
             Value::Int(IntType::Duration, nanos) if self != Self::String => {
                 self.call_duration(*nanos, arguments.first())
             }
+            Value::Params(params) => self.call_params(params, arguments.first()),
             _ => Value::string(own_text(receiver).unwrap_or_default().as_bytes()),
+        }
+    }
+
+    fn call_params(self, params: &Params, argument: Option<&Value>) -> Value {
+        match (self, argument) {
+            (Self::Get, Some(Value::String(name))) => {
+                let first = params.get(name).and_then(|values| values.first());
+                Value::String(first.cloned().unwrap_or_default())
+            }
+            (Self::Has, Some(Value::String(name))) => Value::Bool(params.contains_key(name)),
+            _ => Value::string(encoded(params)),
         }
     }
 
@@ -198,4 +229,20 @@ fn round(nanos: i64, unit: i64) -> i64 {
         false if nanos < 0 => down.saturating_sub(unit),
         false => down.saturating_add(unit),
     }
+}
+
+/// Parameters as the query of a URL, by name.
+fn encoded(params: &Params) -> Vec<u8> {
+    let mut out = Vec::new();
+    for (name, values) in params {
+        for value in values.iter() {
+            if !out.is_empty() {
+                out.push(b'&');
+            }
+            out.extend_from_slice(&escape::url_query(name));
+            out.push(b'=');
+            out.extend_from_slice(&escape::url_query(value));
+        }
+    }
+    out
 }

@@ -1,0 +1,87 @@
+//! What the values of attributes are, by the names of these.
+
+/// What a value is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ValueKind {
+    Plain,
+    Css,
+    Html,
+    Js,
+    Url,
+    SrcSet,
+    /// What decides how the rest of the page is read.
+    Unsafe,
+}
+
+/// Names whose values are URLs.
+const URLS: [&[u8]; 17] = [
+    b"action",
+    b"archive",
+    b"background",
+    b"cite",
+    b"classid",
+    b"codebase",
+    b"data",
+    b"formaction",
+    b"href",
+    b"icon",
+    b"longdesc",
+    b"manifest",
+    b"poster",
+    b"profile",
+    b"src",
+    b"usemap",
+    b"xmlns",
+];
+
+/// Names whose values templates may not choose together with the name.
+const UNSAFE: [&[u8]; 20] = [
+    b"accept-charset",
+    b"async",
+    b"challenge",
+    b"charset",
+    b"content",
+    b"crossorigin",
+    b"defer",
+    b"enctype",
+    b"form",
+    b"formenctype",
+    b"formmethod",
+    b"formnovalidate",
+    b"http-equiv",
+    b"keytype",
+    b"language",
+    b"method",
+    b"novalidate",
+    b"pattern",
+    b"rel",
+    b"sandbox",
+];
+
+/// Names that are known to be harmless though a part of them looks otherwise.
+const PLAIN: [&[u8]; 1] = [b"srclang"];
+
+/// What the value of the attribute `name` is, which is in lower case.
+pub(super) fn kind_of(name: &[u8]) -> ValueKind {
+    let name = match name.strip_prefix(b"data-") {
+        Some(rest) => rest,
+        None => match name.iter().position(|b| *b == b':') {
+            Some(colon) if &name[..colon] == b"xmlns" => return ValueKind::Url,
+            Some(colon) => &name[colon + 1..],
+            None => name,
+        },
+    };
+    let contains = |part: &[u8]| name.windows(part.len()).any(|window| window == part);
+    match name {
+        b"style" => ValueKind::Css,
+        b"srcdoc" => ValueKind::Html,
+        b"srcset" => ValueKind::SrcSet,
+        b"type" | b"value" => ValueKind::Unsafe,
+        _ if UNSAFE.contains(&name) => ValueKind::Unsafe,
+        _ if URLS.contains(&name) => ValueKind::Url,
+        _ if PLAIN.contains(&name) => ValueKind::Plain,
+        _ if name.starts_with(b"on") => ValueKind::Js,
+        _ if contains(b"src") || contains(b"uri") || contains(b"url") => ValueKind::Url,
+        _ => ValueKind::Plain,
+    }
+}

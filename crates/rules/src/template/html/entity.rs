@@ -1,0 +1,164 @@
+//! Entities in the values of attributes: what they stand for, as far as it matters for where a
+//! value leads. Only characters of ASCII and blanks decide about that.
+//!
+//! Entities by number are all known. Of those with names these are: the ones of ASCII, and the
+//! blank that does not break. Another one is as good as any letter, but for scripts and styles, in
+//! which it is refused: there a letter and the name of it can lead elsewhere.
+
+use super::context::State;
+use firn_model::quote::quote;
+
+/// The longest name here, with some to spare: Go knows none that is longer.
+const NAME_BYTES_MAX: usize = 32;
+
+/// Names that need a semicolon behind them.
+const NAMES: [(&[u8], char); 44] = [
+    (b"Tab", '\t'),
+    (b"NewLine", '\n'),
+    (b"excl", '!'),
+    (b"quot", '"'),
+    (b"QUOT", '"'),
+    (b"num", '#'),
+    (b"dollar", '$'),
+    (b"percnt", '%'),
+    (b"amp", '&'),
+    (b"AMP", '&'),
+    (b"apos", '\''),
+    (b"lpar", '('),
+    (b"rpar", ')'),
+    (b"ast", '*'),
+    (b"midast", '*'),
+    (b"plus", '+'),
+    (b"comma", ','),
+    (b"period", '.'),
+    (b"sol", '/'),
+    (b"colon", ':'),
+    (b"semi", ';'),
+    (b"lt", '<'),
+    (b"LT", '<'),
+    (b"equals", '='),
+    (b"gt", '>'),
+    (b"GT", '>'),
+    (b"quest", '?'),
+    (b"commat", '@'),
+    (b"lsqb", '['),
+    (b"lbrack", '['),
+    (b"bsol", '\\'),
+    (b"rsqb", ']'),
+    (b"rbrack", ']'),
+    (b"Hat", '^'),
+    (b"lowbar", '_'),
+    (b"UnderBar", '_'),
+    (b"grave", '`'),
+    (b"DiacriticalGrave", '`'),
+    (b"lcub", '{'),
+    (b"lbrace", '{'),
+    (b"verbar", '|'),
+    (b"rcub", '}'),
+    (b"rbrace", '}'),
+    (b"nbsp", '\u{a0}'),
+];
+
+/// Names that are known without one.
+const BARE_NAMES: [(&[u8], char); 9] = [
+    (b"quot", '"'),
+    (b"QUOT", '"'),
+    (b"amp", '&'),
+    (b"AMP", '&'),
+    (b"lt", '<'),
+    (b"LT", '<'),
+    (b"gt", '>'),
+    (b"GT", '>'),
+    (b"nbsp", '\u{a0}'),
+];
+
+/// What `text` stands for, the start of a value in this state.
+pub(super) fn unescape(text: &[u8], state: State) -> Result<Vec<u8>, String> {
+    let mut out = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.iter().position(|b| *b == b'&') {
+        out.extend_from_slice(&rest[..at]);
+        rest = &rest[at..];
+        let (c, len) = match entity(rest) {
+            Entity::None => ('&', 1),
+            Entity::Known(c, len) => (c, len),
+            Entity::Unknown(len) if !is_code(state) => {
+                out.extend_from_slice(&rest[..len]);
+                rest = &rest[len..];
+                continue;
+            }
+            Entity::Unknown(len) => {
+                let name = quote(&rest[..len]);
+                return Err(format!("{name} in a script or style is not supported"));
+            }
+        };
+        out.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes());
+        rest = &rest[len..];
+    }
+    out.extend_from_slice(rest);
+    Ok(out)
+}
+
+/// What an ampersand begins.
+enum Entity {
+    None,
+    /// The character, and the bytes that stand for it.
+    Known(char, usize),
+    /// A name with a semicolon.
+    Unknown(usize),
+}
+
+fn entity(text: &[u8]) -> Entity {
+    if let [b'&', b'#', rest @ ..] = text {
+        return number(rest);
+    }
+    let rest = &text[1..];
+    let is_letter = |byte: &&u8| byte.is_ascii_alphanumeric();
+    let len = rest.iter().take_while(is_letter).count();
+    let (name, is_ended) = (&rest[..len], rest.get(len) == Some(&b';'));
+    if is_ended && let Some((_, c)) = NAMES.iter().find(|(known, _)| *known == name) {
+        return Entity::Known(*c, 1 + len + 1);
+    }
+    if let Some((known, c)) = BARE_NAMES.iter().find(|(known, _)| name.starts_with(known)) {
+        return Entity::Known(*c, 1 + known.len());
+    }
+    match is_ended && (1..=NAME_BYTES_MAX).contains(&len) {
+        true => Entity::Unknown(1 + len + 1),
+        false => Entity::None,
+    }
+}
+
+/// Behind `&#`.
+fn number(text: &[u8]) -> Entity {
+    let (is_hex, digits) = match text {
+        [b'x' | b'X', rest @ ..] => (true, rest),
+        _ => (false, text),
+    };
+    let radix = if is_hex { 16 } else { 10 };
+    let digit = |byte: &u8| char::from(*byte).to_digit(radix);
+    let len = digits.iter().take_while(|b| digit(b).is_some()).count();
+    if len == 0 {
+        return Entity::None;
+    }
+    let value = digits[..len].iter().filter_map(digit);
+    let value = value.fold(0_u32, |value, digit| {
+        value.saturating_mul(radix).saturating_add(digit)
+    });
+    let semicolon = usize::from(digits.get(len) == Some(&b';'));
+    let len = 2 + usize::from(is_hex) + len + semicolon;
+    let c = match value {
+        0 => None,
+        // Pages of old mean those of Windows; which letter it is makes no difference.
+        0x80..=0x9f => Some('\u{80}'),
+        _ => char::from_u32(value),
+    };
+    Entity::Known(c.unwrap_or(char::REPLACEMENT_CHARACTER), len)
+}
+
+/// Whether a value in this state is a script or a style.
+fn is_code(state: State) -> bool {
+    !matches!(
+        state,
+        State::Attr | State::Url | State::SrcSet | State::MetaContent | State::MetaContentUrl
+    )
+}

@@ -1,0 +1,146 @@
+//! Values in markup: between tags, in attributes and as names of these.
+
+use super::text::{FAILSAFE, Text, replaced};
+use crate::template::html::attribute::{ValueKind, kind_of};
+use crate::template::html::context::{Context, Delim, Element, State};
+use crate::template::html::transition::{position, step};
+use std::fmt::Write;
+
+/// Text between tags, or within quotes.
+pub(super) fn html(bytes: &[u8]) -> Vec<u8> {
+    replaced(bytes, |byte| match byte {
+        b'&' => Some("&amp;"),
+        byte => sign(byte),
+    })
+}
+
+/// What stands for a byte that could end a text or begin something else; entities are left.
+fn sign(byte: u8) -> Option<&'static str> {
+    Some(match byte {
+        b'\0' => "\u{fffd}",
+        b'"' => "&#34;",
+        b'\'' => "&#39;",
+        b'+' => "&#43;",
+        b'<' => "&lt;",
+        b'>' => "&gt;",
+        _ => return None,
+    })
+}
+
+/// A value of an attribute within quotes.
+pub(super) fn attr(text: &Text) -> Vec<u8> {
+    match text.is_markup {
+        true => replaced(&without_tags(&text.bytes), sign),
+        false => html(&text.bytes),
+    }
+}
+
+/// Text in an element that has no elements in it.
+pub(super) fn rc_data(text: &Text) -> Vec<u8> {
+    match text.is_markup {
+        true => replaced(&text.bytes, sign),
+        false => html(&text.bytes),
+    }
+}
+
+/// A value of an attribute without quotes.
+pub(super) fn no_space(text: &Text) -> Vec<u8> {
+    if text.bytes.is_empty() {
+        return FAILSAFE.to_vec();
+    }
+    match text.is_markup {
+        true => spaces(&without_tags(&text.bytes), false),
+        false => spaces(&text.bytes, true),
+    }
+}
+
+fn spaces(bytes: &[u8], with_entities: bool) -> Vec<u8> {
+    let escaped = replaced(bytes, |byte| {
+        Some(match byte {
+            b'\0' => "&#xfffd;",
+            b'\t' => "&#9;",
+            b'\n' => "&#10;",
+            b'\x0b' => "&#11;",
+            b'\x0c' => "&#12;",
+            b'\r' => "&#13;",
+            b' ' => "&#32;",
+            b'=' => "&#61;",
+            b'`' => "&#96;",
+            b'&' if with_entities => "&amp;",
+            byte => return sign(byte),
+        })
+    });
+    // Some browsers take characters that are none for the end of a value.
+    let mut out = String::with_capacity(escaped.len());
+    for chunk in escaped.utf8_chunks() {
+        for c in chunk.valid().chars() {
+            let _ = match c {
+                '\u{fdd0}'..='\u{fdef}' | '\u{fff0}'..='\u{ffff}' => {
+                    write!(out, "&#x{:x};", c as u32)
+                }
+                c => write!(out, "{c}"),
+            };
+        }
+        chunk
+            .invalid()
+            .iter()
+            .for_each(|_| out.push_str("&#xfffd;"));
+    }
+    out.into_bytes()
+}
+
+/// The name of an attribute whose value is nothing but text.
+pub(super) fn name(bytes: &[u8]) -> Vec<u8> {
+    let name = String::from_utf8_lossy(bytes).to_lowercase().into_bytes();
+    let is_fit = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    match kind_of(&name) == ValueKind::Plain && !name.is_empty() && name.iter().all(is_fit) {
+        true => name,
+        false => FAILSAFE.to_vec(),
+    }
+}
+
+/// The text of markup, without its tags.
+fn without_tags(markup: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(markup.len());
+    let (mut context, mut at) = (Context::default(), 0);
+    let mut is_text = true;
+    while at < markup.len() {
+        let rest = &markup[at..];
+        if context.delim != Delim::None {
+            let Some(end) = position(rest, context.delim.ends()) else {
+                break;
+            };
+            at += end + usize::from(context.delim != Delim::SpaceOrTagEnd);
+            context = Context {
+                element: context.element,
+                ..Context::of(State::Tag)
+            };
+            continue;
+        }
+        let mut from = context.clone();
+        if context.element != Element::None && !context.state.is_in_tag() {
+            from.state = State::RcData;
+        }
+        let Ok((next, read)) = step(from, rest) else {
+            is_text = false;
+            break;
+        };
+        match context.state {
+            State::Text | State::RcData => {
+                let mut text = &rest[..read];
+                if next.state != context.state
+                    && let Some(sign) = text.iter().rposition(|b| *b == b'<')
+                {
+                    text = &text[..sign];
+                }
+                out.extend_from_slice(text);
+            }
+            _ => is_text = false,
+        }
+        (context, at) = (next, at + read);
+    }
+    match is_text {
+        true => markup.to_vec(),
+        false => out,
+    }
+}

@@ -1,0 +1,348 @@
+//! Values in scripts: as values of the script, and as text of its literals.
+
+use super::text::replaced;
+use crate::template::format::{self, TooLong, own_text};
+use crate::template::html::transition::is_word;
+use crate::template::value::{IntType, Value};
+use firn_model::histogram::{Histogram, ResetHint, Span};
+use std::io::Write;
+
+/// How JSON has times.
+const TIME_LAYOUT: &[u8] = b"2006-01-02T15:04:05.999999999Z07:00";
+
+/// What was to be written has no form in a script; why, as Go says it.
+struct NoForm(String);
+
+/// The values as one value of a script.
+pub(super) fn value(arguments: &[Value], bytes_max: usize) -> Result<Vec<u8>, TooLong> {
+    let value = match arguments {
+        [one] => top(one.clone().inside()),
+        many => Value::string(format::print_plain(many, bytes_max)?),
+    };
+    let mut out = Vec::new();
+    if let Err(NoForm(why)) = push(&mut out, &value, bytes_max)? {
+        return Ok(format!(" /* {why} */null ").into_bytes());
+    }
+    // A word must not become a part of the words around it.
+    let ends = [out.first(), out.last()].into_iter().flatten();
+    if { ends }.any(|byte| is_word(*byte)) {
+        out.insert(0, b' ');
+        out.push(b' ');
+    }
+    Ok(out)
+}
+
+/// What has a text of its own is that text, but for times.
+fn top(value: Value) -> Value {
+    let value = match value {
+        Value::Pointer(inside) => *inside,
+        value => value,
+    };
+    match &value {
+        Value::Int(IntType::Duration | IntType::Month | IntType::Weekday, _) => {
+            let text = own_text(&value).unwrap_or_default();
+            Value::string(text.as_bytes())
+        }
+        _ => value,
+    }
+}
+
+/// Writes `value` as JSON that is a script too.
+fn push(out: &mut Vec<u8>, value: &Value, bytes_max: usize) -> Result<Result<(), NoForm>, TooLong> {
+    if out.len() > bytes_max {
+        return Err(TooLong);
+    }
+    match value {
+        Value::Invalid | Value::Interface(None) | Value::Sample(None) => {
+            out.extend_from_slice(b"null");
+        }
+        Value::Interface(Some(inside)) | Value::Pointer(inside) => {
+            return push(out, inside, bytes_max);
+        }
+        Value::Bool(value) => drop(write!(out, "{value}")),
+        Value::Int(_, value) => drop(write!(out, "{value}")),
+        Value::Float(value) => match value.is_finite() {
+            true => push_float(out, *value),
+            false => {
+                let shown = firn_promql::texts::float(*value);
+                return Ok(Err(NoForm(format!("json: unsupported value: {shown}"))));
+            }
+        },
+        Value::String(text) | Value::Html(text) => push_string(out, text),
+        Value::Time(time) => push_string(out, &time.format(TIME_LAYOUT)),
+        Value::Strings(map) => {
+            let pairs = map.iter().map(|(k, v)| (&k[..], Value::String(v.clone())));
+            return push_map(out, pairs, bytes_max);
+        }
+        Value::Params(map) => {
+            let pairs = map.iter().map(|(k, v)| (&k[..], Value::Texts(v.clone())));
+            return push_map(out, pairs, bytes_max);
+        }
+        Value::Args(map) => {
+            let pairs = map.iter().map(|(k, v)| (&k[..], v.clone()));
+            return push_map(out, pairs, bytes_max);
+        }
+        Value::Data(data) => {
+            let pairs = data.fields.iter().map(|(k, v)| (k.as_bytes(), v.clone()));
+            return push_map(out, pairs, bytes_max);
+        }
+        Value::Sample(Some(sample)) => {
+            let labels = Value::Strings(sample.labels.clone());
+            let fields = [(&b"Labels"[..], labels), (b"Value", sample.value.clone())];
+            return push_map(out, fields.into_iter(), bytes_max);
+        }
+        Value::Query(query) if query.is_nil() => out.extend_from_slice(b"null"),
+        Value::Query(query) => {
+            let samples = (0..query.len()).map(|index| Value::Sample(query.get(index)));
+            return push_list(out, samples, bytes_max);
+        }
+        Value::Texts(texts) if texts.is_empty() => out.extend_from_slice(b"null"),
+        Value::Texts(texts) => {
+            return push_list(out, texts.iter().cloned().map(Value::String), bytes_max);
+        }
+        Value::Floats(floats) => {
+            return push_list(out, floats.iter().copied().map(Value::Float), bytes_max);
+        }
+        Value::Histogram(histogram) => return push_histogram(out, histogram, bytes_max),
+        Value::Complex(..) => {
+            let name = value.type_name();
+            return Ok(Err(NoForm(format!("json: unsupported type: {name}"))));
+        }
+    }
+    Ok(Ok(()))
+}
+
+fn push_map<'v>(
+    out: &mut Vec<u8>,
+    pairs: impl Iterator<Item = (&'v [u8], Value)>,
+    bytes_max: usize,
+) -> Result<Result<(), NoForm>, TooLong> {
+    out.push(b'{');
+    for (index, (key, value)) in pairs.enumerate() {
+        if index > 0 {
+            out.push(b',');
+        }
+        push_string(out, key);
+        out.push(b':');
+        if let Err(no_form) = push(out, &value, bytes_max)? {
+            return Ok(Err(no_form));
+        }
+    }
+    out.push(b'}');
+    Ok(Ok(()))
+}
+
+fn push_list(
+    out: &mut Vec<u8>,
+    values: impl Iterator<Item = Value>,
+    bytes_max: usize,
+) -> Result<Result<(), NoForm>, TooLong> {
+    out.push(b'[');
+    for (index, value) in values.enumerate() {
+        if index > 0 {
+            out.push(b',');
+        }
+        if let Err(no_form) = push(out, &value, bytes_max)? {
+            return Ok(Err(no_form));
+        }
+    }
+    out.push(b']');
+    Ok(Ok(()))
+}
+
+/// A histogram with the fields of Go's.
+fn push_histogram(
+    out: &mut Vec<u8>,
+    histogram: &Histogram,
+    bytes_max: usize,
+) -> Result<Result<(), NoForm>, TooLong> {
+    let counts = histogram.counts.to_floats();
+    let hint = match histogram.reset_hint {
+        ResetHint::Unknown => 0,
+        ResetHint::Reset => 1,
+        ResetHint::NotReset => 2,
+        ResetHint::Gauge => 3,
+    };
+    let _ = write!(
+        out,
+        "{{\"CounterResetHint\":{hint},\"Schema\":{}",
+        histogram.schema
+    );
+    let numbers = [
+        ("ZeroThreshold", histogram.zero_threshold),
+        ("ZeroCount", counts.zero_count),
+        ("Count", counts.count),
+        ("Sum", histogram.sum),
+    ];
+    for (name, number) in numbers {
+        let _ = write!(out, ",\"{name}\":");
+        if let Err(no_form) = push(out, &Value::Float(number), bytes_max)? {
+            return Ok(Err(no_form));
+        }
+    }
+    push_spans(out, "PositiveSpans", &histogram.positive_spans);
+    push_spans(out, "NegativeSpans", &histogram.negative_spans);
+    let lists = [
+        ("PositiveBuckets", counts.positive),
+        ("NegativeBuckets", counts.negative),
+        ("CustomValues", histogram.custom_values.clone()),
+    ];
+    for (name, list) in lists {
+        let _ = write!(out, ",\"{name}\":");
+        let value = match list.is_empty() {
+            true => Value::Invalid,
+            false => Value::Floats(list.into()),
+        };
+        if let Err(no_form) = push(out, &value, bytes_max)? {
+            return Ok(Err(no_form));
+        }
+    }
+    out.push(b'}');
+    Ok(Ok(()))
+}
+
+fn push_spans(out: &mut Vec<u8>, name: &str, spans: &[Span]) {
+    let shown = |span: &Span| format!("{{\"Offset\":{},\"Length\":{}}}", span.offset, span.length);
+    let shown: Vec<String> = spans.iter().map(shown).collect();
+    let _ = match shown.is_empty() {
+        true => write!(out, ",\"{name}\":null"),
+        false => write!(out, ",\"{name}\":[{}]", shown.join(",")),
+    };
+}
+
+/// As Go's JSON has floats: with an exponent if they are small or large.
+fn push_float(out: &mut Vec<u8>, value: f64) {
+    let size = value.abs();
+    let written = match size != 0.0 && !(1e-6..1e21).contains(&size) {
+        true => {
+            let text = format!("{value:e}");
+            match text.contains("e-") {
+                true => write!(out, "{text}"),
+                false => write!(out, "{}", text.replace('e', "e+")),
+            }
+        }
+        false => write!(out, "{value}"),
+    };
+    // A vector takes all that is written to it.
+    drop(written);
+}
+
+/// A string of JSON in which nothing ends the script around it.
+fn push_string(out: &mut Vec<u8>, text: &[u8]) {
+    out.push(b'"');
+    for chunk in text.utf8_chunks() {
+        chunk.valid().chars().for_each(|c| push_char(out, c));
+        let bad = chunk.invalid().iter();
+        bad.for_each(|_| out.extend_from_slice(b"\\ufffd"));
+    }
+    out.push(b'"');
+}
+
+fn push_char(out: &mut Vec<u8>, c: char) {
+    let written = match c {
+        '"' | '\\' => write!(out, "\\{c}"),
+        '\n' => write!(out, "\\n"),
+        '\r' => write!(out, "\\r"),
+        '\t' => write!(out, "\\t"),
+        '\u{8}' => write!(out, "\\b"),
+        '\u{c}' => write!(out, "\\f"),
+        '\0'..='\u{1f}' | '<' | '>' | '&' | '\u{2028}' | '\u{2029}' => {
+            write!(out, "\\u{:04x}", c as u32)
+        }
+        c => write!(out, "{c}"),
+    };
+    // A vector takes all that is written to it.
+    drop(written);
+}
+
+/// Text within quotes.
+pub(super) fn text(bytes: &[u8]) -> Vec<u8> {
+    lines(&replaced(bytes, |byte| match byte {
+        b'\\' => Some("\\\\"),
+        b'/' => Some("\\/"),
+        byte => sign(byte),
+    }))
+}
+
+/// Text within a template literal.
+pub(super) fn template(bytes: &[u8]) -> Vec<u8> {
+    lines(&replaced(bytes, |byte| match byte {
+        b'\\' => Some("\\\\"),
+        b'/' => Some("\\/"),
+        b'$' => Some("\\u0024"),
+        b'{' => Some("\\u007b"),
+        b'}' => Some("\\u007d"),
+        byte => sign(byte),
+    }))
+}
+
+/// Text within a pattern, which stands for itself.
+pub(super) fn regexp(bytes: &[u8]) -> Vec<u8> {
+    if bytes.is_empty() {
+        return b"(?:)".to_vec();
+    }
+    lines(&replaced(bytes, |byte| {
+        Some(match byte {
+            b'`' => return None,
+            b'$' => "\\$",
+            b'(' => "\\(",
+            b')' => "\\)",
+            b'*' => "\\*",
+            b'-' => "\\-",
+            b'.' => "\\.",
+            b'/' => "\\/",
+            b'?' => "\\?",
+            b'[' => "\\[",
+            b'\\' => "\\\\",
+            b']' => "\\]",
+            b'^' => "\\^",
+            b'{' => "\\{",
+            b'|' => "\\|",
+            b'}' => "\\}",
+            byte => return sign(byte),
+        })
+    }))
+}
+
+/// What stands for a byte that could end a literal, or the script.
+fn sign(byte: u8) -> Option<&'static str> {
+    const CONTROLS: [&str; 32] = [
+        "\\u0000", "\\u0001", "\\u0002", "\\u0003", "\\u0004", "\\u0005", "\\u0006", "\\u0007",
+        "\\u0008", "\\t", "\\n", "\\u000b", "\\f", "\\r", "\\u000e", "\\u000f", "\\u0010",
+        "\\u0011", "\\u0012", "\\u0013", "\\u0014", "\\u0015", "\\u0016", "\\u0017", "\\u0018",
+        "\\u0019", "\\u001a", "\\u001b", "\\u001c", "\\u001d", "\\u001e", "\\u001f",
+    ];
+    Some(match byte {
+        b'"' => "\\u0022",
+        b'`' => "\\u0060",
+        b'&' => "\\u0026",
+        b'\'' => "\\u0027",
+        b'+' => "\\u002b",
+        b'<' => "\\u003c",
+        b'>' => "\\u003e",
+        byte => return CONTROLS.get(usize::from(byte)).copied(),
+    })
+}
+
+/// Ends of lines that are no ASCII, as escapes.
+fn lines(bytes: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(bytes.len());
+    let mut rest = bytes;
+    while let Some((byte, behind)) = rest.split_first() {
+        rest = match rest {
+            [0xe2, 0x80, 0xa8, behind @ ..] => {
+                out.extend_from_slice(b"\\u2028");
+                behind
+            }
+            [0xe2, 0x80, 0xa9, behind @ ..] => {
+                out.extend_from_slice(b"\\u2029");
+                behind
+            }
+            _ => {
+                out.push(*byte);
+                behind
+            }
+        };
+    }
+    out
+}

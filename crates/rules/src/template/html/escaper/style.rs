@@ -1,0 +1,69 @@
+//! Values in styles.
+
+use super::text::FAILSAFE;
+use crate::template::html::transition::{decoded, is_name_byte};
+
+/// A text within a string of a style.
+pub(super) fn escaped(bytes: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(bytes.len());
+    for (at, byte) in bytes.iter().enumerate() {
+        let Some(escape) = escape(*byte) else {
+            out.push(*byte);
+            continue;
+        };
+        out.extend_from_slice(escape.as_bytes());
+        // Digits behind an escape would belong to it, and a blank ends it.
+        let joins = |next: &u8| {
+            next.is_ascii_hexdigit() || matches!(next, b'\t' | b'\n' | b'\x0c' | b'\r' | b' ')
+        };
+        if *byte != b'\\' && bytes.get(at + 1).is_none_or(joins) {
+            out.push(b' ');
+        }
+    }
+    out
+}
+
+fn escape(byte: u8) -> Option<&'static str> {
+    Some(match byte {
+        b'\0' => "\\0",
+        b'\t' => "\\9",
+        b'\n' => "\\a",
+        b'\x0c' => "\\c",
+        b'\r' => "\\d",
+        b'"' => "\\22",
+        b'&' => "\\26",
+        b'\'' => "\\27",
+        b'(' => "\\28",
+        b')' => "\\29",
+        b'+' => "\\2b",
+        b'/' => "\\2f",
+        b':' => "\\3a",
+        b';' => "\\3b",
+        b'<' => "\\3c",
+        b'>' => "\\3e",
+        b'\\' => "\\\\",
+        b'{' => "\\7b",
+        b'}' => "\\7d",
+        _ => return None,
+    })
+}
+
+/// A value of a property, if it is a word, a number or a color, or some of these.
+pub(super) fn value(bytes: &[u8]) -> Vec<u8> {
+    const SPECIALS: &[u8] = b"\0\"'()/;@[\\]`{}<>";
+    let meant = decoded(bytes);
+    let is_special = meant.iter().any(|byte| SPECIALS.contains(byte));
+    let has_comment = meant.windows(2).any(|pair| pair == b"--");
+    let letters = meant
+        .iter()
+        .filter(|byte| is_name_byte(**byte) && **byte != b'-');
+    let word: Vec<u8> = letters.map(u8::to_ascii_lowercase).collect();
+    // Some browsers run these, however they are broken up.
+    let runs = [&b"expression"[..], b"mozbinding"]
+        .iter()
+        .any(|name| word.windows(name.len()).any(|window| window == *name));
+    match is_special || has_comment || runs {
+        true => FAILSAFE.to_vec(),
+        false => meant,
+    }
+}

@@ -1,0 +1,84 @@
+//! Values in URLs: what could be a script is no URL, and what is escaped stays so.
+
+use super::text::FAILSAFE;
+use std::io::Write;
+
+/// A text if, as a URL, it runs nothing.
+pub(super) fn filtered(bytes: &[u8]) -> Vec<u8> {
+    match is_safe(bytes) {
+        true => bytes.to_vec(),
+        false => [b"#", FAILSAFE].concat(),
+    }
+}
+
+/// A text within a part of a URL.
+pub(super) fn escaped(bytes: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(bytes.len() + 16);
+    push(&mut out, bytes, false);
+    out
+}
+
+/// A URL, escapes and separators as they are.
+pub(super) fn normalized(bytes: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(bytes.len() + 16);
+    push(&mut out, bytes, true);
+    out
+}
+
+/// Whether a URL has a scheme that runs nothing, or none.
+fn is_safe(url: &[u8]) -> bool {
+    let Some(colon) = url.iter().position(|b| *b == b':') else {
+        return true;
+    };
+    let scheme = &url[..colon];
+    let known: [&[u8]; 3] = [b"http", b"https", b"mailto"];
+    scheme.contains(&b'/') || known.iter().any(|known| scheme.eq_ignore_ascii_case(known))
+}
+
+fn push(out: &mut Vec<u8>, bytes: &[u8], is_whole: bool) {
+    for (at, byte) in bytes.iter().enumerate() {
+        let is_plain = match byte {
+            b'!' | b'#' | b'$' | b'&' | b'*' | b'+' | b',' | b'/' | b':' | b';' | b'=' | b'?'
+            | b'@' | b'[' | b']' => is_whole,
+            b'-' | b'.' | b'_' | b'~' => true,
+            b'%' => is_whole && starts_escape(&bytes[at..]),
+            byte => byte.is_ascii_alphanumeric(),
+        };
+        match is_plain {
+            true => out.push(*byte),
+            // A vector takes all that is written to it.
+            false => drop(write!(out, "%{byte:02x}")),
+        }
+    }
+}
+
+fn starts_escape(bytes: &[u8]) -> bool {
+    matches!(bytes, [_, high, low, ..] if high.is_ascii_hexdigit() && low.is_ascii_hexdigit())
+}
+
+/// URLs with sizes, separated by commas.
+pub(super) fn source_set(bytes: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(bytes.len() + 16);
+    for (index, source) in bytes.split(|b| *b == b',').enumerate() {
+        if index > 0 {
+            out.push(b',');
+        }
+        push_source(&mut out, source);
+    }
+    out
+}
+
+fn push_source(out: &mut Vec<u8>, source: &[u8]) {
+    let is_space = |byte: &u8| matches!(byte, b' ' | b'\t' | b'\n' | b'\x0c' | b'\r');
+    let start = source.iter().take_while(|b| is_space(b)).count();
+    let len = source[start..].iter().take_while(|b| !is_space(b)).count();
+    let (url, size) = source[start..].split_at(len);
+    let is_size = |byte: &u8| is_space(byte) || byte.is_ascii_alphanumeric();
+    if !is_safe(url) || !size.iter().all(is_size) {
+        out.push(b'#');
+        return out.extend_from_slice(FAILSAFE);
+    }
+    out.extend_from_slice(&source[..start]);
+    push(out, url, true);
+    out.extend_from_slice(size);
+}

@@ -1,0 +1,121 @@
+//! What of the text between actions is written: all but comments, and signs that nothing may take
+//! for the start of a tag.
+
+use super::context::{Context, Delim, State};
+use super::transition::{ElementEnds, advance, line_end};
+
+/// What scripts must not have in their literals, behind a `<`.
+const SCRIPT_TAGS: [&[u8]; 3] = [b"script", b"/script", b"!--"];
+
+/// The context behind `text`, and what is written of it; or what is wrong with it.
+pub(super) fn plan(mut context: Context, text: &str) -> Result<(Context, String), String> {
+    let mut writer = Writer {
+        text: text.as_bytes(),
+        out: Vec::with_capacity(text.len()),
+        written: 0,
+    };
+    let (mut at, mut ends) = (0, ElementEnds::default());
+    while at < text.len() {
+        let (next, read) = advance(context.clone(), &writer.text[at..], &mut ends)?;
+        if read == 0 && next.state == context.state {
+            return Err("the place of the text cannot be told".to_owned());
+        }
+        let end = at + read;
+        writer.piece(&context, &next, at, end);
+        (context, at) = (next, end);
+    }
+    let is_dropped = context.state.is_comment() && context.delim == Delim::None;
+    if !(is_dropped && writer.written != 0) {
+        writer.up_to(text.len());
+    }
+    Ok((context, String::from_utf8_lossy(&writer.out).into_owned()))
+}
+
+struct Writer<'t> {
+    text: &'t [u8],
+    out: Vec<u8>,
+    /// Where that begins of which nothing was decided yet.
+    written: usize,
+}
+
+impl Writer<'_> {
+    fn up_to(&mut self, end: usize) {
+        let piece = self.text.get(self.written..end).unwrap_or_default();
+        self.out.extend_from_slice(piece);
+        self.written = end;
+    }
+
+    /// From `start` to `end` the text leads from one context to another.
+    fn piece(&mut self, from: &Context, to: &Context, start: usize, end: usize) {
+        if matches!(from.state, State::Text | State::RcData) {
+            let tag = match from.state == to.state {
+                true => end,
+                false => self.last_sign(start, end),
+            };
+            self.escape_signs(start, tag);
+        } else if from.state.is_comment() && from.delim == Delim::None {
+            self.pass_comment(from.state, end);
+        }
+        let begins = to.state != from.state && to.state.is_comment() && to.delim == Delim::None;
+        if begins {
+            let sign_len = match to.state {
+                State::HtmlComment | State::JsHtmlOpenComment => 4,
+                State::JsHtmlCloseComment => 3,
+                _ => 2,
+            };
+            self.up_to(end - sign_len);
+            self.written = end;
+        }
+        if from.state.is_in_script_literal() {
+            self.escape_script_tags(start, end);
+        }
+    }
+
+    /// The `<` that begins what ends the text.
+    fn last_sign(&self, start: usize, end: usize) -> usize {
+        let piece = &self.text[start..end];
+        let found = piece.iter().rposition(|b| *b == b'<');
+        found.map_or(end, |at| start + at)
+    }
+
+    fn escape_signs(&mut self, start: usize, end: usize) {
+        const DOCTYPE: &[u8] = b"<!DOCTYPE";
+        for at in start..end {
+            let rest = &self.text[at..];
+            let is_doctype = rest
+                .get(..DOCTYPE.len())
+                .is_some_and(|start| start.eq_ignore_ascii_case(DOCTYPE));
+            if rest[0] == b'<' && !is_doctype {
+                self.up_to(at);
+                self.out.extend_from_slice(b"&lt;");
+                self.written = at + 1;
+            }
+        }
+    }
+
+    /// What stands for a comment: it parts words, and lines where it has some.
+    fn pass_comment(&mut self, state: State, end: usize) {
+        let comment = self.text.get(self.written..end).unwrap_or_default();
+        match state {
+            State::JsBlockComment if line_end(comment).is_some() => self.out.push(b'\n'),
+            State::JsBlockComment | State::CssBlockComment => self.out.push(b' '),
+            _ => {}
+        }
+        self.written = end;
+    }
+
+    fn escape_script_tags(&mut self, start: usize, end: usize) {
+        for at in start..end {
+            let rest = &self.text[at + 1..end];
+            let starts = |tag: &&[u8]| {
+                rest.get(..tag.len())
+                    .is_some_and(|start| start.eq_ignore_ascii_case(tag))
+            };
+            if self.text[at] == b'<' && SCRIPT_TAGS.iter().any(starts) {
+                self.up_to(at);
+                self.out.extend_from_slice(b"\\x3C");
+                self.written = at + 1;
+            }
+        }
+    }
+}

@@ -1,0 +1,257 @@
+//! Within scripts: literals, template literals, patterns, comments, and whether a slash divides.
+
+use super::{Moved, position, quoted_start};
+use crate::template::html::context::{Context, JsSlash, State};
+use firn_model::quote::quote;
+
+/// Words behind which a value is expected.
+const WORDS_BEFORE_VALUES: [&[u8]; 14] = [
+    b"break",
+    b"case",
+    b"continue",
+    b"delete",
+    b"do",
+    b"else",
+    b"finally",
+    b"in",
+    b"instanceof",
+    b"return",
+    b"throw",
+    b"try",
+    b"typeof",
+    b"void",
+];
+
+pub(super) fn in_script(mut context: Context, text: &[u8]) -> Moved {
+    let Some(at) = position(text, b"\"`'/{}<-#") else {
+        context.js_slash = slash_behind(text, context.js_slash);
+        return Ok((context, text.len()));
+    };
+    context.js_slash = slash_behind(&text[..at], context.js_slash);
+    let rest = &text[at..];
+    let mut len = 1;
+    match rest[0] {
+        b'"' => enter(&mut context, State::JsDoubleQuoted),
+        b'\'' => enter(&mut context, State::JsSingleQuoted),
+        b'`' => enter(&mut context, State::JsTemplate),
+        b'/' => len = slash(&mut context, rest)?,
+        b'<' if rest.starts_with(b"<!--") => {
+            (context.state, len) = (State::JsHtmlOpenComment, 4);
+        }
+        b'-' if rest.starts_with(b"-->") => {
+            (context.state, len) = (State::JsHtmlCloseComment, 3);
+        }
+        b'#' if rest.starts_with(b"#!") => (context.state, len) = (State::JsLineComment, 2),
+        b'{' => {
+            if let Some(open) = context.js_braces.last_mut() {
+                *open += 1;
+            }
+            context.js_slash = JsSlash::Regexp;
+        }
+        b'}' => close_brace(&mut context),
+        _ => {}
+    }
+    Ok((context, at + len))
+}
+
+fn enter(context: &mut Context, state: State) {
+    context.state = state;
+    context.js_slash = JsSlash::Regexp;
+}
+
+/// What a slash begins, and how long that is.
+fn slash(context: &mut Context, rest: &[u8]) -> Result<usize, String> {
+    match (rest.get(1), context.js_slash) {
+        (Some(b'/'), _) => {
+            context.state = State::JsLineComment;
+            return Ok(2);
+        }
+        (Some(b'*'), _) => {
+            context.state = State::JsBlockComment;
+            return Ok(2);
+        }
+        (_, JsSlash::Regexp) => context.state = State::JsRegexp,
+        (_, JsSlash::Division) => context.js_slash = JsSlash::Regexp,
+        (_, JsSlash::Unknown) => {
+            let rest = quoted_start(rest);
+            return Err(format!("'/' could start a division or regexp: {rest}"));
+        }
+    }
+    Ok(1)
+}
+
+/// A brace ends a block, or the expression in a template literal.
+fn close_brace(context: &mut Context) {
+    if let Some(open) = context.js_braces.last_mut() {
+        *open -= 1;
+        if *open < 0 {
+            context.js_braces.pop();
+            context.state = State::JsTemplate;
+            return;
+        }
+    }
+    context.js_slash = JsSlash::Regexp;
+}
+
+fn unfinished_escape(text: &[u8]) -> String {
+    let text = quote(text);
+    format!("unfinished escape sequence in JS string: {text}")
+}
+
+pub(super) fn in_template(mut context: Context, text: &[u8]) -> Moved {
+    let mut start = 0;
+    while let Some(at) = position(&text[start..], b"`\\$").map(|at| start + at) {
+        start = at + 1;
+        match text[at] {
+            b'\\' if start == text.len() => return Err(unfinished_escape(text)),
+            b'\\' => start += 1,
+            b'$' if text.get(start) == Some(&b'{') => {
+                context.js_braces.push(0);
+                context.state = State::Js;
+                return Ok((context, at + 2));
+            }
+            b'`' => {
+                context.state = State::Js;
+                return Ok((context, at + 1));
+            }
+            _ => {}
+        }
+    }
+    Ok((context, text.len()))
+}
+
+pub(super) fn in_literal(mut context: Context, text: &[u8]) -> Moved {
+    let specials: &[u8] = match context.state {
+        State::JsSingleQuoted => b"\\'",
+        State::JsRegexp => b"\\/[]",
+        _ => b"\\\"",
+    };
+    let (mut start, mut in_set) = (0, false);
+    while let Some(at) = position(&text[start..], specials).map(|at| start + at) {
+        start = at + 1;
+        match text[at] {
+            b'\\' if start == text.len() => return Err(unfinished_escape(text)),
+            b'\\' => start += 1,
+            b'[' => in_set = true,
+            b']' => in_set = false,
+            b'/' if at > 0 && starts_end_tag(&text[at - 1..]) => start += 1,
+            _ if in_set => {}
+            _ => {
+                (context.state, context.js_slash) = (State::Js, JsSlash::Division);
+                return Ok((context, at + 1));
+            }
+        }
+    }
+    match in_set {
+        true => Err(format!("unfinished JS regexp charset: {}", quote(text))),
+        false => Ok((context, text.len())),
+    }
+}
+
+fn starts_end_tag(text: &[u8]) -> bool {
+    const END: &[u8] = b"</script";
+    text.get(..END.len())
+        .is_some_and(|start| start.eq_ignore_ascii_case(END))
+}
+
+pub(super) fn in_line_comment(mut context: Context, text: &[u8]) -> (Context, usize) {
+    match line_end(text) {
+        Some(at) => {
+            context.state = State::Js;
+            (context, at)
+        }
+        None => (context, text.len()),
+    }
+}
+
+/// Where the first line of a script ends.
+pub(in crate::template::html) fn line_end(text: &[u8]) -> Option<usize> {
+    // Two characters that are no ASCII end lines too; they differ in their last byte.
+    let ends = |at: &usize| match text[*at] {
+        b'\n' | b'\r' => true,
+        0xe2 => matches!(text.get(at + 1..at + 3), Some([0x80, 0xa8 | 0xa9])),
+        _ => false,
+    };
+    (0..text.len()).find(ends)
+}
+
+/// What a slash behind `text` would begin, where one before it began what `before` says.
+fn slash_behind(text: &[u8], before: JsSlash) -> JsSlash {
+    let text = without_blanks(text);
+    let Some((last, rest)) = text.split_last() else {
+        return before;
+    };
+    match last {
+        // `++` and `--` belong to the value before them, as a rule.
+        b'+' | b'-' => {
+            let count = text.iter().rev().take_while(|b| *b == last).count();
+            match count % 2 {
+                1 => JsSlash::Regexp,
+                _ => JsSlash::Division,
+            }
+        }
+        b'.' if rest.last().is_some_and(u8::is_ascii_digit) => JsSlash::Division,
+        b'.' | b',' | b'<' | b'>' | b'=' | b'*' | b'%' | b'&' | b'|' | b'^' | b'?' | b'!'
+        | b'~' | b'(' | b'[' | b':' | b';' | b'{' | b'}' => JsSlash::Regexp,
+        _ => {
+            let len = text.iter().rev().take_while(|b| is_word(**b)).count();
+            match WORDS_BEFORE_VALUES.contains(&&text[text.len() - len..]) {
+                true => JsSlash::Regexp,
+                false => JsSlash::Division,
+            }
+        }
+    }
+}
+
+/// Whether a byte is a part of a name or a number in a script.
+pub(in crate::template::html) fn is_word(byte: u8) -> bool {
+    byte == b'$' || byte == b'_' || byte.is_ascii_alphanumeric()
+}
+
+/// `text` without blanks at its end, those of a script.
+fn without_blanks(text: &[u8]) -> &[u8] {
+    let is_blank = |c: char| match c {
+        '\u{85}' => false,
+        c => c.is_whitespace() || c == '\u{feff}',
+    };
+    match std::str::from_utf8(text) {
+        Ok(text) => text.trim_end_matches(is_blank).as_bytes(),
+        Err(_) => text.trim_ascii_end(),
+    }
+}
+
+/// Whether an element `script` of that type holds a script.
+pub(super) fn is_script_type(media: &[u8]) -> bool {
+    let media = String::from_utf8_lossy(media);
+    let media = media.split(';').next().unwrap_or_default();
+    let media = media.trim().to_lowercase();
+    if matches!(&media[..], "" | "module") {
+        return true;
+    }
+    let Some((of, kind)) = media.split_once('/') else {
+        return false;
+    };
+    let is_versioned = |kind: &str| {
+        let version = kind.strip_prefix("javascript1.");
+        version.is_some_and(|v| matches!(v, "0" | "1" | "2" | "3" | "4" | "5"))
+    };
+    match of {
+        "application" => matches!(
+            kind,
+            "ecmascript" | "javascript" | "json" | "ld+json" | "x-ecmascript" | "x-javascript"
+        ),
+        "text" => {
+            is_versioned(kind)
+                || matches!(
+                    kind,
+                    "ecmascript"
+                        | "javascript"
+                        | "jscript"
+                        | "livescript"
+                        | "x-ecmascript"
+                        | "x-javascript"
+                )
+        }
+        _ => false,
+    }
+}

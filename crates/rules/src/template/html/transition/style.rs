@@ -1,0 +1,145 @@
+//! Within styles: strings, URLs, comments, and what escapes stand for.
+
+use super::{Moved, in_url, is_space, position};
+use crate::template::html::context::{Context, State};
+use firn_model::quote::quote;
+
+pub(super) fn in_style(mut context: Context, text: &[u8]) -> (Context, usize) {
+    let mut start = 0;
+    while let Some(at) = position(&text[start..], b"(\"'/").map(|at| start + at) {
+        start = at + 1;
+        match (text[at], text.get(start)) {
+            (b'(', _) if ends_with_url(&text[..at]) => {
+                let spaces = text[start..].iter().take_while(|b| is_space(**b)).count();
+                let value = start + spaces;
+                let (state, len) = match text.get(value) {
+                    Some(b'"') => (State::CssDoubleQuotedUrl, 1),
+                    Some(b'\'') => (State::CssSingleQuotedUrl, 1),
+                    _ => (State::CssUrl, 0),
+                };
+                context.state = state;
+                return (context, value + len);
+            }
+            (b'/', Some(b'/')) => {
+                context.state = State::CssLineComment;
+                return (context, at + 2);
+            }
+            (b'/', Some(b'*')) => {
+                context.state = State::CssBlockComment;
+                return (context, at + 2);
+            }
+            (b'"', _) => {
+                context.state = State::CssDoubleQuoted;
+                return (context, at + 1);
+            }
+            (b'\'', _) => {
+                context.state = State::CssSingleQuoted;
+                return (context, at + 1);
+            }
+            _ => {}
+        }
+    }
+    (context, text.len())
+}
+
+/// Whether the last word is `url`.
+fn ends_with_url(text: &[u8]) -> bool {
+    let blanks = text.iter().rev().take_while(|b| is_space(**b)).count();
+    let text = &text[..text.len() - blanks];
+    let Some((before, word)) = text.split_last_chunk::<3>() else {
+        return false;
+    };
+    let continues = |byte: &u8| is_name_byte(*byte) || !byte.is_ascii();
+    word.eq_ignore_ascii_case(b"url") && !before.last().is_some_and(continues)
+}
+
+/// Whether a byte of ASCII is a part of a name in a style.
+pub(in crate::template::html) fn is_name_byte(byte: u8) -> bool {
+    matches!(byte, b'-' | b'_') || byte.is_ascii_alphanumeric()
+}
+
+pub(super) fn in_string(mut context: Context, text: &[u8]) -> Moved {
+    let specials: &[u8] = match context.state {
+        State::CssDoubleQuoted | State::CssDoubleQuotedUrl => b"\\\"",
+        State::CssSingleQuoted | State::CssSingleQuotedUrl => b"\\'",
+        _ => b"\\\t\n\x0c\r )",
+    };
+    let mut start = 0;
+    while let Some(at) = position(&text[start..], specials).map(|at| start + at) {
+        if text[at] != b'\\' {
+            context.state = State::Css;
+            return Ok((context, at + 1));
+        }
+        let escaped = at + 1;
+        if escaped == text.len() {
+            let text = quote(text);
+            return Err(format!("unfinished escape sequence in CSS string: {text}"));
+        }
+        context = in_url(context, &decoded(&text[..=escaped]));
+        start = escaped + 1;
+    }
+    context = in_url(context, &decoded(&text[start..]));
+    Ok((context, text.len()))
+}
+
+pub(super) fn in_line_comment(mut context: Context, text: &[u8]) -> (Context, usize) {
+    match position(text, b"\n\x0c\r") {
+        Some(at) => {
+            context.state = State::Css;
+            (context, at)
+        }
+        None => (context, text.len()),
+    }
+}
+
+/// What a text of a style means: its escapes as what they stand for.
+pub(in crate::template::html) fn decoded(text: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = position(rest, b"\\") {
+        out.extend_from_slice(&rest[..at]);
+        rest = &rest[at + 1..];
+        let digits = rest.iter().take(6).take_while(|b| b.is_ascii_hexdigit());
+        match digits.count() {
+            0 => {
+                let len = char_len(rest);
+                out.extend_from_slice(&rest[..len]);
+                rest = &rest[len..];
+            }
+            count => {
+                let (c, read) = code_point(&rest[..count]);
+                out.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes());
+                rest = behind_space(&rest[read..]);
+            }
+        }
+    }
+    out.extend_from_slice(rest);
+    out
+}
+
+/// The character of so many hexadecimal digits, and how many of them it takes.
+fn code_point(digits: &[u8]) -> (char, usize) {
+    let value = digits.iter().fold(0_u32, |value, digit| {
+        value << 4 | char::from(*digit).to_digit(16).unwrap_or(0)
+    });
+    let (value, read) = match value > char::MAX as u32 {
+        true => (value / 16, digits.len() - 1),
+        false => (value, digits.len()),
+    };
+    let c = char::from_u32(value).unwrap_or(char::REPLACEMENT_CHARACTER);
+    (c, read)
+}
+
+/// The length of the first character; a byte that is no UTF-8 is one.
+fn char_len(text: &[u8]) -> usize {
+    let chunk = text.utf8_chunks().next();
+    let first = chunk.and_then(|chunk| chunk.valid().chars().next());
+    first.map_or(text.len().min(1), char::len_utf8)
+}
+
+fn behind_space(text: &[u8]) -> &[u8] {
+    match text {
+        [b'\r', b'\n', rest @ ..] | [b'\t' | b'\n' | b'\x0c' | b' ' | b'\r', rest @ ..] => rest,
+        _ => text,
+    }
+}
