@@ -10,6 +10,9 @@ const THEME_KEY = "firn.theme";
 const THEMES = { system: "◐", light: "☀", dark: "☾" };
 const RETRY_MS = 1000;
 
+// What the server calls the page.
+const TITLE = document.title;
+
 const panels = [];
 const find = (id) => document.getElementById(id);
 const dashboard = new Dashboard(find("dashboard"), {
@@ -26,7 +29,7 @@ function changed({ write = "pushState" } = {}) {
   const isEmpty = params.size === 0;
   const url = isEmpty ? location.pathname : `query?${params}`;
   if (location.search !== (isEmpty ? "" : `?${params}`)) window.history[write](null, "", url);
-  document.title = panels[0]?.state.expr ? `${panels[0].state.expr} – Firn` : "Firn";
+  document.title = panels[0]?.state.expr ? `${panels[0].state.expr} – ${TITLE}` : TITLE;
   dashboard.show(isEmpty);
   for (const panel of panels) panel.find(".remove").hidden = panels.length === 1;
 }

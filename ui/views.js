@@ -162,7 +162,7 @@ export function showView(root, { pathname, search }) {
   const view = VIEWS[pathname.split("/").at(-1)];
   if (!view) return false;
   const [title, load] = view;
-  document.title = `${title} – Firn`;
+  document.title = `${title} – ${document.title}`;
   root.hidden = false;
   const content = element("div", { class: "content" });
   const params = new URLSearchParams(search);

@@ -10,6 +10,7 @@ mod blocks;
 mod command_line;
 mod compare;
 mod configs;
+mod consoles;
 mod deploy;
 mod differences;
 mod disconnect;

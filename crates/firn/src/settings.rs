@@ -60,6 +60,14 @@ pub struct Settings {
     pub enable_admin_api: bool,
     /// Origins that browsers may call from, as an anchored regex; empty means none.
     pub cors_origin: String,
+    /// The folder of files that are served as they are.
+    pub user_assets: Option<PathBuf>,
+    /// The folder of templates that make pages.
+    pub console_templates: PathBuf,
+    /// The folder of what these share.
+    pub console_libraries: PathBuf,
+    /// What the page is called.
+    pub page_title: String,
     /// Messages of remote write that are taken.
     pub write_versions: Vec<Version>,
     /// How long samples are kept, if the command line says so.

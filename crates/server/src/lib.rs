@@ -8,7 +8,9 @@
 //! tls         handshakes of the listener                        uses http
 //! app, parts  the state that all requests share                 use json, admission, http, access
 //! query_log   the log of queries                                uses parts
-//! rules       queries of rules                          uses app, admission, query_log
+//! asking      queries of a whole, a rule or a page              uses query_log
+//! rules       queries of rules                  uses app, admission, query_log, asking
+//! files       files of the operator's, by the paths of requests
 //! api         the endpoints                                     uses all above
 //! routes      which endpoint answers which path                 uses api
 //! reflector   the HTTP of `firn mirror`, a server of its own    uses http, admission
@@ -32,7 +34,9 @@ pub mod access;
 mod admission;
 mod api;
 mod app;
+mod asking;
 pub mod engine;
+mod files;
 mod http;
 mod json;
 mod metrics;

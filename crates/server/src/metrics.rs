@@ -26,11 +26,13 @@ pub(crate) enum Endpoint {
     Metrics,
     Operations,
     Page,
+    Consoles,
+    UserAssets,
     Other,
 }
 
 impl Endpoint {
-    pub(crate) const ALL: [Endpoint; 20] = [
+    pub(crate) const ALL: [Endpoint; 22] = [
         Endpoint::Query,
         Endpoint::QueryRange,
         Endpoint::Exemplars,
@@ -50,6 +52,8 @@ impl Endpoint {
         Endpoint::Metrics,
         Endpoint::Operations,
         Endpoint::Page,
+        Endpoint::Consoles,
+        Endpoint::UserAssets,
         Endpoint::Other,
     ];
 
@@ -74,6 +78,8 @@ impl Endpoint {
             Endpoint::Metrics => "metrics",
             Endpoint::Operations => "operations",
             Endpoint::Page => "page",
+            Endpoint::Consoles => "consoles",
+            Endpoint::UserAssets => "user_assets",
             Endpoint::Other => "other",
         }
     }

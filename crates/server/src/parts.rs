@@ -23,6 +23,7 @@ use firn_rules::view::Groups;
 use firn_wire::remote_write::Version;
 use serde::Serialize;
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::engine::Engine;
@@ -125,6 +126,17 @@ pub struct Backend {
     pub snapshot: Arc<dyn Fn(bool) -> Result<String, Error> + Send + Sync>,
     /// Metrics of the store; those of the pipeline are collected anyway.
     pub collectors: Vec<Arc<dyn Collect>>,
+    /// Where users reach the server.
+    pub outside: OutsideUrl,
+}
+
+/// The URL under which users reach the server, without a slash at its end.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OutsideUrl {
+    /// All of it.
+    pub url: String,
+    /// Its path.
+    pub path: String,
 }
 
 /// Rules that are edited over HTTP, by namespace and group. All calls may block and are made off
@@ -182,6 +194,14 @@ pub struct WebSettings {
     pub cors_origin: Option<regex::Regex>,
     /// `--web.remote-write-receiver.accepted-protobuf-messages`
     pub write_versions: Vec<Version>,
+    /// `--web.page-title`: what the page is called.
+    pub page_title: String,
+    /// `--web.user-assets`: the folder of what is below `/user`.
+    pub user_assets: Option<PathBuf>,
+    /// `--web.console.templates`: the folder of what is below `/consoles`.
+    pub console_templates: PathBuf,
+    /// `--web.console.libraries`: the folder of what these share.
+    pub console_libraries: PathBuf,
 }
 
 impl Default for WebSettings {
@@ -191,6 +211,10 @@ impl Default for WebSettings {
             external_origin: None,
             cors_origin: None,
             write_versions: Version::ALL.to_vec(),
+            page_title: "Firn".to_owned(),
+            user_assets: None,
+            console_templates: "consoles".into(),
+            console_libraries: "console_libraries".into(),
         }
     }
 }

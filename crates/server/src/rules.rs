@@ -8,32 +8,22 @@ use crate::admission::queries::Unfinished;
 use crate::admission::question::Question;
 use crate::admission::queue::Client;
 use crate::app::App;
-use crate::engine::Engine;
+use crate::asking::Asking;
 use crate::parts::RuleGroupName;
-use crate::query_log::{Logged, Origin, QueryLog};
-use crate::query_stats::Timings;
-use crate::timed::Timed;
-use crate::traced::traced;
-use firn_model::budget::{Budget, Reservation};
+use crate::query_log::Origin;
 use firn_model::cancel::Cancel;
 use firn_model::columns::SeriesBatch;
-use firn_model::env::Env;
 use firn_model::error::Error;
 use firn_model::labels::Labels;
 use firn_model::matcher::Matcher;
 use firn_model::sample::{TimeRange, TimestampMs, is_stale};
 use firn_model::series_limit::SeriesLimit;
-use firn_model::store::{Select, SelectRequest};
-use firn_model::sync::lock;
+use firn_model::store::SelectRequest;
 use firn_model::tenant::TenantId;
 use firn_model::trace::{Span, SpanContext, SpanKind};
-use firn_promql::ast::Expr;
-use firn_promql::value::{QueryError, QueryResult, Value};
-use firn_promql::{Context, EvalTime, Options};
+use firn_promql::{EvalTime, Options};
 use firn_rules::alerts::KeptSince;
 use firn_rules::rule::Queries;
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
 use tokio::time::Instant;
 
 /// The name under which queries of rules are written down as active.
@@ -83,7 +73,9 @@ impl App {
         matchers: Vec<Matcher>,
         range: TimeRange,
     ) -> Result<Vec<KeptSince>, RuleQueryError> {
-        let read = self.run_of_rule(&question, move |asking| asking.kept_since(&matchers, range));
+        let read = self.run_of_rule(&question, move |asking| {
+            kept_since(asking, &matchers, range)
+        });
         read.await?.map_err(|e| RuleQueryError::Failed(e.message))
     }
 
@@ -113,12 +105,15 @@ impl App {
         let store = backend.store.clone();
         let local = backend.local.clone();
         let log = self.parts.query_log.clone();
-        let log = log.is_on().then(|| (log, question.group.clone()));
+        let log = log
+            .is_on()
+            .then(|| (log, Origin::Rule(question.group.clone())));
         let asked_at = env.clock.monotonic();
         let job = move |cancel: &Cancel| {
             let mut asking = Asking {
                 log,
                 span: context,
+                trace: None,
                 queue: env.clock.monotonic().saturating_sub(asked_at),
                 engine,
                 store,
@@ -163,123 +158,32 @@ impl App {
     }
 }
 
-/// Answers the queries of one evaluation of one rule.
-struct Asking<'a> {
-    /// Where queries are written, and of which group.
-    log: Option<(Arc<QueryLog>, RuleGroupName)>,
-    /// The span of the evaluation, if it is in a trace.
-    span: Option<SpanContext>,
-    /// How long the evaluation waited for its turn.
-    queue: Duration,
-    engine: Arc<dyn Engine>,
-    store: Arc<dyn Select>,
-    /// What is stored here: states of alerts are nowhere else.
-    local: Arc<dyn Select>,
-    env: Env,
-    tenant: &'a TenantId,
-    options: Options,
-    budget: Budget,
-    cancel: &'a Cancel,
-    /// What the answers take: until the evaluation ends.
-    held: Vec<Reservation>,
-}
-
-impl Asking<'_> {
-    /// Asks a query, whose text is for the log.
-    fn ask(
-        &mut self,
-        text: impl FnOnce() -> String,
-        at: TimestampMs,
-        query: impl FnOnce(
-            &dyn Engine,
-            &Context<'_>,
-            EvalTime,
-            &Options,
-        ) -> Result<QueryResult, QueryError>,
-    ) -> Result<Value, String> {
-        let (time, clock) = (EvalTime::Instant(at), self.env.clock.clone());
-        let begun = clock.monotonic();
-        let mut span = SpanContext::begin_in(self.span.as_ref(), "promqlEval");
-        let store = traced(self.store.clone(), span.context().as_ref());
-        let store = Timed::new(&*store, clock.clone());
-        let failed = Mutex::default();
-        let context = Context {
-            store: &store,
-            tenant: self.tenant,
-            compute: &*self.env.compute,
-            budget: &self.budget,
-            cancel: self.cancel,
-            failed_counts: Some(&failed),
-        };
-        let answer = query(&*self.engine, &context, time, &self.options);
-        if let Err(e) = &answer {
-            span.fail(e);
-        }
-        if let Some((log, group)) = &self.log {
-            let logged = Logged {
-                query: text(),
-                time,
-                origin: Origin::Rule(group.clone()),
-                trace: span.parent(),
-                by_step: false,
-            };
-            let timings = Timings {
-                queue: self.queue,
-                run: clock.monotonic().saturating_sub(begun),
-                look_ups: store.spent(),
-            };
-            let counts = lock(&failed);
-            let answer = answer.as_ref().map_err(|e| (e, &*counts));
-            log.write_outcome(clock.now_ms(), &logged, answer, &timings);
-        }
-        let answer = answer.map_err(|e| e.to_string())?;
-        self.held.push(answer.memory);
-        Ok(answer.value)
-    }
-
-    fn kept_since(&self, matchers: &[Matcher], range: TimeRange) -> Result<Vec<KeptSince>, Error> {
-        let selection = self.local.select(SelectRequest {
-            tenant: self.tenant,
-            matchers,
-            range,
-            newest_only: true,
-            cancel: self.cancel,
-            budget: &self.budget,
-            series: &SeriesLimit::none(),
-            span: None,
-        })?;
-        let mut batch = SeriesBatch::default();
-        selection.read(0..selection.len(), &mut batch)?;
-        let newest = |i: usize| {
-            let series = batch.series(i);
-            let (time, value) = (*series.times.last()?, *series.values.last()?);
-            let labels: Labels = selection.labels(i);
-            (!is_stale(value)).then_some(KeptSince {
-                labels,
-                time,
-                value,
-            })
-        };
-        Ok((0..selection.len()).filter_map(newest).collect())
-    }
-}
-
-impl Queries for Asking<'_> {
-    fn expr(&mut self, expr: &Expr, at: TimestampMs) -> Result<Value, String> {
-        let text = || expr.to_string();
-        self.ask(text, at, |engine, context, time, options| {
-            engine.query_expr(context, expr, time, options)
+fn kept_since(
+    asking: &Asking<'_>,
+    matchers: &[Matcher],
+    range: TimeRange,
+) -> Result<Vec<KeptSince>, Error> {
+    let selection = asking.local.select(SelectRequest {
+        tenant: asking.tenant,
+        matchers,
+        range,
+        newest_only: true,
+        cancel: asking.cancel,
+        budget: &asking.budget,
+        series: &SeriesLimit::none(),
+        span: None,
+    })?;
+    let mut batch = SeriesBatch::default();
+    selection.read(0..selection.len(), &mut batch)?;
+    let newest = |i: usize| {
+        let series = batch.series(i);
+        let (time, value) = (*series.times.last()?, *series.values.last()?);
+        let labels: Labels = selection.labels(i);
+        (!is_stale(value)).then_some(KeptSince {
+            labels,
+            time,
+            value,
         })
-    }
-
-    fn text(&mut self, text: &str, at: TimestampMs) -> Result<Value, String> {
-        let own = || text.to_owned();
-        self.ask(own, at, |engine, context, time, options| {
-            engine.query(context, text, time, options)
-        })
-    }
-
-    fn cancel(&self) -> &Cancel {
-        self.cancel
-    }
+    };
+    Ok((0..selection.len()).filter_map(newest).collect())
 }

@@ -79,6 +79,7 @@ pub fn backend(parts: Parts) -> Backend {
         local: parts.store,
         pipeline: parts.pipeline,
         scraping: parts.scraping,
+        outside: parts.rules.outside_url(),
         rules: parts.rules,
     }
 }

@@ -249,6 +249,10 @@ fn web_settings(settings: &Settings) -> Result<WebSettings, PartsError> {
         external_origin: origin,
         cors_origin,
         write_versions: settings.write_versions.clone(),
+        page_title: settings.page_title.clone(),
+        user_assets: settings.user_assets.clone(),
+        console_templates: settings.console_templates.clone(),
+        console_libraries: settings.console_libraries.clone(),
     })
 }
 

@@ -33,6 +33,7 @@ use firn_rules::rule::Outside;
 use firn_rules::schedule::CatchUp;
 use firn_rules::view::{BackfillError, BackfillRequest, BackfillView, GroupView, Groups};
 use firn_server::App;
+use firn_server::parts::OutsideUrl;
 use metrics::RuleMetrics;
 use progress::Progress;
 use runner::Runner;
@@ -198,6 +199,13 @@ impl Rules {
             }
         });
         *lock(&self.following) = Some(following);
+    }
+
+    /// Where templates say that users reach the server.
+    pub fn outside_url(&self) -> OutsideUrl {
+        let url = self.shared.around.external_url.clone();
+        let path = path_of(&url).to_owned();
+        OutsideUrl { url, path }
     }
 
     /// Takes over the groups of `config`. All that must end are told at once, and are shown until

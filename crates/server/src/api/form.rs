@@ -78,6 +78,11 @@ impl Form {
         self.first_error.as_deref()
     }
 
+    /// All names with their values, in the order in which they count.
+    pub(crate) fn pairs(&self) -> impl Iterator<Item = &(String, String)> {
+        self.pairs.iter()
+    }
+
     /// The first value of `name`, or empty.
     pub(crate) fn get(&self, name: &str) -> &str {
         let found = self.pairs.iter().find(|(n, _)| n == name);

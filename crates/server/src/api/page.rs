@@ -1,13 +1,18 @@
 //! The first page: files that are part of the binary, under a policy that lets nothing else run.
+//! Its title is the operator's, and so is a link in it.
 
 use crate::app::App;
 use crate::http::failure::{Cause, Failure};
+use crate::parts::WebSettings;
 use axum::body::Body;
 use axum::extract::Request;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
 use firn_model::error::ErrorKind;
+use std::borrow::Cow;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::Path;
+use tokio::task::spawn_blocking;
 
 struct Asset {
     name: &'static str,
@@ -79,16 +84,47 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; i
                       connect-src 'self'; base-uri 'none'; form-action 'none'; \
                       frame-ancestors 'none'";
 
+/// What the page is called in its file. Its scripts read from there what it is called.
+const TITLE: &str = "<title>Firn</title>";
+
+/// Before which link that to the operator's own page stands.
+const LAST_LINK: &str = r#"<a href="metrics">"#;
+
 /// The page itself; the paths that lead to it differ only for the script.
-pub(crate) async fn index(_app: App, request: Request) -> Response {
-    serve(&INDEX, &request)
+pub(crate) async fn index(app: App, request: Request) -> Response {
+    let web = app.parts.web.clone();
+    let own = spawn_blocking(move || own_page(&web)).await;
+    let link = match own.ok().flatten() {
+        Some(path) => format!("<a href=\"{path}\">Consoles</a>\n      {LAST_LINK}"),
+        None => LAST_LINK.to_owned(),
+    };
+    let title = format!("<title>{}</title>", escaped(&app.parts.web.page_title));
+    let text = INDEX.text.replace(TITLE, &title).replace(LAST_LINK, &link);
+    serve(INDEX.content_type, text.into(), &request)
+}
+
+/// Where the operator has a page that others start from.
+fn own_page(web: &WebSettings) -> Option<&'static str> {
+    const INDEX: &str = "index.html";
+    let has = |folder: &Path| folder.join(INDEX).exists();
+    match &web.user_assets {
+        _ if has(&web.console_templates) => Some("consoles/index.html"),
+        Some(folder) if has(folder) => Some("user/"),
+        _ => None,
+    }
+}
+
+/// `text` as the text of an element.
+fn escaped(text: &str) -> String {
+    let text = text.replace('&', "&amp;");
+    text.replace('<', "&lt;").replace('>', "&gt;")
 }
 
 /// A file that the page needs, by the last part of its path.
 pub(crate) async fn asset(_app: App, request: Request) -> Response {
     let name = request.uri().path().rsplit('/').next().unwrap_or_default();
     match ASSETS.iter().find(|asset| asset.name == name) {
-        Some(asset) => serve(asset, &request),
+        Some(asset) => serve(asset.content_type, asset.text.into(), &request),
         None => {
             let cause = Cause::Request(ErrorKind::NotFound);
             Failure::new(cause, "404 page not found").into_plain()
@@ -96,21 +132,21 @@ pub(crate) async fn asset(_app: App, request: Request) -> Response {
     }
 }
 
-fn serve(asset: &Asset, request: &Request) -> Response {
-    let etag = etag(asset);
+fn serve(content_type: &'static str, text: Cow<'static, str>, request: &Request) -> Response {
+    let etag = etag(&text);
     let known = request.headers().get(header::IF_NONE_MATCH);
     let is_fresh = known.is_some_and(|known| known.as_bytes() == etag.as_bytes());
     let mut response = Response::new(if is_fresh {
         Body::empty()
     } else {
-        Body::from(asset.text)
+        Body::from(text.into_owned())
     });
     if is_fresh {
         *response.status_mut() = StatusCode::NOT_MODIFIED;
     }
     let headers = response.headers_mut();
     let fixed = [
-        (header::CONTENT_TYPE, asset.content_type),
+        (header::CONTENT_TYPE, content_type),
         (header::CONTENT_SECURITY_POLICY, POLICY),
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
         (header::REFERRER_POLICY, "no-referrer"),
@@ -126,8 +162,8 @@ fn serve(asset: &Asset, request: &Request) -> Response {
     response
 }
 
-fn etag(asset: &Asset) -> String {
+fn etag(text: &str) -> String {
     let mut hasher = DefaultHasher::new();
-    asset.text.hash(&mut hasher);
+    text.hash(&mut hasher);
     format!("\"{:016x}\"", hasher.finish())
 }

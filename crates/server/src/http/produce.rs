@@ -55,6 +55,13 @@ impl Text {
     }
 }
 
+impl Text {
+    /// The text as far as none of it was sent.
+    pub(crate) fn start(&self) -> &[u8] {
+        &self.rest
+    }
+}
+
 impl Produce for Text {
     fn produce(&mut self, out: &mut Vec<u8>, bytes_max: usize) -> bool {
         self.rest.produce(out, bytes_max)

@@ -69,7 +69,8 @@ fn by_path() -> BTreeMap<String, Vec<(&'static Section, &'static Route)>> {
 fn whole_path(section: &Section, route: &Route) -> String {
     match (section.prefix, route.path) {
         (prefix, "/") if !prefix.is_empty() => prefix.to_owned(),
-        (prefix, path) => format!("{prefix}{path}"),
+        // A name that stands for the rest of a path is a name all the same.
+        (prefix, path) => format!("{prefix}{}", path.replace("{*", "{")),
     }
 }
 
@@ -118,7 +119,7 @@ fn push_operation(out: &mut String, section: &Section, route: &Route, verb: Verb
 fn path_params(path: &'static str) -> Vec<&'static str> {
     let parts = path.split('/');
     let names = parts.filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
-    names.collect()
+    names.map(|name| name.trim_start_matches('*')).collect()
 }
 
 fn schema(kind: Kind) -> &'static str {

@@ -1,13 +1,15 @@
 //! The table of routes: path, methods, scope, what it shows, parameters, doc. Routing, the OpenAPI
 //! document and `docs/api.md` come from it.
 
+mod pages;
+
 use super::documents;
 use super::route::{Kind, Mount, Param, Route, Verb, api, changing, for_admins, plain};
 use crate::access::{Reach, Scope};
 use crate::api::{
     admin, alertmanagers, blocks, discards, exemplars, features, federate, import, metadata,
-    notifications, operations, otlp, page, query, read, rule_editor, rules, search, self_metrics,
-    series, status, targets, write,
+    notifications, operations, otlp, query, read, rule_editor, rules, search, self_metrics, series,
+    status, targets, write,
 };
 use crate::metrics::Endpoint;
 use Kind::{Count, Duration, Flag, Text, Texts, Time};
@@ -36,7 +38,7 @@ pub(crate) struct Section {
 }
 
 /// The whole table.
-pub(crate) const SECTIONS: [Section; 9] = [
+pub(crate) const SECTIONS: [Section; 10] = [
     section("Queries", "/api/v1", QUERIES),
     section("Writes", "/api/v1", WRITES),
     section("Writes where others take them", "", WRITES_OF_OTHERS),
@@ -45,7 +47,8 @@ pub(crate) const SECTIONS: [Section; 9] = [
     section("Status and administration", "/api/v1", STATUS),
     section("Rules edited over HTTP", "/config/v1/rules", RULE_EDITOR),
     section("Operations", "", OPERATIONS),
-    section("The page", "", PAGE),
+    section("The page", "", pages::OWN),
+    section("Pages and files of the operator", "", pages::OF_OPERATOR),
 ];
 
 const fn section(title: &'static str, prefix: &'static str, routes: &'static [Route]) -> Section {
@@ -756,42 +759,6 @@ const OPERATIONS: &[Route] = &[
         mount(GET, Endpoint::Operations, Scope::Admin, Reach::Whole),
         |m| plain(m, operations::no_trace),
         "Says that there is no runtime of Go to trace.",
-    )
-    .answers(TEXT),
-];
-
-/// The page at `path`: what it shows there is its script's work.
-const fn page_at(path: &'static str, doc: &'static str) -> Route {
-    let mount = open(GET, Endpoint::Page);
-    Route::new(path, mount, |m| plain(m, page::index), doc).answers(HTML)
-}
-
-const PAGE: &[Route] = &[
-    page_at("/", "The page."),
-    page_at("/graph", "The page, where links of alerts lead."),
-    page_at("/query", "The page, where links of Prometheus lead."),
-    page_at("/alerts", "Its list of alerting rules and their alerts."),
-    page_at("/rules", "Its list of rules."),
-    page_at("/targets", "Its list of targets."),
-    page_at("/service-discovery", "Its list of what was discovered."),
-    page_at("/alertmanager-discovery", "Where alerts are sent."),
-    page_at("/status", "What runs, and since when."),
-    page_at("/agent", "The same, where an agent of Prometheus has it."),
-    page_at("/tsdb-status", "The figures of the head."),
-    page_at("/config", "The configuration in force."),
-    page_at("/flags", "The flags and their values."),
-    Route::new(
-        "/favicon.svg",
-        open(GET, Endpoint::Page),
-        |m| plain(m, page::asset),
-        "Its icon.",
-    )
-    .answers("image/svg+xml"),
-    Route::new(
-        "/assets/{name}",
-        open(GET, Endpoint::Page),
-        |m| plain(m, page::asset),
-        "What it needs.",
     )
     .answers(TEXT),
 ];

@@ -37,7 +37,8 @@ use firn_server::ActiveQueries;
 use firn_server::Limits;
 use firn_server::engine::Engine;
 use firn_server::parts::{
-    AppParts, Backend, BuildInfo, Lifecycle, QuerySettings, RuleEditor, RuntimeInfo, WebSettings,
+    AppParts, Backend, BuildInfo, Lifecycle, OutsideUrl, QuerySettings, RuleEditor, RuntimeInfo,
+    WebSettings,
 };
 use firn_server::{App, router};
 use firn_storage::store::Store;
@@ -446,6 +447,10 @@ fn backend(log: Arc<FakeLog>) -> Backend {
             true => Err(Error::new(ErrorKind::Unavailable, "the disk is full")),
         }),
         collectors: vec![Arc::new(FakeMetrics)],
+        outside: OutsideUrl {
+            url: "http://firn.example.org/f".to_owned(),
+            path: "/f".to_owned(),
+        },
     }
 }
 

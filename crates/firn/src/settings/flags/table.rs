@@ -162,7 +162,16 @@ pub const FLAGS: &[Flag] = &[
         },
         "Path before every route. By default the path of --web.external-url.",
     ),
-    ignored("web.user-assets", ""),
+    flag(
+        "web.user-assets",
+        "DIR",
+        "",
+        |s, v| {
+            s.user_assets = (!v.is_empty()).then(|| v.into());
+            Ok(())
+        },
+        "Folder whose files are below `/user`. By default none.",
+    ),
     switch(
         "web.enable-lifecycle",
         |s, v| set(&mut s.enable_lifecycle, Ok(v == "true")),
@@ -184,11 +193,35 @@ pub const FLAGS: &[Flag] = &[
          refused with 415, so that senders of 2.0 go back to 1.0.",
     ),
     ignored_switch("web.enable-otlp-receiver", "true"),
-    ignored("web.console.templates", "consoles"),
-    ignored("web.console.libraries", "console_libraries"),
-    ignored(
+    flag(
+        "web.console.templates",
+        "DIR",
+        "consoles",
+        |s, v| {
+            s.console_templates = v.into();
+            Ok(())
+        },
+        "Folder of the templates that make the pages below `/consoles`.",
+    ),
+    flag(
+        "web.console.libraries",
+        "DIR",
+        "console_libraries",
+        |s, v| {
+            s.console_libraries = v.into();
+            Ok(())
+        },
+        "Folder whose `*.lib` files define what console templates share.",
+    ),
+    flag(
         "web.page-title",
-        "Prometheus Time Series Collection and Processing Server",
+        "TITLE",
+        "Firn",
+        |s, v| {
+            s.page_title = v.into();
+            Ok(())
+        },
+        "Title of the page.",
     ),
     flag(
         "web.cors.origin",

@@ -1,0 +1,218 @@
+//! `/consoles`: pages that the operator's templates make, as Prometheus's console templates.
+//!
+//! ```text
+//! path -> template and libraries (files) -> its turn as a query -> queries, text -> the page
+//! ```
+//!
+//! Invariant: a page is a query among others: its turn, its deadline, one budget for all that it
+//! asks, and its credentials see their part. Files are read before its turn, within a limit.
+
+use super::call::{Call, not_ready};
+use crate::app::App;
+use crate::asking::Asking;
+use crate::files::{self, media, reason};
+use crate::http::failure::{Cause, Failure};
+use crate::http::produce::{Text, respond};
+use crate::metrics::Endpoint;
+use crate::parts::Backend;
+use axum::body::Body;
+use axum::extract::Request;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::Response;
+use firn_model::error::ErrorKind;
+use firn_promql::Options;
+use firn_rules::rule::samples_of;
+use firn_rules::template::{Console, Limits, TemplateError, console_name, expand_console};
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use tokio::task::spawn_blocking;
+use tokio::time::Instant;
+
+/// Where pages are.
+const PREFIX: &str = "/consoles";
+
+/// Bytes of a template and its libraries together: those of Prometheus's own have a tenth of it.
+const TEXT_BYTES_MAX: u64 = 1 << 20;
+
+/// What a text takes as trees, against what it takes itself: an action of five bytes has some
+/// hundred.
+const TREE_FACTOR: usize = 64;
+
+/// The texts that a page is made of.
+struct Texts {
+    page: String,
+    /// By the names of their files.
+    libraries: Vec<(String, String)>,
+}
+
+impl Texts {
+    fn bytes(&self) -> usize {
+        let libraries = self.libraries.iter().map(|(_, text)| text.len());
+        self.page.len() + libraries.sum::<usize>()
+    }
+}
+
+/// Answers with the page that the path names.
+pub(crate) async fn page(app: App, request: Request) -> Response {
+    let backend = match app.backend() {
+        Ok(backend) => backend,
+        Err(state) => return not_ready(state),
+    };
+    if request.uri().path() == PREFIX {
+        return to_folder();
+    }
+    match answer(&app, backend, request).await {
+        Ok(response) => response,
+        Err(failure) => failure.into_plain(),
+    }
+}
+
+/// Leads to the path with a slash at its end.
+fn to_folder() -> Response {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = StatusCode::MOVED_PERMANENTLY;
+    let target = HeaderValue::from_static("consoles/");
+    response.headers_mut().insert(header::LOCATION, target);
+    response
+}
+
+async fn answer(app: &App, backend: Arc<Backend>, request: Request) -> Result<Response, Failure> {
+    let call = Call::read(app, backend, Endpoint::Consoles, request).await?;
+    let path = call.path.strip_prefix(PREFIX).unwrap_or(&call.path);
+    let path = super::form::unescape_path(path)?;
+    let (named, web) = (path.clone(), app.parts.web.clone());
+    let texts =
+        spawn_blocking(move || read(&web.console_templates, &web.console_libraries, &named));
+    let texts = texts
+        .await
+        .map_err(|_| Failure::internal("the request failed: see the log"))??;
+    if let Some(error) = call.form.first_error() {
+        return Err(Failure::bad_data(error));
+    }
+    let job = job(&call, path.clone(), texts);
+    let deadline = Instant::now() + app.limits().query_timeout;
+    let asked = [format!("{PREFIX}{path}")];
+    let text = call.compute_asking(&asked, deadline, job).await?;
+    let media = media::by_start(text.start());
+    let mut response = respond(text, "text/html", call.encoding());
+    let media = HeaderValue::from_static(media);
+    response.headers_mut().insert(header::CONTENT_TYPE, media);
+    Ok(response)
+}
+
+/// The template that `path` names, and the libraries.
+fn read(templates: &Path, libraries: &Path, path: &str) -> Result<Texts, Failure> {
+    let not_found = |e: files::OpenError| {
+        let cause = Cause::Request(ErrorKind::NotFound);
+        Failure::new(cause, e.to_string())
+    };
+    let found = files::find(templates, path).map_err(not_found)?;
+    let page = found.text(TEXT_BYTES_MAX).map_err(Failure::internal)?;
+    let mut left = TEXT_BYTES_MAX.saturating_sub(page.len() as u64);
+    let mut texts = Vec::new();
+    for name in library_names(libraries) {
+        let found = files::find(libraries, &format!("/{name}")).map_err(|e| e.to_string());
+        let text = found.and_then(|found| found.text(left));
+        let text = text.map_err(|message| {
+            let name = console_name(path);
+            Failure::internal(TemplateError::Library { name, message }.to_string())
+        })?;
+        left = left.saturating_sub(text.len() as u64);
+        texts.push((name, text));
+    }
+    Ok(Texts {
+        page,
+        libraries: texts,
+    })
+}
+
+/// The files of libraries in their order; none if there is no such folder.
+fn library_names(folder: &Path) -> Vec<String> {
+    let names = |entries: std::fs::ReadDir| {
+        let names = entries
+            .filter_map(Result::ok)
+            .map(|entry| entry.file_name());
+        names.filter_map(|name| name.into_string().ok())
+    };
+    let mut names: Vec<String> = match std::fs::read_dir(folder) {
+        Ok(entries) => names(entries)
+            .filter(|name| name.ends_with(".lib"))
+            .collect(),
+        Err(e) => {
+            if e.kind() != io::ErrorKind::NotFound {
+                tracing::warn!(folder = %folder.display(), error = reason(&e), "read libraries");
+            }
+            Vec::new()
+        }
+    };
+    names.sort_unstable();
+    names
+}
+
+/// What makes the page, when it is its turn.
+fn job(
+    call: &Call,
+    path: String,
+    texts: Texts,
+) -> impl FnOnce(&firn_model::cancel::Cancel) -> Result<Text, Failure> + Send + 'static {
+    let (app, backend, tenant) = (call.app.clone(), call.backend.clone(), call.tenant.clone());
+    let (origin, trace) = (call.origin(), call.trace());
+    let params: Vec<_> = call.form.pairs().cloned().collect();
+    let asked_at = app.parts.env.clock.monotonic();
+    move |cancel| {
+        let limits = Limits {
+            cancel: cancel.clone(),
+            ..Limits::default()
+        };
+        let budget = app.budgets.query();
+        let mut memory = budget.hold();
+        let needed = TREE_FACTOR * texts.bytes() + limits.output_bytes_max;
+        memory.grow(needed).map_err(Failure::execution)?;
+        let clock = &app.parts.env.clock;
+        let log = &app.parts.query_log;
+        let mut asking = Asking {
+            log: log.is_on().then(|| (log.clone(), origin)),
+            // The store makes the spans of a request.
+            span: None,
+            trace,
+            queue: clock.monotonic().saturating_sub(asked_at),
+            engine: app.parts.engine.clone(),
+            store: backend.store.clone(),
+            local: backend.local.clone(),
+            env: app.parts.env.clone(),
+            tenant: &tenant,
+            options: options(&app),
+            budget,
+            cancel,
+            held: Vec::new(),
+        };
+        let console = Console {
+            path: &path,
+            text: &texts.page,
+            libraries: &texts.libraries,
+            params: &params,
+            external_labels: &(app.parts.external_labels)(),
+            external_url: &backend.outside.url,
+            path_prefix: &backend.outside.path,
+            time: clock.now_ms(),
+        };
+        let mut query = |text: &str, at| samples_of(&mut asking, text, at);
+        let page = expand_console(&console, &mut query, &limits);
+        let page = page.map_err(|e| Failure::internal(e.to_string()))?;
+        memory.shrink_to(page.capacity());
+        Ok(Text::new(page, memory))
+    }
+}
+
+fn options(app: &App) -> Options {
+    let settings = &app.parts.query;
+    Options {
+        features: settings.features,
+        lookback_ms: settings.lookback_ms,
+        default_subquery_step_ms: (settings.default_subquery_step_ms)(),
+        samples_max: settings.samples_max,
+        series_max: (settings.series_max)(),
+        counts_samples: app.parts.query_log.is_on(),
+    }
+}

@@ -1,0 +1,385 @@
+//! `/user`: the files of `--web.user-assets`, as Go's file server has them: folders as their
+//! `index.html` or as lists, ranges, and what did not change.
+
+use crate::app::App;
+use crate::files::body::FileBody;
+use crate::files::{self, Found, media};
+use crate::http::failure::{Cause, Failure};
+use axum::body::Body;
+use axum::extract::Request;
+use axum::http::header::{self, HeaderName};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
+use axum::response::Response;
+use firn_model::error::ErrorKind;
+use std::fmt::Write;
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::ops::Range;
+use std::path::Path;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use tokio::task::spawn_blocking;
+
+/// Where files are.
+const PREFIX: &str = "/user";
+
+/// What a folder is shown as, if it is there.
+const INDEX: &str = "/index.html";
+
+/// Files in a list at most: more are not read by people.
+const LISTED_MAX: usize = 10_000;
+
+/// Answers with the file that the path names.
+pub(crate) async fn file(app: App, request: Request) -> Response {
+    let Some(folder) = app.parts.web.user_assets.clone() else {
+        return not_found();
+    };
+    let whole = request.uri().path();
+    let path = super::form::unescape_path(whole.strip_prefix(PREFIX).unwrap_or(whole));
+    let asked = match path {
+        Ok(path) => Asked {
+            path,
+            query: request.uri().query().map(str::to_owned),
+            has_body: request.method() != Method::HEAD,
+            headers: request.headers().clone(),
+        },
+        Err(failure) => return failure.into_plain(),
+    };
+    let answered = spawn_blocking(move || asked.answer(&folder)).await;
+    answered.unwrap_or_else(|_| Failure::internal("the request failed: see the log").into_plain())
+}
+
+fn not_found() -> Response {
+    let cause = Cause::Request(ErrorKind::NotFound);
+    Failure::new(cause, "404 page not found").into_plain()
+}
+
+fn failed(kind: io::ErrorKind) -> Response {
+    match kind {
+        io::ErrorKind::NotFound => not_found(),
+        io::ErrorKind::PermissionDenied => {
+            Failure::new(Cause::Forbidden, "403 Forbidden").into_plain()
+        }
+        _ => Failure::internal("500 Internal Server Error").into_plain(),
+    }
+}
+
+/// What of a request matters.
+struct Asked {
+    /// Behind the prefix, decoded.
+    path: String,
+    query: Option<String>,
+    has_body: bool,
+    headers: HeaderMap,
+}
+
+impl Asked {
+    fn answer(&self, folder: &Path) -> Response {
+        if self.path.is_empty() {
+            return self.redirect("user/");
+        }
+        if self.path.ends_with(INDEX) {
+            return self.redirect("./");
+        }
+        let found = match files::find(folder, &self.path) {
+            Ok(found) => found,
+            Err(e) => return failed(e.kind()),
+        };
+        let base = self.path.trim_end_matches('/');
+        let base = base.rsplit('/').next().unwrap_or_default();
+        match (found.metadata.is_dir(), self.path.ends_with('/')) {
+            (true, false) => self.redirect(&format!("{}/", escape(base))),
+            (false, true) => self.redirect(&format!("../{}", escape(base))),
+            (false, false) => self.content(&found),
+            (true, true) => match files::find(folder, &format!("{}{INDEX}", self.path)) {
+                Ok(index) if index.metadata.is_file() => self.content(&index),
+                _ => self.list(&found),
+            },
+        }
+    }
+
+    fn redirect(&self, to: &str) -> Response {
+        let query = self.query.as_ref().map(|query| format!("?{query}"));
+        let to = format!("{to}{}", query.unwrap_or_default());
+        let mut response = Response::new(Body::empty());
+        *response.status_mut() = StatusCode::MOVED_PERMANENTLY;
+        set(&mut response, header::LOCATION, &to);
+        response
+    }
+
+    /// The file, the range of it that is asked for, or that it did not change.
+    fn content(&self, found: &Found) -> Response {
+        let modified = modified(found);
+        if let Some(response) = self.unchanged(modified) {
+            return response;
+        }
+        let len = found.metadata.len();
+        let part = match self.range(modified, len) {
+            Ok(part) => part,
+            Err(why) => return unfit(why, len),
+        };
+        let range = part.clone().unwrap_or(0..len);
+        let opened = found.open().and_then(|file| sniffed(found, file, &range));
+        let (file, media) = match opened {
+            Ok(opened) => opened,
+            Err(e) => return failed(e.kind()),
+        };
+        let bytes = range.end - range.start;
+        let mut response = Response::new(match self.has_body {
+            true => Body::new(FileBody::new(file, bytes)),
+            false => Body::empty(),
+        });
+        if part.is_some() {
+            *response.status_mut() = StatusCode::PARTIAL_CONTENT;
+            let last = range.end.saturating_sub(1);
+            let shown = format!("bytes {}-{last}/{len}", range.start);
+            set(&mut response, header::CONTENT_RANGE, &shown);
+        }
+        set(&mut response, header::CONTENT_TYPE, media);
+        set(&mut response, header::CONTENT_LENGTH, &bytes.to_string());
+        set(&mut response, header::ACCEPT_RANGES, "bytes");
+        if let Some(modified) = modified {
+            set(&mut response, header::LAST_MODIFIED, &date(modified));
+        }
+        response
+    }
+
+    /// The answer if what was modified at that time is known to the client.
+    fn unchanged(&self, modified: Option<SystemTime>) -> Option<Response> {
+        let (known, modified) = (self.date(header::IF_MODIFIED_SINCE)?, modified?);
+        if seconds(modified) > seconds(known) {
+            return None;
+        }
+        let mut response = Response::new(Body::empty());
+        *response.status_mut() = StatusCode::NOT_MODIFIED;
+        set(&mut response, header::LAST_MODIFIED, &date(modified));
+        Some(response)
+    }
+
+    /// A time of a header.
+    fn date(&self, name: HeaderName) -> Option<SystemTime> {
+        httpdate::parse_http_date(self.headers.get(name)?.to_str().ok()?).ok()
+    }
+
+    /// The range of `len` bytes that is asked for, if the file is what it was.
+    fn range(
+        &self,
+        modified: Option<SystemTime>,
+        len: u64,
+    ) -> Result<Option<Range<u64>>, &'static str> {
+        let Some(range) = self.headers.get(header::RANGE) else {
+            return Ok(None);
+        };
+        let is_same = match self.headers.contains_key(header::IF_RANGE) {
+            true => {
+                let known = self.date(header::IF_RANGE).map(seconds);
+                known.is_some() && known == modified.map(seconds)
+            }
+            false => true,
+        };
+        match is_same {
+            true => range_of(range.to_str().unwrap_or_default(), len),
+            false => Ok(None),
+        }
+    }
+
+    /// The files of a folder, as links.
+    fn list(&self, found: &Found) -> Response {
+        let modified = modified(found);
+        if let Some(response) = self.unchanged(modified) {
+            return response;
+        }
+        let Some(mut names) = names_in(&found.path) else {
+            return Failure::internal("Error reading directory").into_plain();
+        };
+        names.sort_unstable();
+        let mut page = String::from(
+            "<!doctype html>\n\
+             <meta name=\"viewport\" content=\"width=device-width\">\n<pre>\n",
+        );
+        for name in names {
+            let link = escape(&name);
+            // What looks like a scheme would be one.
+            let here = if link.contains(':') { "./" } else { "" };
+            let (link, name) = (shown(&link), shown(&name));
+            let _ = writeln!(page, "<a href=\"{here}{link}\">{name}</a>");
+        }
+        page.push_str("</pre>\n");
+        let mut response = Response::new(Body::from(page));
+        set(
+            &mut response,
+            header::CONTENT_TYPE,
+            "text/html; charset=utf-8",
+        );
+        if let Some(modified) = modified {
+            set(&mut response, header::LAST_MODIFIED, &date(modified));
+        }
+        response
+    }
+}
+
+/// The names of what is in a folder, those of folders with a slash; `None` if they cannot be read,
+/// or are too many.
+fn names_in(folder: &Path) -> Option<Vec<String>> {
+    let mut names = Vec::new();
+    for entry in std::fs::read_dir(folder).ok()? {
+        let entry = entry.ok()?;
+        if names.len() == LISTED_MAX {
+            return None;
+        }
+        let slash = match entry.file_type() {
+            Ok(kind) if kind.is_dir() => "/",
+            _ => "",
+        };
+        names.push(format!("{}{slash}", entry.file_name().to_string_lossy()));
+    }
+    Some(names)
+}
+
+/// The file where `range` begins, and its type.
+fn sniffed(found: &Found, mut file: File, range: &Range<u64>) -> io::Result<(File, &'static str)> {
+    let media = match media::by_name(&found.path) {
+        Some(media) => media,
+        None => {
+            let mut start = Vec::new();
+            let most = media::START_BYTES as u64;
+            (&mut file).take(most).read_to_end(&mut start)?;
+            media::by_start(&start)
+        }
+    };
+    file.seek(SeekFrom::Start(range.start))?;
+    Ok((file, media))
+}
+
+/// The range of `len` bytes that a header names; none if it names several, or there are no bytes.
+fn range_of(text: &str, len: u64) -> Result<Option<Range<u64>>, &'static str> {
+    const INVALID: &str = "invalid range";
+    let ranges = text.strip_prefix("bytes=").ok_or(INVALID)?;
+    if ranges.contains(',') || len == 0 {
+        return Ok(None);
+    }
+    let (start, end) = ranges.split_once('-').ok_or(INVALID)?;
+    let (start, end) = (start.trim(), end.trim());
+    let number = |text: &str| match text.bytes().all(|b| b.is_ascii_digit()) {
+        true => text.parse::<u64>().map_err(|_| INVALID),
+        false => Err(INVALID),
+    };
+    if start.is_empty() {
+        let last = number(end)?.min(len);
+        return Ok(Some(len - last..len));
+    }
+    let first = number(start)?;
+    if first >= len {
+        return Err("invalid range: failed to overlap");
+    }
+    if end.is_empty() {
+        return Ok(Some(first..len));
+    }
+    let last = number(end)?;
+    match first > last {
+        true => Err(INVALID),
+        false => Ok(Some(first..last.saturating_add(1).min(len))),
+    }
+}
+
+/// The answer to a range that there is not.
+fn unfit(why: &'static str, len: u64) -> Response {
+    let mut response = Response::new(Body::from(format!("{why}\n")));
+    *response.status_mut() = StatusCode::RANGE_NOT_SATISFIABLE;
+    set(
+        &mut response,
+        header::CONTENT_RANGE,
+        &format!("bytes */{len}"),
+    );
+    set(
+        &mut response,
+        header::CONTENT_TYPE,
+        "text/plain; charset=utf-8",
+    );
+    set(&mut response, header::X_CONTENT_TYPE_OPTIONS, "nosniff");
+    response
+}
+
+fn set(response: &mut Response, name: HeaderName, value: &str) {
+    if let Ok(value) = HeaderValue::from_str(value) {
+        response.headers_mut().insert(name, value);
+    }
+}
+
+/// When a file was written, if the system knows it.
+fn modified(found: &Found) -> Option<SystemTime> {
+    let modified = found.metadata.modified().ok();
+    modified.filter(|time| *time > UNIX_EPOCH)
+}
+
+fn seconds(time: SystemTime) -> u64 {
+    let since = time.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
+    since.as_secs()
+}
+
+fn date(time: SystemTime) -> String {
+    httpdate::fmt_http_date(time)
+}
+
+/// A name as a part of a URL.
+fn escape(name: &str) -> String {
+    let mut out = String::with_capacity(name.len());
+    for byte in name.bytes() {
+        match byte {
+            b'-' | b'_' | b'.' | b'~' | b'$' | b'&' | b'+' | b',' | b'/' | b':' | b';' | b'='
+            | b'@' => out.push(char::from(byte)),
+            _ if byte.is_ascii_alphanumeric() => out.push(char::from(byte)),
+            _ => {
+                let _ = write!(out, "%{byte:02X}");
+            }
+        }
+    }
+    out
+}
+
+/// A name as text of a page.
+fn shown(name: &str) -> String {
+    let mut out = String::with_capacity(name.len());
+    for c in name.chars() {
+        match c {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&#34;"),
+            '\'' => out.push_str("&#39;"),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn range_of_a_header_is_gos() {
+        let cases = [
+            ("bytes=0-4", 10, Ok(Some(0..5))),
+            ("bytes=5-", 10, Ok(Some(5..10))),
+            ("bytes=-3", 10, Ok(Some(7..10))),
+            ("bytes=-30", 10, Ok(Some(0..10))),
+            ("bytes=8-99", 10, Ok(Some(8..10))),
+            ("bytes=0-1,3-4", 10, Ok(None)),
+            ("bytes=0-4", 0, Ok(None)),
+            ("bytes=10-", 10, Err("invalid range: failed to overlap")),
+            ("bytes=4-3", 10, Err("invalid range")),
+            ("bytes=a-3", 10, Err("invalid range")),
+            ("bytes=-", 10, Err("invalid range")),
+            ("lines=0-3", 10, Err("invalid range")),
+        ];
+        for (text, len, want) in cases {
+            assert_eq!(range_of(text, len), want, "{text}");
+        }
+    }
+
+    #[test]
+    fn name_in_a_list_is_a_link_to_itself() {
+        assert_eq!(escape("a b?c#d%&:é"), "a%20b%3Fc%23d%25&:%C3%A9");
+        assert_eq!(shown("<a&'b\">"), "&lt;a&amp;&#39;b&#34;&gt;");
+    }
+}

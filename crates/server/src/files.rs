@@ -1,0 +1,179 @@
+//! Files of a folder that the operator named, by the paths of requests.
+//!
+//! ```text
+//! path -- clean --> the file below the folder -- open --> a regular file or a folder
+//! media   the type of a file, by its name or its first bytes
+//! body    a file as the body of an answer
+//! ```
+//!
+//! Invariant: dots in a path do not lead out of the folder; links do, since who can make one there
+//! decides what is served. Nothing but regular files is read. All calls but those of `body` may
+//! block.
+
+pub(crate) mod body;
+pub(crate) mod media;
+
+use std::fs::{File, Metadata};
+use std::io::{self, Read};
+use std::path::{Component, Path, PathBuf};
+
+/// Why a file is not there, in upstream's words.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum OpenError {
+    /// The path names nothing that can be a file.
+    #[error("http: invalid or unsafe file path")]
+    Unsafe,
+    /// A part of the path is a file, not a folder.
+    #[error("file does not exist")]
+    Below,
+    /// The system does not give it.
+    #[error("open {}: {}", path.display(), reason(error))]
+    System {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        error: io::Error,
+    },
+}
+
+impl OpenError {
+    /// What went wrong, as far as a status tells it.
+    pub(crate) fn kind(&self) -> io::ErrorKind {
+        match self {
+            OpenError::Unsafe | OpenError::Below => io::ErrorKind::NotFound,
+            OpenError::System { error, .. } => error.kind(),
+        }
+    }
+}
+
+/// What a path leads to.
+#[derive(Debug)]
+pub(crate) struct Found {
+    pub(crate) path: PathBuf,
+    pub(crate) metadata: Metadata,
+}
+
+/// What `path`, which begins with a slash, leads to in `folder`.
+pub(crate) fn find(folder: &Path, path: &str) -> Result<Found, OpenError> {
+    let inside = clean(path).ok_or(OpenError::Unsafe)?;
+    let is_named = |part: &Component<'_>| *part != Component::CurDir;
+    let mut whole: PathBuf = folder.components().filter(is_named).collect();
+    if !inside.as_os_str().is_empty() {
+        whole.push(inside);
+    }
+    if whole.as_os_str().is_empty() {
+        whole.push(".");
+    }
+    match std::fs::metadata(&whole) {
+        Ok(metadata) => Ok(Found {
+            path: whole,
+            metadata,
+        }),
+        Err(e) if e.kind() == io::ErrorKind::NotADirectory => Err(OpenError::Below),
+        Err(error) => Err(OpenError::System { path: whole, error }),
+    }
+}
+
+/// The path below a folder; `None` if it can be none.
+fn clean(path: &str) -> Option<PathBuf> {
+    if path.contains('\0') {
+        return None;
+    }
+    let mut parts: Vec<&str> = Vec::new();
+    for part in path.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => drop(parts.pop()),
+            part => parts.push(part),
+        }
+    }
+    Some(parts.iter().collect())
+}
+
+impl Found {
+    /// Opens the file.
+    pub(crate) fn open(&self) -> io::Result<File> {
+        if !self.metadata.is_file() {
+            return Err(io::Error::other("not a regular file"));
+        }
+        File::open(&self.path)
+    }
+
+    /// The text of the file, which may have so many bytes; or why there is none.
+    pub(crate) fn text(&self, bytes_max: u64) -> Result<String, String> {
+        let told = |error: &io::Error| format!("read {}: {}", self.path.display(), reason(error));
+        if self.metadata.is_dir() {
+            return Err(told(&io::ErrorKind::IsADirectory.into()));
+        }
+        let mut bytes = Vec::new();
+        let file = self.open().map_err(|e| told(&e))?;
+        let read = file
+            .take(bytes_max.saturating_add(1))
+            .read_to_end(&mut bytes);
+        read.map_err(|e| told(&e))?;
+        if bytes.len() as u64 > bytes_max {
+            let path = self.path.display();
+            return Err(format!("read {path}: longer than {bytes_max} bytes"));
+        }
+        Ok(match String::from_utf8(bytes) {
+            Ok(text) => text,
+            Err(e) => String::from_utf8_lossy(e.as_bytes()).into_owned(),
+        })
+    }
+}
+
+/// An error of the system in Go's words.
+pub(crate) fn reason(error: &io::Error) -> String {
+    let text = error.to_string();
+    let text = text.split(" (os error").next().unwrap_or_default();
+    let mut chars = text.chars();
+    match chars.next() {
+        Some(first) => first.to_lowercase().chain(chars).collect(),
+        None => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clean_of_a_path_stays_in_the_folder() {
+        let cases = [
+            ("/a/b.html", Some("a/b.html")),
+            ("/", Some("")),
+            ("", Some("")),
+            ("//a//b/", Some("a/b")),
+            ("/a/./b/../c", Some("a/c")),
+            ("/../../etc/passwd", Some("etc/passwd")),
+            ("/a/../../b", Some("b")),
+            ("/..a/b..", Some("..a/b..")),
+            ("/a\0b", None),
+        ];
+        for (path, want) in cases {
+            assert_eq!(clean(path), want.map(PathBuf::from), "{path}");
+        }
+    }
+
+    #[test]
+    fn find_says_what_upstream_says() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("a"), "text").unwrap();
+        let at = folder.path().display();
+        let cases = [
+            ("/a", Ok("text".to_owned())),
+            ("/x/../a", Ok("text".to_owned())),
+            ("/a/b", Err("file does not exist".to_owned())),
+            ("/b", Err(format!("open {at}/b: no such file or directory"))),
+            ("/", Err(format!("read {at}: is a directory"))),
+            ("/\0", Err("http: invalid or unsafe file path".to_owned())),
+        ];
+        for (path, want) in cases {
+            let found = find(folder.path(), path).map_err(|e| e.to_string());
+            let got = found.and_then(|found| found.text(4));
+            assert_eq!(got, want, "{path}");
+        }
+        let long = find(folder.path(), "/a").unwrap().text(3).unwrap_err();
+        assert_eq!(long, format!("read {at}/a: longer than 3 bytes"));
+    }
+}

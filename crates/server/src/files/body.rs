@@ -1,0 +1,84 @@
+//! A file as the body of an answer, or a range of it.
+//!
+//! Invariant: one piece of a file is in memory, and it is read when the client can take it, on a
+//! thread that may wait; between pieces no thread waits for the client. A file that became shorter
+//! ends the connection: what was promised cannot be sent.
+
+use axum::body::Bytes;
+use http_body::{Frame, SizeHint};
+use std::fs::File;
+use std::io::{self, Read};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use tokio::task::{JoinHandle, spawn_blocking};
+
+/// Bytes that are read at one time.
+const PIECE_BYTES: usize = 64 << 10;
+
+/// A file from where it stands, up to a number of bytes.
+pub(crate) struct FileBody {
+    left: u64,
+    state: Reading,
+}
+
+enum Reading {
+    Idle(File),
+    Busy(JoinHandle<io::Result<(File, Bytes)>>),
+    Done,
+}
+
+impl FileBody {
+    /// The next `bytes` of `file`.
+    pub(crate) fn new(file: File, bytes: u64) -> Self {
+        Self {
+            left: bytes,
+            state: Reading::Idle(file),
+        }
+    }
+}
+
+fn read(mut file: File, len: usize) -> io::Result<(File, Bytes)> {
+    let mut piece = vec![0; len];
+    file.read_exact(&mut piece)?;
+    Ok((file, piece.into()))
+}
+
+impl http_body::Body for FileBody {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+        let this = self.get_mut();
+        loop {
+            match std::mem::replace(&mut this.state, Reading::Done) {
+                Reading::Idle(file) if this.left > 0 => {
+                    let most = PIECE_BYTES as u64;
+                    let len = this.left.min(most) as usize;
+                    this.state = Reading::Busy(spawn_blocking(move || read(file, len)));
+                }
+                Reading::Idle(_) | Reading::Done => return Poll::Ready(None),
+                Reading::Busy(mut reading) => {
+                    let Poll::Ready(read) = Pin::new(&mut reading).poll(cx) else {
+                        this.state = Reading::Busy(reading);
+                        return Poll::Pending;
+                    };
+                    let (file, piece) = read.map_err(io::Error::other)??;
+                    this.left -= piece.len() as u64;
+                    this.state = Reading::Idle(file);
+                    return Poll::Ready(Some(Ok(Frame::data(piece))));
+                }
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.left == 0
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.left)
+    }
+}
