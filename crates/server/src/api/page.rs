@@ -139,7 +139,7 @@ fn serve(content_type: &'static str, text: Cow<'static, str>, request: &Request)
     let mut response = Response::new(if is_fresh {
         Body::empty()
     } else {
-        Body::from(text.into_owned())
+        Body::from(text)
     });
     if is_fresh {
         *response.status_mut() = StatusCode::NOT_MODIFIED;
