@@ -12,7 +12,7 @@ pub mod scalar;
 
 pub use print::print;
 
-use saphyr_parser::{Event, Parser, ScalarStyle, ScanError, Span, Tag};
+use saphyr_parser::{Event, Marker, Parser, ScalarStyle, ScanError, Tag};
 use std::collections::HashMap;
 use std::fmt;
 
@@ -146,22 +146,47 @@ impl Node {
 
 /// Reads the first document of `text`; `None` if there is none.
 pub fn parse(text: &str) -> Result<Option<Node>, YamlError> {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let lines: Vec<&str> = text.lines().collect();
     let mut builder = Builder::default();
-    for event in Parser::new_from_str(text.strip_prefix('\u{feff}').unwrap_or(text)) {
+    let mut behind = Place { line: 1, column: 1 };
+    for event in Parser::new_from_str(text) {
         let (event, span) = event.map_err(|e| scan_error(&e))?;
         if matches!(event, Event::DocumentEnd) {
             break;
         }
-        builder.take(event, place(span))?;
+        let place = match event {
+            Event::Scalar(_, ScalarStyle::Literal | ScalarStyle::Folded, ..) => {
+                block_place(&lines, behind).unwrap_or_else(|| place(span.start))
+            }
+            _ => place(span.start),
+        };
+        behind = self::place(span.end);
+        builder.take(event, place)?;
     }
     Ok(builder.root.filter(|root| !root.is_null()))
 }
 
-fn place(span: Span) -> Place {
+fn place(marker: Marker) -> Place {
     Place {
-        line: span.start.line(),
-        column: span.start.col() + 1,
+        line: marker.line(),
+        column: marker.col() + 1,
     }
+}
+
+/// Where the `|` or `>` of a block scalar stands, the first one from `behind` on: for the parser
+/// such a scalar begins with its text.
+fn block_place(lines: &[&str], behind: Place) -> Option<Place> {
+    let mut column = behind.column;
+    for (line, text) in (1..).zip(lines).skip(behind.line - 1) {
+        let found = (1..).zip(text.chars()).skip(column - 1);
+        let mut found = found.filter(|(_, c)| matches!(c, '|' | '>'));
+        if let Some((column, _)) = found.next() {
+            return Some(Place { line, column });
+        }
+        column = 1;
+    }
+    None
 }
 
 /// Whether the text of a scalar may be something else than text: by its tag, or else by its style.
@@ -408,6 +433,24 @@ mod tests {
         check("# only a comment\n", "nothing");
         check("a: 1\nb:\n- x\n- 'y'\nc:\n", r#"{a: 1, b: [x, "y"], c: }"#);
         check("a: 1\n---\nb: 2\n", "{a: 1}");
+    }
+
+    #[test]
+    fn parse_block_scalars_begin_with_their_sign() {
+        for (text, line, column) in [
+            ("a: |\n  x\n", 1, 4),
+            ("- &b\n  a: !!str >-\n\n    x\n", 2, 12),
+            ("a: 'c|d'\nb: | # |\n  x\n", 2, 4),
+            ("é: é\nü: >\n\n\n    x\n", 2, 4),
+        ] {
+            let root = parse(text).unwrap().unwrap();
+            let map = root.items().first().unwrap_or(&root);
+            let Value::Map(entries) = &map.value else {
+                panic!("{text}");
+            };
+            let place = entries.last().unwrap().node.place;
+            assert_eq!(place, Place { line, column }, "{text}");
+        }
     }
 
     #[test]

@@ -4,7 +4,7 @@
 
 use super::{FileError, GroupSettings, ReadOptions, RuleFile, RulePlaces, RuleSettings, Texts};
 use firn_model::units::parse_duration;
-use firn_model::yaml::scalar::parse_bool;
+use firn_model::yaml::scalar::{Scalar, parse_bool, scalar_of};
 use firn_model::yaml::{Entry, Node, Value};
 use std::time::Duration;
 
@@ -141,15 +141,13 @@ impl Reader {
         }
     }
 
-    fn items<'n>(&mut self, node: &'n Node, what: &str) -> &'n [Node] {
-        match &node.value {
-            Value::List(items) => items,
-            _ if node.is_null() => &[],
-            _ => {
-                self.wrong(node, format!("{what} must be a list"));
-                &[]
-            }
+    /// The items of a list. Those that are nothing count for nothing, as upstream.
+    fn items<'n>(&mut self, node: &'n Node, what: &str) -> Vec<&'n Node> {
+        if !matches!(node.value, Value::List(_)) && !node.is_null() {
+            self.wrong(node, format!("{what} must be a list"));
         }
+        let items = node.items().iter();
+        items.filter(|item| !item.is_null()).collect()
     }
 
     fn text(&mut self, node: &Node, what: &str) -> String {
@@ -200,12 +198,10 @@ impl Reader {
             return 0;
         }
         let text = self.text(node, what);
-        match text.replace('_', "").parse() {
-            Ok(number) => number,
-            Err(_) => {
-                self.wrong(node, format!("{what} must be a whole number, got {text:?}"));
-                0
-            }
-        }
+        let number = scalar_of(node).and_then(Scalar::integer);
+        number.unwrap_or_else(|| {
+            self.wrong(node, format!("{what} must be a whole number, got {text:?}"));
+            0
+        })
     }
 }

@@ -72,6 +72,39 @@ fn parse_sound_files_gives_groups_in_order() {
 }
 
 #[test]
+fn parse_what_is_nothing_counts_for_nothing() {
+    check(
+        "groups: [~, {name: a, rules: [~, {record: x, expr: 1}]}]",
+        &["a: x"],
+    );
+    check("groups:\n-\n- name: a\n  rules:\n  -\n", &["a: "]);
+}
+
+#[test]
+fn parse_limits_are_numbers_of_yaml() {
+    for (limit, want) in [
+        ("0x10", 16),
+        ("1_000", 1000),
+        ("1.9", 1),
+        ("-1", -1),
+        ("~", 0),
+    ] {
+        let text = format!("groups: [{{name: a, limit: {limit}}}]");
+        let file = parse(&text, ReadOptions::default()).unwrap();
+        assert_eq!(file.groups[0].limit, want, "{limit}");
+    }
+    for limit in ["'1'", "!!str 1", "x", "yes"] {
+        let text = format!("groups: [{{name: a, limit: {limit}}}]");
+        let errors = parse(&text, ReadOptions::default()).unwrap_err();
+        assert!(
+            errors[0]
+                .to_string()
+                .contains("limit must be a whole number")
+        );
+    }
+}
+
+#[test]
 fn parse_unknown_keys_names_each_with_its_place() {
     check(
         "groups:\n- name: a\n  intervall: 1m\n  rules:\n  - record: x\n    exp: 1\nmore: 1\n",
