@@ -11,6 +11,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use firn_model::batch::Batch;
 use firn_model::labels::Labels;
 use firn_model::metadata::{Metadata, MetadataBatch};
+use firn_model::names::NameScheme;
 use firn_model::sample::TimestampMs;
 use firn_model::units::parse_duration;
 use firn_wire::remote_write::{encode, encode_interned};
@@ -165,7 +166,7 @@ impl Push {
 
     fn send(&self, text: &[u8]) -> Result<(), String> {
         let now = OffsetDateTime::now_utc().unix_timestamp_nanos() / 1_000_000;
-        let families = families::read(text)?;
+        let families = families::read(text, NameScheme::Utf8)?;
         let batch = self.batch(&families, now as TimestampMs);
         let version = HeaderName::from_static("x-prometheus-remote-write-version");
         let (body, kind, number) = match self.is_v2 {

@@ -8,6 +8,7 @@ use crate::commands::rules::check::LINT_FAILED;
 use crate::console;
 use clap::{Arg, ArgMatches, Command};
 use firn_model::metadata::MetricType;
+use firn_model::names::NameScheme;
 use std::io::Read;
 use std::process::ExitCode;
 
@@ -46,7 +47,9 @@ pub(super) fn run(matches: &ArgMatches) -> ExitCode {
     }
     let mut text = Vec::new();
     let text = match std::io::stdin().read_to_end(&mut text) {
-        Ok(_) => read(&text),
+        // Upstream's lint knows only names of the old kind.
+        Ok(_) if lints => read(&text, NameScheme::Legacy),
+        Ok(_) => read(&text, NameScheme::Utf8),
         Err(e) => Err(e.to_string()),
     };
     let families = match text {

@@ -1,0 +1,467 @@
+//! The text format as upstream's tools read it, which are stricter than its scrapes: no label
+//! twice, no second help or type, each line ended. What is wrong is told in their words.
+
+use super::line::{Line, quoted_byte};
+use super::{Families, LabelMap, Metric, Sample};
+use firn_model::go_float::shortest;
+use firn_model::metadata::MetricType;
+use firn_model::names::NameScheme;
+use firn_model::quote::quote;
+use firn_model::sample::TimestampMs;
+use std::collections::HashSet;
+
+/// Reads a text whose names are those of `names`; fails with what to tell the user.
+pub(in crate::commands) fn read(text: &[u8], names: NameScheme) -> Result<Families, String> {
+    let mut reader = Reader {
+        names,
+        families: Families::new(),
+        typed: HashSet::new(),
+    };
+    for (i, line) in text.split_inclusive(|byte| *byte == b'\n').enumerate() {
+        let (line, is_whole) = match line.strip_suffix(b"\n") {
+            Some(line) => (line, true),
+            None => (line, false),
+        };
+        let read = reader.line(&mut Line::new(line, is_whole));
+        read.map_err(|e| format!("text format parsing error in line {}: {e}", i + 1))?;
+    }
+    let mut families = reader.families;
+    families.retain(|_, family| !family.metrics.is_empty());
+    Ok(families)
+}
+
+struct Reader {
+    names: NameScheme,
+    families: Families,
+    /// Families whose type is said, or can no longer be.
+    typed: HashSet<String>,
+}
+
+/// What a sample of a histogram or a summary says besides the values of its parts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Role {
+    Part,
+    Count,
+    Sum,
+}
+
+/// A sample under way: the family it belongs to, and what it is there.
+struct Named {
+    name: String,
+    family: String,
+    role: Role,
+}
+
+/// Labels under way.
+#[derive(Default)]
+struct Found {
+    labels: LabelMap,
+    /// The bound or quantile.
+    part: Option<f64>,
+}
+
+impl Reader {
+    fn line(&mut self, line: &mut Line<'_>) -> Result<(), String> {
+        let first = match line.skip_blanks() {
+            Err(_) if line.is_over() => return Ok(()),
+            first => first?,
+        };
+        let mut found = Found::default();
+        let named = match first {
+            b'\n' => return Ok(()),
+            b'#' => return self.comment(line),
+            b'{' => self.labels(line, None, &mut found)?,
+            _ => {
+                let name = line.name(true)?;
+                if name.is_empty() {
+                    return Err("invalid metric name".into());
+                }
+                let named = self.sample_of(&name)?;
+                match line.skip_blanks()? {
+                    b'{' => self.labels(line, Some(named), &mut found)?,
+                    _ => named,
+                }
+            }
+        };
+        self.sample(line, named, found)
+    }
+
+    fn comment(&mut self, line: &mut Line<'_>) -> Result<(), String> {
+        line.step();
+        line.skip_blanks()?;
+        let keyword = line.word()?;
+        if line.here()? == b'\n' {
+            return Ok(());
+        }
+        if !matches!(keyword, b"HELP" | b"TYPE") {
+            return line.rest().map(|_| ());
+        }
+        line.skip_blanks()?;
+        let name = line.name(true)?;
+        match line.here()? {
+            b'\n' => return Ok(()),
+            b' ' | b'\t' => {}
+            _ => return Err("invalid metric name in comment".into()),
+        }
+        let family = self.named(&name)?.family;
+        if line.skip_blanks()? == b'\n' {
+            return Ok(());
+        }
+        match keyword {
+            b"HELP" => self.help(line, &family),
+            _ => self.kind(line, family),
+        }
+    }
+
+    fn help(&mut self, line: &mut Line<'_>, name: &str) -> Result<(), String> {
+        let family = self.families.entry(name.to_owned()).or_default();
+        if family.help.is_some() {
+            let name = quote(name.as_bytes());
+            return Err(format!("second HELP line for metric name {name}"));
+        }
+        let help = line.unescaped_rest()?;
+        family.help = Some(String::from_utf8_lossy(&help).into_owned());
+        Ok(())
+    }
+
+    fn kind(&mut self, line: &mut Line<'_>, name: String) -> Result<(), String> {
+        if self.typed.contains(&name) {
+            let name = quote(name.as_bytes());
+            return Err(format!(
+                "second TYPE line for metric name {name}, or TYPE reported after samples"
+            ));
+        }
+        let said: Vec<u8> = line
+            .rest()?
+            .iter()
+            .copied()
+            .filter(|b| *b != b'\\')
+            .collect();
+        let kind = match said.to_ascii_uppercase().as_slice() {
+            b"COUNTER" => MetricType::Counter,
+            b"GAUGE" => MetricType::Gauge,
+            b"SUMMARY" => MetricType::Summary,
+            b"UNTYPED" => MetricType::Unknown,
+            b"HISTOGRAM" => MetricType::Histogram,
+            b"GAUGE_HISTOGRAM" | b"GAUGEHISTOGRAM" => MetricType::GaugeHistogram,
+            _ => return Err(format!("unknown metric type {}", quote(&said))),
+        };
+        self.families.entry(name.clone()).or_default().kind = kind;
+        self.typed.insert(name);
+        Ok(())
+    }
+
+    /// The family that a name stands for: one of that name, or the summary or histogram whose
+    /// suffix it has.
+    fn named(&mut self, name: &[u8]) -> Result<Named, String> {
+        let known = std::str::from_utf8(name).ok();
+        let Some(name) = known.filter(|name| self.names.allows_metric(name)) else {
+            return Err(format!("invalid metric name {}", quote(name)));
+        };
+        let (family, role) = self.family_of(name);
+        self.families.entry(family.to_owned()).or_default();
+        Ok(Named {
+            name: name.to_owned(),
+            family: family.to_owned(),
+            role,
+        })
+    }
+
+    fn family_of<'n>(&self, name: &'n str) -> (&'n str, Role) {
+        if self.families.contains_key(name) {
+            return (name, Role::Part);
+        }
+        for (suffix, role) in [
+            ("_count", Role::Count),
+            ("_sum", Role::Sum),
+            ("_bucket", Role::Part),
+        ] {
+            let stem = name.strip_suffix(suffix).filter(|stem| !stem.is_empty());
+            let Some(stem) = stem else {
+                continue;
+            };
+            let is_compound = match self.kind_of(stem) {
+                MetricType::Histogram | MetricType::GaugeHistogram => true,
+                MetricType::Summary => role != Role::Part,
+                _ => false,
+            };
+            if is_compound {
+                return (stem, role);
+            }
+        }
+        (name, Role::Part)
+    }
+
+    fn kind_of(&self, family: &str) -> MetricType {
+        let family = self.families.get(family);
+        family.map_or(MetricType::Unknown, |family| family.kind)
+    }
+
+    /// The family of a sample's name, whose type is settled with that.
+    fn sample_of(&mut self, name: &[u8]) -> Result<Named, String> {
+        let named = self.named(name)?;
+        self.typed.insert(named.family.clone());
+        Ok(named)
+    }
+
+    /// The labels from the brace here on. Without a name before it, one stands among them.
+    fn labels(
+        &mut self,
+        line: &mut Line<'_>,
+        mut named: Option<Named>,
+        found: &mut Found,
+    ) -> Result<Named, String> {
+        let is_within = named.is_none();
+        loop {
+            line.step();
+            if line.skip_blanks()? == b'}' {
+                break;
+            }
+            let name = line.name(false)?;
+            let metric = named.as_ref().map_or("", |named| &named.family);
+            let metric = quote(metric.as_bytes());
+            if name.is_empty() {
+                return Err(format!("invalid label name for metric {metric}"));
+            }
+            let behind = line.skip_blanks()?;
+            match behind {
+                b'=' => self.label(line, &name, named.as_ref(), found)?,
+                _ if !is_within => {
+                    let behind = quoted_byte(behind);
+                    return Err(format!("expected '=' after label name, found {behind}"));
+                }
+                _ if named.is_some() => {
+                    return Err(format!("multiple metric names for metric {metric}"));
+                }
+                b',' | b'}' => named = Some(self.sample_of(&name)?),
+                _ => {
+                    let behind = quoted_byte(behind);
+                    return Err(format!("unexpected end of metric name {behind}"));
+                }
+            }
+            if line.here()? == b'}' {
+                break;
+            }
+        }
+        let named = named.ok_or("invalid metric name")?;
+        line.step();
+        line.skip_blanks()?;
+        Ok(named)
+    }
+
+    /// A label from the `=` here on, up to the `,` or `}` behind it.
+    fn label(
+        &self,
+        line: &mut Line<'_>,
+        name: &[u8],
+        named: Option<&Named>,
+        found: &mut Found,
+    ) -> Result<(), String> {
+        let metric = named.map_or("", |named| &named.family);
+        let quoted = quote(name);
+        let known = std::str::from_utf8(name).ok();
+        let Some(name) = known.filter(|name| self.names.allows_label(name)) else {
+            return Err(format!("invalid label name {quoted}"));
+        };
+        if name == "__name__" {
+            return Err(format!("label name {quoted} is reserved"));
+        }
+        let is_part = part_of(self.kind_of(metric)) == Some(name);
+        if !is_part && found.labels.contains_key(name) {
+            let metric = quote(metric.as_bytes());
+            return Err(format!("duplicate label names for metric {metric}"));
+        }
+        line.step();
+        let first = line.skip_blanks()?;
+        if first != b'"' {
+            let first = quoted_byte(first);
+            return Err(format!(
+                "expected '\"' at start of label value, found {first}"
+            ));
+        }
+        line.step();
+        let value = line.value()?;
+        let quoted = quote(&value);
+        let Ok(value) = String::from_utf8(value) else {
+            return Err(format!("invalid label value {quoted}"));
+        };
+        match is_part {
+            true => {
+                let wrong = || format!("expected float as value for '{name}' label, got {quoted}");
+                found.part = Some(float(value.as_bytes()).ok_or_else(wrong)?);
+            }
+            false => {
+                found.labels.insert(name.to_owned(), value);
+            }
+        }
+        match line.skip_blanks()? {
+            b',' | b'}' => Ok(()),
+            _ => Err(format!("unexpected end of label value {quoted}")),
+        }
+    }
+
+    /// The value and the time, from here on.
+    fn sample(&mut self, line: &mut Line<'_>, named: Named, found: Found) -> Result<(), String> {
+        let text = line.word()?;
+        let wrong = || format!("expected float as value, got {}", quote(text));
+        let value = float(text).ok_or_else(wrong)?;
+        let kind = self.kind_of(&named.family);
+        let part = found.part.filter(|part| !part.is_nan());
+        check_count(kind, &named, part.is_some(), value)?;
+        let time = match line.here()? {
+            b'\n' => None,
+            _ => Some(time(line)?),
+        };
+        let sample = Sample {
+            part: part
+                .filter(|_| named.role == Role::Part)
+                .and_then(|part| Some((part_of(kind)?, shortest(part)))),
+            name: named.name,
+            time,
+            value,
+        };
+        let family = self.families.entry(named.family).or_default();
+        let known = match part_of(kind) {
+            Some(_) => family.metrics.iter_mut().find(|m| m.labels == found.labels),
+            None => None,
+        };
+        match known {
+            Some(metric) => metric.samples.push(sample),
+            None => family.metrics.push(Metric {
+                labels: found.labels,
+                samples: vec![sample],
+            }),
+        }
+        Ok(())
+    }
+}
+
+/// The label that sets apart what is observed in one metric of a type.
+fn part_of(kind: MetricType) -> Option<&'static str> {
+    match kind {
+        MetricType::Histogram | MetricType::GaugeHistogram => Some("le"),
+        MetricType::Summary => Some("quantile"),
+        _ => None,
+    }
+}
+
+/// Counts of a histogram may not be negative.
+fn check_count(kind: MetricType, named: &Named, has_part: bool, value: f64) -> Result<(), String> {
+    if part_of(kind) != Some("le") || value >= 0.0 || value.is_nan() {
+        return Ok(());
+    }
+    let what = match named.role {
+        Role::Count => "count",
+        Role::Part if has_part => "bucket population",
+        _ => return Ok(()),
+    };
+    let name = quote(named.family.as_bytes());
+    Err(format!("negative {what} for histogram {name}"))
+}
+
+/// The time from here to the end of the line.
+fn time(line: &mut Line<'_>) -> Result<TimestampMs, String> {
+    line.skip_blanks()?;
+    let text = line.word()?;
+    let time = std::str::from_utf8(text)
+        .ok()
+        .and_then(|text| text.parse().ok());
+    let time = time.ok_or_else(|| format!("expected integer as timestamp, got {}", quote(text)))?;
+    match line.rest()? {
+        b"" => Ok(time),
+        rest => Err(format!("spurious string after timestamp: {}", quote(rest))),
+    }
+}
+
+/// A number as upstream reads it: in decimals, infinite or none.
+fn float(text: &[u8]) -> Option<f64> {
+    let text = std::str::from_utf8(text).ok()?;
+    let value: f64 = text.parse().ok()?;
+    let is_said = text.contains(['i', 'I']);
+    let is_signed_nan = value.is_nan() && text.starts_with(['+', '-']);
+    (!is_signed_nan && (value.is_finite() || value.is_nan() || is_said)).then_some(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Reads a text and shows its samples, or what is wrong with it.
+    fn check(text: &[u8], want: &str) {
+        let shown = match read(text, NameScheme::Utf8) {
+            Err(e) => e
+                .trim_start_matches("text format parsing error in ")
+                .to_owned(),
+            Ok(families) => {
+                let mut shown = Vec::new();
+                for (name, family) in families {
+                    for metric in family.metrics {
+                        let samples = metric.samples.into_iter();
+                        let samples = samples.map(|s| (s.name, s.part, s.value, s.time));
+                        let samples: Vec<_> = samples.collect();
+                        shown.push(format!("{name}{:?}: {samples:?}", metric.labels));
+                    }
+                }
+                shown.join("; ")
+            }
+        };
+        assert_eq!(shown, want, "{}", String::from_utf8_lossy(text));
+    }
+
+    #[test]
+    fn text_reads_names_labels_values_and_times() {
+        check(b"", "");
+        check(b" # any\n\n#\n# HELP a\n \t", "");
+        check(b"a 1\n", r#"a{}: [("a", None, 1.0, None)]"#);
+        check(
+            b"\ta { b = \"c\\n\\\"\" , } -.5e1 \t-7\n",
+            r#"a{"b": "c\n\""}: [("a", None, -5.0, Some(-7))]"#,
+        );
+        check(
+            b"{\"a b\",\"c d\"=\"e\"} +Inf\n",
+            r#"a b{"c d": "e"}: [("a b", None, inf, None)]"#,
+        );
+        check(
+            b"# TYPE a Histogram\na_bucket{le=\"1\"} 1\na_sum 2\na_count 1\n",
+            "a{}: [(\"a_bucket\", Some((\"le\", \"1\")), 1.0, None), (\"a_sum\", None, 2.0, None), \
+             (\"a_count\", None, 1.0, None)]",
+        );
+    }
+
+    #[test]
+    fn text_that_cannot_be_read_is_told_with_its_line() {
+        for (text, want) in [
+            (&b"a 1"[..], "line 1: unexpected end of input stream"),
+            (b"a 1\nb", "line 2: unexpected end of input stream"),
+            (b"a\n", "line 1: expected float as value, got \"\""),
+            (b"a +nan\n", "line 1: expected float as value, got \"+nan\""),
+            (
+                b"a 1e999\n",
+                "line 1: expected float as value, got \"1e999\"",
+            ),
+            (
+                b"a 1 x\n",
+                "line 1: expected integer as timestamp, got \"x\"",
+            ),
+            (
+                b"a 1 2 \n",
+                "line 1: spurious string after timestamp: \" \"",
+            ),
+            (b"{b=\"c\"} 1\n", "line 1: invalid metric name"),
+            (
+                b"{\"a\",\"b\"} 1\n",
+                "line 1: multiple metric names for metric \"a\"",
+            ),
+            (
+                b"a{b=\"\xff\"} 1\n",
+                "line 1: invalid label value \"\\xff\"",
+            ),
+            (
+                b"a{b;} 1\n",
+                "line 1: expected '=' after label name, found ';'",
+            ),
+        ] {
+            check(text, want);
+        }
+    }
+}
