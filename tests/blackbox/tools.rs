@@ -58,7 +58,15 @@ fn check(file: &str, cases_min: usize) {
             .iter()
             .map(|arg| arg.text().unwrap_or_default().to_owned())
             .collect();
-        let told = run(&args, &field("input").unwrap_or_default());
+        let dir = tempfile::tempdir().unwrap();
+        for file in case.get("files").map_or(&[][..], Node::items) {
+            let [name, text] = file.items() else {
+                panic!("a file has a name and a text: {args:?}");
+            };
+            let path = dir.path().join(name.text().unwrap_or_default());
+            std::fs::write(path, text.text().unwrap_or_default()).unwrap();
+        }
+        let told = run_in(dir.path(), &args, &field("input").unwrap_or_default());
         let code = field("code").expect("an exit code").parse().unwrap();
         assert_eq!(told.code, Some(code), "{args:?}: {}", told.err);
         assert_eq!(told.out, field("out").unwrap_or_default(), "{args:?}");
@@ -77,7 +85,12 @@ fn promql_is_formatted_and_edited_as_promtool_does() {
 
 #[test]
 fn metrics_are_checked_as_promtool_does() {
-    check("metrics.yml", 50);
+    check("metrics.yml", 90);
+}
+
+#[test]
+fn rules_are_checked_and_tested_as_promtool_does() {
+    check("rules.yml", 18);
 }
 
 #[test]

@@ -186,7 +186,7 @@ impl fmt::Display for LabelsRef<'_> {
 }
 
 /// Whether a label's name needs no quotes.
-fn is_plain_name(name: &str) -> bool {
+pub fn is_plain_name(name: &str) -> bool {
     let is_plain = |b: u8| b.is_ascii_alphanumeric() || b == b'_';
     !name.is_empty() && !name.as_bytes()[0].is_ascii_digit() && name.bytes().all(is_plain)
 }

@@ -23,6 +23,7 @@ pub fn command() -> Command {
         .about("Run tests that are written down in files")
         .subcommand_required(true)
         .arg_required_else_help(true)
+        .arg(rules::test::junit())
         .subcommand(promql)
         .subcommand(rules::test::command())
 }

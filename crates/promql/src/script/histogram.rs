@@ -73,7 +73,7 @@ impl Description {
             "sum" => self.sum = number(key, value)?,
             "count" => self.count = number(key, value)?,
             "z_bucket" => self.zero_count = number(key, value)?,
-            "z_bucket_w" => self.zero_threshold = number(key, value)?,
+            "z_bucket_w" => self.zero_threshold = unsigned(key, value)?,
             "buckets" => self.positive = numbers(key, value)?,
             "offset" => self.positive_offset = integer(key, value)?,
             "n_buckets" => self.negative = numbers(key, value)?,
@@ -125,6 +125,13 @@ fn integer(key: &str, value: &str) -> Result<i32, String> {
 
 fn number(key: &str, value: &str) -> Result<f64, String> {
     parse_signed(value).map_err(|why| format!("histogram: {key} is not a number: {why}: {value}"))
+}
+
+fn unsigned(key: &str, value: &str) -> Result<f64, String> {
+    match value.starts_with('-') {
+        true => Err(format!("histogram: {key} is negative: {value}")),
+        false => number(key, value),
+    }
 }
 
 fn numbers(key: &str, value: &str) -> Result<Vec<f64>, String> {

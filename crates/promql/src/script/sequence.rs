@@ -66,8 +66,9 @@ fn parse_labels(line: &str) -> Result<(Labels, &str), String> {
     let mut token = next()?;
     let text = |token: crate::lexer::Token| line.get(token.start..token.end).unwrap_or_default();
     let rest = |token: crate::lexer::Token| line.get(token.end..).unwrap_or_default();
-    if token.kind.is_metric_name() {
-        labels.set(METRIC_NAME, text(token).as_bytes());
+    let name = token.kind.is_metric_name().then(|| text(token));
+    if let Some(name) = name {
+        labels.set(METRIC_NAME, name.as_bytes());
         if !rest(token).starts_with('{') {
             return Ok((labels.build(), rest(token)));
         }
@@ -77,6 +78,7 @@ fn parse_labels(line: &str) -> Result<(Labels, &str), String> {
         return fail("must begin with a name or with braces");
     }
     let mut token = next()?;
+    let mut names = Vec::new();
     while token.kind != TokenKind::RightBrace {
         let name = match token.kind {
             TokenKind::Identifier => text(token).as_bytes().to_vec(),
@@ -94,6 +96,12 @@ fn parse_labels(line: &str) -> Result<(Labels, &str), String> {
                 return fail("label name is not UTF-8");
             };
             labels.set(&name, &unquote(text(value)));
+            if names.contains(&name) {
+                return fail(&format!(
+                    "label name {name:?} is not unique: invalid sample"
+                ));
+            }
+            names.push(name);
             token = next()?;
         } else if is_quoted {
             labels.set(METRIC_NAME, &name);
@@ -105,6 +113,10 @@ fn parse_labels(line: &str) -> Result<(Labels, &str), String> {
             TokenKind::RightBrace => {}
             _ => return fail("expected , or }"),
         }
+    }
+    // The name before the braces goes before one within them.
+    if let Some(name) = name {
+        labels.set(METRIC_NAME, name.as_bytes());
     }
     Ok((labels.build(), rest(token)))
 }

@@ -1,9 +1,9 @@
 //! What tests expect against what was found, and the texts of differences, which are promtool's.
 
 use super::diff;
-use super::suite::{AlertTest, ExprTest};
+use super::suite::{AlertTest, ExpectedAlert, ExprTest};
 use firn_model::go_float::scientific;
-use firn_model::labels::Labels;
+use firn_model::labels::{Labels, is_plain_name};
 use firn_model::quote::quote;
 use firn_model::units::format_duration;
 use firn_promql::script::{read_series, test_expression};
@@ -12,11 +12,37 @@ use firn_promql::value::{MatrixSeries, PointValue, QueryError, QueryResult, Valu
 use firn_rules::alert::{ALERT_NAME, Annotations};
 use std::fmt::Write;
 
-/// What is compared of an alert.
-#[derive(Clone, Debug, PartialEq)]
+/// What is compared of an alert. A label that a test expects to be empty is none that an alert can
+/// have, so that labels are texts by name as annotations are.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct AlertLabels {
-    pub(super) labels: Labels,
-    pub(super) annotations: Annotations,
+    /// In the order of the names.
+    labels: Annotations,
+    annotations: Annotations,
+}
+
+impl AlertLabels {
+    pub(super) fn new(labels: &Labels, annotations: &Annotations) -> Self {
+        let text = |value: &[u8]| String::from_utf8_lossy(value).into_owned();
+        let labels = labels.iter();
+        Self {
+            labels: labels
+                .map(|(name, value)| (name.to_owned(), text(value)))
+                .collect(),
+            annotations: annotations.clone(),
+        }
+    }
+
+    fn expected(name: &str, alert: &ExpectedAlert) -> Self {
+        let own = alert.labels.iter().filter(|(name, _)| name != ALERT_NAME);
+        let name = (ALERT_NAME.to_owned(), name.to_owned());
+        let mut labels: Annotations = own.cloned().chain([name]).collect();
+        labels.sort();
+        Self {
+            labels,
+            annotations: alert.annotations.clone(),
+        }
+    }
 }
 
 /// Compares the alerts of a name that fire with those that are expected to.
@@ -26,20 +52,12 @@ pub(super) fn check_alerts(
     mut found: Vec<AlertLabels>,
     shows_diff: bool,
 ) -> Option<String> {
-    let expected = test.expected.iter().map(|alert| {
-        let name = (ALERT_NAME.to_owned(), test.name.clone());
-        AlertLabels {
-            labels: Labels::from_pairs(alert.labels.iter().cloned().chain([name])),
-            annotations: alert.annotations.clone(),
-        }
-    });
-    let mut expected: Vec<AlertLabels> = expected.collect();
-    for alerts in [&mut expected, &mut found] {
-        alerts.sort_by(|a, b| {
-            let labels = a.labels.cmp(&b.labels);
-            labels.then_with(|| a.annotations.cmp(&b.annotations))
-        });
-    }
+    let expected = test.expected.iter();
+    let mut expected: Vec<AlertLabels> = expected
+        .map(|alert| AlertLabels::expected(&test.name, alert))
+        .collect();
+    expected.sort();
+    found.sort();
     if expected == found {
         return None;
     }
@@ -64,23 +82,19 @@ pub(super) fn check_alerts(
 /// Alerts as JSON; none are shown as one without anything.
 fn json(alerts: &[AlertLabels]) -> serde_json::Value {
     let nothing = AlertLabels {
-        labels: Labels::empty(),
+        labels: Vec::new(),
         annotations: Vec::new(),
     };
     let alerts = match alerts {
         [] => std::slice::from_ref(&nothing),
         alerts => alerts,
     };
-    let text = |value: &[u8]| String::from_utf8_lossy(value).into_owned();
+    let texts = |texts: &Annotations| -> serde_json::Map<_, _> {
+        let texts = texts.iter().cloned();
+        texts.map(|(name, text)| (name, text.into())).collect()
+    };
     let object = |alert: &AlertLabels| {
-        let labels = alert.labels.iter();
-        let labels: serde_json::Map<_, _> = labels
-            .map(|(name, value)| (name.to_owned(), text(value).into()))
-            .collect();
-        let annotations = alert.annotations.iter().cloned();
-        let annotations: serde_json::Map<_, _> = annotations
-            .map(|(name, text)| (name, text.into()))
-            .collect();
+        let (labels, annotations) = (texts(&alert.labels), texts(&alert.annotations));
         serde_json::json!({ "Labels": labels, "Annotations": annotations })
     };
     alerts.iter().map(object).collect()
@@ -98,8 +112,8 @@ fn shown_alerts(alerts: &[AlertLabels]) -> String {
     let shown = alerts.iter().enumerate().map(|(i, alert)| {
         let text = format!(
             "\nLabels:{}\nAnnotations:{}",
-            alert.labels,
-            shown_annotations(&alert.annotations)
+            shown_texts(&alert.labels),
+            shown_texts(&alert.annotations)
         );
         format!("{i}:{}", indented(&text, "  "))
     });
@@ -107,12 +121,14 @@ fn shown_alerts(alerts: &[AlertLabels]) -> String {
     format!("[\n{}\n]", shown.join(",\n"))
 }
 
-/// Annotations as upstream prints a label set.
-fn shown_annotations(annotations: &Annotations) -> String {
-    let shown = annotations.iter();
-    let shown: Vec<String> = shown
-        .map(|(name, text)| format!("{name}={}", quote(text.as_bytes())))
-        .collect();
+/// Texts by name as upstream prints a label set.
+fn shown_texts(texts: &Annotations) -> String {
+    let shown = texts.iter().map(|(name, text)| {
+        let quoted = (!is_plain_name(name)).then(|| quote(name.as_bytes()));
+        let name = quoted.as_deref().unwrap_or(name);
+        format!("{name}={}", quote(text.as_bytes()))
+    });
+    let shown: Vec<String> = shown.collect();
     format!("{{{}}}", shown.join(", "))
 }
 
@@ -198,14 +214,24 @@ fn found_sample(element: VectorElement) -> Sample {
 }
 
 fn expected_sample(labels: &str, value: f64, histogram: &str) -> Result<Sample, String> {
-    let (labels, _) = read_series(labels.trim())?;
+    let labels = match labels.trim() {
+        "" => Labels::empty(),
+        labels => read_series(labels)?.0,
+    };
     let histogram = match histogram {
         "" => String::new(),
         text => {
             let (_, values) = read_series(&format!("{{}} {text}"))?;
             match &values[..] {
                 [Some(PointValue::Histogram(histogram))] => test_expression(histogram),
-                [_] => return Err(format!("expected histogram, got {text}")),
+                [Some(PointValue::Float(value))] => {
+                    let value = match value.is_finite() {
+                        true => format!("{value:.6}"),
+                        false => texts::decimal(*value),
+                    };
+                    return Err(format!("expected histogram, got {value}"));
+                }
+                [None] => return Err("expected histogram, got _".into()),
                 values => return Err(format!("expected 1 value, got {}", values.len())),
             }
         }
@@ -230,7 +256,7 @@ pub(super) fn shown_matrix(matrix: &[MatrixSeries]) -> String {
     let mut out = String::new();
     for series in matrix {
         let _ = writeln!(out, "{} =>", series.labels);
-        let floats = series.floats.iter().map(|(t, v)| (*t, v.to_string()));
+        let floats = series.floats.iter().map(|(t, v)| (*t, texts::decimal(*v)));
         let histograms = series.histograms.iter();
         let histograms = histograms.map(|(t, h)| (*t, texts::histogram(h)));
         let mut points: Vec<(i64, String)> = floats.chain(histograms).collect();

@@ -186,8 +186,9 @@ impl<'a> Running<'a> {
     fn evaluate(&mut self, since: Duration, errors: &mut Vec<String>) -> Result<(), Vec<String>> {
         let instant = self.at(since);
         let batch = self.input.take_until(instant.ms());
-        if let Err(e) = self.head.append(&batch) {
-            errors.push(e.message);
+        let stored = batch.and_then(|batch| self.head.append(&batch).map_err(|e| e.message));
+        if let Err(e) = stored {
+            errors.push(e);
             return Ok(());
         }
         let mut failed = Vec::new();
@@ -224,10 +225,7 @@ impl<'a> Running<'a> {
             let alerts = rules.flat_map(|(_, state)| state.alerts.active());
             let firing = alerts.filter(|alert| alert.state == AlertState::Firing);
             firing
-                .map(|alert| AlertLabels {
-                    labels: alert.labels.clone(),
-                    annotations: alert.annotations.clone(),
-                })
+                .map(|alert| AlertLabels::new(&alert.labels, &alert.annotations))
                 .collect()
         };
         let tests = self.test.alerts.iter().filter(|t| t.eval_time == time);

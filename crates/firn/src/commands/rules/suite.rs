@@ -3,6 +3,7 @@
 use firn_model::labels::Labels;
 use firn_model::sample::TimestampMs;
 use firn_model::units::parse_duration;
+use firn_model::yaml::scalar::{Scalar, scalar_of};
 use firn_model::yaml::{self, Entry, Node, Value, YamlError};
 use std::time::Duration;
 use time::OffsetDateTime;
@@ -235,33 +236,29 @@ fn duration_of(node: &Node) -> Result<Duration, YamlError> {
 }
 
 fn flag_of(node: &Node) -> Result<bool, YamlError> {
-    match text_of(node)?.as_str() {
-        "true" | "True" | "TRUE" | "yes" | "on" => Ok(true),
-        "" | "false" | "False" | "FALSE" | "no" | "off" => Ok(false),
-        other => Err(node.error(format!("not a boolean: {other:?}"))),
+    let text = text_of(node)?;
+    match scalar_of(node) {
+        Some(Scalar::Bool(value)) => Ok(value),
+        Some(Scalar::Null) => Ok(false),
+        _ => Err(node.error(format!("not a boolean: {text:?}"))),
     }
 }
 
 fn number_of(node: &Node) -> Result<f64, YamlError> {
     let text = text_of(node)?;
-    let (sign, digits) = match text.strip_prefix('-') {
-        Some(digits) => (-1.0, digits),
-        None => (1.0, text.strip_prefix('+').unwrap_or(&text)),
-    };
-    match digits {
-        "" if node.is_null() => Ok(0.0),
-        ".inf" | ".Inf" | ".INF" => Ok(sign * f64::INFINITY),
-        ".nan" | ".NaN" | ".NAN" => Ok(f64::NAN),
-        digits => match digits.replace('_', "").parse::<f64>() {
-            Ok(value) if digits.starts_with(|c: char| c.is_ascii_digit() || c == '.') => {
-                Ok(sign * value)
-            }
-            _ => Err(node.error(format!("not a number: {text:?}"))),
-        },
+    match scalar_of(node) {
+        Some(Scalar::Null) => Ok(0.0),
+        scalar => {
+            let number = scalar.and_then(Scalar::number);
+            number.ok_or_else(|| node.error(format!("not a number: {text:?}")))
+        }
     }
 }
 
 fn time_of(node: &Node) -> Result<TimestampMs, YamlError> {
+    if node.is_null() {
+        return Ok(0);
+    }
     let text = text_of(node)?;
     if let Ok(seconds) = text.parse::<f64>()
         && seconds.is_finite()

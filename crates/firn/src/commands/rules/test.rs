@@ -10,6 +10,8 @@ use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use firn_ingest::named_files;
 use firn_model::regex::Regex;
 use std::collections::HashMap;
+use std::fs::File;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use time::OffsetDateTime;
@@ -22,14 +24,9 @@ pub(in crate::commands) fn command() -> Command {
         .value_name("REGEX")
         .action(ArgAction::Append)
         .help("Run only tests whose names match; may be repeated");
-    let junit = Arg::new("junit")
-        .long("junit")
-        .value_name("FILE")
-        .value_parser(value_parser!(PathBuf))
-        .help("Write the results to a file, in the format of JUnit");
     Command::new("rules")
         .about("Run tests of rules as promtool does")
-        .args([run, junit])
+        .arg(run)
         .arg(switch(
             "debug",
             "Say what happens, and show all data at the end",
@@ -37,6 +34,16 @@ pub(in crate::commands) fn command() -> Command {
         .arg(switch("diff", "Show differences between alerts in colours"))
         .arg(shared_argument())
         .arg(files(true, "Files with tests of rules"))
+}
+
+/// The argument that stands before and behind `rules`, as with promtool.
+pub(in crate::commands) fn junit() -> Arg {
+    Arg::new("junit")
+        .long("junit")
+        .value_name("FILE")
+        .global(true)
+        .value_parser(value_parser!(PathBuf))
+        .help("Write the results of `rules` to a file, in the format of JUnit")
 }
 
 /// Runs `firn test rules`.
@@ -58,6 +65,7 @@ fn run_files(matches: &ArgMatches) -> Result<bool, u8> {
             return Err(FAILED);
         }
     };
+    let mut junit = open_report(matches)?;
     let options = read_options(matches);
     let settings = Settings {
         options,
@@ -81,12 +89,25 @@ fn run_files(matches: &ArgMatches) -> Result<bool, u8> {
         }
         console::out("\n");
     }
-    if let Some(path) = matches.get_one::<PathBuf>("junit")
-        && let Err(e) = std::fs::write(path, report.to_string())
+    if let Some(file) = &mut junit
+        && let Err(e) = file.write_all(report.to_string().as_bytes())
     {
         console::err(&format!("failed to write JUnit XML: {e}"));
     }
     Ok(all_good)
+}
+
+/// The file for the results, if one is wanted. One that cannot be written ends the command before a
+/// test runs, as promtool has it.
+fn open_report(matches: &ArgMatches) -> Result<Option<File>, u8> {
+    let Some(path) = matches.get_one::<PathBuf>("junit") else {
+        return Ok(None);
+    };
+    File::create(path).map(Some).map_err(|e| {
+        let path = path.display();
+        console::err(&format!("firn: error: open {path}: {e}, try --help"));
+        FAILED
+    })
 }
 
 /// The pattern that a name must match somewhere; none matches all.
