@@ -146,6 +146,11 @@ fn config_that_tries_yaml_is_taken_or_refused_as_upstream() {
 }
 
 #[test]
+fn config_that_tries_otlp_is_taken_or_refused_as_upstream() {
+    check("otlp", 100);
+}
+
+#[test]
 fn config_that_tries_global_is_taken_or_refused_as_upstream() {
     check("global", 100);
 }

@@ -41,12 +41,11 @@ pub use sources::read_groups;
 use crate::settings::retention::Retention;
 use firn_ingest::aggregation::AggregationSpec;
 use firn_ingest::client::HttpSettings;
-use firn_ingest::named_files;
+use firn_ingest::named_files::{self, BadPattern};
 use firn_ingest::scrape::JobSettings;
 use firn_model::labels::Labels;
 use firn_model::names::NameScheme;
 use firn_model::units::{format_size, parse_duration, parse_size};
-pub use firn_model::yaml::scalar::parse_bool;
 use firn_model::yaml::{self, Node, YamlError};
 use firn_rules::editing::namespace_of;
 use firn_rules::group::Group;
@@ -192,6 +191,9 @@ pub enum ConfigError {
     /// Rule files say what they cannot: a line for each mistake.
     #[error("{0}")]
     Rules(String),
+    /// A pattern of `scrape_config_files` that is none.
+    #[error("error retrieving scrape config files for {0:?}: {why}", why = BadPattern)]
+    JobFiles(String),
     /// A receiver to which nothing can be sent, or a server that cannot be asked.
     #[error("{0}")]
     Remote(String),
@@ -279,8 +281,12 @@ pub fn load_with_rules(path: &Path, features: JobFeatures) -> Result<Config, Con
 
 /// Adds the jobs of the files that `pattern` names.
 fn add_job_files(pattern: &Path, global: &Global, config: &mut Config) -> Result<(), ConfigError> {
-    // The pattern was checked: one that cannot be read finds nothing.
-    for path in named_files::find(pattern).unwrap_or_default() {
+    let found = named_files::find(pattern);
+    let found = found.map_err(|BadPattern| {
+        let shown = rule_files::clean(pattern).display().to_string();
+        ConfigError::JobFiles(shown)
+    })?;
+    for path in found {
         let text = named_files::read_text(&path).map_err(unreadable(&path))?;
         let dir = path.parent().unwrap_or(Path::new(""));
         parse_jobs(&text, global, dir, config).map_err(at_file(&path))?;

@@ -331,15 +331,7 @@ const OTLP: &[Key] = &[
     key("promote_all_resource_attributes", Bool),
     key("promote_resource_attributes", TEXTS),
     key("ignore_resource_attributes", TEXTS),
-    key(
-        "translation_strategy",
-        Choice(&[
-            "UnderscoreEscapingWithSuffixes",
-            "UnderscoreEscapingWithoutSuffixes",
-            "NoUTF8EscapingWithSuffixes",
-            "NoTranslation",
-        ]),
-    ),
+    key("translation_strategy", Text),
     key("keep_identifying_resource_attributes", Bool),
     key("convert_histograms_to_nhcb", Bool),
     key("promote_scope_metadata", Bool),

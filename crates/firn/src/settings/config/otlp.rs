@@ -31,20 +31,24 @@ pub fn translation(root: &Node, names: NameScheme) -> Result<Translation, YamlEr
     })
 }
 
-/// The strategy; one that keeps UTF-8 needs names that may have it.
+/// The strategy; one that keeps UTF-8 needs names that may have it. An empty one changes nothing,
+/// as upstream, whatever names may have.
 fn strategy(node: &Node, names: NameScheme) -> Result<Strategy, YamlError> {
-    const KEY: &str = "translation_strategy";
-    let name = read::text(node, KEY).unwrap_or_default();
-    let strategy = Strategy::ALL
-        .into_iter()
-        .find(|strategy| strategy.name() == name);
-    let strategy = strategy.unwrap_or_default();
-    if names == NameScheme::Legacy && !strategy.escapes() {
-        let message =
-            format!("OTLP translation strategy {name:?} is not allowed when UTF8 is disabled");
-        return Err(node.get(KEY).unwrap_or(node).error(message));
+    let Some(node) = node.get("translation_strategy") else {
+        return Ok(Strategy::default());
+    };
+    let name = node.text().unwrap_or_default();
+    if name.is_empty() {
+        return Ok(Strategy::NoTranslation);
     }
-    Ok(strategy)
+    let mut known = Strategy::ALL.into_iter();
+    match known.find(|strategy| strategy.name() == name) {
+        None => Err(node.error(format!("unsupported OTLP translation strategy {name:?}"))),
+        Some(strategy) if names == NameScheme::Legacy && !strategy.escapes() => Err(node.error(
+            format!("OTLP translation strategy {name:?} is not allowed when UTF8 is disabled"),
+        )),
+        Some(strategy) => Ok(strategy),
+    }
 }
 
 fn promotion(node: &Node) -> Result<Promotion, YamlError> {
@@ -134,6 +138,14 @@ mod tests {
         ] {
             check(text, NameScheme::Utf8, Ok(want));
         }
+        let nothing = Translation {
+            strategy: Strategy::NoTranslation,
+            ..Translation::default()
+        };
+        for text in ["''", "", "~"] {
+            let text = format!("otlp: {{translation_strategy: {text}}}");
+            check(&text, NameScheme::Legacy, Ok(nothing.clone()));
+        }
     }
 
     #[test]
@@ -158,6 +170,11 @@ mod tests {
                 "promote_all_resource_attributes: true, ignore_resource_attributes: [a, a]",
                 NameScheme::Utf8,
                 "duplicated ignored OTel resource attribute \"a\"",
+            ),
+            (
+                "translation_strategy: Nonsense",
+                NameScheme::Utf8,
+                "unsupported OTLP translation strategy \"Nonsense\"",
             ),
             (
                 "translation_strategy: NoTranslation",

@@ -134,7 +134,7 @@ fn add_folder(config: &mut Config) {
 
 /// A path without `.` and, where that is plain, without `..`: as upstream names rule files, whose
 /// names decide about the instants of groups.
-fn clean(path: &Path) -> PathBuf {
+pub(super) fn clean(path: &Path) -> PathBuf {
     let mut out = PathBuf::new();
     for part in path.components() {
         let is_named = matches!(out.components().next_back(), Some(Component::Normal(_)));

@@ -1,7 +1,7 @@
 //! A YAML tree read as Go's library does in its strict form: every field must be known and of its
 //! type; what is wrong is collected, with its line, and told at once.
 
-use crate::settings::config::parse_bool;
+use firn_model::yaml::scalar::{Scalar, scalar_of};
 use firn_model::yaml::{Node, Value};
 use std::time::Duration;
 
@@ -91,33 +91,37 @@ impl Strict {
 
     /// A boolean, if there is one.
     pub(super) fn flag(&mut self, node: &Node) -> Option<bool> {
-        self.scalar(node, "bool", parse_bool)
+        self.scalar(node, "bool", |scalar| match scalar {
+            Scalar::Bool(value) => Some(value),
+            _ => None,
+        })
     }
 
     /// A whole number, if there is one.
     pub(super) fn integer(&mut self, node: &Node) -> Option<i64> {
-        // A fraction goes, as in the library.
-        let whole = |text: &str| Some(text.parse::<f64>().ok()?.trunc() as i64);
-        self.scalar(node, "int", |text| {
-            text.parse().ok().or_else(|| whole(text))
-        })
+        self.scalar(node, "int", Scalar::integer)
     }
 
     /// A duration, as Go writes it or in nanoseconds, if there is one. Less than none is none.
     pub(super) fn duration(&mut self, node: &Node) -> Option<Duration> {
-        self.scalar(node, "time.Duration", go_duration)
+        self.scalar(node, "time.Duration", |scalar| match scalar {
+            Scalar::Text => go_duration(node.text()?),
+            nanos => Some(Duration::from_nanos(
+                u64::try_from(nanos.integer()?).unwrap_or(0),
+            )),
+        })
     }
 
     fn scalar<T>(
         &mut self,
         node: &Node,
         type_name: &str,
-        read: impl Fn(&str) -> Option<T>,
+        read: impl Fn(Scalar) -> Option<T>,
     ) -> Option<T> {
         if node.is_null() {
             return None;
         }
-        let value = node.text().and_then(read);
+        let value = scalar_of(node).and_then(read);
         if value.is_none() {
             self.mismatch(node, type_name);
         }
@@ -129,11 +133,11 @@ impl Strict {
         let value = match &node.value {
             Value::List(_) => "!!seq".to_owned(),
             Value::Map(_) => "!!map".to_owned(),
-            Value::Scalar { text, plain } => {
-                let tag = match *plain {
-                    true if text.parse::<i64>().is_ok() => "int",
-                    true if text.parse::<f64>().is_ok() => "float",
-                    true if parse_bool(text).is_some() => "bool",
+            Value::Scalar { text, .. } => {
+                let tag = match scalar_of(node) {
+                    Some(Scalar::Whole(_)) => "int",
+                    Some(Scalar::Number(_)) => "float",
+                    Some(Scalar::Bool(_)) => "bool",
                     _ => "str",
                 };
                 match text.char_indices().nth(10) {
@@ -152,10 +156,12 @@ impl Strict {
     }
 }
 
-/// `1m30s`, `1.5h`, or a number of nanoseconds.
+/// `1m30s`, `1.5h`, or `0`.
 fn go_duration(text: &str) -> Option<Duration> {
-    if let Ok(nanos) = text.parse::<i64>() {
-        return Some(Duration::from_nanos(u64::try_from(nanos).unwrap_or(0)));
+    match text {
+        "" => return None,
+        "0" => return Some(Duration::ZERO),
+        _ => {}
     }
     let is_negative = text.starts_with('-');
     let mut rest = text.trim_start_matches(['+', '-']);
@@ -197,10 +203,10 @@ mod tests {
             ("1m30s", ms(90_000)),
             ("1.5h", ms(5_400_000)),
             ("250ms", ms(250)),
-            ("1000000", ms(1)),
             ("0", ms(0)),
             ("-1s", ms(0)),
-            ("1", Some(Duration::from_nanos(1))),
+            ("1", None),
+            ("", None),
             ("1x", None),
             ("s", None),
             ("1d", None),

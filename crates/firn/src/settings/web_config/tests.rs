@@ -43,9 +43,27 @@ fn parse_reads_every_section() {
         "",
         "tls_server_config:\n",
         "tls_server_config: {min_version: TLS13}\n",
+        "tls_server_config: {min_version: , max_version: ~}\n",
+        "tls_server_config: {cipher_suites: [~], curve_preferences: [~]}\n",
     ] {
         let config = parsed(empty).unwrap();
         assert!(config.tls.is_none() && config.users.is_empty(), "{empty}");
+    }
+}
+
+#[test]
+fn parse_reads_numbers_as_yaml_writes_them() {
+    for (text, nanos, burst) in [
+        ("{interval: 0x10, burst: 1_000}", 16, 1000),
+        ("{interval: 1.5, burst: 2.9}", 1, 2),
+        ("{interval: '1us', burst: 0b11}", 1000, 3),
+    ] {
+        let config = parsed(&format!("rate_limit: {text}")).unwrap();
+        let limit = RateLimit {
+            interval: Duration::from_nanos(nanos),
+            burst,
+        };
+        assert_eq!(config.rate_limit, Some(limit), "{text}");
     }
 }
 
@@ -70,6 +88,20 @@ fn parse_says_what_the_toolkit_says() {
             "rate_limit: {burst: x, interval: 1d}".to_owned(),
             "yaml: unmarshal errors:\n  line 1: cannot unmarshal !!str `x` into int\n  \
              line 1: cannot unmarshal !!str `1d` into time.Duration",
+        ),
+        (
+            "rate_limit: {burst: '1', interval: '1'}".to_owned(),
+            "yaml: unmarshal errors:\n  line 1: cannot unmarshal !!str `1` into int\n  \
+             line 1: cannot unmarshal !!str `1` into time.Duration",
+        ),
+        (
+            "rate_limit: {burst: 99999999999999999999, interval: true}".to_owned(),
+            "yaml: unmarshal errors:\n  line 1: cannot unmarshal !!float `9999999...` into int\n  \
+             line 1: cannot unmarshal !!bool `true` into time.Duration",
+        ),
+        (
+            "http_server_config: {http2: 'true'}".to_owned(),
+            "yaml: unmarshal errors:\n  line 1: cannot unmarshal !!str `true` into bool",
         ),
         (
             "[]".to_owned(),

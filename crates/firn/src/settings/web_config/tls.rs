@@ -104,6 +104,8 @@ fn read_setting(
     warnings: &mut Vec<String>,
 ) -> Result<(), String> {
     match key {
+        // A key without a value is as good as none.
+        "min_version" | "max_version" if node.is_null() => {}
         "min_version" => {
             settings.min_version = version(&strict.text(node))?;
             if settings.min_version < TlsVersion::V12 {
@@ -115,7 +117,7 @@ fn read_setting(
             settings.prefers_server_ciphers = strict.flag(node).unwrap_or(true);
         }
         "cipher_suites" => {
-            for node in strict.texts(node, "[]web.Cipher").unwrap_or_default() {
+            for node in named(strict, node, "[]web.Cipher") {
                 let name = strict.text(node);
                 let cipher = Cipher::named(&name);
                 let cipher = cipher.ok_or_else(|| format!("unknown cipher: {name}"))?;
@@ -126,7 +128,7 @@ fn read_setting(
             }
         }
         "curve_preferences" => {
-            for node in strict.texts(node, "[]web.Curve").unwrap_or_default() {
+            for node in named(strict, node, "[]web.Curve") {
                 let name = strict.text(node);
                 let curve = Curve::named(&name);
                 let curve = curve.ok_or_else(|| format!("unknown curve: {name}"))?;
@@ -143,6 +145,13 @@ fn read_setting(
         }
     }
     Ok(())
+}
+
+/// The items of a list that name something.
+fn named<'n>(strict: &mut Strict, node: &'n Node, type_name: &str) -> Vec<&'n Node> {
+    let mut items = strict.texts(node, type_name).unwrap_or_default();
+    items.retain(|item| !item.is_null());
+    items
 }
 
 fn inline(text: String) -> Option<Pem> {
