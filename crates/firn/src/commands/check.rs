@@ -28,6 +28,7 @@ pub fn command() -> Command {
         .about("Check files before a server reads them")
         .subcommand_required(true)
         .arg_required_else_help(true)
+        .arg(config::lookback())
         .subcommand(config::command())
         .subcommand(web_config)
         .subcommand(rules::command())

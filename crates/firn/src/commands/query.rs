@@ -88,12 +88,14 @@ pub fn command() -> Command {
         "The server's URL or address, as in localhost:9090",
     );
     let kinds = [instant, range, series, labels];
-    let kinds = kinds.map(|kind| kind.arg(server.clone()).args(common()));
+    let header = option("header", "NAME=VALUE").action(ArgAction::Append);
+    let header = header.help("A header of the requests; may be repeated");
+    let kinds = kinds.map(|kind| kind.arg(server.clone()).arg(header.clone()));
     Command::new("query")
         .about("Ask a Prometheus-compatible server")
         .subcommand_required(true)
         .arg_required_else_help(true)
-        .arg(http_config().global(true))
+        .args([http_config(), format()].map(|arg| arg.global(true)))
         .subcommands(kinds)
         .subcommand(analyze_command())
 }
@@ -121,18 +123,13 @@ fn analyze_command() -> Command {
         ])
 }
 
-/// The flags of every kind of query.
-fn common() -> [Arg; 2] {
-    let header = option("header", "NAME=VALUE").action(ArgAction::Append);
-    let format = option("format", "FORMAT")
+/// The format of the output, which stands before and behind the kind of query.
+fn format() -> Arg {
+    option("format", "FORMAT")
         .short('o')
-        .default_value("promql");
-    [
-        header.help("A header of the requests; may be repeated"),
-        format
-            .value_parser(["promql", "json"])
-            .help("Format of the output"),
-    ]
+        .default_value("promql")
+        .value_parser(["promql", "json"])
+        .help("Format of the output")
 }
 
 fn option(name: &'static str, value: &'static str) -> Arg {
@@ -283,9 +280,9 @@ fn look_up_params(a: &Arguments) -> Result<Params<'static>, QueryError> {
     Ok(params)
 }
 
-/// Seconds since the epoch of a time argument, if there is one.
+/// Seconds since the epoch of a time argument, if there is one and it is not empty.
 fn seconds(text: Option<&str>, what: &'static str) -> Result<Option<f64>, QueryError> {
-    let Some(text) = text else {
+    let Some(text) = text.filter(|text| !text.is_empty()) else {
         return Ok(None);
     };
     if let Ok(seconds) = text.parse::<f64>()

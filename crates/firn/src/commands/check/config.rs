@@ -29,12 +29,6 @@ pub(super) fn command() -> Command {
         .help(
             "What to check beyond mistakes: all, duplicate-rules, too-long-scrape-interval or none",
         );
-    let lookback = Arg::new("query.lookback-delta")
-        .long("query.lookback-delta")
-        .value_name("DURATION")
-        .default_value("5m")
-        .value_parser(|text: &str| parse_duration(text).map_err(|e| e.to_string()))
-        .help("How far back the server's queries look: a scrape interval as long is too long");
     Command::new("config")
         .about("Check config files as promtool does; the exit code is 1 if one is not valid")
         .arg(switch(
@@ -43,13 +37,23 @@ pub(super) fn command() -> Command {
         ))
         .arg(lint)
         .arg(switch("lint-fatal", "End with exit code 3 if lint fails"))
-        .arg(lookback)
         .arg(switch(
             "ignore-unknown-fields",
             "Pass over keys that rule files do not have",
         ))
         .arg(switch("agent", "Check for a server in agent mode"))
         .arg(files("Configs in Prometheus's format"))
+}
+
+/// The argument that stands before and behind what is checked, as with promtool.
+pub(super) fn lookback() -> Arg {
+    Arg::new("query.lookback-delta")
+        .long("query.lookback-delta")
+        .value_name("DURATION")
+        .default_value("5m")
+        .global(true)
+        .value_parser(|text: &str| parse_duration(text).map_err(|e| e.to_string()))
+        .help("How far back the server's queries look: a scrape interval as long is too long")
 }
 
 /// How configs are checked.

@@ -9,7 +9,10 @@ use std::fmt::Write;
 pub fn value(data: &Value, is_json: bool) -> String {
     let result = &data["result"];
     if is_json {
-        return json(result);
+        return match data["resultType"].as_str() {
+            Some("string") => json(result),
+            _ => json(&plain_numbers(result)),
+        };
     }
     let mut out = String::new();
     match data["resultType"].as_str() {
@@ -109,6 +112,22 @@ fn point(pair: &Value) -> String {
     format!("{} @[{}]", plain_number(value), pair[0])
 }
 
+/// A result whose numbers have no exponents.
+fn plain_numbers(result: &Value) -> Value {
+    match result {
+        Value::String(text) => plain_number(text).into(),
+        Value::Array(items) => items.iter().map(plain_numbers).collect(),
+        Value::Object(fields) => {
+            let field = |(key, value): (&String, &Value)| match key.as_str() {
+                "metric" => (key.clone(), value.clone()),
+                _ => (key.clone(), plain_numbers(value)),
+            };
+            Value::Object(fields.iter().map(field).collect())
+        }
+        other => other.clone(),
+    }
+}
+
 /// The number without an exponent, as Go's format `f` prints it.
 fn plain_number(text: &str) -> String {
     match text.parse::<f64>() {
@@ -182,7 +201,23 @@ mod tests {
             ),
         ] {
             assert_eq!(value(&data, false), want, "{data}");
-            assert_eq!(value(&data, true), format!("{}\n", data["result"]));
+            let json = format!("{}\n", data["result"]);
+            assert_eq!(value(&data, true), json.replace("1e+06", "1000000"));
+        }
+    }
+
+    #[test]
+    fn json_has_numbers_without_exponents_and_metrics_as_they_are() {
+        let series = |value: &str| {
+            let metric = json!({"__name__": "1e3"});
+            json!([{"metric": metric, "values": [[1e-7, value]]}])
+        };
+        for (kind, found, want) in [
+            ("matrix", series("1e-07"), series("0.0000001")),
+            ("string", json!([1, "1e3"]), json!([1, "1e3"])),
+        ] {
+            let data = json!({"resultType": kind, "result": found});
+            assert_eq!(value(&data, true), format!("{want}\n"));
         }
     }
 
