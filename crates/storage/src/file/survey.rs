@@ -9,29 +9,38 @@
 use super::frame::FrameKind;
 use super::header::FILE_HEADER_BYTES;
 use super::scan::{Found, Scanner};
+use crate::error::is_disk_fault;
 use firn_model::env::File;
 use firn_model::log::Position;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// Bytes copied at once when a tail is written again.
 const COPY_BYTES: usize = 1 << 20;
 
 /// Cuts the file at its end and makes the rest durable. The part that no later frame vouches for is
-/// written again first: after a failed sync the system may hold it in memory, call it clean and
-/// never write it.
+/// written again first.
 pub(crate) fn make_durable(file: &dyn File, survey: &Survey) -> std::io::Result<()> {
     if file.len()? != survey.end {
         file.set_len(survey.end)?;
     }
+    write_again(file, survey.durable_end..survey.end)
+}
+
+/// Writes a part of a file as it is there and syncs it: after a failed sync the system may hold it
+/// in memory, call it clean and never write it. What the disk does not deliver is not held in
+/// memory, and is passed over.
+pub(crate) fn write_again(file: &dyn File, part: Range<u64>) -> std::io::Result<()> {
     let mut buffer = vec![0; COPY_BYTES];
-    let mut offset = survey.durable_end;
-    while offset < survey.end {
-        let count = buffer.len().min((survey.end - offset) as usize);
-        let read = file.read_at(offset, &mut buffer[..count])?;
-        if read < count {
-            return Err(std::io::ErrorKind::UnexpectedEof.into());
+    let mut offset = part.start;
+    while offset < part.end {
+        let count = buffer.len().min((part.end - offset) as usize);
+        match file.read_at(offset, &mut buffer[..count]) {
+            Ok(read) if read < count => return Err(std::io::ErrorKind::UnexpectedEof.into()),
+            Ok(_) => file.write_all_at(offset, &buffer[..count])?,
+            Err(e) if is_disk_fault(&e) => {}
+            Err(e) => return Err(e),
         }
-        file.write_all_at(offset, &buffer[..count])?;
         offset += count as u64;
     }
     file.sync_data()

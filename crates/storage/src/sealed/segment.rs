@@ -19,6 +19,7 @@ use crate::file::append_only::{self, AppendOnlyFile, FileKind};
 use crate::file::frame::FrameKind;
 use crate::file::header::{FILE_HEADER_BYTES, HeaderState, PAGES_MAGIC};
 use crate::file::scan::{Found, Scanner};
+use crate::file::survey::write_again;
 use crate::manifest::{SegmentEntry, SegmentState};
 use crate::page;
 use firn_model::env::{Env, File, OpenMode};
@@ -128,11 +129,12 @@ pub(crate) fn load(
         && !is_given_up
         && let Some(loaded) = read_directory(&file, &segment, bytes, known)
     {
-        // The process may have ended between the last write and its sync.
+        // The process may have ended between the last write and its sync, or the sync failed, also
+        // that of a start before this one.
         if complete.is_none() {
             let file = env.disk.open(&path, OpenMode::Write);
-            let synced = file.and_then(|file| file.sync_data());
-            synced.map_err(StorageError::io("sync file", &path))?;
+            let written = file.and_then(|file| write_again(&*file, 0..bytes));
+            written.map_err(StorageError::io("sync file", &path))?;
         }
         return Ok(Some(loaded));
     }

@@ -658,6 +658,18 @@ fn store_on_an_unkind_disk_keeps_what_it_promised() {
     }
 }
 
+/// Histories beyond those of an ordinary run that a fault was found by:
+///
+/// - 10081: a segment of pages whose sync failed, which the next start took for durable.
+#[test]
+fn histories_that_found_a_fault_go_well() {
+    for seed in [10_081] {
+        if let Some((seed, trouble)) = first_trouble(seed..seed + 1) {
+            panic!("FIRN_SEED={seed}: {trouble}");
+        }
+    }
+}
+
 #[test]
 fn store_on_a_disk_that_lies_about_syncs_is_caught() {
     let caught = (0..60)
