@@ -18,7 +18,7 @@ use firn_model::sample::TimestampMs;
 use firn_model::stats::{BlocksStats, StoreStats};
 use firn_model::store::Select;
 use firn_model::trace::Tracer;
-use firn_promql::Features;
+use firn_promql::{Features, Options};
 use firn_rules::view::Groups;
 use firn_wire::remote_write::Version;
 use serde::Serialize;
@@ -171,6 +171,20 @@ pub struct QuerySettings {
     pub series_max: Provider<usize>,
     /// `global.evaluation_interval` of the running configuration.
     pub default_subquery_step_ms: Provider<i64>,
+}
+
+impl QuerySettings {
+    /// How a query is evaluated that says nothing else.
+    pub(crate) fn options(&self, counts_samples: bool) -> Options {
+        Options {
+            features: self.features,
+            lookback_ms: self.lookback_ms,
+            default_subquery_step_ms: (self.default_subquery_step_ms)(),
+            samples_max: self.samples_max,
+            series_max: (self.series_max)(),
+            counts_samples,
+        }
+    }
 }
 
 /// Which group a rule is of.

@@ -21,7 +21,7 @@ use firn_model::series_limit::SeriesLimit;
 use firn_model::store::SelectRequest;
 use firn_model::tenant::TenantId;
 use firn_model::trace::{Span, SpanContext, SpanKind};
-use firn_promql::{EvalTime, Options};
+use firn_promql::EvalTime;
 use firn_rules::alerts::KeptSince;
 use firn_rules::rule::Queries;
 use tokio::time::Instant;
@@ -88,15 +88,7 @@ impl App {
         let backend = self
             .backend()
             .map_err(|_| later("the store is not ready"))?;
-        let settings = &self.parts.query;
-        let options = Options {
-            features: settings.features,
-            lookback_ms: settings.lookback_ms,
-            default_subquery_step_ms: (settings.default_subquery_step_ms)(),
-            samples_max: settings.samples_max,
-            series_max: (settings.series_max)(),
-            counts_samples: self.parts.query_log.is_on(),
-        };
+        let options = self.parts.query.options(self.parts.query_log.is_on());
         let budget = self.budgets.query();
         let tenant = question.tenant.clone();
         let (engine, env) = (self.parts.engine.clone(), self.parts.env.clone());

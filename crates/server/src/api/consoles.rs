@@ -20,7 +20,6 @@ use axum::extract::Request;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
 use firn_model::error::ErrorKind;
-use firn_promql::Options;
 use firn_rules::rule::samples_of;
 use firn_rules::template::{Console, Limits, TemplateError, console_name, expand_console};
 use std::io;
@@ -182,7 +181,7 @@ fn job(
             local: backend.local.clone(),
             env: app.parts.env.clone(),
             tenant: &tenant,
-            options: options(&app),
+            options: app.parts.query.options(log.is_on()),
             budget,
             cancel,
             held: Vec::new(),
@@ -202,17 +201,5 @@ fn job(
         let page = page.map_err(|e| Failure::internal(e.to_string()))?;
         memory.shrink_to(page.capacity());
         Ok(Text::new(page, memory))
-    }
-}
-
-fn options(app: &App) -> Options {
-    let settings = &app.parts.query;
-    Options {
-        features: settings.features,
-        lookback_ms: settings.lookback_ms,
-        default_subquery_step_ms: (settings.default_subquery_step_ms)(),
-        samples_max: settings.samples_max,
-        series_max: (settings.series_max)(),
-        counts_samples: app.parts.query_log.is_on(),
     }
 }

@@ -267,13 +267,10 @@ fn options(call: &Call) -> Result<Options, Failure> {
             }
         }
     };
+    let counts_samples = !call.form.get("stats").is_empty() || call.app.parts.query_log.is_on();
     Ok(Options {
-        features: settings.features,
         lookback_ms,
-        default_subquery_step_ms: (settings.default_subquery_step_ms)(),
-        samples_max: settings.samples_max,
-        series_max: (settings.series_max)(),
-        counts_samples: !call.form.get("stats").is_empty() || call.app.parts.query_log.is_on(),
+        ..settings.options(counts_samples)
     })
 }
 

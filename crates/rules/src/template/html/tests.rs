@@ -1,9 +1,7 @@
 //! Pages against answers recorded from upstream, and what is answered otherwise.
 
-use crate::template::tests::{answer, labels};
+use crate::template::tests::{answer, expand_mutated, labels};
 use crate::template::{Console, Limits, expand_console};
-use firn_model::env::Rng;
-use firn_model::env::sim::SimRng;
 
 /// One case a line; its head says how it was recorded.
 const ANSWERS: &str = include_str!("tests/answers.jsonl");
@@ -150,31 +148,7 @@ fn long_script_is_looked_through_once() {
 #[test]
 fn mutated_pages_end_without_a_panic() {
     let texts: Vec<String> = cases().map(|case| case.text).collect();
-    let limits = Limits {
-        steps_max: 2_000,
-        output_bytes_max: 4 << 10,
-        made_bytes_max: 64 << 10,
-        queries_max: 20,
-        depth_max: 50,
-        ..Limits::default()
-    };
-    for seed in 0..20_000 {
-        let rng = SimRng::new(seed);
-        let below = |end: usize| (rng.next_u64() % end.max(1) as u64) as usize;
-        let mut chars: Vec<char> = texts[below(texts.len())].chars().collect();
-        for _ in 0..=below(4) {
-            let at = below(chars.len());
-            let other: Vec<char> = texts[below(texts.len())].chars().collect();
-            let start = below(other.len());
-            let piece = &other[start..other.len().min(start + 1 + below(12))];
-            match below(3) {
-                0 if !chars.is_empty() => drop(chars.remove(at)),
-                1 => drop(chars.splice(at..at, piece.iter().copied())),
-                _ => chars.truncate(at + 1),
-            }
-        }
-        let text: String = chars.into_iter().collect();
-        println!("seed {seed}: {text}");
-        let _ = expand_case(&text, &[], &limits);
-    }
+    expand_mutated(&texts, |text, limits| {
+        let _ = expand_case(text, &[], limits);
+    });
 }
