@@ -4,7 +4,7 @@
 //! The page has 2,000 series with three labels, whose values change from scrape to scrape. Prints
 //! nanoseconds a sample from the body to the batch, the best of many rounds.
 
-use firn_ingest::client::Body;
+use firn_http_client::Body;
 use firn_ingest::scrape::{BenchTarget, JobSettings};
 use firn_model::error::Error;
 use std::fmt::Write as _;

@@ -1,6 +1,6 @@
 //! Bodies that are posted to one URL as they are: what `firn mirror` sends to its targets.
 
-use crate::client::{BodyLimit, HttpClient, HttpSettings, Sign, USER_AGENT, read_body};
+use firn_http_client::{BodyLimit, HttpClient, HttpSettings, Sign, USER_AGENT, read_body};
 use firn_model::error::Error;
 use hyper::Uri;
 use hyper::body::Bytes;

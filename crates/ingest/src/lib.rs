@@ -14,17 +14,14 @@
 
 pub mod aggregation;
 pub mod alertmanagers;
-pub mod client;
 mod deltas;
 mod discards;
-pub mod discovery;
 mod exemplars;
 pub mod forward;
 pub mod import;
 mod limits;
 pub mod metadata;
 pub mod metrics;
-pub mod named_files;
 mod outcome;
 mod pipeline;
 mod refusals;
@@ -32,7 +29,6 @@ pub mod relabel;
 pub mod remote_read;
 pub mod scrape;
 pub mod sending;
-mod share;
 pub mod span_export;
 
 pub use discards::Discard;

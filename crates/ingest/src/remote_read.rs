@@ -4,7 +4,7 @@
 //! asks; an answer that is too large for it fails the query, whatever else is wrong with a server
 //! is said by the caller in a warning.
 
-use crate::client::{BodyLimit, HttpClient, HttpSettings, USER_AGENT, read_body, with_trace};
+use firn_http_client::{BodyLimit, HttpClient, HttpSettings, USER_AGENT, read_body, with_trace};
 use firn_model::budget::Reservation;
 use firn_model::env::Clock;
 use firn_model::error::{Error, ErrorKind};

@@ -44,8 +44,8 @@ pub(crate) use target::encode_path;
 pub use target::{CheckedTarget, Target, check_address, check_target};
 pub use view::{ActiveTarget, PoolView};
 
-use crate::client::Places;
-use crate::discovery::{Lent, ReadYaml};
+use firn_http_client::Places;
+use firn_discovery::{Lent, ReadYaml};
 use crate::pipeline::Pipeline;
 use fetch::Always;
 use firn_model::budget::Budget;

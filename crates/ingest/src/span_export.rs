@@ -3,7 +3,7 @@
 //! Invariant: an export is one request; what becomes of spans that were not taken is the caller's.
 //! A call of gRPC is what HTTP/2 makes of it: one frame each way and a status in the trailers.
 
-use crate::client::{BodyLimit, HttpClient, HttpSettings, TlsSettings, USER_AGENT, read_body};
+use firn_http_client::{BodyLimit, HttpClient, HttpSettings, TlsSettings, USER_AGENT, read_body};
 use firn_model::trace::FinishedSpan;
 use firn_wire::traces;
 use flate2::Compression;
@@ -227,7 +227,7 @@ fn grpc_status(headers: &HeaderMap) -> Option<(u32, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::client::{Secret, TlsSettings};
+    use firn_http_client::{Secret, TlsSettings};
     use firn_model::trace::SpanKind;
     use http_body_util::combinators::BoxBody;
     use http_body_util::{Full, StreamBody};

@@ -5,7 +5,7 @@
 
 use crate::settings::config;
 use clap::{Arg, ArgMatches, value_parser};
-use firn_ingest::client::{
+use firn_http_client::{
     Auth, BodyLimit, HttpClient, HttpSettings, Secret, form_encode, read_body,
 };
 use firn_ingest::forward::without_user;

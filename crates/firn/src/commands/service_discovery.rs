@@ -9,7 +9,7 @@ use crate::process::logs;
 use crate::settings::LogFormat;
 use crate::settings::config::{self, read_groups};
 use clap::{Arg, ArgMatches, Command, value_parser};
-use firn_ingest::discovery::{Discovery, DiscoveryMetrics, Group, Lent, Owner};
+use firn_discovery::{Discovery, DiscoveryMetrics, Group, Lent, Owner};
 use firn_ingest::scrape::{CheckedTarget, JobSettings, check_target};
 use firn_model::env::{Clock, real};
 use firn_model::labels::Labels;

@@ -6,13 +6,15 @@
 //! that compilers write for exceptions: the code that runs all the time keeps no frame pointers,
 //! and the libraries in C, which have none either, are seen through.
 
+mod encode;
+
+use encode::{ProfileBuilder, Timing};
 use firn_model::error::{Error, ErrorKind};
 use firn_server::parts::{FinishProfile, Profiler};
 use nix::sys::signal::{Signal, raise};
-use pprof::protos::{Function, Line, Location, Message, Profile, Sample, ValueType};
-use pprof::{ProfilerGuard, ProfilerGuardBuilder};
+use pprof::{ProfilerGuard, ProfilerGuardBuilder, Report};
 use std::collections::BTreeMap;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 /// Samples a second of CPU time: off from the round numbers at which other timers fire.
 const CPU_HZ: i32 = 99;
@@ -40,21 +42,18 @@ impl Profiler for ProcessProfiler {
         let guard = sample_cpu(CPU_HZ)?;
         Ok(Box::new(move || {
             let report = guard.report().build();
-            let profile = report.and_then(|report| report.pprof());
-            let profile = profile.map_err(|e| failed("build the CPU profile", &e))?;
-            profile
-                .write_to_bytes()
-                .map_err(|e| failed("encode the CPU profile", &e))
+            let report = report.map_err(|e| failed("build the CPU profile", &e))?;
+            Ok(cpu_profile(&report))
         }))
     }
 
     fn threads(&self, kind: &str) -> Result<Vec<u8>, Error> {
         let threads = threads().map_err(|e| failed("list the threads", &e))?;
-        table(&[(kind, "count")], &threads)
+        Ok(table(&[(kind, "count")], &threads))
     }
 
     fn nothing(&self, types: &[(&str, &str)]) -> Result<Vec<u8>, Error> {
-        table(types, &BTreeMap::new())
+        Ok(table(types, &BTreeMap::new()))
     }
 
     fn command_line(&self) -> Vec<String> {
@@ -83,41 +82,45 @@ fn threads() -> std::io::Result<BTreeMap<String, i64>> {
     Ok(names)
 }
 
-/// A profile of values of these types and units, with a value for each name.
-fn table(types: &[(&str, &str)], values: &BTreeMap<String, i64>) -> Result<Vec<u8>, Error> {
-    let mut profile = Profile::new();
-    profile.string_table.push(String::new());
-    let mut text = |text: &str| {
-        profile.string_table.push(text.to_owned());
-        profile.string_table.len() as i64 - 1
-    };
-    let mut pairs = Vec::new();
-    for (kind, unit) in types {
-        let mut pair = ValueType::new();
-        (pair.ty, pair.unit) = (text(kind), text(unit));
-        pairs.push(pair);
+/// Encodes one value for each name, the same for each of the types.
+fn table(types: &[(&str, &str)], values: &BTreeMap<String, i64>) -> Vec<u8> {
+    let mut profile = ProfileBuilder::new(types);
+    profile.set_timing(Timing {
+        start: SystemTime::now(),
+        duration: Duration::ZERO,
+        period: 1,
+        period_type: 0,
+    });
+    for (name, value) in values {
+        let location = profile.location(name, "", "", 0);
+        profile.add_sample(vec![location], vec![*value; types.len()], None);
     }
-    let names: Vec<i64> = values.keys().map(|name| text(name)).collect();
-    for (id, (name, value)) in (1..).zip(names.into_iter().zip(values.values())) {
-        let (mut function, mut line) = (Function::new(), Line::new());
-        (function.id, function.name, line.function_id) = (id, name, id);
-        let (mut location, mut sample) = (Location::new(), Sample::new());
-        location.id = id;
-        location.line.push(line);
-        sample.location_id.push(id);
-        sample.value = vec![*value; types.len()];
-        profile.function.push(function);
-        profile.location.push(location);
-        profile.sample.push(sample);
+    profile.encode()
+}
+
+/// Encodes the sampled stacks, each with its thread and the CPU time that its samples stand for.
+fn cpu_profile(report: &Report) -> Vec<u8> {
+    let mut profile = ProfileBuilder::new(&[("samples", "count"), ("cpu", "nanoseconds")]);
+    let timing = &report.timing;
+    let period = 1_000_000_000 / i64::from(timing.frequency);
+    profile.set_timing(Timing {
+        start: timing.start_time,
+        duration: timing.duration,
+        period,
+        period_type: 1,
+    });
+    for (stack, count) in &report.data {
+        let mut locations = Vec::new();
+        for symbol in stack.frames.iter().flatten() {
+            let (name, file) = (symbol.name(), symbol.filename());
+            let line = i64::from(symbol.lineno());
+            locations.push(profile.location(&name, &symbol.sys_name(), &file, line));
+        }
+        let count = *count as i64;
+        let thread = stack.thread_name_or_id();
+        profile.add_sample(locations, vec![count, count * period], Some(("thread", &thread)));
     }
-    profile.period = 1;
-    profile.period_type = pairs.first().cloned().into();
-    profile.sample_type = pairs;
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    profile.time_nanos = since.map_or(0, |since| since.as_nanos() as i64);
-    profile
-        .write_to_bytes()
-        .map_err(|e| failed("encode the profile", &e))
+    profile.encode()
 }
 
 fn sample_cpu(hz: i32) -> Result<ProfilerGuard<'static>, Error> {

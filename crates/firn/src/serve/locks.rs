@@ -13,7 +13,7 @@
 
 use crate::settings::config::{AccessSettings, Config, TokenSource, checked_digest};
 use crate::settings::web_config::{self, TlsInput, WebConfig, WebConfigError};
-use firn_ingest::named_files;
+use firn_http_client::named_files;
 use firn_model::env::Clock;
 use firn_model::metrics::{Collect, Sink, Value};
 use firn_model::sync::lock;

@@ -4,7 +4,7 @@
 //! made at a time. Behind an edit the config is taken over anew, so that it is evaluated at once.
 
 use super::running::Running;
-use firn_ingest::named_files;
+use firn_http_client::named_files;
 use firn_model::error::{Error, ErrorKind};
 use firn_model::sync::lock;
 use firn_rules::editing::{self, EditError};

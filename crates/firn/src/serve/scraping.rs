@@ -2,7 +2,7 @@
 
 use crate::process::host;
 use crate::settings::config::Config;
-use firn_ingest::client::Body;
+use firn_http_client::Body;
 use firn_ingest::scrape::{Fetch, Fetching, Scraping};
 use firn_model::trace::Span;
 use firn_server::App;

@@ -40,8 +40,8 @@ pub use sources::read_groups;
 
 use crate::settings::retention::Retention;
 use firn_ingest::aggregation::AggregationSpec;
-use firn_ingest::client::HttpSettings;
-use firn_ingest::named_files::{self, BadPattern};
+use firn_http_client::HttpSettings;
+use firn_http_client::named_files::{self, BadPattern};
 use firn_ingest::scrape::JobSettings;
 use firn_model::labels::Labels;
 use firn_model::names::NameScheme;

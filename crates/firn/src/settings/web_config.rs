@@ -11,7 +11,7 @@ mod tls;
 
 pub use tls::{TlsInput, TlsSection};
 
-use firn_ingest::named_files;
+use firn_http_client::named_files;
 use firn_model::yaml::{self, Node};
 use firn_server::access::{HashError, HeaderName, HeaderValue, RateLimit, check_hash};
 use std::path::Path;

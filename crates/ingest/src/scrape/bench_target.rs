@@ -4,9 +4,9 @@ use super::settings::JobSettings;
 use super::state::ScrapeState;
 use super::status::TargetStatus;
 use super::target::{Found, populate};
-use crate::client::Body;
-use crate::discovery::Group;
-use crate::share::Share;
+use firn_http_client::Body;
+use firn_discovery::Group;
+use firn_http_client::MemoryShare;
 use firn_model::batch::Batch;
 use firn_model::budget::Budget;
 use firn_model::error::{Error, ErrorKind};
@@ -33,7 +33,7 @@ impl BenchTarget {
             &target,
             Arc::new(TargetStatus::default()),
             WireLimits::default(),
-            Share::new(
+            MemoryShare::new(
                 &Budget::new("bench target", memory_bytes),
                 "cache of series",
             )?,

@@ -2,7 +2,7 @@
 
 use super::settings::JobSettings;
 use super::target::Target;
-use crate::client::Body;
+use firn_http_client::Body;
 use firn_model::error::Error;
 use firn_model::trace::Span;
 use std::pin::Pin;

@@ -3,7 +3,7 @@
 use super::fetch::{Fetch, Fetching, MakeFetch};
 use super::settings::JobSettings;
 use super::target::Target;
-use crate::client::{
+use firn_http_client::{
     BodyLimit, HttpClient, HttpSettings, Places, USER_AGENT, read_body, with_trace,
 };
 use firn_model::budget::Budget;

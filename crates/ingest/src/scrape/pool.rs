@@ -13,7 +13,7 @@ use super::runner::{Runner, Wanted};
 use super::settings::JobSettings;
 use super::target::{Found, Target, populate};
 use super::view::{ActiveTarget, PoolView};
-use crate::discovery::{Discovery, DiscoverySettings, Group, Owner, ReadYaml};
+use firn_discovery::{Discovery, DiscoverySettings, Group, Owner, ReadYaml};
 use firn_model::labels::Labels;
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! What all targets share: the way into the store, the clock, and bounds on memory and threads.
 
-use crate::client::Places;
-use crate::discovery::{DiscoveryMetrics, Lent, ReadYaml};
+use firn_http_client::Places;
+use firn_discovery::{DiscoveryMetrics, Lent, ReadYaml};
 use crate::pipeline::Pipeline;
 use firn_model::budget::Budget;
 use firn_model::env::Clock;

@@ -15,10 +15,10 @@ use super::plan::Plan;
 use super::resources::Resources;
 use super::state::{ScrapeState, Scraped};
 use super::status::{Health, LastScrape, TargetStatus};
-use crate::client::Body;
+use firn_http_client::Body;
 use crate::outcome::WriteOutcome;
 use crate::refusals::Sender;
-use crate::share::Share;
+use firn_http_client::MemoryShare;
 use firn_model::error::{Error, ErrorKind};
 use firn_model::sample::TimestampMs;
 use firn_model::store::Append;
@@ -343,7 +343,7 @@ impl Scraping {
     }
 
     fn new_state(&self) -> Option<ScrapeState> {
-        match Share::new(&self.resources.caches, "cache of series") {
+        match MemoryShare::new(&self.resources.caches, "cache of series") {
             Ok(memory) => Some(ScrapeState::new(
                 self.plan.job.clone(),
                 &self.plan.target,

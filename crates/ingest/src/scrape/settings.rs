@@ -2,8 +2,8 @@
 //!
 //! Names follow the keys of Prometheus's `scrape_configs`; a limit of zero is no limit.
 
-use crate::client::HttpSettings;
-use crate::discovery::{DiscoverySettings, Group};
+use firn_http_client::HttpSettings;
+use firn_discovery::{DiscoverySettings, Group};
 use crate::relabel::Rule;
 use firn_model::names::NameScheme;
 use firn_wire::exposition::{Escaping, ScrapeProtocol};

@@ -22,10 +22,10 @@ use super::settings::JobSettings;
 use super::status::TargetStatus;
 use super::target::Target;
 use super::zeros;
-use crate::client::{Body, TOO_LARGE};
+use firn_http_client::{Body, TOO_LARGE};
 use crate::exemplars;
 use crate::outcome::Dropped;
-use crate::share::Share;
+use firn_http_client::MemoryShare;
 use firn_model::batch::{Batch, HistogramSample};
 use firn_model::error::{Error, ErrorKind};
 use firn_model::exemplar::Exemplars;
@@ -55,7 +55,7 @@ pub(super) struct ScrapeState {
     status: Arc<TargetStatus>,
     cache: SeriesCache,
     /// The memory of the cache.
-    memory: Share,
+    memory: MemoryShare,
     format: Option<Format>,
     scrape: u64,
     newest: Option<TimestampMs>,
@@ -99,7 +99,7 @@ impl ScrapeState {
         target: &Target,
         status: Arc<TargetStatus>,
         limits: WireLimits,
-        memory: Share,
+        memory: MemoryShare,
     ) -> Self {
         Self {
             labeller: Labeller::new(&job, target, limits),

@@ -7,8 +7,8 @@
 //! Follows `scrape/target.go` of Prometheus in meaning, order of checks and words.
 
 use super::settings::JobSettings;
-use crate::client::form_encode;
-use crate::discovery::Group;
+use firn_http_client::form_encode;
+use firn_discovery::Group;
 use crate::relabel;
 use firn_model::labels::{Labels, LabelsBuilder};
 use firn_model::tenant::TenantId;

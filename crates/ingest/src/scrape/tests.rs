@@ -7,9 +7,9 @@ use super::settings::{JobSettings, StartTimes};
 use super::state::ScrapeState;
 use super::status::TargetStatus;
 use super::target::Target;
-use crate::client::Body;
+use firn_http_client::Body;
 use crate::relabel::{Action, Rule, RuleSettings};
-use crate::share::Share;
+use firn_http_client::MemoryShare;
 use firn_model::batch::Batch;
 use firn_model::budget::Budget;
 use firn_model::error::{Error, ErrorKind};
@@ -79,7 +79,7 @@ struct Steps {
 impl Steps {
     fn new(job: JobSettings) -> Self {
         let status = Arc::new(TargetStatus::default());
-        let memory = Share::new(&Budget::new("caches", 1 << 20), "cache").unwrap();
+        let memory = MemoryShare::new(&Budget::new("caches", 1 << 20), "cache").unwrap();
         let (job, limits) = (Arc::new(job), WireLimits::default());
         let target = target(&job);
         Self {

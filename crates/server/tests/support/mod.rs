@@ -6,7 +6,7 @@
 
 use axum::body::Body;
 use axum::http::{HeaderMap, Request};
-use firn_ingest::client::Places;
+use firn_http_client::Places;
 use firn_ingest::scrape::Scraping;
 use firn_ingest::{IngestLimits, Pipeline};
 use firn_model::batch::Batch;

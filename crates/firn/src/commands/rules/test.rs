@@ -7,7 +7,7 @@ use super::{FAILED, existing_files, files, read_options, shared_argument, switch
 use crate::commands::arguments::texts;
 use crate::console;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
-use firn_ingest::named_files;
+use firn_http_client::named_files;
 use firn_model::regex::Regex;
 use std::collections::HashMap;
 use std::fs::File;

@@ -1,7 +1,7 @@
 //! What goes to one Alertmanager: asks its outbox what to do next, and does it.
 
 use firn_ingest::alertmanagers;
-use firn_ingest::client::HttpClient;
+use firn_http_client::HttpClient;
 use firn_model::metrics::DurationHistogram;
 use firn_model::sync::lock;
 use firn_rules::notification::{

@@ -3,8 +3,8 @@
 use super::sender::Sender;
 use super::{NotifierSettings, relabelled};
 use firn_ingest::alertmanagers::{AlertmanagerSettings, Alertmanagers};
-use firn_ingest::client::HttpClient;
-use firn_ingest::discovery::{Discovery, Owner};
+use firn_http_client::HttpClient;
+use firn_discovery::{Discovery, Owner};
 use firn_model::labels::Labels;
 use firn_model::sync::lock;
 use firn_rules::notification::{Event, Notification};

@@ -2,8 +2,8 @@
 
 use super::*;
 use firn_ingest::alertmanagers::AlertmanagerSettings;
-use firn_ingest::client::HttpSettings;
-use firn_ingest::discovery::{DiscoveryMetrics, DiscoverySettings, Group, Lent};
+use firn_http_client::HttpSettings;
+use firn_discovery::{DiscoveryMetrics, DiscoverySettings, Group, Lent};
 use firn_ingest::relabel::{Action, RuleSettings};
 use firn_model::env::sim::SimClock;
 use firn_model::metrics::{Collect, Sink, Value};

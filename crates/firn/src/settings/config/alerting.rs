@@ -7,7 +7,7 @@ use super::rules::rules;
 use super::signing::check_sigv4;
 use super::sources::{discoveries, sigv4};
 use firn_ingest::alertmanagers::AlertmanagerSettings;
-use firn_ingest::client::Auth;
+use firn_http_client::Auth;
 use firn_ingest::relabel::Rule;
 use firn_model::names::NameScheme;
 use firn_model::yaml::{Node, YamlError};

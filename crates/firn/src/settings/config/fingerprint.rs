@@ -2,7 +2,7 @@
 
 use super::read;
 use super::rule_files::files_of_folder;
-use firn_ingest::named_files;
+use firn_http_client::named_files;
 use firn_model::yaml;
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};

@@ -4,7 +4,7 @@
 //! the folder of the config.
 
 use super::read::{entries, flag_or, path, string, text, texts};
-use firn_ingest::client::{
+use firn_http_client::{
     Assertion, Auth, HeaderValueSource, HttpSettings, OAuth2Settings, ProxySettings, Secret,
     SigningAlgorithm, TlsSettings, TlsVersion,
 };

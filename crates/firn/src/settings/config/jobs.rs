@@ -5,7 +5,7 @@ use super::http::http;
 use super::read;
 use super::rules::rules;
 use super::sources::discoveries;
-use firn_ingest::discovery::DiscoverySettings;
+use firn_discovery::DiscoverySettings;
 use firn_ingest::relabel::Rule;
 use firn_ingest::scrape::{JobSettings, check_address};
 use firn_model::names::NameScheme;

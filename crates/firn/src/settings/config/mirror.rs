@@ -6,7 +6,7 @@ use super::keys::{HTTP_CLIENT, PROXY, TEXTS};
 use super::read;
 use super::schema::{Findings, Key, Shape, walk};
 use super::{ConfigError, at_file, read_file};
-use firn_ingest::client::{HeaderValueSource, HttpSettings};
+use firn_http_client::{HeaderValueSource, HttpSettings};
 use firn_ingest::forward::address;
 use firn_mirror::tee::{Filter, PASSED_HEADERS};
 use firn_model::matcher::Matcher;

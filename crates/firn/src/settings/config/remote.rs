@@ -4,7 +4,7 @@
 use super::http::{http, is_reserved, is_set};
 use super::read;
 use super::signing::{check_azuread, check_sigv4};
-use firn_ingest::client::{Auth, HeaderValueSource, HttpSettings, Secret};
+use firn_http_client::{Auth, HeaderValueSource, HttpSettings, Secret};
 use firn_model::yaml::{Node, YamlError};
 use std::path::Path;
 use std::time::Duration;

@@ -5,9 +5,9 @@ use super::remote::{check_names, check_write, client};
 use super::rules::rules;
 use super::signing::{azuread, google_iam};
 use super::sources::sigv4;
-use firn_ingest::client::HttpSettings;
-use firn_ingest::client::Sign;
-use firn_ingest::discovery::{AzureAdSettings, GoogleIamSettings, SigV4Settings};
+use firn_http_client::HttpSettings;
+use firn_http_client::Sign;
+use firn_discovery::{AzureAdSettings, GoogleIamSettings, SigV4Settings};
 use firn_ingest::forward::{address, without_user};
 use firn_ingest::relabel::Rule;
 use firn_model::env::Clock;
@@ -194,7 +194,7 @@ fn metadata(node: Option<&Node>) -> Option<MetadataSettings> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use firn_ingest::client::{Auth, Secret};
+    use firn_http_client::{Auth, Secret};
     use firn_model::yaml;
 
     fn check(text: &str, expected: Result<&[(&str, &str)], &str>) {

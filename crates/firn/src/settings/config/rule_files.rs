@@ -1,7 +1,7 @@
 //! What a config says of rules: files, intervals, and how missed evaluations are made up for.
 
 use super::{Config, ConfigError, JobFeatures, read};
-use firn_ingest::named_files::{self, BadPattern};
+use firn_http_client::named_files::{self, BadPattern};
 use firn_model::units::parse_duration;
 use firn_model::yaml::{Node, YamlError};
 use firn_rules::editing::namespace_of;

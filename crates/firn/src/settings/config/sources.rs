@@ -18,7 +18,7 @@ use super::discovery::GROUPS;
 use super::http::http;
 use super::read;
 use super::schema::{Findings, walk};
-use firn_ingest::discovery::{DiscoverySettings, Group};
+use firn_discovery::{DiscoverySettings, Group};
 use firn_model::yaml::{self, Node, YamlError};
 use std::path::Path;
 use std::time::Duration;

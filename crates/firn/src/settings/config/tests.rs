@@ -1,8 +1,8 @@
 //! Configs and what becomes of them.
 
 use super::*;
-use firn_ingest::client::{Auth, Secret};
-use firn_ingest::discovery::{DiscoverySettings, Group};
+use firn_http_client::{Auth, Secret};
+use firn_discovery::{DiscoverySettings, Group};
 use firn_ingest::relabel::Action;
 use firn_model::names::NameScheme;
 use firn_wire::exposition::{Escaping, ScrapeProtocol};

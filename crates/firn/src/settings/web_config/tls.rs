@@ -2,7 +2,7 @@
 
 use super::strict::Strict;
 use super::{WebConfigError, go_error};
-use firn_ingest::named_files;
+use firn_http_client::named_files;
 use firn_model::yaml::Node;
 use firn_server::tls::{
     self, Cipher, ClientAuth, Curve, ServerConfig, TlsFiles, TlsSettings, TlsVersion,

@@ -1,8 +1,8 @@
 //! Jobs under tokio's clock, which jumps to the next timer when all tasks wait.
 
 use super::{body, lines};
-use crate::client::Places;
-use crate::discovery::{DiscoverySettings, Group};
+use firn_http_client::Places;
+use firn_discovery::{DiscoverySettings, Group};
 use crate::limits::IngestLimits;
 use crate::pipeline::Pipeline;
 use crate::relabel::{Action, RuleSettings};

@@ -6,8 +6,8 @@ use super::values::{
 };
 use crate::settings::config::http::{self, http, is_set};
 use crate::settings::config::{go_url, read};
-use firn_ingest::client::HttpSettings;
-use firn_ingest::discovery::{
+use firn_http_client::HttpSettings;
+use firn_discovery::{
     DiscoverySettings, KumaSettings, MarathonSettings, PuppetDbSettings, TritonRole,
     TritonSettings, UyuniSettings, ZookeeperMember, ZookeeperSettings,
 };

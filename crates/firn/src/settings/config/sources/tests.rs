@@ -1,7 +1,7 @@
 //! Sections of discoveries: what is refused and in which words, and what is taken.
 
 use super::*;
-use firn_ingest::discovery::{ConsulSettings, Token, ZookeeperMember, ZookeeperSettings};
+use firn_discovery::{ConsulSettings, Token, ZookeeperMember, ZookeeperSettings};
 
 /// Reads `section`, one entry of the list `key`.
 fn one(key: &str, section: &str) -> Result<Vec<DiscoverySettings>, String> {

@@ -1,0 +1,478 @@
+//! Tasks of containers as targets: ECS.
+//!
+//! ```text
+//! clusters -> services, tasks -> instances of EC2 and interfaces that they have -> targets
+//! ```
+
+use super::service::Service;
+use super::session::{Session, Tag};
+use super::settings::AwsSettings;
+use crate::api::wrong;
+use crate::discover::Refresh;
+use crate::environment::{Variables, of_process};
+use crate::group::Group;
+use crate::json::answers;
+use crate::meta::{Meta, host_port, sanitize};
+use crate::pages::Pages;
+use crate::side_by_side::side_by_side;
+use crate::xml::{child, items, parse, text};
+use firn_model::env::Clock;
+use firn_model::error::Error;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What operations are called before their names.
+const TARGET: &str = "AmazonEC2ContainerServiceV20141113";
+
+/// The version of EC2's API.
+const EC2_VERSION: &str = "2016-11-15";
+
+/// The attachment that has the address of a task.
+const INTERFACE: &str = "ElasticNetworkInterface";
+
+/// Entries that one question may be about.
+const CLUSTERS_MAX: usize = 100;
+const SERVICES_MAX: usize = 10;
+const TASKS_MAX: usize = 100;
+
+/// Asks ECS for tasks.
+pub(in super::super) struct Ecs {
+    service: Service,
+    variables: Variables,
+}
+
+answers! {
+    #[serde(rename_all = "camelCase")]
+    struct Names {
+        #[serde(alias = "clusterArns", alias = "serviceArns", alias = "taskArns")]
+        names: Vec<String>,
+        next_token: String,
+    }
+
+    struct Clusters {
+        clusters: Vec<Cluster>,
+    }
+
+    #[serde(rename_all = "camelCase")]
+    struct Cluster {
+        cluster_arn: String,
+        cluster_name: String,
+        tags: Vec<Tag>,
+    }
+
+    struct Services {
+        services: Vec<TaskService>,
+    }
+
+    #[serde(rename_all = "camelCase")]
+    struct TaskService {
+        service_arn: String,
+        service_name: String,
+        status: String,
+        tags: Vec<Tag>,
+    }
+
+    struct Tasks {
+        tasks: Vec<Task>,
+    }
+
+    #[serde(rename_all = "camelCase")]
+    struct Task {
+        task_arn: String,
+        task_definition_arn: String,
+        group: String,
+        launch_type: String,
+        health_status: String,
+        availability_zone: String,
+        desired_status: String,
+        last_status: String,
+        platform_family: String,
+        platform_version: String,
+        container_instance_arn: String,
+        attachments: Vec<Attachment>,
+        tags: Vec<Tag>,
+    }
+
+    struct Attachment {
+        #[serde(rename = "type")]
+        kind: String,
+        details: Vec<Detail>,
+    }
+
+    struct Detail {
+        name: String,
+        value: String,
+    }
+
+    #[serde(rename_all = "camelCase")]
+    struct ContainerInstances {
+        container_instances: Vec<ContainerInstance>,
+    }
+
+    #[serde(rename_all = "camelCase")]
+    struct ContainerInstance {
+        container_instance_arn: String,
+        ec2_instance_id: String,
+    }
+}
+
+/// An instance of EC2 that tasks run on.
+#[derive(Default)]
+struct Machine {
+    private_ip: String,
+    public_ip: String,
+    subnet: String,
+    kind: String,
+    tags: BTreeMap<String, String>,
+}
+
+/// What the targets of a cluster are made of.
+#[derive(Default)]
+struct Parts {
+    cluster: Cluster,
+    region: String,
+    /// By name.
+    services: BTreeMap<String, TaskService>,
+    /// The ids of instances of EC2, by the names of instances of containers.
+    instances: BTreeMap<String, String>,
+    /// By id.
+    machines: BTreeMap<String, Machine>,
+    /// Public addresses, by the ids of interfaces.
+    public_ips: BTreeMap<String, String>,
+}
+
+impl Ecs {
+    pub(in super::super) fn new(
+        settings: &AwsSettings,
+        bytes_max: u64,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
+        let variables = of_process();
+        Self::with(settings, bytes_max, clock, variables)
+    }
+
+    /// Like [`Self::new`], with another environment.
+    pub(super) fn with(
+        settings: &AwsSettings,
+        bytes_max: u64,
+        clock: Arc<dyn Clock>,
+        variables: Variables,
+    ) -> Self {
+        Self {
+            service: Service::new("ecs", settings, bytes_max, clock, variables.clone()),
+            variables,
+        }
+    }
+
+    async fn targets(&mut self) -> Result<Vec<Group>, Error> {
+        let ecs = self.service.session().await?;
+        let ec2 = ecs.of_service("ec2", &self.variables);
+        let s = &self.service.settings;
+        let clusters = match s.clusters.is_empty() {
+            true => names(&ecs, "ListClusters", &json!({})).await?,
+            false => s.clusters.clone(),
+        };
+        let limit = s.concurrency;
+        let (base, batches) = (json!({"include": ["TAGS"]}), ("clusters", CLUSTERS_MAX));
+        let clusters: Vec<Clusters> =
+            batched(&ecs, "DescribeClusters", base, batches, &clusters, limit).await?;
+        let clusters = clusters.into_iter().flat_map(|page| page.clusters);
+        let port = s.port;
+        let mut groups = Vec::new();
+        for cluster in clusters.filter(|cluster| !cluster.cluster_arn.is_empty()) {
+            let arn = cluster.cluster_arn.clone();
+            let tasks = names(&ecs, "ListTasks", &json!({"cluster": arn})).await?;
+            if tasks.is_empty() {
+                continue;
+            }
+            // Upstream goes on without the tasks of a cluster that fails; here all stay.
+            let found = of_cluster(&ecs, &ec2, cluster, tasks, limit).await;
+            let (parts, tasks) = found.map_err(|e| wrong(format!("cluster {arn}: {e}")))?;
+            groups.extend(tasks.iter().filter_map(|task| task.target(&parts, port)));
+        }
+        Ok(groups)
+    }
+}
+
+/// The names that an operation lists.
+async fn names(session: &Session, operation: &str, body: &Value) -> Result<Vec<String>, Error> {
+    let mut all = Vec::new();
+    let mut pages = Pages::from("");
+    while let Some(token) = pages.turn()? {
+        let mut body = body.clone();
+        body["maxResults"] = 100.into();
+        if !token.is_empty() {
+            body["nextToken"] = token.into();
+        }
+        let page: Names = describe(session.clone(), operation, body).await?;
+        all.extend(page.names);
+        pages.follow(Some(page.next_token));
+    }
+    Ok(all)
+}
+
+async fn describe<T>(session: Session, operation: &str, body: Value) -> Result<T, Error>
+where
+    T: DeserializeOwned + Send + 'static,
+{
+    let answer = session.json(&format!("{TARGET}.{operation}"), &body).await;
+    answer.map_err(|e| wrong(format!("could not ask for {operation}: {e}")))
+}
+
+/// What an operation says of `names`, of which as many as it takes stand under a key of its body;
+/// `limit` requests run side by side.
+async fn batched<T>(
+    session: &Session,
+    operation: &'static str,
+    base: Value,
+    (key, names_max): (&str, usize),
+    names: &[String],
+    limit: usize,
+) -> Result<Vec<T>, Error>
+where
+    T: DeserializeOwned + Send + 'static,
+{
+    let mut bodies = Vec::new();
+    for batch in names.chunks(names_max) {
+        let mut body = base.clone();
+        body[key] = batch.into();
+        bodies.push(body);
+    }
+    let asked = bodies
+        .into_iter()
+        .map(|body| describe(session.clone(), operation, body));
+    side_by_side(limit, asked).await
+}
+
+/// The tasks of a cluster, and what their targets are made of.
+async fn of_cluster(
+    ecs: &Session,
+    ec2: &Session,
+    cluster: Cluster,
+    tasks: Vec<String>,
+    limit: usize,
+) -> Result<(Parts, Vec<Task>), Error> {
+    let arn = cluster.cluster_arn.clone();
+    let services = names(ecs, "ListServices", &json!({"cluster": arn})).await?;
+    let tagged = json!({"cluster": arn, "include": ["TAGS"]});
+    let batches = ("services", SERVICES_MAX);
+    let operation = "DescribeServices";
+    let services: Vec<Services> =
+        batched(ecs, operation, tagged.clone(), batches, &services, limit).await?;
+    let services = services.into_iter().flat_map(|page| page.services);
+    let batches = ("tasks", TASKS_MAX);
+    let tasks: Vec<Tasks> = batched(ecs, "DescribeTasks", tagged, batches, &tasks, limit).await?;
+    let tasks: Vec<Task> = tasks.into_iter().flat_map(|page| page.tasks).collect();
+    let hosts = tasks.iter().map(|task| task.container_instance_arn.clone());
+    let hosts: BTreeSet<String> = hosts.filter(|arn| !arn.is_empty()).collect();
+    let hosts: Vec<String> = hosts.into_iter().collect();
+    let batches = ("containerInstances", TASKS_MAX);
+    let base = json!({"cluster": arn});
+    let operation = "DescribeContainerInstances";
+    let instances: Vec<ContainerInstances> =
+        batched(ecs, operation, base, batches, &hosts, limit).await?;
+    let instances: BTreeMap<String, String> = instances
+        .into_iter()
+        .flat_map(|page| page.container_instances)
+        .map(|one| (one.container_instance_arn, one.ec2_instance_id))
+        .collect();
+    let parts = Parts {
+        region: ecs.region.clone(),
+        services: services
+            .map(|one| (one.service_name.clone(), one))
+            .collect(),
+        machines: machines(ec2, &instances).await?,
+        public_ips: public_ips(ec2, &tasks).await?,
+        instances,
+        cluster,
+    };
+    Ok((parts, tasks))
+}
+
+/// The answers of an operation of EC2 about `ids`, as XML.
+async fn describe_ec2(
+    ec2: &Session,
+    action: &str,
+    parameter: &str,
+    ids: &BTreeSet<&str>,
+) -> Result<Vec<String>, Error> {
+    let mut answers = Vec::new();
+    if ids.is_empty() {
+        return Ok(answers);
+    }
+    let named: Vec<(String, &str)> = (1..)
+        .zip(ids)
+        .map(|(i, id)| (format!("{parameter}.{i}"), *id))
+        .collect();
+    let mut pages = Pages::from("");
+    while let Some(token) = pages.turn()? {
+        let mut pairs = vec![("Action", action), ("Version", EC2_VERSION)];
+        pairs.extend(named.iter().map(|(name, id)| (name.as_str(), *id)));
+        if !token.is_empty() {
+            pairs.push(("NextToken", &token));
+        }
+        let answer = ec2.query(&pairs).await;
+        let answer = answer.map_err(|e| wrong(format!("could not ask for {action}: {e}")))?;
+        let next = text(parse(&answer)?.root_element(), "nextToken").to_owned();
+        pages.follow(Some(next));
+        answers.push(answer);
+    }
+    Ok(answers)
+}
+
+async fn machines(
+    ec2: &Session,
+    instances: &BTreeMap<String, String>,
+) -> Result<BTreeMap<String, Machine>, Error> {
+    let ids = instances.values().map(String::as_str).collect();
+    let answers = describe_ec2(ec2, "DescribeInstances", "InstanceId", &ids).await?;
+    let mut machines = BTreeMap::new();
+    for answer in &answers {
+        let document = parse(answer)?;
+        for reservation in items(document.root_element(), "reservationSet") {
+            for instance in items(reservation, "instancesSet") {
+                let of = |name| text(instance, name).to_owned();
+                if of("privateIpAddress").is_empty() {
+                    continue;
+                }
+                let tags = items(instance, "tagSet");
+                let tags = tags
+                    .iter()
+                    .map(|tag| (text(*tag, "key"), text(*tag, "value")));
+                let machine = Machine {
+                    private_ip: of("privateIpAddress"),
+                    public_ip: of("ipAddress"),
+                    subnet: of("subnetId"),
+                    kind: of("instanceType"),
+                    tags: tags.map(|(k, v)| (k.to_owned(), v.to_owned())).collect(),
+                };
+                machines.insert(of("instanceId"), machine);
+            }
+        }
+    }
+    Ok(machines)
+}
+
+async fn public_ips(ec2: &Session, tasks: &[Task]) -> Result<BTreeMap<String, String>, Error> {
+    let interfaces = tasks.iter().filter_map(Task::interface);
+    let ids = interfaces.map(|one| one.detail("networkInterfaceId"));
+    let ids: BTreeSet<&str> = ids.filter(|id| !id.is_empty()).collect();
+    let parameter = "NetworkInterfaceId";
+    let answers = describe_ec2(ec2, "DescribeNetworkInterfaces", parameter, &ids).await?;
+    let mut found = BTreeMap::new();
+    for answer in &answers {
+        let document = parse(answer)?;
+        for interface in items(document.root_element(), "networkInterfaceSet") {
+            let association = child(interface, "association");
+            let ip = association.map_or("", |association| text(association, "publicIp"));
+            if !ip.is_empty() {
+                let id = text(interface, "networkInterfaceId");
+                found.insert(id.to_owned(), ip.to_owned());
+            }
+        }
+    }
+    Ok(found)
+}
+
+impl Attachment {
+    /// The value of a detail, empty if there is none.
+    fn detail(&self, name: &str) -> &str {
+        let found = self.details.iter().find(|detail| detail.name == name);
+        found.map_or("", |detail| &detail.value)
+    }
+}
+
+fn set_tags(meta: &mut Meta, prefix: &str, tags: &[Tag]) {
+    for tag in tags {
+        if let (Some(key), Some(value)) = (&tag.key, &tag.value) {
+            meta.set(&format!("{prefix}{}", sanitize(key)), value);
+        }
+    }
+}
+
+impl Task {
+    /// What has the address of a task that has its own.
+    fn interface(&self) -> Option<&Attachment> {
+        self.attachments.iter().find(|one| one.kind == INTERFACE)
+    }
+
+    /// The target, unless the task has no address.
+    fn target(&self, parts: &Parts, port: i64) -> Option<Group> {
+        let host = &self.container_instance_arn;
+        let id = parts.instances.get(host).filter(|_| !host.is_empty());
+        let machine = id.and_then(|id| parts.machines.get(id));
+        let nowhere = Machine::default();
+        let on = machine.unwrap_or(&nowhere);
+        let (mode, ip, subnet, public) = match self.interface() {
+            Some(own) => {
+                let public = parts.public_ips.get(own.detail("networkInterfaceId"));
+                let public = public.map_or("", String::as_str);
+                let ip = own.detail("privateIPv4Address");
+                ("awsvpc", ip, own.detail("subnetId"), public)
+            }
+            None => (
+                "bridge",
+                on.private_ip.as_str(),
+                on.subnet.as_str(),
+                on.public_ip.as_str(),
+            ),
+        };
+        if ip.is_empty() {
+            return None;
+        }
+        let mut meta = Meta::new("ecs");
+        meta.set_all([
+            ("ip_address", ip),
+            ("region", &parts.region),
+            ("launch_type", &self.launch_type),
+            ("health_status", &self.health_status),
+            ("network_mode", mode),
+            ("cluster_arn", &parts.cluster.cluster_arn),
+            ("cluster", &parts.cluster.cluster_name),
+            ("task_group", &self.group),
+            ("task_arn", &self.task_arn),
+            ("task_definition", &self.task_definition_arn),
+            ("availability_zone", &self.availability_zone),
+            ("desired_status", &self.desired_status),
+            ("last_status", &self.last_status),
+            ("subnet_id", subnet),
+            ("container_instance_arn", host),
+            ("ec2_instance_id", id.map_or("", String::as_str)),
+            ("ec2_instance_type", &on.kind),
+            ("ec2_instance_private_ip", &on.private_ip),
+            ("ec2_instance_public_ip", &on.public_ip),
+            ("public_ip", public),
+            ("platform_family", &self.platform_family),
+            ("platform_version", &self.platform_version),
+        ]);
+        set_tags(&mut meta, "tag_cluster_", &parts.cluster.tags);
+        let service = self.group.strip_prefix("service:");
+        if let Some(service) = service.and_then(|name| parts.services.get(name)) {
+            meta.set("service", &service.service_name);
+            meta.set("service_arn", &service.service_arn);
+            meta.set("service_status", &service.status);
+            set_tags(&mut meta, "tag_service_", &service.tags);
+        }
+        set_tags(&mut meta, "tag_task_", &self.tags);
+        meta.set_each("tag_ec2_", &on.tags);
+        Some(meta.at(host_port(ip, port)))
+    }
+}
+
+impl Refresh for Ecs {
+    fn interval(&self) -> Duration {
+        self.service.settings.refresh
+    }
+
+    fn name(&self) -> String {
+        format!("ecs {}", self.service.settings.region)
+    }
+
+    async fn refresh(&mut self) -> Result<Vec<Group>, Error> {
+        let targets = self.targets().await;
+        self.service.learn(targets)
+    }
+}

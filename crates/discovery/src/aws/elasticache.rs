@@ -1,0 +1,523 @@
+//! Nodes of caches as targets: ElastiCache.
+//!
+//! ```text
+//! caches without servers, clusters of caches -> tags of each -> a target for each cache or node
+//! ```
+
+use super::service::Service;
+use super::session::Session;
+use super::settings::AwsSettings;
+use super::texts::{Row, Shown::Plain, Shown::Time, set_rows, set_tags};
+use crate::api::wrong;
+use crate::discover::Refresh;
+use crate::environment::of_process;
+use crate::group::Group;
+use crate::meta::{Meta, host_port};
+use crate::pages::Pages;
+use crate::side_by_side::side_by_side;
+use crate::xml::{child, children, parse, text};
+use firn_model::env::Clock;
+use firn_model::error::Error;
+use roxmltree::Node;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+use tracing::warn;
+
+const VERSION: &str = "2015-02-02";
+
+/// Labels of a cache without servers.
+const SERVERLESS: &[Row] = &[
+    ("arn", "ARN", Plain),
+    (
+        "cache_usage_limit_data_storagemaximum",
+        "CacheUsageLimits.DataStorage.Maximum",
+        Plain,
+    ),
+    (
+        "cache_usage_limit_data_storageminimum",
+        "CacheUsageLimits.DataStorage.Minimum",
+        Plain,
+    ),
+    (
+        "cache_usage_limit_data_storageunit",
+        "CacheUsageLimits.DataStorage.Unit",
+        Plain,
+    ),
+    (
+        "cache_usage_limit_ecpu_per_secondmaximum",
+        "CacheUsageLimits.ECPUPerSecond.Maximum",
+        Plain,
+    ),
+    (
+        "cache_usage_limit_ecpu_per_secondminimum",
+        "CacheUsageLimits.ECPUPerSecond.Minimum",
+        Plain,
+    ),
+    ("create_time", "CreateTime", Time),
+    ("daily_snapshot_time", "DailySnapshotTime", Plain),
+    ("description", "Description", Plain),
+    ("endpoint_address", "Endpoint.Address", Plain),
+    ("endpoint_port", "Endpoint.Port", Plain),
+    ("endpoint_reader_address", "ReaderEndpoint.Address", Plain),
+    ("endpoint_reader_port", "ReaderEndpoint.Port", Plain),
+    ("engine", "Engine", Plain),
+    ("full_engine_version", "FullEngineVersion", Plain),
+    ("kms_key_id", "KmsKeyId", Plain),
+    ("major_engine_version", "MajorEngineVersion", Plain),
+    ("name", "ServerlessCacheName", Plain),
+    ("snapshot_retention_limit", "SnapshotRetentionLimit", Plain),
+    ("status", "Status", Plain),
+    ("user_group_id", "UserGroupId", Plain),
+];
+
+/// Labels of a cluster.
+const CLUSTER: &[Row] = &[
+    ("arn", "ARN", Plain),
+    (
+        "at_rest_encryption_enabled",
+        "AtRestEncryptionEnabled",
+        Plain,
+    ),
+    ("auth_token_enabled", "AuthTokenEnabled", Plain),
+    (
+        "auth_token_last_modified",
+        "AuthTokenLastModifiedDate",
+        Time,
+    ),
+    (
+        "auto_minor_version_upgrade",
+        "AutoMinorVersionUpgrade",
+        Plain,
+    ),
+    ("cache_cluster_create_time", "CacheClusterCreateTime", Time),
+    ("cache_cluster_id", "CacheClusterId", Plain),
+    ("cache_cluster_status", "CacheClusterStatus", Plain),
+    ("cache_node_type", "CacheNodeType", Plain),
+    (
+        "cache_parameter_group",
+        "CacheParameterGroup.CacheParameterGroupName",
+        Plain,
+    ),
+    ("cache_subnet_group_name", "CacheSubnetGroupName", Plain),
+    (
+        "client_download_landing_page",
+        "ClientDownloadLandingPage",
+        Plain,
+    ),
+    (
+        "configuration_endpoint_address",
+        "ConfigurationEndpoint.Address",
+        Plain,
+    ),
+    (
+        "configuration_endpoint_port",
+        "ConfigurationEndpoint.Port",
+        Plain,
+    ),
+    ("engine", "Engine", Plain),
+    ("engine_version", "EngineVersion", Plain),
+    ("ip_discovery", "IpDiscovery", Plain),
+    ("network_type", "NetworkType", Plain),
+    (
+        "notification_topic_arn",
+        "NotificationConfiguration.TopicArn",
+        Plain,
+    ),
+    (
+        "notification_topic_status",
+        "NotificationConfiguration.TopicStatus",
+        Plain,
+    ),
+    ("num_cache_nodes", "NumCacheNodes", Plain),
+    (
+        "pending_modified_values_auth_token_status",
+        "PendingModifiedValues.AuthTokenStatus",
+        Plain,
+    ),
+    (
+        "pending_modified_values_cache_node_type",
+        "PendingModifiedValues.CacheNodeType",
+        Plain,
+    ),
+    (
+        "pending_modified_values_engine_version",
+        "PendingModifiedValues.EngineVersion",
+        Plain,
+    ),
+    (
+        "pending_modified_values_num_cache_nodes",
+        "PendingModifiedValues.NumCacheNodes",
+        Plain,
+    ),
+    (
+        "pending_modified_values_transit_encryption_enabled",
+        "PendingModifiedValues.TransitEncryptionEnabled",
+        Plain,
+    ),
+    (
+        "pending_modified_values_transit_encryption_mode",
+        "PendingModifiedValues.TransitEncryptionMode",
+        Plain,
+    ),
+    (
+        "preferred_availability_zone",
+        "PreferredAvailabilityZone",
+        Plain,
+    ),
+    (
+        "preferred_maintenance_window",
+        "PreferredMaintenanceWindow",
+        Plain,
+    ),
+    ("preferred_outpost_arn", "PreferredOutpostArn", Plain),
+    ("replication_group_id", "ReplicationGroupId", Plain),
+    (
+        "replication_group_log_delivery_enabled",
+        "ReplicationGroupLogDeliveryEnabled",
+        Plain,
+    ),
+    ("snapshot_retention_limit", "SnapshotRetentionLimit", Plain),
+    ("snapshot_window", "SnapshotWindow", Plain),
+    (
+        "transit_encryption_enabled",
+        "TransitEncryptionEnabled",
+        Plain,
+    ),
+    ("transit_encryption_mode", "TransitEncryptionMode", Plain),
+];
+
+/// Labels of a node.
+const NODE: &[Row] = &[
+    ("availability_zone", "CustomerAvailabilityZone", Plain),
+    ("create_time", "CacheNodeCreateTime", Time),
+    ("customer_outpost_arn", "CustomerOutpostArn", Plain),
+    ("endpoint_address", "Endpoint.Address", Plain),
+    ("endpoint_port", "Endpoint.Port", Plain),
+    ("id", "CacheNodeId", Plain),
+    ("parameter_group_status", "ParameterGroupStatus", Plain),
+    ("source_cache_node_id", "SourceCacheNodeId", Plain),
+    ("status", "CacheNodeStatus", Plain),
+];
+
+/// Labels of a place that logs go to; its number follows.
+const LOGS: &[Row] = &[
+    (
+        "delivery_stream",
+        "DestinationDetails.KinesisFirehoseDetails.DeliveryStream",
+        Plain,
+    ),
+    ("destination_type", "DestinationType", Plain),
+    ("log_format", "LogFormat", Plain),
+    (
+        "log_group",
+        "DestinationDetails.CloudWatchLogsDetails.LogGroup",
+        Plain,
+    ),
+    ("log_type", "LogType", Plain),
+    ("message", "Message", Plain),
+    ("status", "Status", Plain),
+];
+
+/// Labels of a security group; its number follows.
+const GROUPS: &[Row] = &[
+    ("id", "SecurityGroupId", Plain),
+    ("status", "Status", Plain),
+];
+
+/// Asks ElastiCache for caches.
+pub(in super::super) struct ElastiCache {
+    service: Service,
+}
+
+/// A list of caches: how it is asked for, and where entries and the place of the next page are.
+struct List {
+    action: &'static str,
+    /// The parameter that names one.
+    name: &'static str,
+    extra: &'static [(&'static str, &'static str)],
+    /// The parameter and the element of the next page.
+    next: &'static str,
+    list: &'static str,
+    entry: &'static str,
+}
+
+const WITHOUT_SERVERS: List = List {
+    action: "DescribeServerlessCaches",
+    name: "ServerlessCacheName",
+    extra: &[("MaxResults", "50")],
+    next: "NextToken",
+    list: "ServerlessCaches",
+    entry: "member",
+};
+
+/// Those that belong to no group are among them.
+const CLUSTERS: List = List {
+    action: "DescribeCacheClusters",
+    name: "CacheClusterId",
+    extra: &[("MaxRecords", "100"), ("ShowCacheNodeInfo", "true")],
+    next: "Marker",
+    list: "CacheClusters",
+    entry: "CacheCluster",
+};
+
+impl ElastiCache {
+    pub(in super::super) fn new(
+        settings: &AwsSettings,
+        bytes_max: u64,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
+        let variables = of_process();
+        Self {
+            service: Service::new("elasticache", settings, bytes_max, clock, variables),
+        }
+    }
+
+    async fn targets(&mut self) -> Result<Vec<Group>, Error> {
+        let session = self.service.session().await?;
+        let names = Names::of(&self.service.settings.clusters);
+        let mut groups = Vec::new();
+        for (list, names, what) in [
+            (&WITHOUT_SERVERS, names.without_servers, "serverless caches"),
+            (&CLUSTERS, names.clusters, "cache clusters"),
+        ] {
+            let pages = self.pages(&session, list, names).await;
+            let pages = pages.map_err(|e| wrong(format!("failed to describe {what}: {e}")))?;
+            for page in &pages {
+                let document = parse(page)?;
+                let caches = list.entries(document.root_element());
+                let tags = self.tags(&session, &caches).await?;
+                for cache in caches {
+                    let tags = tags.get(text(cache, "ARN")).map(String::as_str);
+                    let tags = tags.map(parse).transpose()?;
+                    let tags = tags.as_ref().map(|tags| tags.root_element());
+                    match list.action {
+                        "DescribeServerlessCaches" => groups.push(without_servers(cache, tags)),
+                        _ => groups.extend(nodes(cache, tags)),
+                    }
+                }
+            }
+        }
+        Ok(groups)
+    }
+
+    /// The pages of a list, or of those of its caches that are named.
+    async fn pages(
+        &self,
+        session: &Session,
+        list: &'static List,
+        names: Vec<String>,
+    ) -> Result<Vec<String>, Error> {
+        if names.is_empty() {
+            // Names of the other kind alone narrow nothing, as upstream has it.
+            return list.pages(session.clone(), None).await;
+        }
+        let asked = names
+            .into_iter()
+            .map(|name| list.pages(session.clone(), Some(name)));
+        let pages = side_by_side(self.service.settings.concurrency, asked).await?;
+        Ok(pages.into_iter().flatten().collect())
+    }
+
+    /// The answers about tags, by the names of what has them.
+    async fn tags(
+        &self,
+        session: &Session,
+        caches: &[Node<'_, '_>],
+    ) -> Result<BTreeMap<String, String>, Error> {
+        let named = caches.iter().map(|cache| text(*cache, "ARN").to_owned());
+        let named: Vec<String> = named.filter(|name| !name.is_empty()).collect();
+        let asked = named.into_iter().map(|name| tags_of(session.clone(), name));
+        let answers = side_by_side(self.service.settings.concurrency, asked).await?;
+        Ok(answers.into_iter().collect())
+    }
+}
+
+async fn tags_of(session: Session, name: String) -> Result<(String, String), Error> {
+    let pairs = [
+        ("Action", "ListTagsForResource"),
+        ("Version", VERSION),
+        ("ResourceName", &name),
+    ];
+    let answer = session.query(&pairs).await;
+    let answer = answer.map_err(|e| {
+        wrong(format!(
+            "failed to list tags for resources: failed to list tags for resource {name}: {e}"
+        ))
+    })?;
+    Ok((name, answer))
+}
+
+impl List {
+    async fn pages(
+        &'static self,
+        session: Session,
+        name: Option<String>,
+    ) -> Result<Vec<String>, Error> {
+        let mut answers = Vec::new();
+        let mut pages = Pages::from("");
+        while let Some(place) = pages.turn()? {
+            let mut pairs = vec![("Action", self.action), ("Version", VERSION)];
+            pairs.extend(self.extra);
+            if let Some(name) = &name {
+                pairs.push((self.name, name));
+            }
+            if !place.is_empty() {
+                pairs.push((self.next, &place));
+            }
+            let answer = session.query(&pairs).await?;
+            let next = {
+                let document = parse(&answer)?;
+                let result = self.result(document.root_element());
+                result
+                    .map_or("", |result| text(result, self.next))
+                    .to_owned()
+            };
+            pages.follow(Some(next));
+            answers.push(answer);
+        }
+        Ok(answers)
+    }
+
+    fn result<'a, 'i>(&self, root: Node<'a, 'i>) -> Option<Node<'a, 'i>> {
+        child(root, &format!("{}Result", self.action))
+    }
+
+    fn entries<'a, 'i>(&self, root: Node<'a, 'i>) -> Vec<Node<'a, 'i>> {
+        let list = self
+            .result(root)
+            .and_then(|result| child(result, self.list));
+        list.map_or(Vec::new(), |list| children(list, self.entry).collect())
+    }
+}
+
+/// The caches of the config.
+#[derive(Default)]
+struct Names {
+    without_servers: Vec<String>,
+    clusters: Vec<String>,
+}
+
+impl Names {
+    /// Sorts `arn:aws:elasticache:REGION:ACCOUNT:KIND:NAME` by kind.
+    fn of(arns: &[String]) -> Self {
+        let mut names = Self::default();
+        for arn in arns.iter().filter(|arn| !arn.is_empty()) {
+            let parts: Vec<&str> = arn.split(':').collect();
+            match parts.get(5..7) {
+                Some(["serverlesscache", name]) => names.without_servers.push((*name).to_owned()),
+                Some(["replicationgroup", name]) => names.clusters.push((*name).to_owned()),
+                Some(_) => {}
+                None => warn!(arn, "not the name of a cache"),
+            }
+        }
+        names
+    }
+}
+
+/// A list of texts in `node`.
+fn texts<'a>(node: Node<'a, '_>, list: &str, entry: &'static str) -> Vec<&'a str> {
+    let list = child(node, list);
+    let entries = list.into_iter().flat_map(|list| children(list, entry));
+    entries
+        .map(|entry| entry.text().unwrap_or_default())
+        .collect()
+}
+
+/// The address of an endpoint, with its port.
+fn address(node: Node<'_, '_>) -> String {
+    let endpoint = child(node, "Endpoint");
+    let of = |name| endpoint.map_or("", |endpoint| text(endpoint, name));
+    match (of("Address"), of("Port")) {
+        ("", _) | (_, "") => String::new(),
+        (host, port) => host_port(host, port),
+    }
+}
+
+fn set_list_tags(meta: &mut Meta, prefix: &str, tags: Option<Node<'_, '_>>) {
+    let result = tags.and_then(|tags| child(tags, "ListTagsForResourceResult"));
+    if let Some(result) = result {
+        set_tags(meta, prefix, result);
+    }
+}
+
+fn without_servers(cache: Node<'_, '_>, tags: Option<Node<'_, '_>>) -> Group {
+    let mut meta = Meta::new("elasticache");
+    meta.set("deployment_option", "serverless");
+    set_rows(&mut meta, "serverless_cache_", cache, SERVERLESS);
+    for (label, list, entry) in [
+        ("security_group_id", "SecurityGroupIds", "SecurityGroupId"),
+        ("subnet_id", "SubnetIds", "SubnetId"),
+    ] {
+        for (i, id) in texts(cache, list, entry).iter().enumerate() {
+            meta.set(&format!("serverless_cache_{label}_{i}"), *id);
+        }
+    }
+    set_list_tags(&mut meta, "serverless_cache_tag_", tags);
+    meta.at(address(cache))
+}
+
+/// Sets the labels of each entry of a list, with its number behind their names.
+fn set_numbered(
+    meta: &mut Meta,
+    prefix: &str,
+    rows: &[Row],
+    node: Node<'_, '_>,
+    list: (&str, &'static str),
+) {
+    let entries = child(node, list.0);
+    let entries = entries.into_iter().flat_map(|node| children(node, list.1));
+    for (i, entry) in entries.enumerate() {
+        for (label, path, shown) in rows {
+            let name = format!("{prefix}{label}_{i}");
+            set_rows(meta, &name, entry, &[("", *path, *shown)]);
+        }
+    }
+}
+
+fn nodes(cluster: Node<'_, '_>, tags: Option<Node<'_, '_>>) -> Vec<Group> {
+    let mut common = Meta::new("elasticache");
+    common.set("deployment_option", "node");
+    let prefix = "cache_cluster_";
+    set_rows(&mut common, prefix, cluster, CLUSTER);
+    let logs = ("LogDeliveryConfigurations", "LogDeliveryConfiguration");
+    let of_logs = "cache_cluster_log_delivery_configuration_";
+    set_numbered(&mut common, of_logs, LOGS, cluster, logs);
+    let of_groups = "cache_cluster_security_group_membership_";
+    let groups = ("SecurityGroups", "member");
+    set_numbered(&mut common, of_groups, GROUPS, cluster, groups);
+    if let Some(pending) = child(cluster, "PendingModifiedValues") {
+        let ids = texts(pending, "CacheNodeIdsToRemove", "CacheNodeId").join(",");
+        common.set(
+            "cache_cluster_pending_modified_values_cache_node_ids_to_remove",
+            ids,
+        );
+    }
+    set_list_tags(&mut common, "cache_cluster_tag_", tags);
+    let nodes = child(cluster, "CacheNodes");
+    let nodes = nodes
+        .into_iter()
+        .flat_map(|list| children(list, "CacheNode"));
+    nodes
+        .map(|node| {
+            let mut meta = common.clone();
+            set_rows(&mut meta, "cache_cluster_node_", node, NODE);
+            meta.at(address(node))
+        })
+        .collect()
+}
+
+impl Refresh for ElastiCache {
+    fn interval(&self) -> Duration {
+        self.service.settings.refresh
+    }
+
+    fn name(&self) -> String {
+        format!("elasticache {}", self.service.settings.region)
+    }
+
+    async fn refresh(&mut self) -> Result<Vec<Group>, Error> {
+        let targets = self.targets().await;
+        self.service.learn(targets)
+    }
+}

@@ -1,0 +1,91 @@
+//! What requests to one of Amazon's services need: settings, keys, a place.
+
+use super::credentials::Chain;
+use super::request::endpoint;
+use super::session::Session;
+use super::settings::AwsSettings;
+use crate::api::Api;
+use crate::environment::Variables;
+use firn_model::env::Clock;
+use firn_model::error::Error;
+use std::sync::Arc;
+
+/// One of Amazon's APIs, asked with signed requests.
+pub(super) struct Service {
+    pub(super) settings: AwsSettings,
+    /// The name of the service in URLs and signatures.
+    name: &'static str,
+    api: Arc<Api>,
+    chain: Chain,
+    variables: Variables,
+    clock: Arc<dyn Clock>,
+}
+
+impl Service {
+    pub(super) fn new(
+        name: &'static str,
+        settings: &AwsSettings,
+        bytes_max: u64,
+        clock: Arc<dyn Clock>,
+        variables: Variables,
+    ) -> Self {
+        Self {
+            api: Arc::new(Api::new(&settings.client, bytes_max)),
+            chain: Chain::new(settings, variables.clone(), clock.clone()),
+            settings: settings.clone(),
+            name,
+            variables,
+            clock,
+        }
+    }
+
+    /// What the requests of one refresh have in common.
+    pub(super) async fn session(&mut self) -> Result<Session, Error> {
+        let region = self.chain.region(&self.api).await?;
+        let keys = self.chain.credentials(&self.api, &region).await?;
+        let place = match self.settings.endpoint.as_str() {
+            "" => place(self.name, &region, &self.variables),
+            place => place.trim_end_matches('/').to_owned(),
+        };
+        Ok(Session {
+            api: self.api.clone(),
+            keys,
+            region,
+            endpoint: place,
+            service: self.name,
+            clock: self.clock.clone(),
+        })
+    }
+
+    /// Learns from what a refresh came to: after a failure, other keys may be at hand.
+    pub(super) fn learn<T>(&mut self, answer: Result<T, Error>) -> Result<T, Error> {
+        if answer.is_err() {
+            self.chain.forget();
+        }
+        answer
+    }
+}
+
+/// Where a service is that the config does not place.
+fn place(name: &str, region: &str, variables: &Variables) -> String {
+    let of_service = format!("AWS_ENDPOINT_URL_{}", name.to_ascii_uppercase());
+    let named = [of_service.as_str(), "AWS_ENDPOINT_URL"]
+        .into_iter()
+        .filter_map(|variable| variables(variable))
+        .find(|place| !place.is_empty());
+    match named {
+        Some(place) => place.trim_end_matches('/').to_owned(),
+        None => endpoint(name, region),
+    }
+}
+
+impl Session {
+    /// The session of another service, where the environment or Amazon has it.
+    pub(super) fn of_service(&self, name: &'static str, variables: &Variables) -> Self {
+        Self {
+            endpoint: place(name, &self.region, variables),
+            service: name,
+            ..self.clone()
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! Signatures of requests to services behind Amazon's gates, for clients of other rooms: `sigv4`.
+
+use super::credentials::{Chain, Credentials};
+use super::settings::AwsSettings;
+use super::sign::{Request, Scope, Signed};
+use firn_http_client::{Sign, Signing, ToSign};
+use crate::api::{Api, header_value};
+use crate::environment::of_process;
+use firn_model::env::Clock;
+use firn_model::error::Error;
+use hyper::HeaderMap;
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST, HeaderName};
+use std::sync::Arc;
+use tokio::sync::Mutex;
+
+/// Bytes of an answer about keys.
+const BYTES_MAX: u64 = 1 << 20;
+
+/// `sigv4`: how requests to a service behind Amazon's gates are signed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SigV4Settings {
+    /// Where the keys come from, and the region.
+    pub keys: AwsSettings,
+    /// `service_name`
+    pub service: String,
+}
+
+impl SigV4Settings {
+    /// What signs so.
+    pub fn signer(&self, clock: Arc<dyn Clock>) -> Arc<dyn Sign> {
+        Arc::new(AwsSigner::new(&self.keys, &self.service, clock))
+    }
+}
+
+/// Signs with the keys that the settings, the environment or the machine give.
+struct AwsSigner {
+    service: String,
+    api: Api,
+    clock: Arc<dyn Clock>,
+    /// Locked while keys are asked for, so that requests side by side ask once.
+    keys: Mutex<Keys>,
+}
+
+struct Keys {
+    chain: Chain,
+    /// Once it is known.
+    region: Option<String>,
+}
+
+impl AwsSigner {
+    /// Signs for `service`, with the region and the keys of `settings`.
+    fn new(settings: &AwsSettings, service: &str, clock: Arc<dyn Clock>) -> Self {
+        let variables = of_process();
+        Self {
+            service: service.to_owned(),
+            api: Api::new(&settings.client, BYTES_MAX),
+            keys: Mutex::new(Keys {
+                chain: Chain::new(settings, variables, clock.clone()),
+                region: None,
+            }),
+            clock,
+        }
+    }
+
+    async fn keys(&self) -> Result<(String, Credentials), Error> {
+        let mut keys = self.keys.lock().await;
+        let region = match &keys.region {
+            Some(region) => region.clone(),
+            None => keys.chain.region(&self.api).await?,
+        };
+        keys.region = Some(region.clone());
+        let credentials = keys.chain.credentials(&self.api, &region).await?;
+        Ok((region, credentials))
+    }
+
+    async fn headers(&self, request: ToSign<'_>) -> Result<HeaderMap, Error> {
+        let (region, credentials) = self.keys().await?;
+        let authority = request.uri.authority().map_or("", |a| a.as_str());
+        let mut signing = vec![(HOST.as_str().to_owned(), authority.to_owned())];
+        if let Some(kind) = request.headers.get(CONTENT_TYPE) {
+            let kind = kind.to_str().unwrap_or_default().to_owned();
+            signing.push((CONTENT_TYPE.as_str().to_owned(), kind));
+        }
+        let scope = Scope {
+            region: &region,
+            service: &self.service,
+            now_ms: self.clock.now_ms(),
+        };
+        let whole = Request {
+            method: request.method.as_str(),
+            path: request.uri.path(),
+            query: request.uri.query().unwrap_or_default(),
+            body: request.body,
+        };
+        let signed = Signed::new(&whole, signing, &credentials, &scope);
+        let mut headers = HeaderMap::new();
+        headers.insert(AUTHORIZATION, header_value(&signed.authorization)?);
+        for (name, value) in signed.added {
+            headers.insert(HeaderName::from_static(name), header_value(&value)?);
+        }
+        Ok(headers)
+    }
+}
+
+impl Sign for AwsSigner {
+    fn sign<'a>(&'a self, request: ToSign<'a>) -> Signing<'a> {
+        Box::pin(self.headers(request))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use firn_http_client::HttpSettings;
+    use firn_model::env::sim;
+    use hyper::body::Bytes;
+    use hyper::header::HeaderValue;
+    use hyper::{Method, Uri};
+    use std::time::Duration;
+
+    #[tokio::test]
+    async fn request_is_signed_for_region_and_service_of_the_settings() {
+        let settings = AwsSettings {
+            region: "eu-west-1".into(),
+            endpoint: String::new(),
+            access_key: "AKIDEXAMPLE".into(),
+            secret_key: "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY".into(),
+            profile: String::new(),
+            role_arn: String::new(),
+            external_id: String::new(),
+            port: 0,
+            filters: Vec::new(),
+            clusters: Vec::new(),
+            concurrency: 1,
+            refresh: Duration::ZERO,
+            client: HttpSettings::default(),
+        };
+        let signer = AwsSigner::new(&settings, "aps", sim::env(1).env.clock.clone());
+        let uri = Uri::from_static("https://a.example/workspaces/ws-1/api/v1/remote_write");
+        let kind = HeaderValue::from_static("application/x-protobuf");
+        let headers = HeaderMap::from_iter([(CONTENT_TYPE, kind)]);
+        let of = async |body: &'static [u8]| {
+            let body = Bytes::from_static(body);
+            let signed = signer.sign(ToSign {
+                method: &Method::POST,
+                uri: &uri,
+                headers: &headers,
+                body: &body,
+            });
+            let signed = signed.await.unwrap();
+            let text = signed[AUTHORIZATION].to_str().unwrap().to_owned();
+            (text, signed.contains_key("x-amz-date"))
+        };
+        let (text, is_dated) = of(b"x").await;
+        assert!(is_dated);
+        for part in [
+            "Credential=AKIDEXAMPLE/",
+            "/eu-west-1/aps/aws4_request",
+            "SignedHeaders=content-type;host;x-amz-date",
+        ] {
+            assert!(text.contains(part), "{text}");
+        }
+        assert_ne!(of(b"y").await.0, text, "the body is signed");
+    }
+}

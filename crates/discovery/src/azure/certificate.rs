@@ -1,0 +1,205 @@
+//! Certificates by which an application proves who it is, and the statements that they sign.
+//!
+//! Invariant: what is read here is a file of the administrator; whatever is in it, the outcome is a
+//! key with its certificate or an error that says what is missing.
+//!
+//! Facts are from Microsoft's documentation of certificate credentials, and from what its library
+//! for Go, which upstream uses, reads and sends: PS256, thumbprints by SHA-256 in plain base64.
+
+use firn_http_client::{Block, key_of_der, signed};
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use p12_keystore::Pkcs12Archive;
+use ring::digest::{SHA256, digest};
+use ring::rand::{SecureRandom, SystemRandom};
+use ring::signature::{RSA_PSS_SHA256, RsaKeyPair};
+use serde_json::json;
+use x509_parser::parse_x509_certificate;
+
+/// How long a statement is good, in seconds: as Microsoft's libraries have it.
+const STATEMENT_SECONDS: i64 = 600;
+
+/// A private key and its certificate, with others that came with it.
+pub(super) struct Certificate {
+    key: RsaKeyPair,
+    /// In DER; the key's own is the first.
+    chain: Vec<Vec<u8>>,
+}
+
+impl std::fmt::Debug for Certificate {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Certificate").finish_non_exhaustive()
+    }
+}
+
+impl Certificate {
+    /// Reads certificates and one key of RSA from `data`: PEM if there is no password, else or if
+    /// there is no PEM in it PKCS #12.
+    pub(super) fn read(data: &[u8], password: &str) -> Result<Self, String> {
+        let blocks = match password.is_empty() {
+            true => Block::all_of(data).unwrap_or_default(),
+            false => Vec::new(),
+        };
+        match blocks.is_empty() {
+            true => Self::of_pkcs12(data, password),
+            false => Self::of_blocks(&blocks),
+        }
+    }
+
+    fn of_blocks(blocks: &[Block]) -> Result<Self, String> {
+        let certs = blocks.iter().filter(|block| block.label == "CERTIFICATE");
+        let certs = certs.map(|block| block.der.clone()).collect();
+        let is_key =
+            |block: &&Block| block.label == "PRIVATE KEY" || block.label == "RSA PRIVATE KEY";
+        let keys: Vec<&Block> = blocks.iter().filter(is_key).collect();
+        match keys[..] {
+            [] => Err("found no private key".to_owned()),
+            [key] => Self::of(key.key("")?, certs),
+            _ => Err("certData contains multiple private keys".to_owned()),
+        }
+    }
+
+    fn of_pkcs12(data: &[u8], password: &str) -> Result<Self, String> {
+        let archive = Pkcs12Archive::from_pkcs12(data, password).map_err(|e| e.to_string())?;
+        let certs = archive.certs.iter().map(|bag| bag.cert.as_der().to_vec());
+        match &archive.keys[..] {
+            [] => Err("found no private key".to_owned()),
+            [bag] => Self::of(key_of_der(bag.key.as_der())?, certs.collect()),
+            _ => Err("certData contains multiple private keys".to_owned()),
+        }
+    }
+
+    /// The key with its certificate, which is put first.
+    fn of(key: RsaKeyPair, mut chain: Vec<Vec<u8>>) -> Result<Self, String> {
+        if chain.is_empty() {
+            return Err("found no certificate".to_owned());
+        }
+        let is_of_key = |der: &Vec<u8>| {
+            let parsed = parse_x509_certificate(der);
+            parsed.is_ok_and(|(_, cert)| {
+                cert.public_key().subject_public_key.data[..] == *key.public().as_ref()
+            })
+        };
+        let own = chain.iter().position(is_of_key);
+        let own = chain.remove(own.ok_or("key doesn't match any certificate")?);
+        chain.insert(0, own);
+        Ok(Self { key, chain })
+    }
+
+    /// The statement that `client` asks, for the server at `audience`, with the whole chain if
+    /// that `sends_chain`.
+    pub(super) fn statement(
+        &self,
+        client: &str,
+        audience: &str,
+        now: i64,
+        sends_chain: bool,
+    ) -> Result<String, String> {
+        let own = self.chain.first().map(Vec::as_slice).unwrap_or_default();
+        let thumbprint = BASE64_STANDARD.encode(digest(&SHA256, own));
+        let mut head = json!({"alg": "PS256", "typ": "JWT", "x5t#S256": thumbprint});
+        if sends_chain {
+            let chain = self.chain.iter().map(|der| BASE64_STANDARD.encode(der));
+            head["x5c"] = chain.collect();
+        }
+        let claims = json!({
+            "aud": audience,
+            "exp": now + STATEMENT_SECONDS,
+            "iss": client,
+            "jti": unique()?,
+            "nbf": now,
+            "sub": client,
+        });
+        signed(&head, &claims, &self.key, &RSA_PSS_SHA256)
+    }
+}
+
+/// A random UUID (RFC 9562, version 4).
+fn unique() -> Result<String, String> {
+    let mut bytes = [0; 16];
+    let filled = SystemRandom::new().fill(&mut bytes);
+    filled.map_err(|_| "the system gives no random numbers".to_owned())?;
+    let number = u128::from_be_bytes(bytes) & !(0xf << 76) & !(0x3 << 62) | 0x4 << 76 | 0x2 << 62;
+    let digits = format!("{number:032x}");
+    let parts = [0..8, 8..12, 12..16, 16..20, 20..32].map(|part| &digits[part]);
+    Ok(parts.join("-"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+    use ring::signature::{RSA_PSS_2048_8192_SHA256, UnparsedPublicKey};
+    use serde_json::Value;
+
+    const KEY: &str = include_str!("../../client/tests/keys/pkcs1.pem");
+    const LEAF: &str = include_str!("../../client/tests/keys/leaf.pem");
+    const OTHER: &str = include_str!("../../client/tests/keys/other.pem");
+    const MODERN: &[u8] = include_bytes!("../../client/tests/keys/modern.pfx");
+    const LEGACY: &[u8] = include_bytes!("../../client/tests/keys/legacy.pfx");
+
+    #[test]
+    fn certificate_is_found_in_pem_and_pkcs12_and_what_is_missing_is_told() {
+        let whole = format!("{OTHER}{LEAF}\n{KEY}");
+        let (two_keys, alone) = (format!("{whole}{KEY}"), format!("{OTHER}{KEY}"));
+        let leaf = Block::all_of(LEAF.as_bytes()).unwrap().remove(0).der;
+        for (data, password, want) in [
+            (whole.as_bytes(), "", Ok(2)),
+            (MODERN, "secret", Ok(2)),
+            (LEGACY, "", Ok(2)),
+            (MODERN, "other", Err("")),
+            (two_keys.as_bytes(), "", Err("multiple private keys")),
+            (KEY.as_bytes(), "", Err("found no certificate")),
+            (LEAF.as_bytes(), "", Err("found no private key")),
+            (alone.as_bytes(), "", Err("doesn't match any certificate")),
+            (whole.as_bytes(), "secret", Err("")),
+            (b"", "", Err("")),
+        ] {
+            match (Certificate::read(data, password), want) {
+                (Ok(read), Ok(count)) => {
+                    assert_eq!((&read.chain[0], read.chain.len()), (&leaf, count));
+                }
+                (Err(told), Err(why)) => assert!(told.contains(why), "{told}, expected {why}"),
+                (told, want) => panic!("{told:?}, expected {want:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn statement_is_signed_by_the_key_of_the_certificate_that_it_names() {
+        let whole = format!("{OTHER}{LEAF}{KEY}");
+        let certificate = Certificate::read(whole.as_bytes(), "").unwrap();
+        for sends_chain in [false, true] {
+            let statement = certificate.statement("c", "https://a/token", 1_000, sends_chain);
+            let statement = statement.unwrap();
+            let parts: Vec<&str> = statement.split('.').collect();
+            let bytes = |at: usize| BASE64_URL_SAFE_NO_PAD.decode(parts[at]).unwrap();
+            let [head, claims] = [0, 1].map(|at| serde_json::from_slice::<Value>(&bytes(at)));
+            let (head, claims) = (head.unwrap(), claims.unwrap());
+            let leaf = &certificate.chain[0];
+            let thumbprint = BASE64_STANDARD.encode(digest(&SHA256, leaf));
+            assert_eq!(head["x5t#S256"], thumbprint.as_str());
+            assert_eq!(
+                (&head["alg"], &head["typ"]),
+                (&json!("PS256"), &json!("JWT"))
+            );
+            let chain = head["x5c"].as_array().map(Vec::len);
+            assert_eq!(chain, sends_chain.then_some(2));
+            for (key, want) in [
+                ("aud", json!("https://a/token")),
+                ("iss", json!("c")),
+                ("sub", json!("c")),
+                ("nbf", json!(1_000)),
+                ("exp", json!(1_600)),
+            ] {
+                assert_eq!(claims[key], want);
+            }
+            let unique = claims["jti"].as_str().unwrap();
+            assert_eq!((unique.len(), &unique[14..15]), (36, "4"));
+            let key = certificate.key.public().as_ref();
+            let key = UnparsedPublicKey::new(&RSA_PSS_2048_8192_SHA256, key);
+            let text = format!("{}.{}", parts[0], parts[1]);
+            key.verify(text.as_bytes(), &bytes(2)).unwrap();
+        }
+    }
+}

@@ -1,0 +1,360 @@
+//! Where Microsoft's tokens come from.
+
+use super::super::tokens::{Issuer, Token, Tokens};
+use super::certificate::Certificate;
+use firn_http_client::{HttpSettings, Secret, Sign, form_encode, reveal};
+use crate::api::{Api, header_value, wrong};
+use crate::environment::{Variables, of_process};
+use firn_http_client::named_files::read_aside;
+use firn_model::env::Clock;
+use firn_model::error::Error;
+use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::timeout;
+
+/// The service that tells a machine of Microsoft's about itself.
+const MACHINE: &str = "http://169.254.169.254";
+
+/// How long it may take; elsewhere there is no answer at all.
+const MACHINE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Where a workload finds its token, if the environment does not say.
+const WORKLOAD_TOKEN: &str = "/var/run/secrets/azure/tokens/azure-identity-token";
+
+/// How a signed statement is announced.
+const JWT_BEARER: &str = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";
+
+/// Bytes of an answer about tokens.
+const BYTES_MAX: u64 = 1 << 20;
+
+/// Which of Microsoft's clouds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AzureCloud {
+    /// `AzurePublic`
+    #[default]
+    Public,
+    /// `AzureGovernment`
+    Government,
+    /// `AzureChina`
+    China,
+}
+
+/// As whom tokens are bought. Ids that are empty are those of the environment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AzureIdentity {
+    /// An application that has a secret.
+    Secret {
+        /// `tenant_id`
+        tenant: String,
+        /// `client_id`
+        client: String,
+        /// `client_secret`
+        secret: Secret,
+    },
+    /// An application that has a certificate with its private key.
+    Certificate {
+        /// `tenant_id`
+        tenant: String,
+        /// `client_id`
+        client: String,
+        /// `certificate_path`
+        file: PathBuf,
+        /// `certificate_key_path`
+        key_file: Option<PathBuf>,
+        /// `certificate_password`; empty without one.
+        password: Secret,
+        /// `send_certificate_chain`
+        sends_chain: bool,
+    },
+    /// What this machine is.
+    Managed {
+        /// `client_id`; empty for the machine's own.
+        client: String,
+    },
+    /// A workload that has a token of Kubernetes.
+    Workload {
+        /// `tenant_id`
+        tenant: String,
+        /// `client_id`
+        client: String,
+        /// `token_file_path`
+        file: Option<PathBuf>,
+    },
+    /// The first of a secret or a certificate in the environment, a workload and the machine.
+    Sdk {
+        /// `tenant_id`
+        tenant: String,
+    },
+}
+
+/// `azuread`: how requests are signed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AzureAdSettings {
+    /// `cloud`
+    pub cloud: AzureCloud,
+    /// As whom.
+    pub identity: AzureIdentity,
+    /// `scope`; empty for that of metrics.
+    pub scope: String,
+}
+
+impl AzureAdSettings {
+    /// What signs so.
+    pub fn signer(&self, clock: Arc<dyn Clock>) -> Arc<dyn Sign> {
+        let scope = match self.scope.as_str() {
+            "" => self.cloud.metrics_scope(),
+            scope => scope,
+        };
+        let account = Account::new(self.cloud, &self.identity, scope, &HttpSettings::default());
+        Arc::new(Tokens::new(account, clock))
+    }
+}
+
+impl AzureCloud {
+    /// Where tokens are sold.
+    fn authority(self) -> &'static str {
+        match self {
+            Self::Public => "https://login.microsoftonline.com",
+            Self::Government => "https://login.microsoftonline.us",
+            Self::China => "https://login.chinacloudapi.cn",
+        }
+    }
+
+    fn metrics_scope(self) -> &'static str {
+        match self {
+            Self::Public => "https://monitor.azure.com//.default",
+            Self::Government => "https://monitor.azure.us//.default",
+            Self::China => "https://monitor.azure.cn//.default",
+        }
+    }
+}
+
+/// Buys tokens.
+pub(super) struct Account {
+    pub(super) authority: String,
+    identity: AzureIdentity,
+    scope: String,
+    api: Api,
+    pub(super) variables: Variables,
+}
+
+impl Account {
+    /// Who buys tokens that are good for `scope`.
+    pub(super) fn new(
+        cloud: AzureCloud,
+        identity: &AzureIdentity,
+        scope: &str,
+        client: &HttpSettings,
+    ) -> Self {
+        Self {
+            authority: cloud.authority().to_owned(),
+            identity: identity.clone(),
+            scope: scope.to_owned(),
+            api: Api::new(client, BYTES_MAX),
+            variables: of_process(),
+        }
+    }
+
+    fn variable(&self, name: &str) -> Option<String> {
+        (self.variables)(name).filter(|value| !value.is_empty())
+    }
+
+    /// The value of the config, or else of the environment.
+    fn either(&self, value: &str, name: &str) -> Result<String, Error> {
+        match value {
+            "" => self
+                .variable(name)
+                .ok_or_else(|| wrong(format!("no {name} in the environment"))),
+            value => Ok(value.to_owned()),
+        }
+    }
+
+    fn token_url(&self, tenant: &str) -> String {
+        format!("{}/{tenant}/oauth2/v2.0/token", self.authority)
+    }
+
+    /// Buys a token of the authority, with `proof` beside what all have.
+    async fn buy(
+        &self,
+        tenant: &str,
+        client: &str,
+        proof: &[(&str, &str)],
+    ) -> Result<Token, Error> {
+        let url = self.token_url(tenant);
+        let mut pairs = vec![
+            ("client_id", client),
+            ("grant_type", "client_credentials"),
+            ("scope", &self.scope),
+        ];
+        pairs.extend(proof);
+        let body: Vec<String> = pairs
+            .iter()
+            .map(|(name, value)| format!("{name}={}", form_encode(value)))
+            .collect();
+        let form = HeaderValue::from_static("application/x-www-form-urlencoded");
+        let headers = HeaderMap::from_iter([(CONTENT_TYPE, form)]);
+        let answer = self.api.post(&url, &headers, body.join("&").into()).await?;
+        Token::read(answer).await
+    }
+
+    /// Buys a token with a statement that a certificate signs. The files are read anew each time,
+    /// so that what replaces them is taken.
+    async fn of_certificate(
+        &self,
+        (tenant, client): (&str, &str),
+        files: (&PathBuf, Option<&PathBuf>),
+        (password, sends_chain): (&Secret, bool),
+        now_ms: i64,
+    ) -> Result<Token, Error> {
+        let read = async |path: &PathBuf, what| {
+            let read = read_aside(path).await;
+            read.map_err(|e| wrong(format!("failed to read {what} {}: {e}", path.display())))
+        };
+        let mut data = read(files.0, "certificate file").await?;
+        if let Some(key) = files.1 {
+            data.push(b'\n');
+            data.extend(read(key, "private key file").await?);
+        }
+        let password = reveal(password, "certificate password").await?;
+        let parsed = Certificate::read(&data, &password);
+        let parsed = parsed.map_err(|e| wrong(format!("failed to parse certificate data: {e}")))?;
+        let audience = self.token_url(tenant);
+        let statement = parsed.statement(client, &audience, now_ms / 1000, sends_chain);
+        let statement = statement.map_err(wrong)?;
+        let proof = [
+            ("client_assertion", statement.as_str()),
+            ("client_assertion_type", JWT_BEARER),
+        ];
+        self.buy(tenant, client, &proof).await
+    }
+
+    async fn of_workload(
+        &self,
+        tenant: &str,
+        client: &str,
+        file: Option<PathBuf>,
+    ) -> Result<Token, Error> {
+        let named = || {
+            self.variable("AZURE_FEDERATED_TOKEN_FILE")
+                .map(PathBuf::from)
+        };
+        let file = file.or_else(named).unwrap_or_else(|| WORKLOAD_TOKEN.into());
+        let statement = reveal(&Secret::File(file), "token of the workload").await?;
+        let tenant = self.either(tenant, "AZURE_TENANT_ID")?;
+        let client = self.either(client, "AZURE_CLIENT_ID")?;
+        let proof = [
+            ("client_assertion", statement.as_str()),
+            ("client_assertion_type", JWT_BEARER),
+        ];
+        self.buy(&tenant, &client, &proof).await
+    }
+
+    /// The token of this machine, or of the service that this process runs in.
+    async fn of_machine(&self, client: &str) -> Result<Token, Error> {
+        let resource = self.scope.strip_suffix("/.default").unwrap_or(&self.scope);
+        let service = (
+            self.variable("IDENTITY_ENDPOINT"),
+            self.variable("IDENTITY_HEADER"),
+        );
+        let mut headers = HeaderMap::new();
+        let (base, version) = match service {
+            (Some(url), Some(secret)) => {
+                let name = HeaderName::from_static("x-identity-header");
+                headers.insert(name, header_value(&secret)?);
+                (url, "2019-08-01")
+            }
+            _ => {
+                let name = HeaderName::from_static("metadata");
+                headers.insert(name, HeaderValue::from_static("true"));
+                let host = self.variable("AZURE_POD_IDENTITY_AUTHORITY_HOST");
+                let host = host.unwrap_or_else(|| MACHINE.into());
+                let host = host.trim_end_matches('/');
+                (
+                    format!("{host}/metadata/identity/oauth2/token"),
+                    "2018-02-01",
+                )
+            }
+        };
+        let resource = form_encode(resource);
+        let mut url = format!("{base}?api-version={version}&resource={resource}");
+        if !client.is_empty() {
+            url += &format!("&client_id={}", form_encode(client));
+        }
+        let asked = async { Token::read(self.api.get(&url, &headers).await?).await };
+        let token = timeout(MACHINE_TIMEOUT, asked).await;
+        let token = token.unwrap_or_else(|_| Err(wrong("no answer")));
+        token.map_err(|e| wrong(format!("cannot get the token of this machine: {e}")))
+    }
+
+    async fn of_sdk(&self, tenant: &str, now_ms: i64) -> Result<Token, Error> {
+        if let (Some(secret), Some(client)) = (
+            self.variable("AZURE_CLIENT_SECRET"),
+            self.variable("AZURE_CLIENT_ID"),
+        ) {
+            // What the environment says goes before the config, as upstream's library has it.
+            let named = self.variable("AZURE_TENANT_ID");
+            let tenant = named.unwrap_or_else(|| tenant.to_owned());
+            let proof = [("client_secret", secret.as_str())];
+            return self.buy(&tenant, &client, &proof).await;
+        }
+        if let (Some(file), Some(client)) = (
+            self.variable("AZURE_CLIENT_CERTIFICATE_PATH"),
+            self.variable("AZURE_CLIENT_ID"),
+        ) {
+            let named = self.variable("AZURE_TENANT_ID");
+            let tenant = named.unwrap_or_else(|| tenant.to_owned());
+            let password = self.variable("AZURE_CLIENT_CERTIFICATE_PASSWORD");
+            let password = Secret::Inline(password.unwrap_or_default());
+            let sends_chain = self.variable("AZURE_CLIENT_SEND_CERTIFICATE_CHAIN");
+            let sends_chain = sends_chain.is_some_and(|value| value == "1" || value == "true");
+            let (who, file) = ((tenant.as_str(), client.as_str()), PathBuf::from(file));
+            return self
+                .of_certificate(who, (&file, None), (&password, sends_chain), now_ms)
+                .await;
+        }
+        if self.variable("AZURE_FEDERATED_TOKEN_FILE").is_some() {
+            return self.of_workload(tenant, "", None).await;
+        }
+        let client = self.variable("AZURE_CLIENT_ID").unwrap_or_default();
+        self.of_machine(&client).await
+    }
+}
+
+impl Issuer for Account {
+    async fn issue(&self, now_ms: i64) -> Result<Token, Error> {
+        let token = match &self.identity {
+            AzureIdentity::Secret {
+                tenant,
+                client,
+                secret,
+            } => {
+                let secret = reveal(secret, "client secret").await?;
+                let proof = [("client_secret", secret.as_str())];
+                self.buy(tenant, client, &proof).await
+            }
+            AzureIdentity::Certificate {
+                tenant,
+                client,
+                file,
+                key_file,
+                password,
+                sends_chain,
+            } => {
+                let files = (file, key_file.as_ref());
+                let how = (password, *sends_chain);
+                self.of_certificate((tenant, client), files, how, now_ms)
+                    .await
+            }
+            AzureIdentity::Managed { client } => self.of_machine(client).await,
+            AzureIdentity::Workload {
+                tenant,
+                client,
+                file,
+            } => self.of_workload(tenant, client, file.clone()).await,
+            AzureIdentity::Sdk { tenant } => self.of_sdk(tenant, now_ms).await,
+        };
+        token.map_err(|e| wrong(format!("Failed to get access token: {e}")))
+    }
+}

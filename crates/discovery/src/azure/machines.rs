@@ -1,0 +1,477 @@
+//! Virtual machines of Azure as targets, those of scale sets included.
+//!
+//! ```text
+//! machines, scale sets, machines of those -> the primary interface of each -> targets
+//! ```
+//!
+//! Interfaces are kept for ten refreshes and a bit, as upstream keeps them.
+
+use super::super::tokens::Tokens;
+use super::identity::{Account, AzureCloud, AzureIdentity};
+use firn_http_client::HttpSettings;
+use crate::api::{Api, wrong};
+use crate::discover::Refresh;
+use crate::group::Group;
+use crate::json::answers;
+use crate::meta::{Meta, host_port, sanitize};
+use crate::side_by_side::side_by_side;
+use firn_model::env::Clock;
+use firn_model::error::Error;
+use hyper::StatusCode;
+use hyper::header::{ACCEPT, AUTHORIZATION, HeaderMap, HeaderValue};
+use serde::de::DeserializeOwned;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+use tracing::warn;
+
+/// Versions of the APIs.
+const COMPUTE: &str = "2024-03-01";
+const NETWORK: &str = "2023-05-01";
+const SCALE_SET_NETWORK: &str = "2018-10-01";
+
+/// Interfaces that are kept, at most.
+const KEPT_MAX: usize = 5000;
+
+/// Interfaces that are asked for side by side. Upstream asks for all at once.
+const SIDE_BY_SIDE: usize = 16;
+
+/// One of `azure_sd_configs`
+#[derive(Clone, Debug, PartialEq)]
+pub struct AzureSettings {
+    /// `environment`
+    pub environment: String,
+    /// `subscription_id`
+    pub subscription: String,
+    /// `tenant_id`
+    pub tenant: String,
+    /// As whom: `authentication_method`.
+    pub identity: AzureIdentity,
+    /// `resource_group`; empty for all.
+    pub resource_group: String,
+    /// `port`
+    pub port: i64,
+    /// `refresh_interval`
+    pub refresh: Duration,
+    /// How the APIs are reached.
+    pub client: HttpSettings,
+}
+
+/// Asks Azure.
+pub(in super::super) struct Machines {
+    settings: AzureSettings,
+    api: Arc<Api>,
+    /// Where the API is, and who asks it; what is wrong with the settings if there is none.
+    access: Result<Access, Error>,
+    clock: Arc<dyn Clock>,
+    /// Interfaces by their ids, and when they are forgotten.
+    kept: BTreeMap<String, (Interface, i64)>,
+}
+
+struct Access {
+    endpoint: String,
+    tokens: Tokens<Account>,
+}
+
+#[derive(serde::Deserialize)]
+#[serde(bound = "T: DeserializeOwned")]
+struct Page<T> {
+    value: Vec<T>,
+    #[serde(rename = "nextLink")]
+    next: Option<String>,
+}
+
+answers! {
+    struct ScaleSet {
+        id: String,
+        name: String,
+    }
+
+    #[serde(rename_all = "camelCase")]
+    struct Machine {
+        id: String,
+        name: String,
+        location: String,
+        tags: BTreeMap<String, String>,
+        instance_id: String,
+        properties: MachineProperties,
+        /// The scale set that it belongs to.
+        #[serde(skip)]
+        scale_set: String,
+    }
+
+    #[serde(rename_all = "camelCase")]
+    struct MachineProperties {
+        storage_profile: StorageProfile,
+        network_profile: NetworkProfile,
+        os_profile: OsProfile,
+        hardware_profile: HardwareProfile,
+    }
+
+    #[serde(rename_all = "camelCase")]
+    struct StorageProfile {
+        os_disk: OsDisk,
+    }
+
+    #[serde(rename_all = "camelCase")]
+    struct OsDisk {
+        os_type: String,
+    }
+
+    #[serde(rename_all = "camelCase")]
+    struct NetworkProfile {
+        network_interfaces: Vec<Reference>,
+    }
+
+    struct Reference {
+        id: String,
+    }
+
+    #[serde(rename_all = "camelCase")]
+    struct OsProfile {
+        computer_name: String,
+    }
+
+    #[serde(rename_all = "camelCase")]
+    struct HardwareProfile {
+        vm_size: String,
+    }
+
+    struct Interface {
+        properties: Option<InterfaceProperties>,
+    }
+
+    #[serde(rename_all = "camelCase")]
+    struct InterfaceProperties {
+        /// Not known of a machine that is switched off.
+        primary: Option<bool>,
+        ip_configurations: Vec<IpConfiguration>,
+    }
+
+    struct IpConfiguration {
+        properties: IpProperties,
+    }
+
+    struct IpProperties {
+        #[serde(rename = "privateIPAddress")]
+        private: Option<String>,
+        #[serde(rename = "publicIPAddress")]
+        public: PublicIp,
+    }
+
+    struct PublicIp {
+        properties: PublicIpProperties,
+    }
+
+    struct PublicIpProperties {
+        #[serde(rename = "ipAddress")]
+        address: String,
+    }
+}
+
+impl Machines {
+    pub(in super::super) fn new(
+        settings: &AzureSettings,
+        bytes_max: u64,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
+        let access = cloud(&settings.environment).map(|(cloud, endpoint, audience)| {
+            let scope = format!("{audience}/.default");
+            let account = Account::new(cloud, &settings.identity, &scope, &settings.client);
+            (endpoint.to_owned(), account)
+        });
+        Self::with(access, settings, bytes_max, clock)
+    }
+
+    /// Like [`Self::new`], with an API and who asks it.
+    pub(super) fn with(
+        access: Result<(String, Account), Error>,
+        settings: &AzureSettings,
+        bytes_max: u64,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
+        Self {
+            settings: settings.clone(),
+            api: Arc::new(Api::new(&settings.client, bytes_max)),
+            access: access.map(|(endpoint, account)| Access {
+                endpoint,
+                tokens: Tokens::new(account, clock.clone()),
+            }),
+            clock,
+            kept: BTreeMap::new(),
+        }
+    }
+
+    fn access(&self) -> Result<&Access, Error> {
+        let access = self.access.as_ref();
+        access.map_err(|e| wrong(format!("could not create Azure client: {e}")))
+    }
+
+    async fn headers(&self) -> Result<HeaderMap, Error> {
+        let json = HeaderValue::from_static("application/json");
+        let token = self.access()?.tokens.header().await?;
+        Ok(HeaderMap::from_iter([
+            (ACCEPT, json),
+            (AUTHORIZATION, token),
+        ]))
+    }
+
+    /// A whole list of the API of compute; `path` stands behind the subscription.
+    async fn list<T>(&self, path: &str) -> Result<Vec<T>, Error>
+    where
+        T: DeserializeOwned + Send + 'static,
+    {
+        let endpoint = &self.access()?.endpoint;
+        let subscription = &self.settings.subscription;
+        let url = format!("{endpoint}/subscriptions/{subscription}{path}?api-version={COMPUTE}");
+        let next = |page: &Page<T>, _| page.next.clone();
+        let headers = self.headers().await?;
+        let pages = self.api.pages(&url, &headers, next).await?;
+        Ok(pages.into_iter().flat_map(|page| page.value).collect())
+    }
+
+    /// The machines, those of scale sets behind the others.
+    async fn machines(&self) -> Result<Vec<Machine>, Error> {
+        let group = match self.settings.resource_group.as_str() {
+            "" => String::new(),
+            group => format!("/resourceGroups/{group}"),
+        };
+        let path = |what| format!("{group}/providers/Microsoft.Compute/{what}");
+        let machines = self.list::<Machine>(&path("virtualMachines")).await;
+        let mut machines =
+            machines.map_err(|e| wrong(format!("could not get virtual machines: {e}")))?;
+        let sets = self
+            .list::<ScaleSet>(&path("virtualMachineScaleSets"))
+            .await;
+        let sets =
+            sets.map_err(|e| wrong(format!("could not get virtual machine scale sets: {e}")))?;
+        for set in sets {
+            let found = self.machines_of(&set).await;
+            machines.extend(
+                found.map_err(|e| {
+                    wrong(format!("could not get virtual machine scale set vms: {e}"))
+                })?,
+            );
+        }
+        Ok(machines)
+    }
+
+    async fn machines_of(&self, set: &ScaleSet) -> Result<Vec<Machine>, Error> {
+        let path = format!(
+            "/resourceGroups/{}/providers/Microsoft.Compute/virtualMachineScaleSets/{}/\
+             virtualMachines",
+            resource_group(&set.id)?,
+            set.name
+        );
+        let mut machines = self.list::<Machine>(&path).await?;
+        for machine in &mut machines {
+            machine.scale_set.clone_from(&set.name);
+        }
+        Ok(machines)
+    }
+
+    /// Where an interface of a machine is.
+    fn interface_url(&self, machine: &Machine, id: &str) -> Result<String, Error> {
+        let endpoint = &self.access()?.endpoint;
+        let subscription = &self.settings.subscription;
+        let group = resource_group(id)?;
+        let name = id.rsplit('/').next().unwrap_or_default();
+        let (provider, version) = match machine.scale_set.as_str() {
+            "" => ("Microsoft.Network".to_owned(), NETWORK),
+            set => {
+                let index = &machine.instance_id;
+                let of_set = format!(
+                    "microsoft.Compute/virtualMachineScaleSets/{set}/virtualMachines/{index}"
+                );
+                (of_set, SCALE_SET_NETWORK)
+            }
+        };
+        Ok(format!(
+            "{endpoint}/subscriptions/{subscription}/resourceGroups/{group}/providers/{provider}/\
+             networkInterfaces/{name}?%24expand=IPConfigurations%2FPublicIPAddress\
+             &api-version={version}"
+        ))
+    }
+
+    /// Asks for the interfaces of `machines` that are not kept. What there is not, is not kept.
+    async fn fetch(&mut self, machines: &[Machine]) -> Result<(), Error> {
+        let now_ms = self.clock.now_ms();
+        self.kept.retain(|_, (_, end_ms)| now_ms < *end_ms);
+        let headers = self.headers().await?;
+        let mut asking = Vec::new();
+        for machine in machines {
+            for Reference { id } in &machine.properties.network_profile.network_interfaces {
+                if !self.kept.contains_key(id) {
+                    let url = self.interface_url(machine, id)?;
+                    let (api, headers, id) = (self.api.clone(), headers.clone(), id.clone());
+                    asking.push(async move { Ok((id, interface(&api, &url, &headers).await?)) });
+                }
+            }
+        }
+        for (id, interface) in side_by_side(SIDE_BY_SIDE, asking).await? {
+            let Some(interface) = interface else {
+                warn!(interface = id, "there is no such interface");
+                continue;
+            };
+            let end_ms = self.end_ms(&id);
+            self.kept.insert(id, (interface, end_ms));
+        }
+        Ok(())
+    }
+
+    /// When an interface is forgotten: ten refreshes from now and up to three more, so that not
+    /// all are asked for at once.
+    fn end_ms(&self, id: &str) -> i64 {
+        let refresh_ms = self.settings.refresh.as_millis() as u64;
+        let spread = xxhash_rust::xxh3::xxh3_64(id.as_bytes());
+        let life_ms = refresh_ms * 10 + spread.checked_rem(refresh_ms * 3).unwrap_or(0);
+        self.clock.now_ms().saturating_add(life_ms as i64)
+    }
+
+    async fn targets(&mut self) -> Result<Vec<Group>, Error> {
+        let machines = self.machines().await?;
+        let failed = |e: Error| wrong(format!("unable to complete Azure service discovery: {e}"));
+        self.fetch(&machines).await.map_err(failed)?;
+        let mut groups = Vec::new();
+        for machine in &machines {
+            groups.extend(self.target(machine).map_err(failed)?);
+        }
+        // There may be more than are to be kept.
+        while self.kept.len() > KEPT_MAX {
+            self.kept.pop_last();
+        }
+        Ok(groups)
+    }
+
+    /// The target, unless the machine has no primary interface or is switched off.
+    fn target(&self, machine: &Machine) -> Result<Option<Group>, Error> {
+        let mut meta = self.meta(machine)?;
+        for Reference { id } in &machine.properties.network_profile.network_interfaces {
+            let Some((interface, _)) = self.kept.get(id) else {
+                return Ok(None);
+            };
+            let Some(properties) = &interface.properties else {
+                continue;
+            };
+            match properties.primary {
+                None => return Ok(None),
+                Some(false) => continue,
+                Some(true) => {}
+            }
+            let Some(ip) = properties.ip_configurations.first() else {
+                continue;
+            };
+            let Some(private) = &ip.properties.private else {
+                let name = &machine.name;
+                return Err(wrong(format!("unable to find a private IP for VM {name}")));
+            };
+            meta.set("public_ip", &ip.properties.public.properties.address);
+            meta.set("private_ip", private);
+            return Ok(Some(
+                self.with_ids(meta)
+                    .at(host_port(private, self.settings.port)),
+            ));
+        }
+        Ok(None)
+    }
+
+    fn meta(&self, machine: &Machine) -> Result<Meta, Error> {
+        let mut meta = Meta::new("azure_machine");
+        let p = &machine.properties;
+        meta.set_all([
+            ("id", machine.id.as_str()),
+            ("name", &machine.name),
+            ("computer_name", &p.os_profile.computer_name),
+            ("os_type", &p.storage_profile.os_disk.os_type),
+            ("location", &machine.location),
+            ("resource_group", resource_group(&machine.id)?),
+            ("size", &p.hardware_profile.vm_size),
+            ("scale_set", &machine.scale_set),
+        ]);
+        for (key, value) in &machine.tags {
+            meta.set(&format!("tag_{}", sanitize(key)), value);
+        }
+        Ok(meta)
+    }
+
+    fn with_ids(&self, mut meta: Meta) -> Meta {
+        let mut ids = Meta::new("azure");
+        ids.set("subscription_id", &self.settings.subscription);
+        ids.set("tenant_id", &self.settings.tenant);
+        meta.merge(&ids);
+        meta
+    }
+}
+
+async fn interface(api: &Api, url: &str, headers: &HeaderMap) -> Result<Option<Interface>, Error> {
+    let answer = api.get(url, headers).await?;
+    if answer.status == StatusCode::NOT_FOUND {
+        return Ok(None);
+    }
+    let interface = async { answer.good()?.json().await };
+    let interface: Result<Interface, Error> = interface.await;
+    let failed = |e| {
+        wrong(format!(
+            "failed to retrieve Interface {url} with error: {e}"
+        ))
+    };
+    interface.map(Some).map_err(failed)
+}
+
+impl Refresh for Machines {
+    fn interval(&self) -> Duration {
+        self.settings.refresh
+    }
+
+    fn name(&self) -> String {
+        format!("azure {}", self.settings.subscription)
+    }
+
+    async fn refresh(&mut self) -> Result<Vec<Group>, Error> {
+        let targets = self.targets().await;
+        if targets.is_err()
+            && let Ok(access) = &self.access
+        {
+            // It may be the token that is wrong.
+            access.tokens.forget().await;
+        }
+        targets
+    }
+}
+
+/// The cloud that an environment names, where its API is, and whom tokens are for.
+fn cloud(name: &str) -> Result<(AzureCloud, &'static str, &'static str), Error> {
+    Ok(match name.to_ascii_uppercase().as_str() {
+        "AZURECHINACLOUD" => (
+            AzureCloud::China,
+            "https://management.chinacloudapi.cn",
+            "https://management.core.chinacloudapi.cn/",
+        ),
+        "AZURECLOUD" | "AZUREGERMANCLOUD" | "AZUREPUBLICCLOUD" => (
+            AzureCloud::Public,
+            "https://management.azure.com",
+            "https://management.core.windows.net/",
+        ),
+        "AZUREUSGOVERNMENT" | "AZUREUSGOVERNMENTCLOUD" => (
+            AzureCloud::Government,
+            "https://management.usgovcloudapi.net",
+            "https://management.core.usgovcloudapi.net/",
+        ),
+        _ => {
+            return Err(wrong(format!(
+                "there is no cloud configuration matching the name {name:?}"
+            )));
+        }
+    })
+}
+
+/// The resource group in the id of a resource.
+fn resource_group(id: &str) -> Result<&str, Error> {
+    let mut parts = id.split('/');
+    let found = parts.find(|part| part.eq_ignore_ascii_case("resourceGroups"));
+    let group = found.and_then(|_| parts.next()).unwrap_or_default();
+    match group {
+        "" => Err(wrong(format!("invalid ID '{id}'"))),
+        group => Ok(group),
+    }
+}

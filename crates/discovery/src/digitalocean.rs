@@ -1,0 +1,272 @@
+//! Targets from DigitalOcean: its droplets, or its managed databases.
+//!
+//! Facts are from upstream's `discovery/digitalocean` and DigitalOcean's API.
+
+use super::api::{Api, wrong};
+use super::discover::Refresh;
+use super::group::{Group, or_default};
+use super::meta::{Meta, host_port};
+use firn_http_client::HttpSettings;
+use firn_model::error::Error;
+use hyper::HeaderMap;
+use serde::Deserialize;
+use std::time::Duration;
+
+/// Where the API is.
+const ENDPOINT: &str = "https://api.digitalocean.com";
+
+const PREFIX: &str = "digitalocean";
+
+/// What targets are made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DigitalOceanRole {
+    /// Virtual machines.
+    Droplets,
+    /// Managed databases.
+    Databases,
+}
+
+/// One of `digitalocean_sd_configs`
+#[derive(Clone, Debug, PartialEq)]
+pub struct DigitalOceanSettings {
+    /// `role`
+    pub role: DigitalOceanRole,
+    /// `port`
+    pub port: i64,
+    /// `refresh_interval`
+    pub refresh: Duration,
+    /// How the API is reached.
+    pub client: HttpSettings,
+}
+
+/// Asks DigitalOcean.
+#[derive(Debug)]
+pub(super) struct Resources {
+    settings: DigitalOceanSettings,
+    api: Api,
+    endpoint: String,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Page {
+    #[serde(deserialize_with = "or_default")]
+    droplets: Vec<Droplet>,
+    #[serde(deserialize_with = "or_default")]
+    databases: Vec<Database>,
+    #[serde(deserialize_with = "or_default")]
+    links: Links,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Links {
+    #[serde(deserialize_with = "or_default")]
+    pages: Pages,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Pages {
+    last: String,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Droplet {
+    id: i64,
+    name: String,
+    #[serde(deserialize_with = "or_default")]
+    image: Image,
+    #[serde(deserialize_with = "or_default")]
+    networks: Networks,
+    #[serde(deserialize_with = "or_default")]
+    region: Region,
+    size_slug: String,
+    status: String,
+    vpc_uuid: String,
+    #[serde(deserialize_with = "or_default")]
+    features: Vec<String>,
+    #[serde(deserialize_with = "or_default")]
+    tags: Vec<String>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Image {
+    #[serde(deserialize_with = "or_default")]
+    slug: String,
+    name: String,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Region {
+    slug: String,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Networks {
+    #[serde(deserialize_with = "or_default")]
+    v4: Vec<Network>,
+    #[serde(deserialize_with = "or_default")]
+    v6: Vec<Network>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Network {
+    ip_address: String,
+    #[serde(rename = "type")]
+    kind: String,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Database {
+    id: String,
+    name: String,
+    engine: String,
+    version: String,
+    status: String,
+    region: String,
+    size: String,
+    num_nodes: i64,
+    connection: Option<Connection>,
+    private_connection: Option<Connection>,
+    #[serde(deserialize_with = "or_default")]
+    tags: Vec<String>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Connection {
+    host: String,
+}
+
+impl Resources {
+    pub(super) fn new(settings: &DigitalOceanSettings, bytes_max: u64) -> Self {
+        Self::at(ENDPOINT, settings, bytes_max)
+    }
+
+    /// Like [`Self::new`], of the API at `endpoint`.
+    pub(super) fn at(endpoint: &str, settings: &DigitalOceanSettings, bytes_max: u64) -> Self {
+        Self {
+            api: Api::new(&settings.client, bytes_max),
+            settings: settings.clone(),
+            endpoint: endpoint.to_owned(),
+        }
+    }
+
+    async fn pages(&self) -> Result<Vec<Page>, Error> {
+        let role = self.settings.role;
+        let (path, what) = match role {
+            DigitalOceanRole::Droplets => ("droplets?", "droplets"),
+            DigitalOceanRole::Databases => ("databases?per_page=100&", "database clusters"),
+        };
+        let url = |number| format!("{}/v2/{path}page={number}", self.endpoint);
+        let next = |page: &Page, number| {
+            let is_last = match role {
+                DigitalOceanRole::Droplets => page.links.pages.last.is_empty(),
+                DigitalOceanRole::Databases => page.databases.is_empty(),
+            };
+            (!is_last).then(|| url(number + 1))
+        };
+        let pages = self.api.pages(&url(1), &HeaderMap::new(), next).await;
+        pages.map_err(|e: Error| wrong(format!("error while listing {what} {e}")))
+    }
+}
+
+impl Refresh for Resources {
+    fn interval(&self) -> Duration {
+        self.settings.refresh
+    }
+
+    fn name(&self) -> String {
+        self.endpoint.clone()
+    }
+
+    async fn refresh(&mut self) -> Result<Vec<Group>, Error> {
+        let port = self.settings.port;
+        let mut groups = Vec::new();
+        for page in self.pages().await? {
+            groups.extend(page.droplets.iter().filter_map(|one| one.target(port)));
+            groups.extend(page.databases.iter().map(|one| one.target(port)));
+        }
+        Ok(groups)
+    }
+}
+
+impl Networks {
+    fn first<'n>(networks: &'n [Network], kind: &str) -> &'n str {
+        let found = networks.iter().find(|network| network.kind == kind);
+        found.map_or("", |network| &network.ip_address)
+    }
+}
+
+impl Droplet {
+    /// The target, unless the droplet has no network.
+    fn target(&self, port: i64) -> Option<Group> {
+        if self.networks.v4.is_empty() {
+            return None;
+        }
+        let public = Networks::first(&self.networks.v4, "public");
+        let mut meta = Meta::new(PREFIX);
+        for (name, value) in [
+            ("droplet_name", self.name.as_str()),
+            ("image", &self.image.slug),
+            ("image_name", &self.image.name),
+            (
+                "private_ipv4",
+                Networks::first(&self.networks.v4, "private"),
+            ),
+            ("public_ipv4", public),
+            ("public_ipv6", Networks::first(&self.networks.v6, "public")),
+            ("region", &self.region.slug),
+            ("size", &self.size_slug),
+            ("status", &self.status),
+            ("vpc", &self.vpc_uuid),
+        ] {
+            meta.set(name, value);
+        }
+        meta.set("droplet_id", self.id.to_string());
+        meta.set_list("features", &self.features, ",");
+        meta.set_list("tags", &self.tags, ",");
+        Some(meta.at(host_port(public, port)))
+    }
+}
+
+impl Database {
+    fn target(&self, port: i64) -> Group {
+        let host = |connection: &Option<Connection>| {
+            let connection = connection.as_ref();
+            connection.map_or(String::new(), |connection| connection.host.clone())
+        };
+        let (public, private) = (host(&self.connection), host(&self.private_connection));
+        let mut meta = Meta::new(PREFIX);
+        for (name, value) in [
+            ("db_id", &self.id),
+            ("db_name", &self.name),
+            ("db_engine", &self.engine),
+            ("db_version", &self.version),
+            ("db_status", &self.status),
+            ("db_region", &self.region),
+            ("db_size", &self.size),
+            ("db_host", &public),
+            ("db_private_host", &private),
+        ] {
+            meta.set(name, value);
+        }
+        meta.set("db_num_nodes", self.num_nodes.to_string());
+        for tag in &self.tags {
+            meta.set(&format!("db_tag_{tag}"), "true");
+        }
+        let host = if private.is_empty() { public } else { private };
+        match host.is_empty() {
+            // One without an address is refused as a target, with its labels.
+            true => meta.at(""),
+            false => meta.at(host_port(&host, port)),
+        }
+    }
+}

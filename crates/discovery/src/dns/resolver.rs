@@ -1,0 +1,319 @@
+//! Asks the servers of `resolv.conf`, over UDP and, if an answer does not fit, over TCP.
+//!
+//! ```text
+//! name -> names with search domains -> each server in turn -> the first that knows or denies it
+//! ```
+//!
+//! Facts are from upstream's `discovery/dns` and the library that it asks with: which names are
+//! tried in which order, which answers end the search. The file is read for each look-up, so that
+//! a change takes effect.
+//!
+//! Invariant: "there is no such name" is only said if each domain that was asked for says so.
+
+use super::RecordType;
+use crate::api::wrong;
+use firn_model::error::Error;
+use ring::rand::{SecureRandom, SystemRandom};
+use simple_dns::rdata::{OPT, RData};
+use simple_dns::{CLASS, Name, Packet, PacketFlag, QCLASS, QTYPE, Question, RCODE, TYPE};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpStream, UdpSocket};
+use tokio::time::timeout;
+use tracing::warn;
+
+/// How long one server may take for one step: connecting, an answer.
+const TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Bytes of an answer that is asked for over UDP.
+const UDP_BYTES_MAX: u16 = 4096;
+
+/// The most that a datagram can have.
+const DATAGRAM_BYTES_MAX: usize = 65_535;
+
+/// What is used of a record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Record {
+    Address(IpAddr),
+    /// Host, which ends with a dot, and port.
+    Srv(String, u16),
+    Mx(String),
+    Ns(String),
+}
+
+/// Resolves names.
+#[derive(Debug)]
+pub(super) struct Resolver {
+    resolv_conf: PathBuf,
+    port: u16,
+}
+
+/// What `resolv.conf` says.
+#[derive(Debug, PartialEq, Eq)]
+struct Config {
+    servers: Vec<String>,
+    search: Vec<String>,
+    dots_min: usize,
+}
+
+/// What a server said.
+enum Reply {
+    Records(Vec<Record>),
+    NoSuchName,
+    /// It cannot say.
+    Refused(RCODE),
+    Truncated,
+}
+
+impl Resolver {
+    /// A resolver that asks the servers in the file `resolv_conf` at `port`.
+    pub(super) fn new(resolv_conf: PathBuf, port: u16) -> Self {
+        Self { resolv_conf, port }
+    }
+
+    /// The records of `name`; none if there is no such name.
+    pub(super) async fn look_up(&self, name: &str, kind: RecordType) -> Result<Vec<Record>, Error> {
+        let text = tokio::fs::read_to_string(&self.resolv_conf)
+            .await
+            .map_err(|e| wrong(format!("could not load resolv.conf: {e}")))?;
+        let config = Config::parse(&text);
+        let mut all_denied = true;
+        for candidate in config.names(name) {
+            match self.ask_any(&config, &candidate, kind).await {
+                Some(Reply::Records(records)) => return Ok(records),
+                Some(_) => {}
+                // A later name may still have an answer.
+                None => all_denied = false,
+            }
+        }
+        match all_denied {
+            true => Ok(Vec::new()),
+            false => Err(wrong(format!(
+                "could not resolve {name:?}: all servers responded with errors to at least one \
+                 search domain"
+            ))),
+        }
+    }
+
+    /// The first answer that knows or denies `name`, which is complete.
+    async fn ask_any(&self, config: &Config, name: &str, kind: RecordType) -> Option<Reply> {
+        for server in &config.servers {
+            let answer = match server.parse() {
+                Ok(address) => {
+                    self.ask(SocketAddr::new(address, self.port), name, kind)
+                        .await
+                }
+                Err(_) => Err(format!("not an address: {server:?}")),
+            };
+            match answer {
+                Ok(reply @ (Reply::Records(_) | Reply::NoSuchName)) => return Some(reply),
+                Ok(Reply::Refused(code)) => {
+                    warn!(server, name, code = ?code, "DNS server gives no answer");
+                }
+                Ok(Reply::Truncated) => {
+                    warn!(server, name, "DNS answer does not fit into a message");
+                }
+                Err(e) => warn!(server, name, error = e, "cannot ask DNS server"),
+            }
+        }
+        None
+    }
+
+    async fn ask(&self, server: SocketAddr, name: &str, kind: RecordType) -> Result<Reply, String> {
+        match ask_by_udp(server, name, kind).await? {
+            Reply::Truncated => ask_by_tcp(server, name, kind).await,
+            reply => Ok(reply),
+        }
+    }
+}
+
+impl Config {
+    fn parse(text: &str) -> Self {
+        let mut config = Self {
+            servers: Vec::new(),
+            search: Vec::new(),
+            dots_min: 1,
+        };
+        for line in text.lines().filter(|line| !line.starts_with([';', '#'])) {
+            let mut words = line.split_whitespace();
+            match words.next() {
+                Some("nameserver") => config.servers.extend(words.next().map(str::to_owned)),
+                Some("domain") => {
+                    if let Some(domain) = words.next() {
+                        config.search = vec![domain.to_owned()];
+                    }
+                }
+                Some("search") => config.search = words.map(str::to_owned).collect(),
+                Some("options") => {
+                    for option in words {
+                        if let Some(dots) = option.strip_prefix("ndots:") {
+                            // 15 as the C library has it.
+                            config.dots_min = dots.parse().map_or(0, |dots: usize| dots.min(15));
+                        }
+                    }
+                }
+                _ => {}
+            }
+        }
+        config
+    }
+
+    /// The rooted names to try for `name`, in order.
+    fn names(&self, name: &str) -> Vec<String> {
+        if name.ends_with('.') {
+            return vec![name.to_owned()];
+        }
+        let searched = self.search.iter().map(|domain| rooted(name, domain));
+        let plain = format!("{name}.");
+        match name.split('.').count() > self.dots_min {
+            true => std::iter::once(plain).chain(searched).collect(),
+            false => searched.chain(std::iter::once(plain)).collect(),
+        }
+    }
+}
+
+fn rooted(name: &str, domain: &str) -> String {
+    match domain.trim_end_matches('.') {
+        "" => format!("{name}."),
+        domain => format!("{name}.{domain}."),
+    }
+}
+
+async fn in_time<T>(step: impl Future<Output = std::io::Result<T>>) -> Result<T, String> {
+    match timeout(TIMEOUT, step).await {
+        Ok(done) => done.map_err(|e| e.to_string()),
+        Err(_) => Err("i/o timeout".into()),
+    }
+}
+
+async fn ask_by_udp(server: SocketAddr, name: &str, kind: RecordType) -> Result<Reply, String> {
+    let local: IpAddr = match server {
+        SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    let (id, message) = question(name, kind, true)?;
+    let socket = in_time(UdpSocket::bind((local, 0))).await?;
+    in_time(socket.connect(server)).await?;
+    in_time(socket.send(&message)).await?;
+    let mut bytes = vec![0; DATAGRAM_BYTES_MAX];
+    let answered = async {
+        loop {
+            let count = socket.recv(&mut bytes).await?;
+            // Others may send to this port too.
+            if bytes[..count].starts_with(&id.to_be_bytes()) {
+                return Ok(count);
+            }
+        }
+    };
+    let count = in_time(answered).await?;
+    read(&bytes[..count])
+}
+
+async fn ask_by_tcp(server: SocketAddr, name: &str, kind: RecordType) -> Result<Reply, String> {
+    let (id, message) = question(name, kind, false)?;
+    let length = u16::try_from(message.len()).map_err(|e| e.to_string())?;
+    let mut stream = in_time(TcpStream::connect(server)).await?;
+    let framed = [&length.to_be_bytes(), &message[..]].concat();
+    in_time(stream.write_all(&framed)).await?;
+    let answered = async {
+        let count = stream.read_u16().await?;
+        let mut bytes = vec![0; usize::from(count)];
+        stream.read_exact(&mut bytes).await?;
+        Ok(bytes)
+    };
+    let bytes = in_time(answered).await?;
+    match bytes.starts_with(&id.to_be_bytes()) {
+        true => read(&bytes),
+        false => Err("the answer is to another question".into()),
+    }
+}
+
+/// A question with a number of its own; `is_long` allows more than the 512 bytes of an answer.
+fn question(name: &str, kind: RecordType, is_long: bool) -> Result<(u16, Vec<u8>), String> {
+    let mut number = [0; 2];
+    let filled = SystemRandom::new().fill(&mut number);
+    filled.map_err(|_| "no random numbers".to_owned())?;
+    let id = u16::from_be_bytes(number);
+    let mut packet = Packet::new_query(id);
+    packet.set_flags(PacketFlag::RECURSION_DESIRED);
+    let plain = name.trim_end_matches('.');
+    let question = Question::new(
+        Name::new(plain).map_err(|e| format!("{name:?}: {e}"))?,
+        QTYPE::TYPE(type_of(kind)),
+        QCLASS::CLASS(CLASS::IN),
+        false,
+    );
+    packet.questions.push(question);
+    if is_long {
+        *packet.opt_mut() = Some(OPT {
+            opt_codes: Vec::new(),
+            udp_packet_size: UDP_BYTES_MAX,
+            version: 0,
+        });
+    }
+    let bytes = packet.build_bytes_vec().map_err(|e| e.to_string())?;
+    Ok((id, bytes))
+}
+
+fn type_of(kind: RecordType) -> TYPE {
+    match kind {
+        RecordType::A => TYPE::A,
+        RecordType::Aaaa => TYPE::AAAA,
+        RecordType::Mx => TYPE::MX,
+        RecordType::Ns => TYPE::NS,
+        RecordType::Srv => TYPE::SRV,
+    }
+}
+
+fn read(bytes: &[u8]) -> Result<Reply, String> {
+    let packet = Packet::parse(bytes).map_err(|e| format!("cannot read the answer: {e}"))?;
+    if packet.has_flags(PacketFlag::TRUNCATION) {
+        return Ok(Reply::Truncated);
+    }
+    Ok(match packet.rcode() {
+        RCODE::NoError => {
+            let records = packet.answers.iter();
+            Reply::Records(records.filter_map(|record| used(&record.rdata)).collect())
+        }
+        RCODE::NameError => Reply::NoSuchName,
+        code => Reply::Refused(code),
+    })
+}
+
+/// What is used of a record; aliases on the way to it are not.
+fn used(data: &RData<'_>) -> Option<Record> {
+    Some(match data {
+        RData::A(a) => Record::Address(Ipv4Addr::from(a.address).into()),
+        RData::AAAA(aaaa) => Record::Address(Ipv6Addr::from(aaaa.address).into()),
+        RData::SRV(srv) => Record::Srv(format!("{}.", srv.target), srv.port),
+        RData::MX(mx) => Record::Mx(format!("{}.", mx.exchange)),
+        RData::NS(ns) => Record::Ns(format!("{}.", ns.0)),
+        RData::CNAME(_) => return None,
+        other => {
+            warn!(record = ?other.type_code(), "not a record that makes a target");
+            return None;
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_follow_search_domains_and_dots() {
+        let config = |text| Config::parse(text);
+        let names = |text, name| config(text).names(name);
+        let text = "# x\n;y\nnameserver 1.1.1.1\nnameserver ::1\nsearch a.b c.\n";
+        assert_eq!(config(text).servers, ["1.1.1.1", "::1"]);
+        assert_eq!(names(text, "web"), ["web.a.b.", "web.c.", "web."]);
+        assert_eq!(names(text, "web.x"), ["web.x.", "web.x.a.b.", "web.x.c."]);
+        assert_eq!(names(text, "web.x."), ["web.x."]);
+        let text = "domain d\noptions rotate ndots:3\n";
+        assert_eq!(names(text, "a.b.c"), ["a.b.c.d.", "a.b.c."]);
+        assert_eq!(names(text, "a.b.c.d"), ["a.b.c.d.", "a.b.c.d.d."]);
+        assert_eq!(names("domain d\nsearch .\n", "x"), ["x.", "x."]);
+    }
+}

@@ -1,0 +1,144 @@
+//! Targets from Eureka: instances of the applications that are registered with it.
+//!
+//! Facts are from upstream's `discovery/eureka` and Eureka's REST API.
+
+use super::api::{Api, wrong};
+use super::discover::Refresh;
+use super::group::Group;
+use super::meta::{Meta, host_port, sanitize};
+use super::xml::{child, children, inner, parse, text};
+use firn_http_client::HttpSettings;
+use firn_model::error::Error;
+use hyper::HeaderMap;
+use roxmltree::Node;
+use std::time::Duration;
+
+/// One of `eureka_sd_configs`
+#[derive(Clone, Debug, PartialEq)]
+pub struct EurekaSettings {
+    /// `server`: a URL, up to the version of the API.
+    pub server: String,
+    /// `refresh_interval`
+    pub refresh: Duration,
+    /// How the server is reached.
+    pub client: HttpSettings,
+}
+
+/// Asks a Eureka for its applications.
+#[derive(Debug)]
+pub(super) struct Applications {
+    settings: EurekaSettings,
+    api: Api,
+}
+
+/// Labels that are the text of an element.
+const TEXTS: [(&str, &str); 9] = [
+    ("hostname", "hostName"),
+    ("homepage_url", "homePageUrl"),
+    ("statuspage_url", "statusPageUrl"),
+    ("healthcheck_url", "healthCheckUrl"),
+    ("ip_addr", "ipAddr"),
+    ("vip_address", "vipAddress"),
+    ("secure_vip_address", "secureVipAddress"),
+    ("status", "status"),
+    ("id", "instanceId"),
+];
+
+impl Applications {
+    pub(super) fn new(settings: &EurekaSettings, bytes_max: u64) -> Self {
+        Self {
+            api: Api::new(&settings.client, bytes_max),
+            settings: settings.clone(),
+        }
+    }
+}
+
+impl Refresh for Applications {
+    fn interval(&self) -> Duration {
+        self.settings.refresh
+    }
+
+    fn name(&self) -> String {
+        self.settings.server.clone()
+    }
+
+    async fn refresh(&mut self) -> Result<Vec<Group>, Error> {
+        let url = format!("{}/apps", self.settings.server);
+        let answer = self.api.get(&url, &HeaderMap::new()).await?;
+        if !answer.status.is_success() {
+            return Err(wrong(format!(
+                "non 2xx status '{}' response during eureka service discovery",
+                answer.status.as_u16()
+            )));
+        }
+        targets(answer.text()?)
+    }
+}
+
+fn targets(answer: &str) -> Result<Vec<Group>, Error> {
+    let document = parse(answer)?;
+    let mut groups = Vec::new();
+    for application in children(document.root_element(), "application") {
+        let name = text(application, "name");
+        for instance in children(application, "instance") {
+            groups.push(target(name, instance)?);
+        }
+    }
+    Ok(groups)
+}
+
+fn target(application: &str, instance: Node<'_, '_>) -> Result<Group, Error> {
+    let mut meta = Meta::new("eureka");
+    meta.set("app_name", application);
+    meta.set_instance(text(instance, "instanceId"));
+    for (label, element) in TEXTS {
+        meta.set(&format!("app_instance_{label}"), text(instance, element));
+    }
+    let country = number(text(instance, "countryId"))?.unwrap_or(0);
+    meta.set("app_instance_country_id", country.to_string());
+    let mut address = 80;
+    for (label, element) in [("port", "port"), ("secure_port", "securePort")] {
+        let Some(port) = child(instance, element) else {
+            continue;
+        };
+        let value = number(port.text().unwrap_or_default())?.unwrap_or(0);
+        let is_enabled = port.attribute("enabled").unwrap_or("false");
+        meta.set(&format!("app_instance_{label}"), value.to_string());
+        meta.set(&format!("app_instance_{label}_enabled"), is_enabled);
+        if element == "port" {
+            address = value;
+        }
+    }
+    if let Some(datacenter) = child(instance, "dataCenterInfo") {
+        meta.set("app_instance_datacenterinfo_name", text(datacenter, "name"));
+        set_metadata(
+            &mut meta,
+            "app_instance_datacenterinfo_metadata_",
+            datacenter,
+        );
+    }
+    set_metadata(&mut meta, "app_instance_metadata_", instance);
+    Ok(meta.at(host_port(text(instance, "hostName"), address)))
+}
+
+/// A label for each element in the `metadata` of `node`.
+fn set_metadata(meta: &mut Meta, prefix: &str, node: Node<'_, '_>) {
+    let Some(metadata) = child(node, "metadata") else {
+        return;
+    };
+    for entry in metadata.children().filter(Node::is_element) {
+        let name = format!("{prefix}{}", sanitize(entry.tag_name().name()));
+        meta.set(&name, inner(entry));
+    }
+}
+
+/// A number, unless there is none.
+fn number(text: &str) -> Result<Option<i64>, Error> {
+    match text.trim() {
+        "" => Ok(None),
+        digits => match digits.parse() {
+            Ok(number) => Ok(Some(number)),
+            Err(_) => Err(wrong(format!("not a number: {digits:?}"))),
+        },
+    }
+}

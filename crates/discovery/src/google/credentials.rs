@@ -1,0 +1,215 @@
+//! Where Google's tokens come from.
+
+use super::super::tokens::{Issuer, Token, Tokens};
+use firn_http_client::{HttpSettings, Sign, SigningAlgorithm, form_encode, sign_claims};
+use crate::api::{Api, wrong};
+use crate::environment::{Variables, of_process};
+use crate::json::answers;
+use firn_http_client::named_files::read_aside;
+use firn_model::env::Clock;
+use firn_model::error::Error;
+use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use serde_json::json;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::timeout;
+
+/// What a token may do that metrics are written with.
+const WRITE_METRICS: &str = "https://www.googleapis.com/auth/monitoring.write";
+
+/// The server that tells a machine of Google's about itself.
+const METADATA: &str = "metadata.google.internal";
+
+/// Shows it that who asks means it.
+const FLAVOR: HeaderName = HeaderName::from_static("metadata-flavor");
+
+/// How long it may take; elsewhere there is no answer at all.
+const METADATA_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Where tokens are sold, if a file of credentials does not say.
+const TOKENS: &str = "https://oauth2.googleapis.com/token";
+
+/// How long a statement is good.
+const STATEMENT_SECONDS: i64 = 3600;
+
+/// The grant that takes a signed statement for a token.
+const JWT_BEARER: &str = "urn:ietf:params:oauth:grant-type:jwt-bearer";
+
+/// Bytes of an answer about tokens.
+const BYTES_MAX: u64 = 1 << 20;
+
+/// `google_iam`: how requests that write metrics are signed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GoogleIamSettings {
+    /// `credentials_file`: of a service account.
+    pub credentials_file: Option<PathBuf>,
+}
+
+impl GoogleIamSettings {
+    /// What signs so.
+    pub fn signer(&self, clock: Arc<dyn Clock>) -> Arc<dyn Sign> {
+        let account = Account::new(WRITE_METRICS, self.credentials_file.clone());
+        Arc::new(Tokens::new(account, clock))
+    }
+}
+
+/// Buys tokens for a service account, a user or a machine.
+pub(super) struct Account {
+    scope: &'static str,
+    /// The file that is read, whatever the environment says.
+    file: Option<PathBuf>,
+    api: Api,
+    variables: Variables,
+}
+
+answers! {
+    struct Credentials {
+        #[serde(rename = "type")]
+        kind: String,
+        client_email: String,
+        private_key_id: String,
+        private_key: String,
+        token_uri: String,
+        client_id: String,
+        client_secret: String,
+        refresh_token: String,
+    }
+}
+
+impl Account {
+    /// Who buys tokens that are good for `scope`.
+    pub(super) fn new(scope: &'static str, file: Option<PathBuf>) -> Self {
+        let variables = of_process();
+        Self::with(scope, file, variables)
+    }
+
+    /// Like [`Self::new`], with another environment.
+    pub(super) fn with(scope: &'static str, file: Option<PathBuf>, variables: Variables) -> Self {
+        Self {
+            scope,
+            file,
+            api: Api::new(&HttpSettings::default(), BYTES_MAX),
+            variables,
+        }
+    }
+
+    fn variable(&self, name: &str) -> Option<String> {
+        (self.variables)(name).filter(|value| !value.is_empty())
+    }
+
+    /// The credentials of the config, of the environment or of the user's folder.
+    async fn credentials(&self) -> Result<Option<Credentials>, Error> {
+        let named = self.file.clone();
+        let variable = || {
+            self.variable("GOOGLE_APPLICATION_CREDENTIALS")
+                .map(PathBuf::from)
+        };
+        if let Some(path) = named.or_else(variable) {
+            return read(&path).await.map(Some);
+        }
+        let Some(home) = self.variable("HOME") else {
+            return Ok(None);
+        };
+        let usual = Path::new(&home).join(".config/gcloud/application_default_credentials.json");
+        match tokio::fs::try_exists(&usual).await {
+            Ok(true) => read(&usual).await.map(Some),
+            _ => Ok(None),
+        }
+    }
+
+    async fn buy(&self, credentials: &Credentials, pairs: &[(&str, &str)]) -> Result<Token, Error> {
+        let url = match credentials.token_uri.as_str() {
+            "" => TOKENS,
+            url => url,
+        };
+        let form = HeaderValue::from_static("application/x-www-form-urlencoded");
+        let headers = HeaderMap::from_iter([(CONTENT_TYPE, form)]);
+        let body: Vec<String> = pairs
+            .iter()
+            .map(|(name, value)| format!("{name}={}", form_encode(value)))
+            .collect();
+        let answer = self.api.post(url, &headers, body.join("&").into()).await?;
+        Token::read(answer).await
+    }
+
+    async fn of_service_account(
+        &self,
+        credentials: &Credentials,
+        now_ms: i64,
+    ) -> Result<Token, Error> {
+        let now = now_ms.div_euclid(1000);
+        let audience = match credentials.token_uri.as_str() {
+            "" => TOKENS,
+            url => url,
+        };
+        let claims = json!({
+            "iss": credentials.client_email,
+            "scope": self.scope,
+            "aud": audience,
+            "iat": now,
+            "exp": now + STATEMENT_SECONDS,
+        });
+        let (key, id) = (&credentials.private_key, &credentials.private_key_id);
+        let statement = sign_claims(&claims, key.as_bytes(), id, SigningAlgorithm::Rs256);
+        let statement = statement.map_err(wrong)?;
+        let pairs = [
+            ("assertion", statement.as_str()),
+            ("grant_type", JWT_BEARER),
+        ];
+        self.buy(credentials, &pairs).await
+    }
+
+    async fn of_user(&self, credentials: &Credentials) -> Result<Token, Error> {
+        let pairs = [
+            ("client_id", credentials.client_id.as_str()),
+            ("client_secret", &credentials.client_secret),
+            ("grant_type", "refresh_token"),
+            ("refresh_token", &credentials.refresh_token),
+        ];
+        self.buy(credentials, &pairs).await
+    }
+
+    async fn of_machine(&self) -> Result<Token, Error> {
+        let host = self.variable("GCE_METADATA_HOST");
+        let host = host.unwrap_or_else(|| METADATA.into());
+        let url = format!(
+            "http://{host}/computeMetadata/v1/instance/service-accounts/default/token?scopes={}",
+            form_encode(self.scope)
+        );
+        let google = HeaderValue::from_static("Google");
+        let headers = HeaderMap::from_iter([(FLAVOR, google)]);
+        let asked = async { Token::read(self.api.get(&url, &headers).await?).await };
+        let token = timeout(METADATA_TIMEOUT, asked).await;
+        let token = token.unwrap_or_else(|_| Err(wrong("no answer")));
+        token.map_err(|e| {
+            wrong(format!(
+                "google: could not find default credentials in config, environment, files or \
+                 machine: {e}"
+            ))
+        })
+    }
+}
+
+async fn read(path: &Path) -> Result<Credentials, Error> {
+    let failed = |e: String| wrong(format!("{}: {e}", path.display()));
+    let bytes = read_aside(path).await;
+    let bytes = bytes.map_err(|e| failed(e.to_string()))?;
+    serde_json::from_slice(&bytes).map_err(|e| failed(e.to_string()))
+}
+
+impl Issuer for Account {
+    async fn issue(&self, now_ms: i64) -> Result<Token, Error> {
+        let Some(credentials) = self.credentials().await? else {
+            return self.of_machine().await;
+        };
+        match credentials.kind.as_str() {
+            "service_account" => self.of_service_account(&credentials, now_ms).await,
+            "authorized_user" if self.file.is_none() => self.of_user(&credentials).await,
+            kind => Err(wrong(format!(
+                "credentials of the type {kind:?} are not spoken: service_account and, of a user, \
+                 authorized_user are"
+            ))),
+        }
+    }
+}

@@ -1,0 +1,336 @@
+//! Targets from Hetzner: servers of its cloud, or dedicated ones of Robot.
+//!
+//! Facts are from upstream's `discovery/hetzner` and Hetzner's APIs.
+
+use super::api::{Api, wrong};
+use super::discover::Refresh;
+use super::group::{Group, or_default};
+use super::meta::{Meta, host_port, sanitize};
+use firn_http_client::{HttpSettings, form_encode};
+use firn_model::error::Error;
+use hyper::HeaderMap;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::time::Duration;
+
+const CLOUD: &str = "https://api.hetzner.cloud/v1";
+const ROBOT: &str = "https://robot-ws.your-server.de";
+
+/// What upstream's labels hold where there is no address.
+const NO_ADDRESS: &str = "<nil>";
+
+/// Which of Hetzner's servers become targets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HetznerRole {
+    /// Those of the cloud.
+    Hcloud,
+    /// Dedicated ones.
+    Robot,
+}
+
+/// One of `hetzner_sd_configs`
+#[derive(Clone, Debug, PartialEq)]
+pub struct HetznerSettings {
+    /// `role`
+    pub role: HetznerRole,
+    /// `port`
+    pub port: i64,
+    /// `label_selector`
+    pub label_selector: String,
+    /// `refresh_interval`
+    pub refresh: Duration,
+    /// How the API is reached.
+    pub client: HttpSettings,
+}
+
+/// Asks Hetzner.
+#[derive(Debug)]
+pub(super) struct Servers {
+    settings: HetznerSettings,
+    api: Api,
+    endpoint: String,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Page {
+    #[serde(deserialize_with = "or_default")]
+    servers: Vec<CloudServer>,
+    #[serde(deserialize_with = "or_default")]
+    networks: Vec<Network>,
+    meta: PageMeta,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct PageMeta {
+    #[serde(deserialize_with = "or_default")]
+    pagination: Pagination,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Pagination {
+    next_page: Option<u64>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Network {
+    id: i64,
+    name: String,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct CloudServer {
+    id: i64,
+    name: String,
+    status: String,
+    public_net: PublicNet,
+    #[serde(deserialize_with = "or_default")]
+    private_net: Vec<PrivateNet>,
+    server_type: ServerType,
+    location: Location,
+    image: Option<Image>,
+    #[serde(deserialize_with = "or_default")]
+    labels: BTreeMap<String, String>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct PublicNet {
+    #[serde(deserialize_with = "or_default")]
+    ipv4: Address,
+    #[serde(deserialize_with = "or_default")]
+    ipv6: Address,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Address {
+    ip: String,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct PrivateNet {
+    network: i64,
+    ip: String,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct ServerType {
+    name: String,
+    cores: i64,
+    memory: f64,
+    disk: i64,
+    cpu_type: String,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Location {
+    name: String,
+    network_zone: String,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Image {
+    #[serde(deserialize_with = "or_default")]
+    name: String,
+    description: String,
+    os_flavor: String,
+    #[serde(deserialize_with = "or_default")]
+    os_version: String,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct RobotEntry {
+    server: RobotServer,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct RobotServer {
+    #[serde(deserialize_with = "or_default")]
+    server_ip: String,
+    server_number: i64,
+    server_name: String,
+    dc: String,
+    status: String,
+    product: String,
+    cancelled: bool,
+    #[serde(deserialize_with = "or_default")]
+    subnet: Vec<Subnet>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Subnet {
+    ip: String,
+    mask: String,
+}
+
+impl Servers {
+    pub(super) fn new(settings: &HetznerSettings, bytes_max: u64) -> Self {
+        let endpoint = match settings.role {
+            HetznerRole::Hcloud => CLOUD,
+            HetznerRole::Robot => ROBOT,
+        };
+        Self::at(endpoint, settings, bytes_max)
+    }
+
+    /// Like [`Self::new`], of the API at `endpoint`.
+    pub(super) fn at(endpoint: &str, settings: &HetznerSettings, bytes_max: u64) -> Self {
+        Self {
+            api: Api::new(&settings.client, bytes_max),
+            settings: settings.clone(),
+            endpoint: endpoint.to_owned(),
+        }
+    }
+
+    /// All pages of a list.
+    async fn pages(&self, path: &str) -> Result<Vec<Page>, Error> {
+        let url = |number| format!("{}{path}&page={number}", self.endpoint);
+        let next = |page: &Page, _| page.meta.pagination.next_page.map(&url);
+        self.api.pages(&url(1), &HeaderMap::new(), next).await
+    }
+
+    async fn cloud(&self) -> Result<Vec<Group>, Error> {
+        let selector = match self.settings.label_selector.as_str() {
+            "" => String::new(),
+            selector => format!("&label_selector={}", form_encode(selector)),
+        };
+        let servers = self
+            .pages(&format!("/servers?per_page=50{selector}"))
+            .await?;
+        let pages = self.pages("/networks?per_page=50").await?;
+        let networks: BTreeMap<i64, &str> = pages
+            .iter()
+            .flat_map(|page| page.networks.iter().map(|n| (n.id, n.name.as_str())))
+            .collect();
+        let servers = servers.iter().flat_map(|page| &page.servers);
+        Ok(servers
+            .map(|server| server.target(&networks, self.settings.port))
+            .collect())
+    }
+
+    async fn robot(&self) -> Result<Vec<Group>, Error> {
+        let url = format!("{}/server", self.endpoint);
+        let answer = self.api.get(&url, &HeaderMap::new()).await?;
+        if !answer.status.is_success() {
+            return Err(wrong(format!(
+                "non 2xx status '{}' response during hetzner service discovery with role robot",
+                answer.status.as_u16()
+            )));
+        }
+        let servers: Vec<RobotEntry> = answer.json().await?;
+        let servers = servers.iter().map(|entry| &entry.server);
+        Ok(servers.map(|one| one.target(self.settings.port)).collect())
+    }
+}
+
+impl Refresh for Servers {
+    fn interval(&self) -> Duration {
+        self.settings.refresh
+    }
+
+    fn name(&self) -> String {
+        self.endpoint.clone()
+    }
+
+    async fn refresh(&mut self) -> Result<Vec<Group>, Error> {
+        match self.settings.role {
+            HetznerRole::Hcloud => self.cloud().await,
+            HetznerRole::Robot => self.robot().await,
+        }
+    }
+}
+
+impl Address {
+    fn shown(&self) -> &str {
+        match self.ip.as_str() {
+            "" => NO_ADDRESS,
+            ip => ip,
+        }
+    }
+}
+
+impl CloudServer {
+    fn target(&self, networks: &BTreeMap<i64, &str>, port: i64) -> Group {
+        let mut meta = Meta::new("hetzner");
+        let (location, kind) = (&self.location, &self.server_type);
+        let ipv4 = self.public_net.ipv4.shown();
+        for (name, value) in [
+            ("role", "hcloud"),
+            ("server_name", &self.name),
+            ("server_status", &self.status),
+            ("public_ipv4", ipv4),
+            ("public_ipv6_network", self.public_net.ipv6.shown()),
+            ("hcloud_location", &location.name),
+            ("hcloud_location_network_zone", &location.network_zone),
+            // The names of these two are kept for configs of old.
+            ("hcloud_datacenter_location", &location.name),
+            (
+                "hcloud_datacenter_location_network_zone",
+                &location.network_zone,
+            ),
+            ("hcloud_server_type", &kind.name),
+            ("hcloud_cpu_type", &kind.cpu_type),
+        ] {
+            meta.set(name, value);
+        }
+        meta.set("server_id", self.id.to_string());
+        meta.set("hcloud_cpu_cores", kind.cores.to_string());
+        meta.set("hcloud_memory_size_gb", (kind.memory as i64).to_string());
+        meta.set("hcloud_disk_size_gb", kind.disk.to_string());
+        if let Some(image) = &self.image {
+            meta.set("hcloud_image_name", &image.name);
+            meta.set("hcloud_image_description", &image.description);
+            meta.set("hcloud_image_os_version", &image.os_version);
+            meta.set("hcloud_image_os_flavor", &image.os_flavor);
+        }
+        for private in &self.private_net {
+            if let Some(network) = networks.get(&private.network) {
+                let name = format!("hcloud_private_ipv4_{}", sanitize(network));
+                meta.set(&name, &private.ip);
+            }
+        }
+        meta.set_each("hcloud_label_", &self.labels);
+        for key in self.labels.keys() {
+            meta.set(&format!("hcloud_labelpresent_{}", sanitize(key)), "true");
+        }
+        meta.at(host_port(ipv4, port))
+    }
+}
+
+impl RobotServer {
+    fn target(&self, port: i64) -> Group {
+        let mut meta = Meta::new("hetzner");
+        let datacenter = self.dc.to_lowercase();
+        for (name, value) in [
+            ("role", "robot"),
+            ("server_name", &self.server_name),
+            ("server_status", &self.status),
+            ("datacenter", &datacenter),
+            ("public_ipv4", &self.server_ip),
+            ("robot_datacenter", &datacenter),
+            ("robot_product", &self.product),
+        ] {
+            meta.set(name, value);
+        }
+        meta.set("server_id", self.server_number.to_string());
+        meta.set("robot_cancelled", self.cancelled.to_string());
+        let is_ipv4 = |subnet: &&Subnet| matches!(subnet.ip.parse(), Ok(IpAddr::V4(_)));
+        if let Some(subnet) = self.subnet.iter().find(|subnet| !is_ipv4(subnet)) {
+            let network = format!("{}/{}", subnet.ip, subnet.mask);
+            meta.set("public_ipv6_network", network);
+        }
+        meta.at(host_port(&self.server_ip, port))
+    }
+}

@@ -1,0 +1,76 @@
+//! Targets from an HTTP server that answers with a JSON list of groups.
+
+use super::api::{Api, wrong};
+use super::discover::Refresh;
+use super::group::Group;
+use firn_http_client::HttpSettings;
+use firn_model::error::Error;
+use hyper::StatusCode;
+use hyper::header::{ACCEPT, HeaderMap, HeaderName, HeaderValue};
+use std::time::Duration;
+
+/// The label that names the server.
+const URL: &str = "__meta_url";
+
+const REFRESH_HEADER: HeaderName = HeaderName::from_static("x-prometheus-refresh-interval-seconds");
+
+/// A server and how to ask it.
+#[derive(Debug)]
+pub(super) struct Source {
+    url: String,
+    refresh: Duration,
+    api: Api,
+}
+
+impl Source {
+    pub(super) fn new(url: &str, refresh: Duration, client: &HttpSettings, bytes_max: u64) -> Self {
+        Self {
+            url: url.to_owned(),
+            refresh,
+            api: Api::new(client, bytes_max),
+        }
+    }
+}
+
+impl Refresh for Source {
+    fn interval(&self) -> Duration {
+        self.refresh
+    }
+
+    fn name(&self) -> String {
+        self.url.clone()
+    }
+
+    async fn refresh(&mut self) -> Result<Vec<Group>, Error> {
+        let mut headers = HeaderMap::new();
+        headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
+        let seconds = self.refresh.as_secs_f64().to_string();
+        if let Ok(seconds) = HeaderValue::from_str(&seconds) {
+            headers.insert(REFRESH_HEADER, seconds);
+        }
+        let answer = self.api.get(&self.url, &headers).await?;
+        if answer.status != StatusCode::OK {
+            let status = answer.status;
+            return Err(wrong(format!("server returned HTTP status {status}")));
+        }
+        if !is_json(&answer.body.content_type) {
+            let kind = &answer.body.content_type;
+            return Err(wrong(format!("unsupported content type {kind:?}")));
+        }
+        let mut groups: Vec<Group> = answer.json().await?;
+        for group in &mut groups {
+            group.labels.insert(URL.into(), self.url.clone());
+        }
+        Ok(groups)
+    }
+}
+
+/// JSON, in UTF-8 if the charset is named.
+pub(super) fn is_json(content_type: &str) -> bool {
+    let lower = content_type.trim().to_ascii_lowercase();
+    let Some(rest) = lower.strip_prefix("application/json") else {
+        return false;
+    };
+    let charset = rest.strip_prefix(';').map(str::trim_start);
+    rest.is_empty() || matches!(charset, Some("charset=utf-8" | "charset=\"utf-8\""))
+}

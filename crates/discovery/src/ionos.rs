@@ -1,0 +1,180 @@
+//! Targets from IONOS Cloud: the servers of a data centre.
+//!
+//! Facts are from upstream's `discovery/ionos` and IONOS's Cloud API.
+
+use super::api::Api;
+use super::discover::Refresh;
+use super::group::Group;
+use super::json::answers;
+use super::meta::{Meta, host_port, sanitize, surrounded};
+use firn_http_client::HttpSettings;
+use firn_model::error::Error;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// Where the API is.
+const ENDPOINT: &str = "https://api.ionos.com";
+
+/// What an interface without a name is called.
+const UNNAMED: &str = "unnamed";
+
+/// One of `ionos_sd_configs`
+#[derive(Clone, Debug, PartialEq)]
+pub struct IonosSettings {
+    /// `datacenter_id`
+    pub datacenter: String,
+    /// `port`
+    pub port: i64,
+    /// `refresh_interval`
+    pub refresh: Duration,
+    /// How the API is reached.
+    pub client: HttpSettings,
+}
+
+/// Asks IONOS.
+#[derive(Debug)]
+pub(super) struct Servers {
+    settings: IonosSettings,
+    api: Api,
+    endpoint: String,
+}
+
+answers! {
+    struct List {
+        id: String,
+        items: Vec<Server>,
+    }
+
+    struct Server {
+        id: String,
+        metadata: Metadata,
+        properties: Properties,
+        entities: Entities,
+    }
+
+    struct Metadata {
+        state: String,
+    }
+
+    #[serde(rename_all = "camelCase")]
+    struct Properties {
+        availability_zone: String,
+        cpu_family: String,
+        name: String,
+        vm_state: String,
+        #[serde(rename = "type")]
+        kind: String,
+        boot_cdrom: Reference,
+        boot_volume: Reference,
+    }
+
+    struct Reference {
+        id: String,
+    }
+
+    struct Entities {
+        nics: Nics,
+        volumes: Volumes,
+    }
+
+    struct Nics {
+        items: Vec<Nic>,
+    }
+
+    struct Nic {
+        properties: Option<NicProperties>,
+    }
+
+    struct NicProperties {
+        name: Option<String>,
+        ips: Vec<String>,
+    }
+
+    struct Volumes {
+        items: Vec<Volume>,
+    }
+
+    struct Volume {
+        properties: VolumeProperties,
+    }
+
+    struct VolumeProperties {
+        image: String,
+    }
+}
+
+impl Servers {
+    pub(super) fn new(settings: &IonosSettings, bytes_max: u64) -> Self {
+        Self::at(ENDPOINT, settings, bytes_max)
+    }
+
+    /// Like [`Self::new`], of the API at `endpoint`.
+    pub(super) fn at(endpoint: &str, settings: &IonosSettings, bytes_max: u64) -> Self {
+        Self {
+            api: Api::new(&settings.client, bytes_max),
+            settings: settings.clone(),
+            endpoint: endpoint.to_owned(),
+        }
+    }
+}
+
+impl Refresh for Servers {
+    fn interval(&self) -> Duration {
+        self.settings.refresh
+    }
+
+    fn name(&self) -> String {
+        self.endpoint.clone()
+    }
+
+    async fn refresh(&mut self) -> Result<Vec<Group>, Error> {
+        let url = format!(
+            "{}/cloudapi/v6/datacenters/{}/servers?depth=3&limit=1000&offset=0",
+            self.endpoint, self.settings.datacenter
+        );
+        let list: List = self.api.json(&url).await?;
+        let servers = list.items.iter();
+        Ok(servers
+            .filter_map(|server| server.target(&list.id, self.settings.port))
+            .collect())
+    }
+}
+
+impl Server {
+    /// The target, unless the server has no address.
+    fn target(&self, list: &str, port: i64) -> Option<Group> {
+        // Those of a later interface stand before those of an earlier one.
+        let mut ips: Vec<String> = Vec::new();
+        let mut of_nics: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+        let nics = self.entities.nics.items.iter();
+        for nic in nics.filter_map(|nic| nic.properties.as_ref()) {
+            let name = nic.name.as_deref().unwrap_or(UNNAMED);
+            ips.splice(0..0, nic.ips.iter().cloned());
+            let of_nic = of_nics.entry(name).or_default();
+            of_nic.splice(0..0, nic.ips.iter().cloned());
+        }
+        let address = ips.first()?;
+        let p = &self.properties;
+        let mut meta = Meta::new("ionos_server");
+        let volume = self.entities.volumes.items.first();
+        meta.set_all([
+            ("availability_zone", p.availability_zone.as_str()),
+            ("cpu_family", &p.cpu_family),
+            ("servers_id", list),
+            ("id", &self.id),
+            ("lifecycle", &self.metadata.state),
+            ("name", &p.name),
+            ("state", &p.vm_state),
+            ("type", &p.kind),
+            ("boot_cdrom_id", &p.boot_cdrom.id),
+            ("boot_volume_id", &p.boot_volume.id),
+            ("boot_image_id", volume.map_or("", |v| &v.properties.image)),
+        ]);
+        meta.set("ip", surrounded(&ips, ","));
+        for (name, ips) in &of_nics {
+            let name = format!("nic_ip_{}", sanitize(name));
+            meta.set(&name, surrounded(ips, ","));
+        }
+        Some(meta.at(host_port(address, port)))
+    }
+}

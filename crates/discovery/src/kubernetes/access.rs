@@ -1,0 +1,280 @@
+//! Where the API of a cluster is, and how to get in: a URL of the config, a kubeconfig, or the
+//! service account of the pod that this process runs in.
+
+use super::settings::KubernetesSettings;
+use firn_http_client::{Auth, ExecSettings, HttpSettings, ProxySettings, Secret, TlsSettings};
+use crate::api::{Api, wrong};
+use firn_http_client::named_files;
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use firn_model::error::Error;
+use firn_model::yaml::{self, Node};
+use std::path::{Path, PathBuf};
+
+/// Where a pod finds its token, its authority and its namespace.
+const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
+
+/// A cluster.
+#[derive(Debug)]
+pub(super) struct Cluster {
+    /// The URL before the paths of the API.
+    pub(super) base: String,
+    pub(super) api: Api,
+    /// Namespaces to look into; an empty name is all of them.
+    pub(super) namespaces: Vec<String>,
+}
+
+impl Cluster {
+    /// Finds the cluster that `settings` mean. Reads files.
+    pub(super) fn find(settings: &KubernetesSettings, bytes_max: u64) -> Result<Self, Error> {
+        let mut namespaces = settings.namespaces.clone();
+        let (base, client) = match (&settings.kubeconfig, &settings.api_server) {
+            (Some(path), _) => of_kubeconfig(path)?,
+            (None, Some(server)) => (server.clone(), settings.client.clone()),
+            (None, None) => {
+                if settings.own_namespace {
+                    namespaces.push(own_namespace()?);
+                }
+                of_pod()?
+            }
+        };
+        if namespaces.is_empty() {
+            namespaces.push(String::new());
+        }
+        Ok(Self {
+            base: base.trim_end_matches('/').to_owned(),
+            api: Api::new(&client, bytes_max),
+            namespaces,
+        })
+    }
+}
+
+fn own_namespace() -> Result<String, Error> {
+    let path = Path::new(SERVICE_ACCOUNT).join("namespace");
+    match named_files::read_text(&path) {
+        Ok(name) if name.is_empty() => Err(wrong("could not read own namespace name (empty file)")),
+        Ok(name) => Ok(name),
+        Err(e) => Err(wrong(format!(
+            "could not determine the pod's namespace: {e}"
+        ))),
+    }
+}
+
+/// The API as pods reach it.
+fn of_pod() -> Result<(String, HttpSettings), Error> {
+    let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+    let host = variable("KUBERNETES_SERVICE_HOST");
+    let port = variable("KUBERNETES_SERVICE_PORT");
+    let (Some(host), Some(port)) = (host, port) else {
+        return Err(wrong(
+            "unable to load in-cluster configuration, KUBERNETES_SERVICE_HOST and \
+             KUBERNETES_SERVICE_PORT must be defined",
+        ));
+    };
+    let host = if host.contains(':') {
+        format!("[{host}]")
+    } else {
+        host
+    };
+    let file = |name: &str| Some(Secret::File(Path::new(SERVICE_ACCOUNT).join(name)));
+    let client = HttpSettings {
+        auth: Auth::Credentials {
+            scheme: "Bearer".into(),
+            credentials: file("token"),
+        },
+        tls: TlsSettings {
+            ca: file("ca.crt"),
+            ..TlsSettings::default()
+        },
+        ..HttpSettings::default()
+    };
+    Ok((format!("https://{host}:{port}"), client))
+}
+
+/// The API that a kubeconfig names.
+fn of_kubeconfig(path: &Path) -> Result<(String, HttpSettings), Error> {
+    let shown = path.display();
+    let text = named_files::read_text(path).map_err(|e| wrong(format!("{shown}: {e}")))?;
+    let read = yaml::parse(&text).map_err(|e| wrong(format!("{shown}:{e}")))?;
+    let root = read.ok_or_else(|| wrong(format!("{shown}: nothing in it")))?;
+    let missing = |what: &str| wrong(format!("{shown}: no {what}"));
+    let context = text_of(&root, "current-context").unwrap_or_default();
+    let context =
+        named(&root, "contexts", context, "context").ok_or_else(|| missing("current context"))?;
+    let of = |list: &str, key: &str| {
+        let name = text_of(context, key).unwrap_or_default();
+        named(&root, list, name, key)
+    };
+    let cluster = of("clusters", "cluster").ok_or_else(|| missing("cluster of that context"))?;
+    let server = text_of(cluster, "server").ok_or_else(|| missing("server of that cluster"))?;
+    let dir = path.parent().unwrap_or(Path::new(""));
+    let user = of("users", "user");
+    let client = HttpSettings {
+        auth: user.map_or(Ok(Auth::None), |user| auth(user, dir))?,
+        tls: TlsSettings {
+            ca: secret(cluster, "certificate-authority", dir)?,
+            cert: user.map_or(Ok(None), |user| secret(user, "client-certificate", dir))?,
+            key: user.map_or(Ok(None), |user| secret(user, "client-key", dir))?,
+            server_name: text_of(cluster, "tls-server-name")
+                .unwrap_or_default()
+                .to_owned(),
+            insecure_skip_verify: text_of(cluster, "insecure-skip-tls-verify") == Some("true"),
+            ..TlsSettings::default()
+        },
+        proxy: ProxySettings {
+            url: text_of(cluster, "proxy-url").map(str::to_owned),
+            ..ProxySettings::default()
+        },
+        ..HttpSettings::default()
+    };
+    Ok((server.to_owned(), client))
+}
+
+/// The section `key` of the entry called `name` in a list.
+fn named<'n>(root: &'n Node, list: &str, name: &str, key: &str) -> Option<&'n Node> {
+    let entries = root.get(list)?.items();
+    let entry = entries.iter().find(|e| text_of(e, "name") == Some(name))?;
+    entry.get(key)
+}
+
+fn text_of<'n>(node: &'n Node, key: &str) -> Option<&'n str> {
+    let text = node.get(key)?.text()?;
+    (!text.is_empty()).then_some(text)
+}
+
+/// A secret as it is under `KEY-data`, or in the file under `KEY`.
+fn secret(node: &Node, key: &str, dir: &Path) -> Result<Option<Secret>, Error> {
+    let data = format!("{key}-data");
+    let Some(coded) = text_of(node, &data) else {
+        return Ok(text_of(node, key).map(|path| Secret::File(dir.join(path))));
+    };
+    let bytes = BASE64_STANDARD
+        .decode(coded)
+        .map_err(|e| wrong(format!("{data}: {e}")))?;
+    let text = String::from_utf8(bytes).map_err(|_| wrong(format!("{data}: not PEM")))?;
+    Ok(Some(Secret::Inline(text)))
+}
+
+fn auth(user: &Node, dir: &Path) -> Result<Auth, Error> {
+    let section = |key: &str| user.get(key).filter(|section| !section.is_null());
+    if section("auth-provider").is_some() {
+        return Err(wrong(
+            "users with auth-provider in a kubeconfig are not supported: use exec",
+        ));
+    }
+    if let Some(program) = section("exec") {
+        return exec(program, dir).map(|settings| Auth::Exec(Box::new(settings)));
+    }
+    let inline = |key: &str| text_of(user, key).map(|text| Secret::Inline(text.to_owned()));
+    let file = text_of(user, "tokenFile").map(|path| Secret::File(dir.join(path)));
+    if let Some(token) = file.or_else(|| inline("token")) {
+        return Ok(Auth::Credentials {
+            scheme: "Bearer".into(),
+            credentials: Some(token),
+        });
+    }
+    Ok(match inline("username") {
+        None => Auth::None,
+        username => Auth::Basic {
+            username,
+            password: inline("password"),
+        },
+    })
+}
+
+/// The program of `exec`; one with a folder in its name lies beside the kubeconfig.
+fn exec(program: &Node, dir: &Path) -> Result<ExecSettings, Error> {
+    let command = text_of(program, "command");
+    let command = command.ok_or_else(|| wrong("exec in a kubeconfig has no command"))?;
+    let texts = |key: &str| {
+        program
+            .get(key)
+            .map(|list| list.items())
+            .unwrap_or_default()
+    };
+    let variable = |entry: &Node| {
+        let text = |key: &str| text_of(entry, key).unwrap_or_default().to_owned();
+        (text("name"), text("value"))
+    };
+    Ok(ExecSettings {
+        command: match command.contains('/') {
+            true => dir.join(command),
+            false => PathBuf::from(command),
+        },
+        args: texts("args")
+            .iter()
+            .map(|arg| arg.text().unwrap_or_default().to_owned())
+            .collect(),
+        env: texts("env").iter().map(variable).collect(),
+        api_version: text_of(program, "apiVersion")
+            .unwrap_or_default()
+            .to_owned(),
+        install_hint: text_of(program, "installHint").map(str::to_owned),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kubeconfig_names_server_and_credentials() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("config");
+        let text = "
+apiVersion: v1
+kind: Config
+current-context: b
+contexts:
+- {name: a, context: {cluster: other, user: other}}
+- {name: b, context: {cluster: c, user: u}}
+clusters:
+- name: c
+  cluster: {server: 'https://k8s:6443', certificate-authority-data: Q0E=, tls-server-name: n}
+users:
+- {name: other, user: {auth-provider: {name: gcp}}}
+- {name: exec, user: {exec: {command: ./login, args: [a, b], env: [{name: N, value: v}],
+    apiVersion: client.authentication.k8s.io/v1, installHint: buy one}}}
+- {name: u, user: {client-certificate: c.pem, client-key: k.pem, token: t}}
+";
+        std::fs::write(&path, text).unwrap();
+        let (server, client) = of_kubeconfig(&path).unwrap();
+        assert_eq!(server, "https://k8s:6443");
+        assert_eq!(
+            client.auth,
+            Auth::Credentials {
+                scheme: "Bearer".into(),
+                credentials: Some(Secret::Inline("t".into())),
+            }
+        );
+        let file = |name: &str| Some(Secret::File(dir.path().join(name)));
+        assert_eq!(client.tls.ca, Some(Secret::Inline("CA".into())));
+        assert_eq!(client.tls.cert, file("c.pem"));
+        assert_eq!(client.tls.key, file("k.pem"));
+        assert_eq!(client.tls.server_name, "n");
+
+        std::fs::write(&path, text.replace("user: u", "user: exec")).unwrap();
+        let (_, client) = of_kubeconfig(&path).unwrap();
+        let program = ExecSettings {
+            command: dir.path().join("./login"),
+            args: vec!["a".into(), "b".into()],
+            env: vec![("N".into(), "v".into())],
+            api_version: "client.authentication.k8s.io/v1".into(),
+            install_hint: Some("buy one".into()),
+        };
+        assert_eq!(client.auth, Auth::Exec(Box::new(program)));
+
+        let refused = |text: String, want: &str| {
+            std::fs::write(&path, text).unwrap();
+            let e = of_kubeconfig(&path).unwrap_err().message;
+            assert!(e.ends_with(want), "{e}");
+        };
+        let gone = "users with auth-provider in a kubeconfig are not supported: use exec";
+        refused(text.replace("user: u", "user: other"), gone);
+        refused(
+            text.replace("context: b", "context: z"),
+            "no current context",
+        );
+        refused(text.replace("Q0E=", "?"), "Invalid symbol 63, offset 0.");
+    }
+}

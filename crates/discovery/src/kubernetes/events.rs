@@ -1,0 +1,240 @@
+//! The events of a watch: a line of JSON each, which come in any pieces.
+//!
+//! Invariant: what becomes of a store does not depend on the pieces; a line that cannot be read
+//! ends the watch, and the store keeps what was read before it.
+
+use super::objects::{ObjectMeta, Resource};
+use super::store::Store;
+use crate::api::wrong;
+use firn_model::error::{Error, ErrorKind};
+use serde::Deserialize;
+
+/// Bytes of an event; the database below Kubernetes takes objects of 1.5 MiB.
+pub(super) const EVENT_BYTES_MAX: usize = 16 << 20;
+
+/// The version is too old to be watched from.
+pub(super) const GONE: u16 = 410;
+
+/// Changes a part of a store by the events of one watch.
+pub(super) struct Events<'s, T> {
+    store: &'s Store<T>,
+    part: usize,
+    /// The line that has not ended.
+    held: Vec<u8>,
+}
+
+#[derive(Deserialize)]
+struct Kind {
+    #[serde(rename = "type")]
+    kind: String,
+}
+
+#[derive(Deserialize)]
+struct Event<T> {
+    object: T,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Bookmark {
+    metadata: ObjectMeta,
+}
+
+/// What the API says of a failure.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Status {
+    code: u16,
+    message: String,
+}
+
+impl<'s, T: Resource> Events<'s, T> {
+    /// Nothing read yet.
+    pub(super) fn new(store: &'s Store<T>, part: usize) -> Self {
+        let held = Vec::new();
+        Self { store, part, held }
+    }
+
+    /// Takes the next bytes; `version` follows the events in them. [`ErrorKind::NotFound`] if the
+    /// version that was watched from is too old.
+    pub(super) fn take(&mut self, data: &[u8], version: &mut String) -> Result<(), Error> {
+        // Only the new bytes can hold the end of the line that is held.
+        let mut rest = data;
+        while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
+            self.hold(&rest[..end])?;
+            rest = &rest[end + 1..];
+            let line = std::mem::take(&mut self.held);
+            self.apply(&line, version)?;
+        }
+        self.hold(rest)
+    }
+
+    fn hold(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        self.held.extend_from_slice(bytes);
+        match self.held.len() > EVENT_BYTES_MAX {
+            true => Err(wrong(format!(
+                "event is too long: limit {EVENT_BYTES_MAX} bytes"
+            ))),
+            false => Ok(()),
+        }
+    }
+
+    fn apply(&self, line: &[u8], version: &mut String) -> Result<(), Error> {
+        if line.iter().all(u8::is_ascii_whitespace) {
+            return Ok(());
+        }
+        let kind: Kind = read(line)?;
+        match kind.kind.as_str() {
+            "ADDED" | "MODIFIED" => {
+                let Event { object } = read::<Event<T>>(line)?;
+                version.clone_from(&object.metadata().resource_version);
+                self.store.set(self.part, object);
+            }
+            "DELETED" => {
+                let Event { object } = read::<Event<T>>(line)?;
+                version.clone_from(&object.metadata().resource_version);
+                self.store.remove(self.part, &object.metadata().key());
+            }
+            "BOOKMARK" => {
+                let Event { object } = read::<Event<Bookmark>>(line)?;
+                *version = object.metadata.resource_version;
+            }
+            "ERROR" => {
+                let Event { object } = read::<Event<Status>>(line)?;
+                let kind = match object.code {
+                    GONE => ErrorKind::NotFound,
+                    _ => ErrorKind::Unavailable,
+                };
+                return Err(Error::new(kind, object.message));
+            }
+            other => {
+                return Err(wrong(format!(
+                    "an event of a kind that is not known: {other:?}"
+                )));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn read<'l, V: Deserialize<'l>>(line: &'l [u8]) -> Result<V, Error> {
+    serde_json::from_slice(line).map_err(|e| wrong(format!("cannot read an event: {e}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kubernetes::objects::{Node, Pod, Service};
+    use crate::kubernetes::roles;
+    use crate::stub::damage;
+    use firn_model::env::sim::SimRng;
+    use std::sync::Arc;
+    use tokio::sync::Notify;
+
+    const STREAM: &str = concat!(
+        r#"{"type":"ADDED","object":{"metadata":{"name":"a","namespace":"n","#,
+        r#""resourceVersion":"6","labels":{"app":"x"}},"#,
+        r#""spec":{"nodeName":"w","providerID":"p://1","type":"ClusterIP","#,
+        r#""clusterIP":"10.0.0.1","ports":[{"name":"http","port":80,"protocol":"TCP"}],"#,
+        r#""containers":[{"name":"c","image":"i","ports":[{"name":"m","containerPort":8080}]}]},"#,
+        r#""status":{"podIP":"10.1.0.5","hostIP":"10.0.0.9","phase":"Running","#,
+        r#""addresses":[{"type":"InternalIP","address":"10.0.0.2"}],"#,
+        r#""conditions":[{"type":"Ready","status":"True"}],"#,
+        r#""daemonEndpoints":{"kubeletEndpoint":{"Port":10250}}}}}"#,
+        "\n\n",
+        r#"{"type":"MODIFIED","object":{"metadata":{"name":"a","namespace":"n","#,
+        r#""resourceVersion":"7","annotations":{"b":"\u00e9"}}}}"#,
+        "\n",
+        r#"{"type":"DELETED","object":{"metadata":{"name":"b","resourceVersion":"8"}}}"#,
+        "\r\n",
+        r#"{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"9"}}}"#,
+        "\n",
+        r#"{"type":"ERROR","object":{"code":410,"message":"too old"}}"#,
+        "\n",
+    );
+
+    /// What a store holds, the version, and how the watch ends, when the bytes come in pieces.
+    fn watched<T: Resource + std::fmt::Debug>(
+        bytes: &[u8],
+        mut piece: impl FnMut() -> usize,
+        targets: fn(&T) -> String,
+    ) -> String {
+        let store = Store::<T>::new(Arc::new(Notify::new()));
+        let mut events = Events::new(&store, store.add_part());
+        let (mut version, mut rest) = (String::new(), bytes);
+        let mut end = Ok(());
+        while !rest.is_empty() && end.is_ok() {
+            let (data, behind) = rest.split_at(piece().clamp(1, rest.len()));
+            rest = behind;
+            end = events.take(data, &mut version);
+        }
+        let held = store.hold();
+        let all: Vec<String> = held
+            .iter()
+            .map(|o| format!("{o:?} {}", targets(o)))
+            .collect();
+        format!(
+            "{} {version:?} {:?}",
+            all.join(" "),
+            end.map_err(|e| (e.kind, e.message))
+        )
+    }
+
+    #[track_caller]
+    fn check(bytes: &[u8], seed: u64) {
+        let rng = SimRng::new(seed);
+        let piece = || 1 + rng.below(64) as usize;
+        let whole = || bytes.len();
+        let node = |node: &Node| format!("{:?}", roles::node(node));
+        let ports = |one: &Service| {
+            let mut groups = Vec::new();
+            roles::service(
+                one,
+                &crate::meta::Meta::new("kubernetes"),
+                &mut groups,
+            );
+            format!("{groups:?}")
+        };
+        let pod = |pod: &Pod| pod.metadata.key();
+        let text = String::from_utf8_lossy(bytes);
+        assert_eq!(
+            watched(bytes, piece, node),
+            watched(bytes, whole, node),
+            "{seed}: {text}"
+        );
+        assert_eq!(
+            watched(bytes, piece, ports),
+            watched(bytes, whole, ports),
+            "{seed}: {text}"
+        );
+        assert_eq!(
+            watched(bytes, piece, pod),
+            watched(bytes, whole, pod),
+            "{seed}: {text}"
+        );
+    }
+
+    #[test]
+    fn events_in_any_pieces_and_with_any_damage_come_to_the_same() {
+        check(STREAM.as_bytes(), 0);
+        let parts: [&[u8]; 9] = [b"", b"{", b"}", b"[", b"\"", b":", b",", b"\n", b"\xff"];
+        for seed in 0..2_000 {
+            let rng = SimRng::new(seed);
+            let mut bytes = STREAM.as_bytes().to_vec();
+            for _ in 0..=rng.below(4) {
+                damage(&mut bytes, &parts, &rng);
+            }
+            check(&bytes, seed);
+        }
+    }
+
+    #[test]
+    fn watch_that_is_too_old_says_so_behind_what_came_before() {
+        let found = watched(STREAM.as_bytes(), || 7, |pod: &Pod| pod.metadata.key());
+        assert!(
+            found.ends_with(r#""9" Err((NotFound, "too old"))"#),
+            "{found}"
+        );
+        assert!(found.contains(r#"resource_version: "7""#), "{found}");
+    }
+}

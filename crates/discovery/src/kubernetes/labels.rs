@@ -1,0 +1,45 @@
+//! Labels that objects of each kind give their targets.
+
+use super::objects::{ObjectMeta, Service};
+use crate::meta::{Meta, sanitize};
+
+/// What stands before all labels.
+const PREFIX: &str = "kubernetes";
+
+/// No labels yet.
+pub(super) fn none() -> Meta {
+    Meta::new(PREFIX)
+}
+
+/// The labels of a target in `namespace`.
+pub(super) fn in_namespace(namespace: &str) -> Meta {
+    let mut meta = none();
+    meta.set("namespace", namespace);
+    meta
+}
+
+/// Adds the name, labels and annotations of an object of `kind`.
+pub(super) fn set_object(meta: &mut Meta, kind: &str, object: &ObjectMeta) {
+    meta.set(&format!("{kind}_name"), &object.name);
+    set_maps(meta, kind, object);
+}
+
+/// Adds the labels and annotations of an object of `kind`.
+pub(super) fn set_maps(meta: &mut Meta, kind: &str, object: &ObjectMeta) {
+    for (what, map) in [
+        ("label", &object.labels),
+        ("annotation", &object.annotations),
+    ] {
+        for (key, value) in map {
+            let name = sanitize(key);
+            meta.set(&format!("{kind}_{what}_{name}"), value);
+            meta.set(&format!("{kind}_{what}present_{name}"), "true");
+        }
+    }
+}
+
+/// Adds what a service says of itself.
+pub(super) fn set_service(meta: &mut Meta, service: &Service) {
+    meta.set("namespace", &service.metadata.namespace);
+    set_object(meta, "service", &service.metadata);
+}

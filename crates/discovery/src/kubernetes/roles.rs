@@ -1,0 +1,114 @@
+//! Nodes, services and ingresses as targets.
+
+use super::labels::{in_namespace, none, set_object, set_service};
+use super::objects::{Ingress, IngressRule, Node, Service};
+use crate::group::Group;
+use crate::meta::{Meta, host_port, sanitize};
+use std::collections::BTreeMap;
+use tracing::warn;
+
+/// Addresses of nodes, the best first.
+const ADDRESSES: [&str; 6] = [
+    "InternalIP",
+    "InternalDNS",
+    "ExternalIP",
+    "ExternalDNS",
+    "LegacyHostIP",
+    "Hostname",
+];
+
+/// The kubelet of a node.
+pub(super) fn node(node: &Node) -> Option<Group> {
+    let mut meta = none();
+    meta.set("node_provider_id", &node.spec.provider_id);
+    for condition in &node.status.conditions {
+        let name = sanitize(&condition.kind.to_lowercase());
+        let status = condition.status.to_lowercase();
+        meta.set(&format!("node_condition_{name}"), status);
+    }
+    set_object(&mut meta, "node", &node.metadata);
+    meta.set_instance(&node.metadata.name);
+    let mut addresses: BTreeMap<&str, &str> = BTreeMap::new();
+    for address in &node.status.addresses {
+        addresses.entry(&address.kind).or_insert(&address.address);
+    }
+    for (kind, address) in &addresses {
+        meta.set(&format!("node_address_{}", sanitize(kind)), *address);
+    }
+    let Some(address) = ADDRESSES.iter().find_map(|kind| addresses.get(kind)) else {
+        warn!(node = node.metadata.name, "host address unknown");
+        return None;
+    };
+    let port = node.status.daemon_endpoints.kubelet_endpoint.port;
+    Some(meta.at(host_port(address, port)))
+}
+
+/// The ports of a service; `more` are labels of its namespace.
+pub(super) fn service(service: &Service, more: &Meta, groups: &mut Vec<Group>) {
+    let mut common = none();
+    set_service(&mut common, service);
+    common.merge(more);
+    let spec = &service.spec;
+    common.set("service_type", &spec.kind);
+    match spec.kind.as_str() {
+        "ExternalName" => common.set("service_external_name", &spec.external_name),
+        _ => common.set("service_cluster_ip", &spec.cluster_ip),
+    }
+    if spec.kind == "LoadBalancer" {
+        common.set("service_loadbalancer_ip", &spec.load_balancer_ip);
+    }
+    let (name, namespace) = (&service.metadata.name, &service.metadata.namespace);
+    for port in &spec.ports {
+        let mut meta = common.clone();
+        meta.set("service_port_name", &port.name);
+        meta.set("service_port_number", port.port.to_string());
+        meta.set("service_port_protocol", &port.protocol);
+        let host = format!("{name}.{namespace}.svc");
+        groups.push(meta.at(host_port(&host, port.port)));
+    }
+}
+
+/// The paths of an ingress; `more` are labels of its namespace.
+pub(super) fn ingress(ingress: &Ingress, more: &Meta, groups: &mut Vec<Group>) {
+    let mut common = in_namespace(&ingress.metadata.namespace);
+    let spec = &ingress.spec;
+    common.set(
+        "ingress_class_name",
+        spec.ingress_class_name.clone().unwrap_or_default(),
+    );
+    set_object(&mut common, "ingress", &ingress.metadata);
+    common.merge(more);
+    for rule in &spec.rules {
+        let mut patterns = spec.tls.iter().flat_map(|tls| &tls.hosts);
+        let scheme = match patterns.any(|pattern| is_host_of(pattern, &rule.host)) {
+            true => "https",
+            false => "http",
+        };
+        for path in paths(rule) {
+            let mut meta = common.clone();
+            meta.set("ingress_scheme", scheme);
+            meta.set("ingress_host", &rule.host);
+            meta.set("ingress_path", path);
+            groups.push(meta.at(rule.host.as_str()));
+        }
+    }
+}
+
+fn paths(rule: &IngressRule) -> Vec<&str> {
+    let Some(http) = &rule.http else {
+        return vec!["/"];
+    };
+    let paths = http.paths.iter().map(|path| path.path.as_str());
+    paths
+        .map(|path| if path.is_empty() { "/" } else { path })
+        .collect()
+}
+
+/// Whether a pattern such as `*.example.org` stands for a host.
+fn is_host_of(pattern: &str, host: &str) -> bool {
+    if pattern == host {
+        return true;
+    }
+    let rests = (pattern.strip_prefix("*."), host.split_once('.'));
+    matches!(rests, (Some(pattern), Some((_, host))) if pattern == host)
+}

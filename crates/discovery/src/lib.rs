@@ -1,0 +1,365 @@
+//! Discovery: where the targets of a job come from.
+//!
+//! ```text
+//! static_configs ------------------------------> groups, once
+//! asked: files, HTTP, DNS, clouds -- interval -> groups
+//! watched: Consul, Kubernetes ---- each change -> groups, at a bounded pace
+//! ```
+//!
+//! Each discovery is a task that owns a list of groups and publishes it as a whole; a job sees the
+//! newest list of each of its discoveries. Labels under `__meta_` are those of Prometheus. How a
+//! source is asked or watched is behind the trait in `discover`.
+//!
+//! Invariant: what cannot be read keeps the list that was read last.
+
+mod api;
+mod aws;
+mod azure;
+#[cfg(test)]
+mod cloud_tests;
+mod consul;
+mod digitalocean;
+mod discover;
+mod dns;
+mod docker;
+mod environment;
+mod eureka;
+mod file;
+mod google;
+mod group;
+mod hetzner;
+mod http;
+mod ionos;
+mod json;
+mod kubernetes;
+mod kuma;
+mod linode;
+#[cfg(test)]
+mod manager_tests;
+mod marathon;
+mod meta;
+mod metrics;
+mod nomad;
+mod oci;
+mod once;
+mod openstack;
+mod outscale;
+mod ovhcloud;
+mod pages;
+mod parts;
+#[cfg(test)]
+mod platform_tests;
+mod published;
+mod puppetdb;
+mod scaleway;
+mod side_by_side;
+mod stackit;
+#[cfg(test)]
+mod stub;
+#[cfg(test)]
+mod tests;
+mod tokens;
+mod triton;
+mod uyuni;
+mod vultr;
+mod xml;
+mod xmlrpc;
+mod zookeeper;
+
+pub use aws::{AwsSettings, SigV4Settings};
+pub use azure::{AzureAdSettings, AzureCloud, AzureIdentity, AzureSettings};
+pub use consul::{ConsulSettings, Token};
+pub use digitalocean::{DigitalOceanRole, DigitalOceanSettings};
+pub use dns::{DnsSettings, RecordType};
+pub use docker::{DockerSettings, Filter, SwarmRole, SwarmSettings};
+pub use eureka::EurekaSettings;
+pub use google::{GceSettings, GoogleIamSettings};
+pub use group::{Group, ReadYaml};
+pub use hetzner::{HetznerRole, HetznerSettings};
+pub use ionos::IonosSettings;
+pub use kubernetes::{Attached, KubernetesRole, KubernetesSettings, Selector};
+pub use kuma::KumaSettings;
+pub use linode::LinodeSettings;
+pub use marathon::MarathonSettings;
+pub use metrics::{DiscoveryMetrics, Owner};
+pub use nomad::NomadSettings;
+pub use oci::OciSettings;
+pub use openstack::{OpenStackCredentials, OpenStackRole, OpenStackSettings};
+pub use outscale::OutscaleSettings;
+pub use ovhcloud::{OvhService, OvhSettings};
+pub use puppetdb::PuppetDbSettings;
+pub use scaleway::{ScalewayRole, ScalewaySettings};
+pub use stackit::StackitSettings;
+pub use triton::{TritonRole, TritonSettings};
+pub use uyuni::UyuniSettings;
+pub use vultr::VultrSettings;
+pub use zookeeper::{ZookeeperMember, ZookeeperSettings};
+
+use firn_http_client::HttpSettings;
+use discover::{Discover, Refresh, Refreshed};
+use firn_model::env::Clock;
+use published::Published;
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
+
+/// Where targets come from.
+#[derive(Clone, Debug, PartialEq)]
+pub enum DiscoverySettings {
+    /// `static_configs`
+    Static(Vec<Group>),
+    /// One of `file_sd_configs`
+    File {
+        /// `files`: paths, or patterns of paths.
+        patterns: Vec<PathBuf>,
+        /// `refresh_interval`
+        refresh: Duration,
+    },
+    /// One of `http_sd_configs`
+    Http {
+        /// `url`
+        url: String,
+        /// `refresh_interval`
+        refresh: Duration,
+        /// How the server is reached.
+        client: Box<HttpSettings>,
+    },
+    /// One of `dns_sd_configs`
+    Dns(DnsSettings),
+    /// One of `consul_sd_configs`
+    Consul(Box<ConsulSettings>),
+    /// One of `docker_sd_configs`
+    Docker(Box<DockerSettings>),
+    /// One of `dockerswarm_sd_configs`
+    Swarm(Box<SwarmSettings>),
+    /// One of `kubernetes_sd_configs`
+    Kubernetes(Box<KubernetesSettings>),
+    /// One of `ec2_sd_configs`
+    Ec2(Box<AwsSettings>),
+    /// One of `azure_sd_configs`
+    Azure(Box<AzureSettings>),
+    /// One of `gce_sd_configs`
+    Gce(Box<GceSettings>),
+    /// One of `ecs_sd_configs`
+    Ecs(Box<AwsSettings>),
+    /// One of `elasticache_sd_configs`
+    ElastiCache(Box<AwsSettings>),
+    /// One of `msk_sd_configs`
+    Msk(Box<AwsSettings>),
+    /// One of `rds_sd_configs`
+    Rds(Box<AwsSettings>),
+    /// One of `lightsail_sd_configs`
+    Lightsail(Box<AwsSettings>),
+    /// One of `nomad_sd_configs`
+    Nomad(Box<NomadSettings>),
+    /// One of `eureka_sd_configs`
+    Eureka(Box<EurekaSettings>),
+    /// One of `hetzner_sd_configs`
+    Hetzner(Box<HetznerSettings>),
+    /// One of `digitalocean_sd_configs`
+    DigitalOcean(Box<DigitalOceanSettings>),
+    /// One of `ionos_sd_configs`
+    Ionos(Box<IonosSettings>),
+    /// One of `kuma_sd_configs`
+    Kuma(Box<KumaSettings>),
+    /// One of `linode_sd_configs`
+    Linode(Box<LinodeSettings>),
+    /// One of `oci_sd_configs`
+    Oci(Box<OciSettings>),
+    /// One of `serverset_sd_configs` or `nerve_sd_configs`
+    Zookeeper(Box<ZookeeperSettings>),
+    /// One of `marathon_sd_configs`
+    Marathon(Box<MarathonSettings>),
+    /// One of `openstack_sd_configs`
+    OpenStack(Box<OpenStackSettings>),
+    /// One of `outscale_sd_configs`
+    Outscale(Box<OutscaleSettings>),
+    /// One of `ovhcloud_sd_configs`
+    OvhCloud(Box<OvhSettings>),
+    /// One of `puppetdb_sd_configs`
+    PuppetDb(Box<PuppetDbSettings>),
+    /// One of `scaleway_sd_configs`
+    Scaleway(Box<ScalewaySettings>),
+    /// One of `stackit_sd_configs`
+    Stackit(Box<StackitSettings>),
+    /// One of `triton_sd_configs`
+    Triton(Box<TritonSettings>),
+    /// One of `uyuni_sd_configs`
+    Uyuni(Box<UyuniSettings>),
+    /// One of `vultr_sd_configs`
+    Vultr(Box<VultrSettings>),
+}
+
+impl DiscoverySettings {
+    /// What the discovery is called in metrics: the key in the config without its ending.
+    pub fn mechanism(&self) -> &'static str {
+        match self {
+            DiscoverySettings::Static(_) => "static",
+            DiscoverySettings::File { .. } => "file",
+            DiscoverySettings::Http { .. } => "http",
+            DiscoverySettings::Dns(_) => "dns",
+            DiscoverySettings::Consul(_) => "consul",
+            DiscoverySettings::Docker(_) => "docker",
+            DiscoverySettings::Swarm(_) => "dockerswarm",
+            DiscoverySettings::Kubernetes(_) => "kubernetes",
+            DiscoverySettings::Ec2(_) => "ec2",
+            DiscoverySettings::Azure(_) => "azure",
+            DiscoverySettings::Gce(_) => "gce",
+            DiscoverySettings::Ecs(_) => "ecs",
+            DiscoverySettings::ElastiCache(_) => "elasticache",
+            DiscoverySettings::Msk(_) => "msk",
+            DiscoverySettings::Rds(_) => "rds",
+            DiscoverySettings::Lightsail(_) => "lightsail",
+            DiscoverySettings::Nomad(_) => "nomad",
+            DiscoverySettings::Eureka(_) => "eureka",
+            DiscoverySettings::Hetzner(_) => "hetzner",
+            DiscoverySettings::DigitalOcean(_) => "digitalocean",
+            DiscoverySettings::Ionos(_) => "ionos",
+            DiscoverySettings::Kuma(_) => "kuma",
+            DiscoverySettings::Linode(_) => "linode",
+            DiscoverySettings::Oci(_) => "oci",
+            DiscoverySettings::Zookeeper(settings) => match settings.member {
+                ZookeeperMember::Serverset => "serverset",
+                ZookeeperMember::Nerve => "nerve",
+            },
+            DiscoverySettings::Marathon(_) => "marathon",
+            DiscoverySettings::OpenStack(_) => "openstack",
+            DiscoverySettings::Outscale(_) => "outscale",
+            DiscoverySettings::OvhCloud(_) => "ovhcloud",
+            DiscoverySettings::PuppetDb(_) => "puppetdb",
+            DiscoverySettings::Scaleway(_) => "scaleway",
+            DiscoverySettings::Stackit(_) => "stackit",
+            DiscoverySettings::Triton(_) => "triton",
+            DiscoverySettings::Uyuni(_) => "uyuni",
+            DiscoverySettings::Vultr(_) => "vultr",
+        }
+    }
+}
+
+/// What all discoveries of a server share.
+#[derive(Clone)]
+pub struct Lent {
+    /// Reads target files.
+    pub read_yaml: ReadYaml,
+    /// Bytes of an answer, at most.
+    pub bytes_max: u64,
+    /// The time, which requests are signed with.
+    pub clock: Arc<dyn Clock>,
+    /// Where they are counted.
+    pub metrics: DiscoveryMetrics,
+}
+
+/// A discovery that runs until it is dropped.
+pub struct Discovery {
+    published: Arc<Published>,
+    task: Option<JoinHandle<()>>,
+}
+
+impl Discovery {
+    /// Starts a discovery that notifies `changed` of each new list. Must be called inside a tokio
+    /// runtime.
+    pub fn start(
+        settings: &DiscoverySettings,
+        lent: &Lent,
+        owner: &Owner,
+        changed: Arc<Notify>,
+    ) -> Self {
+        let published = Arc::new(Published::new(changed, lent.clock.clone()));
+        lent.metrics.add(settings.mechanism(), owner, &published);
+        Self {
+            task: start(settings, lent, &published),
+            published,
+        }
+    }
+
+    /// The newest list; `None` while there was none.
+    pub fn groups(&self) -> Option<Arc<Vec<Group>>> {
+        self.published.groups()
+    }
+}
+
+/// Starts the task of a discovery that has one.
+fn start(
+    settings: &DiscoverySettings,
+    lent: &Lent,
+    published: &Arc<Published>,
+) -> Option<JoinHandle<()>> {
+    let to = published.clone();
+    let bytes_max = lent.bytes_max;
+    let clock = || lent.clock.clone();
+    Some(match settings {
+        DiscoverySettings::Static(groups) => {
+            to.publish(groups.clone());
+            return None;
+        }
+        DiscoverySettings::File { patterns, refresh } => {
+            let files = file::Files::new(patterns.clone(), lent.read_yaml, bytes_max);
+            let refresh = *refresh;
+            spawn(file::Followed { files, refresh }, to)
+        }
+        DiscoverySettings::Http {
+            url,
+            refresh,
+            client,
+        } => ask(http::Source::new(url, *refresh, client, bytes_max), to),
+        DiscoverySettings::Dns(dns) => ask(dns::Names::new(dns.clone(), to.clone()), to),
+        DiscoverySettings::Consul(consul) => {
+            spawn(consul::Watch::new(consul, bytes_max, to.clone()), to)
+        }
+        DiscoverySettings::Docker(docker) => ask(docker::Containers::new(docker, bytes_max), to),
+        DiscoverySettings::Swarm(swarm) => ask(docker::Swarm::new(swarm, bytes_max), to),
+        DiscoverySettings::Kubernetes(s) => spawn(kubernetes::Watch::new(s, bytes_max), to),
+        DiscoverySettings::Ec2(s) => ask(aws::Ec2::new(s, bytes_max, clock()), to),
+        DiscoverySettings::Azure(s) => ask(azure::Machines::new(s, bytes_max, clock()), to),
+        DiscoverySettings::Gce(s) => ask(google::Instances::new(s, bytes_max, clock()), to),
+        DiscoverySettings::Ecs(s) => ask(aws::Ecs::new(s, bytes_max, clock()), to),
+        DiscoverySettings::ElastiCache(s) => ask(aws::ElastiCache::new(s, bytes_max, clock()), to),
+        DiscoverySettings::Msk(s) => ask(aws::Msk::new(s, bytes_max, clock()), to),
+        DiscoverySettings::Rds(s) => ask(aws::Rds::new(s, bytes_max, clock()), to),
+        DiscoverySettings::Lightsail(s) => ask(aws::Lightsail::new(s, bytes_max, clock()), to),
+        DiscoverySettings::Nomad(nomad) => ask(nomad::Services::new(nomad, bytes_max), to),
+        DiscoverySettings::Eureka(s) => ask(eureka::Applications::new(s, bytes_max), to),
+        DiscoverySettings::Hetzner(s) => ask(hetzner::Servers::new(s, bytes_max), to),
+        DiscoverySettings::DigitalOcean(s) => ask(digitalocean::Resources::new(s, bytes_max), to),
+        DiscoverySettings::Ionos(s) => ask(ionos::Servers::new(s, bytes_max), to),
+        DiscoverySettings::Kuma(s) => ask(kuma::Assignments::new(s, bytes_max), to),
+        DiscoverySettings::Linode(s) => ask(linode::Instances::new(s, bytes_max, clock()), to),
+        DiscoverySettings::Oci(s) => ask(oci::Instances::new(s, bytes_max, clock()), to),
+        DiscoverySettings::Zookeeper(s) => spawn(zookeeper::Watch::new(s, bytes_max), to),
+        DiscoverySettings::Marathon(s) => ask(marathon::Apps::new(s, bytes_max), to),
+        DiscoverySettings::OpenStack(s) => ask(openstack::Resources::new(s, bytes_max), to),
+        DiscoverySettings::Outscale(s) => ask(outscale::Machines::new(s, bytes_max, clock()), to),
+        DiscoverySettings::OvhCloud(s) => ask(ovhcloud::Servers::new(s, bytes_max, clock()), to),
+        DiscoverySettings::PuppetDb(s) => ask(puppetdb::Resources::new(s, bytes_max), to),
+        DiscoverySettings::Scaleway(s) => ask(scaleway::Servers::new(s, bytes_max), to),
+        DiscoverySettings::Stackit(s) => ask(stackit::Servers::new(s, bytes_max, clock()), to),
+        DiscoverySettings::Triton(s) => ask(triton::Machines::new(s, bytes_max), to),
+        DiscoverySettings::Uyuni(s) => ask(uyuni::Endpoints::new(s, bytes_max, clock()), to),
+        DiscoverySettings::Vultr(s) => ask(vultr::Instances::new(s, bytes_max), to),
+    })
+}
+
+fn spawn(discovery: impl Discover, to: Arc<Published>) -> JoinHandle<()> {
+    tokio::spawn(discovery.run(to))
+}
+
+fn ask(source: impl Refresh, to: Arc<Published>) -> JoinHandle<()> {
+    spawn(Refreshed(source), to)
+}
+
+impl fmt::Debug for Discovery {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Discovery").finish_non_exhaustive()
+    }
+}
+
+impl Drop for Discovery {
+    fn drop(&mut self) {
+        if let Some(task) = &self.task {
+            task.abort();
+        }
+    }
+}

@@ -1,0 +1,312 @@
+//! Targets from Linode: its virtual machines.
+//!
+//! ```text
+//! events since the last list -> none: the list stays; any, or the tenth time: all lists anew
+//! ```
+//!
+//! Facts are from upstream's `discovery/linode` and Linode's API.
+
+use super::api::{Api, header_value, wrong};
+use super::discover::Refresh;
+use super::group::Group;
+use super::json::answers;
+use super::meta::{Meta, host_port};
+use firn_http_client::HttpSettings;
+use firn_model::env::Clock;
+use firn_model::error::Error;
+use hyper::StatusCode;
+use hyper::header::{ACCEPT, HeaderMap, HeaderName, HeaderValue};
+use serde::de::DeserializeOwned;
+use std::sync::Arc;
+use std::time::Duration;
+use time::OffsetDateTime;
+
+/// Where the API is.
+const ENDPOINT: &str = "https://api.linode.com/v4";
+
+/// Narrows a list.
+const FILTER: HeaderName = HeaderName::from_static("x-filter");
+
+/// The list is asked for anew after so many questions for events.
+const QUIET_MAX: u32 = 10;
+
+/// One of `linode_sd_configs`
+#[derive(Clone, Debug, PartialEq)]
+pub struct LinodeSettings {
+    /// `region`; empty for all.
+    pub region: String,
+    /// `tag_separator`
+    pub tag_separator: String,
+    /// `port`
+    pub port: i64,
+    /// `refresh_interval`
+    pub refresh: Duration,
+    /// How the API is reached.
+    pub client: HttpSettings,
+}
+
+/// Asks Linode.
+pub(super) struct Instances {
+    settings: LinodeSettings,
+    api: Api,
+    endpoint: String,
+    clock: Arc<dyn Clock>,
+    /// When the source was made or asked last.
+    asked_ms: i64,
+    /// The newest list.
+    last: Option<Vec<Group>>,
+    quiet: u32,
+    asks_events: bool,
+}
+
+#[derive(serde::Deserialize)]
+#[serde(bound = "T: DeserializeOwned")]
+struct Page<T> {
+    data: Vec<T>,
+    #[serde(default)]
+    pages: usize,
+}
+
+answers! {
+    struct Event {
+        id: i64,
+    }
+
+    struct Instance {
+        id: i64,
+        label: String,
+        group: String,
+        status: String,
+        #[serde(rename = "type")]
+        kind: String,
+        region: String,
+        image: String,
+        hypervisor: String,
+        ipv4: Vec<String>,
+        ipv6: String,
+        specs: Specs,
+        backups: Backups,
+        tags: Vec<String>,
+    }
+
+    struct Specs {
+        disk: i64,
+        memory: i64,
+        vcpus: i64,
+        gpus: i64,
+        transfer: i64,
+    }
+
+    struct Backups {
+        enabled: bool,
+    }
+
+    struct Address {
+        address: String,
+        public: bool,
+        rdns: String,
+    }
+
+    struct Range {
+        range: String,
+        prefix: i64,
+        route_target: String,
+    }
+}
+
+/// What an instance's addresses say.
+#[derive(Default)]
+struct Addresses {
+    public: Option<Address>,
+    private: Option<Address>,
+    public_ipv6: Option<Address>,
+    extra: Vec<String>,
+    ranges: Vec<String>,
+}
+
+impl Instances {
+    pub(super) fn new(settings: &LinodeSettings, bytes_max: u64, clock: Arc<dyn Clock>) -> Self {
+        Self::at(ENDPOINT, settings, bytes_max, clock)
+    }
+
+    /// Like [`Self::new`], of the API at `endpoint`.
+    pub(super) fn at(
+        endpoint: &str,
+        settings: &LinodeSettings,
+        bytes_max: u64,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
+        Self {
+            api: Api::new(&settings.client, bytes_max),
+            settings: settings.clone(),
+            endpoint: endpoint.to_owned(),
+            asked_ms: clock.now_ms(),
+            clock,
+            last: None,
+            quiet: 0,
+            asks_events: true,
+        }
+    }
+
+    /// A whole list, of the region of the settings.
+    async fn list<T>(&self, path: &str) -> Result<Vec<T>, Error>
+    where
+        T: DeserializeOwned + Send + 'static,
+    {
+        let mut headers = HeaderMap::new();
+        if !self.settings.region.is_empty() {
+            let filter = format!("{{\"region\": \"{}\"}}", self.settings.region);
+            headers.insert(FILTER, header_value(&filter)?);
+        }
+        let url = |number| format!("{}/{path}?page={number}&page_size=500", self.endpoint);
+        let next = |page: &Page<T>, number| (number < page.pages).then(|| url(number + 1));
+        let pages = self.api.pages(&url(1), &headers, next).await?;
+        Ok(pages.into_iter().flat_map(|page| page.data).collect())
+    }
+
+    /// Whether the list may be another than the last one.
+    async fn may_differ(&mut self) -> Result<bool, Error> {
+        if self.last.is_none() || !self.asks_events {
+            return Ok(true);
+        }
+        let since = time_text(self.asked_ms);
+        let filter = format!("{{\"created\": {{\"+gte\": \"{since}\"}}}}");
+        let mut headers = HeaderMap::new();
+        headers.insert(FILTER, header_value(&filter)?);
+        headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
+        let url = format!("{}/account/events?page=1&page_size=25", self.endpoint);
+        let answer = self.api.get(&url, &headers).await?;
+        if answer.status == StatusCode::UNAUTHORIZED {
+            // The token is not one for events.
+            self.asks_events = false;
+            return Ok(true);
+        }
+        let events: Page<Event> = answer.good()?.json().await?;
+        self.quiet += 1;
+        Ok(!events.data.is_empty() || self.quiet >= QUIET_MAX)
+    }
+
+    async fn whole(&self) -> Result<Vec<Group>, Error> {
+        let instances: Vec<Instance> = self.list("linode/instances").await?;
+        let addresses: Vec<Address> = self.list("networking/ips").await?;
+        let ranges: Vec<Range> = self.list("networking/ipv6/ranges").await?;
+        let instances = instances.iter().filter(|one| !one.ipv4.is_empty());
+        Ok(instances
+            .map(|one| one.target(&Addresses::of(one, &addresses, &ranges), &self.settings))
+            .collect())
+    }
+}
+
+impl Refresh for Instances {
+    fn interval(&self) -> Duration {
+        self.settings.refresh
+    }
+
+    fn name(&self) -> String {
+        self.endpoint.clone()
+    }
+
+    async fn refresh(&mut self) -> Result<Vec<Group>, Error> {
+        let now_ms = self.clock.now_ms();
+        if self.may_differ().await? {
+            self.last = Some(self.whole().await?);
+            self.quiet = 0;
+        }
+        self.asked_ms = now_ms;
+        self.last.clone().ok_or_else(|| wrong("no list yet"))
+    }
+}
+
+impl Addresses {
+    fn of(instance: &Instance, addresses: &[Address], ranges: &[Range]) -> Self {
+        let mut found = Self::default();
+        for ip in &instance.ipv4 {
+            for address in addresses.iter().filter(|one| one.address == *ip) {
+                let place = match address.public {
+                    true => &mut found.public,
+                    false => &mut found.private,
+                };
+                match place {
+                    None => *place = Some(address.clone()),
+                    Some(_) => found.extra.push(address.address.clone()),
+                }
+            }
+        }
+        let own = instance.ipv6.split('/').next().unwrap_or_default();
+        if !own.is_empty() {
+            let of_own = addresses.iter().rfind(|one| one.address == own);
+            found.public_ipv6 = of_own.cloned();
+            let of_own = ranges.iter().filter(|range| range.route_target == own);
+            found.ranges = of_own
+                .map(|r| format!("{}/{}", r.range, r.prefix))
+                .collect();
+        }
+        found
+    }
+}
+
+impl Address {
+    fn name(&self) -> &str {
+        match self.rdns.as_str() {
+            "null" => "",
+            name => name,
+        }
+    }
+}
+
+impl Instance {
+    fn target(&self, addresses: &Addresses, settings: &LinodeSettings) -> Group {
+        let mut meta = Meta::new("linode");
+        let backups = match self.backups.enabled {
+            true => "enabled",
+            false => "disabled",
+        };
+        meta.set_all([
+            ("instance_label", self.label.as_str()),
+            ("image", &self.image),
+            ("region", &self.region),
+            ("type", &self.kind),
+            ("status", &self.status),
+            ("group", &self.group),
+            ("hypervisor", &self.hypervisor),
+            ("backups", backups),
+        ]);
+        for (label, address) in [
+            ("private_ipv4", &addresses.private),
+            ("public_ipv4", &addresses.public),
+            ("public_ipv6", &addresses.public_ipv6),
+        ] {
+            if let Some(address) = address {
+                meta.set(label, &address.address);
+                meta.set(&format!("{label}_rdns"), address.name());
+            }
+        }
+        meta.set("instance_id", self.id.to_string());
+        meta.set("gpus", self.specs.gpus.to_string());
+        meta.set("specs_vcpus", self.specs.vcpus.to_string());
+        for (label, mebibytes) in [
+            ("specs_disk_bytes", self.specs.disk),
+            ("specs_memory_bytes", self.specs.memory),
+            ("specs_transfer_bytes", self.specs.transfer),
+        ] {
+            meta.set(label, (mebibytes << 20).to_string());
+        }
+        let separator = &settings.tag_separator;
+        meta.set_list("tags", &self.tags, separator);
+        meta.set_list("extra_ips", &addresses.extra, separator);
+        meta.set_list("ipv6_ranges", &addresses.ranges, separator);
+        let public = addresses.public.as_ref();
+        let public = public.map_or("", |address| address.address.as_str());
+        meta.at(host_port(public, settings.port))
+    }
+}
+
+/// `2006-01-02T15:04:05`, in UTC.
+fn time_text(time_ms: i64) -> String {
+    let seconds = time_ms.div_euclid(1000);
+    let at = OffsetDateTime::from_unix_timestamp(seconds).unwrap_or(OffsetDateTime::UNIX_EPOCH);
+    let (year, month, day) = at.to_calendar_date();
+    let (hour, minute, second) = at.to_hms();
+    let month = u8::from(month);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}")
+}

@@ -1,0 +1,229 @@
+//! Targets from Marathon: the ports of the tasks of its apps.
+//!
+//! Facts are from upstream's `discovery/marathon` and Marathon's REST API.
+
+use super::api::{Api, header_value, wrong};
+use super::discover::Refresh;
+use super::group::Group;
+use super::json::answers;
+use super::meta::{Meta, host_port};
+use firn_http_client::{HttpSettings, Secret, reveal};
+use firn_model::error::Error;
+use hyper::header::{AUTHORIZATION, HeaderMap};
+use ring::rand::SystemRandom;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// One of `marathon_sd_configs`
+#[derive(Clone, Debug, PartialEq)]
+pub struct MarathonSettings {
+    /// `servers`: URLs, of which one is asked.
+    pub servers: Vec<String>,
+    /// `auth_token` or `auth_token_file`
+    pub token: Option<Secret>,
+    /// `refresh_interval`
+    pub refresh: Duration,
+    /// How the servers are reached.
+    pub client: HttpSettings,
+}
+
+/// Asks a Marathon.
+#[derive(Debug)]
+pub(super) struct Apps {
+    settings: MarathonSettings,
+    api: Api,
+}
+
+answers! {
+    struct AppList {
+        apps: Vec<App>,
+    }
+
+    #[serde(rename_all = "camelCase")]
+    struct App {
+        id: String,
+        tasks: Vec<Task>,
+        labels: BTreeMap<String, String>,
+        container: Container,
+        port_definitions: Vec<PortDefinition>,
+        networks: Vec<Network>,
+        require_ports: bool,
+    }
+
+    #[serde(rename_all = "camelCase")]
+    struct Task {
+        id: String,
+        host: String,
+        ports: Vec<u32>,
+        ip_addresses: Vec<IpAddress>,
+    }
+
+    #[serde(rename_all = "camelCase")]
+    struct IpAddress {
+        ip_address: String,
+    }
+
+    #[serde(rename_all = "camelCase")]
+    struct Container {
+        docker: Docker,
+        port_mappings: Vec<PortMapping>,
+    }
+
+    #[serde(rename_all = "camelCase")]
+    struct Docker {
+        image: String,
+        port_mappings: Vec<PortMapping>,
+    }
+
+    #[serde(rename_all = "camelCase")]
+    struct PortMapping {
+        labels: BTreeMap<String, String>,
+        container_port: u32,
+        host_port: u32,
+    }
+
+    struct PortDefinition {
+        labels: BTreeMap<String, String>,
+        port: u32,
+    }
+
+    struct Network {
+        mode: String,
+    }
+}
+
+/// A port of an app; zero if each task has its own.
+struct Port<'a> {
+    number: u32,
+    labels: Option<&'a BTreeMap<String, String>>,
+}
+
+impl Apps {
+    pub(super) fn new(settings: &MarathonSettings, bytes_max: u64) -> Self {
+        Self {
+            api: Api::new(&settings.client, bytes_max),
+            settings: settings.clone(),
+        }
+    }
+
+    /// Any of the servers.
+    fn server(&self) -> Result<&str, Error> {
+        let random = ring::rand::generate::<[u8; 8]>(&SystemRandom::new());
+        let random = random.map_err(|_| wrong("no randomness"))?.expose();
+        let servers = &self.settings.servers;
+        let index = u64::from_be_bytes(random).checked_rem(servers.len() as u64);
+        let server = index.and_then(|index| servers.get(index as usize));
+        server.map(String::as_str).ok_or_else(|| wrong("no server"))
+    }
+}
+
+impl Refresh for Apps {
+    fn interval(&self) -> Duration {
+        self.settings.refresh
+    }
+
+    fn name(&self) -> String {
+        self.settings.servers.join(",")
+    }
+
+    async fn refresh(&mut self) -> Result<Vec<Group>, Error> {
+        let mut headers = HeaderMap::new();
+        if let Some(token) = &self.settings.token {
+            let token = reveal(token, "auth token").await?;
+            headers.insert(AUTHORIZATION, header_value(&format!("token={token}"))?);
+        }
+        let url = format!("{}/v2/apps/?embed=apps.tasks", self.server()?);
+        let answer = self.api.get(&url, &headers).await?;
+        if !answer.status.is_success() {
+            return Err(wrong(format!(
+                "non 2xx status '{}' response during marathon service discovery",
+                answer.status.as_u16()
+            )));
+        }
+        let list: AppList = answer.json().await?;
+        // Of two apps with one id the later one counts.
+        let apps: BTreeMap<&str, &App> =
+            list.apps.iter().map(|app| (app.id.as_str(), app)).collect();
+        Ok(apps.into_values().flat_map(App::targets).collect())
+    }
+}
+
+impl App {
+    fn targets(&self) -> Vec<Group> {
+        let mut common = Meta::new("marathon");
+        common.set("app", &self.id);
+        common.set("image", &self.container.docker.image);
+        common.set_each("app_label_", &self.labels);
+        let is_in_container = self.networks.first().is_some_and(|n| n.mode == "container");
+        let (prefix, mut ports) = self.ports(is_in_container);
+        let mut targets = Vec::new();
+        for task in &self.tasks {
+            if ports.is_empty() {
+                ports = task
+                    .ports
+                    .iter()
+                    .map(|number| Port::plain(*number))
+                    .collect();
+            }
+            let has_own = task.ports.len() == ports.len();
+            for (index, port) in ports.iter().enumerate() {
+                let number = match (port.number, task.ports.get(index)) {
+                    (0, Some(own)) if has_own => *own,
+                    (number, _) => number,
+                };
+                let mut meta = common.clone();
+                meta.set("task", &task.id);
+                meta.set("port_index", index.to_string());
+                if let Some(labels) = port.labels {
+                    meta.set_each(prefix, labels);
+                }
+                let host = match task.ip_addresses.first() {
+                    Some(own) if is_in_container => &own.ip_address,
+                    _ => &task.host,
+                };
+                targets.push(meta.at(host_port(host, number)));
+            }
+        }
+        targets
+    }
+
+    /// The ports that an app names, and what their labels begin with.
+    fn ports(&self, is_in_container: bool) -> (&'static str, Vec<Port<'_>>) {
+        let of_mapping = |mapping: &PortMapping| match is_in_container {
+            true => mapping.container_port,
+            false => mapping.host_port,
+        };
+        let container = &self.container;
+        // Before Marathon 1.5 they stood with Docker.
+        let mappings = match container.port_mappings.is_empty() {
+            true => &container.docker.port_mappings,
+            false => &container.port_mappings,
+        };
+        if !mappings.is_empty() {
+            let ports = mappings.iter().map(|mapping| Port {
+                number: of_mapping(mapping),
+                labels: Some(&mapping.labels),
+            });
+            return ("port_mapping_label_", ports.collect());
+        }
+        let ports = self.port_definitions.iter().map(|definition| Port {
+            // Else it is the port of a service, not of a task.
+            number: if self.require_ports {
+                definition.port
+            } else {
+                0
+            },
+            labels: Some(&definition.labels),
+        });
+        ("port_definition_label_", ports.collect())
+    }
+}
+
+impl Port<'_> {
+    fn plain(number: u32) -> Self {
+        Self {
+            number,
+            labels: None,
+        }
+    }
+}

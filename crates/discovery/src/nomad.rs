@@ -1,0 +1,137 @@
+//! Targets from Nomad: instances of the services that are registered with it.
+//!
+//! Facts are from upstream's `discovery/nomad` and Nomad's API.
+
+use super::api::{Api, wrong};
+use super::discover::Refresh;
+use super::group::{Group, or_default};
+use super::meta::{Meta, host_port, surrounded};
+use firn_http_client::{HttpSettings, form_encode};
+use firn_model::error::Error;
+use serde::Deserialize;
+use std::time::Duration;
+
+/// One of `nomad_sd_configs`
+#[derive(Clone, Debug, PartialEq)]
+pub struct NomadSettings {
+    /// `server`: a URL.
+    pub server: String,
+    /// `namespace`
+    pub namespace: String,
+    /// `region`
+    pub region: String,
+    /// `allow_stale`
+    pub allow_stale: bool,
+    /// `tag_separator`
+    pub tag_separator: String,
+    /// `refresh_interval`
+    pub refresh: Duration,
+    /// How the server is reached.
+    pub client: HttpSettings,
+}
+
+/// Asks a Nomad for its services.
+#[derive(Debug)]
+pub(super) struct Services {
+    settings: NomadSettings,
+    api: Api,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "PascalCase")]
+struct Namespace {
+    #[serde(deserialize_with = "or_default")]
+    services: Vec<Service>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "PascalCase")]
+struct Service {
+    service_name: String,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "PascalCase")]
+struct Instance {
+    #[serde(rename = "ID")]
+    id: String,
+    service_name: String,
+    namespace: String,
+    #[serde(rename = "NodeID")]
+    node_id: String,
+    datacenter: String,
+    address: String,
+    port: i64,
+    #[serde(deserialize_with = "or_default")]
+    tags: Vec<String>,
+}
+
+impl Services {
+    pub(super) fn new(settings: &NomadSettings, bytes_max: u64) -> Self {
+        Self {
+            api: Api::new(&settings.client, bytes_max),
+            settings: settings.clone(),
+        }
+    }
+
+    fn url(&self, path: &str) -> String {
+        let s = &self.settings;
+        let mut query = Vec::new();
+        for (name, value) in [("namespace", &s.namespace), ("region", &s.region)] {
+            if !value.is_empty() {
+                query.push(format!("{name}={}", form_encode(value)));
+            }
+        }
+        if s.allow_stale {
+            query.push("stale=".to_owned());
+        }
+        let server = s.server.trim_end_matches('/');
+        let mark = if query.is_empty() { "" } else { "?" };
+        format!("{server}{path}{mark}{}", query.join("&"))
+    }
+}
+
+impl Refresh for Services {
+    fn interval(&self) -> Duration {
+        self.settings.refresh
+    }
+
+    fn name(&self) -> String {
+        self.settings.server.clone()
+    }
+
+    async fn refresh(&mut self) -> Result<Vec<Group>, Error> {
+        let namespaces: Option<Vec<Namespace>> = self.api.json(&self.url("/v1/services")).await?;
+        let services = namespaces.into_iter().flatten().flat_map(|n| n.services);
+        let mut groups = Vec::new();
+        for service in services {
+            let name = form_encode(&service.service_name).replace('+', "%20");
+            let url = self.url(&format!("/v1/service/{name}"));
+            let listed = self.api.json(&url).await;
+            let instances: Option<Vec<Instance>> =
+                listed.map_err(|e: Error| wrong(format!("failed to fetch services: {e}")))?;
+            let separator = &self.settings.tag_separator;
+            let instances = instances.unwrap_or_default();
+            groups.extend(instances.iter().map(|one| one.target(separator)));
+        }
+        Ok(groups)
+    }
+}
+
+impl Instance {
+    fn target(&self, separator: &str) -> Group {
+        let mut meta = Meta::new("nomad");
+        meta.set("address", &self.address);
+        meta.set("dc", &self.datacenter);
+        meta.set("node_id", &self.node_id);
+        meta.set("namespace", &self.namespace);
+        meta.set("service", &self.service_name);
+        meta.set("service_address", &self.address);
+        meta.set("service_id", &self.id);
+        meta.set("service_port", self.port.to_string());
+        if !self.tags.is_empty() {
+            meta.set("tags", surrounded(&self.tags, separator));
+        }
+        meta.at(host_port(&self.address, self.port))
+    }
+}

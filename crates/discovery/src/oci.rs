@@ -1,0 +1,336 @@
+//! Targets from Oracle's cloud: compute instances by their primary network card.
+//!
+//! ```text
+//! compartments (named, or all below the tenancy) -> instances -> attachments -> primary card
+//! ```
+//!
+//! Facts are from upstream's `discovery/oci` and Oracle's API, whose requests are signed by HTTP
+//! signatures (draft-cavage-http-signatures-08).
+
+mod machine;
+mod realms;
+mod signer;
+#[cfg(test)]
+mod tests;
+
+use super::api::{Api, wrong};
+use super::discover::Refresh;
+use super::group::Group;
+use super::json::answers;
+use super::meta::{Meta, host_port, sanitize};
+use super::pages::Pages;
+use firn_http_client::{HttpSettings, Secret, form_encode};
+use firn_model::env::Clock;
+use firn_model::error::Error;
+use hyper::header::HeaderMap;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use signer::Signer;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::{Instant, sleep_until};
+use tracing::{debug, warn};
+
+/// The version of the API, in all paths.
+const VERSION: &str = "20160918";
+
+/// From one request to the next: as upstream, ten a second, which the service allows.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Requests that may go at once after a pause.
+const BURST: u32 = 50;
+
+/// Says where the next page of a list is.
+const NEXT_PAGE: &str = "opc-next-page";
+
+/// One of `oci_sd_configs`
+#[derive(Clone, Debug, PartialEq)]
+pub struct OciSettings {
+    /// Whether this machine is asked who it is.
+    pub is_machine: bool,
+    /// `tenancy`
+    pub tenancy: String,
+    /// `user`
+    pub user: String,
+    /// `fingerprint`
+    pub fingerprint: String,
+    /// `key_file`
+    pub key_file: PathBuf,
+    /// `key_passphrase` or `key_passphrase_file`
+    pub key_passphrase: Option<Secret>,
+    /// `region`
+    pub region: String,
+    /// `compartments`; empty for all.
+    pub compartments: Vec<String>,
+    /// `port`
+    pub port: i64,
+    /// `refresh_interval`
+    pub refresh: Duration,
+    /// How the API is reached.
+    pub client: HttpSettings,
+}
+
+answers! {
+    #[serde(rename_all = "camelCase")]
+    struct Compartment {
+        id: String,
+        lifecycle_state: String,
+    }
+
+    #[serde(rename_all = "camelCase")]
+    struct Instance {
+        id: String,
+        compartment_id: String,
+        display_name: String,
+        lifecycle_state: String,
+        shape: String,
+        availability_domain: String,
+        fault_domain: String,
+        region: String,
+        image_id: String,
+        freeform_tags: BTreeMap<String, String>,
+        defined_tags: BTreeMap<String, BTreeMap<String, Value>>,
+    }
+
+    #[serde(rename_all = "camelCase")]
+    struct Attachment {
+        vnic_id: String,
+        lifecycle_state: String,
+    }
+
+    #[serde(rename_all = "camelCase")]
+    struct Card {
+        id: String,
+        is_primary: bool,
+        private_ip: String,
+        public_ip: String,
+        ipv6_addresses: Vec<String>,
+        hostname_label: String,
+    }
+}
+
+/// Where the services are.
+#[derive(Clone, Debug)]
+struct Endpoints {
+    identity: String,
+    compute: String,
+}
+
+/// Spaces requests out.
+struct Pace {
+    /// When all that may go at once may go again.
+    full: Instant,
+}
+
+/// Asks Oracle.
+pub(super) struct Instances {
+    settings: OciSettings,
+    endpoints: Endpoints,
+    signer: Arc<Signer>,
+    /// Whose instances they are; known once it was asked for.
+    tenancy: String,
+    api: Api,
+    pace: Pace,
+}
+
+impl Pace {
+    /// Waits until the next request may go.
+    async fn turn(&mut self) {
+        let now = Instant::now();
+        self.full = self.full.max(now) + PAUSE;
+        // A clock that has not run for so long yet lets all of them go.
+        let due = self.full.checked_sub(PAUSE * BURST);
+        if let Some(due) = due.filter(|due| *due > now) {
+            sleep_until(due).await;
+        }
+    }
+}
+
+impl Instances {
+    pub(super) fn new(settings: &OciSettings, bytes_max: u64, clock: Arc<dyn Clock>) -> Self {
+        let (region, domain) = realms::region_of(&settings.region);
+        let endpoints = Endpoints {
+            identity: format!("https://identity.{region}.oci.{domain}"),
+            compute: format!("https://iaas.{region}.{domain}"),
+        };
+        let signer = Signer::new(settings, clock);
+        Self::at(endpoints, settings, bytes_max, signer)
+    }
+
+    fn at(endpoints: Endpoints, settings: &OciSettings, bytes_max: u64, signer: Signer) -> Self {
+        let signer = Arc::new(signer);
+        Self {
+            api: Api::signed(&settings.client, bytes_max, signer.clone()),
+            signer,
+            tenancy: String::new(),
+            settings: settings.clone(),
+            endpoints,
+            pace: Pace {
+                full: Instant::now(),
+            },
+        }
+    }
+
+    /// A whole list.
+    async fn list<T>(&mut self, url: &str) -> Result<Vec<T>, Error>
+    where
+        T: DeserializeOwned + Send + 'static,
+    {
+        let mut all = Vec::new();
+        let mut pages = Pages::from(url);
+        while let Some(at) = pages.turn()? {
+            self.pace.turn().await;
+            let answer = self.api.get(&at, &HeaderMap::new()).await?.good()?;
+            let next = answer.header(NEXT_PAGE);
+            let next = (!next.is_empty()).then(|| format!("{url}&page={}", form_encode(next)));
+            let items: Vec<T> = answer.json().await?;
+            all.extend(items);
+            pages.follow(next);
+        }
+        Ok(all)
+    }
+
+    /// The compartments to look into: those that are named, or the tenancy and all that are
+    /// active below it. One whose children cannot be listed has none.
+    async fn compartments(&mut self) -> Vec<String> {
+        if !self.settings.compartments.is_empty() {
+            return self.settings.compartments.clone();
+        }
+        let (mut all, mut known) = (Vec::new(), BTreeSet::new());
+        let mut queue = VecDeque::from([self.tenancy.clone()]);
+        while let Some(id) = queue.pop_front() {
+            if !known.insert(id.clone()) {
+                continue;
+            }
+            let url = format!(
+                "{}/{VERSION}/compartments?accessLevel=ACCESSIBLE&compartmentId={}\
+                 &compartmentIdInSubtree=false&limit=100",
+                self.endpoints.identity,
+                form_encode(&id)
+            );
+            match self.list::<Compartment>(&url).await {
+                Ok(children) => {
+                    let active = |child: &Compartment| child.lifecycle_state == "ACTIVE";
+                    let children = children.into_iter().filter(active);
+                    queue.extend(children.map(|child| child.id).filter(|id| !id.is_empty()));
+                }
+                Err(e) => warn!(compartment = id, error = %e, "cannot list compartments"),
+            }
+            all.push(id);
+        }
+        all
+    }
+
+    /// The primary network card of `instance`, if it has one.
+    async fn card(&mut self, instance: &Instance) -> Result<Card, Error> {
+        let compute = self.endpoints.compute.clone();
+        let url = format!(
+            "{compute}/{VERSION}/vnicAttachments?compartmentId={}&instanceId={}&limit=100",
+            form_encode(&instance.compartment_id),
+            form_encode(&instance.id)
+        );
+        for attachment in self.list::<Attachment>(&url).await? {
+            if attachment.vnic_id.is_empty() || attachment.lifecycle_state != "ATTACHED" {
+                continue;
+            }
+            let id = form_encode(&attachment.vnic_id);
+            self.pace.turn().await;
+            let url = format!("{compute}/{VERSION}/vnics/{id}");
+            let answer = self.api.get(&url, &HeaderMap::new()).await?.good()?;
+            let mut card: Card = answer.json().await?;
+            if card.is_primary {
+                card.ipv6_addresses.sort();
+                return Ok(card);
+            }
+        }
+        Ok(Card::default())
+    }
+
+    fn target(&self, instance: &Instance, card: &Card) -> Option<Group> {
+        let addresses = [&card.private_ip, &card.public_ip].into_iter();
+        let mut addresses = addresses.chain(&card.ipv6_addresses);
+        let address = addresses.find(|address| !address.is_empty())?;
+        let mut meta = Meta::new("oci");
+        meta.set_all([
+            ("instance_id", instance.id.as_str()),
+            ("instance_name", &instance.display_name),
+            ("instance_state", &instance.lifecycle_state),
+            ("instance_shape", &instance.shape),
+            ("availability_domain", &instance.availability_domain),
+            ("fault_domain", &instance.fault_domain),
+            ("region", &instance.region),
+            ("tenancy_id", &self.tenancy),
+            ("compartment_id", &instance.compartment_id),
+            ("image_id", &instance.image_id),
+            ("vnic_id", &card.id),
+            ("private_ip", &card.private_ip),
+            ("public_ip", &card.public_ip),
+            ("hostname_label", &card.hostname_label),
+        ]);
+        meta.set_list("ipv6_addresses", &card.ipv6_addresses, ",");
+        meta.set_each("tag_", &instance.freeform_tags);
+        for (space, tags) in &instance.defined_tags {
+            for (key, value) in tags {
+                if let Some(text) = text_of(value) {
+                    let name = format!("defined_tag_{}_{}", sanitize(space), sanitize(key));
+                    meta.set(&name, text);
+                }
+            }
+        }
+        Some(meta.at(host_port(address, self.settings.port)))
+    }
+}
+
+/// A tag's value as a label's: lists and maps are none.
+fn text_of(value: &Value) -> Option<String> {
+    match value {
+        Value::String(text) => Some(text.clone()),
+        Value::Bool(is_so) => Some(is_so.to_string()),
+        // As upstream, which reads numbers as floats.
+        Value::Number(number) => Some(number.as_f64()?.to_string()),
+        Value::Null | Value::Array(_) | Value::Object(_) => None,
+    }
+}
+
+impl Refresh for Instances {
+    fn interval(&self) -> Duration {
+        self.settings.refresh
+    }
+
+    fn name(&self) -> String {
+        self.endpoints.compute.clone()
+    }
+
+    async fn refresh(&mut self) -> Result<Vec<Group>, Error> {
+        self.tenancy = self.signer.tenancy().await?;
+        let mut groups = Vec::new();
+        for id in self.compartments().await {
+            let url = format!(
+                "{}/{VERSION}/instances?compartmentId={}&limit=100",
+                self.endpoints.compute,
+                form_encode(&id)
+            );
+            let instances = self.list::<Instance>(&url).await;
+            let instances = instances
+                .map_err(|e| wrong(format!("listing OCI instances in compartment {id}: {e}")))?;
+            for instance in instances {
+                if instance.id.is_empty() || instance.compartment_id.is_empty() {
+                    warn!(compartment = id, "instance without an id is left out");
+                    continue;
+                }
+                match self.card(&instance).await {
+                    Ok(card) => match self.target(&instance, &card) {
+                        Some(group) => groups.push(group),
+                        None => debug!(instance = instance.id, "instance has no address"),
+                    },
+                    Err(e) => {
+                        warn!(instance = instance.id, error = %e, "instance is left out");
+                    }
+                }
+            }
+        }
+        Ok(groups)
+    }
+}

@@ -1,0 +1,252 @@
+//! Who a machine of Oracle's cloud is: `auth: instance_principal`.
+//!
+//! ```text
+//! metadata service --> region, certificate, its key, the intermediate certificate
+//! auth service     <-- the certificates, signed by the key --> token
+//! requests         signed by the key under the name of the token
+//! ```
+//!
+//! A token is kept until five minutes before it ends; the next one is bought with what the metadata
+//! service says then, since certificates change.
+//!
+//! Facts are from Oracle's SDK for Go, which upstream uses. The SDK has its tokens made out to a
+//! key that it makes for them; here they are made out to the key of the certificate.
+
+use super::signer::{date, signature_header};
+use firn_http_client::{Block, HttpSettings, key_of_pem};
+use crate::api::{Api, header_value, wrong};
+use crate::environment::{Variables, of_process};
+use crate::json::answers;
+use base64::Engine;
+use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE_NO_PAD};
+use firn_model::env::Clock;
+use firn_model::error::Error;
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE, DATE, HeaderMap, HeaderName, HeaderValue};
+use ring::digest::{SHA256, digest};
+use ring::signature::RsaKeyPair;
+use serde_json::json;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::Mutex;
+use tokio::time::timeout;
+use x509_parser::parse_x509_certificate;
+
+/// The service that tells a machine about itself, unless the environment names another one.
+const METADATA: &str = "http://169.254.169.254/opc/v2";
+const METADATA_VARIABLE: &str = "OCI_METADATA_BASE_URL";
+
+/// What names another service that gives tokens.
+const AUTH_VARIABLE: &str = "OCI_SDK_AUTH_CLIENT_REGION_URL";
+
+/// How long the metadata service may take; elsewhere there is no answer at all.
+const METADATA_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Where in the auth service tokens are.
+const TOKENS: &str = "/v1/x509";
+
+/// How long before its end a token is replaced.
+const MARGIN_MS: i64 = 5 * 60 * 1000;
+
+/// What the name of a certificate says of the tenancy.
+const TENANT: &str = "opc-tenant:";
+
+/// Bytes of an answer about a machine.
+const BYTES_MAX: u64 = 1 << 20;
+
+/// See the module.
+pub(super) struct Machine {
+    api: Api,
+    clock: Arc<dyn Clock>,
+    variables: Variables,
+    /// Locked while a token is bought, so that requests side by side buy one.
+    held: Mutex<Option<Arc<Session>>>,
+}
+
+/// What requests are signed with.
+pub(super) struct Session {
+    /// Whose machine it is.
+    pub(super) tenancy: String,
+    /// The name of the key: the token.
+    pub(super) key_id: String,
+    /// The key.
+    pub(super) key: RsaKeyPair,
+    end_ms: i64,
+}
+
+answers! {
+    struct Granted {
+        token: String,
+    }
+
+    struct Claims {
+        exp: f64,
+    }
+}
+
+/// A certificate of the machine.
+struct Leaf {
+    certificate: Vec<u8>,
+    tenancy: String,
+    /// Its public key, as certificates hold it.
+    public_key: Vec<u8>,
+    key: RsaKeyPair,
+}
+
+impl Machine {
+    pub(super) fn new(settings: &HttpSettings, clock: Arc<dyn Clock>) -> Self {
+        Self::with(settings, clock, of_process())
+    }
+
+    /// Like [`Self::new`], with another environment.
+    pub(super) fn with(
+        settings: &HttpSettings,
+        clock: Arc<dyn Clock>,
+        variables: Variables,
+    ) -> Self {
+        Self {
+            api: Api::new(settings, BYTES_MAX),
+            clock,
+            variables,
+            held: Mutex::default(),
+        }
+    }
+
+    /// What requests are signed with now.
+    pub(super) async fn session(&self) -> Result<Arc<Session>, Error> {
+        let now_ms = self.clock.now_ms();
+        let mut held = self.held.lock().await;
+        if let Some(session) = held.as_ref().filter(|session| now_ms < session.end_ms) {
+            return Ok(session.clone());
+        }
+        let session = Arc::new(self.begin(now_ms).await?);
+        *held = Some(session.clone());
+        Ok(session)
+    }
+
+    async fn begin(&self, now_ms: i64) -> Result<Session, Error> {
+        let region = self.metadata("/instance/region").await?;
+        let leaf = self.metadata("/identity/cert.pem").await?;
+        let key = self.metadata("/identity/key.pem").await?;
+        let intermediate = self.metadata("/identity/intermediate.pem").await?;
+        let leaf = Leaf::read(&leaf, &key)?;
+        let intermediate = certificate_of(&intermediate)?;
+        let encode = |bytes: &[u8]| BASE64_STANDARD.encode(bytes);
+        let body = json!({
+            "certificate": encode(&leaf.certificate),
+            "publicKey": encode(&leaf.public_key),
+            "intermediateCertificates": [encode(&intermediate)],
+            "fingerprintAlgorithm": "SHA256",
+        });
+        let token = self.token(&region, &leaf, body.to_string(), now_ms).await?;
+        let life_ms = end_ms(&token)? - now_ms;
+        Ok(Session {
+            // One with a short life is used for half of it.
+            end_ms: now_ms + (life_ms - MARGIN_MS).max(life_ms / 2),
+            key_id: format!("ST${token}"),
+            tenancy: leaf.tenancy,
+            key: leaf.key,
+        })
+    }
+
+    fn variable(&self, name: &str) -> Option<String> {
+        (self.variables)(name).filter(|value| !value.is_empty())
+    }
+
+    /// What the metadata service says at `path`.
+    async fn metadata(&self, path: &str) -> Result<String, Error> {
+        let base = self.variable(METADATA_VARIABLE);
+        let url = format!("{}{path}", base.as_deref().unwrap_or(METADATA));
+        let oracle = HeaderValue::from_static("Bearer Oracle");
+        let headers = HeaderMap::from_iter([(AUTHORIZATION, oracle)]);
+        let asked = timeout(METADATA_TIMEOUT, self.api.get(&url, &headers)).await;
+        let answer = asked.map_err(|_| wrong(format!("{url}: no answer")))?;
+        let told = |e| wrong(format!("{url}: {e}"));
+        let answer = answer.and_then(super::super::api::Answer::good);
+        Ok(answer.map_err(told)?.text()?.to_owned())
+    }
+
+    /// Buys a token with `body`, which says who the machine is.
+    async fn token(
+        &self,
+        region: &str,
+        leaf: &Leaf,
+        body: String,
+        now_ms: i64,
+    ) -> Result<String, Error> {
+        let base = self.variable(AUTH_VARIABLE).unwrap_or_else(|| {
+            let (region, domain) = super::realms::region_of(region.trim());
+            format!("https://auth.{region}.{domain}")
+        });
+        let url = format!("{base}{TOKENS}");
+        let (date, sum) = (date(now_ms)?, digest(&SHA256, body.as_bytes()));
+        let (length, sum) = (body.len(), BASE64_STANDARD.encode(sum));
+        let text = format!(
+            "date: {date}\n(request-target): post {TOKENS}\ncontent-length: {length}\n\
+             content-type: application/json\nx-content-sha256: {sum}"
+        );
+        let names = "date (request-target) content-length content-type x-content-sha256";
+        let print = digest(&SHA256, &leaf.certificate);
+        let print = print.as_ref().iter().map(|byte| format!("{byte:02x}"));
+        let print = print.collect::<Vec<String>>().join(":");
+        let key_id = format!("{}/fed-x509-sha256/{print}", leaf.tenancy);
+        let headers = HeaderMap::from_iter([
+            (DATE, header_value(&date)?),
+            (CONTENT_TYPE, HeaderValue::from_static("application/json")),
+            (
+                HeaderName::from_static("x-content-sha256"),
+                header_value(&sum)?,
+            ),
+            (
+                AUTHORIZATION,
+                signature_header(&key_id, names, &text, &leaf.key)?,
+            ),
+        ]);
+        let answer = self.api.post(&url, &headers, body.into()).await?.good()?;
+        let granted: Granted = answer.json().await?;
+        Ok(granted.token)
+    }
+}
+
+impl Leaf {
+    fn read(certificate: &str, key: &str) -> Result<Self, Error> {
+        let der = certificate_of(certificate)?;
+        let unread = |e: String| wrong(format!("the machine's certificate: {e}"));
+        let (_, parsed) = parse_x509_certificate(&der).map_err(|e| unread(e.to_string()))?;
+        let tenancy = parsed.subject().iter_attributes().find_map(|name| {
+            let tenancy = name.as_str().ok()?.strip_prefix(TENANT)?;
+            Some(tenancy.to_owned())
+        });
+        let tenancy = tenancy.ok_or_else(|| unread("it names no tenancy".to_owned()))?;
+        let public_key = parsed.public_key().raw.to_vec();
+        Ok(Self {
+            tenancy,
+            public_key,
+            key: key_of_pem(key.as_bytes(), "").map_err(unread)?,
+            certificate: der,
+        })
+    }
+}
+
+/// The first certificate of a text in PEM.
+fn certificate_of(pem: &str) -> Result<Vec<u8>, Error> {
+    let blocks = Block::all_of(pem.as_bytes()).map_err(wrong)?;
+    let mut blocks = blocks.into_iter();
+    let found = blocks.find(|block| block.label == "CERTIFICATE");
+    Ok(found
+        .ok_or_else(|| wrong("no certificate in the answer"))?
+        .der)
+}
+
+/// When a token ends.
+fn end_ms(token: &str) -> Result<i64, Error> {
+    let parts: Vec<&str> = token.split('.').collect();
+    let [_, claims, _] = parts[..] else {
+        return Err(wrong("the token is no statement in three parts"));
+    };
+    let claims = BASE64_URL_SAFE_NO_PAD.decode(claims.trim_end_matches('='));
+    let claims = claims.map_err(|e| wrong(format!("the token: {e}")))?;
+    let claims: Claims = serde_json::from_slice(&claims)
+        .map_err(|e| wrong(format!("the claims of the token: {e}")))?;
+    // Far from the ends of the type, whatever it says.
+    Ok((claims.exp * 1000.0).clamp(0.0, 1e15) as i64)
+}

@@ -1,0 +1,248 @@
+//! What OpenStack's services answer, and the targets that are made of it.
+
+use crate::group::Group;
+use crate::json::answers;
+use crate::meta::{Meta, host_port, sanitize};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use tracing::warn;
+
+answers! {
+    pub(super) struct Link {
+        rel: String,
+        href: String,
+    }
+
+    pub(super) struct Hypervisors {
+        hypervisors: Vec<Hypervisor>,
+        #[serde(rename = "hypervisors_links")]
+        links: Vec<Link>,
+    }
+
+    pub(super) struct Hypervisor {
+        id: Value,
+        hypervisor_hostname: String,
+        host_ip: String,
+        status: String,
+        state: String,
+        hypervisor_type: String,
+    }
+
+    pub(super) struct Ports {
+        ports: Vec<Port>,
+        #[serde(rename = "ports_links")]
+        links: Vec<Link>,
+    }
+
+    pub(super) struct Port {
+        pub(super) id: String,
+        pub(super) device_id: String,
+    }
+
+    pub(super) struct FloatingIps {
+        floatingips: Vec<FloatingIp>,
+        #[serde(rename = "floatingips_links")]
+        links: Vec<Link>,
+    }
+
+    pub(super) struct FloatingIp {
+        pub(super) port_id: String,
+        pub(super) fixed_ip_address: String,
+        pub(super) floating_ip_address: String,
+    }
+
+    pub(super) struct Servers {
+        servers: Vec<Server>,
+        #[serde(rename = "servers_links")]
+        links: Vec<Link>,
+    }
+
+    pub(super) struct Server {
+        id: String,
+        status: String,
+        name: String,
+        tenant_id: String,
+        user_id: String,
+        flavor: Value,
+        /// An empty text if there is none.
+        image: Value,
+        metadata: BTreeMap<String, String>,
+        addresses: BTreeMap<String, Value>,
+    }
+
+    pub(super) struct LoadBalancers {
+        loadbalancers: Vec<LoadBalancer>,
+        #[serde(rename = "loadbalancers_links")]
+        links: Vec<Link>,
+    }
+
+    pub(super) struct LoadBalancer {
+        pub(super) id: String,
+        name: String,
+        operating_status: String,
+        provisioning_status: String,
+        availability_zone: String,
+        vip_address: String,
+        pub(super) vip_port_id: String,
+        provider: String,
+        project_id: String,
+        tags: Vec<String>,
+    }
+
+    pub(super) struct Listeners {
+        listeners: Vec<Listener>,
+        #[serde(rename = "listeners_links")]
+        links: Vec<Link>,
+    }
+
+    pub(super) struct Listener {
+        pub(super) protocol: String,
+        pub(super) protocol_port: i64,
+        pub(super) loadbalancers: Vec<BalancerId>,
+    }
+
+    pub(super) struct BalancerId {
+        pub(super) id: String,
+    }
+}
+
+/// A page of a list.
+pub(super) trait Page: DeserializeOwned + Send + 'static {
+    type Entry: Send;
+
+    /// Where the next page is.
+    fn next(&self) -> Option<String>;
+
+    fn entries(self) -> Vec<Self::Entry>;
+}
+
+macro_rules! page {
+    ($page:ident, $field:ident, $entry:ident) => {
+        impl Page for $page {
+            type Entry = $entry;
+
+            fn next(&self) -> Option<String> {
+                // Behind a page without entries there is none.
+                let mut links = self.links.iter().filter(|_| !self.$field.is_empty());
+                let next = links.find(|link| link.rel == "next");
+                next.map(|link| link.href.clone())
+            }
+
+            fn entries(self) -> Vec<$entry> {
+                self.$field
+            }
+        }
+    };
+}
+
+page!(Hypervisors, hypervisors, Hypervisor);
+page!(Ports, ports, Port);
+page!(FloatingIps, floatingips, FloatingIp);
+page!(Servers, servers, Server);
+page!(LoadBalancers, loadbalancers, LoadBalancer);
+page!(Listeners, listeners, Listener);
+
+/// Floating addresses of instances.
+#[derive(Default)]
+pub(super) struct ServerMaps {
+    /// By instance and fixed address.
+    floating: BTreeMap<(String, String), String>,
+    /// All of them.
+    present: BTreeSet<String>,
+}
+
+impl ServerMaps {
+    /// Adds the floating address `ip` of an instance.
+    pub(super) fn add(&mut self, instance: String, ip: FloatingIp) {
+        self.present.insert(ip.floating_ip_address.clone());
+        self.floating
+            .insert((instance, ip.fixed_ip_address), ip.floating_ip_address);
+    }
+}
+
+impl Hypervisor {
+    pub(super) fn target(&self, port: i64) -> Group {
+        let mut meta = Meta::new("openstack_hypervisor");
+        // A number before version 2.53, a UUID since.
+        let id = match &self.id {
+            Value::String(id) => id.clone(),
+            Value::Null => String::new(),
+            id => id.to_string(),
+        };
+        meta.set_all([
+            ("id", id.as_str()),
+            ("hostname", &self.hypervisor_hostname),
+            ("host_ip", &self.host_ip),
+            ("status", &self.status),
+            ("state", &self.state),
+            ("type", &self.hypervisor_type),
+        ]);
+        meta.at(host_port(&self.host_ip, port))
+    }
+}
+
+impl Server {
+    /// A target for each address that is not a floating one.
+    pub(super) fn targets(&self, maps: &ServerMaps, port: i64) -> Vec<Group> {
+        // The name is there since version 2.47.
+        let flavor = ["original_name", "id"].iter();
+        let Some(flavor) = flavor.filter_map(|key| self.flavor[key].as_str()).next() else {
+            warn!(instance = self.id, "neither name nor id of its flavor");
+            return Vec::new();
+        };
+        let mut common = Meta::new("openstack");
+        common.set_all([
+            ("instance_id", self.id.as_str()),
+            ("instance_status", &self.status),
+            ("instance_name", &self.name),
+            ("project_id", &self.tenant_id),
+            ("user_id", &self.user_id),
+            ("instance_flavor", flavor),
+            ("instance_image", self.image["id"].as_str().unwrap_or("")),
+        ]);
+        for (key, value) in &self.metadata {
+            common.set(&format!("tag_{}", sanitize(key)), value);
+        }
+        let mut targets = Vec::new();
+        for (pool, addresses) in &self.addresses {
+            let addresses = addresses.as_array().into_iter().flatten();
+            for address in addresses.filter_map(|address| address["addr"].as_str()) {
+                if maps.present.contains(address) {
+                    continue;
+                }
+                let mut meta = common.clone();
+                meta.set("address_pool", pool);
+                meta.set("private_ip", address);
+                let key = (self.id.clone(), address.to_owned());
+                if let Some(floating) = maps.floating.get(&key) {
+                    meta.set("public_ip", floating);
+                }
+                targets.push(meta.at(host_port(address, port)));
+            }
+        }
+        targets
+    }
+}
+
+impl LoadBalancer {
+    pub(super) fn target(&self, floating: Option<&str>, port: i64) -> Group {
+        let mut meta = Meta::new("openstack");
+        meta.set_all([
+            ("loadbalancer_id", self.id.as_str()),
+            ("loadbalancer_name", &self.name),
+            ("loadbalancer_operating_status", &self.operating_status),
+            (
+                "loadbalancer_provisioning_status",
+                &self.provisioning_status,
+            ),
+            ("loadbalancer_availability_zone", &self.availability_zone),
+            ("loadbalancer_vip", &self.vip_address),
+            ("loadbalancer_provider", &self.provider),
+            ("project_id", &self.project_id),
+            ("loadbalancer_tags", &self.tags.join(",")),
+            ("loadbalancer_floating_ip", floating.unwrap_or("")),
+        ]);
+        meta.at(host_port(&self.vip_address, port))
+    }
+}

@@ -1,0 +1,331 @@
+//! Targets from OVHcloud: its virtual private servers, or its dedicated servers.
+//!
+//! ```text
+//! names -> of each: details, addresses -> targets; a server of which that fails is left out
+//! ```
+//!
+//! Facts are from upstream's `discovery/ovhcloud` and OVHcloud's API.
+
+use super::api::{Api, header_value, wrong};
+use super::discover::Refresh;
+use super::group::Group;
+use super::json::answers;
+use super::meta::Meta;
+use firn_http_client::{HttpSettings, Secret, form_encode, reveal};
+use firn_model::env::Clock;
+use firn_model::error::Error;
+use hyper::header::{HeaderMap, HeaderName};
+use ring::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
+use serde::de::DeserializeOwned;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tracing::warn;
+
+/// Where the APIs are, by the names of their regions.
+const ENDPOINTS: [(&str, &str); 7] = [
+    ("ovh-eu", "https://eu.api.ovh.com/1.0"),
+    ("ovh-ca", "https://ca.api.ovh.com/1.0"),
+    ("ovh-us", "https://api.us.ovhcloud.com/1.0"),
+    ("kimsufi-eu", "https://eu.api.kimsufi.com/1.0"),
+    ("kimsufi-ca", "https://ca.api.kimsufi.com/1.0"),
+    ("soyoustart-eu", "https://eu.api.soyoustart.com/1.0"),
+    ("soyoustart-ca", "https://ca.api.soyoustart.com/1.0"),
+];
+
+const APPLICATION: HeaderName = HeaderName::from_static("x-ovh-application");
+
+/// What targets are made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OvhService {
+    /// Virtual private servers.
+    Vps,
+    /// Dedicated servers.
+    DedicatedServer,
+}
+
+/// One of `ovhcloud_sd_configs`
+#[derive(Clone, Debug, PartialEq)]
+pub struct OvhSettings {
+    /// `endpoint`: the name of a region, or a URL.
+    pub endpoint: String,
+    /// `application_key`
+    pub application_key: String,
+    /// `application_secret`
+    pub application_secret: Secret,
+    /// `consumer_key`
+    pub consumer_key: Secret,
+    /// `service`
+    pub service: OvhService,
+    /// `refresh_interval`
+    pub refresh: Duration,
+}
+
+/// Asks OVHcloud.
+pub(super) struct Servers {
+    settings: OvhSettings,
+    api: Api,
+    clock: Arc<dyn Clock>,
+}
+
+/// What the requests of one refresh have in common.
+struct Session {
+    base: String,
+    application_secret: String,
+    consumer_key: String,
+    /// By how much our clock is ahead of theirs.
+    ahead_seconds: i64,
+}
+
+answers! {
+    #[serde(rename_all = "camelCase")]
+    struct Vps {
+        zone: String,
+        model: Model,
+        display_name: String,
+        cluster: String,
+        state: String,
+        name: String,
+        netboot_mode: String,
+        memory_limit: i64,
+        offer_type: String,
+        vcore: i64,
+    }
+
+    #[serde(rename_all = "camelCase")]
+    struct Model {
+        #[serde(rename = "maximumAdditionnalIp")]
+        maximum_additional_ip: i64,
+        offer: String,
+        datacenter: Vec<String>,
+        vcore: i64,
+        version: String,
+        name: String,
+        disk: i64,
+        memory: i64,
+    }
+
+    #[serde(rename_all = "camelCase")]
+    struct Dedicated {
+        state: String,
+        commercial_range: String,
+        link_speed: i64,
+        rack: String,
+        no_intervention: bool,
+        os: String,
+        support_level: String,
+        server_id: i64,
+        reverse: String,
+        datacenter: String,
+        name: String,
+    }
+}
+
+/// What is made of the details of a server.
+trait Server: DeserializeOwned + Send + 'static {
+    /// Where servers are in the API.
+    const PATH: &'static str;
+
+    /// What stands behind `__meta_ovhcloud_` in labels.
+    const PREFIX: &'static str;
+
+    /// The name that targets are known by, and the labels.
+    fn labels(&self) -> (&str, Vec<(&'static str, String)>);
+}
+
+impl Servers {
+    pub(super) fn new(settings: &OvhSettings, bytes_max: u64, clock: Arc<dyn Clock>) -> Self {
+        Self {
+            api: Api::new(&HttpSettings::default(), bytes_max),
+            settings: settings.clone(),
+            clock,
+        }
+    }
+
+    fn base(&self) -> Result<String, Error> {
+        let name = self.settings.endpoint.as_str();
+        if name.contains('/') {
+            return Ok(name.to_owned());
+        }
+        let known = ENDPOINTS.iter().find(|(known, _)| *known == name);
+        let (_, url) = known.ok_or_else(|| wrong(format!("unknown endpoint '{name}'")))?;
+        Ok((*url).to_owned())
+    }
+
+    async fn session(&self) -> Result<Session, Error> {
+        let base = self.base()?;
+        let s = &self.settings;
+        let application = header_value(&s.application_key)?;
+        let headers = HeaderMap::from_iter([(APPLICATION, application)]);
+        let url = format!("{base}/auth/time");
+        let theirs: i64 = self.api.good(&url, &headers).await?.json().await?;
+        Ok(Session {
+            base,
+            application_secret: reveal(&s.application_secret, "application secret").await?,
+            consumer_key: reveal(&s.consumer_key, "consumer key").await?,
+            ahead_seconds: self.clock.now_ms().div_euclid(1000) - theirs,
+        })
+    }
+
+    async fn get<T>(&self, session: &Session, path: &str) -> Result<T, Error>
+    where
+        T: DeserializeOwned + Send + 'static,
+    {
+        let url = format!("{}{path}", session.base);
+        let time = self.clock.now_ms().div_euclid(1000) - session.ahead_seconds;
+        let signature = signature(session, &url, time);
+        let mut headers = HeaderMap::new();
+        for (name, value) in [
+            ("x-ovh-application", self.settings.application_key.as_str()),
+            ("x-ovh-consumer", &session.consumer_key),
+            ("x-ovh-timestamp", &time.to_string()),
+            ("x-ovh-signature", &signature),
+        ] {
+            headers.insert(name, header_value(value)?);
+        }
+        self.api.good(&url, &headers).await?.json().await
+    }
+
+    async fn servers<S: Server>(&self) -> Result<Vec<Group>, Error> {
+        let session = self.session().await?;
+        let names: Vec<String> = self.get(&session, S::PATH).await?;
+        let mut groups = Vec::new();
+        for name in names {
+            match self.server::<S>(&session, &name).await {
+                Ok(group) => groups.push(group),
+                Err(e) => warn!(server = name, error = %e, "cannot get details of a server"),
+            }
+        }
+        Ok(groups)
+    }
+
+    async fn server<S: Server>(&self, session: &Session, name: &str) -> Result<Group, Error> {
+        let path = format!("{}/{}", S::PATH, form_encode(name));
+        let server: S = self.get(session, &path).await?;
+        let ips: Vec<String> = self.get(session, &format!("{path}/ips")).await?;
+        let ips = addresses(&ips)?;
+        let last = |is: fn(&IpAddr) -> bool| {
+            let found = ips.iter().rev().find(|ip| is(ip));
+            found.map_or(String::new(), IpAddr::to_string)
+        };
+        let (ipv4, ipv6) = (last(IpAddr::is_ipv4), last(IpAddr::is_ipv6));
+        let mut meta = Meta::new(S::PREFIX);
+        let (instance, labels) = server.labels();
+        meta.set_instance(instance);
+        for (name, value) in labels {
+            meta.set(name, value);
+        }
+        meta.set("ipv4", &ipv4);
+        meta.set("ipv6", &ipv6);
+        Ok(meta.at(if ipv4.is_empty() { ipv6 } else { ipv4 }))
+    }
+}
+
+impl Refresh for Servers {
+    fn interval(&self) -> Duration {
+        self.settings.refresh
+    }
+
+    fn name(&self) -> String {
+        format!("ovhcloud {}", self.settings.endpoint)
+    }
+
+    async fn refresh(&mut self) -> Result<Vec<Group>, Error> {
+        match self.settings.service {
+            OvhService::Vps => self.servers::<Vps>().await,
+            OvhService::DedicatedServer => self.servers::<Dedicated>().await,
+        }
+    }
+}
+
+/// The signature of a GET: `$1$` and a hash, which is what the API asks for.
+fn signature(session: &Session, url: &str, time: i64) -> String {
+    let (secret, key) = (&session.application_secret, &session.consumer_key);
+    let text = format!("{secret}+{key}+GET+{url}++{time}");
+    let hash = digest(&SHA1_FOR_LEGACY_USE_ONLY, text.as_bytes());
+    let hex: String = hash.as_ref().iter().map(|b| format!("{b:02x}")).collect();
+    format!("$1${hex}")
+}
+
+/// The addresses in a list of addresses and networks: of networks only those of one address.
+fn addresses(list: &[String]) -> Result<Vec<IpAddr>, Error> {
+    let none = || wrong("could not parse IP addresses from list");
+    let mut found = Vec::new();
+    for text in list {
+        let address: IpAddr = match text.split_once('/') {
+            None => text.parse().map_err(|_| none())?,
+            Some((address, bits)) => {
+                let address: IpAddr = address.parse().map_err(|_| none())?;
+                let bits: u8 = bits.parse().map_err(|_| none())?;
+                if bits > if address.is_ipv4() { 32 } else { 128 } {
+                    return Err(none());
+                }
+                if bits != 32 {
+                    continue;
+                }
+                address
+            }
+        };
+        if !address.is_unspecified() {
+            found.push(address);
+        }
+    }
+    match found.is_empty() {
+        true => Err(none()),
+        false => Ok(found),
+    }
+}
+
+impl Server for Vps {
+    const PATH: &'static str = "/vps";
+    const PREFIX: &'static str = "ovhcloud_vps";
+
+    fn labels(&self) -> (&str, Vec<(&'static str, String)>) {
+        let model = &self.model;
+        let labels = vec![
+            ("offer", model.offer.clone()),
+            ("datacenter", format!("[{}]", model.datacenter.join(" "))),
+            ("model_vcore", model.vcore.to_string()),
+            (
+                "maximum_additional_ip",
+                model.maximum_additional_ip.to_string(),
+            ),
+            ("version", model.version.clone()),
+            ("model_name", model.name.clone()),
+            ("disk", model.disk.to_string()),
+            ("memory", model.memory.to_string()),
+            ("zone", self.zone.clone()),
+            ("display_name", self.display_name.clone()),
+            ("cluster", self.cluster.clone()),
+            ("state", self.state.clone()),
+            ("name", self.name.clone()),
+            ("netboot_mode", self.netboot_mode.clone()),
+            ("memory_limit", self.memory_limit.to_string()),
+            ("offer_type", self.offer_type.clone()),
+            ("vcore", self.vcore.to_string()),
+        ];
+        (&self.name, labels)
+    }
+}
+
+impl Server for Dedicated {
+    const PATH: &'static str = "/dedicated/server";
+    const PREFIX: &'static str = "ovhcloud_dedicated_server";
+
+    fn labels(&self) -> (&str, Vec<(&'static str, String)>) {
+        let labels = vec![
+            ("state", self.state.clone()),
+            ("commercial_range", self.commercial_range.clone()),
+            ("link_speed", self.link_speed.to_string()),
+            ("rack", self.rack.clone()),
+            ("no_intervention", self.no_intervention.to_string()),
+            ("os", self.os.clone()),
+            ("support_level", self.support_level.clone()),
+            ("server_id", self.server_id.to_string()),
+            ("reverse", self.reverse.clone()),
+            ("datacenter", self.datacenter.clone()),
+            ("name", self.name.clone()),
+        ];
+        (&self.name, labels)
+    }
+}

@@ -1,0 +1,137 @@
+//! Lists that come in pages: what to ask for next, and an end to lists that have none.
+//!
+//! ```text
+//! first -> page -> what it says of the next -> page -> .. -> nothing
+//! ```
+//!
+//! Invariant: a list that never ends fails, so that it takes neither all memory nor all time. What
+//! a place is (a URL, a token, a number) is the caller's; requests that are signed apart use
+//! [`Pages`] alone.
+
+use super::api::{Answer, Api, wrong};
+use firn_model::error::Error;
+use hyper::header::{ACCEPT, HeaderMap, HeaderValue};
+use serde::de::DeserializeOwned;
+
+/// Pages of one list at most. The smallest pages have 20 entries, so that 100,000 fit.
+const PAGES_MAX: usize = 5000;
+
+/// How far a list was read.
+#[derive(Debug)]
+pub(super) struct Pages {
+    next: Option<String>,
+    count: usize,
+}
+
+impl Pages {
+    /// A list that begins at `first`.
+    pub(super) fn from(first: impl Into<String>) -> Self {
+        Self {
+            next: Some(first.into()),
+            count: 0,
+        }
+    }
+
+    /// Where to read now; `None` behind the last page. Fails if there are too many.
+    pub(super) fn turn(&mut self) -> Result<Option<String>, Error> {
+        let next = self.next.take();
+        self.count += 1;
+        match next {
+            Some(_) if self.count > PAGES_MAX => Err(wrong(format!(
+                "the list has no end: more than {PAGES_MAX} pages"
+            ))),
+            next => Ok(next),
+        }
+    }
+
+    /// The number of the page that is read now, from 1.
+    pub(super) fn number(&self) -> usize {
+        self.count
+    }
+
+    /// Says where the page behind this one is; an empty place is none.
+    pub(super) fn follow(&mut self, next: Option<String>) {
+        self.next = next.filter(|next| !next.is_empty());
+    }
+}
+
+impl Api {
+    /// All pages of a list of JSON. `next` is given a page and its number, from 1, and returns the
+    /// URL of the page behind it.
+    pub(super) async fn pages<P, N>(
+        &self,
+        first: &str,
+        headers: &HeaderMap,
+        next: N,
+    ) -> Result<Vec<P>, Error>
+    where
+        P: DeserializeOwned + Send + 'static,
+        N: Fn(&P, usize) -> Option<String> + Send + Sync,
+    {
+        let mut pages = Pages::from(first);
+        let mut read = Vec::new();
+        while let Some(url) = pages.turn()? {
+            let number = pages.number();
+            let page = self.page(&url, headers).await;
+            let page = page.map_err(|e| Error::new(e.kind, format!("page {number}: {e}")))?;
+            pages.follow(next(&page, number));
+            read.push(page);
+        }
+        Ok(read)
+    }
+
+    async fn page<P>(&self, url: &str, headers: &HeaderMap) -> Result<P, Error>
+    where
+        P: DeserializeOwned + Send + 'static,
+    {
+        self.good(url, headers).await?.json().await
+    }
+
+    /// The answer behind `url`, whose status must say that all is well; JSON is wanted.
+    pub(super) async fn good(&self, url: &str, headers: &HeaderMap) -> Result<Answer, Error> {
+        let mut headers = headers.clone();
+        headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
+        self.get(url, &headers).await?.good()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::stub::{Reply, Stub};
+    use super::*;
+    use firn_http_client::HttpSettings;
+    use serde::Deserialize;
+
+    #[derive(Deserialize)]
+    struct Page {
+        next: Option<String>,
+    }
+
+    #[tokio::test]
+    async fn list_is_read_to_its_end_and_one_without_end_is_refused() {
+        let stub = Stub::start(|asked| async move {
+            let next = match asked.path.as_str() {
+                "/a" => "\"/b\"",
+                "/b" => "\"\"",
+                _ => "\"/round\"",
+            };
+            Reply::of(200, &format!("{{\"next\": {next}}}"))
+        })
+        .await;
+        let api = Api::new(&HttpSettings::default(), 1 << 20);
+        let read = async |first: &str| {
+            let next = |page: &Page, _| {
+                let next = page.next.clone().filter(|next| !next.is_empty());
+                next.map(|next| format!("{}{next}", stub.url))
+            };
+            let first = format!("{}{first}", stub.url);
+            let pages = api.pages(&first, &HeaderMap::new(), next).await;
+            pages.map(|pages| pages.len()).map_err(|e| e.message)
+        };
+        assert_eq!(read("/a").await, Ok(2));
+        assert_eq!(
+            read("/round").await.unwrap_err(),
+            "the list has no end: more than 5000 pages"
+        );
+    }
+}

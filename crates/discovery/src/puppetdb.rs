@@ -1,0 +1,158 @@
+//! Targets from PuppetDB: the resources that a query finds.
+//!
+//! Facts are from upstream's `discovery/puppetdb` and PuppetDB's query API.
+
+use super::api::{Api, wrong};
+use super::discover::Refresh;
+use super::group::Group;
+use super::http::is_json;
+use super::json::answers;
+use super::meta::{Meta, host_port, sanitize};
+use firn_http_client::HttpSettings;
+use firn_model::error::Error;
+use firn_model::go_float::shortest;
+use hyper::StatusCode;
+use hyper::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue};
+use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// Parameters within parameters that are looked into.
+const DEPTH_MAX: usize = 32;
+
+/// One of `puppetdb_sd_configs`
+#[derive(Clone, Debug, PartialEq)]
+pub struct PuppetDbSettings {
+    /// `url`
+    pub url: String,
+    /// `query`
+    pub query: String,
+    /// `include_parameters`
+    pub include_parameters: bool,
+    /// `port`
+    pub port: i64,
+    /// `refresh_interval`
+    pub refresh: Duration,
+    /// How the server is reached.
+    pub client: HttpSettings,
+}
+
+/// Asks a PuppetDB.
+#[derive(Debug)]
+pub(super) struct Resources {
+    settings: PuppetDbSettings,
+    api: Api,
+    url: String,
+}
+
+answers! {
+    struct Resource {
+        certname: String,
+        resource: String,
+        #[serde(rename = "type")]
+        kind: String,
+        title: String,
+        exported: bool,
+        tags: Vec<String>,
+        file: String,
+        environment: String,
+        parameters: Map<String, Value>,
+    }
+}
+
+impl Resources {
+    pub(super) fn new(settings: &PuppetDbSettings, bytes_max: u64) -> Self {
+        Self {
+            api: Api::new(&settings.client, bytes_max),
+            url: format!("{}/pdb/query/v4", settings.url.trim_end_matches('/')),
+            settings: settings.clone(),
+        }
+    }
+}
+
+impl Refresh for Resources {
+    fn interval(&self) -> Duration {
+        self.settings.refresh
+    }
+
+    fn name(&self) -> String {
+        self.url.clone()
+    }
+
+    async fn refresh(&mut self) -> Result<Vec<Group>, Error> {
+        let json = HeaderValue::from_static("application/json");
+        let headers = HeaderMap::from_iter([(ACCEPT, json.clone()), (CONTENT_TYPE, json)]);
+        let body = json!({"query": self.settings.query}).to_string();
+        let answer = self.api.post(&self.url, &headers, body.into()).await?;
+        if answer.status != StatusCode::OK {
+            let status = answer.status;
+            return Err(wrong(format!("server returned HTTP status {status}")));
+        }
+        let kind = &answer.body.content_type;
+        if !is_json(kind) {
+            return Err(wrong(format!("unsupported content type {kind}")));
+        }
+        let resources: Vec<Resource> = answer.json().await?;
+        let resources = resources.iter();
+        Ok(resources.map(|one| one.target(&self.settings)).collect())
+    }
+}
+
+impl Resource {
+    fn target(&self, settings: &PuppetDbSettings) -> Group {
+        let mut meta = Meta::new("puppetdb");
+        meta.set_all([
+            ("query", settings.query.as_str()),
+            ("certname", &self.certname),
+            ("resource", &self.resource),
+            ("type", &self.kind),
+            ("title", &self.title),
+            ("exported", &self.exported.to_string()),
+            ("file", &self.file),
+            ("environment", &self.environment),
+        ]);
+        meta.set_list("tags", &self.tags, ",");
+        if settings.include_parameters {
+            for (name, value) in labels_of(&self.parameters, DEPTH_MAX) {
+                meta.set(&format!("parameter_{name}"), value);
+            }
+        }
+        meta.at(host_port(&self.certname, settings.port))
+    }
+}
+
+/// Parameters as labels; those within others carry the names of both.
+fn labels_of(parameters: &Map<String, Value>, depth_left: usize) -> BTreeMap<String, String> {
+    let mut labels = BTreeMap::new();
+    for (name, value) in parameters {
+        let text = match value {
+            Value::Object(inner) => {
+                if let Some(left) = depth_left.checked_sub(1) {
+                    let inner = labels_of(inner, left).into_iter();
+                    let outer = sanitize(&format!("{name}_"));
+                    labels.extend(inner.map(|(name, value)| (format!("{outer}{name}"), value)));
+                }
+                continue;
+            }
+            Value::Array(values) => {
+                let texts: Vec<String> = values.iter().map(text_of).collect();
+                texts.join(",")
+            }
+            value => text_of(value),
+        };
+        if !text.is_empty() {
+            labels.insert(sanitize(name), text);
+        }
+    }
+    labels
+}
+
+/// A value as a text; empty for what is none.
+fn text_of(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Bool(flag) => flag.to_string(),
+        Value::Number(number) => number.as_f64().map_or(String::new(), shortest),
+        _ => String::new(),
+    }
+}

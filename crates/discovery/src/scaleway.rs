@@ -1,0 +1,448 @@
+//! Targets from Scaleway: its instances, or its bare metal servers.
+//!
+//! Facts are from upstream's `discovery/scaleway` and Scaleway's APIs.
+
+use super::api::{Api, header_value, wrong};
+use super::discover::Refresh;
+use super::group::Group;
+use super::json::answers;
+use super::meta::{Meta, host_port};
+use super::pages::Pages;
+use firn_http_client::{HttpSettings, Secret, form_encode, reveal};
+use firn_model::error::Error;
+use hyper::header::{HeaderMap, HeaderName};
+use serde::de::DeserializeOwned;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+const TOKEN: HeaderName = HeaderName::from_static("x-auth-token");
+
+/// How many entries a list of instances has in all.
+const TOTAL: &str = "x-total-count";
+
+/// What targets are made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ScalewayRole {
+    /// Virtual machines.
+    Instance,
+    /// Elastic Metal servers.
+    Baremetal,
+}
+
+/// One of `scaleway_sd_configs`
+#[derive(Clone, Debug, PartialEq)]
+pub struct ScalewaySettings {
+    /// `role`
+    pub role: ScalewayRole,
+    /// `api_url`
+    pub url: String,
+    /// `zone`
+    pub zone: String,
+    /// `secret_key` or `secret_key_file`
+    pub secret_key: Secret,
+    /// `name_filter`
+    pub name_filter: String,
+    /// `tags_filter`
+    pub tags_filter: Vec<String>,
+    /// `port`
+    pub port: i64,
+    /// `refresh_interval`
+    pub refresh: Duration,
+    /// How the API is reached.
+    pub client: HttpSettings,
+}
+
+/// Asks Scaleway.
+#[derive(Debug)]
+pub(super) struct Servers {
+    settings: ScalewaySettings,
+    api: Api,
+}
+
+answers! {
+    struct Instances {
+        servers: Vec<Instance>,
+        total_count: u64,
+    }
+
+    struct Instance {
+        id: String,
+        name: String,
+        organization: String,
+        project: String,
+        tags: Vec<String>,
+        commercial_type: String,
+        hostname: String,
+        image: Option<Image>,
+        private_ip: Option<String>,
+        public_ip: Option<Ip>,
+        public_ips: Vec<Ip>,
+        state: String,
+        location: Option<Location>,
+        ipv6: Option<Ip>,
+        boot_type: String,
+        security_group: Option<SecurityGroup>,
+        private_nics: Vec<Nic>,
+        zone: String,
+    }
+
+    struct Image {
+        id: String,
+        name: String,
+        arch: String,
+    }
+
+    struct Location {
+        cluster_id: String,
+        hypervisor_id: String,
+        node_id: String,
+    }
+
+    struct SecurityGroup {
+        id: String,
+        name: String,
+    }
+
+    struct Nic {
+        id: String,
+    }
+
+    struct Ip {
+        address: String,
+        family: String,
+        version: String,
+    }
+
+    struct Addresses {
+        ips: Vec<Address>,
+        total_count: u64,
+    }
+
+    struct Address {
+        /// With the length of its network.
+        address: String,
+        is_ipv6: bool,
+        resource: Option<Nic>,
+    }
+
+    struct Machines {
+        servers: Vec<Machine>,
+        total_count: u64,
+    }
+
+    struct Machine {
+        id: String,
+        name: String,
+        status: String,
+        project_id: String,
+        offer_id: String,
+        tags: Vec<String>,
+        ips: Vec<Ip>,
+        zone: String,
+        install: Option<Install>,
+    }
+
+    struct Install {
+        os_id: String,
+    }
+
+    struct Offers {
+        offers: Vec<Offer>,
+        total_count: u64,
+    }
+
+    struct Offer {
+        id: String,
+        name: String,
+    }
+
+    struct Systems {
+        os: Vec<System>,
+        total_count: u64,
+    }
+
+    struct System {
+        id: String,
+        name: String,
+        version: String,
+    }
+}
+
+/// A page of a list.
+trait Page: DeserializeOwned + Send + 'static {
+    type Entry;
+
+    /// The entries, and how many the list has in all.
+    fn take(self) -> (Vec<Self::Entry>, u64);
+}
+
+macro_rules! page {
+    ($page:ident, $field:ident, $entry:ident) => {
+        impl Page for $page {
+            type Entry = $entry;
+
+            fn take(self) -> (Vec<$entry>, u64) {
+                (self.$field, self.total_count)
+            }
+        }
+    };
+}
+
+page!(Instances, servers, Instance);
+page!(Addresses, ips, Address);
+page!(Machines, servers, Machine);
+page!(Offers, offers, Offer);
+page!(Systems, os, System);
+
+impl Servers {
+    pub(super) fn new(settings: &ScalewaySettings, bytes_max: u64) -> Self {
+        Self {
+            api: Api::new(&settings.client, bytes_max),
+            settings: settings.clone(),
+        }
+    }
+
+    /// All entries of the list at `path`, narrowed by `query`.
+    async fn list<P: Page>(&self, path: &str, query: &str) -> Result<Vec<P::Entry>, Error>
+    where
+        P::Entry: Send,
+    {
+        let key = reveal(&self.settings.secret_key, "auth token").await?;
+        let headers = HeaderMap::from_iter([(TOKEN, header_value(&key)?)]);
+        let url = |number| format!("{}/{path}?{query}page={number}", self.settings.url);
+        let mut entries = Vec::new();
+        let mut pages = Pages::from(url(1));
+        let mut pages_in_all = 0;
+        while let Some(at) = pages.turn()? {
+            let number = pages.number();
+            let answer = self.api.good(&at, &headers).await?;
+            let said: Option<u64> = answer.header(TOTAL).parse().ok();
+            let (page, total) = answer.json::<P>().await?.take();
+            let size = page.len() as u64;
+            entries.extend(page);
+            if number == 1 && size > 0 {
+                pages_in_all = said.unwrap_or(total).div_ceil(size);
+            }
+            let has_next = size > 0 && (number as u64) < pages_in_all;
+            pages.follow(has_next.then(|| url(number + 1)));
+        }
+        Ok(entries)
+    }
+
+    /// The filters of the settings; `tags` of instances stand in one parameter.
+    fn filters(&self) -> String {
+        let s = &self.settings;
+        let mut query = String::new();
+        if !s.name_filter.is_empty() {
+            query += &format!("name={}&", form_encode(&s.name_filter));
+        }
+        match s.role {
+            ScalewayRole::Instance if !s.tags_filter.is_empty() => {
+                query += &format!("tags={}&", form_encode(&s.tags_filter.join(",")));
+            }
+            ScalewayRole::Instance => {}
+            ScalewayRole::Baremetal => {
+                for tag in &s.tags_filter {
+                    query += &format!("tags={}&", form_encode(tag));
+                }
+            }
+        }
+        query
+    }
+
+    async fn instances(&self) -> Result<Vec<Group>, Error> {
+        let path = format!("instance/v1/zones/{}/servers", self.settings.zone);
+        let instances = self.list::<Instances>(&path, &self.filters()).await?;
+        let private = self.private_addresses(&instances).await?;
+        let port = self.settings.port;
+        Ok(instances
+            .iter()
+            .filter_map(|one| one.target(&private, port))
+            .collect())
+    }
+
+    /// The addresses of interfaces of instances that have no others.
+    async fn private_addresses(
+        &self,
+        instances: &[Instance],
+    ) -> Result<BTreeMap<String, String>, Error> {
+        let mut of_regions: BTreeMap<String, Vec<&str>> = BTreeMap::new();
+        for one in instances.iter().filter(|one| !one.has_address()) {
+            let region =
+                region(&one.zone).ok_or_else(|| wrong(format!("invalid zone '{}'", one.zone)))?;
+            let ids = one.private_nics.iter().map(|nic| nic.id.as_str());
+            let ids = ids.filter(|id| !id.is_empty());
+            of_regions.entry(region).or_default().extend(ids);
+        }
+        let mut found = BTreeMap::new();
+        for (region, ids) in of_regions.into_iter().filter(|(_, ids)| !ids.is_empty()) {
+            let mut query = String::new();
+            for id in ids {
+                query += &format!("resource_ids={}&", form_encode(id));
+            }
+            query += "resource_types=instance_private_nic&";
+            let path = format!("ipam/v1/regions/{region}/ips");
+            for address in self.list::<Addresses>(&path, &query).await? {
+                let (Some(nic), false) = (address.resource, address.is_ipv6) else {
+                    continue;
+                };
+                let ip = address.address.split('/').next().unwrap_or_default();
+                if !ip.is_empty() {
+                    found.insert(nic.id, ip.to_owned());
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    async fn machines(&self) -> Result<Vec<Group>, Error> {
+        let path = |what| format!("baremetal/v1/zones/{}/{what}", self.settings.zone);
+        let machines = self
+            .list::<Machines>(&path("servers"), &self.filters())
+            .await?;
+        let offers = self.list::<Offers>(&path("offers"), "").await?;
+        let systems = self.list::<Systems>(&path("os"), "").await?;
+        let machines = machines.iter();
+        machines
+            .map(|one| one.target(&offers, &systems, self.settings.port))
+            .collect()
+    }
+}
+
+impl Refresh for Servers {
+    fn interval(&self) -> Duration {
+        self.settings.refresh
+    }
+
+    fn name(&self) -> String {
+        self.settings.url.clone()
+    }
+
+    async fn refresh(&mut self) -> Result<Vec<Group>, Error> {
+        match self.settings.role {
+            ScalewayRole::Instance => self.instances().await,
+            ScalewayRole::Baremetal => self.machines().await,
+        }
+    }
+}
+
+/// `fr-par` of `fr-par-1`
+fn region(zone: &str) -> Option<String> {
+    let (region, number) = zone.rsplit_once('-')?;
+    let is_zone = region.contains('-') && number.bytes().all(|byte| byte.is_ascii_digit());
+    is_zone.then(|| region.to_owned())
+}
+
+impl Instance {
+    fn has_address(&self) -> bool {
+        self.private_ip.is_some() || self.public_ip.is_some() || self.ipv6.is_some()
+    }
+
+    /// The target, unless the instance has no address.
+    fn target(&self, private: &BTreeMap<String, String>, port: i64) -> Option<Group> {
+        let mut meta = Meta::new("scaleway_instance");
+        meta.set_all([
+            ("boot_type", self.boot_type.as_str()),
+            ("hostname", &self.hostname),
+            ("id", &self.id),
+            ("name", &self.name),
+            ("organization_id", &self.organization),
+            ("project_id", &self.project),
+            ("status", &self.state),
+            ("type", &self.commercial_type),
+            ("zone", &self.zone),
+            ("region", &region(&self.zone).unwrap_or_default()),
+        ]);
+        self.set_parts(&mut meta);
+        meta.set_list("tags", &self.tags, ",");
+        for (family, label) in [
+            ("inet", "public_ipv4_addresses"),
+            ("inet6", "public_ipv6_addresses"),
+        ] {
+            let ips = self.public_ips.iter().filter(|ip| ip.family == family);
+            let ips: Vec<String> = ips.map(|ip| ip.address.clone()).collect();
+            meta.set_list(label, &ips, ",");
+        }
+        let mut address = String::new();
+        if let Some(ip) = &self.ipv6 {
+            meta.set("public_ipv6", &ip.address);
+            address.clone_from(&ip.address);
+        }
+        if let Some(ip) = &self.public_ip {
+            if ip.family != "inet6" {
+                meta.set("public_ipv4", &ip.address);
+            }
+            address.clone_from(&ip.address);
+        }
+        if let Some(ip) = &self.private_ip {
+            meta.set("private_ipv4", ip);
+            address.clone_from(ip);
+        }
+        if address.is_empty() {
+            let mut ips = self.private_nics.iter().filter_map(|n| private.get(&n.id));
+            address.clone_from(ips.next()?);
+            meta.set("private_ipv4", &address);
+        }
+        Some(meta.at(host_port(&address, port)))
+    }
+
+    /// The labels of what an instance need not have.
+    fn set_parts(&self, meta: &mut Meta) {
+        if let Some(image) = &self.image {
+            meta.set_all([
+                ("image_arch", image.arch.as_str()),
+                ("image_id", &image.id),
+                ("image_name", &image.name),
+            ]);
+        }
+        if let Some(location) = &self.location {
+            meta.set_all([
+                ("location_cluster_id", location.cluster_id.as_str()),
+                ("location_hypervisor_id", &location.hypervisor_id),
+                ("location_node_id", &location.node_id),
+            ]);
+        }
+        if let Some(group) = &self.security_group {
+            meta.set("security_group_id", &group.id);
+            meta.set("security_group_name", &group.name);
+        }
+    }
+}
+
+impl Machine {
+    fn target(&self, offers: &[Offer], systems: &[System], port: i64) -> Result<Group, Error> {
+        let mut meta = Meta::new("scaleway_baremetal");
+        meta.set_all([
+            ("id", self.id.as_str()),
+            ("name", &self.name),
+            ("zone", &self.zone),
+            ("status", &self.status),
+            ("project_id", &self.project_id),
+        ]);
+        if let Some(offer) = offers.iter().find(|offer| offer.id == self.offer_id) {
+            meta.set("type", &offer.name);
+        }
+        if let Some(install) = &self.install
+            && let Some(system) = systems.iter().find(|one| one.id == install.os_id)
+        {
+            meta.set("os_name", &system.name);
+            meta.set("os_version", &system.version);
+        }
+        meta.set_list("tags", &self.tags, ",");
+        let is_unknown = |ip: &&Ip| !matches!(ip.version.as_str(), "IPv4" | "IPv6");
+        if let Some(ip) = self.ips.iter().find(is_unknown) {
+            return Err(wrong(format!("unknown IP version: {}", ip.version)));
+        }
+        let first = |version| self.ips.iter().find(|ip| ip.version == version);
+        let (four, six) = (first("IPv4"), first("IPv6"));
+        for (label, ip) in [("public_ipv4", four), ("public_ipv6", six)] {
+            if let Some(ip) = ip {
+                meta.set(label, &ip.address);
+            }
+        }
+        Ok(match four.or(six) {
+            Some(ip) => meta.at(host_port(&ip.address, port)),
+            None => meta.at(""),
+        })
+    }
+}

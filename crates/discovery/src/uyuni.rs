@@ -1,0 +1,186 @@
+//! Targets from Uyuni: the endpoints of exporters on the systems that it manages.
+//!
+//! Facts are from upstream's `discovery/uyuni` and Uyuni's API.
+
+use super::api::{Api, wrong};
+use super::discover::Refresh;
+use super::group::Group;
+use super::json::answers;
+use super::meta::Meta;
+use super::xmlrpc::{Param, call};
+use firn_http_client::{HttpSettings, Secret, reveal};
+use firn_model::env::Clock;
+use firn_model::error::Error;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long a login is good; it is renewed at half of that.
+const LOGIN_SECONDS: i64 = 600;
+
+/// One of `uyuni_sd_configs`
+#[derive(Clone, Debug, PartialEq)]
+pub struct UyuniSettings {
+    /// `server`: a URL.
+    pub server: String,
+    /// `username`
+    pub username: String,
+    /// `password`
+    pub password: Secret,
+    /// `entitlement`
+    pub entitlement: String,
+    /// `separator`
+    pub separator: String,
+    /// `refresh_interval`
+    pub refresh: Duration,
+    /// How the server is reached.
+    pub client: HttpSettings,
+}
+
+/// Asks a Uyuni.
+pub(super) struct Endpoints {
+    settings: UyuniSettings,
+    api: Api,
+    url: String,
+    clock: Arc<dyn Clock>,
+    /// The token of the login, and when to log in again.
+    login: Option<(String, i64)>,
+}
+
+answers! {
+    struct System {
+        id: i64,
+        system_groups: Vec<SystemGroup>,
+    }
+
+    struct SystemGroup {
+        name: String,
+    }
+
+    struct Network {
+        system_id: i64,
+        hostname: String,
+        primary_fqdn: String,
+    }
+
+    struct Endpoint {
+        system_id: i64,
+        endpoint_name: String,
+        port: i64,
+        path: String,
+        module: String,
+        exporter_name: String,
+        tls_enabled: bool,
+    }
+}
+
+impl Endpoints {
+    pub(super) fn new(settings: &UyuniSettings, bytes_max: u64, clock: Arc<dyn Clock>) -> Self {
+        Self {
+            api: Api::new(&settings.client, bytes_max),
+            url: format!("{}/rpc/api", settings.server.trim_end_matches('/')),
+            settings: settings.clone(),
+            clock,
+            login: None,
+        }
+    }
+
+    async fn token(&mut self) -> Result<String, Error> {
+        let now_ms = self.clock.now_ms();
+        if let Some((token, end_ms)) = &self.login
+            && now_ms <= *end_ms
+        {
+            return Ok(token.clone());
+        }
+        let password = reveal(&self.settings.password, "password").await?;
+        let params = [
+            Param::Text(&self.settings.username),
+            Param::Text(&password),
+            Param::Number(LOGIN_SECONDS),
+        ];
+        let token: Result<String, Error> = call(&self.api, &self.url, "auth.login", &params).await;
+        let token = token.map_err(|e| wrong(format!("unable to login to Uyuni API: {e}")))?;
+        self.login = Some((token.clone(), now_ms + LOGIN_SECONDS * 1000 / 2));
+        Ok(token)
+    }
+
+    async fn targets(&self, token: &str) -> Result<Vec<Group>, Error> {
+        let ask = (&self.api, self.url.as_str());
+        let method = "system.listSystemGroupsForSystemsWithEntitlement";
+        let params = [Param::Text(token), Param::Text(&self.settings.entitlement)];
+        let systems: Result<Vec<System>, Error> = call(ask.0, ask.1, method, &params).await;
+        let systems = systems.map_err(|e| {
+            let what = "unable to get the managed system groups information of monitored clients";
+            wrong(format!("{what}: {e}"))
+        })?;
+        let systems: BTreeMap<i64, Vec<SystemGroup>> = systems
+            .into_iter()
+            .map(|system| (system.id, system.system_groups))
+            .collect();
+        let ids: Vec<i64> = systems.keys().copied().collect();
+        let params = [Param::Text(token), Param::Numbers(&ids)];
+        let method = "system.monitoring.listEndpoints";
+        let endpoints: Result<Vec<Endpoint>, Error> = call(ask.0, ask.1, method, &params).await;
+        let endpoints =
+            endpoints.map_err(|e| wrong(format!("unable to get endpoints information: {e}")))?;
+        let method = "system.getNetworkForSystems";
+        let networks: Result<Vec<Network>, Error> = call(ask.0, ask.1, method, &params).await;
+        let networks = networks.map_err(|e| {
+            wrong(format!(
+                "unable to get the systems network information: {e}"
+            ))
+        })?;
+        let networks: BTreeMap<i64, Network> = networks
+            .into_iter()
+            .map(|one| (one.system_id, one))
+            .collect();
+        let nowhere = Network::default();
+        Ok(endpoints
+            .iter()
+            .map(|endpoint| {
+                let id = endpoint.system_id;
+                let groups = systems.get(&id).map_or(&[][..], Vec::as_slice);
+                let network = networks.get(&id).unwrap_or(&nowhere);
+                endpoint.target(groups, network, &self.settings.separator)
+            })
+            .collect())
+    }
+}
+
+impl Refresh for Endpoints {
+    fn interval(&self) -> Duration {
+        self.settings.refresh
+    }
+
+    fn name(&self) -> String {
+        self.url.clone()
+    }
+
+    async fn refresh(&mut self) -> Result<Vec<Group>, Error> {
+        let token = self.token().await?;
+        let targets = self.targets(&token).await;
+        if targets.is_err() {
+            self.login = None;
+        }
+        targets
+    }
+}
+
+impl Endpoint {
+    fn target(&self, groups: &[SystemGroup], network: &Network, separator: &str) -> Group {
+        let groups: Vec<&str> = groups.iter().map(|group| group.name.as_str()).collect();
+        let mut meta = Meta::new("uyuni");
+        meta.set_all([
+            ("minion_hostname", network.hostname.as_str()),
+            ("primary_fqdn", &network.primary_fqdn),
+            ("system_id", &self.system_id.to_string()),
+            ("groups", &groups.join(separator)),
+            ("endpoint_name", &self.endpoint_name),
+            ("exporter", &self.exporter_name),
+            ("proxy_module", &self.module),
+            ("metrics_path", &self.path),
+            ("scheme", if self.tls_enabled { "https" } else { "http" }),
+        ]);
+        meta.at(format!("{}:{}", network.hostname, self.port))
+    }
+}

@@ -1,0 +1,138 @@
+//! Targets from Vultr: its instances.
+//!
+//! Facts are from upstream's `discovery/vultr` and Vultr's API.
+
+use super::api::Api;
+use super::discover::Refresh;
+use super::group::Group;
+use super::json::answers;
+use super::meta::{Meta, host_port};
+use firn_http_client::{HttpSettings, form_encode};
+use firn_model::error::Error;
+use hyper::HeaderMap;
+use std::time::Duration;
+
+/// Where the API is.
+const ENDPOINT: &str = "https://api.vultr.com";
+
+/// One of `vultr_sd_configs`
+#[derive(Clone, Debug, PartialEq)]
+pub struct VultrSettings {
+    /// `port`
+    pub port: i64,
+    /// `refresh_interval`
+    pub refresh: Duration,
+    /// How the API is reached.
+    pub client: HttpSettings,
+}
+
+/// Asks Vultr.
+#[derive(Debug)]
+pub(super) struct Instances {
+    settings: VultrSettings,
+    api: Api,
+    endpoint: String,
+}
+
+answers! {
+    struct Page {
+        instances: Vec<Instance>,
+        meta: PageMeta,
+    }
+
+    struct PageMeta {
+        links: Links,
+    }
+
+    struct Links {
+        next: String,
+    }
+
+    struct Instance {
+        id: String,
+        os: String,
+        os_id: i64,
+        ram: i64,
+        disk: i64,
+        plan: String,
+        main_ip: String,
+        v6_main_ip: String,
+        internal_ip: String,
+        vcpu_count: i64,
+        region: String,
+        allowed_bandwidth: i64,
+        server_status: String,
+        hostname: String,
+        label: String,
+        features: Vec<String>,
+        tags: Vec<String>,
+    }
+}
+
+impl Instances {
+    pub(super) fn new(settings: &VultrSettings, bytes_max: u64) -> Self {
+        Self::at(ENDPOINT, settings, bytes_max)
+    }
+
+    /// Like [`Self::new`], of the API at `endpoint`.
+    pub(super) fn at(endpoint: &str, settings: &VultrSettings, bytes_max: u64) -> Self {
+        Self {
+            api: Api::new(&settings.client, bytes_max),
+            settings: settings.clone(),
+            endpoint: endpoint.to_owned(),
+        }
+    }
+}
+
+impl Refresh for Instances {
+    fn interval(&self) -> Duration {
+        self.settings.refresh
+    }
+
+    fn name(&self) -> String {
+        self.endpoint.clone()
+    }
+
+    async fn refresh(&mut self) -> Result<Vec<Group>, Error> {
+        let first = format!("{}/v2/instances?per_page=100", self.endpoint);
+        let next = |page: &Page, _| {
+            let cursor = &page.meta.links.next;
+            (!cursor.is_empty()).then(|| format!("{first}&cursor={}", form_encode(cursor)))
+        };
+        let pages = self.api.pages(&first, &HeaderMap::new(), next).await?;
+        let instances = pages.iter().flat_map(|page| &page.instances);
+        Ok(instances
+            .map(|one| one.target(self.settings.port))
+            .collect())
+    }
+}
+
+impl Instance {
+    fn target(&self, port: i64) -> Group {
+        let mut meta = Meta::new("vultr_instance");
+        meta.set_all([
+            ("id", self.id.as_str()),
+            ("label", &self.label),
+            ("os", &self.os),
+            ("region", &self.region),
+            ("plan", &self.plan),
+            ("main_ip", &self.main_ip),
+            ("main_ipv6", &self.v6_main_ip),
+            ("internal_ip", &self.internal_ip),
+            ("hostname", &self.hostname),
+            ("server_status", &self.server_status),
+        ]);
+        for (name, number) in [
+            ("os_id", self.os_id),
+            ("vcpu_count", self.vcpu_count),
+            ("ram_mb", self.ram),
+            ("allowed_bandwidth_gb", self.allowed_bandwidth),
+            ("disk_gb", self.disk),
+        ] {
+            meta.set(name, number.to_string());
+        }
+        meta.set_list("features", &self.features, ",");
+        meta.set_list("tags", &self.tags, ",");
+        meta.at(host_port(&self.main_ip, port))
+    }
+}

@@ -1,0 +1,216 @@
+//! Calls over XML-RPC: <http://xmlrpc.com/spec.md>.
+//!
+//! ```text
+//! method, params -> methodCall -> POST -> methodResponse -> value, as JSON
+//! ```
+//!
+//! Invariant: what an answer nests deeper than [`DEPTH_MAX`] is refused.
+
+use super::api::{Answer, Api, wrong};
+use super::xml::{child, children, parse, text};
+use firn_model::error::Error;
+use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
+use roxmltree::Node;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+
+/// Values within values.
+const DEPTH_MAX: usize = 32;
+
+/// What is given with a call.
+pub(super) enum Param<'p> {
+    Text(&'p str),
+    Number(i64),
+    Numbers(&'p [i64]),
+}
+
+/// Calls `method` of the service at `url`.
+pub(super) async fn call<T: DeserializeOwned>(
+    api: &Api,
+    url: &str,
+    method: &str,
+    params: &[Param<'_>],
+) -> Result<T, Error> {
+    let kind = HeaderValue::from_static("text/xml");
+    let headers = HeaderMap::from_iter([(CONTENT_TYPE, kind)]);
+    let body = encode(method, params);
+    let answer: Answer = api.post(url, &headers, body.into()).await?;
+    if !answer.status.is_success() {
+        let status = answer.status.as_u16();
+        let message = format!("request error: bad status code - {status}");
+        return Err(wrong(message));
+    }
+    let value = decode(answer.text()?)?;
+    serde_json::from_value(value).map_err(|e| wrong(format!("cannot read the answer: {e}")))
+}
+
+fn encode(method: &str, params: &[Param<'_>]) -> String {
+    let int = |number: &i64| format!("<value><int>{number}</int></value>");
+    let mut body = format!(
+        "<?xml version=\"1.0\" encoding=\"UTF-8\"?><methodCall><methodName>{method}</methodName>\
+         <params>"
+    );
+    for param in params {
+        let value = match param {
+            Param::Text(text) => format!("<value><string>{}</string></value>", escape(text)),
+            Param::Number(number) => int(number),
+            Param::Numbers(numbers) => {
+                let items: String = numbers.iter().map(int).collect();
+                format!("<value><array><data>{items}</data></array></value>")
+            }
+        };
+        body += &format!("<param>{value}</param>");
+    }
+    body + "</params></methodCall>"
+}
+
+fn escape(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => out += "&amp;",
+            '<' => out += "&lt;",
+            '>' => out += "&gt;",
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+/// The value of an answer; a fault is an error.
+pub(crate) fn decode(answer: &str) -> Result<Value, Error> {
+    let document = parse(answer)?;
+    let root = document.root_element();
+    if let Some(fault) = child(root, "fault").and_then(|fault| child(fault, "value")) {
+        let fault = value(fault, DEPTH_MAX)?;
+        return Err(wrong(format!(
+            "Fault({}): {}",
+            fault["faultCode"],
+            fault["faultString"].as_str().unwrap_or_default()
+        )));
+    }
+    let params = child(root, "params").and_then(|params| child(params, "param"));
+    match params.and_then(|param| child(param, "value")) {
+        Some(node) => value(node, DEPTH_MAX),
+        None => Err(wrong("cannot read the answer: no value in it")),
+    }
+}
+
+fn value(node: Node<'_, '_>, depth_left: usize) -> Result<Value, Error> {
+    let Some(left) = depth_left.checked_sub(1) else {
+        return Err(wrong("cannot read the answer: it is nested too deep"));
+    };
+    // Without a type it is a text.
+    let Some(kind) = node.children().find(Node::is_element) else {
+        return Ok(node.text().unwrap_or_default().trim().into());
+    };
+    let inner = kind.text().unwrap_or_default();
+    let bad = || wrong(format!("cannot read the answer: not a number: {inner:?}"));
+    Ok(match kind.tag_name().name() {
+        "int" | "i4" | "i8" => inner.trim().parse::<i64>().map_err(|_| bad())?.into(),
+        "double" => inner.trim().parse::<f64>().map_err(|_| bad())?.into(),
+        "boolean" => matches!(inner.trim(), "1" | "true").into(),
+        "array" => {
+            let items = child(kind, "data");
+            let items = items.into_iter().flat_map(|data| children(data, "value"));
+            items
+                .map(|item| value(item, left))
+                .collect::<Result<Vec<Value>, Error>>()?
+                .into()
+        }
+        "struct" => {
+            let mut members = Map::new();
+            for member in children(kind, "member") {
+                if let Some(node) = child(member, "value") {
+                    members.insert(text(member, "name").to_owned(), value(node, left)?);
+                }
+            }
+            members.into()
+        }
+        "nil" => Value::Null,
+        _ => inner.into(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stub::damage;
+    use firn_model::env::sim::SimRng;
+    use serde_json::json;
+
+    #[test]
+    fn call_holds_its_params_by_type() {
+        let params = [
+            Param::Text("a<b&c"),
+            Param::Number(-1),
+            Param::Numbers(&[1, 2]),
+        ];
+        assert_eq!(
+            encode("auth.login", &params),
+            "<?xml version=\"1.0\" encoding=\"UTF-8\"?><methodCall><methodName>auth.login\
+             </methodName><params><param><value><string>a&lt;b&amp;c</string></value></param>\
+             <param><value><int>-1</int></value></param><param><value><array><data><value>\
+             <int>1</int></value><value><int>2</int></value></data></array></value></param>\
+             </params></methodCall>"
+        );
+    }
+
+    #[test]
+    fn answer_is_read_as_json_and_a_fault_as_an_error() {
+        let of = |value: &str| {
+            let answer =
+                format!("<methodResponse><params><param>{value}</param></params></methodResponse>");
+            decode(&answer).map_err(|e| e.message)
+        };
+        let got = of(
+            "<value><array><data><value><struct><member><name>id</name><value><i4>7</i4></value>\
+             </member><member><name>on</name><value><boolean>1</boolean></value></member>\
+             <member><name>plain</name><value> x </value></member></struct></value>\
+             <value><nil/></value><value><double>1.5</double></value></data></array></value>",
+        );
+        let want = json!([{"id": 7, "on": true, "plain": "x"}, null, 1.5]);
+        assert_eq!(got, Ok(want));
+        let deep = "<value><array><data>".repeat(40) + &"</data></array></value>".repeat(40);
+        for (value, want) in [
+            (
+                "<value><int>x</int></value>",
+                "cannot read the answer: not a number: \"x\"",
+            ),
+            ("", "cannot read the answer: no value in it"),
+            (&deep, "cannot read the answer: it is nested too deep"),
+        ] {
+            assert_eq!(of(value).unwrap_err(), want);
+        }
+        let fault = "<methodResponse><fault><value><struct><member><name>faultCode</name><value>\
+                     <int>2950</int></value></member><member><name>faultString</name><value>\
+                     Either the password or username is incorrect.</value></member></struct>\
+                     </value></fault></methodResponse>";
+        assert_eq!(
+            decode(fault).unwrap_err().message,
+            "Fault(2950): Either the password or username is incorrect."
+        );
+    }
+
+    #[test]
+    fn answer_that_is_damaged_is_a_value_or_an_error() {
+        let whole = "<?xml version=\"1.0\"?><methodResponse><params><param><value><array><data>\
+                     <value><struct><member><name>id</name><value><i4>7</i4></value></member>\
+                     </struct></value><value><double>1.5</double></value></data></array></value>\
+                     </param></params></methodResponse>";
+        let parts = [
+            "<value>", "</value>", "<struct>", "<member>", "<i4>", "&lt;", "<", "\0",
+        ];
+        for seed in 0..3000 {
+            let rng = SimRng::new(seed);
+            let mut text = whole.as_bytes().to_vec();
+            for _ in 0..=rng.below(4) {
+                damage(&mut text, &parts, &rng);
+            }
+            println!("seed {seed}");
+            if let Ok(value) = decode(&String::from_utf8_lossy(&text)) {
+                assert!(value.to_string().len() <= whole.len(), "{value}");
+            }
+        }
+    }
+}

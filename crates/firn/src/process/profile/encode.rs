@@ -1,0 +1,180 @@
+//! Encodes profiles in pprof's format, uncompressed.
+//!
+//! The messages are those of `profile.proto` in google/pprof. Texts are indices into one string
+//! table, whose first entry is empty; a location has one function and the id of that function.
+
+use prost::Message;
+use std::collections::HashMap;
+use std::time::{Duration, SystemTime};
+
+/// Collects samples, and writes each text and each function once.
+#[derive(Debug)]
+pub struct ProfileBuilder {
+    profile: Profile,
+    texts: HashMap<String, i64>,
+    functions: HashMap<String, u64>,
+}
+
+/// When and how densely the samples of a profile were taken.
+#[derive(Debug, Clone, Copy)]
+pub struct Timing {
+    pub start: SystemTime,
+    pub duration: Duration,
+    /// Distance of two samples, in the unit of the value type `period_type`.
+    pub period: i64,
+    /// Index of a value type.
+    pub period_type: usize,
+}
+
+impl ProfileBuilder {
+    /// A profile without samples. `types` are the kind and the unit of each value of a sample.
+    pub fn new(types: &[(&str, &str)]) -> Self {
+        let mut builder = Self {
+            profile: Profile::default(),
+            texts: HashMap::new(),
+            functions: HashMap::new(),
+        };
+        builder.text("");
+        for (kind, unit) in types {
+            let kind = builder.text(kind);
+            let unit = builder.text(unit);
+            builder.profile.sample_type.push(ValueType { kind, unit });
+        }
+        builder
+    }
+
+    /// Sets when and how densely the samples were taken.
+    pub fn set_timing(&mut self, timing: Timing) {
+        let since_epoch = timing.start.duration_since(SystemTime::UNIX_EPOCH);
+        self.profile.time_nanos = since_epoch.map_or(0, |since| since.as_nanos() as i64);
+        self.profile.duration_nanos = timing.duration.as_nanos() as i64;
+        self.profile.period = timing.period;
+        let period_type = self.profile.sample_type.get(timing.period_type);
+        self.profile.period_type = period_type.copied();
+    }
+
+    /// Returns the location of a function. Functions with equal names share one.
+    pub fn location(&mut self, name: &str, system_name: &str, file: &str, line: i64) -> u64 {
+        if let Some(id) = self.functions.get(name) {
+            return *id;
+        }
+        let id = self.functions.len() as u64 + 1;
+        self.functions.insert(name.to_owned(), id);
+        let function = Function {
+            id,
+            name: self.text(name),
+            system_name: self.text(system_name),
+            filename: self.text(file),
+        };
+        self.profile.function.push(function);
+        let function_id = id;
+        let line = vec![Line { function_id, line }];
+        self.profile.location.push(Location { id, line });
+        id
+    }
+
+    /// Adds a sample: its stack with the innermost function first, one value a type, and a label.
+    pub fn add_sample(&mut self, stack: Vec<u64>, values: Vec<i64>, label: Option<(&str, &str)>) {
+        debug_assert_eq!(values.len(), self.profile.sample_type.len());
+        let label = label.map(|(key, value)| Label {
+            key: self.text(key),
+            value: self.text(value),
+        });
+        self.profile.sample.push(Sample {
+            location_id: stack,
+            value: values,
+            label: label.into_iter().collect(),
+        });
+    }
+
+    /// The bytes of the profile.
+    pub fn encode(self) -> Vec<u8> {
+        self.profile.encode_to_vec()
+    }
+
+    fn text(&mut self, text: &str) -> i64 {
+        if let Some(index) = self.texts.get(text) {
+            return *index;
+        }
+        let index = self.profile.string_table.len() as i64;
+        self.profile.string_table.push(text.to_owned());
+        self.texts.insert(text.to_owned(), index);
+        index
+    }
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Profile {
+    #[prost(message, repeated, tag = "1")]
+    sample_type: Vec<ValueType>,
+    #[prost(message, repeated, tag = "2")]
+    sample: Vec<Sample>,
+    #[prost(message, repeated, tag = "4")]
+    location: Vec<Location>,
+    #[prost(message, repeated, tag = "5")]
+    function: Vec<Function>,
+    #[prost(string, repeated, tag = "6")]
+    string_table: Vec<String>,
+    #[prost(int64, tag = "9")]
+    time_nanos: i64,
+    #[prost(int64, tag = "10")]
+    duration_nanos: i64,
+    #[prost(message, optional, tag = "11")]
+    period_type: Option<ValueType>,
+    #[prost(int64, tag = "12")]
+    period: i64,
+}
+
+#[derive(Clone, Copy, PartialEq, Message)]
+struct ValueType {
+    #[prost(int64, tag = "1")]
+    kind: i64,
+    #[prost(int64, tag = "2")]
+    unit: i64,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Sample {
+    #[prost(uint64, repeated, tag = "1")]
+    location_id: Vec<u64>,
+    #[prost(int64, repeated, tag = "2")]
+    value: Vec<i64>,
+    #[prost(message, repeated, tag = "3")]
+    label: Vec<Label>,
+}
+
+#[derive(Clone, Copy, PartialEq, Message)]
+struct Label {
+    #[prost(int64, tag = "1")]
+    key: i64,
+    #[prost(int64, tag = "2")]
+    value: i64,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Location {
+    #[prost(uint64, tag = "1")]
+    id: u64,
+    #[prost(message, repeated, tag = "4")]
+    line: Vec<Line>,
+}
+
+#[derive(Clone, Copy, PartialEq, Message)]
+struct Line {
+    #[prost(uint64, tag = "1")]
+    function_id: u64,
+    #[prost(int64, tag = "2")]
+    line: i64,
+}
+
+#[derive(Clone, Copy, PartialEq, Message)]
+struct Function {
+    #[prost(uint64, tag = "1")]
+    id: u64,
+    #[prost(int64, tag = "2")]
+    name: i64,
+    #[prost(int64, tag = "3")]
+    system_name: i64,
+    #[prost(int64, tag = "4")]
+    filename: i64,
+}

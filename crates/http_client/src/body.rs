@@ -1,0 +1,163 @@
+//! Bodies of answers: unpacked, and bounded while they are unpacked.
+//!
+//! Invariant: a body is refused at the first byte beyond what it may have, so that neither an
+//! endless answer nor a small one that unpacks to a large one takes more.
+
+use crate::memory_share::MemoryShare;
+use firn_model::budget::Budget;
+use firn_model::error::{Error, ErrorKind};
+use flate2::write::MultiGzDecoder;
+use http_body_util::BodyExt;
+use hyper::Response;
+use hyper::body::Incoming;
+use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE};
+use std::io::{self, Write};
+
+/// What Prometheus says about a body beyond `body_size_limit`.
+pub const TOO_LARGE: &str = "body size limit exceeded";
+
+/// A body and what its server says that it is.
+#[derive(Debug, Default)]
+pub struct Body {
+    /// The unpacked bytes.
+    pub bytes: Vec<u8>,
+    /// The `Content-Type` header; empty if there was none.
+    pub content_type: String,
+    /// The memory of the bytes, if that is counted.
+    pub memory: Option<MemoryShare>,
+}
+
+/// How large a body may become.
+#[derive(Debug)]
+pub struct BodyLimit {
+    bytes_max: u64,
+    share: Option<MemoryShare>,
+}
+
+impl BodyLimit {
+    /// Fewer than `bytes_max` bytes, as Prometheus counts; zero is no limit.
+    pub fn bytes(bytes_max: u64) -> Self {
+        Self {
+            bytes_max,
+            share: None,
+        }
+    }
+
+    /// The limit, and a share of `budget` at most.
+    pub fn within(self, budget: &Budget) -> Result<Self, Error> {
+        Ok(Self {
+            share: Some(MemoryShare::new(budget, "body")?),
+            ..self
+        })
+    }
+
+    /// Allows the body to have `bytes` bytes.
+    fn check(&mut self, bytes: usize) -> Result<(), Error> {
+        if self.bytes_max > 0 && bytes as u64 >= self.bytes_max {
+            return Err(Error::new(ErrorKind::Limited, TOO_LARGE));
+        }
+        match &mut self.share {
+            Some(share) => share.grow_to(bytes),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Reads and unpacks the body of `response`.
+pub async fn read(response: Response<Incoming>, limit: BodyLimit) -> Result<Body, Error> {
+    let header = |name| {
+        let value = response.headers().get(name)?;
+        Some(String::from_utf8_lossy(value.as_bytes()).into_owned())
+    };
+    let content_type = header(CONTENT_TYPE).unwrap_or_default();
+    let is_packed = header(CONTENT_ENCODING).is_some_and(|encoding| encoding == "gzip");
+    let sink = Sink {
+        bytes: Vec::new(),
+        limit,
+        refusal: None,
+    };
+    let mut unpacker = match is_packed {
+        true => Unpacker::Gzip(Box::new(MultiGzDecoder::new(sink))),
+        false => Unpacker::Plain(sink),
+    };
+    let mut body = response.into_body();
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|e| Error::unavailable(format!("read body: {}", reason(&e))))?;
+        if let Some(data) = frame.data_ref() {
+            unpacker.push(data)?;
+        }
+    }
+    let sink = unpacker.finish()?;
+    Ok(Body {
+        bytes: sink.bytes,
+        content_type,
+        memory: sink.limit.share,
+    })
+}
+
+/// The innermost reason of an error.
+fn reason(error: &dyn std::error::Error) -> String {
+    let mut error = error;
+    while let Some(source) = error.source() {
+        error = source;
+    }
+    error.to_string()
+}
+
+/// The bytes of a body on their way into a [`Sink`].
+enum Unpacker {
+    Plain(Sink),
+    Gzip(Box<MultiGzDecoder<Sink>>),
+}
+
+impl Unpacker {
+    fn push(&mut self, data: &[u8]) -> Result<(), Error> {
+        let (written, sink) = match self {
+            Unpacker::Plain(sink) => (sink.write_all(data), sink),
+            Unpacker::Gzip(decoder) => (decoder.write_all(data), decoder.get_mut()),
+        };
+        written.map_err(|e| sink.explain(&e))
+    }
+
+    fn finish(self) -> Result<Sink, Error> {
+        match self {
+            Unpacker::Plain(sink) => Ok(sink),
+            Unpacker::Gzip(mut decoder) => match decoder.try_finish() {
+                Ok(()) => decoder
+                    .finish()
+                    .map_err(|e| Error::unavailable(format!("gzip: {e}"))),
+                Err(e) => Err(decoder.get_mut().explain(&e)),
+            },
+        }
+    }
+}
+
+/// Collects bytes up to a limit.
+struct Sink {
+    bytes: Vec<u8>,
+    limit: BodyLimit,
+    refusal: Option<Error>,
+}
+
+impl Sink {
+    /// Why writing failed: the limit, or bytes that are not gzip.
+    fn explain(&mut self, error: &io::Error) -> Error {
+        let refusal = self.refusal.take();
+        refusal.unwrap_or_else(|| Error::unavailable(format!("gzip: {error}")))
+    }
+}
+
+impl Write for Sink {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if let Err(refusal) = self.limit.check(self.bytes.len() + bytes.len()) {
+            self.refusal = Some(refusal);
+            return Err(io::Error::other(TOO_LARGE));
+        }
+        self.bytes.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

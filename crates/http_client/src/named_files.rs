@@ -1,0 +1,310 @@
+//! Files that a config names: found by patterns, and read within bounds.
+//!
+//! Patterns are those of Go's `path/filepath`, as upstream finds its files by them: `*` and `?`
+//! stop at a slash, `[^x]` is any but `x`, a backslash takes the meaning of what follows, a dot at
+//! the start of a name is a character as others, and what cannot be looked at matches nothing.
+//!
+//! Invariant: [`read`] ends and takes bounded memory whatever lies at the path: a device or a pipe
+//! is told from a file before it is opened.
+
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use tokio::task::spawn_blocking;
+
+/// What a file may have that is read as a whole: a hundred thousand rules or targets.
+pub const FILE_BYTES_MAX: u64 = 16 << 20;
+
+/// The characters that make a text a pattern.
+const META: [char; 4] = ['*', '?', '[', '\\'];
+
+/// The bytes of a regular file that has [`FILE_BYTES_MAX`] at most. May block.
+pub fn read(path: &Path) -> io::Result<Vec<u8>> {
+    let kind = std::fs::metadata(path)?.file_type();
+    // A folder fails as the system says it.
+    if !kind.is_file() && !kind.is_dir() {
+        return Err(io::Error::other("not a regular file"));
+    }
+    read_within(File::open(path)?, FILE_BYTES_MAX)
+}
+
+/// Like [`read`], of a text.
+pub fn read_text(path: &Path) -> io::Result<String> {
+    text_of(read(path)?)
+}
+
+/// The text of a file of any kind, a pipe included, with [`FILE_BYTES_MAX`] at most.
+pub fn read_any_text(path: &Path) -> io::Result<String> {
+    text_of(read_within(File::open(path)?, FILE_BYTES_MAX)?)
+}
+
+/// Like [`read`], on a thread that may wait.
+pub async fn read_aside(path: &Path) -> io::Result<Vec<u8>> {
+    let path = path.to_owned();
+    let reading = spawn_blocking(move || read(&path));
+    reading.await.map_err(io::Error::other)?
+}
+
+/// Like [`read_text`], on a thread that may wait.
+pub async fn read_text_aside(path: &Path) -> io::Result<String> {
+    text_of(read_aside(path).await?)
+}
+
+fn text_of(bytes: Vec<u8>) -> io::Result<String> {
+    let invalid = |_| io::Error::new(io::ErrorKind::InvalidData, "not UTF-8");
+    String::from_utf8(bytes).map_err(invalid)
+}
+
+fn read_within(file: File, bytes_max: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    // What a file says of its length may be wrong, as those of the system are.
+    file.take(bytes_max + 1).read_to_end(&mut bytes)?;
+    match bytes.len() as u64 > bytes_max {
+        true => Err(io::Error::new(
+            io::ErrorKind::FileTooLarge,
+            format!("file is too long: limit {bytes_max} bytes"),
+        )),
+        false => Ok(bytes),
+    }
+}
+
+/// A pattern is none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BadPattern;
+
+impl fmt::Display for BadPattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("syntax error in pattern")
+    }
+}
+
+/// The files that `pattern` names, those of a folder by name. One without a meta character is a
+/// path, and is found if something lies there. May block.
+pub fn find(pattern: &Path) -> Result<Vec<PathBuf>, BadPattern> {
+    let text = pattern.to_string_lossy();
+    Pattern::parse(&text)?;
+    if !text.contains(META) {
+        let is_there = std::fs::symlink_metadata(pattern).is_ok();
+        return Ok(is_there.then(|| pattern.to_owned()).into_iter().collect());
+    }
+    let (dir, name) = match text.rfind('/') {
+        Some(at) => text.split_at(at + 1),
+        None => ("", &*text),
+    };
+    let name = Pattern::parse(name)?;
+    let dirs = match dir {
+        "" => vec![PathBuf::new()],
+        "/" => vec![PathBuf::from("/")],
+        _ => find(Path::new(&dir[..dir.len() - 1]))?,
+    };
+    let mut found = Vec::new();
+    for dir in dirs {
+        let listed = match dir.as_os_str().is_empty() {
+            true => Path::new("."),
+            false => &dir,
+        };
+        let entries = std::fs::read_dir(listed).into_iter().flatten().flatten();
+        let names = entries.map(|entry| entry.file_name());
+        let mut names: Vec<_> = names
+            .filter(|n| name.matches(&n.to_string_lossy()))
+            .collect();
+        names.sort();
+        found.extend(names.into_iter().map(|name| dir.join(name)));
+    }
+    Ok(found)
+}
+
+/// A pattern of names.
+struct Pattern(Vec<Part>);
+
+/// What a part of a pattern stands for.
+enum Part {
+    /// Any text.
+    Star,
+    /// Any character.
+    Any,
+    /// One of these ranges, or none of them.
+    Class {
+        is_negated: bool,
+        ranges: Vec<(char, char)>,
+    },
+    /// Itself.
+    Char(char),
+}
+
+impl Pattern {
+    fn parse(text: &str) -> Result<Self, BadPattern> {
+        let mut parts = Vec::new();
+        let mut rest = text.chars();
+        while let Some(c) = rest.next() {
+            parts.push(match c {
+                '*' => Part::Star,
+                '?' => Part::Any,
+                '[' => class(&mut rest)?,
+                '\\' => Part::Char(rest.next().ok_or(BadPattern)?),
+                c => Part::Char(c),
+            });
+        }
+        Ok(Self(parts))
+    }
+
+    fn matches(&self, name: &str) -> bool {
+        let name: Vec<char> = name.chars().collect();
+        let (mut at, mut part) = (0, 0);
+        // Where the newest star stands, and up to where it reaches.
+        let mut star: Option<(usize, usize)> = None;
+        while at < name.len() {
+            match self.0.get(part) {
+                Some(Part::Star) => {
+                    star = Some((part, at));
+                    part += 1;
+                }
+                Some(single) if single.matches(name[at]) => {
+                    at += 1;
+                    part += 1;
+                }
+                _ => {
+                    let Some((of, reach)) = star else {
+                        return false;
+                    };
+                    star = Some((of, reach + 1));
+                    (part, at) = (of + 1, reach + 1);
+                }
+            }
+        }
+        self.0[part..].iter().all(|part| matches!(part, Part::Star))
+    }
+}
+
+impl Part {
+    fn matches(&self, c: char) -> bool {
+        match self {
+            Part::Star => false,
+            Part::Any => c != '/',
+            Part::Class { is_negated, ranges } => {
+                let is_in = ranges.iter().any(|(low, high)| (*low..=*high).contains(&c));
+                is_in != *is_negated
+            }
+            Part::Char(own) => *own == c,
+        }
+    }
+}
+
+/// A class, behind its bracket.
+fn class(rest: &mut std::str::Chars<'_>) -> Result<Part, BadPattern> {
+    let is_negated = rest.as_str().starts_with('^');
+    if is_negated {
+        rest.next();
+    }
+    let mut ranges = Vec::new();
+    loop {
+        if rest.as_str().starts_with(']') && !ranges.is_empty() {
+            rest.next();
+            return Ok(Part::Class { is_negated, ranges });
+        }
+        let low = class_char(rest)?;
+        let mut high = low;
+        if rest.as_str().starts_with('-') {
+            rest.next();
+            high = class_char(rest)?;
+        }
+        ranges.push((low, high));
+    }
+}
+
+/// An end of a range, behind which something must come.
+fn class_char(rest: &mut std::str::Chars<'_>) -> Result<char, BadPattern> {
+    let c = match rest.next() {
+        None | Some('-' | ']') => return Err(BadPattern),
+        Some('\\') => rest.next().ok_or(BadPattern)?,
+        Some(c) => c,
+    };
+    match rest.as_str().is_empty() {
+        true => Err(BadPattern),
+        false => Ok(c),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_match_as_those_of_go() {
+        for (pattern, name, want) in [
+            ("a.yml", "a.yml", true),
+            ("*", ".hidden", true),
+            ("*.yml", "a.yml", true),
+            ("**.yml", "a.yml", true),
+            ("*a*b", "xaxbxb", true),
+            ("*a*b", "xaxbx", false),
+            ("a?c", "aüc", true),
+            ("a?c", "ac", false),
+            ("[^x]a", "ba", true),
+            ("[^x]a", "xa", false),
+            ("[!x]a", "!a", true),
+            ("[!x]a", "ba", false),
+            ("[a-c]", "b", true),
+            ("[a-c]", "d", false),
+            ("[\\-x]", "-", true),
+            ("\\*", "*", true),
+            ("\\*", "a", false),
+            ("", "", true),
+            ("", "a", false),
+        ] {
+            let found = Pattern::parse(pattern).map(|pattern| pattern.matches(name));
+            assert_eq!(found, Ok(want), "{pattern} of {name}");
+        }
+        for pattern in ["[", "[a", "[]a]", "[-]", "[a-]", "[^]", "a\\", "[x-\\"] {
+            let found = Pattern::parse(pattern).map(|_| ());
+            assert_eq!(found, Err(BadPattern), "{pattern}");
+        }
+    }
+
+    #[test]
+    fn files_are_found_through_folders() {
+        let dir = tempfile::tempdir().unwrap();
+        for name in ["a/2.yml", "a/1.yml", "b/1.yml", "b/deep/1.yml", "c.yml"] {
+            let path = dir.path().join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, name).unwrap();
+        }
+        let found = |pattern: &str| {
+            let found = find(&dir.path().join(pattern)).unwrap();
+            let names = found.iter().map(|f| f.strip_prefix(dir.path()).unwrap());
+            let names = names.map(|name| name.display().to_string());
+            names.collect::<Vec<_>>().join(" ")
+        };
+        for (pattern, want) in [
+            ("*/*.yml", "a/1.yml a/2.yml b/1.yml"),
+            ("**/*.yml", "a/1.yml a/2.yml b/1.yml"),
+            ("[^b]/1.yml", "a/1.yml"),
+            ("c.yml", "c.yml"),
+            ("d.yml", ""),
+            ("c.yml/*", ""),
+        ] {
+            assert_eq!(found(pattern), want, "{pattern}");
+        }
+        assert_eq!(find(Path::new("[")), Err(BadPattern));
+    }
+
+    #[test]
+    fn what_is_no_file_or_an_endless_one_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("long");
+        let file = File::create(&path).unwrap();
+        for (bytes, is_read) in [(FILE_BYTES_MAX, true), (FILE_BYTES_MAX + 1, false)] {
+            file.set_len(bytes).unwrap();
+            assert_eq!(read(&path).is_ok(), is_read, "{bytes}");
+        }
+        let error = |path: &Path| read(path).unwrap_err().to_string();
+        assert_eq!(error(&path), "file is too long: limit 16777216 bytes");
+        let socket = dir.path().join("socket");
+        let _listening = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+        for path in [Path::new("/dev/zero"), &socket] {
+            assert_eq!(error(path), "not a regular file", "{}", path.display());
+        }
+        assert_eq!(error(dir.path()), "Is a directory (os error 21)");
+    }
+}
