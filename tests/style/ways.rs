@@ -46,7 +46,7 @@ fn way_that_the_code_does_not_go_is_refused() {
 
 /// The lines ``1. `file` `function`: …`` below the heading of a way.
 fn hops(text: &str, way: &str) -> Vec<Hop> {
-    let heading = format!("\n## The way of a {way}\n");
+    let heading = format!("\n## The path of a {way}\n");
     let section = text.split_once(&heading).map_or("", |(_, rest)| rest);
     let section = section.split("\n## ").next().unwrap_or_default();
     section.lines().filter_map(hop).collect()
