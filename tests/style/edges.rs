@@ -6,19 +6,30 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 
 /// A crate and the crates that it may use, as in `docs/ARCHITECTURE.md`.
-const EDGES: [(&str, &[&str]); 9] = [
+const EDGES: [(&str, &[&str]); 11] = [
     ("model", &[]),
     ("wire", &["model"]),
     ("storage", &["model"]),
     ("promql", &["model"]),
-    ("ingest", &["model", "wire"]),
+    ("http-client", &["model"]),
+    ("discovery", &["model", "wire", "http-client"]),
+    ("ingest", &["model", "wire", "http-client", "discovery"]),
     ("mirror", &["model", "wire", "promql"]),
     ("rules", &["model", "promql"]),
     ("server", &["model", "wire", "promql", "ingest", "rules"]),
     (
         "firn",
         &[
-            "model", "wire", "storage", "promql", "ingest", "mirror", "rules", "server",
+            "model",
+            "wire",
+            "storage",
+            "promql",
+            "http-client",
+            "discovery",
+            "ingest",
+            "mirror",
+            "rules",
+            "server",
         ],
     ),
 ];

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Every Markdown file of the project.
-fn documents() -> Vec<PathBuf> {
+pub fn documents() -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut open = vec![root()];
     while let Some(dir) = open.pop() {
