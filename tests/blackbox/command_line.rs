@@ -15,13 +15,7 @@ fn run(args: &[&str]) -> (Option<i32>, String, String) {
 }
 
 #[test]
-fn version_and_help_answer() {
-    let (code, out, _) = run(&["--version"]);
-    let want = format!(
-        "firn {} (compatible with Prometheus 3.14.0)\n",
-        env!("CARGO_PKG_VERSION")
-    );
-    assert_eq!((code, out), (Some(0), want));
+fn help_answers() {
     let help = run(&["--help"]);
     assert_eq!((help.0, help.2.as_str()), (Some(0), ""));
     for word in [
@@ -44,13 +38,13 @@ fn words_that_are_nearly_right_are_guessed() {
         (
             &["sevre"][..],
             "firn: unknown command \"sevre\"\n",
-            "'serve'",
+            "firn serve\n",
         ),
         (&["swerve"], "firn: unknown command \"swerve\"\n", ""),
         (
             &["tsdb", "verfy"],
             "firn: unknown command \"verfy\"\n",
-            "'verify'",
+            "firn tsdb verify\n",
         ),
         (
             &["serve", "--storage.tsdb.pth=x"],

@@ -41,6 +41,7 @@ mod scenario;
 mod scrape;
 mod sending;
 mod snapshot;
+mod start;
 mod tls;
 mod tools;
 mod tracing;
