@@ -83,6 +83,18 @@ fn completions_and_man_pages_know_the_flags_of_serve() {
         assert!(dir.path().join(name).is_file(), "{name}");
     }
     assert_eq!(run(&["man", "nothing"]).0, Some(1));
+    let file = dir.path().join("firn.1").display().to_string();
+    let (code, _, err) = run(&["man", "--dir", &file]);
+    assert_eq!(code, Some(1), "{err}");
+    let want = format!("firn man: create folder {file}: ");
+    assert!(err.starts_with(&want), "{err}");
+    let taken = dir.path().join("taken");
+    let page = taken.join("firn-check-config.1");
+    std::fs::create_dir_all(&page).unwrap();
+    let (code, _, err) = run(&["man", "--dir", taken.to_str().unwrap()]);
+    let want = format!("firn man: write {}: ", page.display());
+    assert_eq!(code, Some(1), "{err}");
+    assert!(err.starts_with(&want), "{err}");
 }
 
 #[test]
