@@ -15,6 +15,7 @@ mod deploy;
 mod differences;
 mod disconnect;
 mod disk;
+mod documents;
 #[path = "../harness/mod.rs"]
 mod harness;
 mod hostile;
