@@ -21,7 +21,7 @@ use crate::process::{self, Usage};
 use crate::system::{Kind, Running, System};
 use firn_mirror::api::{Ask, Client};
 use firn_mirror::load::{Maker, Receiver, options::Options};
-use firn_mirror::push::{Access, Outcome, Pace, Progress, Way};
+use firn_mirror::push::{Access, OnFailure, Outcome, Pace, Progress, Way};
 use std::ffi::OsString;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
@@ -238,6 +238,7 @@ fn push(running: &Running, maker: &mut Maker, rounds: u64) -> Result<Outcome, St
                 tls: &TlsConfig::default(),
                 headers: &[],
             },
+            on_failure: OnFailure::GoOn,
         },
         senders: maker.summary().senders,
     };

@@ -15,7 +15,7 @@ use crate::system::{Running, System};
 use firn_mirror::api::{Ask, Client};
 use firn_mirror::load::{self, Report};
 use firn_mirror::prepared::Summary;
-use firn_mirror::push::{Access, Pace, Progress, Way};
+use firn_mirror::push::{Access, OnFailure, Pace, Progress, Way};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -229,6 +229,7 @@ pub fn send_at(
             tls: &running.tls,
             headers: &[],
         },
+        on_failure: OnFailure::GoOn,
     };
     let report = load::replay(&load.dir, way, progress).map_err(|e| e.to_string())?;
     match &report.outcome.first_failure {

@@ -551,7 +551,7 @@ fn what_cannot_be_written_is_noted_and_the_last_report_decides() {
         (&json!("mismatch"), &Value::Null)
     );
     assert_eq!(report["folders"]["not_written"], 1, "{report:#}");
-    assert!(text.contains("1 times something was not written"), "{text}");
+    assert!(text.contains("1 time something was not written"), "{text}");
     // A report that is not written is written with the next round.
     let obstacle = report_dir.join("report.new");
     std::fs::create_dir(&obstacle).unwrap();
@@ -593,10 +593,7 @@ fn folders_are_no_more_than_they_may_be() {
     assert!((1..8).contains(&figure("count")), "{figures}");
     assert_eq!(figure("count") + figure("removed"), 8, "{figures}");
     assert!(figure("bytes") <= 5_120, "{figures}");
-    assert!(
-        text.contains("folders of differences were removed"),
-        "{text}"
-    );
+    assert!(text.contains(" of differences w"), "{text}");
     let findings = report["findings"].as_array().unwrap();
     let named: Vec<_> = findings
         .iter()
@@ -703,7 +700,7 @@ fn matches_of_empty_answers_are_counted() {
     let expected = json!({"empty": 1, "same_error": 0});
     assert_eq!(report["vacuous"]["instant"], expected, "{report:#}");
     assert!(
-        text.contains("1 matches are of answers that are empty"),
+        text.contains("1 match is of answers that are empty"),
         "{text}"
     );
 }

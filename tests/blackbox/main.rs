@@ -15,6 +15,7 @@ mod deploy;
 mod differences;
 mod disconnect;
 mod disk;
+mod documents;
 #[path = "../harness/mod.rs"]
 mod harness;
 mod hostile;
@@ -41,6 +42,7 @@ mod scenario;
 mod scrape;
 mod sending;
 mod snapshot;
+mod start;
 mod tls;
 mod tools;
 mod tracing;

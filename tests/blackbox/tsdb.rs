@@ -133,6 +133,10 @@ fn tsdb_import_and_export_of_a_folder_of_prometheus() {
     assert_eq!((code, err.as_str()), (Some(0), ""), "{out}");
     assert!(out.starts_with("imported 3 blocks, "), "{out}");
     assert!(out.contains(" 940 samples, "), "{out}");
+    assert!(out.contains(" KiB in "), "{out}");
+    let (_, again, _) = tsdb(&["import", "prometheus", source, "--data"], &data);
+    assert!(again.starts_with("imported 0 blocks, "), "{again}");
+    assert!(again.contains(" there already\n"), "{again}");
     assert_eq!(tsdb(&["verify"], &data).0, Some(0));
     let exported = folder.path().join("out");
     let place = exported.to_str().unwrap();

@@ -24,7 +24,7 @@ mod tsdb;
 
 use crate::serve::signals::Signals;
 use crate::settings::flags;
-use crate::{PROMETHEUS_VERSION, console, serve};
+use crate::{console, serve, version};
 use arguments::{NOT_UNDERSTOOD, feature_names, switch, warn_of_unknown_features};
 use clap::Command;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
@@ -36,10 +36,6 @@ use tokio::runtime::Builder;
 
 /// `firn` with all that it understands.
 fn tree() -> Command {
-    let version = format!(
-        "{} (compatible with Prometheus {PROMETHEUS_VERSION})",
-        env!("CARGO_PKG_VERSION")
-    );
     Command::new("firn")
         .about("A metrics database compatible with Prometheus, and tools around it")
         .long_about(
@@ -48,7 +44,7 @@ fn tree() -> Command {
              `firn serve --config prometheus.yml` scrapes what your Prometheus scrapes. \
              `firn help COMMAND` explains a command.",
         )
-        .version(version)
+        .version(env!("CARGO_PKG_VERSION"))
         // promtool wants it for some commands; here all are there.
         .arg(switch("experimental", "").hide(true))
         .arg(feature_names())
@@ -88,7 +84,7 @@ pub fn run(args: &[OsString]) -> ExitCode {
     let words = std::iter::once("firn".into()).chain(args.iter().cloned());
     let matches = match tree().try_get_matches_from(words) {
         Ok(matches) => matches,
-        Err(e) => return refuse(&e),
+        Err(e) => return refuse(&e, args),
     };
     warn_of_unknown_features(&matches);
     match matches.subcommand() {
@@ -103,7 +99,7 @@ pub fn run(args: &[OsString]) -> ExitCode {
         Some(("completions", matches)) => completions::run(tree(), matches),
         Some(("man", matches)) => man::run(tree(), matches),
         _ => {
-            console::out(&tree().render_version());
+            console::out(&version::text());
             ExitCode::SUCCESS
         }
     }
@@ -165,30 +161,64 @@ fn load(args: &[OsString]) -> ExitCode {
     verdict("load", ended.map(|()| true))
 }
 
-/// Prints the help that was asked for, or what is wrong with the command line.
-fn refuse(error: &clap::Error) -> ExitCode {
+/// Prints the help that was asked for, or what is wrong with `args`, the command line.
+fn refuse(error: &clap::Error, args: &[OsString]) -> ExitCode {
     let text = error.render().to_string();
     match error.kind() {
-        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
+        ErrorKind::DisplayHelp => {
             console::out(&text);
             return ExitCode::SUCCESS;
         }
+        ErrorKind::DisplayVersion => {
+            console::out(&version::text());
+            return ExitCode::SUCCESS;
+        }
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => console::err(text.trim_end()),
-        ErrorKind::InvalidSubcommand => console::err(&unknown_command(error, &text)),
+        ErrorKind::InvalidSubcommand => console::err(&unknown_command(error, &text, args)),
         _ => {
             let text = text.strip_prefix("error: ").unwrap_or(&text);
             console::err(&format!("firn: {}", text.trim_end()));
+            if let Some(meant) = flags::without_command(args) {
+                console::err(&format!(
+                    "\n  the flags of a server need its command: {meant}"
+                ));
+            }
         }
     }
     ExitCode::from(NOT_UNDERSTOOD)
 }
 
-/// Our first line, and the parser's guess and usage.
-fn unknown_command(error: &clap::Error, text: &str) -> String {
+/// What is wrong, the command line that was probably meant, and the parser's usage in its `text`.
+fn unknown_command(error: &clap::Error, text: &str, args: &[OsString]) -> String {
     let name = match error.get(ContextKind::InvalidSubcommand) {
         Some(ContextValue::String(name)) => name.as_str(),
         _ => "",
     };
-    let rest = text.split_once('\n').map_or("", |(_, rest)| rest);
-    format!("firn: unknown command {name:?}\n{}", rest.trim_end())
+    let mut out = format!("firn: unknown command {name:?}\n");
+    if let Some(similar) = similar_command(error, args) {
+        let words = args.iter().map(|arg| match arg.to_str() {
+            Some(word) if word == name => similar.clone(),
+            _ => arg.to_string_lossy().into_owned(),
+        });
+        let meant = words.collect::<Vec<_>>().join(" ");
+        out += &format!("  a similar command exists: firn {meant}\n");
+    }
+    let usage = text.find("Usage:").map_or("", |from| &text[from..]);
+    format!("{out}\n{}", usage.trim_end())
+}
+
+/// The command whose name is most like the unknown one. The parser does not guess behind `help`;
+/// the same words without it are guessed.
+fn similar_command(error: &clap::Error, args: &[OsString]) -> Option<String> {
+    let guess = |error: &clap::Error| match error.get(ContextKind::SuggestedSubcommand) {
+        Some(ContextValue::Strings(names)) => names.last().cloned(),
+        Some(ContextValue::String(name)) => Some(name.clone()),
+        _ => None,
+    };
+    let (first, rest) = args.split_first()?;
+    guess(error).or_else(|| {
+        let words = std::iter::once("firn".into()).chain(rest.iter().cloned());
+        let error = tree().try_get_matches_from(words).err();
+        error.filter(|_| first == "help").and_then(|e| guess(&e))
+    })
 }

@@ -9,6 +9,7 @@ mod file_time;
 mod process;
 mod serve;
 mod settings;
+mod version;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -17,9 +18,6 @@ use std::process::ExitCode;
 /// heap profiles. Its options stand in `.cargo/config.toml`.
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
-
-/// The version of Prometheus whose behaviour this version of Firn has.
-const PROMETHEUS_VERSION: &str = "3.14.0";
 
 fn main() -> ExitCode {
     // Each TLS client takes this provider; with two of them in the program rustls would refuse to

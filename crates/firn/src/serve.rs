@@ -9,10 +9,12 @@
 //! Invariant: whatever keeps the server from starting is one line on standard error and exit code
 //! 1.
 
+mod address;
 mod agent;
 mod aggregating;
 mod backend;
 mod damages;
+mod error;
 mod features;
 mod listen;
 mod locks;
@@ -35,34 +37,37 @@ use crate::process::descriptors::Descriptors;
 use crate::process::pressure::Pressure;
 use crate::process::{logs, memory, metrics, runtime};
 use crate::settings::Settings;
-use crate::settings::config::{self, Config, ConfigError, JobFeatures};
+use crate::settings::config::{self, Config, JobFeatures};
 use crate::settings::documentation;
 use crate::settings::flags::{self, CommandLine, Request};
-use crate::settings::retention::{Retention, UnknownSize};
+use crate::settings::retention::Retention;
 use crate::settings::web_config::WebConfigError;
+use crate::version;
+use address::{Page, announce};
 use agent::Unstored;
 use aggregating::Aggregating;
+use error::ServeError;
 use firn_http_client::Places;
 use firn_discovery::Lent;
 use firn_ingest::scrape::Scraping;
 use firn_ingest::{IngestLimits, Pipeline};
 use firn_model::budget::Budget;
 use firn_model::env::{Env, real};
-use firn_model::error::Error;
 use firn_model::shares::Shares;
 use firn_model::store::Append;
 use firn_model::trace::Tracer;
 use firn_server::ActiveQueries;
 use firn_server::App;
 use firn_server::parts::Provider;
+use firn_storage::data_dir::DataDir;
 use firn_storage::store::{Store, StoreOptions};
-use listen::{ListenError, Servers};
+use listen::Servers;
 use locks::{Locks, guarded};
 use notify::{Notifier, NotifierFlags, NotifierSettings};
-use parts::{PartsError, Sources};
+use parts::Sources;
 use reading::Reading;
 use rules::{RuleFlags, Rules, Surroundings};
-use running::{QueryLogError, Running};
+use running::Running;
 use sending::{Duty, Sending};
 use signals::{Signals, Wish};
 use spans::Spans;
@@ -78,43 +83,16 @@ use tracing::{Level, info, warn};
 /// How often the store is asked to start background work that is due.
 const TICK: Duration = Duration::from_secs(1);
 
-/// Why the server did not start, or did not stop cleanly.
-#[derive(Debug, thiserror::Error)]
-enum ServeError {
-    #[error("load config {0}")]
-    Config(#[from] ConfigError),
-    #[error("load web config: {0}")]
-    Locks(#[from] WebConfigError),
-    #[error(transparent)]
-    Parts(#[from] PartsError),
-    #[error(transparent)]
-    Listen(#[from] ListenError),
-    #[error(transparent)]
-    Retention(#[from] UnknownSize),
-    #[error("start threads: {0}")]
-    Threads(std::io::Error),
-    #[error("raise the limit of open files: {0}")]
-    Descriptors(std::io::Error),
-    #[error("listen for signals: {0}")]
-    Signals(std::io::Error),
-    #[error(transparent)]
-    Files(#[from] QueryLogError),
-    #[error("a task failed: {0}")]
-    Task(#[from] tokio::task::JoinError),
-    #[error("open data folder: {0}")]
-    Open(Error),
-    #[error("{0}")]
-    Sending(String),
-    #[error("close data folder: {0}")]
-    Close(Error),
-}
-
 /// Runs `firn serve` with the arguments behind it.
 pub fn run(args: &[OsString]) -> ExitCode {
     let line = match flags::parse(args.iter().cloned()) {
         Ok(Request::Run(line)) => line,
         Ok(Request::Help(text)) => {
             console::out(&text);
+            return ExitCode::SUCCESS;
+        }
+        Ok(Request::Version) => {
+            console::out(&version::text());
             return ExitCode::SUCCESS;
         }
         Ok(Request::Documentation(page)) => {
@@ -182,7 +160,8 @@ fn warn_of_ignored(line: &CommandLine, config: &Config) {
 
 async fn run_server(line: &CommandLine, config: Config) -> Result<(), ServeError> {
     let signals = Signals::new().map_err(ServeError::Signals)?;
-    Node::start(line, config, signals).await?.run().await
+    let (node, dir) = Node::start((line, config), signals).await?;
+    node.run(dir).await
 }
 
 /// What ends with the process, in the order in which it does.
@@ -287,6 +266,8 @@ struct Node {
     notifier_flags: NotifierFlags,
     /// `--web.external-url`
     external_url: String,
+    /// Where users open the page.
+    url: String,
     /// How far back an instant selector looks, and how long a silent source counts.
     lookback: Duration,
     descriptors: Descriptors,
@@ -305,14 +286,13 @@ struct Node {
 }
 
 impl Node {
+    /// Takes the data folder, then opens the sockets: who connects meets the owner of the folder.
     async fn start(
-        line: &CommandLine,
-        config: Config,
+        (line, config): (&CommandLine, Config),
         signals: Signals,
-    ) -> Result<Self, ServeError> {
+    ) -> Result<(Self, DataDir), ServeError> {
         let settings = &line.settings;
-        let limit_bytes = memory::limit_bytes(config.memory_limit);
-        let limit_bytes = usize::try_from(limit_bytes).unwrap_or(usize::MAX);
+        let limit_bytes = memory_limit(&config);
         let shares = Shares::of(limit_bytes);
         let retention = Retention::of(line, config.retention);
         let options = store_options(settings, &config, retention.limits(), &shares);
@@ -324,15 +304,12 @@ impl Node {
         let pressure = Arc::new(Pressure::new(limit_bytes));
         let running = start_running(settings, config, &env)?;
         let retention = retention_of(line, &running);
-        let web = settings.web_config_file.as_deref();
-        let now = running.clone();
-        let locks = Locks::open(web, Box::new(move || now.config()), env.clock.clone());
-        let locks = Arc::new(locks?);
+        let locks = Arc::new(open_locks(settings, &running, &env)?);
         let opened = Arc::new(OnceLock::new());
         // One wish to end is enough; a second finds the place taken.
         let (quit, quitting) = mpsc::channel(1);
         let (tracer, spans) = begin_spans(&env, &running.config());
-        let app = App::new(parts::build(Sources {
+        let parts = parts::build(Sources {
             line,
             connections_max: descriptors.connections,
             running: running.clone(),
@@ -345,11 +322,15 @@ impl Node {
             replaying: options.replaying.clone(),
             store: opened.clone(),
             quit,
-        })?);
+        })?;
+        let page = Page::of(&parts.web, &settings.external_url);
+        let app = App::new(parts);
         locks.follow(&guarded(&app));
         running.tell_of_reloads(&app);
+        let dir = take_folder(&env, &options).await?;
         let servers = Servers::start(&settings.listen, &locks, &app).await?;
-        Ok(Self {
+        let node = Self {
+            url: page.url(&locks, servers.first),
             env,
             memory,
             pressure,
@@ -371,13 +352,14 @@ impl Node {
             spans,
             opened,
             quitting,
-        })
+        };
+        Ok((node, dir))
     }
 
     /// Opens the store, serves until a signal or a request ends the process, and closes the store.
-    async fn run(mut self) -> Result<(), ServeError> {
+    async fn run(mut self, dir: DataDir) -> Result<(), ServeError> {
         let store = tokio::select! {
-            opened = open_store(self.env.clone(), self.options.clone()) => opened?,
+            opened = open_store(dir, self.env.clone(), self.options.clone()) => opened?,
             () = self.signals.stop() => return Ok(()),
         };
         // What changes from here on is followed.
@@ -416,10 +398,10 @@ impl Node {
             running: self.running.clone(),
             active,
         }));
-        info!("ready");
+        announce(&self.url);
         rules.follow(self.running.subscribe()).await;
         if self.running.is_built_in() {
-            scraping::start_itself(&scraping, &self.app, self.servers.first_port);
+            scraping::start_itself(&scraping, &self.app, self.servers.first_port());
         }
         let following = Following {
             rules: &rules,
@@ -546,7 +528,7 @@ impl Node {
     }
 
     fn outside_url(&self) -> String {
-        rules::external_url(&self.external_url, self.servers.first_port)
+        rules::external_url(&self.external_url, self.servers.first_port())
     }
 
     /// The rules, of which none runs yet: they ask the server, which must be ready first.
@@ -661,6 +643,19 @@ fn start_running(
     Ok(Arc::new(Running::start(file, features, config, clock)?))
 }
 
+fn memory_limit(config: &Config) -> usize {
+    usize::try_from(memory::limit_bytes(config.memory_limit)).unwrap_or(usize::MAX)
+}
+
+fn open_locks(
+    settings: &Settings,
+    running: &Arc<Running>,
+    env: &Env,
+) -> Result<Locks, WebConfigError> {
+    let (file, now) = (settings.web_config_file.as_deref(), running.clone());
+    Locks::open(file, Box::new(move || now.config()), env.clock.clone())
+}
+
 /// How long, and how much, is kept by the configuration in force.
 fn retention_of(line: &CommandLine, running: &Arc<Running>) -> Provider<Retention> {
     let (line, running) = (line.clone(), running.clone());
@@ -688,8 +683,17 @@ fn raise_descriptors(settings: &Settings) -> Result<Descriptors, ServeError> {
     Ok(all)
 }
 
-async fn open_store(env: Env, options: StoreOptions) -> Result<Arc<Store>, ServeError> {
-    spawn_blocking(move || Store::open(env, options))
+async fn take_folder(env: &Env, options: &StoreOptions) -> Result<DataDir, ServeError> {
+    let (env, dir) = (env.clone(), options.dir.clone());
+    Ok(spawn_blocking(move || DataDir::open(&env, &dir)).await??)
+}
+
+async fn open_store(
+    dir: DataDir,
+    env: Env,
+    options: StoreOptions,
+) -> Result<Arc<Store>, ServeError> {
+    spawn_blocking(move || Store::open_in(dir, env, options))
         .await?
         .map_err(ServeError::Open)
 }

@@ -7,6 +7,7 @@
 pub mod config;
 pub mod documentation;
 pub mod flags;
+pub mod listen_address;
 pub mod retention;
 pub mod web_config;
 

@@ -38,6 +38,7 @@ use crate::questions::lookup::StretchLookup;
 use crate::questions::reach::Stretch;
 use crate::questions::{self, Collection, Source, Times};
 use clap::error::ErrorKind;
+use firn_model::rounded::count;
 use folders::Folders;
 use lasting::Lasting;
 use options::Options;
@@ -342,7 +343,7 @@ fn summary(report: &Report<'_>, dir: &Path) -> String {
     let mut out = String::new();
     for pass in Pass::ALL {
         let counts = report.tally.counts(pass);
-        let counts = Outcome::ALL.map(|o| format!("{} {}", counts.of(o), o.as_str()));
+        let counts = Outcome::ALL.map(|o| format!("{} {}", count(counts.of(o)), o.as_str()));
         out += &format!("{:<13}{}\n", pass.as_str(), counts.join(", "));
     }
     out += &format!("match rate   {} %\n", report.match_rate());

@@ -3,6 +3,7 @@
 use clap::error::ErrorKind::UnknownArgument;
 use clap::error::{ContextKind, ContextValue};
 use firn_model::error::ErrorKind;
+use firn_model::rounded;
 use std::path::{Path, PathBuf};
 
 /// An error of this crate.
@@ -56,6 +57,17 @@ pub enum MirrorError {
     /// A system under test did not reach what it must.
     #[error("missed: {0}")]
     Missed(String),
+    /// A load stopped at a request that was refused or lost.
+    #[error(
+        "{first}\n  stopped after {}; --keep-going sends the rest",
+        rounded::counted(*requests, "request", "requests")
+    )]
+    Broken {
+        /// How many were sent.
+        requests: u64,
+        /// The URL, and what the first one that failed got.
+        first: String,
+    },
     /// Requests of a load were refused or lost.
     #[error("{failed} of {requests} requests failed, the first one with: {first}")]
     Failed {
@@ -79,6 +91,7 @@ impl MirrorError {
             | Self::Late(_)
             | Self::Stopped
             | Self::Missed(_)
+            | Self::Broken { .. }
             | Self::Failed { .. } => ErrorKind::Unavailable,
             Self::Answer { .. } => ErrorKind::Corrupt,
         }

@@ -18,6 +18,7 @@ mod maker;
 pub mod metrics;
 pub mod options;
 mod page;
+mod receiver_url;
 pub mod recording;
 mod report;
 pub mod trial;
@@ -39,6 +40,7 @@ use std::ffi::OsString;
 use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -62,12 +64,12 @@ pub fn run(
     let options = Options::of(&matches)?;
     if let Action::Prepare(dir) = &options.action {
         let summary = prepare(&options, dir)?;
-        return print(out, &format!("{:#}\n", summary.to_json()));
+        return print_summary(out, &options, "prepared", &summary);
     }
     if let (Action::Record(dir), Some(address)) = (&options.action, &options.listen) {
         let duration = Duration::from_millis(options.duration_ms.max(0).unsigned_abs());
         let summary = recording::record(address, dir, duration)?;
-        return print(out, &format!("{:#}\n", summary.to_json()));
+        return print_summary(out, &options, "recorded", &summary);
     }
     let report = run_trial(&options)?;
     if let Some(dir) = &options.report {
@@ -75,19 +77,44 @@ pub fn run(
     }
     let text = match options.trial.format {
         Format::Json => format!("{:#}\n", report.to_json()),
+        Format::Text if report.has_nothing() => String::new(),
         Format::Text => report.to_text(),
     };
     print(out, &text)?;
-    let missed = report.missed();
-    match (missed, report.outcome.first_failure) {
-        (Some(missed), _) => Err(MirrorError::Missed(missed)),
-        (None, Some(first)) if options.trial.goals.is_none() => Err(MirrorError::Failed {
-            failed: report.outcome.failed,
-            requests: report.outcome.requests,
-            first,
-        }),
-        _ => Ok(()),
+    conclude(&options, report)
+}
+
+/// An error if a goal was missed, or if none was set and a request failed.
+fn conclude(options: &Options, report: Report) -> Result<(), MirrorError> {
+    if let Some(missed) = report.missed() {
+        return Err(MirrorError::Missed(missed));
     }
+    if options.trial.goals.is_some() {
+        return Ok(());
+    }
+    let second = report.unqueried.unwrap_or_default();
+    let other = options.unqueried_url.as_deref().unwrap_or_default();
+    for (outcome, url) in [(report.outcome, options.url.as_str()), (second, other)] {
+        let Outcome {
+            failed, requests, ..
+        } = outcome;
+        let Some(first) = outcome.first_failure else {
+            continue;
+        };
+        let first = match first.starts_with(url) {
+            true => first,
+            false => format!("{url}: {first}"),
+        };
+        return Err(match options.keeps_going {
+            true => MirrorError::Failed {
+                failed,
+                requests,
+                first,
+            },
+            false => MirrorError::Broken { requests, first },
+        });
+    }
+    Ok(())
 }
 
 /// Sends the load of `options`, to a second system too if there is one, asks its questions
@@ -111,11 +138,11 @@ fn run_trial(options: &Options) -> Result<Report, MirrorError> {
         tls: &tls,
         headers: &headers[place],
     });
-    let plan = options.trial.plan.as_ref();
-    let (plan, left_out) = plan.map(|plan| plan.resolved(first)).transpose()?.unzip();
-    let bar = Bar::of(options)?;
+    let plan = options.trial.plan.as_ref().map(|plan| plan.resolved(first));
+    let (plan, left_out) = plan.transpose()?.unzip();
+    let (bar, stopped) = (Bar::of(options)?, AtomicBool::new(false));
     let writes = |url: &str, access, progress: &Progress| {
-        let way = options.way(url, access);
+        let way = options.way(url, access, &stopped);
         match &options.action {
             Action::Replay(dir) => replay_at(dir, way, options, begun_ms, progress),
             _ => send_to(way, options, progress),
@@ -161,6 +188,19 @@ fn run_trial(options: &Options) -> Result<Report, MirrorError> {
     let goals = options.trial.goals;
     let judged = goals.map_or_else(Vec::new, |goals| report.judge(&goals));
     Ok(Report { judged, ..report })
+}
+
+fn print_summary(
+    out: &mut dyn Write,
+    options: &Options,
+    did: &str,
+    summary: &Summary,
+) -> Result<(), MirrorError> {
+    let text = match options.trial.format {
+        Format::Json => format!("{:#}\n", summary.to_json()),
+        Format::Text => summary.to_text(did),
+    };
+    print(out, &text)
 }
 
 fn print(out: &mut dyn Write, text: &str) -> Result<(), MirrorError> {
@@ -242,7 +282,8 @@ pub fn send(options: &Options) -> Result<Report, MirrorError> {
         tls: &tls,
         headers: &headers_for(NAMES[0], &options.headers),
     };
-    let way = options.way(&options.url, access);
+    let stopped = AtomicBool::new(false);
+    let way = options.way(&options.url, access, &stopped);
     send_to(way, options, &Progress::default())
 }
 
@@ -302,7 +343,11 @@ impl Receiver<'_> {
             });
             drop(inlets);
             let outcome = join(senders)?;
-            made.map(|()| outcome)
+            match made {
+                // Why the senders stopped is in what became of their requests.
+                Err(_) if self.way.on_failure.is_stopped() => Ok(outcome),
+                made => made.map(|()| outcome),
+            }
         })
     }
 }

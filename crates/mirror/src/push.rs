@@ -7,7 +7,7 @@ use crate::error::MirrorError;
 use crate::request::{Protocol, Request};
 use firn_model::metrics::{Counter, DurationHistogram};
 use firn_model::sample::TimestampMs;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use ureq::tls::TlsConfig;
@@ -17,6 +17,9 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Bytes of an error answer that are kept.
 const ERROR_TEXT_BYTES_MAX: u64 = 4096;
+
+/// Longest time from a stop to the end of the senders that wait.
+const LOOK_PAUSE: Duration = Duration::from_millis(200);
 
 /// When requests are sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,6 +113,31 @@ pub struct Way<'a> {
     pub pace: Pace,
     /// As whom.
     pub access: Access<'a>,
+    /// What follows a request that failed.
+    pub on_failure: OnFailure<'a>,
+}
+
+/// What senders do after a request that failed.
+#[derive(Clone, Copy, Debug)]
+pub enum OnFailure<'a> {
+    /// They send the next one.
+    GoOn,
+    /// All of them stop that share the flag.
+    Stop(&'a AtomicBool),
+}
+
+impl OnFailure<'_> {
+    /// Notes a request that failed.
+    fn note(self) {
+        if let Self::Stop(stopped) = self {
+            stopped.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether nothing more is sent.
+    pub fn is_stopped(self) -> bool {
+        matches!(self, Self::Stop(stopped) if stopped.load(Ordering::Relaxed))
+    }
 }
 
 /// A connection to a remote write receiver.
@@ -181,7 +209,7 @@ impl Connection {
 }
 
 /// Sends all `requests` one after the other and says what became of them. A request that fails is
-/// counted and not sent again.
+/// counted and not sent again; whether the next one is sent is up to [`Way::on_failure`].
 pub fn send_all(
     way: Way<'_>,
     progress: &Progress,
@@ -192,7 +220,10 @@ pub fn send_all(
     for request in requests {
         let request = request?;
         if way.pace == Pace::Live {
-            wait_until(request.due_ms);
+            wait_until(request.due_ms, way.on_failure);
+        }
+        if way.on_failure.is_stopped() {
+            break;
         }
         outcome.requests += 1;
         let start = Instant::now();
@@ -221,6 +252,7 @@ pub fn send_all(
             Some(text) => {
                 outcome.failed += 1;
                 progress.failures.inc();
+                way.on_failure.note();
                 outcome.first_failure.get_or_insert(text);
             }
         }
@@ -234,9 +266,13 @@ pub fn now_ms() -> TimestampMs {
     elapsed.map_or(0, |d| d.as_millis() as i64)
 }
 
-fn wait_until(due_ms: TimestampMs) {
-    let wait_ms = due_ms.saturating_sub(now_ms());
-    if let Ok(wait_ms) = u64::try_from(wait_ms) {
-        thread::sleep(Duration::from_millis(wait_ms));
+/// Waits until `due_ms`, or until nothing more is sent.
+fn wait_until(due_ms: TimestampMs, on_failure: OnFailure<'_>) {
+    while !on_failure.is_stopped() {
+        let wait_ms = due_ms.saturating_sub(now_ms());
+        match u64::try_from(wait_ms) {
+            Ok(0) | Err(_) => return,
+            Ok(wait_ms) => thread::sleep(Duration::from_millis(wait_ms).min(LOOK_PAUSE)),
+        }
     }
 }

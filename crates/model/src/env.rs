@@ -77,6 +77,19 @@ pub enum OpenMode {
 /// Held while the process owns a data folder; another process cannot take it.
 pub trait DirLock: Send + Sync {}
 
+/// The process that holds a lock, inside the error of another one that wants it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("process {0} holds the lock")]
+pub struct LockOwner(pub u32);
+
+impl LockOwner {
+    /// The owner that `error` names, if it names one.
+    pub fn of(error: &io::Error) -> Option<Self> {
+        let inner = error.get_ref()?;
+        inner.downcast_ref::<Self>().copied()
+    }
+}
+
 /// A file system.
 pub trait Disk: Send + Sync {
     /// Opens a file.
@@ -104,7 +117,7 @@ pub trait Disk: Send + Sync {
     fn sync_dir(&self, dir: &Path) -> io::Result<()>;
 
     /// Takes the folder for this process, by the file `path`; fails with `WouldBlock` if another
-    /// has it.
+    /// has it. The error then contains a [`LockOwner`] if the owner is known.
     fn lock(&self, path: &Path) -> io::Result<Box<dyn DirLock>>;
 
     /// Bytes that may still be written to the file system of `dir`.

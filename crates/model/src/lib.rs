@@ -36,6 +36,7 @@ pub mod names;
 pub mod order;
 pub mod quote;
 pub mod regex;
+pub mod rounded;
 pub mod sample;
 pub mod series_key;
 pub mod series_limit;

@@ -19,7 +19,7 @@
 
 use crate::error::StorageError;
 use crate::manifest::{self, Manifest};
-use firn_model::env::{DirLock, Disk, Env, OpenMode};
+use firn_model::env::{DirLock, Disk, Env, LockOwner, OpenMode};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -225,6 +225,7 @@ fn take_lock(disk: &dyn Disk, root: &Path) -> Result<Box<dyn DirLock>, StorageEr
     disk.lock(&root.join(LOCK)).map_err(|e| match e.kind() {
         io::ErrorKind::WouldBlock => StorageError::Locked {
             path: root.to_path_buf(),
+            owner: LockOwner::of(&e).map(|owner| owner.0),
         },
         _ => refused(root, "lock folder", e),
     })

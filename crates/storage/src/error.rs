@@ -21,10 +21,16 @@ pub enum StorageError {
         source: io::Error,
     },
     /// Another process owns the data folder.
-    #[error("data folder {} is locked: another process is using it", path.display())]
+    #[error(
+        "data folder {} is locked: another process{} is using it",
+        path.display(),
+        shown(*owner)
+    )]
     Locked {
         /// The folder.
         path: PathBuf,
+        /// The process, if it is known.
+        owner: Option<u32>,
     },
     /// The data folder cannot be written.
     #[error("data folder {} is not writable: {source}", path.display())]
@@ -244,6 +250,11 @@ impl StorageError {
             source,
         }
     }
+}
+
+/// The id of a process, as ` (12)`; nothing if it is unknown.
+fn shown(process: Option<u32>) -> String {
+    process.map_or(String::new(), |id| format!(" ({id})"))
 }
 
 impl From<StorageError> for Error {

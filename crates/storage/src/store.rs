@@ -29,6 +29,7 @@ use crate::append::Appender;
 use crate::block::BlockCache;
 use crate::blocks::Blocks;
 use crate::damage::{Damage, Damages};
+use crate::data_dir::DataDir;
 use crate::exemplars::Exemplars;
 use crate::import::Target;
 use crate::index::Index;
@@ -83,8 +84,14 @@ impl Store {
     /// Opens the store in `options.dir` and brings back everything that was acked. Damage is logged
     /// and counted, and what can be read behind it is kept.
     pub fn open(env: Env, options: StoreOptions) -> Result<Arc<Store>, Error> {
+        let dir = DataDir::open(&env, &options.dir)?;
+        Self::open_in(dir, env, options)
+    }
+
+    /// Like [`Store::open`], in a folder that this process took before: that of the options.
+    pub fn open_in(dir: DataDir, env: Env, options: StoreOptions) -> Result<Arc<Store>, Error> {
         let damages = Arc::new(Damages::default());
-        let files = Files::open(&env, &options, &damages)?;
+        let files = Files::open(&env, dir, &options, &damages)?;
         let (found, log) = (files.found, files.log);
         let windows = Windows {
             window_ms: options.window_ms.max(1),

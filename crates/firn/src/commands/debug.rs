@@ -83,7 +83,7 @@ fn collect(server: &str, parts: &[(&str, &str)]) -> Result<(), String> {
     let file = File::create(ARCHIVE);
     let file = file.map_err(|e| format!("error creating archive {ARCHIVE:?}: {e}"))?;
     let mut archive = GzEncoder::new(file, Compression::default());
-    let unwritten = |e: std::io::Error| format!("error writing into the archive: {e}");
+    let unwritten = |e: std::io::Error| format!("error writing into the archive {ARCHIVE:?}: {e}");
     for (path, name) in parts {
         console::out(&format!("collecting: {server}{path}\n"));
         let answer = client.get(path, &Vec::new());

@@ -3,9 +3,9 @@
 use super::arguments::texts;
 use crate::console;
 use clap::{Arg, ArgMatches, Command, value_parser};
-use clap_mangen::{Man, generate_to};
-use std::io;
-use std::path::PathBuf;
+use clap_mangen::Man;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// What `firn man` understands.
@@ -32,31 +32,53 @@ pub fn command() -> Command {
 /// Prints or writes pages of `tree`.
 pub fn run(tree: Command, matches: &ArgMatches) -> ExitCode {
     let written = match matches.get_one::<PathBuf>("dir") {
-        Some(dir) => generate_to(tree, dir),
+        Some(dir) => write_all(tree, dir),
         None => print(tree, &texts(matches, "command")),
     };
     match written {
         Ok(()) => ExitCode::SUCCESS,
-        Err(e) => {
-            console::err(&format!("firn man: {e}"));
+        Err(why) => {
+            console::err(&format!("firn man: {why}"));
             ExitCode::FAILURE
         }
     }
 }
 
+/// Writes the pages of all commands to `dir`, which is created if it is not there.
+fn write_all(tree: Command, dir: &Path) -> Result<(), String> {
+    fs::create_dir_all(dir).map_err(|e| format!("create folder {}: {e}", dir.display()))?;
+    let mut tree = tree.disable_help_subcommand(true);
+    // Gives each command its whole name.
+    tree.build();
+    write(&tree, dir)
+}
+
+/// Writes the pages of `command` and of those below it.
+fn write(command: &Command, dir: &Path) -> Result<(), String> {
+    let shown = command
+        .get_subcommands()
+        .filter(|below| !below.is_hide_set());
+    for below in shown {
+        write(below, dir)?;
+    }
+    let page = Man::new(command.clone());
+    let path = dir.join(page.get_filename());
+    let written = fs::File::create(&path).and_then(|mut file| page.render(&mut file));
+    written.map_err(|e| format!("write {}: {e}", path.display()))
+}
+
 /// Prints the page of the command at `path`.
-fn print(mut tree: Command, path: &[String]) -> io::Result<()> {
+fn print(mut tree: Command, path: &[String]) -> Result<(), String> {
     // Gives each command its whole name, as in `firn-query-range`.
     tree.build();
     let mut command = &tree;
     for name in path {
-        command = command.find_subcommand(name).ok_or_else(|| {
-            let why = format!("no command {:?}", path.join(" "));
-            io::Error::new(io::ErrorKind::InvalidInput, why)
-        })?;
+        let found = command.find_subcommand(name);
+        command = found.ok_or_else(|| format!("no command {:?}", path.join(" ")))?;
     }
     let mut page = Vec::new();
-    Man::new(command.clone()).render(&mut page)?;
+    let rendered = Man::new(command.clone()).render(&mut page);
+    rendered.map_err(|e| e.to_string())?;
     console::out(&String::from_utf8_lossy(&page));
     Ok(())
 }

@@ -3,7 +3,7 @@
 use super::arguments::texts;
 use crate::console;
 use crate::serve::mirror::{MirrorLine, Source, run as run_mirror};
-use crate::settings::LogFormat;
+use crate::settings::{LogFormat, listen_address};
 use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Command, value_parser};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -50,7 +50,10 @@ pub fn command() -> Command {
         .args([
             config.value_parser(value_parser!(PathBuf)),
             target.action(ArgAction::Append),
-            listen.action(ArgAction::Append).default_value(LISTEN),
+            listen
+                .action(ArgAction::Append)
+                .value_parser(listen_address::checked)
+                .default_value(LISTEN),
             data.value_parser(value_parser!(PathBuf))
                 .default_value("./mirror"),
             web.value_parser(value_parser!(PathBuf)),

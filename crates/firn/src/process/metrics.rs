@@ -28,7 +28,7 @@ impl Collect for Process {
             "firn_build_info",
             "The version of Firn, and of the Prometheus that it is compatible with.",
             &[
-                ("prometheus_version", crate::PROMETHEUS_VERSION),
+                ("prometheus_version", crate::version::PROMETHEUS_VERSION),
                 ("version", env!("CARGO_PKG_VERSION")),
             ],
             Value::Gauge(1.0),

@@ -18,10 +18,27 @@ const BACKLOG: u32 = 1024;
 
 /// Why the server does not listen.
 #[derive(Debug, thiserror::Error)]
-#[error("listen on {address}: {error}")]
+#[error("listen on {address}: {}{}", error, remedy(error))]
 pub struct ListenError {
     address: String,
     error: io::Error,
+}
+
+/// What a user can do about an address that cannot be bound.
+fn remedy(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::AddrInUse => {
+            "; stop the process that listens there, or choose another address with --listen \
+             HOST:PORT"
+        }
+        io::ErrorKind::AddrNotAvailable => {
+            "; this machine does not have the address: choose another one with --listen HOST:PORT"
+        }
+        io::ErrorKind::PermissionDenied => {
+            "; ports below 1024 need privileges: choose another one with --listen HOST:PORT"
+        }
+        _ => "",
+    }
 }
 
 /// Which locks an address has.
@@ -89,8 +106,8 @@ fn warn_of_exposure(address: SocketAddr, locked: Locked) {
 pub struct Servers {
     tasks: JoinSet<()>,
     stopping: watch::Sender<bool>,
-    /// The port of the first address.
-    pub first_port: u16,
+    /// The first address, if the system names it.
+    pub first: Option<SocketAddr>,
 }
 
 impl Servers {
@@ -127,8 +144,13 @@ impl Servers {
         Ok(Self {
             tasks,
             stopping,
-            first_port: first.map_or(0, |address| address.port()),
+            first,
         })
+    }
+
+    /// The port of the first address.
+    pub fn first_port(&self) -> u16 {
+        self.first.map_or(0, |address| address.port())
     }
 
     /// Takes no more requests and waits for those under way.

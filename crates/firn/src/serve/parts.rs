@@ -3,7 +3,6 @@
 use super::locks::Locks;
 use super::running::Running;
 use super::{damages, features};
-use crate::PROMETHEUS_VERSION;
 use crate::process::host;
 use crate::process::metrics::{self, Process};
 use crate::process::pressure::Pressure;
@@ -13,6 +12,7 @@ use crate::settings::Settings;
 use crate::settings::config::JobFeatures;
 use crate::settings::flags::CommandLine;
 use crate::settings::retention::Retention;
+use crate::version;
 use firn_model::budget::Budget;
 use firn_model::env::Env;
 use firn_model::log::Replaying;
@@ -21,9 +21,7 @@ use firn_model::shares::Shares;
 use firn_model::trace::Tracer;
 use firn_server::Limits;
 use firn_server::engine::Promql;
-use firn_server::parts::{
-    AppParts, BuildInfo, Lifecycle, Provider, QuerySettings, RuntimeInfo, WebSettings,
-};
+use firn_server::parts::{AppParts, Lifecycle, Provider, QuerySettings, RuntimeInfo, WebSettings};
 use firn_storage::store::Store;
 use std::sync::{Arc, OnceLock};
 use tokio::sync::mpsc;
@@ -111,7 +109,7 @@ pub fn build(sources: Sources<'_>) -> Result<AppParts, PartsError> {
         external_labels: Arc::new(move || external.config().external_labels.clone()),
         multitenancy: config.is_multitenant,
         web: web_settings(settings)?,
-        build: build_info(),
+        build: version::build(),
         edits_rules: Arc::new(move || edited.config().rule_folder.is_some()),
         flags: line
             .values
@@ -271,20 +269,6 @@ fn split_url(url: &str) -> Option<(&str, &str)> {
 
 fn without_query(path: &str) -> &str {
     path.split(['?', '#']).next().unwrap_or_default()
-}
-
-/// What was built. Packagers set the variables while Firn compiles.
-fn build_info() -> BuildInfo {
-    let known = |value: Option<&str>| value.unwrap_or("unknown").to_owned();
-    BuildInfo {
-        version: PROMETHEUS_VERSION.into(),
-        revision: known(option_env!("FIRN_REVISION")),
-        branch: known(option_env!("FIRN_BRANCH")),
-        build_user: known(option_env!("FIRN_BUILD_USER")),
-        build_date: known(option_env!("FIRN_BUILD_DATE")),
-        go_version: format!("rustc {}", env!("CARGO_PKG_RUST_VERSION")),
-        firn_version: env!("CARGO_PKG_VERSION").into(),
-    }
 }
 
 fn runtime_info(

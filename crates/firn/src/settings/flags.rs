@@ -19,6 +19,8 @@ pub use table::FLAGS;
 
 /// The hidden switch that prints `docs/settings.md`.
 const DOCUMENTATION: &str = "write-documentation";
+/// The switch that prints the version.
+const VERSION: &str = "version";
 /// The switch that makes an agent.
 const AGENT: &str = "agent";
 
@@ -74,6 +76,8 @@ pub enum Request {
     Help(String),
     /// A page of the documentation as Markdown.
     Documentation(Page),
+    /// To print the version.
+    Version,
 }
 
 /// A page that is made from the code.
@@ -129,9 +133,30 @@ impl FlagError {
                 let similar = similar.as_ref()?;
                 Some(format!("a similar flag exists: {similar}"))
             }
+            Self::Unexpected(word) if is_config(word) => Some(format!(
+                "a config is the value of a flag: firn serve --config {word}"
+            )),
+            Self::Unexpected(word) if !word.starts_with('-') => {
+                Some("firn serve takes flags only: see firn serve --help".to_owned())
+            }
             _ => None,
         }
     }
+}
+
+/// Whether a word looks like the name of a config file.
+fn is_config(word: &str) -> bool {
+    [".yml", ".yaml"].iter().any(|end| word.ends_with(end))
+}
+
+/// The command line that was probably meant by flags of `firn serve` without the command.
+pub fn without_command(args: &[OsString]) -> Option<String> {
+    let words: Vec<_> = args.iter().map(|arg| arg.to_string_lossy()).collect();
+    let first = words.first()?.strip_prefix("--")?;
+    let name = first.split('=').next().unwrap_or(first);
+    let is_ours = |name: &str| find(name).is_some();
+    let is_flag = is_ours(name) || name.strip_prefix("no-").is_some_and(is_ours);
+    is_flag.then(|| format!("firn serve {}", words.join(" ")))
 }
 
 /// `firn serve` and its flags, a row of the table each: for parsing, help, completions and man
@@ -154,6 +179,12 @@ pub fn command() -> Command {
                 .default_missing_value(SETTINGS_PAGE)
                 .value_parser([SETTINGS_PAGE, API_PAGE])
                 .hide(true),
+        )
+        .arg(
+            Arg::new(VERSION)
+                .long(VERSION)
+                .action(ArgAction::SetTrue)
+                .help("Print the version and end."),
         );
     FLAGS
         .iter()
@@ -209,6 +240,9 @@ pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Request, FlagEr
         }
         Err(e) => return Err(refused(&e)),
     };
+    if matches.get_flag(VERSION) {
+        return Ok(Request::Version);
+    }
     match matches.get_one::<String>(DOCUMENTATION).map(String::as_str) {
         None => {}
         Some(API_PAGE) => return Ok(Request::Documentation(Page::Api)),

@@ -95,9 +95,13 @@ impl Report<'_> {
         };
         let (empty, same_error) = (of(Vacuous::Empty), of(Vacuous::SameError));
         (empty + same_error > 0).then(|| {
+            let matches = match empty {
+                1 => "match is",
+                _ => "matches are",
+            };
             format!(
-                "{empty} matches are of answers that are empty in both systems, {same_error} of \
-                 the same error"
+                "{empty} {matches} of answers that are empty in both systems, {same_error} of the \
+                 same error"
             )
         })
     }
@@ -108,15 +112,18 @@ impl Report<'_> {
         let mut notes = Vec::new();
         if let Some(failure) = &figures.failure {
             let failed = figures.failed;
+            let times = if failed == 1 { "time" } else { "times" };
             notes.push(format!(
-                "{failed} times something was not written, last: {failure}"
+                "{failed} {times} something was not written, last: {failure}"
             ));
         }
         if figures.removed > 0 {
-            notes.push(format!(
-                "{} folders of differences were removed, by age or for room",
-                figures.removed
-            ));
+            notes.push(match figures.removed {
+                1 => "1 folder of differences was removed, by age or for room".to_owned(),
+                removed => {
+                    format!("{removed} folders of differences were removed, by age or for room")
+                }
+            });
         }
         if let Some(failure) = &self.gathering.failure {
             notes.push(format!("the questions were not gathered again: {failure}"));

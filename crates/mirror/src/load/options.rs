@@ -1,17 +1,19 @@
 //! The command line of `firn load`.
 
 use super::arguments::{duration_ms, value};
+use super::receiver_url::write_url;
 use super::trial::{self, Trial};
 use super::watch::Watched;
 use crate::error::MirrorError;
 use crate::fleet::{Churn, FleetOptions, More, SERIES_PER_POD};
 use crate::headers::Header;
-use crate::push::{Access, Pace, Way, now_ms};
+use crate::push::{Access, OnFailure, Pace, Way, now_ms};
 use crate::request::Protocol;
 use crate::tls::TlsFiles;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
 
 /// What the two systems of a load are called.
 pub(super) const NAMES: [&str; 2] = ["queried", "unqueried"];
@@ -34,14 +36,14 @@ pub fn command() -> Command {
         .about("Send the samples of a Kubernetes-like fleet by remote write")
         .long_about(
             "Sends the samples of a Kubernetes-like fleet (376 series a pod) by remote write, \
-             and prints a report in JSON. Equal flags and an equal --start make equal requests, \
+             and prints a report. Equal flags and an equal --start make equal requests, \
              byte for byte.",
         )
         .args_override_self(true)
         .args([
             text("url", "URL")
-                .default_value("http://127.0.0.1:9090/api/v1/write")
-                .help("The receiver"),
+                .default_value("http://127.0.0.1:9090")
+                .help("The receiver; /api/v1/write is added to a URL without a path"),
             number("series", "10000")
                 .value_parser(value_parser!(usize))
                 .help("Series at any one time, rounded up to whole pods"),
@@ -74,7 +76,7 @@ pub fn command() -> Command {
 }
 
 /// The flags of how requests are made and sent.
-fn ways() -> [Arg; 9] {
+fn ways() -> [Arg; 10] {
     let text = |name: &'static str, value: &'static str| {
         let arg = Arg::new(name).long(name).value_name(value);
         arg.allow_hyphen_values(true)
@@ -108,6 +110,8 @@ fn ways() -> [Arg; 9] {
         text("targets", "N")
             .value_parser(value_parser!(usize))
             .help("Targets that have the series, of 376 and what workers they have"),
+        switch("keep-going")
+            .help("Send the rest after a request that failed [default with --slo and --preset]"),
         switch("native-histograms")
             .help("Send the durations of each handler as a native histogram too"),
     ]
@@ -202,6 +206,8 @@ pub struct Options {
     pub deadline_ms: i64,
     /// When requests are sent.
     pub pace: Pace,
+    /// Whether the rest is sent after a request that failed.
+    pub keeps_going: bool,
     /// What the load is tested by.
     pub trial: Trial,
     /// Data time to send, or to record.
@@ -240,6 +246,7 @@ struct Flags {
     churn_period_ms: i64,
     deadline_ms: i64,
     pace: Pace,
+    keeps_going: bool,
     trial: Trial,
 }
 
@@ -249,10 +256,17 @@ impl Options {
         Self::of(&matches(args)?)
     }
 
-    /// How requests go to `url`.
-    pub fn way<'a>(&self, url: &'a str, access: Access<'a>) -> Way<'a> {
-        let pace = self.pace;
-        Way { url, pace, access }
+    /// How requests go to `url`; `stopped` is set once nothing more is sent.
+    pub fn way<'a>(&self, url: &'a str, access: Access<'a>, stopped: &'a AtomicBool) -> Way<'a> {
+        Way {
+            url,
+            pace: self.pace,
+            access,
+            on_failure: match self.keeps_going {
+                true => OnFailure::GoOn,
+                false => OnFailure::Stop(stopped),
+            },
+        }
     }
 
     /// The options in an understood command line.
@@ -290,12 +304,12 @@ impl Flags {
         let given = |id| matches.get_one::<String>(id).cloned();
         let pid = |id| matches.get_one::<u32>(id).copied();
         let headers = matches.get_many::<String>("header").into_iter().flatten();
-        let url: String = value(matches, "url")?;
+        let url = write_url(&value::<String>(matches, "url")?);
+        let trial = Trial::of(matches, &url)?;
         Ok(Self {
             action,
-            trial: Trial::of(matches, &url)?,
             url,
-            unqueried_url: given("unqueried-url"),
+            unqueried_url: given("unqueried-url").as_deref().map(write_url),
             headers: headers
                 .map(|text| Header::parse(text, NAMES))
                 .collect::<Result<_, _>>()?,
@@ -324,6 +338,9 @@ impl Flags {
                 true => Pace::Live,
                 false => Pace::Fast,
             },
+            // Goals say how many requests may fail.
+            keeps_going: matches.get_flag("keep-going") || trial.goals.is_some(),
+            trial,
         })
     }
 
@@ -413,6 +430,7 @@ impl Flags {
             senders: self.senders,
             deadline_ms: self.deadline_ms,
             pace: self.pace,
+            keeps_going: self.keeps_going,
             trial: self.trial,
         }
     }
@@ -492,6 +510,7 @@ mod tests {
             senders: 2,
             deadline_ms: 20_000,
             pace: Pace::Live,
+            keeps_going: false,
             trial: Trial {
                 extras: Extras {
                     replicas: 2,

@@ -98,6 +98,12 @@ impl Report {
         Ok(())
     }
 
+    /// Whether nothing was accepted, or asked.
+    pub fn has_nothing(&self) -> bool {
+        let second = self.unqueried.as_ref().map_or(0, |outcome| outcome.samples);
+        self.outcome.samples == 0 && second == 0 && self.asked.is_none()
+    }
+
     /// The push latencies in microseconds.
     pub fn latencies_us(&self) -> Quantiles {
         Quantiles::new(self.outcome.latencies_us.clone())
@@ -117,7 +123,7 @@ impl Report {
         (!texts.is_empty()).then(|| texts.join("; "))
     }
 
-    /// The report as `firn load` prints it.
+    /// The report as `firn load --json` prints it.
     pub fn to_json(&self) -> Value {
         let seconds = self.elapsed.as_secs_f64();
         let mut report = json!({

@@ -276,18 +276,71 @@ fn load_refused_in_part_is_reported_and_fails() {
         );
     });
     let line = format!("--url {url} --series 2000 --samples 2 --senders 1 --interval 1s");
-    let mut out = Vec::new();
-    let e = run(line.split_whitespace().map(OsString::from), &mut out).unwrap_err();
+    let (text, ended) = trial(&format!("{line} --keep-going"));
     receiver.join().unwrap();
-    assert_eq!(
-        e.to_string(),
-        "1 of 3 requests failed, the first one with: 429 Too Many Requests: too much"
-    );
-    let report: Value = serde_json::from_slice(&out).unwrap();
+    let why = "429 Too Many Requests: too much";
+    let want = format!("1 of 3 requests failed, the first one with: {url}: {why}");
+    assert_eq!(ended, Err(want));
+    let report: Value = serde_json::from_str(&text).unwrap();
     assert_eq!(report["requests"], 3);
     assert_eq!(report["failed"], 1);
     assert_eq!(report["samples"], 4_512 - 2_000);
     assert!(report["push_ms"]["max"].as_f64().unwrap() > 0.0);
+}
+
+#[test]
+fn load_stops_at_the_first_request_that_fails() {
+    let seen = Arc::new(Mutex::new(0));
+    let count = Arc::clone(&seen);
+    let system = Target::start("127.0.0.1:0", move |_, stream| {
+        *count.lock().unwrap() += 1;
+        respond(stream, "404 Not Found", "text/plain", "no such route");
+    })
+    .unwrap();
+    let url = format!("http://{}", system.address);
+    let many = "--series 20000 --duration 1h --senders 3";
+    let (text, ended) = plain_trial(&format!("--url {url} {many}"));
+    let why = ended.unwrap_err();
+    let first = format!("{url}/api/v1/write: 404 Not Found: no such route\n  stopped after ");
+    assert!(why.starts_with(&first), "{why}");
+    assert!(why.ends_with("; --keep-going sends the rest"), "{why}");
+    assert_eq!(text, "");
+    assert!((1..=3).contains(&*seen.lock().unwrap()));
+    // Nobody listens; the second system stops with the first one.
+    let closed = "http://127.0.0.1:1";
+    let other = system_url(0);
+    let line = format!("--url {closed} --unqueried-url {other} {many} --live");
+    let why = plain_trial(&line).1.unwrap_err();
+    assert!(
+        why.starts_with("http://127.0.0.1:1/api/v1/write: "),
+        "{why}"
+    );
+    assert!(why.contains("Connection refused"), "{why}");
+}
+
+#[test]
+fn report_for_people_is_rounded() {
+    let url = system(0, "200 OK");
+    let dir = tempfile::tempdir().unwrap();
+    let line = format!("--url {url} --series 3760 --samples 20");
+    let (text, ended) = plain_trial(&line);
+    assert_eq!(ended, Ok(()));
+    assert!(text.starts_with("writes  75.2 k samples in "), "{text}");
+    assert!(text.lines().next().unwrap().ends_with("/s"), "{text}");
+    let folder = dir.path().join("prepared");
+    let (text, ended) = plain_trial(&format!("{line} --prepare {}", folder.display()));
+    assert_eq!(ended, Ok(()));
+    assert!(
+        text.starts_with("prepared  75.2 k samples of 3760 series in "),
+        "{text}"
+    );
+    assert!(text.ends_with("iB\n"), "{text}");
+}
+
+/// A system that takes writes, by the URL of the server.
+fn system_url(write_ms: u64) -> String {
+    let url = system(write_ms, "200 OK");
+    url.strip_suffix("/api/v1/write").unwrap().to_owned()
 }
 
 /// A system that takes writes after `write_ms` and answers questions with `status`.
@@ -332,8 +385,13 @@ fn serve(stream: &TcpStream, write_ms: u64, status: &str) -> Option<()> {
     stream.write_all(answer.as_bytes()).ok()
 }
 
-/// Runs a load test and returns what it prints and how it ends.
+/// Runs a load test with its report in JSON and returns what it prints and how it ends.
 fn trial(line: &str) -> (String, Result<(), String>) {
+    plain_trial(&format!("--json {line}"))
+}
+
+/// The same with the report for people.
+fn plain_trial(line: &str) -> (String, Result<(), String>) {
     let mut out = Vec::new();
     let ended = run(line.split_whitespace().map(OsString::from), &mut out);
     let text = String::from_utf8(out).unwrap();
@@ -365,7 +423,7 @@ fn load_test_asks_beside_the_writes_and_reaches_its_goals() {
     assert!(goals.len() >= 3 && goals.iter().all(|goal| goal["met"] == true));
     let late = report["push_since_due_ms"]["p99.9"].as_f64().unwrap();
     assert!(late >= report["push_ms"]["p50"].as_f64().unwrap());
-    let (text, ended) = trial(&format!("{line} --format text"));
+    let (text, ended) = plain_trial(&line);
     assert_eq!(ended, Ok(()), "{text}");
     for part in [
         "writes  9024 samples",

@@ -23,9 +23,9 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Format {
     /// For programs.
-    #[default]
     Json,
     /// For people.
+    #[default]
     Text,
 }
 
@@ -154,7 +154,7 @@ fn extra_arguments() -> [Arg; 4] {
 }
 
 /// The flags of goals and of the report.
-fn goal_arguments() -> [Arg; 7] {
+fn goal_arguments() -> [Arg; 8] {
     [
         Arg::new("slo")
             .long("slo")
@@ -190,7 +190,11 @@ fn goal_arguments() -> [Arg; 7] {
         .default_value("4"),
         text("format", "FORMAT", "How the report is printed")
             .value_parser(["json", "text"])
-            .default_value("json"),
+            .default_value("text"),
+        Arg::new("json")
+            .long("json")
+            .action(ArgAction::SetTrue)
+            .help("Print the report as JSON, with exact numbers"),
     ]
 }
 
@@ -235,7 +239,7 @@ impl Trial {
             ramp_ms,
             extras: extras(matches)?,
             format: match text.as_str() {
-                "text" => Format::Text,
+                "text" if !matches.get_flag("json") => Format::Text,
                 _ => Format::Json,
             },
         })

@@ -297,7 +297,9 @@ impl Run {
         ] {
             command.extend([flag.to_owned(), value]);
         }
-        command.push("--live".to_owned());
+        // What is killed fails requests.
+        let switches = ["--live", "--json", "--keep-going"];
+        command.extend(switches.map(str::to_owned));
         if let Some(reads) = &load.reads {
             let system = self.plan.system(&reads.system);
             let url = system.map_or(String::new(), |s| format!("http://{}", s.address));

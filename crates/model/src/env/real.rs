@@ -5,14 +5,14 @@
 
 mod pool;
 
-use super::{Clock, Compute, DirLock, Disk, Env, File, Job, OpenMode, Rng, Work};
+use super::{Clock, Compute, DirLock, Disk, Env, File, Job, LockOwner, OpenMode, Rng, Work};
 use crate::sample::TimestampMs;
 use crate::sync::lock;
 use pool::Pool;
 use std::collections::hash_map::RandomState;
 use std::fs;
 use std::hash::{BuildHasher, Hasher};
-use std::io;
+use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
 use std::panic::{self, AssertUnwindSafe};
 use std::path::{Path, PathBuf};
@@ -83,6 +83,18 @@ struct LockedFile {
 }
 
 impl DirLock for LockedFile {}
+
+/// Writes this process's id to the file of a lock that it holds.
+fn write_owner(mut file: &fs::File) -> io::Result<()> {
+    file.set_len(0)?;
+    file.write_all(format!("{}\n", std::process::id()).as_bytes())
+}
+
+/// The process that wrote its id to the file of a lock.
+fn read_owner(path: &Path) -> Option<LockOwner> {
+    let text = fs::read_to_string(path).ok()?;
+    text.trim_end().parse().ok().map(LockOwner)
+}
 
 impl Disk for SystemDisk {
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn File>> {
@@ -155,8 +167,15 @@ impl Disk for SystemDisk {
             .truncate(false)
             .open(path)?;
         match file.try_lock() {
-            Ok(()) => Ok(Box::new(LockedFile { _file: file })),
-            Err(fs::TryLockError::WouldBlock) => Err(io::ErrorKind::WouldBlock.into()),
+            Ok(()) => {
+                // For people who look for the owner: a lock holds without it.
+                let _ = write_owner(&file);
+                Ok(Box::new(LockedFile { _file: file }))
+            }
+            Err(fs::TryLockError::WouldBlock) => Err(match read_owner(path) {
+                Some(owner) => io::Error::new(io::ErrorKind::WouldBlock, owner),
+                None => io::ErrorKind::WouldBlock.into(),
+            }),
             Err(fs::TryLockError::Error(e)) => Err(e),
         }
     }

@@ -42,10 +42,10 @@ impl Files {
     /// Opens the files of the folder and takes it over if it is of the format before.
     pub(super) fn open(
         env: &Env,
+        mut dir: DataDir,
         options: &StoreOptions,
         damages: &Damages,
     ) -> Result<Self, StorageError> {
-        let mut dir = DataDir::open(env, &options.dir)?;
         snapshot::remove_unfinished(env, &dir);
         let known = read_manifest(env, &dir, damages);
         let catalogue = Catalogue::open(env, &dir.series(), known.catalogue)?;

@@ -89,21 +89,23 @@ fn run_files(matches: &ArgMatches) -> Result<bool, u8> {
         }
         console::out("\n");
     }
-    if let Some(file) = &mut junit
+    if let Some((path, file)) = &mut junit
         && let Err(e) = file.write_all(report.to_string().as_bytes())
     {
-        console::err(&format!("failed to write JUnit XML: {e}"));
+        let path = path.display();
+        console::err(&format!("failed to write JUnit XML: write {path}: {e}"));
     }
     Ok(all_good)
 }
 
 /// The file for the results, if one is wanted. One that cannot be written ends the command before a
 /// test runs, as promtool has it.
-fn open_report(matches: &ArgMatches) -> Result<Option<File>, u8> {
+fn open_report(matches: &ArgMatches) -> Result<Option<(PathBuf, File)>, u8> {
     let Some(path) = matches.get_one::<PathBuf>("junit") else {
         return Ok(None);
     };
-    File::create(path).map(Some).map_err(|e| {
+    let file = File::create(path);
+    file.map(|file| Some((path.clone(), file))).map_err(|e| {
         let path = path.display();
         console::err(&format!("firn: error: open {path}: {e}, try --help"));
         FAILED

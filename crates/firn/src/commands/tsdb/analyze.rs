@@ -10,6 +10,7 @@ use firn_model::cancel::Cancel;
 use firn_model::env::Env;
 use firn_model::error::{Error, ErrorKind};
 use firn_model::labels::METRIC_NAME;
+use firn_model::rounded;
 use firn_model::sample::TimeRange;
 use firn_promql::parser::parse_selector;
 use firn_storage::block::{Block, BlockCache};
@@ -319,10 +320,12 @@ fn sizes(block: &Block, series: &[u32], progress: &Progress) -> Result<String, E
     let per = |bytes: u64, count: u64| bytes as f64 / count.max(1) as f64;
     let _ = writeln!(
         out,
-        "bytes of samples: {data}, {:.3} per sample\nbytes of index: {index}, {:.1} per series\n\
+        "samples: {}, {:.3} bytes per sample\nindex: {}, {:.1} bytes per series\n\
          different time columns of the series: {}\n\
          metrics of which it says type, help and unit: {}",
+        rounded::bytes(data),
         per(data, meta.samples),
+        rounded::bytes(index),
         per(index, u64::from(meta.series)),
         time_columns.len(),
         block.metadata_count()

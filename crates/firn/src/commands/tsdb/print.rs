@@ -1,6 +1,7 @@
 //! What was found, for people and for programs.
 
 use crate::file_time::time;
+use firn_model::rounded::{bytes, count, counted};
 use firn_model::sample::TimeRange;
 use firn_storage::verify::{Finding, Remark, Report};
 use serde_json::{Value, json};
@@ -11,22 +12,21 @@ use std::time::Duration;
 pub fn text(folder: &Path, report: &Report, took: Duration) -> String {
     let mut out = lines(folder, report);
     out += &format!(
-        "{}: {} files, {} bytes, {} pages, {} series, {} samples in pages, {} in {} blocks, {} \
-         in the log, {} exemplars, read in {:.1} s\n",
+        "{}: {}, {}, {}, {}, {} in pages, {} in {}, {} in the log, {}, read in {:.1} s\n",
         match report.findings.len() {
             0 => "whole".to_owned(),
             1 => "1 damage".to_owned(),
             count => format!("{count} damages"),
         },
-        report.files,
-        report.bytes,
-        report.pages,
-        report.series,
-        report.page_samples,
-        report.block_samples,
-        report.blocks,
-        report.log_samples,
-        report.exemplars,
+        counted(report.files, "file", "files"),
+        bytes(report.bytes),
+        counted(report.pages, "page", "pages"),
+        counted(report.series, "series", "series"),
+        counted(report.page_samples, "sample", "samples"),
+        count(report.block_samples),
+        counted(report.blocks, "block", "blocks"),
+        count(report.log_samples),
+        counted(report.exemplars, "exemplar", "exemplars"),
         took.as_secs_f64(),
     );
     out
@@ -54,9 +54,11 @@ fn line(folder: &Path, finding: &Finding) -> String {
     let series = finding.series.filter(|series| *series > 0);
     match (damage.samples, series) {
         (Some(0), _) => line += "; no sample is lost",
+        (Some(1), Some(series)) => line += &format!("; 1 sample of {series} series is lost"),
         (Some(samples), Some(series)) => {
             line += &format!("; {samples} samples of {series} series are lost");
         }
+        (Some(1), None) => line += "; 1 sample is lost",
         (Some(samples), None) => line += &format!("; {samples} samples are lost"),
         (None, Some(series)) => line += &format!("; {series} series are concerned"),
         (None, None) => {}

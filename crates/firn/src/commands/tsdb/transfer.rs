@@ -7,8 +7,9 @@ use crate::console;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use firn_model::env::Env;
 use firn_model::error::{Error, ErrorKind};
+use firn_model::rounded::{bytes, counted};
 use firn_model::sample::{TimeRange, TimestampMs};
-use firn_model::units::format_size;
+use firn_storage::import::Imported;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -97,7 +98,11 @@ fn of_all_creation() -> [Arg; 3] {
         arg.action(ArgAction::SetTrue).help(help)
     };
     [
-        switch("human-readable", 'r', "Print sizes for people"),
+        switch(
+            "human-readable",
+            'r',
+            "Has no effect: numbers are rounded for people",
+        ),
         switch("quiet", 'q', "Do not print what was made"),
         Arg::new("max-block-duration")
             .long("max-block-duration")
@@ -212,15 +217,11 @@ pub fn run_import(env: &Env, matches: &ArgMatches) -> ExitCode {
     let took = env.clock.monotonic().saturating_sub(start);
     finish(done.map(|done| {
         notes(&done.notes);
-        let imported = done.imported;
         let text = format!(
-            "imported {} blocks, {} series, {} samples, {} bytes in {}; {} were there already\n",
-            imported.blocks,
-            imported.series,
-            imported.samples,
-            imported.bytes,
+            "imported {} in {}{}\n",
+            made(&done.imported),
             seconds(took),
-            done.passed
+            passed(done.passed)
         );
         (text, true)
     }))
@@ -245,12 +246,12 @@ pub fn run_export(env: &Env, matches: &ArgMatches) -> ExitCode {
     finish(done.map(|done| {
         notes(&done.damages);
         let text = format!(
-            "exported {} blocks, {} series, {} samples in {}; {} were there already\n",
-            done.blocks,
-            done.series,
-            done.samples,
+            "exported {}, {}, {} in {}{}\n",
+            counted(done.blocks, "block", "blocks"),
+            counted(done.series, "series", "series"),
+            counted(done.samples, "sample", "samples"),
             seconds(took),
-            done.passed
+            passed(done.passed)
         );
         (text, done.damages.is_empty())
     }))
@@ -274,17 +275,7 @@ pub fn run_create(env: &Env, matches: &ArgMatches) -> ExitCode {
         if matches.get_flag("quiet") {
             return (String::new(), true);
         }
-        let size = match matches.get_flag("human-readable") {
-            true => format_size(imported.bytes),
-            false => format!("{} bytes", imported.bytes),
-        };
-        let text = format!(
-            "imported {} blocks, {} series, {} samples, {size} in {}\n",
-            imported.blocks,
-            imported.series,
-            imported.samples,
-            seconds(took)
-        );
+        let text = format!("imported {} in {}\n", made(&imported), seconds(took));
         (text, true)
     }))
 }
@@ -322,6 +313,26 @@ pub fn finish(done: Result<(String, bool), Error>) -> ExitCode {
 fn notes(notes: &[String]) {
     for note in notes {
         console::err(&format!("note: {note}"));
+    }
+}
+
+/// What was made, in rounded numbers.
+fn made(imported: &Imported) -> String {
+    format!(
+        "{}, {}, {}, {}",
+        counted(imported.blocks as u64, "block", "blocks"),
+        counted(imported.series, "series", "series"),
+        counted(imported.samples, "sample", "samples"),
+        bytes(imported.bytes)
+    )
+}
+
+/// How many blocks and heads an earlier run had done.
+fn passed(count: usize) -> String {
+    match count {
+        0 => String::new(),
+        1 => "; 1 was there already".to_owned(),
+        _ => format!("; {count} were there already"),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Every flag of `firn serve`, in Prometheus's order. A table: one row a flag.
 
 use super::{Apply, Effect, Flag};
-use crate::settings::{LogFormat, Settings};
+use crate::settings::{LogFormat, Settings, listen_address};
 use firn_model::units::{parse_duration, parse_size};
 use firn_wire::remote_write::Version;
 use std::str::FromStr;
@@ -100,7 +100,7 @@ pub const FLAGS: &[Flag] = &[
         "HOST:PORT",
         "127.0.0.1:9090",
         |s, v| {
-            s.listen.push(v.into());
+            s.listen.push(listen_address::checked(v)?);
             Ok(())
         },
         "Address to listen on; may be repeated.",

@@ -131,7 +131,7 @@ fn report_escapes_what_others_wrote_and_reads_back() {
         assert!(text.contains(evil), "{text}");
     }
     assert!(
-        markdown.contains("1 matches are of answers that are empty"),
+        markdown.contains("1 match is of answers that are empty"),
         "{markdown}"
     );
     assert!(html.contains(&format!("href=\"{kept}/\"")), "{html}");

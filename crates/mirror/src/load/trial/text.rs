@@ -2,24 +2,41 @@
 
 use super::asking::Outcomes;
 use crate::load::report::Report;
+use crate::prepared::Summary;
 use crate::quantiles::Quantiles;
+use firn_model::rounded::{bytes, count, counted, rate};
 use std::fmt::Write;
 
 /// Characters of an expression that are shown.
 const EXPRESSION_CHARS: usize = 80;
 
+impl Summary {
+    /// What `firn load --prepare` and `--record` print of what they `did`.
+    pub fn to_text(&self, did: &str) -> String {
+        format!(
+            "{did}  {} of {} in {}, {}\n",
+            counted(self.samples, "sample", "samples"),
+            counted(self.series_created, "series", "series"),
+            counted(self.requests, "request", "requests"),
+            bytes(self.body_bytes)
+        )
+    }
+}
+
 impl Report {
-    /// The report as `firn load --format text` prints it.
+    /// The report as `firn load` prints it for people.
     pub fn to_text(&self) -> String {
         let mut out = String::new();
         let outcome = &self.outcome;
         let seconds = self.elapsed.as_secs_f64();
-        let rate = outcome.samples as f64 / seconds.max(1e-9);
         // Writing to a string cannot fail.
         let _ = writeln!(
             out,
-            "writes  {} samples in {} requests, {} failed, {rate:.0} samples/s, {seconds:.1} s",
-            outcome.samples, outcome.requests, outcome.failed
+            "writes  {} in {}, {} failed, {seconds:.1} s: {}",
+            counted(outcome.samples, "sample", "samples"),
+            counted(outcome.requests, "request", "requests"),
+            count(outcome.failed),
+            rate(outcome.samples as f64 / seconds.max(1e-9))
         );
         push_times(&mut out, "push", &self.latencies_us());
         if !outcome.delays_us.is_empty() {
@@ -36,11 +53,13 @@ impl Report {
             }
         }
         if let Some(first) = self.left_out.first() {
-            let count = self.left_out.len();
+            let left_out = self.left_out.len() as u64;
             let _ = writeln!(
                 out,
-                "        {count} expressions of dashboards were not asked, the first one ({}): {}",
-                first.text, first.reason
+                "        {} of dashboards not asked, the first one ({}): {}",
+                counted(left_out, "expression", "expressions"),
+                first.text,
+                first.reason
             );
         }
         for judged in &self.judged {
@@ -58,8 +77,8 @@ fn push_questions(out: &mut String, what: &str, outcomes: &Outcomes) {
     let _ = writeln!(
         out,
         "{what}  {} due, {} failed, {:.1} ms on average",
-        outcomes.count(),
-        outcomes.failed,
+        count(outcomes.count()),
+        count(outcomes.failed),
         outcomes.average_seconds() * 1e3
     );
     push_times(out, "since due", &outcomes.latencies());

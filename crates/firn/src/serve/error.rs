@@ -1,0 +1,77 @@
+//! What keeps a server from starting, or from stopping cleanly.
+
+use super::listen::ListenError;
+use super::parts::PartsError;
+use super::running::QueryLogError;
+use crate::settings::config::ConfigError;
+use crate::settings::retention::UnknownSize;
+use crate::settings::web_config::WebConfigError;
+use firn_model::error::Error;
+use firn_storage::error::StorageError;
+use std::path::PathBuf;
+
+/// Why the server did not start, or did not stop cleanly.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// The config cannot be used.
+    #[error("load config {0}")]
+    Config(#[from] ConfigError),
+    /// The web config cannot be used.
+    #[error("load web config: {0}")]
+    Locks(#[from] WebConfigError),
+    /// A flag has a value that cannot be used.
+    #[error(transparent)]
+    Parts(#[from] PartsError),
+    /// An address cannot be bound.
+    #[error(transparent)]
+    Listen(#[from] ListenError),
+    /// The size of the disk is needed and unknown.
+    #[error(transparent)]
+    Retention(#[from] UnknownSize),
+    /// The system gave no threads.
+    #[error("start threads: {0}")]
+    Threads(std::io::Error),
+    /// The system gave no descriptors.
+    #[error("raise the limit of open files: {0}")]
+    Descriptors(std::io::Error),
+    /// The system gave no signals.
+    #[error("listen for signals: {0}")]
+    Signals(std::io::Error),
+    /// The query log cannot be opened.
+    #[error(transparent)]
+    Files(#[from] QueryLogError),
+    /// A task panicked or was cancelled.
+    #[error("a task failed: {0}")]
+    Task(#[from] tokio::task::JoinError),
+    /// The data folder cannot be used.
+    #[error("open data folder: {0}")]
+    Open(Error),
+    /// Another process uses the data folder.
+    #[error(
+        "data folder {} is in use by another {}: stop it, or choose another folder (--data, of an \
+         agent --storage.agent.path)",
+        path.display(),
+        owner.map_or("process".to_owned(), |id| format!("process ({id})"))
+    )]
+    InUse {
+        /// The folder.
+        path: PathBuf,
+        /// The process, if it is known.
+        owner: Option<u32>,
+    },
+    /// The queue of an agent cannot be used.
+    #[error("{0}")]
+    Sending(String),
+    /// The data folder was not closed cleanly.
+    #[error("close data folder: {0}")]
+    Close(Error),
+}
+
+impl From<StorageError> for ServeError {
+    fn from(error: StorageError) -> Self {
+        match error {
+            StorageError::Locked { path, owner } => Self::InUse { path, owner },
+            other => Self::Open(other.into()),
+        }
+    }
+}

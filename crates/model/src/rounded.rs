@@ -1,0 +1,115 @@
+//! Numbers for people: rounded to what a reader takes in at a glance. Programs get exact ones.
+//!
+//! Up to 9999 a count is exact; above, three digits and a unit: `13.4 k`, `1.34 M`. Sizes have two
+//! digits and powers of 1024: `2.1 GiB`.
+
+/// Units of counts, a thousand times the one before each.
+const COUNT_UNITS: [&str; 5] = ["", " k", " M", " G", " T"];
+
+/// Units of sizes, 1024 times the one before each.
+const SIZE_UNITS: [&str; 7] = [" B", " KiB", " MiB", " GiB", " TiB", " PiB", " EiB"];
+
+/// The largest count that is printed as it is.
+const EXACT_MAX: u64 = 9_999;
+
+/// A count: `812`, `13.4 k`, `1.34 M`.
+pub fn count(number: u64) -> String {
+    match number {
+        0..=EXACT_MAX => number.to_string(),
+        _ => scaled(number as f64, 1000.0, &COUNT_UNITS, 3),
+    }
+}
+
+/// A count with what is counted: `1 block`, `3 blocks`, `13.4 k samples`.
+pub fn counted(number: u64, one: &str, many: &str) -> String {
+    let noun = if number == 1 { one } else { many };
+    format!("{} {noun}", count(number))
+}
+
+/// A number of something in a second: `1.34 M/s`, `0.5/s`.
+pub fn rate(per_second: f64) -> String {
+    format!("{}/s", scaled(per_second, 1000.0, &COUNT_UNITS, 3))
+}
+
+/// A size: `512 B`, `2.1 GiB`.
+pub fn bytes(number: u64) -> String {
+    match number {
+        0..1024 => format!("{number} B"),
+        _ => scaled(number as f64, 1024.0, &SIZE_UNITS, 2),
+    }
+}
+
+/// `number` in the largest unit of which it has at least one, with so many digits or all of the
+/// whole part.
+fn scaled(number: f64, step: f64, units: &[&str], digits: usize) -> String {
+    let (mut rest, mut unit) = (number, 0);
+    let mut text = fixed(rest, digits);
+    // What is rounded up to a whole unit is one: 999.9 k is 1 M.
+    while text.parse::<f64>().is_ok_and(|shown| shown >= step) && unit + 1 < units.len() {
+        rest /= step;
+        unit += 1;
+        text = fixed(rest, digits);
+    }
+    format!("{text}{}", units[unit])
+}
+
+/// A number with so many digits or all of the whole part, without zeros at its end.
+fn fixed(number: f64, digits: usize) -> String {
+    let whole = format!("{:.0}", number.abs()).len();
+    let text = format!("{number:.*}", digits.saturating_sub(whole));
+    match text.contains('.') {
+        true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
+        false => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_are_exact_while_they_are_short() {
+        for (number, want) in [
+            (0, "0"),
+            (812, "812"),
+            (9_999, "9999"),
+            (10_000, "10 k"),
+            (13_449, "13.4 k"),
+            (812_160, "812 k"),
+            (999_499, "999 k"),
+            (999_500, "1 M"),
+            (1_341_000, "1.34 M"),
+            (7_500_000_000_000_000, "7500 T"),
+        ] {
+            assert_eq!(count(number), want, "{number}");
+        }
+        assert_eq!(counted(1, "block", "blocks"), "1 block");
+        assert_eq!(counted(3, "block", "blocks"), "3 blocks");
+        assert_eq!(counted(0, "block", "blocks"), "0 blocks");
+    }
+
+    #[test]
+    fn rates_and_sizes_have_a_unit() {
+        for (number, want) in [
+            (0.0, "0/s"),
+            (0.5, "0.5/s"),
+            (12.34, "12.3/s"),
+            (618_012.377, "618 k/s"),
+            (1_341_000.0, "1.34 M/s"),
+        ] {
+            assert_eq!(rate(number), want, "{number}");
+        }
+        for (number, want) in [
+            (0, "0 B"),
+            (1_023, "1023 B"),
+            (1_024, "1 KiB"),
+            (1_536, "1.5 KiB"),
+            (1_048_575, "1 MiB"),
+            (23 << 20, "23 MiB"),
+            (2_254_857_830, "2.1 GiB"),
+            (u64::MAX, "16 EiB"),
+        ] {
+            assert_eq!(bytes(number), want, "{number}");
+        }
+    }
+}
