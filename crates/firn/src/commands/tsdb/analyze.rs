@@ -36,31 +36,30 @@ pub fn command() -> Command {
                 .value_name("N")
                 .value_parser(value_parser!(usize))
                 .default_value("20")
-                .help("How many items to show in each list"),
+                .help("Maximum number of items in each list"),
         )
         .arg(
             Arg::new("extended")
                 .long("extended")
                 .action(ArgAction::SetTrue)
-                .help("Read the samples too, and show how many and how large they are"),
+                .help("Also read the samples, and show their number and size"),
         )
         .arg(
-            Arg::new("match")
-                .long("match")
-                .value_name("SELECTOR")
-                .help("Series to analyze, as in up{job=\"x\"} [default: all]"),
+            Arg::new("match").long("match").value_name("SELECTOR").help(
+                "Selector of the series to analyze, for example up{job=\"x\"} [default: all]",
+            ),
         )
         .arg(
             Arg::new("dir")
                 .value_name("DIR")
                 .value_parser(value_parser!(PathBuf))
                 .default_value("data/")
-                .help("The data folder, which a server may use"),
+                .help("Data folder; a server may be using it"),
         )
         .arg(
             Arg::new("block")
                 .value_name("BLOCK")
-                .help("The block, as list shows it [default: the last one]"),
+                .help("Block to analyze, as printed by list [default: the last one]"),
         )
 }
 
@@ -319,9 +318,8 @@ fn sizes(block: &Block, series: &[u32], progress: &Progress) -> Result<String, E
     let per = |bytes: u64, count: u64| bytes as f64 / count.max(1) as f64;
     let _ = writeln!(
         out,
-        "bytes of samples: {data}, {:.3} per sample\nbytes of index: {index}, {:.1} per series\n\
-         different time columns of the series: {}\n\
-         metrics of which it says type, help and unit: {}",
+        "bytes of samples: {data}, {:.3} per sample\nbytes of index: {index}, {:.1} per \
+         series\ndistinct timestamp columns of the series: {}\nmetrics with type, help or unit: {}",
         per(data, meta.samples),
         per(index, u64::from(meta.series)),
         time_columns.len(),

@@ -58,7 +58,7 @@ fn line(folder: &Path, finding: &Finding) -> String {
             line += &format!("; {samples} samples of {series} series are lost");
         }
         (Some(samples), None) => line += &format!("; {samples} samples are lost"),
-        (None, Some(series)) => line += &format!("; {series} series are concerned"),
+        (None, Some(series)) => line += &format!("; {series} series are affected"),
         (None, None) => {}
     }
     if damage.samples != Some(0)
