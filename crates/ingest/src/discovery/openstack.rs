@@ -155,7 +155,10 @@ impl Resources {
             }
             match devices.get(ip.port_id.as_str()) {
                 Some(device) => maps.add((*device).to_owned(), ip),
-                None => warn!(port = ip.port_id, "no such port of a floating address"),
+                None => warn!(
+                    port = ip.port_id,
+                    "port of a floating address does not exist"
+                ),
             }
         }
         let all = if self.settings.all_tenants {

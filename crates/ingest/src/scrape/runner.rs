@@ -109,7 +109,7 @@ impl Runner {
     /// Waits until the task has ended.
     pub(super) async fn join(self) {
         if let Err(e) = self.task.await {
-            warn!(error = %e, "scrape task did not end well");
+            warn!(error = %e, "scrape task failed");
         }
     }
 }
@@ -314,7 +314,7 @@ impl Scraping {
         let (made, write, state) = match appending.await {
             Ok(appended) => appended,
             Err(e) => {
-                warn!(url = self.plan.target.url, error = %e, "scrape not stored");
+                warn!(url = self.plan.target.url, error = %e, "failed to store scraped samples");
                 return None;
             }
         };

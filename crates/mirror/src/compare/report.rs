@@ -96,8 +96,8 @@ impl Report<'_> {
         let (empty, same_error) = (of(Vacuous::Empty), of(Vacuous::SameError));
         (empty + same_error > 0).then(|| {
             format!(
-                "{empty} matches are of answers that are empty in both systems, {same_error} of \
-                 the same error"
+                "{empty} matches have empty answers from both systems, {same_error} have the same \
+                 error from both"
             )
         })
     }
@@ -109,17 +109,17 @@ impl Report<'_> {
         if let Some(failure) = &figures.failure {
             let failed = figures.failed;
             notes.push(format!(
-                "{failed} times something was not written, last: {failure}"
+                "{failed} times a file could not be written, last: {failure}"
             ));
         }
         if figures.removed > 0 {
             notes.push(format!(
-                "{} folders of differences were removed, by age or for room",
+                "{} folders of differences were deleted because of their age or the size limit",
                 figures.removed
             ));
         }
         if let Some(failure) = &self.gathering.failure {
-            notes.push(format!("the questions were not gathered again: {failure}"));
+            notes.push(format!("the queries could not be reloaded: {failure}"));
         }
         notes
     }

@@ -221,7 +221,7 @@ fn config_not_understood_names_place_and_key() {
         ),
         (
             "firn:\n  memory_limit: 0%\n",
-            "2:17: firn.memory_limit: neither a size nor a percentage above 0%: \"0%\"",
+            "2:17: firn.memory_limit: expected a size or a percentage above 0%: \"0%\"",
         ),
         (
             "firn:\n  new_series_limit: -5\n",

@@ -118,7 +118,7 @@ impl Certificate {
 fn unique() -> Result<String, String> {
     let mut bytes = [0; 16];
     let filled = SystemRandom::new().fill(&mut bytes);
-    filled.map_err(|_| "the system gives no random numbers".to_owned())?;
+    filled.map_err(|_| "the operating system provides no random numbers".to_owned())?;
     let number = u128::from_be_bytes(bytes) & !(0xf << 76) & !(0x3 << 62) | 0x4 << 76 | 0x2 << 62;
     let digits = format!("{number:032x}");
     let parts = [0..8, 8..12, 12..16, 16..20, 20..32].map(|part| &digits[part]);

@@ -310,7 +310,7 @@ impl Machines {
         }
         for (id, interface) in side_by_side(SIDE_BY_SIDE, asking).await? {
             let Some(interface) = interface else {
-                warn!(interface = id, "there is no such interface");
+                warn!(interface = id, "network interface does not exist");
                 continue;
             };
             let end_ms = self.end_ms(&id);

@@ -108,9 +108,7 @@ impl<'s, T: Resource> Events<'s, T> {
                 return Err(Error::new(kind, object.message));
             }
             other => {
-                return Err(wrong(format!(
-                    "an event of a kind that is not known: {other:?}"
-                )));
+                return Err(wrong(format!("unknown kind of event: {other:?}")));
             }
         }
         Ok(())

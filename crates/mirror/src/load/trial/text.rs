@@ -39,7 +39,7 @@ impl Report {
             let count = self.left_out.len();
             let _ = writeln!(
                 out,
-                "        {count} expressions of dashboards were not asked, the first one ({}): {}",
+                "        {count} expressions of dashboards were skipped, the first one ({}): {}",
                 first.text, first.reason
             );
         }

@@ -183,7 +183,7 @@ pub(super) fn text(node: &Node) -> Read<String> {
 fn number<T: std::str::FromStr>(node: &Node) -> Read<T> {
     let text = text(node)?;
     text.parse()
-        .map_err(|_| node.error(format!("not understood: {text:?}")).to_string())
+        .map_err(|_| node.error(format!("not valid: {text:?}")).to_string())
 }
 
 /// A duration.
