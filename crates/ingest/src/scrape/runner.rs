@@ -334,7 +334,7 @@ impl Scraping {
                 }
             }
             Err(e) => {
-                let message = format!("scrape not stored: {e}");
+                let message = format!("failed to store the scrape: {e}");
                 self.warn(message.clone());
                 return Some((made, Err(Error::new(e.kind, message))));
             }

@@ -494,7 +494,7 @@ mod tests {
         );
         let e = with("generate: 9", "queries: [../x]");
         assert!(
-            e.ends_with("a file of questions lies beside the scenario"),
+            e.ends_with("a query file must be in the folder of the scenario"),
             "{e}"
         );
         let e = with("compare: {generate: 9}\n", "");

@@ -95,7 +95,7 @@ fn files(node: Option<&Node>) -> Read<Vec<PathBuf>> {
         match path.components().all(is_normal) {
             true => Ok(path),
             false => Err(node
-                .error("a file of questions lies beside the scenario")
+                .error("a query file must be in the folder of the scenario")
                 .to_string()),
         }
     };
