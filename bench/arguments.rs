@@ -123,80 +123,92 @@ fn command() -> Command {
         arg.requires("history").value_parser(milliseconds)
     };
     Command::new("firn-bench")
-        .about("Measure Firn beside Prometheus and VictoriaMetrics on one machine")
+        .about("Benchmark Firn against Prometheus and VictoriaMetrics on one machine")
         .after_help(
-            "Programs are taken from BENCH_FIRN, BENCH_PROMETHEUS and BENCH_VICTORIA_METRICS, else \
-             from the folder of this program, else from PATH.",
+            "Programs are taken from BENCH_FIRN, BENCH_PROMETHEUS and BENCH_VICTORIA_METRICS, \
+             otherwise from the folder of this program, otherwise from PATH.",
         )
         .args([
             switch("short")
                 .conflicts_with_all(OF_ONE_SIZE)
-                .help("What three minutes on two cores allow [default]"),
+                .help("Short run: about three minutes on two cores [default]"),
             switch("full")
                 .conflicts_with_all(OF_ONE_SIZE)
                 .conflicts_with("history")
-                .help("96 k series for an hour, and a million new series with 8 samples each"),
-            switch("churn")
-                .help("Six hours of 20 k series, 60 % of the pods replaced every 15 minutes"),
+                .help(
+                    "Full run: 96 k series for an hour, and a million new series with 8 samples \
+                     each",
+                ),
+            switch("churn").help(
+                "Churn: six hours of 20 k series, with 60 % of the pods replaced every 15 \
+                     minutes",
+            ),
             switch("history").help(
-                "15 days (two with --short) of 6 k series, 60 % of the pods replaced every half \
-                 hour: memory, starts and queries by the age of the data",
+                "History: 15 days (two with --short) of 6 k series, with 60 % of the pods \
+                 replaced every half hour; measures memory, starts and queries by the age of the \
+                 data",
             ),
             switch("ablation").help(
-                "Three hours of 20 k series sent to Firn alone, with sealing spread over time or \
-                 not, and apart from the writes or not",
+                "Ablation: three hours of 20 k series sent to Firn only, with sealing spread over \
+                 time or not, and in the background or not",
             ),
             switch("doors").help(
-                "The same samples sent to Firn alone by remote write 1.0 and 2.0, over TLS, and \
-                 sent on to a receiver",
+                "Protocols: the same samples sent to Firn only, by remote write 1.0 and 2.0, over \
+                 TLS, and forwarded to a receiver",
             ),
-            switch("scrape").help("2,000 targets scraped every 15 s"),
+            switch("scrape").help("Scraping: 2,000 targets scraped every 15 s"),
             switch("rules").help(
-                "A thousand recording rules over 100 k series every minute, beside the same load \
-                 without them",
+                "Rules: a thousand recording rules over 100 k series every minute, next to the \
+                 same load without rules",
             ),
-            switch("reads").help("Two hours of 20 k series read by remote read, in chunks"),
+            switch("reads").help("Remote read: two hours of 20 k series read in chunks"),
             switch("create").help(
-                "Blocks made of a text of twenty million samples, by firn and by promtool from PATH",
+                "Import: blocks created from a text of twenty million samples, by firn and by \
+                 promtool from PATH",
             ),
-            path("record", "DIR")
-                .help("What a real Prometheus with four shards sends in a minute, kept in DIR"),
+            path("record", "DIR").help(
+                "Record the requests that a real Prometheus with four shards sends in a \
+                     minute, in DIR",
+            ),
             path("replay", "DIR")
-                .help("CPU for each sample of such a recording, and of a load of the generator"),
+                .help("CPU time per sample of a recording in DIR, and of a generated load"),
         ])
         .group(ArgGroup::new("size").args(["short", "full"]))
         .group(ArgGroup::new("mode").args([
-            "history", "churn", "ablation", "doors", "scrape", "rules", "reads", "create", "record",
-            "replay",
+            "history", "churn", "ablation", "doors", "scrape", "rules", "reads", "create",
+            "record", "replay",
         ]))
         .args([
-            span("span").help("How long a history is [default: 15d, with --short 2d]"),
+            span("span").help("Length of the history [default: 15d, or 2d with --short]"),
             span("interval")
-                .help("Time between samples of a history [default: 15s, with --short 1m]"),
+                .help("Interval between samples of the history [default: 15s, or 1m with --short]"),
             Arg::new("crowd")
                 .long("crowd")
                 .value_name("N")
                 .requires("history")
                 .value_parser(value_parser!(usize))
-                .help("New series behind a history [default: 1000000, with --short 100000]"),
+                .help(
+                    "Number of new series after the history [default: 1000000, or 100000 with \
+                     --short]",
+                ),
             Arg::new("only")
                 .long("only")
                 .value_name("SYSTEM")
                 .value_parser(ALL.map(Kind::program_name))
                 .action(ArgAction::Append)
-                .help("A system to measure; may be repeated"),
+                .help("System to measure; may be repeated [default: all]"),
             path("json", "FILE")
-                .help("Where all figures go [default: bench-DATE.json among scratch files]"),
-            path("svg", "FILE").help("Where the picture of a churn run goes"),
-            path("dir", "DIR").help("Where loads and data go [default: among scratch files]"),
-            switch("keep").help("Leave loads and data there"),
+                .help("File for all results [default: bench-DATE.json in the scratch folder]"),
+            path("svg", "FILE").help("File for the chart of a churn run"),
+            path("dir", "DIR").help("Folder for loads and data [default: the scratch folder]"),
+            switch("keep").help("Keep loads and data after the run"),
         ])
 }
 
 /// A duration such as `15d`, in milliseconds.
 fn milliseconds(text: &str) -> Result<i64, String> {
     let duration =
-        parse_duration(text).map_err(|_| format!("{text:?} is no duration such as 15d"))?;
+        parse_duration(text).map_err(|_| format!("{text:?} is not a duration such as 15d"))?;
     Ok(duration.as_millis() as i64)
 }
 

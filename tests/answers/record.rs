@@ -68,29 +68,29 @@ fn command() -> Command {
     };
     let count =
         |name: &'static str, help: &'static str| word(name, help).value_parser(value_parser!(u64));
-    let set = || word("SET", "The set of expressions and data").value_parser(SETS);
-    let url = || word("URL", "The system that is asked");
+    let set = || word("SET", "Set of expressions and data").value_parser(SETS);
+    let url = || word("URL", "Base URL of the system to query");
     Command::new("firn-answers")
-        .about("Record what a reference Prometheus answers, or hold a system against the record")
+        .about("Record the answers of a reference Prometheus, or check a system against them")
         .subcommand_required(true)
         .arg_required_else_help(true)
         .subcommands([
             Command::new("record")
-                .about("Store the data of the set, ask its expressions, write the answers down")
+                .about("Store the data of a set, evaluate its expressions and record the answers")
                 .args([set(), url()]),
             Command::new("check")
-                .about("Store the data, ask again, print where the answers differ")
+                .about("Store the data of a set, evaluate its expressions, print the differences")
                 .args([set(), url()]),
             Command::new("compare")
-                .about("Ask two systems new random expressions, print where the second differs")
+                .about("Send random expressions to two systems and print the differences")
                 .args([
                     set(),
                     url(),
-                    word("OTHER", "The system that is held against it"),
+                    word("OTHER", "Base URL of the system to compare"),
                 ])
                 .args([
-                    count("SEED", "Another number makes other expressions"),
-                    count("COUNT", "How many expressions"),
+                    count("SEED", "Seed of the random generator"),
+                    count("COUNT", "Number of expressions"),
                 ]),
         ])
 }

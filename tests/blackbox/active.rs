@@ -94,10 +94,10 @@ fn folder_that_stands_in_the_way_of_the_file_costs_the_names_alone() {
     std::fs::remove_file(&file).unwrap();
     std::fs::create_dir(&file).unwrap();
     let server = start(folder.path());
-    server.wait_log("active queries are not written down");
+    server.wait_log("active queries are not recorded");
     assert!(server.stop().success());
     std::fs::remove_dir(&file).unwrap();
     std::fs::write(&file, [0xff; 100_000]).unwrap();
     let server = start(folder.path());
-    server.wait_log("the file of active queries is not readable");
+    server.wait_log("file of active queries is not readable");
 }

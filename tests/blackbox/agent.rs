@@ -112,7 +112,7 @@ fn agent_that_cannot_keep_what_comes_refuses_it_until_it_can() {
     agent.wait_ready();
     std::fs::write(&config, text).unwrap();
     agent.signal(rustix::process::Signal::HUP);
-    agent.wait_log("samples are not sent on");
+    agent.wait_log("remote write is not running");
     let series = Series::new(&[("__name__", "m")], &[(now_ms(), 1.0)]);
     let answer = agent.http().write(&body(&[series]));
     assert_eq!(answer.status, 503, "{}", answer.body);

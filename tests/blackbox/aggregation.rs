@@ -270,10 +270,10 @@ fn aggregation_that_cannot_be_streamed_fails_the_check_and_names_its_record() {
         .unwrap();
     assert_eq!(output.status.code(), Some(1));
     let err = String::from_utf8(output.stderr).unwrap();
-    let said = "rule \"job:x:rate\": cannot be streamed: rate() reads what is stored of each \
-                source: write it as a batch rule, in a file of `rule_files`: {record: job:x:rate, expr: \
-                \"sum by (job) (rate(x_total[5m]))\"}; or stream `sum by (job) (x_total)` and take \
-                rate() of the result";
+    let said = "rule \"job:x:rate\": cannot be streamed: rate() reads the stored samples of each \
+         source: write it as a batch rule, in a file of `rule_files`: {record: job:x:rate, expr: \
+         \"sum by (job) (rate(x_total[5m]))\"}; or stream `sum by (job) (x_total)` and take \
+         rate() of the result";
     assert!(err.contains(said), "{err}");
 }
 
@@ -302,7 +302,7 @@ fn aggregation_follows_a_reload() {
     send(0, 1.0);
     std::fs::write(&config, CONFIG).unwrap();
     assert_eq!(http.post("/-/reload", &[]).status, 200);
-    server.wait_log("aggregation follows the config");
+    server.wait_log("config applied to aggregation");
     for (step, value) in [(1, 5.0), (2, 7.0), (3, 9.0), (4, 11.0)] {
         send(step, value);
     }

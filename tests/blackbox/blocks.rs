@@ -179,7 +179,7 @@ fn metadata_of_blocks_is_printed_and_served_without_a_target() {
     }
     assert_eq!(dumped.matches("# TYPE").count(), 2, "{dumped}");
     let (_, out, _) = tsdb(&["analyze", "--extended", data_text]);
-    let counted = "metrics of which it says type, help and unit: 2\n";
+    let counted = "metrics with type, help or unit: 2\n";
     assert!(out.contains(counted), "{out}");
     let config = folder.path().join("nothing.yml");
     std::fs::write(&config, "global: {}\n").unwrap();

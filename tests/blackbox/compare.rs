@@ -593,7 +593,11 @@ fn folders_are_no_more_than_they_may_be() {
     assert!((1..8).contains(&figure("count")), "{figures}");
     assert_eq!(figure("count") + figure("removed"), 8, "{figures}");
     assert!(figure("bytes") <= 5_120, "{figures}");
-    assert!(text.contains(" of differences w"), "{text}");
+    assert!(
+        text.contains(" of differences was deleted")
+            || text.contains(" of differences were deleted"),
+        "{text}"
+    );
     let findings = report["findings"].as_array().unwrap();
     let named: Vec<_> = findings
         .iter()
@@ -780,7 +784,8 @@ fn system_compared_with_itself_matches_whole() {
         "templating": {"list": [{
             "name": "host", "type": "query", "query": "label_values(heat, host)"
         }]},
-        "panels": [{"targets": [{"expr": "rate(requests_total{host=\"$host\"}[$__rate_interval])"}]}]
+        "panels": [{"targets": [{"expr":
+            "rate(requests_total{host=\"$host\"}[$__rate_interval])"}]}]
     });
     let board = file(dir.path(), "board.json", &board.to_string());
     let rules = "groups: [{name: g, rules: [{record: r, expr: 'sum by (host) (heat)'}]}]\n";
@@ -847,7 +852,7 @@ fn bad_input_is_named_and_exits_with_2_and_a_system_that_is_away_with_1() {
             2,
             "--step",
         ),
-        (&[], &sound.address, 2, "nothing to ask"),
+        (&[], &sound.address, 2, "no queries: pass"),
         (
             &["--querys", &list],
             &sound.address,
@@ -948,7 +953,7 @@ fn system_with_a_certificate_that_does_not_fit_cannot_be_asked() {
         // The certificate is another name's.
         (&wrong, trusting(&known), 1, refused),
         // The server asks for one too.
-        (&right, vec!["--ca", &known], 1, "cannot be asked: "),
+        (&right, vec!["--ca", &known], 1, "cannot query the "),
         (&right, vec!["--ca", &key], 2, "client.key: no certificate"),
         (&right, trusting(&known), 0, "match rate   100 %"),
     ];

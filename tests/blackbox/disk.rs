@@ -115,7 +115,7 @@ fn disk_that_was_full_refuses_writes_meanwhile_and_goes_on_by_itself() {
     wait_for("the target to be down", || health()["health"] == "down");
     let error = health()["lastError"].as_str().unwrap().to_owned();
     assert!(
-        error.contains("scrape not stored") && error.contains("full"),
+        error.contains("failed to store the scrape") && error.contains("full"),
         "{error}"
     );
     assert_eq!(http.get("/-/ready").status, 200, "it is a state that ends");

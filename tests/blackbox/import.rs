@@ -65,7 +65,8 @@ fn import_of_any_age_is_found_at_once_and_after_kill_and_stop() {
     let old = now - 10 * YEAR_MS;
     let future = now + 9 * 60_000;
     let text = format!(
-        "# TYPE aged gauge\naged 1 1\naged 2 {old}\naged 3 {now}\naged 4 {future}\naged{{a=\"b\"}} 5\n"
+        "# TYPE aged gauge\naged 1 1\naged 2 {old}\naged 3 {now}\naged 4 \
+         {future}\naged{{a=\"b\"}} 5\n"
     );
     let answer = server.http().send(PATH, &[TEXT], text.as_bytes());
     assert_eq!((answer.status, answer.body.as_str()), (204, ""));
@@ -163,7 +164,7 @@ fn import_that_is_wrong_says_where_and_why() {
             &[TEXT],
             b"a 1 1\n",
             400,
-            "\"x\" is no name=value",
+            "expected name=value, got \"x\"",
         ),
         (
             "?timestamp=yesterday",
@@ -198,7 +199,7 @@ fn import_that_is_wrong_says_where_and_why() {
             &[("Content-Type", "application/vnd.google.protobuf")],
             b"\x01",
             415,
-            "text is",
+            "use text",
         ),
     ];
     for (parameters, headers, body, status, said) in cases {

@@ -138,7 +138,7 @@ fn config_that_changes_is_read_again_where_a_flag_says_so() {
         !shown.contains("evaluation_interval: 10s")
     });
     write("global: {evaluation_intervall: 30s}\n");
-    server.wait_log("keep the old config");
+    server.wait_log("keeping the previous one");
     assert_eq!(http.get("/-/ready").status, 200);
 }
 

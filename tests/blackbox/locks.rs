@@ -251,7 +251,7 @@ fn token_with_a_selector_sees_its_part_of_every_answer() {
     ] {
         let reply = locked.ask("GET", path, &[PART]);
         assert_eq!(reply.status, 403, "{path}");
-        assert!(text(&reply).contains("may see some series only"), "{path}");
+        assert!(text(&reply).contains("may read only some series"), "{path}");
     }
     assert_eq!(locked.ask("GET", "/-/ready", &[PART]).status, 200);
 }
@@ -445,11 +445,12 @@ fn users_and_headers_follow_the_file_and_a_broken_one_changes_nothing() {
     assert_eq!(alice().status, 200);
     let web = |text: &str| drop(file(locked.folder.path(), "web.yml", text));
     web("basic_auth_users: {alice: broken}\n");
-    locked.server.wait_log("keep the old users");
+    locked.server.wait_log("keeping the previous users");
     assert_eq!(alice().status, 200);
     // Tokens of `firn.access` name a user, so that one must stay.
     web(&format!(
-        "basic_auth_users: {{alice: {}}}\nhttp_server_config: {{headers: {{X-XSS-Protection: '0'}}}}\n",
+        "basic_auth_users: {{alice: {}}}\nhttp_server_config: {{headers: {{X-XSS-Protection: \
+         '0'}}}}\n",
         BOB
     ));
     wait_for("the old password to be refused", || alice().status == 401);

@@ -323,7 +323,7 @@ fn body_that_a_target_refuses_is_counted_named_in_the_log_and_not_sent_again() {
     let http = mirror.http();
     picky.set(Mood::status(400));
     push_all(&http, &numbers(0..1));
-    mirror.wait_log("target refused a body");
+    mirror.wait_log("target rejected a body");
     mirror.wait_log("no-no");
     let refused = format!(
         "firn_mirror_lost_bodies_total{{reason=\"refused\",target=\"{}\"}}",
@@ -600,12 +600,9 @@ fn command_lines_and_folders_that_cannot_be_used_are_refused_in_one_line() {
     }
     for (flags, expected) in [
         (&["--target", "127.0.0.1:1/w"][..], "flag --target: "),
-        (&["--target", "ftp://x/w"], "begins neither with http://"),
+        (&["--target", "ftp://x/w"], "does not begin with http://"),
         (&["--target", "http://u:p@x/w"], "use basic_auth"),
-        (
-            &["--target", url, "--target", url],
-            "two targets are called",
-        ),
+        (&["--target", url, "--target", url], "duplicate target name"),
         (&["--config", "/nowhere.yml"], "/nowhere.yml: No such file"),
         (&["--target", url, "--listen", "x"], "listen on x: "),
     ] {

@@ -363,7 +363,7 @@ fn otlp_section_of_the_config_holds_and_is_taken_over() {
     assert_eq!(value(&http, "a_b_seconds{host_name=\"h\"}", now), "1");
     std::fs::write(&config, "otlp: {translation_strategy: NoTranslation}\n").unwrap();
     assert_eq!(http.post("/-/reload", &[]).status, 200);
-    server.wait_log("config taken over");
+    server.wait_log("config reloaded");
     // The new one is taken over beside the answer.
     crate::harness::server::wait_for("the new translation", || {
         push("c.d");

@@ -13,7 +13,7 @@ fn lines_after_stop(mut server: Server, text: &str, count: usize) -> Vec<String>
     let mut lines = Vec::new();
     wait_for(&format!("{count} lines with {text}"), || {
         let is_one =
-            |line: &String| line.contains(" msg=\"samples refused\" ") && line.contains(text);
+            |line: &String| line.contains(" msg=\"samples rejected\" ") && line.contains(text);
         lines = server.log().into_iter().filter(is_one).collect();
         lines.len() >= count
     });

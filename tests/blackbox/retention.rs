@@ -41,7 +41,7 @@ fn retention_follows_flags_and_then_each_reload_of_the_config() {
     write("storage: {tsdb: {retention: {time: 36h, size: 512MB, percentage: 12.5}}}\n");
     assert_eq!(http.post("/-/reload", &[]).status, 200);
     assert_eq!(shown(&http), "1d12h or 512MiB or 12.5%");
-    server.wait_log("size has no effect beside storage.tsdb.retention.percentage");
+    server.wait_log("size has no effect: storage.tsdb.retention.percentage");
     let seconds = "firn_storage_retention_limit_seconds";
     wait_for("the limits of the store", || {
         metric(&http, seconds) == 129_600.0

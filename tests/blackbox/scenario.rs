@@ -154,7 +154,7 @@ fn candidate_under_kills_and_upgrades_has_every_acked_sample_once() {
     let (code, text) = run(&kept, &folder, &set);
     assert_eq!(code, 1, "{text}");
     assert!(
-        text.contains("the run is done; looking at its checks again"),
+        text.contains("the run is complete; repeating its checks"),
         "{text}"
     );
     assert!(text.contains("push_max FAILS"), "{text}");
@@ -210,9 +210,13 @@ fn run_that_is_stopped_or_killed_leaves_no_process_and_goes_on_where_it_was() {
     assert!(text.contains("stopped by a signal"), "{text}");
     assert!(scene.is_silent());
     // Killed: the next start ends what is left, and goes on with the load.
-    let mut child = scene.start_until("the load was broken off; sending it again");
+    let mut child = scene.start_until("the load was interrupted; sending it again");
     wait_for("the second load", || {
-        scene.read("events.log").matches("the load begins").count() == 2
+        scene
+            .read("events.log")
+            .matches("start of the load")
+            .count()
+            == 2
     });
     kill_process(Pid::from_child(&child), Signal::KILL).unwrap();
     child.wait().unwrap();
@@ -231,8 +235,14 @@ fn run_that_is_stopped_or_killed_leaves_no_process_and_goes_on_where_it_was() {
     assert!(scene.is_silent());
     // Broken off between load and comparison, and between comparison and checks.
     for (phase, line) in [
-        ("compare", "the load is done; going on with the comparison"),
-        ("check", "the comparison is done; going on with checks"),
+        (
+            "compare",
+            "the load is complete; continuing with the comparison",
+        ),
+        (
+            "check",
+            "the comparison is complete; continuing with the checks",
+        ),
     ] {
         let state = scene.read("state.json");
         let state = state.replace("\"done\"", &format!("{phase:?}"));
@@ -273,7 +283,7 @@ fn system_that_is_added_has_what_is_sent_from_then_on() {
     ];
     assert_eq!(names, wanted);
     let asked = checks[1]["what"].as_str().unwrap();
-    assert!(asked.ends_with(" questions were answered well"), "{asked}");
+    assert!(asked.ends_with(" queries succeeded"), "{asked}");
     let acked = checks[7]["what"].as_str().unwrap();
     assert!(acked.starts_with("the third has "), "{acked}");
     let report: Value = serde_json::from_str(&scene.read("report-third/report.json")).unwrap();

@@ -100,7 +100,7 @@ fn traces_that_begin_here_are_sampled_by_the_fraction_and_a_reload() {
     assert!(exported(&server).contains("firn_spans_total{outcome=\"exported\"}"));
     std::fs::write(dir.path().join("firn.yml"), "scrape_configs: []\n").unwrap();
     server.signal(rustix::process::Signal::HUP);
-    server.wait_log("spans are not exported any more");
+    server.wait_log("export of spans stopped");
     assert_eq!(server.http().get("/api/v1/query?query=m").status, 200);
     assert!(server.stop().success());
     // What ended before the reload may still be on its way.

@@ -74,7 +74,9 @@ fn has_headless_clause(line: &str) -> bool {
     let words: Vec<&str> = line.split(' ').collect();
     let follows = |pair: &[&str]| {
         let next = pair[1].trim_end_matches(|c: char| !c.is_alphanumeric());
-        pair[0].trim_start_matches(|c: char| !c.is_alphanumeric()).eq_ignore_ascii_case("what")
+        pair[0]
+            .trim_start_matches(|c: char| !c.is_alphanumeric())
+            .eq_ignore_ascii_case("what")
             && AFTER_WHAT.contains(&next)
     };
     words.windows(2).any(follows)

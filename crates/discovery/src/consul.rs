@@ -271,7 +271,7 @@ impl Shared {
         let (index, value) = self.ask(url).await?;
         match index {
             Some(index) => Ok((index, value)),
-            None => Err(wrong("the answer has no X-Consul-Index")),
+            None => Err(wrong("the response has no X-Consul-Index")),
         }
     }
 
@@ -292,7 +292,7 @@ impl Shared {
 
     async fn failed(&self, what: &str, error: &Error, to: &Published) {
         to.failures.inc();
-        warn!(server = self.base, what, error = %error, "cannot ask Consul");
+        warn!(server = self.base, what, error = %error, "Consul request failed");
         sleep(self.timing.retry).await;
     }
 }

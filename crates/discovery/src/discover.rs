@@ -73,10 +73,7 @@ impl<R: Refresh> Refreshed<R> {
                 warn!(source = source.name(), error = %e, "cannot refresh targets");
             }
             Err(_) => {
-                warn!(
-                    source = source.name(),
-                    "no answer to the refresh of targets"
-                );
+                warn!(source = source.name(), "refresh of targets timed out");
             }
         }
         to.failures.inc();

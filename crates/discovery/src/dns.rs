@@ -121,7 +121,7 @@ impl Refresh for Names {
         }
         if failures > 0 && self.known.is_empty() {
             // Targets of an earlier config stay until something is known.
-            return Err(wrong("no name could be looked up"));
+            return Err(wrong("no name could be resolved"));
         }
         self.to.failures.add(failures);
         Ok(self.known.values().flatten().cloned().collect())

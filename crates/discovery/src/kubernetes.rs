@@ -91,7 +91,7 @@ impl Discover for Watch {
                     let built = world.clone();
                     match spawn_blocking(move || built.groups()).await {
                         Ok(groups) => to.publish(groups),
-                        Err(e) => error!(error = %e, "cannot make targets"),
+                        Err(e) => error!(error = %e, "failed to create targets"),
                     }
                 }
             }

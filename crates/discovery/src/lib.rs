@@ -95,8 +95,8 @@ pub use uyuni::UyuniSettings;
 pub use vultr::VultrSettings;
 pub use zookeeper::{ZookeeperMember, ZookeeperSettings};
 
-use firn_http_client::HttpSettings;
 use discover::{Discover, Refresh, Refreshed};
+use firn_http_client::HttpSettings;
 use firn_model::env::Clock;
 use published::Published;
 use std::fmt;

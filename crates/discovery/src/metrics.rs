@@ -36,12 +36,12 @@ type Counted = (&'static str, &'static str, fn(&Published) -> u64);
 const COUNTERS: [Counted; 2] = [
     (
         "firn_sd_received_updates_total",
-        "Lists of targets that discoveries made, those that held nothing new included.",
+        "Target lists produced by discoveries, including unchanged ones.",
         |published| published.updates.get(),
     ),
     (
         "firn_sd_refresh_failures_total",
-        "Failed requests of discoveries; targets stay what they were.",
+        "Failed requests of discoveries. The previous targets are kept.",
         |published| published.failures.get(),
     ),
 ];
@@ -85,7 +85,7 @@ impl Collect for DiscoveryMetrics {
         }
         each(
             "firn_sd_discovered_targets",
-            "Targets in the lists of discoveries, before relabelling.",
+            "Targets in the lists of discoveries, before relabeling.",
             &|discoveries| {
                 let sum: i64 = discoveries.iter().map(|d| d.targets.get()).sum();
                 Value::Gauge(sum as f64)
@@ -93,7 +93,7 @@ impl Collect for DiscoveryMetrics {
         );
         each(
             "firn_sd_last_update_timestamp_seconds",
-            "When a discovery made its last list; 0 if none did.",
+            "Time of the last target list of a discovery; 0 if there was none.",
             &|discoveries| {
                 let newest = discoveries.iter().map(|d| d.updated_ms.get()).max();
                 Value::Gauge(newest.unwrap_or(0) as f64 / 1000.0)
@@ -106,7 +106,7 @@ impl Collect for DiscoveryMetrics {
             };
             sink.metric(
                 "firn_sd_refresh_duration_seconds",
-                "How long it took to ask for a list of targets; of the first discovery of a kind.",
+                "Duration of a refresh of a target list, of the first discovery of its kind.",
                 &labels(owner, mechanism),
                 Value::Histogram(&first.refreshes),
             );

@@ -317,7 +317,7 @@ impl Refresh for Instances {
                 .map_err(|e| wrong(format!("listing OCI instances in compartment {id}: {e}")))?;
             for instance in instances {
                 if instance.id.is_empty() || instance.compartment_id.is_empty() {
-                    warn!(compartment = id, "instance without an id is left out");
+                    warn!(compartment = id, "skipping instance without an id");
                     continue;
                 }
                 match self.card(&instance).await {
@@ -326,7 +326,7 @@ impl Refresh for Instances {
                         None => debug!(instance = instance.id, "instance has no address"),
                     },
                     Err(e) => {
-                        warn!(instance = instance.id, error = %e, "instance is left out");
+                        warn!(instance = instance.id, error = %e, "skipping instance");
                     }
                 }
             }

@@ -15,9 +15,9 @@ mod tests;
 use super::api::{Api, wrong};
 use super::discover::Refresh;
 use super::group::Group;
-use firn_http_client::{HttpSettings, Secret};
 use crate::environment::{Variables, of_process};
 use answers::{FloatingIp, Hypervisor, Listener, LoadBalancer, Page, Port, Server, ServerMaps};
+use firn_http_client::{HttpSettings, Secret};
 use firn_model::error::Error;
 use hyper::HeaderMap;
 use identity::Session;
@@ -155,7 +155,10 @@ impl Resources {
             }
             match devices.get(ip.port_id.as_str()) {
                 Some(device) => maps.add((*device).to_owned(), ip),
-                None => warn!(port = ip.port_id, "no such port of a floating address"),
+                None => warn!(
+                    port = ip.port_id,
+                    "port of a floating address does not exist"
+                ),
             }
         }
         let all = if self.settings.all_tenants {

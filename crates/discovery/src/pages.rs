@@ -38,7 +38,7 @@ impl Pages {
         self.count += 1;
         match next {
             Some(_) if self.count > PAGES_MAX => Err(wrong(format!(
-                "the list has no end: more than {PAGES_MAX} pages"
+                "the list is too long: more than {PAGES_MAX} pages"
             ))),
             next => Ok(next),
         }
@@ -131,7 +131,7 @@ mod tests {
         assert_eq!(read("/a").await, Ok(2));
         assert_eq!(
             read("/round").await.unwrap_err(),
-            "the list has no end: more than 5000 pages"
+            "the list is too long: more than 5000 pages"
         );
     }
 }

@@ -98,7 +98,7 @@ pub(crate) fn decode(answer: &str) -> Result<Value, Error> {
 
 fn value(node: Node<'_, '_>, depth_left: usize) -> Result<Value, Error> {
     let Some(left) = depth_left.checked_sub(1) else {
-        return Err(wrong("cannot read the answer: it is nested too deep"));
+        return Err(wrong("cannot read the response: it is nested too deeply"));
     };
     // Without a type it is a text.
     let Some(kind) = node.children().find(Node::is_element) else {
@@ -178,7 +178,7 @@ mod tests {
                 "cannot read the answer: not a number: \"x\"",
             ),
             ("", "cannot read the answer: no value in it"),
-            (&deep, "cannot read the answer: it is nested too deep"),
+            (&deep, "cannot read the response: it is nested too deeply"),
         ] {
             assert_eq!(of(value).unwrap_err(), want);
         }

@@ -292,7 +292,11 @@ impl Discover for Watch {
     async fn run(mut self, to: Arc<Published>) {
         loop {
             if let Err(e) = self.follow(&to).await {
-                warn!(servers = self.settings.servers.join(","), error = %e, "watch ZooKeeper");
+                warn!(
+                    servers = self.settings.servers.join(","),
+                    error = %e,
+                    "failed to watch ZooKeeper"
+                );
                 to.failures.inc();
             }
             sleep(self.retry).await;

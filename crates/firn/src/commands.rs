@@ -39,10 +39,10 @@ fn tree() -> Command {
     Command::new("firn")
         .about("A metrics database compatible with Prometheus, and tools around it")
         .long_about(
-            "A metrics database compatible with Prometheus, and tools around it.\n\n\
-             `firn serve` starts a server at http://127.0.0.1:9090 that scrapes itself; \
-             `firn serve --config prometheus.yml` scrapes what your Prometheus scrapes. \
-             `firn help COMMAND` explains a command.",
+            "A metrics database compatible with Prometheus, and tools around it.\n\n`firn serve` \
+             starts a server at http://127.0.0.1:9090 that scrapes itself. `firn serve --config \
+             prometheus.yml` scrapes the targets of your Prometheus configuration. `firn help \
+             COMMAND` describes a command.",
         )
         .version(env!("CARGO_PKG_VERSION"))
         // promtool wants it for some commands; here all are there.

@@ -47,8 +47,8 @@ use address::{Page, announce};
 use agent::Unstored;
 use aggregating::Aggregating;
 use error::ServeError;
-use firn_http_client::Places;
 use firn_discovery::Lent;
+use firn_http_client::Places;
 use firn_ingest::scrape::Scraping;
 use firn_ingest::{IngestLimits, Pipeline};
 use firn_model::budget::Budget;
@@ -183,7 +183,7 @@ impl Stopping {
         tokio::select! {
             closed = self.stop() => closed,
             () = signals.stop() => {
-                warn!("second signal: end at once");
+                warn!("second signal: exiting immediately");
                 pipeline.finish();
                 Ok(())
             }
@@ -626,7 +626,10 @@ impl Node {
         info!(%retention, "retention changed");
         retention.warn();
         if let Err(e) = retention.check_disk(&*self.env.disk, &self.options.dir) {
-            warn!(error = %e, "keep to the size alone");
+            warn!(
+                error = %e,
+                "cannot apply the retention percentage: using the retention size only"
+            );
         }
         store.set_retention(retention.limits());
     }
@@ -670,14 +673,14 @@ fn raise_descriptors(settings: &Settings) -> Result<Descriptors, ServeError> {
         limit = all.limit,
         connections = all.connections.min(settings.connections_max),
         scrape_connections = all.fetches,
-        "open files"
+        "limits on open files"
     );
     if all.connections < settings.connections_max {
         warn!(
             wanted = settings.connections_max,
             limit = all.connections,
             open_files = all.limit,
-            "fewer connections than --web.max-connections: raise the hard limit of open files"
+            "fewer connections than --web.max-connections: raise the hard limit on open files"
         );
     }
     Ok(all)

@@ -62,9 +62,9 @@ impl ExecTokens {
         let printed = timeout(PATIENCE, run(settings)).await;
         let printed = printed.map_err(|_| wrong(format!("no answer within {PATIENCE:?}")))?;
         let printed: Printed = serde_json::from_slice(&printed.map_err(wrong)?)
-            .map_err(|e| wrong(format!("cannot read what it prints: {e}")))?;
+            .map_err(|e| wrong(format!("cannot read its output: {e}")))?;
         let status = printed.status.filter(|status| !status.token.is_empty());
-        let status = status.ok_or_else(|| wrong("it gives no token".to_owned()))?;
+        let status = status.ok_or_else(|| wrong("it returned no token".to_owned()))?;
         let life = match &status.expiration_timestamp {
             Some(text) => life_until(text).map_err(wrong)?,
             None => KEPT,
@@ -178,11 +178,11 @@ mod tests {
         assert_eq!(told("exit 3").await, "exec: sh: exit status: 3");
         assert_eq!(
             told("echo '{\"status\": {}}'").await,
-            "exec: sh: it gives no token"
+            "exec: sh: it returned no token"
         );
         let garbage = told("echo x").await;
         assert!(
-            garbage.starts_with("exec: sh: cannot read what it prints: "),
+            garbage.starts_with("exec: sh: cannot read its output: "),
             "{garbage}"
         );
         assert_eq!(

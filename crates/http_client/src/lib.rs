@@ -186,7 +186,7 @@ impl HttpClient {
         }
         for (name, values) in &self.settings.headers {
             let name = HeaderName::from_bytes(name.as_bytes())
-                .map_err(|_| Error::unavailable(format!("{name:?} is not the name of a header")))?;
+                .map_err(|_| Error::unavailable(format!("{name:?} is not a valid header name")))?;
             for value in values {
                 let text = match value {
                     HeaderValueSource::Plain(text) => text.clone(),

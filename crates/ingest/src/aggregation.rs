@@ -114,7 +114,7 @@ impl Aggregation {
             if lost > 0 {
                 tracing::error!(
                     lanes = lost,
-                    "aggregation lost sources: its journal is damaged"
+                    "aggregation journal is damaged: the state of some sources is lost"
                 );
             }
             machine
@@ -154,7 +154,7 @@ impl Aggregation {
     ) -> Result<Passed, Error> {
         let mut state = lock(&self.machine);
         let Some(machine) = &mut *state else {
-            let message = "aggregation begins or ends: try again";
+            let message = "aggregation is starting or stopping: retry the request";
             return Err(Error::new(ErrorKind::Unavailable, message));
         };
         // What is changed now cannot be refused later.
@@ -204,7 +204,10 @@ impl Aggregation {
         store.admit(&self.tenant)?;
         // The log that a closed store keeps begins here. Without it that is longer, not wrong.
         if let Err(e) = store.begin_log_unit(&self.tenant) {
-            tracing::warn!(error = %e, "begin a segment of the log for the state");
+            tracing::warn!(
+                error = %e,
+                "failed to begin a new log segment for the aggregation state"
+            );
         }
         let mut batch = Batch::default();
         let records = machine.whole().into_iter();

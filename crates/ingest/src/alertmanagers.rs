@@ -2,10 +2,10 @@
 //!
 //! Facts are from upstream's `notifier/alertmanager.go`: what relabelling sees and decides.
 
-use firn_http_client::{BodyLimit, HttpClient, HttpSettings, USER_AGENT, read_body};
-use firn_discovery::{DiscoverySettings, Group, SigV4Settings};
 use crate::relabel::{self, Rule};
 use crate::scrape::{check_address, encode_path};
+use firn_discovery::{DiscoverySettings, Group, SigV4Settings};
+use firn_http_client::{BodyLimit, HttpClient, HttpSettings, USER_AGENT, read_body};
 use firn_model::error::Error;
 use firn_model::labels::LabelsBuilder;
 use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderValue, USER_AGENT as AGENT};

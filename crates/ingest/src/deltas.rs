@@ -220,7 +220,7 @@ impl Adding<'_> {
         Offence {
             refusal: Refusal::DeltaLimit,
             message: format!(
-                "no room to add up one more stream of deltas: limit {} bytes",
+                "not enough memory for another delta stream: limit {} bytes",
                 self.deltas.bytes_max
             ),
         }
@@ -231,8 +231,8 @@ fn older_start(times: Times, known: Times) -> Offence {
     Offence {
         refusal: Refusal::DeltaOlderStart,
         message: format!(
-            "delta with the start time {} belongs to an older series, which starts at {}: \
-             several processes may send the same one",
+            "delta with start time {} belongs to an older series, which starts at {}: several \
+             processes may send the same series",
             times.start, known.start
         ),
     }

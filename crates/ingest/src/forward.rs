@@ -53,14 +53,12 @@ pub fn address(url: &str) -> Result<String, String> {
         Some("http") => 80,
         Some("https") => 443,
         _ => {
-            return Err(format!(
-                "{url:?} begins neither with http:// nor with https://"
-            ));
+            return Err(format!("{url:?} does not begin with http:// or https://"));
         }
     };
     let authority = uri.authority().map_or("", |authority| authority.as_str());
     if authority.contains('@') {
-        return Err("holds a user or a password: use basic_auth".to_owned());
+        return Err("contains a user or a password: use basic_auth".to_owned());
     }
     match uri.host() {
         None | Some("") => Err(format!("{url:?} has no host")),
@@ -158,9 +156,9 @@ mod tests {
             ("https://a.example?x=y", Ok("a.example:443")),
             ("http://127.0.0.1:9090/x", Ok("127.0.0.1:9090")),
             ("http://[::1]:9090/x", Ok("[::1]:9090")),
-            ("ftp://a/x", Err("neither with http")),
+            ("ftp://a/x", Err("does not begin with http")),
             ("a:9090/x", Err("")),
-            ("/x", Err("neither with http")),
+            ("/x", Err("does not begin with http")),
             ("http://", Err("")),
             ("http://u:p@a/x", Err("use basic_auth")),
             ("http://a b/x", Err("http://a b/x")),

@@ -31,8 +31,8 @@ use std::sync::Arc;
 
 /// What a text that was not said to be in OpenMetrics must not end with: its times would have been
 /// taken for milliseconds.
-const OTHER_FORMAT: &str = "the text ends with # EOF, as OpenMetrics does: send it with \
-                            Content-Type: application/openmetrics-text";
+const OTHER_FORMAT: &str = "the text ends with # EOF and is therefore OpenMetrics: send it with \
+     Content-Type: application/openmetrics-text";
 
 /// What is known of a text before it is read.
 #[derive(Clone, Debug)]
@@ -198,7 +198,7 @@ impl Import {
     pub fn said_of_rest(&self, error: Error) -> Error {
         let Error { kind, message } = error;
         let stored = match (self.stored_lines, self.outcome.stored_count) {
-            (0, _) | (_, 0) => "nothing is stored".to_owned(),
+            (0, _) | (_, 0) => "nothing was stored".to_owned(),
             (lines, count) => {
                 format!("{count} samples are stored, all up to line {lines}")
             }

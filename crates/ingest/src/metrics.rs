@@ -79,7 +79,7 @@ impl Metrics {
         for (outcome, count) in outcomes {
             sink.metric(
                 "firn_ingest_requests_total",
-                "Write requests and imports by what became of them.",
+                "Write requests and imports by outcome.",
                 &[("outcome", outcome)],
                 Value::Counter(count.get() as f64),
             );
@@ -87,27 +87,27 @@ impl Metrics {
         let bytes = [
             (
                 "firn_ingest_body_bytes_total",
-                "Bytes of bodies of writes and imports as they came.",
+                "Bytes of received bodies of writes and imports, compressed.",
                 Value::Counter(self.body_bytes.get() as f64),
             ),
             (
                 "firn_ingest_message_bytes_total",
-                "Bytes of messages of writes and of text of imports, once unpacked.",
+                "Bytes of messages of writes and of text of imports, uncompressed.",
                 Value::Counter(self.message_bytes.get() as f64),
             ),
             (
                 "firn_ingest_in_flight_bytes",
-                "Bytes of bodies and messages that are being worked on.",
+                "Bytes of bodies and messages being processed.",
                 Value::Gauge(self.in_flight.used_bytes() as f64),
             ),
             (
                 "firn_ingest_in_flight_limit_bytes",
-                "The most that may be worked on at one time.",
+                "Maximum number of bytes being processed at one time.",
                 Value::Gauge(self.in_flight.limit_bytes() as f64),
             ),
             (
                 "firn_ingest_decode_duration_seconds",
-                "Time to unpack and read a remote-write body.",
+                "Time to decompress and decode a remote write body.",
                 Value::Histogram(&self.decode_duration),
             ),
             (
@@ -130,12 +130,12 @@ impl Metrics {
             ),
             (
                 "firn_ingest_exemplars_ignored_total",
-                "Exemplars received and not kept.",
+                "Exemplars received and dropped.",
                 &self.exemplars_ignored,
             ),
             (
                 "firn_ingest_metadata_ignored_total",
-                "Metadata of metrics received and not kept.",
+                "Metadata entries received and dropped.",
                 &self.metadata_ignored,
             ),
         ];
@@ -145,7 +145,7 @@ impl Metrics {
         for (reason, count) in DropReason::ALL.iter().zip(&self.samples_dropped) {
             sink.metric(
                 "firn_ingest_samples_dropped_total",
-                "Samples received and not stored, by reason.",
+                "Samples received and rejected, by reason.",
                 &[("reason", reason.as_str())],
                 Value::Counter(count.get() as f64),
             );
@@ -160,14 +160,14 @@ impl Metrics {
         for (outcome, count) in outcomes {
             sink.metric(
                 "firn_ingest_scrapes_total",
-                "Scrapes by what became of them.",
+                "Scrapes by outcome.",
                 &[("outcome", outcome)],
                 Value::Counter(count.get() as f64),
             );
         }
         sink.metric(
             "firn_ingest_scrape_targets",
-            "Targets that are being scraped.",
+            "Scraped targets.",
             &[],
             Value::Gauge(self.scrape_targets.get() as f64),
         );

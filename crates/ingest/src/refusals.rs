@@ -240,7 +240,7 @@ impl Line {
             writes = self.sum.writes,
             example = self.sum.example,
             bound = self.sum.bound,
-            "samples refused"
+            "samples rejected"
         );
     }
 }

@@ -279,7 +279,7 @@ pub fn collect(readers: &[Arc<Reader>], sink: &mut dyn Sink) {
             let [name, url] = reader.labels();
             sink.metric(
                 "prometheus_remote_read_client_request_duration_seconds",
-                "How long requests took until the answer began.",
+                "Time until the start of the response.",
                 &[name, ("response_type", form), url],
                 Value::Histogram(durations),
             );

@@ -44,10 +44,10 @@ pub(crate) use target::encode_path;
 pub use target::{CheckedTarget, Target, check_address, check_target};
 pub use view::{ActiveTarget, PoolView};
 
-use firn_http_client::Places;
-use firn_discovery::{Lent, ReadYaml};
 use crate::pipeline::Pipeline;
 use fetch::Always;
+use firn_discovery::{Lent, ReadYaml};
+use firn_http_client::Places;
 use firn_model::budget::Budget;
 use firn_model::env::Clock;
 use firn_model::metrics::{Collect, Sink};

@@ -202,7 +202,7 @@ async fn grpc_outcome(response: Response<Incoming>) -> Result<(), ExportError> {
         let frame = frame.map_err(|e| again(format!("read answer: {e}")))?;
         bytes += frame.data_ref().map_or(0, Bytes::len) as u64;
         if bytes > ANSWER_BYTES_MAX {
-            return Err(again("the answer does not end".to_owned()));
+            return Err(again("the response does not end".to_owned()));
         }
         if let Some(trailers) = frame.trailers_ref() {
             told = grpc_status(trailers);
@@ -214,7 +214,7 @@ async fn grpc_outcome(response: Response<Incoming>) -> Result<(), ExportError> {
             why: format!("status {code} of gRPC: {message}"),
             may_repeat: GRPC_RETRYABLE.contains(&code),
         }),
-        None => Err(again("the answer has no status of gRPC".to_owned())),
+        None => Err(again("the response has no gRPC status".to_owned())),
     }
 }
 

@@ -152,7 +152,7 @@ pub fn wait_scraped(base: &str, data: &Data) -> Result<(), MirrorError> {
             return Ok(());
         }
         if Instant::now() > end {
-            let what = format!("{newest} is still not there: {}", answer?);
+            let what = format!("{newest} is still missing: {}", answer?);
             let url = base.to_owned();
             return Err(MirrorError::Answer { url, what });
         }

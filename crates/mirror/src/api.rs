@@ -325,7 +325,7 @@ impl Client {
         if body.len() as u64 > max {
             return Err(MirrorError::Answer {
                 url: url.to_owned(),
-                what: format!("the answer is too long: more than {max} bytes, the limit"),
+                what: format!("the answer is too long: limit {max} bytes"),
             });
         }
         Ok(Reply {

@@ -298,7 +298,7 @@ impl<'a> Run<'a> {
         let is_empty = collection.questions.is_empty() && collection.unasked.is_empty();
         match is_empty && self.options.needs_questions() {
             true => Err(MirrorError::Usage(
-                "there is no question in what was given".to_owned(),
+                "the given files contain no queries".to_owned(),
             )),
             false => Ok(collection),
         }
@@ -348,7 +348,7 @@ fn summary(report: &Report<'_>, dir: &Path) -> String {
     }
     out += &format!("match rate   {} %\n", report.match_rate());
     if report.tally.match_rate().is_none() {
-        out += "nothing was compared: no question has the history that it needs\n";
+        out += "nothing was compared: no query has the history that it needs\n";
     }
     if let Some(text) = report.vacuous_text() {
         out += &format!("of them      {text}\n");

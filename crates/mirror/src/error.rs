@@ -39,7 +39,7 @@ pub enum MirrorError {
         what: String,
     },
     /// A system cannot be asked at all.
-    #[error("the {system} at {url} cannot be asked: {why}")]
+    #[error("cannot query the {system} at {url}: {why}")]
     Unasked {
         /// Which one.
         system: &'static str,
@@ -52,7 +52,7 @@ pub enum MirrorError {
     #[error("{0}")]
     Late(String),
     /// It was asked to stop.
-    #[error("stopped by a signal; the same command goes on where it was")]
+    #[error("stopped by a signal; run the same command again to continue")]
     Stopped,
     /// A system under test did not reach what it must.
     #[error("missed: {0}")]

@@ -33,10 +33,10 @@ impl Header {
             return refuse("expected NAME=VALUE".to_owned());
         };
         if HeaderName::from_bytes(name.as_bytes()).is_err() {
-            return refuse(format!("not the name of a header: {name:?}"));
+            return refuse(format!("not a valid header name: {name:?}"));
         }
         if HeaderValue::from_str(value).is_err() {
-            return refuse(format!("the value of {name} cannot be sent"));
+            return refuse(format!("the value of {name} is not a valid header value"));
         }
         Ok(Self {
             system,
@@ -80,12 +80,15 @@ mod tests {
         );
         for (text, expected) in [
             ("x", "--header: expected NAME=VALUE"),
-            ("=x", "--header: not the name of a header: \"\""),
+            ("=x", "--header: not a valid header name: \"\""),
             (
                 "other:A=b",
-                "--header: not the name of a header: \"other:A\"",
+                "--header: not a valid header name: \"other:A\"",
             ),
-            ("A=b\nc", "--header: the value of A cannot be sent"),
+            (
+                "A=b\nc",
+                "--header: the value of A is not a valid header value",
+            ),
         ] {
             assert_eq!(read(text).unwrap_err().to_string(), expected);
         }

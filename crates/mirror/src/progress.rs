@@ -20,7 +20,7 @@ impl Progress {
 
     /// A line that counts questions.
     pub fn questions() -> Self {
-        Self::new("{msg}: {human_pos} of {human_len} questions ({percent}%), {per_sec}, {eta} left")
+        Self::new("{msg}: {human_pos} of {human_len} queries ({percent}%), {per_sec}, {eta} left")
     }
 
     /// A line that says how much of a time is over, in milliseconds.

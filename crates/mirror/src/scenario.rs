@@ -36,30 +36,29 @@ use std::path::{Path, PathBuf};
 pub fn command() -> Command {
     Command::new("scenario")
         .bin_name("firn scenario")
-        .about("Run two systems beside each other while one of them is killed, stopped or upgraded")
+        .about("Run two systems side by side while one of them is killed, stopped or upgraded")
         .long_about(
-            "Brings up the baseline and the candidate of a scenario, mirrors a load into both \
-             while steps happen, compares their answers, and checks what must hold. Exit code 0: \
-             all checks hold; 1: one does not, or a process fails; 2: flags or files are not \
-             understood.",
+            "Starts the baseline and the candidate of a scenario, mirrors a load to both while \
+             steps run, compares their answers, and checks the scenario's conditions. Exit code \
+             0: all checks pass. 1: a check or a process fails. 2: a flag or a file is not valid.",
         )
         .args([
             Arg::new("file")
                 .value_name("FILE")
                 .required(true)
                 .value_parser(value_parser!(PathBuf))
-                .help("The scenario, in YAML"),
+                .help("Scenario file, in YAML"),
             Arg::new("run")
                 .long("run")
                 .value_name("DIR")
                 .required(true)
                 .value_parser(value_parser!(PathBuf))
-                .help("The folder of the run; one that was broken off goes on where it was"),
+                .help("Folder of the run; an interrupted run continues from its last step"),
             Arg::new("set")
                 .long("set")
                 .value_name("NAME=VALUE")
                 .action(ArgAction::Append)
-                .help("What {NAME} stands for in commands; may be repeated"),
+                .help("Value of a variable, written {NAME} in commands; may be repeated"),
         ])
 }
 
@@ -88,7 +87,7 @@ pub fn run(
             Some((name, value)) => settings.push((name.to_owned(), value.to_owned())),
             None => {
                 return Err(MirrorError::Usage(format!(
-                    "--set: not NAME=VALUE: {text:?}"
+                    "--set: expected NAME=VALUE: {text:?}"
                 )));
             }
         }

@@ -118,7 +118,7 @@ impl Mirror {
             Ok(Some(cursors)) => Found::Cursors(cursors),
             Ok(None) => Found::Nothing,
             Err(e @ CursorsError::Damaged(_)) => {
-                warn!(error = %e, "send all stored bodies again");
+                warn!(error = %e, "delivery positions are lost: sending all stored bodies again");
                 Found::Nothing
             }
             Err(e) => return Err(Error::unavailable(format!("{}: {e}", dir.display()))),
@@ -167,11 +167,14 @@ impl Mirror {
             gone.abort();
             let bytes = self.bodies.end() - gone.target.cursor();
             let label = &gone.target.label;
-            info!(to = label, bytes, "target is gone, and what waited for it");
+            info!(
+                to = label,
+                bytes, "target removed, with the bodies queued for it"
+            );
         }
         if targets.is_empty() && self.bodies.bytes() > 0 {
             let bytes = self.bodies.bytes();
-            info!(bytes, "no target is left: remove what waited");
+            info!(bytes, "no targets left: removing all queued bodies");
         }
     }
 
@@ -211,10 +214,7 @@ impl Mirror {
     fn start(&self, settings: &TargetSettings, cursor: u64) -> Working {
         let target = Arc::new(Target::new(settings.label.clone(), cursor));
         let bytes = self.bodies.end() - cursor;
-        info!(
-            to = settings.label,
-            bytes, "target starts with what waits for it"
-        );
+        info!(to = settings.label, bytes, "starting to send to target");
         let changes = watch::Sender::new(Arc::new(settings.clone()));
         let courier = Courier {
             target: target.clone(),
@@ -248,7 +248,7 @@ impl Mirror {
             Ok(Ok(())) => Ok(counts),
             Ok(Err(why)) => Err(Error::unavailable(why)),
             Err(_) => Err(Error::unavailable(
-                "the log of bodies has ended: see the log",
+                "the log of bodies has stopped: see the server's log",
             )),
         }
     }
@@ -319,7 +319,7 @@ impl Mirror {
                 Ok(()) => *stored = Some(cursors.clone()),
                 Err(e) => {
                     self.cursors_failed.inc();
-                    tracing::debug!(error = %e, "store cursors");
+                    tracing::debug!(error = %e, "failed to store cursors");
                 }
             }
         }
@@ -331,7 +331,7 @@ impl Mirror {
             None => self.bodies.clear(end),
         };
         if let Err(e) = trimmed {
-            warn!(error = %e, "remove bodies that every target has");
+            warn!(error = %e, "failed to remove delivered bodies");
         }
     }
 
@@ -350,7 +350,7 @@ impl Mirror {
             }
         };
         if timeout(STOP_GRACE, ending).await.is_err() {
-            warn!("cut attempts under way: their bodies are sent again by the next start");
+            warn!("requests cut off at shutdown: their bodies are sent again after the next start");
         }
         tasks.iter().for_each(JoinHandle::abort);
         self.store_cursors();

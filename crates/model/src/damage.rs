@@ -113,7 +113,7 @@ impl std::fmt::Display for Damage {
         match self.samples.filter(|samples| *samples > 0) {
             Some(samples) if of_segment => write!(
                 f,
-                "; it held {samples} samples, of which those came back that the log still had"
+                "; it contained {samples} samples, some of which were recovered from the log"
             )?,
             Some(samples) => write!(f, "; {samples} samples are lost")?,
             None => {}

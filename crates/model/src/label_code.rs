@@ -34,7 +34,7 @@ const PAIR: u8 = 0xc0;
 const COUNT_MAX: u8 = 0x3f;
 
 const NOT_CANONICAL: MalformedLabels = MalformedLabels("labels are not canonical");
-const NOT_THERE: MalformedLabels = MalformedLabels("labels refer to a pair that is not there");
+const NOT_THERE: MalformedLabels = MalformedLabels("labels refer to a pair that does not exist");
 const TRUNCATED: MalformedLabels = MalformedLabels("truncated");
 const UNKNOWN: MalformedLabels = MalformedLabels("unknown labels code");
 

@@ -539,7 +539,7 @@ impl Drop for TicketResolver {
         use crate::error::ErrorKind;
         self.settle(Err(Error::new(
             ErrorKind::Unavailable,
-            "the write was given up before it was durable",
+            "the write was aborted before it was durable",
         )));
     }
 }

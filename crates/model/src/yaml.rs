@@ -249,7 +249,7 @@ impl Open {
                 if let Some(first) = map.entries.iter().find(|e| e.key == text) {
                     return Err(YamlError {
                         place: node.place,
-                        message: format!("key {text:?} is set twice, first at {}", first.place),
+                        message: format!("duplicate key {text:?}, first set at {}", first.place),
                     });
                 }
                 map.key = Some(PendingKey {
@@ -469,7 +469,7 @@ mod tests {
     fn parse_malformed_text_names_line_and_column() {
         check(
             "a: 1\nb: 2\na: 3\n",
-            "error 3:1: key \"a\" is set twice, first at 1:1",
+            "error 3:1: duplicate key \"a\", first set at 1:1",
         );
         check(
             "a: [1\nb: 2\n",

@@ -129,7 +129,7 @@ pub fn with_group(
 ) -> Result<String, EditError> {
     let invalid = |message: String| EditError::Invalid(message);
     let group = yaml::parse(body).map_err(|e| invalid(e.to_string()))?;
-    let group = group.ok_or_else(|| invalid("the body has no rule group".to_owned()))?;
+    let group = group.ok_or_else(|| invalid("the body contains no rule group".to_owned()))?;
     let mut groups = groups(namespace, text.unwrap_or_default())?;
     // Alone first, so that what is said is about what was sent.
     let alone = text_of(vec![group.clone()]);

@@ -107,7 +107,7 @@ pub enum BackfillError {
     #[error("no rule group {0:?}")]
     NoGroup(String),
     /// There are several groups of that name.
-    #[error("more than one rule group {0:?}: say its file")]
+    #[error("more than one rule group {0:?}: set the parameter file")]
     SeveralGroups(String),
     /// It has too many instants.
     #[error("too many instants: {count}, limit {limit}")]
@@ -118,10 +118,10 @@ pub enum BackfillError {
         limit: u64,
     },
     /// Too many others have not ended: to be tried again.
-    #[error("too many back-fills have not ended: limit {0}")]
+    #[error("too many running backfills: limit {0}")]
     TooMany(usize),
     /// The server has just started: to be tried again.
-    #[error("rules do not run yet")]
+    #[error("rules are not running yet")]
     NotYet,
 }
 

@@ -125,7 +125,7 @@ impl App {
             sink.into_text().into_bytes()
         });
         collecting.await.map_err(|e| {
-            tracing::error!(error = %e, "collect metrics");
+            tracing::error!(error = %e, "failed to collect metrics");
             self.0.metrics.panics.inc();
             Error::new(ErrorKind::Internal, "the metrics failed: see the log")
         })
@@ -166,7 +166,7 @@ impl State {
         self.metrics.collect(sink);
         sink.metric(
             "firn_server_passwords_waiting",
-            "Passwords that wait to be checked.",
+            "Passwords waiting to be checked.",
             &[],
             Value::Gauge(self.access.waiting() as f64),
         );

@@ -201,19 +201,19 @@ impl Collect for ServerMetrics {
         self.each_endpoint(
             sink,
             "firn_server_request_duration_seconds",
-            "From the end of a request's headers to the end of its answer.",
+            "Time from the end of a request's headers to the end of its response.",
             |metrics| Value::Histogram(&metrics.duration),
         );
         self.each_endpoint(
             sink,
             "firn_server_request_body_bytes_total",
-            "Bytes of bodies received, as they were sent.",
+            "Bytes of received request bodies, as transferred.",
             |metrics| Value::Counter(metrics.request_bytes.get() as f64),
         );
         self.each_endpoint(
             sink,
             "firn_server_response_body_bytes_total",
-            "Bytes of bodies sent, as they were sent.",
+            "Bytes of sent response bodies, as transferred.",
             |metrics| Value::Counter(metrics.response_bytes.get() as f64),
         );
         self.collect_totals(sink);
@@ -231,17 +231,17 @@ impl ServerMetrics {
             ),
             (
                 "firn_server_requests_in_flight",
-                "Requests under way.",
+                "Requests in progress.",
                 &self.requests,
             ),
             (
                 "firn_server_queries_waiting",
-                "Queries that wait for their turn.",
+                "Queries waiting in the queue.",
                 &self.queries_waiting,
             ),
             (
                 "firn_server_queries_running",
-                "Queries that are evaluated.",
+                "Queries being evaluated.",
                 &self.queries_running,
             ),
         ];
@@ -256,27 +256,27 @@ impl ServerMetrics {
             ),
             (
                 "firn_server_accepts_failed_total",
-                "Connections that could not be accepted: file descriptors ran out.",
+                "Connections that could not be accepted because no file descriptor was available.",
                 &self.accepts_failed,
             ),
             (
                 "firn_server_handshakes_failed_total",
-                "Connections that ended before TLS was agreed on.",
+                "Connections that ended before the TLS handshake was complete.",
                 &self.handshakes_failed,
             ),
             (
                 "firn_server_requests_unauthenticated_total",
-                "Requests without credentials, or with wrong ones.",
+                "Requests with missing or wrong credentials.",
                 &self.requests_unauthenticated,
             ),
             (
                 "firn_server_requests_forbidden_total",
-                "Requests that their credentials are not good for.",
+                "Requests rejected because their credentials lack permission.",
                 &self.requests_forbidden,
             ),
             (
                 "firn_server_queries_refused_total",
-                "Queries refused because too many waited.",
+                "Queries rejected because the queue was full.",
                 &self.queries_refused,
             ),
             (

@@ -237,13 +237,13 @@ impl Collect for QueryLog {
     fn collect(&self, sink: &mut dyn Sink) {
         sink.metric(
             "firn_query_log_enabled",
-            "Whether queries are written to a log.",
+            "1 while the query log is enabled.",
             &[],
             Value::Gauge(f64::from(u8::from(self.is_on()))),
         );
         sink.metric(
             "firn_query_log_failures_total",
-            "Queries that could not be written to the log.",
+            "Queries that could not be written to the query log.",
             &[],
             Value::Counter(self.failures.get() as f64),
         );

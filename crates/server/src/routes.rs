@@ -109,7 +109,7 @@ fn panicked(app: &App, panic: Box<dyn Any + Send>) -> Response {
         .map(String::as_str)
         .or_else(|| panic.downcast_ref::<&str>().copied())
         .unwrap_or("unknown");
-    tracing::error!(panic = what, "answer request");
+    tracing::error!(panic = what, "request handler panicked");
     app.metrics.panics.inc();
     Failure::internal("the request failed: see the log").into_json()
 }

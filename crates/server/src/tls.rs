@@ -65,7 +65,7 @@ pub fn server_config(
         .collect();
     let builder = ServerConfig::builder_with_provider(provider.clone())
         .with_protocol_versions(&versions)
-        .map_err(|e| TlsError::NothingLeft(format!("no TLS version can be spoken: {e}")))?;
+        .map_err(|e| TlsError::NothingLeft(format!("no TLS version can be used: {e}")))?;
     let builder = match client::verifier(settings, files, provider)? {
         Some(verifier) => builder.with_client_cert_verifier(verifier),
         None => builder.with_no_client_auth(),
@@ -96,7 +96,8 @@ fn provider(settings: &TlsSettings) -> Result<CryptoProvider, TlsError> {
     if !settings.curves.is_empty() {
         provider.kx_groups = settings.curves.iter().filter_map(Curve::group).collect();
         if provider.kx_groups.is_empty() {
-            let why = "none of curve_preferences is supported: CurveP256, CurveP384 and X25519 are";
+            let why = "no supported curve in curve_preferences: CurveP256, CurveP384 and X25519 \
+                 are supported";
             return Err(TlsError::NothingLeft(why.into()));
         }
     }

@@ -68,8 +68,8 @@ async fn query_over_a_damaged_page_answers_with_a_warning_and_status_lists_it() 
     let tsdb = body(&fixture, "/api/v1/status/tsdb").await;
     assert_eq!(tsdb["data"]["damages"], Value::Null);
     let text = format!(
-        "damage: {} is damaged at offset {page}: malformed bytes: page header fails its checksum; it held samples \
-         of 2 series, from 0 to 9000 ms",
+        "damage: {} is damaged at offset {page}: malformed bytes: page header fails its checksum; \
+         it contained samples of 2 series, from 0 to 9000 ms",
         segments[0].display()
     );
     let instant = body(
@@ -99,7 +99,7 @@ async fn query_over_a_damaged_page_answers_with_a_warning_and_status_lists_it() 
         "kind": "pages",
         "file": segments[0],
         "offset": page,
-        "what": "malformed bytes: page header fails its checksum; it held samples of 2 series",
+        "what": "malformed bytes: page header fails its checksum; it contained samples of 2 series",
         "from": 0,
         "to": 9_000,
     });

@@ -15,7 +15,7 @@ async fn server_whose_disk_fails_is_healthy_but_not_ready() {
     assert_eq!(send(&fixture, get("/-/ready")).await.status, 200);
     *fixture.log.fault.lock().unwrap() = Some("sync segment: input/output error".to_owned());
     let reply = send(&fixture, get("/-/ready")).await;
-    let expected = "Firn takes no writes: sync segment: input/output error\n";
+    let expected = "Firn does not accept writes: sync segment: input/output error\n";
     assert_eq!((reply.status, reply.body.as_str()), (503, expected));
     assert_eq!(send(&fixture, get("/-/healthy")).await.status, 200);
 }

@@ -178,7 +178,7 @@ impl Blocks {
     fn lacks_manifest(&self) -> Result<bool, StorageError> {
         let lacks = self.list().version == 0 && !folders(&self.env, &self.dir)?.is_empty();
         if lacks {
-            tracing::warn!("blocks without a manifest: those that are whole are taken");
+            tracing::warn!("blocks exist but no manifest: using all complete blocks");
         }
         Ok(lacks)
     }
@@ -317,7 +317,10 @@ impl Blocks {
             let removed = remove_folder(&self.env, &dir);
             if let Err(e) = removed.or_else(if_missing) {
                 // The next start finds it unnamed.
-                tracing::error!(error = %e, "remove block that was replaced or left the retention");
+                tracing::error!(
+                    error = %e,
+                    "failed to remove a block that was replaced or expired"
+                );
             }
         }
     }
@@ -341,7 +344,7 @@ impl Blocks {
             match self.open_one(entry) {
                 Ok(mut open) => {
                     if entry.is_bad {
-                        tracing::info!(block = %entry.id, "block is whole again");
+                        tracing::info!(block = %entry.id, "block is intact again");
                         // What is known of it may be its name alone.
                         *entry = BlockEntry::of(open.block.meta(), entry.kind, entry.sequence);
                         open.entry = entry.clone();
@@ -367,7 +370,7 @@ impl Blocks {
             let list = committing.list.clone();
             match self.put(&mut committing, list) {
                 Ok(list) => committing.list = list,
-                Err(e) => tracing::error!(error = %e, "name damaged blocks"),
+                Err(e) => tracing::error!(error = %e, "failed to record damaged blocks"),
             }
         }
         self.measure(&committing);
@@ -390,9 +393,15 @@ impl Blocks {
                 continue;
             }
             match remove_folder(&self.env, &self.dir_of(id)) {
-                Ok(()) => tracing::info!(block = %id, "removed a block that no manifest names"),
+                Ok(()) => tracing::info!(
+                    block = %id,
+                    "removed a block that is not in the manifest"
+                ),
                 // It is not what counts, and need not be ours.
-                Err(e) => tracing::warn!(error = %e, "leave a block that no manifest names"),
+                Err(e) => tracing::warn!(
+                    error = %e,
+                    "failed to remove a block that is not in the manifest"
+                ),
             }
         }
         for path in manifests {

@@ -170,7 +170,7 @@ impl Catalogue {
         let is_lost = self.found.is_empty() || all.clone().any(|p| !held.contains(&Position(p)));
         let cost = match is_lost {
             true => "series without labels are lost with it",
-            false => "the other file has what it lacks",
+            false => "the other copy of the file contains the missing data",
         };
         let mut damages = Vec::new();
         for kind in [SERIES, COPY] {

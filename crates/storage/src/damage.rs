@@ -100,7 +100,7 @@ impl Damages {
             lost_samples = damage.samples,
             lost_from = damage.range.map(|range| range.min),
             lost_to = damage.range.map(|range| range.max),
-            "damage: what is whole is served; `firn tsdb verify` lists it"
+            "damaged data: Firn serves the intact part; `firn tsdb verify` lists all damage"
         );
         None
     }
@@ -222,8 +222,8 @@ mod tests {
         );
         assert_eq!(
             damage(None, None).to_string(),
-            "pages/1.pages is damaged: a stripe has another sum; it held 7 samples, of which those \
-             came back that the log still had"
+            "pages/1.pages is damaged: a stripe has another sum; it contained 7 samples, some of \
+             which were recovered from the log"
         );
     }
 }

@@ -368,11 +368,11 @@ mod tests {
     fn folder_of_another_format_is_refused() {
         check(
             &with_file("FORMAT", b"firn data format 1\n"),
-            Err("var/firn/FORMAT has format 1, this version reads format 4"),
+            Err("var/firn/FORMAT has format 1, but this version supports format 4"),
         );
         check(
             &with_file("FORMAT", b"\xff\xfe"),
-            Err("var/firn/FORMAT has format unknown, this version reads format 4"),
+            Err("var/firn/FORMAT has format unknown, but this version supports format 4"),
         );
     }
 
@@ -396,8 +396,8 @@ mod tests {
         check(
             &sim,
             Err(
-                "folder var/firn is not empty and is not a firn data folder: \
-                 it holds chunks_head",
+                "folder var/firn is not empty and is not a firn data folder: it contains \
+                 chunks_head",
             ),
         );
         let names = sim.env.disk.list(Path::new(ROOT)).unwrap();

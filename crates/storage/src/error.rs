@@ -42,7 +42,7 @@ pub enum StorageError {
     },
     /// The folder holds something else.
     #[error(
-        "folder {} is not empty and is not a firn data folder: it holds {found}",
+        "folder {} is not empty and is not a firn data folder: it contains {found}",
         path.display()
     )]
     Foreign {
@@ -52,15 +52,16 @@ pub enum StorageError {
         found: String,
     },
     /// The folder holds no data of ours.
-    #[error("folder {} is not a firn data folder: it has no file FORMAT", path.display())]
+    #[error(
+        "folder {} is not a firn data folder: it does not contain a file FORMAT", path.display())]
     NoData {
         /// The folder.
         path: PathBuf,
     },
     /// A file that the disk does not deliver cannot be copied, so it is not replaced either.
     #[error(
-        "{} cannot be read from this disk; copy the data folder to a sound disk, as far as it can \
-         be read, and repair it there",
+        "{} cannot be read from this disk; copy all readable files of the data folder to another \
+         disk and repair the copy",
         path.display()
     )]
     NotRepairable {
@@ -68,7 +69,7 @@ pub enum StorageError {
         path: PathBuf,
     },
     /// The bytes are of a format that this version does not read.
-    #[error("{} has format {found}, this version reads format {known}", path.display())]
+    #[error("{} has format {found}, but this version supports format {known}", path.display())]
     Format {
         /// The file.
         path: PathBuf,
@@ -98,19 +99,19 @@ pub enum StorageError {
     },
     /// An earlier write or sync failed, and its bytes are no longer in memory; nothing is promised
     /// until the process restarts.
-    #[error("the log takes no writes until restart: {cause}")]
+    #[error("the log rejects writes until restart: {cause}")]
     Poisoned {
         /// The failure.
         cause: String,
     },
     /// A write found no room on the disk or in the quota.
-    #[error("the disk is full, writes go on once it has room: {cause}")]
+    #[error("the disk is full, writes resume when space is free: {cause}")]
     NoRoom {
         /// What the system said.
         cause: String,
     },
     /// A write or sync failed, and so did those that were tried since.
-    #[error("the disk fails, writes are tried again: {cause}")]
+    #[error("disk error, writes are retried: {cause}")]
     Failing {
         /// The last failure.
         cause: String,
@@ -126,7 +127,7 @@ pub enum StorageError {
         required: u64,
     },
     /// Sealing does not keep up with what is written.
-    #[error("sealing is behind: {bytes} bytes of log hold what is not sealed, limit {limit}")]
+    #[error("sealing is behind: {bytes} bytes of the log are not sealed, limit {limit}")]
     Backlog {
         /// Bytes of the log.
         bytes: u64,
@@ -134,7 +135,7 @@ pub enum StorageError {
         limit: u64,
     },
     /// Late samples come faster than they leave memory.
-    #[error("too many late samples wait in memory: they take {bytes} bytes, limit {limit}")]
+    #[error("too many late samples in memory: {bytes} bytes, limit {limit}")]
     LateBacklog {
         /// Bytes that they take.
         bytes: usize,
@@ -151,8 +152,8 @@ pub enum StorageError {
     },
     /// The series of the folder do not fit into memory.
     #[error(
-        "{} has the labels of too many series: {series} of them take {bytes} bytes of memory, \
-         limit {limit}; raise firn.memory_limit on a machine that has more",
+        "too many series in {}: the labels of {series} series need {bytes} bytes of memory, limit \
+         {limit}; raise firn.memory_limit or use a machine with more memory",
         path.display()
     )]
     TooManySeries {
@@ -177,7 +178,7 @@ pub enum StorageError {
     #[error("the log is closed")]
     Closed,
     /// Records that the log should hold are gone.
-    #[error("log {} lacks records {} to {}", path.display(), from.0, to.0)]
+    #[error("log {} misses records {} to {}", path.display(), from.0, to.0)]
     Missing {
         /// The segment at whose end they should be.
         path: PathBuf,

@@ -185,7 +185,7 @@ impl Exemplars {
         for (reason, count) in reasons {
             sink.metric(
                 "firn_storage_exemplars_refused_total",
-                "Exemplars that were not kept, by reason; repeated ones are not counted.",
+                "Rejected exemplars by reason, not including duplicates.",
                 &[("reason", reason)],
                 Value::Counter(count.get() as f64),
             );
@@ -194,7 +194,7 @@ impl Exemplars {
         let table = [
             (
                 "firn_storage_exemplars_added_total",
-                "Exemplars taken since the start.",
+                "Exemplars accepted since the start.",
                 Value::Counter(self.added.get() as f64),
             ),
             (
@@ -204,27 +204,27 @@ impl Exemplars {
             ),
             (
                 "firn_storage_exemplars",
-                "Exemplars that are kept.",
+                "Stored exemplars.",
                 Value::Gauge(ring.len() as f64),
             ),
             (
                 "firn_storage_exemplars_max",
-                "Exemplars that can be kept.",
+                "Maximum number of stored exemplars.",
                 Value::Gauge(ring.max() as f64),
             ),
             (
                 "firn_storage_exemplars_series",
-                "Series with exemplars that are kept.",
+                "Series with stored exemplars.",
                 Value::Gauge(ring.slots().count() as f64),
             ),
             (
                 "firn_storage_exemplars_oldest_timestamp_seconds",
-                "The time of the exemplar that goes next: how far back the ring reaches.",
+                "Timestamp of the oldest exemplar in the buffer.",
                 Value::Gauge(ring.oldest_time().unwrap_or(0) as f64 / 1e3),
             ),
             (
                 "firn_storage_exemplars_memory_bytes",
-                "Memory of the exemplars.",
+                "Memory of stored exemplars.",
                 Value::Gauge(ring.memory_bytes() as f64),
             ),
         ];

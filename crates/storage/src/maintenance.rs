@@ -128,7 +128,7 @@ impl Maintenance {
         if self.options.sync == SyncMode::Interval
             && let Err(e) = self.log.sync()
         {
-            tracing::error!(error = %e, "sync log");
+            tracing::error!(error = %e, "failed to sync the log");
         }
         self.leave_mark(&mut state);
         self.seal_due(&mut state);
@@ -181,7 +181,7 @@ impl Maintenance {
             }
             // A column too long for one page goes in parts.
             if self.metrics.sealed_samples.get() == before {
-                let message = "samples are left that no page holds; the log is kept";
+                let message = "some samples are not in any page; the log is kept";
                 return Err(Error::new(ErrorKind::Internal, message.to_owned()));
             }
         }

@@ -111,7 +111,7 @@ impl Manifest {
         let text = std::str::from_utf8(&bytes).ok();
         match text.and_then(parse) {
             Some(manifest) => Ok(Some(manifest)),
-            None => Err(damage("it is not what was written".to_owned())),
+            None => Err(damage("content differs from its checksum".to_owned())),
         }
     }
 

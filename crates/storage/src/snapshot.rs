@@ -66,12 +66,12 @@ impl<'a> Unfinished<'a> {
     /// Begins the snapshot `name` of `source`.
     pub(crate) fn begin(env: &'a Env, source: &'a DataDir, name: &str) -> Result<Self, Error> {
         if !is_name(name) {
-            let message = format!("not the name of a snapshot: {name:?}");
+            let message = format!("invalid snapshot name: {name:?}");
             return Err(Error::new(ErrorKind::Invalid, message));
         }
         let root = source.snapshots().join(name);
         if env.disk.list(&root).is_ok() {
-            let message = format!("there is a snapshot {name:?} already");
+            let message = format!("snapshot {name:?} already exists");
             return Err(Error::new(ErrorKind::Invalid, message));
         }
         let mut begun = Self {
@@ -208,7 +208,7 @@ impl Growing {
                 return Err(StorageError::Damaged {
                     path: self.from.clone(),
                     offset,
-                    what: format!("the file ends before its {} bytes", self.bytes),
+                    what: format!("the file is shorter than its {} bytes", self.bytes),
                 });
             }
             to.write_all_at(offset, &buffer[..read])
@@ -227,7 +227,10 @@ impl Drop for Unfinished<'_> {
         if !self.is_finished
             && let Err(e) = remove_snapshot(self.env, &self.root)
         {
-            tracing::error!(error = %e, "remove unfinished snapshot; the next start does");
+            tracing::error!(
+                error = %e,
+                "failed to remove an unfinished snapshot: the next start removes it"
+            );
         }
     }
 }
@@ -243,8 +246,8 @@ pub(crate) fn remove_unfinished(env: &Env, dir: &DataDir) {
             continue;
         }
         match remove_snapshot(env, &root) {
-            Ok(()) => tracing::info!(folder = %root.display(), "removed unfinished snapshot"),
-            Err(e) => tracing::error!(error = %e, "remove unfinished snapshot"),
+            Ok(()) => tracing::info!(folder = %root.display(), "removed an unfinished snapshot"),
+            Err(e) => tracing::error!(error = %e, "failed to remove an unfinished snapshot"),
         }
     }
 }

@@ -173,7 +173,7 @@ impl Store {
         Err(Error::new(
             ErrorKind::Invalid,
             format!(
-                "tenant {:?} is not kept here: this store is that of {:?}",
+                "tenant {:?} is not in this store, which belongs to {:?}",
                 tenant.as_str(),
                 self.parts.options.tenant.as_str()
             ),

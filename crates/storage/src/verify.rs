@@ -80,7 +80,7 @@ fn find_nameless(
     all: &mut Part,
 ) -> Result<(), StorageError> {
     let nameless = all.read.len_without(named);
-    let what = format!("the labels of {nameless} series that have samples are lost");
+    let what = format!("the labels of {nameless} series with samples are lost");
     let mut finding = Finding::new(DamageKind::Catalogue, &dir.series(), None, what);
     finding.series = Some(nameless);
     all.find(finding);
@@ -102,7 +102,7 @@ fn read_manifest(env: &Env, dir: &DataDir, part: &mut Part) -> Manifest {
     let what = match Manifest::read(&*env.disk, dir.root()) {
         Ok(Some(manifest)) => return manifest,
         Ok(None) if dir.is_without_manifest() => return Manifest::default(),
-        Ok(None) => "the file is missing; files that are missing too go unnoticed".to_owned(),
+        Ok(None) => "the file is missing; other missing files cannot be detected".to_owned(),
         Err(damage) => damage.what,
     };
     part.find(Finding::new(DamageKind::Manifest, &path, None, what));
@@ -142,7 +142,7 @@ fn read_pages(
     let numbers = none_if_missing(PAGES.list(env, &folder))?;
     for entry in &manifest.segments {
         let what = match entry.state {
-            SegmentState::Lost => "a part of it was lost before, as the manifest says",
+            SegmentState::Lost => "a part of it was lost earlier, according to the manifest",
             _ if numbers.contains(&entry.number) || entry.pages == 0 => continue,
             _ => "the file is missing",
         };

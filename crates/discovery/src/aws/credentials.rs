@@ -11,11 +11,11 @@
 use super::request::{add_signature, endpoint, failed};
 use super::settings::AwsSettings;
 use super::sign::Scope;
-use firn_http_client::form_encode;
 use crate::api::{Api, header_value, wrong};
 use crate::environment::Variables;
 use crate::once::ask_once;
 use crate::xml;
+use firn_http_client::form_encode;
 use firn_http_client::named_files::read_text_aside;
 use firn_model::env::Clock;
 use firn_model::error::Error;

@@ -219,7 +219,7 @@ where
     T: DeserializeOwned + Send + 'static,
 {
     let answer = session.json(&format!("{TARGET}.{operation}"), &body).await;
-    answer.map_err(|e| wrong(format!("could not ask for {operation}: {e}")))
+    answer.map_err(|e| wrong(format!("request {operation} failed: {e}")))
 }
 
 /// What an operation says of `names`, of which as many as it takes stand under a key of its body;
@@ -315,7 +315,7 @@ async fn describe_ec2(
             pairs.push(("NextToken", &token));
         }
         let answer = ec2.query(&pairs).await;
-        let answer = answer.map_err(|e| wrong(format!("could not ask for {action}: {e}")))?;
+        let answer = answer.map_err(|e| wrong(format!("request {action} failed: {e}")))?;
         let next = text(parse(&answer)?.root_element(), "nextToken").to_owned();
         pages.follow(Some(next));
         answers.push(answer);

@@ -408,7 +408,7 @@ impl Names {
                 Some(["serverlesscache", name]) => names.without_servers.push((*name).to_owned()),
                 Some(["replicationgroup", name]) => names.clusters.push((*name).to_owned()),
                 Some(_) => {}
-                None => warn!(arn, "not the name of a cache"),
+                None => warn!(arn, "not the ARN of a cache"),
             }
         }
         names

@@ -7,7 +7,6 @@
 use super::service::Service;
 use super::session::Session;
 use super::settings::AwsSettings;
-use firn_http_client::form_encode;
 use crate::api::wrong;
 use crate::discover::Refresh;
 use crate::environment::of_process;
@@ -16,6 +15,7 @@ use crate::json::answers;
 use crate::meta::{Meta, host_port};
 use crate::pages::Pages;
 use crate::side_by_side::side_by_side;
+use firn_http_client::form_encode;
 use firn_model::env::Clock;
 use firn_model::error::Error;
 use serde::de::DeserializeOwned;

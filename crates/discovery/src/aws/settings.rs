@@ -1,7 +1,7 @@
 //! What a config says of one of Amazon's clouds.
 
-use firn_http_client::HttpSettings;
 use crate::docker::Filter;
+use firn_http_client::HttpSettings;
 use std::time::Duration;
 
 /// What the discoveries of Amazon's clouds have in common, and what some of them have.

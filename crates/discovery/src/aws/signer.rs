@@ -3,9 +3,9 @@
 use super::credentials::{Chain, Credentials};
 use super::settings::AwsSettings;
 use super::sign::{Request, Scope, Signed};
-use firn_http_client::{Sign, Signing, ToSign};
 use crate::api::{Api, header_value};
 use crate::environment::of_process;
+use firn_http_client::{Sign, Signing, ToSign};
 use firn_model::env::Clock;
 use firn_model::error::Error;
 use hyper::HeaderMap;

@@ -1,11 +1,11 @@
 //! EC2, Lightsail and the token services on the loopback.
 
 use super::*;
-use firn_http_client::HttpSettings;
 use crate::discover::Refresh;
 use crate::docker::Filter;
 use crate::environment::Variables;
 use crate::stub::{Asked, Reply, Stub, shown};
+use firn_http_client::HttpSettings;
 use firn_model::env::sim::SimClock;
 use std::collections::BTreeMap;
 use std::sync::Arc;

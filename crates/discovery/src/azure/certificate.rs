@@ -6,9 +6,9 @@
 //! Facts are from Microsoft's documentation of certificate credentials, and from what its library
 //! for Go, which upstream uses, reads and sends: PS256, thumbprints by SHA-256 in plain base64.
 
-use firn_http_client::{Block, key_of_der, signed};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
+use firn_http_client::{Block, key_of_der, signed};
 use p12_keystore::Pkcs12Archive;
 use ring::digest::{SHA256, digest};
 use ring::rand::{SecureRandom, SystemRandom};
@@ -118,7 +118,7 @@ impl Certificate {
 fn unique() -> Result<String, String> {
     let mut bytes = [0; 16];
     let filled = SystemRandom::new().fill(&mut bytes);
-    filled.map_err(|_| "the system gives no random numbers".to_owned())?;
+    filled.map_err(|_| "the operating system provides no random numbers".to_owned())?;
     let number = u128::from_be_bytes(bytes) & !(0xf << 76) & !(0x3 << 62) | 0x4 << 76 | 0x2 << 62;
     let digits = format!("{number:032x}");
     let parts = [0..8, 8..12, 12..16, 16..20, 20..32].map(|part| &digits[part]);

@@ -2,10 +2,10 @@
 
 use super::super::tokens::{Issuer, Token, Tokens};
 use super::certificate::Certificate;
-use firn_http_client::{HttpSettings, Secret, Sign, form_encode, reveal};
 use crate::api::{Api, header_value, wrong};
 use crate::environment::{Variables, of_process};
 use firn_http_client::named_files::read_aside;
+use firn_http_client::{HttpSettings, Secret, Sign, form_encode, reveal};
 use firn_model::env::Clock;
 use firn_model::error::Error;
 use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};

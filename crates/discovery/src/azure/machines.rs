@@ -8,13 +8,13 @@
 
 use super::super::tokens::Tokens;
 use super::identity::{Account, AzureCloud, AzureIdentity};
-use firn_http_client::HttpSettings;
 use crate::api::{Api, wrong};
 use crate::discover::Refresh;
 use crate::group::Group;
 use crate::json::answers;
 use crate::meta::{Meta, host_port, sanitize};
 use crate::side_by_side::side_by_side;
+use firn_http_client::HttpSettings;
 use firn_model::env::Clock;
 use firn_model::error::Error;
 use hyper::StatusCode;
@@ -310,7 +310,7 @@ impl Machines {
         }
         for (id, interface) in side_by_side(SIDE_BY_SIDE, asking).await? {
             let Some(interface) = interface else {
-                warn!(interface = id, "there is no such interface");
+                warn!(interface = id, "network interface does not exist");
                 continue;
             };
             let end_ms = self.end_ms(&id);

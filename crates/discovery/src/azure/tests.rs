@@ -3,8 +3,8 @@
 use super::super::stub::{Answers, Asked, Followed, Reply, Stub, shown};
 use super::identity::Account;
 use super::*;
-use firn_http_client::{HttpSettings, Secret};
 use crate::discover::Refresh;
+use firn_http_client::{HttpSettings, Secret};
 use firn_model::env::sim::SimClock;
 use std::sync::Arc;
 use std::time::Duration;

@@ -110,12 +110,12 @@ impl Resolver {
             match answer {
                 Ok(reply @ (Reply::Records(_) | Reply::NoSuchName)) => return Some(reply),
                 Ok(Reply::Refused(code)) => {
-                    warn!(server, name, code = ?code, "DNS server gives no answer");
+                    warn!(server, name, code = ?code, "DNS server returned an error");
                 }
                 Ok(Reply::Truncated) => {
-                    warn!(server, name, "DNS answer does not fit into a message");
+                    warn!(server, name, "DNS response is too large for a message");
                 }
-                Err(e) => warn!(server, name, error = e, "cannot ask DNS server"),
+                Err(e) => warn!(server, name, error = e, "DNS query failed"),
             }
         }
         None
@@ -292,7 +292,10 @@ fn used(data: &RData<'_>) -> Option<Record> {
         RData::NS(ns) => Record::Ns(format!("{}.", ns.0)),
         RData::CNAME(_) => return None,
         other => {
-            warn!(record = ?other.type_code(), "not a record that makes a target");
+            warn!(
+                record = ?other.type_code(),
+                "ignoring DNS record of a type that makes no target"
+            );
             return None;
         }
     })

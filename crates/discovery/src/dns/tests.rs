@@ -167,7 +167,7 @@ async fn name_that_fails_keeps_its_targets_and_one_that_is_gone_has_none() {
     let mut names = server.names(dir.path(), &["web", "gone"], RecordType::A, 1);
     server.is_broken.store(true, Ordering::SeqCst);
     let e = names.refresh().await.unwrap_err();
-    assert_eq!(e.message, "no name could be looked up");
+    assert_eq!(e.message, "no name could be resolved");
 
     server.is_broken.store(false, Ordering::SeqCst);
     let want = ["10.0.0.1:1 dns_name=web"];

@@ -1,11 +1,11 @@
 //! A Docker engine, asked over HTTP or a Unix socket, and the networks that it knows.
 
 use super::Filter;
-use firn_http_client::{HttpSettings, USER_AGENT, form_encode};
 use crate::api::{Answer, Api, wrong};
 use crate::group::or_default;
 use crate::meta::Meta;
 use crate::once::ask_once;
+use firn_http_client::{HttpSettings, USER_AGENT, form_encode};
 use firn_model::error::Error;
 use http_body_util::Empty;
 use hyper::body::Bytes;

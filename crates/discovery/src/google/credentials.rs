@@ -1,11 +1,11 @@
 //! Where Google's tokens come from.
 
 use super::super::tokens::{Issuer, Token, Tokens};
-use firn_http_client::{HttpSettings, Sign, SigningAlgorithm, form_encode, sign_claims};
 use crate::api::{Api, wrong};
 use crate::environment::{Variables, of_process};
 use crate::json::answers;
 use firn_http_client::named_files::read_aside;
+use firn_http_client::{HttpSettings, Sign, SigningAlgorithm, form_encode, sign_claims};
 use firn_model::env::Clock;
 use firn_model::error::Error;
 use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};

@@ -2,12 +2,12 @@
 
 use super::super::tokens::Tokens;
 use super::credentials::Account;
-use firn_http_client::{HttpSettings, form_encode};
 use crate::api::{Api, wrong};
 use crate::discover::Refresh;
 use crate::group::Group;
 use crate::json::answers;
 use crate::meta::{Meta, sanitize};
+use firn_http_client::{HttpSettings, form_encode};
 use firn_model::env::Clock;
 use firn_model::error::Error;
 use hyper::header::{AUTHORIZATION, HeaderMap};

@@ -2,11 +2,11 @@
 //! service account of the pod that this process runs in.
 
 use super::settings::KubernetesSettings;
-use firn_http_client::{Auth, ExecSettings, HttpSettings, ProxySettings, Secret, TlsSettings};
 use crate::api::{Api, wrong};
-use firn_http_client::named_files;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
+use firn_http_client::named_files;
+use firn_http_client::{Auth, ExecSettings, HttpSettings, ProxySettings, Secret, TlsSettings};
 use firn_model::error::Error;
 use firn_model::yaml::{self, Node};
 use std::path::{Path, PathBuf};
@@ -96,7 +96,7 @@ fn of_kubeconfig(path: &Path) -> Result<(String, HttpSettings), Error> {
     let shown = path.display();
     let text = named_files::read_text(path).map_err(|e| wrong(format!("{shown}: {e}")))?;
     let read = yaml::parse(&text).map_err(|e| wrong(format!("{shown}:{e}")))?;
-    let root = read.ok_or_else(|| wrong(format!("{shown}: nothing in it")))?;
+    let root = read.ok_or_else(|| wrong(format!("{shown}: the file is empty")))?;
     let missing = |what: &str| wrong(format!("{shown}: no {what}"));
     let context = text_of(&root, "current-context").unwrap_or_default();
     let context =

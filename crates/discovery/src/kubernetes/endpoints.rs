@@ -90,7 +90,7 @@ pub(super) fn endpoints(
     if metadata.annotations.contains_key(OVER_CAPACITY) {
         warn!(
             endpoints = metadata.key(),
-            "endpoints are too many for one object, use \"role: endpointslice\" instead"
+            "too many endpoints for one object, use \"role: endpointslice\" instead"
         );
     }
     let mut seen = Seen::new();

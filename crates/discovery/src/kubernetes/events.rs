@@ -108,9 +108,7 @@ impl<'s, T: Resource> Events<'s, T> {
                 return Err(Error::new(kind, object.message));
             }
             other => {
-                return Err(wrong(format!(
-                    "an event of a kind that is not known: {other:?}"
-                )));
+                return Err(wrong(format!("unknown kind of event: {other:?}")));
             }
         }
         Ok(())
@@ -188,11 +186,7 @@ mod tests {
         let node = |node: &Node| format!("{:?}", roles::node(node));
         let ports = |one: &Service| {
             let mut groups = Vec::new();
-            roles::service(
-                one,
-                &crate::meta::Meta::new("kubernetes"),
-                &mut groups,
-            );
+            roles::service(one, &crate::meta::Meta::new("kubernetes"), &mut groups);
             format!("{groups:?}")
         };
         let pod = |pod: &Pod| pod.metadata.key();

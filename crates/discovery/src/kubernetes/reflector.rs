@@ -12,10 +12,10 @@ use super::access::Cluster;
 use super::events::{EVENT_BYTES_MAX, Events, GONE};
 use super::objects::Resource;
 use super::store::Store;
-use firn_http_client::form_encode;
 use crate::api::{Answer, wrong};
 use crate::group::or_default;
 use crate::published::Published;
+use firn_http_client::form_encode;
 use firn_model::error::{Error, ErrorKind};
 use http_body_util::BodyExt;
 use hyper::HeaderMap;
@@ -123,7 +123,7 @@ impl<T: Resource> Reflector<T> {
                 return Ok((items, resource_version));
             }
             if behind == next {
-                return Err(wrong("a page of the list leads to itself"));
+                return Err(wrong("a page of the list refers to itself"));
             }
             next = behind;
         }
@@ -145,7 +145,7 @@ impl<T: Resource> Reflector<T> {
                 Ok(()) if version != before => continue,
                 Ok(()) => {}
                 Err(e) if e.kind == ErrorKind::NotFound => {
-                    debug!(kind = T::PLURAL, error = %e, "list Kubernetes objects anew");
+                    debug!(kind = T::PLURAL, error = %e, "listing Kubernetes objects again");
                     return;
                 }
                 Err(e) => self.failed("watch", &e),
@@ -215,7 +215,7 @@ impl<T: Resource> Reflector<T> {
             kind = T::PLURAL,
             namespace,
             error = %error,
-            "cannot follow Kubernetes objects"
+            "cannot watch Kubernetes objects"
         );
     }
 }

@@ -1,8 +1,8 @@
 //! A cluster on the loopback whose objects change, and whose watches end and grow too old.
 
 use super::*;
-use firn_http_client::HttpSettings;
 use crate::stub::{Asked, Reply, Seen, Stub, until};
+use firn_http_client::HttpSettings;
 use hyper::body::Bytes;
 use std::collections::BTreeMap;
 use std::sync::Mutex;

@@ -13,12 +13,12 @@
 //! key that it makes for them; here they are made out to the key of the certificate.
 
 use super::signer::{date, signature_header};
-use firn_http_client::{Block, HttpSettings, key_of_pem};
 use crate::api::{Api, header_value, wrong};
 use crate::environment::{Variables, of_process};
 use crate::json::answers;
 use base64::Engine;
 use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE_NO_PAD};
+use firn_http_client::{Block, HttpSettings, key_of_pem};
 use firn_model::env::Clock;
 use firn_model::error::Error;
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE, DATE, HeaderMap, HeaderName, HeaderValue};

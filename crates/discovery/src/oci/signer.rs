@@ -5,11 +5,11 @@
 
 use super::OciSettings;
 use super::machine::Machine;
-use firn_http_client::{Secret, Sign, Signing, ToSign, key_of_pem, reveal, signature};
 use crate::api::{header_value, wrong};
-use firn_http_client::named_files::read_aside;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
+use firn_http_client::named_files::read_aside;
+use firn_http_client::{Secret, Sign, Signing, ToSign, key_of_pem, reveal, signature};
 use firn_model::env::Clock;
 use firn_model::error::Error;
 use hyper::HeaderMap;

@@ -188,7 +188,10 @@ impl Server {
         // The name is there since version 2.47.
         let flavor = ["original_name", "id"].iter();
         let Some(flavor) = flavor.filter_map(|key| self.flavor[key].as_str()).next() else {
-            warn!(instance = self.id, "neither name nor id of its flavor");
+            warn!(
+                instance = self.id,
+                "flavor of the instance has neither name nor id"
+            );
             return Vec::new();
         };
         let mut common = Meta::new("openstack");

@@ -1,10 +1,10 @@
 //! Who asks, and where services are: OpenStack's identity API, version 3.
 
 use super::{OpenStackCredentials, OpenStackSettings};
-use firn_http_client::{Secret, reveal};
 use crate::api::{Api, header_value, wrong};
 use crate::environment::Variables;
 use crate::json::answers;
+use firn_http_client::{Secret, reveal};
 use firn_model::error::Error;
 use hyper::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use serde_json::{Value, json};

@@ -61,7 +61,7 @@ impl Session {
         let frame = self.frame().await?;
         match granted_ms(&frame)? {
             Some(ms) => self.patience = Duration::from_millis(ms),
-            None => return Err(wrong("the server takes no session")),
+            None => return Err(wrong("the server rejected the session")),
         }
         Ok(())
     }

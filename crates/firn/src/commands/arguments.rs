@@ -56,7 +56,7 @@ pub(super) fn feature_names() -> Arg {
         .value_name("NAMES")
         .action(ArgAction::Append)
         .global(true)
-        .help("Language features to switch on, separated by commas")
+        .help("PromQL features to enable, separated by commas")
 }
 
 /// The switches of the language that are asked for.

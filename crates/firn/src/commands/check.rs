@@ -22,10 +22,13 @@ use std::process::ExitCode;
 /// What `firn check` understands.
 pub fn command() -> Command {
     let web_config = Command::new("web-config")
-        .about("Check web configs as promtool does; the exit code is 1 if one is not valid")
+        .about(
+            "Check web configuration files as promtool does; the exit code is 1 if a file is not \
+             valid",
+        )
         .arg(files("Files for --web.config.file"));
     Command::new("check")
-        .about("Check files before a server reads them")
+        .about("Check files before a server loads them")
         .subcommand_required(true)
         .arg_required_else_help(true)
         .arg(config::lookback())

@@ -5,9 +5,7 @@
 
 use crate::settings::config;
 use clap::{Arg, ArgMatches, value_parser};
-use firn_http_client::{
-    Auth, BodyLimit, HttpClient, HttpSettings, Secret, form_encode, read_body,
-};
+use firn_http_client::{Auth, BodyLimit, HttpClient, HttpSettings, Secret, form_encode, read_body};
 use firn_ingest::forward::without_user;
 use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use hyper::{StatusCode, Uri};
@@ -41,7 +39,10 @@ pub(super) fn http_config() -> Arg {
         .long("http.config.file")
         .value_name("FILE")
         .value_parser(value_parser!(PathBuf))
-        .help("How the server is reached: credentials, TLS, proxies, in the keys of a config")
+        .help(
+            "File with HTTP client settings (credentials, TLS, proxy), with the keys of a scrape \
+             config",
+        )
 }
 
 /// The value of [`http_config`].
@@ -102,9 +103,9 @@ impl Client {
         let mut all = HeaderMap::new();
         for (name, value) in headers {
             let key = HeaderName::from_bytes(name.as_bytes())
-                .map_err(|_| wrong(format!("not the name of a header: {name:?}")))?;
+                .map_err(|_| wrong(format!("not a valid header name: {name:?}")))?;
             let text = HeaderValue::from_str(value)
-                .map_err(|_| wrong(format!("not the value of a header: {value:?}")))?;
+                .map_err(|_| wrong(format!("not a valid header value: {value:?}")))?;
             all.append(key, text);
         }
         let runtime = Builder::new_current_thread().enable_all().build();

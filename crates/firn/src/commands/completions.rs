@@ -8,7 +8,7 @@ use std::process::ExitCode;
 /// What `firn completions` understands.
 pub fn command() -> Command {
     Command::new("completions")
-        .about("Print the script that completes commands and flags in a shell")
+        .about("Print a shell script that completes commands and flags")
         .after_help(
             "For bash: firn completions bash > ~/.local/share/bash-completion/completions/firn",
         )

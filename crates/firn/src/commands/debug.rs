@@ -38,16 +38,19 @@ pub fn command() -> Command {
     let server = Arg::new("server")
         .value_name("SERVER")
         .required(true)
-        .help("The server's URL or address, as in localhost:9090");
+        .help("URL or address of the server, for example localhost:9090");
     let commands = [
-        ("pprof", "Collect profiles; the CPU's takes 30 seconds"),
-        ("metrics", "Collect the server's own metrics"),
+        (
+            "pprof",
+            "Collect profiles; the CPU profile takes 30 seconds",
+        ),
+        ("metrics", "Collect the server's metrics"),
         ("all", "Collect profiles and metrics"),
     ];
     let commands =
         commands.map(|(name, about)| Command::new(name).about(about).arg(server.clone()));
     Command::new("debug")
-        .about("Collect what tells how a server is doing, in debug.tar.gz")
+        .about("Collect debug information of a server in debug.tar.gz")
         .subcommand_required(true)
         .arg_required_else_help(true)
         .subcommands(commands)
@@ -90,7 +93,7 @@ fn collect(server: &str, parts: &[(&str, &str)]) -> Result<(), String> {
         let answer = answer.map_err(|e| format!("error executing HTTP request: {e}"))?;
         if !answer.status.is_success() {
             let status = answer.status;
-            console::err(&format!("  not there: {path}: {status}"));
+            console::err(&format!("  not found: {path}: {status}"));
             continue;
         }
         let body = unpacked(answer).map_err(|e| format!("error reading {name}: {e}"))?;

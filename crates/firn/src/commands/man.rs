@@ -11,21 +11,21 @@ use std::process::ExitCode;
 /// What `firn man` understands.
 pub fn command() -> Command {
     Command::new("man")
-        .about("Print a man page, or write all of them to a folder")
+        .about("Print a man page, or write the man pages of all commands to a folder")
         .after_help("firn man serve | man -l -")
         .arg(
             Arg::new("dir")
                 .long("dir")
                 .value_name("DIR")
                 .value_parser(value_parser!(PathBuf))
-                .help("Folder for the pages of all commands"),
+                .help("Folder for the man pages of all commands"),
         )
         .arg(
             Arg::new("command")
                 .value_name("COMMAND")
                 .num_args(0..)
                 .conflicts_with("dir")
-                .help("The command whose page is printed; firn itself if none is named"),
+                .help("Command whose man page is printed [default: firn itself]"),
         )
 }
 

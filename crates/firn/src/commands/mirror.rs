@@ -20,32 +20,37 @@ pub fn command() -> Command {
     let target = option(
         "target",
         "URL",
-        "A receiver of remote write, by its whole URL; may be repeated",
+        "Complete URL of a remote write receiver; may be repeated",
     );
-    let config = option("config", "FILE", "A config that names the targets");
+    let config = option(
+        "config",
+        "FILE",
+        "Configuration file that lists the targets",
+    );
     let listen = option(
         "listen",
         "ADDRESS",
-        "Address to take remote write at; may be repeated",
+        "Address on which to accept remote write requests; may be repeated",
     );
     let data = option(
         "data",
         "DIR",
-        "Folder in which bodies wait for their targets",
+        "Folder for the request bodies that wait for delivery",
     );
     let web = option(
         "web.config.file",
         "FILE",
-        "TLS and users of senders: the web config of exporter-toolkit, read again when it changes",
+        "Web configuration file (exporter-toolkit format) with TLS and the users of senders; \
+         reloaded when it changes",
     );
-    let level = option("log.level", "LEVEL", "Least severe level that is logged");
+    let level = option("log.level", "LEVEL", "Minimum severity of logged messages");
     let format = option("log.format", "FORMAT", "Format of log lines");
     Command::new("mirror")
-        .about("Take remote write and pass it on to several targets")
+        .about("Accept remote write requests and forward them to several targets")
         .long_about(
-            "Take remote write and pass each body on to every target, as it came and in order. \
-             A body is acknowledged once it is safe on disk, where it waits for targets that are \
-             slow or away. See docs/mirror.md.",
+            "Accept remote write requests and forward each body to every target, unchanged and in \
+             order. Firn acknowledges a body when it is durable on disk. Bodies wait on disk for \
+             targets that are slow or unavailable. See docs/mirror.md.",
         )
         .args([
             config.value_parser(value_parser!(PathBuf)),

@@ -22,25 +22,25 @@ pub fn command() -> Command {
         .value_parser(["=", "!=", "=~", "!~"])
         .default_value("=")
         .allow_hyphen_values(true)
-        .help("How the matcher compares");
+        .help("Comparison operator of the matcher");
     let set = Command::new("set")
-        .about("Give every selector a matcher, or change the one that it has for the label")
+        .about("Set a matcher in every selector; replaces existing matchers of the label")
         .arg(kind)
         .args([
             query(),
-            name("The label to match"),
-            word("value", "VALUE", "The value to match"),
+            name("Label to match"),
+            word("value", "VALUE", "Value to match"),
         ]);
     let delete = Command::new("delete")
-        .about("Take the matchers for a label from every selector")
-        .args([query(), name("The label")]);
+        .about("Delete all matchers of a label from every selector")
+        .args([query(), name("Label whose matchers are deleted")]);
     let matchers = Command::new("label-matchers")
         .about("Edit the matchers of an expression")
         .subcommand_required(true)
         .arg_required_else_help(true)
         .subcommands([set, delete]);
     let format = Command::new("format")
-        .about("Lay an expression out over lines")
+        .about("Format an expression over several lines")
         .arg(query());
     Command::new("promql")
         .about("Format PromQL expressions and edit their matchers")

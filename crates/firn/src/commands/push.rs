@@ -31,18 +31,18 @@ pub fn command() -> Command {
         Arg::new(name).long(name).value_name(value).help(help)
     };
     let metrics = Command::new("metrics")
-        .about("Send metrics by remote write, to try things out")
+        .about("Send metrics by remote write, for tests and experiments")
         .arg(
             option(
                 "label",
                 "NAME=VALUE",
-                "A label of every series; may be repeated",
+                "Label to add to every series; may be repeated",
             )
             .default_value("job=promtool")
             .action(ArgAction::Append),
         )
         .arg(
-            option("timeout", "DURATION", "How long an answer may take")
+            option("timeout", "DURATION", "Timeout of a request")
                 .default_value("30s")
                 .value_parser(|text: &str| parse_duration(text).map_err(|e| e.to_string())),
         )
@@ -50,31 +50,35 @@ pub fn command() -> Command {
             option(
                 "header",
                 "NAME=VALUE",
-                "A header of the requests; may be repeated",
+                "Header to add to every request; may be repeated",
             )
             .action(ArgAction::Append),
         )
         .arg(
-            option("protobuf_message", "NAME", "The message of the requests")
+            option("protobuf_message", "NAME", "Protobuf message to send")
                 .default_value(MESSAGE_V1),
         )
         .arg(
-            option("remote-write.path", "PATH", "The path behind the URL")
-                .default_value("/api/v1/write"),
+            option(
+                "remote-write.path",
+                "PATH",
+                "Path of the remote write endpoint, appended to the URL",
+            )
+            .default_value("/api/v1/write"),
         )
         .arg(http_config())
         .arg(
             Arg::new("url")
                 .value_name("URL")
                 .required(true)
-                .help("The server's URL, as in http://localhost:9090"),
+                .help("URL of the server, for example http://localhost:9090"),
         )
         .arg(
             Arg::new("files")
                 .value_name("FILE")
                 .value_parser(value_parser!(PathBuf))
                 .num_args(0..)
-                .help("Files in the text format; none reads standard input"),
+                .help("Files in the text format; without files, standard input is read"),
         );
     Command::new("push")
         .about("Send data to a server")

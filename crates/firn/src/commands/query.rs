@@ -50,49 +50,54 @@ pub fn command() -> Command {
     let start = || {
         time(
             "start",
-            "Start of the time range: RFC 3339 or seconds since the epoch",
+            "Start of the time range, as RFC 3339 or seconds since the epoch",
         )
     };
     let end = || {
         time(
             "end",
-            "End of the time range: RFC 3339 or seconds since the epoch",
+            "End of the time range, as RFC 3339 or seconds since the epoch",
         )
     };
     let instant = Command::new("instant")
-        .about("Evaluate an expression at one time")
+        .about("Evaluate an expression at one point in time")
         .arg(time(
             "time",
-            "Evaluation time: RFC 3339 or seconds since the epoch [default: now]",
+            "Evaluation time, as RFC 3339 or seconds since the epoch [default: now]",
         ))
         .arg(word(2, "expr", "EXPR", "A PromQL expression"));
-    let step = option("step", "DURATION").help("Time between two steps, as in 15s or 1m30s");
+    let step = option("step", "DURATION").help("Query resolution step, for example 15s or 1m30s");
     let range = Command::new("range")
-        .about("Evaluate an expression at each step of a time range [default: the last 5 minutes]")
+        .about("Evaluate an expression over a time range [default: the last 5 minutes]")
         .args([start(), end(), step])
         .arg(word(2, "expr", "EXPR", "A PromQL expression"));
     let matcher = || option("match", "SELECTOR").action(ArgAction::Append);
     let series = Command::new("series")
         .about("List the label sets of series")
-        .arg(matcher().help("Series to list, as in up{job=\"x\"}; may be repeated [required]"))
+        .arg(matcher().help(
+            "Selector of the series to list, for example up{job=\"x\"}; may be repeated [required]",
+        ))
         .args([start(), end()]);
-    let labels = Command::new("labels")
-        .about("List the values of a label")
-        .arg(matcher().help("Series whose labels count, as in up{job=\"x\"}; may be repeated"))
-        .args([start(), end()])
-        .arg(word(2, "name", "NAME", "The name of the label"));
+    let labels =
+        Command::new("labels")
+            .about("List the values of a label")
+            .arg(matcher().help(
+                "Selector of the series to consider, for example up{job=\"x\"}; may be repeated",
+            ))
+            .args([start(), end()])
+            .arg(word(2, "name", "NAME", "Name of the label"));
     let server = word(
         1,
         "server",
         "SERVER",
-        "The server's URL or address, as in localhost:9090",
+        "URL or address of the server, for example localhost:9090",
     );
     let kinds = [instant, range, series, labels];
     let header = option("header", "NAME=VALUE").action(ArgAction::Append);
-    let header = header.help("A header of the requests; may be repeated");
+    let header = header.help("Header to add to every request; may be repeated");
     let kinds = kinds.map(|kind| kind.arg(server.clone()).arg(header.clone()));
     Command::new("query")
-        .about("Ask a Prometheus-compatible server")
+        .about("Query a Prometheus-compatible server")
         .subcommand_required(true)
         .arg_required_else_help(true)
         .args([http_config(), format()].map(|arg| arg.global(true)))
@@ -106,20 +111,23 @@ fn analyze_command() -> Command {
         .default_value("1h")
         .value_parser(|text: &str| parse_duration(text).map_err(|e| e.to_string()));
     Command::new("analyze")
-        .about("Show how many buckets of histograms are in use")
+        .about("Show how many histogram buckets are in use")
         .args([
             option("server", "SERVER")
                 .required(true)
-                .help("The server's URL or address, as in localhost:9090"),
+                .help("URL or address of the server, for example localhost:9090"),
             option("type", "TYPE")
                 .required(true)
-                .help("What is analyzed: histogram"),
-            span.help("The time before --time that is looked at"),
-            option("time", "TIME").help("RFC 3339 or seconds since the epoch [default: now]"),
+                .help("Type of metric to analyze: histogram"),
+            span.help("Length of the time range to analyze, which ends at --time"),
+            option("time", "TIME").help(
+                "End of the time range to analyze, as RFC 3339 or seconds since the epoch \
+                 [default: now]",
+            ),
             option("match", "SELECTOR")
                 .action(ArgAction::Append)
                 .required(true)
-                .help("Series of histograms; may be repeated"),
+                .help("Selector of histogram series; may be repeated"),
         ])
 }
 
@@ -129,7 +137,7 @@ fn format() -> Arg {
         .short('o')
         .default_value("promql")
         .value_parser(["promql", "json"])
-        .help("Format of the output")
+        .help("Output format")
 }
 
 fn option(name: &'static str, value: &'static str) -> Arg {

@@ -33,10 +33,7 @@ fn files(is_required: bool, help: &'static str) -> Arg {
 
 /// The argument that both commands have.
 fn shared_argument() -> Arg {
-    switch(
-        "ignore-unknown-fields",
-        "Pass over keys that rule files do not have",
-    )
+    switch("ignore-unknown-fields", "Ignore unknown keys in rule files")
 }
 
 /// The files named on the command line. A file that is not there ends the command, as promtool has

@@ -17,10 +17,10 @@ use std::process::ExitCode;
 /// What `firn test` understands.
 pub fn command() -> Command {
     let promql = Command::new("promql")
-        .about("Run PromQL scripts; the exit code is 1 if an evaluation fails")
-        .arg(files("Scripts in the format of Prometheus's own tests"));
+        .about("Run PromQL test scripts; the exit code is 1 if an evaluation fails")
+        .arg(files("Scripts in the format of Prometheus's PromQL tests"));
     Command::new("test")
-        .about("Run tests that are written down in files")
+        .about("Run tests from files")
         .subcommand_required(true)
         .arg_required_else_help(true)
         .arg(rules::test::junit())

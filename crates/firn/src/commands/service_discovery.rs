@@ -28,19 +28,22 @@ const LIST_BYTES_MAX: u64 = 256 << 20;
 /// What `firn check service-discovery` understands.
 pub fn command() -> Command {
     Command::new("service-discovery")
-        .about("Find the targets of a job and show them before and after relabelling, as JSON")
+        .about(
+            "Run service discovery for a job and print its targets before and after relabeling, \
+             as JSON",
+        )
         .arg(
             Arg::new("config-file")
                 .value_name("CONFIG")
                 .value_parser(value_parser!(PathBuf))
                 .required(true)
-                .help("A config in Prometheus's format"),
+                .help("Configuration file in Prometheus's format"),
         )
         .arg(
             Arg::new("job")
                 .value_name("JOB")
                 .required(true)
-                .help("The name of one of its jobs"),
+                .help("Name of a scrape job in the configuration"),
         )
         .arg(
             Arg::new("timeout")
@@ -48,7 +51,7 @@ pub fn command() -> Command {
                 .value_name("DURATION")
                 .default_value("30s")
                 .value_parser(|text: &str| parse_duration(text).map_err(|e| e.to_string()))
-                .help("How long to wait for the lists of all discoveries"),
+                .help("Time to wait for discovered targets"),
         )
 }
 

@@ -36,8 +36,8 @@ use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-const EXIT_CODES: &str =
-    "Exit code: 0 if the folder is whole, 1 if something is damaged, 2 if it cannot be read.";
+const EXIT_CODES: &str = "Exit code: 0 if the folder is intact, 1 if something is damaged, 2 if \
+                          the folder cannot be read.";
 
 /// The folder cannot be read at all.
 const CANNOT: u8 = 2;
@@ -49,50 +49,50 @@ pub fn command() -> Command {
             .value_name("DIR")
             .value_parser(value_parser!(PathBuf))
             .required(true)
-            .help("The data folder; no server may use it meanwhile")
+            .help("Data folder; no server may be using it")
     };
     let flag = |name: &'static str| Arg::new(name).long(name).action(ArgAction::SetTrue);
     let verify = Command::new("verify")
-        .about("Read everything in a data folder and list what is damaged; change nothing")
+        .about("Read all files of a data folder and list the damaged ones; changes nothing")
         .after_help(EXIT_CODES)
         .arg(flag("json").help("Print JSON instead of text"))
         .arg(folder());
     let repair = Command::new("repair")
-        .about("List what is damaged, ask, and set it aside")
+        .about("Set damaged files aside, after confirmation")
         .long_about(
-            "Lists what is damaged as verify does, asks, and then puts what is damaged into \
-             DIR/set-aside/TIME, byte for byte, and in its place what of it is whole; nothing is \
-             deleted. Without --yes and without a terminal nothing is changed. Files that the disk \
-             does not deliver are not repaired.",
+            "Lists damaged files as verify does and asks for confirmation. It then moves damaged \
+             files to DIR/set-aside/TIME, unchanged, and replaces them with their intact parts. \
+             Nothing is deleted. Without --yes and without a terminal, nothing is changed. Files \
+             that the disk cannot read are not repaired.",
         )
         .after_help(EXIT_CODES)
-        .arg(flag("yes").help("Answer the question with yes"))
+        .arg(flag("yes").help("Answer yes to the confirmation"))
         .arg(folder());
     let list = Command::new("list")
-        .about("List the blocks of a data folder, which a server may use")
+        .about("List the blocks of a data folder; a server may be using it")
         .arg(
             flag("human-readable")
                 .short('r')
-                .help("Print times and sizes for people"),
+                .help("Print times and sizes in human-readable form"),
         )
         .arg(
             Arg::new("dir")
                 .value_name("DIR")
                 .value_parser(value_parser!(PathBuf))
                 .default_value("data/")
-                .help("The data folder"),
+                .help("Data folder"),
         );
     let snapshot = Command::new("snapshot")
-        .about("Make a data folder of what is in one, and print where it lies")
+        .about("Create a snapshot of a data folder and print its path")
         .long_about(
-            "Makes DIR/snapshots/NAME, a data folder with all that DIR holds, and prints where it \
-             lies. Files that never change are shared between both, so it takes little room; \
-             nothing in DIR is changed. A server that runs makes the same with POST \
-             /api/v1/admin/tsdb/snapshot.",
+            "Creates DIR/snapshots/NAME, a data folder with all data of DIR, and prints its path. \
+             Both folders share files that never change (hard links), so a snapshot needs little \
+             space. DIR itself is not modified. A running server creates the same snapshot on \
+             POST /api/v1/admin/tsdb/snapshot.",
         )
         .arg(folder());
     Command::new("tsdb")
-        .about("Work on a data folder: blocks, snapshot, damage, import, export")
+        .about("Inspect, repair, import and export data folders")
         .subcommand_required(true)
         .arg_required_else_help(true)
         .subcommands([
@@ -117,13 +117,13 @@ fn data_argument() -> Arg {
         .value_name("DIR")
         .value_parser(value_parser!(PathBuf))
         .required(true)
-        .help("The data folder; no server may use it meanwhile")
+        .help("Data folder; no server may be using it")
 }
 
 /// Runs `firn tsdb`.
 pub fn run(matches: &ArgMatches) -> ExitCode {
     let Some((command, matches)) = matches.subcommand() else {
-        return cannot("what to do is missing");
+        return cannot("missing subcommand");
     };
     let env = match real::env() {
         Ok(env) => env,
@@ -137,7 +137,7 @@ pub fn run(matches: &ArgMatches) -> ExitCode {
         "analyze" => return transfer::finish(analyze::run(&env, matches).map(|text| (text, true))),
         "bench" => {
             let Some((_, matches)) = matches.subcommand() else {
-                return cannot("what to measure is missing");
+                return cannot("missing subcommand: the benchmark to run");
             };
             return transfer::finish(bench::run(&env, matches).map(|()| (String::new(), true)));
         }
@@ -145,7 +145,7 @@ pub fn run(matches: &ArgMatches) -> ExitCode {
         _ => {}
     }
     let Some(folder) = matches.get_one::<PathBuf>("dir") else {
-        return cannot("one data folder must be given");
+        return cannot("exactly one data folder is required");
     };
     match command {
         "list" => run_list(&env, folder, matches.get_flag("human-readable")),
@@ -232,10 +232,13 @@ fn run_repair(env: &Env, folder: &Path, is_confirmed: bool) -> ExitCode {
 fn ask() -> bool {
     let stdin = std::io::stdin();
     if !stdin.is_terminal() {
-        console::err("firn tsdb: there is no terminal to ask; --yes sets this aside");
+        console::err(
+            "firn tsdb: standard input is not a terminal; pass --yes to set the damaged files \
+             aside",
+        );
         return false;
     }
-    console::out("Set this aside? What is lost above is lost for queries. [y/N] ");
+    console::out("Set these files aside? Queries lose the samples listed above. [y/N] ");
     let mut answer = String::new();
     let read = stdin.read_line(&mut answer);
     read.is_ok() && matches!(answer.trim(), "y" | "yes")

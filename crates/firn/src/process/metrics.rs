@@ -26,7 +26,7 @@ impl Collect for Process {
     fn collect(&self, sink: &mut dyn Sink) {
         sink.metric(
             "firn_build_info",
-            "The version of Firn, and of the Prometheus that it is compatible with.",
+            "Version of Firn, and the version of Prometheus that it is compatible with.",
             &[
                 ("prometheus_version", crate::version::PROMETHEUS_VERSION),
                 ("version", env!("CARGO_PKG_VERSION")),
@@ -35,14 +35,14 @@ impl Collect for Process {
         );
         sink.metric(
             "firn_memory_limit_bytes",
-            "Memory that ingestion, queries and caches may use together.",
+            "Memory limit for ingestion, queries and caches together.",
             &[],
             Value::Gauge(self.memory.limit_bytes() as f64),
         );
         sink.metric(
             "firn_memory_used_bytes",
-            "Memory that is accounted for: the process at its start, the head as of its last \
-             sweep, and what writes and queries hold. To be compared with the resident size.",
+            "Accounted memory: the process at its start, the head as of its last sweep, and the \
+             memory of running writes and queries. Compare it with the resident size.",
             &[],
             Value::Gauge(self.memory.used_bytes() as f64),
         );

@@ -118,7 +118,11 @@ fn cpu_profile(report: &Report) -> Vec<u8> {
         }
         let count = *count as i64;
         let thread = stack.thread_name_or_id();
-        profile.add_sample(locations, vec![count, count * period], Some(("thread", &thread)));
+        profile.add_sample(
+            locations,
+            vec![count, count * period],
+            Some(("thread", &thread)),
+        );
     }
     profile.encode()
 }

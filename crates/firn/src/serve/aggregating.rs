@@ -91,7 +91,7 @@ impl Aggregating {
                 Ok(()) => {
                     let groups = state.wanted.groups.len();
                     if groups > 0 || state.applied.is_some() {
-                        info!(groups, "aggregation follows the config");
+                        info!(groups, "config applied to aggregation");
                     }
                     state.applied = Some(state.wanted.clone());
                     state.journal = Vec::new();
@@ -99,7 +99,10 @@ impl Aggregating {
                 }
                 Err(_) if state.is_waiting => {}
                 Err(e) => {
-                    error!(error = %e, "aggregation waits for the log: writes are refused");
+                    error!(
+                        error = %e,
+                        "log cannot store the aggregation state: writes are rejected until it can"
+                    );
                     state.is_waiting = true;
                 }
             }
@@ -115,7 +118,7 @@ impl Aggregating {
 pub fn finish(pipeline: &Pipeline) {
     if let Err(e) = pipeline.finish_aggregation() {
         // The log has the state as it is, at greater length.
-        error!(error = %e, "end aggregation");
+        error!(error = %e, "failed to stop aggregation");
     }
 }
 

@@ -87,17 +87,18 @@ fn warn_of_exposure(address: SocketAddr, locked: Locked) {
         (true, true) => {}
         (false, false) => warn!(
             %address,
-            "listening beyond the loopback without TLS or authentication: whoever reaches \
-             this address can read and write all data"
+            "listening beyond the loopback address without TLS or authentication: everyone who \
+             can reach this address can read and write all data"
         ),
         (true, false) => warn!(
             %address,
-            "listening beyond the loopback without authentication: whoever reaches this \
-             address can read and write all data"
+            "listening beyond the loopback address without authentication: everyone who can reach \
+             this address can read and write all data"
         ),
         (false, true) => warn!(
             %address,
-            "listening beyond the loopback without TLS: credentials and data travel as they are"
+            "listening beyond the loopback address without TLS: credentials and data are sent \
+             unencrypted"
         ),
     }
 }

@@ -110,7 +110,10 @@ impl Locks {
             None => None,
         };
         for warning in web.iter().flat_map(|web| &web.warnings) {
-            warn!(why = warning, "web config is not followed to the letter");
+            warn!(
+                why = warning,
+                "web config has a setting that Firn does not support fully"
+            );
         }
         let tls = match web.as_ref().and_then(|web| web.tls.as_ref()) {
             Some(section) => {
@@ -165,7 +168,7 @@ impl Locks {
                 let (locks, locked) = (locks.clone(), locked.clone());
                 let looked = spawn_blocking(move || locks.look(&*locked));
                 if let Err(e) = looked.await {
-                    error!(error = %e, "look at the web config");
+                    error!(error = %e, "failed to check the web config for changes");
                 }
             }
         });
@@ -200,7 +203,7 @@ impl Locks {
             Ok(rules) if rules != *kept.rules => {
                 kept.rules = Arc::new(rules);
                 locked.set_rules(kept.rules.clone());
-                info!("users, tokens and headers taken over");
+                info!("users, tokens and headers reloaded");
             }
             Ok(_) => {}
             Err(e) => troubles.push(e.to_string()),
@@ -209,7 +212,11 @@ impl Locks {
         if let Some(why) = &trouble
             && kept.trouble.as_ref() != Some(why)
         {
-            error!(error = why, "keep the old users, tokens and certificates");
+            error!(
+                error = why,
+                "failed to reload the web config: keeping the previous users, tokens and \
+                 certificates"
+            );
         }
         kept.trouble = trouble;
     }
@@ -232,7 +239,7 @@ impl Locks {
                 Ok(None) => {}
                 Ok(Some(tls)) => {
                     kept.tls = Some(tls);
-                    info!("certificates taken over");
+                    info!("certificates reloaded");
                 }
                 Err(e) => troubles.push(e.to_string()),
             }
@@ -285,7 +292,7 @@ fn rules(web: Option<&WebConfig>, access: &AccessSettings) -> Result<Rules, WebC
     for (name, _) in &access.users {
         if !rules.users.contains_key(name) {
             return Err(WebConfigError::from(format!(
-                "firn.access.users: {name:?} is no user of the web config"
+                "firn.access.users: {name:?} is not a user of the web config"
             )));
         }
     }
@@ -341,7 +348,7 @@ impl Collect for Locks {
         let is_sound = lock(&self.kept).trouble.is_none();
         sink.metric(
             "firn_access_last_reload_successful",
-            "Whether users, tokens and certificates are those of the newest files.",
+            "1 if the last reload of users, tokens and certificates was successful.",
             &[],
             Value::Gauge(f64::from(u8::from(is_sound))),
         );

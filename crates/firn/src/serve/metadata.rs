@@ -27,14 +27,14 @@ pub fn open(pipeline: &Pipeline, env: &Env, data_dir: &Path) {
     let (disk, now) = (env.disk.clone(), env.clock.now_ms());
     let opened = pipeline.metadata().open(disk, &data_dir.join(FOLDER), now);
     if let Err(e) = opened {
-        warn!(error = %e, "metadata of pushes is not kept: remove its file to begin anew");
+        warn!(error = %e, "pushed metadata is not stored: delete its file to start over");
     }
 }
 
 /// Keeps what changed, as often as that is due, or at once when all writes ended. May block.
 pub fn keep(pipeline: &Pipeline, is_last: bool) {
     if let Err(e) = pipeline.keep_metadata(is_last) {
-        warn!(error = %e, "keep metadata of pushes");
+        warn!(error = %e, "failed to store pushed metadata");
     }
 }
 

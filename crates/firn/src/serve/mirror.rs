@@ -204,7 +204,7 @@ impl Reloading {
     fn reload(&self) -> Result<(), String> {
         let mut state = lock(&self.state);
         if matches!(self.source, Source::Urls(_)) {
-            info!("no config file to read again");
+            info!("no config file to reload");
             return Ok(());
         }
         match read(&self.source) {
@@ -212,12 +212,12 @@ impl Reloading {
                 self.mirror.apply(targets);
                 self.mirror.store_cursors();
                 *state = (true, self.clock.now_ms());
-                info!("config taken over");
+                info!("config reloaded");
                 Ok(())
             }
             Err(e) => {
                 state.0 = false;
-                error!(error = %e, "keep the old config");
+                error!(error = %e, "failed to reload the config: keeping the previous one");
                 Err(e.to_string())
             }
         }
@@ -250,7 +250,7 @@ async fn serve(line: &MirrorLine, targets: Vec<TargetSettings>) -> Result<(), Mi
         data = %line.data_dir.display(),
         targets = targets.len(),
         body_bytes_max = wire.body_bytes_max,
-        "start mirror"
+        "starting mirror"
     );
     let mirror = Mirror::open(env.clone(), &line.data_dir, wire.message_bytes_max);
     let mirror = Arc::new(mirror.map_err(MirrorError::Open)?);
@@ -303,7 +303,7 @@ async fn serve(line: &MirrorLine, targets: Vec<TargetSettings>) -> Result<(), Mi
     };
     tokio::select! {
         () = stopping => {}
-        () = signals.stop() => warn!("second signal: end at once"),
+        () = signals.stop() => warn!("second signal: exiting immediately"),
     }
     Ok(())
 }

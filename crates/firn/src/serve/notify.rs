@@ -17,9 +17,9 @@ mod tests;
 
 use crate::settings::Settings;
 use crate::settings::config::AlertingSettings;
-use firn_ingest::alertmanagers::Alertmanagers;
-use firn_http_client::Places;
 use firn_discovery::Lent;
+use firn_http_client::Places;
+use firn_ingest::alertmanagers::Alertmanagers;
 use firn_ingest::relabel::{self, Rule};
 use firn_model::labels::Labels;
 use firn_model::sync::lock;

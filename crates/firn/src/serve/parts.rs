@@ -204,7 +204,7 @@ fn warn_of_features(names: &[String]) {
             | "st-synthesis" => {}
             // On, or up to the config, in Prometheus 3.14 too.
             "promql-duration-expr" | "native-histograms" | "ooo-native-histograms" => {
-                info!(feature = name, "feature is a no-op, as in Prometheus");
+                info!(feature = name, "feature has no effect, as in Prometheus");
             }
             AUTO_RELOAD => {
                 warn!(
@@ -213,7 +213,10 @@ fn warn_of_features(names: &[String]) {
                 );
             }
             "concurrent-rule-eval" => {
-                info!(feature = name, "feature is a no-op: it is always on");
+                info!(
+                    feature = name,
+                    "feature has no effect: it is always enabled"
+                );
             }
             name => warn!(feature = name, "feature has no effect in Firn"),
         }

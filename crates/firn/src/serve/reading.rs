@@ -49,7 +49,7 @@ const LOOK: Duration = Duration::from_millis(20);
 const TENANT_HEADER: &str = "x-scope-orgid";
 
 /// What is said where labels are looked for and a server is concerned.
-const NO_LABELS: &str = "remote_read: names and values of labels are those of this server alone";
+const NO_LABELS: &str = "remote_read: label names and values are those of this server only";
 
 /// Says when the store's data begins, if that is known.
 type Since = Box<dyn Fn() -> Option<TimestampMs> + Send + Sync>;
@@ -123,7 +123,7 @@ impl Reading {
         let servers: Result<Vec<Server>, String> = config.remote_read.iter().map(server).collect();
         match servers {
             Ok(servers) => *lock(&self.servers) = servers.into(),
-            Err(e) => error!(error = %e, "other servers are not read from"),
+            Err(e) => error!(error = %e, "reads from remote servers are disabled"),
         }
     }
 

@@ -54,7 +54,7 @@ impl RuleFolder {
     /// Takes over what was edited.
     fn take_over(&self) -> Result<(), Error> {
         self.running.reload().map_err(|e| {
-            let message = format!("the edit is stored, but the config cannot be taken over: {e}");
+            let message = format!("the edit is stored, but the config cannot be reloaded: {e}");
             Error::new(ErrorKind::Internal, message)
         })
     }

@@ -161,7 +161,7 @@ impl Rules {
         let journal = match opened {
             Ok(Ok(journal)) => Some(Arc::new(Mutex::new(journal))),
             Ok(Err(e)) => {
-                warn!(error = %e, dir = shown, "the state of rules is not kept over restarts");
+                warn!(error = %e, dir = shown, "state of rules is not kept across restarts");
                 None
             }
             Err(_) => None,
@@ -252,7 +252,7 @@ impl Rules {
         self.forget_gone().await;
         let count = config.rule_groups.len();
         if count > 0 || !is_first {
-            info!(groups = count, "rules taken over");
+            info!(groups = count, "rules loaded");
         }
     }
 
@@ -305,7 +305,7 @@ impl Rules {
                 warn!(
                     group = group.name,
                     error = %e,
-                    "end series of rules that are gone"
+                    "failed to mark the series of removed rules as stale"
                 );
             }
         });
@@ -354,7 +354,7 @@ impl Rules {
 /// Logs that state could not be kept.
 fn report(outcome: Result<std::io::Result<()>, tokio::task::JoinError>) {
     if let Ok(Err(e)) = outcome {
-        warn!(error = %e, "keep the state of rules");
+        warn!(error = %e, "failed to store the state of rules");
     }
 }
 

@@ -123,7 +123,7 @@ impl Running {
     /// file is an error and changes nothing. May block.
     pub fn reload(&self) -> Result<(), String> {
         let Some(file) = &self.file else {
-            info!("no config file to read again");
+            info!("no config file to reload");
             return Ok(());
         };
         let _alone = self
@@ -144,7 +144,7 @@ impl Running {
             Err(e) => {
                 self.with(|state| state.is_newest_good = false);
                 self.tell(false);
-                error!(error = %e, "keep the old config");
+                error!(error = %e, "failed to reload the config: keeping the previous one");
                 Err(e)
             }
         }
@@ -157,11 +157,11 @@ impl Running {
         let now = match config::fingerprint(file) {
             Ok(now) => now,
             // Files that are being replaced are there again the next time.
-            Err(e) => return debug!(error = %e, "look for changes of the config"),
+            Err(e) => return debug!(error = %e, "failed to check the config for changes"),
         };
         let before = self.with(|state| state.fingerprint.replace(now));
         if before.is_some_and(|before| before != now) {
-            info!("config changed");
+            info!("config file changed");
             // What is wrong with it is logged where it is found.
             let _ = self.reload();
         }
@@ -184,7 +184,7 @@ impl Running {
             warn_of_ignored(key);
         }
         for key in self.config().fixed_differences(&config) {
-            warn!(key, "config key changes with the next start only");
+            warn!(key, "config key takes effect at the next start only");
         }
         let now = self.clock.now_ms();
         self.config.send_replace(Arc::new(config));
@@ -192,7 +192,7 @@ impl Running {
             state.is_newest_good = true;
             state.taken_over = now;
         });
-        info!("config taken over");
+        info!("config reloaded");
     }
 
     fn with<T>(&self, act: impl FnOnce(&mut State) -> T) -> T {
@@ -215,13 +215,13 @@ impl Collect for Running {
 pub fn collect_reload(sink: &mut dyn Sink, (is_newest_good, taken_over): (bool, TimestampMs)) {
     sink.metric(
         "firn_config_last_reload_successful",
-        "Whether the newest config was taken over.",
+        "1 if the last reload of the configuration was successful.",
         &[],
         Value::Gauge(f64::from(u8::from(is_newest_good))),
     );
     sink.metric(
         "firn_config_last_reload_success_timestamp_seconds",
-        "When a config was last taken over.",
+        "Time of the last successful reload of the configuration.",
         &[],
         Value::Gauge(taken_over as f64 / 1000.0),
     );

@@ -147,7 +147,7 @@ impl Sending {
         }
         let followed = self.take_over(&mut following, config);
         if let Err(e) = &followed {
-            error!(error = e, "samples are not sent on");
+            error!(error = e, "remote write is not running: retrying");
             let (weak, config) = (Arc::downgrade(self), config.clone());
             let count = following.count;
             following.retrying = Some(self.runtime.spawn(async move {
@@ -180,7 +180,7 @@ impl Sending {
         match self.take_over(&mut following, config) {
             Ok(()) => true,
             Err(e) => {
-                warn!(error = %e, "samples are still not sent on");
+                warn!(error = %e, "remote write is still not running: retrying");
                 false
             }
         }
@@ -220,7 +220,7 @@ impl Sending {
         queue.apply(settings);
         queue.store_cursors();
         *lock(&self.receivers) = Arc::new(config.remote_write.clone());
-        info!(receivers, "sending on follows the config");
+        info!(receivers, "config applied to remote write");
         Ok(())
     }
 
@@ -254,7 +254,9 @@ impl Sending {
                 queue.apply(Vec::new());
                 queue.store_cursors();
             }
-            Err(e) => warn!(error = %e.message, "free the queue of remote_write"),
+            Err(e) => {
+                warn!(error = %e.message, "failed to remove the old queue of remote_write")
+            }
         }
     }
 

@@ -89,7 +89,7 @@ impl Spans {
         }) = &config.tracing
         else {
             self.tracer.set_fraction(None);
-            info!("spans are not exported any more");
+            info!("export of spans stopped");
             return;
         };
         match SpanExporter::new(collector.clone()) {
@@ -100,14 +100,11 @@ impl Spans {
                 following.exporter = Some(exporter);
                 following.task = Some(self.runtime.spawn(task));
                 self.tracer.set_fraction(Some(*fraction));
-                info!(
-                    endpoint = collector.endpoint,
-                    fraction, "spans are exported"
-                );
+                info!(endpoint = collector.endpoint, fraction, "exporting spans");
             }
             Err(e) => {
                 self.tracer.set_fraction(None);
-                error!(error = e, "spans are not exported");
+                error!(error = e, "failed to start the export of spans");
             }
         }
     }
@@ -172,7 +169,7 @@ async fn send(
             Ok(()) => counts.exported.add(count as u64),
             Err(e) => {
                 counts.failed.add(count as u64);
-                warn!(error = e, count, "spans were not exported");
+                warn!(error = e, count, "failed to export spans");
             }
         }
     }
@@ -187,7 +184,7 @@ impl Collect for Spans {
         ] {
             sink.metric(
                 "firn_spans_total",
-                "Spans that the collector took, that it did not, and that found the queue full.",
+                "Spans by outcome: exported, failed, or dropped because the queue was full.",
                 &[("outcome", outcome)],
                 Value::Counter(count.get() as f64),
             );

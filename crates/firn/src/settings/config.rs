@@ -39,9 +39,9 @@ pub use rule_files::{RuleFileError, RuleTimes};
 pub use sources::read_groups;
 
 use crate::settings::retention::Retention;
-use firn_ingest::aggregation::AggregationSpec;
 use firn_http_client::HttpSettings;
 use firn_http_client::named_files::{self, BadPattern};
+use firn_ingest::aggregation::AggregationSpec;
 use firn_ingest::scrape::JobSettings;
 use firn_model::labels::Labels;
 use firn_model::names::NameScheme;
@@ -532,24 +532,31 @@ fn job_files(root: &Node, dir: &Path) -> Result<Vec<PathBuf>, YamlError> {
     Ok(patterns)
 }
 
-/// Our own keys as a Markdown table.
+/// Our own keys as a Markdown section each.
 pub fn documentation() -> String {
-    let mut out = String::from("| Key | Default | What it does |\n|---|---|---|\n");
-    for key in keys::FIRN {
-        out += &documentation_of("firn", key);
-    }
-    out
+    let keys = keys::FIRN.iter();
+    let sections: Vec<_> = keys.flat_map(|key| sections_of("firn", key)).collect();
+    sections.join("\n")
 }
 
-/// The line of a key, or those of the keys in a section.
-fn documentation_of(path: &str, key: &Key) -> String {
+/// The section of a key that is explained, or those of the keys in it.
+fn sections_of(path: &str, key: &Key) -> Vec<String> {
     let path = format!("{path}.{}", key.name);
     match key.shape {
-        Shape::Section(groups) => {
+        Shape::Section(groups) if key.help.is_empty() => {
             let keys = groups.iter().copied().flatten();
-            keys.map(|key| documentation_of(&path, key)).collect()
+            keys.flat_map(|key| sections_of(&path, key)).collect()
         }
-        _ => format!("| `{path}` | `{}` | {} |\n", key.default, key.help),
+        _ => {
+            let default = match key.default {
+                "" => "none".to_owned(),
+                default => format!("`{default}`"),
+            };
+            vec![format!(
+                "### `{path}`\n\n{}\n\nDefault: {default}.\n",
+                key.help
+            )]
+        }
     }
 }
 
@@ -645,7 +652,7 @@ fn read_firn(root: &Node, config: &mut Config) -> Result<(), YamlError> {
     {
         config.memory_limit = parse_memory_limit(text).ok_or_else(|| {
             node.error(format!(
-                "firn.memory_limit: neither a size nor a percentage above 0%: {text:?}"
+                "firn.memory_limit: expected a size or a percentage above 0%: {text:?}"
             ))
         })?;
     }

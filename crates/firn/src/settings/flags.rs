@@ -13,7 +13,6 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use std::ffi::OsString;
-use std::fmt::Write;
 
 pub use table::FLAGS;
 
@@ -164,10 +163,10 @@ pub fn without_command(args: &[OsString]) -> Option<String> {
 pub fn command() -> Command {
     let command = Command::new("serve")
         .bin_name("firn serve")
-        .about("Take writes, scrape targets and answer queries")
+        .about("Start the server: ingest, scrape, evaluate rules and answer queries")
         .after_help(
-            "A switch has a negative form: --no-web.enable-lifecycle. Prometheus's other flags are \
-             accepted and change nothing: see docs/settings.md.",
+            "Each switch has a negative form, for example --no-web.enable-lifecycle. All other \
+             flags of Prometheus are accepted and have no effect: see docs/settings.md.",
         )
         .next_line_help(true)
         .args_override_self(true)
@@ -361,35 +360,27 @@ fn is_of_servers(name: &str) -> bool {
     parts.iter().any(|part| name.starts_with(part))
 }
 
-/// The flags as a Markdown table.
+/// The flags as a Markdown list.
 pub fn documentation() -> String {
-    let mut out = String::from("| Flag | Default | What it does |\n|---|---|---|\n");
-    let mut ignored = Vec::new();
+    let mut out = String::new();
+    let mut ignored = String::new();
     for flag in FLAGS {
         match flag.effect {
-            Effect::Ignored => ignored.push(format!("`--{}`", flag.name)),
+            Effect::Ignored => ignored += &format!("- `--{}`\n", flag.name),
             Effect::Sets(_) => {
                 let default = match flag.default {
                     "" => String::new(),
-                    text => format!("`{text}`"),
+                    text => format!(" (default: `{text}`)"),
                 };
-                writeln!(
-                    out,
-                    "| `{}` | {default} | {} |",
-                    spelled(flag, "`, `"),
-                    flag.help
-                )
-                .expect("to a string");
+                let name = spelled(flag, "`, `");
+                out += &format!("- `{name}`{default}: {}\n", flag.help);
             }
         }
     }
-    write!(
-        out,
-        "\nAccepted, without effect, and named in a warning: {}.\n",
-        ignored.join(", ")
+    format!(
+        "{out}\nFirn accepts the following flags of Prometheus without effect, and logs a warning \
+         if one is set:\n\n{ignored}"
     )
-    .expect("to a string");
-    out
 }
 
 fn spelled(flag: &Flag, between: &str) -> String {

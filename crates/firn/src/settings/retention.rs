@@ -31,8 +31,8 @@ pub struct Retention {
 /// The share of a file system that cannot tell its size is not known.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "storage.tsdb.retention.percentage: the total size of the file system of {folder} cannot be \
-     told: {why}; set storage.tsdb.retention.size instead of {percentage}%"
+    "storage.tsdb.retention.percentage: cannot determine the total size of the file system of \
+     {folder}: {why}; set storage.tsdb.retention.size instead of {percentage}%"
 )]
 pub struct UnknownSize {
     folder: String,
@@ -64,11 +64,12 @@ impl Retention {
     /// Says what of it has no effect, or that nothing bounds the data.
     pub fn warn(self) {
         if self == Self::default() {
-            warn!("neither a time nor a size of the retention is set: samples are kept for ever");
+            warn!("no retention time or size is set: samples are kept forever");
         }
         if self.percentage.is_some() && self.size.is_some() {
             warn!(
-                "storage.tsdb.retention.size has no effect beside storage.tsdb.retention.percentage"
+                "storage.tsdb.retention.size has no effect: storage.tsdb.retention.percentage is \
+                 set"
             );
         }
     }
@@ -82,7 +83,7 @@ impl Retention {
         let existing = folder.ancestors().find(|folder| folder.is_dir());
         let total = disk.total_bytes(existing.unwrap_or(Path::new(".")));
         let why = match total {
-            Ok(0) => "it says 0 bytes".to_owned(),
+            Ok(0) => "it reports 0 bytes".to_owned(),
             Ok(_) => return Ok(()),
             Err(e) => e.to_string(),
         };
@@ -188,7 +189,7 @@ mod tests {
         assert!(percentage.check_disk(&*sim.env.disk, here).is_ok());
         sim.disk.set_capacity_bytes(0);
         let refused = percentage.check_disk(&*sim.env.disk, here).unwrap_err();
-        assert!(refused.to_string().contains("says 0 bytes"), "{refused}");
+        assert!(refused.to_string().contains("reports 0 bytes"), "{refused}");
         let time = of(&[], "{time: 1d}");
         assert!(time.check_disk(&*sim.env.disk, here).is_ok());
     }

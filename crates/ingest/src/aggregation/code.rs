@@ -45,7 +45,7 @@ pub(super) fn whole_step(base: f64, value: f64) -> Option<i64> {
 
 /// The float that is `step` more than `base`.
 pub(super) fn after_step(base: f64, step: i64) -> Result<f64, Malformed> {
-    let base = whole(base).ok_or(Malformed("step from a value that is not whole"))?;
+    let base = whole(base).ok_or(Malformed("step from a value that is not an integer"))?;
     Ok(base.wrapping_add(step) as f64)
 }
 

@@ -58,43 +58,45 @@ fn collect_counts(sink: &mut dyn Sink, groups: &[GroupMetrics]) {
     let counts: [(&str, &str, Count); 8] = [
         (
             "firn_aggregation_samples_total",
-            "Samples of sources that count in results.",
+            "Source samples included in results.",
             |counts| &counts.samples,
         ),
         (
             "firn_aggregation_repeated_samples_total",
-            "Samples of sources that were known, or older than what is known.",
+            "Source samples ignored because they were duplicates or older than the newest sample \
+             of their series.",
             |counts| &counts.repeated,
         ),
         (
             "firn_aggregation_late_samples_total",
-            "Samples of gauges that came after the result of their interval was written.",
+            "Gauge samples that arrived after the result of their interval was written.",
             |counts| &counts.late,
         ),
         (
             "firn_aggregation_ended_sources_total",
-            "Counters that a staleness marker ended.",
+            "Counters ended by a staleness marker.",
             |counts| &counts.ended,
         ),
         (
             "firn_aggregation_mixed_samples_total",
-            "Samples that do not add up with their result, floats beside histograms for example: \
-             they are stored.",
+            "Samples that cannot be combined with their result, for example floats among \
+             histograms. They are stored unaggregated.",
             |counts| &counts.mixed,
         ),
         (
             "firn_aggregation_results_total",
-            "Samples of results, staleness markers included.",
+            "Samples of results, including staleness markers.",
             |counts| &counts.results,
         ),
         (
             "firn_aggregation_refused_sources_total",
-            "Series that are not aggregated because there are too many sources.",
+            "Series that are not aggregated because the limit on sources is reached.",
             |counts| &counts.refused_sources,
         ),
         (
             "firn_aggregation_histogram_sources_total",
-            "Series of native histograms whose rule makes nothing of them: they are stored.",
+            "Series of native histograms that their rule cannot aggregate. They are stored \
+             unaggregated.",
             |counts| &counts.histogram_sources,
         ),
     ];
@@ -111,7 +113,7 @@ fn collect_sizes(sink: &mut dyn Sink, groups: &[GroupMetrics]) {
     let sizes: [(&str, &str, Size); 3] = [
         (
             "firn_aggregation_sources",
-            "Series that are aggregated, once for each rule.",
+            "Aggregated source series, counted once per rule.",
             |sizes| sizes.sources,
         ),
         ("firn_aggregation_outputs", "Series of results.", |sizes| {
@@ -119,7 +121,7 @@ fn collect_sizes(sink: &mut dyn Sink, groups: &[GroupMetrics]) {
         }),
         (
             "firn_aggregation_state_bytes",
-            "Memory of the state, about.",
+            "Approximate memory of the aggregation state.",
             |sizes| sizes.bytes,
         ),
     ];

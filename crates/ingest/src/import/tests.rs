@@ -143,7 +143,8 @@ fn text_of_both_formats_is_stored_with_its_own_units_of_time() {
         "{__name__=\"up\"} 4@77",
     ];
     check(settings(Format::Text), text, &wanted);
-    let text = "# TYPE h histogram\nh_bucket{le=\"1\"} 1 1.5\nh_bucket{le=\"1.0\"} 2 2\nh_count 3\n# EOF\n";
+    let text = "# TYPE h histogram\nh_bucket{le=\"1\"} 1 1.5\nh_bucket{le=\"1.0\"} 2 2\nh_count \
+         3\n# EOF\n";
     let wanted = [
         "{__name__=\"h_bucket\", le=\"1.0\"} 1@1500",
         "{__name__=\"h_bucket\", le=\"1.0\"} 2@2000",
@@ -185,17 +186,20 @@ fn text_with_an_error_says_its_line_and_what_is_stored() {
     let cases = [
         (
             "up 1 1\nup x\n",
-            "line 2: strconv.ParseFloat: parsing \"x\": invalid syntax while parsing: \"up x\"; nothing is stored",
+            "line 2: strconv.ParseFloat: parsing \"x\": invalid syntax while parsing: \"up x\"; \
+             nothing was stored",
             0,
         ),
         (
             "up -1 1\nup 2 2\nup -1 3\n",
-            "line 1: out of bounds: timestamp is too far in the future for series {__name__=\"up\"} at timestamp 1; 2 of 3 samples dropped: 2 too_far_in_future",
+            "line 1: out of bounds: timestamp is too far in the future for series \
+             {__name__=\"up\"} at timestamp 1; 2 of 3 samples dropped: 2 too_far_in_future",
             1,
         ),
         (
             "up 1 1\nup{a=\"1\",a=\"2\"} 1 1\nup{a=\"1\",a=\"2\"} 2 2\nup{b=\"1\",b=\"2\"} 2 2\n",
-            "line 2: invalid labels for series, labels {__name__=\"up\", a=\"1\", a=\"2\"}, duplicated label a; 3 of 4 samples dropped: 3 label_duplicate",
+            "line 2: invalid labels for series, labels {__name__=\"up\", a=\"1\", a=\"2\"}, \
+             duplicated label a; 3 of 4 samples dropped: 3 label_duplicate",
             1,
         ),
     ];
@@ -210,9 +214,9 @@ fn text_with_an_error_says_its_line_and_what_is_stored() {
         is_format_stated: false,
         ..text
     };
-    let said = format!("{OTHER_FORMAT}; nothing is stored");
+    let said = format!("{OTHER_FORMAT}; nothing was stored");
     check_refused(unstated, "up 1 1\n# EOF\n", &said, 0);
-    let ended = "line 2: data does not end with # EOF; nothing is stored";
+    let ended = "line 2: data does not end with # EOF; nothing was stored";
     check_refused(settings(Format::OpenMetrics), "up 1 1\n", ended, 0);
 }
 

@@ -111,17 +111,17 @@ pub(super) fn decode(
     take: &mut dyn FnMut(&TenantId, Metadata<'_>),
 ) -> io::Result<()> {
     let damaged = |what: &str| {
-        let message = format!("metadata of pushes is damaged: {what}");
+        let message = format!("file of pushed metadata is damaged: {what}");
         io::Error::new(io::ErrorKind::InvalidData, message)
     };
     let rest = bytes.strip_prefix(MAGIC);
-    let rest = rest.ok_or_else(|| damaged("it is not of this version of Firn"))?;
+    let rest = rest.ok_or_else(|| damaged("it was written by another version of Firn"))?;
     let head = rest.split_first_chunk::<8>();
-    let (head, mut body) = head.ok_or_else(|| damaged("it ends early"))?;
+    let (head, mut body) = head.ok_or_else(|| damaged("it is truncated"))?;
     let [c0, c1, c2, c3, s0, s1, s2, s3] = *head;
     let count = u32::from_le_bytes([c0, c1, c2, c3]);
     if crc32c::crc32c(body) != u32::from_le_bytes([s0, s1, s2, s3]) {
-        return Err(damaged("its checksum is another one"));
+        return Err(damaged("its checksum does not match"));
     }
     for _ in 0..count {
         let entry = entry(&mut body).ok_or_else(|| damaged("an entry cannot be read"))?;
@@ -161,7 +161,7 @@ fn read_all(file: &dyn File) -> io::Result<Vec<u8>> {
     if length > FILE_BYTES_MAX {
         return Err(io::Error::new(
             io::ErrorKind::InvalidData,
-            format!("metadata of pushes is too long: {length} bytes, limit {FILE_BYTES_MAX}"),
+            format!("file of pushed metadata is too long: {length} bytes, limit {FILE_BYTES_MAX}"),
         ));
     }
     let mut bytes = vec![0; length as usize];

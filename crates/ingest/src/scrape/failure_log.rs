@@ -44,7 +44,7 @@ pub(super) async fn write(path: PathBuf, plan: &Plan, time: TimestampMs, message
     };
     match spawn_blocking(append).await {
         Ok(Ok(())) => {}
-        Ok(Err(e)) => warn!(path = shown, error = %e, "write scrape failure log"),
-        Err(e) => warn!(path = shown, error = %e, "write scrape failure log"),
+        Ok(Err(e)) => warn!(path = shown, error = %e, "failed to write to the scrape failure log"),
+        Err(e) => warn!(path = shown, error = %e, "failed to write to the scrape failure log"),
     }
 }

@@ -95,7 +95,7 @@ impl Pool {
         self.orders.send_replace(Order::Stop);
         async move {
             if let Err(e) = self.task.await {
-                warn!(job = self.view.name(), error = %e, "scrape job did not end well");
+                warn!(job = self.view.name(), error = %e, "scrape job failed");
             }
         }
     }
@@ -202,7 +202,7 @@ impl Work {
         };
         let job = self.job.clone();
         let Ok(targets) = spawn_blocking(move || find(&job, &groups)).await else {
-            error!(job = self.job.name, "cannot make targets");
+            error!(job = self.job.name, "failed to create targets");
             return;
         };
         self.leaving.retain(|_, runner| !runner.is_over());
@@ -332,7 +332,12 @@ fn find(job: &JobSettings, groups: &[Arc<Vec<Group>>]) -> Targets {
                         targets.dropped.push(labels);
                     }
                 }
-                Err(e) => error!(job = job.name, address, error = e, "not a target"),
+                Err(e) => error!(
+                    job = job.name,
+                    address,
+                    error = e,
+                    "failed to create target"
+                ),
             }
         }
     }

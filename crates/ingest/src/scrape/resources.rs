@@ -1,8 +1,8 @@
 //! What all targets share: the way into the store, the clock, and bounds on memory and threads.
 
-use firn_http_client::Places;
-use firn_discovery::{DiscoveryMetrics, Lent, ReadYaml};
 use crate::pipeline::Pipeline;
+use firn_discovery::{DiscoveryMetrics, Lent, ReadYaml};
+use firn_http_client::Places;
 use firn_model::budget::Budget;
 use firn_model::env::Clock;
 use firn_model::metrics::{Collect, Gauge, Sink, Value};
@@ -105,12 +105,12 @@ impl Collect for Resources {
         for (name, help, values) in [
             (
                 "firn_ingest_scrape_memory_bytes",
-                "Memory of bodies that are being read, and of what is known of series.",
+                "Memory for response bodies being read and for the caches of series.",
                 of(Budget::used_bytes),
             ),
             (
                 "firn_ingest_scrape_memory_limit_bytes",
-                "The most that these may take.",
+                "Limit of the memory for response bodies and caches of series.",
                 of(Budget::limit_bytes),
             ),
         ] {
@@ -120,24 +120,24 @@ impl Collect for Resources {
         }
         sink.metric(
             "firn_ingest_scrape_bodies_waiting",
-            "Bodies that wait for a thread to read them; at most one a target.",
+            "Response bodies waiting for a thread to parse them; at most one per target.",
             &[],
             Value::Gauge(self.waiting.get() as f64),
         );
         for (name, help, count) in [
             (
                 "firn_ingest_scrape_connections",
-                "Connections to targets, those that are kept for the next scrape included.",
+                "Connections to targets, including idle connections kept for the next scrape.",
                 self.places.taken(),
             ),
             (
                 "firn_ingest_scrape_connections_limit",
-                "The most of them; it follows from the limit of open files.",
+                "Maximum number of connections to targets, derived from the limit of open files.",
                 self.places.count(),
             ),
             (
                 "firn_ingest_scrape_connections_waiting",
-                "Scrapes that wait for a connection to end before they make theirs.",
+                "Scrapes waiting for a free connection.",
                 self.places.waiting(),
             ),
         ] {

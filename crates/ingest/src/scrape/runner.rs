@@ -15,9 +15,9 @@ use super::plan::Plan;
 use super::resources::Resources;
 use super::state::{ScrapeState, Scraped};
 use super::status::{Health, LastScrape, TargetStatus};
-use firn_http_client::Body;
 use crate::outcome::WriteOutcome;
 use crate::refusals::Sender;
+use firn_http_client::Body;
 use firn_http_client::MemoryShare;
 use firn_model::error::{Error, ErrorKind};
 use firn_model::sample::TimestampMs;
@@ -109,7 +109,7 @@ impl Runner {
     /// Waits until the task has ended.
     pub(super) async fn join(self) {
         if let Err(e) = self.task.await {
-            warn!(error = %e, "scrape task did not end well");
+            warn!(error = %e, "scrape task failed");
         }
     }
 }
@@ -314,7 +314,7 @@ impl Scraping {
         let (made, write, state) = match appending.await {
             Ok(appended) => appended,
             Err(e) => {
-                warn!(url = self.plan.target.url, error = %e, "scrape not stored");
+                warn!(url = self.plan.target.url, error = %e, "failed to store scraped samples");
                 return None;
             }
         };
@@ -334,7 +334,7 @@ impl Scraping {
                 }
             }
             Err(e) => {
-                let message = format!("scrape not stored: {e}");
+                let message = format!("failed to store the scrape: {e}");
                 self.warn(message.clone());
                 return Some((made, Err(Error::new(e.kind, message))));
             }

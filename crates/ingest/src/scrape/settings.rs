@@ -2,9 +2,9 @@
 //!
 //! Names follow the keys of Prometheus's `scrape_configs`; a limit of zero is no limit.
 
-use firn_http_client::HttpSettings;
-use firn_discovery::{DiscoverySettings, Group};
 use crate::relabel::Rule;
+use firn_discovery::{DiscoverySettings, Group};
+use firn_http_client::HttpSettings;
 use firn_model::names::NameScheme;
 use firn_wire::exposition::{Escaping, ScrapeProtocol};
 use std::collections::BTreeMap;

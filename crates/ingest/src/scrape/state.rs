@@ -22,10 +22,10 @@ use super::settings::JobSettings;
 use super::status::TargetStatus;
 use super::target::Target;
 use super::zeros;
-use firn_http_client::{Body, TOO_LARGE};
 use crate::exemplars;
 use crate::outcome::Dropped;
 use firn_http_client::MemoryShare;
+use firn_http_client::{Body, TOO_LARGE};
 use firn_model::batch::{Batch, HistogramSample};
 use firn_model::error::{Error, ErrorKind};
 use firn_model::exemplar::Exemplars;
@@ -223,7 +223,7 @@ impl ScrapeState {
         }
         let chosen = Format::of_content_type(&body.content_type, self.job.fallback_protocol)?;
         if let Some(complaint) = &chosen.complaint {
-            debug!(job = self.job.name, complaint, "content type");
+            debug!(job = self.job.name, complaint, "unexpected content type");
         }
         if self.format.replace(chosen.format) != Some(chosen.format) {
             self.cache.forget_keys();
@@ -482,7 +482,7 @@ impl ScrapeState {
             return Ok(());
         }
         limited(&format!(
-            "samples of one scrape take too much memory: limit {limit} bytes"
+            "samples of one scrape need too much memory: limit {limit} bytes"
         ))
     }
 

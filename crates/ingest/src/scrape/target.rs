@@ -7,9 +7,9 @@
 //! Follows `scrape/target.go` of Prometheus in meaning, order of checks and words.
 
 use super::settings::JobSettings;
-use firn_http_client::form_encode;
-use firn_discovery::Group;
 use crate::relabel;
+use firn_discovery::Group;
+use firn_http_client::form_encode;
 use firn_model::labels::{Labels, LabelsBuilder};
 use firn_model::tenant::TenantId;
 use firn_model::units::{format_duration, parse_duration};

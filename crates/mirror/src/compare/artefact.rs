@@ -137,7 +137,7 @@ impl Artefact<'_> {
         let mut out = "#!/bin/sh\n# Asks both systems again.\n".to_owned();
         for system in self.systems {
             for name in &system.header_names {
-                out += &format!("# The {} was sent the header {name} too.\n", system.name);
+                out += &format!("# The {} also received the header {name}.\n", system.name);
             }
             let (base, query) = system.shown.split_once('?').unwrap_or((&system.shown, ""));
             let mark = if query.is_empty() { "" } else { "?" };

@@ -15,7 +15,7 @@ pub fn listen(
     Target::start(address, move |request, stream| {
         let path = request.path.split('?').next().unwrap_or_default();
         if path != "/metrics" {
-            let body = "metrics stand under /metrics\n";
+            let body = "metrics are served under /metrics\n";
             return target::respond(stream, "404 Not Found", "text/plain", body);
         }
         let text = {
@@ -27,8 +27,8 @@ pub fn listen(
 }
 
 fn exposition(tally: &Tally, pair: &Pair) -> String {
-    let mut out = "# HELP firn_compare_questions_total Questions that were compared, by outcome.\n\
-                   # TYPE firn_compare_questions_total counter\n"
+    let mut out = "# HELP firn_compare_questions_total Queries compared, by outcome.\n# TYPE \
+         firn_compare_questions_total counter\n"
         .to_owned();
     for pass in Pass::ALL {
         for outcome in Outcome::ALL {
@@ -40,8 +40,8 @@ fn exposition(tally: &Tally, pair: &Pair) -> String {
             );
         }
     }
-    out += "# HELP firn_compare_differences_total Questions whose answers differ, by class.\n\
-            # TYPE firn_compare_differences_total counter\n";
+    out += "# HELP firn_compare_differences_total Queries with different answers, by class.\n# \
+         TYPE firn_compare_differences_total counter\n";
     for (class, count) in tally.classes() {
         out += &format!(
             "firn_compare_differences_total{{class=\"{}\"}} {count}\n",
@@ -50,14 +50,13 @@ fn exposition(tally: &Tally, pair: &Pair) -> String {
     }
     if let Some(rate) = tally.match_rate() {
         out += &format!(
-            "# HELP firn_compare_match_ratio Matches in relation to what was compared.\n\
-             # TYPE firn_compare_match_ratio gauge\n\
-             firn_compare_match_ratio {}\n",
+            "# HELP firn_compare_match_ratio Fraction of compared queries with equal answers.\n# \
+             TYPE firn_compare_match_ratio gauge\nfirn_compare_match_ratio {}\n",
             rate / 100.0
         );
     }
-    out += "# HELP firn_compare_answer_seconds How long answers took.\n\
-            # TYPE firn_compare_answer_seconds summary\n";
+    out += "# HELP firn_compare_answer_seconds Duration of answers.\n# TYPE \
+         firn_compare_answer_seconds summary\n";
     for system in [&pair.baseline, &pair.candidate] {
         let (name, latencies) = (system.name, system.latencies());
         for quantile in [0.5, 0.99, 0.999, 1.0] {

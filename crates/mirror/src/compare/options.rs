@@ -34,12 +34,12 @@ const BUSY_MIN: f64 = 1.0;
 pub fn command() -> Command {
     Command::new("compare")
         .bin_name("firn compare")
-        .about("Ask two Prometheus-compatible systems the same questions and compare the answers")
+        .about("Send the same queries to two Prometheus-compatible systems and compare the answers")
         .long_about(
-            "Asks two Prometheus-compatible systems the same questions at the same time, compares \
-             the answers point by point, and writes a report. Exit code 0: the match rate is at \
-             least --fail-below; 1: it is not, or a system cannot be asked; 2: flags or files are \
-             not understood.",
+            "Sends the same queries to two Prometheus-compatible systems at the same time, \
+             compares the answers point by point, and writes a report. Exit code 0: the match \
+             rate is at least --fail-below. 1: the match rate is lower, or a system cannot be \
+             queried. 2: a flag or a file is not valid.",
         )
         .args_override_self(true)
         .args(whom_and_what())
@@ -62,10 +62,10 @@ fn whom_and_what() -> [Arg; 10] {
     [
         text("baseline", "URL")
             .required(true)
-            .help("The system whose answers count as right"),
+            .help("URL of the reference system"),
         text("candidate", "URL")
             .required(true)
-            .help("The system that is held against it"),
+            .help("URL of the system to compare with the baseline"),
         Arg::new("queries")
             .long("queries")
             .value_name("FILE")
@@ -73,32 +73,36 @@ fn whom_and_what() -> [Arg; 10] {
             .action(ArgAction::Append)
             .value_parser(value_parser!(PathBuf))
             .help(
-                "Dashboards of Grafana, rule files, query logs, queries.active, lists with an \
-                 expression a line, or folders of them",
+                "Queries to send, from Grafana dashboards, rule files, query logs, \
+                 queries.active, lists with one expression per line, or folders of these",
             ),
         text("generate", "N")
             .default_value("0")
             .value_parser(value_parser!(usize))
-            .help("Make up so many questions over the metrics of the baseline"),
+            .help("Number of queries to generate from the metrics of the baseline"),
         text("seed", "N")
             .default_value("1")
             .value_parser(value_parser!(u64))
-            .help("Another number makes up other questions"),
+            .help("Seed of the random generator; a different seed generates different queries"),
         text("report", "DIR")
             .required(true)
             .value_parser(value_parser!(PathBuf))
-            .help("Where the report goes, and a folder for each mismatch"),
-        several("match", "SELECTOR")
-            .help("Series whose label names and values are compared; may be repeated"),
-        several("ignore-label", "NAME")
-            .help("A label that a system adds by itself, which is not compared; may be repeated"),
+            .help("Folder for the report, with a subfolder for each mismatch"),
+        several("match", "SELECTOR").help(
+            "Selector of the series whose label names and values are compared; may be repeated",
+        ),
+        several("ignore-label", "NAME").help(
+            "Label to exclude from the comparison, such as one that a system adds itself; may \
+                 be repeated",
+        ),
         several("header", "[SYSTEM:]NAME=VALUE").help(
-            "A header of every request, or of those to baseline or candidate; may be repeated",
+            "Header to add to every request, or only to requests to `baseline` or `candidate`; \
+             may be repeated",
         ),
         several("passes", "PASS,...")
             .value_delimiter(',')
             .value_parser(PossibleValuesParser::new(Pass::ALL.map(Pass::as_str)))
-            .help("What a round asks [default: all passes]"),
+            .help("Passes of a round, separated by commas [default: all passes]"),
     ]
 }
 
@@ -106,33 +110,37 @@ fn when() -> [Arg; 11] {
     let span = |name, default| text(name, "DURATION").default_value(default);
     [
         text("start", "TIME").help(
-            "From when both systems have the same data: RFC 3339 or seconds since the epoch \
-             [default: the start of the run with --duration, else an hour before the end]",
+            "Time from which both systems have the same data, as RFC 3339 or seconds since the \
+             epoch [default: the start of the run with --duration, otherwise one hour before the \
+             end]",
         ),
         text("end", "TIME").help(
-            "Up to when; with an end in the past one round is made, and nothing waited for \
-             [default: now less the liveness delay]",
+            "End of the compared time range; if it is in the past, a single round runs \
+             immediately [default: now minus the liveness delay]",
         ),
         text("step", "DURATION").help(
-            "Time between two points of range questions [default: 15s, more for a stretch of \
-             more than a thousand steps]",
+            "Step of range queries [default: 15s, or longer if the range exceeds a thousand steps]",
         ),
-        text("duration", "DURATION").help("Go on asking, round after round, for so long"),
+        text("duration", "DURATION").help("Length of the run; rounds are repeated until it ends"),
         text("window", "DURATION").help(
-            "How much of the stretch a round asks about, up to its end: for runs of weeks \
-             [default: all of it]",
+            "Length of the part of the time range that a round queries, counted from its end; for \
+             runs of weeks [default: the whole range]",
         ),
         span("gather-every", "1h").help(
-            "How old questions may be before variables are looked up and questions made up again",
+            "Maximum age of the queries, after which variables are looked up and queries \
+             generated again",
         ),
-        span("pause", "15s").help("Time between two rounds"),
-        span("staleness-wait", "5m").help("How old a sample may be that a selector sees"),
-        span("liveness-delay", "90s")
-            .help("How long a sample may take to be in both systems, for ends that are not past"),
-        span("keep", "7d").help("How long folders of mismatches stay"),
+        span("pause", "15s").help("Pause between two rounds"),
+        span("staleness-wait", "5m")
+            .help("Lookback of the systems: the maximum age of a sample that a selector returns"),
+        span("liveness-delay", "90s").help(
+            "Maximum time until a sample is visible in both systems; used if the end is not \
+                 in the past",
+        ),
+        span("keep", "7d").help("Retention time of the mismatch folders"),
         text("keep-bytes", "SIZE")
             .default_value("1GB")
-            .help("How many bytes of them stay; the oldest go first"),
+            .help("Maximum total size of the mismatch folders; the oldest are deleted first"),
     ]
 }
 
@@ -146,32 +154,41 @@ fn how() -> [Arg; 9] {
     [
         text("timeout", "DURATION")
             .default_value("30s")
-            .help("Until when an answer must be whole"),
+            .help("Timeout of a query, until its answer is complete"),
         text("answer-limit", "SIZE")
             .default_value("64MB")
-            .help("The longest answer"),
+            .help("Maximum size of an answer"),
         text("concurrency", "N")
             .default_value("1")
             .value_parser(value_parser!(usize))
-            .help("Questions that are under way at once in each system"),
+            .help("Number of concurrent queries per system"),
         text("busy", "PERCENT")
             .default_value("100")
             .value_parser(value_parser!(f64))
-            .help("Of the time, how much each of them may be under way: the rest is a pause"),
+            .help(
+                "Maximum share of time in which a connection has a query in progress, in percent; \
+                 it pauses for the rest",
+            ),
         number(
             "tolerance-relative",
-            "Values may differ by this share of the larger one",
+            "Maximum relative difference between two values, as a fraction of the larger one",
         ),
-        number("tolerance-absolute", "Values may differ by so much"),
+        number(
+            "tolerance-absolute",
+            "Maximum absolute difference between two values",
+        ),
         text("tolerance-ulps", "N")
             .default_value("0")
             .value_parser(value_parser!(u64))
-            .help("Values may be so many floats apart"),
+            .help(
+                "Maximum difference between two values, as a number of representable floats (ULPs)",
+            ),
         text("fail-below", "PERCENT")
             .default_value("100")
             .value_parser(value_parser!(f64))
-            .help("The least match rate that is a success"),
-        text("listen", "ADDRESS").help("Show metrics of the run at this address, under /metrics"),
+            .help("Minimum match rate for exit code 0, in percent"),
+        text("listen", "ADDRESS")
+            .help("Address at which to serve metrics of the run, under /metrics"),
     ]
 }
 
@@ -180,13 +197,13 @@ fn as_whom() -> [Arg; 3] {
     [
         file("ca")
             .action(ArgAction::Append)
-            .help("Trust the authorities in this file, in PEM, and no others; may be repeated"),
+            .help("Trust only the certificate authorities in this PEM file; may be repeated"),
         file("client-cert")
             .requires("client-key")
-            .help("Show this certificate to systems that ask for one, in PEM"),
+            .help("Client certificate for systems that request one, in PEM"),
         file("client-key")
             .requires("client-cert")
-            .help("The key of the certificate, in PEM"),
+            .help("Key of the client certificate, in PEM"),
     ]
 }
 
@@ -338,7 +355,7 @@ impl Options {
     fn check(&self) -> Result<(), MirrorError> {
         let refuse = |what: String| Err(MirrorError::Usage(what));
         if self.queries.is_empty() && self.generate == 0 && self.needs_questions() {
-            return refuse("nothing to ask: give --queries FILE or --generate N".to_owned());
+            return refuse("no queries: pass --queries FILE or --generate N".to_owned());
         }
         if let Some(end) = self.end_ms
             && end < self.start_ms
@@ -357,19 +374,19 @@ impl Options {
         }
         if !(0.0..=100.0).contains(&self.fail_below) {
             return refuse(format!(
-                "--fail-below must lie in 0 to 100: {}",
+                "--fail-below must be between 0 and 100: {}",
                 self.fail_below
             ));
         }
         if !(1..=CONCURRENCY_MAX).contains(&self.concurrency) {
             return refuse(format!(
-                "--concurrency must lie in 1 to {CONCURRENCY_MAX}: {}",
+                "--concurrency must be between 1 and {CONCURRENCY_MAX}: {}",
                 self.concurrency
             ));
         }
         if !(BUSY_MIN..=100.0).contains(&self.busy) {
             return refuse(format!(
-                "--busy must lie in {BUSY_MIN} to 100: {}",
+                "--busy must be between {BUSY_MIN} and 100: {}",
                 self.busy
             ));
         }
@@ -492,7 +509,7 @@ fn time_ms(id: &str, text: &str) -> Result<TimestampMs, MirrorError> {
     match OffsetDateTime::parse(text, &Rfc3339) {
         Ok(time) => Ok((time.unix_timestamp_nanos() / 1_000_000) as i64),
         Err(_) => Err(MirrorError::Usage(format!(
-            "--{id}: not a time: {text:?}, wanted RFC 3339 or seconds since the epoch"
+            "--{id}: not a time: {text:?}, expected RFC 3339 or seconds since the epoch"
         ))),
     }
 }
@@ -593,16 +610,19 @@ mod tests {
     #[test]
     fn options_that_make_no_comparison_are_refused() {
         let cases = [
-            ("", "nothing to ask: give --queries FILE or --generate N"),
+            ("", "no queries: pass --queries FILE or --generate N"),
             (
                 "--generate 1 --fail-below 101",
-                "--fail-below must lie in 0 to 100: 101",
+                "--fail-below must be between 0 and 100: 101",
             ),
             (
                 "--generate 1 --concurrency 0",
-                "--concurrency must lie in 1 to 256: 0",
+                "--concurrency must be between 1 and 256: 0",
             ),
-            ("--generate 1 --busy 0", "--busy must lie in 1 to 100: 0"),
+            (
+                "--generate 1 --busy 0",
+                "--busy must be between 1 and 100: 0",
+            ),
             (
                 "--generate 1 --tolerance-relative NaN",
                 "--tolerance-relative must be at least 0",
@@ -643,7 +663,7 @@ mod tests {
             ),
             (
                 "--passes series",
-                "nothing to ask: give --queries FILE or --generate N",
+                "no queries: pass --queries FILE or --generate N",
             ),
             (
                 "--generat 1",

@@ -114,19 +114,20 @@ impl Report<'_> {
             let failed = figures.failed;
             let times = if failed == 1 { "time" } else { "times" };
             notes.push(format!(
-                "{failed} {times} something was not written, last: {failure}"
+                "{failed} {times} a file could not be written, last: {failure}"
             ));
         }
         if figures.removed > 0 {
-            notes.push(match figures.removed {
-                1 => "1 folder of differences was removed, by age or for room".to_owned(),
-                removed => {
-                    format!("{removed} folders of differences were removed, by age or for room")
-                }
-            });
+            let (count, folders) = match figures.removed {
+                1 => (1, "folder of differences was"),
+                removed => (removed, "folders of differences were"),
+            };
+            notes.push(format!(
+                "{count} {folders} deleted because of age or the size limit"
+            ));
         }
         if let Some(failure) = &self.gathering.failure {
-            notes.push(format!("the questions were not gathered again: {failure}"));
+            notes.push(format!("the queries could not be reloaded: {failure}"));
         }
         notes
     }

@@ -189,7 +189,7 @@ impl Round<'_> {
         };
         let note = match doubt {
             Doubt::Skip(reason) => return skip(reason),
-            Doubt::Gone => "; asked again, the answers were equal",
+            Doubt::Gone => "; repeated, the answers were equal",
             Doubt::None => "",
         };
         let minimised = match known {
@@ -225,7 +225,9 @@ impl Round<'_> {
             params[0].1 = operand;
             let operand = self.pair.baseline.fetch(endpoint, &params);
             if ties::is_choice(answers, &operand, self.options.tolerance, self.ignored) {
-                return Doubt::Skip("the systems choose others of equal elements".to_owned());
+                return Doubt::Skip(
+                    "the systems chose different elements of equal value".to_owned(),
+                );
             }
         }
         let is_ordered = pass == Pass::Instant && has_order(&question.expr);

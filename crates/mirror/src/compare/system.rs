@@ -39,7 +39,7 @@ fn fetched(replied: Result<Reply, MirrorError>) -> Fetched {
         Ok(reply) if (300..400).contains(&reply.status) => {
             let to = reply.location.unwrap_or_default();
             let status = reply.status;
-            let text = format!("status {status}: a redirect to {to:?}, which is not followed");
+            let text = format!("status {status}: redirect to {to:?} not followed");
             none((Class::Error, text))
         }
         Ok(reply) => {
@@ -164,7 +164,10 @@ fn fault_of(error: &MirrorError) -> (Class, String) {
         return (Class::Error, what.clone());
     };
     match source.as_ref() {
-        ureq::Error::Timeout(_) => (Class::Timeout, "no whole answer in time".to_owned()),
+        ureq::Error::Timeout(_) => (
+            Class::Timeout,
+            "no complete answer before the timeout".to_owned(),
+        ),
         other => {
             let text = other.to_string();
             let text = match text.contains("certificate") {

@@ -17,7 +17,9 @@ pub(super) fn value<T: Clone + Send + Sync + 'static>(
 pub(super) fn duration_ms(matches: &ArgMatches, id: &str) -> Result<i64, MirrorError> {
     let text: String = value(matches, id)?;
     let duration = parse_duration(&text).map_err(|_| {
-        MirrorError::Usage(format!("not a duration: {text:?}, wanted such as 1m30s"))
+        MirrorError::Usage(format!(
+            "not a duration: {text:?}, expected for example 1m30s"
+        ))
     })?;
     Ok(duration.as_millis() as i64)
 }

@@ -50,7 +50,7 @@ impl Bar {
             let failed = writes.failures.get() + shown.reads.failures.get();
             line.reach(
                 self.done(writes.answered_ms(), answered),
-                format!("{answered} writes, {asked} questions, {failed} failed"),
+                format!("{answered} writes, {asked} queries, {failed} failed"),
             );
         }
     }

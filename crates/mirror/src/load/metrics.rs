@@ -27,7 +27,7 @@ pub fn listen(address: &str, shown: Vec<Shown>) -> Result<Target, MirrorError> {
     Target::start(address, move |request, stream| {
         let path = request.path.split('?').next().unwrap_or_default();
         if path != "/metrics" {
-            let body = "metrics stand under /metrics\n";
+            let body = "metrics are served under /metrics\n";
             return target::respond(stream, "404 Not Found", "text/plain", body);
         }
         let accept = request.header("accept").unwrap_or_default();
@@ -58,12 +58,12 @@ fn families(shown: &[Shown]) -> [Family<'_>; 2] {
     [
         Family {
             name: "firn_load_push_duration_seconds",
-            help: "How long requests with samples took.",
+            help: "Duration of write requests.",
             members: writes.collect(),
         },
         Family {
             name: "firn_load_question_duration_seconds",
-            help: "How long questions took, since they were due.",
+            help: "Duration of queries, from the time at which they were due.",
             members: reads.collect(),
         },
     ]
@@ -73,12 +73,12 @@ fn counters(shown: &[Shown]) -> Vec<(&'static str, &'static str, &'static str, u
     let mut out = Vec::new();
     for s in shown {
         let name = "firn_load_push_failures_total";
-        let help = "Requests with samples that were not taken.";
+        let help = "Failed write requests.";
         out.push((name, help, s.system, s.writes.failures.get()));
     }
     for s in shown {
         let name = "firn_load_question_failures_total";
-        let help = "Questions without a good answer.";
+        let help = "Failed queries.";
         out.push((name, help, s.system, s.reads.failures.get()));
     }
     out

@@ -33,42 +33,42 @@ pub fn command() -> Command {
         |name: &'static str, default: &'static str| text(name, "DURATION").default_value(default);
     Command::new("load")
         .bin_name("firn load")
-        .about("Send the samples of a Kubernetes-like fleet by remote write")
+        .about("Send the samples of a simulated Kubernetes fleet by remote write")
         .long_about(
-            "Sends the samples of a Kubernetes-like fleet (376 series a pod) by remote write, \
-             and prints a report. Equal flags and an equal --start make equal requests, \
-             byte for byte.",
+            "Sends the samples of a simulated Kubernetes fleet (376 series per pod) by remote \
+             write and prints a report. The same flags with the same --start produce the \
+             same requests, byte for byte.",
         )
         .args_override_self(true)
         .args([
             text("url", "URL")
                 .default_value("http://127.0.0.1:9090")
-                .help("The receiver; /api/v1/write is added to a URL without a path"),
+                .help("Receiver; Firn appends /api/v1/write to a URL without a path"),
             number("series", "10000")
                 .value_parser(value_parser!(usize))
-                .help("Series at any one time, rounded up to whole pods"),
-            span("interval", "15s").help("Time between two samples of a series"),
-            span("duration", "5m").help("Data time to send"),
+                .help("Number of active series, rounded up to whole pods"),
+            span("interval", "15s").help("Interval between two samples of a series"),
+            span("duration", "5m").help("Length of the data to send, in data time"),
             text("samples", "N")
                 .value_parser(value_parser!(u64))
-                .help("Samples of each series, instead of --duration"),
+                .help("Number of samples per series; replaces --duration"),
             number("senders", "4")
                 .value_parser(value_parser!(usize))
-                .help("Connections; a series belongs to one of them"),
+                .help("Number of connections; all samples of a series use the same connection"),
             text("start", "MS").value_parser(value_parser!(i64)).help(
-                "Time of the first sample in milliseconds [default: now with --live, else now \
-                 less the duration]",
+                "Timestamp of the first sample, in milliseconds since the epoch [default: now \
+                 with --live, otherwise now minus the duration]",
             ),
             number("seed", "1")
                 .value_parser(value_parser!(u64))
-                .help("Another number makes another fleet"),
+                .help("Seed of the random generator; a different seed produces a different fleet"),
             text("churn", "SHARE")
                 .default_value("0")
                 .value_parser(value_parser!(f64))
-                .help("Share of the pods that is replaced each period, 0 to 1"),
-            span("churn-period", "15m").help("How often pods are replaced, in data time"),
+                .help("Fraction of the pods replaced in each period, from 0 to 1"),
+            span("churn-period", "15m").help("Interval between replacements of pods, in data time"),
             span("deadline", "5s")
-                .help("How long a sample waits for its request to fill up, in data time"),
+                .help("Maximum time that a sample waits until its request is full, in data time"),
         ])
         .args(ways())
         .args(observed())
@@ -86,34 +86,39 @@ fn ways() -> [Arg; 10] {
     [
         switch("live")
             .overrides_with("fast")
-            .help("Send each request when its time has come"),
+            .help("Send each request at the time of its samples"),
         switch("fast")
             .overrides_with("live")
-            .help("Send each request when the one before it is answered [default]"),
+            .help("Send each request as soon as the previous one is answered [default]"),
         folder("prepare")
             .overrides_with("replay")
             .help("Write the requests to files instead of sending them"),
         folder("replay")
             .overrides_with("prepare")
-            .help("Send the requests that --prepare or --record wrote"),
+            .help("Send the requests written by --prepare or --record"),
         folder("record")
             .conflicts_with_all(["prepare", "replay"])
-            .help("Take remote write at --listen for --duration and write it to files"),
+            .help(
+                "Accept remote write requests at --listen for --duration and write them to files",
+            ),
         switch("shift").requires("replay").help(
-            "Move the times of what is replayed, so that it begins now with --live, and ends \
-             now else",
+            "Shift the timestamps of replayed samples: with --live they begin now, otherwise they \
+             end now",
         ),
         text("protocol", "VERSION")
             .value_parser(["1", "2"])
             .default_value("1")
-            .help("The version of remote write"),
+            .help("Remote write version"),
         text("targets", "N")
             .value_parser(value_parser!(usize))
-            .help("Targets that have the series, of 376 and what workers they have"),
+            .help(
+                "Number of targets that share the series: each has 376 series, plus series of \
+                 worker threads",
+            ),
         switch("keep-going")
-            .help("Send the rest after a request that failed [default with --slo and --preset]"),
+            .help("Continue after a failed request [default with --slo and --preset]"),
         switch("native-histograms")
-            .help("Send the durations of each handler as a native histogram too"),
+            .help("Also send the request durations of each handler as a native histogram"),
     ]
 }
 
@@ -127,39 +132,40 @@ fn observed() -> [Arg; 7] {
         text(
             "unqueried-url",
             "URL",
-            "A second receiver, which gets the same writes and no questions",
+            "URL of a second receiver, which receives the same writes but no queries",
         ),
         text(
             "header",
             "[SYSTEM:]NAME=VALUE",
-            "A header of every write and question, or of those to queried or unqueried; may be \
-             repeated",
+            "Header to add to every write and query, or only to those of the system `queried` or \
+             `unqueried`; may be repeated",
         )
         .action(ArgAction::Append),
         text(
             "ca",
             "FILE",
-            "Trust the authorities in this file (PEM) instead of the well-known ones",
+            "Trust the certificate authorities in this PEM file instead of the system's",
         )
         .value_parser(value_parser!(PathBuf)),
         text(
             "listen",
             "ADDRESS",
-            "Show metrics of the load at this address, under /metrics; with --record, take writes",
+            "Address at which to serve metrics of the load, under /metrics; with --record, the \
+             address at which to accept remote write requests",
         ),
         text(
             "report",
             "DIR",
-            "Write the report there, with memory, CPU and written bytes of the systems over time",
+            "Folder for the report, with memory, CPU and written bytes of the systems over time",
         )
         .value_parser(value_parser!(PathBuf)),
         text(
             "pid",
             "N",
-            "The system's process on this machine: the kernel says what it writes to disks",
+            "Process ID of the system, if it runs on this machine; used to measure its disk writes",
         )
         .value_parser(value_parser!(u32)),
-        text("unqueried-pid", "N", "The same of the second system")
+        text("unqueried-pid", "N", "Process ID of the second system")
             .value_parser(value_parser!(u32)),
     ]
 }
@@ -351,24 +357,29 @@ impl Flags {
         }
         if self.interval_ms < 2 || self.churn_period_ms < self.interval_ms {
             return refuse(
-                "--interval must be at least 2ms and --churn-period at least that".to_owned(),
+                "--interval must be at least 2ms, and --churn-period at least as long as \
+                 --interval"
+                    .to_owned(),
             );
         }
         if !(0.0..=1.0).contains(&self.churn) {
-            return refuse(format!("--churn must lie in 0 to 1: {}", self.churn));
+            return refuse(format!("--churn must be between 0 and 1: {}", self.churn));
         }
         if self.trial.plan.is_some() && matches!(self.action, Action::Prepare(_)) {
-            return refuse("--queries asks while writes are sent: not with --prepare".to_owned());
+            return refuse(
+                "--queries needs writes that are sent: it cannot be used with --prepare".to_owned(),
+            );
         }
         if matches!(self.action, Action::Record(_)) && self.listen.is_none() {
-            return refuse("--record takes writes: give it --listen ADDRESS".to_owned());
+            return refuse("--record accepts writes: it requires --listen ADDRESS".to_owned());
         }
         if let Some(targets) = self.targets
             && (targets == 0 || self.series / targets < self.series_min())
         {
             let least = self.series_min();
             return refuse(format!(
-                "--targets: {} series in {targets} targets, of which each has {least} at least",
+                "--targets: {} series in {targets} targets; each target needs at least {least} \
+                 series",
                 self.series
             ));
         }
@@ -552,7 +563,7 @@ mod tests {
         assert_eq!(part.trial.plan, None);
         for wrong in ["0", "-1", "x", "1001", "NaN"] {
             let e = parse(&["--preset", "prombench", "--scale", wrong]).unwrap_err();
-            assert!(e.contains("above 0"), "{e}");
+            assert!(e.contains("greater than 0"), "{e}");
         }
         assert!(
             parse(&["--preset", "other"])
@@ -566,18 +577,19 @@ mod tests {
     fn options_that_make_no_load_are_refused() {
         let cases = [
             ("--series 0", "--series and --senders must be at least 1"),
-            ("--churn 1.5", "--churn must lie in 0 to 1: 1.5"),
+            ("--churn 1.5", "--churn must be between 0 and 1: 1.5"),
             (
                 "--interval 15",
-                "not a duration: \"15\", wanted such as 1m30s",
+                "not a duration: \"15\", expected for example 1m30s",
             ),
             (
                 "--interval 5x",
-                "not a duration: \"5x\", wanted such as 1m30s",
+                "not a duration: \"5x\", expected for example 1m30s",
             ),
             (
                 "--interval 1ms",
-                "--interval must be at least 2ms and --churn-period at least that",
+                "--interval must be at least 2ms, and --churn-period at least as long as \
+                 --interval",
             ),
             ("--xyz", "unknown flag: --xyz"),
             (
@@ -586,27 +598,27 @@ mod tests {
             ),
             (
                 "--preset prombench --url http://h/w",
-                "--query-url is needed: http://h/w does not end with /api/v1/write",
+                "--query-url is required: http://h/w does not end with /api/v1/write",
             ),
             (
                 "--preset prombench --prepare d",
-                "--queries asks while writes are sent: not with --prepare",
+                "--queries needs writes that are sent: it cannot be used with --prepare",
             ),
             ("--header x", "--header: expected NAME=VALUE"),
-            ("--late 2", "--late must lie in 0 to 1: 2"),
-            ("--exemplars -1", "--exemplars must lie in 0 to 1: -1"),
+            ("--late 2", "--late must be between 0 and 1: 2"),
+            ("--exemplars -1", "--exemplars must be between 0 and 1: -1"),
             (
                 "--record d",
-                "--record takes writes: give it --listen ADDRESS",
+                "--record accepts writes: it requires --listen ADDRESS",
             ),
             (
                 "--series 1000 --targets 3",
-                "--targets: 1000 series in 3 targets, of which each has 376 at least",
+                "--targets: 1000 series in 3 targets; each target needs at least 376 series",
             ),
-            ("--replicas 0", "--replicas must lie in 1 to 100: 0"),
+            ("--replicas 0", "--replicas must be between 1 and 100: 0"),
             (
                 "--slo --slo-read-share 2",
-                "--slo-read-share must lie in 0 to 1: 2",
+                "--slo-read-share must be between 0 and 1: 2",
             ),
             (
                 "--serie 5",

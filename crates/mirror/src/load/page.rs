@@ -60,7 +60,7 @@ pub fn page(report: &Report) -> String {
         ),
         ("Writes, p99", "ms", push_times(report)),
         (
-            "Questions since they were due, p99",
+            "Query latency since due time, p99",
             "ms",
             read_times(report),
         ),

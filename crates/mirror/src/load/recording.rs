@@ -200,13 +200,13 @@ fn answer(recorder: Option<&mut Recorder>, request: &target::Request, stream: &m
         target::respond(stream, status, "text/plain", format!("{why}\n"));
     };
     let Some(recorder) = recorder else {
-        return refuse(stream, "503 Service Unavailable", "the recording is over");
+        return refuse(stream, "503 Service Unavailable", "the recording has ended");
     };
     if path != "/api/v1/write" {
         return refuse(
             stream,
             "404 Not Found",
-            "remote write is taken at /api/v1/write",
+            "remote write is accepted at /api/v1/write",
         );
     }
     let content_type = request.header("content-type").unwrap_or_default();

@@ -73,21 +73,21 @@ pub fn arguments() -> Vec<Arg> {
         text(
             "preset",
             "NAME",
-            "A load that is known by name: sets what is not given",
+            "Named load; sets all flags that are not given",
         )
         .value_parser(["prombench"]),
         text(
             "scale",
             "FACTOR",
-            "How much of the preset's series and questions is sent",
+            "Factor by which the preset's series and queries are scaled",
         )
         .value_parser(parse_scale)
         .requires("preset"),
         text(
             "queries",
             "FILE",
-            "Ask these questions beside the writes: dashboards of Grafana, rule files, query logs, \
-             queries.active, lists with lines such as `weight=2 range=1h up`, or folders of them",
+            "Queries to send during the load, from Grafana dashboards, rule files, query logs, \
+             queries.active, lists with lines such as `weight=2 range=1h up`, or folders of these",
         )
         .num_args(1..)
         .allow_hyphen_values(false)
@@ -96,27 +96,27 @@ pub fn arguments() -> Vec<Arg> {
         text(
             "query-url",
             "URL",
-            "The system that is asked [default: --url up to /api/v1/write]",
+            "Base URL of the system to query [default: --url without /api/v1/write]",
         ),
         text(
             "query-rate",
             "N",
-            "Questions that are due each second, answered or not",
+            "Queries to send per second, regardless of outstanding answers",
         )
         .value_parser(value_parser!(f64))
         .default_value("1"),
         text(
             "query-connections",
             "N",
-            "Questions that are under way at one time",
+            "Maximum number of concurrent queries",
         )
         .value_parser(value_parser!(usize))
         .default_value("20"),
-        text("query-timeout", "DURATION", "How long an answer may take").default_value("2m"),
+        text("query-timeout", "DURATION", "Timeout of a query").default_value("2m"),
         text(
             "ramp",
             "DURATION",
-            "Data time in which fleet and questions grow to their number",
+            "Data time in which the number of series and queries grows to its full value",
         )
         .default_value("0s"),
     ];
@@ -131,22 +131,23 @@ fn extra_arguments() -> [Arg; 4] {
         text(
             "replicas",
             "N",
-            "Servers that scrape the fleet, told apart by __replica__",
+            "Number of servers that scrape the fleet; their samples differ in the label \
+             __replica__",
         )
         .value_parser(value_parser!(u64))
         .default_value("1"),
         text(
             "late",
             "SHARE",
-            "Share of the samples that come late, 0 to 1",
+            "Fraction of samples sent late, from 0 to 1",
         )
         .value_parser(value_parser!(f64))
         .default_value("0"),
-        text("late-by", "DURATION", "How late they come, in data time").default_value("5m"),
+        text("late-by", "DURATION", "Delay of late samples, in data time").default_value("5m"),
         text(
             "exemplars",
             "SHARE",
-            "Share of the samples of histograms that have an exemplar, 0 to 1",
+            "Fraction of histogram samples with an exemplar, from 0 to 1",
         )
         .value_parser(value_parser!(f64))
         .default_value("0"),
@@ -156,39 +157,43 @@ fn extra_arguments() -> [Arg; 4] {
 /// The flags of goals and of the report.
 fn goal_arguments() -> [Arg; 8] {
     [
-        Arg::new("slo")
-            .long("slo")
-            .action(ArgAction::SetTrue)
-            .help("Judge the goals below: exit code 1 if one is missed [default with a preset]"),
+        Arg::new("slo").long("slo").action(ArgAction::SetTrue).help(
+            "Check the goals below; exit with code 1 if one is missed [default with a preset]",
+        ),
         text(
             "slo-write-share",
             "SHARE",
-            "Writes that must be taken in time",
+            "Fraction of writes that must be accepted in time, from 0 to 1",
         )
         .value_parser(value_parser!(f64))
         .default_value("0.999"),
-        text("slo-write-within", "DURATION", "How long a write may take").default_value("10s"),
+        text(
+            "slo-write-within",
+            "DURATION",
+            "Maximum duration of a write that counts as in time",
+        )
+        .default_value("10s"),
         text(
             "slo-read-share",
             "SHARE",
-            "Questions that must be answered well",
+            "Fraction of queries that must succeed, from 0 to 1",
         )
         .value_parser(value_parser!(f64))
         .default_value("0.999"),
         text(
             "slo-read-average",
             "DURATION",
-            "How long questions may take on average",
+            "Maximum average duration of queries",
         )
         .default_value("2s"),
         text(
             "slo-fairness",
             "FACTOR",
-            "How far apart the 99th percentiles of questions of equal cost may be",
+            "Maximum ratio between the 99th percentiles of queries of equal cost",
         )
         .value_parser(value_parser!(f64))
         .default_value("4"),
-        text("format", "FORMAT", "How the report is printed")
+        text("format", "FORMAT", "Format of the report")
             .value_parser(["json", "text"])
             .default_value("text"),
         Arg::new("json")
@@ -223,7 +228,7 @@ pub fn preset(matches: &ArgMatches) -> Vec<String> {
 fn parse_scale(text: &str) -> Result<f64, String> {
     let scale = text.parse::<f64>().ok();
     let scale = scale.filter(|scale| *scale > 0.0 && *scale <= 1000.0);
-    scale.ok_or_else(|| "must be a number above 0, up to 1000".to_owned())
+    scale.ok_or_else(|| "must be a number greater than 0 and at most 1000".to_owned())
 }
 
 impl Trial {
@@ -260,12 +265,12 @@ fn plan(matches: &ArgMatches, url: &str, ramp_ms: i64) -> Result<Option<Plan>, M
         return Ok(None);
     }
     if !(rate > 0.0 && rate <= 1e6) {
-        let what = format!("--query-rate must lie in 0 to 1000000: {rate}");
+        let what = format!("--query-rate must be between 0 and 1000000: {rate}");
         return Err(MirrorError::Usage(what));
     }
     let connections: usize = value(matches, "query-connections")?;
     if connections == 0 || connections > 10_000 {
-        let what = format!("--query-connections must lie in 1 to 10000: {connections}");
+        let what = format!("--query-connections must be between 1 and 10000: {connections}");
         return Err(MirrorError::Usage(what));
     }
     let timeout_ms = duration_ms(matches, "query-timeout")?;
@@ -290,7 +295,7 @@ fn share(matches: &ArgMatches, name: &str) -> Result<f64, MirrorError> {
     match (0.0..=1.0).contains(&share) {
         true => Ok(share),
         false => Err(MirrorError::Usage(format!(
-            "--{name} must lie in 0 to 1: {share}"
+            "--{name} must be between 0 and 1: {share}"
         ))),
     }
 }
@@ -298,7 +303,7 @@ fn share(matches: &ArgMatches, name: &str) -> Result<f64, MirrorError> {
 fn extras(matches: &ArgMatches) -> Result<Extras, MirrorError> {
     let replicas = value(matches, "replicas")?;
     if !(1..=REPLICAS_MAX).contains(&replicas) {
-        let what = format!("--replicas must lie in 1 to {REPLICAS_MAX}: {replicas}");
+        let what = format!("--replicas must be between 1 and {REPLICAS_MAX}: {replicas}");
         return Err(MirrorError::Usage(what));
     }
     Ok(Extras {

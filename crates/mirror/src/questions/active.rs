@@ -56,7 +56,7 @@ pub fn of_prometheus(text: &str) -> Result<Vec<String>, String> {
             let mut entries = serde_json::Deserializer::from_str(slot).into_iter::<Value>();
             let entry = match entries.next() {
                 Some(Ok(entry)) => entry,
-                Some(Err(e)) => return Err(format!("no list of active queries: {e}")),
+                Some(Err(e)) => return Err(format!("not a list of active queries: {e}")),
                 None => break,
             };
             let end = entries.byte_offset();
@@ -83,7 +83,7 @@ mod tests {
         );
         assert_eq!(of_prometheus("[\0\0").unwrap(), Vec::<String>::new());
         let e = of_prometheus("[{\"query\":").unwrap_err();
-        assert!(e.starts_with("no list of active queries: "), "{e}");
+        assert!(e.starts_with("not a list of active queries: "), "{e}");
         let e = of_prometheus("[1]").unwrap_err();
         assert_eq!(e, "no query in 1");
     }

@@ -50,7 +50,10 @@ pub fn read(paths: &[PathBuf]) -> Result<Vec<Source>, MirrorError> {
         }
         if files.is_empty() {
             let endings = ENDINGS.join(", ");
-            return refuse(path, format!("no file in it ends with one of {endings}"));
+            return refuse(
+                path,
+                format!("the folder contains no file with one of the endings {endings}"),
+            );
         }
         for file in files {
             sources.push(read_file(&file)?);
@@ -234,7 +237,7 @@ fn read_list(text: &str, origin: &str) -> Result<Source, String> {
     match first {
         None => Err("no expression in it".to_owned()),
         Some(first) => Err(format!(
-            "no dashboard, rule file, query log or list of expressions; read as a list, {first}"
+            "not a dashboard, rule file, query log or list of expressions; read as a list, {first}"
         )),
     }
 }

@@ -49,7 +49,7 @@ pub fn generate(count: usize, seed: u64, lookup: &dyn Lookup) -> Result<Vec<Text
     let mut names = lookup.label_values(METRIC_NAME, None)?;
     names.retain(|name| super::parse(name).is_ok());
     if names.is_empty() {
-        return Err("there is no metric to make questions of".to_owned());
+        return Err("no metrics to generate queries from".to_owned());
     }
     while names.len() > METRICS_MAX {
         names.swap_remove(random.below(names.len() as u64) as usize);
@@ -69,7 +69,7 @@ pub fn generate(count: usize, seed: u64, lookup: &dyn Lookup) -> Result<Vec<Text
         }
         let text = question(&metrics, &mut random);
         if made.insert(text.clone()) {
-            let origin = format!("made with seed {seed}");
+            let origin = format!("generated with seed {seed}");
             texts.push(Text {
                 text,
                 origin,

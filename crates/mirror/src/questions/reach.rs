@@ -146,7 +146,7 @@ impl Reach {
             let to = last.saturating_add(span.to_ms);
             if span.anchor == Anchor::Epoch && (from < stretch.start_ms || to > end) {
                 return Err(format!(
-                    "reads from {} to {}, which both systems need not have",
+                    "reads from {} to {}, for which the systems may have different data",
                     crate::api::seconds(from),
                     crate::api::seconds(to)
                 ));
@@ -262,7 +262,10 @@ mod tests {
             ("up @ 4000", Ok(0)),
             (
                 "up @ 3600",
-                Err("reads from 3300.000 to 3600.000, which both systems need not have"),
+                Err(
+                    "reads from 3300.000 to 3600.000, for which the systems may have different \
+                     data",
+                ),
             ),
             ("up @ start()", Ok(5)),
             ("up @ end()", Ok(0)),

@@ -114,7 +114,7 @@ fn variables_of_every_kind_take_values_of_the_baseline() {
         "x{a=\"$filter\"}",
         Err("variable $filter is of type \"adhoc\", which has no values"),
     );
-    check("x{a=\"$circle\"}", Err("variable $circle names itself"));
+    check("x{a=\"$circle\"}", Err("variable $circle refers to itself"));
     check("x{a=\"$unknown\"}", Err("variable $unknown is not defined"));
 }
 
@@ -293,7 +293,7 @@ fn files_that_hold_no_question_are_refused_with_their_name() {
         (b"# nothing\n", "FILE: no expression in it"),
         (
             b"hello world\n",
-            "FILE: no dashboard, rule file, query log or list of expressions",
+            "FILE: not a dashboard, rule file, query log or list of expressions",
         ),
         (
             b"groups:\n- name: g\n  rules:\n  - record: r\n",
@@ -337,7 +337,10 @@ fn folder_gives_the_files_in_it_in_order() {
     assert_eq!(texts, ["a1", "b1"]);
     let empty = tempfile::tempdir().unwrap();
     let e = read(&[empty.path().to_owned()]).unwrap_err();
-    assert!(e.to_string().contains("no file in it ends with"), "{e}");
+    assert!(
+        e.to_string().contains("the folder contains no file with"),
+        "{e}"
+    );
 }
 
 #[test]

@@ -106,7 +106,7 @@ impl<'a> Variables<'a> {
             return Ok(text);
         }
         if depth > DEPTH_MAX {
-            return Err(format!("variable ${name} names itself"));
+            return Err(format!("variable ${name} refers to itself"));
         }
         if !self.known.contains_key(name) {
             let chosen = self.choose(name, depth);
@@ -240,7 +240,7 @@ fn query_values(query: &str, lookup: &dyn Lookup) -> Result<Vec<String>, String>
             Some((selector, label)) if parse_selector(selector.trim()).is_ok() => {
                 lookup.label_values(label.trim(), Some(selector.trim()))
             }
-            Some((selector, _)) => Err(format!("no selector: {selector:?}")),
+            Some((selector, _)) => Err(format!("not a selector: {selector:?}")),
             None => lookup.label_values(arguments, None),
         };
     }

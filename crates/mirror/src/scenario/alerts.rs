@@ -43,7 +43,7 @@ pub fn listen(address: &str, path: &Path) -> Result<Target, MirrorError> {
 fn answer(request: &Request, file: &Mutex<File>, at_ms: i64, stream: &mut TcpStream) {
     let mut say = |status: &str, why: &str| target::respond(stream, status, "text/plain", why);
     if request.path != PATH {
-        return say("404 Not Found", "alerts are taken under /api/v2/alerts\n");
+        return say("404 Not Found", "alerts are accepted at /api/v2/alerts\n");
     }
     let Ok(alerts) = serde_json::from_slice::<Vec<Map<String, Value>>>(&request.body) else {
         return say("400 Bad Request", "not a list of alerts\n");

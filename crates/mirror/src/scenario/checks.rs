@@ -25,7 +25,7 @@ pub fn push_max(plan: &Plan, loaded: &Loaded) -> Check {
         name: "push_max",
         holds: loaded.failed == 0 && loaded.push_max_ms <= most_ms,
         what: format!(
-            "the longest push took {} ms of {most_ms} ms, {} were refused",
+            "the longest push took {} ms of {most_ms} ms, {} were rejected",
             loaded.push_max_ms, loaded.failed
         ),
     }
@@ -43,7 +43,7 @@ pub fn reads(plan: &Plan, loaded: &Loaded) -> Vec<Check> {
         all.push(Check {
             name: "read_share",
             holds: reads.due > 0 && good as f64 >= wanted * reads.due as f64,
-            what: format!("{good} of {} questions were answered well", reads.due),
+            what: format!("{good} of {} queries succeeded", reads.due),
         });
     }
     if let Some(wanted) = checks.read_average {
@@ -51,7 +51,7 @@ pub fn reads(plan: &Plan, loaded: &Loaded) -> Vec<Check> {
         all.push(Check {
             name: "read_average",
             holds: reads.due > 0 && taken <= wanted,
-            what: format!("questions took {taken:.1} ms of {wanted} ms on average"),
+            what: format!("queries took {taken:.1} ms of {wanted} ms on average"),
         });
     }
     if let Some(wanted) = checks.fairness {
@@ -59,8 +59,10 @@ pub fn reads(plan: &Plan, loaded: &Loaded) -> Vec<Check> {
             name: "fairness",
             holds: reads.fairness.is_none_or(|ratio| ratio <= wanted),
             what: match reads.fairness {
-                Some(ratio) => format!("tails of equal questions are {ratio:.2} times apart"),
-                None => "no two questions of equal cost were asked often enough".to_owned(),
+                Some(ratio) => format!(
+                    "the 99th percentiles of equal queries differ by a factor of {ratio:.2}"
+                ),
+                None => "no two queries of equal cost ran often enough".to_owned(),
             },
         });
     }
@@ -76,7 +78,7 @@ pub fn match_rate(plan: &Plan, system: &SystemPlan, report: &Value) -> Check {
         holds: rate.is_some_and(|rate| rate >= wanted),
         what: match rate {
             Some(rate) => format!(
-                "{rate} % of the answers of the {} match, {wanted} % are wanted",
+                "{rate} % of the answers of the {} match, {wanted} % are required",
                 system.name
             ),
             None => format!("the {} was not compared", system.name),
@@ -119,7 +121,7 @@ pub fn acked_since(
         name: "acked",
         holds: found == wanted && wanted > 0,
         what: format!(
-            "the {} has {found} samples since it gets all, the {} has {wanted}",
+            "the {} has {found} samples since it receives all data, the {} has {wanted}",
             system.name, baseline.name
         ),
     })

@@ -66,7 +66,7 @@ pub fn check_is_small(dir: &Path) -> Result<(), MirrorError> {
     match free > FREE_BYTES_MAX {
         true => Err(MirrorError::Usage(format!(
             "{}: {free} bytes are free on its file system, limit {FREE_BYTES_MAX}: a step that \
-             fills needs a small one of its own",
+             fills a disk needs a small file system of its own",
             dir.display()
         ))),
         false => Ok(()),

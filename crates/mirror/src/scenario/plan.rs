@@ -237,7 +237,7 @@ impl Reader<'_> {
         plan.steps = read.into_iter().map(|(step, _)| step).collect();
         let refuse = |why: &str| Err(root.error(why).to_string());
         if plan.compare.queries.is_empty() && plan.compare.flags.is_empty() {
-            return refuse("nothing to ask: compare needs queries or generate");
+            return refuse("no queries: compare needs queries or generate");
         }
         if plan.checks.alerts && (plan.baseline.alerts.is_none() || plan.receivers().count() < 2) {
             return refuse("checks of alerts need alerts of the baseline and of another system");
@@ -256,7 +256,7 @@ impl Reader<'_> {
         )?;
         let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
         if !name.chars().all(is_plain) || RESERVED.contains(&name) {
-            let why = format!("a system cannot be called {name:?}");
+            let why = format!("invalid system name {name:?}");
             return Err(node.error(why).to_string());
         }
         let address = text(needed(node, "address")?)?;
@@ -302,7 +302,7 @@ impl Reader<'_> {
             None => Ok(word),
             Some(name) => {
                 let name = name.trim_start_matches('{');
-                let why = format!("{{{name}}} is not known: give it with --set {name}=VALUE");
+                let why = format!("unknown variable {{{name}}}: set it with --set {name}=VALUE");
                 Err(node.error(why).to_string())
             }
         }
@@ -361,16 +361,16 @@ fn check_presence<'n>(plan: &Plan, steps: &[(Step, &'n Node)]) -> Result<(), (&'
         let is_first = FIRST.contains(&name);
         match step.action {
             Action::Add if added.contains(&name) || is_first => {
-                return Err((node, format!("{name} was there already")));
+                return Err((node, format!("{name} already exists")));
             }
             Action::Add => {
                 there.push(name);
                 added.push(name);
             }
             Action::Remove if is_first => {
-                return Err((node, format!("without {name} there is nothing to compare")));
+                return Err((node, format!("{name} is required to compare anything")));
             }
-            _ if !is_there => return Err((node, format!("{name} is not there by then"))),
+            _ if !is_there => return Err((node, format!("{name} does not exist at that time"))),
             Action::Remove => there.retain(|known| *known != name),
             _ => {}
         }
@@ -489,17 +489,17 @@ mod tests {
         let with = |from: &str, to: &str| read(&SHORT.replace(from, to)).unwrap_err();
         let e = with("{b}", "{other}");
         assert!(
-            e.ends_with("{other} is not known: give it with --set other=VALUE"),
+            e.ends_with("unknown variable {other}: set it with --set other=VALUE"),
             "{e}"
         );
         let e = with("generate: 9", "queries: [../x]");
         assert!(
-            e.ends_with("a file of questions lies beside the scenario"),
+            e.ends_with("a query file must be in the folder of the scenario"),
             "{e}"
         );
         let e = with("compare: {generate: 9}\n", "");
         assert!(
-            e.ends_with("nothing to ask: compare needs queries or generate"),
+            e.ends_with("no queries: compare needs queries or generate"),
             "{e}"
         );
         let e = with("duration: 1m", "duration: 1m, query_rate: 3");
@@ -533,23 +533,23 @@ mod tests {
             let e = read(&format!("{text}steps: [{steps}]\n")).unwrap_err();
             assert!(e.ends_with(expected), "{steps}: {e}");
         };
-        check("{at: 1s, kill: third}", "third is not there by then");
+        check("{at: 1s, kill: third}", "third does not exist at that time");
         check("{at: 1s, kill: baseline}", "no step adds third");
         check(
             "{at: 1s, add: third}, {at: 2s, add: third}",
-            "third was there already",
+            "third already exists",
         );
         check(
             "{at: 1s, add: third}, {at: 3s, remove: third}, {at: 4s, pause: third}",
-            "third is not there by then",
+            "third does not exist at that time",
         );
-        check("{at: 1s, add: candidate}", "candidate was there already");
+        check("{at: 1s, add: candidate}", "candidate already exists");
         check(
             "{at: 1s, remove: baseline}",
-            "without baseline there is nothing to compare",
+            "baseline is required to compare anything",
         );
         let e = read(&SHORT.replace("mirror:", &third.replace("third", "load"))).unwrap_err();
-        assert!(e.ends_with("a system cannot be called \"load\""), "{e}");
+        assert!(e.ends_with("invalid system name \"load\""), "{e}");
     }
 
     #[test]

@@ -130,14 +130,17 @@ impl Run {
         match (self.state.phase, self.state.start_ms) {
             (Phase::Load, None) => {}
             (Phase::Load, Some(_)) => {
-                self.tell(out, "the load was broken off; sending it again")?
+                self.tell(out, "the load was interrupted; sending it again")?
             }
             (Phase::Compare, _) => {
-                self.tell(out, "the load is done; going on with the comparison")?;
+                self.tell(out, "the load is complete; continuing with the comparison")?;
             }
-            (Phase::Check, _) => self.tell(out, "the comparison is done; going on with checks")?,
+            (Phase::Check, _) => self.tell(
+                out,
+                "the comparison is complete; continuing with the checks",
+            )?,
             (Phase::Done, _) => {
-                self.tell(out, "the run is done; looking at its checks again")?;
+                self.tell(out, "the run is complete; repeating its checks")?;
                 self.state.phase = Phase::Check;
             }
         }
@@ -158,7 +161,7 @@ impl Run {
         }
         let loaded = self.state.loaded;
         let loaded =
-            loaded.ok_or_else(|| MirrorError::Usage("the state has no load".to_owned()))?;
+            loaded.ok_or_else(|| MirrorError::Usage("the state contains no load".to_owned()))?;
         if self.state.phase == Phase::Compare {
             self.tell(out, "comparing")?;
             for system in running.systems() {
@@ -217,7 +220,7 @@ impl Run {
         }
         let command = self.load_command(start_ms);
         let mut load = Process::start("load", &command, &self.dir)?;
-        self.tell(out, "the load begins")?;
+        self.tell(out, "start of the load")?;
         for (at, name, event) in timeline(&self.plan).into_iter().skip(self.state.events) {
             let due_ms = start_ms.saturating_add(at.as_millis() as i64);
             let wait = Duration::from_millis((due_ms - now_ms()).max(0).unsigned_abs());
@@ -235,7 +238,7 @@ impl Run {
         running.wait_ready()?;
         self.tell(
             out,
-            "the load is sent; waiting until the mirror has passed it on",
+            "the load is sent; waiting until the mirror has delivered it",
         )?;
         running.wait_drained()?;
         running.stop_mirror()?;
@@ -263,7 +266,7 @@ impl Run {
         let end_ms = start_ms + rounds * step_ms;
         let ended = || now_ms() > end_ms;
         self.stop
-            .wait_for("the end of the load's data", END_WITHIN, ended)?;
+            .wait_for("end of the load's data", END_WITHIN, ended)?;
         Ok(Loaded {
             start_ms,
             end_ms,

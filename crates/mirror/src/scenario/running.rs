@@ -219,7 +219,7 @@ impl Running {
             None => Ok(()),
             Some(status) => {
                 let log = self.dir.join(format!("{name}.log"));
-                let what = format!("{name} ended with {status}; see {}", log.display());
+                let what = format!("{name} exited with {status}; see {}", log.display());
                 Err(MirrorError::Late(what))
             }
         }
@@ -292,7 +292,7 @@ impl Running {
         };
         mirror.signal(Signal::HUP)?;
         let wanted: Vec<&String> = self.members.keys().collect();
-        let what = "the mirror to take over its targets";
+        let what = "the mirror to apply its targets";
         self.stop.wait_for(what, READY_WITHIN, || {
             self.queues().keys().collect::<Vec<_>>() == wanted
         })
@@ -300,7 +300,7 @@ impl Running {
 
     /// Waits until nothing waits in the mirror for any system.
     pub fn wait_drained(&self) -> Result<(), MirrorError> {
-        let what = "the mirror to pass on what waits";
+        let what = "the mirror to deliver its backlog";
         self.stop.wait_for(what, DRAIN_WITHIN, || {
             let queues = self.queues();
             !queues.is_empty() && queues.values().all(|bytes| bytes == "0")

@@ -280,7 +280,7 @@ impl Attempts<'_> {
             to,
             error = why,
             bodies,
-            "send the bodies of a request singly"
+            "sending the bodies of a rejected request one by one"
         );
         Sending::Apart(parts)
     }
@@ -339,7 +339,7 @@ impl Attempts<'_> {
         let is_failing = matches!(verdict, Verdict::Again { .. });
         target.is_failing.set(i64::from(is_failing));
         if was_failing && !is_failing {
-            info!(to = target.label, "target answers again");
+            info!(to = target.label, "target responds again");
             self.reports.failed.forget();
         }
         match verdict {
@@ -369,9 +369,10 @@ impl Attempts<'_> {
                             to,
                             error = why,
                             attempts,
-                            "target takes no body: its credentials or its URL are wrong; all wait"
+                            "target rejects all requests: check its credentials and URL; all \
+                             bodies wait"
                         ),
-                        _ => warn!(to, error = why, attempts, "send again"),
+                        _ => warn!(to, error = why, attempts, "request failed: retrying"),
                     }
                 }
                 Attempted::Again(after.unwrap_or_default())
@@ -391,7 +392,7 @@ impl Attempts<'_> {
                 histograms = missing.histograms,
                 exemplars = missing.exemplars,
                 requests,
-                "target said 2xx and wrote less than it was sent"
+                "target responded with 2xx but wrote fewer samples than it was sent"
             );
         }
     }
@@ -401,7 +402,7 @@ impl Attempts<'_> {
         self.target.count_refused(request);
         if let Some(bodies) = self.reports.refused.count(1) {
             let to = &self.target.label;
-            warn!(to, error = why, bodies, "target refused a body");
+            warn!(to, error = why, bodies, "target rejected a body");
         }
     }
 

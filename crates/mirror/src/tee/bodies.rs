@@ -361,7 +361,7 @@ impl Shared {
         match rest {
             _ if !entries.is_empty() => Ok(Found::Entries(entries)),
             Frame::Damaged(what) => Ok(damaged(what)),
-            _ => Ok(damaged("it is cut short")),
+            _ => Ok(damaged("it is truncated")),
         }
     }
 
@@ -489,7 +489,7 @@ impl Shared {
                 state.remember(start, frames);
                 state.file = Some(file);
                 if state.fault.take().is_some() {
-                    tracing::info!(dir = %self.dir.display(), "the disk takes bodies again");
+                    tracing::info!(dir = %self.dir.display(), "storing bodies works again");
                 }
                 self.end.send_replace(segment.end);
                 None
@@ -498,7 +498,11 @@ impl Shared {
                 state.file = None;
                 let message = format!("bodies cannot be stored in {}: {e}", self.dir.display());
                 if state.fault.is_none() {
-                    tracing::error!(dir = %self.dir.display(), error = %e, "store bodies");
+                    tracing::error!(
+                        dir = %self.dir.display(),
+                        error = %e,
+                        "failed to store bodies"
+                    );
                 }
                 state.fault = Some(Fault {
                     retry_at: self.env.clock.monotonic() + FAULT_PAUSE,
@@ -573,7 +577,7 @@ fn find_segments(env: &Env, dir: &Path) -> io::Result<VecDeque<Segment>> {
         let torn = file.len()?.saturating_sub(HEADER_BYTES as u64 + end - last);
         if torn > 0 {
             let path = path.display();
-            tracing::warn!(%path, bytes = torn, "leave out what is behind the last whole body");
+            tracing::warn!(%path, bytes = torn, "ignoring data after the last complete body");
         }
         if end > last {
             let ends = starts.iter().skip(1).copied().chain([end]);

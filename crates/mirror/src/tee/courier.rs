@@ -116,7 +116,7 @@ impl Courier {
             Ok(None) => self.wait_for_bodies().await,
             Err(e) => {
                 progress.failed_reads += 1;
-                warn!(to = self.target.label, error = %e, "read bodies");
+                warn!(to = self.target.label, error = %e, "failed to read bodies");
                 if progress.failed_reads >= READ_ATTEMPTS_MAX {
                     progress.failed_reads = 0;
                     self.give_up_segment();
@@ -178,7 +178,7 @@ impl Courier {
                     from = at,
                     to,
                     what,
-                    "pass over lost bodies"
+                    "skipping lost bodies"
                 );
                 self.target.count_lost(Loss::Damaged, 1);
                 self.target.advance(to);
@@ -271,7 +271,7 @@ impl Courier {
             let reason = loss.label();
             warn!(
                 to = self.target.label,
-                reason, bodies, "give up the oldest bodies"
+                reason, bodies, "dropping the oldest bodies"
             );
         }
     }
@@ -298,7 +298,7 @@ impl Courier {
                         to = label,
                         error = why,
                         bodies,
-                        "filters cannot read a body"
+                        "cannot decode a body for filtering"
                     );
                 }
                 true

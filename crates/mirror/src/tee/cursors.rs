@@ -50,7 +50,7 @@ pub fn load(disk: &dyn Disk, dir: &Path) -> Result<Option<Cursors>, CursorsError
     let mut text = vec![0; bytes as usize];
     let read = file.read_at(0, &mut text)?;
     text.truncate(read);
-    let text = String::from_utf8(text).map_err(|_| CursorsError::Damaged("it is no text"))?;
+    let text = String::from_utf8(text).map_err(|_| CursorsError::Damaged("it is not UTF-8"))?;
     parse(&text).map(Some).map_err(CursorsError::Damaged)
 }
 
@@ -82,11 +82,11 @@ fn print(cursors: &Cursors) -> String {
 fn parse(text: &str) -> Result<Cursors, &'static str> {
     let (lines, sum) = text.rsplit_once(SUM).ok_or("it has no checksum")?;
     if sum != format!("{:08x}\n", crc32c::crc32c(lines.as_bytes())) {
-        return Err("its checksum does not fit");
+        return Err("its checksum does not match");
     }
     let mut lines = lines.lines();
     if lines.next() != Some(FIRST_LINE) {
-        return Err("it is of another version");
+        return Err("it has another version");
     }
     let cursor = |line: &str| {
         let (position, key) = line.split_once(' ')?;

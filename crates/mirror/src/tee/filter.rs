@@ -47,7 +47,11 @@ pub fn message_of(write: &Write) -> Message {
 pub fn unpack(write: &Write, bytes_max: usize) -> Result<Vec<u8>, String> {
     match write.header("content-encoding") {
         None | Some("" | "snappy") => {}
-        Some(other) => return Err(format!("content encoding {other:?} is not snappy")),
+        Some(other) => {
+            return Err(format!(
+                "content encoding {other:?} is not supported: expected snappy"
+            ));
+        }
     }
     let mut message = Vec::new();
     let unpacked = snappy::decompress(&write.body, bytes_max, &mut message);

@@ -19,22 +19,22 @@ impl Mirror {
         let counters = [
             (
                 "firn_mirror_received_bodies_total",
-                "Bodies that were acknowledged.",
+                "Acknowledged bodies.",
                 &self.taken.bodies,
             ),
             (
                 "firn_mirror_received_bytes_total",
-                "Bytes of bodies that were acknowledged.",
+                "Bytes of acknowledged bodies.",
                 &self.taken.bytes,
             ),
             (
                 "firn_mirror_refused_bodies_total",
-                "Bodies answered with 503 because the disk did not take them.",
+                "Bodies answered with 503 because they could not be written to disk.",
                 &self.taken.refused,
             ),
             (
                 "firn_mirror_cursors_failed_total",
-                "How often the disk did not take how far targets have got.",
+                "Failures to write the delivery positions of the targets to disk.",
                 &self.cursors_failed,
             ),
         ];
@@ -49,7 +49,7 @@ impl Mirror {
         );
         sink.metric(
             "firn_mirror_disk_failing",
-            "1 while the disk takes no bodies.",
+            "1 while bodies cannot be written to disk.",
             &[],
             Value::Gauge(f64::from(u8::from(self.bodies.fault().is_some()))),
         );
@@ -63,28 +63,28 @@ impl Mirror {
         };
         each(
             "firn_mirror_sent_bodies_total",
-            "Bodies that the target took.",
+            "Bodies accepted by the target.",
             &|target| Value::Counter(target.sent.get() as f64),
         );
         each(
             "firn_mirror_sent_bytes_total",
-            "Bytes of bodies that the target took.",
+            "Bytes of bodies accepted by the target.",
             &|target| Value::Counter(target.sent_bytes.get() as f64),
         );
         each(
             "firn_mirror_filtered_bodies_total",
-            "Bodies of which the target wants no series.",
+            "Bodies without a series that the filters of the target select.",
             &|target| Value::Counter(target.filtered.get() as f64),
         );
         each(
             "firn_mirror_queue_bytes",
-            "Bytes that wait for the target.",
+            "Bytes queued for the target.",
             &|target| Value::Gauge(self.waiting_bytes(target) as f64),
         );
         let now_ms = self.env.clock.now_ms();
         each(
             "firn_mirror_queue_age_seconds",
-            "How long the oldest body has waited for the target.",
+            "Age of the oldest body queued for the target.",
             &|target| {
                 let waited_ms = match target.oldest_ms.get() {
                     0 => 0,
@@ -102,7 +102,7 @@ impl Mirror {
         for target in targets {
             sink.metric(
                 "firn_mirror_send_duration_seconds",
-                "How long attempts took that the target answered.",
+                "Duration of attempts that the target answered.",
                 &[("target", &target.label)],
                 Value::Histogram(&target.latency),
             );
@@ -115,9 +115,9 @@ fn collect_by_reason(targets: &[Arc<Target>], sink: &mut dyn Sink) {
         for loss in Loss::ALL {
             sink.metric(
                 "firn_mirror_lost_bodies_total",
-                "Bodies that the target never gets: its queue was full, they waited too long, it \
-                 refused them (4xx), filters could not read them, or the disk did not give them \
-                 back.",
+                "Bodies dropped without delivery: the queue of the target was full, they were too \
+                 old, the target rejected them (4xx), the filters could not decode them, or they \
+                 could not be read from disk.",
                 &[("reason", loss.label()), ("target", &target.label)],
                 Value::Counter(target.lost(loss) as f64),
             );
@@ -127,8 +127,8 @@ fn collect_by_reason(targets: &[Arc<Target>], sink: &mut dyn Sink) {
         for trouble in Trouble::ALL {
             sink.metric(
                 "firn_mirror_repeated_attempts_total",
-                "Attempts that failed and are repeated: no connection, no answer in time, 429, \
-                 5xx, a redirect, or no access (401, 403, 404, 405, 407).",
+                "Failed attempts that are retried: no connection, timeout, 429, 5xx, redirect, or \
+                 no access (401, 403, 404, 405, 407).",
                 &[("reason", trouble.label()), ("target", &target.label)],
                 Value::Counter(target.troubles(trouble) as f64),
             );

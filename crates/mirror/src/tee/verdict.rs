@@ -141,7 +141,7 @@ impl Verdict {
         };
         let why = match (trouble, &answer.location) {
             (Trouble::Redirect, Some(to)) => {
-                format!("{said}: redirects to {to:?} are not followed: name the receiver's own URL")
+                format!("{said}: redirects to {to:?} are not followed: set the receiver's own URL")
             }
             _ => said,
         };
@@ -164,8 +164,8 @@ impl Verdict {
         }
         if answer.written == [0; 3] {
             let why = format!(
-                "status {}, and nothing is said to be written of {} samples, {} histograms and {} \
-                 exemplars in a request of 2.0: the receiver may know 1.0 alone",
+                "status {}, without a count of written samples for {} samples, {} histograms and \
+                 {} exemplars in a request of version 2.0: the receiver may support only 1.0",
                 answer.status, sent.samples, sent.histograms, sent.exemplars
             );
             return Self::Refused {

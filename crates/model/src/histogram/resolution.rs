@@ -91,7 +91,7 @@ pub fn spans_of(indexes: &[i64]) -> Result<Vec<Span>, Error> {
         let gap = index
             .checked_sub(end)
             .and_then(|gap| i32::try_from(gap).ok());
-        let too_far = || Error::new(ErrorKind::Invalid, "a histogram's spans lie too far apart");
+        let too_far = || Error::new(ErrorKind::Invalid, "spans of a histogram are too far apart");
         let gap = gap.ok_or_else(too_far)?;
         match spans.last_mut() {
             Some(span) if gap == 0 && span.length < SPAN_LENGTH_MAX => span.length += 1,
@@ -107,5 +107,5 @@ pub fn spans_of(indexes: &[i64]) -> Result<Vec<Span>, Error> {
 }
 
 fn falling() -> Error {
-    Error::new(ErrorKind::Invalid, "a histogram's spans go back")
+    Error::new(ErrorKind::Invalid, "spans of a histogram are out of order")
 }

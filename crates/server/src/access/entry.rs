@@ -30,7 +30,7 @@ pub(crate) async fn enter(
             }
             Refusal::Busy => {
                 let cause = Cause::Request(ErrorKind::Unavailable);
-                Failure::new(cause, "too many passwords wait to be checked").into_plain()
+                Failure::new(cause, "too many passwords are waiting to be checked").into_plain()
             }
         })
 }

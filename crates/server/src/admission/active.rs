@@ -54,8 +54,8 @@ impl ActiveQueries {
                 warn!(
                     file = NAME,
                     error = %e,
-                    "active queries are not written down: a query that ends the process will not \
-                     be named at the next start"
+                    "active queries are not recorded: if a query crashes the process, the next \
+                     start cannot report it"
                 );
                 return Self::none();
             }
@@ -69,8 +69,8 @@ impl ActiveQueries {
                 file = NAME,
                 slots = written.slots,
                 error = %e,
-                "not all active queries are written down: one that ends the process may not be \
-                 named at the next start"
+                "not all active queries are recorded: if one crashes the process, the next start \
+                 may not report it"
             );
         }
         Self {
@@ -105,7 +105,7 @@ impl ActiveQueries {
     fn note(&self, outcome: io::Result<()>) {
         let Err(e) = outcome else { return };
         if !self.has_failed.swap(true, Ordering::Relaxed) {
-            warn!(file = NAME, error = %e, "write down active query");
+            warn!(file = NAME, error = %e, "failed to record an active query");
         }
     }
 }
@@ -155,7 +155,7 @@ fn read_left(file: &dyn File) -> io::Result<Vec<Found>> {
         Header::Foreign => {
             warn!(
                 file = NAME,
-                "the file of active queries is not readable: it is written anew"
+                "file of active queries is not readable: creating a new one"
             );
             return Ok(Vec::new());
         }

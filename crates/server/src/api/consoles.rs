@@ -140,7 +140,11 @@ fn library_names(folder: &Path) -> Vec<String> {
             .collect(),
         Err(e) => {
             if e.kind() != io::ErrorKind::NotFound {
-                tracing::warn!(folder = %folder.display(), error = reason(&e), "read libraries");
+                tracing::warn!(
+                    folder = %folder.display(),
+                    error = reason(&e),
+                    "failed to read the console libraries"
+                );
             }
             Vec::new()
         }

@@ -165,7 +165,7 @@ async fn work<T: Send + 'static>(
         (import, done)
     });
     working.await.map_err(|e| {
-        tracing::error!(error = %e, "import text");
+        tracing::error!(error = %e, "failed to import text");
         app.metrics.panics.inc();
         Failure::internal("the import failed: see the log")
     })
@@ -179,14 +179,14 @@ fn settings(app: &App, head: &Parts) -> Result<ImportSettings, Failure> {
     };
     let encoding = text_of(header::CONTENT_ENCODING);
     let packing = Packing::of_content_encoding(encoding).ok_or_else(|| {
-        let message = format!("content encoding {encoding:?} is not read here: gzip and zstd are");
+        let message = format!("content encoding {encoding:?} is not supported: use gzip or zstd");
         Failure::new(Cause::MediaType, message)
     })?;
     let content_type = text_of(header::CONTENT_TYPE);
     let chosen = Format::of_content_type(content_type, None).map(|chosen| chosen.format);
     let (format, is_format_stated) = match chosen {
         Ok(Format::Protobuf) => {
-            let message = format!("content type {content_type:?} is not read here: text is");
+            let message = format!("content type {content_type:?} is not supported: use text");
             return Err(Failure::new(Cause::MediaType, message));
         }
         Ok(format) => (format, true),
@@ -210,7 +210,7 @@ fn settings(app: &App, head: &Parts) -> Result<ImportSettings, Failure> {
         let pair = text.split_once('=').filter(|(name, _)| !name.is_empty());
         let (name, value) = pair.ok_or_else(|| {
             let text = quote(text.as_bytes());
-            Failure::parameter("extra_label", format!("{text} is no name=value"))
+            Failure::parameter("extra_label", format!("expected name=value, got {text}"))
         })?;
         Ok((name.to_owned(), value.to_owned()))
     });

@@ -48,7 +48,7 @@ pub(crate) async fn ready(app: App, _request: Request) -> Response {
         Ok(backend) => match (backend.write_fault)() {
             None => text(StatusCode::OK, "Firn is Ready.\n"),
             Some(cause) => {
-                let message = format!("Firn takes no writes: {cause}\n");
+                let message = format!("Firn does not accept writes: {cause}\n");
                 text(StatusCode::SERVICE_UNAVAILABLE, &message)
             }
         },
@@ -236,7 +236,7 @@ pub(crate) async fn symbols(app: App, _request: Request) -> Response {
 
 /// Says that there is no trace.
 pub(crate) async fn no_trace(_app: App, _request: Request) -> Response {
-    let message = "there is no runtime of Go to trace: see profile, or tracing in the config";
+    let message = "there is no Go runtime to trace: see profile, or tracing in the config";
     Failure::new(Cause::Execution(ErrorKind::NotFound), message).into_plain()
 }
 
@@ -257,7 +257,7 @@ pub(crate) async fn cpu_profile(app: App, request: Request) -> Response {
         },
     };
     let Some(_only) = OnlyProfile::start(&app) else {
-        let message = "a CPU profile is being taken already";
+        let message = "a CPU profile is already running";
         return Failure::new(Cause::Request(ErrorKind::Unavailable), message).into_plain();
     };
     let finish = match background(&app, move || profiler.start_cpu()).await {

@@ -153,7 +153,7 @@ async fn decode(
     match decoding.await {
         Ok(pending) => pending.map_err(refused),
         Err(e) => {
-            tracing::error!(error = %e, "decode OTLP");
+            tracing::error!(error = %e, "failed to decode OTLP");
             app.metrics.panics.inc();
             Err(Failure::internal("the write failed: see the log"))
         }

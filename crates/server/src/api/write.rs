@@ -144,7 +144,7 @@ async fn decode(
     match decoding.await {
         Ok(pending) => pending.map_err(refused),
         Err(e) => {
-            tracing::error!(error = %e, "decode remote write");
+            tracing::error!(error = %e, "failed to decode remote write");
             app.metrics.panics.inc();
             Err(Failure::internal("the write failed: see the log"))
         }

@@ -71,11 +71,11 @@ pub(super) fn serve<A: Accept>(
             Ok(Ok((stream, Protocol::Http2))) => http2::serve(stream, peer, &site, stopping).await,
             Ok(Err(e)) => {
                 site.metrics.handshakes_failed.inc();
-                tracing::debug!(error = %e, %peer, "handshake");
+                tracing::debug!(error = %e, %peer, "TLS handshake failed");
             }
             Err(_) => {
                 site.metrics.handshakes_failed.inc();
-                tracing::debug!(error = "too slow", %peer, "handshake");
+                tracing::debug!(error = "timed out", %peer, "TLS handshake failed");
             }
         }
         drop(counted);
@@ -108,7 +108,7 @@ where
         }
     };
     if let Err(e) = outcome {
-        tracing::debug!(error = %e, "end connection");
+        tracing::debug!(error = %e, "connection failed");
     }
 }
 

@@ -79,7 +79,7 @@ pub(super) async fn serve<S>(
         tokio::select! {
             outcome = connection.as_mut() => {
                 if let Err(e) = outcome {
-                    tracing::debug!(error = %e, "end connection");
+                    tracing::debug!(error = %e, "connection failed");
                 }
                 return;
             }
@@ -91,7 +91,7 @@ pub(super) async fn serve<S>(
             _ = looks.tick() => {
                 let is_over = ends_at.is_some_and(|at| at <= Instant::now());
                 if is_over || under_way.is_stalled(limits.response_stall_max) {
-                    tracing::debug!(%peer, "cut connection");
+                    tracing::debug!(%peer, "closing connection");
                     return;
                 }
                 if ends_at.is_none() && under_way.is_idle(limits.idle_max) {

@@ -56,7 +56,7 @@ impl AcceptFailures {
         self.count += 1;
         let is_quiet = |at: Instant| at.elapsed() < ACCEPT_REPORT_PAUSE;
         if !self.reported.is_some_and(is_quiet) {
-            tracing::warn!(error = %error, count = self.count, "accept connection");
+            tracing::warn!(error = %error, count = self.count, "failed to accept a connection");
             *self = Self {
                 count: 0,
                 reported: Some(Instant::now()),
@@ -112,7 +112,7 @@ impl Server {
         if tokio::time::timeout(grace, all_ended).await.is_err() {
             tracing::warn!(
                 connections = connections.len(),
-                "cut connections at shutdown"
+                "closing open connections at shutdown"
             );
         }
         connections.shutdown().await;

@@ -118,7 +118,7 @@ fn choose_tenant(app: &App, grant: &Grant, headers: &mut HeaderMap) -> Result<()
     if grant.tenants.iter().any(is_allowed) {
         return Ok(());
     }
-    let message = format!("{} is not for the tenant {named:?}", grant.name);
+    let message = format!("{} has no access to the tenant {named:?}", grant.name);
     Err(Failure::new(Cause::Forbidden, message))
 }
 

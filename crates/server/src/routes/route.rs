@@ -102,7 +102,7 @@ impl Mount {
         }
         if grant.is_restricted() && self.reach == Reach::Whole {
             return refused(format!(
-                "{} may see some series only, and this is about all of them",
+                "{} may read only some series, but this request concerns all of them",
                 grant.name
             ));
         }

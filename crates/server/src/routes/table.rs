@@ -41,13 +41,13 @@ pub(crate) struct Section {
 pub(crate) const SECTIONS: [Section; 10] = [
     section("Queries", "/api/v1", QUERIES),
     section("Writes", "/api/v1", WRITES),
-    section("Writes where others take them", "", WRITES_OF_OTHERS),
+    section("Writes at other systems' paths", "", WRITES_OF_OTHERS),
     section("Targets and metadata", "/api/v1", TARGETS),
     section("Rules and alerts", "/api/v1", RULES),
     section("Status and administration", "/api/v1", STATUS),
-    section("Rules edited over HTTP", "/config/v1/rules", RULE_EDITOR),
+    section("Editing rules over HTTP", "/config/v1/rules", RULE_EDITOR),
     section("Operations", "", OPERATIONS),
-    section("The page", "", pages::OWN),
+    section("Web interface", "", pages::OWN),
     section("Pages and files of the operator", "", pages::OF_OPERATOR),
 ];
 
@@ -103,56 +103,88 @@ const fn required(name: &'static str, kind: Kind, doc: &'static str) -> Param {
     }
 }
 
-const EXPRESSION: Param = required("query", Text, "A PromQL expression.");
-const TIMEOUT: Param = param("timeout", Duration, "How long the query may take.");
-const LOOKBACK: Param = param("lookback_delta", Duration, "How far back a selector looks.");
-const STATS: Param = param("stats", Text, "`true` or `all`: what the query took.");
-const LIMIT: Param = param("limit", Count, "Answers at most; 0 is no limit.");
+const EXPRESSION: Param = required("query", Text, "PromQL expression.");
+const TIMEOUT: Param = param("timeout", Duration, "Maximum execution time of the query.");
+const LOOKBACK: Param = param(
+    "lookback_delta",
+    Duration,
+    "Maximum age of a sample that a selector returns. Default: `--query.lookback-delta`.",
+);
+const STATS: Param = param(
+    "stats",
+    Text,
+    "`true` or `all`: include statistics of the query in the response.",
+);
+const LIMIT: Param = param(
+    "limit",
+    Count,
+    "Maximum number of results. 0 means no limit.",
+);
 const START: Param = param(
     "start",
     Time,
-    "From when on; the beginning if it is not given.",
+    "Start of the time range. Default: the oldest sample.",
 );
-const END: Param = param("end", Time, "Up to when; the end if it is not given.");
+const END: Param = param(
+    "end",
+    Time,
+    "End of the time range, inclusive. Default: the newest sample.",
+);
 const MATCH: Param = param(
     "match[]",
     Texts,
-    "Series selectors: what any of them finds.",
+    "Series selector. A series matches if any of the selectors matches.",
 );
 
 const TERMS: Param = param(
     "search[]",
     Texts,
-    "What is looked for: any of it is enough.",
+    "Search term. An entry matches if any of the terms matches.",
 );
-const FUZZINESS: Param = param("fuzz_threshold", Count, "The least score, from 0 to 100.");
-const ALGORITHM: Param = param("fuzz_alg", Text, "`subsequence` or `jarowinkler`.");
+const FUZZINESS: Param = param(
+    "fuzz_threshold",
+    Count,
+    "Minimum score of a match, from 0 to 100.",
+);
+const ALGORITHM: Param = param(
+    "fuzz_alg",
+    Text,
+    "Matching algorithm: `subsequence` or `jarowinkler`.",
+);
 const CASE: Param = param(
     "case_sensitive",
     Flag,
-    "Whether case counts; it does if not said.",
+    "Match case-sensitively (default: true).",
 );
-const SORT: Param = param("sort_by", Text, "`alpha` or `score`.");
-const DIRECTION: Param = param("sort_dir", Text, "`asc` or `dsc`, with `sort_by=alpha`.");
-const SCORES: Param = param("include_score", Flag, "With scores.");
+const SORT: Param = param("sort_by", Text, "Sort order: `alpha` or `score`.");
+const DIRECTION: Param = param(
+    "sort_dir",
+    Text,
+    "Sort direction with `sort_by=alpha`: `asc` or `dsc`.",
+);
+const SCORES: Param = param("include_score", Flag, "Include the score of each match.");
 const RECENT: Param = param(
     "start",
     Time,
-    "From when on; an hour ago if it is not given.",
+    "Start of the time range. Default: one hour ago.",
 );
-const FOUND: Param = param("limit", Count, "Findings at most; 100 if not said.");
-const BATCH: Param = param("batch_size", Count, "Findings a line; 100 if not said.");
+const FOUND: Param = param("limit", Count, "Maximum number of matches (default: 100).");
+const BATCH: Param = param(
+    "batch_size",
+    Count,
+    "Number of matches per line of the response (default: 100).",
+);
 
 const QUERIES: &[Route] = &[
     Route::new(
         "/query",
         look(GET_POST, Endpoint::Query),
         |m| api(m, query::instant),
-        "Evaluates an expression at one time.",
+        "Evaluates an expression at one point in time.",
     )
     .with(&[
         EXPRESSION,
-        param("time", Time, "When; now if it is not given."),
+        param("time", Time, "Evaluation time. Default: the current time."),
         TIMEOUT,
         LIMIT,
         LOOKBACK,
@@ -162,13 +194,13 @@ const QUERIES: &[Route] = &[
         "/query_range",
         look(GET_POST, Endpoint::QueryRange),
         |m| api(m, query::range),
-        "Evaluates an expression at each step of a range.",
+        "Evaluates an expression over a time range.",
     )
     .with(&[
         EXPRESSION,
-        required("start", Time, "The first step."),
-        required("end", Time, "No step is later."),
-        required("step", Duration, "From step to step."),
+        required("start", Time, "Time of the first step."),
+        required("end", Time, "End of the time range, inclusive."),
+        required("step", Duration, "Query resolution step."),
         TIMEOUT,
         LIMIT,
         LOOKBACK,
@@ -178,14 +210,14 @@ const QUERIES: &[Route] = &[
         "/query_exemplars",
         look(GET_POST, Endpoint::Exemplars),
         |m| api(m, exemplars::query),
-        "The exemplars of the series that an expression selects.",
+        "Returns the exemplars of the series that an expression selects.",
     )
     .with(&[EXPRESSION, START, END]),
     Route::new(
         "/format_query",
         mount(GET_POST, Endpoint::FormatQuery, Scope::Read, Reach::Nothing),
         |m| api(m, query::format),
-        "The expression in the language's uniform layout.",
+        "Formats an expression.",
     )
     .of_store()
     .with(&[EXPRESSION]),
@@ -193,7 +225,7 @@ const QUERIES: &[Route] = &[
         "/parse_query",
         mount(GET_POST, Endpoint::ParseQuery, Scope::Read, Reach::Nothing),
         |m| api(m, query::parse),
-        "The expression as a syntax tree.",
+        "Returns an expression as a syntax tree.",
     )
     .of_store()
     .with(&[EXPRESSION]),
@@ -201,13 +233,13 @@ const QUERIES: &[Route] = &[
         "/series",
         look(GET_POST, Endpoint::Series),
         |m| api(m, series::series),
-        "The label sets of series.",
+        "Returns the label sets of matching series.",
     )
     .with(&[
         required(
             "match[]",
             Texts,
-            "Series selectors: what any of them finds.",
+            "Series selector. A series matches if any of the selectors matches.",
         ),
         START,
         END,
@@ -217,21 +249,21 @@ const QUERIES: &[Route] = &[
         "/labels",
         look(GET_POST, Endpoint::Labels),
         |m| api(m, series::label_names),
-        "The names of labels.",
+        "Returns label names.",
     )
     .with(&[MATCH, START, END, LIMIT]),
     Route::new(
         "/label/{name}/values",
         look(GET, Endpoint::LabelValues),
         |m| api(m, series::label_values),
-        "The values of a label.",
+        "Returns the values of a label.",
     )
     .with(&[MATCH, START, END, LIMIT]),
     Route::new(
         "/search/metric_names",
         look(GET_POST, Endpoint::LabelValues),
         |m| api(m, search::metric_names),
-        "Names of metrics as people type, as lines of JSON; needs `--enable-feature=search-api`.",
+        "Searches metric names, as lines of JSON. Requires `--enable-feature=search-api`.",
     )
     .with(&[
         TERMS,
@@ -246,14 +278,18 @@ const QUERIES: &[Route] = &[
         END,
         FOUND,
         BATCH,
-        param("include_metadata", Flag, "With type, help and unit."),
+        param(
+            "include_metadata",
+            Flag,
+            "Include type, help text and unit of each metric.",
+        ),
     ])
     .answers(LINES),
     Route::new(
         "/search/label_names",
         look(GET_POST, Endpoint::Labels),
         |m| api(m, search::label_names),
-        "Names of labels in the same way.",
+        "Searches label names, as lines of JSON. Requires the same feature.",
     )
     .with(&[
         TERMS, FUZZINESS, ALGORITHM, CASE, SORT, DIRECTION, SCORES, MATCH, RECENT, END, FOUND,
@@ -264,10 +300,10 @@ const QUERIES: &[Route] = &[
         "/search/label_values",
         look(GET_POST, Endpoint::LabelValues),
         |m| api(m, search::label_values),
-        "Values of a label in the same way.",
+        "Searches the values of a label, as lines of JSON. Requires the same feature.",
     )
     .with(&[
-        required("label", Text, "The label."),
+        required("label", Text, "Name of the label."),
         TERMS,
         FUZZINESS,
         ALGORITHM,
@@ -286,7 +322,7 @@ const QUERIES: &[Route] = &[
         "/read",
         look(POST, Endpoint::Read),
         |m| plain(m, read::remote_read),
-        "Remote read by another server: samples or chunks, as it asks.",
+        "Serves remote read requests, with samples or streamed chunks.",
     )
     .answers("application/x-protobuf"),
 ];
@@ -304,30 +340,27 @@ const fn otlp_at(path: &'static str, doc: &'static str) -> Route {
 }
 
 const WRITES: &[Route] = &[
-    remote_write_at(
-        "/write",
-        "Takes samples in the form of remote write 1.0 and 2.0.",
-    ),
+    remote_write_at("/write", "Accepts samples by remote write 1.0 and 2.0."),
     otlp_at(
         "/otlp/v1/metrics",
-        "Takes metrics of OpenTelemetry (OTLP) as protocol buffers or JSON, plain or with gzip.",
+        "Accepts OpenTelemetry metrics (OTLP) as protocol buffers or JSON, optionally gzipped.",
     ),
     Route::new(
         "/import/prometheus",
         mount(POST_PUT, Endpoint::Import, Scope::Write, Reach::Nothing),
         |m| plain(m, import::prometheus),
-        "Takes samples of any age as text.",
+        "Accepts samples of any age in the text format.",
     )
     .with(&[
         param(
             "timestamp",
             Count,
-            "The time of samples without one, in milliseconds.",
+            "Timestamp of samples without one, in milliseconds since the epoch.",
         ),
         param(
             "extra_label",
             Texts,
-            "`name=value`: a label of every sample.",
+            "`name=value`: label to add to every sample.",
         ),
     ])
     .answers(TEXT),
@@ -335,12 +368,12 @@ const WRITES: &[Route] = &[
 
 /// A sender that comes from another system needs a new host, and no new path.
 const WRITES_OF_OTHERS: &[Route] = &[
-    remote_write_at("/api/v1/push", "`/api/v1/write`, where Mimir has it."),
-    remote_write_at("/api/v1/receive", "`/api/v1/write`, where Thanos has it."),
-    otlp_at("/otlp/v1/metrics", "OTLP, where Mimir has it."),
+    remote_write_at("/api/v1/push", "Remote write, at Mimir's path."),
+    remote_write_at("/api/v1/receive", "Remote write, at Thanos's path."),
+    otlp_at("/otlp/v1/metrics", "OTLP, at Mimir's path."),
     otlp_at(
         "/opentelemetry/v1/metrics",
-        "OTLP, where VictoriaMetrics has it.",
+        "OTLP, at VictoriaMetrics's path.",
     ),
 ];
 
@@ -349,62 +382,74 @@ const TARGETS: &[Route] = &[
         "/scrape_pools",
         state(Endpoint::Targets),
         |m| api(m, targets::scrape_pools),
-        "The names of the scrape jobs.",
+        "Returns the names of the scrape jobs.",
     ),
     Route::new(
         "/scrape_pools/config",
         state(Endpoint::Targets),
         |m| api(m, targets::scrape_pool_config),
-        "The section of a job in the configuration, without its secrets.",
+        "Returns the configuration of a scrape job, without secrets.",
     )
-    .with(&[required("scrapePool", Text, "The job.")]),
+    .with(&[required("scrapePool", Text, "Name of the scrape job.")]),
     Route::new(
         "/targets",
         state(Endpoint::Targets),
         |m| api(m, targets::targets),
-        "What is scraped, and how it is.",
+        "Returns the scrape targets and their state.",
     )
     .with(&[
-        param("state", Text, "`active`, `dropped` or `any`."),
-        param("scrapePool", Text, "Of this job alone."),
+        param(
+            "state",
+            Text,
+            "Targets to return: `active`, `dropped` or `any`.",
+        ),
+        param("scrapePool", Text, "Only targets of this scrape job."),
     ]),
     Route::new(
         "/targets/metadata",
         state(Endpoint::Targets),
         |m| api(m, metadata::by_target),
-        "Type, unit and help of metrics, by target.",
+        "Returns type, unit and help text of metrics, by target.",
     )
     .with(&[
-        param("match_target", Text, "A selector of the labels of targets."),
-        param("metric", Text, "Of this metric alone."),
+        param(
+            "match_target",
+            Text,
+            "Selector that matches labels of targets.",
+        ),
+        param("metric", Text, "Only this metric."),
         LIMIT,
     ]),
     Route::new(
         "/targets/relabel_steps",
         state(Endpoint::Targets),
         |m| api(m, targets::relabel_steps),
-        "How the labels of a target come about, rule by rule.",
+        "Returns the labels of a target after each relabeling rule.",
     )
     .with(&[
-        required("scrapePool", Text, "The job."),
-        required("labels", Text, "The labels that were discovered, as JSON."),
+        required("scrapePool", Text, "Name of the scrape job."),
+        required("labels", Text, "Discovered labels of the target, as JSON."),
     ]),
     Route::new(
         "/metadata",
         state(Endpoint::Targets),
         |m| api(m, metadata::by_metric),
-        "Type, unit and help of metrics.",
+        "Returns type, unit and help text of metrics.",
     )
     .with(&[
         LIMIT,
-        param("limit_per_metric", Count, "Entries of one metric at most."),
-        param("metric", Text, "Of this metric alone."),
+        param(
+            "limit_per_metric",
+            Count,
+            "Maximum number of entries per metric.",
+        ),
+        param("metric", Text, "Only this metric."),
     ]),
     Route::new(
         "/alertmanagers",
         state(Endpoint::Rules),
         |m| api(m, alertmanagers::alertmanagers),
-        "Where alerts are sent.",
+        "Returns the Alertmanagers that receive alerts.",
     )
     .of_store(),
 ];
@@ -414,49 +459,53 @@ const RULES: &[Route] = &[
         "/rules",
         state(Endpoint::Rules),
         |m| api(m, rules::rules),
-        "The groups of rules, their rules and their alerts.",
+        "Returns rule groups with their rules and alerts.",
     )
     .of_store()
     .with(&[
-        param("type", Text, "`alert` or `record`."),
-        param("rule_name[]", Texts, "Rules of these names."),
-        param("rule_group[]", Texts, "Groups of these names."),
-        param("file[]", Texts, "Groups of these files."),
-        param("match[]", Texts, "Selectors of the labels of rules."),
-        param("exclude_alerts", Flag, "Without alerts."),
-        param("group_limit", Count, "Groups a page."),
-        param("group_next_token", Text, "The page after this one."),
+        param("type", Text, "Type of the rules: `alert` or `record`."),
+        param("rule_name[]", Texts, "Only rules with this name."),
+        param("rule_group[]", Texts, "Only groups with this name."),
+        param("file[]", Texts, "Only groups of this file."),
+        param("match[]", Texts, "Selector that matches labels of rules."),
+        param("exclude_alerts", Flag, "Omit alerts."),
+        param("group_limit", Count, "Maximum number of groups per page."),
+        param(
+            "group_next_token",
+            Text,
+            "Token of the next page, from the previous response.",
+        ),
     ]),
     Route::new(
         "/alerts",
         state(Endpoint::Rules),
         |m| api(m, rules::alerts),
-        "The alerts that are pending or fire.",
+        "Returns pending and firing alerts.",
     )
     .of_store(),
     Route::new(
         "/rules/backfill",
         state(Endpoint::Rules),
         |m| api(m, rules::backfills),
-        "Evaluations of the past that were asked for, and how far they are.",
+        "Returns requested backfills of rules and their progress.",
     )
     .of_store(),
     Route::new(
         "/rules/backfill",
         mount(POST, Endpoint::Rules, Scope::Rules, Reach::Whole),
         |m| changing(m, rules::backfill),
-        "Evaluates the rules of a group in the past.",
+        "Starts to evaluate the rules of a group over a past time range.",
     )
     .of_store()
     .with(&[
-        required("group", Text, "The group."),
+        required("group", Text, "Name of the group."),
         param(
             "file",
             Text,
-            "Its file, if several have a group of that name.",
+            "Rule file of the group. Required if several files have a group with this name.",
         ),
-        required("start", Time, "From when on."),
-        required("end", Time, "Up to when."),
+        required("start", Time, "Start of the time range."),
+        required("end", Time, "End of the time range."),
     ]),
 ];
 
@@ -465,31 +514,31 @@ const STATUS: &[Route] = &[
         "/status/buildinfo",
         open(GET, Endpoint::Status),
         |m| api(m, status::build_info),
-        "What was built.",
+        "Returns version and build information.",
     ),
     Route::new(
         "/status/runtimeinfo",
         state(Endpoint::Status),
         |m| api(m, status::runtime_info),
-        "How the process runs.",
+        "Returns runtime information about the process.",
     ),
     Route::new(
         "/status/flags",
         state(Endpoint::Status),
         |m| api(m, status::flags),
-        "The flags and their values.",
+        "Returns the flags and their values.",
     ),
     Route::new(
         "/status/config",
         state(Endpoint::Status),
         |m| api(m, status::config),
-        "The configuration in force, without its secrets.",
+        "Returns the active configuration, without secrets.",
     ),
     Route::new(
         "/status/tsdb",
         state(Endpoint::Status),
         |m| api(m, status::tsdb),
-        "The figures of the head.",
+        "Returns statistics of the head.",
     )
     .of_store()
     .with(&[LIMIT]),
@@ -497,68 +546,68 @@ const STATUS: &[Route] = &[
         "/status/tsdb/blocks",
         state(Endpoint::Status),
         |m| api(m, blocks::blocks),
-        "The blocks of the store, and the work on them.",
+        "Returns the blocks of the store and the running work on them.",
     )
     .of_store(),
     Route::new(
         "/status/walreplay",
         state(Endpoint::Status),
         |m| plain(m, status::replay),
-        "How far the log is replayed: its records from `min` to `max`, and the `current` one.",
+        "Returns the progress of the WAL replay: the records `min` to `max` and the `current` one.",
     ),
     Route::new(
         "/status/discards",
         state(Endpoint::Status),
         |m| api(m, discards::discards),
-        "The last refused samples, by reason, sender and job.",
+        "Returns the most recently rejected samples, by reason, sender and job.",
     ),
     Route::new(
         "/status/self_metrics",
         state(Endpoint::Status),
         |m| api(m, self_metrics::self_metrics),
-        "Firn's own metrics as JSON.",
+        "Returns Firn's own metrics as JSON.",
     )
     .with(&[param(
         "metric_name_pattern",
         Text,
-        "A pattern of their names.",
+        "Regular expression that matches metric names.",
     )]),
     Route::new(
         "/features",
         open(GET, Endpoint::Status),
         |m| api(m, features::features),
-        "What this server can.",
+        "Returns the features of this server.",
     ),
     Route::new(
         "/notifications",
         mount(GET, Endpoint::Status, Scope::Read, Reach::Nothing),
         |m| plain(m, notifications::list),
-        "What an operator should know now.",
+        "Returns the active notifications for operators.",
     ),
     Route::new(
         "/notifications/live",
         mount(GET, Endpoint::Status, Scope::Read, Reach::Nothing),
         |m| plain(m, notifications::live),
-        "The same as it changes, as events.",
+        "Streams notifications as server-sent events.",
     )
     .answers("text/event-stream"),
     Route::new(
         "/admin/tsdb/snapshot",
         mount(POST_PUT, Endpoint::Operations, Scope::Admin, Reach::Whole),
         |m| for_admins(m, admin::snapshot),
-        "Makes a snapshot of the data folder; needs `--web.enable-admin-api`.",
+        "Creates a snapshot of the data folder. Requires `--web.enable-admin-api`.",
     )
     .of_store()
     .with(&[param(
         "skip_head",
         Flag,
-        "Without what is not in blocks yet.",
+        "Omit samples that are not yet in a block.",
     )]),
     Route::new(
         "/openapi.yaml",
         open(GET, Endpoint::Status),
         |m| plain(m, documents::openapi),
-        "This table as an OpenAPI document.",
+        "Returns this API as an OpenAPI document.",
     )
     .answers(YAML),
 ];
@@ -568,40 +617,40 @@ const RULE_EDITOR: &[Route] = &[
         "/",
         state(Endpoint::Rules),
         |m| plain(m, rule_editor::rules),
-        "The groups of all namespaces.",
+        "Returns the rule groups of all namespaces.",
     )
     .answers(YAML),
     Route::new(
         "/{namespace}",
         state(Endpoint::Rules),
         |m| plain(m, rule_editor::rules),
-        "The groups of a namespace.",
+        "Returns the rule groups of a namespace.",
     )
     .answers(YAML),
     Route::new(
         "/{namespace}",
         mount(POST, Endpoint::Rules, Scope::Rules, Reach::Whole),
         |m| plain(m, rule_editor::rules),
-        "Stores a group.",
+        "Creates or replaces a rule group.",
     ),
     Route::new(
         "/{namespace}",
         mount(DELETE, Endpoint::Rules, Scope::Rules, Reach::Whole),
         |m| plain(m, rule_editor::rules),
-        "Removes a namespace.",
+        "Deletes a namespace.",
     ),
     Route::new(
         "/{namespace}/{group}",
         state(Endpoint::Rules),
         |m| plain(m, rule_editor::rules),
-        "A group.",
+        "Returns a rule group.",
     )
     .answers(YAML),
     Route::new(
         "/{namespace}/{group}",
         mount(DELETE, Endpoint::Rules, Scope::Rules, Reach::Whole),
         |m| plain(m, rule_editor::rules),
-        "Removes a group.",
+        "Deletes a rule group.",
     ),
 ];
 
@@ -610,7 +659,7 @@ const OPERATIONS: &[Route] = &[
         "/federate",
         look(GET, Endpoint::Federate),
         |m| plain(m, federate::federate),
-        "The newest sample of the series that another server selects.",
+        "Returns the newest sample of each matching series, for another server.",
     )
     .with(&[MATCH])
     .answers(TEXT),
@@ -618,42 +667,43 @@ const OPERATIONS: &[Route] = &[
         "/-/healthy",
         open(GET, Endpoint::Operations),
         |m| plain(m, operations::healthy),
-        "The process runs.",
+        "Liveness check: 200 while the process runs.",
     )
     .answers(TEXT),
     Route::new(
         "/-/ready",
         open(GET, Endpoint::Operations),
         |m| plain(m, operations::ready),
-        "A query sees every acked sample, and writes are taken.",
+        "Readiness check: 200 once the server accepts writes and queries see all acknowledged \
+         samples.",
     )
     .answers(TEXT),
     Route::new(
         "/-/reload",
         open(GET, Endpoint::Operations),
         |m| plain(m, operations::only_post),
-        "Says that it takes another method.",
+        "Returns an error: use POST or PUT.",
     )
     .answers(TEXT),
     Route::new(
         "/-/reload",
         mount(POST_PUT, Endpoint::Operations, Scope::Admin, Reach::Whole),
         |m| plain(m, operations::reload),
-        "Reads the configuration again; needs `--web.enable-lifecycle`.",
+        "Reloads the configuration. Requires `--web.enable-lifecycle`.",
     )
     .answers(TEXT),
     Route::new(
         "/-/quit",
         open(GET, Endpoint::Operations),
         |m| plain(m, operations::only_post),
-        "Says that it takes another method.",
+        "Returns an error: use POST or PUT.",
     )
     .answers(TEXT),
     Route::new(
         "/-/quit",
         mount(POST_PUT, Endpoint::Operations, Scope::Admin, Reach::Whole),
         |m| plain(m, operations::quit),
-        "Ends the process; needs `--web.enable-lifecycle`.",
+        "Stops the process. Requires `--web.enable-lifecycle`.",
     )
     .answers(TEXT),
     Route::new(
@@ -667,98 +717,102 @@ const OPERATIONS: &[Route] = &[
         "/version",
         open(GET, Endpoint::Operations),
         |m| plain(m, operations::version),
-        "What was built.",
+        "Returns version and build information.",
     ),
     Route::new(
         "/openapi.yaml",
         open(GET, Endpoint::Status),
         |m| plain(m, documents::openapi),
-        "This table as an OpenAPI document.",
+        "Returns this API as an OpenAPI document.",
     )
     .answers(YAML),
     Route::new(
         "/debug/pprof",
         mount(GET, Endpoint::Operations, Scope::Admin, Reach::Whole),
         |m| plain(m, operations::profiles_folder),
-        "Leads to the list of profiles.",
+        "Redirects to the list of profiles.",
     )
     .answers(TEXT),
     Route::new(
         "/debug/pprof/",
         mount(GET, Endpoint::Operations, Scope::Admin, Reach::Whole),
         |m| plain(m, operations::profiles),
-        "The profiles that there are.",
+        "Lists the available profiles.",
     )
     .answers(HTML),
     Route::new(
         "/debug/pprof/heap",
         mount(GET, Endpoint::Operations, Scope::Admin, Reach::Whole),
         |m| plain(m, operations::heap_profile),
-        "What is allocated now, in pprof's format.",
+        "Heap profile: live allocations, in pprof format.",
     )
     .answers(OCTETS),
     Route::new(
         "/debug/pprof/allocs",
         mount(GET, Endpoint::Operations, Scope::Admin, Reach::Whole),
         |m| plain(m, operations::allocs_profile),
-        "What is allocated now, as `heap`: what was freed is not known.",
+        "The same profile as `heap`; freed allocations are not recorded.",
     )
     .answers(OCTETS),
     Route::new(
         "/debug/pprof/block",
         mount(GET, Endpoint::Operations, Scope::Admin, Reach::Whole),
         |m| plain(m, operations::block_profile),
-        "A profile without samples: waiting is not measured.",
+        "Empty profile: blocking is not measured.",
     )
     .answers(OCTETS),
     Route::new(
         "/debug/pprof/cmdline",
         mount(GET, Endpoint::Operations, Scope::Admin, Reach::Whole),
         |m| plain(m, operations::command_line),
-        "The command line, its words with zeros between them.",
+        "Command line of the process, with arguments separated by NUL bytes.",
     )
     .answers(TEXT),
     Route::new(
         "/debug/pprof/goroutine",
         mount(GET, Endpoint::Operations, Scope::Admin, Reach::Whole),
         |m| plain(m, operations::goroutine_profile),
-        "The threads by their names, in pprof's format.",
+        "Threads by name, in pprof format.",
     )
     .answers(OCTETS),
     Route::new(
         "/debug/pprof/profile",
         mount(GET, Endpoint::Operations, Scope::Admin, Reach::Whole),
         |m| plain(m, operations::cpu_profile),
-        "Where CPU time goes from now on, in pprof's format.",
+        "CPU profile, in pprof format.",
     )
-    .with(&[param("seconds", Duration, "For how long.")])
+    .with(&[param(
+        "seconds",
+        Duration,
+        "Duration of the profile, at most 300s. Default: 30s.",
+    )])
     .answers(OCTETS),
     Route::new(
         "/debug/pprof/mutex",
         mount(GET, Endpoint::Operations, Scope::Admin, Reach::Whole),
         |m| plain(m, operations::mutex_profile),
-        "A profile without samples: waiting is not measured.",
+        "Empty profile: blocking is not measured.",
     )
     .answers(OCTETS),
     Route::new(
         "/debug/pprof/symbol",
         mount(GET, Endpoint::Operations, Scope::Admin, Reach::Whole),
         |m| plain(m, operations::symbols),
-        "Says that profiles have their symbols in them.",
+        "States that profiles contain their symbols.",
     )
     .answers(TEXT),
     Route::new(
         "/debug/pprof/threadcreate",
         mount(GET, Endpoint::Operations, Scope::Admin, Reach::Whole),
         |m| plain(m, operations::threadcreate_profile),
-        "The threads by their names, in pprof's format.",
+        "Threads by name, in pprof format.",
     )
     .answers(OCTETS),
     Route::new(
         "/debug/pprof/trace",
         mount(GET, Endpoint::Operations, Scope::Admin, Reach::Whole),
         |m| plain(m, operations::no_trace),
-        "Says that there is no runtime of Go to trace.",
+        "Returns an error: there is no Go runtime to trace.",
     )
     .answers(TEXT),
 ];

@@ -229,7 +229,7 @@ impl BlockReader<'_> {
         };
         let (count, column) = (column.entry.count, &column.column);
         let read = page.read_floats(column, count, wanted, &mut self.floats, into);
-        let lacks = Malformed("column does not hold the samples it counts");
+        let lacks = Malformed("column does not contain the number of samples that it declares");
         let whole = read.and_then(|()| (into.len() == end).then_some(()).ok_or(lacks));
         whole.map_err(|e| of_page(block, entry, e))
     }
@@ -278,7 +278,7 @@ impl BlockReader<'_> {
         match into.values.len() == into.times.len() {
             true => Ok(()),
             false => {
-                let e = Malformed("column does not hold the samples it counts");
+                let e = Malformed("column does not contain the number of samples that it declares");
                 Err(of_page(block, entry, e))
             }
         }

@@ -178,7 +178,7 @@ impl DataPage {
         let start_offsets = offsets(bytes, &mut cursor, &start_lengths)?;
         let stored = offsets(bytes, &mut cursor, &lengths)?;
         if !cursor.is_empty() {
-            return Err(Malformed("bytes behind the last column of a page"));
+            return Err(Malformed("bytes after the last column of a page"));
         }
         let (mut next, mut distances) = (0usize, distances.into_iter());
         let mut columns = Vec::with_capacity(count);
@@ -197,7 +197,9 @@ impl DataPage {
                 kind: Kind::from_code(kinds[i] % SHARED)?,
                 times: u32::try_from(times[i]).map_err(|_| Malformed("number of no times"))?,
                 starts: starts[i] as u32,
-                offset: offset.ok_or(Malformed("column that is equal to none"))?,
+                offset: offset.ok_or(Malformed(
+                    "column refers to an equal column that does not exist",
+                ))?,
             });
         }
         Ok(Self {

@@ -59,7 +59,7 @@ impl ExemplarsTable {
         let newest = oldest.wrapping_add(cursor.uvarint()? as i64);
         let units = UnitTable::decode(&mut cursor, end)?;
         if !cursor.is_empty() || count == 0 || units.len() == 0 || newest < oldest {
-            return Err(Malformed("section of exemplars that says what cannot be"));
+            return Err(Malformed("invalid section of exemplars"));
         }
         Ok(Self {
             count,

@@ -56,7 +56,10 @@ impl BlockRanges {
     ) -> Result<Vec<u8>, StorageError> {
         let end = offset.checked_add(bytes as u64);
         if end.is_none_or(|end| end > self.bytes) {
-            let what = format!("{bytes} bytes are wanted of a file of {}", self.bytes);
+            let what = format!(
+                "read of {bytes} bytes past the end of a file of {}",
+                self.bytes
+            );
             return Err(self.damaged(offset, what));
         }
         let mut read = vec![0; bytes];
@@ -64,7 +67,7 @@ impl BlockRanges {
         let done = done.map_err(|e| self.not_read(e))?;
         count.add(done as u64);
         if done < bytes {
-            return Err(self.damaged(offset, format!("{done} bytes where there were {bytes}")));
+            return Err(self.damaged(offset, format!("{done} bytes instead of {bytes}")));
         }
         Ok(read)
     }

@@ -23,7 +23,7 @@ pub struct BlockId(u128);
 
 /// A text that names no block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no name of a block: 26 digits of Crockford's base 32 are one")]
+#[error("invalid block id: expected 26 digits of Crockford's base 32")]
 pub struct NotABlockId;
 
 impl BlockId {

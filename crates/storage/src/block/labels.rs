@@ -99,9 +99,9 @@ impl LabelTable {
         let mut table = Self(Vec::with_capacity(count));
         for _ in 0..count {
             let name = std::str::from_utf8(cursor.prefixed()?);
-            let name = name.map_err(|_| Malformed("name of a label that is not UTF-8"))?;
+            let name = name.map_err(|_| Malformed("label name is not UTF-8"))?;
             if table.0.last().is_some_and(|last| &*last.name >= name) || name.is_empty() {
-                return Err(Malformed("names of labels out of order"));
+                return Err(Malformed("label names out of order"));
             }
             let mut short =
                 || u32::try_from(cursor.uvarint()?).map_err(|_| Malformed("number too large"));
@@ -119,13 +119,13 @@ impl LabelTable {
             };
             let has_series = (1..=series).contains(&label.present.series);
             if !has_series || label.values() == 0 || label.values() > label.present.series {
-                return Err(Malformed("label of no or too many values"));
+                return Err(Malformed("label with no values or too many values"));
             }
             table.push(label);
         }
         match cursor.is_empty() {
             true => Ok(table),
-            false => Err(Malformed("bytes behind the last label")),
+            false => Err(Malformed("bytes after the last label")),
         }
     }
 }
@@ -161,7 +161,7 @@ impl TermsTable {
         let firsts = firsts.collect::<Result<_, _>>()?;
         match cursor.is_empty() {
             true => Ok(Self { units, firsts }),
-            false => Err(Malformed("bytes behind the last unit of terms")),
+            false => Err(Malformed("bytes after the last unit of terms")),
         }
     }
 

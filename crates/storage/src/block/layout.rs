@@ -134,7 +134,7 @@ impl Sections {
     /// Reads a directory that begins at `end`: all sections lie before.
     pub(crate) fn decode(bytes: &[u8], end: u64) -> Result<Self, Malformed> {
         if !bytes.len().is_multiple_of(SECTION_BYTES) {
-            return Err(Malformed("section directory of no whole entries"));
+            return Err(Malformed("section directory with an incomplete entry"));
         }
         if bytes.len() / SECTION_BYTES > SECTIONS_MAX {
             return Err(Malformed("too many sections"));

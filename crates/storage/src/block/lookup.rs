@@ -190,7 +190,7 @@ impl Block {
         let value = u32::try_from(value).ok().filter(|v| *v < label.values());
         let lacks = || {
             self.index
-                .damaged(self.index.len(), "series with a value that is none")
+                .damaged(self.index.len(), "series with a value that does not exist")
         };
         let term = label.terms.start + value.ok_or_else(lacks)?;
         Ok(match &condition.lists {

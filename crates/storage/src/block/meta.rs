@@ -215,7 +215,7 @@ impl BlockMeta {
         let summed = summed.ok_or_else(|| damaged(0, "no checksum".to_owned()))?;
         let crc = crc32c::crc32c(&bytes[..summed]);
         if text[summed..] != format!("{CRC_NAME}{crc:08x}{END}") {
-            return Err(damaged(0, "the checksum does not hold".to_owned()));
+            return Err(damaged(0, "checksum mismatch".to_owned()));
         }
         let text: Text = serde_json::from_str(text).map_err(|e| damaged(0, e.to_string()))?;
         if text.version != META_VERSION || text.firn.format != VERSION {
@@ -242,7 +242,7 @@ impl ShardText {
 
     fn into_shard(self) -> Result<BlockShard, &'static str> {
         Ok(BlockShard {
-            set: self.set.parse().map_err(|_| "name that is no ULID")?,
+            set: self.set.parse().map_err(|_| "name is not a ULID")?,
             number: self.number,
             is_last: self.last,
             first_metric: self.first_metric,
@@ -264,14 +264,14 @@ impl FileText {
         Ok(FileMeta {
             name: self.name,
             bytes: self.bytes,
-            crc: u32::from_str_radix(&self.crc, 16).map_err(|_| "checksum that is no number")?,
+            crc: u32::from_str_radix(&self.crc, 16).map_err(|_| "checksum is not a number")?,
         })
     }
 }
 
 impl Text {
     fn into_meta(self) -> Result<BlockMeta, &'static str> {
-        let id = |text: &String| text.parse().map_err(|_| "name that is no ULID");
+        let id = |text: &String| text.parse().map_err(|_| "name is not a ULID");
         let firn = self.firn;
         if self.stats.num_histogram_samples > self.stats.num_samples {
             return Err("more histograms than samples");

@@ -172,7 +172,7 @@ impl MetadataTable {
         let units = UnitTable::decode(&mut cursor, end)?;
         let begins = units.get(0).map(|unit| unit.first);
         if !cursor.is_empty() || metrics == 0 || begins != Some(0) {
-            return Err(Malformed("section of metadata that says what cannot be"));
+            return Err(Malformed("invalid section of metadata"));
         }
         Ok(Self { metrics, units })
     }
@@ -327,7 +327,7 @@ fn each_text<'a>(
 
 fn read_text<'a>(cursor: &mut Cursor<'a>) -> Result<&'a str, Malformed> {
     let text = std::str::from_utf8(cursor.prefixed()?);
-    text.map_err(|_| Malformed("metadata that is no text"))
+    text.map_err(|_| Malformed("metadata is not UTF-8"))
 }
 
 impl Block {

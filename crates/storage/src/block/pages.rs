@@ -107,7 +107,9 @@ impl PagesUnit {
         }
         match cursor.is_empty() && count > 0 {
             true => Ok(Self(pages)),
-            false => Err(Malformed("unit of pages of another length than it says")),
+            false => Err(Malformed(
+                "unit of pages whose length differs from its header",
+            )),
         }
     }
 

@@ -137,7 +137,7 @@ pub(crate) fn read(
         return Ok(());
     }
     if count > all {
-        return Err(Malformed("list of more series than there are"));
+        return Err(Malformed("list with more series than the block"));
     }
     let base = into.len();
     into.reserve(count as usize);
@@ -163,7 +163,9 @@ pub(crate) fn read(
         && list.is_sorted_by(|a, b| a < b);
     match is_sound && cursor.is_empty() {
         true => Ok(()),
-        false => Err(Malformed("list of other series than it says")),
+        false => Err(Malformed(
+            "list whose number of series differs from its header",
+        )),
     }
 }
 
@@ -173,7 +175,7 @@ fn read_runs(
     all: u32,
     into: &mut Vec<u32>,
 ) -> Result<(), Malformed> {
-    let outside = Malformed("run of series that there are not");
+    let outside = Malformed("run of series that do not exist");
     let mut end = 0u64;
     for _ in 0..runs {
         let start = end.checked_add(cursor.uvarint()?).ok_or(outside)?;
@@ -190,7 +192,7 @@ fn read_runs(
 fn read_bitmap(cursor: &mut Cursor<'_>, all: u32, into: &mut Vec<u32>) -> Result<(), Malformed> {
     let (first, bits) = (cursor.uvarint()?, cursor.uvarint()?);
     if first.checked_add(bits).is_none_or(|end| end > all.into()) {
-        return Err(Malformed("bitmap of series that there are not"));
+        return Err(Malformed("bitmap of series that do not exist"));
     }
     let bytes = cursor.bytes(bits.div_ceil(8) as usize)?;
     for (base, byte) in (first..).step_by(8).zip(bytes) {

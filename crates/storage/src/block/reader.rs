@@ -81,7 +81,7 @@ impl Block {
         for file in &meta.files {
             let opened = BlockRanges::at(disk, &dir.join(&file.name))?;
             if opened.len() != file.bytes {
-                let what = format!("{} bytes where there were {}", opened.len(), file.bytes);
+                let what = format!("{} bytes instead of {}", opened.len(), file.bytes);
                 return Err(opened.damaged(opened.len().min(file.bytes), what));
             }
             files.push(opened);
@@ -101,7 +101,7 @@ impl Block {
                 let table = UnitTable::decode(&mut cursor, index.len())?;
                 match cursor.is_empty() {
                     true => Ok(table),
-                    false => Err(Malformed("bytes behind a table of units")),
+                    false => Err(Malformed("bytes after a table of units")),
                 }
             })
         };
@@ -175,13 +175,15 @@ impl Block {
         let each = u64::from(UNIT_SERIES);
         let hashes = self.tables.hashes.iter().map(|unit| u64::from(unit.bytes));
         if hashes.sum::<u64>() != 8 * series {
-            return Err(damaged("other hashes than there are series"));
+            return Err(damaged(
+                "number of hashes differs from the number of series",
+            ));
         }
         for table in [&self.tables.series, &self.tables.hashes] {
             let firsts = table.iter().map(|unit| unit.first);
             let wanted = (0..series.div_ceil(each)).map(|unit| unit * each);
             if !firsts.eq(wanted) {
-                return Err(damaged("other units of series than there are series"));
+                return Err(damaged("number of units differs from the number of series"));
             }
         }
         let begins = |table: &UnitTable| table.get(0).map(|unit| unit.first);
@@ -192,10 +194,10 @@ impl Block {
             last.is_none_or(|last| last.first < end.into())
         };
         if !ends(times, u32::MAX) || !ends(&self.terms.units, self.labels.terms()) {
-            return Err(damaged("units of more than there is"));
+            return Err(damaged("units beyond the end of the data"));
         }
         if begins(times) != Some(0) || begins(pages) != Some(0) || !has_terms {
-            return Err(damaged("section that does not begin with its first unit"));
+            return Err(damaged("section that does not start with its first unit"));
         }
         Ok(())
     }
@@ -295,7 +297,7 @@ impl Block {
     /// The file that holds a page.
     pub(super) fn data_file(&self, entry: &PageEntry) -> Result<&BlockRanges, StorageError> {
         let file = self.data.get(entry.file as usize);
-        file.ok_or_else(|| self.index.damaged(0, "page in a file that is not there"))
+        file.ok_or_else(|| self.index.damaged(0, "page in a file that does not exist"))
     }
 
     /// What a page is called in the cache.
@@ -459,7 +461,7 @@ fn read_meta(disk: &dyn Disk, dir: &Path, count: &Counter) -> Result<BlockMeta, 
     let path = dir.join(META);
     let file = BlockRanges::at(disk, &path)?;
     if file.len() > META_BYTES_MAX {
-        return Err(file.damaged(0, format!("{} bytes are too many", file.len())));
+        return Err(file.damaged(0, format!("{} bytes exceed the limit", file.len())));
     }
     let bytes = file.read(0, file.len() as usize, count)?;
     let meta = BlockMeta::decode(&bytes, &path)?;

@@ -165,7 +165,9 @@ impl SeriesUnit {
     pub(crate) fn open(bytes: Vec<u8>, len: usize) -> Result<Self, Malformed> {
         let mut cursor = Cursor::new(&bytes);
         if cursor.uvarint()? != len as u64 {
-            return Err(Malformed("unit of other series than there are"));
+            return Err(Malformed(
+                "unit whose number of series differs from its header",
+            ));
         }
         let count = cursor.count(2)?;
         let mut columns: Vec<(u32, Range<usize>)> = Vec::with_capacity(count);
@@ -188,7 +190,7 @@ impl SeriesUnit {
                 len,
                 columns,
             }),
-            false => Err(Malformed("bytes behind the last column of labels")),
+            false => Err(Malformed("bytes after the last column of labels")),
         }
     }
 
@@ -229,7 +231,9 @@ impl HashesUnit {
     pub(crate) fn open(bytes: Vec<u8>, len: usize) -> Result<Self, Malformed> {
         match bytes.len() == len * size_of::<u64>() {
             true => Ok(Self(bytes)),
-            false => Err(Malformed("other hashes than there are series")),
+            false => Err(Malformed(
+                "number of hashes differs from the number of series",
+            )),
         }
     }
 

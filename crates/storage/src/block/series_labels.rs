@@ -154,7 +154,7 @@ impl Block {
 
     fn lacks_value(&self) -> StorageError {
         self.index
-            .damaged(self.index.len(), "series with a value that is none")
+            .damaged(self.index.len(), "series with a value that does not exist")
     }
 
     /// Appends the hash of the label set of each of `ordinals`: XXH64 of its canonical bytes.

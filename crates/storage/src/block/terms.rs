@@ -130,7 +130,9 @@ impl TermsUnit {
         let mut cursor = Cursor::new(&bytes);
         // A value takes two bytes at least.
         if cursor.count(2)? != len {
-            return Err(Malformed("unit of other terms than there are"));
+            return Err(Malformed(
+                "unit whose number of terms differs from its header",
+            ));
         }
         let mut offset = cursor.uvarint()?;
         let counts = numbers::read(&mut cursor, len)?;
@@ -157,7 +159,7 @@ impl TermsUnit {
                 postings,
                 groups,
             }),
-            false => Err(Malformed("bytes behind the last value")),
+            false => Err(Malformed("bytes after the last value")),
         }
     }
 
@@ -300,7 +302,9 @@ impl Walk<'_> {
         }
         let shared = usize::try_from(self.cursor.uvarint()?).unwrap_or(usize::MAX);
         if shared > self.value.len() {
-            return Err(Malformed("value that shares more than there is"));
+            return Err(Malformed(
+                "value that shares more bytes than its predecessor has",
+            ));
         }
         self.value.truncate(shared);
         let rest = self.cursor.prefixed()?;

@@ -155,7 +155,7 @@ impl TimesUnit {
         for i in 0..count {
             let count = usize::try_from(counts[i]).unwrap_or(usize::MAX);
             if count == 0 || count > SAMPLES_MAX || samples + count > UNIT_SAMPLES_MAX {
-                return Err(Malformed("column of no or too many times"));
+                return Err(Malformed("column with no times or too many times"));
             }
             samples += count;
             let first = firsts[i] as TimestampMs;
@@ -172,7 +172,7 @@ impl TimesUnit {
             offset = bytes.len() - cursor.len();
         }
         if !cursor.is_empty() {
-            return Err(Malformed("bytes behind the last time column"));
+            return Err(Malformed("bytes after the last time column"));
         }
         Ok(Self {
             bytes,

@@ -89,7 +89,7 @@ impl Block {
                 for run in 0..len(index).div_ceil(RUN_SERIES) {
                     unit.run(label, run, &mut numbers)?;
                     if numbers.iter().any(|n| !(0..=i64::from(values)).contains(n)) {
-                        return Err(Malformed("series with a value that is none"));
+                        return Err(Malformed("series with a value that does not exist"));
                     }
                 }
             }
@@ -167,7 +167,7 @@ impl Block {
             Ok(())
         });
         if is_whole && count != table.count {
-            let what = format!("{count} exemplars where there were {}", table.count);
+            let what = format!("{count} exemplars instead of {}", table.count);
             each(self.index.damaged(0, what));
         }
     }
@@ -236,7 +236,7 @@ impl Block {
             }
         }
         if is_whole && samples != self.meta().samples {
-            let what = format!("{samples} samples where there were {}", self.meta().samples);
+            let what = format!("{samples} samples instead of {}", self.meta().samples);
             each(self.index.damaged(0, what));
         }
     }
@@ -254,7 +254,9 @@ impl Block {
         let page = self.open_page(entry, &bytes)?;
         let checked = match entry.first.checked_add(page.len() as u32) == Some(end) {
             true => check_columns(&page, counts),
-            false => Err(Malformed("page of other series than it should have")),
+            false => Err(Malformed(
+                "page whose series differ from its directory entry",
+            )),
         };
         checked.map_err(file.malformed(entry.offset))
     }
@@ -272,7 +274,9 @@ fn check_columns(page: &DataPage, counts: &[usize]) -> Result<u64, Malformed> {
         columns.clear();
         page.read(&column, count, 0..count, &mut reader, &mut columns)?;
         if columns.values.len() != count {
-            return Err(Malformed("column does not hold the samples it counts"));
+            return Err(Malformed(
+                "column does not contain the number of samples that it declares",
+            ));
         }
         samples += count as u64;
     }

@@ -121,7 +121,7 @@ impl BlockList {
                     is_found = true;
                 }
                 None => {
-                    let what = "it is not what was written".to_owned();
+                    let what = "content differs from its checksum".to_owned();
                     let damage = Damage::of_file(DamageKind::Manifest, &path, what);
                     found.damages.push(damage);
                 }

@@ -126,7 +126,7 @@ fn deflate(mut input: &[u8], out: &mut Vec<u8>, deflater: &mut Compress) {
 
 /// The `bytes` bytes that `input` was made of.
 fn inflate(input: &[u8], bytes: usize, inflater: &mut Inflater) -> Result<Vec<u8>, Malformed> {
-    const DAMAGED: Malformed = Malformed("catalogue payload is not what deflate makes");
+    const DAMAGED: Malformed = Malformed("catalogue payload is not a valid deflate stream");
     if bytes > input.len().saturating_mul(RATIO_MAX) {
         return Err(DAMAGED);
     }

@@ -99,7 +99,7 @@ impl<'a> Cursor<'a> {
         let n = usize::try_from(self.uvarint()?).map_err(|_| TRUNCATED)?;
         match n.checked_mul(bytes_each) {
             Some(bytes) if bytes <= self.len() => Ok(n),
-            _ => Err(Malformed("length exceeds what is left")),
+            _ => Err(Malformed("length exceeds the remaining bytes")),
         }
     }
 

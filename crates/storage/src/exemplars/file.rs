@@ -102,7 +102,7 @@ impl ExemplarFile {
                 (path, "the file is missing".to_owned())
             }
         };
-        let what = format!("{what}; the exemplars in there are lost");
+        let what = format!("{what}; the exemplars in it are lost");
         Some(Damage::of_file(DamageKind::Exemplars, &path, what))
     }
 

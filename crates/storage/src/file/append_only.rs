@@ -255,11 +255,11 @@ impl AppendOnlyFile {
             is_unreadable,
         };
         if is_unreadable {
-            tracing::error!(file = %path.display(), "file is not readable to its end; kept");
+            tracing::error!(file = %path.display(), "file is not readable to its end: keeping it");
             return Ok(Some(recovered(bytes)));
         }
         if survey.last < first && durable_bytes <= FILE_HEADER_BYTES {
-            tracing::info!(file = %path.display(), "remove file that was never begun");
+            tracing::info!(file = %path.display(), "removing file without a complete header");
             remove(env, &path)?;
             return Ok(None);
         }
@@ -269,7 +269,12 @@ impl AppendOnlyFile {
         }
         if survey.end < bytes {
             let torn = bytes - survey.end;
-            tracing::info!(file = %path.display(), offset = survey.end, torn, "cut off torn tail");
+            tracing::info!(
+                file = %path.display(),
+                offset = survey.end,
+                torn,
+                "cut off incomplete record at the end of the file"
+            );
         }
         make_durable(&*file, &survey).map_err(StorageError::io("sync file", &path))?;
         sync_dir_of(env, &path)?;

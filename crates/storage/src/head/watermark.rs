@@ -167,7 +167,7 @@ impl Watermark {
         let mut state = lock(&self.state);
         let failure = Error::new(
             ErrorKind::Unavailable,
-            format!("an earlier write was not made durable: {error}"),
+            format!("an earlier write is not durable: {error}"),
         );
         state.failure.get_or_insert(failure.clone());
         let waiting = std::mem::take(&mut state.waiting);
@@ -234,7 +234,7 @@ impl Taken {
 impl Drop for Taken {
     fn drop(&mut self) {
         if !self.is_settled {
-            let error = Error::new(ErrorKind::Internal, "it was given up half way".to_owned());
+            let error = Error::new(ErrorKind::Internal, "the write was aborted".to_owned());
             self.watermark.fail(&error);
         }
     }

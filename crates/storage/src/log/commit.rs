@@ -66,7 +66,10 @@ impl Commit {
         match &outcome {
             Err(e) if writer.step_back(e) == Some(Fault::Failed) => {
                 self.shared.metrics.faults.inc();
-                tracing::error!(error = %e, "write the group again in a new segment");
+                tracing::error!(
+                    error = %e,
+                    "write to the log failed: writing the batch again in a new segment"
+                );
                 writer.prepare(Fault::Failed)?;
                 writer.write(group)
             }
@@ -120,7 +123,7 @@ impl Commit {
 impl Drop for Commit {
     fn drop(&mut self) {
         if self.writer.is_some() {
-            let cause = "the commit of a group was given up".to_owned();
+            let cause = "the commit of a batch was aborted".to_owned();
             self.shared
                 .fail(&StorageError::Poisoned { cause }, Vec::new());
             let mut state = lock(&self.shared.state);
@@ -162,7 +165,7 @@ impl Shared {
         self.metrics.stalled.set(0);
         self.metrics.disk_full.set(i64::from(state.disk_full));
         drop(state);
-        tracing::info!(after = %stall.cause, "the log writes again");
+        tracing::info!(after = %stall.cause, "writes to the log succeed again");
     }
 
     /// Runs `commit` on the log's thread.
@@ -183,7 +186,7 @@ impl Shared {
             if state.poisoned.is_none() {
                 tracing::error!(
                     %cause,
-                    "log poisoned: writes are refused until restart; look at the system's log and \
+                    "log failed: writes are rejected until restart; check the system's log and \
                      the disk, then restart Firn"
                 );
                 state.poisoned = Some(cause.clone());

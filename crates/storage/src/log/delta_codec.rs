@@ -148,7 +148,9 @@ impl DeltaDecoder {
         };
         let batch = record::decode(cursor.rest(), &mut values)?;
         if u64::from(sum_of(&batch.floats.values)) != sum && !failpoints::has(Flaw::TrustsContext) {
-            return Err(Malformed("what the values are measured against was lost"));
+            return Err(Malformed(
+                "the values that later ones are encoded against were lost",
+            ));
         }
         Ok(batch)
     }

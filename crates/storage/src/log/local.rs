@@ -223,9 +223,9 @@ impl LocalLog {
             (false, true) => tracing::warn!(
                 free,
                 required,
-                "disk nearly full: writes are refused and go on by themselves once it has room"
+                "disk nearly full: writes are rejected until space is free"
             ),
-            (true, false) => tracing::info!(free, "disk has room: writes are taken again"),
+            (true, false) => tracing::info!(free, "disk has free space again: writes are accepted"),
             _ => {}
         }
         if !full {
@@ -272,7 +272,7 @@ impl LocalLog {
         }
         let path = self.0.dir.join(segment::file_name(first));
         let aside = path.with_extension(UNREADABLE_EXTENSION);
-        tracing::error!(file = %aside.display(), "keep a segment that the disk does not deliver");
+        tracing::error!(file = %aside.display(), "keeping a log segment that the disk cannot read");
         disk.rename(&path, &aside)
             .and_then(|()| disk.sync_dir(&self.0.dir))
             .map_err(StorageError::io("set segment aside", &path))
@@ -405,7 +405,7 @@ impl DurableLog for LocalLog {
         match &state.stalled {
             Some(stall) => stall.health(),
             None if state.disk_full => {
-                LogHealth::NoRoom("less space is free than must stay so".to_owned())
+                LogHealth::NoRoom("free space is below the required minimum".to_owned())
             }
             None => LogHealth::Sound,
         }

@@ -39,12 +39,12 @@ impl Collect for LogMetrics {
         let table = [
             (
                 "firn_storage_wal_fsync_duration_seconds",
-                "Time of a sync of the log.",
+                "Duration of a sync of the log.",
                 Value::Histogram(&self.fsync_duration),
             ),
             (
                 "firn_storage_wal_groups_total",
-                "Groups of blocks committed together.",
+                "Batches of blocks committed together.",
                 counter(&self.groups),
             ),
             (
@@ -74,27 +74,27 @@ impl Collect for LogMetrics {
             ),
             (
                 "firn_storage_wal_poisoned",
-                "Whether the log refuses writes until restart after a failed write or sync.",
+                "1 while the log rejects writes until a restart, after a failed write or sync.",
                 gauge(&self.poisoned),
             ),
             (
                 "firn_storage_wal_disk_full",
-                "Whether the log refuses writes until the disk has space again.",
+                "1 while the log rejects writes until the disk has space again.",
                 gauge(&self.disk_full),
             ),
             (
                 "firn_storage_wal_stalled",
-                "Whether blocks wait in memory because the disk is full or fails.",
+                "1 while blocks wait in memory because the disk is full or fails.",
                 gauge(&self.stalled),
             ),
             (
                 "firn_storage_wal_faults_total",
-                "Failed writes and syncs of the log, other than for want of room.",
+                "Failed writes and syncs of the log, except for lack of space.",
                 counter(&self.faults),
             ),
             (
                 "firn_storage_wal_damages_total",
-                "Stretches of damage met while reading the log.",
+                "Damaged ranges found while reading the log.",
                 counter(&self.damages),
             ),
         ];

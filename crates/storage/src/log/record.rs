@@ -213,7 +213,7 @@ pub(crate) fn decode(bytes: &[u8], values: &mut impl ReadValues) -> Result<LogBa
     }
     match cursor.is_empty() {
         true => Ok(batch),
-        false => Err(Malformed("log block goes on behind its end")),
+        false => Err(Malformed("log block continues beyond its end")),
     }
 }
 

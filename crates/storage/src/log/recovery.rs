@@ -98,7 +98,10 @@ fn recover_newest(
         // Nothing is cut that may be sound. Every record takes a header, which bounds the positions
         // that the unreadable part may have given.
         let unseen = (bytes - survey.end) / FRAME_HEADER_BYTES as u64 + 1;
-        tracing::error!(segment = %path.display(), "segment is not readable to its end; kept");
+        tracing::error!(
+            segment = %path.display(),
+            "log segment is not readable to its end: keeping it"
+        );
         return Ok(Newest {
             file: Some(file),
             bytes,
@@ -107,7 +110,7 @@ fn recover_newest(
         });
     }
     if header != HeaderState::Sound && survey.last < first {
-        tracing::info!(segment = %path.display(), "remove segment that was never finished");
+        tracing::info!(segment = %path.display(), "removing log segment without a complete header");
         segment::remove(&*env.disk, dir, first)?;
         return Ok(Newest {
             file: None,
@@ -122,7 +125,7 @@ fn recover_newest(
             offset = survey.end,
             bytes = bytes - survey.end,
             whole_blocks = survey.torn_frames,
-            "cut off torn tail of the log"
+            "cut off incomplete records at the end of the log"
         );
     }
     make_durable(&*file, &survey).map_err(StorageError::io("sync segment", &path))?;

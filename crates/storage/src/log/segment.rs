@@ -131,7 +131,7 @@ impl Reader {
         while let Some(found) = self.next_found() {
             match found {
                 Found::Damage(range) => {
-                    let what = format!("{} bytes are no frame", range.end - range.start);
+                    let what = format!("{} bytes are not a valid frame", range.end - range.start);
                     return Some(Err(self.damaged(range.start, what)));
                 }
                 Found::Frame { header, .. } if header.kind == FrameKind::Padding => {}

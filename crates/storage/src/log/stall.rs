@@ -89,14 +89,14 @@ impl Stall {
         match self.fault {
             Fault::NoRoom => tracing::warn!(
                 cause = %self.cause,
-                "no room for the log: writes are refused and go on by themselves once there is; \
-                 free space on the disk of the data folder"
+                "no space for the log: writes are rejected until space is free; free space on the \
+                 disk of the data folder"
             ),
             Fault::Failed => tracing::error!(
                 cause = %self.cause,
-                "the disk fails: writes are refused and tried again in a new segment; what was \
-                 acknowledged is kept. Look at the system's log and the disk, and move the data \
-                 folder to another one if it goes on"
+                "disk error: writes are rejected and retried in a new log segment; acknowledged \
+                 samples are safe. Check the system's log and the disk, and move the data folder \
+                 to another disk if the error persists"
             ),
         }
     }

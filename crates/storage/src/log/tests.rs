@@ -162,7 +162,7 @@ fn log_in_another_format_is_refused() {
         let refusal = open(&sim, LogOptions::default()).err().unwrap();
         assert_eq!(
             refusal.to_string(),
-            format!("{FIRST_SEGMENT} has format {other}, this version reads format 2")
+            format!("{FIRST_SEGMENT} has format {other}, but this version supports format 2")
         );
     }
 }
@@ -224,7 +224,7 @@ fn check_goes_on(sim: &Sim, log: LocalLog, options: LogOptions) {
 #[test]
 fn log_without_room_keeps_what_it_took_and_goes_on_by_itself() {
     let cause = format!("write segment {FIRST_SEGMENT}: no storage space");
-    let refusal = format!("the disk is full, writes go on once it has room: {cause}");
+    let refusal = format!("the disk is full, writes resume when space is free: {cause}");
     let no_room = |sim: &Sim| sim.disk.set_free_bytes(7);
     let health = LogHealth::NoRoom(cause.clone());
     for sync in [SyncMode::Always, SyncMode::None] {
@@ -342,7 +342,7 @@ fn log_after_one_failed_write_or_sync_writes_the_group_in_a_new_segment() {
 #[test]
 fn log_on_a_disk_that_goes_on_failing_keeps_what_it_took_until_it_writes() {
     let cause = "sync segment wal/00000000000000000002.wal: input/output error";
-    let refusal = format!("the disk fails, writes are tried again: {cause}");
+    let refusal = format!("disk error, writes are retried: {cause}");
     let always = |sim: &Sim| sim.disk.fail_always(Operation::Sync, true);
     let health = LogHealth::Failing(cause.to_owned());
     let (sim, log) = check_fault(SyncMode::Always, always, Err(&refusal), health);
@@ -362,7 +362,7 @@ fn log_that_acknowledged_what_a_failed_sync_lost_is_poisoned() {
     let cause = format!("sync segment {FIRST_SEGMENT}: input/output error");
     assert_eq!(log.sync().unwrap_err().to_string(), cause);
     let refusal = lock(&append(&log, b"lost"))[0].clone().unwrap_err();
-    let expected = format!("the log takes no writes until restart: {cause}");
+    let expected = format!("the log rejects writes until restart: {cause}");
     assert_eq!(refusal.message, expected);
     assert_eq!(log.health(), LogHealth::Poisoned(cause));
     assert_eq!(log.0.metrics.poisoned.get(), 1);

@@ -77,7 +77,7 @@ impl Maintenance {
             Err(e) => {
                 self.metrics.compaction_failures.inc();
                 self.metrics.merging.stop();
-                tracing::error!(error = %e, "compact blocks");
+                tracing::error!(error = %e, "failed to compact blocks");
                 under_way.not_before = now.saturating_add(PAUSE);
             }
         }

@@ -70,7 +70,7 @@ impl Maintenance {
 
     fn give_up_cut(&self, state: &mut State, error: &Error) {
         self.metrics.cut_failures.inc();
-        tracing::error!(error = %error, "cut a block");
+        tracing::error!(error = %error, "failed to cut a block");
         if let Step::Writing(writing) = std::mem::take(&mut state.cut.step) {
             let _ = writing.writer.abandon();
         }

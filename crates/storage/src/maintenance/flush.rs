@@ -28,7 +28,7 @@ impl Maintenance {
         }
         if let Err(e) = self.flush_late(state) {
             self.metrics.flush_failures.inc();
-            tracing::error!(error = %e, "flush late samples into blocks");
+            tracing::error!(error = %e, "failed to flush late samples to blocks");
             state.flush_not_before = now.saturating_add(PAUSE);
         }
     }

@@ -51,7 +51,7 @@ impl Maintenance {
             tracing::info!(
                 blocks = beyond.len(),
                 limit,
-                "blocks left the retention by size"
+                "blocks beyond the retention size"
             );
             self.blocks.remove_left();
         }
@@ -73,7 +73,7 @@ impl Maintenance {
             list.blocks.retain(|block| !gone.contains(&block.id));
         });
         if let Err(e) = &dropped {
-            tracing::error!(error = %e, "drop blocks that left the retention");
+            tracing::error!(error = %e, "failed to delete blocks beyond the retention");
         }
         dropped.is_ok()
     }
@@ -95,7 +95,7 @@ impl Maintenance {
             .fetch_max(cutoff, Ordering::Relaxed);
         if before < cutoff {
             self.retaining.by_size.inc();
-            tracing::info!(before = cutoff, "pages left the retention by size");
+            tracing::info!(before = cutoff, "pages beyond the retention size");
             self.drop_old_pages(state);
             self.measure_files(state);
         }

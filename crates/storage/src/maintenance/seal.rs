@@ -147,7 +147,7 @@ impl Maintenance {
         }
         if let Err(e) = outcome {
             self.metrics.seal_failures.inc();
-            tracing::error!(error = %e, "seal samples");
+            tracing::error!(error = %e, "failed to seal samples");
         }
     }
 

@@ -39,7 +39,14 @@ impl Maintenance {
         begun.finish(Some(&manifest), &blocks)?;
         let took = self.env.clock.monotonic().saturating_sub(start);
         let (blocks, took_ms) = (blocks.blocks.len(), took.as_millis());
-        tracing::info!(name, skips_head, blocks, copied_bytes = bytes, %took_ms, "made a snapshot");
+        tracing::info!(
+            name,
+            skips_head,
+            blocks,
+            copied_bytes = bytes,
+            %took_ms,
+            "created a snapshot"
+        );
         Ok(())
     }
 

@@ -53,7 +53,7 @@ impl Maintenance {
             });
         if let Err(e) = trimmed {
             self.metrics.catalogue_failures.inc();
-            tracing::error!(error = %e, "trim log");
+            tracing::error!(error = %e, "failed to trim the log");
         }
     }
 
@@ -111,11 +111,19 @@ impl Maintenance {
             Ok(old) => match self.write_manifest(state) {
                 Ok(()) => state.segments.leave(old),
                 Err(e) => {
-                    tracing::error!(error = %e, "keep pages that left the retention");
+                    tracing::error!(
+                        error = %e,
+                        "failed to delete pages beyond the retention: keeping them"
+                    );
                     return state.segments.put_back(old);
                 }
             },
-            Err(e) => return tracing::error!(error = %e, "complete pages that left the retention"),
+            Err(e) => {
+                return tracing::error!(
+                    error = %e,
+                    "failed to complete pages beyond the retention"
+                );
+            }
         }
         let segments = &mut state.segments;
         let removed = segments.remove_leaving(&sealed.directory, &sealed.cache);
@@ -137,7 +145,7 @@ impl Maintenance {
             return;
         }
         if let Err(e) = self.write_manifest(state) {
-            tracing::error!(error = %e, "write manifest");
+            tracing::error!(error = %e, "failed to write the manifest");
             state.manifest_not_before = now.saturating_add(PAUSE);
         }
     }

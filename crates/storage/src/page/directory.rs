@@ -213,7 +213,9 @@ impl Directory {
         };
         cursor.bytes(stripes * 4)?;
         if !cursor.is_empty() || columns != header.columns as usize {
-            return Err(Malformed("page directory of another length than it says"));
+            return Err(Malformed(
+                "page directory whose length differs from its header",
+            ));
         }
         Ok(directory)
     }
@@ -300,7 +302,7 @@ impl Directory {
     pub(super) fn times_entry(&self, bytes: &[u8], number: usize) -> Result<TimesEntry, Malformed> {
         let count = self.time_counts.get(bytes, number)? as usize;
         if count == 0 || count > SAMPLES_MAX {
-            return Err(Malformed("column of no or too many samples"));
+            return Err(Malformed("column with no samples or too many samples"));
         }
         let first = self.time_firsts.get(bytes, number)? as i64;
         let first = first.wrapping_add(self.first_time);

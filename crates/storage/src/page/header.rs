@@ -145,7 +145,7 @@ pub(super) fn open(page: &[u8]) -> Result<Opened, Malformed> {
         return Err(Malformed("not a page"));
     }
     if cursor.number(2)? != u64::from(VERSION) {
-        return Err(Malformed("page of another version"));
+        return Err(Malformed("page of an unknown version"));
     }
     let flags = cursor.number(2)?;
     let sections = cursor.number(4)? as usize;
@@ -163,7 +163,7 @@ pub(super) fn open(page: &[u8]) -> Result<Opened, Malformed> {
         return Err(Malformed("page with unknown flags"));
     }
     if cursor.u64()? != page.len() as u64 {
-        return Err(Malformed("page of another length than its header says"));
+        return Err(Malformed("page whose length differs from its header"));
     }
     let header = read_header(&mut cursor)?;
     let (mut directory, mut data) = (None, None);

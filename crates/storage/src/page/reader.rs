@@ -18,7 +18,8 @@ use std::sync::{Arc, OnceLock};
 /// through for each series of a family.
 const PAGES_KEPT: usize = 8;
 
-const LACKS_SAMPLES: Malformed = Malformed("column does not hold the samples it counts");
+const LACKS_SAMPLES: Malformed =
+    Malformed("column does not contain the number of samples that it declares");
 
 /// An opened page. Header and directory are checked; a stripe is when it is first read.
 #[derive(Debug)]

@@ -203,7 +203,7 @@ fn read_own(mut cursor: Cursor<'_>, entry: TimesEntry) -> Result<Vec<TimestampMs
 fn check(times: &[TimestampMs], entry: TimesEntry) -> Result<(), Malformed> {
     let ends = (times.first(), times.last());
     if times.len() != entry.count || ends != (Some(&entry.first), Some(&entry.last)) {
-        return Err(Malformed("times other than the directory says"));
+        return Err(Malformed("times that differ from the directory"));
     }
     is_ascending(times)
         .then_some(())

@@ -80,7 +80,7 @@ pub(super) fn read_alone(
         make_room(&mut values, &run);
         let head = read_run(cursor, count, &run, &mut values)?;
         if head.has_reference() {
-            return Err(Malformed("sibling of a column that has none"));
+            return Err(Malformed("column refers to a sibling that does not exist"));
         }
         append(&head, &values, &run, into)?;
     }

@@ -72,27 +72,27 @@ pub(crate) fn collect(cut: &BlockWork, compaction: &BlockWork, sink: &mut dyn Si
         let table = [
             (
                 "firn_storage_block_work_running",
-                "Whether a block is being cut, or blocks are being merged.",
+                "1 while a block is being cut or blocks are being merged.",
                 f64::from(u8::from(stats.is_running)),
             ),
             (
                 "firn_storage_block_work_series",
-                "Series that the newest cut or merge has to read.",
+                "Series to read in the current or last cut or merge.",
                 stats.series as f64,
             ),
             (
                 "firn_storage_block_work_done_series",
-                "Those of them that were read.",
+                "Series read so far in the current or last cut or merge.",
                 stats.series_done as f64,
             ),
             (
                 "firn_storage_block_work_written_bytes",
-                "Bytes that it wrote so far.",
+                "Bytes written so far by the current or last cut or merge.",
                 stats.written_bytes as f64,
             ),
             (
                 "firn_storage_block_work_last_duration_seconds",
-                "What the newest one that ended took, from its first share to its last.",
+                "Duration of the last completed unit of work, including waits between its steps.",
                 stats.last_ms as f64 / 1e3,
             ),
         ];

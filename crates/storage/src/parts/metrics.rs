@@ -78,7 +78,7 @@ impl Collect for Parts {
         let table = [
             (
                 "firn_storage_head_appended_samples_total",
-                "Samples taken, repeated ones included.",
+                "Accepted samples, including duplicates.",
                 counter(&self.metrics.appended_samples),
             ),
             (
@@ -88,22 +88,23 @@ impl Collect for Parts {
             ),
             (
                 "firn_storage_head_refused_series_total",
-                "Times that a new series was refused: the head is full, or it is over budget.",
+                "Rejected new series: the head is full, or a limit on new series is reached.",
                 counter(&self.metrics.refused_series),
             ),
             (
                 "firn_storage_head_retired_series_total",
-                "Series that left the head when all of their samples were sealed and old.",
+                "Series removed from the head after all of their samples were sealed and old.",
                 counter(&self.metrics.evicted_series),
             ),
             (
                 "firn_storage_index_series",
-                "Series in the index, those that left the head included.",
+                "Series in the index, including those removed from the head.",
                 gauge(self.index.series_count()),
             ),
             (
                 "firn_storage_series_numbers_left",
-                "New series that are taken until the next start, which has numbers anew.",
+                "New series that fit in the index until the next start, which renumbers all \
+                 series.",
                 gauge(self.index.numbers_left() as usize),
             ),
             (
@@ -149,17 +150,18 @@ impl Parts {
         let table = [
             (
                 "firn_storage_head_late_samples_total",
-                "Samples that could not be appended in order and were taken as late ones.",
+                "Samples that could not be appended in order and were accepted as late samples.",
                 &m.late_samples,
             ),
             (
                 "firn_storage_head_late_repeated_samples_total",
-                "Late samples at the time of another late one of their series in the head.",
+                "Late samples with the timestamp of another late sample of their series in the \
+                 head.",
                 &m.late_repeated,
             ),
             (
                 "firn_storage_head_late_refused_samples_total",
-                "Late samples refused because too many of them were in memory.",
+                "Late samples rejected because too many late samples were in memory.",
                 &m.late_refused,
             ),
         ];
@@ -189,27 +191,27 @@ impl Parts {
             ),
             (
                 "firn_storage_seal_duration_seconds",
-                "Time of sealing, a tick.",
+                "Duration of sealing per tick.",
                 Value::Histogram(&m.seal_duration),
             ),
             (
                 "firn_storage_seal_failures_total",
-                "Ticks that could not seal what was due.",
+                "Ticks that could not seal all due groups.",
                 counter(&m.seal_failures),
             ),
             (
                 "firn_storage_seal_group_failures_total",
-                "Times that some series of a group could not be sealed.",
+                "Attempts that could not seal some series of a group.",
                 counter(&m.stuck_seals),
             ),
             (
                 "firn_storage_seal_stuck_groups",
-                "Groups of which some series cannot be sealed.",
+                "Groups with series that cannot be sealed.",
                 Value::Gauge(m.stuck_groups.get() as f64),
             ),
             (
                 "firn_storage_seal_backlog_refusals_total",
-                "Writes refused because the log held too much that was not sealed.",
+                "Writes rejected because the log contained too much unsealed data.",
                 counter(&m.backlog_refusals),
             ),
         ];
@@ -239,12 +241,12 @@ impl Parts {
             ),
             (
                 "firn_storage_page_file_opens_total",
-                "Times that the file of a segment was opened for reading.",
+                "Openings of segment files for reading.",
                 counter(&self.sealed.files.opens),
             ),
             (
                 "firn_storage_page_segments_removed_total",
-                "Segments of pages that left the retention.",
+                "Segments of pages removed by the retention.",
                 counter(&m.removed_segments),
             ),
             (
@@ -269,7 +271,7 @@ impl Parts {
             ),
             (
                 "firn_storage_block_read_bytes_total",
-                "Bytes of blocks read for queries and at starts.",
+                "Bytes of blocks read, for queries and at starts.",
                 counter(&self.blocks.cache.read_bytes),
             ),
             (
@@ -279,7 +281,7 @@ impl Parts {
             ),
             (
                 "firn_storage_catalogue_failures_total",
-                "Times the catalogue could not be written or the log not be trimmed.",
+                "Failures to write the catalogue or to trim the log.",
                 counter(&m.catalogue_failures),
             ),
         ];
@@ -292,7 +294,7 @@ impl Parts {
         for kind in DamageKind::ALL {
             sink.metric(
                 "firn_storage_damages_total",
-                "Stretches of damage found in files or memory, each once.",
+                "Damaged ranges found in files or memory, counted once each.",
                 &[("kind", kind.as_str())],
                 Value::Counter(self.damages.count(kind) as f64),
             );
@@ -306,22 +308,23 @@ impl Parts {
         let table = [
             (
                 "firn_storage_blocks",
-                "Blocks that the manifest names.",
+                "Blocks in the manifest.",
                 gauge(&blocks.count),
             ),
             (
                 "firn_storage_blocks_bytes",
-                "Bytes of those blocks.",
+                "Bytes of the blocks in the manifest.",
                 gauge(&blocks.bytes),
             ),
             (
                 "firn_storage_blocks_bad",
-                "Blocks in quarantine: damaged where they are opened, left as they are, not read.",
+                "Quarantined blocks: found damaged when opened, kept on disk, not read.",
                 gauge(&blocks.bad),
             ),
             (
                 "firn_storage_blocks_apart",
-                "Blocks of which a merge met damaged bytes: read, and not merged until a start.",
+                "Blocks in which a merge found damaged bytes: still read, but not merged until \
+                 the next start.",
                 gauge(&blocks.apart),
             ),
             (
@@ -331,17 +334,17 @@ impl Parts {
             ),
             (
                 "firn_storage_cut_failures_total",
-                "Cuts that failed; each is tried again.",
+                "Failed cuts; each is retried.",
                 counter(&m.cut_failures),
             ),
             (
                 "firn_storage_late_flushed_samples_total",
-                "Late samples that went from the head into blocks.",
+                "Late samples moved from the head into blocks.",
                 counter(&m.flushed_samples),
             ),
             (
                 "firn_storage_late_flush_failures_total",
-                "Flushes of late samples that failed; each is tried again.",
+                "Failed flushes of late samples; each is retried.",
                 counter(&m.flush_failures),
             ),
             (
@@ -351,12 +354,12 @@ impl Parts {
             ),
             (
                 "firn_storage_compaction_failures_total",
-                "Merges that failed; each is tried again.",
+                "Failed merges; each is retried.",
                 counter(&m.compaction_failures),
             ),
             (
                 "firn_storage_compaction_left_samples",
-                "Samples that the merge under way has still to read.",
+                "Samples that the running merge has yet to read.",
                 gauge(&m.compaction_left),
             ),
             (
@@ -375,17 +378,17 @@ impl Parts {
         let table = [
             (
                 "firn_storage_lookup_postings_runs_total",
-                "Runs of postings that look-ups read.",
+                "Runs of postings read by look-ups.",
                 &work.runs,
             ),
             (
                 "firn_storage_lookup_values_total",
-                "Label values that look-ups looked up or asked whether they match.",
+                "Label values that look-ups resolved or matched.",
                 &work.values,
             ),
             (
                 "firn_storage_lookup_filtered_series_total",
-                "Series whose labels look-ups read because that took less than postings.",
+                "Series whose labels look-ups read because that was cheaper than reading postings.",
                 &work.series,
             ),
         ];

@@ -118,27 +118,28 @@ impl Parts {
         let table = [
             (
                 "firn_storage_retention_limit_seconds",
-                "How long samples are kept; 0 is no limit.",
+                "Retention time; 0 means no limit.",
                 Value::Gauge(seconds),
             ),
             (
                 "firn_storage_retention_limit_bytes",
-                "Bytes that the files of the store may take; 0 is no limit.",
+                "Maximum bytes of the files of the store; 0 means no limit.",
                 Value::Gauge(bytes_of(&kept.limit_bytes) as f64),
             ),
             (
                 "firn_storage_retention_limit_percentage",
-                "Hundredths of the file system that the files may take; 0 is no such limit.",
+                "Maximum share of the file system that the files may use, in percent; 0 means no \
+                 limit.",
                 Value::Gauge(limits.percent.unwrap_or(0.0)),
             ),
             (
                 "firn_storage_time_retentions_total",
-                "Times that blocks went because of the limit of time.",
+                "Deletions of blocks because of the retention time.",
                 Value::Counter(kept.by_time.get() as f64),
             ),
             (
                 "firn_storage_size_retentions_total",
-                "Times that blocks or pages went because of the limit of size.",
+                "Deletions of blocks or pages because of the retention size.",
                 Value::Counter(kept.by_size.get() as f64),
             ),
         ];
@@ -155,7 +156,7 @@ impl Parts {
         for (part, bytes) in parts {
             sink.metric(
                 "firn_storage_disk_bytes",
-                "Bytes on the disk that count against the limit of size, by part.",
+                "Bytes on disk that count towards the retention size, by part.",
                 &[("part", part)],
                 Value::Gauge(bytes as f64),
             );

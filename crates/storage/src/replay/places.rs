@@ -67,7 +67,7 @@ impl Replay<'_> {
                     known.add(series, store.place(number, found.local));
                 } else {
                     lock(&store.shards[number]).remove(found.local);
-                    self.report("the index takes no more label names or values");
+                    self.report("the index cannot hold more label names or values");
                 }
             }
         }

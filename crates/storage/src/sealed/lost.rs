@@ -69,7 +69,7 @@ impl Sealed {
                 kind: DamageKind::Pages,
                 file: entry.segment.ranges().path().to_path_buf(),
                 offset: None,
-                what: format!("cannot be opened: {error}; it held {pages} pages"),
+                what: format!("cannot be opened: {error}; it contained {pages} pages"),
                 samples: None,
                 range: range.or(Some(entry.range)),
             }
@@ -93,7 +93,7 @@ impl Sealed {
                 kind: DamageKind::Pages,
                 file: entry.segment.ranges().path().to_path_buf(),
                 offset: Some(entry.offset),
-                what: format!("{what}; it held samples of {} series", lost.columns),
+                what: format!("{what}; it contained samples of {} series", lost.columns),
                 samples: (lost.samples > 0).then_some(lost.samples),
                 range: lost.range.or(Some(entry.range)),
             }

@@ -169,7 +169,7 @@ fn unopened(
     known: Option<&SegmentEntry>,
     error: &std::io::Error,
 ) -> Loaded {
-    let what = format!("it cannot be read, and is left as it is: {error}");
+    let what = format!("it cannot be read and is left unchanged: {error}");
     let damage = Damage::of_file(DamageKind::Pages, path, what);
     Loaded {
         pages: Vec::new(),
@@ -201,7 +201,7 @@ fn say_what_is_lost(
     (known, counted): (Option<&SegmentEntry>, Counted),
 ) {
     if bytes < durable_bytes {
-        let what = format!("it is cut: {bytes} of {durable_bytes} bytes are there");
+        let what = format!("it is truncated: {bytes} of {durable_bytes} bytes exist");
         let damage = Damage::of_file(DamageKind::Pages, path, what);
         loaded.damages.insert(0, damage);
     }
@@ -261,7 +261,7 @@ fn walk(file: &AppendOnlyFile, files: &Arc<FilePool>, counted_bytes: u64) -> (Lo
             Found::Frame { .. } => {}
             Found::Damage(range) => {
                 counted.is_damaged_behind |= range.end > counted_bytes;
-                let what = format!("{} bytes are no frame", range.end - range.start);
+                let what = format!("{} bytes are not a valid frame", range.end - range.start);
                 damages.push(damaged(range.start, what));
             }
         }
@@ -365,7 +365,7 @@ fn parse_directory(
             .checked_add(bytes)
             .is_none_or(|page_end| page_end > end)
         {
-            return Err(Malformed("page behind the end of its segment"));
+            return Err(Malformed("page beyond the end of its segment"));
         }
         let bytes = u32::try_from(bytes).map_err(|_| Malformed("page too large"))?;
         let entry = PageEntry::new(&meta, segment.clone(), offset, bytes);

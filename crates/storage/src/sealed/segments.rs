@@ -297,7 +297,7 @@ impl Segments {
             cache.forget(*number);
             let removed = append_only::remove(env, &PAGES.path(dir, *number));
             removed
-                .inspect_err(|e| tracing::error!(error = %e, "remove pages that are not needed"))
+                .inspect_err(|e| tracing::error!(error = %e, "failed to remove obsolete pages"))
                 .is_err()
         });
         before - self.leaving.len()

@@ -82,7 +82,10 @@ impl Files {
             // Readers need no room, and the first tick tries again: until then a segment that gets
             // lost is not missed, as between any two manifests.
             Err(e) if e.is_no_room() && dir.is_current() => {
-                tracing::error!(error = %e, "start on a full disk");
+                tracing::error!(
+                    error = %e,
+                    "failed to write the manifest at start: the disk is full"
+                );
                 Manifest {
                     seed: Some(seed),
                     ..known.clone()
@@ -113,7 +116,7 @@ fn read_manifest(env: &Env, dir: &DataDir, damages: &Damages) -> Manifest {
         Ok(None) if dir.is_without_manifest() => {}
         Ok(None) => {
             let path = dir.root().join(manifest::NAME);
-            let what = "the file is missing; files that are missing too go unnoticed".to_owned();
+            let what = "the file is missing; other missing files cannot be detected".to_owned();
             damages.report(Damage::of_file(DamageKind::Manifest, &path, what));
         }
         Err(damage) => {

@@ -46,14 +46,14 @@ pub(crate) fn read(env: &Env, dir: &DataDir, all: &mut Part) -> Result<(), Stora
     }
     let is_missing = found.list.version == 0 && !is_damaged;
     if is_missing && there.iter().any(|id| is_whole(env, &folder, *id)) {
-        let what = "the manifest of blocks is missing; a start takes no block without it";
+        let what = "the manifest of blocks is missing; without it, a start loads no blocks";
         let what = what.to_owned();
         all.find(Finding::new(DamageKind::Manifest, &folder, None, what));
     }
     let entries = &found.list.blocks;
     for id in &there {
         if !entries.iter().any(|entry| entry.id == *id) {
-            let what = "no manifest names this block: it was replaced or never completed";
+            let what = "the block is not in the manifest: it was replaced or never completed";
             all.remark(&folder.join(id.to_string()), what);
         }
     }
@@ -87,13 +87,13 @@ fn read_block(env: &Env, folder: &Path, entry: &BlockEntry) -> Part {
         }
     };
     if block.meta().id != entry.id {
-        let what = format!("it is block {}", block.meta().id);
+        let what = format!("it contains block {}", block.meta().id);
         let finding = Finding::new(DamageKind::Blocks, &dir.join(META), None, what);
         damaged(finding, true, &mut part);
     }
     block.verify(&mut |e| damaged(finding_of(&dir, &e), false, &mut part));
     if is_whole && entry.is_bad {
-        let what = "it was in quarantine and is whole again: the next start reads it";
+        let what = "it was quarantined and is intact again: the next start loads it";
         part.remark(&dir, what);
     }
     count_files(env, &dir, block.meta(), &mut part);
@@ -110,10 +110,7 @@ fn count_files(env: &Env, dir: &Path, meta: &BlockMeta, part: &mut Part) {
         let is_file = |file: &crate::block::FileMeta| name.as_os_str() == file.name.as_str();
         match name.as_os_str() == META || meta.files.iter().any(is_file) {
             true => count(env, &dir.join(name), part),
-            false => part.remark(
-                &dir.join(name),
-                "nobody knows this file; it is not looked at",
-            ),
+            false => part.remark(&dir.join(name), "unknown file; not checked"),
         }
     }
 }

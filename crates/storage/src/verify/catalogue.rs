@@ -87,7 +87,7 @@ pub(crate) fn read_catalogue(
     said.is_lost = !findings.is_empty() && (has_gap || open_ends == 2);
     let cost = match said.is_lost {
         true => "; series without labels are lost with it",
-        false => "; the other file has what it lacks",
+        false => "; the other copy of the file contains the missing data",
     };
     for finding in findings {
         finding.damage.what.push_str(cost);

@@ -75,7 +75,7 @@ pub(crate) fn read(
         let there = named.durable_bytes;
         part.find(finding(
             Some(bytes),
-            format!("it is cut: {bytes} of {there} bytes are there"),
+            format!("it is truncated: {bytes} of {there} bytes exist"),
         ));
     }
     let mut scanner = Scanner::new(file, named.number, FILE_HEADER_BYTES..bytes);
@@ -83,12 +83,14 @@ pub(crate) fn read(
         match found {
             Found::Damage(range) if range.start >= survey.end => {
                 let torn = bytes - range.start;
-                let what = format!("its last {torn} bytes are a torn tail, which nobody relied on");
+                let what = format!(
+                    "its last {torn} bytes are an incomplete record that was never acknowledged"
+                );
                 part.remark(named.path, what);
                 break;
             }
             Found::Damage(range) => {
-                let what = format!("{} bytes are no frame", range.end - range.start);
+                let what = format!("{} bytes are not a valid frame", range.end - range.start);
                 part.find(finding(Some(range.start), what));
             }
             Found::Frame { offset, header } if header.kind == kind.frame => {

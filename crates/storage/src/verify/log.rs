@@ -66,7 +66,7 @@ pub(crate) fn read(
         part.find(finding("the disk does not deliver all of it".to_owned()).unreadable());
     }
     if info.next.is_none() && header == HeaderState::Damaged && survey.last < info.first {
-        part.remark(&info.path, "it was never finished and holds no record");
+        part.remark(&info.path, "it was never completed and contains no record");
         return Ok(segment);
     }
     let mut info = info.clone();
@@ -74,7 +74,7 @@ pub(crate) fn read(
         let torn = info.bytes - survey.end;
         part.remark(
             &info.path,
-            format!("its last {torn} bytes are a torn tail, which nobody relied on"),
+            format!("its last {torn} bytes are an incomplete record that was never acknowledged"),
         );
         info.bytes = survey.end;
     }
@@ -96,7 +96,9 @@ pub(crate) fn read(
     segment.part = reading.part;
     if info.next.is_some() && survey.end < info.bytes && segment.part.report.is_whole() {
         let behind = info.bytes - survey.end;
-        let what = format!("{behind} bytes behind its last record are no record; none is missing");
+        let what = format!(
+            "the {behind} bytes after its last record are not a record; no record is missing"
+        );
         segment.part.remark(&info.path, what);
     }
     Ok(segment)
@@ -132,7 +134,10 @@ impl Reading<'_> {
                 finding.damage.samples = Some(0);
             } else if position.previous() <= self.trimmed {
                 finding.damage.samples = Some(0);
-                finding.damage.what.push_str("; pages hold its samples");
+                finding
+                    .damage
+                    .what
+                    .push_str("; its samples are also in pages");
             } else {
                 finding.damage.range = range;
             }

@@ -22,8 +22,8 @@ pub(crate) fn check(env: &Env, dir: &DataDir, part: &mut Part) -> Result<(), Sto
             if !knows(&name) {
                 let is_left = name.extension().is_some_and(|suffix| suffix == "tmp");
                 let what = match is_left {
-                    true => "it was left by an interrupted write, and is not looked at",
-                    false => "nobody knows this file; it is not looked at",
+                    true => "left by an interrupted write; not checked",
+                    false => "unknown file; not checked",
                 };
                 part.remark(&folder.join(name), what);
             }

@@ -122,7 +122,7 @@ impl Opened {
 
     /// The pages that lie in bytes that are no frame.
     fn pieces_of_damage(&self, range: Range<u64>, each: &mut dyn FnMut(Piece)) {
-        let what = format!("{} bytes are no frame", range.end - range.start);
+        let what = format!("{} bytes are not a valid frame", range.end - range.start);
         let mut is_any = false;
         let mut page = |offset, meta: Option<PageMeta>, bytes: Arc<[u8]>| {
             is_any = true;
@@ -315,14 +315,14 @@ pub(crate) fn read(
         let torn = opened.bytes - opened.end;
         part.remark(
             &path,
-            format!("its last {torn} bytes are a torn tail, which nobody relied on"),
+            format!("its last {torn} bytes are an incomplete record that was never acknowledged"),
         );
     }
     compare_pages(&opened, &path, known, &mut part);
     let crc = known.and_then(|known| known.crc);
     let is_whole = part.report.findings.is_empty();
     if is_whole && crc.is_some() && crc_of(&*file).ok() != crc {
-        let what = "its checksum is not that of the manifest, although every page is whole";
+        let what = "its checksum differs from the manifest, although every page is intact";
         part.find(finding(None, what.to_owned()).costs(Some(0), None));
     }
     say_what_is_lost(known, &mut part);
@@ -333,7 +333,7 @@ fn compare_length(opened: &Opened, path: &Path, known: Option<&SegmentEntry>, pa
     let Some(known) = known else { return };
     let (bytes, there) = (known.bytes, opened.bytes);
     let what = match known.state {
-        _ if there < bytes => format!("it is cut: {there} of {bytes} bytes are there"),
+        _ if there < bytes => format!("it is truncated: {there} of {bytes} bytes exist"),
         SegmentState::Complete if there > bytes => {
             format!("it has {there} bytes instead of {bytes}")
         }
@@ -356,7 +356,7 @@ fn compare_pages(opened: &Opened, path: &Path, known: Option<&SegmentEntry>, par
         .filter(|_| known.is_some_and(is_complete));
     let there = part.report.pages;
     if let Some(named) = listed.or(known).filter(|named| *named != there) {
-        let what = format!("{there} pages are there and {named} are named");
+        let what = format!("it contains {there} pages instead of {named}");
         part.find(Finding::new(DamageKind::Pages, path, None, what));
     }
 }
@@ -410,7 +410,10 @@ fn name_columns(examined: &Examined) -> String {
     } else {
         ""
     };
-    format!("; it holds the series in slots {}{more}", names.join(", "))
+    format!(
+        "; it contains the series in slots {}{more}",
+        names.join(", ")
+    )
 }
 
 /// Adds a finding that costs the columns in `lost`.
@@ -449,7 +452,7 @@ fn say_what_is_lost(known: Option<&SegmentEntry>, part: &mut Part) {
         other
             .damage
             .what
-            .push_str("; what it costs is told with the first of this file");
+            .push_str("; the loss is listed with the first entry of this file");
     }
 }
 

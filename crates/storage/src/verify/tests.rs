@@ -255,7 +255,7 @@ fn folder_in_use_or_of_something_else_is_not_read() {
     sim.disk.overwrite(Path::new("/other/file"), b"x");
     assert_eq!(
         refused("/other"),
-        "folder /other is not a firn data folder: it has no file FORMAT"
+        "folder /other is not a firn data folder: it does not contain a file FORMAT"
     );
 }
 

@@ -284,7 +284,7 @@ fn block_of_another_version_is_refused_in_words() {
     let e = Block::open(&written.sim.env, &dir(), &cache).expect_err("it is another version");
     assert!(
         e.to_string()
-            .ends_with("index has format 9, this version reads format 1"),
+            .ends_with("index has format 9, but this version supports format 1"),
         "{e}"
     );
 }

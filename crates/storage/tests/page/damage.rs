@@ -255,9 +255,9 @@ fn page_of_another_version_or_flag_is_refused_in_words() {
     let bytes = sealed(&pushes(&SimRng::new(1)));
     for (at, wanted) in [
         (0, "not a page"),
-        (8, "page of another version"),
+        (8, "page of an unknown version"),
         (10, "page with unknown flags"),
-        (16, "page of another length than its header says"),
+        (16, "page whose length differs from its header"),
     ] {
         let mut bytes = bytes.clone();
         bytes[at] ^= 2;

@@ -209,7 +209,7 @@ impl Pieces {
     /// Fails if the parser ended before the piece does.
     fn end_piece(&self, text: &[u8], place: Place, end: usize) -> Result<(), Error> {
         match self.format == Format::Text && text[..end].get(place.line) == Some(&0) {
-            true => Err(self.located(ParseError::new("a NUL begins a line").into())),
+            true => Err(self.located(ParseError::new("a line begins with a NUL byte").into())),
             false => Ok(()),
         }
     }
@@ -351,7 +351,11 @@ mod tests {
                 b"a 1\nb{x=\"y} 1\n",
                 "line 2: expected label value, got",
             ),
-            (Format::Text, b"a 1\n\0b 1\n", "line 2: a NUL begins a line"),
+            (
+                Format::Text,
+                b"a 1\n\0b 1\n",
+                "line 2: a line begins with a NUL byte",
+            ),
             (
                 Format::OpenMetrics,
                 b"a 1 1\n",

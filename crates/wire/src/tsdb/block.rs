@@ -190,8 +190,10 @@ impl<'b, R: Ranges> BlockSeries<'b, R> {
         match last {
             Some(last) if last >= time => {
                 let labels = self.series.labels();
-                let what =
-                    format!("sample of time {time} of series {labels} comes behind that of {last}");
+                let what = format!(
+                    "sample at {time} of series {labels} is not after the previous one at \
+                         {last}"
+                );
                 Err(self.segments.damaged(chunk, what))
             }
             _ => Ok(()),

@@ -96,7 +96,7 @@ impl<F: BlockFolder> BlockWriter<F> {
         let comes_after = before.is_none_or(|before| before < labels);
         if labels.is_empty() || !comes_after {
             let before = before.unwrap_or(LabelsRef::from_canonical(&[]));
-            let what = format!("series {labels} does not come after {before}");
+            let what = format!("series {labels} is not sorted after {before}");
             return Err(TsdbError::Refused(what));
         }
         self.series = Some((labels.to_owned(), Vec::new()));
@@ -163,8 +163,8 @@ impl<F: BlockFolder> BlockWriter<F> {
         match (min..max).contains(&time) {
             true => Ok(()),
             false => Err(TsdbError::Refused(format!(
-                "sample of time {time} lies outside of the block, which begins at {min} and ends \
-                 before {max}"
+                "sample at {time} is outside of the block, which begins at {min} and ends before \
+                 {max}"
             ))),
         }
     }

@@ -35,7 +35,7 @@ pub enum TsdbError {
     #[error("{0}")]
     Refused(String),
     /// One series alone takes more memory than the caller allows.
-    #[error("series {labels} takes more than {limit} bytes of memory")]
+    #[error("series {labels} needs more than {limit} bytes of memory")]
     SeriesTooLarge {
         /// The labels of the series.
         labels: String,

@@ -150,7 +150,7 @@ fn check_header<R: Ranges>(file: &File<R>) -> Result<(), TsdbError> {
     let mut cursor = Cursor::new(&header);
     let damaged = |error: Malformed| file.damaged(0, error);
     if cursor.be32().map_err(damaged)? != MAGIC {
-        return Err(file.damaged(0, "these are no chunks of a head"));
+        return Err(file.damaged(0, "not a file of head chunks"));
     }
     match cursor.byte().map_err(damaged)? {
         VERSION => Ok(()),

@@ -39,7 +39,7 @@ impl Ranges for [u8] {
                 into.copy_from_slice(found);
                 Ok(())
             }
-            None => Err(Error::unavailable("read beyond the end")),
+            None => Err(Error::unavailable("read past the end")),
         }
     }
 }
@@ -124,7 +124,7 @@ impl<R: Ranges> File<R> {
         let count = match usize::try_from(len) {
             Ok(count) if len <= left => count,
             _ => {
-                let what = format!("{len} bytes are wanted and {left} are left");
+                let what = format!("read of {len} bytes, but only {left} remain");
                 return Err(self.damaged(offset, what));
             }
         };

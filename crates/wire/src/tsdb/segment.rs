@@ -48,7 +48,7 @@ impl<R: Ranges> Segments<R> {
             let mut cursor = Cursor::new(&header);
             let damaged = |error: Malformed| file.damaged(0, error);
             if cursor.be32().map_err(damaged)? != MAGIC {
-                return Err(file.damaged(0, "these are no chunks"));
+                return Err(file.damaged(0, "not a chunk file"));
             }
             let version = cursor.byte().map_err(damaged)?;
             if version != VERSION {
@@ -71,7 +71,7 @@ impl<R: Ranges> Segments<R> {
             file: index.to_owned(),
             offset: 0,
             what: format!(
-                "a chunk lies in segment {} of {}",
+                "a chunk is in segment {} of {}",
                 number + 1,
                 self.files.len()
             ),

@@ -169,13 +169,13 @@ fn block_writer_refuses_what_makes_no_block() {
         error.to_string()
     };
     let text = refused(&|writer| writer.start_series(labels(5).as_ref()));
-    assert!(text.contains("does not come after"), "{text}");
+    assert!(text.contains("is not sorted after"), "{text}");
     let text = refused(&|writer| writer.start_series(Labels::empty().as_ref()));
-    assert!(text.contains("series {} does not come after"), "{text}");
+    assert!(text.contains("series {} is not sorted after"), "{text}");
     for time in [-1, 10_000_000] {
         let text = refused(&|writer| writer.push_float(time, 0, 1.0));
         assert!(
-            text.contains(&format!("sample of time {time} lies outside")),
+            text.contains(&format!("sample at {time} is outside")),
             "{text}"
         );
     }
@@ -183,7 +183,7 @@ fn block_writer_refuses_what_makes_no_block() {
         writer.push_float(5, 0, 1.0)?;
         writer.push_float(4, 0, 1.0)
     });
-    assert!(text.contains("does not come after"), "{text}");
+    assert!(text.contains("is not after"), "{text}");
 }
 
 #[test]
@@ -267,5 +267,5 @@ fn damage_in_a_segment_is_an_error_that_names_file_and_offset() {
     let mut files = folder.0.clone();
     files.remove(&BlockFile::Chunks(1));
     let error = read(&Folder(files), None).unwrap_err().to_string();
-    assert!(error.contains("a chunk lies in segment 1 of 0"), "{error}");
+    assert!(error.contains("a chunk is in segment 1 of 0"), "{error}");
 }

@@ -35,7 +35,7 @@ impl Tombstones {
         let mut cursor = Cursor::new(bytes);
         let magic = cursor.be32().map_err(|e| damaged(0, e))?;
         if magic != MAGIC {
-            return Err(damaged(0, Malformed::Invalid("these are no tombstones")));
+            return Err(damaged(0, Malformed::Invalid("not a file of tombstones")));
         }
         let version = cursor.byte().map_err(|e| damaged(4, e))?;
         if version != VERSION {

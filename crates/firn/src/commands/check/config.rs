@@ -26,23 +26,30 @@ pub(super) fn command() -> Command {
         .long("lint")
         .value_name("CHECKS")
         .default_value("duplicate-rules")
-        .help(
-            "What to check beyond mistakes: all, duplicate-rules, too-long-scrape-interval or none",
-        );
+        .help("Additional checks: all, duplicate-rules, too-long-scrape-interval or none");
     Command::new("config")
-        .about("Check config files as promtool does; the exit code is 1 if one is not valid")
+        .about(
+            "Check configuration files as promtool does; the exit code is 1 if a file is not valid",
+        )
         .arg(switch(
             "syntax-only",
-            "Leave alone the files that a config names: rules, targets, jobs, certificates",
+            "Check only the syntax; do not open the files that a configuration refers to: rules, \
+             targets, jobs, certificates",
         ))
         .arg(lint)
-        .arg(switch("lint-fatal", "End with exit code 3 if lint fails"))
+        .arg(switch(
+            "lint-fatal",
+            "Exit with code 3 if an additional check (lint) fails",
+        ))
         .arg(switch(
             "ignore-unknown-fields",
-            "Pass over keys that rule files do not have",
+            "Ignore unknown keys in rule files",
         ))
-        .arg(switch("agent", "Check for a server in agent mode"))
-        .arg(files("Configs in Prometheus's format"))
+        .arg(switch(
+            "agent",
+            "Check the configuration for a server in agent mode",
+        ))
+        .arg(files("Configuration files in Prometheus's format"))
 }
 
 /// The argument that stands before and behind what is checked, as with promtool.
@@ -53,7 +60,10 @@ pub(super) fn lookback() -> Arg {
         .default_value("5m")
         .global(true)
         .value_parser(|text: &str| parse_duration(text).map_err(|e| e.to_string()))
-        .help("How far back the server's queries look: a scrape interval as long is too long")
+        .help(
+            "Lookback of the server's queries; a scrape interval of this length or longer fails \
+             the check too-long-scrape-interval",
+        )
 }
 
 /// How configs are checked.

@@ -18,16 +18,16 @@ pub(super) fn command() -> Command {
         .long("lint")
         .value_name("CHECKS")
         .default_value("all")
-        .help("Whether names, types and help are checked: all or none");
+        .help("Checks of names, types and help texts: all or none");
     Command::new("metrics")
-        .about("Check metrics that come over standard input")
+        .about("Check metrics read from standard input")
         .after_help(
             "Examples:\n  cat metrics.prom | firn check metrics\n  curl -s \
              http://localhost:9090/metrics | firn check metrics --extended",
         )
         .arg(switch(
             "extended",
-            "Show how many series each metric has, and its share of all",
+            "Show the number of series of each metric and its share of the total",
         ))
         .arg(lint)
 }

@@ -4,9 +4,9 @@
 //! with them only when it needs them. What is asked, and in what order, is promtool's.
 
 use crate::settings::config::{Config, read_groups};
-use firn_http_client::{Auth, HttpSettings, Secret, TlsSettings};
 use firn_discovery::{DiscoverySettings, Group};
 use firn_http_client::named_files;
+use firn_http_client::{Auth, HttpSettings, Secret, TlsSettings};
 use firn_ingest::scrape::{JobSettings, check_target};
 use std::path::{Path, PathBuf};
 

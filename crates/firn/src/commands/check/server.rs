@@ -16,10 +16,10 @@ pub(super) fn commands() -> [Command; 2] {
         .long("url")
         .value_name("URL")
         .default_value("http://localhost:9090")
-        .help("The server's URL");
+        .help("URL of the server");
     [
-        ("healthy", "Check if a server is healthy"),
-        ("ready", "Check if a server is ready"),
+        ("healthy", "Check whether a server is healthy"),
+        ("ready", "Check whether a server is ready"),
     ]
     .map(|(name, about)| {
         let command = Command::new(name).about(about);

@@ -20,13 +20,19 @@ pub(in crate::commands) fn command() -> Command {
         .long("lint")
         .value_name("CHECKS")
         .default_value("duplicate-rules")
-        .help("What to check beyond mistakes: all, duplicate-rules or none");
+        .help("Additional checks: all, duplicate-rules or none");
     Command::new("rules")
         .about("Check rule files as promtool does")
         .arg(lint)
-        .arg(switch("lint-fatal", "End with exit code 3 if lint fails"))
+        .arg(switch(
+            "lint-fatal",
+            "Exit with code 3 if an additional check (lint) fails",
+        ))
         .arg(shared_argument())
-        .arg(files(false, "Rule files; none reads standard input"))
+        .arg(files(
+            false,
+            "Rule files; without files, standard input is read",
+        ))
 }
 
 /// How a check goes.

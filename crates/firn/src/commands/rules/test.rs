@@ -23,17 +23,17 @@ pub(in crate::commands) fn command() -> Command {
         .long("run")
         .value_name("REGEX")
         .action(ArgAction::Append)
-        .help("Run only tests whose names match; may be repeated");
+        .help("Run only tests whose names match the regular expression; may be repeated");
     Command::new("rules")
-        .about("Run tests of rules as promtool does")
+        .about("Run rule tests as promtool does")
         .arg(run)
         .arg(switch(
             "debug",
-            "Say what happens, and show all data at the end",
+            "Log each step, and print all data at the end",
         ))
-        .arg(switch("diff", "Show differences between alerts in colours"))
+        .arg(switch("diff", "Show differences between alerts in color"))
         .arg(shared_argument())
-        .arg(files(true, "Files with tests of rules"))
+        .arg(files(true, "Files with rule tests"))
 }
 
 /// The argument that stands before and behind `rules`, as with promtool.
@@ -43,7 +43,7 @@ pub(in crate::commands) fn junit() -> Arg {
         .value_name("FILE")
         .global(true)
         .value_parser(value_parser!(PathBuf))
-        .help("Write the results of `rules` to a file, in the format of JUnit")
+        .help("Write the results of `rules` to a file in JUnit XML format")
 }
 
 /// Runs `firn test rules`.

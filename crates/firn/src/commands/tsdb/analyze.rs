@@ -37,31 +37,30 @@ pub fn command() -> Command {
                 .value_name("N")
                 .value_parser(value_parser!(usize))
                 .default_value("20")
-                .help("How many items to show in each list"),
+                .help("Maximum number of items in each list"),
         )
         .arg(
             Arg::new("extended")
                 .long("extended")
                 .action(ArgAction::SetTrue)
-                .help("Read the samples too, and show how many and how large they are"),
+                .help("Also read the samples, and show their number and size"),
         )
         .arg(
-            Arg::new("match")
-                .long("match")
-                .value_name("SELECTOR")
-                .help("Series to analyze, as in up{job=\"x\"} [default: all]"),
+            Arg::new("match").long("match").value_name("SELECTOR").help(
+                "Selector of the series to analyze, for example up{job=\"x\"} [default: all]",
+            ),
         )
         .arg(
             Arg::new("dir")
                 .value_name("DIR")
                 .value_parser(value_parser!(PathBuf))
                 .default_value("data/")
-                .help("The data folder, which a server may use"),
+                .help("Data folder; a server may be using it"),
         )
         .arg(
             Arg::new("block")
                 .value_name("BLOCK")
-                .help("The block, as list shows it [default: the last one]"),
+                .help("Block to analyze, as printed by list [default: the last one]"),
         )
 }
 
@@ -321,8 +320,8 @@ fn sizes(block: &Block, series: &[u32], progress: &Progress) -> Result<String, E
     let _ = writeln!(
         out,
         "samples: {}, {:.3} bytes per sample\nindex: {}, {:.1} bytes per series\n\
-         different time columns of the series: {}\n\
-         metrics of which it says type, help and unit: {}",
+         distinct timestamp columns of the series: {}\n\
+         metrics with type, help or unit: {}",
         rounded::bytes(data),
         per(data, meta.samples),
         rounded::bytes(index),

@@ -43,9 +43,9 @@ pub fn command() -> Command {
     let write = Command::new("write")
         .about("Run a write performance benchmark")
         .long_about(
-            "Writes samples of many series into a store of its own, OUT/storage, and says how long \
-             that took. OUT must be new or empty, and stays. Each sample is durable before it \
-             counts.",
+            "Writes samples of many series into a new store in OUT/storage and prints the elapsed \
+             time. OUT must not exist or must be empty; it is kept. Only durable samples are \
+             counted.",
         )
         .arg(
             Arg::new("out")
@@ -53,7 +53,7 @@ pub fn command() -> Command {
                 .value_name("OUT")
                 .value_parser(value_parser!(PathBuf))
                 .default_value("benchout")
-                .help("The folder to write into"),
+                .help("Folder to write to"),
         )
         .arg(number("metrics", "10000").help("Number of series"))
         .arg(number("scrapes", "3000").help("Number of scrapes to simulate"))
@@ -61,7 +61,7 @@ pub fn command() -> Command {
             Arg::new("file")
                 .value_name("FILE")
                 .value_parser(value_parser!(PathBuf))
-                .help("A file with a JSON object of labels in each line [default: made-up series]"),
+                .help("File with one JSON object of labels per line [default: generated series]"),
         );
     Command::new("bench")
         .about("Run benchmarks")

@@ -70,7 +70,7 @@ pub fn dump(
 
 fn closed(error: io::Error) -> Error {
     match error.kind() {
-        io::ErrorKind::BrokenPipe => Error::new(ErrorKind::Canceled, "the reader went away"),
+        io::ErrorKind::BrokenPipe => Error::new(ErrorKind::Canceled, "the reader closed the pipe"),
         _ => Error::unavailable(format!("write to standard output: {error}")),
     }
 }

@@ -102,7 +102,7 @@ fn windows(ranges: &[TimeRange], wanted: TimeRange) -> Result<Vec<TimeRange>, Er
             if windows.len() > WINDOWS_MAX {
                 let why = format!(
                     "samples from {} to {} ms need more than {WINDOWS_MAX} blocks of two hours, \
-                     the limit; ask for less with --from and --to",
+                     the limit; choose a shorter range with --from and --to",
                     range.min, range.max
                 );
                 return Err(Error::new(ErrorKind::Limited, why));
@@ -321,7 +321,7 @@ mod tests {
             all,
             Err(
                 "samples from 0 to 14399999999999 ms need more than 1000000 blocks of two hours, \
-                 the limit; ask for less with --from and --to",
+                 the limit; choose a shorter range with --from and --to",
             ),
         );
     }

@@ -96,7 +96,7 @@ impl Count {
                 ErrorKind::Internal,
                 format!(
                     "{samples} samples of {series} series were read, and {} of {} written; \
-                     nothing of them was kept",
+                     nothing was kept",
                     there.samples, there.series
                 ),
             ));
@@ -289,12 +289,12 @@ impl<'a> HeadImport<'a> {
             self.apart.flush(&mut import)?;
         }
         for (file, offset) in &self.reader.report().torn {
-            let what = "it ends in the middle of a record, as after a crash";
+            let what = "the file ends in the middle of a record, as after a crash";
             summary.notes.push(format!("{file} at {offset}: {what}"));
         }
         let unknown = self.reader.report().unknown_schemas;
         if unknown > 0 {
-            let what = "histograms of the log have a schema that is not known and were left out";
+            let what = "histograms in the WAL with an unknown schema were skipped";
             summary.notes.push(format!("{unknown} {what}"));
         }
         // A series that is written in several windows counts in each.

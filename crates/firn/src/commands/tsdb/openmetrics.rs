@@ -115,7 +115,7 @@ impl Samples {
             }
             if !is_canonical(&labels) {
                 return Err(refused(format!(
-                    "labels of series {} are twice there",
+                    "the labels of series {} occur twice",
                     key()
                 )));
             }

@@ -60,7 +60,7 @@ fn line(folder: &Path, finding: &Finding) -> String {
         }
         (Some(1), None) => line += "; 1 sample is lost",
         (Some(samples), None) => line += &format!("; {samples} samples are lost"),
-        (None, Some(series)) => line += &format!("; {series} series are concerned"),
+        (None, Some(series)) => line += &format!("; {series} series are affected"),
         (None, None) => {}
     }
     if damage.samples != Some(0)

@@ -49,29 +49,31 @@ pub fn command() -> Command {
         .default_value("60s")
         .value_parser(|text: &str| parse_duration(text).map_err(|e| e.to_string()));
     Command::new("rules")
-        .about("Evaluate recording rules in the past, and keep what they make")
+        .about("Evaluate recording rules over a past time range and write the results as blocks")
         .long_about(
-            "Asks a server for the expressions of recording rules, at the times at which it would \
-             have evaluated them, and makes blocks of the answers. Rules that make alerts are left \
-             out. A query that fails leaves nothing in the data folder.",
+            "Queries a server for the expressions of recording rules, at the times at which it \
+             would have evaluated them, and writes the results as blocks. Alerting rules are \
+             skipped. If a query fails, the data folder is left unchanged.",
         )
         .args([
             http_config(),
             option("url", "URL")
                 .default_value("http://localhost:9090")
-                .help("The server that has the data"),
+                .help("URL of the server to query"),
             option("start", "TIME")
                 .required(true)
-                .help("The first time: RFC 3339 or seconds since the epoch"),
-            option("end", "TIME")
-                .help("The last time: RFC 3339 or seconds since the epoch [default: 3h ago]"),
+                .help("First evaluation time, as RFC 3339 or seconds since the epoch"),
+            option("end", "TIME").help(
+                "Last evaluation time, as RFC 3339 or seconds since the epoch [default: 3h \
+                     ago]",
+            ),
             option("output-dir", "DIR")
                 .alias("data")
                 .default_value("data/")
                 .value_parser(value_parser!(PathBuf))
-                .help("The data folder; no server may use it meanwhile"),
-            interval.help("From one evaluation to the next of groups without an interval"),
-            files("Files of rules"),
+                .help("Data folder; no server may be using it"),
+            interval.help("Evaluation interval of groups without an interval"),
+            files("Rule files"),
         ])
 }
 
@@ -219,7 +221,7 @@ impl Making {
                     .map(|seconds| (seconds * 1e3).round() as i64);
                 let value = pair[1].as_str().and_then(|text| text.parse::<f64>().ok());
                 let (Some(time), Some(value)) = (time, value) else {
-                    return Err(invalid(format!("the answer has no sample: {pair}")));
+                    return Err(invalid(format!("the response contains no sample: {pair}")));
                 };
                 let sample = Sample::Float(value);
                 self.buffer

@@ -45,7 +45,11 @@ impl Ranges for SourceFile {
         while done < into.len() {
             let read = self.file.read_at(offset + done as u64, &mut into[done..]);
             match read.map_err(|e| Error::unavailable(e.to_string()))? {
-                0 => return Err(Error::unavailable("the file became shorter")),
+                0 => {
+                    return Err(Error::unavailable(
+                        "the file was truncated while it was read",
+                    ));
+                }
                 count => done += count,
             }
         }
@@ -83,7 +87,8 @@ impl Source {
             false => Err(Error::new(
                 ErrorKind::Invalid,
                 format!(
-                    "folder {} is no data folder of Prometheus: it has neither a block nor a wal",
+                    "folder {} is not a data folder of Prometheus: it contains neither a block \
+                     nor a wal",
                     root.display()
                 ),
             )),

@@ -215,6 +215,9 @@ fn folder_that_is_none_of_prometheus_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let refused = import::prometheus(&env(), folder.path(), &folder.path().join("data"));
     let text = refused.unwrap_err().to_string();
-    assert!(text.ends_with("it has neither a block nor a wal"), "{text}");
+    assert!(
+        text.ends_with("it contains neither a block nor a wal"),
+        "{text}"
+    );
     assert!(!folder.path().join("data").exists());
 }

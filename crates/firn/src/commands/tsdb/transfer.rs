@@ -16,25 +16,25 @@ use std::time::Duration;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-const EXIT_CODES: &str = "Exit code: 0 if all was done, 1 if something of the folder is damaged \
-                          and lacks, 2 if it cannot be done.";
+const EXIT_CODES: &str = "Exit code: 0 if everything was copied, 1 if some data was damaged and is \
+                          missing, 2 on failure.";
 
 /// `firn tsdb import`.
 pub fn import_command() -> Command {
     let prometheus = Command::new("prometheus")
-        .about("Import the data folder of a Prometheus: its blocks and what it had in memory")
+        .about("Import the data folder of a Prometheus: its blocks and its head")
         .long_about(
-            "Imports the data folder of a Prometheus that does not run, or a snapshot of one: all \
-             blocks, without what tombstones delete, and the head (wal, wbl and chunks_head). The \
-             folder is only read. Exemplars and metadata stay behind. Each block is read back \
-             before it counts; a run that was broken off is taken up by another one. What is older \
-             than the retention of the server leaves when the server starts.",
+            "Imports the data folder of a stopped Prometheus, or a snapshot of one: all blocks, \
+             without samples deleted by tombstones, and the head (wal, wbl and chunks_head). The \
+             source folder is only read. Exemplars and metadata are not imported. Each new block \
+             is read back and verified. An interrupted import continues when you run the command \
+             again. Samples older than the server's retention are deleted when the server starts.",
         )
         .after_help(EXIT_CODES)
-        .arg(path("src", "SRC", "The data folder of the Prometheus"))
+        .arg(path("src", "SRC", "Data folder of the Prometheus"))
         .arg(data_argument());
     Command::new("import")
-        .about("Bring samples of another database into a data folder")
+        .about("Import samples of another database into a data folder")
         .subcommand_required(true)
         .arg_required_else_help(true)
         .subcommands([prometheus])
@@ -43,22 +43,22 @@ pub fn import_command() -> Command {
 /// `firn tsdb export`.
 pub fn export_command() -> Command {
     let prometheus = Command::new("prometheus")
-        .about("Write all samples as blocks that Prometheus opens")
+        .about("Write all samples as blocks that Prometheus can open")
         .long_about(
-            "Writes a block into OUT for each two hours of data time, aligned, with what queries \
-             would find there. Start timestamps stay behind. Blocks that OUT has already are \
-             passed over, so that a run that was broken off can be taken up.",
+            "Writes one block for each aligned two-hour range to OUT, with the samples that \
+             queries would return. Start timestamps are not exported. Blocks that OUT already \
+             contains are skipped, so you can continue an interrupted export.",
         )
         .after_help(EXIT_CODES)
         .arg(path(
             "out",
             "OUT",
-            "Where the blocks go; created if it is not there",
+            "Folder for the blocks; created if it does not exist",
         ))
         .arg(data_argument())
         .args(selection());
     Command::new("export")
-        .about("Write the samples of a data folder for another database")
+        .about("Export the samples of a data folder for another database")
         .subcommand_required(true)
         .arg_required_else_help(true)
         .subcommands([prometheus])
@@ -67,24 +67,24 @@ pub fn export_command() -> Command {
 /// `firn tsdb create-blocks-from`.
 pub fn create_command() -> Command {
     let text = Command::new("openmetrics")
-        .about("Import a text in the format of OpenMetrics, with a time at every sample")
+        .about("Import a text in the OpenMetrics format, with a timestamp for every sample")
         .long_about(
-            "Imports a text in the format of OpenMetrics in which every sample has a time, of \
-             whatever age, in any order. The text ends with # EOF. A text with an error leaves \
-             nothing in the data folder.",
+            "Imports a text in the OpenMetrics format in which every sample has a timestamp. \
+             Samples may have any age and any order. The text must end with # EOF. If the text \
+             contains an error, the data folder is left unchanged.",
         )
         .after_help(EXIT_CODES)
-        .arg(path("file", "FILE", "The text"))
+        .arg(path("file", "FILE", "OpenMetrics text file"))
         .args(folder_arguments())
         .arg(
             Arg::new("label")
                 .long("label")
                 .value_name("NAME=VALUE")
                 .action(ArgAction::Append)
-                .help("A label of every series; may be repeated"),
+                .help("Label to add to every series; may be repeated"),
         );
     Command::new("create-blocks-from")
-        .about("Make blocks of a data folder from text, or from what rules would have made")
+        .about("Create blocks of a data folder from text or from recording rules")
         .subcommand_required(true)
         .arg_required_else_help(true)
         .args(of_all_creation())
@@ -101,25 +101,25 @@ fn of_all_creation() -> [Arg; 3] {
         switch(
             "human-readable",
             'r',
-            "Has no effect: numbers are rounded for people",
+            "Has no effect: Firn always rounds printed numbers",
         ),
-        switch("quiet", 'q', "Do not print what was made"),
+        switch("quiet", 'q', "Do not print the created blocks"),
         Arg::new("max-block-duration")
             .long("max-block-duration")
             .value_name("DURATION")
             .global(true)
             .hide(true)
-            .help("Has no effect: blocks are as long as their samples lie together"),
+            .help("Has no effect: the samples determine the length of blocks"),
     ]
 }
 
 /// `firn tsdb dump` and `firn tsdb dump-openmetrics`.
 pub fn dump_command(form: Form) -> Command {
     let (name, about) = match form {
-        Form::Plain | Form::SeriesJson => ("dump", "Print samples, a line each, as promtool does"),
+        Form::Plain | Form::SeriesJson => ("dump", "Print samples, one per line, as promtool does"),
         Form::OpenMetrics => (
             "dump-openmetrics",
-            "Print samples in the format of OpenMetrics, without native histograms",
+            "Print samples in the OpenMetrics format, without native histograms",
         ),
     };
     let number = |id: &'static str, help: &'static str| {
@@ -135,15 +135,18 @@ pub fn dump_command(form: Form) -> Command {
         .args([
             number(
                 "min-time",
-                "The first time, in milliseconds since the epoch",
+                "First timestamp, in milliseconds since the epoch",
             ),
-            number("max-time", "The last time, in milliseconds since the epoch"),
+            number(
+                "max-time",
+                "Last timestamp, in milliseconds since the epoch",
+            ),
         ])
         .arg(
             Arg::new("sandbox-dir-root")
                 .long("sandbox-dir-root")
                 .value_name("DIR")
-                .help("Has no effect: nothing is written"),
+                .help("Has no effect: the command writes no files"),
         );
     match form {
         Form::OpenMetrics => command,
@@ -153,7 +156,7 @@ pub fn dump_command(form: Form) -> Command {
                 .value_name("FORMAT")
                 .default_value("prom")
                 .value_parser(["prom", "seriesjson"])
-                .help("Samples, or the labels of series as JSON"),
+                .help("Print samples, or the labels of series as JSON"),
         ),
     }
 }
@@ -166,7 +169,7 @@ fn folder_arguments() -> [Arg; 2] {
             .value_name("DIR")
             .value_parser(value_parser!(PathBuf))
             .conflicts_with("data")
-            .help("The data folder [default: data/]"),
+            .help("Data folder [default: data/]"),
     ]
 }
 
@@ -201,9 +204,12 @@ fn selection() -> [Arg; 3] {
     };
     let matcher = option("match", "SELECTOR").action(ArgAction::Append);
     [
-        matcher.help("Series to take, as in up{job=\"x\"}; may be repeated [default: all]"),
-        option("from", "TIME").help("The first time: RFC 3339 or seconds since the epoch"),
-        option("to", "TIME").help("The last time: RFC 3339 or seconds since the epoch"),
+        matcher.help(
+            "Selector of the series to include, for example up{job=\"x\"}; may be repeated \
+             [default: all]",
+        ),
+        option("from", "TIME").help("First timestamp, as RFC 3339 or seconds since the epoch"),
+        option("to", "TIME").help("Last timestamp, as RFC 3339 or seconds since the epoch"),
     ]
 }
 
@@ -368,7 +374,7 @@ fn range_of(matches: &ArgMatches) -> Result<TimeRange, Error> {
     );
     match range.min <= range.max {
         true => Ok(range),
-        false => Err(Error::new(ErrorKind::Invalid, "--from lies behind --to")),
+        false => Err(Error::new(ErrorKind::Invalid, "--from is later than --to")),
     }
 }
 

@@ -18,12 +18,13 @@ const COUNTERS: [Counted; 3] = [
     ),
     (
         "firn_notifications_errors_total",
-        "Alerts in requests to an Alertmanager that failed.",
+        "Alerts in failed requests to an Alertmanager.",
         |counts| counts.errors,
     ),
     (
         "firn_notifications_dropped_total",
-        "Alerts that an Alertmanager never got: of failed requests, of a full queue, of a stop.",
+        "Alerts dropped without delivery: after failed requests, because of a full queue, or at \
+         shutdown.",
         |counts| counts.dropped,
     ),
 ];
@@ -48,7 +49,7 @@ impl Collect for Notifier {
         for sender in &senders {
             sink.metric(
                 "firn_notifications_queue_length",
-                "Alerts that wait for an Alertmanager.",
+                "Alerts queued for an Alertmanager.",
                 &[("alertmanager", sender.url())],
                 Value::Gauge(sender.counts().1 as f64),
             );
@@ -56,20 +57,20 @@ impl Collect for Notifier {
         for sender in &senders {
             sink.metric(
                 "firn_notifications_latency_seconds",
-                "How long requests to an Alertmanager took that were answered well.",
+                "Duration of successful requests to an Alertmanager.",
                 &[("alertmanager", sender.url())],
                 Value::Histogram(sender.latency()),
             );
         }
         sink.metric(
             "firn_notifications_queue_capacity",
-            "Alerts that may wait for each Alertmanager.",
+            "Capacity of the alert queue of each Alertmanager.",
             &[],
             Value::Gauge(self.settings.flags.outbox.capacity as f64),
         );
         sink.metric(
             "firn_notifications_alertmanagers_discovered",
-            "Alertmanagers that are sent alerts.",
+            "Alertmanagers that receive alerts.",
             &[],
             Value::Gauge(self.alertmanagers().active.len() as f64),
         );

@@ -1,7 +1,7 @@
 //! What goes to one Alertmanager: asks its outbox what to do next, and does it.
 
-use firn_ingest::alertmanagers;
 use firn_http_client::HttpClient;
+use firn_ingest::alertmanagers;
 use firn_model::metrics::DurationHistogram;
 use firn_model::sync::lock;
 use firn_rules::notification::{
@@ -71,7 +71,7 @@ impl Sender {
             let count = dropped;
             warn!(
                 alertmanager = self.url,
-                count, "queue full: the oldest alerts are dropped"
+                count, "notification queue full: dropping the oldest alerts"
             );
         }
     }
@@ -87,7 +87,7 @@ impl Sender {
                     let begun = Instant::now();
                     let outcome = match timeout(limit, self.post(client, &batch)).await {
                         Ok(outcome) => outcome,
-                        Err(_) => Err(format!("no answer within {limit:?}")),
+                        Err(_) => Err(format!("no response within {limit:?}")),
                     };
                     self.tell(match outcome {
                         Ok(()) => {
@@ -96,7 +96,12 @@ impl Sender {
                         }
                         Err(e) => {
                             let count = batch.len();
-                            error!(alertmanager = self.url, count, error = e, "send alerts");
+                            error!(
+                                alertmanager = self.url,
+                                count,
+                                error = e,
+                                "failed to send alerts"
+                            );
                             Event::Failed
                         }
                     });

@@ -2,9 +2,9 @@
 
 use super::sender::Sender;
 use super::{NotifierSettings, relabelled};
-use firn_ingest::alertmanagers::{AlertmanagerSettings, Alertmanagers};
-use firn_http_client::HttpClient;
 use firn_discovery::{Discovery, Owner};
+use firn_http_client::HttpClient;
+use firn_ingest::alertmanagers::{AlertmanagerSettings, Alertmanagers};
 use firn_model::labels::Labels;
 use firn_model::sync::lock;
 use firn_rules::notification::{Event, Notification};
@@ -121,7 +121,7 @@ impl Work {
         let lists: Vec<_> = discoveries.iter().filter_map(Discovery::groups).collect();
         let groups = lists.iter().flat_map(|list| list.iter());
         let found = self.settings.find(groups, |e| {
-            error!(error = e, "create discovered Alertmanagers");
+            error!(error = e, "failed to create discovered Alertmanagers");
         });
         let mut known = lock(&self.known);
         if known.is_over {

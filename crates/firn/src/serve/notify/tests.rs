@@ -1,9 +1,9 @@
 //! Notifiers and webhooks on the loopback that record what they get.
 
 use super::*;
-use firn_ingest::alertmanagers::AlertmanagerSettings;
-use firn_http_client::HttpSettings;
 use firn_discovery::{DiscoveryMetrics, DiscoverySettings, Group, Lent};
+use firn_http_client::HttpSettings;
+use firn_ingest::alertmanagers::AlertmanagerSettings;
 use firn_ingest::relabel::{Action, RuleSettings};
 use firn_model::env::sim::SimClock;
 use firn_model::metrics::{Collect, Sink, Value};

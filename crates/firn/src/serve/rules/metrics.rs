@@ -29,12 +29,12 @@ const OF_GROUPS: [Of<GroupView>; 11] = [
     },
     Of {
         name: "firn_rule_group_iterations_missed_total",
-        help: "Rule group evaluations that were missed and not made up for.",
+        help: "Rule group evaluations that were missed and not caught up on.",
         value: |g| Value::Counter(g.counts.missed as f64),
     },
     Of {
         name: "firn_rule_group_iterations_made_up_total",
-        help: "Rule group evaluations that were made up for after they were due.",
+        help: "Missed rule group evaluations that were caught up on later.",
         value: |g| Value::Counter(g.counts.made_up as f64),
     },
     Of {
@@ -54,7 +54,7 @@ const OF_GROUPS: [Of<GroupView>; 11] = [
     },
     Of {
         name: "firn_rule_group_last_evaluated_instant_seconds",
-        help: "The instant that the last rule group evaluation was for.",
+        help: "The evaluation timestamp of the last rule group evaluation.",
         value: |g| Value::Gauge(g.last.instant.map_or(0.0, |t| t.nanos() as f64 / 1e9)),
     },
     Of {
@@ -92,7 +92,7 @@ const OF_RULES: [Of<RuleView>; 4] = [
     },
     Of {
         name: "firn_rule_last_evaluation_samples",
-        help: "The number of samples that the last evaluation of a rule made.",
+        help: "The number of samples produced by the last evaluation of a rule.",
         value: |r| Value::Gauge(r.samples as f64),
     },
     Of {

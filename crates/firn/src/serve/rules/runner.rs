@@ -293,7 +293,11 @@ impl Running {
             let ask = || app.kept_since(question.clone(), matchers.clone(), range);
             let kept = when_it_is_its_turn(ask, pause).await;
             let kept = kept.unwrap_or_else(|e| {
-                warn!(alertname = name, error = e, "alerts are not restored");
+                warn!(
+                    alertname = name,
+                    error = e,
+                    "failed to restore the state of alerts"
+                );
                 Vec::new()
             });
             (Event::Restored { rule, kept }, None)
@@ -357,7 +361,10 @@ impl Running {
 
     /// Makes up for what the store could not take.
     fn make_up(&self, owed: Owed) {
-        info!(group = self.group.name, "make up for what was not stored");
+        info!(
+            group = self.group.name,
+            "catching up on evaluations that could not be stored"
+        );
         let settings = lock(&self.machine).settings();
         let of = self.machine.clone();
         let backfills = &self.shared.backfills;

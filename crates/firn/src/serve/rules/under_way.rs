@@ -44,7 +44,7 @@ impl UnderWay {
             }
             Err(e) => {
                 // The log has the panic.
-                warn!(error = %e, "a task of a rule group has failed");
+                warn!(error = %e, "task of a rule group failed");
                 let event = self.otherwise.remove(&e.id())?;
                 Some((event, None))
             }

@@ -28,20 +28,26 @@ impl Collect for Sending {
         queue.collect(&mut Renamed(sink));
         sink.metric(
             "prometheus_remote_storage_highest_timestamp_in_seconds",
-            "The time of the newest sample that came in.",
+            "Timestamp of the newest received sample.",
             &[],
             Value::Gauge(seconds(self.newest.get())),
         );
         let came: [Column<Tally, u64>; 3] = [
-            ("samples_in_total", "Samples that came in.", |came| {
-                came.samples.get()
-            }),
-            ("histograms_in_total", "Histograms that came in.", |came| {
-                came.histograms.get()
-            }),
-            ("exemplars_in_total", "Exemplars that came in.", |came| {
-                came.exemplars.get()
-            }),
+            (
+                "samples_in_total",
+                "Samples received for remote write.",
+                |came| came.samples.get(),
+            ),
+            (
+                "histograms_in_total",
+                "Histograms received for remote write.",
+                |came| came.histograms.get(),
+            ),
+            (
+                "exemplars_in_total",
+                "Exemplars received for remote write.",
+                |came| came.exemplars.get(),
+            ),
         ];
         for (name, help, count) in came {
             let name = format!("prometheus_remote_storage_{name}");
@@ -83,20 +89,20 @@ impl Sending {
         let is_failing = lock(&self.fault).is_some();
         sink.metric(
             "firn_sending_queue_unavailable",
-            "1 while the queue cannot be opened, so that nothing is sent on.",
+            "1 while the queue cannot be opened and nothing is sent.",
             &[],
             Value::Gauge(f64::from(u8::from(is_failing))),
         );
         sink.metric(
             "firn_sending_open_failures_total",
-            "How often the queue could not be opened.",
+            "Failed attempts to open the queue.",
             &[],
             Value::Counter(self.open_failures.get() as f64),
         );
         sink.metric(
             "firn_sending_unkept_requests_total",
-            "Requests that came while the queue was not open: stored and not sent on, or refused \
-             by an agent.",
+            "Requests received while the queue was not open. A server stored them without sending \
+             them; an agent rejected them.",
             &[],
             Value::Counter(self.unkept.get() as f64),
         );
@@ -132,27 +138,27 @@ fn collect_queues(senders: &[Sender], sink: &mut dyn Sink) {
     let gauges: [Column<Sender, f64>; 5] = [
         (
             "queue_highest_timestamp_seconds",
-            "The time of the newest sample that waits or was sent.",
+            "Timestamp of the newest queued or sent sample.",
             |sender| seconds(sender.newest),
         ),
         (
             "queue_highest_sent_timestamp_seconds",
-            "The time of the newest sample that the receiver took, or refused for good.",
+            "Timestamp of the newest sample that the receiver accepted, or rejected permanently.",
             |sender| seconds(sender.target.newest.get()),
         ),
         (
             "samples_pending",
-            "Samples that wait, if what waits is as what was looked at last.",
+            "Queued samples, estimated from the most recently sent data.",
             |sender| sender.waiting.samples as f64,
         ),
         (
             "histograms_pending",
-            "Histograms that wait, if what waits is as what was looked at last.",
+            "Queued histograms, estimated from the most recently sent data.",
             |sender| sender.waiting.histograms as f64,
         ),
         (
             "exemplars_pending",
-            "Exemplars that wait, if what waits is as what was looked at last.",
+            "Queued exemplars, estimated from the most recently sent data.",
             |sender| sender.waiting.exemplars as f64,
         ),
     ];
@@ -161,14 +167,14 @@ fn collect_queues(senders: &[Sender], sink: &mut dyn Sink) {
     }
     let retries = (
         "enqueue_retries_total",
-        "Requests that the disk did not take, which their senders bring again.",
+        "Requests that could not be written to the queue on disk; their senders retry.",
     );
     each(sink, senders, retries, |sender| {
         Value::Counter(sender.refused_bodies as f64)
     });
     let duration = (
         "sent_batch_duration_seconds",
-        "How long requests took that were answered.",
+        "Duration of answered requests.",
     );
     each(sink, senders, duration, |sender| {
         Value::Histogram(&sender.target.latency)
@@ -177,14 +183,13 @@ fn collect_queues(senders: &[Sender], sink: &mut dyn Sink) {
 
 fn collect_shards(senders: &[Sender], sink: &mut dyn Sink) {
     let gauges: [Column<Sender, f64>; 6] = [
-        (
-            "shards",
-            "Requests that are under way side by side.",
-            |sender| sender.target.lanes.get().max(1) as f64,
-        ),
+        ("shards", "Concurrent requests to the receiver.", |sender| {
+            sender.target.lanes.get().max(1) as f64
+        }),
         (
             "shards_desired",
-            "Requests side by side that take what comes and a twentieth of what waits each second.",
+            "Number of concurrent requests needed to send the incoming data and a twentieth of \
+             the backlog per second.",
             |sender| {
                 let desired = sender.target.lanes_desired();
                 desired.unwrap_or(sender.receiver.shards.0 as f64)
@@ -192,22 +197,22 @@ fn collect_shards(senders: &[Sender], sink: &mut dyn Sink) {
         ),
         (
             "shards_max",
-            "Requests that may be under way side by side.",
+            "Maximum number of concurrent requests in use.",
             |sender| sender.receiver.shards.1 as f64,
         ),
         (
             "shards_min",
-            "Requests side by side that the configuration asks for.",
+            "Minimum number of concurrent requests in the configuration.",
             |sender| sender.receiver.shards.0 as f64,
         ),
         (
             "shard_capacity",
-            "Samples that are made ready at a time, at most.",
+            "Maximum number of samples prepared for sending at a time.",
             |sender| sender.receiver.request_samples.max(READY_SAMPLES) as f64,
         ),
         (
             "max_samples_per_send",
-            "Samples of a request that is full.",
+            "Number of samples in a full request.",
             |sender| sender.receiver.request_samples as f64,
         ),
     ];
@@ -218,13 +223,13 @@ fn collect_shards(senders: &[Sender], sink: &mut dyn Sink) {
 
 fn collect_counts(senders: &[Sender], sink: &mut dyn Sink) {
     let tallies: [TallyColumn; 3] = [
-        ("_total", "that the receiver took.", |s| &s.target.taken),
+        ("_total", "accepted by the receiver.", |s| &s.target.taken),
         (
             "_failed_total",
-            "that the receiver refused for good.",
+            "permanently rejected by the receiver.",
             |s| &s.target.refused,
         ),
-        ("_retried_total", "that were sent again, each time.", |s| {
+        ("_retried_total", "sent again, counted each time.", |s| {
             &s.target.repeated
         }),
     ];
@@ -244,12 +249,12 @@ fn collect_counts(senders: &[Sender], sink: &mut dyn Sink) {
     for sender in senders {
         sink.metric(
             "firn_sending_apart_requests_total",
-            "Requests of several that the receiver refused, and got again in their parts.",
+            "Merged requests that the receiver rejected and that were then sent in parts.",
             &[("target", &sender.receiver.label)],
             Value::Counter(sender.target.apart.get() as f64),
         );
     }
-    let bytes = ("bytes_total", "Bytes of requests that the receiver took.");
+    let bytes = ("bytes_total", "Bytes of requests accepted by the receiver.");
     each(sink, senders, bytes, |sender| {
         Value::Counter(sender.target.sent_bytes.get() as f64)
     });
@@ -264,19 +269,19 @@ fn collect_dropped(senders: &[Sender], sink: &mut dyn Sink) {
     let kinds: [Column<Tally, u64>; 3] = [
         (
             "samples_dropped_total",
-            "Samples that relabelling dropped, the receiver does not want, a full queue gave up, \
-             or that were too old.",
+            "Samples dropped by relabeling, because the receiver does not accept them, because \
+             the queue was full, or because of their age.",
             |tally| tally.samples.get(),
         ),
         (
             "histograms_dropped_total",
-            "Histograms that relabelling dropped, the receiver does not want, a full queue gave \
-             up, or that were too old.",
+            "Histograms dropped by relabeling, because the receiver does not accept them, because \
+             the queue was full, or because of their age.",
             |tally| tally.histograms.get(),
         ),
         (
             "exemplars_dropped_total",
-            "Exemplars that relabelling dropped, a full queue gave up, or that were too old.",
+            "Exemplars dropped by relabeling, because the queue was full, or because of their age.",
             |tally| tally.exemplars.get(),
         ),
     ];
@@ -300,22 +305,22 @@ fn collect_metadata(senders: &[Sender], sink: &mut dyn Sink) {
     let counters: [Column<MetadataTally, u64>; 4] = [
         (
             "metadata_total",
-            "Metrics that the receiver was told of.",
+            "Metadata entries accepted by the receiver.",
             |tally| tally.sent.get(),
         ),
         (
             "metadata_failed_total",
-            "Metrics of which the receiver would not hear.",
+            "Metadata entries rejected by the receiver.",
             |tally| tally.failed.get(),
         ),
         (
             "metadata_retried_total",
-            "Metrics that were told again, each time.",
+            "Metadata entries sent again, counted each time.",
             |tally| tally.retried.get(),
         ),
         (
             "metadata_bytes_total",
-            "Bytes of what the receiver was told of metrics.",
+            "Bytes of metadata sent to the receiver.",
             |tally| tally.bytes.get(),
         ),
     ];

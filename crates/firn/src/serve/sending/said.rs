@@ -178,7 +178,7 @@ impl Telling {
             to,
             error = why,
             metrics,
-            "receiver was not told what metrics are"
+            "failed to send metric metadata to the receiver"
         );
     }
 }

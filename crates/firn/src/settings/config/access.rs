@@ -19,13 +19,14 @@ pub const TOKEN_BYTES_MIN: usize = 16;
 pub const KEYS: &[Key] = &[
     Key::new("tokens", Shape::List(&Shape::Section(&[TOKEN, GRANT]))).explained(
         "[]",
-        "Bearer tokens: see [security.md](security.md). Once there is one, every request needs \
-         credentials. Takes effect with a reload; `token_file` is read again when it changes.",
+        "Bearer tokens, see [security.md](security.md). If the list is not empty, every request \
+         needs credentials. A config reload applies changes; Firn reloads a `token_file` when it \
+         changes.",
     ),
     Key::new("users", Shape::Map(&Shape::Section(&[GRANT]))).explained(
         "{}",
-        "What users of `--web.config.file` may do, by name; those that are not listed may do \
-         everything. Takes effect with a reload.",
+        "Permissions of the users in `--web.config.file`, by user name. Users that are not listed \
+         have all permissions. A config reload applies changes.",
     ),
 ];
 
@@ -87,9 +88,7 @@ pub fn access(firn: &Node, dir: &Path, is_multitenant: bool) -> Result<AccessSet
     for node in section.get("tokens").map_or(&[][..], Node::items) {
         let name = format!("token {:?}", string(node, "name"));
         if settings.tokens.iter().any(|known| known.grant.name == name) {
-            return Err(node.error(format!(
-                "firn.access.tokens: two tokens have one name: {name}"
-            )));
+            return Err(node.error(format!("firn.access.tokens: duplicate token name: {name}")));
         }
         settings.tokens.push(Token {
             source: source(node, dir)?,
@@ -128,7 +127,7 @@ fn source(node: &Node, dir: &Path) -> Result<TokenSource, YamlError> {
 pub fn checked_digest(token: &[u8]) -> Result<[u8; 32], String> {
     match token.len() {
         bytes if bytes < TOKEN_BYTES_MIN => Err(format!(
-            "token is too short: {bytes} bytes, at least {TOKEN_BYTES_MIN} are needed"
+            "token is too short: {bytes} bytes, minimum {TOKEN_BYTES_MIN}"
         )),
         _ => Ok(token_digest(token)),
     }
@@ -162,7 +161,7 @@ fn grant(node: &Node, name: String, is_multitenant: bool) -> Result<Grant, YamlE
         tenants.push(tenant);
     }
     if !tenants.is_empty() && !is_multitenant {
-        return Err(node.error("tenants: firn.multitenancy is off"));
+        return Err(node.error("tenants: requires firn.multitenancy"));
     }
     Ok(Grant {
         name,

@@ -49,7 +49,7 @@ pub fn aggregation(firn: &Node, defaults: Defaults) -> Result<AggregationSpec, Y
         let group = group(node, defaults)?;
         if spec.groups.iter().any(|known| known.name == group.name) {
             return Err(node.error(format!(
-                "firn.aggregation: group {} is there twice",
+                "firn.aggregation: duplicate group {}",
                 quote(group.name.as_bytes())
             )));
         }
@@ -66,8 +66,8 @@ fn group(node: &Node, defaults: Defaults) -> Result<GroupSpec, YamlError> {
     let shown = quote(name.as_bytes());
     if read::flag(node, "stream") != Some(true) {
         return Err(node.error(format!(
-            "firn.aggregation: group {shown} does not say `stream: true`: rules that read stored \
-             samples stand in files of `rule_files`"
+            "firn.aggregation: group {shown} does not set `stream: true`: rules over stored \
+             samples belong in files of `rule_files`"
         )));
     }
     let millis = |duration: Duration| duration.as_millis() as i64;
@@ -79,7 +79,7 @@ fn group(node: &Node, defaults: Defaults) -> Result<GroupSpec, YamlError> {
             .any(|known| known.identity() == rule.identity())
         {
             return Err(node.error(format!(
-                "firn.aggregation: group {shown}, rule {}: it is there twice",
+                "firn.aggregation: group {shown}: duplicate rule {}",
                 quote(rule.record.as_bytes())
             )));
         }
@@ -195,9 +195,10 @@ fn streamed(expr: &Expr, is_last: bool, kind: Option<Kind>) -> Result<RuleSpec, 
         return Err(refused(reason));
     }
     if op == Op::Sum && kind.is_none() && rule.metric_name().is_none() {
-        let reason = "the selector names no metric, so what its series are is not known";
+        let reason =
+            "the selector does not fix a metric name, so the type of its series is unknown";
         return Err(Unstreamable {
-            instead: Some("say `type: counter` or `type: gauge`".into()),
+            instead: Some("set `type: counter` or `type: gauge`".into()),
             ..refused(reason)
         });
     }
@@ -207,7 +208,7 @@ fn streamed(expr: &Expr, is_last: bool, kind: Option<Kind>) -> Result<RuleSpec, 
 fn op(aggregate: &Aggregate) -> Result<Op, Unstreamable> {
     let parameter = || match aggregate.param.as_ref().map(number) {
         Some(Some(share)) if !share.is_nan() => Ok(share),
-        _ => Err(refused("the parameter of `quantile` is no number")),
+        _ => Err(refused("the parameter of `quantile` is not a number")),
     };
     Ok(match aggregate.op {
         AggregateOp::Sum => Op::Sum,
@@ -221,15 +222,15 @@ fn op(aggregate: &Aggregate) -> Result<Op, Unstreamable> {
         AggregateOp::Quantile => Op::Quantile(parameter()?),
         AggregateOp::TopK | AggregateOp::BottomK => {
             return Err(refused(
-                "it keeps some series as they are, others at each instant",
+                "it returns a subset of the series, a different one at each evaluation time",
             ));
         }
         AggregateOp::LimitK | AggregateOp::LimitRatio => {
-            return Err(refused("it keeps some series as they are"));
+            return Err(refused("it returns a subset of the series"));
         }
         AggregateOp::CountValues => {
             return Err(refused(
-                "each value of a source would make a series of its own",
+                "`count_values` is not supported: each value of a source would create a series",
             ));
         }
     })
@@ -257,7 +258,7 @@ fn selector<'e>(expr: &'e Expr, of: &Aggregate) -> Result<&'e VectorSelector, Un
             match is_plain {
                 true => Ok(selector),
                 false => Err(refused(
-                    "`offset`, `@` and edges look at samples of another time",
+                    "`offset`, `@` and window edges read samples at other times",
                 )),
             }
         }
@@ -271,7 +272,7 @@ fn selector<'e>(expr: &'e Expr, of: &Aggregate) -> Result<&'e VectorSelector, Un
             let instead = range.filter(|_| matches!(name, "rate" | "increase" | "irate"));
             Err(Unstreamable {
                 reason: match range {
-                    Some(_) => format!("{name}() reads what is stored of each source"),
+                    Some(_) => format!("{name}() reads the stored samples of each source"),
                     None => format!("{name}() is applied to each source first"),
                 },
                 instead: instead.map(|matrix| {
@@ -292,15 +293,17 @@ fn selector<'e>(expr: &'e Expr, of: &Aggregate) -> Result<&'e VectorSelector, Un
                 }),
             })
         }
-        _ => Err(refused("what is aggregated is no plain selector")),
+        _ => Err(refused(
+            "the argument of the aggregation is not a plain selector",
+        )),
     }
 }
 
 fn no_aggregation(kind: &ExprKind) -> Unstreamable {
     refused(match kind {
         ExprKind::Binary(_) => "it combines two results",
-        ExprKind::Call(_) => "a function stands around it",
-        _ => "it is no aggregation",
+        ExprKind::Call(_) => "a function is applied to the aggregation",
+        _ => "the expression is not an aggregation",
     })
 }
 
@@ -408,45 +411,45 @@ mod tests {
     #[test]
     fn rules_that_cannot_be_streamed_are_refused_with_record_reason_and_batch_rule() {
         for (expr, reason) in [
-            ("m", "it is no aggregation"),
-            ("rate(m[5m])", "a function stands around it"),
+            ("m", "the expression is not an aggregation"),
+            ("rate(m[5m])", "a function is applied to the aggregation"),
             ("sum(m) / 2", "it combines two results"),
             (
                 "sum(m offset 5m)",
-                "`offset`, `@` and edges look at samples of another time",
+                "`offset`, `@` and window edges read samples at other times",
             ),
             (
                 "sum(m @ 5)",
-                "`offset`, `@` and edges look at samples of another time",
+                "`offset`, `@` and window edges read samples at other times",
             ),
             ("sum(abs(m))", "abs() is applied to each source first"),
             (
                 "sum(max_over_time(m[5m]))",
-                "max_over_time() reads what is stored of each source",
+                "max_over_time() reads the stored samples of each source",
             ),
             (
                 "sum(sum by (a) (m))",
-                "what is aggregated is no plain selector",
+                "the argument of the aggregation is not a plain selector",
             ),
             (
                 "topk(3, m)",
-                "it keeps some series as they are, others at each instant",
+                "it returns a subset of the series, a different one at each evaluation time",
             ),
             (
                 "count_values(\"v\", m)",
-                "each value of a source would make a series of its own",
+                "`count_values` is not supported: each value of a source would create a series",
             ),
             (
                 "quantile(NaN, m)",
-                "the parameter of `quantile` is no number",
+                "the parameter of `quantile` is not a number",
             ),
             (
                 "quantile(scalar(m), m)",
-                "the parameter of `quantile` is no number",
+                "the parameter of `quantile` is not a number",
             ),
             (
                 "sum({a=\"b\"})",
-                "the selector names no metric, so what its series are is not known",
+                "the selector does not fix a metric name, so the type of its series is unknown",
             ),
         ] {
             let e = group(&format!("expr: '{expr}'")).unwrap_err();
@@ -477,11 +480,11 @@ mod tests {
             ),
             (
                 "{name: g, stream: false}",
-                "group \"g\" does not say `stream: true`",
+                "group \"g\" does not set `stream: true`",
             ),
             (
                 "{name: g, stream: true}, {name: g, stream: true}",
-                "group \"g\" is there twice",
+                "duplicate group \"g\"",
             ),
             ("{name: g, stream: true, rules: [{expr: sum(m)}]}", "record"),
             (
@@ -508,7 +511,7 @@ mod tests {
             (
                 "{name: g, stream: true, \
                  rules: [{record: a, expr: sum(m)}, {record: a, expr: sum(m), drop: true}]}",
-                "rule \"a\": it is there twice",
+                "duplicate rule \"a\"",
             ),
         ] {
             let e = read(groups).unwrap_err();

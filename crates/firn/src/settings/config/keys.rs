@@ -58,66 +58,70 @@ pub const JOB_FILE: Shape = Section(&[&[JOBS]]);
 pub const FIRN: &[Key] = &[
     key("wal_sync", Choice(&["always", "interval", "none"])).explained(
         "always",
-        "When an acknowledged write survives power loss: `always` (before the answer), `interval` \
-         (within 200 ms under load, a second when idle) or `none` (when the system writes it). It \
-         survives the end of the process in every case.",
+        "When Firn flushes acknowledged writes to disk: `always` (before the response), \
+         `interval` (within 200 ms under load, within a second when idle) or `none` (left to the \
+         operating system). This determines which writes survive a power failure. A crash of the \
+         process loses no acknowledged write in any mode.",
     ),
     key("memory_limit", Text).explained(
         "60%",
-        "Memory for ingestion, queries and caches together: a size (`4GB`) or a share of what the \
-         cgroup or the machine has, or `ulimit -v` allows (`60%`). Every bound on memory is a \
-         share of it.",
+        "Memory for ingestion, queries and caches together: a size (`4GB`) or a percentage \
+         (`60%`) of the memory available to the process: the limit of the cgroup, the memory of \
+         the machine or `ulimit -v`. All other memory limits are fractions of this value.",
     ),
     key("new_series_limit", Count).explained(
         "0",
-        "New series taken in an hour of data time; those beyond are refused, series that are known \
-         go on. 0 is no limit.",
+        "Maximum number of new series per hour of data time. Firn rejects further new series and \
+         continues to accept samples of existing series. 0 means no limit.",
     ),
     key("new_series_per_job_limit", Count).explained(
         "0",
-        "The same for the series of each `job`. Jobs over it stand in `status/tsdb`. 0 is no \
-         limit.",
+        "Maximum number of new series per hour of data time for each value of the label `job`. \
+         `/api/v1/status/tsdb` lists the jobs over the limit. 0 means no limit.",
     ),
     key("query_series_limit", Count).explained(
         "0",
-        "Series that the selectors of one query may find together, of any tenant's; a query that \
-         finds more fails with their number before it reads a sample. A series counts with a \
-         selector if it has a sample in a stretch of two hours that the selector reaches into. 0 \
-         is no limit. Takes effect with a reload.",
+        "Maximum number of series that the selectors of one query may match in total, for every \
+         tenant. A query that matches more series fails before it reads samples; the error \
+         contains their number. A series counts for a selector if it has a sample in one of the \
+         two-hour windows that the selector's time range overlaps. 0 means no limit. A config \
+         reload applies changes.",
     ),
     key("duplicates", DUPLICATES).explained(
         "keep-first",
-        "Which of two samples of a series at one time queries see: `keep-first` (the one that was \
-         taken first; what was taken in order goes before what was late), `keep-last` or `max` \
-         (the greatest; histograms go before floats, and the last one of them). With the last two, \
-         another value at the time of the newest sample of a series is taken too and not refused, \
-         where late samples are.",
+        "Which sample queries return if a series has two samples with the same timestamp: \
+         `keep-first` (the sample ingested first; samples ingested in order take precedence over \
+         late samples), `keep-last` (the sample ingested last) or `max` (the greatest value; \
+         histograms take precedence over floats, and the last histogram over earlier ones). With \
+         `keep-last` and `max`, and if late samples are accepted, Firn also accepts a different \
+         value at the timestamp of the newest sample of a series.",
     ),
     key("sealing_jitter", Bool).explained(
         "true",
-        "Whether groups of series are sealed into pages at different times. There to show what \
-         that is worth (`make bench BENCH=--ablation`): without it all groups are due at once.",
+        "Seal groups of series into pages at different times. For benchmarks only (`make bench \
+         BENCH=--ablation`): if false, all groups are sealed at once.",
     ),
     key("sealing_background", Bool).explained(
         "true",
-        "Whether pages are made and written apart from the writes. There to show what that is \
-         worth: without it a write that finds a window full waits for its pages.",
+        "Create and write pages in the background. For benchmarks only: if false, a write that \
+         fills a window waits until its pages are written.",
     ),
     key("rules", Section(&[RULES])),
     key("sending_queue_bytes", Size).explained(
         "4GiB",
-        "What may wait on disk for one receiver of `remote_write`; beyond it the oldest requests \
-         of that receiver go, and are counted. Takes effect with a reload.",
+        "Maximum size of the queue on disk for one receiver of `remote_write`. When the queue is \
+         full, Firn drops the oldest requests of that receiver and counts them. A config reload \
+         applies changes.",
     ),
     key("multitenancy", Bool).explained(
         "false",
-        "Whether the `X-Scope-OrgID` header is required and selects the tenant.",
+        "Require the `X-Scope-OrgID` header, which selects the tenant of a request.",
     ),
     key("access", Section(&[super::access::KEYS])),
     key("aggregation", Section(&[AGGREGATION])).explained(
         "{groups: []}",
-        "Rules whose results are made of samples on their way in, so that their sources need not \
-         be stored: see [aggregation.md](aggregation.md). Takes effect with a reload.",
+        "Rules that aggregate samples during ingestion, so that their source series need not be \
+         stored. See [aggregation.md](aggregation.md). A config reload applies changes.",
     ),
 ];
 
@@ -142,20 +146,22 @@ const AGGREGATION_RULE: &[Key] = &[
 const RULES: &[Key] = &[
     key("catch_up", Duration).explained(
         "1h",
-        "How far back evaluations of rules are made up for that were missed (a restart, overload), \
-         at the instants at which they were due, from what is stored then. What is missed longer \
-         ago stays missed. `0s` makes up for nothing, as Prometheus. Takes effect with a reload.",
+        "Maximum age of missed rule evaluations (after a restart or under overload) that Firn \
+         catches up on. It evaluates the rules for their original timestamps, with the data \
+         stored at the time of the catch-up. Older missed evaluations are skipped. `0s` disables \
+         catching up, as in Prometheus. A config reload applies changes.",
     ),
     key("catch_up_delay", Duration).explained(
         "0s",
-        "How long after a start that begins, so that senders can first deliver what they hold. \
-         Takes effect with a reload.",
+        "Delay between the start of the server and catching up, in which senders can deliver \
+         their backlog. A config reload applies changes.",
     ),
     key("folder", Text).explained(
         "",
-        "A folder of rule files that `/config/v1/rules` edits, as Mimir's ruler: for `mimirtool \
-         rules` and Grafana. Its rules are evaluated as those of `rule_files`. Without it there is \
-         no editing. Takes effect with a reload.",
+        "Folder with rule files that clients edit over `/config/v1/rules`, as in Mimir's ruler, \
+         for `mimirtool rules` and Grafana. Firn evaluates these rules like those of \
+         `rule_files`. Without a folder, rules cannot be edited over HTTP. A config reload \
+         applies changes.",
     ),
 ];
 

@@ -125,12 +125,12 @@ fn target(node: &Node, dir: &Path) -> Result<MirrorTarget, YamlError> {
     let address = address(&url).map_err(|why| at("url").error(format!("url: {why}")))?;
     let name = read::text(node, "name").filter(|name| !name.is_empty());
     if name.is_some_and(|name| name.chars().any(char::is_control)) {
-        return Err(at("name").error("name: must not hold control characters"));
+        return Err(at("name").error("name: must not contain control characters"));
     }
     if let Some(follow) = node.get("follow_redirects")
         && read::flag(node, "follow_redirects") == Some(true)
     {
-        let message = "follow_redirects: a write is never redirected: name the receiver's own URL";
+        let message = "follow_redirects: writes are never redirected: set the receiver's own URL";
         return Err(follow.error(message));
     }
     let queue = at("queue");
@@ -223,7 +223,7 @@ fn tell_apart(targets: &mut [MirrorTarget]) -> Result<(), String> {
         let same = |other: &&MirrorTarget| other.key == target.key || other.label == target.label;
         if targets[..at].iter().any(|other| same(&other)) {
             return Err(format!(
-                "two targets are called {:?}: give each a `name` of its own in a config",
+                "duplicate target name {:?}: give each target its own `name` in a config",
                 target.label
             ));
         }
@@ -268,7 +268,7 @@ mod tests {
             ("targets: [{url: 'a:1/w'}]", Err("url: ")),
             (
                 "targets: [{url: 'http://a:1/w'}, {url: 'http://a:1/w'}]",
-                Err("two targets are called \"a:1/w\""),
+                Err("duplicate target name \"a:1/w\""),
             ),
             (
                 "targets: [{url: 'http://a/w', sampling: 1.5}]",
@@ -296,7 +296,7 @@ mod tests {
             ),
             (
                 "targets: [{url: 'http://a/w', follow_redirects: true}]",
-                Err("a write is never redirected"),
+                Err("writes are never redirected"),
             ),
             (
                 "targets: [{url: 'http://a/w', basic_auth: {username: a}, bearer_token: b}]",

@@ -3,8 +3,8 @@
 
 use super::http::is_set;
 use super::read;
-use firn_http_client::Secret;
 use firn_discovery::{AzureAdSettings, AzureCloud, AzureIdentity, GoogleIamSettings};
+use firn_http_client::Secret;
 use firn_model::yaml::{Node, YamlError};
 use std::path::PathBuf;
 

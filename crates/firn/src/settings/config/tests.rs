@@ -1,8 +1,8 @@
 //! Configs and what becomes of them.
 
 use super::*;
-use firn_http_client::{Auth, Secret};
 use firn_discovery::{DiscoverySettings, Group};
+use firn_http_client::{Auth, Secret};
 use firn_ingest::relabel::Action;
 use firn_model::names::NameScheme;
 use firn_wire::exposition::{Escaping, ScrapeProtocol};
@@ -221,7 +221,7 @@ fn config_not_understood_names_place_and_key() {
         ),
         (
             "firn:\n  memory_limit: 0%\n",
-            "2:17: firn.memory_limit: neither a size nor a percentage above 0%: \"0%\"",
+            "2:17: firn.memory_limit: expected a size or a percentage above 0%: \"0%\"",
         ),
         (
             "firn:\n  new_series_limit: -5\n",

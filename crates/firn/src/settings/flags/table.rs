@@ -79,21 +79,21 @@ pub const FLAGS: &[Flag] = &[
             s.config_file = Some(v.into());
             Ok(())
         },
-        "Config in Prometheus's format. Without one Firn scrapes itself.",
+        "Configuration file in Prometheus's format. Without a file, Firn scrapes only itself.",
     )
     .or("config"),
     switch(
         "config.auto-reload",
         |s, v| set(&mut s.reloads_by_itself, Ok(v == "true")),
-        "Read the config, its rule files and its scrape config files again when one of them \
-         changes.",
+        "Reload the configuration when the configuration file, one of its rule files or one of \
+         its scrape config files changes.",
     ),
     flag(
         "config.auto-reload-interval",
         "DURATION",
         "30s",
         |s, v| set(&mut s.reload_interval, positive_duration(v)),
-        "How often --config.auto-reload looks; 1s at least.",
+        "Interval between checks for changed files, with --config.auto-reload. At least 1s.",
     ),
     flag(
         "web.listen-address",
@@ -103,7 +103,7 @@ pub const FLAGS: &[Flag] = &[
             s.listen.push(listen_address::checked(v)?);
             Ok(())
         },
-        "Address to listen on; may be repeated.",
+        "Address to listen on. May be repeated.",
     )
     .or("listen"),
     ignored_switch("auto-gomaxprocs", "true"),
@@ -118,29 +118,30 @@ pub const FLAGS: &[Flag] = &[
             s.web_config_file = Some(v.into());
             Ok(())
         },
-        "TLS, users, headers and a rate limit, in the web configuration of Prometheus's \
-         exporter-toolkit; read again when it changes. See security.md.",
+        "Web configuration file in the format of Prometheus's exporter-toolkit: TLS, users, \
+         response headers and a rate limit. Firn reloads the file when it changes. See \
+         docs/security.md.",
     ),
     flag(
         "web.read-timeout",
         "DURATION",
         "5m",
         |s, v| set(&mut s.read_timeout, duration(v)),
-        "Longest time to read a request, and longest idle time of a connection.",
+        "Maximum time to read a request, and maximum idle time of a connection.",
     ),
     flag(
         "web.max-connections",
         "COUNT",
         "512",
         |s, v| set(&mut s.connections_max, count(v)),
-        "Most connections open at one time.",
+        "Maximum number of open connections.",
     ),
     flag(
         "web.max-notifications-subscribers",
         "COUNT",
         "16",
         |s, v| set(&mut s.notice_listeners_max, number(v)),
-        "Clients that may follow `/api/v1/notifications/live`.",
+        "Maximum number of clients connected to `/api/v1/notifications/live`.",
     ),
     flag(
         "web.external-url",
@@ -150,7 +151,8 @@ pub const FLAGS: &[Flag] = &[
             s.external_url = v.into();
             Ok(())
         },
-        "Where users reach this server, if not at the address it listens on.",
+        "URL at which users reach this server, if it differs from the listen address. Firn uses \
+         it in links.",
     ),
     flag(
         "web.route-prefix",
@@ -160,7 +162,7 @@ pub const FLAGS: &[Flag] = &[
             s.route_prefix = v.into();
             Ok(())
         },
-        "Path before every route. By default the path of --web.external-url.",
+        "Path prefix of all routes. Defaults to the path of --web.external-url.",
     ),
     flag(
         "web.user-assets",
@@ -170,18 +172,18 @@ pub const FLAGS: &[Flag] = &[
             s.user_assets = (!v.is_empty()).then(|| v.into());
             Ok(())
         },
-        "Folder whose files are below `/user`. By default none.",
+        "Folder with static files to serve under `/user`. Not served by default.",
     ),
     switch(
         "web.enable-lifecycle",
         |s, v| set(&mut s.enable_lifecycle, Ok(v == "true")),
-        "Lets HTTP reload the config and stop the process.",
+        "Allow clients to reload the configuration and to stop the process over HTTP.",
     ),
     switch(
         "web.enable-admin-api",
         |s, v| set(&mut s.enable_admin_api, Ok(v == "true")),
-        "Lets HTTP make snapshots of the data folder. Nothing is there yet by which HTTP deletes \
-         data or ends queries.",
+        "Allow clients to create snapshots of the data folder over HTTP. Firn has no endpoint \
+         that deletes data or cancels queries.",
     ),
     ignored_switch("web.enable-remote-write-receiver", "true"),
     flag(
@@ -189,8 +191,8 @@ pub const FLAGS: &[Flag] = &[
         "MESSAGE",
         "prometheus.WriteRequest,io.prometheus.write.v2.Request",
         add_write_versions,
-        "Messages of remote write that are taken, separated by commas; may be repeated. Others are \
-         refused with 415, so that senders of 2.0 go back to 1.0.",
+        "Remote write messages to accept, separated by commas. May be repeated. Firn rejects \
+         other messages with status 415, so that senders of version 2.0 fall back to 1.0.",
     ),
     ignored_switch("web.enable-otlp-receiver", "true"),
     flag(
@@ -201,7 +203,7 @@ pub const FLAGS: &[Flag] = &[
             s.console_templates = v.into();
             Ok(())
         },
-        "Folder of the templates that make the pages below `/consoles`.",
+        "Folder with the templates of the console pages under `/consoles`.",
     ),
     flag(
         "web.console.libraries",
@@ -211,7 +213,7 @@ pub const FLAGS: &[Flag] = &[
             s.console_libraries = v.into();
             Ok(())
         },
-        "Folder whose `*.lib` files define what console templates share.",
+        "Folder with the `*.lib` files that define templates shared by all console pages.",
     ),
     flag(
         "web.page-title",
@@ -221,7 +223,7 @@ pub const FLAGS: &[Flag] = &[
             s.page_title = v.into();
             Ok(())
         },
-        "Title of the page.",
+        "Title of the web interface.",
     ),
     flag(
         "web.cors.origin",
@@ -231,7 +233,8 @@ pub const FLAGS: &[Flag] = &[
             s.cors_origin = v.into();
             Ok(())
         },
-        "Origins that browsers may call the API from, as an anchored regex. By default none.",
+        "Anchored regular expression that matches the origins allowed to call the API from a \
+         browser (CORS). No origin is allowed by default.",
     ),
     flag(
         "storage.tsdb.path",
@@ -241,7 +244,7 @@ pub const FLAGS: &[Flag] = &[
             s.data_dir = v.into();
             Ok(())
         },
-        "Data folder.",
+        "Folder in which Firn stores its data.",
     )
     .or("data"),
     ignored("storage.tsdb.min-block-duration", "2h"),
@@ -253,16 +256,17 @@ pub const FLAGS: &[Flag] = &[
         "DURATION",
         "",
         |s, v| set(&mut s.retention_time, duration(v).map(Some)),
-        "How long samples are kept; the config goes before it. 15d if neither of them, nor \
-         --storage.tsdb.retention.size, says anything.",
+        "Retention time of samples. The configuration file overrides this flag. Defaults to 15d \
+         if neither a retention time nor a retention size is set.",
     ),
     flag(
         "storage.tsdb.retention.size",
         "SIZE",
         "",
         |s, v| set(&mut s.retention_size, size(v).map(Some)),
-        "Bytes that blocks, log, pages, catalogue and exemplars may take together, like 512MB; the \
-         oldest blocks go first. The config goes before it. By default no limit.",
+        "Maximum total size of blocks, log, pages, catalogue and exemplars, for example 512MB. \
+         When the limit is reached, Firn deletes the oldest blocks first. The configuration file \
+         overrides this flag. No limit by default.",
     ),
     ignored_switch("storage.tsdb.no-lockfile", "false"),
     ignored_switch("storage.tsdb.allow-overlapping-compaction", "true"),
@@ -281,7 +285,7 @@ pub const FLAGS: &[Flag] = &[
             s.agent_dir = v.into();
             Ok(())
         },
-        "Folder of the queues of an agent. With --agent only.",
+        "Folder for the remote write queues of an agent. Requires --agent.",
     ),
     ignored("storage.agent.wal-segment-size", "0B"),
     ignored_switch("storage.agent.wal-compression", "true"),
@@ -298,57 +302,61 @@ pub const FLAGS: &[Flag] = &[
         "COUNT",
         "50000000",
         |s, v| set(&mut s.remote_read_samples_max, number(v)),
-        "Samples of a remote read in one message; 0 is no limit. Reads in chunks have none.",
+        "Maximum number of samples that one remote read request returns in a single message. 0 \
+         means no limit. Streamed (chunked) responses are not limited.",
     ),
     flag(
         "storage.remote.read-concurrent-limit",
         "COUNT",
         "10",
         |s, v| set(&mut s.remote_reads_max, number(v)),
-        "Remote reads at one time; 0 is no limit.",
+        "Maximum number of concurrent remote read requests. 0 means no limit.",
     ),
     flag(
         "storage.remote.read-max-bytes-in-frame",
         "BYTES",
         "1048576",
         |s, v| set(&mut s.remote_read_frame_bytes, number(v)),
-        "Bytes of a frame of a remote read in chunks; a chunk is not split.",
+        "Maximum number of bytes in a frame of a streamed remote read response. Firn does not \
+         split chunks, so a frame with a large chunk may exceed the limit.",
     ),
     flag(
         "web.search.max-limit",
         "COUNT",
         "10000",
         |s, v| set(&mut s.search_limit_max, number(v)),
-        "Findings that a search may ask for (feature `search-api`); 0 is no limit.",
+        "Maximum value of the `limit` parameter of the search API (feature `search-api`). 0 means \
+         no limit.",
     ),
     flag(
         "rules.alert.for-outage-tolerance",
         "DURATION",
         "1h",
         |s, v| set(&mut s.alert_outage_tolerance, duration(v)),
-        "Longest outage after which the `for` state of alerts is taken up.",
+        "Longest outage after which Firn restores the `for` state of alerts.",
     ),
     flag(
         "rules.alert.for-grace-period",
         "DURATION",
         "10m",
         |s, v| set(&mut s.alert_grace_period, duration(v)),
-        "Shortest time from a start to an alert whose `for` is restored. Only alerts with a longer \
-         `for` are restored.",
+        "Minimum time between a restart and the firing of an alert whose `for` state was \
+         restored. Firn restores only alerts with a `for` duration longer than this.",
     ),
     flag(
         "rules.alert.resend-delay",
         "DURATION",
         "1m",
         |s, v| set(&mut s.alert_resend_delay, duration(v)),
-        "Shortest time before an alert is sent to Alertmanagers again.",
+        "Minimum time before Firn sends an alert to Alertmanagers again.",
     ),
     flag(
         "rules.max-concurrent-evals",
         "COUNT",
         "4",
         |s, v| set(&mut s.rule_evaluations_max, count(v)),
-        "Rules that may be evaluated beside another one of their group, of all groups together.",
+        "Maximum number of rules, over all groups, that Firn evaluates concurrently with other \
+         rules of their group.",
     ),
     ignored_switch("scrape.adjust-timestamps", "true"),
     ignored("scrape.timestamp-tolerance", "2ms"),
@@ -357,21 +365,22 @@ pub const FLAGS: &[Flag] = &[
         "COUNT",
         "10000",
         |s, v| set(&mut s.notifications_queued_max, count(v)),
-        "Alerts that may wait for each Alertmanager; the oldest are dropped beyond.",
+        "Maximum number of alerts queued for each Alertmanager. When the queue is full, Firn \
+         drops the oldest alerts.",
     ),
     flag(
         "alertmanager.notification-batch-size",
         "COUNT",
         "256",
         |s, v| set(&mut s.notifications_batch_max, count(v)),
-        "Alerts of one request to an Alertmanager.",
+        "Maximum number of alerts in one request to an Alertmanager.",
     ),
     Flag {
         default: "true",
         ..switch(
             "alertmanager.drain-notification-queue-on-shutdown",
             |s, v| set(&mut s.drains_notifications, Ok(v == "true")),
-            "Whether alerts that wait are sent before the process ends.",
+            "Send all queued alerts before the process exits.",
         )
     },
     flag(
@@ -379,34 +388,36 @@ pub const FLAGS: &[Flag] = &[
         "DURATION",
         "5m",
         |s, v| set(&mut s.lookback, positive_duration(v)),
-        "How far back an instant selector looks for a sample.",
+        "Maximum age of the sample that an instant vector selector returns.",
     ),
     flag(
         "query.timeout",
         "DURATION",
         "2m",
         |s, v| set(&mut s.query_timeout, positive_duration(v)),
-        "Longest time of a query.",
+        "Maximum execution time of a query.",
     ),
     flag(
         "query.max-concurrency",
         "COUNT",
         "20",
         |s, v| set(&mut s.query_concurrency, count(v)),
-        "Queries that run at one time; others wait, tenants (or addresses) in turn.",
+        "Maximum number of queries executed concurrently. Further queries wait in a queue that \
+         serves tenants (or client addresses) in turn.",
     ),
     flag(
         "query.max-samples",
         "COUNT",
         "50000000",
         |s, v| set(&mut s.query_samples_max, count(v)),
-        "Samples that one query may hold at one time.",
+        "Maximum number of samples that one query may hold in memory.",
     ),
     ignored("scrape.discovery-reload-interval", "5s"),
     switch(
         "agent",
         |s, v| set(&mut s.is_agent, Ok(v == "true")),
-        "Send on what is scraped and pushed, and store nothing.",
+        "Run as an agent: forward scraped and received samples by remote write and store no \
+         series locally.",
     ),
     flag(
         "enable-feature",
@@ -417,7 +428,7 @@ pub const FLAGS: &[Flag] = &[
             s.features.extend(names.map(str::to_owned));
             Ok(())
         },
-        "Features to switch on, separated by commas; may be repeated. Known: \
+        "Features to enable, separated by commas. May be repeated. Known features: \
          promql-experimental-functions, promql-extended-range-selectors, \
          promql-binop-fill-modifiers, promql-delayed-name-removal, use-start-timestamps, \
          type-and-unit-labels, promql-per-step-stats, search-api, exemplar-storage, \
@@ -429,7 +440,7 @@ pub const FLAGS: &[Flag] = &[
         "LEVEL",
         "info",
         |s, v| set(&mut s.log_level, level(v).map(Some)),
-        "Least severe level that is logged: debug, info, warn or error.",
+        "Minimum severity of logged messages: debug, info, warn or error.",
     ),
     flag(
         "log.format",

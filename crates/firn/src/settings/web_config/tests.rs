@@ -35,8 +35,8 @@ fn parse_reads_every_section() {
         config.warnings,
         [
             "min_version: TLS 1.2 is the oldest version that Firn speaks",
-            "cipher_suites: Firn does not speak TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA",
-            "curve_preferences: Firn does not speak CurveP521",
+            "cipher_suites: Firn does not support TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA",
+            "curve_preferences: Firn does not support CurveP521",
         ]
     );
     for empty in [
@@ -223,14 +223,15 @@ fn check_names_what_is_wrong_with_the_files() {
         (
             format!("{pair}, curve_preferences: [CurveP521]"),
             Some(
-                "none of curve_preferences is supported: CurveP256, CurveP384 and X25519 are"
+                "no supported curve in curve_preferences: CurveP256, CurveP384 and X25519 \
+                 are supported"
                     .to_owned(),
             ),
         ),
         (
             format!("{pair}, max_version: TLS11"),
             Some(
-                "no TLS version can be spoken: unexpected error: no usable cipher suites \
+                "no TLS version can be used: unexpected error: no usable cipher suites \
                  configured"
                     .to_owned(),
             ),

@@ -122,7 +122,7 @@ fn read_setting(
                 let cipher = Cipher::named(&name);
                 let cipher = cipher.ok_or_else(|| format!("unknown cipher: {name}"))?;
                 if !cipher.is_supported() {
-                    warnings.push(format!("cipher_suites: Firn does not speak {name}"));
+                    warnings.push(format!("cipher_suites: Firn does not support {name}"));
                 }
                 settings.ciphers.push(cipher);
             }
@@ -133,7 +133,7 @@ fn read_setting(
                 let curve = Curve::named(&name);
                 let curve = curve.ok_or_else(|| format!("unknown curve: {name}"))?;
                 if !curve.is_supported() {
-                    warnings.push(format!("curve_preferences: Firn does not speak {name}"));
+                    warnings.push(format!("curve_preferences: Firn does not support {name}"));
                 }
                 settings.curves.push(curve);
             }

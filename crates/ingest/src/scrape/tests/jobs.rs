@@ -1,14 +1,14 @@
 //! Jobs under tokio's clock, which jumps to the next timer when all tasks wait.
 
 use super::{body, lines};
-use firn_http_client::Places;
-use firn_discovery::{DiscoverySettings, Group};
 use crate::limits::IngestLimits;
 use crate::pipeline::Pipeline;
 use crate::relabel::{Action, RuleSettings};
 use crate::scrape::fetch::MakeFetch;
 use crate::scrape::plan::Manner;
 use crate::scrape::{Fetch, Fetching, Health, JobSettings, PoolView, Scraping, Target};
+use firn_discovery::{DiscoverySettings, Group};
+use firn_http_client::Places;
 use firn_model::batch::Batch;
 use firn_model::budget::Budget;
 use firn_model::env::Clock;

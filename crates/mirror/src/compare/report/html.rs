@@ -50,7 +50,7 @@ fn systems(report: &Report<'_>) -> String {
         out += &system_row(name, side);
     }
     let line = format!(
-        "</table>\n<p>Data from {} to {}, a step of {} s; {} distinct questions, asked from {} to \
+        "</table>\n<p>Data from {} to {}, a step of {} s; {} distinct queries, sent from {} to \
          {}.</p>\n",
         time_text(report.stretch.start_ms),
         time_text(report.stretch.end_ms),
@@ -67,7 +67,7 @@ fn system_row(name: &str, side: &Side) -> String {
     let mut out = format!(
         "<tr><th>{name}</th><td>{}</td><td>{}</td><td class=\"n\">{}</td>",
         escape(&side.url),
-        escape(side.version.as_deref().unwrap_or("not said")),
+        escape(side.version.as_deref().unwrap_or("not reported")),
         latencies.count(),
     );
     for ms in [
@@ -86,8 +86,8 @@ fn passes(report: &Report<'_>) -> String {
     for outcome in Outcome::ALL {
         out += &format!("<th class=\"n\">{}</th>", outcome.as_str());
     }
-    out += "<th class=\"n\">of the matches empty in both</th>\
-            <th class=\"n\">the same error</th></tr>\n";
+    out += "<th class=\"n\">matches with empty answers</th><th class=\"n\">matches with the same \
+         error</th></tr>\n";
     for pass in Pass::ALL {
         let counts = report.tally.counts(pass);
         let rate = percent(counts.match_rate());
@@ -130,7 +130,7 @@ fn over_time(report: &Report<'_>) -> String {
 
 fn classes(report: &Report<'_>) -> String {
     if report.tally.classes().is_empty() {
-        return "<p>No answer differs.</p>\n".to_owned();
+        return "<p>No differences.</p>\n".to_owned();
     }
     let mut out = "<h2>Classes of differences</h2>\n<table>".to_owned();
     for (class, count) in report.tally.classes() {
@@ -201,8 +201,9 @@ fn rows(report: &Report<'_>, outcome: Outcome, title: &str) -> String {
         return String::new();
     }
     let mut out = format!(
-        "<h2>{title}: {}</h2>\n<table><tr><th>pass</th><th>question</th><th>classes</th>\
-         <th>where</th><th class=\"n\">rounds</th></tr>\n",
+        "<h2>{title}: \
+         {}</h2>\n<table><tr><th>pass</th><th>query</th><th>classes</th><th>where</th><th \
+         class=\"n\">rounds</th></tr>\n",
         with.len()
     );
     for finding in with.iter().take(ROWS_MAX) {
@@ -222,10 +223,7 @@ fn rows(report: &Report<'_>, outcome: Outcome, title: &str) -> String {
     }
     out += "</table>\n";
     if with.len() > ROWS_MAX {
-        out += &format!(
-            "<p>{} more are in report.json.</p>\n",
-            with.len() - ROWS_MAX
-        );
+        out += &format!("<p>{} more in report.json.</p>\n", with.len() - ROWS_MAX);
     }
     out
 }
@@ -235,9 +233,8 @@ fn skips(report: &Report<'_>) -> String {
     if reasons.is_empty() {
         return String::new();
     }
-    let mut out =
-        "<h2>Skipped</h2>\n<table><tr><th>reason</th><th class=\"n\">questions</th></tr>\n"
-            .to_owned();
+    let mut out = "<h2>Skipped</h2>\n<table><tr><th>reason</th><th class=\"n\">queries</th></tr>\n"
+        .to_owned();
     for (reason, count) in reasons.iter().take(ROWS_MAX) {
         out += &format!(
             "<tr><td>{}</td><td class=\"n\">{count}</td></tr>\n",

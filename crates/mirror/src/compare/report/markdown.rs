@@ -14,7 +14,7 @@ const CELL_CHARS_MAX: usize = 160;
 pub fn text(report: &Report<'_>) -> String {
     let sign = if report.is_success() { "✅" } else { "❌" };
     let mut out = format!(
-        "## {sign} {} of the answers match\n\n{} distinct questions about {} to {}.\n\n",
+        "## {sign} {} of the answers match\n\n{} distinct queries over data from {} to {}.\n\n",
         percent(report.tally.match_rate()),
         report.questions,
         time_text(report.stretch.start_ms),
@@ -41,7 +41,7 @@ pub fn text(report: &Report<'_>) -> String {
         out += &format!(
             "| {} | {} | {:.2} ms | {:.2} ms | {:.2} ms | {:.2} ms |\n",
             cell(&side.url),
-            cell(side.version.as_deref().unwrap_or("not said")),
+            cell(side.version.as_deref().unwrap_or("not reported")),
             l.quantile_ms(0.5),
             l.quantile_ms(0.99),
             l.quantile_ms(0.999),
@@ -60,7 +60,7 @@ fn findings(report: &Report<'_>) -> String {
     if found.is_empty() {
         return String::new();
     }
-    let mut out = "\n| pass | question | classes | where |\n|---|---|---|---|\n".to_owned();
+    let mut out = "\n| pass | query | classes | where |\n|---|---|---|---|\n".to_owned();
     for finding in found.iter().take(LISTED_MAX) {
         let judged = &finding.judged;
         let classes: Vec<&str> = judged.classes.iter().map(|class| class.as_str()).collect();
@@ -73,7 +73,7 @@ fn findings(report: &Report<'_>) -> String {
         );
     }
     if found.len() > LISTED_MAX {
-        out += &format!("\n{} more are in report.json.\n", found.len() - LISTED_MAX);
+        out += &format!("\n{} more in report.json.\n", found.len() - LISTED_MAX);
     }
     out
 }

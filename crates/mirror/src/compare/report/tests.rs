@@ -127,7 +127,7 @@ fn report_escapes_what_others_wrote_and_reads_back() {
             text.contains("something was not written, last: no room"),
             "{text}"
         );
-        assert!(text.contains("not gathered again"), "{text}");
+        assert!(text.contains("could not be reloaded"), "{text}");
         assert!(text.contains(evil), "{text}");
     }
     assert!(

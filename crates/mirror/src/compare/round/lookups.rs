@@ -279,7 +279,7 @@ impl Round<'_> {
             if let Lone::Unanswered(why) = lone {
                 found.note(Class::Error, || Spot {
                     class: Class::Error,
-                    what: "whether there is data of what one index alone lists".to_owned(),
+                    what: "check for data of entries that only one system lists".to_owned(),
                     labels: None,
                     time_ms: None,
                     baseline: "an answer".into(),
@@ -307,10 +307,10 @@ impl Round<'_> {
         let has_data = |query: &str| system.has_data(query, self.asked, self.step_ms);
         match first_with_data(&queries, &has_data) {
             Ok(Some(place)) => Lone::HasData(asked[place].clone()),
-            Err(why) => Lone::Unanswered(format!("the {} does not say: {why}", system.name)),
+            Err(why) => Lone::Unanswered(format!("the {} cannot answer: {why}", system.name)),
             Ok(None) if asked.len() < lone.len() => Lone::Unasked(format!(
-                "the {} alone lists {} entries, and none of the first {ASKED_MAX} has data; the \
-                 others were not asked for",
+                "only the {} lists {} entries; the first {ASKED_MAX} have no data, the others \
+                 were not checked",
                 system.name,
                 lone.len()
             )),

@@ -181,8 +181,8 @@ impl Plan {
         };
         match (plan.questions.is_empty(), unasked.first()) {
             (true, first) => Err(MirrorError::Late(format!(
-                "no question can be asked: {}",
-                first.map_or("no expression is given", |unasked| &unasked.reason)
+                "no query can be sent: {}",
+                first.map_or("no expression given", |unasked| &unasked.reason)
             ))),
             (false, _) => Ok((plan, unasked)),
         }
@@ -219,7 +219,7 @@ impl Plan {
             };
             let outcomes = asked.by_question.entry(self.choose(n)).or_default();
             let due_ms = begun_ms + self.due(n).as_millis() as i64;
-            let why = "not asked: no connection was free".to_owned();
+            let why = "not sent: no connection was free".to_owned();
             times.failures.inc();
             note(outcomes, due_ms, waited, Err(why));
         }
@@ -348,7 +348,7 @@ fn note(outcomes: &mut Outcomes, due_ms: i64, waited: Duration, answer: Result<(
 pub fn base_of(url: &str) -> Result<String, MirrorError> {
     let base = url.strip_suffix("/api/v1/write").map(str::to_owned);
     base.ok_or_else(|| {
-        let what = format!("--query-url is needed: {url} does not end with /api/v1/write");
+        let what = format!("--query-url is required: {url} does not end with /api/v1/write");
         MirrorError::Usage(what)
     })
 }
@@ -432,7 +432,7 @@ mod tests {
         assert_eq!(down.failed, down.count());
         let failure = down.first_failure.as_deref().unwrap_or_default();
         assert!(
-            failure.contains("422") || failure.contains("not asked"),
+            failure.contains("422") || failure.contains("not sent"),
             "{failure}"
         );
         // One that is due in the middle of the time waits for hundreds of milliseconds.
@@ -474,6 +474,6 @@ mod tests {
     fn system_follows_from_where_it_takes_writes() {
         assert_eq!(base_of("http://a/x/api/v1/write").unwrap(), "http://a/x");
         let e = base_of("http://a/insert").unwrap_err().to_string();
-        assert!(e.starts_with("--query-url is needed"), "{e}");
+        assert!(e.starts_with("--query-url is required"), "{e}");
     }
 }

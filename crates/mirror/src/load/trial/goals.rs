@@ -84,10 +84,7 @@ impl Goals {
                 is_met: average <= self.read_average.as_secs_f64(),
             });
             judged.extend(fairness(asked).map(|ratio| Judged {
-                goal: format!(
-                    "questions of equal cost within a factor of {}",
-                    self.fairness
-                ),
+                goal: format!("queries of equal cost within a factor of {}", self.fairness),
                 reached: format!("{ratio:.2}"),
                 is_met: ratio <= self.fairness,
             }));

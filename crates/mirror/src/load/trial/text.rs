@@ -56,7 +56,7 @@ impl Report {
             let left_out = self.left_out.len() as u64;
             let _ = writeln!(
                 out,
-                "        {} of dashboards not asked, the first one ({}): {}",
+                "        {} of dashboards skipped, the first one ({}): {}",
                 counted(left_out, "expression", "expressions"),
                 first.text,
                 first.reason

@@ -95,7 +95,7 @@ fn files(node: Option<&Node>) -> Read<Vec<PathBuf>> {
         match path.components().all(is_normal) {
             true => Ok(path),
             false => Err(node
-                .error("a file of questions lies beside the scenario")
+                .error("a query file must be in the folder of the scenario")
                 .to_string()),
         }
     };
@@ -183,7 +183,7 @@ pub(super) fn text(node: &Node) -> Read<String> {
 fn number<T: std::str::FromStr>(node: &Node) -> Read<T> {
     let text = text(node)?;
     text.parse()
-        .map_err(|_| node.error(format!("not understood: {text:?}")).to_string())
+        .map_err(|_| node.error(format!("not valid: {text:?}")).to_string())
 }
 
 /// A duration.

@@ -18,7 +18,7 @@ pub(super) fn plan(mut context: Context, text: &str) -> Result<(Context, String)
     while at < text.len() {
         let (next, read) = advance(context.clone(), &writer.text[at..], &mut ends)?;
         if read == 0 && next.state == context.state {
-            return Err("the place of the text cannot be told".to_owned());
+            return Err("the context of the text cannot be determined".to_owned());
         }
         let end = at + read;
         writer.piece(&context, &next, at, end);

@@ -13,31 +13,31 @@ const fn page_at(path: &'static str, doc: &'static str) -> Route {
 }
 
 pub(super) const OWN: &[Route] = &[
-    page_at("/", "The page."),
-    page_at("/graph", "The page, where links of alerts lead."),
-    page_at("/query", "The page, where links of Prometheus lead."),
-    page_at("/alerts", "Its list of alerting rules and their alerts."),
-    page_at("/rules", "Its list of rules."),
-    page_at("/targets", "Its list of targets."),
-    page_at("/service-discovery", "Its list of what was discovered."),
-    page_at("/alertmanager-discovery", "Where alerts are sent."),
-    page_at("/status", "What runs, and since when."),
-    page_at("/agent", "The same, where an agent of Prometheus has it."),
-    page_at("/tsdb-status", "The figures of the head."),
-    page_at("/config", "The configuration in force."),
+    page_at("/", "Start page of the web interface."),
+    page_at("/graph", "Query page, at the path used by links in alerts."),
+    page_at("/query", "Query page, at Prometheus's path."),
+    page_at("/alerts", "Alerting rules and their alerts."),
+    page_at("/rules", "Rules."),
+    page_at("/targets", "Scrape targets."),
+    page_at("/service-discovery", "Discovered targets."),
+    page_at("/alertmanager-discovery", "Discovered Alertmanagers."),
+    page_at("/status", "Version and runtime information."),
+    page_at("/agent", "The same page, at the path of Prometheus agents."),
+    page_at("/tsdb-status", "Statistics of the head."),
+    page_at("/config", "The active configuration."),
     page_at("/flags", "The flags and their values."),
     Route::new(
         "/favicon.svg",
         open(GET, Endpoint::Page),
         |m| plain(m, page::asset),
-        "Its icon.",
+        "Icon.",
     )
     .answers("image/svg+xml"),
     Route::new(
         "/assets/{name}",
         open(GET, Endpoint::Page),
         |m| plain(m, page::asset),
-        "What it needs.",
+        "Scripts and styles of the web interface.",
     )
     .answers(TEXT),
 ];
@@ -53,17 +53,17 @@ const fn user_asset_at(path: &'static str, doc: &'static str) -> Route {
 }
 
 pub(super) const OF_OPERATOR: &[Route] = &[
-    console_at("/consoles", "Leads to the folder."),
-    console_at("/consoles/", "Says that a folder is no page."),
+    console_at("/consoles", "Redirects to the folder."),
+    console_at("/consoles/", "Returns an error: a folder is not a page."),
     console_at(
         "/consoles/{*path}",
-        "The page that a template of `--web.console.templates` makes; its parameters are the \
-         template's.",
+        "Page rendered from a template in `--web.console.templates`. The template defines its \
+         parameters.",
     ),
-    user_asset_at("/user", "Leads to the folder."),
+    user_asset_at("/user", "Redirects to the folder."),
     user_asset_at(
         "/user/",
-        "The folder `--web.user-assets`: its `index.html`, or a list.",
+        "Folder `--web.user-assets`: its `index.html`, or a list of its files.",
     ),
-    user_asset_at("/user/{*path}", "A file in it."),
+    user_asset_at("/user/{*path}", "A file in this folder."),
 ];

@@ -73,7 +73,7 @@ impl Maintenance {
                     group = group.0,
                     series = stuck.series.len(),
                     error = stuck.why,
-                    "some series of a group cannot be sealed; tried again with growing pauses"
+                    "some series of a group cannot be sealed: retrying with increasing pauses"
                 );
             }
         } else {
@@ -118,7 +118,7 @@ impl Maintenance {
             file: PathBuf::new(),
             offset: None,
             what: format!(
-                "{} series of group {} cannot be sealed and held up the log: {}",
+                "{} series of group {} cannot be sealed and block the log: {}",
                 stuck.series.len(),
                 group.0,
                 stuck.why

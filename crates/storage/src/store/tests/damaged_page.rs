@@ -88,7 +88,7 @@ fn judge(sim: &Sim, (path, bytes): (&Path, &[u8]), whole: &Contents) -> Option<u
     if let Some(text) = losses.first() {
         let start = format!("damage: {} is damaged at offset ", path.display());
         assert!(text.starts_with(&start), "{text}");
-        let held = format!("it held samples of {lacking} series");
+        let held = format!("it contained samples of {lacking} series");
         assert!(text.contains(&held), "{text}, {lacking} lack something");
         assert!(text.contains(", from "), "{text}");
         // Met again it is said again, and counted once.
@@ -188,7 +188,7 @@ fn page_of_a_file_that_was_cut_or_removed_is_named_and_others_go_on() {
         assert!(losses[0].starts_with(&start), "{losses:?}");
         let held = match length {
             None => "cannot be opened: ",
-            Some(_) => "it held samples of 5 series, from 0 to ",
+            Some(_) => "it contained samples of 5 series, from 0 to ",
         };
         assert!(losses[0].contains(held), "{losses:?}");
     }

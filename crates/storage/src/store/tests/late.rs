@@ -565,8 +565,7 @@ fn late_samples_beyond_their_memory_are_refused_and_those_in_order_stored() {
         .unwrap_err();
     assert_eq!(refused.kind, ErrorKind::Unavailable);
     let limit = full - 1;
-    let text =
-        format!("too many late samples wait in memory: they take {full} bytes, limit {limit}");
+    let text = format!("too many late samples in memory: {full} bytes, limit {limit}");
     assert_eq!(refused.message, text);
     assert_eq!(
         held(&store),

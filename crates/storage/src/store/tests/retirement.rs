@@ -88,10 +88,7 @@ fn series_that_take_more_memory_than_there_is_are_an_error_at_a_start_and_stay_s
     let refused = refused.map(|_| ()).unwrap_err();
     let text = refused.to_string();
     assert_eq!(refused.kind, ErrorKind::Limited);
-    assert!(
-        text.contains("too many series: 2001 of them take "),
-        "{text}"
-    );
+    assert!(text.contains("the labels of 2001 series need "), "{text}");
     assert!(text.contains(" bytes of memory, limit 100000; "), "{text}");
     let store = open(&sim, short());
     assert_eq!(contents(&store, TimeRange::ALL).len(), 2_001);

@@ -183,7 +183,7 @@ impl ChunkBuilder {
     fn check_time(&self, time: TimestampMs) -> Result<(), TsdbError> {
         match self.last_time {
             Some(last) if last >= time => Err(TsdbError::Refused(format!(
-                "sample of time {time} does not come after that of time {last}"
+                "sample at {time} is not after the previous one at {last}"
             ))),
             _ => Ok(()),
         }

@@ -155,7 +155,7 @@ fn write_threshold(out: &mut BitWriter, threshold: f64) {
 pub(in crate::tsdb) fn reduce(histogram: &mut Histogram) -> Result<(), Malformed> {
     histogram
         .reduce_to(EXPONENTIAL_SCHEMA_MAX)
-        .map_err(|_| Malformed::Invalid("a histogram's spans go back or lie too far apart"))
+        .map_err(|_| Malformed::Invalid("spans of a histogram are out of order or too far apart"))
 }
 
 #[cfg(test)]

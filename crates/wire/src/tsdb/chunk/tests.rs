@@ -327,7 +327,7 @@ fn samples_out_of_order_and_histograms_that_do_not_fit_are_refused() {
     let mut builder = ChunkBuilder::new(StartTimes::Drop);
     assert!(builder.push_float(5, 0, 1.0).is_ok());
     let refused = builder.push_float(5, 0, 1.0);
-    let wanted = "sample of time 5 does not come after that of time 5";
+    let wanted = "sample at 5 is not after the previous one at 5";
     assert_eq!(refused, Err(TsdbError::Refused(wanted.into())));
     let sound = histogram(&[1, 2], false, false, false);
     let mut too_few = sound.clone();

@@ -174,7 +174,8 @@ impl<R: Ranges> HeadReader<R> {
         while let Some(chunk) = chunks.next_chunk()? {
             if let Some((before, range)) = part.overlap(&chunk) {
                 let what = format!(
-                    "chunk of series {} from {} to {} comes behind one from {} to {}",
+                    "chunk of series {} from {} to {} is out of order: it follows one from {} to \
+                     {}",
                     chunk.series, range.min, range.max, before.min, before.max
                 );
                 return Err(chunk.damaged(&self.files.chunks, what).into());

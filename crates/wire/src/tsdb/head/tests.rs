@@ -225,7 +225,7 @@ fn head_that_does_not_fit_into_memory_is_read_in_parts() {
     };
     let error = head.read().unwrap_err().to_string();
     assert!(
-        error.ends_with("takes more than 700 bytes of memory"),
+        error.ends_with("needs more than 700 bytes of memory"),
         "{error}"
     );
 }

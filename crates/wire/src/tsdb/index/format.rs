@@ -49,7 +49,7 @@ impl Contents {
         let mut cursor = Cursor::new(&header);
         let damaged = |error: Malformed| file.damaged(0, error);
         if cursor.be32().map_err(damaged)? != MAGIC {
-            return Err(file.damaged(0, "this is no index"));
+            return Err(file.damaged(0, "not an index file"));
         }
         let version = match cursor.byte().map_err(damaged)? {
             1 => Version::V1,

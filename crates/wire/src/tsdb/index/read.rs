@@ -148,7 +148,10 @@ impl<R: Ranges> IndexReader<R> {
         let comes_after = series.labels() > LabelsRef::from_canonical(&before);
         if walk.has_series && !comes_after {
             let before = LabelsRef::from_canonical(&before);
-            let what = format!("series {} comes behind {before}", series.labels());
+            let what = format!(
+                "series {} is out of order: it follows {before}",
+                series.labels()
+            );
             return Err(self.file.damaged(offset, what));
         }
         walk.has_series = true;
@@ -167,7 +170,7 @@ impl<R: Ranges> IndexReader<R> {
             Version::V2 | Version::V3 => reference.saturating_mul(SERIES_ALIGN),
         };
         if !(self.series_start..self.series_end).contains(&offset) {
-            let what = format!("there is no series with the number {reference}");
+            let what = format!("series {reference} does not exist");
             return Err(self.file.damaged(offset, what));
         }
         let mut walk = SeriesWalk {
@@ -208,7 +211,7 @@ impl<R: Ranges> IndexReader<R> {
         }
         if !is_canonical(&into.labels) {
             into.labels.clear();
-            let what = "a series has labels out of order, twice, or with names that are not UTF-8";
+            let what = "a series has labels that are out of order, duplicated, or not UTF-8";
             return Err(Malformed::Invalid(what));
         }
         let (mut end, mut reference): (TimestampMs, u64) = (0, 0);
@@ -230,7 +233,7 @@ impl<R: Ranges> IndexReader<R> {
         }
         match cursor.is_empty() {
             true => Ok(()),
-            false => Err(Malformed::Invalid("bytes are left behind a series")),
+            false => Err(Malformed::Invalid("unexpected bytes after a series")),
         }
     }
 

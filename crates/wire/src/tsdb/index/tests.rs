@@ -156,7 +156,7 @@ fn index_whose_series_are_not_in_order_is_an_error_that_names_the_place() {
     writer.finish(&mut folder, 0).expect("memory takes all");
     let error = read(&folder.0[&BlockFile::Index]).unwrap_err().to_string();
     assert!(
-        error.contains("comes behind {__name__=\"m000\", instance=\"host-3\""),
+        error.contains("is out of order: it follows {__name__=\"m000\", instance=\"host-3\""),
         "{error}"
     );
     assert!(error.contains(" at byte "), "{error}");
@@ -184,5 +184,5 @@ fn labels_of_a_series_that_are_no_label_set_are_an_error() {
     push_checksum(&mut swapped, 0);
     bytes[at..at + 10].copy_from_slice(&swapped);
     let error = read(&bytes).unwrap_err().to_string();
-    assert!(error.contains("labels out of order"), "{error}");
+    assert!(error.contains("labels that are out of order"), "{error}");
 }

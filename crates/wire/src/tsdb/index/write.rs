@@ -387,5 +387,5 @@ impl WrittenSeries {
 }
 
 fn too_large(what: &str) -> TsdbError {
-    TsdbError::Refused(format!("{what} is more than an index can hold"))
+    TsdbError::Refused(format!("{what} exceeds the limits of an index"))
 }

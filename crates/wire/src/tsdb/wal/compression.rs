@@ -48,7 +48,7 @@ impl Compression {
             Compression::Snappy => {
                 let limit = RECORD_BYTES_MAX.min(packed.len().saturating_mul(SNAPPY_RATIO_MAX));
                 let unpacked = snappy::decompress(packed, limit, out);
-                unpacked.map_err(|_| Malformed::Invalid("a record is not what snappy writes"))?;
+                unpacked.map_err(|_| Malformed::Invalid("a record is not valid snappy"))?;
             }
             Compression::Zstd => unpack_zstd(packed, out)?,
         }
@@ -57,7 +57,7 @@ impl Compression {
 }
 
 fn unpack_zstd(mut packed: &[u8], out: &mut Vec<u8>) -> Result<(), Malformed> {
-    const WRONG: Malformed = Malformed::Invalid("a record is not what zstd writes");
+    const WRONG: Malformed = Malformed::Invalid("a record is not valid zstd");
     let mut decoder = FrameDecoder::new();
     decoder.set_max_window_size(WINDOW_BYTES_MAX);
     while !packed.is_empty() {

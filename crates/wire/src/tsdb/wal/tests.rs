@@ -161,10 +161,7 @@ fn record_packed_by_zstd_is_read() {
     let wide = b"\x28\xb5\x2f\xfd\x00\xa8\x01\x00\x00";
     for frame in [&ZSTD_LINES[..60], wide] {
         let error = read(&[packed(frame)], Tail::IsWhole).unwrap_err();
-        assert!(
-            error.to_string().contains("not what zstd writes"),
-            "{error}"
-        );
+        assert!(error.to_string().contains("not valid zstd"), "{error}");
     }
 }
 

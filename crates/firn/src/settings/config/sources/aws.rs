@@ -3,8 +3,8 @@
 use super::values::filters;
 use crate::settings::config::http::{http, tls};
 use crate::settings::config::read;
-use firn_http_client::HttpSettings;
 use firn_discovery::{AwsSettings, DiscoverySettings, SigV4Settings};
+use firn_http_client::HttpSettings;
 use firn_model::yaml::{Node, YamlError};
 use std::path::Path;
 use std::time::Duration;

@@ -5,12 +5,12 @@ use crate::settings::config::http::{http, is_set, tls};
 use crate::settings::config::schema::SECRET;
 use crate::settings::config::signing::is_uuid;
 use crate::settings::config::{go_url, read};
-use firn_http_client::{HttpSettings, Secret};
 use firn_discovery::{
     AzureIdentity, AzureSettings, DiscoverySettings, GceSettings, IonosSettings, LinodeSettings,
     OciSettings, OpenStackCredentials, OpenStackRole, OpenStackSettings, OutscaleSettings,
     OvhService, OvhSettings, ScalewayRole, ScalewaySettings, StackitSettings, VultrSettings,
 };
+use firn_http_client::{HttpSettings, Secret};
 use firn_model::yaml::{Node, YamlError};
 use std::path::{Path, PathBuf};
 

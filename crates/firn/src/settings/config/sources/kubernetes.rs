@@ -4,10 +4,8 @@ mod selectors;
 
 use crate::settings::config::http::http;
 use crate::settings::config::read;
+use firn_discovery::{Attached, DiscoverySettings, KubernetesRole, KubernetesSettings, Selector};
 use firn_http_client::HttpSettings;
-use firn_discovery::{
-    Attached, DiscoverySettings, KubernetesRole, KubernetesSettings, Selector,
-};
 use firn_model::yaml::{Node, YamlError};
 use selectors::{check_fields, check_labels};
 use std::path::Path;

@@ -6,11 +6,11 @@ use super::values::{
 };
 use crate::settings::config::http::{self, http, is_set};
 use crate::settings::config::{go_url, read};
-use firn_http_client::HttpSettings;
 use firn_discovery::{
     DiscoverySettings, KumaSettings, MarathonSettings, PuppetDbSettings, TritonRole,
     TritonSettings, UyuniSettings, ZookeeperMember, ZookeeperSettings,
 };
+use firn_http_client::HttpSettings;
 use firn_model::yaml::{Node, YamlError};
 use std::path::Path;
 use std::time::Duration;

@@ -3,12 +3,12 @@
 use super::values::{filters, has_scheme_and_host, refresh};
 use crate::settings::config::http::http;
 use crate::settings::config::{go_url, read};
-use firn_http_client::{Auth, Secret};
 use firn_discovery::{
     ConsulSettings, DigitalOceanRole, DigitalOceanSettings, DiscoverySettings, DnsSettings,
     DockerSettings, EurekaSettings, HetznerRole, HetznerSettings, NomadSettings, RecordType,
     SwarmRole, SwarmSettings, Token,
 };
+use firn_http_client::{Auth, Secret};
 use firn_model::yaml::{Node, YamlError};
 use std::path::Path;
 

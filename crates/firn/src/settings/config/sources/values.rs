@@ -2,8 +2,8 @@
 
 use crate::settings::config::http::is_set;
 use crate::settings::config::{go_url, read};
-use firn_http_client::Secret;
 use firn_discovery::Filter;
+use firn_http_client::Secret;
 use firn_model::yaml::{Node, YamlError};
 use std::path::Path;
 use std::time::Duration;
