@@ -14,7 +14,7 @@ SECONDS  ?= 60
 # What `make package` writes: packages of this version for this machine.
 VERSION   = $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
 ARCH     ?= $(shell dpkg --print-architecture)
-PACKAGES ?= target/packages
+PACKAGES ?= target/package
 # What the benchmark runs: --short and --ablation take three minutes, --churn and "--history --short" ten,
 # --full and --history long.
 BENCH    ?= --short
@@ -82,7 +82,6 @@ dist:
 package: dist
 	sh deploy/package/build.sh target/dist/firn $(VERSION) $(ARCH) $(PACKAGES)
 	if command -v lintian >/dev/null; then lintian $(PACKAGES)/firn_$(VERSION)_$(ARCH).deb; fi
-	ls -l $(PACKAGES)
 
 bench: dist
 	$(CARGO) run --profile dist --locked -p firn-mirror --bin firn-bench -- $(BENCH)

@@ -22,7 +22,7 @@ package=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$package/../.." && pwd)
 # Address of the maintainers in the Debian package.
 maintainer=${FIRN_MAINTAINER:-Firn maintainers <maintainers@firn.example>}
-# Tests want packages soon, not small ones.
+# For tests: fast builds instead of small packages.
 if [ -n "${FIRN_PACKAGE_QUICK:-}" ]; then
     gzip_level=-1 deb_level='-Zgzip -z1' debug_sections=none
 else
