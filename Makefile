@@ -11,6 +11,10 @@ SEEDS    ?= 5000
 # What `make fuzz` fuzzes, of fuzz/targets, and for how long.
 TARGET   ?= page
 SECONDS  ?= 60
+# What `make package` writes: packages of this version for this machine.
+VERSION   = $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
+ARCH     ?= $(shell dpkg --print-architecture)
+PACKAGES ?= target/package
 # What the benchmark runs: --short and --ablation take three minutes, --churn and "--history --short" ten,
 # --full and --history long.
 BENCH    ?= --short
@@ -19,12 +23,13 @@ BENCH    ?= --short
 # and interleavings reuse one build. Lints stand in Cargo.toml.
 LINTED    = RUSTC_WORKSPACE_WRAPPER=clippy-driver $(CARGO)
 
-.PHONY: help run build dist test format compile check inside outside interleavings bench soak figures fuzz \
+.PHONY: help run build dist package test format compile check inside outside interleavings bench soak figures fuzz \
 	conformance answers install target/release/firn target/debug/firn
 
 help:
 	@echo "make run          build Firn and start it at http://127.0.0.1:9090, scraping itself"
 	@echo "make dist         build what packages ship: slower to build, a little faster to run"
+	@echo "make package      a Debian package and an archive of that build, in $(PACKAGES)"
 	@echo "make test         install what the tests need and run everything"
 	@echo "make check        the part of the tests that needs cargo alone: formatting, lints, tests"
 	@echo "make interleavings  the orders of threads in the store, tried by seed"
@@ -77,6 +82,10 @@ dist bench: export FIRN_REVISION ?= $(shell git rev-parse --short=12 HEAD 2>/dev
 # Linked as one piece: what packages ship and what figures are taken of.
 dist:
 	$(CARGO) build --profile dist --locked -p firn-firn
+
+package: dist
+	sh deploy/package/build.sh target/dist/firn $(VERSION) $(ARCH) $(PACKAGES)
+	if command -v lintian >/dev/null; then lintian $(PACKAGES)/firn_$(VERSION)_$(ARCH).deb; fi
 
 bench: dist
 	$(CARGO) run --profile dist --locked -p firn-mirror --bin firn-bench -- $(BENCH)

@@ -1,10 +1,25 @@
 #!/bin/sh
 # Installs the Debian packages that the tests need, and starts no service while doing so.
 # Anywhere but on Debian as root it lists what is missing and stops.
+#
+# It also builds Helm, once, for the test of the chart, if Go is installed.
 set -eu
+
+# Helm takes two minutes to build on two cores. The test of the chart is skipped without it.
+helm=target/tools/helm
+if ! command -v helm >/dev/null 2>&1 && [ ! -x "$helm" ] && command -v go >/dev/null 2>&1; then
+    echo "building Helm for the test of the chart" >&2
+    cache=$(mktemp -d)
+    GOBIN="$PWD/target/tools" GOCACHE="$cache" CGO_ENABLED=0 GOTOOLCHAIN=local \
+        timeout 600 go install -ldflags='-s -w' helm.sh/helm/v3/cmd/helm@v3.20.2 ||
+        echo "Helm could not be built; the test of the chart will be skipped" >&2
+    rm -rf "$cache"
+fi
 
 # program:package
 needs="prometheus:prometheus prometheus-node-exporter:prometheus-node-exporter chromium:chromium chromedriver:chromium-driver"
+# The tests of packages: a package's scripts, debug information, a network of the test's own, units.
+needs="$needs adduser:adduser objcopy:binutils ip:iproute2 systemd-analyze:systemd deb-systemd-helper:init-system-helpers"
 
 missing=""
 for need in $needs; do
