@@ -6,6 +6,7 @@ use hyper::body::{Bytes, Incoming};
 use hyper::header::{HeaderMap, HeaderValue, USER_AGENT as AGENT};
 use hyper::{Response, StatusCode, Uri};
 use serde::de::DeserializeOwned;
+use std::any::Any;
 use std::sync::Arc;
 use tokio::task::spawn_blocking;
 
@@ -110,11 +111,9 @@ impl Answer {
     where
         T: DeserializeOwned + Send + 'static,
     {
-        let bytes = self.body.bytes;
-        // A long list takes longer than an async worker may be held.
-        let reading = spawn_blocking(move || serde_json::from_slice(&bytes));
-        let read = reading.await.map_err(|e| wrong(e.to_string()))?;
-        read.map_err(|e: serde_json::Error| wrong(format!("cannot read the answer: {e}")))
+        let read = read_aside(self.body.bytes, read_json::<T>).await?;
+        let read = read.downcast::<T>();
+        Ok(*read.expect("read_json returns the type that it is instantiated with"))
     }
 
     /// The body as text.
@@ -128,6 +127,28 @@ impl Answer {
         let value = self.headers.get(name);
         value.and_then(|value| value.to_str().ok()).unwrap_or("")
     }
+}
+
+/// A value of any type that a task may return.
+pub(super) type AnyValue = Box<dyn Any + Send>;
+
+/// Reads a body on a thread that may block: a long list takes longer than an async worker may be
+/// held. The types of values are erased here, so that the runtime's task is compiled once and not
+/// for each of them.
+async fn read_aside(
+    bytes: Vec<u8>,
+    read: fn(&[u8]) -> Result<AnyValue, serde_json::Error>,
+) -> Result<AnyValue, Error> {
+    let reading = spawn_blocking(move || read(&bytes));
+    let read = reading.await.map_err(|e| wrong(e.to_string()))?;
+    read.map_err(|e| wrong(format!("cannot read the answer: {e}")))
+}
+
+fn read_json<T>(bytes: &[u8]) -> Result<AnyValue, serde_json::Error>
+where
+    T: DeserializeOwned + Send + 'static,
+{
+    Ok(Box::new(serde_json::from_slice::<T>(bytes)?))
 }
 
 /// What is wrong with an answer.

@@ -37,7 +37,7 @@ const LINODE_RANGES: &str = r#"{"data": [{"range": "2600:3c00::", "prefix": 64,
 const LIST: &str = "/linode/instances?page=1&page_size=500";
 const EVENTS: &str = "/account/events?page=1&page_size=25";
 
-fn linode(answers: &Answers, clock: &Arc<SimClock>) -> Followed<linode::Instances> {
+fn linode(answers: &Answers, clock: &Arc<SimClock>) -> Followed {
     let settings = LinodeSettings {
         region: "us-east".into(),
         tag_separator: ";".into(),
@@ -173,7 +173,7 @@ async fn vultr_instances_become_targets() {
     assert_eq!(vultrs.next().await, [""; 0]);
 }
 
-fn scaleway(answers: &Answers, role: ScalewayRole) -> Followed<scaleway::Servers> {
+fn scaleway(answers: &Answers, role: ScalewayRole) -> Followed {
     Followed::new(scaleway::Servers::new(
         &ScalewaySettings {
             role,
@@ -346,7 +346,7 @@ async fn stackit_servers_become_targets() {
     let list = "/v1/projects/p1/servers?details=true";
     let token = r#"{"access_token": "tok", "expires_in": 3600, "token_type": "Bearer"}"#;
     let answers = Answers::start(&[(list, STACKITS), ("/token", token)]).await;
-    let pem = include_str!("../client/tests/tls/signer.pem");
+    let pem = include_str!("../../http_client/src/tests/tls/signer.pem");
     let key = serde_json::json!({"active": true, "credentials": {"aud": "a", "iss": "mail@sa",
         "kid": "k1", "sub": "s", "privateKey": pem,
         "tokenEndpoint": format!("{}/token", answers.url())}});
@@ -404,11 +404,7 @@ async fn stackit_servers_become_targets() {
     assert_eq!(servers.next().await, [""; 0]);
 }
 
-fn ovh(
-    answers: &Answers,
-    service: OvhService,
-    clock: Arc<SimClock>,
-) -> Followed<ovhcloud::Servers> {
+fn ovh(answers: &Answers, service: OvhService, clock: Arc<SimClock>) -> Followed {
     let settings = OvhSettings {
         endpoint: format!("{}/1.0", answers.url()),
         application_key: "ak".into(),

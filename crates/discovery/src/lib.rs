@@ -95,7 +95,7 @@ pub use uyuni::UyuniSettings;
 pub use vultr::VultrSettings;
 pub use zookeeper::{ZookeeperMember, ZookeeperSettings};
 
-use discover::{Discover, Refresh, Refreshed};
+use discover::{BoxFuture, Discover, Refresh, Refreshed};
 use firn_http_client::HttpSettings;
 use firn_model::env::Clock;
 use published::Published;
@@ -343,11 +343,12 @@ fn start(
 }
 
 fn spawn(discovery: impl Discover, to: Arc<Published>) -> JoinHandle<()> {
-    tokio::spawn(discovery.run(to))
+    let run: BoxFuture<'static, ()> = Box::pin(discovery.run(to));
+    tokio::spawn(run)
 }
 
 fn ask(source: impl Refresh, to: Arc<Published>) -> JoinHandle<()> {
-    spawn(Refreshed(source), to)
+    spawn(Refreshed::new(source), to)
 }
 
 impl fmt::Debug for Discovery {

@@ -2,24 +2,44 @@
 //!
 //! Invariant: answers stand in the order of the requests; the first failure ends all.
 
-use super::api::wrong;
+use super::api::{AnyValue, wrong};
+use super::discover::BoxFuture;
 use firn_model::error::Error;
 use std::collections::BTreeMap;
 use std::future::Future;
 use tokio::task::JoinSet;
 
 /// What the requests answer, with at most `limit` of them under way.
-pub(super) async fn side_by_side<T, F>(
-    limit: usize,
-    requests: impl IntoIterator<Item = F>,
-) -> Result<Vec<T>, Error>
+pub(super) async fn side_by_side<T, F, I>(limit: usize, requests: I) -> Result<Vec<T>, Error>
+where
+    T: Send + 'static,
+    F: Future<Output = Result<T, Error>> + Send + 'static,
+    I: IntoIterator<Item = F>,
+    I::IntoIter: Send,
+{
+    let mut requests = requests.into_iter().map(erased);
+    let answers = run(limit, &mut requests).await?;
+    let answers = answers.into_iter().map(|answer| answer.downcast::<T>());
+    let answers = answers.map(|answer| *answer.expect("erased returns the type of its request"));
+    Ok(answers.collect())
+}
+
+/// The request with its type erased, so that the runtime's task is compiled once for all of them.
+fn erased<T, F>(request: F) -> BoxFuture<'static, Result<AnyValue, Error>>
 where
     T: Send + 'static,
     F: Future<Output = Result<T, Error>> + Send + 'static,
 {
-    let mut running: JoinSet<Result<(usize, T), Error>> = JoinSet::new();
+    Box::pin(async move { Ok(Box::new(request.await?) as AnyValue) })
+}
+
+async fn run(
+    limit: usize,
+    requests: &mut (dyn Iterator<Item = BoxFuture<'static, Result<AnyValue, Error>>> + Send),
+) -> Result<Vec<AnyValue>, Error> {
+    let mut running: JoinSet<Result<(usize, AnyValue), Error>> = JoinSet::new();
     let mut answers = BTreeMap::new();
-    let mut requests = requests.into_iter().enumerate();
+    let mut requests = requests.enumerate();
     loop {
         while running.len() < limit.max(1)
             && let Some((index, request)) = requests.next()

@@ -212,16 +212,16 @@ impl Answers {
 }
 
 /// A source that is asked by hand, and what it published.
-pub(super) struct Followed<R> {
-    source: Refreshed<R>,
+pub(super) struct Followed {
+    source: Refreshed,
     to: Published,
 }
 
-impl<R: Refresh> Followed<R> {
-    pub(super) fn new(source: R) -> Self {
+impl Followed {
+    pub(super) fn new(source: impl Refresh) -> Self {
         let clock = Arc::new(SimClock::default());
         Self {
-            source: Refreshed(source),
+            source: Refreshed::new(source),
             to: Published::new(Arc::default(), clock),
         }
     }

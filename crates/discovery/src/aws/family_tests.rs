@@ -2,7 +2,6 @@
 
 use super::tests::settings;
 use super::*;
-use crate::discover::Refresh;
 use crate::environment::Variables;
 use crate::stub::{Asked, Followed, Reply, Stub};
 use firn_model::env::sim::SimClock;
@@ -27,7 +26,7 @@ where
 }
 
 /// Holds that targets stay while the service fails.
-async fn stays<R: Refresh>(followed: &mut Followed<R>, status: &AtomicU16, want: &[String]) {
+async fn stays(followed: &mut Followed, status: &AtomicU16, want: &[String]) {
     for code in [400, 503, 200] {
         status.store(code, Ordering::Relaxed);
         assert_eq!(followed.next().await, want, "{code}");

@@ -132,11 +132,11 @@ mod tests {
     use ring::signature::{RSA_PSS_2048_8192_SHA256, UnparsedPublicKey};
     use serde_json::Value;
 
-    const KEY: &str = include_str!("../../client/tests/keys/pkcs1.pem");
-    const LEAF: &str = include_str!("../../client/tests/keys/leaf.pem");
-    const OTHER: &str = include_str!("../../client/tests/keys/other.pem");
-    const MODERN: &[u8] = include_bytes!("../../client/tests/keys/modern.pfx");
-    const LEGACY: &[u8] = include_bytes!("../../client/tests/keys/legacy.pfx");
+    const KEY: &str = include_str!("../../../http_client/src/tests/keys/pkcs1.pem");
+    const LEAF: &str = include_str!("../../../http_client/src/tests/keys/leaf.pem");
+    const OTHER: &str = include_str!("../../../http_client/src/tests/keys/other.pem");
+    const MODERN: &[u8] = include_bytes!("../../../http_client/src/tests/keys/modern.pfx");
+    const LEGACY: &[u8] = include_bytes!("../../../http_client/src/tests/keys/legacy.pfx");
 
     #[test]
     fn certificate_is_found_in_pem_and_pkcs12_and_what_is_missing_is_told() {

@@ -203,7 +203,7 @@ async fn tokens_are_bought_as_the_settings_and_the_environment_say() {
         client: client.into(),
         file: None,
     };
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/client/tests/keys");
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../http_client/src/tests/keys");
     let certificate = |file: &str, password: &str| AzureIdentity::Certificate {
         tenant: text("t"),
         client: text("c"),

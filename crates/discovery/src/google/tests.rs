@@ -99,7 +99,7 @@ async fn tokens_are_bought_with_the_credentials_that_there_are() {
         path
     };
     let uri = format!("{}/token", stub.url);
-    let pem = include_str!("../../client/tests/tls/signer.pem");
+    let pem = include_str!("../../../http_client/src/tests/tls/signer.pem");
     let service = file(
         "service.json",
         serde_json::json!({"type": "service_account", "client_email": "e", "private_key_id": "k",

@@ -11,6 +11,7 @@ use super::reflector::Reflector;
 use super::roles;
 use super::settings::{KubernetesRole, KubernetesSettings};
 use super::store::{Held, Store};
+use crate::discover::BoxFuture;
 use crate::group::Group;
 use crate::meta::Meta;
 use crate::published::Published;
@@ -65,7 +66,8 @@ impl Reflecting<'_> {
                 to: self.to.clone(),
                 retry: self.retry,
             };
-            self.tasks.spawn(reflector.run());
+            let run: BoxFuture<'static, ()> = Box::pin(reflector.run());
+            self.tasks.spawn(run);
         }
     }
 }

@@ -48,7 +48,7 @@ async fn oracle() -> Answers {
 }
 
 fn settings() -> OciSettings {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/client/tests/keys");
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../http_client/src/tests/keys");
     OciSettings {
         is_machine: false,
         tenancy: "t".into(),
@@ -64,7 +64,7 @@ fn settings() -> OciSettings {
     }
 }
 
-fn instances(answers: &Answers, settings: &OciSettings) -> Followed<Instances> {
+fn instances(answers: &Answers, settings: &OciSettings) -> Followed {
     let endpoints = Endpoints {
         identity: answers.url().to_owned(),
         compute: answers.url().to_owned(),
@@ -126,7 +126,7 @@ async fn requests_are_signed_by_the_key_that_the_passphrase_opens() {
     let signature = base64::prelude::BASE64_STANDARD.decode(rest.trim_end_matches('"'));
     let host = answers.url().trim_start_matches("http://");
     let text = format!("date: {date}\n(request-target): get {ROOT}\nhost: {host}");
-    let pem = include_bytes!("../../client/tests/keys/pkcs1.pem");
+    let pem = include_bytes!("../../../http_client/src/tests/keys/pkcs1.pem");
     let key = firn_http_client::key_of_pem(pem, "").unwrap();
     let key = UnparsedPublicKey::new(&RSA_PKCS1_2048_8192_SHA256, key.public().as_ref());
     key.verify(text.as_bytes(), &signature.unwrap()).unwrap();
@@ -179,7 +179,7 @@ async fn machine() -> Answers {
     answers.set("/opc/instance/region", 200, "phx");
     answers.set("/opc/identity/cert.pem", 200, leaf);
     answers.set("/opc/identity/intermediate.pem", 200, leaf);
-    let key = include_str!("../../client/tests/keys/pkcs1.pem");
+    let key = include_str!("../../../http_client/src/tests/keys/pkcs1.pem");
     answers.set("/opc/identity/key.pem", 200, key);
     let granted = format!("{{\"token\": \"{token}\"}}");
     answers.set("/v1/x509", 200, &granted);
@@ -271,7 +271,7 @@ async fn machine_that_cannot_say_who_it_is_finds_nothing_and_says_why() {
         ("/opc/identity/cert.pem", "no", "no certificate"),
         (
             "/opc/identity/cert.pem",
-            include_str!("../../client/tests/keys/leaf.pem"),
+            include_str!("../../../http_client/src/tests/keys/leaf.pem"),
             "names no tenancy",
         ),
         ("/v1/x509", r#"{"token": "a.b"}"#, "three parts"),
