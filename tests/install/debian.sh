@@ -2,15 +2,16 @@
 # Installs the Debian packages that the tests need, and starts no service while doing so.
 # Anywhere but on Debian as root it lists what is missing and stops.
 #
-# It also builds Helm, once, for the test of the chart, if Go is installed.
+# With FIRN_BUILD_HELM=1 it also builds Helm for the test of the chart, once for each user: that takes
+# two minutes on two cores. Without Helm the test of the chart is skipped.
 set -eu
 
-# Helm takes two minutes to build on two cores. The test of the chart is skipped without it.
-helm=target/tools/helm
-if ! command -v helm >/dev/null 2>&1 && [ ! -x "$helm" ] && command -v go >/dev/null 2>&1; then
+helm=${XDG_CACHE_HOME:-$HOME/.cache}/firn/helm
+if [ -n "${FIRN_BUILD_HELM:-}" ] && [ ! -x "$helm" ] && ! command -v helm >/dev/null 2>&1 &&
+    command -v go >/dev/null 2>&1; then
     echo "building Helm for the test of the chart" >&2
     cache=$(mktemp -d)
-    GOBIN="$PWD/target/tools" GOCACHE="$cache" CGO_ENABLED=0 GOTOOLCHAIN=local \
+    GOBIN="$(dirname "$helm")" GOCACHE="$cache" CGO_ENABLED=0 GOTOOLCHAIN=local \
         timeout 600 go install -ldflags='-s -w' helm.sh/helm/v3/cmd/helm@v3.20.2 ||
         echo "Helm could not be built; the test of the chart will be skipped" >&2
     rm -rf "$cache"

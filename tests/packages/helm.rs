@@ -19,19 +19,26 @@ const EVERYTHING: [&str; 8] = [
 ];
 
 fn helm() -> Option<PathBuf> {
-    let built = root("target/tools/helm");
+    let built = built();
     let found = if has("helm") {
         Some(PathBuf::from("helm"))
     } else {
         Some(built).filter(|path| path.exists())
     };
     if found.is_none() {
-        println!("skipped: no helm in PATH or target/tools");
+        println!("skipped: no helm in PATH, and none built by tests/install/debian.sh with FIRN_BUILD_HELM=1");
     }
     found
 }
 
 /// The objects that the chart makes with these values.
+/// The program that `tests/install/debian.sh` builds.
+fn built() -> PathBuf {
+    let home = || PathBuf::from(std::env::var_os("HOME").unwrap_or_default()).join(".cache");
+    let cache = std::env::var_os("XDG_CACHE_HOME").map_or_else(home, PathBuf::from);
+    cache.join("firn/helm")
+}
+
 fn render(helm: &PathBuf, values: &[&str]) -> Vec<Node> {
     let mut command = Command::new(helm);
     command
