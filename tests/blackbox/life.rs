@@ -101,7 +101,7 @@ fn reload_takes_over_what_can_change_and_keeps_the_old_config_if_it_is_bad() {
     wait_for("the new config", || {
         shown().contains("evaluation_interval: 20s")
     });
-    server.wait_log("changes with the next start only\" key=firn.wal_sync");
+    server.wait_log("takes effect at the next start only\" key=firn.wal_sync");
     write("global: {evaluation_intervall: 30s}\n");
     let answer = http.post("/-/reload", &[]);
     assert_eq!(answer.status, 500);

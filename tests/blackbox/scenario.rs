@@ -190,7 +190,7 @@ fn scenario_that_cannot_run_says_why() {
     let (code, text) = run(&scenario, &folder, &[]);
     assert_eq!(code, 1, "{text}");
     assert!(
-        text.contains("baseline ended with exit status: 1; see "),
+        text.contains("baseline exited with exit status: 1; see "),
         "{text}"
     );
 }
@@ -297,7 +297,7 @@ fn system_that_is_added_has_what_is_sent_from_then_on() {
     let scene = Scene::new(&third, "interval: 1s, duration: 3s", rest);
     let (code, text) = scene.run();
     assert_eq!(code, 1, "{text}");
-    assert!(text.contains("third ended with exit status: 1"), "{text}");
+    assert!(text.contains("third exited with exit status: 1"), "{text}");
     assert!(scene.is_silent());
 }
 

@@ -177,12 +177,11 @@ fn refuse(error: &clap::Error, args: &[OsString]) -> ExitCode {
         ErrorKind::InvalidSubcommand => console::err(&unknown_command(error, &text, args)),
         _ => {
             let text = text.strip_prefix("error: ").unwrap_or(&text);
-            console::err(&format!("firn: {}", text.trim_end()));
-            if let Some(meant) = flags::without_command(args) {
-                console::err(&format!(
-                    "\n  the flags of a server need its command: {meant}"
-                ));
-            }
+            let first = text.lines().next().unwrap_or_default();
+            console::err(&match flags::without_command(args) {
+                Some(meant) => format!("firn: {first}\n  flags of serve need the command: {meant}"),
+                None => format!("firn: {}", text.trim_end()),
+            });
         }
     }
     ExitCode::from(NOT_UNDERSTOOD)

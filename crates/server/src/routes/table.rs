@@ -2,6 +2,7 @@
 //! document and `docs/api.md` come from it.
 
 mod pages;
+mod profiles;
 
 use super::documents;
 use super::route::{Kind, Mount, Param, Route, Verb, api, changing, for_admins, plain};
@@ -38,7 +39,7 @@ pub(crate) struct Section {
 }
 
 /// The whole table.
-pub(crate) const SECTIONS: [Section; 10] = [
+pub(crate) const SECTIONS: [Section; 11] = [
     section("Queries", "/api/v1", QUERIES),
     section("Writes", "/api/v1", WRITES),
     section("Writes at other systems' paths", "", WRITES_OF_OTHERS),
@@ -47,6 +48,7 @@ pub(crate) const SECTIONS: [Section; 10] = [
     section("Status and administration", "/api/v1", STATUS),
     section("Editing rules over HTTP", "/config/v1/rules", RULE_EDITOR),
     section("Operations", "", OPERATIONS),
+    section("Profiles", "", profiles::PROFILES),
     section("Web interface", "", pages::OWN),
     section("Pages and files of the operator", "", pages::OF_OPERATOR),
 ];
@@ -726,93 +728,4 @@ const OPERATIONS: &[Route] = &[
         "Returns this API as an OpenAPI document.",
     )
     .answers(YAML),
-    Route::new(
-        "/debug/pprof",
-        mount(GET, Endpoint::Operations, Scope::Admin, Reach::Whole),
-        |m| plain(m, operations::profiles_folder),
-        "Redirects to the list of profiles.",
-    )
-    .answers(TEXT),
-    Route::new(
-        "/debug/pprof/",
-        mount(GET, Endpoint::Operations, Scope::Admin, Reach::Whole),
-        |m| plain(m, operations::profiles),
-        "Lists the available profiles.",
-    )
-    .answers(HTML),
-    Route::new(
-        "/debug/pprof/heap",
-        mount(GET, Endpoint::Operations, Scope::Admin, Reach::Whole),
-        |m| plain(m, operations::heap_profile),
-        "Heap profile: live allocations, in pprof format.",
-    )
-    .answers(OCTETS),
-    Route::new(
-        "/debug/pprof/allocs",
-        mount(GET, Endpoint::Operations, Scope::Admin, Reach::Whole),
-        |m| plain(m, operations::allocs_profile),
-        "The same profile as `heap`; freed allocations are not recorded.",
-    )
-    .answers(OCTETS),
-    Route::new(
-        "/debug/pprof/block",
-        mount(GET, Endpoint::Operations, Scope::Admin, Reach::Whole),
-        |m| plain(m, operations::block_profile),
-        "Empty profile: blocking is not measured.",
-    )
-    .answers(OCTETS),
-    Route::new(
-        "/debug/pprof/cmdline",
-        mount(GET, Endpoint::Operations, Scope::Admin, Reach::Whole),
-        |m| plain(m, operations::command_line),
-        "Command line of the process, with arguments separated by NUL bytes.",
-    )
-    .answers(TEXT),
-    Route::new(
-        "/debug/pprof/goroutine",
-        mount(GET, Endpoint::Operations, Scope::Admin, Reach::Whole),
-        |m| plain(m, operations::goroutine_profile),
-        "Threads by name, in pprof format.",
-    )
-    .answers(OCTETS),
-    Route::new(
-        "/debug/pprof/profile",
-        mount(GET, Endpoint::Operations, Scope::Admin, Reach::Whole),
-        |m| plain(m, operations::cpu_profile),
-        "CPU profile, in pprof format.",
-    )
-    .with(&[param(
-        "seconds",
-        Duration,
-        "Duration of the profile, at most 300s. Default: 30s.",
-    )])
-    .answers(OCTETS),
-    Route::new(
-        "/debug/pprof/mutex",
-        mount(GET, Endpoint::Operations, Scope::Admin, Reach::Whole),
-        |m| plain(m, operations::mutex_profile),
-        "Empty profile: blocking is not measured.",
-    )
-    .answers(OCTETS),
-    Route::new(
-        "/debug/pprof/symbol",
-        mount(GET, Endpoint::Operations, Scope::Admin, Reach::Whole),
-        |m| plain(m, operations::symbols),
-        "States that profiles contain their symbols.",
-    )
-    .answers(TEXT),
-    Route::new(
-        "/debug/pprof/threadcreate",
-        mount(GET, Endpoint::Operations, Scope::Admin, Reach::Whole),
-        |m| plain(m, operations::threadcreate_profile),
-        "Threads by name, in pprof format.",
-    )
-    .answers(OCTETS),
-    Route::new(
-        "/debug/pprof/trace",
-        mount(GET, Endpoint::Operations, Scope::Admin, Reach::Whole),
-        |m| plain(m, operations::no_trace),
-        "Returns an error: there is no Go runtime to trace.",
-    )
-    .answers(TEXT),
 ];

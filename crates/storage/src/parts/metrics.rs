@@ -103,8 +103,7 @@ impl Collect for Parts {
             ),
             (
                 "firn_storage_series_numbers_left",
-                "New series that fit in the index until the next start, which renumbers all \
-                 series.",
+                "New series that fit in the index; a restart makes room for more.",
                 gauge(self.index.numbers_left() as usize),
             ),
             (
@@ -323,8 +322,7 @@ impl Parts {
             ),
             (
                 "firn_storage_blocks_apart",
-                "Blocks in which a merge found damaged bytes: still read, but not merged until \
-                 the next start.",
+                "Blocks with damaged bytes: still read, but not merged until a restart.",
                 gauge(&blocks.apart),
             ),
             (
