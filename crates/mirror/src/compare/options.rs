@@ -641,7 +641,7 @@ mod tests {
             ),
             (
                 "--generate 1 --end noon",
-                "--end: not a time: \"noon\", wanted RFC 3339",
+                "--end: not a time: \"noon\", expected RFC 3339",
             ),
             ("--generate 1 --match {", "--match \"{\": 1:2: parse error"),
             (

@@ -124,7 +124,7 @@ fn report_escapes_what_others_wrote_and_reads_back() {
     assert!(markdown.contains("50.000 %"), "{markdown}");
     for (text, evil) in [(&html, "&lt;script&gt;"), (&markdown, "&lt;script>")] {
         assert!(
-            text.contains("something was not written, last: no room"),
+            text.contains("a file could not be written, last: no room"),
             "{text}"
         );
         assert!(text.contains("could not be reloaded"), "{text}");
