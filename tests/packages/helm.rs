@@ -26,7 +26,9 @@ fn helm() -> Option<PathBuf> {
         Some(built).filter(|path| path.exists())
     };
     if found.is_none() {
-        println!("skipped: no helm in PATH, and none built by tests/install/debian.sh with FIRN_BUILD_HELM=1");
+        println!(
+            "skipped: no helm in PATH, and none built by tests/install/debian.sh with FIRN_BUILD_HELM=1"
+        );
     }
     found
 }
