@@ -7,7 +7,7 @@ export class ApiError extends Error {
   }
 }
 
-// Asks one endpoint; resolves with the whole document of a success.
+// Requests an endpoint and resolves with the JSON of a successful response.
 export async function ask(path, params = {}, { signal, post = false } = {}) {
   const form = new URLSearchParams();
   for (const [name, value] of Object.entries(params)) {
@@ -36,7 +36,7 @@ export const queryRange = (expr, { start, end, step }, options) =>
 const cache = new Map();
 const KEPT_MS = 30_000;
 
-// Names and values for completion, kept for half a minute. A failure is no suggestion, not an error.
+// Names and values for completion, kept for half a minute. A failed request means no suggestions.
 export function names(path, match) {
   const key = `${path} ${match ?? ""}`;
   const known = cache.get(key);

@@ -1,5 +1,5 @@
-// The page: a view of the server that the path names, or panels from the URL and the dashboard while
-// there is none; the theme, and whether the server is ready.
+// The page: the server view of the path, or the query panels of the URL, or the dashboard; also the
+// theme and the readiness of the server.
 
 import { ask } from "./api.js";
 import { Dashboard } from "./dashboard.js";
@@ -10,7 +10,7 @@ const THEME_KEY = "firn.theme";
 const THEMES = { system: "◐", light: "☀", dark: "☾" };
 const RETRY_MS = 1000;
 
-// What the server calls the page.
+// The page title that the server sets.
 const TITLE = document.title;
 
 const panels = [];
@@ -23,7 +23,7 @@ const dashboard = new Dashboard(find("dashboard"), {
   },
 });
 
-// Writes the panels into the URL: a new entry of the history, or what the present one says in full.
+// Writes the panels into the URL: as a new history entry, or in place of the current one.
 function changed({ write = "pushState" } = {}) {
   const params = new URLSearchParams(panels.flatMap((panel, i) => (panel.state.expr ? panel.params(i) : [])));
   const isEmpty = params.size === 0;
@@ -49,7 +49,7 @@ function add(state) {
   return panel;
 }
 
-// Builds the panels that the URL names.
+// Builds the panels of the URL.
 function restore() {
   for (const panel of panels.splice(0)) {
     panel.stop();
@@ -58,7 +58,7 @@ function restore() {
   const params = new URLSearchParams(location.search);
   const numbers = [...params.keys()].flatMap((name) => /^g(\d+)\.expr$/.exec(name)?.[1] ?? []);
   for (const number of numbers.length ? numbers : ["0"]) add(Panel.stateOf(params, number));
-  // A link is written out in full where it stands: the way back leads out of the page.
+  // Completes a link in its own history entry, so that Back leaves the page.
   changed({ write: "replaceState" });
   for (const panel of panels) if (panel.state.expr) panel.run();
   panels[0].expr.focus();
@@ -89,13 +89,13 @@ function startTheme() {
   applyTheme(theme);
 }
 
-// Waits until the replay is done: before that no query is answered.
+// Waits for the end of the replay; until then the server rejects queries.
 async function ready() {
   const banner = find("banner");
   for (;;) {
     const response = await fetch("-/ready").catch(() => undefined);
     if (response?.ok) break;
-    banner.textContent = response ? "Firn is starting: it replays its log." : "Firn does not answer.";
+    banner.textContent = response ? "Firn is starting and replays its log." : "Firn does not respond.";
     banner.hidden = false;
     await new Promise((resolve) => setTimeout(resolve, RETRY_MS));
   }

@@ -18,7 +18,7 @@ const AGGREGATIONS = `avg bottomk count count_values group limit_ratio limitk ma
 topk`.split(/\s+/);
 const KEYWORDS = "and atan2 bool by end group_left group_right ignoring offset on or start unless without".split(" ");
 
-// What stands before the cursor: inside braces a label or its value, else a name.
+// The token before the cursor: a label or its value inside braces, otherwise a name.
 export function context(before) {
   const open = before.lastIndexOf("{");
   if (open > before.lastIndexOf("}")) {
@@ -116,7 +116,7 @@ export class Completion {
     this.list.children[this.chosen]?.scrollIntoView({ block: "nearest" });
   }
 
-  // Returns whether the key was for the list.
+  // Returns whether the list handled the key.
   key(event) {
     if (!this.isOpen) return false;
     const moves = { ArrowDown: 1, ArrowUp: -1 };

@@ -1,4 +1,4 @@
-// What is shown while no query is asked: how this Firn is doing, drawn from its own metrics.
+// The dashboard on a page without queries: the state of this server, from its own metrics.
 
 import { names, query, queryRange } from "./api.js";
 import { element, formatDuration, formatNumber } from "./format.js";
@@ -8,24 +8,24 @@ const WINDOW = "[1m]";
 const RANGES = [900, 3600, 21600, 86400];
 const REFRESH_MS = 15_000;
 
-// A card is shown if the metric in it exists. `now` is what the figure in its corner says.
+// A card is shown if its metric exists. `now` is the current value in its corner.
 const CARDS = [
   ["Samples ingested per second", "firn_ingest_samples_total", `sum(rate(firn_ingest_samples_total${WINDOW}))`, ""],
   ["Series", "firn_storage_head_series", "max(firn_storage_head_series)", ""],
   ["Active series", "firn_storage_head_active_series", "max(firn_storage_head_active_series)", ""],
   ["Resident memory", "process_resident_memory_bytes", 'process_resident_memory_bytes{job="firn"}', "bytes"],
   ["CPU", "process_cpu_seconds_total", `rate(process_cpu_seconds_total{job="firn"}${WINDOW})`, "percent"],
-  ["Written to the log per second", "firn_storage_wal_written_bytes_total",
+  ["Log bytes written per second", "firn_storage_wal_written_bytes_total",
     `sum(rate(firn_storage_wal_written_bytes_total${WINDOW}))`, "bytes"],
-  ["Sync of the log, 99th percentile", "firn_storage_wal_fsync_duration_seconds_bucket",
+  ["Log sync duration, 99th percentile", "firn_storage_wal_fsync_duration_seconds_bucket",
     `histogram_quantile(0.99, sum by (le) (rate(firn_storage_wal_fsync_duration_seconds_bucket${WINDOW})))`, "seconds"],
   ["Blocks on disk", "firn_storage_blocks_bytes", "max(firn_storage_blocks_bytes)", "bytes"],
-  ["Cut and compaction of blocks, done of what is under way", "firn_storage_block_work_series",
+  ["Progress of the running cut or compaction", "firn_storage_block_work_series",
     "(firn_storage_block_work_done_series / firn_storage_block_work_series) and (firn_storage_block_work_running == 1)",
     "percent"],
   ["Requests per second", "firn_server_requests_total",
     `sum by (handler) (rate(firn_server_requests_total${WINDOW})) > 0`, ""],
-  ["Queries, 99th percentile", "firn_server_request_duration_seconds_bucket",
+  ["Query duration, 99th percentile", "firn_server_request_duration_seconds_bucket",
     "histogram_quantile(0.99, sum by (le) (rate(firn_server_request_duration_seconds_bucket"
       + `{handler=~"query|query_range"}${WINDOW})))`, "seconds"],
 ];
@@ -56,8 +56,8 @@ export class Dashboard {
     for (const card of present) this.cards.get(card[0]) ?? this.add(card);
     const cards = this.root.querySelector("#cards");
     if (present.length === 0) {
-      cards.replaceChildren(element("p", { class: "empty" }, "Firn has no metrics of its own yet: the first scrape is a few seconds away."));
-      // One retry at a time: the interval draws too.
+      cards.replaceChildren(element("p", { class: "empty" }, "This server has no metrics of itself yet. The first scrape follows within seconds."));
+      // One retry at a time, because the interval draws too.
       clearTimeout(this.retry);
       this.retry = setTimeout(() => this.root.hidden || this.draw(), 2000);
       return;

@@ -1,4 +1,4 @@
-// How numbers, times, durations and label sets read; and the small means to build elements.
+// Formats numbers, times, durations and label sets, and builds elements.
 
 export function element(tag, attributes = {}, ...children) {
   const node = document.createElement(tag);
@@ -12,7 +12,7 @@ export function element(tag, attributes = {}, ...children) {
 
 const UNITS = { ms: 0.001, s: 1, m: 60, h: 3600, d: 86400, w: 604800, y: 31536000 };
 
-// Seconds of "1h30m" or "90"; undefined if it is neither.
+// Seconds of "1h30m" or "90"; undefined for other text.
 export function parseDuration(text) {
   const trimmed = text.trim();
   if (/^\d+(\.\d+)?$/.test(trimmed)) return Number(trimmed);
@@ -40,7 +40,7 @@ const SCALES = {
   bytes: [1024, [" B", " KiB", " MiB", " GiB", " TiB", " PiB"]],
 };
 
-// A number for reading: few digits and a prefix.
+// A number with few digits and a unit prefix.
 export function formatNumber(value, unit = "") {
   if (!Number.isFinite(value)) return value > 0 ? "+Inf" : value < 0 ? "-Inf" : "NaN";
   if (unit === "seconds") return formatSeconds(value);
@@ -84,7 +84,7 @@ export function formatTime(ms, span = 0) {
 export const formatUtc = (ms) => new Date(ms).toISOString().slice(0, 19).replace("T", " ");
 export const parseUtc = (text) => Date.parse(`${text.trim().replace(" ", "T")}Z`);
 
-// A label set as it would stand in a query, names in muted type.
+// A label set in query syntax, with muted names.
 export function labelsElement(metric) {
   const node = element("span", { class: "labels mono" });
   const { __name__: name = "", ...labels } = metric;

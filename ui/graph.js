@@ -6,7 +6,7 @@ import { element, formatNumber, formatTime, labelsElement } from "./format.js";
 const MARGIN = { left: 64, right: 14, top: 10, bottom: 22 };
 const LEGEND_MAX = 200;
 
-// Hues apart from each other also for eyes that see fewer colors; then the golden angle.
+// Hues that color-blind people can tell apart; after them, steps of the golden angle.
 const HUES = [204, 28, 140, 350, 268, 50, 180, 320, 95, 235];
 
 export function color(index, dark) {
@@ -91,7 +91,7 @@ export class Graph {
     if (min > max) return [0, 1];
     // A graph that nearly touches zero starts there: heights can then be compared.
     if (min > 0 && min < max * 0.5) min = 0;
-    // Less than what a float can tell apart is no height to draw.
+    // A height below the precision of a float is not drawn.
     if (max - min <= Math.abs(max) * 1e-12) return min === 0 ? [0, 1] : [Math.min(0, min * 1.2), Math.max(0, max * 1.2)];
     const room = (max - min) * 0.06;
     return [min === 0 ? 0 : min - room, max + room];
@@ -180,7 +180,7 @@ export class Graph {
       const swatch = element("span", { class: "swatch" });
       swatch.style.background = color(series.index, dark);
       return element("li", {
-        title: "Click: only this one. Ctrl and click: hide or show it.",
+        title: "Click: show only this series. Ctrl+click: hide or show it.",
         onclick: (event) => this.toggle(series.index, event.ctrlKey || event.metaKey),
         onpointerenter: () => this.emphasize(series),
         onpointerleave: () => this.draw(),
@@ -249,7 +249,7 @@ export class Graph {
     });
   }
 
-  // Finds the sample nearest to the pointer and says what it is.
+  // Finds the sample nearest to the pointer and shows it in the tooltip.
   point(event) {
     const box = this.plot.getBoundingClientRect();
     const [px, py] = [event.clientX - box.left, event.clientY - box.top];

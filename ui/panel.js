@@ -138,7 +138,7 @@ export class Panel {
     return this.execute();
   }
 
-  // Asks once more what was asked last, whatever is being typed; a query under way goes on.
+  // Repeats the last query, not the text in the editor, unless a query is running.
   again() {
     if (this.state.expr && !this.request) this.execute();
   }
@@ -243,11 +243,11 @@ export class Panel {
         this.run();
       },
     }, expr));
-    menu.replaceChildren(...(items.length ? items : [element("li", { class: "muted" }, "No earlier query")]));
+    menu.replaceChildren(...(items.length ? items : [element("li", { class: "muted" }, "No earlier queries")]));
     menu.hidden = !menu.hidden;
   }
 
-  // The state as parameters of Prometheus's own page.
+  // The state as URL parameters of Prometheus's page.
   params(index) {
     const { expr, tab, range, end, step } = this.state;
     const params = [["expr", expr], ["tab", tab], ["range_input", formatDuration(range)]];
@@ -261,7 +261,7 @@ export class Panel {
     const end = get("end_input") ?? get("moment_input");
     return {
       expr: get("expr") ?? "",
-      // The page before Prometheus 3 counted tabs: 0 the graph, 1 the table.
+      // Prometheus 2 numbers the tabs: 0 is the graph, 1 the table.
       tab: ["1", "table"].includes(get("tab")) ? "table" : "graph",
       range: parseDuration(get("range_input") ?? "1h") || 3600,
       end: end ? parseUtc(end) || undefined : undefined,

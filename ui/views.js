@@ -1,10 +1,10 @@
-// What the server knows of itself, as plain tables: targets, rules, alerts, settings. Each has the
-// path that Prometheus has for it, so that links to those pages lead to the same thing here.
+// Views of the server as tables: targets, rules, alerts, settings. Each has the path of Prometheus's
+// page, so that links to those pages work here.
 
 import { ask } from "./api.js";
 import { element, formatNumber, formatTime, labelsElement } from "./format.js";
 
-// Go writes a time that never was as the first day of its calendar.
+// Go's zero time, year 1, means never.
 const when = (time) => (time && !time.startsWith("0001-") ? formatTime(Date.parse(time)) : "never");
 const seconds = (value) => formatNumber(value, "seconds");
 const mono = (text) => element("span", { class: "mono" }, text);
@@ -29,7 +29,7 @@ const section = (heading, ...content) =>
 
 const pairs = (object) => table(["Name", "Value"], Object.entries(object).map(([name, value]) => [name, mono(String(value))]));
 
-// Lists of what has the same key, by key.
+// Lists of items with the same key, by key.
 function grouped(items, key) {
   const groups = new Map();
   for (const item of items) groups.set(key(item), [...(groups.get(key(item)) ?? []), item]);
@@ -40,7 +40,7 @@ async function targets() {
   const { activeTargets } = (await ask("targets", { state: "active" })).data;
   return grouped(activeTargets, (target) => target.scrapePool).map(([pool, of]) => section(
     `${pool} (${of.filter((target) => target.health === "up").length} of ${of.length} up)`,
-    table(["Address", "State", "Labels", "Last scrape", "Took"], of.map((target) => [
+    table(["Address", "State", "Labels", "Last scrape", "Duration"], of.map((target) => [
       [address(target.scrapeUrl), ...trouble(target.lastError)],
       badge(target.health),
       labelsElement(target.labels),
@@ -56,7 +56,7 @@ async function discovery() {
   const dropped = droppedTargets.map((target) => [target.scrapePool, target.discoveredLabels]);
   return grouped([...active, ...dropped], ([pool]) => pool).map(([pool, of]) => section(
     `${pool} (${of.filter(([, , labels]) => labels).length} of ${of.length} are targets)`,
-    table(["As discovered", "As a target"], of.map(([, before, after]) => [
+    table(["Discovered labels", "Target labels"], of.map(([, before, after]) => [
       labelsElement(before),
       after ? labelsElement(after) : badge("dropped"),
     ])),
@@ -69,7 +69,7 @@ async function rules() {
   const { groups } = (await ask("rules", { exclude_alerts: true })).data;
   return groups.map((group) => section(
     [`${group.name} `, element("span", { class: "muted" }, `every ${seconds(group.interval)} · ${group.file}`)],
-    table(["Rule", "State", "Expression", "Last evaluation", "Took"], group.rules.map((rule) => [
+    table(["Rule", "State", "Expression", "Last evaluation", "Duration"], group.rules.map((rule) => [
       [element("b", {}, rule.name), element("p", {}, labelsElement(rule.labels ?? {})), ...annotations(rule.annotations)],
       [badge(rule.health), ...trouble(rule.lastError)],
       [queryLink(rule.query), ...(rule.duration ? [element("p", {}, `for ${seconds(rule.duration)}`)] : [])],
@@ -98,7 +98,7 @@ async function alerts() {
 async function alertmanagers() {
   const { activeAlertmanagers, droppedAlertmanagers } = (await ask("alertmanagers")).data;
   const list = (of) => table(["Address"], of.map(({ url }) => [address(url)]));
-  return [section("Alerts are sent to", list(activeAlertmanagers)), section("Dropped", list(droppedAlertmanagers))];
+  return [section("Active", list(activeAlertmanagers)), section("Dropped", list(droppedAlertmanagers))];
 }
 
 async function config() {
@@ -119,8 +119,8 @@ async function head() {
   const names = {
     seriesCountByMetricName: "Metrics with the most series",
     labelValueCountByLabelName: "Labels with the most values",
-    memoryInBytesByLabelName: "Labels with the longest values, in bytes",
-    seriesCountByLabelValuePair: "Pairs with the most series",
+    memoryInBytesByLabelName: "Labels by total size of their values, in bytes",
+    seriesCountByLabelValuePair: "Label pairs with the most series",
   };
   const known = Object.entries(names).filter(([key]) => tables[key]);
   return [
@@ -145,7 +145,7 @@ const VIEWS = {
   "tsdb-status": ["Head", head],
 };
 
-// Hides the rows, and the parts without a row, that do not have the text.
+// Hides rows without the text, and sections without a visible row.
 function filter(root, text) {
   const wanted = text.trim().toLowerCase();
   const has = (node) => node.textContent.toLowerCase().includes(wanted);
@@ -157,7 +157,7 @@ function filter(root, text) {
   }
 }
 
-// Fills `root` with what the path names; says whether it names anything.
+// Fills `root` with the view of the path; returns false if there is none.
 export function showView(root, { pathname, search }) {
   const view = VIEWS[pathname.split("/").at(-1)];
   if (!view) return false;
@@ -169,7 +169,7 @@ export function showView(root, { pathname, search }) {
   const input = element("input", {
     type: "search", placeholder: "Filter", "aria-label": "Filter", oninput: () => filter(content, input.value),
   });
-  // What links to Prometheus's pages narrow their lists by.
+  // Filters of links to Prometheus's pages.
   input.value = params.get("search") ?? params.get("pool") ?? params.get("scrapePool") ?? "";
   root.replaceChildren(element("div", { class: "heading" }, element("h1", {}, title), input), content);
   load().then((parts) => {
