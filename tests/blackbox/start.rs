@@ -1,4 +1,4 @@
-//! What a start prints and refuses: the URL of the page, the version, and command lines that are
+//! Output and errors of a start: the URL of the page, the version, and command lines that are
 //! nearly right.
 
 use crate::harness::server::{Server, command, firn, spawn, wait_for};
@@ -17,7 +17,7 @@ fn server(data: &Path, flags: &[&str]) -> Server {
     server
 }
 
-/// The URL in the line of the log that says that a server is ready.
+/// The URL in the log line `ready`.
 fn url_of(server: &Server) -> String {
     let log = server.log();
     let line = log.iter().find(|line| line.contains(" msg=ready"));

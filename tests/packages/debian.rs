@@ -210,7 +210,7 @@ fn upgrades(installed: &Installed<'_>) {
     let version = machine.run(&["dpkg-query", "--show", "--showformat=${Version}", "firn"]);
     assert_eq!(version, format!("{SECOND}-1"));
     assert!(machine.run(&["cat", "/etc/firn/firn.yml"]).contains("mine"));
-    // The restart that the service manager was asked for.
+    // The restart that the package requests from the service manager.
     installed.stop_service();
     installed.start_service();
     assert!(installed.kept().contains("42"), "{}", installed.kept());

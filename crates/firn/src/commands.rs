@@ -161,7 +161,7 @@ fn load(args: &[OsString]) -> ExitCode {
     verdict("load", ended.map(|()| true))
 }
 
-/// Prints the help that was asked for, or what is wrong with `args`, the command line.
+/// Prints the requested help, or the error in `args`, the command line.
 fn refuse(error: &clap::Error, args: &[OsString]) -> ExitCode {
     let text = error.render().to_string();
     match error.kind() {
@@ -187,7 +187,7 @@ fn refuse(error: &clap::Error, args: &[OsString]) -> ExitCode {
     ExitCode::from(NOT_UNDERSTOOD)
 }
 
-/// What is wrong, the command line that was probably meant, and the parser's usage in its `text`.
+/// The error, the command line that was probably meant, and the parser's usage in its `text`.
 fn unknown_command(error: &clap::Error, text: &str, args: &[OsString]) -> String {
     let name = match error.get(ContextKind::InvalidSubcommand) {
         Some(ContextValue::String(name)) => name.as_str(),

@@ -9,7 +9,7 @@ use firn_server::parts::BuildInfo;
 /// The version of Prometheus whose behaviour this version of Firn has.
 pub const PROMETHEUS_VERSION: &str = "3.14.0";
 
-/// What a packager did not set.
+/// Value of each variable that the packager left unset.
 const UNKNOWN: &str = "unknown";
 
 /// The build, as the API shows it.

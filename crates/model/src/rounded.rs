@@ -20,7 +20,7 @@ pub fn count(number: u64) -> String {
     }
 }
 
-/// A count with what is counted: `1 block`, `3 blocks`, `13.4 k samples`.
+/// A count with its noun: `1 block`, `3 blocks`, `13.4 k samples`.
 pub fn counted(number: u64, one: &str, many: &str) -> String {
     let noun = if number == 1 { one } else { many };
     format!("{} {noun}", count(number))
@@ -44,7 +44,7 @@ pub fn bytes(number: u64) -> String {
 fn scaled(number: f64, step: f64, units: &[&str], digits: usize) -> String {
     let (mut rest, mut unit) = (number, 0);
     let mut text = fixed(rest, digits);
-    // What is rounded up to a whole unit is one: 999.9 k is 1 M.
+    // A number that rounds up to the next unit takes it: 999.9 k is 1 M.
     while text.parse::<f64>().is_ok_and(|shown| shown >= step) && unit + 1 < units.len() {
         rest /= step;
         unit += 1;

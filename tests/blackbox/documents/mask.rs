@@ -20,7 +20,7 @@ static DIFFERING: LazyLock<Vec<Regex>> = LazyLock::new(|| {
         r"\b(?:[0-9]+[a-f]|[a-f]+[0-9])[0-9a-f]{5,62}\b".to_owned(),
         r"\b(?:[0-9]+(?:\.[0-9]+)?(?:y|w|d|h|ms|m|s))+\b".to_owned(),
         format!("{number}{units}"),
-        // The sign of a number, behind what no name contains.
+        // The sign of a number, after a character that no name contains.
         format!("(?:^|([\\s:,=\\[\\](>@\"]))[-+]{MASKED}"),
     ]
     .iter()

@@ -23,7 +23,7 @@ const POLL: Duration = Duration::from_millis(5);
 /// The port of the documents.
 const PORT: &str = "9090";
 
-/// What the folder of a page is called in output.
+/// Name of a page's folder in output.
 const FOLDER: &str = "/srv/firn";
 
 /// Behaves as `firn`, with the page's server.

@@ -45,7 +45,7 @@ fn reachable(address: SocketAddr) -> String {
     }
 }
 
-/// Logs that the server is ready, and tells a user at a terminal what to open.
+/// Logs that the server is ready, and prints the URL to open on a terminal.
 pub fn announce(url: &str) {
     // As all else that a start logs.
     info!(target: "firn::serve", url, "ready");

@@ -24,7 +24,7 @@ pub struct ListenError {
     error: io::Error,
 }
 
-/// What a user can do about an address that cannot be bound.
+/// Advice for a user whose address cannot be bound.
 fn remedy(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::AddrInUse => {

@@ -98,7 +98,7 @@ impl Report {
         Ok(())
     }
 
-    /// Whether nothing was accepted, or asked.
+    /// True if no write was accepted and no query was sent.
     pub fn has_nothing(&self) -> bool {
         let second = self.unqueried.as_ref().map_or(0, |outcome| outcome.samples);
         self.outcome.samples == 0 && second == 0 && self.asked.is_none()

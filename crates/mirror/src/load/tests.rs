@@ -385,7 +385,7 @@ fn serve(stream: &TcpStream, write_ms: u64, status: &str) -> Option<()> {
     stream.write_all(answer.as_bytes()).ok()
 }
 
-/// Runs a load test with its report in JSON and returns what it prints and how it ends.
+/// Runs a load test with its report in JSON and returns its output and exit status.
 fn trial(line: &str) -> (String, Result<(), String>) {
     plain_trial(&format!("--json {line}"))
 }

@@ -322,7 +322,7 @@ fn notes(notes: &[String]) {
     }
 }
 
-/// What was made, in rounded numbers.
+/// The created blocks, series and samples, in rounded numbers.
 fn made(imported: &Imported) -> String {
     format!(
         "{}, {}, {}, {}",
