@@ -43,7 +43,8 @@ case " $* " in
 *listen*) ;;
 *) set -- --listen "127.0.0.1:$port" "$@" ;;
 esac
-"$binary" serve "$@" >"$state/log" 2>&1 &
+: >"$state/log" # The background job would empty it later, and an earlier server was ready too.
+"$binary" serve "$@" >>"$state/log" 2>&1 &
 pid=$!
 echo "$pid" >"$state/pid"
 while ! grep -q ' msg=ready' "$state/log"; do
