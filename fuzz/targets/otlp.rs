@@ -32,7 +32,9 @@ libfuzzer_sys::fuzz_target!(|message: &[u8]| {
         let mut words = Vec::new();
         for is_reversed in [false, true] {
             let read = decoder.decode_within((&reader, Deltas::Keep), message, None);
-            let Ok((mut decoded, _)) = read else { return };
+            let Ok(decoded) = read else { return };
+            let (mut decoded, target_info) = (decoded.points, decoded.target_info);
+            target_info.batch.assert_whole();
             let mut order: Vec<u32> = (0..decoded.batch.series_count() as u32).collect();
             if is_reversed {
                 order.reverse();

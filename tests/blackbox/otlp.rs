@@ -193,6 +193,16 @@ fn otlp_that_cannot_stand_is_refused_or_named_beside_what_is_stored() {
     );
     assert_eq!(answer.json()["partialSuccess"]["rejectedDataPoints"], "1");
     assert_eq!(value(&http, "ok", now), "1");
+    // Samples of `target_info` between the two points are too old, too: no sender sent them.
+    let hours = 2 * 3600 * 1000;
+    let late = request(json!([
+        gauge("too_old", now - hours, 1.0),
+        gauge("in_time", now, 1.0)
+    ]));
+    let answer = http.send(PATH, &[JSON], &late);
+    check(&answer, 200, JSON.1, "1 of 2 samples dropped");
+    assert_eq!(answer.json()["partialSuccess"]["rejectedDataPoints"], "1");
+    assert_eq!(value(&http, "in_time", now), "1");
     let bad = request(json!([delta(now)]));
     let answer = http.send(PATH, &[JSON], &bad);
     check(

@@ -35,5 +35,5 @@ pub use discards::Discard;
 pub use limits::IngestLimits;
 pub use outcome::{DropReason, Dropped, DroppedExemplars, WriteOutcome, Written};
 pub use pipeline::{Admission, InstantAge, Origin, PendingWrite, Pipeline};
-pub use pipeline::{DeltaMode, OtlpOrigin, OtlpOutcome, PendingOtlp};
+pub use pipeline::{DeltaMode, OtlpOrigin};
 pub use refusals::Sender;

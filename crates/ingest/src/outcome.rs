@@ -242,6 +242,11 @@ impl WriteOutcome {
         }
     }
 
+    /// Whether the store holds nothing that was sent, although something was.
+    pub fn is_refused(&self) -> bool {
+        self.stored_count == 0 && !self.dropped.is_empty()
+    }
+
     /// Whether all that was sent is stored.
     pub fn is_whole(&self) -> bool {
         self.dropped.is_empty() && self.dropped_exemplars.is_empty()

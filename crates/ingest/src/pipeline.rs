@@ -26,7 +26,7 @@ mod room;
 #[cfg(test)]
 mod tests;
 
-pub use otlp::{DeltaMode, OtlpOrigin, OtlpOutcome, PendingOtlp};
+pub use otlp::{DeltaMode, OtlpOrigin};
 pub use push::{Origin, PendingWrite};
 pub use room::Admission;
 
@@ -52,6 +52,7 @@ use ledger::{BatchEntry, Ledger};
 use otlp::OtlpSettings;
 use room::Room;
 use std::io;
+use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex, OnceLock};
 
 /// How far behind the clock a sample may be that fills in the past and is stored in order: as far
@@ -221,6 +222,17 @@ impl Pipeline {
     pub(crate) fn append_of(&self, tenant: &TenantId, sender: Sender, mut batch: &Batch) -> Ticket {
         let bounds = self.bounds_of(Some(&sender));
         self.append_made(tenant, Some(sender), &mut batch, bounds)
+    }
+
+    /// Returns the times at which [`Pipeline::append_of`] would accept the first sample of a new
+    /// series now.
+    pub(crate) fn first_sample_times(
+        &self,
+        tenant: &TenantId,
+        sender: &Sender,
+    ) -> RangeInclusive<TimestampMs> {
+        let bounds = self.bounds_of(Some(sender));
+        self.store.first_sample_times(tenant, bounds)
     }
 
     /// Hands a batch to the store that fills in the past: of any age, and late if it is older than

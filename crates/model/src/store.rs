@@ -21,7 +21,7 @@ use crate::sync::{lock, wait};
 use crate::tenant::TenantId;
 use crate::trace::SpanContext;
 use std::future::Future;
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 use std::pin::Pin;
 use std::sync::{Arc, Condvar, Mutex};
 use std::task::{Context, Poll, Waker};
@@ -174,6 +174,16 @@ pub trait Append: Send + Sync {
     /// must not wait must append on another thread then.
     fn may_wait(&self) -> bool {
         true
+    }
+
+    /// Returns the times at which [`Append::append`] would accept the first sample of a new series
+    /// now. A hint: later batches may move them.
+    fn first_sample_times(
+        &self,
+        _tenant: &TenantId,
+        bounds: AppendBounds,
+    ) -> RangeInclusive<TimestampMs> {
+        TimestampMs::MIN..=bounds.time_max
     }
 
     /// Whether exemplars are kept: a batch need not have them if not.

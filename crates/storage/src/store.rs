@@ -54,12 +54,13 @@ use firn_model::log::LogHealth;
 use firn_model::losses::Losses;
 use firn_model::metadata::MetadataBatch;
 use firn_model::metrics::{Collect, Sink};
-use firn_model::sample::TimeRange;
+use firn_model::sample::{TimeRange, TimestampMs};
 use firn_model::store::{
     Append, AppendBounds, ExemplarRequest, MetadataRequest, Select, SelectRequest, Selection,
     Ticket,
 };
 use firn_model::tenant::TenantId;
+use std::ops::RangeInclusive;
 use std::sync::{Arc, OnceLock};
 
 /// More shards than threads that could write at once only make the passes over them longer.
@@ -276,6 +277,14 @@ impl Append for Store {
     fn admit(&self, tenant: &TenantId) -> Result<(), Error> {
         self.check_tenant(tenant)?;
         self.appender.admit()
+    }
+
+    fn first_sample_times(
+        &self,
+        _tenant: &TenantId,
+        bounds: AppendBounds,
+    ) -> RangeInclusive<TimestampMs> {
+        self.parts.window(bounds, || None).times()
     }
 
     fn begin_log_unit(&self, tenant: &TenantId) -> Result<(), Error> {

@@ -28,6 +28,7 @@ mod point;
 mod request;
 mod schema;
 mod stream;
+mod target_info;
 #[cfg(test)]
 mod tests;
 mod text;
@@ -43,7 +44,7 @@ pub use translation::{Promotion, Strategy, Translation};
 
 use crate::error::WireError;
 use crate::limits::WireLimits;
-use crate::remote_write::{Decoded, KEY_FORMAT, Offence};
+use crate::remote_write::{Counts, Decoded, Offence};
 use firn_model::batch::Batch;
 use firn_model::budget::Reservation;
 use firn_model::metadata::MetadataBatch;
@@ -90,13 +91,13 @@ pub trait Accumulate {
     fn exponential(&mut self, stream: Stream, point: &mut ExponentialPoint) -> Result<(), Offence>;
 }
 
-/// How much a request held.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Size {
-    /// Data points, refused ones included.
-    pub points: usize,
-    /// Samples of `target_info`, which no point brought.
-    pub info_samples: usize,
+/// A decoded request.
+#[derive(Debug)]
+pub struct DecodedOtlp<'d> {
+    /// The samples of the data points, and the metadata of the request.
+    pub points: Decoded<'d>,
+    /// The samples of `target_info`, which follow from the resources of the points.
+    pub target_info: Decoded<'d>,
 }
 
 /// Reads requests one after the other and reuses its memory.
@@ -104,6 +105,7 @@ pub struct Size {
 pub struct Decoder {
     limits: WireLimits,
     batch: Batch,
+    target_info: Batch,
     metadata: MetadataBatch,
     made: Vec<u8>,
 }
@@ -126,27 +128,32 @@ impl Decoder {
         (reader, deltas): (&Reader<'a>, Deltas<'a>),
         message: &[u8],
         memory: Option<&mut Reservation>,
-    ) -> Result<(Decoded<'_>, Size), WireError> {
+    ) -> Result<DecodedOtlp<'_>, WireError> {
         self.batch.clear();
+        self.target_info.clear();
         self.metadata.clear();
-        let into = (&mut self.batch, &mut self.metadata);
+        let into = (&mut self.batch, &mut self.target_info, &mut self.metadata);
         let made = std::mem::take(&mut self.made);
         let mut walk = Walk::new((reader, deltas), &self.limits, into, made, memory);
         let read = walk.read(message);
-        let (keys, made, counts, size) = walk.finish();
+        let (made, counts) = walk.finish();
         self.made = made;
-        let log_bytes = keys.len() + message.len();
-        self.batch.put_message(keys, KEY_FORMAT);
         read?;
-        let into = (&mut self.batch, &self.metadata);
-        Ok((
-            Decoded::of_keys(into, counts, log_bytes, &self.limits),
-            size,
-        ))
+        let log_bytes = self.batch.message_bytes() + message.len();
+        let points = (&mut self.batch, &self.metadata);
+        let info_bytes = self.target_info.message_bytes();
+        let target_info = (&mut self.target_info, &self.metadata);
+        Ok(DecodedOtlp {
+            points: Decoded::of_keys(points, counts, log_bytes, &self.limits),
+            target_info: Decoded::of_keys(target_info, Counts::default(), info_bytes, &self.limits),
+        })
     }
 
     /// Bytes of memory that the decoder keeps for the next request.
     pub fn memory_bytes(&self) -> usize {
-        self.batch.memory_bytes() + self.metadata.memory_bytes() + self.made.capacity()
+        self.batch.memory_bytes()
+            + self.target_info.memory_bytes()
+            + self.metadata.memory_bytes()
+            + self.made.capacity()
     }
 }

@@ -37,9 +37,10 @@ fn check(deltas: &Deltas, json: &str, want: &[f64], refused: &[Refusal]) {
     let tenant = TenantId::anonymous();
     let mut adding = deltas.of(&tenant);
     let mode = Mode::Accumulate(&mut adding);
-    let (decoded, _) = decoder
+    let decoded = decoder
         .decode_within((&reader, mode), &message, None)
-        .unwrap();
+        .unwrap()
+        .points;
     let got: Vec<f64> = (0..decoded.batch.series_count())
         .flat_map(|i| decoded.batch.series(i).values.to_vec())
         .collect();

@@ -14,21 +14,19 @@ use super::{Pipeline, Sender};
 use crate::deltas;
 use crate::limits::WORK_MESSAGES;
 use crate::metadata::Names;
-use crate::outcome::{Decoding, Dropped, DroppedExemplars, WriteOutcome};
+use crate::outcome::{Decoding, Dropped, DroppedExemplars};
 use firn_model::error::{Error, ErrorKind};
-use firn_model::store::Append;
+use firn_model::store::{Append, AppendBounds};
 use firn_model::sync::lock;
 use firn_model::tenant::TenantId;
 use firn_model::trace::{Span, SpanContext};
 use firn_wire::WireError;
-use firn_wire::otlp::{self, Decoder, Deltas, Format, Reader, Size, Translation};
+use firn_wire::otlp::{self, Decoder, Deltas, Format, Reader, Translation};
+use firn_wire::remote_write::Decoded;
 use firn_wire::unpack::{Packing, Unpacker};
 use std::borrow::Cow;
-use std::future::Future;
 use std::net::IpAddr;
-use std::pin::Pin;
 use std::sync::{Arc, PoisonError, RwLock};
-use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 /// A request of 1,000 points in protocol buffers has some 150 KiB and takes half a millisecond.
@@ -144,7 +142,7 @@ impl Pipeline {
         body: &[u8],
         admission: Admission,
         span: Option<&SpanContext>,
-    ) -> Result<PendingOtlp, Error> {
+    ) -> Result<PendingWrite, Error> {
         self.ledger.metrics.body_bytes.add(body.len() as u64);
         let pending = self.decode_otlp(tenant, origin, (body, span), admission);
         self.count_refused(&pending);
@@ -157,20 +155,20 @@ impl Pipeline {
         origin: OtlpOrigin,
         (body, span): (&[u8], Option<&SpanContext>),
         mut admission: Admission,
-    ) -> Result<PendingOtlp, Error> {
+    ) -> Result<PendingWrite, Error> {
         let decode = SpanContext::begin_in(span, super::push::DECODE);
         let started = self.ledger.clock.monotonic();
         admission.prepare(self.declared_bytes(origin, body)?)?;
         let message = self.message(origin, body, &mut admission)?;
         let mut decoder = self.take_otlp_decoder();
-        let (write, size) = self.append_otlp(
+        let write = self.append_otlp(
             (tenant, origin, started),
             &message,
             (&mut decoder, admission),
             (decode, span),
         )?;
         self.put_otlp_decoder(decoder);
-        Ok(PendingOtlp { write, size })
+        Ok(write)
     }
 
     /// Decodes `message` and hands over what is in it.
@@ -180,7 +178,7 @@ impl Pipeline {
         message: &[u8],
         (decoder, mut admission): (&mut Decoder, Admission),
         (decode, span): (Span, Option<&SpanContext>),
-    ) -> Result<(PendingWrite, Size), Error> {
+    ) -> Result<PendingWrite, Error> {
         let sender = Sender::Push {
             tenant: tenant.clone(),
             address: origin.address,
@@ -203,7 +201,8 @@ impl Pipeline {
             }
         };
         let memory = admission.work.as_mut();
-        let (mut decoded, size) = decoder.decode_within((&reader, deltas), message, memory)?;
+        let read = decoder.decode_within((&reader, deltas), message, memory)?;
+        let (mut decoded, mut target_info) = (read.points, read.target_info);
         let exemplars = decoded.batch.exemplars().len();
         // Known before the samples come to aggregation.
         let now = self.ledger.clock.now_ms();
@@ -213,17 +212,10 @@ impl Pipeline {
         let decoded_at = self.ledger.clock.monotonic();
         let bounds = self.bounds_of(Some(&sender));
         let time_max = bounds.time_max;
-        let entry = BatchEntry {
-            sender: Some(sender.clone()),
-            // The request keeps its room itself.
-            room: None,
-            time_max,
-            started: decoded_at,
-            // Receivers get requests of remote write 1.0, written anew.
-            body: None,
-        };
+        let entry = entry_of_request(&sender, bounds, decoded_at);
         let append = SpanContext::begin_in(span, super::push::APPEND);
         self.append_zeros(tenant, decoded.batch, &mut admission)?;
+        self.append_target_info(tenant, &mut target_info, &sender);
         let ticket = self.hand_over(tenant, &mut decoded, entry, bounds);
         drop(append);
         let metrics = &self.ledger.metrics;
@@ -232,7 +224,7 @@ impl Pipeline {
         metrics.message_bytes.add(message.len() as u64);
         metrics.exemplars_ignored.add(decoded.exemplar_count as u64);
         metrics.metadata_ignored.add(unkept as u64);
-        admission.keep_for_log(decoded.log_bytes);
+        admission.keep_for_log(decoded.log_bytes + target_info.log_bytes);
         let refused_exemplars = decoded.refused_exemplars.iter();
         let decoding = Decoding {
             exemplars: exemplars - decoded.lost_exemplars,
@@ -241,8 +233,20 @@ impl Pipeline {
             tells_exemplars: false,
             dropped: decoded.finish()?.iter().map(Dropped::from).collect(),
         };
-        let write = PendingWrite::new(ticket, decoding, (sender, time_max), admission, self);
-        Ok((write, size))
+        let from = (sender, time_max);
+        Ok(PendingWrite::new(ticket, decoding, from, admission, self))
+    }
+
+    /// Hands over the samples of `target_info`. Those that the store refuses are counted and
+    /// logged, but the sender did not send them and its answer does not mention them. They are
+    /// durable when the points are, which follow them in the log.
+    fn append_target_info(&self, tenant: &TenantId, samples: &mut Decoded<'_>, sender: &Sender) {
+        if samples.batch.series_count() == 0 {
+            return;
+        }
+        let bounds = self.bounds_of(Some(sender));
+        let entry = entry_of_request(sender, bounds, self.ledger.clock.monotonic());
+        drop(self.hand_over(tenant, samples, entry, bounds));
     }
 
     /// Bytes that `body` says that it unpacks to; fails if that is over the limit.
@@ -302,6 +306,18 @@ impl Pipeline {
     }
 }
 
+/// The entry of a batch of a request, which keeps its room itself. Receivers get requests of remote
+/// write 1.0, written anew.
+fn entry_of_request(sender: &Sender, bounds: AppendBounds, started: Duration) -> BatchEntry {
+    BatchEntry {
+        sender: Some(sender.clone()),
+        room: None,
+        time_max: bounds.time_max,
+        started,
+        body: None,
+    }
+}
+
 fn too_large(bytes: usize, limit: usize) -> Error {
     let bytes = bytes as u64;
     WireError::MessageTooLarge { bytes, limit }.into()
@@ -334,48 +350,5 @@ fn unpack(
             work.grow(more.saturating_mul(WORK_MESSAGES))?;
         }
         room += more;
-    }
-}
-
-/// A push on its way to the disk: await it.
-#[must_use = "samples are durable only when this says so"]
-#[derive(Debug)]
-pub struct PendingOtlp {
-    write: PendingWrite,
-    size: Size,
-}
-
-/// What became of a push whose stored samples are durable.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct OtlpOutcome {
-    /// What became of its samples.
-    pub write: WriteOutcome,
-    /// How much it held.
-    pub size: Size,
-}
-
-impl OtlpOutcome {
-    /// Whether nothing of what was sent is stored, and not all of it could be.
-    pub fn is_refused(&self) -> bool {
-        !self.write.dropped.is_empty() && self.write.stored_count <= self.size.info_samples
-    }
-}
-
-impl Future for PendingOtlp {
-    type Output = Result<OtlpOutcome, Error>;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let write = ready!(Pin::new(&mut self.write).poll(cx));
-        let size = self.size;
-        Poll::Ready(write.map(|write| OtlpOutcome { write, size }))
-    }
-}
-
-impl PendingOtlp {
-    /// Blocks the thread until the write is durable or can never be.
-    pub fn wait(self) -> Result<OtlpOutcome, Error> {
-        let size = self.size;
-        let write = self.write.wait()?;
-        Ok(OtlpOutcome { write, size })
     }
 }

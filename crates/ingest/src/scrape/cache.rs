@@ -47,6 +47,9 @@ pub(super) struct Entry {
     anchor: Option<Box<Anchor>>,
     /// Whether a good scrape saw it: only then it was stored.
     is_stored: bool,
+    /// Whether it was counted as added. A series is counted at its first sample that the store
+    /// accepts.
+    pub(super) is_counted: bool,
     follower: Slot,
 }
 
@@ -154,6 +157,7 @@ impl SeriesCache {
             zero_made: START_UNKNOWN,
             anchor: None,
             is_stored: false,
+            is_counted: false,
             follower: NOWHERE,
         };
         self.bytes += entry.memory_bytes();
@@ -247,7 +251,16 @@ impl SeriesCache {
             // Zeros of this scrape were not stored; the store refuses those that it has.
             entry.zero_made = START_UNKNOWN;
         }
-        if needs_memory || self.len() > 2 * self.good_count + SPARE_ENTRIES {
+        if needs_memory {
+            self.retain(|entry| entry.is_stored);
+        }
+        self.end_empty();
+    }
+
+    /// Ends a scrape with an empty body. Prometheus takes it for a failure of the target, so what
+    /// is known of series stays, unless failed scrapes added much.
+    pub(super) fn end_empty(&mut self) {
+        if self.len() > 2 * self.good_count + SPARE_ENTRIES {
             self.retain(|entry| entry.is_stored);
         }
     }

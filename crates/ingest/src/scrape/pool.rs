@@ -122,12 +122,20 @@ struct Work {
     waits_until: Option<Instant>,
 }
 
-/// What the groups of all discoveries come to.
+/// The targets of the groups of all discoveries.
 #[derive(Default)]
 struct Targets {
-    active: Vec<Arc<Target>>,
+    active: HashMap<Identity, Arc<Target>>,
     dropped: Vec<Labels>,
     dropped_count: usize,
+}
+
+impl Targets {
+    /// Adds a target. One that differs from an earlier one in discovered labels alone replaces it,
+    /// as in Prometheus.
+    fn add(&mut self, target: Target) {
+        self.active.insert(target.identity(), Arc::new(target));
+    }
 }
 
 impl Work {
@@ -208,11 +216,7 @@ impl Work {
         self.leaving.retain(|_, runner| !runner.is_over());
         let refusal = self.refusal(targets.active.len());
         let mut old = std::mem::take(&mut self.runners);
-        for target in targets.active {
-            let identity = target.identity();
-            if self.runners.contains_key(&identity) {
-                continue;
-            }
+        for (identity, target) in targets.active {
             let known = old.remove(&identity);
             let runner = match known.or_else(|| self.leaving.remove(&identity)) {
                 Some(runner) => self.go_on(runner, target, &refusal),
@@ -325,7 +329,7 @@ fn find(job: &JobSettings, groups: &[Arc<Vec<Group>>]) -> Targets {
     for group in groups.iter().flat_map(|list| list.iter()) {
         for address in &group.targets {
             match populate(job, address, group) {
-                Ok(Found::Target(target)) => targets.active.push(Arc::from(target)),
+                Ok(Found::Target(target)) => targets.add(*target),
                 Ok(Found::Dropped(labels)) => {
                     targets.dropped_count += 1;
                     if targets.dropped.len() < kept_max {

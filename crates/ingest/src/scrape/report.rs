@@ -22,14 +22,15 @@ const NAMES: [&str; 8] = [
 /// How many are written if no extra ones are asked for.
 const ORDINARY: usize = 5;
 
-/// What there is to say about a scrape.
+/// The counts of one scrape, as Prometheus's scrape loop makes them.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Counts {
     /// Samples in the body.
     pub(super) scraped: u64,
-    /// Those that relabelling kept.
+    /// Samples that relabelling kept, those included that the store refuses or that repeat a
+    /// series.
     pub(super) kept: u64,
-    /// Series that the scrape before did not have.
+    /// Series that no scrape since the last one with a body had a sample of that the store accepts.
     pub(super) added: u64,
     /// Bytes of the body; -1 if there were too many.
     pub(super) body_bytes: i64,

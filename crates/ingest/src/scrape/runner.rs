@@ -301,6 +301,7 @@ impl Scraping {
         let sender = self.sender();
         let slot = self.resources.slot().await;
         state.keep_exemplars(pipeline.takes_exemplars());
+        state.set_accepted_times(pipeline.first_sample_times(&tenant, &sender));
         let mut part = span.child("scrapeAppend");
         let appending = spawn_blocking(move || {
             let made = make(&mut state);

@@ -36,6 +36,7 @@ use firn_wire::WireLimits;
 use firn_wire::exposition::{
     Event, Field, Format, LabelPairs, Metadata, Parser, Sample, Switches, Value,
 };
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 use tracing::debug;
@@ -66,6 +67,8 @@ pub(super) struct ScrapeState {
     family: Family,
     /// Exemplars of one sample, or `None` if the store keeps none.
     exemplars: Option<Exemplars>,
+    /// The times at which the store accepts the first sample of a series.
+    accepted_times: RangeInclusive<TimestampMs>,
 }
 
 /// What a scrape was, beside its batch.
@@ -77,6 +80,17 @@ pub(super) struct Scraped {
     pub(super) duration: Duration,
     /// Samples dropped on the way although it was good.
     pub(super) dropped: Option<Dropped>,
+}
+
+/// What the reader of a body does with a sample.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sighting {
+    /// Relabelling drops its series.
+    Dropped,
+    /// The scrape already has a sample of its series, and both have the time of the scrape.
+    Repeated,
+    /// It is stored.
+    Wanted,
 }
 
 /// Numbers of a body while it is read.
@@ -119,6 +133,7 @@ impl ScrapeState {
             zeros: Batch::default(),
             family: Family::default(),
             exemplars: None,
+            accepted_times: TimestampMs::MIN..=TimestampMs::MAX,
         }
     }
 
@@ -141,6 +156,12 @@ impl ScrapeState {
         if keeps_exemplars != self.exemplars.is_some() {
             self.exemplars = keeps_exemplars.then(Exemplars::default);
         }
+    }
+
+    /// Sets the times at which the store accepts the first sample of a series: one whose samples
+    /// are all refused is not counted as added.
+    pub(super) fn set_accepted_times(&mut self, times: RangeInclusive<TimestampMs>) {
+        self.accepted_times = times;
     }
 
     /// The samples of the last scrape, its staleness markers and its report.
@@ -166,6 +187,7 @@ impl ScrapeState {
         self.scrape += 1;
         self.newest = Some(time);
         let mut reading = Reading::default();
+        let is_empty = matches!(&fetched, Ok(body) if body.bytes.is_empty());
         let outcome = match fetched {
             Ok(body) => {
                 reading.counts.body_bytes = body.bytes.len() as i64;
@@ -183,8 +205,12 @@ impl ScrapeState {
             Ok(()) => {
                 let gone = self.cache.vanished(before, self.scrape);
                 self.mark_stale(&gone, time);
-                self.cache.end_good(self.scrape);
-                self.status.metadata().forget(self.scrape);
+                if is_empty {
+                    self.cache.end_empty();
+                } else {
+                    self.cache.end_good(self.scrape);
+                    self.status.metadata().forget(self.scrape);
+                }
             }
             Err(_) => {
                 self.batch.clear();
@@ -306,9 +332,6 @@ impl ScrapeState {
         reading: &mut Reading,
     ) -> Result<Slot, Error> {
         let labels = self.labeller.label(pairs)?;
-        if labels.is_some() {
-            reading.counts.added += 1;
-        }
         let slot = self.cache.add(key, labels, 0);
         self.reserve_cache(reading)?;
         Ok(slot)
@@ -331,15 +354,23 @@ impl ScrapeState {
     ) -> Result<(), Error> {
         self.cache.follow(slot);
         let own_time = sample.time.filter(|_| self.job.honor_timestamps);
-        if !self.see(slot, own_time.is_some(), reading) {
-            return Ok(());
+        match self.see(slot, own_time.is_some()) {
+            Sighting::Dropped => return Ok(()),
+            Sighting::Repeated => {
+                self.note_duplicate(slot, reading);
+                return Ok(());
+            }
+            Sighting::Wanted => {}
         }
         let tracks = own_time.is_none() || self.job.track_timestamps_staleness;
         let time = own_time.unwrap_or(time);
-        match self.job.start_times.are_made {
-            true => self.push_counted(slot, sample, (time, tracks), reading),
-            false => self.store(slot, sample, (time, tracks), reading),
+        if self.job.start_times.are_made {
+            self.push_counted(slot, sample, (time, tracks), reading)?;
+        } else {
+            self.store(slot, sample, (time, tracks), reading)?;
         }
+        reading.counts.kept += 1;
+        Ok(())
     }
 
     /// Adds what a sample is above its series' anchor to the batch.
@@ -362,38 +393,45 @@ impl ScrapeState {
             }
             Counted::LeftOut => {
                 let scrape = self.scrape;
-                if let Some(entry) = self.cache.entry_mut(slot)
-                    && tracks
-                    && entry.is_tracked()
-                {
-                    entry.track(scrape);
+                if let Some(entry) = self.cache.entry_mut(slot) {
+                    if tracks && entry.is_tracked() {
+                        entry.track(scrape);
+                    }
+                    reading.counts.added += u64::from(!entry.is_counted);
+                    entry.is_counted = true;
                 }
                 Ok(())
             }
         }
     }
 
-    /// Notes that the series at `slot` was read; whether a sample of it is wanted.
+    /// Notes that this scrape read a sample of the series at `slot`.
     #[inline]
-    fn see(&mut self, slot: Slot, has_own_time: bool, reading: &mut Reading) -> bool {
+    fn see(&mut self, slot: Slot, has_own_time: bool) -> Sighting {
         let scrape = self.scrape;
         let Some(entry) = self.cache.entry_mut(slot) else {
-            return false;
+            return Sighting::Dropped;
         };
         let is_second = entry.seen == scrape;
         entry.seen = scrape;
-        let Some(labels) = &entry.labels else {
-            return false;
-        };
-        reading.counts.kept += 1;
-        if !is_second || has_own_time {
-            return true;
+        if entry.labels.is_none() {
+            return Sighting::Dropped;
         }
-        if reading.duplicates == 0 {
+        if is_second && !has_own_time {
+            return Sighting::Repeated;
+        }
+        Sighting::Wanted
+    }
+
+    #[cold]
+    fn note_duplicate(&self, slot: Slot, reading: &mut Reading) {
+        reading.counts.kept += 1;
+        if reading.duplicates == 0
+            && let Some(labels) = self.cache.entry(slot).and_then(|e| e.labels.as_ref())
+        {
             reading.first_duplicate = labels.clone();
         }
         reading.duplicates += 1;
-        false
     }
 
     /// Counts a sample from its series' anchor, unless it has a start of its own.
@@ -437,6 +475,8 @@ impl ScrapeState {
             return Ok(());
         }
         reading.pushed += 1;
+        let is_added = !entry.is_counted && self.accepted_times.contains(&time);
+        entry.is_counted |= is_added;
         if let Some(exemplars) = &self.exemplars {
             exemplars::push(exemplars, sample, time, &mut self.batch);
         }
@@ -467,6 +507,10 @@ impl ScrapeState {
             }
         }
         self.batch.end_series();
+        // Prometheus counts no series behind a sample that exceeds a limit.
+        if is_added && !reading.has_too_many_samples && !reading.has_too_many_buckets {
+            reading.counts.added += 1;
+        }
         self.check_memory(reading.pushed)
     }
 

@@ -227,6 +227,32 @@ fn scrape_series_with_own_time_go_stale_only_if_tracked() {
 }
 
 #[test]
+fn scrape_counts_series_as_added_at_their_first_accepted_sample() {
+    type Case = (&'static [&'static str], &'static [u32]);
+    let cases: [Case; 5] = [
+        // The store accepts 5 and later, up to 100: one sample is too old, one is too far ahead.
+        (&["m 1\nold 1 4\nahead 1 101\n"; 2], &[1, 0]),
+        (
+            &["old 1 4\n", "old 1 4\n", "old 1 6\n", "old 1 7\n"],
+            &[0, 0, 1, 0],
+        ),
+        // An empty body is a failure of the target, a body without samples is none.
+        (&["m 1\n", "m 1\n", "", "m 1\n"], &[1, 0, 0, 0]),
+        (&["m 1\n", "\n", "m 1\n"], &[1, 0, 1]),
+        (&["m 1\nm 2\n", "m 1\nn\n", "m 1\nn 1\n"], &[1, 0, 1]),
+    ];
+    for (bodies, wanted) in cases {
+        let mut steps = Steps::new(JobSettings::new("test"));
+        steps.state.set_accepted_times(5..=100);
+        let added = bodies
+            .iter()
+            .map(|body| steps.take(Some(body)).1[3].clone());
+        let wanted: Vec<String> = wanted.iter().map(u32::to_string).collect();
+        assert_eq!(added.collect::<Vec<_>>(), wanted, "{bodies:?}");
+    }
+}
+
+#[test]
 fn scrape_end_marks_everything_after_the_last_sample() {
     let mut steps = Steps::new(JobSettings::new("test"));
     steps.state.end(5);

@@ -19,7 +19,7 @@ use axum::body::Body;
 use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
 use axum::response::Response;
-use firn_ingest::{Admission, OtlpOrigin, OtlpOutcome, PendingOtlp, Pipeline};
+use firn_ingest::{Admission, OtlpOrigin, PendingWrite, Pipeline, WriteOutcome};
 use firn_model::error::{Error, ErrorKind};
 use firn_model::tenant::TenantId;
 use firn_model::trace::SpanContext;
@@ -45,11 +45,11 @@ pub(crate) async fn metrics(app: App, request: Request) -> Response {
     };
     match store(&app, backend.pipeline.clone(), (request, format, packing)).await {
         Ok(outcome) => {
-            let told = outcome.write.complaint();
+            let told = outcome.complaint();
             let answer = match &told {
                 None => Answer::Stored,
                 Some(message) => Answer::Partial {
-                    rejected: outcome.write.dropped_count(),
+                    rejected: outcome.dropped_count(),
                     message,
                 },
             };
@@ -87,7 +87,7 @@ async fn store(
     app: &App,
     pipeline: Arc<Pipeline>,
     (request, format, packing): (Request, Format, Packing),
-) -> Result<OtlpOutcome, Failure> {
+) -> Result<WriteOutcome, Failure> {
     let (head, body) = request.into_parts();
     origin::check_same(&app.parts.web, &head.headers)?;
     let tenant = app.tenant(&head.headers)?;
@@ -120,9 +120,7 @@ async fn store(
     drop(commit);
     let outcome = outcome.map_err(of_store)?;
     match outcome.is_refused() {
-        true => Err(Failure::bad_data(
-            outcome.write.complaint().unwrap_or_default(),
-        )),
+        true => Err(Failure::bad_data(outcome.complaint().unwrap_or_default())),
         false => Ok(outcome),
     }
 }
@@ -133,7 +131,7 @@ async fn decode(
     pipeline: Arc<Pipeline>,
     (tenant, from, span): (TenantId, OtlpOrigin, Option<SpanContext>),
     (bytes, admission): (Vec<u8>, Admission),
-) -> Result<PendingOtlp, Failure> {
+) -> Result<PendingWrite, Failure> {
     if pipeline.is_quick_otlp(from, &bytes) {
         let pending = pipeline.otlp(&tenant, from, &bytes, admission, span.as_ref());
         pipeline.put_body(bytes);

@@ -6,6 +6,7 @@ use crate::ids::SeriesRef;
 use firn_model::histogram::Histogram;
 use firn_model::sample::{TimeRange, TimestampMs};
 use firn_model::store::{Rejection, TakeLate};
+use std::ops::RangeInclusive;
 
 /// The times that an append accepts.
 #[derive(Clone, Copy, Debug)]
@@ -26,9 +27,14 @@ impl Window {
         self.late_min != TimestampMs::MAX
     }
 
-    /// Whether a series may be created for the sake of a sample.
+    /// The times of a sample that may create its series.
+    pub(crate) fn times(&self) -> RangeInclusive<TimestampMs> {
+        self.min.min(self.late_min)..=self.max
+    }
+
+    /// Whether a sample of this time may create its series.
     pub(crate) fn contains(&self, time: TimestampMs) -> bool {
-        (self.min.min(self.late_min)..=self.max).contains(&time)
+        self.times().contains(&time)
     }
 }
 

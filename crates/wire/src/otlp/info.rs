@@ -64,25 +64,21 @@ impl<'m> Walk<'_, '_, 'm> {
         let step = self.reader.info_step_ns.max(1);
         let skipped = ((newest - oldest) / step).saturating_sub(SAMPLES_MAX);
         let mut at = oldest + skipped * step;
-        let before = self.info_samples;
         while at < newest {
             self.info_sample(hash, at)?;
             at = at.saturating_add(step);
         }
         self.info_sample(hash, newest)?;
-        match self.info_samples == before {
-            true => self.keys.truncate(key.start),
-            false => self.batch.end_unread_series(key),
-        }
+        let key_bytes = self.keys.get(key.clone()).unwrap_or_default();
+        self.target_info.end_series(key_bytes);
+        self.keys.truncate(key.start);
         Ok(())
     }
 
     fn info_sample(&mut self, labels: u128, at: u64) -> Result<(), Trouble> {
         let time = milliseconds(at);
-        if self.infos.insert((labels, time)) {
+        if self.target_info.add_sample(labels, time) {
             self.charges.add(SAMPLE_BYTES + size_of::<(u128, i64)>())?;
-            self.batch.push_float(time, 1.0);
-            self.info_samples += 1;
         }
         Ok(())
     }

@@ -78,14 +78,12 @@ impl<'m> Walk<'_, '_, 'm> {
             Err(Trouble::Message(e)) => return Err(e),
             Err(Trouble::Point(offence)) => {
                 let count = count(points, data::POINTS)?;
-                self.points += count;
                 self.refuse(count, offence);
                 return Ok(());
             }
         };
         let mut standing = 0;
         each(points, data::POINTS, |message| {
-            self.points += 1;
             match self.point(&metric, message) {
                 Ok(times) => {
                     standing += 1;

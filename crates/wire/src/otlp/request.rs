@@ -18,6 +18,7 @@ use super::metric::{KnownMetric, NameParts, Parts};
 use super::order::Orders;
 use super::point::{ExplicitPoint, ExponentialPoint, Frame, SummaryPoint, Times, push_part};
 use super::stream::{self, Stream};
+use super::target_info::TargetInfo;
 use super::text::{Made, Text};
 use super::trouble::Trouble;
 use super::value::{self, Attribute};
@@ -25,11 +26,11 @@ use super::{Deltas, Reader};
 use crate::error::WireError;
 use crate::limits::WireLimits;
 use crate::protobuf::{Cursor, WireType, expect};
-use crate::remote_write::{Charges, Counts, Offence, Refusal};
+use crate::remote_write::{Charges, Counts, KEY_FORMAT, Offence, Refusal};
 use firn_model::batch::Batch;
 use firn_model::budget::Reservation;
 use firn_model::metadata::MetadataBatch;
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 
 /// Attributes that name a resource: they are in `job` and `instance`.
 pub(super) const SERVICE_NAME: &[u8] = b"service.name";
@@ -62,11 +63,8 @@ pub(super) struct Walk<'d, 'a, 'm> {
     pub(super) summary: SummaryPoint,
     /// Bounds and quantiles as labels have them, by their bits.
     pub(super) bounds: FxHashMap<u64, Text<'static>>,
-    /// `target_info` samples that are there: a hash of the labels, and the time.
-    pub(super) infos: FxHashSet<(u128, i64)>,
-    pub(super) info_samples: usize,
+    pub(super) target_info: TargetInfo<'d>,
     pub(super) series_count: usize,
-    pub(super) points: usize,
 }
 
 /// A resource whose points are being read.
@@ -90,7 +88,7 @@ impl<'d, 'a, 'm> Walk<'d, 'a, 'm> {
     pub(super) fn new(
         (reader, deltas): (&'d Reader<'a>, Deltas<'a>),
         limits: &'d WireLimits,
-        (batch, metadata): (&'d mut Batch, &'d mut MetadataBatch),
+        (batch, target_info, metadata): (&'d mut Batch, &'d mut Batch, &'d mut MetadataBatch),
         made: Vec<u8>,
         memory: Option<&'d mut Reservation>,
     ) -> Self {
@@ -116,10 +114,8 @@ impl<'d, 'a, 'm> Walk<'d, 'a, 'm> {
             exponential: ExponentialPoint::default(),
             summary: SummaryPoint::default(),
             bounds: FxHashMap::default(),
-            infos: FxHashSet::default(),
-            info_samples: 0,
+            target_info: TargetInfo::new(target_info),
             series_count: 0,
-            points: 0,
         }
     }
 
@@ -130,13 +126,11 @@ impl<'d, 'a, 'm> Walk<'d, 'a, 'm> {
         .map_err(wire_error)
     }
 
-    /// The keys, the memory of made texts, what was counted, and how much of it there is.
-    pub(super) fn finish(self) -> (Vec<u8>, Vec<u8>, Counts, super::Size) {
-        let size = super::Size {
-            points: self.points,
-            info_samples: self.info_samples,
-        };
-        (self.keys, self.made.into_bytes(), self.counts, size)
+    /// Puts the keys into the batches; returns the memory of made texts and what was counted.
+    pub(super) fn finish(self) -> (Vec<u8>, Counts) {
+        self.batch.put_message(self.keys, KEY_FORMAT);
+        self.target_info.finish();
+        (self.made.into_bytes(), self.counts)
     }
 
     /// Counts what cannot stand.
@@ -161,7 +155,6 @@ impl<'d, 'a, 'm> Walk<'d, 'a, 'm> {
             Err(Trouble::Message(e)) => return Err(e),
             Err(Trouble::Point(offence)) => {
                 let count = points_of_resource(message)?;
-                self.points += count;
                 self.refuse(count, offence);
                 return Ok(());
             }
@@ -254,7 +247,6 @@ impl<'d, 'a, 'm> Walk<'d, 'a, 'm> {
             Err(Trouble::Message(e)) => return Err(e),
             Err(Trouble::Point(offence)) => {
                 let count = points_of_scope(message)?;
-                self.points += count;
                 self.refuse(count, offence);
                 return Ok(());
             }

@@ -286,13 +286,38 @@ async fn job_with_too_many_targets_scrapes_none() {
     for active in bench.view().active() {
         assert_eq!(
             active.status.last().error,
-            "target_limit exceeded (number of targets: 3, limit: 1)"
+            "target_limit exceeded (number of targets: 2, limit: 1)"
         );
     }
     assert!(bench.drain("{\"a\"").is_empty());
     bench.apply(job(&["x"]), true);
     bench.until(25).await;
     assert_eq!(bench.drain("{\"a\"").len(), 2);
+    bench.scraping.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn job_shows_the_last_of_targets_that_differ_in_discovered_labels() {
+    let bench = Bench::new();
+    let group = |name: &str| Group {
+        targets: vec!["x:1".into()],
+        labels: [("__meta_name".to_owned(), name.to_owned())].into(),
+    };
+    let orders = [["one", "two"], ["two", "one"], ["one", "three"]];
+    for (names, seconds) in orders.into_iter().zip([5, 6, 7]) {
+        let mut repeating = job(&[]);
+        repeating.limits.targets = 1;
+        repeating.discoveries = vec![DiscoverySettings::Static(names.map(group).into())];
+        bench.apply(repeating, true);
+        bench.until(seconds).await;
+        let active = bench.view().active();
+        let shown: Vec<_> = active
+            .iter()
+            .map(|active| active.target.discovered.get("__meta_name").to_owned())
+            .collect();
+        assert_eq!(shown, [names[1].as_bytes()]);
+        assert_eq!(active[0].status.last().error, "");
+    }
     bench.scraping.stop().await;
 }
 
