@@ -1,42 +1,47 @@
-//! One alert of a rule: its labels, and what has become of it.
+//! A single alert of an alerting rule: its labels, annotations, state and the times of its
+//! transitions.
 //!
 //! ```text
-//! pending --for passed--> firing --gone, and keep_firing_for passed--> inactive (resolved)
-//!    `--gone--> forgotten                                     resolved for 15 min --> forgotten
+//! pending --`for` elapsed--> firing --condition false and keep_firing_for elapsed--> inactive
+//!   |                                                                              (resolved)
+//!   `--condition false--> removed                           resolved for 15 min --> removed
 //! ```
 //!
-//! Facts are from upstream's `rules/alerting.go`.
+//! [`crate::alerts`] performs the transitions. Follows upstream's `rules/alerting.go`.
 
 use crate::instant::Instant;
 use firn_model::labels::Labels;
 use std::time::Duration;
 
-/// The name of the series that show which alerts are active.
+/// Metric name of the synthetic series that expose active alerts with the value 1.
 pub const ALERTS: &str = "ALERTS";
 
-/// The name of the series that keep since when alerts are active.
+/// Metric name of the synthetic series whose value is the activation time of an alert, in seconds
+/// since the epoch.
 pub const ALERTS_FOR_STATE: &str = "ALERTS_FOR_STATE";
 
-/// The label with the name of the rule.
+/// Label that contains the name of the alerting rule.
 pub const ALERT_NAME: &str = "alertname";
 
-/// The label of [`ALERTS`] with the state.
+/// Label of the series [`ALERTS`] that contains the state of the alert.
 pub const ALERT_STATE: &str = "alertstate";
 
-/// How an alert is. A later state is the more urgent one.
+/// State of an alert or, as the maximum of its alerts, of a rule. States are ordered by urgency:
+/// firing is the greatest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum AlertState {
-    /// Its condition held, and does so no more.
+    /// The condition was true earlier and no longer is: the alert is resolved.
     #[default]
     Inactive,
-    /// Its condition holds, and not for long enough yet.
+    /// The condition is true, but not yet for the duration of `for`.
     Pending,
-    /// Its condition holds.
+    /// The condition has been true for the duration of `for`, or `keep_firing_for` keeps the alert
+    /// active.
     Firing,
 }
 
 impl AlertState {
-    /// The state as series and answers name it.
+    /// Returns the name of the state in series and API responses.
     pub const fn as_str(self) -> &'static str {
         match self {
             AlertState::Inactive => "inactive",
@@ -46,36 +51,40 @@ impl AlertState {
     }
 }
 
-/// Texts by name, in the order of the names, each once; a text may be empty.
+/// Pairs of annotation name and text, sorted by name, with unique names. A text may be empty.
 pub type Annotations = Vec<(String, String)>;
 
-/// An alert of a rule.
+/// An alert of one rule, created by [`crate::alerts::Alerts`] when the condition first becomes true
+/// for its label set.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Alert {
-    /// What tells it from the other alerts: those of the series and of the rule, expanded.
+    /// Labels that identify the alert within its rule: those of the result series, overridden by
+    /// the expanded labels of the rule.
     pub labels: Labels,
-    /// Those of the rule, expanded.
+    /// Annotations of the rule with expanded templates, from the newest evaluation that found the
+    /// alert.
     pub annotations: Annotations,
-    /// How it is.
+    /// Current state of the alert.
     pub state: AlertState,
-    /// The value at the newest evaluation that found it.
+    /// Value of the expression at the newest evaluation that found the alert.
     pub value: f64,
-    /// Since when its condition holds.
+    /// Time at which the condition became true.
     pub active_at: Instant,
-    /// Since when it fires.
+    /// Time at which the alert started to fire; `None` if it has not fired.
     pub fired_at: Option<Instant>,
-    /// Since when it does so no more.
+    /// Time at which the alert was resolved; `None` while it is active.
     pub resolved_at: Option<Instant>,
-    /// The newest evaluation that it was sent after.
+    /// Evaluation after which the alert was last sent to receivers; `None` if it was never sent.
     pub last_sent_at: Option<Instant>,
-    /// Until when the receiver may take it as firing if it hears no more of it.
+    /// Time until which a receiver considers the alert firing if it receives no update.
     pub valid_until: Option<Instant>,
-    /// Since when it fires by `keep_firing_for` alone.
+    /// First evaluation at which the condition was false while `keep_firing_for` kept the alert
+    /// firing.
     pub keep_firing_since: Option<Instant>,
 }
 
 impl Alert {
-    /// Moves all that it remembers to so much earlier.
+    /// Moves all times of the alert back by `by`, after the clock was set back.
     pub(crate) fn set_back(&mut self, by: Duration) {
         self.active_at = self.active_at.before(by);
         let known = [
@@ -90,7 +99,7 @@ impl Alert {
         }
     }
 
-    /// Whether it was not sent since it fired or resolved.
+    /// Returns whether the alert started to fire or was resolved since it was last sent.
     pub fn is_changed(&self) -> bool {
         match (self.last_sent_at, self.resolved_at) {
             (None, _) => true,
@@ -99,8 +108,9 @@ impl Alert {
         }
     }
 
-    /// Whether it is due to be sent at `now`: at once when it fires or resolves, then once more
-    /// each time that `resend_delay` has passed.
+    /// Returns whether the alert is due to be sent at `now`: immediately after it fires or
+    /// resolves, and again each time that `resend_delay` has elapsed. Pending alerts are never
+    /// sent.
     pub fn needs_sending(&self, now: Instant, resend_delay: Duration) -> bool {
         if self.state == AlertState::Pending {
             return false;

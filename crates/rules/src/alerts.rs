@@ -1,10 +1,10 @@
-//! The alerts of one rule from evaluation to evaluation.
+//! The set of alerts of one rule and its transitions from one evaluation to the next.
 //!
-//! Transitions, their order and the limit are those of upstream's `rules/alerting.go`. One thing
-//! differs: a resolved alert is not forgotten before it was sent, since evaluations that are made
-//! up send nothing.
+//! Transitions, their order and the limit follow upstream's `rules/alerting.go`, with one
+//! difference: a resolved alert is kept until it has been sent, because catch-up evaluations may
+//! not send it.
 //!
-//! Invariant: every alert is one whose condition held once; of a set of labels there is one.
+//! Invariant: alerts have unique label sets, and the condition of each has been true at least once.
 
 use crate::alert::{ALERT_NAME, ALERT_STATE, ALERTS, ALERTS_FOR_STATE, Alert, AlertState};
 use crate::file::Texts;
@@ -16,58 +16,64 @@ use firn_model::sample::TimestampMs;
 use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
-/// How long a resolved alert is told to receivers, so that it comes through if one is down.
+/// Time for which a resolved alert is sent to receivers, so that a receiver that was unavailable
+/// still gets the resolution.
 const RESOLVED_KEPT: Duration = Duration::from_secs(15 * 60);
 
-/// An alert is taken as firing for so many intervals or resend delays behind its sending: two
-/// evaluations or sendings may fail.
+/// A sent alert remains valid for this many intervals or resend delays, whichever is longer, so
+/// that two evaluations or deliveries may fail.
 const VALID_FACTOR: u32 = 4;
 
-/// The alerts of a rule.
+/// The alerts of one rule, keyed by label set. Contains pending and firing alerts, and resolved
+/// ones that are still sent to receivers.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Alerts {
     active: BTreeMap<Labels, Alert>,
-    /// Whether it is known what was before the start: the series about alerts are written then.
+    /// True if the state from before the start has been restored. Synthetic series are only written
+    /// from then on.
     pub is_restored: bool,
 }
 
-/// The newest sample of a series [`ALERTS_FOR_STATE`] that a process before this one wrote.
+/// The newest sample of a series [`ALERTS_FOR_STATE`] that was written by an earlier process.
 #[derive(Clone, Debug, PartialEq)]
 pub struct KeptSince {
-    /// The labels of the alert.
+    /// Labels of the series: those of the alert and the metric name.
     pub labels: Labels,
-    /// When it was written.
+    /// Timestamp of the sample.
     pub time: TimestampMs,
-    /// Since when the alert was active, in seconds.
+    /// Activation time of the alert, in seconds since the epoch.
     pub value: f64,
 }
 
-/// How alerts are sent after an evaluation.
+/// Parameters that decide which alerts are sent after an evaluation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sending {
-    /// The instant of the evaluation.
+    /// Instant of the evaluation.
     pub instant: Instant,
-    /// From when on the receiver may take them as firing.
+    /// Start of the period for which a receiver considers the sent alerts firing.
     pub valid_from: Instant,
-    /// `--rules.alert.resend-delay`
+    /// Value of `--rules.alert.resend-delay`: the minimum time between two deliveries of an
+    /// unchanged alert.
     pub resend_delay: Duration,
-    /// That of the group.
+    /// Evaluation interval of the group.
     pub interval: Duration,
-    /// Whether those are left out that were sent as they are.
+    /// True if alerts are only sent after a change, and unchanged ones are not repeated.
     pub only_changes: bool,
 }
 
-/// How alerts go on after a stop.
+/// Settings for the restoration of alerts after an outage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RestoreSettings {
-    /// `--rules.alert.for-outage-tolerance`: what was active longer ago is not taken up.
+    /// Value of `--rules.alert.for-outage-tolerance`: the longest outage after which pending alerts
+    /// are restored.
     pub outage_tolerance: Duration,
-    /// `--rules.alert.for-grace-period`: the least time from a start to an alert that fires anew.
+    /// Value of `--rules.alert.for-grace-period`: the minimum time between a start and the firing
+    /// of a restored alert.
     pub grace_period: Duration,
 }
 
 impl Alerts {
-    /// Alerts that were saved.
+    /// Creates the set from alerts that were saved by an earlier process.
     pub fn of_saved(saved: Vec<Alert>, is_restored: bool) -> Self {
         Self {
             active: saved.into_iter().map(|a| (a.labels.clone(), a)).collect(),
@@ -75,31 +81,32 @@ impl Alerts {
         }
     }
 
-    /// All of them, those that are resolved included, by their labels.
+    /// Returns all alerts, including resolved ones, sorted by label set.
     pub fn iter(&self) -> impl Iterator<Item = &Alert> {
         self.active.values()
     }
 
-    /// Those that are not resolved.
+    /// Returns the pending and firing alerts, sorted by label set.
     pub fn active(&self) -> impl Iterator<Item = &Alert> {
         self.iter().filter(|alert| alert.resolved_at.is_none())
     }
 
-    /// The most urgent state.
+    /// Returns the most urgent state of all alerts, or inactive if there are none.
     pub fn state(&self) -> AlertState {
         let states = self.iter().map(|alert| alert.state);
         states.max().unwrap_or_default()
     }
 
-    /// Takes over those of the rule before the file changed.
+    /// Adds the alerts of `before`, the same rule before its file changed.
     pub fn take_over(&mut self, before: &Alerts) {
         let before = before.active.iter();
         self.active
             .extend(before.map(|(labels, alert)| (labels.clone(), alert.clone())));
     }
 
-    /// Goes on to `now`, when the condition holds for `found`. Fails, and forgets all, if more than
-    /// `limit` are active; zero is no limit.
+    /// Applies an evaluation at `now` that found the condition true for `found`. If more than
+    /// `limit` alerts are active, removes all alerts and returns an error. A limit of zero means no
+    /// limit.
     pub fn advance(
         &mut self,
         found: Vec<FoundAlert>,
@@ -146,8 +153,8 @@ impl Alerts {
         }
     }
 
-    /// The samples about those that are pending or fire, two each; none before
-    /// [`Alerts::is_restored`].
+    /// Returns two synthetic samples for each pending or firing alert, [`ALERTS`] and
+    /// [`ALERTS_FOR_STATE`]. Returns none until [`Alerts::is_restored`] is set.
     pub fn samples(&self, name: &str, labels: &Texts) -> Vec<(Labels, f64)> {
         let mut samples = Vec::new();
         let shown = self.iter().filter(|a| a.state != AlertState::Inactive);
@@ -163,7 +170,7 @@ impl Alerts {
         samples
     }
 
-    /// Those that are due to be sent; they count as sent from here on.
+    /// Returns the alerts that are due to be sent, and marks them as sent at this evaluation.
     pub fn due(&mut self, sending: &Sending) -> Vec<Alert> {
         let mut due = Vec::new();
         for alert in self.active.values_mut() {
@@ -179,19 +186,20 @@ impl Alerts {
         due
     }
 
-    /// What finds the series that a process before this one wrote about the alerts of a rule.
+    /// Returns matchers for the series [`ALERTS_FOR_STATE`] that an earlier process wrote for a
+    /// rule.
     pub fn matchers(name: &str, labels: &Texts) -> Vec<Matcher> {
         let mut builder = series_labels(name, labels, None);
         builder.set(METRIC_NAME, ALERTS_FOR_STATE.as_bytes());
-        // What a template becomes is not known.
+        // The value of a templated label is not available before the expression is evaluated.
         let is_plain = |value: &[u8]| !value.windows(2).any(|pair| pair == b"{{");
         let pairs = builder.iter().filter(|(_, value)| is_plain(value));
         let equal = |(name, value)| Matcher::new(name, MatchOp::Equal, value);
         pairs.filter_map(|pair| equal(pair).ok()).collect()
     }
 
-    /// Takes up at `now` what `kept` says of alerts that are active again: the time for which they
-    /// were pending counts, the time of the outage does not.
+    /// Restores the activation times of active alerts from `kept`. The time that an alert was
+    /// pending before the outage counts towards `for`; the outage itself does not.
     pub fn restore(
         &mut self,
         kept: &[KeptSince],
@@ -211,17 +219,17 @@ impl Alerts {
         self.is_restored = true;
     }
 
-    /// The clock was set back by so much: what was so for a time is so for the same time by the new
-    /// clock.
+    /// Moves all times back by `by` after the clock was set back, so that durations stay the same
+    /// relative to the new clock.
     pub fn set_back(&mut self, by: Duration) {
         for alert in self.active.values_mut() {
             alert.set_back(by);
         }
     }
 
-    /// Goes on at `now` after evaluations from `from` on were skipped: pending alerts as
-    /// [`Alerts::restore`] has it; those that fired go on firing until an evaluation says
-    /// otherwise.
+    /// Resumes at `now` after evaluations from `from` on were skipped. Pending alerts are treated
+    /// as by [`Alerts::restore`] and removed after a long outage. Firing alerts keep firing until
+    /// the next evaluation.
     pub fn skip(
         &mut self,
         from: Instant,
@@ -240,7 +248,8 @@ impl Alerts {
     }
 }
 
-/// Goes on with one alert. Says whether it is pending or fires, and whether it is kept.
+/// Advances one alert. Returns whether the alert is pending or firing, and whether it is kept in
+/// the set.
 fn step(alert: &mut Alert, holds: bool, now: Instant, settings: &AlertSettings) -> (bool, bool) {
     if holds {
         alert.keep_firing_since = None;
@@ -268,7 +277,7 @@ fn step(alert: &mut Alert, holds: bool, now: Instant, settings: &AlertSettings) 
             alert.state = AlertState::Firing;
             alert.fired_at = Some(now);
         }
-        // The rule was given a longer `for`.
+        // The duration of `for` was increased in the rule file.
         AlertState::Firing if !is_due => {
             alert.state = AlertState::Pending;
             alert.fired_at = None;
@@ -280,7 +289,8 @@ fn step(alert: &mut Alert, holds: bool, now: Instant, settings: &AlertSettings) 
     (true, true)
 }
 
-/// Whether an alert whose condition holds no more goes on firing.
+/// Returns whether `keep_firing_for` keeps an alert firing whose condition is false. Records when
+/// that started.
 fn keeps_firing(alert: &mut Alert, now: Instant, settings: &AlertSettings) -> bool {
     if alert.state != AlertState::Firing || settings.keep_firing_for.is_zero() {
         return false;
@@ -289,7 +299,8 @@ fn keeps_firing(alert: &mut Alert, now: Instant, settings: &AlertSettings) -> bo
     !now.is_since(since, settings.keep_firing_for)
 }
 
-/// The labels that the series about an alert, or about all alerts of a rule, have.
+/// Returns the common labels of the synthetic series of `alert` or, without one, of all alerts of a
+/// rule.
 fn series_labels(name: &str, labels: &Texts, alert: Option<&Alert>) -> LabelsBuilder {
     let mut builder = LabelsBuilder::default();
     for (name, value) in labels {
@@ -302,7 +313,8 @@ fn series_labels(name: &str, labels: &Texts, alert: Option<&Alert>) -> LabelsBui
     builder
 }
 
-/// Since when an alert counts as active that was so from `active_at` to `down_at`.
+/// Returns the restored activation time of an alert that was active from `active_at` until the
+/// outage at `down_at`.
 fn resumed(
     active_at: Instant,
     down_at: Instant,
@@ -312,7 +324,7 @@ fn resumed(
 ) -> Instant {
     let pending = down_at.since(active_at);
     match hold.checked_sub(pending) {
-        // It fired: it will again with the next evaluation, if it should.
+        // The alert was firing. If its condition is true, it fires again with the next evaluation.
         None | Some(Duration::ZERO) => active_at,
         Some(left) if left < settings.grace_period => now.after(settings.grace_period).before(hold),
         Some(_) => active_at.after(now.since(down_at)),

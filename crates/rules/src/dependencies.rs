@@ -1,13 +1,15 @@
-//! Which rules of a group must wait for which, so that they may otherwise be evaluated together,
-//! and which groups read what others make.
+//! Dependencies between rules of one group, which decide the rules that may run concurrently, and
+//! between groups, by the series that they read and record.
 //!
-//! A rule that reads what an earlier one makes waits until that is stored. A rule that makes what
-//! an earlier one reads, or makes too, waits for it as well: the earlier one must see what was
-//! there before, and store first. So the outcome is that of one rule after the other, which is
-//! what upstream does by default; its `concurrent-rule-eval` leaves out the second half.
+//! A rule that reads the output of an earlier rule waits until that output is stored. A rule that
+//! writes series which an earlier rule reads or writes also waits for it, because the earlier rule
+//! must read the old samples and store its own first. The result is therefore the same as with
+//! sequential evaluation, upstream's default. Upstream's `concurrent-rule-eval` ignores the second
+//! kind.
 //!
-//! What a rule reads is judged by the names in its selectors; a selector without a name, the
-//! function `info`, and a template that asks a query read everything.
+//! The series that a rule reads are derived from the metric names in its selectors. A selector
+//! without a name, the function `info`, and a template that runs a query count as reading all
+//! series.
 
 use crate::alert::{ALERT_NAME, ALERTS, ALERTS_FOR_STATE};
 use crate::group::Group;
@@ -18,25 +20,25 @@ use firn_promql::ast::{Expr, ExprKind};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-/// What a rule waits for.
+/// Progress of an earlier rule for which a dependent rule waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Until {
-    /// That the earlier rule has its answer.
+    /// The query of the earlier rule has returned.
     Answered,
-    /// That what the earlier rule made is visible.
+    /// The samples of the earlier rule are visible to queries.
     Stored,
 }
 
-/// An earlier rule of the group that a rule waits for.
+/// A dependency of a rule on an earlier rule of the same group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dependency {
-    /// Its place in the group.
+    /// Index of the earlier rule in the group.
     pub rule: usize,
-    /// How far it must be.
+    /// Progress that the earlier rule must have reached.
     pub until: Until,
 }
 
-/// For each of `rules` what it waits for.
+/// Returns the dependencies of each rule in `rules`, in the order of the rules.
 pub fn dependencies(rules: &[Rule]) -> Vec<Vec<Dependency>> {
     let reads: Vec<Reads> = rules.iter().map(Reads::of).collect();
     let of_rule = |later: usize| {
@@ -63,7 +65,8 @@ pub fn dependencies(rules: &[Rule]) -> Vec<Vec<Dependency>> {
     (0..rules.len()).map(of_rule).collect()
 }
 
-/// For each of `groups` the others that make something which it reads.
+/// Returns, for each group in `groups`, the indices of the other groups that record series which it
+/// reads.
 pub fn sources(groups: &[Arc<Group>]) -> Vec<BTreeSet<usize>> {
     let mut makers: HashMap<&str, Vec<(usize, &Rule)>> = HashMap::new();
     for (i, group) in groups.iter().enumerate() {
@@ -100,7 +103,7 @@ pub fn sources(groups: &[Arc<Group>]) -> Vec<BTreeSet<usize>> {
     groups.iter().enumerate().map(of_group).collect()
 }
 
-/// The names of the series that a rule makes.
+/// Returns the metric names of the series that a rule writes.
 fn names_made(rule: &Rule) -> Vec<&str> {
     match rule.alerting() {
         Some(_) => vec![ALERTS, ALERTS_FOR_STATE],
@@ -108,23 +111,24 @@ fn names_made(rule: &Rule) -> Vec<&str> {
     }
 }
 
-/// Whether what `rule` makes by the name of `name` can be among what `matchers` find, which are on
-/// the name and on `alertname`.
+/// Returns whether a series called `name` that `rule` writes may match `matchers`. The matchers are
+/// restricted to those on the metric name and on `alertname`.
 fn finds(matchers: &[Matcher], name: &str, rule: &Rule) -> bool {
     matchers.iter().all(|m| match m.name() {
         METRIC_NAME => m.matches(name.as_bytes()),
-        // The label of what a recording rule makes is its result's own.
+        // A recording rule takes `alertname` from its result, so its value cannot be predicted.
         _ => rule.alerting().is_none() || m.matches(rule.name.as_bytes()),
     })
 }
 
-/// Whether two rules can make the same series.
+/// Returns whether two rules may write the same series.
 fn makes_the_same(a: &Rule, b: &Rule) -> bool {
     let is_alerting = |rule: &Rule| rule.alerting().is_some();
     a.name == b.name && is_alerting(a) == is_alerting(b) || is_named_as_alerts(a, b)
 }
 
-/// Whether one records series with the name of those about alerts, which the other makes.
+/// Returns whether one of the rules records a series with the name of the synthetic alert series,
+/// and the other one is an alerting rule.
 fn is_named_as_alerts(a: &Rule, b: &Rule) -> bool {
     let records = |a: &Rule, b: &Rule| {
         a.alerting().is_none() && b.alerting().is_some() && is_about_alerts(&a.name)
@@ -136,10 +140,11 @@ fn is_about_alerts(name: &str) -> bool {
     name == ALERTS || name == ALERTS_FOR_STATE
 }
 
-/// What a rule reads.
+/// The series that a rule reads.
 enum Reads {
     Everything,
-    /// What one of these sets of matchers finds, which are on the name and on `alertname`.
+    /// Series that match at least one of these sets of matchers, restricted to the metric name and
+    /// `alertname`.
     Some(Vec<Vec<Matcher>>),
 }
 
@@ -171,7 +176,7 @@ impl Reads {
         }
     }
 
-    /// Whether a series that `rule` makes can be among what is read.
+    /// Returns whether a series that `rule` writes may be among those that are read.
     fn sees(&self, rule: &Rule) -> bool {
         let Reads::Some(selectors) = self else {
             return true;
@@ -188,8 +193,9 @@ mod tests {
     use crate::file::{RuleSettings, Texts};
     use firn_promql::Features;
 
-    /// Rules are written `name = expr`, alerts with a `!` before them. A dependency on what is
-    /// stored shows as `a->b`, one on an answer as `a->b?`.
+    /// Checks the dependencies of `rules`. A rule is written `name = expr`, an alerting rule with
+    /// the prefix `!`. A dependency on stored samples is printed as `a->b`, one on the query result
+    /// as `a->b?`.
     fn check(rules: &[&str], want: &str) {
         let rule = |text: &&str| {
             let (name, expr) = text.split_once(" = ").expect("a rule has a name");

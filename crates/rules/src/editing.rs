@@ -1,45 +1,47 @@
-//! Editing rule files group by group, as Mimir's ruler has it: a namespace is a file.
+//! Edits rule files group by group, like the API of Mimir's ruler. Each namespace is one file.
 //!
 //! ```text
-//! namespace "team/a" <-> file "team%2Fa.yml" with `groups:`; a group is put, shown or removed
+//! namespace "team/a" <-> file "team%2Fa.yml" with `groups:`; groups are set, returned or deleted
 //! ```
 //!
-//! Pure: texts of files come in and go out. Invariant: what comes out of [`with_group`] passes the
-//! checks of rule files; groups that an edit does not name keep their YAML, comments aside.
+//! The functions are pure: they take and return the texts of files. Invariant: the result of
+//! [`with_group`] passes the checks of rule files, and groups that are not edited keep their YAML
+//! except for comments.
 
 use crate::file::{self, ReadOptions};
 use firn_model::yaml::{self, Entry, Node, Place, Value};
 
-/// What ends the name of a file.
+/// Extension of the files of namespaces.
 const ENDING: &str = ".yml";
 
-/// Bytes of the name of a file, which file systems bound at 255, less room for one that is being
-/// written.
+/// Maximum length of a file name in bytes. File systems allow 255; the rest is reserved for the
+/// suffix of temporary files.
 const FILE_NAME_BYTES_MAX: usize = 200;
 
-/// Why an edit is not made.
+/// Error of an edit. The variants distinguish invalid requests, missing objects and damaged files.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EditError {
-    /// What was sent is no group, or no good one.
+    /// The namespace or the group in the request is invalid.
     #[error("{0}")]
     Invalid(String),
-    /// The group is not there.
+    /// The namespace has no group of this name.
     #[error("group does not exist")]
     NoGroup,
-    /// The namespace is not there.
+    /// The namespace has no file.
     #[error("group namespace does not exist")]
     NoNamespace,
-    /// The file of the namespace was spoilt by another hand.
+    /// The file of the namespace is invalid, because it was modified by other means than this API.
     #[error("rule file of namespace {namespace:?}: {message}")]
     Spoilt {
-        /// The namespace.
+        /// Name of the namespace.
         namespace: String,
-        /// What is wrong with it.
+        /// Reason why the file is invalid.
         message: String,
     },
 }
 
-/// The name of the file of a namespace.
+/// Returns the file name of a namespace, with special characters percent-encoded. Fails if the
+/// namespace is empty or its file name is too long.
 pub fn file_name(namespace: &str) -> Result<String, EditError> {
     let mut name = String::new();
     for byte in namespace.bytes() {
@@ -59,7 +61,8 @@ pub fn file_name(namespace: &str) -> Result<String, EditError> {
     }
 }
 
-/// The namespace of a file; `None` if no namespace has a file of that name.
+/// Returns the namespace of a file; `None` if [`file_name`] does not produce this name for any
+/// namespace.
 pub fn namespace_of(file_name: &str) -> Option<String> {
     let stem = file_name.strip_suffix(ENDING)?;
     let (mut bytes, mut rest) = (Vec::new(), stem.as_bytes());
@@ -81,7 +84,7 @@ pub fn namespace_of(file_name: &str) -> Option<String> {
     is_own.then_some(namespace)
 }
 
-/// The groups of the text of a namespace's file.
+/// Parses the file of a namespace and returns its groups as YAML nodes.
 fn groups(namespace: &str, text: &str) -> Result<Vec<Node>, EditError> {
     let spoilt = |message: String| EditError::Spoilt {
         namespace: namespace.to_owned(),
@@ -113,14 +116,14 @@ fn map(pairs: Vec<(String, Node)>) -> Node {
     node(Value::Map(pairs.into_iter().map(entry).collect()))
 }
 
-/// The text of a file with these groups.
+/// Returns the text of a rule file that contains these groups.
 fn text_of(groups: Vec<Node>) -> String {
     let list = node(Value::List(groups));
     yaml::print(&map(vec![("groups".to_owned(), list)]))
 }
 
-/// The text of a namespace's file with the group in `body`, which replaces the one of its name or
-/// comes last. `text` is that of the file as it is; none if there is no file.
+/// Returns the text of a namespace's file after the group in `body` was set: it replaces the group
+/// of the same name, or is appended. `text` is the current content; `None` if there is no file.
 pub fn with_group(
     namespace: &str,
     text: Option<&str>,
@@ -131,7 +134,7 @@ pub fn with_group(
     let group = yaml::parse(body).map_err(|e| invalid(e.to_string()))?;
     let group = group.ok_or_else(|| invalid("the body contains no rule group".to_owned()))?;
     let mut groups = groups(namespace, text.unwrap_or_default())?;
-    // Alone first, so that what is said is about what was sent.
+    // The new group is checked alone first, so that errors refer to the text of the request.
     let alone = text_of(vec![group.clone()]);
     file::parse(&alone, options).map_err(|errors| invalid(joined(&errors)))?;
     match groups
@@ -156,7 +159,8 @@ fn joined(errors: &[file::FileError]) -> String {
     texts.join("\n")
 }
 
-/// The text of a namespace's file without the group called `name`; `None` if that was the last one.
+/// Returns the text of a namespace's file without the group called `name`; `None` if no group
+/// remains.
 pub fn without_group(namespace: &str, text: &str, name: &str) -> Result<Option<String>, EditError> {
     let mut groups = groups(namespace, text)?;
     let before = groups.len();
@@ -168,14 +172,15 @@ pub fn without_group(namespace: &str, text: &str, name: &str) -> Result<Option<S
     }
 }
 
-/// The group called `name` as YAML.
+/// Returns the group called `name` as YAML.
 pub fn group_text(namespace: &str, text: &str, name: &str) -> Result<String, EditError> {
     let groups = groups(namespace, text)?;
     let group = groups.iter().find(|group| name_of(group) == name);
     group.map(yaml::print).ok_or(EditError::NoGroup)
 }
 
-/// Namespaces and their groups as YAML; `files` are names of namespaces and texts of their files.
+/// Returns all namespaces and their groups as YAML. `files` contains pairs of namespace and file
+/// content.
 pub fn listing(files: &[(String, String)]) -> Result<String, EditError> {
     let mut pairs = Vec::with_capacity(files.len());
     for (namespace, text) in files {

@@ -1,12 +1,12 @@
-//! Rule files: groups of rules as they are written, checked.
+//! Reads and validates rule files: groups of rules in YAML.
 //!
 //! ```text
-//! text -> tree (firn_model::yaml) -> RuleFile: keys and shapes -> checks of what they say
+//! text -> tree (firn_model::yaml) -> RuleFile: keys and types of values -> checks of the values
 //! ```
 //!
-//! Keys, checks, their order and their texts are those of Prometheus 3.14 (`model/rulefmt`); what
-//! its YAML library would say, Firn says in its own words, with line and column. All mistakes of a
-//! file are told at once, but for those that leave no tree.
+//! Keys, checks, their order and their messages follow Prometheus 3.14 (`model/rulefmt`). Messages
+//! of its YAML library are replaced by Firn's own, with line and column. All errors of a file are
+//! reported together, except for YAML syntax errors, which end the parsing.
 
 mod check;
 mod duplicates;
@@ -25,74 +25,75 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-/// Texts by name, as a mapping of YAML has them.
+/// Texts by name, for example labels or annotations from a YAML mapping.
 pub type Texts = BTreeMap<String, String>;
 
-/// The groups of one file.
+/// The validated content of one rule file.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RuleFile {
-    /// In the order of the file.
+    /// Groups in the order of the file.
     pub groups: Vec<GroupSettings>,
 }
 
-/// A group as it is written.
+/// A group of rules as written in a file, before expressions are parsed for evaluation.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct GroupSettings {
-    /// Unique in its file.
+    /// Name of the group, unique in its file.
     pub name: String,
-    /// From evaluation to evaluation; `None` is the default of the config.
+    /// Time between evaluations; `None` selects the global evaluation interval.
     pub interval: Option<Duration>,
-    /// How far behind its time an evaluation looks; `None` is the default of the config.
+    /// Time by which queries look behind the instant of an evaluation; `None` selects the global
+    /// default.
     pub query_offset: Option<Duration>,
-    /// The most series or alerts that one rule may make; zero is no limit.
+    /// Maximum number of series or alerts that one rule may produce; zero means no limit.
     pub limit: i64,
-    /// The rules, in the order of the file.
+    /// Rules in the order of the file.
     pub rules: Vec<RuleSettings>,
-    /// Labels for what all rules make; those of a rule win.
+    /// Labels that are added to the output of all rules, unless a rule sets the same label.
     pub labels: Texts,
-    /// Whether its instants are whole multiples of its interval
+    /// True if evaluations are aligned to multiples of the interval
     /// (`align_evaluation_time_on_interval` of Mimir's ruler).
     pub is_aligned: bool,
-    /// Keys of Mimir's ruler that are set and have no effect.
+    /// Keys of Mimir's ruler that are set in the group and have no effect.
     pub ignored: Vec<&'static str>,
-    /// Where the group begins.
+    /// Position of the group in the file.
     pub place: Option<Place>,
 }
 
-/// A rule as it is written: one with a `record` or one with an `alert`.
+/// A rule as written in a file. A valid rule has either `record` or `alert` set.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RuleSettings {
-    /// The name of the series that it makes.
+    /// Name of the series that the rule records; empty for an alerting rule.
     pub record: String,
-    /// The name of the alerts that it makes.
+    /// Name of the alerts that the rule creates; empty for a recording rule.
     pub alert: String,
-    /// The expression.
+    /// PromQL expression in text form.
     pub expr: String,
-    /// `for`: how long the condition must hold before the alert fires.
+    /// Value of `for`: the time for which the condition must be true before an alert fires.
     pub hold: Duration,
-    /// How long an alert goes on firing when the condition holds no more.
+    /// Time for which an alert continues to fire after its condition became false.
     pub keep_firing_for: Duration,
-    /// Labels for what the rule makes.
+    /// Labels that the rule adds to its series or alerts.
     pub labels: Texts,
-    /// Texts for those who read the alert.
+    /// Annotations of the alerts: templates of texts for people.
     pub annotations: Texts,
-    /// Where the values of the keys stand that errors point at.
+    /// Positions of the values to which error messages refer.
     pub places: RulePlaces,
 }
 
-/// Where the values of a rule's keys stand; `None` is a key that is not there.
+/// Positions of the values of a rule's keys; `None` if the key is missing.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct RulePlaces {
-    /// The value of `record`.
+    /// Position of the value of `record`.
     pub record: Option<Place>,
-    /// The value of `alert`.
+    /// Position of the value of `alert`.
     pub alert: Option<Place>,
-    /// The value of `expr`.
+    /// Position of the value of `expr`.
     pub expr: Option<Place>,
 }
 
 impl RuleSettings {
-    /// The name of what it makes.
+    /// Returns the name of the alerts or of the recorded series.
     pub fn name(&self) -> &str {
         match self.alert.as_str() {
             "" => &self.record,
@@ -100,38 +101,39 @@ impl RuleSettings {
         }
     }
 
-    /// The annotations in the form that alerts have them.
+    /// Returns the annotations as a sorted list, the form that alerts use.
     pub fn annotations(&self) -> Annotations {
         self.annotations.clone().into_iter().collect()
     }
 }
 
-/// How a file is read.
+/// Options for reading a rule file.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ReadOptions {
-    /// Whether keys that no group and no rule has are passed over.
+    /// True if unknown keys of groups and rules are ignored instead of rejected.
     pub ignores_unknown: bool,
-    /// Whether groups may have the keys that Mimir's ruler adds to them.
+    /// True if the additional group keys of Mimir's ruler are accepted.
     pub is_of_ruler: bool,
-    /// Which names labels and metrics may have.
+    /// Validation scheme for names of labels and metrics.
     pub names: NameScheme,
-    /// Switches of the language of expressions.
+    /// Feature switches of the PromQL parser.
     pub features: Features,
 }
 
-/// A mistake in a rule file, as Prometheus words it.
+/// An error in a rule file, with the message of Prometheus.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct FileError(String);
 
 impl FileError {
-    /// The mistake `message` at `place`.
+    /// Creates an error with the position `place` before its message.
     fn at(place: Place, message: impl fmt::Display) -> Self {
         Self(format!("{place}: {message}"))
     }
 }
 
-/// Reads and checks the text of a rule file. The errors are all that is wrong with it.
+/// Parses and validates the text of a rule file. Returns all errors of the file, or the file if
+/// there are none.
 pub fn parse(text: &str, options: ReadOptions) -> Result<RuleFile, Vec<FileError>> {
     let root = yaml::parse(text).map_err(|e| vec![FileError(e.to_string())])?;
     let Some(root) = root else {

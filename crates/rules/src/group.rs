@@ -1,8 +1,8 @@
-//! A group of rules, ready to run, and the grid of its instants.
+//! A group of rules that is ready to run, and the grid of its evaluation instants.
 //!
-//! Invariant: the instants of a group follow from its file, its name and its interval alone, as
-//! upstream's do (`rules/group.go`), so that a restart does not move them; those of a group that
-//! is aligned follow from its interval alone.
+//! Invariant: the instants of a group depend only on its file, name and interval, as upstream's do
+//! (`rules/group.go`), so that a restart does not move them. Those of an aligned group depend only
+//! on its interval.
 
 use crate::dependencies::{Dependency, dependencies};
 use crate::file::{GroupSettings, RuleFile};
@@ -12,34 +12,35 @@ use firn_promql::Features;
 use std::time::Duration;
 use xxhash_rust::xxh64::xxh64;
 
-/// A length that does not fit a byte is written behind this one, in three bytes.
+/// Marker in the label encoding for a length of 255 or more, which follows in three bytes.
 const LONG: u8 = 255;
 
-/// A group with its rules.
+/// A group of parsed rules, shared by the machine that evaluates it and the API that shows it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Group {
-    /// Its name, unique in the file.
+    /// Name of the group, unique in its file.
     pub name: String,
-    /// The path of the file.
+    /// Path of the rule file.
     pub file: String,
-    /// The namespace under which HTTP edits it, if its file is one of those.
+    /// Namespace of the group if its file is edited through the HTTP API.
     pub namespace: Option<String>,
-    /// From instant to instant; not zero.
+    /// Time between two evaluation instants; never zero.
     pub interval: Duration,
-    /// Whether its instants are whole multiples of the interval.
+    /// True if the instants are whole multiples of the interval.
     pub is_aligned: bool,
-    /// How far behind its instant it looks; `None` is the default of the config.
+    /// Time by which queries look behind an instant; `None` selects the global default.
     pub query_offset: Option<Duration>,
-    /// The most series or alerts of a rule; zero is no limit.
+    /// Maximum number of series or alerts of one rule; zero means no limit.
     pub limit: usize,
-    /// The rules.
+    /// Rules in the order of the file.
     pub rules: Vec<Rule>,
-    /// For each rule what it waits for.
+    /// Dependencies of each rule on earlier rules, in the order of the rules.
     pub dependencies: Vec<Vec<Dependency>>,
 }
 
 impl Group {
-    /// The groups of a file that was checked; those without an interval get `default_interval`.
+    /// Returns the groups of a validated file. Groups without an interval get `default_interval`.
+    /// Fails if an expression cannot be parsed.
     pub fn of_file(
         path: &str,
         file: &RuleFile,
@@ -76,7 +77,7 @@ impl Group {
         })
     }
 
-    /// The group without its rules that make alerts.
+    /// Returns the group without its alerting rules, for backfills.
     pub fn recording(&self) -> Self {
         let rules = self.rules.iter().filter(|rule| rule.alerting().is_none());
         let rules: Vec<Rule> = rules.cloned().collect();
@@ -87,18 +88,18 @@ impl Group {
         }
     }
 
-    /// The file as answers name it: of a group that HTTP edits the namespace, by which Grafana's
-    /// editor knows that the group which is edited is the one that runs.
+    /// Returns the file name that API responses contain. For a group that is edited through HTTP
+    /// this is the namespace, by which Grafana's editor matches edited and running groups.
     pub fn shown_file(&self) -> &str {
         self.namespace.as_ref().unwrap_or(&self.file)
     }
 
-    /// What tells the group from others: `file;name`.
+    /// Returns the identifier of the group among all groups: `file;name`.
     pub fn key(&self) -> String {
         format!("{};{}", self.file, self.name)
     }
 
-    /// The newest instant of the grid that is not later than `now`.
+    /// Returns the newest instant of the grid that is not later than `now`.
     pub fn instant_at(&self, now: Instant) -> Instant {
         let interval = i64::try_from(self.interval.as_nanos()).unwrap_or(i64::MAX);
         let interval = interval.max(1);
@@ -110,7 +111,7 @@ impl Group {
         Instant::from_nanos(now.nanos().saturating_sub(since))
     }
 
-    /// The oldest instant of the grid that is not earlier than `time`.
+    /// Returns the oldest instant of the grid that is not earlier than `time`.
     pub fn instant_from(&self, time: Instant) -> Instant {
         let before = self.instant_at(time);
         match before == time {
@@ -119,7 +120,8 @@ impl Group {
         }
     }
 
-    /// Upstream's hash of the label set `{file, name}`.
+    /// Returns upstream's hash of the label set `{file, name}`, from which the offset of the grid
+    /// follows.
     fn hash(&self) -> u64 {
         let mut bytes = Vec::new();
         for text in ["file", &self.file, "name", &self.name] {

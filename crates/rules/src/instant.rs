@@ -1,7 +1,8 @@
-//! Moments as rules see them: nanoseconds since the epoch, where samples have milliseconds.
+//! Timestamps of rule evaluations, in nanoseconds since the epoch. Samples have milliseconds.
 //!
-//! A group's instants differ from whole multiples of its interval by an offset in nanoseconds,
-//! which shows in what is sent and answered about alerts. Samples get the milliseconds below.
+//! The instants of a group are offset from multiples of its interval by nanoseconds. The offset is
+//! visible in notifications and API responses. Timestamps of samples are rounded down to
+//! milliseconds.
 
 use firn_model::sample::TimestampMs;
 use std::time::Duration;
@@ -9,64 +10,64 @@ use std::time::Duration;
 const NANOS_PER_MS: i64 = 1_000_000;
 const NANOS_PER_SECOND: i64 = 1_000_000_000;
 
-/// A moment: nanoseconds since the epoch. Arithmetic stops at the ends of what fits.
+/// A point in time, in nanoseconds since the Unix epoch. Arithmetic saturates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Instant(i64);
 
 impl Instant {
-    /// The moment `nanos` behind the epoch.
+    /// Creates an instant from nanoseconds since the epoch.
     pub const fn from_nanos(nanos: i64) -> Self {
         Self(nanos)
     }
 
-    /// The moment `ms` behind the epoch.
+    /// Creates an instant from milliseconds since the epoch; saturates.
     pub const fn from_ms(ms: TimestampMs) -> Self {
         Self(ms.saturating_mul(NANOS_PER_MS))
     }
 
-    /// The moment `seconds` behind the epoch.
+    /// Creates an instant from seconds since the epoch; saturates.
     pub const fn from_seconds(seconds: i64) -> Self {
         Self(seconds.saturating_mul(NANOS_PER_SECOND))
     }
 
-    /// Nanoseconds since the epoch.
+    /// Returns the nanoseconds since the epoch.
     pub const fn nanos(self) -> i64 {
         self.0
     }
 
-    /// The whole milliseconds below, as samples have them.
+    /// Returns the milliseconds since the epoch, rounded down, the unit of sample timestamps.
     pub const fn ms(self) -> TimestampMs {
         self.0.div_euclid(NANOS_PER_MS)
     }
 
-    /// The whole seconds below.
+    /// Returns the seconds since the epoch, rounded down.
     pub const fn seconds(self) -> i64 {
         self.0.div_euclid(NANOS_PER_SECOND)
     }
 
-    /// The moment `duration` later.
+    /// Returns the instant that is `duration` later; saturates.
     pub fn after(self, duration: Duration) -> Self {
         Self(self.0.saturating_add(nanos(duration)))
     }
 
-    /// The moment `duration` earlier.
+    /// Returns the instant that is `duration` earlier; saturates.
     pub fn before(self, duration: Duration) -> Self {
         Self(self.0.saturating_sub(nanos(duration)))
     }
 
-    /// Whether `duration` or more passed from `earlier` up to here.
+    /// Returns whether at least `duration` elapsed between `earlier` and this instant.
     pub fn is_since(self, earlier: Self, duration: Duration) -> bool {
         self.0.saturating_sub(earlier.0) >= nanos(duration)
     }
 
-    /// The time from `earlier` up to here; nothing if that is later.
+    /// Returns the time elapsed since `earlier`; zero if `earlier` is later.
     pub fn since(self, earlier: Self) -> Duration {
         let nanos = self.0.saturating_sub(earlier.0);
         Duration::from_nanos(u64::try_from(nanos).unwrap_or_default())
     }
 }
 
-/// Nanoseconds of a duration, as many as fit.
+/// Returns the nanoseconds of a duration, at most `i64::MAX`.
 fn nanos(duration: Duration) -> i64 {
     i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX)
 }

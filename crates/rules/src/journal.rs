@@ -1,21 +1,21 @@
-//! What groups keep over the end of the process: instants and alerts, in one file.
+//! Persists the state of rule groups across restarts: evaluated instants and alerts, in one file.
 //!
 //! ```text
 //! rules/state = magic, then records: [bytes u32 | CRC-32C u32 | payload]
-//! payload     = 1, group    a group as it is
-//!             | 2, key, instant    it went on, and its alerts are as they were
-//!             | 3, key    it is gone
-//!             | 4, first, last, group    a group that still owes samples of these instants
+//! payload     = 1, group    complete state of a group
+//!            | 2, key, instant    a later instant was evaluated; the alerts are unchanged
+//!            | 3, key    the group was removed
+//!            | 4, first, last, group    a group with samples of these instants still to be stored
 //! ```
 //!
-//! A record is in the file before the next evaluation of its group begins; it is synced with the
-//! next tick. What a lost record said is found again: its evaluation is made up for. A start reads
-//! up to the first record that is not whole, and writes what it read as a new file.
+//! A record is written before the next evaluation of its group starts, and synced with the next
+//! tick. If a record is lost, its evaluation is repeated as a missed one. On start the records are
+//! read up to the first incomplete one, and the result is written to a new file.
 //!
-//! Invariant: what is in memory is what the file says, so a record that could not be written is as
-//! if it had never been; the file is at most some times as long as what it says
-//! ([`Journal::save`] rewrites it), and whatever its bytes, a start neither panics nor takes more
-//! memory than the file does.
+//! Invariant: the state in memory equals the content of the file, so a record that could not be
+//! written has no effect. The file is at most a few times larger than its current content
+//! ([`Journal::save`] rewrites it). A start on arbitrary bytes does not panic and uses memory in
+//! proportion to the file.
 
 mod codec;
 #[cfg(test)]
@@ -30,58 +30,62 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// What the file begins with; the last byte is the version.
+/// First bytes of the file. The last byte is the version of the format.
 const MAGIC: &[u8; 8] = b"FIRNRUL1";
 
-/// The name of the file in its folder. A copy of it that is cut off is read as far as it is whole.
+/// Name of the file in its folder. A truncated copy of the file is valid up to its last complete
+/// record.
 pub const NAME: &str = "state";
 
-/// The name of a file that is being written.
+/// Name of the temporary file during a rewrite.
 const NEW_NAME: &str = "state.new";
 
-/// Length and checksum of a record.
+/// Size of the record header: length and checksum.
 const HEAD_BYTES: usize = 8;
 
-/// The file is rewritten when it is longer than this and [`REWRITE_FACTOR`] times what it says.
+/// The file is rewritten when it is larger than this and than [`REWRITE_FACTOR`] times its current
+/// content, in bytes.
 const REWRITE_BYTES_MIN: u64 = 1 << 20;
 
-/// See [`REWRITE_BYTES_MIN`].
+/// Ratio of file size to current content above which the file is rewritten; see
+/// [`REWRITE_BYTES_MIN`].
 const REWRITE_FACTOR: u64 = 4;
 
-/// The longest file that is read: a million alerts of a kilobyte.
+/// Maximum size of a file that is read: one million alerts of one kilobyte.
 const FILE_BYTES_MAX: u64 = 1 << 30;
 
-/// The kinds of records.
+/// Kinds of records: the first byte of a payload.
 const GROUP: u8 = 1;
 const WENT_ON: u8 = 2;
 const GONE: u8 = 3;
 const OWING_GROUP: u8 = 4;
 
-/// A group as the file has it.
+/// The newest state of a group, encoded.
 struct Kept {
     instant: Instant,
     owed: Option<Owed>,
-    /// All but these two, encoded.
+    /// Encoded state of the group, without the instant and the unstored range.
     body: Vec<u8>,
 }
 
-/// The file, open for writing.
+/// The journal of all groups, opened for writing. One exists per data folder.
 pub struct Journal {
     disk: Arc<dyn Disk>,
     dir: PathBuf,
     file: Arc<dyn File>,
     bytes: u64,
     groups: HashMap<String, Kept>,
-    /// Bytes of the bodies of all groups.
+    /// Total size of the encoded bodies of all groups, in bytes.
     says: usize,
     is_synced: bool,
-    /// Whether a sync failed: what the file holds is not known any more.
+    /// True after a failed sync: the content of the file on disk is uncertain until it is
+    /// rewritten.
     is_doubtful: bool,
 }
 
 impl Journal {
-    /// Opens the file in `dir`, which is created if need be, and reads what it says. A file of
-    /// another version is an error; damage costs what lies behind it.
+    /// Opens the journal in `dir` and reads its records; creates the folder if necessary. Returns
+    /// an error for a file of another version. Damage loses the damaged record and all later ones.
     pub fn open(disk: Arc<dyn Disk>, dir: &Path) -> io::Result<Self> {
         disk.create_dir_all(dir)?;
         let bytes = match disk.open(&dir.join(NAME), OpenMode::Read) {
@@ -104,7 +108,7 @@ impl Journal {
         })
     }
 
-    /// What is known of a group.
+    /// Returns the saved state of a group; `None` if there is none.
     pub fn find(&self, file: &str, name: &str) -> Option<SavedGroup> {
         let kept = self.groups.get(&key(file, name))?;
         let group = codec::read_group(&mut Reader(&kept.body))?;
@@ -115,7 +119,7 @@ impl Journal {
         })
     }
 
-    /// Keeps a group as it is now. After an error it is kept as it was before.
+    /// Appends the current state of a group. After an error the previous state remains in effect.
     pub fn save(&mut self, group: &SavedGroup) -> io::Result<()> {
         let key = key(&group.file, &group.name);
         let mut body = Writer::default();
@@ -142,7 +146,7 @@ impl Journal {
         self.rewrite_if_long()
     }
 
-    /// Forgets groups that are gone: all but those with the given file and name.
+    /// Removes the groups for whose key (`file;name`) `keeps` returns false.
     pub fn retain(&mut self, keeps: impl Fn(&str) -> bool) -> io::Result<()> {
         let gone: Vec<String> = self.groups.keys().filter(|k| !keeps(k)).cloned().collect();
         for key in gone {
@@ -156,13 +160,14 @@ impl Journal {
         self.rewrite_if_long()
     }
 
-    /// Makes durable what was kept; to be called about once a second.
+    /// Syncs the records written so far; call it about once per second. After a failed sync the
+    /// file is rewritten.
     pub fn sync(&mut self) -> io::Result<()> {
         if self.is_doubtful {
             return self.rewrite();
         }
         if !self.is_synced {
-            // A system may forget what it could not write.
+            // After a failed sync, the operating system may have discarded the unwritten pages.
             self.is_doubtful = true;
             self.file.sync_data()?;
             (self.is_synced, self.is_doubtful) = (true, false);
@@ -188,7 +193,8 @@ impl Journal {
 
     fn rewrite(&mut self) -> io::Result<()> {
         (self.file, self.bytes) = write_new(&*self.disk, &self.dir, &self.groups)?;
-        // The file has its name by now: if that is not durable yet, all is written once more.
+        // The new file already has its final name. If the folder cannot be synced, the next sync
+        // rewrites everything.
         self.is_doubtful = true;
         self.disk.sync_dir(&self.dir)?;
         (self.is_synced, self.is_doubtful) = (true, false);
@@ -242,11 +248,12 @@ fn read_all(file: &dyn File) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// What the records say, up to the first one that is not whole.
+/// Applies all records up to the first incomplete one and returns the resulting groups.
 fn replay(bytes: &[u8]) -> io::Result<HashMap<String, Kept>> {
     let mut groups = HashMap::new();
     let Some(mut rest) = bytes.strip_prefix(MAGIC) else {
-        // A crash leaves no file, or a whole one: it was renamed.
+        // A crash leaves either no file or a complete header, because new files are renamed into
+        // place.
         return match bytes.is_empty() {
             true => Ok(groups),
             false => Err(io::Error::new(
@@ -272,7 +279,7 @@ fn take_record<'b>(rest: &mut &'b [u8]) -> Option<&'b [u8]> {
     (crc32c::crc32c(payload) == u32::from_le_bytes(*sum)).then_some(payload)
 }
 
-/// Takes over one record; `None` if it makes no sense.
+/// Applies one record; returns `None` if it is malformed.
 fn apply(payload: &[u8], groups: &mut HashMap<String, Kept>) -> Option<()> {
     let (kind, rest) = payload.split_first()?;
     let mut reader = Reader(rest);
@@ -286,7 +293,7 @@ fn apply(payload: &[u8], groups: &mut HashMap<String, Kept>) -> Option<()> {
         WENT_ON => {
             let key = reader.text()?;
             let instant = Instant::from_nanos(reader.number()?);
-            // One that is not known tells nothing of the others.
+            // A record for an unknown group does not affect the other groups.
             if let Some(kept) = groups.get_mut(&key) {
                 kept.instant = instant;
             }
@@ -314,7 +321,7 @@ fn apply_group(
     Some(())
 }
 
-/// Writes a new file with what `groups` say in the place of the old one. The folder is not synced.
+/// Replaces the file by a new one with the state of `groups`. The caller must sync the folder.
 fn write_new(
     disk: &dyn Disk,
     dir: &Path,

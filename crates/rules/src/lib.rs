@@ -1,19 +1,19 @@
-//! Recording and alerting rules: rule files, schedule, evaluation and the states of alerts.
+//! Recording and alerting rules: rule files, scheduling, evaluation and alert states.
 //!
 //! ```text
-//! file        what is written, checked
-//! rule, group what is written, ready to run; dependencies between rules
-//! alert(s)    the alerts of a rule and their transitions
-//! schedule    which instant comes next
-//! order       which group makes up for what it missed first
-//! machine     a group as it runs: events in, actions out
-//! journal     what outlives the process, over the disk of an Env
-//! template    texts of labels and annotations
-//! notification what is sent of an alert, and the queue before a receiver
+//! file         rule files: YAML read and validated
+//! rule, group  parsed rules, ready to run; dependencies between rules
+//! alert(s)     alerts of a rule and their transitions
+//! schedule     next evaluation instant of a group
+//! order        order in which groups catch up on missed evaluations
+//! machine      a running group: events in, actions out
+//! journal      state that survives restarts, on the disk of an Env
+//! template     templates of labels and annotations
+//! notification alerts for Alertmanagers, and the queue of each
 //! ```
 //!
-//! Nothing here reads a clock, starts a thread or knows HTTP: time and events come in, actions go
-//! out. The binary asks, stores, waits and sends.
+//! The crate reads no clock, starts no threads and does no HTTP: time and events are inputs,
+//! actions are outputs. The binary runs queries, stores samples, waits and sends notifications.
 
 pub mod alert;
 pub mod alerts;

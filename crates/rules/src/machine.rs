@@ -1,20 +1,20 @@
-//! A group as it runs: from events to actions.
+//! The state machine of a running rule group: events in, actions out.
 //!
 //! ```text
-//! Woke --an instant is due--> Query a rule, and all that need not wait for it
-//! Answered --> alerts go on; Append what is to be stored; Send what is due
-//! Stored --> rules that waited for it
-//! all done --> Append the ends of series whose rule is gone --> Ended --> Wait
+//! Woke --an instant is due--> Query for each rule without unfinished dependencies
+//! Answered --> update alerts; Append new samples; Send due alerts
+//! Stored --> Query for the rules that waited for these samples
+//! all rules done --> Append stale markers for series of removed rules --> Ended --> Wait
 //! ```
 //!
-//! After a start the series of the evaluation before are looked up (their rules are asked once more
-//! for it), so that those that end get their markers; alerts go on as they were saved. Without a
-//! saved state they are restored from the series about them, after the second evaluation, as
-//! upstream does.
+//! After a start, the recording rules are queried once at the last evaluated instant, so that
+//! series which have disappeared since then get stale markers. Alerts continue from the saved
+//! state. Without a saved state they are restored from their synthetic series after the second
+//! evaluation, as upstream does.
 //!
-//! Invariant: pure. Time, answers and outcomes come in with [`Machine::step`], what is to be done
-//! goes out; the same events give the same actions. [`Action::Query`], [`Action::Append`] and
-//! [`Action::Restore`] are answered by one event each.
+//! Invariant: the machine is pure. Time, query results and store outcomes are inputs of
+//! [`Machine::step`], and the same events produce the same actions. [`Action::Query`],
+//! [`Action::Append`] and [`Action::Restore`] are each answered by exactly one event.
 
 mod evaluation;
 mod lifecycle;
@@ -43,210 +43,213 @@ use std::sync::Arc;
 use std::time::Duration;
 use waiting::Waiting;
 
-/// How all groups of a server run.
+/// Settings that apply to all groups of a server.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct MachineSettings {
-    /// How evaluations that were missed are made up for.
+    /// Settings for the catch-up on missed evaluations.
     pub catch_up: CatchUp,
-    /// How alerts go on after a stop.
+    /// Settings for the restoration of alerts after an outage.
     pub restore: RestoreSettings,
-    /// `--rules.alert.resend-delay`
+    /// Value of `--rules.alert.resend-delay`: the minimum time between two deliveries of an
+    /// unchanged alert.
     pub resend_delay: Duration,
-    /// `global.rule_query_offset`
+    /// Value of `global.rule_query_offset`, for groups without an own offset.
     pub query_offset: Duration,
-    /// Rules of a group that may be evaluated at one time; one at least.
+    /// Maximum number of rules of a group that are evaluated concurrently; at least one.
     pub rules_at_once: usize,
 }
 
-/// What happened.
+/// Input of the machine: the passage of time, or the outcome of an action.
 #[derive(Clone, Debug)]
 pub enum Event {
-    /// Time passed: also what begins it all.
+    /// Time has passed. Also the first event of every machine.
     Woke,
-    /// What the group reads for this instant is there.
+    /// The groups that this one reads have caught up for this instant, after [`Action::Hold`].
     Cleared(Instant),
-    /// A query was answered.
+    /// The query of a rule has finished, after [`Action::Query`].
     Answered {
-        /// The rule.
+        /// Index of the rule in its group.
         rule: usize,
-        /// What it found.
+        /// Samples or alerts that the rule found, or the error of its evaluation.
         found: Result<Found, RuleError>,
-        /// How long that took.
+        /// Duration of the evaluation.
         took: Duration,
     },
-    /// Samples are durable, or will never be.
+    /// The store has made samples durable or has failed, after [`Action::Append`].
     Stored {
-        /// Whose they are.
+        /// Origin of the samples, as in the action.
         of: Origin,
-        /// What became of them.
+        /// Result of the append.
         outcome: Result<Appended, Error>,
     },
-    /// What a process before this one wrote about alerts was looked up.
+    /// The look-up of alert series from an earlier process has finished, after [`Action::Restore`].
     Restored {
-        /// The rule.
+        /// Index of the rule in its group.
         rule: usize,
-        /// What was found; nothing if the look-up failed.
+        /// Samples of the series [`ALERTS_FOR_STATE`](crate::alert::ALERTS_FOR_STATE); empty if the
+        /// look-up failed.
         kept: Vec<KeptSince>,
     },
 }
 
-/// Whose samples are stored.
+/// Origin of the samples of an append.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// What a rule makes.
+    /// Output of the rule with this index.
     Rule(usize),
-    /// The ends of series whose rule is gone.
+    /// Stale markers for series of removed rules.
     Gone,
-    /// What a rule made of its alerts earlier, when the store could not write.
+    /// Alert samples of an earlier evaluation, which the store was unable to write at that time.
     Waiting,
 }
 
-/// What is to be done.
+/// Output of the machine: an operation that the caller must perform.
 #[derive(Clone, Debug)]
 pub enum Action {
-    /// To wake at this moment, unless another event comes first.
+    /// Send [`Event::Woke`] at this time, unless another event occurs before.
     Wait(Instant),
-    /// To say by [`Event::Cleared`] when the groups that this one reads have made up for what is
-    /// before this instant, which is so at once in the ordinary course; to wake, once, if it is
-    /// not: see [`crate::order`].
+    /// Send [`Event::Cleared`] as soon as the groups that this one reads have caught up to this
+    /// instant, usually immediately. If they have not, send [`Event::Woke`] once; see
+    /// [`crate::order`].
     Hold(Instant),
-    /// To evaluate a rule and say what it found.
+    /// Evaluate a rule and send [`Event::Answered`].
     Query {
-        /// The rule.
+        /// Index of the rule in its group.
         rule: usize,
-        /// At this instant.
+        /// Instant of the evaluation.
         instant: Instant,
-        /// Whether others of the group are being evaluated.
+        /// True if other rules of the group are being evaluated at the same time.
         is_extra: bool,
     },
-    /// To store samples and say when they are durable.
+    /// Store samples and send [`Event::Stored`] when they are durable.
     Append {
-        /// Whose they are.
+        /// Origin of the samples, to be returned in the event.
         of: Origin,
-        /// Whether they are for an instant that is made up for.
+        /// True if the samples belong to a catch-up evaluation.
         is_late: bool,
-        /// The samples.
+        /// Samples and stale markers.
         batch: Box<Batch>,
     },
-    /// To tell receivers of alerts.
+    /// Send alerts to the receivers of notifications.
     Send {
-        /// The rule.
+        /// Index of the rule in its group.
         rule: usize,
-        /// The alerts.
+        /// Alerts that are due.
         alerts: Vec<Alert>,
     },
-    /// To look up the newest samples of series about alerts.
+    /// Look up the newest samples of the alert series of a rule and send [`Event::Restored`].
     Restore {
-        /// The rule.
+        /// Index of the rule in its group.
         rule: usize,
-        /// What finds the series.
+        /// Matchers that select the series.
         matchers: Vec<Matcher>,
-        /// When they were written, at the earliest.
+        /// Start of the time range of the samples.
         min: TimestampMs,
-        /// And at the latest.
+        /// End of the time range of the samples.
         max: TimestampMs,
     },
-    /// To make what recording rules make of these instants, which the store could not take then,
-    /// and to tell by [`Machine::made_up_before`] how far that is.
+    /// Evaluate the recording rules again at these instants, whose samples the store was unable to
+    /// write, and report progress with [`Machine::made_up_before`].
     Backfill(Owed),
-    /// An evaluation has ended: to keep the state over the end of the process, if it says one.
+    /// An evaluation has ended. If the action contains a state, persist it.
     Ended(Option<SavedGroup>),
 }
 
-/// What the group counted.
+/// Counters of a group since its machine was created.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Counts {
-    /// Instants that were due, evaluated or missed.
+    /// Instants that became due, evaluated or missed.
     pub iterations: u64,
-    /// Instants that were left out.
+    /// Instants that were skipped because they were too old.
     pub missed: u64,
-    /// Instants that were evaluated late.
+    /// Instants that were evaluated late, during catch-up.
     pub made_up: u64,
-    /// Evaluations of rules.
+    /// Evaluations of single rules, successful or not.
     pub evaluations: u64,
-    /// Samples that the rules of the newest evaluation made.
+    /// Samples that the rules produced in the newest evaluation.
     pub samples: u64,
 }
 
-/// The newest evaluation of a group.
+/// Timing of the newest evaluation of a group.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct LastEvaluation {
-    /// When it began.
+    /// Start of the evaluation by the clock.
     pub began: Option<Instant>,
-    /// The instant that it was for.
+    /// Instant for which the rules were evaluated.
     pub instant: Option<Instant>,
-    /// How long it took.
+    /// Duration of the evaluation, from its start until all samples were stored.
     pub took: Duration,
 }
 
-/// A group that runs.
+/// The state machine of one group. The caller passes events to [`Machine::step`] and performs the
+/// returned actions.
 #[derive(Debug)]
 pub struct Machine {
     group: Arc<Group>,
     settings: MachineSettings,
     rules: Vec<RuleState>,
-    /// Series of rules that are gone, which have no end yet.
+    /// Series of removed rules that have no stale marker yet.
     gone: Vec<Labels>,
     schedule: Schedule,
-    /// Whether nothing new may begin.
+    /// True if no new evaluation may start.
     is_stopping: bool,
     work: Work,
-    /// Evaluations until alerts are restored; `None` when they are.
+    /// Evaluations until alerts are restored; `None` once they are.
     restore_after: Option<u32>,
-    /// When alerts were last repeated, by the clock.
+    /// Time by the clock at which unchanged alerts were last sent again.
     sent: Instant,
-    /// The instants of which the store could not take for a while what was recorded.
+    /// Range of instants whose recorded samples the store was unable to write.
     unstored: Option<Owed>,
-    /// Those of them that are being made up for.
+    /// Part of such a range that is being evaluated again at the moment.
     making_up: Option<Owed>,
-    /// What alerts were then.
+    /// Alert samples of such instants, kept until the store can write them.
     waiting: Waiting,
-    /// The instant of the newest state that was told to be kept.
+    /// Instant of the newest state that was passed to the caller to persist.
     kept: Option<Instant>,
     counts: Counts,
     last: LastEvaluation,
 }
 
-/// What the machine is at.
+/// Current activity of the machine.
 #[derive(Debug)]
 enum Work {
     /// Waiting for the next instant.
     Idle,
-    /// Looking up the series of the evaluation before the start, at its instant.
+    /// Querying the recording rules at the last instant before the start, to find its series.
     Recalling {
         instant: Instant,
-        /// Rules that are asked, and those that are not yet.
+        /// Number of running queries, and the rules that are still to be queried.
         running: usize,
         waiting: Vec<usize>,
     },
-    /// Evaluating.
+    /// Evaluating the rules of the group.
     Evaluating(Evaluation),
-    /// Looking up what is known of the alerts of so many rules.
+    /// Waiting for the look-up of alert series; contains the number of rules left.
     Restoring(usize),
 }
 
 impl Machine {
-    /// The group that runs.
+    /// Returns the group that the machine runs.
     pub fn group(&self) -> &Arc<Group> {
         &self.group
     }
 
-    /// How its rules are, in their order.
+    /// Returns the states of the rules, in the order of the group.
     pub fn rules(&self) -> &[RuleState] {
         &self.rules
     }
 
-    /// What it counted.
+    /// Returns the counters of the group.
     pub fn counts(&self) -> Counts {
         self.counts
     }
 
-    /// Its newest evaluation.
+    /// Returns the timing of the newest evaluation.
     pub fn last(&self) -> LastEvaluation {
         self.last
     }
 
-    /// How far it is.
+    /// Returns the progress of the group, for the order in which groups catch up.
     pub fn reached(&self) -> Reached {
         Reached {
             instant: match &self.work {
@@ -259,24 +262,24 @@ impl Machine {
         }
     }
 
-    /// How it runs.
+    /// Returns the settings that the machine currently uses.
     pub fn settings(&self) -> MachineSettings {
         self.settings
     }
 
-    /// How far behind its instants the group looks.
+    /// Returns the query offset of the group, or the global one.
     pub fn query_offset(&self) -> Duration {
         let own = self.group.query_offset;
         own.unwrap_or(self.settings.query_offset)
     }
 
-    /// Whether it was stopped, and nothing is under way.
+    /// Returns whether the machine was stopped and its last evaluation has ended.
     pub fn is_stopped(&self) -> bool {
         self.is_stopping && matches!(self.work, Work::Idle)
     }
 
-    /// Begins an evaluation at `instant`, whatever is due, in a group that was stopped: for tests
-    /// of rules, and for times that are long gone. What it says is to be done as ever, until
+    /// Starts an evaluation at `instant` in a stopped machine, regardless of the schedule. Used for
+    /// rule tests and backfills. The caller performs the actions as usual until
     /// [`Machine::is_stopped`].
     pub fn begin_at(&mut self, instant: Instant) -> Vec<Action> {
         let mut actions = Vec::new();
@@ -285,8 +288,9 @@ impl Machine {
         actions
     }
 
-    /// Looks up, in a group that was stopped, the series that its rules made at `instant`, so that
-    /// the next evaluation ends those that it does not find. What it says is to be done as ever.
+    /// Queries, in a stopped machine, the series that its rules produced at `instant`, so that the
+    /// next evaluation writes stale markers for those that disappear. The caller performs the
+    /// actions as usual.
     pub fn recall_at(&mut self, instant: Instant) -> Vec<Action> {
         let mut actions = Vec::new();
         self.work = self.recalling(instant);
@@ -294,7 +298,8 @@ impl Machine {
         actions
     }
 
-    /// What was to be made up for is stored up to `next`, the first instant that is not.
+    /// Reports that the range of [`Action::Backfill`] is stored up to `next`, the first instant
+    /// that is missing.
     pub fn made_up_before(&mut self, next: Instant) {
         let left = self.making_up.filter(|owed| next <= owed.last);
         self.making_up = left.map(|owed| Owed {
@@ -303,18 +308,18 @@ impl Machine {
         });
     }
 
-    /// The oldest instant of which the store still lacks what was recorded.
+    /// Returns the oldest instant whose recorded samples are missing in the store.
     fn owed(&self) -> Option<Instant> {
         let owed = [self.unstored, self.making_up];
         owed.into_iter().flatten().map(|owed| owed.first).min()
     }
 
-    /// The instants that an evaluation could not store, which count as told from here on.
+    /// Returns and clears the range of instants that could not be stored.
     pub fn take_unstored(&mut self) -> Option<Owed> {
         self.unstored.take()
     }
 
-    /// Goes on to `now` with what happened, and says what is to be done.
+    /// Applies an event at `now` and returns the actions that the caller must perform.
     pub fn step(&mut self, now: Instant, event: Event) -> Vec<Action> {
         let mut actions = Vec::new();
         match event {
@@ -334,7 +339,7 @@ impl Machine {
         actions
     }
 
-    /// Begins what can begin.
+    /// Starts all work that is possible at `now`, and adds its actions.
     fn go_on(&mut self, now: Instant, actions: &mut Vec<Action>) {
         loop {
             let is_done = match &mut self.work {

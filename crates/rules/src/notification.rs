@@ -1,12 +1,12 @@
-//! What leaves for Alertmanagers: alerts as notifications, and the queue before each of them.
+//! Notifications for Alertmanagers, and the queue of each Alertmanager.
 //!
 //! ```text
 //! Alert --of--> Notification --relabelled by the edge--> Outbox --batch--> body --> HTTP
-//!                                                          ^ full: the oldest go, counted
+//!                                                         ^ if full: drops the oldest, counted
 //! ```
 //!
-//! An [`Outbox`] is a state machine: events come in, what to send comes out; it waits for nothing.
-//! Facts are from upstream's `notifier/sendloop.go` and `notifier/alert.go`.
+//! An [`Outbox`] is a state machine: events in, batches to send out. It never blocks. Follows
+//! upstream's `notifier/sendloop.go` and `notifier/alert.go`.
 
 mod body;
 mod outbox;
@@ -20,23 +20,23 @@ use crate::template::url_query_escape;
 use firn_model::labels::{Labels, LabelsBuilder};
 use std::sync::Arc;
 
-/// An alert on its way.
+/// An alert in the form that Alertmanagers receive.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Notification {
-    /// What tells it from others.
+    /// Labels that identify the alert, after relabelling.
     pub labels: Labels,
-    /// Texts for people.
+    /// Annotations of the alert.
     pub annotations: Annotations,
-    /// Since when it fires; `None` if it never did.
+    /// Time at which the alert started to fire; `None` if it never did.
     pub starts_at: Option<Instant>,
-    /// When it was resolved, or until when it holds if nothing more is heard.
+    /// Time of the resolution, or the time until which the alert remains valid without an update.
     pub ends_at: Option<Instant>,
-    /// Where its expression can be looked at.
+    /// URL of a page that shows the expression of the rule.
     pub generator_url: Arc<str>,
 }
 
 impl Notification {
-    /// What `alert` says now.
+    /// Creates the notification for the current state of `alert`.
     pub fn of(alert: &Alert, generator_url: Arc<str>) -> Self {
         Self {
             labels: alert.labels.clone(),
@@ -47,7 +47,7 @@ impl Notification {
         }
     }
 
-    /// The notification with other labels, itself if they are its own.
+    /// Returns the notification with other labels. Returns the same object if the labels are equal.
     pub fn relabelled(self: Arc<Self>, labels: Labels) -> Arc<Self> {
         match labels == self.labels {
             true => self,
@@ -59,13 +59,15 @@ impl Notification {
     }
 }
 
-/// Where `expression` can be looked at, on the server that users reach at `external_url`.
+/// Returns the URL of the query page for `expression` on the server whose public URL is
+/// `external_url`.
 pub fn generator_url(external_url: &str, expression: &str) -> Arc<str> {
     let expression = url_query_escape(expression);
     format!("{external_url}/graph?g0.expr={expression}&g0.tab=1").into()
 }
 
-/// `labels` with those of `external` that they do not have, ready for relabelling.
+/// Adds those of the `external` labels that `labels` does not contain, and returns a builder for
+/// relabelling.
 pub fn with_external(labels: &Labels, external: &Labels) -> LabelsBuilder {
     let mut all = LabelsBuilder::from_labels(labels.as_ref());
     for (name, value) in external.iter() {

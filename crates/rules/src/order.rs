@@ -1,12 +1,10 @@
-//! In which order groups make up for what they missed.
+//! The order in which rule groups catch up on missed evaluations.
 //!
-//! A group that reads what another one records would find what that one has still to make up for
-//! missing, and record so for ever. So it waits until the other one is past what it reads, if it
-//! makes up for something itself or not. In the ordinary course nothing waits: then what is read
-//! was recorded when it was due.
+//! If a group were evaluated before the groups whose series it reads have caught up, its samples
+//! would be wrong permanently. It therefore waits until those groups have passed the instants that
+//! it reads, even if it is not behind itself. In normal operation no group waits.
 //!
-//! Invariant: of the groups that are behind, the one whose next instant is the oldest waits for no
-//! other one.
+//! Invariant: among the groups that are behind, the one with the oldest next instant never waits.
 
 use crate::dependencies::sources;
 use crate::group::Group;
@@ -15,7 +13,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How far all groups are.
+/// Progress of all groups of a server, and the groups that each one reads.
 #[derive(Debug, Default)]
 pub struct Order {
     members: HashMap<String, Member>,
@@ -23,27 +21,29 @@ pub struct Order {
 
 #[derive(Debug, Default)]
 struct Member {
-    /// The groups that it reads, by their keys.
+    /// Keys of the groups whose series this group reads.
     sources: Vec<String>,
-    /// `None` until it has begun.
+    /// Progress of the group; `None` until it has started.
     reached: Option<Reached>,
 }
 
-/// How far a group is.
+/// Progress of a group, reported after each of its steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reached {
-    /// Its oldest instant that is not done.
+    /// Oldest instant that is not fully evaluated.
     pub instant: Instant,
-    /// Until when others wait for it, since it is behind and catches up; `None` if they do not.
+    /// Time until which other groups wait while this one catches up; `None` if they do not wait.
     pub waited_for_until: Option<Instant>,
-    /// Its oldest instant of which the store lacks what was recorded, since it could not take it.
+    /// Oldest instant whose recorded samples the store was unable to write.
     pub owed: Option<Instant>,
-    /// How far behind its instants it looks and records.
+    /// Query offset of the group: the time between its instants and the timestamps that it reads
+    /// and records.
     pub query_offset: Duration,
 }
 
 impl Order {
-    /// Takes over the groups that there are; each must say how far it is ([`Order::reach`]).
+    /// Sets the current groups after a start or reload. Each group must report its progress with
+    /// [`Order::reach`].
     pub fn take_over(&mut self, groups: &[Arc<Group>]) {
         let sources = sources(groups);
         let mut before = std::mem::take(&mut self.members);
@@ -55,7 +55,8 @@ impl Order {
         }
     }
 
-    /// A group is so far. Says whether others may wait for that.
+    /// Sets the progress of a group. Returns whether it changed, so that waiting groups must be
+    /// checked.
     pub fn reach(&mut self, key: &str, reached: Reached) -> bool {
         let Some(member) = self.members.get_mut(key) else {
             return false;
@@ -63,8 +64,8 @@ impl Order {
         member.reached.replace(reached) != Some(reached)
     }
 
-    /// Whether all that a group reads for `instant` is recorded, as far as that is waited for at
-    /// `now`.
+    /// Returns whether the groups that `key` reads have recorded all samples before `instant`, or
+    /// no longer hold up other groups at `now`.
     pub fn is_clear(&self, key: &str, instant: Instant, now: Instant) -> bool {
         self.are_sources(key, |source, own| {
             let is_waited_for = source.waited_for_until.is_some_and(|until| now <= until);
@@ -72,7 +73,8 @@ impl Order {
         })
     }
 
-    /// Whether all of it is recorded that the store could not take then.
+    /// Returns whether the groups that `key` reads have also stored the samples before `instant`
+    /// that the store was unable to write earlier.
     pub fn is_made_up(&self, key: &str, instant: Instant) -> bool {
         self.are_sources(key, |source, own| {
             let owed = source.owed.unwrap_or(source.instant);
@@ -80,7 +82,8 @@ impl Order {
         })
     }
 
-    /// Whether something is true of all groups that one reads, which have begun.
+    /// Returns whether all groups that `key` reads have started and satisfy the condition. False if
+    /// the group itself has not started.
     fn are_sources(&self, key: &str, is_so: impl Fn(Reached, Reached) -> bool) -> bool {
         let Some(member) = self.members.get(key) else {
             return true;
@@ -94,8 +97,8 @@ impl Order {
 }
 
 impl Reached {
-    /// Whether what `reader` reads at `instant` is there once this group is at `at`: all that is
-    /// due before, or less if the reader looks further behind.
+    /// Returns whether samples that `reader` reads at `instant` are complete once this group has
+    /// reached `at`. A reader with a greater query offset may run earlier.
     fn is_past(self, at: Instant, instant: Instant, reader: Self) -> bool {
         match reader.query_offset.checked_sub(self.query_offset) {
             None | Some(Duration::ZERO) => instant <= at,
@@ -110,10 +113,11 @@ mod tests {
     use crate::file::{ReadOptions, parse};
     use firn_promql::Features;
 
-    /// All groups of the tests are waited for until this moment.
+    /// Time, in seconds, until which other groups wait for each group of the tests.
     const BEHIND_UNTIL: i64 = 300;
 
-    /// Groups `a`, `b` ... whose rules are `name = expr`, alerts with a `!` before them.
+    /// Creates groups `a`, `b`, … with rules written `name = expr`, alerting rules with the prefix
+    /// `!`.
     fn groups(groups: &[&[&str]]) -> Vec<Arc<Group>> {
         let mut text = "groups:\n".to_owned();
         for (name, rules) in ('a'..).zip(groups) {
@@ -131,8 +135,8 @@ mod tests {
         made.unwrap().into_iter().map(Arc::new).collect()
     }
 
-    /// Such groups, and how far each is, in seconds: `3`, or `3-2` for one that looks two seconds
-    /// behind.
+    /// Creates an order of such groups with their progress in seconds: `3`, or `3-2` with a query
+    /// offset of two seconds.
     fn order(rules: &[&[&str]], reached: &[&str]) -> Order {
         let groups = groups(rules);
         let mut order = Order::default();
@@ -151,14 +155,14 @@ mod tests {
         order
     }
 
-    /// The last instant, in seconds, up to ten, that a group may evaluate at `now`.
+    /// Returns the last instant in seconds, at most ten, that a group may evaluate at `now`.
     fn last_at(order: &Order, group: char, now: i64) -> Option<i64> {
         let (key, at) = (format!("f;{group}"), Instant::from_seconds);
         let is_clear = |second: &i64| order.is_clear(&key, at(*second), at(now));
         (0..=10).rev().find(is_clear)
     }
 
-    /// The same, while others wait.
+    /// Returns the same while other groups wait.
     fn last(order: &Order, group: char) -> Option<i64> {
         last_at(order, group, BEHIND_UNTIL)
     }
@@ -189,7 +193,7 @@ mod tests {
             &["w = ALERTS{alertname=\"B\"}"],
         ];
         check(alerts, &["3", "0", "0"], &[all, Some(3), all]);
-        // One that has not begun may still have all to make up for.
+        // A group that has not started may have to catch up on everything.
         check(&[&["z = x"], &["x = y"]], &["3"], &[None]);
     }
 

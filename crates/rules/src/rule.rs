@@ -1,12 +1,12 @@
-//! One rule, ready to be evaluated, and what an evaluation of it finds.
+//! A single rule that is ready to run, and its evaluation.
 //!
 //! ```text
-//! query -> vector --recording--> labels of the rule over those of the result --> samples
-//!                 `--alerting--> templates expanded --> alerts found (crate::alerts goes on)
+//! query -> vector --recording--> labels of the rule override those of the result --> samples
+//!                `--alerting--> templates expanded --> active alerts (input of crate::alerts)
 //! ```
 //!
-//! Order, errors and their texts are those of upstream's `rules/recording.go` and
-//! `rules/alerting.go`. Nothing is stored here: the caller asks and appends.
+//! Order, errors and messages follow upstream's `rules/recording.go` and `rules/alerting.go`. An
+//! evaluation stores nothing: the caller provides queries and appends the result.
 
 use crate::alert::{ALERT_NAME, Annotations};
 use crate::file::{RuleSettings, Texts};
@@ -23,76 +23,77 @@ use std::sync::Arc;
 use std::time::Duration;
 use xxhash_rust::xxh64::xxh64;
 
-/// A rule, its expression parsed.
+/// A recording or alerting rule with its parsed expression.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rule {
-    /// The name of the series or alerts that it makes.
+    /// Name of the recorded series or of the alerts.
     pub name: String,
-    /// What is asked.
+    /// Parsed expression of the rule.
     pub expr: Arc<Expr>,
-    /// The expression as PromQL prints it.
+    /// Expression as formatted by the PromQL printer.
     pub query: String,
-    /// Labels for what it makes, those of its group included; of an alert templates.
+    /// Labels for series or alerts, including those of the group. For alerts the values are
+    /// templates.
     pub labels: Texts,
-    /// What it makes.
+    /// Kind of the rule, with the settings of an alerting rule.
     pub kind: RuleKind,
 }
 
-/// What a rule makes.
+/// Distinguishes recording rules from alerting rules.
 #[derive(Clone, Debug, PartialEq)]
 pub enum RuleKind {
-    /// Series.
+    /// The rule records series.
     Recording,
-    /// Alerts.
+    /// The rule creates alerts.
     Alerting(AlertSettings),
 }
 
-/// How the alerts of a rule are.
+/// Settings of an alerting rule that control its alerts.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct AlertSettings {
-    /// `for`: how long the condition must hold before an alert fires.
+    /// Value of `for`: the time for which the condition must be true before an alert fires.
     pub hold: Duration,
-    /// How long an alert goes on firing when its condition holds no more.
+    /// Time for which an alert continues to fire after its condition became false.
     pub keep_firing_for: Duration,
-    /// Templates of texts for those who read the alert.
+    /// Annotations of the alerts: names and templates.
     pub annotations: Annotations,
 }
 
-/// Why an evaluation of a rule came to nothing; the texts are upstream's.
+/// Error of a rule evaluation. The messages are upstream's.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RuleError {
-    /// The query failed.
+    /// The query failed or was cancelled.
     #[error("{0}")]
     Query(String),
-    /// The expression is a string or a range of samples.
+    /// The expression returned a string or a range vector.
     #[error("rule result is not a vector or scalar")]
     Shape,
-    /// Two results are the same once they have the labels of the rule.
+    /// Two results have equal labels after the labels of the rule were applied.
     #[error("vector contains metrics with the same labelset after applying {of} labels")]
     SameLabels {
-        /// `rule` or `alert`.
+        /// Kind of the rule: `rule` or `alert`.
         of: &'static str,
     },
-    /// The rule makes more than its group allows.
+    /// The rule produced more series or alerts than its group allows.
     #[error("exceeded limit of {limit} with {count} {of}")]
     Limit {
-        /// The limit.
+        /// Limit of the group.
         limit: usize,
-        /// How many there are.
+        /// Number of series or alerts that the rule produced.
         count: usize,
-        /// `series` or `alerts`.
+        /// Unit of the count: `series` or `alerts`.
         of: &'static str,
     },
-    /// What it made was not stored, or not all of it.
+    /// The store rejected samples of the rule or was unable to write them.
     #[error("{0}")]
     Storage(String),
 }
 
 impl RuleError {
-    /// All of [`RuleError::reason`].
+    /// All values that [`RuleError::reason`] returns.
     pub const REASONS: [&'static str; 4] = ["query", "labels", "limit", "storage"];
 
-    /// The kind of failure, as metrics name it.
+    /// Returns the value of the metric label `reason` for this error.
     pub fn reason(&self) -> &'static str {
         match self {
             RuleError::Query(_) | RuleError::Shape => "query",
@@ -103,81 +104,81 @@ impl RuleError {
     }
 }
 
-/// Answers queries at one time. Errors are what a rule shows as its last one.
+/// Runs the queries of an evaluation. Error texts become the last error of the rule.
 pub trait Queries {
-    /// The value of an expression.
+    /// Evaluates the expression of a rule at the time `at`.
     fn expr(&mut self, expr: &Expr, at: TimestampMs) -> Result<Value, String>;
 
-    /// The value of what a template asks.
+    /// Evaluates the query text of a template at the time `at`.
     fn text(&mut self, text: &str, at: TimestampMs) -> Result<Value, String>;
 
-    /// Set when the evaluation is given up; queries look at it themselves.
+    /// Returns the token that cancels the evaluation. Implementations check it during queries.
     fn cancel(&self) -> &Cancel;
 }
 
-/// What all rules of a server know of the world outside.
+/// Settings of the server that are visible to templates.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Outside {
-    /// `global.external_labels`
+    /// Value of `global.external_labels`.
     pub external_labels: Labels,
-    /// The URL under which users reach the server.
+    /// URL under which users access the server.
     pub external_url: String,
-    /// The path of that URL.
+    /// Path of the external URL.
     pub path_prefix: String,
 }
 
-/// When, and how, a rule is evaluated.
+/// Time and settings of one evaluation of a rule.
 #[derive(Clone, Copy, Debug)]
 pub struct Moment<'a> {
-    /// The instant of the group.
+    /// Instant of the group's evaluation.
     pub instant: Instant,
-    /// How far behind it the query looks.
+    /// Time by which the query looks behind the instant.
     pub query_offset: Duration,
-    /// The most series that the rule may make; zero is no limit.
+    /// Maximum number of series or alerts of the rule; zero means no limit.
     pub limit: usize,
-    /// What templates know.
+    /// Settings of the server for templates.
     pub outside: &'a Outside,
 }
 
 impl Moment<'_> {
-    /// The time of the query, and of the samples that are made.
+    /// Returns the timestamp of the query and of the resulting samples.
     pub fn sample_time(&self) -> TimestampMs {
         self.instant.before(self.query_offset).ms()
     }
 }
 
-/// What an evaluation of a rule found.
+/// Result of a rule evaluation.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Found {
-    /// The samples to be stored.
+    /// Samples of a recording rule, to be stored by the caller.
     Samples(Vec<FoundSample>),
-    /// The alerts whose condition holds.
+    /// Alerts whose condition is true.
     Alerts(Vec<FoundAlert>),
 }
 
-/// A sample that a recording rule makes.
+/// A sample that a recording rule produced.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FoundSample {
-    /// The labels of the series.
+    /// Labels of the series, including the name of the rule.
     pub labels: Labels,
-    /// The value.
+    /// Value of the sample: a float or a histogram.
     pub value: PointValue,
 }
 
-/// An alert whose condition holds.
+/// An alert whose condition is true at the instant of the evaluation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FoundAlert {
-    /// Its labels, expanded.
+    /// Labels of the alert with expanded templates.
     pub labels: Labels,
-    /// Its annotations, expanded.
+    /// Annotations of the alert with expanded templates.
     pub annotations: Annotations,
-    /// The value of the expression.
+    /// Value of the expression; zero for a histogram.
     pub value: f64,
 }
 
 impl Rule {
-    /// The rule that `settings` describe, in a group with `group_labels`. Fails on an expression
-    /// that is none.
+    /// Creates the rule that `settings` describe, in a group with `group_labels`. Labels of the
+    /// rule take precedence. Fails if the expression cannot be parsed.
     pub fn new(
         settings: &RuleSettings,
         group_labels: &Texts,
@@ -202,7 +203,7 @@ impl Rule {
         })
     }
 
-    /// How its alerts are, if it makes alerts.
+    /// Returns the alert settings; `None` for a recording rule.
     pub fn alerting(&self) -> Option<&AlertSettings> {
         match &self.kind {
             RuleKind::Alerting(settings) => Some(settings),
@@ -210,12 +211,14 @@ impl Rule {
         }
     }
 
-    /// Whether `other` takes the place of this one when the file changes.
+    /// Returns whether this rule continues the state of `other` after a change of the file: name
+    /// and labels are equal.
     pub fn is_successor_of(&self, other: &Rule) -> bool {
         self.name == other.name && self.labels == other.labels
     }
 
-    /// All texts that are templates, labels first.
+    /// Returns all texts of the rule that are templates, labels before annotations; none for a
+    /// recording rule.
     pub fn templates(&self) -> impl Iterator<Item = &str> {
         let alerting = self.alerting();
         let labels = self.labels.values().filter(move |_| alerting.is_some());
@@ -225,7 +228,7 @@ impl Rule {
             .map(String::as_str)
     }
 
-    /// Asks, and makes of the answer what the rule is for.
+    /// Runs the query and converts its result into samples or alerts.
     pub fn evaluate(
         &self,
         moment: &Moment<'_>,
@@ -297,7 +300,7 @@ impl Rule {
             let labels = labels.build();
             let expand = |(name, text): &(String, String)| (name.clone(), expander.expand(text));
             let annotations = settings.annotations.iter().map(expand).collect();
-            // Texts that were cut off are worth nothing.
+            // A cancelled evaluation leaves incomplete texts, which must not be used.
             limits
                 .cancel
                 .check()
@@ -331,7 +334,7 @@ impl Rule {
     }
 }
 
-/// Expands the templates of one alert.
+/// Expands the templates of one alert with its labels and value.
 struct Expander<'a, 'q> {
     data: AlertData<'a>,
     queries: &'q mut dyn Queries,
@@ -339,7 +342,7 @@ struct Expander<'a, 'q> {
 }
 
 impl Expander<'_, '_> {
-    /// What `text` becomes; of one that fails the reason, as upstream shows it.
+    /// Returns the expanded template or, if it fails, the error text that upstream shows instead.
     fn expand(&mut self, text: &str) -> String {
         if !text.contains("{{") {
             return text.to_owned();
@@ -353,7 +356,7 @@ impl Expander<'_, '_> {
     }
 }
 
-/// The samples of what a template asks.
+/// Runs the query of a template and returns its samples.
 pub fn samples_of(
     queries: &mut dyn Queries,
     text: &str,
@@ -367,8 +370,8 @@ pub fn samples_of(
     Ok(vector.into_iter().map(sample).collect())
 }
 
-/// Whether two of the series have the same labels. Their hashes are sorted: a set of the labels
-/// would copy them or chase them.
+/// Returns whether two series have the same labels. Sorted hashes are faster than a set of labels,
+/// which would copy them or follow a pointer for each.
 fn has_twins(samples: &[FoundSample]) -> bool {
     let hash = |sample: &FoundSample| xxh64(sample.labels.as_bytes(), 0);
     let numbered = samples.iter().enumerate();
@@ -390,7 +393,7 @@ fn sample_value(value: &PointValue) -> SampleValue {
     }
 }
 
-/// A number as a vector of one element.
+/// Returns the elements of a vector. A scalar becomes one element without labels.
 fn vector_of(value: Value) -> Result<Vec<VectorElement>, RuleError> {
     match value {
         Value::Vector(vector) => Ok(vector),
@@ -409,7 +412,8 @@ mod tests {
     use crate::file::{ReadOptions, parse};
     use firn_model::cancel::Reason;
 
-    /// Answers every expression with so many series, and is given up with its first text.
+    /// Answers every expression with the same series, and cancels the evaluation at the first
+    /// template query.
     struct Given {
         labels: Vec<Labels>,
         cancel: Cancel,
@@ -437,7 +441,8 @@ mod tests {
         }
     }
 
-    /// Evaluates a rule that finds series with these values of `i`; how many texts it asked.
+    /// Evaluates a rule on series with these values of the label `i`. Returns the result and the
+    /// number of template queries.
     fn evaluate(rule: &str, found: &[&str]) -> (Result<Found, RuleError>, usize) {
         let file = parse(
             &format!("groups: [{{name: g, rules: [{rule}]}}]"),

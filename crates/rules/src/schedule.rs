@@ -1,69 +1,71 @@
-//! Which instant of a group comes next, and when.
+//! The schedule of a rule group: its next evaluation instant, and the time of that evaluation.
 //!
 //! ```text
-//! start --knows the last one--> the instants since, no more than `catch_up` of them, then as ever
-//!       `--knows none---------> the next one of the grid
-//! each next one: as soon as it is there and the one before is done
-//!                more than `catch_up` behind: skipped up to there, and counted as missed
-//!                held until the groups that it reads have made up for theirs
+//! start --last instant saved--> the missed instants, at most `catch_up` old, then the regular ones
+//!      `--no saved instant---> the next instant of the grid
+//! each instant: evaluated when it is reached and the previous evaluation is done
+//!              older than `catch_up`: skipped and counted as missed
+//!              held until the groups that this one reads have caught up
 //! ```
 //!
-//! Others wait for a group from when it is found to be behind until it is on time, if it catches
-//! up: each time that it has done what was due, what has become due meanwhile must be half as much.
-//! For one that cannot keep up none waits, and for none longer than five minutes.
+//! Other groups wait for a group that is behind until it is on time again, as long as it makes
+//! progress: whenever it has finished the backlog, the instants that became due meanwhile must be
+//! at most half as long. Groups never wait for one that cannot keep up, or for longer than five
+//! minutes.
 //!
-//! Invariant: instants are on the grid of the group, and each is later than the one before, but
-//! for a clock that was set back by more than an interval.
+//! Invariant: instants are on the grid of the group and strictly increasing, unless the clock was
+//! set back by more than an interval.
 
 use crate::group::Group;
 use crate::instant::Instant;
 use std::time::Duration;
 
-/// How long others wait for a group that is behind: alerts must not wait for one whose queries come
-/// to no end.
+/// Maximum time for which other groups wait for one that is behind: a group with a query that never
+/// ends must not block alerts.
 const HOLD_MAX: Duration = Duration::from_secs(300);
 
-/// How evaluations that were missed are made up for.
+/// Settings for the catch-up on missed evaluations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CatchUp {
-    /// `firn.rules.catch_up`: what is missed longer ago stays missed.
+    /// Value of `firn.rules.catch_up`: the maximum age of a missed instant that is still evaluated.
     pub span: Duration,
-    /// `firn.rules.catch_up_delay`: how long after a start it begins.
+    /// Value of `firn.rules.catch_up_delay`: the time between a start and the first catch-up
+    /// evaluation.
     pub delay: Duration,
 }
 
-/// The instants of a group.
+/// The schedule of one group. Its methods take the current time, so that they are deterministic.
 #[derive(Clone, Debug)]
 pub(crate) struct Schedule {
     catch_up: CatchUp,
-    /// The one that is next.
+    /// Next instant to be evaluated.
     next: Instant,
-    /// Nothing is evaluated before.
+    /// Time before which no evaluation starts.
     not_before: Instant,
-    /// Instants before it that were left out.
+    /// Number of instants before `next` that were skipped.
     missed: u64,
-    /// `None` while the group is not behind.
+    /// Backlog of the group; `None` while it is on time.
     backlog: Option<Backlog>,
-    /// Whether the instant before was evaluated in time.
+    /// True if the previous instant was evaluated in time.
     was_on_time: bool,
-    /// The instant that was asked for and may not be clear.
+    /// Instant for which [`Next::Hold`] was returned and that may not be cleared yet.
     asked: Option<Instant>,
-    /// Whether it was asked for again: others hold it up.
+    /// True if the hold was returned again for that instant: other groups delay this one.
     is_held: bool,
-    /// What the instants up to this one read is there.
+    /// Newest instant for which the input from other groups is complete.
     cleared: Option<Instant>,
 }
 
-/// What a group that is behind has to make up for.
+/// Instants that a group has to catch up on.
 #[derive(Clone, Copy, Debug)]
 struct Backlog {
-    /// When it began to.
+    /// Time at which the group fell behind.
     began: Instant,
-    /// What was due up to here is what is being made up for.
+    /// End of the current round: instants due until then belong to it.
     end: Instant,
-    /// How far behind the group was then.
+    /// Lag of the group at the start of the round.
     length: Duration,
-    /// Whether it catches up.
+    /// True while each round was at most half as long as the one before.
     is_shrinking: bool,
 }
 
@@ -77,7 +79,8 @@ impl Backlog {
         }
     }
 
-    /// Goes on with an instant of which the group is so far behind.
+    /// Continues with `instant`, at which the group lags by `length`. Starts a new round if the
+    /// current one is complete.
     fn go_on(&mut self, instant: Instant, length: Duration, now: Instant) {
         if instant > self.end {
             self.is_shrinking &= length <= self.length / 2;
@@ -86,27 +89,28 @@ impl Backlog {
     }
 }
 
-/// What is to be done next.
+/// Next operation according to the schedule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
-    /// Nothing before this moment.
+    /// Wait until this time.
     Wait(Instant),
-    /// Nothing before [`Schedule::clear`] of this instant. One who asks again says that it is not
-    /// clear yet.
+    /// Wait for [`Schedule::clear`] with this instant. A second request before that means that
+    /// other groups delay this one.
     Hold(Instant),
-    /// An evaluation.
+    /// Evaluate the group.
     Evaluate {
-        /// At this instant.
+        /// Instant of the evaluation.
         instant: Instant,
-        /// Whether the one behind it is due as well: it is made up for.
+        /// True if the following instant is already due: this is a catch-up evaluation.
         is_late: bool,
-        /// Instants before it that are left out.
+        /// Number of instants before this one that are skipped.
         missed: u64,
     },
 }
 
 impl Schedule {
-    /// The schedule from `now` on; `due` is what came next before, under whatever interval.
+    /// Creates a schedule that starts at `now`. `due` is the next instant of an earlier schedule,
+    /// possibly with another interval.
     pub(crate) fn new(
         group: &Group,
         catch_up: CatchUp,
@@ -134,8 +138,8 @@ impl Schedule {
         }
     }
 
-    /// The schedule that takes the place of this one at `now`, when the interval of the group has
-    /// changed: what was not due before is not made up for.
+    /// Creates the successor of this schedule after the interval of the group changed at `now`,
+    /// without catch-up delay.
     pub(crate) fn moved(&self, group: &Group, now: Instant) -> Self {
         Self {
             not_before: now,
@@ -143,34 +147,36 @@ impl Schedule {
         }
     }
 
-    /// The instant that comes next.
+    /// Returns the next instant to be evaluated.
     pub(crate) fn upcoming(&self) -> Instant {
         self.next
     }
 
-    /// Until when others wait for what the group makes up for; `None` if they do not.
+    /// Returns the time until which other groups wait for this one to catch up; `None` if they do
+    /// not wait.
     pub(crate) fn waited_for_until(&self) -> Option<Instant> {
         let backlog = self.backlog.filter(|backlog| backlog.is_shrinking)?;
         Some(backlog.began.after(HOLD_MAX))
     }
 
-    /// What `instant`, which was held, reads is there.
+    /// Marks `instant` as cleared: its input from other groups is complete.
     pub(crate) fn clear(&mut self, instant: Instant, now: Instant) {
         self.cleared = self.cleared.max(Some(instant));
         if std::mem::take(&mut self.is_held)
             && let Some(backlog) = &mut self.backlog
         {
-            // What it waited for others says nothing of how it catches up.
+            // The time spent waiting for other groups does not count against the progress of this
+            // one.
             (backlog.end, backlog.length) = (now, now.since(instant));
         }
     }
 
-    /// How missed instants are made up for from now on.
+    /// Changes the settings for missed instants from now on.
     pub(crate) fn set_catch_up(&mut self, catch_up: CatchUp) {
         self.catch_up = catch_up;
     }
 
-    /// What comes at `now`, while nothing is being evaluated.
+    /// Returns the next operation at `now`. Must not be called during an evaluation.
     pub(crate) fn next(&mut self, group: &Group, now: Instant) -> Next {
         let interval = group.interval;
         if self.next.since(now) > interval {
@@ -199,7 +205,7 @@ impl Schedule {
         }
         if self.cleared < Some(instant) {
             if self.asked.replace(instant) == Some(instant) {
-                // It will be behind.
+                // The group falls behind while it waits.
                 self.is_held = true;
                 self.backlog.get_or_insert(Backlog::new(now, length));
             }
@@ -214,7 +220,7 @@ impl Schedule {
         }
     }
 
-    /// Leaves out what is too long ago.
+    /// Skips instants that are too old for the catch-up, and counts them.
     fn skip(&mut self, group: &Group, now: Instant) {
         let oldest = self.oldest(group, now);
         let skipped = oldest.since(self.next).as_nanos() / group.interval.as_nanos().max(1);
@@ -224,13 +230,13 @@ impl Schedule {
         self.next = self.next.max(oldest);
     }
 
-    /// The oldest instant that is made up for; what is due before is too long ago.
+    /// Returns the oldest instant that is still evaluated.
     fn oldest(&self, group: &Group, now: Instant) -> Instant {
         let newest = group.instant_at(now);
         let oldest = group.instant_at(now.before(self.catch_up.span));
         let oldest = match self.catch_up.span.is_zero() {
             true => newest,
-            // The grid's first one in the span, not the one before it.
+            // The rounded-down instant is before the span; take the next one.
             false if oldest < now.before(self.catch_up.span) => oldest.after(group.interval),
             false => oldest,
         };
@@ -252,7 +258,8 @@ mod tests {
         groups.unwrap().remove(0)
     }
 
-    /// Instants are told by their number on the grid behind `base`, times in seconds behind it.
+    /// Parameters of a test. Instants are counted from `base` in steps of the grid, times in
+    /// seconds from `base`.
     struct Case {
         last: Option<u32>,
         span: u64,
@@ -260,8 +267,8 @@ mod tests {
         start: u64,
     }
 
-    /// Looks at each of `times` and shows what comes: `w30`, `e2`, `e2+`, `e5-3`, with a `b` before
-    /// it if others wait for the group. What is held is cleared at once.
+    /// Runs the schedule at each of `times` and compares its output with `want`: `w30`, `e2`,
+    /// `e2+`, `e5-3`, with the prefix `b` if other groups wait. Holds are cleared immediately.
     fn check(case: Case, times: &[u64], want: &[&str]) {
         let group = group();
         let base = group.instant_at(Instant::from_seconds(1_700_000_000));
@@ -340,14 +347,15 @@ mod tests {
             delay: 0,
             start: 85,
         };
-        // It took 20 s, in which two more became due.
+        // The first round took 20 s, in which two more instants became due.
         let times = [85, 90, 95, 100, 103, 104, 105, 106, 107, 108, 109, 110];
         let want = [
             "be1+", "be2+", "be3+", "be4+", "be5+", "be6+", "be7+", "be8+", "be9+", "be10", "w110",
             "e11",
         ];
         check(case(), &times, &want);
-        // It takes as long as its interval: it is behind for ever, and none waits for it.
+        // Each evaluation takes a full interval: the group never catches up, and others stop
+        // waiting.
         let times: Vec<u64> = (0..16).map(|i| 85 + 10 * i).collect();
         let want: Vec<String> = (1..=16)
             .map(|i| format!("{}e{i}+", if i <= 8 { "b" } else { "" }))
@@ -372,7 +380,7 @@ mod tests {
         assert_eq!(schedule.next(&group, at(10)), held);
         let until = Some(at(10).after(HOLD_MAX));
         assert_eq!(schedule.waited_for_until(), until);
-        // It catches up from when it is let go.
+        // The progress is measured from the end of the hold.
         assert_eq!(schedule.next(&group, at(100)), held);
         for instant in 1..=10 {
             schedule.clear(at(instant * 10), at(101));

@@ -1,4 +1,4 @@
-//! Groups as they show themselves to the API and to metrics.
+//! Snapshots of groups and backfills for the HTTP API and for metrics.
 
 use crate::alert::{Alert, AlertState};
 use crate::group::Group;
@@ -8,44 +8,44 @@ use crate::rule::RuleError;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A group at a moment.
+/// Snapshot of a group and its rules.
 #[derive(Clone, Debug)]
 pub struct GroupView {
-    /// The group.
+    /// The group with its parsed rules.
     pub group: Arc<Group>,
-    /// How its rules are, in their order.
+    /// Snapshots of the rules, in the order of the group.
     pub rules: Vec<RuleView>,
-    /// Its newest evaluation.
+    /// Timing of the newest evaluation.
     pub last: LastEvaluation,
-    /// What it counted.
+    /// Counters of the group.
     pub counts: Counts,
 }
 
-/// How a rule is at a moment.
+/// Snapshot of the state of one rule.
 #[derive(Clone, Debug)]
 pub struct RuleView {
-    /// Whether its newest evaluation succeeded.
+    /// Outcome of the newest evaluation.
     pub health: Health,
-    /// Why not; empty if it did.
+    /// Error of the newest evaluation; empty if it succeeded.
     pub last_error: String,
-    /// How long it took.
+    /// Duration of the newest evaluation.
     pub took: Duration,
-    /// How long all evaluations of this process took.
+    /// Total duration of all evaluations by this process.
     pub took_in_all: Duration,
-    /// When the newest one began.
+    /// Start of the newest evaluation by the clock; `None` before the first one.
     pub evaluated: Option<Instant>,
-    /// The samples that it made.
+    /// Number of samples that the newest evaluation produced.
     pub samples: u64,
-    /// How often the rule failed, by [`RuleError::REASONS`].
+    /// Failures by reason, in the order of [`RuleError::REASONS`].
     pub failures: [u64; RuleError::REASONS.len()],
-    /// The most urgent state of its alerts.
+    /// Most urgent state of the alerts of the rule.
     pub state: AlertState,
-    /// Its alerts that are not resolved.
+    /// Pending and firing alerts; empty if the caller did not request alerts.
     pub alerts: Vec<Alert>,
 }
 
 impl Machine {
-    /// The group as it is now; without alerts if they are not wanted.
+    /// Returns a snapshot of the group. Copies active alerts only if `with_alerts` is set.
     pub fn view(&self, with_alerts: bool) -> GroupView {
         let rules = self.rules().iter().map(|state| RuleView {
             health: state.health,
@@ -70,75 +70,76 @@ impl Machine {
     }
 }
 
-/// What a group is to make for times that are gone.
+/// A request to evaluate the recording rules of a group for a past time range.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BackfillRequest {
-    /// The name of the group.
+    /// Name of the group.
     pub group: String,
-    /// The path of its file; empty if the name says enough.
+    /// Path of the rule file; empty if the name is unique.
     pub file: String,
-    /// From the first instant of the grid that is not earlier.
+    /// Start of the range; rounded up to the next instant of the grid.
     pub start: Instant,
-    /// To the last one that is not later.
+    /// End of the range; rounded down to an instant of the grid.
     pub end: Instant,
 }
 
-/// How far a back-fill is.
+/// Progress of a backfill.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BackfillView {
-    /// What was asked for; the file is always told.
+    /// The request, with the path of the file always set.
     pub request: BackfillRequest,
-    /// Instants that are done.
+    /// Number of evaluated instants.
     pub done: u64,
-    /// Instants in all.
+    /// Total number of instants.
     pub total: u64,
-    /// Samples that the rules made.
+    /// Number of samples that the rules produced.
     pub samples: u64,
-    /// Whether it has ended.
+    /// True if the backfill has ended.
     pub is_over: bool,
-    /// The newest failure of a rule; empty if there was none.
+    /// Newest error of a rule; empty if all evaluations succeeded.
     pub last_error: String,
 }
 
-/// Why a back-fill does not begin.
+/// Error of a backfill request that was not accepted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BackfillError {
-    /// There is no group of that name.
+    /// No group has the requested name.
     #[error("no rule group {0:?}")]
     NoGroup(String),
-    /// There are several groups of that name.
+    /// Several groups have the requested name, and no file was given.
     #[error("more than one rule group {0:?}: set the parameter file")]
     SeveralGroups(String),
-    /// It has too many instants.
+    /// The range contains too many instants.
     #[error("too many instants: {count}, limit {limit}")]
     TooLong {
-        /// How many.
+        /// Number of instants in the range.
         count: u64,
-        /// The limit.
+        /// Maximum number of instants.
         limit: u64,
     },
-    /// Too many others have not ended: to be tried again.
+    /// Too many backfills are running; retry later.
     #[error("too many running backfills: limit {0}")]
     TooMany(usize),
-    /// The server has just started: to be tried again.
+    /// The server has just started and runs no rules yet; retry later.
     #[error("rules are not running yet")]
     NotYet,
 }
 
-/// The groups of a server.
+/// Access to the rule groups of a server, implemented by the component that runs them.
 pub trait Groups: Send + Sync {
-    /// All of them, by file and name; without alerts if they are not wanted.
+    /// Returns snapshots of all groups, sorted by file and name. Copies alerts only if
+    /// `with_alerts` is set.
     fn groups(&self, with_alerts: bool) -> Vec<GroupView>;
 
-    /// Begins to make what the recording rules of a group would have made. Asking for the same
-    /// while it goes on changes nothing.
+    /// Starts to evaluate the recording rules of a group for a past time range. If an equal request
+    /// is running, returns its progress.
     fn backfill(&self, request: BackfillRequest) -> Result<BackfillView, BackfillError>;
 
-    /// Back-fills that go on, and the newest ones that have ended.
+    /// Returns the running backfills and the newest ones that have ended.
     fn backfills(&self) -> Vec<BackfillView>;
 }
 
-/// A server without rules.
+/// Implements a server without rules.
 impl Groups for () {
     fn groups(&self, _: bool) -> Vec<GroupView> {
         Vec::new()

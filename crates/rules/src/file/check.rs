@@ -1,4 +1,4 @@
-//! What groups and rules may say.
+//! Validates the values of groups and rules after the file was read.
 
 use super::{FileError, GroupSettings, ReadOptions, RuleFile, RuleSettings};
 use crate::template;
@@ -9,7 +9,7 @@ use firn_model::yaml::Place;
 use firn_promql::parser;
 use std::collections::HashSet;
 
-/// All that is wrong with `file`, in upstream's order and words.
+/// Returns all errors of `file` in upstream's order and with its messages.
 pub(super) fn check(file: &RuleFile, options: ReadOptions) -> Vec<FileError> {
     let mut errors = Vec::new();
     let mut names = HashSet::new();
@@ -58,14 +58,14 @@ fn is_label(name: &str, names: NameScheme) -> bool {
     names.allows_label(name) && name != METRIC_NAME
 }
 
-/// Something wrong with a rule.
+/// An error in a rule, without the names of its group and rule.
 struct Mistake {
-    /// `line:column: ` once or twice, or nothing.
+    /// Position in the form `line:column: `, once or twice, or empty.
     place: String,
     message: String,
 }
 
-/// `line:column: `, zeros for what is not there.
+/// Formats a position as `line:column: `, with zeros if the key is missing.
 fn shown(place: Option<Place>) -> String {
     match place {
         Some(place) => format!("{place}: "),

@@ -1,18 +1,19 @@
-//! Rules that make the same series or alerts.
+//! Finds rules of a file that produce the same series or alerts, for the linter.
 
 use super::{RuleFile, Texts};
 use std::collections::BTreeMap;
 
-/// What several rules make.
+/// A name and label set that more than one rule of a file has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Duplicate {
-    /// The name of the series or of the alert.
+    /// Name of the recorded series or of the alert.
     pub metric: String,
-    /// The labels of the rules, those of their groups included.
+    /// Labels of the rules, including those of their groups.
     pub labels: Texts,
 }
 
-/// The names with labels that more than one rule of the file has, sorted, each once.
+/// Returns the combinations of name and labels that more than one rule of the file has, sorted and
+/// unique.
 pub fn duplicates(file: &RuleFile) -> Vec<Duplicate> {
     let mut counts: BTreeMap<(&str, Texts), usize> = BTreeMap::new();
     for group in &file.groups {

@@ -1,6 +1,6 @@
-//! A tree into groups and rules: keys and shapes of values.
+//! Converts a YAML tree into groups and rules, and checks keys and types of values.
 //!
-//! A value of a wrong shape is told, and left out; the rest of the tree is still read.
+//! A value of the wrong type is reported and skipped; the rest of the tree is still read.
 
 use super::{FileError, GroupSettings, ReadOptions, RuleFile, RulePlaces, RuleSettings, Texts};
 use firn_model::units::parse_duration;
@@ -8,7 +8,7 @@ use firn_model::yaml::scalar::{Scalar, parse_bool, scalar_of};
 use firn_model::yaml::{Entry, Node, Value};
 use std::time::Duration;
 
-/// Reads one tree, and keeps what is wrong with it.
+/// Reads one YAML tree and collects its errors.
 pub(super) struct Reader {
     options: ReadOptions,
     errors: Vec<FileError>,
@@ -22,7 +22,7 @@ impl Reader {
         }
     }
 
-    /// What is wrong with what was read, in the order of the file.
+    /// Returns the errors that were found, in the order of the file.
     pub(super) fn into_errors(self) -> Vec<FileError> {
         self.errors
     }
@@ -81,7 +81,7 @@ impl Reader {
                 _ => self.unknown(entry, "rulefmt.RuleGroup"),
             }
         }
-        // The older name of the same.
+        // `evaluation_delay` is Mimir's older name of `query_offset`.
         group.query_offset = group.query_offset.or(evaluation_delay);
         group
     }
@@ -122,7 +122,7 @@ impl Reader {
         self.errors.push(FileError::at(node.place, message));
     }
 
-    /// A key that nothing has, in upstream's words: there is a type of this name.
+    /// Reports an unknown key with upstream's message, which contains the name of a Go type.
     fn unknown(&mut self, entry: &Entry, kind: &str) {
         if !self.options.ignores_unknown {
             let message = format!("field {} not found in type {kind}", entry.key);
@@ -141,7 +141,7 @@ impl Reader {
         }
     }
 
-    /// The items of a list. Those that are nothing count for nothing, as upstream.
+    /// Returns the items of a list without null items, which upstream ignores too.
     fn items<'n>(&mut self, node: &'n Node, what: &str) -> Vec<&'n Node> {
         if !matches!(node.value, Value::List(_)) && !node.is_null() {
             self.wrong(node, format!("{what} must be a list"));

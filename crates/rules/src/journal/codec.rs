@@ -1,4 +1,4 @@
-//! The bytes of a saved group: numbers in eight bytes, texts behind their length.
+//! Encodes saved groups for the journal: numbers take eight bytes, texts follow their length.
 
 use crate::alert::{Alert, AlertState, Annotations};
 use crate::file::Texts;
@@ -7,10 +7,10 @@ use crate::machine::{SavedGroup, SavedRule};
 use firn_model::labels::{Labels, LabelsRef, is_canonical};
 use std::time::Duration;
 
-/// The bytes of a number.
+/// Size of an encoded number in bytes.
 const NUMBER_BYTES: usize = 8;
 
-/// Writes numbers and texts.
+/// Appends encoded numbers and texts to a buffer.
 #[derive(Default)]
 pub(super) struct Writer(pub(super) Vec<u8>);
 
@@ -42,7 +42,7 @@ impl Writer {
     }
 }
 
-/// Reads what a [`Writer`] wrote; `None` of what does not fit.
+/// Decodes the output of a [`Writer`]. All methods return `None` if the bytes are malformed.
 pub(super) struct Reader<'b>(pub(super) &'b [u8]);
 
 impl<'b> Reader<'b> {
@@ -69,7 +69,8 @@ impl<'b> Reader<'b> {
         String::from_utf8(self.bytes()?.to_vec()).ok()
     }
 
-    /// How many items follow, each of which takes bytes.
+    /// Reads a number of items. Each item takes at least one byte, so a greater count than bytes is
+    /// malformed.
     fn count(&mut self) -> Option<usize> {
         let count = usize::try_from(self.number()?).ok()?;
         (count <= self.0.len()).then_some(count)
@@ -94,7 +95,7 @@ impl<'b> Reader<'b> {
     }
 }
 
-/// Writes a group, all but its instant and what it owes.
+/// Appends a group without its instant and unstored range, which the record contains separately.
 pub(super) fn write_group(out: &mut Writer, group: &SavedGroup) {
     out.text(&group.file);
     out.text(&group.name);
@@ -113,7 +114,7 @@ pub(super) fn write_group(out: &mut Writer, group: &SavedGroup) {
     }
 }
 
-/// Reads a group, whose instant and debts stand elsewhere.
+/// Reads a group. The caller sets its instant and unstored range from the record.
 pub(super) fn read_group(from: &mut Reader<'_>) -> Option<SavedGroup> {
     let (file, name) = (from.text()?, from.text()?);
     let interval = Duration::from_nanos(u64::try_from(from.number()?).ok()?);

@@ -1,4 +1,5 @@
-//! One evaluation of a group: its rules, in an order that cannot be told from theirs.
+//! A single evaluation of a group. Rules run concurrently if the result equals that of sequential
+//! evaluation.
 
 use super::{Action, Health, Machine, Origin, Owed, SavedGroup, SavedRule, Work};
 use crate::alerts::Sending;
@@ -14,31 +15,31 @@ use firn_promql::value::PointValue;
 use std::collections::HashSet;
 use std::time::Duration;
 
-/// An evaluation under way.
+/// An evaluation in progress, with the state of each rule.
 #[derive(Debug)]
 pub(super) struct Evaluation {
     pub(super) instant: Instant,
-    /// When it began.
+    /// Start of the evaluation by the clock.
     began: Instant,
-    /// Whether a later instant was due when it began.
+    /// True if a later instant was already due at the start: this is a catch-up evaluation.
     is_late: bool,
-    /// Whether alerts are sent that were sent as they are.
+    /// True if unchanged alerts are sent again by this evaluation.
     repeats_alerts: bool,
     progress: Vec<Progress>,
-    /// Whether the ends of the series of rules that are gone are on their way.
+    /// True once the stale markers for series of removed rules were passed to the store.
     is_clearing: bool,
-    /// Why the store could not write what this evaluation made.
+    /// Error of the store if it was unable to write samples of this evaluation.
     store_away: Option<String>,
 }
 
-/// How far a rule is.
+/// Progress of one rule in an evaluation.
 #[derive(Debug)]
 enum Progress {
     Waiting,
     Asked {
         began: Instant,
     },
-    /// Its samples are on their way; it makes these series.
+    /// The samples are being stored. Contains the labels of all series that the rule produced.
     Storing(Vec<Labels>),
     Done,
 }
@@ -65,7 +66,7 @@ impl Evaluation {
         self.progress.iter().all(|p| matches!(p, Progress::Done))
     }
 
-    /// Whether a rule is as far as another one waits for.
+    /// Returns whether a rule has made the progress for which a dependent rule waits.
     fn is_past(&self, rule: usize, until: Until) -> bool {
         match (&self.progress[rule], until) {
             (Progress::Done, _) | (Progress::Storing(_), Until::Answered) => true,
@@ -93,7 +94,8 @@ impl Machine {
         self.work = Work::Evaluating(evaluation);
     }
 
-    /// Asks what can be asked, or ends the evaluation; whether something else may begin.
+    /// Starts queries for all rules that are ready, or ends the evaluation. Returns whether other
+    /// work may start.
     pub(super) fn evaluate(&mut self, now: Instant, actions: &mut Vec<Action>) -> bool {
         let Work::Evaluating(evaluation) = &mut self.work else {
             return false;
@@ -122,7 +124,7 @@ impl Machine {
         false
     }
 
-    /// A rule has its answer.
+    /// Processes the result of a rule's query: updates alerts and passes samples to the store.
     pub(super) fn answered(
         &mut self,
         rule: usize,
@@ -154,7 +156,8 @@ impl Machine {
                 return;
             }
         };
-        // It may have read what a rule before it could not store: it is made with that.
+        // The rule may depend on samples that the store was unable to write, so it is evaluated
+        // again together with those.
         if let Some(why) = store_away
             && self.group.rules[rule].alerting().is_none()
         {
@@ -183,8 +186,8 @@ impl Machine {
         actions.push(Action::Append { of, is_late, batch });
     }
 
-    /// Sends the alerts of a rule that are due. An evaluation that is made up for says what
-    /// changed, and repeats what did not only if it has not been said for an interval.
+    /// Sends the due alerts of a rule. A catch-up evaluation sends changed alerts, and repeats
+    /// unchanged ones only if none were repeated for an interval.
     fn send_due(
         &mut self,
         rule: usize,
@@ -205,7 +208,8 @@ impl Machine {
         }
     }
 
-    /// What a rule that found this makes.
+    /// Returns the samples that a rule writes for its result. Updates the alerts of an alerting
+    /// rule.
     fn samples_of(
         &mut self,
         rule: usize,
@@ -215,7 +219,7 @@ impl Machine {
         let settings = &self.group.rules[rule];
         match (found, settings.alerting()) {
             (Found::Samples(samples), _) => Ok(samples),
-            // A rule finds what its kind says.
+            // Not reachable: recording rules return samples.
             (Found::Alerts(_), None) => Ok(Vec::new()),
             (Found::Alerts(found), Some(alerting)) => {
                 let alerts = &mut self.rules[rule].alerts;
@@ -225,7 +229,7 @@ impl Machine {
         }
     }
 
-    /// The series about the alerts of a rule, as they are.
+    /// Returns samples for the synthetic series of the rule's alerts in their current state.
     fn alert_samples(&self, rule: usize) -> Vec<FoundSample> {
         let settings = &self.group.rules[rule];
         let samples = self.rules[rule]
@@ -238,7 +242,7 @@ impl Machine {
         samples.into_iter().map(sample).collect()
     }
 
-    /// Samples are durable, or will never be.
+    /// Processes the outcome of an append.
     pub(super) fn stored(&mut self, of: Origin, outcome: Result<Appended, Error>) {
         let Work::Evaluating(evaluation) = &mut self.work else {
             return;
@@ -253,7 +257,7 @@ impl Machine {
             Origin::Gone if outcome.is_ok() => self.gone.clear(),
             Origin::Gone => {}
             Origin::Waiting if evaluation.store_away.is_some() => {}
-            // What is refused now will be refused again.
+            // The store rejects these samples for good, so they are dropped.
             Origin::Waiting => self.waiting.pop(),
         }
     }
@@ -275,7 +279,7 @@ impl Machine {
             }
             Ok(appended) => {
                 let state = &mut self.rules[rule];
-                // An end that is refused is one of a series that another rule makes.
+                // A rejected stale marker is not an error: another rule writes the series.
                 let is_made = |labels: &Labels| made.contains(labels);
                 let mut refused = appended.rejected.iter();
                 let refused = refused.rfind(|r| is_made(&r.first_labels));
@@ -288,7 +292,7 @@ impl Machine {
         }
     }
 
-    /// Notes that what is recorded of `instant` is to be made again.
+    /// Marks `instant` as one whose recording rules must be evaluated again.
     fn owe(&mut self, instant: Instant) {
         let owed = Owed {
             first: instant,
@@ -297,8 +301,8 @@ impl Machine {
         self.unstored = Some(owed.and(self.unstored));
     }
 
-    /// The store cannot write what a rule made. Alerts go on meanwhile: their samples wait. What is
-    /// recorded is made again.
+    /// Handles samples of a rule that the store was unable to write. Alert samples are queued;
+    /// recording rules are evaluated again later.
     fn store_later(&mut self, rule: usize, made: Vec<Labels>) {
         let Work::Evaluating(evaluation) = &self.work else {
             return;
@@ -315,8 +319,8 @@ impl Machine {
         self.rules[rule].previous = made;
     }
 
-    /// All rules are done: ends the series of rules that are gone, stores what waits, and ends the
-    /// evaluation.
+    /// Completes the evaluation after all rules are done: writes stale markers for removed rules
+    /// and queued alert samples. Returns whether other work may start.
     fn finish(&mut self, now: Instant, actions: &mut Vec<Action>) -> bool {
         let offset = self.query_offset();
         let Work::Evaluating(evaluation) = &mut self.work else {
@@ -353,7 +357,8 @@ impl Machine {
             && self.making_up.is_none()
         {
             self.unstored = None;
-            // This instant was made, but series that came and went before it have no end yet.
+            // The newest instant was evaluated, but series that started and ended in the range need
+            // stale markers.
             let owed = Owed {
                 last: instant,
                 ..owed
@@ -371,8 +376,8 @@ impl Machine {
         true
     }
 
-    /// Whether what an evaluation made is not stored, and a start that goes on from what was kept
-    /// before it makes the same again: then that stays kept.
+    /// Returns whether samples of the evaluation are not stored, and a restart from the previously
+    /// saved state would evaluate the instant again. In that case the previous state is kept.
     fn can_be_evaluated_again(&self, instant: Instant, is_store_away: bool) -> bool {
         let is_stored = !is_store_away && self.waiting.oldest().is_none();
         let span = self.settings.catch_up.span;
@@ -392,7 +397,7 @@ impl Machine {
                 .unstored
                 .map_or(self.making_up, |owed| Some(owed.and(self.making_up))),
             restore_after: match &self.work {
-                // What is being looked up is not known yet.
+                // The look-up is not finished, so it is repeated after a restart.
                 Work::Restoring(_) => 1,
                 _ => self.restore_after.unwrap_or(0),
             },
@@ -409,8 +414,8 @@ impl Machine {
     }
 }
 
-/// The samples of a rule at `time`, and the ends of those of the `previous` series that are not
-/// among them.
+/// Returns the samples of a rule at `time`, and stale markers for the `previous` series that are
+/// not among them.
 pub(super) fn batch_of(samples: &[FoundSample], previous: &[Labels], time: TimestampMs) -> Batch {
     let mut batch = Batch::default();
     for sample in samples {
@@ -428,7 +433,7 @@ pub(super) fn batch_of(samples: &[FoundSample], previous: &[Labels], time: Times
         batch.end_series();
     }
     let labels = samples.iter().map(|sample| &sample.labels);
-    // Most evaluations find the series of the one before.
+    // Fast path: most evaluations produce the same series as the previous one.
     if labels.clone().eq(previous) {
         return batch;
     }
@@ -439,7 +444,7 @@ pub(super) fn batch_of(samples: &[FoundSample], previous: &[Labels], time: Times
     batch
 }
 
-/// Why a sample was refused, in upstream's words.
+/// Returns upstream's error message for a rejected sample.
 fn refusal(rejection: Rejection) -> &'static str {
     match rejection {
         Rejection::OutOfOrder => "out of order sample",

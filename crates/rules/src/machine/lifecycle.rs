@@ -1,5 +1,5 @@
-//! How a machine starts: anew, from what was saved, or in the place of one whose file changed; and
-//! how it ends.
+//! Start and end of a machine: with a new group, from a saved state, or as the successor of a
+//! machine whose file changed.
 
 use super::evaluation::batch_of;
 use super::state::{RuleState, SavedGroup};
@@ -14,13 +14,12 @@ use firn_model::batch::Batch;
 use firn_model::labels::Labels;
 use std::sync::Arc;
 
-/// Evaluations before alerts are restored: the first ones lack what is scraped, and what rules
-/// record.
+/// Evaluations before alerts are restored. The first evaluations lack scraped and recorded samples.
 const EVALUATIONS_BEFORE_RESTORE: u32 = 2;
 
 impl Machine {
-    /// A group that runs from `now` on, in a process that has just started. It goes on from
-    /// `saved`, or restores its alerts from series.
+    /// Creates the machine of a group in a process that has just started. It continues from `saved`
+    /// or, without a saved state, restores its alerts from their series.
     pub fn start(
         group: Arc<Group>,
         settings: MachineSettings,
@@ -48,14 +47,14 @@ impl Machine {
         machine.restore_after = Some(saved.restore_after).filter(|left| *left > 0);
         machine.last.instant = Some(last);
         (machine.kept, machine.unstored) = (Some(last), saved.owed);
-        // Series that ended longer ago need no end.
+        // Series that disappeared longer ago need no stale markers.
         if now.since(last) <= catch_up.span.max(saved.interval) {
             machine.work = machine.recalling(last);
         }
         machine
     }
 
-    /// Looking up what recording rules made at `instant`.
+    /// Returns the activity that queries the recording rules at `instant`.
     pub(super) fn recalling(&self, instant: Instant) -> Work {
         let recording = |i: &usize| self.group.rules[*i].alerting().is_none();
         Work::Recalling {
@@ -65,7 +64,8 @@ impl Machine {
         }
     }
 
-    /// A group that runs from `now` on, which a changed file added.
+    /// Creates the machine of a group that a changed file added. It starts at `now` without earlier
+    /// state.
     pub fn added(group: Arc<Group>, settings: MachineSettings, now: Instant) -> Self {
         Self {
             rules: group
@@ -90,8 +90,9 @@ impl Machine {
         }
     }
 
-    /// The group that takes the place of this one, whose file or settings changed: rules of the
-    /// same name and labels go on, the series of others end. To be called when it is stopped.
+    /// Creates the machine that replaces this one after its file or settings changed. Rules with
+    /// the same name and labels keep their state; the series of others get stale markers. Must be
+    /// called after the machine has stopped.
     pub fn changed(&self, group: Arc<Group>, settings: MachineSettings, now: Instant) -> Self {
         let mut next = Self::added(group, settings, now);
         let before = self.group.rules.iter().zip(&self.rules);
@@ -128,8 +129,8 @@ impl Machine {
         next
     }
 
-    /// What ends all series of a group that is gone, at the moment `now` at which it went. To be
-    /// stored two intervals later: rules may have moved to another group.
+    /// Returns stale markers at `now` for all series of a removed group. Store them two intervals
+    /// later, because its rules may have moved to another group.
     pub fn end(&self, now: Instant) -> Batch {
         let time = now.before(self.query_offset()).ms();
         let series = self.rules.iter().flat_map(|state| &state.previous);
@@ -137,18 +138,20 @@ impl Machine {
         batch_of(&[], &series, time)
     }
 
-    /// Nothing new begins; [`Machine::is_stopped`] says when what is under way has ended.
+    /// Prevents new evaluations. [`Machine::is_stopped`] returns true once the current one has
+    /// ended.
     pub fn stop(&mut self) {
         self.is_stopping = true;
     }
 
-    /// Settings of the server changed, but not the group.
+    /// Applies changed settings of the server to an unchanged group.
     pub fn set_settings(&mut self, settings: MachineSettings) {
         self.settings = settings;
         self.schedule.set_catch_up(settings.catch_up);
     }
 
-    /// Asks what the evaluation before the start made; whether something else may begin.
+    /// Starts queries for the series of the evaluation before the start. Returns whether other work
+    /// may start.
     pub(super) fn ask_for_recall(&mut self, actions: &mut Vec<Action>) -> bool {
         let Work::Recalling {
             instant,
@@ -175,7 +178,8 @@ impl Machine {
         true
     }
 
-    /// Takes what the evaluation before the start made. What cannot be had is left without an end.
+    /// Stores the series of the evaluation before the start. If the query failed, they get no stale
+    /// markers.
     pub(super) fn recall(&mut self, rule: usize, found: Result<Found, RuleError>) {
         if let Ok(Found::Samples(samples)) = found {
             let labels = samples.into_iter().map(|sample| sample.labels);
@@ -183,7 +187,7 @@ impl Machine {
         }
     }
 
-    /// Instants before `next` were left out.
+    /// Adjusts alerts after the instants before `next` were skipped.
     pub(super) fn skip(&mut self, next: Instant) {
         let Some(last) = self.last.instant else {
             return;
@@ -196,8 +200,8 @@ impl Machine {
         }
     }
 
-    /// Takes `next` as the instant behind the newest one, if a clock that was set back makes it
-    /// earlier: an alert that fires would be pending until the clock is where it was.
+    /// Moves times of alerts back if the clock was set back and `next` is not later than the newest
+    /// instant. Otherwise a firing alert would become pending until the clock has caught up.
     pub(super) fn set_back(&mut self, next: Instant) {
         let Some(last) = self.last.instant.filter(|last| *last >= next) else {
             return;
@@ -209,7 +213,7 @@ impl Machine {
         self.sent = self.sent.before(by);
     }
 
-    /// Looks up what is known of alerts, once enough was evaluated.
+    /// Starts the look-up of alert series once enough evaluations have run.
     pub(super) fn restore_if_due(&mut self, now: Instant) -> Vec<Action> {
         let mut actions = Vec::new();
         let Some(left) = &mut self.restore_after else {
@@ -240,7 +244,7 @@ impl Machine {
         actions
     }
 
-    /// Takes what is known of the alerts of a rule.
+    /// Restores the alerts of a rule from the samples that the look-up found.
     pub(super) fn restored(&mut self, rule: usize, kept: &[KeptSince], now: Instant) {
         let Work::Restoring(left) = &mut self.work else {
             return;

@@ -1,4 +1,4 @@
-//! How a rule is, and what of a group outlives the process.
+//! The state of rules in memory, and the part of a group's state that survives restarts.
 
 use crate::alert::Alert;
 use crate::alerts::Alerts;
@@ -8,20 +8,20 @@ use crate::rule::{Rule, RuleError};
 use firn_model::labels::Labels;
 use std::time::Duration;
 
-/// Whether the newest evaluation of a rule succeeded.
+/// Outcome of the newest evaluation of a rule.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Health {
-    /// There was none.
+    /// The rule was not evaluated yet.
     #[default]
     Unknown,
-    /// It did.
+    /// The evaluation succeeded.
     Good,
-    /// It did not.
+    /// The evaluation failed, or its samples were not stored.
     Bad,
 }
 
 impl Health {
-    /// The health as answers name it.
+    /// Returns the name of the health in API responses.
     pub const fn as_str(self) -> &'static str {
         match self {
             Health::Unknown => "unknown",
@@ -31,31 +31,31 @@ impl Health {
     }
 }
 
-/// How a rule is.
+/// State of a rule in a running group: outcome of its newest evaluation, counters and alerts.
 #[derive(Clone, Debug, Default)]
 pub struct RuleState {
-    /// Whether its newest evaluation succeeded.
+    /// Outcome of the newest evaluation.
     pub health: Health,
-    /// Why not; empty if it did.
+    /// Error of the newest evaluation; empty if it succeeded.
     pub last_error: String,
-    /// How long that took.
+    /// Duration of the newest evaluation.
     pub took: Duration,
-    /// How long all evaluations of this process took.
+    /// Total duration of all evaluations by this process.
     pub took_in_all: Duration,
-    /// When the newest one began.
+    /// Start of the newest evaluation by the clock; `None` before the first one.
     pub evaluated: Option<Instant>,
-    /// The samples that it made.
+    /// Number of samples that the newest evaluation produced.
     pub samples: u64,
-    /// How often the rule failed, by [`RuleError::REASONS`].
+    /// Failures by reason, in the order of [`RuleError::REASONS`].
     pub failures: [u64; RuleError::REASONS.len()],
-    /// Its alerts; empty if it makes none.
+    /// Alerts of the rule; empty for a recording rule.
     pub alerts: Alerts,
-    /// The series that the evaluation before made.
+    /// Labels of the series that the previous evaluation wrote.
     pub(super) previous: Vec<Labels>,
 }
 
 impl RuleState {
-    /// The state of a rule of which nothing is known, or of which alerts were saved.
+    /// Creates the state of a rule without history, or with saved alerts.
     pub(super) fn new(rule: &Rule, saved: Option<SavedRule>) -> Self {
         let is_shown = saved.as_ref().is_some_and(|saved| saved.is_shown);
         let alerts = match (rule.alerting(), saved) {
@@ -73,7 +73,7 @@ impl RuleState {
         }
     }
 
-    /// The evaluation failed.
+    /// Records the failure of an evaluation.
     pub(super) fn fail(&mut self, error: &RuleError) {
         self.health = Health::Bad;
         self.last_error = error.to_string();
@@ -84,17 +84,17 @@ impl RuleState {
     }
 }
 
-/// Instants, one behind the other, of which samples are still to be stored.
+/// A range of consecutive instants of which samples are still to be stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Owed {
-    /// The first one.
+    /// First instant of the range.
     pub first: Instant,
-    /// The last one.
+    /// Last instant of the range, inclusive.
     pub last: Instant,
 }
 
 impl Owed {
-    /// All of these instants, those of `other`, and what lies between them.
+    /// Returns the smallest range that contains both ranges.
     pub(super) fn and(self, other: Option<Self>) -> Self {
         let other = other.unwrap_or(self);
         Self {
@@ -104,36 +104,36 @@ impl Owed {
     }
 }
 
-/// What of a group is kept over the end of the process.
+/// The state of a group that is persisted by [`crate::journal`] and survives restarts.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SavedGroup {
-    /// The path of its file.
+    /// Path of the rule file.
     pub file: String,
-    /// Its name.
+    /// Name of the group.
     pub name: String,
-    /// Its interval.
+    /// Evaluation interval at the time of saving.
     pub interval: Duration,
-    /// The instant of its newest evaluation.
+    /// Instant of the newest evaluation.
     pub instant: Instant,
-    /// The instants before of which it still owes what is recorded.
+    /// Range of instants whose recorded samples are not stored yet.
     pub owed: Option<Owed>,
-    /// Evaluations until its alerts are restored; zero if they are.
+    /// Evaluations until alerts are restored; zero if they are.
     pub restore_after: u32,
-    /// Its rules that make alerts.
+    /// States of the alerting rules, in the order of the group.
     pub rules: Vec<SavedRule>,
 }
 
-/// The alerts of a rule.
+/// Saved alerts of one alerting rule.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SavedRule {
-    /// The name of the rule.
+    /// Name of the rule.
     pub name: String,
-    /// Its labels.
+    /// Labels of the rule. Name and labels together identify the rule after a restart.
     pub labels: Texts,
-    /// Whether it is known what was before the start of the first process.
+    /// True if the alerts from before the start of the process were restored.
     pub is_restored: bool,
-    /// Whether the evaluation wrote the series about its alerts.
+    /// True if the evaluation wrote synthetic series for the alerts.
     pub is_shown: bool,
-    /// Its alerts, those that are resolved included.
+    /// All alerts of the rule, including resolved ones.
     pub alerts: Vec<Alert>,
 }

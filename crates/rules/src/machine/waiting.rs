@@ -1,21 +1,21 @@
-//! Samples about alerts that the store could not take, until it can.
+//! Queue of alert samples that the store was unable to write.
 //!
-//! What rules record is made again from what is stored. Series about alerts cannot be: they say how
-//! the alerts of this machine were at an instant that is over. So their samples wait here, an
-//! evaluation of a rule in a piece, the oldest first.
+//! Samples of recording rules can be computed again from stored samples. Samples of alerts cannot,
+//! because they record the state of this machine at a past instant. They are therefore kept here,
+//! one piece per rule and evaluation, and written in order of age.
 //!
-//! Invariant: bounded in samples and in age; what is beyond goes, the oldest first.
+//! Invariant: number and age of samples are bounded; beyond the limits the oldest are dropped.
 
 use crate::instant::Instant;
 use firn_model::batch::Batch;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// Samples that wait at most, of some 200 bytes each: a hundred alerts of fifteen seconds for an
-/// hour and more.
+/// Maximum number of queued samples, of about 200 bytes each: enough for a hundred alerts at an
+/// interval of fifteen seconds for more than an hour.
 const SAMPLES_MAX: usize = 1 << 16;
 
-/// See the module.
+/// Queue of alert samples in order of their instants, with a limit on their number and age.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Waiting {
     pieces: VecDeque<(Instant, Batch)>,
@@ -23,7 +23,8 @@ pub(super) struct Waiting {
 }
 
 impl Waiting {
-    /// Keeps what an evaluation at `instant` made, and forgets what is more than `span` older.
+    /// Adds the samples of an evaluation at `instant`, and drops pieces that are more than `span`
+    /// older or exceed the limit.
     pub(super) fn push(&mut self, instant: Instant, piece: Batch, span: Duration) {
         self.samples += piece.sample_count();
         self.pieces.push_back((instant, piece));
@@ -34,12 +35,12 @@ impl Waiting {
         }
     }
 
-    /// The oldest piece.
+    /// Returns the oldest piece; `None` if the queue is empty.
     pub(super) fn oldest(&self) -> Option<&Batch> {
         self.pieces.front().map(|(_, piece)| piece)
     }
 
-    /// Forgets the oldest piece.
+    /// Removes the oldest piece, because it was stored or is dropped.
     pub(super) fn pop(&mut self) {
         if let Some((_, piece)) = self.pieces.pop_front() {
             self.samples -= piece.sample_count();

@@ -1,4 +1,4 @@
-//! The body of a request to an Alertmanager's API v2: a list of alerts as JSON.
+//! Request bodies of the Alertmanager API v2: a list of alerts in JSON.
 
 use super::Notification;
 use crate::instant::Instant;
@@ -6,7 +6,7 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 use std::sync::Arc;
 use time::OffsetDateTime;
 
-/// The notifications of a batch as JSON.
+/// Serializes a batch of notifications as JSON.
 pub fn body(batch: &[Arc<Notification>]) -> Result<Vec<u8>, serde_json::Error> {
     let documents: Vec<Document<'_>> = batch.iter().map(|sent| Document(sent)).collect();
     serde_json::to_vec(&documents)
@@ -38,7 +38,7 @@ impl Serialize for Document<'_> {
     }
 }
 
-/// Names and texts, in the order of the names.
+/// Names and texts as a JSON object, in the given order, which is sorted by name.
 struct Texts<'n>(Vec<(&'n str, String)>);
 
 impl Serialize for Texts<'_> {
@@ -47,7 +47,7 @@ impl Serialize for Texts<'_> {
     }
 }
 
-/// Milliseconds in UTC; no time is Go's zero.
+/// Formats a time in UTC with milliseconds. `None` becomes Go's zero time.
 fn date_time(instant: Option<Instant>) -> String {
     let nanos = instant.map(|instant| i128::from(instant.nanos()));
     let date = nanos.and_then(|nanos| OffsetDateTime::from_unix_timestamp_nanos(nanos).ok());

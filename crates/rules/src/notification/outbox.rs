@@ -1,78 +1,80 @@
-//! The queue before one Alertmanager.
+//! The notification queue of one Alertmanager.
 //!
 //! ```text
-//!          add              send              answer
-//!   idle -------> has work -------> sending -----------> idle, or has work
-//!     `-- stop --> drains what is queued, or drops it --> ended
+//!         Add              send           Delivered, Failed
+//!  idle -------> queued -------> sending -----------------> idle, or queued
+//!    `-- Stop --> sends the rest of the queue, or drops it --> ended
 //! ```
 //!
-//! Invariant: one batch is on its way at a time; every notification that was added is delivered or
-//! counted as dropped, once. A batch that failed is not sent again: rules send what still holds.
+//! Invariant: at most one batch is in flight, and every added notification is counted exactly once
+//! as delivered or dropped. A failed batch is not sent again, because rules repeat alerts that
+//! still fire.
 
 use super::Notification;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// Bounds of an outbox.
+/// Limits of an outbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OutboxLimits {
-    /// Notifications that may wait.
+    /// Maximum number of queued notifications.
     pub capacity: usize,
-    /// Notifications of one request.
+    /// Maximum number of notifications in one request.
     pub batch_max: usize,
 }
 
-/// What happened.
+/// Input of an [`Outbox`]: new notifications, the outcome of a request, or the end.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
-    /// There are more to send.
+    /// Adds notifications to the queue.
     Add(Vec<Arc<Notification>>),
-    /// The batch on its way arrived.
+    /// The request in flight succeeded.
     Delivered,
-    /// The batch on its way was lost.
+    /// The request in flight failed.
     Failed,
-    /// The Alertmanager is gone or the server ends; what is queued is sent before if `drains`.
+    /// The Alertmanager was removed or the server stops.
     Stop {
-        /// Whether to send it.
+        /// True if queued notifications are sent before the end, false if they are dropped.
         drains: bool,
     },
 }
 
-/// What to do next.
+/// Output of an [`Outbox`]: the next operation of the caller.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Next {
-    /// Wait for an event.
+    /// Wait for the next event.
     Wait,
-    /// Send these; the next event about them is [`Event::Delivered`] or [`Event::Failed`].
+    /// Send this batch and report [`Event::Delivered`] or [`Event::Failed`].
     Send(Vec<Arc<Notification>>),
-    /// Nothing more will be sent.
+    /// Stop: nothing more will be sent.
     End,
 }
 
-/// What became of notifications.
+/// Counters of notifications since the creation of an outbox.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OutboxCounts {
-    /// Delivered.
+    /// Notifications that were delivered.
     pub sent: u64,
-    /// Of requests that failed.
+    /// Notifications in requests that failed.
     pub errors: u64,
-    /// Never delivered: they were too many, their request failed, or the end came.
+    /// Notifications that were not delivered: the queue was full, their request failed, or the
+    /// outbox was stopped.
     pub dropped: u64,
 }
 
-/// Notifications that wait for one Alertmanager.
+/// A bounded queue of notifications for one Alertmanager, with at most one batch in flight.
 #[derive(Debug)]
 pub struct Outbox {
     limits: OutboxLimits,
     queue: VecDeque<Arc<Notification>>,
-    /// How many are on their way.
+    /// Number of notifications in the request in flight.
     sending: usize,
     is_stopped: bool,
     counts: OutboxCounts,
 }
 
 impl Outbox {
-    /// An empty one.
+    /// Creates an empty outbox.
     pub fn new(limits: OutboxLimits) -> Self {
         Self {
             limits,
@@ -83,7 +85,7 @@ impl Outbox {
         }
     }
 
-    /// Takes an event and says what to do now.
+    /// Applies an event and returns the next operation.
     pub fn step(&mut self, event: Event) -> Next {
         match event {
             Event::Add(notifications) => self.add(notifications),
@@ -134,17 +136,17 @@ impl Outbox {
         Next::Send(self.queue.drain(..self.sending).collect())
     }
 
-    /// How many wait.
+    /// Returns the number of queued notifications, without those in flight.
     pub fn len(&self) -> usize {
         self.queue.len()
     }
 
-    /// Whether none waits.
+    /// Returns whether no notifications are queued.
     pub fn is_empty(&self) -> bool {
         self.queue.is_empty()
     }
 
-    /// What became of those that were added.
+    /// Returns the counters of delivered, failed and dropped notifications.
     pub fn counts(&self) -> OutboxCounts {
         self.counts
     }
