@@ -1,18 +1,18 @@
-//! Templates of labels, annotations and pages: Go's `text/template` and `html/template` with
-//! Prometheus's functions.
+//! Templates of labels, annotations and console pages: Go's `text/template` and `html/template`
+//! with Prometheus's functions.
 //!
 //! ```text
 //! text -- lexer --> tokens -- parser --> trees -- run --> text
-//!                           of a page: -- html --^ |- functions: Go's and Prometheus's
-//!                                                  |- format: Go's fmt
-//!                                                  `- queries, by a callback
+//!                       consoles: trees -- html --^ |- functions: Go's and Prometheus's
+//!                                                   |- format: Go's fmt
+//!                                                   `- queries, through a callback
 //! ```
 //!
-//! Pure: queries go through a callback, time comes in. What a template gives and its errors, their
-//! positions included, are upstream's; `template/tests` replays answers recorded from it.
+//! Pure: queries run through a callback and the time is an input. Output and errors, including
+//! their positions, are identical to upstream's; `template/tests` replays answers recorded from it.
 //!
-//! Invariant: whatever the text, a template ends: steps, output, bytes made, queries and height are
-//! bounded, see [`Limits`]. Of methods those exist that the types of `run/method.rs` list.
+//! Invariant: every template terminates. Steps, output, allocated bytes, queries and depth are
+//! bounded by [`Limits`]. Only the methods in `run/method.rs` are available.
 
 mod escape;
 mod format;
@@ -40,54 +40,54 @@ use std::rc::Rc;
 use tree::{Definitions, File, define_all};
 use value::{Bytes, Data, Value, strings};
 
-/// What stands before each template of an alert, so that its data have short names. Positions in
-/// errors count it, as upstream's do.
+/// Text before each alert template. It declares short names for the data of the alert. Positions in
+/// errors include it, as in upstream.
 const PREAMBLE: &str = "{{$labels := .Labels}}{{$externalLabels := .ExternalLabels}}\
                         {{$externalURL := .ExternalURL}}{{$value := .Value}}";
 
-/// The same for a page.
+/// Text before each console template, with short names for the data of the page.
 const CONSOLE_PREAMBLE: &str = "{{$rawParams := .RawParams }}{{$params := .Params}}\
                                 {{$path := .Path}}{{$externalLabels := .ExternalLabels}}";
 
-/// The type of an alert's data.
+/// Go type of the data of an alert template, for error messages.
 const ALERT_TYPE: &str = "struct { Labels map[string]string; ExternalLabels map[string]string; \
                           ExternalURL string; Value interface {} }";
 
-/// The type of a page's data.
+/// Go type of the data of a console template, for error messages.
 const CONSOLE_TYPE: &str = "struct { RawParams url.Values; Params map[string]string; \
                             Path string; ExternalLabels map[string]string }";
 
-/// Why a template gave nothing; the texts are upstream's.
+/// Error of a template. The messages are upstream's.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TemplateError {
-    /// The text is no template.
+    /// The text is not a valid template.
     #[error("error parsing template {name}: {message}")]
     Parse {
-        /// The name of the template.
+        /// Internal name of the template, with the prefix `__alert_` or `__console_`.
         name: String,
-        /// What is wrong, with the line.
+        /// Go's parse error, including the line.
         message: String,
     },
-    /// A library cannot be read.
+    /// A library of console templates cannot be parsed.
     #[error("error parsing template files for {name}: {message}")]
     Library {
-        /// The name of the template.
+        /// Internal name of the console template.
         name: String,
-        /// What is wrong, with the line.
+        /// Go's parse error, including the line.
         message: String,
     },
-    /// It failed, or did too much.
+    /// The execution failed or exceeded a limit.
     #[error("error executing template {name}: {message}")]
     Execution {
-        /// The name of the template.
+        /// Internal name of the template.
         name: String,
-        /// What failed, with the position.
+        /// Go's execution error, including the position.
         message: String,
     },
 }
 
-/// Expands `text`, a label or an annotation of an alert. Bytes that are not UTF-8, which only
-/// `slice` and `\x` make, become the replacement character.
+/// Expands `text`, a label or an annotation of an alert. Invalid UTF-8, which only `slice` and `\x`
+/// can produce, becomes the replacement character.
 pub fn expand(
     text: &str,
     data: &AlertData<'_>,
@@ -118,7 +118,7 @@ pub fn expand(
     }
 }
 
-/// Makes a page, each value in it escaped for the place where it stands.
+/// Renders a console page. Each value is escaped for its context in the HTML document.
 pub fn expand_console(
     console: &Console<'_>,
     query: &mut QueryFn<'_>,
@@ -161,25 +161,25 @@ pub fn expand_console(
     made.map_err(|message| TemplateError::Execution { name, message })
 }
 
-/// What stands in the place of a template that failed, as upstream shows it.
+/// Returns the text that replaces the output of a failed template, as in upstream.
 pub fn error_text(error: &TemplateError) -> String {
     format!("<error expanding template: {error}>")
 }
 
-/// Whether `text` can be read as a template of the rule `alert`, as a check of rule files does;
-/// the message has the line.
+/// Checks that `text` can be parsed as a template of the rule `alert`, for the validation of rule
+/// files. The error message contains the line.
 pub fn check(alert: &str, text: &str) -> Result<(), String> {
     let mut definitions = Definitions::new();
     let name = name_of(alert);
     read(TemplateKind::Alert, &name, PREAMBLE, text, &mut definitions)
 }
 
-/// Text within the query of a URL, as the function of this name escapes it.
+/// Escapes text for the query of a URL, like Go's `url.QueryEscape`.
 pub(crate) fn url_query_escape(text: &str) -> String {
     String::from_utf8_lossy(&escape::url_query(text.as_bytes())).into_owned()
 }
 
-/// The name of the template that a page is made of.
+/// Returns the internal name of the template for a console page.
 pub fn console_name(path: &str) -> String {
     format!("__console_{path}")
 }
@@ -188,7 +188,7 @@ fn name_of(alert: &str) -> String {
     format!("__alert_{alert}")
 }
 
-/// Adds what a text defines.
+/// Parses a text after its preamble and adds its templates to `definitions`.
 fn read(
     kind: TemplateKind,
     name: &str,

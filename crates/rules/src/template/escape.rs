@@ -1,9 +1,9 @@
-//! Text for HTML, JavaScript and the query of a URL, and letters in other cases.
+//! Escapes text for HTML, JavaScript and URL queries, and converts the case of letters.
 
 use firn_model::quote::is_printable;
 use std::fmt::Write;
 
-/// Text that HTML shows as it is.
+/// Escapes text for HTML, like Go's `template.HTMLEscape`.
 pub(super) fn html(bytes: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(bytes.len());
     for byte in bytes {
@@ -20,7 +20,7 @@ pub(super) fn html(bytes: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Text within a string of JavaScript.
+/// Escapes text for a JavaScript string, like Go's `template.JSEscape`.
 pub(super) fn js(bytes: &[u8]) -> Vec<u8> {
     let mut out = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {
@@ -43,7 +43,7 @@ fn push_js(out: &mut String, c: char) {
     };
 }
 
-/// Text within the query of a URL: a blank becomes a plus.
+/// Escapes text for the query of a URL. A space becomes a plus sign.
 pub(super) fn url_query(bytes: &[u8]) -> Vec<u8> {
     let mut out = String::with_capacity(bytes.len());
     for byte in bytes {
@@ -59,12 +59,13 @@ pub(super) fn url_query(bytes: &[u8]) -> Vec<u8> {
     out.into_bytes()
 }
 
-/// Each character by itself, as Go's `strings.ToUpper`: one that has no single counterpart stays.
+/// Converts each character to upper case, like Go's `strings.ToUpper`. A character without a
+/// single-character counterpart is unchanged.
 pub(super) fn to_upper(bytes: &[u8]) -> Vec<u8> {
     mapped(bytes, |c| single(c.to_uppercase()).unwrap_or(c))
 }
 
-/// Each character by itself, as Go's `strings.ToLower`.
+/// Converts each character to lower case, like Go's `strings.ToLower`.
 pub(super) fn to_lower(bytes: &[u8]) -> Vec<u8> {
     mapped(bytes, |c| match c {
         '\u{130}' => 'i',
@@ -85,10 +86,10 @@ fn mapped(bytes: &[u8], map: impl Fn(char) -> char) -> Vec<u8> {
         .into_bytes()
 }
 
-/// The first letter of each word in upper case, the others as they are.
+/// Converts the first letter of each word to title case and leaves the others unchanged.
 ///
-/// A word goes on over digits, underscores and marks, and over a single `'`, `.` or `:` between its
-/// parts: so does the library that Prometheus asks (`golang.org/x/text/cases`).
+/// A word may contain digits, underscores and marks, and a single `'`, `.` or `:` between its
+/// parts. This follows the library that Prometheus uses (`golang.org/x/text/cases`).
 pub(super) fn title(bytes: &[u8]) -> Vec<u8> {
     let mut out = String::with_capacity(bytes.len());
     let (mut in_word, mut was_joint) = (false, false);
@@ -115,7 +116,7 @@ pub(super) fn title(bytes: &[u8]) -> Vec<u8> {
     out.into_bytes()
 }
 
-/// Marks that stand on the letter before them.
+/// Returns whether the character is a mark that combines with the letter before it.
 fn is_mark(c: char) -> bool {
     const ENCLOSING: std::ops::RangeInclusive<char> = '\u{20d0}'..='\u{20ff}';
     matches!(c, '\u{ad}' | '\u{300}'..='\u{36f}' | '\u{200b}'..='\u{200f}')
@@ -123,7 +124,7 @@ fn is_mark(c: char) -> bool {
 }
 
 fn push_title(out: &mut String, c: char) {
-    // What has a form of its own here, that is neither upper nor lower case.
+    // These characters have a title-case form that differs from their upper-case form.
     let title = match c {
         'Ǆ' | 'ǆ' => "ǅ",
         'Ǉ' | 'ǉ' => "ǈ",

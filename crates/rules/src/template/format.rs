@@ -1,12 +1,12 @@
-//! Go's `fmt`: values as text, alone and by the verbs of `printf`.
+//! Go's `fmt`: formats values with the verbs of `printf` or in their default format.
 //!
 //! ```text
 //! printf -- directive --> flags, width, precision, verb -- verb --> number or text, padded
-//! print, println, {{ }} -------------------------------- plain --/
+//! print, println, {{ }} -------------------------------- default --/
 //! ```
 //!
-//! Invariant: no more than the bytes that are left are written, whatever width a format asks for.
-//! Texts follow Go's `fmt/print.go` and `fmt/format.go`, those of misuse included.
+//! Invariant: the output never exceeds its byte limit, whatever width a format requests. Output
+//! follows Go's `fmt/print.go` and `fmt/format.go`, including the texts for misused verbs.
 
 mod directive;
 mod float;
@@ -22,7 +22,7 @@ pub(super) use text::can_back_quote;
 use super::value::Value;
 use printer::Printer;
 
-/// `fmt.Sprint`: blanks between neighbours of which neither is a string.
+/// Formats values like `fmt.Sprint`: with a space between two neighbours if neither is a string.
 pub(super) fn print(args: &[Value], bytes_max: usize) -> Result<Vec<u8>, TooLong> {
     let mut printer = Printer::new(bytes_max);
     let is_string = |value: &Value| matches!(value, Value::String(_) | Value::Html(_));
@@ -36,7 +36,8 @@ pub(super) fn print(args: &[Value], bytes_max: usize) -> Result<Vec<u8>, TooLong
     printer.finish()
 }
 
-/// As an action writes values: nothing as `<no value>`, pointers as what they lead to.
+/// Formats values like the output of an action: an invalid value as `<no value>`, and the target of
+/// a pointer instead of the pointer.
 pub(super) fn print_plain(values: &[Value], bytes_max: usize) -> Result<Vec<u8>, TooLong> {
     if let [Value::Sample(Some(sample))] = values {
         let mut printer = Printer::new(bytes_max);
@@ -50,7 +51,7 @@ pub(super) fn print_plain(values: &[Value], bytes_max: usize) -> Result<Vec<u8>,
     print(&values.iter().map(plain).collect::<Vec<_>>(), bytes_max)
 }
 
-/// `fmt.Sprintln`: blanks between all, and the end of a line.
+/// Formats values like `fmt.Sprintln`: with spaces between all values and a final newline.
 pub(super) fn println(args: &[Value], bytes_max: usize) -> Result<Vec<u8>, TooLong> {
     let mut printer = Printer::new(bytes_max);
     for (index, arg) in args.iter().enumerate() {
@@ -63,14 +64,14 @@ pub(super) fn println(args: &[Value], bytes_max: usize) -> Result<Vec<u8>, TooLo
     printer.finish()
 }
 
-/// `fmt.Sprintf`.
+/// Formats values like `fmt.Sprintf`. Fails if the output exceeds `bytes_max`.
 pub(super) fn printf(format: &[u8], args: &[Value], bytes_max: usize) -> Result<Vec<u8>, TooLong> {
     let mut printer = Printer::new(bytes_max);
     printer.format(format, args);
     printer.finish()
 }
 
-/// `%.4g`.
+/// Formats a float with `%.4g`, the format of the humanize functions.
 pub(super) fn four_digits(value: f64) -> String {
     float::format(value, 'g', Some(4))
 }

@@ -1,4 +1,4 @@
-//! The functions of templates: what they are called, what they take and where they are.
+//! The functions that templates may call: names, signatures and implementations.
 
 mod builtin;
 mod compare;
@@ -17,20 +17,20 @@ use firn_model::regex::SearchRegex;
 use std::rc::Rc;
 use table::Called;
 
-/// What a function is called with.
+/// Arguments and environment of a function call.
 pub(super) struct Call<'c, 'q> {
-    /// As many and such as its signature says.
+    /// Arguments, already checked against the signature of the function.
     pub arguments: &'c [Value],
-    /// How the first one was written.
+    /// Source text of the first argument, for error messages.
     pub callee: &'c str,
     pub around: &'c Around<'q>,
     pub query: &'c mut QueryFn<'q>,
-    /// The most bytes of a string.
+    /// Maximum length of a string result in bytes.
     pub bytes_max: usize,
 }
 
 impl Function {
-    /// Calls it.
+    /// Calls the function. Returns its result, or Go's error message.
     pub fn call(self, call: Call<'_, '_>) -> Called {
         let arguments = call.arguments;
         match self {
@@ -79,7 +79,7 @@ impl Function {
         }
     }
 
-    /// Functions that take strings and nothing else.
+    /// Calls a function whose arguments are all strings.
     fn of_texts(self, call: Call<'_, '_>) -> Called {
         let text = |index: usize| match call.arguments.get(index) {
             Some(Value::String(text)) => Rc::clone(text),
@@ -130,12 +130,12 @@ fn string(printed: Result<Vec<u8>, TooLong>) -> Called {
     }
 }
 
-/// The arguments as an action would write them.
+/// Formats the arguments like the output of an action.
 fn plain(arguments: &[Value], bytes_max: usize) -> Result<Vec<u8>, String> {
     format::print_plain(arguments, bytes_max).map_err(|TooLong| too_long(bytes_max))
 }
 
-/// `arg0`, `arg1` and so on, for a template that needs more than one value.
+/// Returns a map with the keys `arg0`, `arg1`, …, for passing several values to a template.
 fn args(arguments: &[Value]) -> Called {
     let named = |(index, value): (usize, &Value)| {
         let name: Bytes = format!("arg{index}").into_bytes().into();
@@ -166,7 +166,7 @@ fn link(expression: &[u8], tab: &str) -> Vec<u8> {
     .concat()
 }
 
-/// A pattern, or what Go says where it must be one.
+/// Compiles a regular expression, or returns Go's error message of `regexp.MustCompile`.
 fn must_compile(pattern: &[u8]) -> Result<SearchRegex, String> {
     SearchRegex::new(pattern).map_err(|e| {
         let quoted = match format::can_back_quote(pattern) {
@@ -177,9 +177,9 @@ fn must_compile(pattern: &[u8]) -> Result<SearchRegex, String> {
     })
 }
 
-/// Functions of samples.
+/// Calls a function on samples or query results.
 fn of_samples(function: Function, arguments: &[Value]) -> Called {
-    /// What Go says where nil has no fields.
+    /// Go's message for access to a field of a nil pointer.
     const NIL: &str = "runtime error: invalid memory address or nil pointer dereference";
     Ok(match (function, arguments) {
         (Function::First, [Value::Query(query)]) => match query.get(0) {

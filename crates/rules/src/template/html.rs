@@ -1,17 +1,18 @@
-//! Pages: each value is escaped for the place where it stands, as Go's `html/template` does it.
+//! Contextual escaping of console pages, like Go's `html/template`: each value is escaped for its
+//! context in the document.
 //!
 //! ```text
-//! trees -- plan --> trees of which each action ends in the escapers of its place
-//!           |- context: where in a page a byte stands
-//!           |- transition: where the text behind leads, by state
-//!           |- text: what of a text is written
-//!           `- pipeline: which commands an action gets
-//! values -- escaper --> texts, when the page is made
+//! trees -- plan --> trees in which each action ends with the escapers of its context
+//!          |- context: state of the HTML, CSS or JavaScript parser at a position
+//!          |- transition: next state after literal text
+//!          |- text: removal of comments from literal text
+//!          `- pipeline: insertion of escapers into an action
+//! values -- escaper --> escaped text, when the page is rendered
 //! ```
 //!
-//! Invariant: an action whose place is not known for certain is refused, and so is the page. A
-//! definition is planned for each kind of place that it is called from, under a name of its own.
-//! What a definition is planned for does not depend on values.
+//! Invariant: an action with an ambiguous context is an error of the whole page. A definition is
+//! planned separately for each context in which it is called, under a derived name. The plan does
+//! not depend on values.
 
 mod attribute;
 mod context;

@@ -1,4 +1,5 @@
-//! What a template is given: the data of an alert or of a page, a way to ask queries, and bounds.
+//! Inputs of a template: the data of an alert or of a console page, a callback for queries, and
+//! limits.
 
 use firn_model::cancel::Cancel;
 use firn_model::histogram::Histogram;
@@ -6,68 +7,70 @@ use firn_model::labels::Labels;
 use firn_model::sample::TimestampMs;
 use std::sync::Arc;
 
-/// The value of a sample.
+/// The value of a sample, as seen by templates.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SampleValue {
-    /// A float.
+    /// A float sample.
     Float(f64),
     /// A native histogram.
     Histogram(Arc<Histogram>),
 }
 
-/// A sample that a query gave.
+/// A sample in the result of a template's query.
 #[derive(Clone, Debug, PartialEq)]
 pub struct QueriedSample {
-    /// Its labels.
+    /// Labels of the sample, including the metric name if the query keeps it.
     pub labels: Labels,
-    /// Its value.
+    /// Value of the sample.
     pub value: SampleValue,
 }
 
-/// Answers `query` at a time with an instant vector, or says why it cannot.
+/// Callback that evaluates a PromQL expression at the given time. Returns an instant vector, or an
+/// error message for the template.
 pub type QueryFn<'q> = dyn FnMut(&str, TimestampMs) -> Result<Vec<QueriedSample>, String> + 'q;
 
-/// What the templates of one alert know.
+/// Data for the templates of one alert.
 #[derive(Clone, Debug)]
 pub struct AlertData<'a> {
-    /// The name of the rule.
+    /// Name of the alerting rule.
     pub alert: &'a str,
-    /// The labels of the sample.
+    /// Labels of the result series, available as `$labels`.
     pub labels: &'a Labels,
-    /// The value of the sample.
+    /// Value of the result sample, available as `$value`.
     pub value: SampleValue,
-    /// `global.external_labels`
+    /// Value of `global.external_labels`.
     pub external_labels: &'a Labels,
-    /// The URL under which users reach the server.
+    /// URL under which users access the server.
     pub external_url: &'a str,
-    /// The path of that URL.
+    /// Path of the external URL, for links within the server.
     pub path_prefix: &'a str,
-    /// When the rule is evaluated.
+    /// Timestamp of the rule evaluation, at which queries run.
     pub time: TimestampMs,
 }
 
-/// A page that is made of a template.
+/// A request for a console page, which is rendered from a template.
 #[derive(Clone, Debug)]
 pub struct Console<'a> {
-    /// What was asked for, with the slash before it.
+    /// Requested path with its leading slash.
     pub path: &'a str,
-    /// The template.
+    /// Text of the template.
     pub text: &'a str,
-    /// Files with definitions, by their names; of two with one name the later counts.
+    /// Library files by name, with definitions for all pages. If two define the same template, the
+    /// later one is used.
     pub libraries: &'a [(String, String)],
-    /// The parameters of the request, those of one name in their order.
+    /// Parameters of the request. Values of the same name keep their order.
     pub params: &'a [(String, String)],
-    /// `global.external_labels`
+    /// Value of `global.external_labels`.
     pub external_labels: &'a Labels,
-    /// The URL under which users reach the server.
+    /// URL under which users access the server.
     pub external_url: &'a str,
-    /// The path of that URL.
+    /// Path of the external URL, for links within the server.
     pub path_prefix: &'a str,
-    /// When the page is made.
+    /// Time of the request, at which queries run.
     pub time: TimestampMs,
 }
 
-/// What the functions of every template know.
+/// Server settings and time that template functions use.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Around<'a> {
     pub external_url: &'a str,
@@ -75,27 +78,27 @@ pub(super) struct Around<'a> {
     pub time: TimestampMs,
 }
 
-/// How much a template may do, and until when. Upstream has no bounds but memory.
+/// Limits of one template execution. Upstream is limited only by memory.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// Actions, texts and iterations.
+    /// Maximum number of executed actions, texts and loop iterations.
     pub steps_max: usize,
-    /// Bytes that it may give.
+    /// Maximum size of the output in bytes.
     pub output_bytes_max: usize,
-    /// Bytes that its functions may make, together.
+    /// Maximum total size of function results in bytes.
     pub made_bytes_max: usize,
-    /// Queries that it may ask.
+    /// Maximum number of queries.
     pub queries_max: usize,
-    /// Templates within templates.
+    /// Maximum nesting of template calls.
     pub depth_max: usize,
-    /// Set when the evaluation is given up: the template ends with its next step.
+    /// Token that cancels the execution. It is checked at each step.
     pub cancel: Cancel,
 }
 
 impl Default for Limits {
-    /// A million steps take some 100 ms. A megabyte is far beyond what a notification can carry,
-    /// and what is made on the way is some times that. A page of an alert's context asks a query
-    /// or two for each row.
+    /// Returns limits for an alert or page. A million steps take about 100 ms. One megabyte of
+    /// output is far more than a notification can carry, and intermediate results may be several
+    /// times larger. Pages may run one or two queries for each row of a table.
     fn default() -> Self {
         Self {
             steps_max: 1_000_000,

@@ -1,8 +1,9 @@
-//! Cuts the text of a template into tokens: text, and inside `{{ }}` words, literals and signs.
+//! Splits the text of a template into tokens: literal text and, inside `{{ }}`, words, literals and
+//! symbols.
 //!
-//! Invariant: positions are bytes of the whole text and lines count from one, both as Go counts
-//! them, because errors show them. After an error nothing but the end follows. Tokens and error
-//! texts follow Go's `text/template/parse/lex.go`.
+//! Invariant: positions are byte offsets in the whole text, and lines count from one, as in Go's
+//! error messages. After an error token, only end tokens follow. Tokens and messages follow Go's
+//! `text/template/parse/lex.go`.
 
 mod token;
 
@@ -13,10 +14,10 @@ use token::keyword;
 
 const LEFT: &str = "{{";
 const RIGHT: &str = "}}";
-/// A sign with the blank before or behind it.
+/// Length of a trim marker: a minus sign and the space next to it.
 const TRIM_LEN: usize = 2;
 
-/// Where the lexer stands.
+/// Position of the lexer in the text, with the start of the current token.
 #[derive(Debug)]
 pub(super) struct Lexer<'t> {
     input: &'t str,
@@ -41,7 +42,7 @@ impl<'t> Lexer<'t> {
         }
     }
 
-    /// The next token; [`Kind::End`] for ever once the text has ended.
+    /// Returns the next token. After the end of the text, returns [`Kind::End`] on every call.
     pub fn next_token(&mut self) -> Token {
         match self.inside_action {
             true => self.inside_action(),
@@ -66,7 +67,7 @@ impl<'t> Lexer<'t> {
         Some(c)
     }
 
-    /// Goes back over `c`, which was the last one read.
+    /// Moves back by `c`, the last character that was read.
     fn back(&mut self, c: char) {
         self.at -= c.len_utf8();
         if c == '\n' {
@@ -120,7 +121,7 @@ impl<'t> Lexer<'t> {
         token
     }
 
-    /// Text up to the next action; comments are passed over.
+    /// Returns the text up to the next action. Comments are skipped.
     fn text(&mut self) -> Token {
         loop {
             let Some(length) = self.rest().find(LEFT) else {
@@ -154,7 +155,8 @@ impl<'t> Lexer<'t> {
         }
     }
 
-    /// The start of an action, or nothing if it was a comment.
+    /// Reads the left delimiter of an action. Returns `None` if it started a comment, which is
+    /// skipped.
     fn left_delim(&mut self) -> Option<Token> {
         self.at += LEFT.len();
         let marker_len = match starts_trim_left(self.rest()) {
@@ -174,7 +176,7 @@ impl<'t> Lexer<'t> {
         Some(token)
     }
 
-    /// Passes over a comment; a token is what is wrong with it.
+    /// Skips a comment. Returns an error token if it is malformed.
     fn comment(&mut self) -> Option<Token> {
         let Some(length) = self.rest()[2..].find("*/") else {
             self.at += 2;
@@ -201,7 +203,8 @@ impl<'t> Lexer<'t> {
         self.at += rest.len() - rest.trim_start_matches(is_space).len();
     }
 
-    /// Whether the end of an action stands here, and whether it trims what follows.
+    /// Checks for a right delimiter at the current position. Returns whether it trims the following
+    /// text; `None` if there is none.
     fn at_right_delim(&self) -> Option<bool> {
         let rest = self.rest();
         let trims = starts_trim_right(rest) && rest[TRIM_LEN..].starts_with(RIGHT);
@@ -274,7 +277,8 @@ impl<'t> Lexer<'t> {
         }
     }
 
-    /// A run of blanks, but for one that belongs to a closing ` -}}`.
+    /// Reads a run of spaces. The last space is excluded if it belongs to a trimming delimiter `
+    /// -}}`.
     fn space(&mut self) -> Token {
         let mut count = 0;
         let mut last = ' ';
@@ -309,7 +313,7 @@ impl<'t> Lexer<'t> {
         self.emit(kind)
     }
 
-    /// Behind a dot or a dollar.
+    /// Reads a name after a dot or dollar sign.
     fn field_or_variable(&mut self, kind: Kind) -> Token {
         if self.bad_end().is_none() {
             return self.emit(match kind {
@@ -326,7 +330,7 @@ impl<'t> Lexer<'t> {
         }
     }
 
-    /// The next character, if no word may end before it.
+    /// Returns the next character if a word must not end before it.
     fn bad_end(&self) -> Option<char> {
         let c = self.peek()?;
         let ends = is_space(c) || ".,|:()".contains(c) || self.rest().starts_with(RIGHT);
@@ -408,7 +412,7 @@ impl<'t> Lexer<'t> {
     }
 }
 
-/// The blanks of Go's syntax.
+/// Returns whether the character is white space in Go's template syntax.
 pub(super) fn is_space(c: char) -> bool {
     matches!(c, ' ' | '\t' | '\r' | '\n')
 }
@@ -427,7 +431,7 @@ fn starts_trim_right(text: &str) -> bool {
         .is_some_and(|rest| rest.starts_with('-'))
 }
 
-/// `U+0071 'q'`, or `U+0007` if the character cannot be printed.
+/// Formats a character as `U+0071 'q'`, or as `U+0007` if it is not printable.
 pub(super) fn code_point(c: char) -> String {
     match is_printable(c) {
         true => format!("U+{:04X} '{c}'", c as u32),

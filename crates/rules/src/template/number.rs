@@ -1,11 +1,11 @@
-//! Literals: numbers, characters and quoted strings, as Go reads them.
+//! Parses Go literals: numbers, characters and quoted strings.
 //!
-//! Invariant: a number remembers how it was written and as what it can be used. Error texts are
-//! those of Go's `strconv` and `text/template/parse/node.go`.
+//! Invariant: a number keeps its source text and all types to which it can be converted. Messages
+//! are those of Go's `strconv` and `text/template/parse/node.go`.
 
 use firn_model::quote::quote;
 
-/// Why a text is no float.
+/// Error of parsing a float, with the message of Go's `strconv`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum FloatError {
     #[error("invalid syntax")]
@@ -14,10 +14,10 @@ pub(super) enum FloatError {
     Range,
 }
 
-/// A number, and what it can stand for.
+/// A numeric constant and its value in each type that can represent it.
 #[derive(Clone, Debug)]
 pub(super) struct Number {
-    /// As written.
+    /// Source text of the constant.
     pub text: String,
     pub int: Option<i64>,
     pub uint: Option<u64>,
@@ -25,10 +25,10 @@ pub(super) struct Number {
     pub complex: Option<(f64, f64)>,
 }
 
-/// What Go gives for a conversion to 64 bits that does not fit.
+/// Result of Go on amd64 for a conversion to `int64` that overflows.
 const INDEFINITE: i64 = i64::MIN;
 
-/// Go's conversion of a float on the processors that servers have.
+/// Converts a float to an integer like Go on amd64.
 pub(super) fn float_to_int(value: f64) -> i64 {
     const END: f64 = 9_223_372_036_854_775_808.0;
     match (-END..END).contains(&value) {
@@ -48,7 +48,7 @@ impl Number {
         }
     }
 
-    /// Reads `'x'`, quotes included.
+    /// Parses a character constant like `'x'`, including its quotes.
     pub fn character(text: &str) -> Result<Self, String> {
         let inside = &text[1..];
         let (unit, rest) = unquote_unit(inside, '\'').ok_or("invalid syntax")?;
@@ -67,7 +67,7 @@ impl Number {
         })
     }
 
-    /// Reads `1+2i`.
+    /// Parses a complex constant like `1+2i`.
     pub fn complex(text: &str) -> Result<Self, String> {
         let body = text
             .strip_suffix('i')
@@ -96,7 +96,7 @@ impl Number {
         }
     }
 
-    /// Reads `12`, `0x1f`, `1e3`, `2i`.
+    /// Parses an integer, float or imaginary constant like `12`, `0x1f`, `1e3` or `2i`.
     pub fn plain(text: &str) -> Result<Self, String> {
         if let Some(body) = text.strip_suffix('i')
             && let Ok(imaginary) = parse_float(body)
@@ -133,7 +133,7 @@ impl Number {
         }
     }
 
-    /// Whether it is written as a float and not as an integer.
+    /// Returns whether the source text is that of a float rather than an integer.
     pub fn is_written_as_float(&self) -> bool {
         let lower = self.text.to_ascii_lowercase();
         let is_hex_int = lower.len() > 2 && lower.starts_with("0x") && !lower.contains('p');
@@ -153,7 +153,8 @@ fn parse_int(text: &str) -> Option<i64> {
     i64::try_from(if is_negative { -magnitude } else { magnitude }).ok()
 }
 
-/// Digits with a base of their own, underscores only between digits.
+/// Parses an unsigned integer with an optional base prefix. Underscores are only valid between
+/// digits.
 fn parse_uint(text: &str) -> Option<u64> {
     let lower = text.to_ascii_lowercase();
     let (radix, digits, is_prefixed) = match lower.as_bytes() {
@@ -170,14 +171,15 @@ fn parse_uint(text: &str) -> Option<u64> {
     u64::from_str_radix(&digits, radix).ok()
 }
 
-/// The digits without underscores, each of which must stand between digits, or behind a prefix.
+/// Removes underscores from digits. Each must be between digits or after a prefix; otherwise
+/// returns `None`.
 fn without_underscores(digits: &str, is_prefixed: bool) -> Option<String> {
     let is_misplaced =
         digits.contains("__") || digits.ends_with('_') || !is_prefixed && digits.starts_with('_');
     (!is_misplaced).then(|| digits.replace('_', ""))
 }
 
-/// Go's `strconv.ParseFloat`.
+/// Parses a float like Go's `strconv.ParseFloat`.
 pub(super) fn parse_float(text: &str) -> Result<f64, FloatError> {
     let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
     let sign = if text.starts_with('-') { -1.0 } else { 1.0 };
@@ -202,7 +204,7 @@ pub(super) fn parse_float(text: &str) -> Result<f64, FloatError> {
     }
 }
 
-/// A float without its underscores, each of which must stand between digits.
+/// Removes underscores from a float. Each must be between digits; otherwise returns `None`.
 fn without_float_underscores(text: &str) -> Option<String> {
     let bytes = text.as_bytes();
     let is_digit = |at: Option<usize>| {
@@ -214,7 +216,7 @@ fn without_float_underscores(text: &str) -> Option<String> {
     (0..bytes.len()).all(is_fit).then(|| text.replace('_', ""))
 }
 
-/// `1.8p-3`: the exponent is a must.
+/// Parses a hexadecimal float like `1.8p-3`. The exponent is mandatory.
 fn parse_hex_float(text: &str) -> Option<f64> {
     let (mantissa, exponent) = text.split_once('p')?;
     let mantissa = without_underscores(mantissa, true)?;
@@ -231,7 +233,7 @@ fn parse_hex_float(text: &str) -> Option<f64> {
             bits = bits << 4 | digit;
             scale -= if is_fraction { 4 } else { 0 };
         } else {
-            // What no longer fits decides how a tie is rounded.
+            // Digits that no longer fit only affect the rounding of ties.
             bits |= u64::from(digit != 0);
             scale += if is_fraction { 0 } else { 4 };
         }
@@ -241,13 +243,13 @@ fn parse_hex_float(text: &str) -> Option<f64> {
     Some(bits as f64 * 2f64.powi(half) * 2f64.powi(rest))
 }
 
-/// What one unit between quotes stands for.
+/// A character or byte of a quoted string after escapes were decoded.
 enum Unit {
     Char(char),
     Byte(u8),
 }
 
-/// Go's `strconv.Unquote` of text in double or back quotes.
+/// Decodes a string in double or back quotes like Go's `strconv.Unquote`.
 pub(super) fn unquote(text: &str) -> Option<Vec<u8>> {
     if let Some(raw) = text.strip_prefix('`') {
         let inside = raw.strip_suffix('`')?;
@@ -266,7 +268,7 @@ pub(super) fn unquote(text: &str) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// The first unit of text that stands between two of `quote`, and what follows it.
+/// Decodes the first character or escape of a text in quotes. Returns it and the rest of the text.
 fn unquote_unit(text: &str, quote: char) -> Option<(Unit, &str)> {
     let mut chars = text.chars();
     let first = chars.next()?;

@@ -1,8 +1,8 @@
-//! Reads the text of a template into trees, one for each definition.
+//! Parses the text of a template into trees, one for each definition.
 //!
-//! Invariant: what Go refuses is refused with Go's text and line. The line of an error is that of
-//! the first place of the look-ahead, which each definition has for itself: so does Go's parser
-//! (`text/template/parse/parse.go`), and users see its lines.
+//! Invariant: everything that Go rejects is rejected with Go's message and line. The line of an
+//! error is that of the first slot of the look-ahead buffer. Each definition has its own buffer, as
+//! in Go's parser (`text/template/parse/parse.go`), so that users see the same lines.
 
 mod operand;
 
@@ -15,17 +15,17 @@ use super::tree::{
 };
 use firn_model::quote::quote;
 
-/// What a reader of actions ends with.
+/// Result of a parser function; the error is Go's message.
 pub(super) type Parsed<T> = Result<T, String>;
 
-/// What stands in a body.
+/// An element of a body, or the action that ends it.
 enum Part {
     Node(Node),
     End,
     Else,
 }
 
-/// What Go's parser keeps for each definition.
+/// Parser state that Go keeps separately for each definition.
 struct Definition {
     tokens: [Token; 3],
     peeked: usize,
@@ -46,7 +46,7 @@ impl Definition {
     }
 }
 
-/// The parser of one text.
+/// Parser of one text. It collects the bodies of all definitions.
 pub(super) struct Parser<'t> {
     name: &'t str,
     kind: TemplateKind,
@@ -56,14 +56,15 @@ pub(super) struct Parser<'t> {
     height: usize,
 }
 
-/// What a template is for, which decides about the functions that it has.
+/// Purpose of a template, which decides the functions that are available.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TemplateKind {
     Alert,
     Console,
 }
 
-/// The trees of `text`, the one called `name` being that of what stands outside of definitions.
+/// Parses `text` and returns its definitions by name. Text outside of definitions becomes the one
+/// called `name`.
 pub(super) fn parse(kind: TemplateKind, name: &str, text: &str) -> Parsed<Bodies> {
     let mut parser = Parser {
         name,
@@ -120,13 +121,13 @@ impl Parser<'_> {
         self.now.peeked += 1;
     }
 
-    /// Gives `first` back, which came before the token that is already there.
+    /// Puts back `first`, which precedes the token that is already in the buffer.
     fn back_two(&mut self, first: Token) {
         self.now.tokens[1] = first;
         self.now.peeked = 2;
     }
 
-    /// Gives `first` and `second` back, which came before the token that is already there.
+    /// Puts back `first` and `second`, which precede the token that is already in the buffer.
     fn back_three(&mut self, first: Token, second: Token) {
         self.now.tokens[1] = second;
         self.now.tokens[2] = first;
@@ -156,7 +157,7 @@ impl Parser<'_> {
         }
     }
 
-    /// Goes one level down, with enough stack for it.
+    /// Parses a nested element: checks the depth and extends the stack if necessary.
     fn deeper<T>(&mut self, read: impl FnOnce(&mut Self) -> Parsed<T>) -> Parsed<T> {
         if self.height == HEIGHT_MAX {
             return self.fail("max expression depth exceeded");
@@ -167,7 +168,7 @@ impl Parser<'_> {
         result
     }
 
-    /// Whether a word is one of the functions.
+    /// Returns whether the word is the name of an available function.
     fn is_function(&self, word: &str) -> bool {
         match Function::of(word) {
             Some(Function::Escape(_)) | None => false,
@@ -211,7 +212,7 @@ impl Parser<'_> {
         }
     }
 
-    /// Behind `define`.
+    /// Parses a definition after its keyword `define`.
     fn definition(&mut self) -> Parsed<()> {
         const CONTEXT: &str = "define clause";
         let token = self.next_word();
@@ -231,7 +232,7 @@ impl Parser<'_> {
         }
     }
 
-    /// A body that `end` must close.
+    /// Parses a body that must be closed by `end`.
     fn body(&mut self, context: &str) -> Parsed<List> {
         match self.list()? {
             (list, Part::End) => Ok(list),
@@ -239,7 +240,7 @@ impl Parser<'_> {
         }
     }
 
-    /// What stands before the next `end` or `else`.
+    /// Parses the elements before the next `end` or `else`.
     fn list(&mut self) -> Parsed<(List, Part)> {
         let mut list = List::new();
         while self.peek_word().kind != Kind::End {
@@ -268,7 +269,7 @@ impl Parser<'_> {
         }
     }
 
-    /// Behind `{{`.
+    /// Parses an action after its left delimiter.
     fn action(&mut self) -> Parsed<Part> {
         let token = self.next_word();
         if let Kind::Keyword(word) = token.kind {

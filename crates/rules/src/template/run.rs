@@ -1,7 +1,7 @@
-//! Walks the trees of a template and writes what it gives.
+//! Executes the trees of a template and writes the output.
 //!
-//! Invariant: the place that an error names is the last one looked at, in Go's order; every step
-//! and every byte made is counted. Follows Go's `text/template/exec.go`.
+//! Invariant: an error names the node that was visited last, in Go's order. Every step and every
+//! byte of a function result counts towards the limits. Follows Go's `text/template/exec.go`.
 
 mod call;
 mod field;
@@ -18,16 +18,16 @@ use firn_model::quote::quote;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-/// A template that was read.
+/// A parsed template, ready for execution.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Source<'t> {
     pub name: &'t str,
     pub definitions: &'t Definitions,
-    /// Why the definitions of these names are no parts of a page.
+    /// Definitions that cannot be included in a page, by name, with their error messages.
     pub refused: &'t BTreeMap<String, String>,
 }
 
-/// Why walking stops.
+/// Reason for leaving the current body early.
 #[derive(Debug)]
 pub(super) enum Stop {
     Error(String),
@@ -37,10 +37,10 @@ pub(super) enum Stop {
 
 pub(super) type Walked<T> = Result<T, Stop>;
 
-/// The state of one execution.
+/// State of one execution. It exists for one call of [`run`].
 pub(super) struct Run<'t, 'q> {
     source: Source<'t>,
-    /// The name of the definition that is walked, and its text.
+    /// Name of the definition that is executed, for error messages.
     definition: &'t str,
     file: Option<&'t File>,
     place: Option<Place<'t>>,
@@ -55,7 +55,7 @@ pub(super) struct Run<'t, 'q> {
     limits: &'q Limits,
 }
 
-/// What the template of that name gives of `dot`, or Go's message.
+/// Executes the template with `dot` as its data. Returns the output or Go's error message.
 pub(super) fn run(
     source: Source<'_>,
     dot: Value,
@@ -87,7 +87,7 @@ pub(super) fn run(
     match run.list(&dot, &root.list) {
         Ok(()) => Ok(run.out),
         Err(Stop::Error(message)) => Err(message),
-        // The parser lets neither stand outside of a loop.
+        // The parser rejects both outside of loops.
         Err(Stop::Break | Stop::Continue) => Ok(run.out),
     }
 }
@@ -97,7 +97,7 @@ impl<'t> Run<'t, '_> {
         self.place = Some(place);
     }
 
-    /// An error about the place looked at last.
+    /// Returns an error with the position of the node that was visited last.
     fn fail<T>(&self, message: impl std::fmt::Display) -> Walked<T> {
         let (Some(place), Some(file)) = (&self.place, self.file) else {
             return Err(Stop::Error(format!(
@@ -123,7 +123,7 @@ impl<'t> Run<'t, '_> {
         }
     }
 
-    /// Counts bytes that a function made.
+    /// Counts bytes of a function result. Fails if the limit is exceeded.
     fn made(&mut self, bytes: usize) -> Walked<()> {
         self.made_bytes = self.made_bytes.saturating_add(bytes);
         match self.made_bytes > self.limits.made_bytes_max {
@@ -205,7 +205,7 @@ impl<'t> Run<'t, '_> {
         }
     }
 
-    /// Walks the body for each element; says whether there was one.
+    /// Executes the body for each element. Returns whether there was at least one.
     fn iterate(
         &mut self,
         branch: &'t Branch,
@@ -245,7 +245,7 @@ impl<'t> Run<'t, '_> {
                 _ => Ok(()),
             };
         }
-        // They were declared with the pipeline, the last one on top.
+        // The variables were declared by the pipeline, with the element on top of the index.
         let top = self.variables.len();
         if !names.is_empty() {
             self.variables[top - 1].1 = element.clone();
@@ -292,7 +292,8 @@ impl<'t> Run<'t, '_> {
         walked
     }
 
-    /// `tmpl`: what a definition gives, as a part of a page; inside is what the function says.
+    /// Implements `tmpl`: executes a definition and returns its output as safe HTML. The inner
+    /// error is a message of the function itself.
     fn page_part(&mut self, arguments: &[Value]) -> Walked<Result<Value, String>> {
         let [Value::String(name), dot] = arguments else {
             return Ok(Ok(Value::Invalid));
@@ -315,7 +316,7 @@ impl<'t> Run<'t, '_> {
         }
     }
 
-    /// The value of a pipeline, out of its interface; declares its variables.
+    /// Evaluates a pipeline, unwraps an interface, and sets or declares its variables.
     fn pipe(&mut self, dot: &Value, pipe: &'t Pipe) -> Walked<Value> {
         self.at(Place::Pipe(pipe));
         let mut value = None;
@@ -349,7 +350,7 @@ impl<'t> Run<'t, '_> {
         }
     }
 
-    /// The value of a command; `last` is what the one before it in the pipeline gave.
+    /// Evaluates a command. `last` is the result of the preceding command in the pipeline.
     fn command(&mut self, dot: &Value, command: &'t Command, last: Option<Value>) -> Walked<Value> {
         let first = &command.words[0];
         let words = &command.words[..];
@@ -390,7 +391,7 @@ impl<'t> Run<'t, '_> {
         }
     }
 
-    /// The value of a literal where no type is asked for.
+    /// Evaluates a literal where no specific type is expected.
     fn literal(&mut self, word: &'t Operand) -> Walked<Value> {
         self.at(Place::Operand(word));
         match &word.term {
@@ -415,7 +416,7 @@ impl<'t> Run<'t, '_> {
         self.write(&text)
     }
 
-    /// The value as `%v` shows it.
+    /// Formats a value with `%v`, for error messages.
     fn shown(&self, value: &Value) -> Walked<String> {
         let printed = format::print(std::slice::from_ref(value), self.limits.output_bytes_max);
         match printed {
@@ -429,7 +430,8 @@ impl<'t> Run<'t, '_> {
         self.fail(format!("text is longer than {most} bytes"))
     }
 
-    /// Values as an action writes them: nothing as `<no value>`, pointers as what they lead to.
+    /// Formats values like the output of an action: an invalid value as `<no value>`, and the
+    /// target of a pointer instead of the pointer.
     fn printed(&self, values: &[Value]) -> Walked<Vec<u8>> {
         match format::print_plain(values, self.limits.output_bytes_max) {
             Ok(bytes) => Ok(bytes),
@@ -438,8 +440,8 @@ impl<'t> Run<'t, '_> {
     }
 }
 
-/// What a loop over `value` goes through, each with its index or key; `None` if there is no such
-/// loop.
+/// Returns the elements for a loop over `value`, with their indices or keys; `None` if the type
+/// cannot be iterated.
 fn elements<'v>(value: &'v Value) -> Option<Box<dyn Iterator<Item = (Value, Value)> + 'v>> {
     fn numbered<'v>(
         values: impl Iterator<Item = Value> + 'v,

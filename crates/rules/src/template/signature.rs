@@ -1,13 +1,13 @@
-//! What functions and methods take.
+//! Parameter types of functions and methods.
 
 use super::value::{IntType, Query, Value};
 
-/// The type of a parameter.
+/// Type of a parameter in Go's terms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Parameter {
-    /// `interface {}`
+    /// Accepts any value (`interface {}`).
     Any,
-    /// `reflect.Value`: anything, an interface as such.
+    /// Accepts any value and keeps interfaces (`reflect.Value`).
     Reflect,
     String,
     Query,
@@ -16,28 +16,28 @@ pub(super) enum Parameter {
     Time,
 }
 
-/// What a function takes.
+/// Parameter types of a function.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Signature {
     pub fixed: &'static [Parameter],
-    /// The type of any more.
+    /// Type of further arguments of a variadic function.
     pub more: Option<Parameter>,
 }
 
 impl Signature {
-    /// These and no more.
+    /// Returns the signature of a function with exactly these parameters.
     pub const fn fixed(fixed: &'static [Parameter]) -> Self {
         Self { fixed, more: None }
     }
 
-    /// The type of the parameter at `index`.
+    /// Returns the type of the parameter at `index`; `None` if there is none.
     pub fn parameter(&self, index: usize) -> Option<Parameter> {
         self.fixed.get(index).copied().or(self.more)
     }
 }
 
 impl Parameter {
-    /// Its name in Go.
+    /// Returns the name of the type in Go, for error messages.
     pub fn name(self) -> &'static str {
         match self {
             Self::Any => "interface {}",
@@ -50,7 +50,7 @@ impl Parameter {
         }
     }
 
-    /// The nil of the type, if it has one.
+    /// Returns the nil value of the type; `None` if the type has no nil.
     pub fn nil(self) -> Option<Value> {
         match self {
             Self::Any => Some(Value::Interface(None)),
@@ -61,7 +61,7 @@ impl Parameter {
         }
     }
 
-    /// Whether a value is of the type as it is.
+    /// Returns whether the value can be passed without conversion.
     pub fn takes(self, value: &Value) -> bool {
         match self {
             Self::Any | Self::Reflect => true,

@@ -1,7 +1,7 @@
-//! Times in UTC and durations, as Go prints them and as its layouts format them.
+//! Times in UTC and durations, formatted like Go's `time` package.
 //!
-//! Invariant: a time is nanoseconds since the epoch within 64 bits, which is all that templates can
-//! make. Layouts follow Go's package `time`.
+//! Invariant: a time is a 64-bit number of nanoseconds since the epoch, the range that templates
+//! can produce. Layouts follow Go's package `time`.
 
 use ::time::OffsetDateTime;
 
@@ -32,7 +32,7 @@ const WEEKDAYS: [&str; 7] = [
     "Saturday",
 ];
 
-/// What a layout may consist of beside text; of two that start alike the longer one comes first.
+/// Elements of a layout. If one is a prefix of another, the longer one is first.
 const CHUNKS: [&str; 33] = [
     "January",
     "Jan",
@@ -69,7 +69,7 @@ const CHUNKS: [&str; 33] = [
     "5",
 ];
 
-/// A time in UTC.
+/// A time in UTC, in nanoseconds since the epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Time {
     pub nanos: i64,
@@ -77,7 +77,7 @@ pub(super) struct Time {
 
 impl Time {
     fn date(self) -> OffsetDateTime {
-        // 64 bits of nanoseconds reach from 1677 to 2262, which the library holds.
+        // 64 bits of nanoseconds cover the years 1677 to 2262, which the library supports.
         OffsetDateTime::from_unix_timestamp_nanos(i128::from(self.nanos))
             .unwrap_or(OffsetDateTime::UNIX_EPOCH)
     }
@@ -118,12 +118,12 @@ impl Time {
         i64::from(self.date().ordinal())
     }
 
-    /// From Sunday, which is 0.
+    /// Returns the day of the week; Sunday is 0.
     pub fn weekday(self) -> i64 {
         i64::from(self.date().weekday().number_days_from_sunday())
     }
 
-    /// As `layout` shows Go's reference time.
+    /// Formats the time according to `layout`, an example of Go's reference time.
     pub fn format(self, layout: &[u8]) -> Vec<u8> {
         let (mut out, mut rest) = (Vec::new(), layout);
         while let Some(byte) = rest.first() {
@@ -143,7 +143,7 @@ impl Time {
         out
     }
 
-    /// What stands for the start of `layout`, and how long that start is.
+    /// Formats the first element of `layout`, and returns its length in the layout.
     fn chunk(self, layout: &[u8]) -> Option<(String, usize)> {
         if layout.starts_with(b"_2006") {
             return Some((format!("_{:04}", self.year()), 5));
@@ -189,7 +189,8 @@ impl Time {
         }
     }
 
-    /// `.000` or `.999`: digits of the nanosecond, and how many bytes of `layout` ask for them.
+    /// Formats fractional seconds like `.000` or `.999`, and returns the length of the element in
+    /// the layout.
     fn fraction(self, layout: &[u8]) -> Option<(String, usize)> {
         let (point, digits) = layout.split_first()?;
         let first = digits.first().filter(|b| matches!(b, b'0' | b'9'))?;
@@ -219,12 +220,12 @@ impl std::fmt::Display for Time {
     }
 }
 
-/// The name of a month, or Go's text for a number that is none.
+/// Returns the name of a month, or Go's text for an invalid number.
 pub(super) fn month_name(month: i64) -> String {
     name(&MONTHS, month - 1).unwrap_or_else(|| format!("%!Month({month})"))
 }
 
-/// The name of a day of the week, or Go's text for a number that is none.
+/// Returns the name of a day of the week, or Go's text for an invalid number.
 pub(super) fn weekday_name(day: i64) -> String {
     name(&WEEKDAYS, day).unwrap_or_else(|| format!("%!Weekday({day})"))
 }
@@ -234,7 +235,7 @@ fn name(names: &[&str], index: i64) -> Option<String> {
     names.get(index).map(|name| (*name).to_owned())
 }
 
-/// `1h2m3.5s`, `1.5ms`, `0s`.
+/// Formats a duration like Go: `1h2m3.5s`, `1.5ms`, `0s`.
 pub(super) fn duration_text(nanos: i64) -> String {
     let magnitude = nanos.unsigned_abs();
     let sign = if nanos < 0 { "-" } else { "" };
@@ -258,7 +259,7 @@ pub(super) fn duration_text(nanos: i64) -> String {
     }
 }
 
-/// `value` in `unit`s, without zeros at the end.
+/// Formats `value` in units of `unit` without trailing zeros.
 fn decimal(value: u64, unit: u64) -> String {
     let digits = unit.ilog10() as usize;
     let fraction = format!("{:0digits$}", value % unit);

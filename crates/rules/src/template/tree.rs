@@ -1,6 +1,8 @@
-//! The tree of a template. Printed, a node looks as Go prints it, because errors show it.
+//! The syntax tree of a template. The printed form of a node equals Go's, because error messages
+//! contain it.
 //!
-//! Invariant: a position is a byte of the whole text; no tree is higher than [`HEIGHT_MAX`].
+//! Invariant: a position is a byte offset in the whole text, and no tree is higher than
+//! [`HEIGHT_MAX`].
 
 use super::lexer::is_space;
 use super::number::Number;
@@ -9,28 +11,28 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::rc::Rc;
 
-/// How high a tree may be: actions within actions and parentheses within parentheses, counted
-/// together. People write ten; the stack grows while a tree is read and walked.
+/// Maximum height of a tree, counting nested actions and parentheses together. Typical templates
+/// have a height of about ten. The stack grows while a tree is parsed and executed.
 pub(super) const HEIGHT_MAX: usize = 1000;
 
-/// Bytes of stack that must be left before a level is entered, and what is added if they are not.
+/// Minimum free stack before a recursion, and the size of a stack extension, in bytes.
 pub(super) const STACK_LEFT_BYTES: usize = 128 << 10;
 pub(super) const STACK_ADDED_BYTES: usize = 1 << 20;
 
 /// The bodies that one text defines, by name.
 pub(super) type Bodies = BTreeMap<String, List>;
 
-/// All definitions by name.
+/// All definitions that are available to a template, by name.
 pub(super) type Definitions = BTreeMap<String, Definition>;
 
-/// A body, and the text in which its positions lie.
+/// A body and the file to which its positions refer.
 #[derive(Clone, Debug)]
 pub(super) struct Definition {
     pub file: Rc<File>,
     pub list: Rc<List>,
 }
 
-/// A text that defines templates.
+/// A text that defines templates, with the name that errors show.
 #[derive(Debug)]
 pub(super) struct File {
     pub name: String,
@@ -38,21 +40,21 @@ pub(super) struct File {
 }
 
 impl File {
-    /// `name:line:column` of a position, as errors show it.
+    /// Returns `name:line:column` of a position, for error messages.
     pub fn location(&self, position: usize) -> String {
         let before = &self.text[..position];
         let column = before.len() - before.rfind('\n').map_or(0, |at| at + 1);
         format!("{}:{}:{column}", self.name, self.line(position))
     }
 
-    /// The line of a position, from one.
+    /// Returns the line of a position, counting from one.
     pub fn line(&self, position: usize) -> usize {
         self.text[..position].matches('\n').count() + 1
     }
 }
 
-/// Takes over the bodies of one text; of those that are there, the ones that are not empty replace
-/// what other texts defined.
+/// Adds the bodies of one text. A body that is not blank replaces an earlier definition of the same
+/// name.
 pub(super) fn define_all(definitions: &mut Definitions, file: &Rc<File>, bodies: Bodies) {
     for (name, list) in bodies {
         if is_empty(&list) && definitions.contains_key(&name) {
@@ -63,7 +65,7 @@ pub(super) fn define_all(definitions: &mut Definitions, file: &Rc<File>, bodies:
     }
 }
 
-/// Whether a body is nothing but blanks.
+/// Returns whether a body contains only white space.
 pub(super) fn is_empty(list: &List) -> bool {
     let is_blank = |node: &Node| match node {
         Node::Text { text, .. } => text.trim_matches(is_space).is_empty(),
@@ -72,10 +74,10 @@ pub(super) fn is_empty(list: &List) -> bool {
     list.iter().all(is_blank)
 }
 
-/// What follows one another.
+/// A sequence of nodes that are executed in order.
 pub(super) type List = Vec<Node>;
 
-/// A part of a body.
+/// An element of a body: literal text, an action or a control structure.
 #[derive(Debug)]
 pub(super) enum Node {
     Text {
@@ -100,7 +102,7 @@ pub(super) enum Node {
     },
 }
 
-/// Which control structure.
+/// Kind of a control structure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BranchKind {
     If,
@@ -109,7 +111,7 @@ pub(super) enum BranchKind {
 }
 
 impl BranchKind {
-    /// The word that starts it.
+    /// Returns the keyword of the control structure.
     pub fn name(self) -> &'static str {
         match self {
             Self::If => "if",
@@ -119,7 +121,7 @@ impl BranchKind {
     }
 }
 
-/// `if`, `range` or `with`.
+/// An `if`, `range` or `with` with its bodies.
 #[derive(Debug)]
 pub(super) struct Branch {
     pub kind: BranchKind,
@@ -129,7 +131,7 @@ pub(super) struct Branch {
     pub else_list: Option<List>,
 }
 
-/// `$x := a | b`.
+/// A pipeline of commands, such as `$x := a | b`.
 #[derive(Clone, Debug)]
 pub(super) struct Pipe {
     pub position: usize,
@@ -138,28 +140,28 @@ pub(super) struct Pipe {
     pub commands: Vec<Command>,
 }
 
-/// A word and its arguments.
+/// A command: a function, method or value with its arguments.
 #[derive(Clone, Debug)]
 pub(super) struct Command {
     pub position: usize,
     pub words: Vec<Operand>,
 }
 
-/// One word with its place.
+/// An operand of a command with its position.
 #[derive(Clone, Debug)]
 pub(super) struct Operand {
     pub position: usize,
     pub term: Term,
 }
 
-/// What a word is.
+/// Value or expression of an operand.
 #[derive(Clone, Debug)]
 pub(super) enum Term {
     Bool(bool),
     Dot,
     Nil,
     Number(Number),
-    /// As written, and what it means.
+    /// The source text and the decoded value.
     String {
         quoted: String,
         text: Rc<[u8]>,
@@ -177,7 +179,7 @@ pub(super) enum Term {
     Pipe(Box<Pipe>),
 }
 
-/// The node that an error is about.
+/// The node to which an error refers.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Place<'t> {
     Node(&'t Node),
@@ -187,7 +189,7 @@ pub(super) enum Place<'t> {
 }
 
 impl Place<'_> {
-    /// Where it stands.
+    /// Returns the position of the node in its text.
     pub fn position(&self) -> usize {
         match self {
             Self::Node(

@@ -1,7 +1,7 @@
-//! Values of a template: what Go's reflection would find in them.
+//! Values of a template, as Go's reflection would see them.
 //!
-//! Invariant: an interface keeps that it is one until Go would look inside, because errors name the
-//! type that Go sees. Strings are bytes, as in Go.
+//! Invariant: an interface value remains wrapped until Go would unwrap it, because errors contain
+//! the type that Go sees. Strings are bytes, as in Go.
 
 use super::input::{QueriedSample, SampleValue};
 use super::time::Time;
@@ -11,10 +11,10 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-/// A string.
+/// A Go string: immutable bytes, shared between values.
 pub(super) type Bytes = Rc<[u8]>;
 
-/// Types with integers in them.
+/// Go types that are represented by an integer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum IntType {
     Int,
@@ -26,34 +26,34 @@ pub(super) enum IntType {
     Weekday,
 }
 
-/// A value.
+/// A value with its Go type.
 #[derive(Clone, Debug)]
 pub(super) enum Value {
-    /// Nothing at all: a field of nothing, an untyped nil.
+    /// No value: a missing field of nil, or an untyped nil.
     Invalid,
-    /// `interface {}`, with or without something inside, which is no interface.
+    /// `interface {}`, empty or with a value that is not an interface.
     Interface(Option<Box<Value>>),
     Bool(bool),
     Int(IntType, i64),
     Float(f64),
     Complex(f64, f64),
     String(Bytes),
-    /// What `safeHtml` gives.
+    /// Safe HTML (`template.HTML`), the result of `safeHtml`.
     Html(Bytes),
     /// `map[string]string`
     Strings(Rc<BTreeMap<Bytes, Bytes>>),
-    /// `url.Values`
+    /// `url.Values`, the parameters of a console page.
     Params(Rc<BTreeMap<Bytes, Rc<[Bytes]>>>),
     /// `[]string`; nil if empty.
     Texts(Rc<[Bytes]>),
-    /// `map[string]interface {}`
+    /// `map[string]interface {}`, the result of `args`.
     Args(Rc<Args>),
-    /// `[]float64`
+    /// `[]float64`, the buckets of a histogram.
     Floats(Rc<[f64]>),
     Query(Query),
-    /// A pointer to a sample; nil if none.
+    /// `*template.sample`, a pointer to a sample; `None` is nil.
     Sample(Option<Rc<Sample>>),
-    /// What the template is given.
+    /// The top-level structure that is passed to the template.
     Data(Rc<Data>),
     Time(Time),
     /// A pointer to a time or a duration.
@@ -62,7 +62,7 @@ pub(super) enum Value {
     Histogram(Rc<Histogram>),
 }
 
-/// One sample of a query.
+/// One sample of a query result.
 #[derive(Debug)]
 pub(super) struct Sample {
     pub labels: Rc<BTreeMap<Bytes, Bytes>>,
@@ -70,19 +70,19 @@ pub(super) struct Sample {
     pub value: Value,
 }
 
-/// Values by names, as `args` makes them.
+/// Named arguments, the result of the function `args`.
 #[derive(Debug)]
 pub(super) struct Args {
     entries: BTreeMap<Bytes, Value>,
-    /// How deep such values are within such values.
+    /// Nesting depth of such values.
     height: usize,
 }
 
 impl Args {
-    /// The most values within values: they are walked, and dropped, by recursion.
+    /// Maximum nesting depth, because these values are traversed and dropped recursively.
     pub const HEIGHT_MAX: usize = 100;
 
-    /// These entries, if they are not too deep.
+    /// Creates a map of these entries; `None` if they are nested too deeply.
     pub fn new(entries: BTreeMap<Bytes, Value>) -> Option<Self> {
         let height = |value: &Value| match value {
             Value::Args(args) => args.height,
@@ -105,7 +105,7 @@ impl std::ops::Deref for Args {
     }
 }
 
-/// The structure that a template is given.
+/// The structure that is passed to a template as its data.
 #[derive(Debug)]
 pub(super) struct Data {
     pub type_name: &'static str,
@@ -113,14 +113,14 @@ pub(super) struct Data {
 }
 
 impl Data {
-    /// The field of that name.
+    /// Returns the field of that name; `None` if there is none.
     pub fn field(&self, name: &str) -> Option<Value> {
         let found = self.fields.iter().find(|(known, _)| *known == name)?;
         Some(found.1.clone())
     }
 }
 
-/// A part of a query's samples. Parts share them: sorting one is seen in all.
+/// A slice of a query result. Slices share their samples, as in Go: sorting one affects all.
 #[derive(Clone, Debug)]
 pub(super) struct Query {
     samples: Rc<RefCell<Vec<Rc<Sample>>>>,
@@ -131,7 +131,7 @@ pub(super) struct Query {
 }
 
 impl Query {
-    /// All of `samples`.
+    /// Creates a slice of all `samples`.
     pub fn new(samples: Vec<Rc<Sample>>) -> Self {
         Self {
             start: 0,
@@ -142,7 +142,7 @@ impl Query {
         }
     }
 
-    /// No samples, where nil was given.
+    /// Creates an empty slice that is nil.
     pub fn nil() -> Self {
         Self {
             is_nil: true,
@@ -167,7 +167,8 @@ impl Query {
         is_inside.then(|| self.samples.borrow().get(self.start + index).cloned())?
     }
 
-    /// From `start` to `end`, with room up to `capacity`; all within this one's capacity.
+    /// Returns the slice from `start` to `end` with the given capacity. All are relative to this
+    /// slice and within its capacity.
     pub fn part(&self, start: usize, end: usize, capacity: usize) -> Self {
         Self {
             samples: Rc::clone(&self.samples),
@@ -178,7 +179,7 @@ impl Query {
         }
     }
 
-    /// Sorts the samples by the value of `label`; equal ones stay as they are.
+    /// Sorts the samples by the value of `label`. The sort is stable.
     pub fn sort_by(&self, label: &[u8]) {
         let mut samples = self.samples.borrow_mut();
         let value = |sample: &Rc<Sample>| sample.labels.get(label).cloned().unwrap_or_default();
@@ -189,7 +190,7 @@ impl Query {
 }
 
 impl Sample {
-    /// The form in which templates see what a query gave.
+    /// Converts a sample of a query result to its form in templates.
     pub fn of(queried: &QueriedSample) -> Self {
         Self {
             labels: strings(&queried.labels),
@@ -198,13 +199,13 @@ impl Sample {
     }
 }
 
-/// Labels as a map of strings.
+/// Converts labels to a map of strings.
 pub(super) fn strings(labels: &Labels) -> Rc<BTreeMap<Bytes, Bytes>> {
     let pair = |(name, value): (&str, &[u8])| (name.as_bytes().into(), value.into());
     Rc::new(labels.iter().map(pair).collect())
 }
 
-/// What comparisons know of a value.
+/// Basic kind of a value, as Go's comparison functions distinguish it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Basic {
     Bool,
@@ -225,7 +226,7 @@ impl Value {
         Self::String(bytes.into())
     }
 
-    /// `value` as an interface holds it.
+    /// Wraps `value` in an interface, unless it already is one.
     pub fn boxed(value: Value) -> Self {
         match value {
             Self::Interface(_) => value,
@@ -234,7 +235,7 @@ impl Value {
         }
     }
 
-    /// What an interface holds; anything else as it is.
+    /// Unwraps an interface; returns other values unchanged.
     pub fn inside(self) -> Self {
         match self {
             Self::Interface(Some(value)) => *value,
@@ -243,7 +244,7 @@ impl Value {
         }
     }
 
-    /// What interfaces and pointers lead to, and whether they end in nil.
+    /// Follows interfaces and pointers to their target. Returns the target, and whether it is nil.
     pub fn indirect(self) -> (Self, bool) {
         match self {
             Self::Interface(Some(value)) => value.indirect(),
@@ -266,7 +267,7 @@ impl Value {
         }
     }
 
-    /// Whether it is not the zero of its type.
+    /// Returns whether the value is true in a condition: not the zero value of its type.
     pub fn is_true(&self) -> bool {
         match self {
             Self::Invalid | Self::Interface(None) | Self::Sample(None) => false,
@@ -297,7 +298,7 @@ impl Value {
         }
     }
 
-    /// The name of its type.
+    /// Returns the Go name of the value's type.
     pub fn type_name(&self) -> String {
         let name = match self {
             Self::Invalid => "<nil>",
@@ -323,7 +324,7 @@ impl Value {
         name.to_owned()
     }
 
-    /// The entry of a map; the zero of its type if there is none.
+    /// Returns the entry of a map; the zero value of the element type if there is none.
     pub fn entry(&self, key: &[u8]) -> Self {
         match self {
             Self::Strings(map) => Self::String(map.get(key).cloned().unwrap_or_default()),

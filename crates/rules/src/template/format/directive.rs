@@ -1,23 +1,23 @@
-//! Reads a format: text and directives, each with the argument that it takes.
+//! Interprets the format string of `printf`: literal text and directives with their arguments.
 
 use super::printer::{Flags, Printer};
 use super::text::first_char;
 use crate::template::value::{Basic, Value};
 
-/// The widest width and the longest precision that Go takes.
+/// Maximum width and precision that Go accepts.
 const SIZE_MAX: usize = 1_000_000;
 
-/// Where a format and its arguments are read.
+/// Position in a format string and its arguments.
 struct Reader<'f> {
     format: &'f [u8],
     at: usize,
     args: &'f [Value],
     arg: usize,
-    /// An argument was named by its number, so that those left over are no mistake.
+    /// True if an argument was selected by its number. Unused arguments are then not reported.
     reordered: bool,
-    /// The number named is that of an argument.
+    /// True unless the directive contains an invalid argument number.
     good_number: bool,
-    /// A number in brackets stands just before.
+    /// True if the previous element of the directive was an argument number in brackets.
     after_number: bool,
 }
 
@@ -56,7 +56,7 @@ impl Printer {
         }
     }
 
-    /// Behind a percent sign.
+    /// Interprets a directive after its percent sign.
     fn directive(&mut self, reader: &mut Reader<'_>) {
         self.flags = Flags::default();
         while let Some(flag) = reader.peek() {
@@ -107,7 +107,7 @@ impl Printer {
     }
 
     fn precision(&mut self, reader: &mut Reader<'_>) {
-        // At the very end a point is taken for a verb.
+        // A period at the end of the format is taken as a verb, as in Go.
         if reader.peek() != Some(b'.') || reader.at + 1 == reader.format.len() {
             return;
         }
@@ -153,7 +153,7 @@ impl Printer {
         self.value(arg, verb);
     }
 
-    /// `type=value`
+    /// Writes an unused or misused argument as `type=value`.
     pub(super) fn typed(&mut self, arg: &Value) {
         let value = arg.clone().inside();
         if !value.is_valid() {
@@ -170,7 +170,7 @@ impl Reader<'_> {
         self.format.get(self.at).copied()
     }
 
-    /// Decimal digits; behind a number beyond Go's limit nothing is read.
+    /// Reads a decimal number. Returns `None` without digits, or if the number exceeds Go's limit.
     fn number(&mut self) -> Option<usize> {
         let rest = &self.format[self.at..];
         let len = rest.iter().take_while(|b| b.is_ascii_digit()).count();
@@ -180,7 +180,7 @@ impl Reader<'_> {
         let mut number = 0;
         for digit in &rest[..len] {
             if number > SIZE_MAX {
-                // Go does not look for the end of a number that long.
+                // Go gives up on the rest of the format after a number that is too large.
                 self.at = self.format.len();
                 return None;
             }
@@ -190,7 +190,7 @@ impl Reader<'_> {
         Some(number)
     }
 
-    /// `[3]`: the argument to go on with.
+    /// Reads an argument number in brackets like `[3]`, which selects the next argument.
     fn argument_number(&mut self) {
         self.after_number = false;
         let rest = &self.format[self.at..];
@@ -219,7 +219,7 @@ impl Reader<'_> {
         }
     }
 
-    /// The argument that a `*` takes, if it is a fit integer.
+    /// Consumes the argument of a `*`. Returns its value if it is an integer within Go's limits.
     fn star(&mut self) -> Option<i64> {
         let value = self.args.get(self.arg)?.clone().inside();
         self.arg += 1;

@@ -1,11 +1,13 @@
-//! Floats as Go's `strconv.FormatFloat` writes them.
+//! Formats floats like Go's `strconv.FormatFloat`.
 //!
-//! Invariant: without a precision the digits are the fewest that read back to the same value.
+//! Invariant: without a precision, the output has the fewest digits that parse to the same value.
 
-/// Digits behind the point beyond which no float has any: the rest are zeros.
+/// Maximum number of digits after the decimal point that a float can have. Further digits are
+/// zeros.
 const DIGITS_MAX: usize = 1100;
 
-/// `value` by one of the verbs `b e E f g G x X`, a plus sign kept before infinity alone.
+/// Formats `value` with one of the verbs `b e E f g G x X`. A plus sign is written only before
+/// infinity.
 pub(super) fn format(value: f64, verb: char, precision: Option<usize>) -> String {
     if value.is_nan() {
         return "NaN".to_owned();
@@ -27,7 +29,8 @@ pub(super) fn format(value: f64, verb: char, precision: Option<usize>) -> String
     }
 }
 
-/// Digits and the power of ten of the first one.
+/// Returns the decimal digits of the mantissa, the exponent, and the number of zeros that must be
+/// appended for the requested precision.
 fn scientific(value: f64, digits: Option<usize>) -> (String, i32, usize) {
     let (text, zeros) = match digits {
         None => (format!("{value:e}"), 0),
@@ -60,7 +63,7 @@ fn fixed(value: f64, precision: Option<usize>) -> String {
     }
 }
 
-/// Exponents for large and small numbers alone; no zeros at the end.
+/// Formats with `g`: an exponent only for very large and very small numbers, and no trailing zeros.
 fn general(value: f64, precision: Option<usize>) -> String {
     let digits = precision.map(|precision| precision.clamp(1, DIGITS_MAX));
     let (mantissa, exponent, _) = scientific(value, digits.map(|digits| digits - 1));
@@ -86,12 +89,12 @@ fn general(value: f64, precision: Option<usize>) -> String {
     let decimals = (digits_count - 1 - exponent).max(0) as usize;
     match precision {
         None => format!("{value:.decimals$}"),
-        // Rounded once, to digits that the value may not have.
+        // The digits are already rounded to the precision.
         Some(_) => place_point(mantissa, exponent),
     }
 }
 
-/// The digits of `mantissa` with the point where `exponent` says.
+/// Returns the digits of `mantissa` with the decimal point moved by `exponent`.
 fn place_point(mantissa: &str, exponent: i32) -> String {
     let (sign, unsigned) = match mantissa.strip_prefix('-') {
         Some(rest) => ("-", rest),
@@ -111,7 +114,8 @@ fn place_point(mantissa: &str, exponent: i32) -> String {
     }
 }
 
-/// The bits of the mantissa, those before the point included, and the power of two of the last.
+/// Returns the mantissa as an integer, including the implicit bit, and the exponent of its lowest
+/// bit.
 fn parts(value: f64) -> (u64, i32) {
     let bits = value.to_bits();
     let fraction = bits & ((1 << 52) - 1);
@@ -125,20 +129,20 @@ fn sign(value: f64) -> &'static str {
     if value.is_sign_negative() { "-" } else { "" }
 }
 
-/// `4503599627370496p-52`
+/// Formats in Go's binary form, for example `4503599627370496p-52`.
 fn binary(value: f64) -> String {
     let (mantissa, exponent) = parts(value);
     format!("{}{mantissa}p{exponent:+}", sign(value))
 }
 
-/// `0x1.8p+01`
+/// Formats in hexadecimal form, for example `0x1.8p+01`.
 fn hexadecimal(value: f64, precision: Option<usize>) -> String {
     let (mut mantissa, last) = parts(value);
     let mut exponent = match mantissa {
         0 => 0,
         _ => last + 52,
     };
-    // One bit before the point, 60 behind it.
+    // Normalizes the mantissa to one bit before the point and 60 bits after it.
     let shift = mantissa.leading_zeros().min(63);
     if mantissa != 0 {
         exponent -= shift as i32 - 11;

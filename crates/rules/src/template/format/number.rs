@@ -1,10 +1,10 @@
-//! Verbs of numbers and truth values.
+//! Formats booleans, integers, floats and complex numbers by `printf` verb.
 
 use super::float;
 use super::printer::Printer;
 
 impl Printer {
-    /// `true` or `false`; says whether `verb` is one for them.
+    /// Writes `true` or `false`. Returns whether `verb` applies to booleans.
     pub(super) fn boolean(&mut self, value: bool, verb: char) -> bool {
         let is_fit = matches!(verb, 't' | 'v');
         if is_fit {
@@ -13,7 +13,7 @@ impl Printer {
         is_fit
     }
 
-    /// An integer; says whether `verb` is one for integers.
+    /// Writes an integer. Returns whether `verb` applies to integers.
     pub(super) fn integer(&mut self, value: i64, is_signed: bool, verb: char) -> bool {
         match verb {
             'v' if self.flags.sharp_v && !is_signed => {
@@ -83,7 +83,7 @@ impl Printer {
         self.flags.zero = flags.zero;
     }
 
-    /// A float; says whether `verb` is one for floats.
+    /// Writes a float. Returns whether `verb` applies to floats.
     pub(super) fn float(&mut self, value: f64, verb: char) -> bool {
         match verb {
             'v' => self.float_digits(value, 'g', None),
@@ -95,7 +95,7 @@ impl Printer {
         true
     }
 
-    /// A complex number; says whether `verb` is one for them.
+    /// Writes a complex number. Returns whether `verb` applies to complex numbers.
     pub(super) fn complex(&mut self, real: f64, imaginary: f64, verb: char) -> bool {
         if !"vbgGxXfFeE".contains(verb) {
             return false;
@@ -155,7 +155,8 @@ impl Printer {
     }
 }
 
-/// `digits` with a point and, for the general forms, the zeros that the precision asks for.
+/// Adds a decimal point to `digits` and, for `g` and `x`, the trailing zeros that the precision
+/// requests: the effect of the flag `#`.
 fn with_point(digits: &str, verb: char, precision: Option<usize>) -> String {
     let is_hex = matches!(verb, 'x' | 'X');
     let ends = |c: char| match is_hex {

@@ -1,6 +1,6 @@
-//! What all verbs write to: bounded, with the flags of the directive that is at work.
+//! The output buffer of the formatter, with a byte limit and the flags of the current directive.
 
-/// Flags of a directive.
+/// Flags, width and precision of a `printf` directive.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Flags {
     pub plus: bool,
@@ -8,25 +8,25 @@ pub(super) struct Flags {
     pub sharp: bool,
     pub space: bool,
     pub zero: bool,
-    /// `%+v`: names of fields.
+    /// Set for `%+v`: structures with the names of their fields.
     pub plus_v: bool,
-    /// `%#v`: as the source of a Go program.
+    /// Set for `%#v`: values in Go syntax.
     pub sharp_v: bool,
     pub width: Option<usize>,
     pub precision: Option<usize>,
 }
 
-/// What was written is longer than allowed.
+/// Error: the output exceeds its byte limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::template) struct TooLong;
 
-/// Writes values as text.
+/// Writes formatted values to a bounded buffer. One is created for each call of a print function.
 #[derive(Debug)]
 pub(super) struct Printer {
     out: Vec<u8>,
     pub(super) bytes_max: usize,
     pub(super) flags: Flags,
-    /// More was to be written than allowed.
+    /// True if the limit was exceeded. Further output is discarded.
     pub(super) is_full: bool,
 }
 
@@ -69,7 +69,7 @@ impl Printer {
         }
     }
 
-    /// Writes `bytes` within the width, which counts characters.
+    /// Writes `bytes` padded to the width of the directive, which counts characters.
     pub(super) fn pad(&mut self, bytes: &[u8]) {
         let chars = chars_count(bytes);
         let missing = self.flags.width.unwrap_or(0).saturating_sub(chars);
@@ -83,7 +83,7 @@ impl Printer {
     }
 }
 
-/// How Go counts characters: a byte that is no UTF-8 is one.
+/// Counts characters like Go: each byte of invalid UTF-8 counts as one.
 fn chars_count(bytes: &[u8]) -> usize {
     let count =
         |chunk: std::str::Utf8Chunk<'_>| chunk.valid().chars().count() + chunk.invalid().len();

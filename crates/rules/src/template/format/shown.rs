@@ -1,14 +1,14 @@
-//! Values of all types, those with methods that say how they print included.
+//! Formats values of all types, including those with a `String` method of their own.
 
 use super::printer::Printer;
 use crate::template::time::{duration_text, month_name, weekday_name};
 use crate::template::value::{Bytes, IntType, Sample, Value};
 use std::rc::Rc;
 
-/// What stands for the address of anything.
+/// Fixed address that replaces all pointers, so that the output is deterministic.
 const ADDRESS: i64 = 0xc0_0000_0000;
 
-/// What a value prints by a method of its own.
+/// Returns the output of the value's `String` method; `None` if its type has none.
 pub(in crate::template) fn own_text(value: &Value) -> Option<String> {
     Some(match value {
         Value::Int(IntType::Duration, nanos) => duration_text(*nanos),
@@ -22,7 +22,7 @@ pub(in crate::template) fn own_text(value: &Value) -> Option<String> {
 }
 
 impl Printer {
-    /// Writes an argument.
+    /// Writes a value with the given verb, like an argument of `printf`.
     pub(super) fn value(&mut self, arg: &Value, verb: char) {
         let value = arg.clone().inside();
         if !value.is_valid() {
@@ -67,7 +67,7 @@ impl Printer {
     }
 
     fn shown(&mut self, value: &Value, verb: char, depth: usize) {
-        // A value may stand in others any number of times.
+        // A value may contain the same value many times, so stop early when the buffer is full.
         if self.is_full {
             return;
         }
@@ -139,7 +139,7 @@ impl Printer {
         }
     }
 
-    /// A sample, as what a pointer leads to.
+    /// Writes the fields of a sample, the target of a sample pointer.
     pub(super) fn sample(&mut self, sample: &Sample, verb: char, depth: usize) {
         if self.flags.sharp_v {
             self.push(b"template.sample");

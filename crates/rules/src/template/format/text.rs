@@ -1,10 +1,11 @@
-//! Verbs of text: `%s`, `%q`, `%x`, `%c`, `%U`.
+//! Formats strings and characters with the verbs `%s`, `%q`, `%x`, `%c` and `%U`.
 
 use super::printer::Printer;
 use firn_model::quote::{is_printable, push_escaped};
 use std::fmt::Write;
 
-/// The first character and its length; a byte that is no UTF-8 reads as the replacement.
+/// Returns the first character and its length in bytes. An invalid byte is the replacement
+/// character with length one.
 pub(super) fn first_char(bytes: &[u8]) -> (char, usize) {
     let Some(chunk) = bytes.utf8_chunks().next() else {
         return (char::REPLACEMENT_CHARACTER, 0);
@@ -15,7 +16,7 @@ pub(super) fn first_char(bytes: &[u8]) -> (char, usize) {
     }
 }
 
-/// Go's `strconv.Quote`, or its form without characters beyond ASCII.
+/// Quotes text like Go's `strconv.Quote` or, with `is_ascii`, like `strconv.QuoteToASCII`.
 fn quoted(bytes: &[u8], quote: char, is_ascii: bool) -> String {
     let mut out = String::from(quote);
     for chunk in bytes.utf8_chunks() {
@@ -41,7 +42,8 @@ fn push_quoted(out: &mut String, c: char, quote: char, is_ascii: bool) {
     };
 }
 
-/// Whether a string can stand between back quotes unchanged.
+/// Returns whether the string can be written in back quotes without change, like Go's
+/// `strconv.CanBackquote`.
 pub(in crate::template) fn can_back_quote(bytes: &[u8]) -> bool {
     let is_plain = |c: char| match c {
         '\u{feff}' | '`' | '\u{7f}' => false,
@@ -52,7 +54,7 @@ pub(in crate::template) fn can_back_quote(bytes: &[u8]) -> bool {
 }
 
 impl Printer {
-    /// The text up to the precision, in characters.
+    /// Truncates the text to the precision of the directive, in characters.
     fn cut<'b>(&self, bytes: &'b [u8]) -> &'b [u8] {
         let Some(precision) = self.flags.precision else {
             return bytes;
@@ -64,7 +66,7 @@ impl Printer {
         &bytes[..len]
     }
 
-    /// Writes a string; `false` if `verb` is none for strings.
+    /// Writes a string. Returns whether `verb` applies to strings.
     pub(super) fn text(&mut self, bytes: &[u8], verb: char) -> bool {
         match verb {
             'v' if self.flags.sharp_v => self.quoted_text(bytes),
@@ -88,7 +90,7 @@ impl Printer {
         self.pad(text.as_bytes());
     }
 
-    /// `%x` of bytes: as many as the precision says.
+    /// Writes bytes in hexadecimal, at most as many as the precision allows.
     fn hex(&mut self, bytes: &[u8], upper: bool) {
         let bytes = &bytes[..self.flags.precision.unwrap_or(bytes.len()).min(bytes.len())];
         let mut text = String::new();
@@ -107,13 +109,13 @@ impl Printer {
         self.pad(text.as_bytes());
     }
 
-    /// `%c`
+    /// Writes the character with this code point (`%c`).
     pub(super) fn character(&mut self, code: u64) {
         let c = as_char(code);
         self.pad(c.encode_utf8(&mut [0; 4]).as_bytes());
     }
 
-    /// `%q` of a number.
+    /// Writes the quoted character with this code point (`%q` of an integer).
     pub(super) fn quoted_character(&mut self, code: u64) {
         let mut text = String::from('\'');
         push_quoted(&mut text, as_char(code), '\'', self.flags.plus);
@@ -121,7 +123,7 @@ impl Printer {
         self.pad(text.as_bytes());
     }
 
-    /// `%U`
+    /// Writes a code point in the form `U+0041` (`%U`), with the character if the flag `#` is set.
     pub(super) fn unicode(&mut self, code: u64) {
         let digits = self
             .flags

@@ -1,9 +1,9 @@
-//! Go's own functions on values of any type: `not`, `len`, `index`, `slice`, `call`.
+//! Go's built-in functions for values of any type: `not`, `len`, `index`, `slice` and `call`.
 
 use super::table::{Called, Function};
 use crate::template::value::{IntType, Value};
 
-/// Calls one of them.
+/// Calls one of these functions with arguments that match its signature.
 pub(super) fn call(function: Function, arguments: &[Value]) -> Called {
     let Some((first, rest)) = arguments.split_first() else {
         return Ok(Value::Invalid);
@@ -16,7 +16,7 @@ pub(super) fn call(function: Function, arguments: &[Value]) -> Called {
     }
 }
 
-/// `call`: templates have no values that are functions.
+/// Implements `call`, which always fails because templates have no function values.
 pub(super) fn call_value(arguments: &[Value], callee: &str) -> Called {
     let value = arguments
         .first()
@@ -39,7 +39,7 @@ fn length(value: &Value) -> Called {
     }
     match len(&value) {
         Some(len) => Ok(Value::int(len)),
-        // Go asks nothing for its type here.
+        // Go fails differently for an untyped nil here: it has no type to report.
         None if !value.is_valid() => {
             Err("reflect: call of reflect.Value.Type on zero Value".into())
         }
@@ -60,13 +60,14 @@ fn len(value: &Value) -> Option<usize> {
     })
 }
 
-/// The type that a pointer leads to.
+/// Returns the type name of the value or, for a pointer, of its target.
 fn type_behind(value: &Value) -> String {
     let name = value.type_name();
     name.strip_prefix('*').unwrap_or(&name).to_owned()
 }
 
-/// A place in a sequence of `len`, its end included.
+/// Converts an index argument to a position in a sequence of `len` elements. The end is a valid
+/// position.
 fn place(index: &Value, len: usize) -> Result<usize, String> {
     let index = index.clone().inside();
     match index {

@@ -1,4 +1,5 @@
-//! Comparisons: of values of one kind, integers of any sign among each other.
+//! Comparison functions. Values must have the same basic kind; integers of all types are
+//! comparable.
 
 use super::table::Function;
 use crate::template::format;
@@ -7,7 +8,7 @@ use std::rc::Rc;
 
 const BAD_TYPE: &str = "invalid type for comparison";
 
-/// `eq`, `ne`, `lt`, `le`, `gt` and `ge`.
+/// Implements `eq`, `ne`, `lt`, `le`, `gt` and `ge`. Returns Go's message for incompatible types.
 pub(super) fn compare(function: Function, arguments: &[Value]) -> Result<bool, String> {
     let values: Vec<Value> = arguments
         .iter()
@@ -54,7 +55,7 @@ fn equal(a: &Value, b: &Value) -> Result<bool, String> {
     })
 }
 
-/// Values that are no numbers, texts or truth values: nil, or what Go can compare.
+/// Compares values that are not numbers, strings or booleans: nil, or types that Go can compare.
 fn equal_others(a: &Value, b: &Value) -> Result<bool, String> {
     if a.is_nil() || b.is_nil() {
         return Ok(a.is_nil() == b.is_nil());
@@ -79,7 +80,7 @@ fn equal_others(a: &Value, b: &Value) -> Result<bool, String> {
     })
 }
 
-/// A value as `%s` shows it, or its start.
+/// Returns the value formatted with `%s`, or `...` if that is too long.
 fn shown(value: &Value) -> String {
     const BYTES_MAX: usize = 4 << 10;
     match format::printf(b"%s", std::slice::from_ref(value), BYTES_MAX) {

@@ -1,8 +1,8 @@
-//! Hosts with and without ports and domains, as Go's `net` takes them apart.
+//! Removes ports and domains from host names, following the rules of Go's `net.SplitHostPort`.
 
 use std::net::IpAddr;
 
-/// Host and port; `None` if the text does not end in one port.
+/// Splits a text into host and port; `None` if it has no valid port at the end.
 fn split(text: &[u8]) -> Option<(&[u8], &[u8])> {
     let colon = text.iter().rposition(|b| *b == b':')?;
     let (host, port) = (&text[..colon], &text[colon + 1..]);
@@ -16,12 +16,13 @@ fn split(text: &[u8]) -> Option<(&[u8], &[u8])> {
     (!has_bracket(host) && !has_bracket(port)).then_some((host, port))
 }
 
-/// The host without its port.
+/// Implements `stripPort`: returns the host without its port.
 pub(super) fn strip_port(text: &[u8]) -> Vec<u8> {
     split(text).map_or(text, |(host, _)| host).to_vec()
 }
 
-/// The first label of the host, with its port; addresses as they are.
+/// Implements `stripDomain`: returns the first label of the host name with its port. IP addresses
+/// are unchanged.
 pub(super) fn strip_domain(text: &[u8]) -> Vec<u8> {
     let (host, port) = split(text).unwrap_or((text, b""));
     let is_address = std::str::from_utf8(host).is_ok_and(|host| host.parse::<IpAddr>().is_ok());

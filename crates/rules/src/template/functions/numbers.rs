@@ -1,4 +1,4 @@
-//! Numbers for people: with prefixes, as percentages, durations and times.
+//! Functions that format numbers for people: SI prefixes, percentages, durations and times.
 
 use super::table::{Called, Function};
 use crate::template::format::four_digits;
@@ -10,7 +10,7 @@ use firn_model::units;
 
 const NANOS: f64 = 1e9;
 
-/// Calls one of the functions that take a number in any form.
+/// Calls one of the functions whose argument is a number, a numeric string or a duration.
 pub(super) fn call(function: Function, argument: &Value) -> Called {
     let value = to_float(argument)?;
     Ok(match function {
@@ -32,7 +32,7 @@ pub(super) fn call(function: Function, argument: &Value) -> Called {
     })
 }
 
-/// Floats, texts of floats, integers and durations, these in seconds.
+/// Converts floats, numeric strings, integers and durations (in seconds) to a float.
 fn to_float(value: &Value) -> Result<f64, String> {
     match value.clone().inside() {
         Value::Float(value) => Ok(value),
@@ -49,7 +49,8 @@ fn to_float(value: &Value) -> Result<f64, String> {
     }
 }
 
-/// Divides by `step` as long as it makes sense; the prefix says how often.
+/// Divides by `step` until the value is below it or no prefix is left. Returns the value and its
+/// prefix.
 fn scale(mut value: f64, step: f64, prefixes: &'static [&'static str]) -> (f64, &'static str) {
     let mut prefix = "";
     for next in prefixes {
@@ -62,7 +63,7 @@ fn scale(mut value: f64, step: f64, prefixes: &'static [&'static str]) -> (f64, 
     (value, prefix)
 }
 
-/// Multiplies by a thousand until one stands before the point.
+/// Multiplies by a thousand until the value is at least one or no prefix is left.
 fn scale_small(mut value: f64) -> (f64, &'static str) {
     let mut prefix = "";
     for next in ["m", "u", "n", "p", "f", "a", "z", "y"] {
@@ -121,7 +122,7 @@ fn humanize_duration(value: f64) -> String {
     }
 }
 
-/// The time of so many seconds since the epoch, cut to milliseconds.
+/// Converts seconds since the epoch to a time, truncated to milliseconds.
 fn to_time(seconds: f64) -> Result<Time, String> {
     if !seconds.is_finite() {
         return Err("value is NaN or Inf".to_owned());
@@ -139,7 +140,7 @@ fn to_time(seconds: f64) -> Result<Time, String> {
     })
 }
 
-/// `1h30m` or `-5m` in seconds.
+/// Parses a duration like `1h30m` or `-5m` into seconds.
 pub(super) fn parse_duration(text: &[u8]) -> Result<f64, String> {
     let text = String::from_utf8_lossy(text);
     let (sign, rest) = match text.strip_prefix('-') {

@@ -1,13 +1,13 @@
-//! The functions by name, and what they take.
+//! The table of template functions with their names and signatures.
 
 use crate::template::html::Escaper;
 use crate::template::signature::{Parameter, Signature};
 use crate::template::value::Value;
 
-/// What a function gives, or Go's message.
+/// Result of a function: a value, or Go's error message.
 pub(super) type Called = Result<Value, String>;
 
-/// A function.
+/// A function that templates may call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::template) enum Function {
     And,
@@ -59,11 +59,12 @@ pub(in crate::template) enum Function {
     ToUpper,
     UrlQueryEscape,
     Value,
-    /// What makes a value fit for its place in a page; pages name it, people cannot.
+    /// Escapes a value for its context in a console page. Inserted by [`super::super::html`], not
+    /// available to authors.
     Escape(Escaper),
 }
 
-/// All functions by name.
+/// All functions by name, sorted by variant.
 const NAMES: [(&str, Function); 49] = [
     ("and", Function::And),
     ("call", Function::Call),
@@ -117,7 +118,7 @@ const NAMES: [(&str, Function); 49] = [
 ];
 
 impl Function {
-    /// The function called `name`.
+    /// Returns the function called `name`, including the internal escapers.
     pub fn of(name: &str) -> Option<Self> {
         match NAMES.iter().find(|(n, _)| *n == name) {
             Some((_, function)) => Some(*function),
@@ -125,7 +126,7 @@ impl Function {
         }
     }
 
-    /// What it takes.
+    /// Returns the parameter types of the function.
     pub fn signature(self) -> Signature {
         use Parameter::{Any, Query, Reflect, Sample, String};
         let more = |fixed, more| Signature {

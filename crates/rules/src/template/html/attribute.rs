@@ -1,6 +1,6 @@
-//! What the values of attributes are, by the names of these.
+//! Classifies the values of HTML attributes by attribute name.
 
-/// What a value is.
+/// Kind of an attribute value, which decides how it is escaped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ValueKind {
     Plain,
@@ -9,11 +9,12 @@ pub(super) enum ValueKind {
     Js,
     Url,
     SrcSet,
-    /// What decides how the rest of the page is read.
+    /// The value affects the interpretation of the rest of the page, so templates may not choose
+    /// such a name.
     Unsafe,
 }
 
-/// Names whose values are URLs.
+/// Attribute names whose values are URLs.
 const URLS: [&[u8]; 17] = [
     b"action",
     b"archive",
@@ -34,7 +35,8 @@ const URLS: [&[u8]; 17] = [
     b"xmlns",
 ];
 
-/// Names whose values templates may not choose together with the name.
+/// Attribute names that templates may not produce, because their values change the meaning of the
+/// page.
 const UNSAFE: [&[u8]; 20] = [
     b"accept-charset",
     b"async",
@@ -58,10 +60,10 @@ const UNSAFE: [&[u8]; 20] = [
     b"sandbox",
 ];
 
-/// Names that are known to be harmless though a part of them looks otherwise.
+/// Attribute names that are safe although they contain a suspicious part.
 const PLAIN: [&[u8]; 1] = [b"srclang"];
 
-/// What the value of the attribute `name` is, which is in lower case.
+/// Returns the kind of value of the attribute `name`, which must be in lower case.
 pub(super) fn kind_of(name: &[u8]) -> ValueKind {
     let name = match name.strip_prefix(b"data-") {
         Some(rest) => rest,

@@ -1,8 +1,9 @@
-//! Where in a page a byte stands. Printed, a context looks as Go prints it, because errors show it.
+//! The state of the HTML parser at a position in a page. The printed form equals Go's, because
+//! errors contain it.
 
 use std::fmt;
 
-/// Which language, and where in it.
+/// Language at a position and the lexical state within it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
     Text,
@@ -11,7 +12,7 @@ pub(super) enum State {
     AfterName,
     BeforeValue,
     HtmlComment,
-    /// Text in an element that has no elements in it: a title, a field.
+    /// Text in an element without child elements, such as a title or a text area.
     RcData,
     Attr,
     Url,
@@ -35,7 +36,7 @@ pub(super) enum State {
     CssLineComment,
     MetaContent,
     MetaContentUrl,
-    /// Behind the end of a turn of a loop.
+    /// Unreachable position after `break` or `continue`.
     Dead,
 }
 
@@ -60,7 +61,7 @@ impl State {
         )
     }
 
-    /// Whether the end of a script does not end here.
+    /// Returns whether the state is a literal in which `</script` does not end the script element.
     pub fn is_in_script_literal(self) -> bool {
         matches!(
             self,
@@ -104,10 +105,10 @@ impl State {
     }
 }
 
-/// What ends the value of an attribute.
+/// Delimiter that ends an attribute value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Delim {
-    /// This is no value.
+    /// The position is not in an attribute value.
     None,
     DoubleQuote,
     SingleQuote,
@@ -115,7 +116,7 @@ pub(super) enum Delim {
 }
 
 impl Delim {
-    /// The bytes of which each ends it.
+    /// Returns the bytes that end a value with this delimiter.
     pub fn ends(self) -> &'static [u8] {
         match self {
             Self::None => b"",
@@ -135,7 +136,7 @@ impl Delim {
     }
 }
 
-/// Which part of a URL.
+/// Part of a URL at the position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum UrlPart {
     None,
@@ -155,7 +156,7 @@ impl UrlPart {
     }
 }
 
-/// What a slash would begin in a script.
+/// Meaning of a slash at a position in JavaScript.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum JsSlash {
     Regexp,
@@ -173,7 +174,7 @@ impl JsSlash {
     }
 }
 
-/// What the value of the attribute at hand is.
+/// Kind of the current attribute's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Attr {
     None,
@@ -186,7 +187,7 @@ pub(super) enum Attr {
 }
 
 impl Attr {
-    /// The state in which its value begins.
+    /// Returns the parser state at the start of the attribute's value.
     pub fn start(self) -> State {
         match self {
             Self::None | Self::ScriptType => State::Attr,
@@ -211,7 +212,7 @@ impl Attr {
     }
 }
 
-/// The element at hand, if what is in it is no ordinary text.
+/// Current element, if its content is not ordinary HTML.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Element {
     None,
@@ -223,7 +224,7 @@ pub(super) enum Element {
 }
 
 impl Element {
-    /// The element of that name, in any case.
+    /// Returns the element with that name, ignoring case.
     pub fn of(name: &[u8]) -> Self {
         match &name.to_ascii_lowercase()[..] {
             b"script" => Self::Script,
@@ -235,7 +236,7 @@ impl Element {
         }
     }
 
-    /// The name by which it is ended.
+    /// Returns the tag name that ends the element's content; empty for ordinary elements.
     pub fn end_name(self) -> &'static [u8] {
         match self {
             Self::None | Self::Meta => b"",
@@ -246,7 +247,7 @@ impl Element {
         }
     }
 
-    /// The state of what is in it.
+    /// Returns the parser state at the start of the element's content.
     pub fn content(self) -> State {
         match self {
             Self::None | Self::Meta => State::Text,
@@ -268,28 +269,28 @@ impl Element {
     }
 }
 
-/// Where a byte stands.
+/// Complete parser state at a position in a page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Context {
     pub state: State,
     pub delim: Delim,
     pub url_part: UrlPart,
     pub js_slash: JsSlash,
-    /// Open braces in each expression of a script's template literals.
+    /// Number of open braces in each nested expression of JavaScript template literals.
     pub js_braces: Vec<i32>,
     pub attr: Attr,
     pub element: Element,
 }
 
 impl Default for Context {
-    /// The start of a page.
+    /// Returns the context at the start of a page.
     fn default() -> Self {
         Self::of(State::Text)
     }
 }
 
 impl Context {
-    /// A state and nothing else.
+    /// Returns a context with this state and defaults for all other fields.
     pub fn of(state: State) -> Self {
         Self {
             state,
@@ -302,7 +303,7 @@ impl Context {
         }
     }
 
-    /// The name of a definition for this context.
+    /// Returns the derived name of a definition that is called in this context, in Go's format.
     pub fn name_of(&self, definition: &str) -> String {
         if self.state == State::Text {
             return definition.to_owned();
@@ -324,8 +325,8 @@ impl Context {
         name
     }
 
-    /// The context in which an action that stands here writes: an attribute, or its value, begins
-    /// with it.
+    /// Returns the context in which the output of an action starts. Within a tag, the output starts
+    /// an attribute name or an unquoted value.
     pub fn nudged(&self) -> Self {
         let mut nudged = self.clone();
         match self.state {
@@ -344,7 +345,7 @@ impl Context {
         nudged
     }
 
-    /// The context behind two branches, if they end alike enough.
+    /// Returns the common context after two branches; `None` if they end in incompatible contexts.
     pub fn join(&self, other: &Self) -> Option<Self> {
         if self.state == State::Dead {
             return Some(other.clone());
@@ -374,7 +375,7 @@ impl Context {
                 ..same_but_slash
             });
         }
-        // A value without quotes may begin in one branch alone.
+        // An unquoted value may start in only one of the branches.
         let (a, b) = (self.nudged(), other.nudged());
         match a == *self && b == *other {
             true => None,

@@ -1,17 +1,17 @@
-//! Entities in the values of attributes: what they stand for, as far as it matters for where a
-//! value leads. Only characters of ASCII and blanks decide about that.
+//! Decodes HTML entities in attribute values, as far as they affect the parser state. Only ASCII
+//! characters and spaces do.
 //!
-//! Entities by number are all known. Of those with names these are: the ones of ASCII, and the
-//! blank that does not break. Another one is as good as any letter, but for scripts and styles, in
-//! which it is refused: there a letter and the name of it can lead elsewhere.
+//! All numeric entities are decoded. Of the named ones, those for ASCII characters and the
+//! non-breaking space are decoded. Other names are treated like letters, except in scripts and
+//! styles, where they are rejected because a letter and its name may lead to different states.
 
 use super::context::State;
 use firn_model::quote::quote;
 
-/// The longest name here, with some to spare: Go knows none that is longer.
+/// Maximum length of an entity name, which is longer than all names in Go's table.
 const NAME_BYTES_MAX: usize = 32;
 
-/// Names that need a semicolon behind them.
+/// Entity names that require a semicolon.
 const NAMES: [(&[u8], char); 44] = [
     (b"Tab", '\t'),
     (b"NewLine", '\n'),
@@ -59,7 +59,7 @@ const NAMES: [(&[u8], char); 44] = [
     (b"nbsp", '\u{a0}'),
 ];
 
-/// Names that are known without one.
+/// Entity names that are valid without a semicolon.
 const BARE_NAMES: [(&[u8], char); 9] = [
     (b"quot", '"'),
     (b"QUOT", '"'),
@@ -72,7 +72,8 @@ const BARE_NAMES: [(&[u8], char); 9] = [
     (b"nbsp", '\u{a0}'),
 ];
 
-/// What `text` stands for, the start of a value in this state.
+/// Decodes the entities in `text`, the start of an attribute value in the given state. Fails for an
+/// unsupported entity in a script or style.
 pub(super) fn unescape(text: &[u8], state: State) -> Result<Vec<u8>, String> {
     let mut out = Vec::with_capacity(text.len());
     let mut rest = text;
@@ -99,12 +100,12 @@ pub(super) fn unescape(text: &[u8], state: State) -> Result<Vec<u8>, String> {
     Ok(out)
 }
 
-/// What an ampersand begins.
+/// Interpretation of an ampersand in a text.
 enum Entity {
     None,
-    /// The character, and the bytes that stand for it.
+    /// Decoded character, and the length of the entity in bytes.
     Known(char, usize),
-    /// A name with a semicolon.
+    /// Length of an entity with an unsupported name, including its semicolon.
     Unknown(usize),
 }
 
@@ -128,7 +129,7 @@ fn entity(text: &[u8]) -> Entity {
     }
 }
 
-/// Behind `&#`.
+/// Decodes a numeric entity after `&#`.
 fn number(text: &[u8]) -> Entity {
     let (is_hex, digits) = match text {
         [b'x' | b'X', rest @ ..] => (true, rest),
@@ -148,14 +149,15 @@ fn number(text: &[u8]) -> Entity {
     let len = 2 + usize::from(is_hex) + len + semicolon;
     let c = match value {
         0 => None,
-        // Pages of old mean those of Windows; which letter it is makes no difference.
+        // Browsers map this range to Windows-1252. All its characters are non-ASCII, so any of them
+        // gives the same result.
         0x80..=0x9f => Some('\u{80}'),
         _ => char::from_u32(value),
     };
     Entity::Known(c.unwrap_or(char::REPLACEMENT_CHARACTER), len)
 }
 
-/// Whether a value in this state is a script or a style.
+/// Returns whether an attribute value in this state is a script or style.
 fn is_code(state: State) -> bool {
     !matches!(
         state,

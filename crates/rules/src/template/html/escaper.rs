@@ -1,8 +1,9 @@
-//! What makes a value fit for its place: it cannot leave the place, nor change what the page does.
+//! Escapers for console pages. An escaped value cannot leave its context or change the behaviour of
+//! the page.
 //!
-//! Invariant: markup that `safeHtml` made is taken as such where markup can stand, and nowhere
-//! else for more than text. Escapers never fail but by length: what is not fit becomes
-//! [`text::FAILSAFE`], which people can look for.
+//! Invariant: output of `safeHtml` is inserted unchanged only where HTML is valid, and treated as
+//! text everywhere else. Escapers fail only if the text is too long. An unsafe value is replaced by
+//! [`text::FAILSAFE`], for which authors can search.
 
 mod markup;
 mod script;
@@ -14,7 +15,7 @@ use crate::template::format::TooLong;
 use crate::template::value::Value;
 use text::{Text, text_of};
 
-/// A function of pages that people cannot name.
+/// An escaper that the planner inserts into actions. Authors of templates cannot name it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::template) enum Escaper {
     Attr,
@@ -33,7 +34,7 @@ pub(in crate::template) enum Escaper {
     Url,
     UrlFilter,
     UrlNormalizer,
-    /// Values as one text, unescaped.
+    /// Formats all arguments as one text without escaping it.
     Arguments,
 }
 
@@ -58,12 +59,12 @@ const ALL: [Escaper; 17] = [
 ];
 
 impl Escaper {
-    /// The one called `name`.
+    /// Returns the escaper with the internal name `name`.
     pub fn of(name: &str) -> Option<Self> {
         ALL.into_iter().find(|escaper| escaper.name() == name)
     }
 
-    /// Its name in Go, which errors show.
+    /// Returns the internal name in Go, which error messages contain.
     pub fn name(self) -> &'static str {
         match self {
             Self::Attr => "_html_template_attrescaper",
@@ -86,7 +87,7 @@ impl Escaper {
         }
     }
 
-    /// Whether what this one gives is good for `next` as it is.
+    /// Returns whether the output of this escaper needs no further escaping by `next`.
     pub fn covers(self, next: Self) -> bool {
         match self {
             Self::Comment => matches!(next, Self::Attr | Self::Html),
@@ -96,7 +97,7 @@ impl Escaper {
         }
     }
 
-    /// The text of `arguments`, escaped; that text may have `bytes_max`.
+    /// Formats and escapes `arguments`. Fails if the unescaped text is longer than `bytes_max`.
     pub fn apply(self, arguments: &[Value], bytes_max: usize) -> Result<Value, String> {
         let result = match self {
             Self::Comment => Ok(Vec::new()),

@@ -1,13 +1,13 @@
-//! The commands of an action with the escapers of its place behind them. An escaper that is there
-//! already, by the name that people know it by, is not called twice.
+//! Appends the escapers of a context to the commands of an action. If the author already called a
+//! predefined escaper, it is not applied twice.
 
 use super::escaper::Escaper;
 use crate::template::tree::{Command, Operand, Pipe, Term};
 
-/// Escapers by which people write what is escaped by itself.
+/// Escapers that template authors may call. Automatic escaping makes them redundant.
 pub(super) const PREDEFINED: [&str; 2] = ["html", "urlquery"];
 
-/// `pipe` with `escapers` behind it.
+/// Returns `pipe` with `escapers` appended.
 pub(super) fn with_escapers(pipe: &Pipe, escapers: &[Escaper]) -> Pipe {
     let mut pipe = pipe.clone();
     if escapers.is_empty() {
@@ -40,7 +40,8 @@ pub(super) fn with_escapers(pipe: &Pipe, escapers: &[Escaper]) -> Pipe {
     pipe
 }
 
-/// `{{html a b}}` becomes `{{print a b | html}}`, so that escapers can stand between.
+/// Rewrites `{{html a b}}` to `{{print a b | html}}`, so that escapers can be inserted before
+/// `html`.
 fn gather_arguments(pipe: &mut Pipe, own: &'static str) {
     if let [only] = &mut pipe.commands[..]
         && only.words.len() > 1
@@ -50,7 +51,7 @@ fn gather_arguments(pipe: &mut Pipe, own: &'static str) {
     }
 }
 
-/// The function that a command calls.
+/// Returns the name of the function that a command calls; `None` for other commands.
 pub(super) fn function(command: &Command) -> Option<&str> {
     match &command.words.first()?.term {
         Term::Identifier(name) => Some(name),
@@ -58,7 +59,7 @@ pub(super) fn function(command: &Command) -> Option<&str> {
     }
 }
 
-/// The name under which people have the same.
+/// Returns the predefined escaper that corresponds to an internal one, or the name itself.
 fn equivalent(name: &str) -> &str {
     match Escaper::of(name) {
         Some(Escaper::Attr | Escaper::Html | Escaper::RcData) => "html",
@@ -67,7 +68,7 @@ fn equivalent(name: &str) -> &str {
     }
 }
 
-/// Adds a command, unless the last one leaves nothing for it to do.
+/// Appends a command, unless the output of the last one needs no further escaping by it.
 fn add(pipe: &mut Pipe, name: &str) {
     let last = pipe.commands.last().and_then(function);
     if let (Some(last), Some(next)) = (last.and_then(Escaper::of), Escaper::of(name))

@@ -1,10 +1,10 @@
-//! Follows all branches of a page and its definitions, and gives each action the escapers of its
-//! place.
+//! Follows all branches and definitions of a page, and appends to each action the escapers of its
+//! context.
 //!
-//! Invariant: branches meet in one context, and so do the turns of a loop; a definition that calls
-//! itself ends as it begins, or as it ends if it begins so. Work is bounded by a number of nodes.
-//! Unlike Go, which takes a definition's end to be its start when it is called again, each call
-//! goes on where the definition ends.
+//! Invariant: branches of a condition end in one context, as do the iterations of a loop. A
+//! recursive definition ends in its start context, or in a context that it maps to itself. The work
+//! is bounded by a number of nodes. Unlike Go, which assumes that a recursive call ends in the
+//! start context, each call continues from the end context of the definition.
 
 use super::context::{Context, Delim, State, UrlPart};
 use super::escaper::Escaper;
@@ -18,26 +18,26 @@ use firn_model::quote::quote;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::rc::Rc;
 
-/// Nodes that are looked at, each as often as there are places of it; nested loops double that.
-/// Pages of people have some thousand. They are looked at in some 100 ms, and take some 20 MB.
+/// Maximum number of visited nodes. A node counts once per context, and twice per enclosing loop.
+/// Typical pages have a few thousand. The limit takes about 100 ms and 20 MB.
 const NODES_MAX: usize = 100_000;
 
-/// Bytes of text that count as a node more.
+/// Length of literal text that counts as one additional node, in bytes.
 const NODE_BYTES: usize = 64;
 
-/// What a page is made of.
+/// The planned definitions of a page, created by [`escape`] and executed by [`crate::template`].
 #[derive(Debug)]
 pub(in crate::template) struct Escaped {
-    /// The definitions, each for the places that it is called from.
+    /// Definitions for each context in which they are called, by derived name.
     pub definitions: Definitions,
-    /// Why those of these names are no parts of a page.
+    /// Error messages of definitions that cannot be included in a page, by name.
     pub refused: BTreeMap<String, String>,
 }
 
-/// Why there is no plan.
+/// Error of the planning.
 #[derive(Debug)]
 struct Refusal {
-    /// The file, line and column that it is about.
+    /// File, line and column of the error.
     location: Option<String>,
     line: Option<usize>,
     description: String,
@@ -60,7 +60,7 @@ impl Refusal {
         }
     }
 
-    /// The same, met in a loop.
+    /// Adds the line of a loop to an error in its second iteration.
     fn in_loop(self, line: usize, when: &str) -> Self {
         Self {
             line: Some(line),
@@ -69,7 +69,7 @@ impl Refusal {
         }
     }
 
-    /// What Go says where it is met in the definition `name`.
+    /// Returns Go's error message for an error in the definition `name`.
     fn text(&self, name: &str) -> String {
         let description = &self.description;
         match (&self.location, self.line) {
@@ -82,19 +82,19 @@ impl Refusal {
 
 type Planned<T> = Result<T, Refusal>;
 
-/// What was found out within one definition; dropped if an assumption proves wrong.
+/// Results within one definition, which are dropped if an assumption about recursion was wrong.
 #[derive(Debug, Default)]
 struct Layer {
-    /// The context behind each definition, by its name for its start.
+    /// End context of each definition, by derived name.
     ends: HashMap<String, Context>,
     made: Definitions,
     called: HashSet<String>,
 }
 
-/// The ends of turns of a loop before its end.
+/// Contexts in which `break` and `continue` leave the body of a loop.
 #[derive(Debug, Default)]
 struct Loop {
-    /// Each with the position of what ends it.
+    /// Each with the position of its statement.
     breaks: Vec<(Context, usize)>,
     continues: Vec<(Context, usize)>,
 }
@@ -106,7 +106,8 @@ struct Planner<'d> {
     nodes_left: usize,
 }
 
-/// Plans the page `name` of the definitions that were read, and all others as parts of a page.
+/// Plans the page `name` and its definitions. Other definitions are planned for use in HTML text;
+/// their errors are only reported when they are called.
 pub(in crate::template) fn escape(name: &str, read: &Definitions) -> Result<Escaped, String> {
     let mut planner = Planner {
         read,
@@ -133,7 +134,7 @@ pub(in crate::template) fn escape(name: &str, read: &Definitions) -> Result<Esca
 }
 
 impl Planner<'_> {
-    /// A definition that stands in ordinary text.
+    /// Plans a definition that starts and must end in HTML text.
     fn part(&mut self, name: &str) -> Planned<()> {
         let (end, _) = self.definition(&Context::default(), name, None)?;
         match end.state {
@@ -167,8 +168,8 @@ impl Planner<'_> {
         }
     }
 
-    /// The context behind the definition `name` that begins in `start`, and its name for that;
-    /// `from` is where it is called.
+    /// Returns the end context of the definition `name` that starts in `start`, and its derived
+    /// name. `from` is the position of the call, for errors.
     fn definition(
         &mut self,
         start: &Context,
@@ -210,8 +211,8 @@ impl Planner<'_> {
         Err(Refusal::at(&of.file, position_of(&of.list), description))
     }
 
-    /// The context behind a body, and whether that is sure: what calls itself was taken to end as
-    /// it begins.
+    /// Plans a body. Returns its end context, and whether that is certain: recursive calls are
+    /// assumed to end in their start context.
     fn body(
         &mut self,
         start: &Context,
@@ -330,14 +331,15 @@ impl Planner<'_> {
         Ok((node, end))
     }
 
-    /// The body of a loop, planned for its first turn, if the next ones can follow it.
+    /// Plans the body of a loop for its first iteration, and checks that a second iteration ends in
+    /// the same context.
     fn turns(&mut self, start: &Context, branch: &Branch, file: &File) -> Planned<(List, Context)> {
         self.loops.push(Loop::default());
         let planned = self.list(start.clone(), &branch.list, file);
         let ends = self.loops.pop().unwrap_or_default();
         let (list, end) = planned?;
         let end = join_ends(end, &ends, file)?;
-        // What is found out in the second turn is of no use.
+        // Results of the second iteration are only checked, then dropped.
         self.loops.push(Loop::default());
         self.layers.push(Layer::default());
         let again = self.list(end.clone(), &branch.list, file);
@@ -351,7 +353,7 @@ impl Planner<'_> {
     }
 }
 
-/// Where the first node of a body stands.
+/// Returns the position of the first node of a body; zero if the body is empty.
 fn position_of(list: &List) -> usize {
     match list.first() {
         Some(node) => crate::template::tree::Place::Node(node).position(),
@@ -377,7 +379,7 @@ fn join_ends(mut end: Context, ends: &Loop, file: &File) -> Planned<Context> {
     Ok(end)
 }
 
-/// An action with the escapers of its place.
+/// Plans an action: appends the escapers of its context.
 fn action(context: Context, position: usize, pipe: &Pipe, file: &File) -> Planned<(Node, Context)> {
     if !pipe.variables.is_empty() {
         let pipe = pipe.clone();
@@ -412,7 +414,7 @@ fn action(context: Context, position: usize, pipe: &Pipe, file: &File) -> Planne
     Ok((Node::Action { position, pipe }, context))
 }
 
-/// Refuses `html` and `urlquery` where something follows that would undo them.
+/// Rejects `html` and `urlquery` if a following command or the context would undo them.
 fn check_predefined(context: &Context, position: usize, pipe: &Pipe, file: &File) -> Planned<()> {
     let is_bare = context.state == State::Attr && context.delim == Delim::SpaceOrTagEnd;
     let last = pipe.commands.len().saturating_sub(1);
@@ -429,7 +431,7 @@ fn check_predefined(context: &Context, position: usize, pipe: &Pipe, file: &File
     Ok(())
 }
 
-/// The escapers of a part of a URL; `None` if which part is not known.
+/// Returns the escapers for a part of a URL; `None` if the part is ambiguous.
 fn url_escapers(context: &Context) -> Option<Vec<Escaper>> {
     let is_text = matches!(
         context.state,
@@ -447,7 +449,8 @@ fn url_escapers(context: &Context) -> Option<Vec<Escaper>> {
     }
 }
 
-/// The escaper of a place that is no part of a URL; that of a value's delimiter comes behind it.
+/// Returns the escaper for a state outside of URLs. The escaper of the attribute delimiter is
+/// applied after it.
 fn escaper_of(state: State) -> Option<Escaper> {
     Some(match state {
         State::Text => Escaper::Html,

@@ -1,13 +1,14 @@
-//! What of the text between actions is written: all but comments, and signs that nothing may take
-//! for the start of a tag.
+//! Rewrites the literal text of a page: removes comments, and escapes `<` characters that do not
+//! start a tag.
 
 use super::context::{Context, Delim, State};
 use super::transition::{ElementEnds, advance, line_end};
 
-/// What scripts must not have in their literals, behind a `<`.
+/// Texts after `<` that are escaped in JavaScript literals, because they could affect the script
+/// element.
 const SCRIPT_TAGS: [&[u8]; 3] = [b"script", b"/script", b"!--"];
 
-/// The context behind `text`, and what is written of it; or what is wrong with it.
+/// Returns the context after `text` and the text to be written, or Go's error message.
 pub(super) fn plan(mut context: Context, text: &str) -> Result<(Context, String), String> {
     let mut writer = Writer {
         text: text.as_bytes(),
@@ -34,7 +35,7 @@ pub(super) fn plan(mut context: Context, text: &str) -> Result<(Context, String)
 struct Writer<'t> {
     text: &'t [u8],
     out: Vec<u8>,
-    /// Where that begins of which nothing was decided yet.
+    /// Start of the text that was not yet written or skipped.
     written: usize,
 }
 
@@ -45,7 +46,7 @@ impl Writer<'_> {
         self.written = end;
     }
 
-    /// From `start` to `end` the text leads from one context to another.
+    /// Processes the text from `start` to `end`, which leads from one context to another.
     fn piece(&mut self, from: &Context, to: &Context, start: usize, end: usize) {
         if matches!(from.state, State::Text | State::RcData) {
             let tag = match from.state == to.state {
@@ -71,7 +72,7 @@ impl Writer<'_> {
         }
     }
 
-    /// The `<` that begins what ends the text.
+    /// Returns the position of the `<` of the tag that ends the text.
     fn last_sign(&self, start: usize, end: usize) -> usize {
         let piece = &self.text[start..end];
         let found = piece.iter().rposition(|b| *b == b'<');
@@ -93,7 +94,7 @@ impl Writer<'_> {
         }
     }
 
-    /// What stands for a comment: it parts words, and lines where it has some.
+    /// Replaces a comment: in scripts and styles by a space, or by a newline if it contains one.
     fn pass_comment(&mut self, state: State, end: usize) {
         let comment = self.text.get(self.written..end).unwrap_or_default();
         match state {

@@ -1,7 +1,8 @@
-//! Where the text behind a place leads: markup here, scripts and styles beside it.
+//! State transitions of the HTML parser over literal text. Scripts and styles are in the child
+//! modules.
 //!
-//! Invariant: what was read leads to one context, whatever stands behind it; a transition that does
-//! not move changes the state. Bytes of no interest are passed over, so UTF-8 is not looked at.
+//! Invariant: the resulting context depends only on the text read so far. A transition that
+//! consumes no text changes the state. Only ASCII bytes are significant, so UTF-8 is not decoded.
 
 mod script;
 mod style;
@@ -14,21 +15,23 @@ use firn_model::quote::quote;
 pub(super) use script::{is_word, line_end};
 pub(super) use style::{decoded, is_name_byte};
 
-/// The context behind the bytes that were read, and how many these are; or what is wrong.
+/// New context and the number of consumed bytes, or Go's error message.
 pub(super) type Moved = Result<(Context, usize), String>;
 
-/// How much of a text an error shows.
+/// Maximum number of characters of a text that an error message shows.
 const SHOWN_CHARS: usize = 32;
 
-/// Where an element ends in the rest of one text, so that it is looked for once.
+/// Cached end of the current element in the rest of a text, so that it is searched only once.
 #[derive(Debug, Default)]
 pub(super) struct ElementEnds {
-    /// The element, and how many bytes from the end of the text that is; `None` if it does not end.
+    /// Element, and the distance of its end from the end of the text in bytes; `None` if the
+    /// element does not end.
     known: Option<(Element, Option<usize>)>,
 }
 
 impl ElementEnds {
-    /// The end of the element of `context` in `text`, an end of the text that was asked for before.
+    /// Returns the position of the end tag of the current element. `text` must be a suffix of the
+    /// text of earlier calls.
     fn find(&mut self, context: &Context, text: &[u8]) -> Option<usize> {
         let element = context.element;
         if let Some((known, end)) = self.known
@@ -46,8 +49,8 @@ impl ElementEnds {
     }
 }
 
-/// From `context` over the start of `text`, which is not empty; values of attributes end at their
-/// delimiters, and are read as what they stand for.
+/// Advances from `context` over the start of `text`, which must not be empty. Attribute values end
+/// at their delimiter and have their entities decoded.
 pub(super) fn advance(context: Context, text: &[u8], ends: &mut ElementEnds) -> Moved {
     if context.delim == Delim::None {
         let end = match ends_in_text(&context) {
@@ -92,7 +95,7 @@ pub(super) fn advance(context: Context, text: &[u8], ends: &mut ElementEnds) -> 
     Ok((behind, end + quote_len))
 }
 
-/// From `context` over the start of `text`, delimiters of attributes aside.
+/// Advances from `context` over the start of `text` without regard to attribute delimiters.
 pub(super) fn step(context: Context, text: &[u8]) -> Moved {
     Ok(match context.state {
         State::Text => in_text(context, text),
@@ -125,17 +128,17 @@ pub(super) fn step(context: Context, text: &[u8]) -> Moved {
     })
 }
 
-/// The first of any of these bytes.
+/// Returns the position of the first byte that is one of `any_of`.
 pub(super) fn position(text: &[u8], any_of: &[u8]) -> Option<usize> {
     text.iter().position(|b| any_of.contains(b))
 }
 
-/// The first place of `part`.
+/// Returns the position of the first occurrence of `part`.
 fn find(text: &[u8], part: &[u8]) -> Option<usize> {
     text.windows(part.len()).position(|window| window == part)
 }
 
-/// `text` in quotes, or its start.
+/// Returns the start of `text` in quotes, for error messages.
 fn quoted_start(text: &[u8]) -> String {
     let text = String::from_utf8_lossy(text);
     let start: String = text.chars().take(SHOWN_CHARS).collect();
@@ -146,7 +149,7 @@ fn is_space(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\n' | b'\x0c' | b'\r')
 }
 
-/// The first place that is no blank.
+/// Returns the position of the first non-space byte at or after `start`.
 fn behind_spaces(text: &[u8], start: usize) -> usize {
     let rest = text.get(start..).unwrap_or_default();
     start + rest.iter().take_while(|b| is_space(**b)).count()
@@ -184,7 +187,7 @@ fn in_text(context: Context, text: &[u8]) -> (Context, usize) {
     (context, text.len())
 }
 
-/// The end of the name of a tag that begins at `start`; `start` if none does.
+/// Returns the end of the tag name that starts at `start`; `start` if there is none.
 fn behind_tag_name(text: &[u8], start: usize) -> usize {
     if !text.get(start).is_some_and(u8::is_ascii_alphabetic) {
         return start;
@@ -311,7 +314,7 @@ fn in_comment(context: Context, text: &[u8]) -> (Context, usize) {
     }
 }
 
-/// Up to the tag that ends an element of which no other element is a part.
+/// Advances to the end tag of an element without child elements.
 fn element_end(context: Context, text: &[u8]) -> (Context, usize) {
     let end = match ends_in_text(&context) {
         true => end_tag(text, context.element.end_name()),
@@ -323,7 +326,7 @@ fn element_end(context: Context, text: &[u8]) -> (Context, usize) {
     }
 }
 
-/// Whether the tag that ends the element at hand ends it here.
+/// Returns whether an end tag ends the current element in this state.
 fn ends_in_text(context: &Context) -> bool {
     let hides_end = context.state.is_in_script_literal() || context.state.is_comment();
     match context.element {
@@ -360,7 +363,7 @@ fn in_url(mut context: Context, text: &[u8]) -> Context {
     context
 }
 
-/// The content of a `meta`, which may lead to a URL.
+/// Advances over the `content` attribute of a `meta` element, which may contain a URL.
 fn in_meta(mut context: Context, text: &[u8]) -> (Context, usize) {
     for at in 0..text.len().saturating_sub(3) {
         if text[at..at + 3].eq_ignore_ascii_case(b"url") {

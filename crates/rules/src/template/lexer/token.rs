@@ -1,8 +1,8 @@
-//! Tokens of a template. Printed, one looks as Go prints it, because errors show it.
+//! Tokens of a template. The printed form equals Go's, because error messages contain it.
 
 use firn_model::quote::quote;
 
-/// What a token is.
+/// Kind of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::template) enum Kind {
     Error,
@@ -30,7 +30,7 @@ pub(in crate::template) enum Kind {
     Keyword(Keyword),
 }
 
-/// Words with a meaning of their own.
+/// Reserved words of the template language.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::template) enum Keyword {
     Block,
@@ -46,7 +46,7 @@ pub(in crate::template) enum Keyword {
     With,
 }
 
-/// The keyword that a word is, if it is one.
+/// Returns the keyword that `word` is; `None` for other words.
 pub(super) fn keyword(word: &str) -> Option<Keyword> {
     Some(match word {
         "block" => Keyword::Block,
@@ -64,18 +64,18 @@ pub(super) fn keyword(word: &str) -> Option<Keyword> {
     })
 }
 
-/// One token.
+/// A token with its position and line in the text.
 #[derive(Clone, Debug)]
 pub(in crate::template) struct Token {
     pub kind: Kind,
     pub position: usize,
-    /// Its text, or what is wrong.
+    /// Text of the token, or the message of an error token.
     pub text: String,
     pub line: usize,
 }
 
 impl Token {
-    /// What stands in a place that was never filled.
+    /// Returns a placeholder for an unused slot of the look-ahead buffer.
     pub fn none() -> Self {
         Self {
             kind: Kind::End,

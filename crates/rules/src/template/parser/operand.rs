@@ -1,4 +1,4 @@
-//! Pipelines, their commands and the words of these.
+//! Parses pipelines, their commands, and the operands of commands.
 
 use super::{Parsed, Parser};
 use crate::template::lexer::{Keyword, Kind, Token};
@@ -7,7 +7,7 @@ use crate::template::tree::{Command, Operand, Pipe, Term};
 use firn_model::quote::quote;
 
 impl Parser<'_> {
-    /// A pipeline up to `end`, which is read too.
+    /// Parses a pipeline up to and including the token `end`.
     pub(super) fn pipe(&mut self, context: &str, end: Kind) -> Parsed<Pipe> {
         let mut pipe = Pipe {
             position: self.peek_word().position,
@@ -44,14 +44,15 @@ impl Parser<'_> {
         }
     }
 
-    /// Reads `$x :=`, `$x =` or `$x,` if one stands here; says whether another one may follow.
+    /// Parses `$x :=`, `$x =` or `$x,` at the start of a pipeline. Returns whether another variable
+    /// may follow.
     fn declaration(&mut self, pipe: &mut Pipe, context: &str) -> Parsed<bool> {
         let variable = self.peek_word();
         if variable.kind != Kind::Variable {
             return Ok(false);
         }
         self.next();
-        // A blank behind the variable must be given back if this is an argument after all.
+        // If the variable turns out to be an argument, the space after it must be put back.
         let after = self.peek();
         let sign = self.peek_word();
         match sign.kind {
@@ -124,7 +125,7 @@ impl Parser<'_> {
         }
     }
 
-    /// A term with the fields behind it, or nothing if no term stands here.
+    /// Parses a term with the fields that follow it. Returns `None` if there is no term.
     fn operand(&mut self) -> Parsed<Option<Operand>> {
         let Some(mut word) = self.term()? else {
             return Ok(None);

@@ -1,4 +1,4 @@
-//! Calls: arguments of the types that a function or a method takes.
+//! Calls functions and methods, and converts arguments to the types of their parameters.
 
 use super::method::Method;
 use super::{Run, Walked};
@@ -10,7 +10,7 @@ use firn_model::quote::quote;
 use std::rc::Rc;
 
 impl<'t> Run<'t, '_> {
-    /// Calls a function; `place` is what an error of the function names.
+    /// Calls a function. Errors of the function refer to `place`.
     pub(super) fn function(
         &mut self,
         dot: &Value,
@@ -71,7 +71,7 @@ impl<'t> Run<'t, '_> {
         }
     }
 
-    /// Calls a method.
+    /// Calls a method of `receiver` with the arguments of the command.
     pub(super) fn method(
         &mut self,
         dot: &Value,
@@ -108,7 +108,7 @@ impl<'t> Run<'t, '_> {
         }
     }
 
-    /// `and` and `or` look at no more arguments than they need.
+    /// Evaluates `and` or `or`, which stop at the first argument that decides the result.
     fn and_or(
         &mut self,
         dot: &Value,
@@ -190,7 +190,7 @@ impl<'t> Run<'t, '_> {
         }
     }
 
-    /// `value` as an argument of the type, or why it is none.
+    /// Converts `value` to the type of the parameter, or fails with Go's message.
     fn validated(&self, value: Value, parameter: Parameter) -> Walked<Value> {
         if !value.is_valid() {
             return match parameter.nil() {
@@ -217,7 +217,8 @@ impl<'t> Run<'t, '_> {
     }
 }
 
-/// What a result takes; samples of a query share their labels with nothing.
+/// Returns the memory that a result occupies, in bytes. Samples of a query do not share their
+/// labels.
 fn made_bytes(value: &Value) -> usize {
     let sample = |sample: &Sample| {
         let label = |(name, value): (&Rc<[u8]>, &Rc<[u8]>)| name.len() + value.len();

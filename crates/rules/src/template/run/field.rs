@@ -1,4 +1,4 @@
-//! Fields of structures, keys of maps, methods, and chains of them.
+//! Evaluates fields of structures, keys of maps, methods, and chains of them.
 
 use super::method::Method;
 use super::{Run, Walked};
@@ -7,7 +7,7 @@ use crate::template::value::{IntType, Value};
 use std::rc::Rc;
 
 impl<'t> Run<'t, '_> {
-    /// `.A.B arguments`
+    /// Evaluates a command of the form `.A.B arguments`.
     pub(super) fn field_word(
         &mut self,
         dot: &Value,
@@ -20,7 +20,7 @@ impl<'t> Run<'t, '_> {
         self.fields(dot, dot.clone(), fields, words, last)
     }
 
-    /// `(pipeline).A.B arguments`
+    /// Evaluates a command of the form `(pipeline).A.B arguments`.
     pub(super) fn chain(
         &mut self,
         dot: &Value,
@@ -41,7 +41,7 @@ impl<'t> Run<'t, '_> {
         self.fields(dot, receiver, fields, words, last)
     }
 
-    /// `$x.A.B arguments`
+    /// Evaluates a command of the form `$x.A.B arguments`.
     pub(super) fn variable_word(
         &mut self,
         dot: &Value,
@@ -116,7 +116,7 @@ impl<'t> Run<'t, '_> {
     }
 }
 
-/// The field of a structure.
+/// Returns the field of a structure; `None` if the type has no such field.
 fn member(receiver: &Value, name: &str) -> Option<Value> {
     Some(match (receiver, name) {
         (Value::Sample(Some(sample)), "Labels") => Value::Strings(Rc::clone(&sample.labels)),

@@ -1,4 +1,4 @@
-//! Methods of times, durations, histograms and parameters, with Go's names and types.
+//! Methods of times, durations, histograms and URL parameters, with Go's names and types.
 
 use crate::template::escape;
 use crate::template::format::own_text;
@@ -8,7 +8,7 @@ use crate::template::value::{Bytes, IntType, Value};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-/// A method.
+/// A method that templates may call on a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::template) enum Method {
     String,
@@ -50,11 +50,11 @@ pub(in crate::template) enum Method {
 
 const NANOS: i64 = 1_000_000_000;
 
-/// Parameters of a URL.
+/// URL parameters: values by name.
 type Params = BTreeMap<Bytes, Rc<[Bytes]>>;
 
 impl Method {
-    /// The method called `name` of `receiver`, if there is one.
+    /// Returns the method of `receiver` called `name`; `None` if its type has no such method.
     pub fn of(receiver: &Value, name: &str) -> Option<Self> {
         match receiver {
             Value::Time(_) => Self::of_time(name),
@@ -121,7 +121,7 @@ impl Method {
         })
     }
 
-    /// What it takes.
+    /// Returns the parameter types of the method.
     pub fn signature(self) -> Signature {
         Signature::fixed(match self {
             Self::Format | Self::Get | Self::Has => &[Parameter::String],
@@ -133,7 +133,7 @@ impl Method {
         })
     }
 
-    /// What it gives; `arguments` are as its signature says.
+    /// Calls the method. `arguments` must match its signature.
     pub fn call(self, receiver: &Value, arguments: &[Value]) -> Value {
         match receiver {
             Value::Time(time) => self.call_time(*time, arguments.first()),
@@ -186,7 +186,7 @@ impl Method {
             (Self::YearDay, _) => int(time.year_day()),
             (Self::Weekday, _) => Value::Int(IntType::Weekday, time.weekday()),
             (Self::Utc, _) => Value::Time(time),
-            // The zero is in the year 1, which no value of a template reaches.
+            // Go's zero time is in the year 1, which no time in a template can represent.
             (Self::IsZero, _) => Value::Bool(false),
             (Self::Before, _) => Value::Bool(time < other),
             (Self::After, _) => Value::Bool(time > other),
@@ -202,7 +202,7 @@ impl Method {
             Some(Value::Int(_, unit)) => *unit,
             _ => 0,
         };
-        // As Go: the whole units and the rest apart, so that less is rounded away.
+        // Like Go, converts whole units and the remainder separately to reduce rounding errors.
         let float = |unit: i64| (nanos / unit) as f64 + (nanos % unit) as f64 / unit as f64;
         match self {
             Self::Hours => Value::Float(float(3600 * NANOS)),
@@ -219,7 +219,7 @@ impl Method {
     }
 }
 
-/// The multiple of `unit` nearest to `nanos`, halves away from zero.
+/// Rounds to the nearest multiple of `unit`; halves are rounded away from zero.
 fn round(nanos: i64, unit: i64) -> i64 {
     let rest = nanos % unit;
     let down = nanos - rest;
@@ -231,7 +231,7 @@ fn round(nanos: i64, unit: i64) -> i64 {
     }
 }
 
-/// Parameters as the query of a URL, by name.
+/// Encodes parameters as a URL query, sorted by name.
 fn encoded(params: &Params) -> Vec<u8> {
     let mut out = Vec::new();
     for (name, values) in params {

@@ -1,4 +1,4 @@
-//! Values in markup: between tags, in attributes and as names of these.
+//! Escapes values for HTML text, attribute values and attribute names.
 
 use super::text::{FAILSAFE, Text, replaced};
 use crate::template::html::attribute::{ValueKind, kind_of};
@@ -6,7 +6,7 @@ use crate::template::html::context::{Context, Delim, Element, State};
 use crate::template::html::transition::{position, step};
 use std::fmt::Write;
 
-/// Text between tags, or within quotes.
+/// Escapes text for HTML element content or quoted attribute values.
 pub(super) fn html(bytes: &[u8]) -> Vec<u8> {
     replaced(bytes, |byte| match byte {
         b'&' => Some("&amp;"),
@@ -14,7 +14,8 @@ pub(super) fn html(bytes: &[u8]) -> Vec<u8> {
     })
 }
 
-/// What stands for a byte that could end a text or begin something else; entities are left.
+/// Returns the replacement of a byte that could end the text or start markup. Ampersands are
+/// unchanged.
 fn sign(byte: u8) -> Option<&'static str> {
     Some(match byte {
         b'\0' => "\u{fffd}",
@@ -27,7 +28,7 @@ fn sign(byte: u8) -> Option<&'static str> {
     })
 }
 
-/// A value of an attribute within quotes.
+/// Escapes the value of a quoted attribute. Tags in safe HTML are removed.
 pub(super) fn attr(text: &Text) -> Vec<u8> {
     match text.is_markup {
         true => replaced(&without_tags(&text.bytes), sign),
@@ -35,7 +36,7 @@ pub(super) fn attr(text: &Text) -> Vec<u8> {
     }
 }
 
-/// Text in an element that has no elements in it.
+/// Escapes text for an element without child elements. Entities in safe HTML are kept.
 pub(super) fn rc_data(text: &Text) -> Vec<u8> {
     match text.is_markup {
         true => replaced(&text.bytes, sign),
@@ -43,7 +44,7 @@ pub(super) fn rc_data(text: &Text) -> Vec<u8> {
     }
 }
 
-/// A value of an attribute without quotes.
+/// Escapes the value of an unquoted attribute. An empty value is replaced by the failsafe.
 pub(super) fn no_space(text: &Text) -> Vec<u8> {
     if text.bytes.is_empty() {
         return FAILSAFE.to_vec();
@@ -70,7 +71,7 @@ fn spaces(bytes: &[u8], with_entities: bool) -> Vec<u8> {
             byte => return sign(byte),
         })
     });
-    // Some browsers take characters that are none for the end of a value.
+    // Some browsers treat noncharacters as the end of an unquoted value.
     let mut out = String::with_capacity(escaped.len());
     for chunk in escaped.utf8_chunks() {
         for c in chunk.valid().chars() {
@@ -89,7 +90,7 @@ fn spaces(bytes: &[u8], with_entities: bool) -> Vec<u8> {
     out.into_bytes()
 }
 
-/// The name of an attribute whose value is nothing but text.
+/// Returns the attribute name if its values are plain text, else the failsafe.
 pub(super) fn name(bytes: &[u8]) -> Vec<u8> {
     let name = String::from_utf8_lossy(bytes).to_lowercase().into_bytes();
     let is_fit = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
@@ -99,7 +100,7 @@ pub(super) fn name(bytes: &[u8]) -> Vec<u8> {
     }
 }
 
-/// The text of markup, without its tags.
+/// Returns the text of an HTML fragment without tags.
 fn without_tags(markup: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(markup.len());
     let (mut context, mut at) = (Context::default(), 0);

@@ -1,4 +1,5 @@
-//! Values in scripts: as values of the script, and as text of its literals.
+//! Escapes values for JavaScript: as JSON values, and as text in string, template and regular
+//! expression literals.
 
 use super::text::replaced;
 use crate::template::format::{self, TooLong, own_text};
@@ -7,13 +8,14 @@ use crate::template::value::{IntType, Value};
 use firn_model::histogram::{Histogram, ResetHint, Span};
 use std::io::Write;
 
-/// How JSON has times.
+/// Go layout of times in JSON.
 const TIME_LAYOUT: &[u8] = b"2006-01-02T15:04:05.999999999Z07:00";
 
-/// What was to be written has no form in a script; why, as Go says it.
+/// Go's error message for a value that has no JSON representation.
 struct NoForm(String);
 
-/// The values as one value of a script.
+/// Encodes the arguments as one JavaScript value. A value without JSON representation becomes
+/// `null` with a comment.
 pub(super) fn value(arguments: &[Value], bytes_max: usize) -> Result<Vec<u8>, TooLong> {
     let value = match arguments {
         [one] => top(one.clone().inside()),
@@ -23,7 +25,7 @@ pub(super) fn value(arguments: &[Value], bytes_max: usize) -> Result<Vec<u8>, To
     if let Err(NoForm(why)) = push(&mut out, &value, bytes_max)? {
         return Ok(format!(" /* {why} */null ").into_bytes());
     }
-    // A word must not become a part of the words around it.
+    // Spaces separate the value from adjacent identifiers and keywords.
     let ends = [out.first(), out.last()].into_iter().flatten();
     if { ends }.any(|byte| is_word(*byte)) {
         out.insert(0, b' ');
@@ -32,7 +34,7 @@ pub(super) fn value(arguments: &[Value], bytes_max: usize) -> Result<Vec<u8>, To
     Ok(out)
 }
 
-/// What has a text of its own is that text, but for times.
+/// Replaces a duration, month or weekday by its text. Other values keep their JSON form.
 fn top(value: Value) -> Value {
     let value = match value {
         Value::Pointer(inside) => *inside,
@@ -47,7 +49,7 @@ fn top(value: Value) -> Value {
     }
 }
 
-/// Writes `value` as JSON that is a script too.
+/// Writes `value` as JSON that is also valid JavaScript within HTML.
 fn push(out: &mut Vec<u8>, value: &Value, bytes_max: usize) -> Result<Result<(), NoForm>, TooLong> {
     if out.len() > bytes_max {
         return Err(TooLong);
@@ -150,7 +152,7 @@ fn push_list(
     Ok(Ok(()))
 }
 
-/// A histogram with the fields of Go's.
+/// Writes a histogram with the field names of Go's structure.
 fn push_histogram(
     out: &mut Vec<u8>,
     histogram: &Histogram,
@@ -210,7 +212,7 @@ fn push_spans(out: &mut Vec<u8>, name: &str, spans: &[Span]) {
     };
 }
 
-/// As Go's JSON has floats: with an exponent if they are small or large.
+/// Writes a float like Go's `encoding/json`: with an exponent if it is very small or large.
 fn push_float(out: &mut Vec<u8>, value: f64) {
     let size = value.abs();
     let written = match size != 0.0 && !(1e-6..1e21).contains(&size) {
@@ -223,11 +225,11 @@ fn push_float(out: &mut Vec<u8>, value: f64) {
         }
         false => write!(out, "{value}"),
     };
-    // A vector takes all that is written to it.
+    // Writing to a vector never fails.
     drop(written);
 }
 
-/// A string of JSON in which nothing ends the script around it.
+/// Writes a JSON string without characters that could end the script element.
 fn push_string(out: &mut Vec<u8>, text: &[u8]) {
     out.push(b'"');
     for chunk in text.utf8_chunks() {
@@ -251,11 +253,11 @@ fn push_char(out: &mut Vec<u8>, c: char) {
         }
         c => write!(out, "{c}"),
     };
-    // A vector takes all that is written to it.
+    // Writing to a vector never fails.
     drop(written);
 }
 
-/// Text within quotes.
+/// Escapes text for a quoted JavaScript string.
 pub(super) fn text(bytes: &[u8]) -> Vec<u8> {
     lines(&replaced(bytes, |byte| match byte {
         b'\\' => Some("\\\\"),
@@ -264,7 +266,7 @@ pub(super) fn text(bytes: &[u8]) -> Vec<u8> {
     }))
 }
 
-/// Text within a template literal.
+/// Escapes text for a JavaScript template literal.
 pub(super) fn template(bytes: &[u8]) -> Vec<u8> {
     lines(&replaced(bytes, |byte| match byte {
         b'\\' => Some("\\\\"),
@@ -276,7 +278,7 @@ pub(super) fn template(bytes: &[u8]) -> Vec<u8> {
     }))
 }
 
-/// Text within a pattern, which stands for itself.
+/// Escapes text for a JavaScript regular expression, in which it matches itself.
 pub(super) fn regexp(bytes: &[u8]) -> Vec<u8> {
     if bytes.is_empty() {
         return b"(?:)".to_vec();
@@ -304,7 +306,7 @@ pub(super) fn regexp(bytes: &[u8]) -> Vec<u8> {
     }))
 }
 
-/// What stands for a byte that could end a literal, or the script.
+/// Returns the escape of a byte that could end a literal or the script.
 fn sign(byte: u8) -> Option<&'static str> {
     const CONTROLS: [&str; 32] = [
         "\\u0000", "\\u0001", "\\u0002", "\\u0003", "\\u0004", "\\u0005", "\\u0006", "\\u0007",
@@ -324,7 +326,7 @@ fn sign(byte: u8) -> Option<&'static str> {
     })
 }
 
-/// Ends of lines that are no ASCII, as escapes.
+/// Escapes the two non-ASCII line terminators of JavaScript.
 fn lines(bytes: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(bytes.len());
     let mut rest = bytes;

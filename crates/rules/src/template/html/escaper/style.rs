@@ -1,9 +1,9 @@
-//! Values in styles.
+//! Escapes values for CSS strings and checks CSS property values.
 
 use super::text::FAILSAFE;
 use crate::template::html::transition::{decoded, is_name_byte};
 
-/// A text within a string of a style.
+/// Escapes text for a quoted CSS string.
 pub(super) fn escaped(bytes: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(bytes.len());
     for (at, byte) in bytes.iter().enumerate() {
@@ -12,7 +12,7 @@ pub(super) fn escaped(bytes: &[u8]) -> Vec<u8> {
             continue;
         };
         out.extend_from_slice(escape.as_bytes());
-        // Digits behind an escape would belong to it, and a blank ends it.
+        // A hexadecimal digit or space after an escape would become part of it.
         let joins = |next: &u8| {
             next.is_ascii_hexdigit() || matches!(next, b'\t' | b'\n' | b'\x0c' | b'\r' | b' ')
         };
@@ -48,7 +48,7 @@ fn escape(byte: u8) -> Option<&'static str> {
     })
 }
 
-/// A value of a property, if it is a word, a number or a color, or some of these.
+/// Returns a property value if it consists only of words, numbers and colours, else the failsafe.
 pub(super) fn value(bytes: &[u8]) -> Vec<u8> {
     const SPECIALS: &[u8] = b"\0\"'()/;@[\\]`{}<>";
     let meant = decoded(bytes);
@@ -58,7 +58,7 @@ pub(super) fn value(bytes: &[u8]) -> Vec<u8> {
         .iter()
         .filter(|byte| is_name_byte(**byte) && **byte != b'-');
     let word: Vec<u8> = letters.map(u8::to_ascii_lowercase).collect();
-    // Some browsers run these, however they are broken up.
+    // Some browsers execute these values, even if they contain other characters.
     let runs = [&b"expression"[..], b"mozbinding"]
         .iter()
         .any(|name| word.windows(name.len()).any(|window| window == *name));

@@ -1,19 +1,19 @@
-//! What escapers are given: values as one text, and what they make of its bytes.
+//! Input of the escapers: arguments as one text, and byte replacement.
 
 use crate::template::format::{self, TooLong};
 use crate::template::value::Value;
 
-/// What stands in a page where a value must not.
+/// Text that replaces an unsafe value; the same as Go's.
 pub(super) const FAILSAFE: &[u8] = b"ZgotmplZ";
 
-/// A value as text.
+/// The arguments of an escaper, formatted as one text.
 pub(super) struct Text {
     pub bytes: Vec<u8>,
-    /// Whether it is what `safeHtml` made.
+    /// True if the text is output of `safeHtml`.
     pub is_markup: bool,
 }
 
-/// The values as one text; those that are nothing count for nothing.
+/// Formats the arguments as one text. Invalid arguments are ignored.
 pub(super) fn text_of(arguments: &[Value], bytes_max: usize) -> Result<Text, TooLong> {
     let insides = arguments.iter().map(|value| value.clone().inside());
     let values: Vec<Value> = insides.filter(Value::is_valid).collect();
@@ -29,7 +29,7 @@ pub(super) fn text_of(arguments: &[Value], bytes_max: usize) -> Result<Text, Too
     })
 }
 
-/// `bytes` with some of ASCII replaced, as `replacement` says.
+/// Returns `bytes` with each byte replaced for which `replacement` returns a text.
 pub(super) fn replaced(bytes: &[u8], replacement: impl Fn(u8) -> Option<&'static str>) -> Vec<u8> {
     let mut out = Vec::with_capacity(bytes.len());
     for byte in bytes {

@@ -1,9 +1,9 @@
-//! Values in URLs: what could be a script is no URL, and what is escaped stays so.
+//! Escapes values for URLs. URLs that could run a script are replaced; existing escapes are kept.
 
 use super::text::FAILSAFE;
 use std::io::Write;
 
-/// A text if, as a URL, it runs nothing.
+/// Returns the URL if it cannot run a script, else the failsafe as a fragment.
 pub(super) fn filtered(bytes: &[u8]) -> Vec<u8> {
     match is_safe(bytes) {
         true => bytes.to_vec(),
@@ -11,21 +11,21 @@ pub(super) fn filtered(bytes: &[u8]) -> Vec<u8> {
     }
 }
 
-/// A text within a part of a URL.
+/// Escapes text for a component of a URL, such as a query parameter.
 pub(super) fn escaped(bytes: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(bytes.len() + 16);
     push(&mut out, bytes, false);
     out
 }
 
-/// A URL, escapes and separators as they are.
+/// Escapes a complete URL, keeping its separators and existing escapes.
 pub(super) fn normalized(bytes: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(bytes.len() + 16);
     push(&mut out, bytes, true);
     out
 }
 
-/// Whether a URL has a scheme that runs nothing, or none.
+/// Returns whether a URL has no scheme, or one that cannot run a script.
 fn is_safe(url: &[u8]) -> bool {
     let Some(colon) = url.iter().position(|b| *b == b':') else {
         return true;
@@ -46,7 +46,7 @@ fn push(out: &mut Vec<u8>, bytes: &[u8], is_whole: bool) {
         };
         match is_plain {
             true => out.push(*byte),
-            // A vector takes all that is written to it.
+            // Writing to a vector never fails.
             false => drop(write!(out, "%{byte:02x}")),
         }
     }
@@ -56,7 +56,7 @@ fn starts_escape(bytes: &[u8]) -> bool {
     matches!(bytes, [_, high, low, ..] if high.is_ascii_hexdigit() && low.is_ascii_hexdigit())
 }
 
-/// URLs with sizes, separated by commas.
+/// Escapes a `srcset` value: URLs with optional sizes, separated by commas.
 pub(super) fn source_set(bytes: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(bytes.len() + 16);
     for (index, source) in bytes.split(|b| *b == b',').enumerate() {

@@ -1,10 +1,11 @@
-//! Within scripts: literals, template literals, patterns, comments, and whether a slash divides.
+//! State transitions in JavaScript: strings, template literals, regular expressions, comments, and
+//! the meaning of slashes.
 
 use super::{Moved, position, quoted_start};
 use crate::template::html::context::{Context, JsSlash, State};
 use firn_model::quote::quote;
 
-/// Words behind which a value is expected.
+/// Keywords after which a slash starts a regular expression.
 const WORDS_BEFORE_VALUES: [&[u8]; 14] = [
     b"break",
     b"case",
@@ -59,7 +60,7 @@ fn enter(context: &mut Context, state: State) {
     context.js_slash = JsSlash::Regexp;
 }
 
-/// What a slash begins, and how long that is.
+/// Interprets a slash: changes the state and returns the number of consumed bytes.
 fn slash(context: &mut Context, rest: &[u8]) -> Result<usize, String> {
     match (rest.get(1), context.js_slash) {
         (Some(b'/'), _) => {
@@ -80,7 +81,7 @@ fn slash(context: &mut Context, rest: &[u8]) -> Result<usize, String> {
     Ok(1)
 }
 
-/// A brace ends a block, or the expression in a template literal.
+/// Processes a closing brace, which ends a block or the expression of a template literal.
 fn close_brace(context: &mut Context) {
     if let Some(open) = context.js_braces.last_mut() {
         *open -= 1;
@@ -164,9 +165,9 @@ pub(super) fn in_line_comment(mut context: Context, text: &[u8]) -> (Context, us
     }
 }
 
-/// Where the first line of a script ends.
+/// Returns the position of the first line terminator.
 pub(in crate::template::html) fn line_end(text: &[u8]) -> Option<usize> {
-    // Two characters that are no ASCII end lines too; they differ in their last byte.
+    // U+2028 and U+2029 also end lines; their encodings differ only in the last byte.
     let ends = |at: &usize| match text[*at] {
         b'\n' | b'\r' => true,
         0xe2 => matches!(text.get(at + 1..at + 3), Some([0x80, 0xa8 | 0xa9])),
@@ -175,14 +176,14 @@ pub(in crate::template::html) fn line_end(text: &[u8]) -> Option<usize> {
     (0..text.len()).find(ends)
 }
 
-/// What a slash behind `text` would begin, where one before it began what `before` says.
+/// Returns the meaning of a slash after `text`, given its meaning `before` the text.
 fn slash_behind(text: &[u8], before: JsSlash) -> JsSlash {
     let text = without_blanks(text);
     let Some((last, rest)) = text.split_last() else {
         return before;
     };
     match last {
-        // `++` and `--` belong to the value before them, as a rule.
+        // Usually `++` and `--` are postfix operators of the preceding value.
         b'+' | b'-' => {
             let count = text.iter().rev().take_while(|b| *b == last).count();
             match count % 2 {
@@ -203,12 +204,12 @@ fn slash_behind(text: &[u8], before: JsSlash) -> JsSlash {
     }
 }
 
-/// Whether a byte is a part of a name or a number in a script.
+/// Returns whether a byte is part of a JavaScript identifier, keyword or number.
 pub(in crate::template::html) fn is_word(byte: u8) -> bool {
     byte == b'$' || byte == b'_' || byte.is_ascii_alphanumeric()
 }
 
-/// `text` without blanks at its end, those of a script.
+/// Returns `text` without trailing JavaScript white space.
 fn without_blanks(text: &[u8]) -> &[u8] {
     let is_blank = |c: char| match c {
         '\u{85}' => false,
@@ -220,7 +221,7 @@ fn without_blanks(text: &[u8]) -> &[u8] {
     }
 }
 
-/// Whether an element `script` of that type holds a script.
+/// Returns whether a `script` element of this media type contains JavaScript or JSON.
 pub(super) fn is_script_type(media: &[u8]) -> bool {
     let media = String::from_utf8_lossy(media);
     let media = media.split(';').next().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Within styles: strings, URLs, comments, and what escapes stand for.
+//! State transitions in CSS: strings, URLs, comments and escapes.
 
 use super::{Moved, in_url, is_space, position};
 use crate::template::html::context::{Context, State};
@@ -42,7 +42,7 @@ pub(super) fn in_style(mut context: Context, text: &[u8]) -> (Context, usize) {
     (context, text.len())
 }
 
-/// Whether the last word is `url`.
+/// Returns whether the text ends with the word `url`, before an opening parenthesis.
 fn ends_with_url(text: &[u8]) -> bool {
     let blanks = text.iter().rev().take_while(|b| is_space(**b)).count();
     let text = &text[..text.len() - blanks];
@@ -53,7 +53,7 @@ fn ends_with_url(text: &[u8]) -> bool {
     word.eq_ignore_ascii_case(b"url") && !before.last().is_some_and(continues)
 }
 
-/// Whether a byte of ASCII is a part of a name in a style.
+/// Returns whether an ASCII byte may be part of a CSS name.
 pub(in crate::template::html) fn is_name_byte(byte: u8) -> bool {
     matches!(byte, b'-' | b'_') || byte.is_ascii_alphanumeric()
 }
@@ -92,7 +92,7 @@ pub(super) fn in_line_comment(mut context: Context, text: &[u8]) -> (Context, us
     }
 }
 
-/// What a text of a style means: its escapes as what they stand for.
+/// Decodes the escapes in a CSS text.
 pub(in crate::template::html) fn decoded(text: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len());
     let mut rest = text;
@@ -117,7 +117,7 @@ pub(in crate::template::html) fn decoded(text: &[u8]) -> Vec<u8> {
     out
 }
 
-/// The character of so many hexadecimal digits, and how many of them it takes.
+/// Returns the character for these hexadecimal digits, and the number of digits that it uses.
 fn code_point(digits: &[u8]) -> (char, usize) {
     let value = digits.iter().fold(0_u32, |value, digit| {
         value << 4 | char::from(*digit).to_digit(16).unwrap_or(0)
@@ -130,7 +130,7 @@ fn code_point(digits: &[u8]) -> (char, usize) {
     (c, read)
 }
 
-/// The length of the first character; a byte that is no UTF-8 is one.
+/// Returns the length of the first character in bytes; an invalid byte has length one.
 fn char_len(text: &[u8]) -> usize {
     let chunk = text.utf8_chunks().next();
     let first = chunk.and_then(|chunk| chunk.valid().chars().next());
