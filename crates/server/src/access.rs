@@ -1,17 +1,19 @@
-//! Who may do what: credentials, what they are good for, and how they are checked.
+//! Authentication and authorization: checks the credentials of requests and decides the routes and
+//! series that they may use.
 //!
 //! ```text
-//! rules      what holds now: users, tokens, grants, headers of every answer
-//! hash       what a bcrypt hash may be
-//! passwords  checking them: known ones at once, others one after the other
-//! rate       so many requests in a while
-//! restricted a store of which only a part may be seen
-//! gate       a request's credentials -> a grant, or why not        uses all above
-//! entry      a request's credentials -> a grant, or an answer      uses the gate
+//! rules      current configuration: users, tokens, grants, headers of all responses
+//! hash       validation of bcrypt hashes
+//! passwords  password checks: cached results immediately, others one at a time
+//! rate       request rate limit
+//! restricted a store limited to some series
+//! gate       credentials of a request -> grant or refusal      uses all of the above
+//! entry      credentials of a request -> grant or response     uses the gate
 //! ```
 //!
-//! Invariant: what a credential may do is decided by the rules in force when its request came; a
-//! guess costs the guesser time and no one else. Nothing here knows a route.
+//! Invariant: a request is authorized by the rules that are in force when it arrives. Password
+//! guessing costs the attacker time and does not slow down other clients. The module is independent
+//! of routes.
 
 mod entry;
 mod gate;

@@ -1,10 +1,11 @@
-//! What the server admits: limits, budgets of memory, and the queue in front of query threads.
+//! Admission control: limits, memory budgets, and the queue in front of query threads.
 //!
 //! ```text
-//! question -> queue (fair between clients) -> place -> active (written down) -> thread
+//! question -> queue (fair between clients) -> place -> active-query record -> thread
 //! ```
 //!
-//! Invariant: nothing here knows HTTP; a refusal is a value, which `http::failure` words.
+//! Invariant: the module is independent of HTTP. A refusal is a value, which `http::failure`
+//! converts into a response.
 
 pub(crate) mod active;
 pub(crate) mod budgets;

@@ -1,7 +1,8 @@
-//! The endpoints, one file for those that belong together, and what they share: the [`call`], the
-//! [`form`] of its parameters, [`times`], the documents of an [`answer`].
+//! Handlers of the HTTP endpoints, grouped by topic, and their common parts: the [`call`], its
+//! parameters ([`form`], [`times`]), and the documents of an [`answer`].
 //!
-//! Paths, parameters, fields and texts are Prometheus's; a test holds them to recorded answers.
+//! Paths, parameters, fields and messages are Prometheus's; a test compares them with recorded
+//! responses.
 
 pub(crate) mod admin;
 pub(crate) mod alertmanagers;

@@ -1,7 +1,7 @@
-//! The way in: a request's credentials by the rules in force, or the answer to one that has none.
+//! Authenticates a request with the current rules, and builds the HTTP response to a rejected one.
 //!
-//! Invariant: what is refused here says which kinds of credentials there are, and nothing of what
-//! was asked for.
+//! Invariant: a rejection reveals only the supported authentication schemes, and nothing about the
+//! requested resource.
 
 use super::gate::{Access, Refusal};
 use super::rules::{Grant, Rules};
@@ -13,7 +13,8 @@ use axum::response::Response;
 use firn_model::error::ErrorKind;
 use std::sync::Arc;
 
-/// What the request with these headers may do, or the answer that it gets instead.
+/// Returns the grant of the request with these headers, or the response that rejects it. `None`
+/// means that no credentials are required.
 pub(crate) async fn enter(
     access: &Access,
     rules: &Rules,
@@ -35,12 +36,12 @@ pub(crate) async fn enter(
         })
 }
 
-/// The answer to a request beyond the rate.
+/// Returns the response to a request that exceeds the rate limit.
 pub(crate) fn too_many() -> Response {
     plain(StatusCode::TOO_MANY_REQUESTS, "Too Many Requests\n")
 }
 
-/// 401, with the kinds of credentials that there are.
+/// Returns a 401 response that lists the supported authentication schemes.
 fn unauthorized(rules: &Rules) -> Response {
     let mut response = plain(StatusCode::UNAUTHORIZED, "Unauthorized\n");
     let kinds = [
@@ -56,7 +57,7 @@ fn unauthorized(rules: &Rules) -> Response {
     response
 }
 
-/// A text as Go's `http.Error` sends it.
+/// Returns a plain-text response with the headers that Go's `http.Error` sets.
 fn plain(status: StatusCode, text: &'static str) -> Response {
     let mut response = Response::new(Body::from(text));
     *response.status_mut() = status;

@@ -1,4 +1,4 @@
-//! A request's credentials: what they are good for, or why they are not taken.
+//! Checks the credentials of requests: passwords of users, bearer tokens and the request rate.
 
 use super::passwords::{Given, Passwords};
 use super::rate::Bucket;
@@ -10,23 +10,24 @@ use firn_model::env::Env;
 use firn_model::sync::{read, write};
 use std::sync::{Arc, RwLock};
 
-/// Why a request is not let in.
+/// Reason for the rejection of a request by [`Access::admit`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
-    /// It has no credentials, or others than there are.
+    /// The request has no credentials, or invalid ones.
     Unknown,
-    /// Its password cannot be checked now.
+    /// Too many passwords are waiting to be checked.
     Busy,
 }
 
-/// What a request brings to be let in.
+/// Credentials from the `Authorization` header of a request.
 #[derive(Debug, PartialEq, Eq)]
 enum Credentials<'a> {
     Basic { user: Vec<u8>, password: Vec<u8> },
     Bearer(&'a [u8]),
 }
 
-/// Lets requests in by the rules in force.
+/// Authenticates requests with the current rules. One instance exists per server; the rules are
+/// replaced by each reload of the configuration.
 pub(crate) struct Access {
     rules: RwLock<Arc<Rules>>,
     passwords: Passwords,
@@ -35,7 +36,8 @@ pub(crate) struct Access {
 }
 
 impl Access {
-    /// Lets everyone in until there are rules.
+    /// Creates an instance without rules, which admits all requests until [`Access::set`] is
+    /// called.
     pub(crate) fn new(env: &Env) -> Self {
         Self {
             rules: RwLock::default(),
@@ -45,22 +47,22 @@ impl Access {
         }
     }
 
-    /// Replaces the rules.
+    /// Replaces the rules. Requests that were already admitted are not affected.
     pub(crate) fn set(&self, rules: Arc<Rules>) {
         *write(&self.rules) = rules;
     }
 
-    /// The rules in force.
+    /// Returns the rules that are currently in force.
     pub(crate) fn rules(&self) -> Arc<Rules> {
         read(&self.rules).clone()
     }
 
-    /// Passwords that wait to be checked.
+    /// Returns the number of passwords that wait to be checked.
     pub(crate) fn waiting(&self) -> usize {
         self.passwords.waiting()
     }
 
-    /// Whether one more request may be answered now.
+    /// Takes a request from the rate limit. Returns whether it may be processed now.
     pub(crate) fn is_within_rate(&self, rules: &Rules) -> bool {
         let now = self.env.clock.monotonic();
         rules
@@ -68,7 +70,8 @@ impl Access {
             .is_none_or(|limit| self.bucket.take(limit, now))
     }
 
-    /// What the request with these headers may do; none where no credentials are needed.
+    /// Returns the grant of the request with these headers; `None` if no credentials are required.
+    /// Waits for a password check if its result is not cached.
     pub(crate) async fn admit(
         &self,
         rules: &Rules,
@@ -98,7 +101,8 @@ impl Access {
     ) -> Result<Arc<Grant>, Refusal> {
         let name = std::str::from_utf8(user).ok();
         let known = name.and_then(|name| rules.users.get(name));
-        // A name that is unknown takes as long as the slowest: answers tell no names.
+        // For an unknown user, a check of the slowest hash takes the same time, so that the
+        // duration does not reveal user names.
         let Some(against) = known.or_else(|| slowest(rules)) else {
             return Err(Refusal::Unknown);
         };
@@ -122,13 +126,14 @@ impl Access {
     }
 }
 
-/// The user whose password takes longest to check.
+/// Returns the user whose password takes longest to check.
 fn slowest(rules: &Rules) -> Option<&User> {
     let cost = |user: &&User| super::hash::check(&user.hash).unwrap_or(0);
     rules.users.values().max_by_key(cost)
 }
 
-/// The credentials in `Authorization`, if they are of a kind that is known.
+/// Parses the `Authorization` header; `None` if it is missing, malformed or of an unsupported
+/// scheme.
 fn credentials(headers: &HeaderMap) -> Option<Credentials<'_>> {
     let value = headers.get(header::AUTHORIZATION)?.as_bytes();
     let space = value.iter().position(|b| *b == b' ')?;

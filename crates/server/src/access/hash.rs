@@ -1,49 +1,50 @@
-//! What a bcrypt hash may be: Go's judgement, in its words, and a bound on what a check costs.
+//! Validates bcrypt hashes with the rules and messages of Go's library, and limits the cost of a
+//! check.
 
-/// The highest cost: a second or so of one core. A check takes twice as long with each step, and
-/// the cost is what anyone who can reach the server makes it pay.
+/// Maximum bcrypt cost: a check takes about one second of one core. Each step doubles the time, and
+/// every client that can connect to the server can cause a check.
 pub const COST_MAX: u32 = 14;
 
-/// bcrypt's own bounds.
+/// Range of costs that bcrypt supports.
 const COSTS: std::ops::RangeInclusive<u32> = 4..=31;
 
-/// Bytes of the shortest whole hash, in Go's count.
+/// Minimum length of a hash that Go accepts, in bytes.
 const HASH_BYTES_MIN: usize = 59;
 
-/// Bytes of version, cost, salt and hash.
+/// Length of version, cost, salt and hash, in bytes.
 const HASH_BYTES: usize = 60;
 
-/// Why a text is no hash that passwords are checked with.
+/// Error of a bcrypt hash in the configuration. The messages are Go's where it has one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HashError {
-    /// It ends too early.
+    /// The text is shorter than a hash.
     #[error("crypto/bcrypt: hashedSecret too short to be a bcrypted password")]
     TooShort,
-    /// It begins with something else.
+    /// The text does not start with a dollar sign.
     #[error(
         "crypto/bcrypt: bcrypt hashes must start with '$', but hashedSecret started with '{0}'"
     )]
     Prefix(char),
-    /// It is of another algorithm.
+    /// The hash has an unsupported algorithm version.
     #[error(
         "crypto/bcrypt: bcrypt algorithm version '{0}' requested is newer than current version '2'"
     )]
     Version(char),
-    /// The cost is no number.
+    /// The cost is not a number.
     #[error("strconv.Atoi: parsing {0:?}: invalid syntax")]
     CostText(String),
-    /// The cost is none of bcrypt's.
+    /// The cost is outside of the range that bcrypt supports.
     #[error("crypto/bcrypt: cost {0} is outside allowed inclusive range 4..31")]
     CostRange(u32),
-    /// A check would take too long.
+    /// The cost exceeds [`COST_MAX`], so that a check would take too long.
     #[error("bcrypt cost is too high: {0}, limit {COST_MAX}")]
     CostTooHigh(u32),
-    /// It is not a hash behind its cost.
+    /// The text after the cost is not a valid salt and hash.
     #[error("bcrypt hash is malformed: {0} bytes, {HASH_BYTES} expected")]
     Malformed(usize),
 }
 
-/// The cost of checking a password with `hash`.
+/// Validates `hash` and returns its cost: the binary logarithm of the number of rounds.
 pub fn check(hash: &str) -> Result<u32, HashError> {
     let bytes = hash.as_bytes();
     if bytes.len() < HASH_BYTES_MIN {
@@ -55,7 +56,7 @@ pub fn check(hash: &str) -> Result<u32, HashError> {
     if bytes[1] > b'2' {
         return Err(HashError::Version(char::from(bytes[1])));
     }
-    // `$2$` or `$2a$`, and two digits behind it.
+    // The version is `$2$` or `$2a$`; the cost has two digits.
     let start = if bytes[2] == b'$' { 3 } else { 4 };
     let digits = String::from_utf8_lossy(&bytes[start..start + 2]).into_owned();
     let Ok(cost) = digits.parse::<u32>() else {
@@ -67,7 +68,7 @@ pub fn check(hash: &str) -> Result<u32, HashError> {
     if cost > COST_MAX {
         return Err(HashError::CostTooHigh(cost));
     }
-    // What Go finds out with the first password: no user could log in.
+    // Go detects this only at the first login, which would then fail for every password.
     let is_digit = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'/');
     let is_whole = bytes.len() == HASH_BYTES
         && matches!(bytes[2], b'a' | b'b' | b'x' | b'y')

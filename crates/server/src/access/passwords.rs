@@ -1,18 +1,18 @@
-//! Checking passwords: what was right before is known by a keyed hash; all else is hashed by
-//! bcrypt, one after the other, on a thread of its own.
+//! Password checks: results are cached under a keyed hash. Other passwords are checked with bcrypt,
+//! one at a time on a blocking thread.
 //!
 //! ```text
-//! password -> known? -> yes: right, or wrong, at once
-//!                    -> no: waits with others -> the one that hashes -> known from now on
+//! password -> cached? -> yes: result immediately
+//!                    -> no: waits in the queue -> bcrypt -> result is cached
 //! ```
 //!
-//! The newest and the oldest are taken in turns: the newest, since guessers who wait for each
-//! answer leave that place free, so that the first password of a sender who is right is next,
-//! however many guess; the oldest, so that none waits for ever.
+//! The queue alternates between the newest and the oldest entry. Taking the newest helps a
+//! legitimate client during an attack: attackers that wait for each answer leave this place free,
+//! so its first password is checked next. Taking the oldest guarantees progress for all.
 //!
-//! Invariant: at most one core hashes; at most [`WAITING_MAX`] wait, the oldest gives way; a
-//! password that was right is never forgotten for the sake of a wrong one. Nothing here holds a
-//! password that is not being checked.
+//! Invariant: at most one core computes hashes, and at most [`WAITING_MAX`] passwords wait; further
+//! ones replace the oldest. Wrong passwords never evict cached right ones. Passwords are kept in
+//! memory only while they wait.
 
 use firn_model::env::Rng;
 use firn_model::sync::lock;
@@ -22,19 +22,20 @@ use std::sync::{Arc, Mutex};
 use tokio::sync::oneshot;
 use tokio::task::spawn_blocking;
 
-/// Passwords that wait to be hashed.
+/// Maximum number of passwords that wait to be checked.
 const WAITING_MAX: usize = 64;
 
-/// Passwords that were right: one a user, and those of users whose hash changed.
+/// Maximum number of cached right passwords: one per user, plus those of users whose hash has
+/// changed.
 const RIGHT_MAX: usize = 10_000;
 
-/// The newest passwords that were wrong: a sender with an old one tries it again and again.
+/// Maximum number of cached wrong passwords, for clients that retry an outdated password.
 const WRONG_MAX: usize = 256;
 
-/// A keyed hash of user, bcrypt hash and password.
+/// Keyed hash of user name, bcrypt hash and password, under which a result is cached.
 type Digest = [u8; 32];
 
-/// What is known about passwords. Clones share it.
+/// Cache and queue of password checks. Clones share the same state.
 #[derive(Clone)]
 pub(super) struct Passwords {
     key: Key,
@@ -45,10 +46,10 @@ pub(super) struct Passwords {
 struct State {
     right: HashSet<Digest>,
     wrong: VecDeque<Digest>,
-    /// The newest at the end.
+    /// Passwords that wait to be checked, the newest at the end.
     waiting: VecDeque<Check>,
     is_hashing: bool,
-    /// Whether the oldest is next.
+    /// True if the next check takes the oldest waiting password.
     is_turn_of_oldest: bool,
 }
 
@@ -56,22 +57,22 @@ struct Check {
     digest: Digest,
     hash: String,
     password: Vec<u8>,
-    /// Whether there is such a user: if not, the check takes its time and fails.
+    /// False for an unknown user: the check takes the same time and always fails.
     is_user: bool,
     answer: oneshot::Sender<bool>,
 }
 
-/// A password that someone gives.
+/// A user name and password from a request, with the hash to check them against.
 pub(super) struct Given<'a> {
     pub(super) user: &'a [u8],
     pub(super) password: &'a [u8],
-    /// The user's hash, or another one of the same cost.
+    /// Hash of the user or, for an unknown user, another hash with a similar cost.
     pub(super) hash: &'a str,
     pub(super) is_user: bool,
 }
 
 impl Passwords {
-    /// Nothing is known yet.
+    /// Creates an empty cache with a random key.
     pub(super) fn new(rng: &dyn Rng) -> Self {
         let mut seed = [0; 32];
         for part in seed.chunks_exact_mut(8) {
@@ -83,7 +84,7 @@ impl Passwords {
         }
     }
 
-    /// Whether the password is right, if that is known.
+    /// Returns the cached result of this check; `None` if the password was not checked recently.
     pub(super) fn known(&self, given: &Given<'_>) -> Option<bool> {
         let digest = self.digest(given);
         let state = lock(&self.state);
@@ -93,7 +94,8 @@ impl Passwords {
         }
     }
 
-    /// Whether the password is right; none if too many wait.
+    /// Checks the password with bcrypt and caches the result. Returns `None` if the check was
+    /// displaced because too many passwords wait.
     pub(super) async fn check(&self, given: &Given<'_>) -> Option<bool> {
         let (answer, answered) = oneshot::channel();
         let check = Check {
@@ -118,15 +120,16 @@ impl Passwords {
         answered.await.ok()
     }
 
-    /// How many wait.
+    /// Returns the number of passwords that wait to be checked.
     pub(super) fn waiting(&self) -> usize {
         lock(&self.state).waiting.len()
     }
 
-    /// Hashes until none waits.
+    /// Checks waiting passwords until the queue is empty. Runs on a blocking thread, one instance
+    /// at a time.
     fn hash(&self) {
         while let Some(check) = self.next() {
-            // A client that went away needs no answer.
+            // The client has disconnected, so the result is not needed.
             if check.answer.is_closed() {
                 continue;
             }
@@ -134,7 +137,7 @@ impl Passwords {
             let is_right = check.is_user
                 && (known || bcrypt::verify(&check.password, &check.hash).unwrap_or(false));
             if !check.is_user {
-                // As long as for a user, and with the same outcome every time.
+                // Takes as long as for an existing user; the result is ignored.
                 let _ = bcrypt::verify(&check.password, &check.hash);
             }
             let mut state = lock(&self.state);
@@ -225,7 +228,7 @@ mod tests {
         let wrong = given("a", "guess", &hash, true);
         assert_eq!(passwords.check(&wrong).await, Some(false));
         assert_eq!(passwords.known(&wrong), Some(false));
-        // The password of another user is right for that user alone.
+        // A cached password is right only for its own user.
         let stranger = given("nobody", "secret", &hash, false);
         assert_eq!(passwords.check(&stranger).await, Some(false));
         assert_eq!(passwords.known(&right), Some(true));

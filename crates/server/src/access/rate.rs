@@ -1,11 +1,11 @@
-//! So many requests in a while: a bucket that fills with time, as Go's limiter.
+//! Request rate limit: a token bucket, like Go's `rate.Limiter`.
 
 use super::rules::RateLimit;
 use firn_model::sync::lock;
 use std::sync::Mutex;
 use std::time::Duration;
 
-/// What may still be asked.
+/// A token bucket. It starts full and is shared by all requests of the server.
 #[derive(Default)]
 pub(super) struct Bucket(Mutex<Option<Level>>);
 
@@ -16,8 +16,8 @@ struct Level {
 }
 
 impl Bucket {
-    /// Takes one, if there is one at the time `now`. A limit that changes begins with a full
-    /// bucket.
+    /// Takes a token if one is available at the time `now`, and returns whether it did. A changed
+    /// limit starts with a full bucket.
     pub(super) fn take(&self, limit: RateLimit, now: Duration) -> bool {
         let mut level = lock(&self.0);
         let level = match &mut *level {

@@ -1,7 +1,6 @@
-//! A store of which only the series may be seen that some matchers match.
+//! A store that is limited to the series which match some matchers.
 //!
-//! Invariant: every look-up goes through these matchers, whatever it asks for: an endpoint cannot
-//! forget them.
+//! Invariant: every look-up adds the matchers, so an endpoint cannot bypass the restriction.
 
 use firn_model::error::Error;
 use firn_model::exemplar::FoundExemplars;
@@ -12,15 +11,16 @@ use firn_model::store::{ExemplarRequest, Select, SelectRequest, Selection};
 use firn_model::tenant::TenantId;
 use std::sync::Arc;
 
-/// The part of a store.
+/// A view of a store that contains only the series that all matchers match. Created for each
+/// request with a restricted grant.
 pub(crate) struct Restricted {
     store: Arc<dyn Select>,
     matchers: Vec<Matcher>,
 }
 
 impl Restricted {
-    /// What `matchers` match of `store`, for one request: a pattern is bound to the memory of the
-    /// request that it works for, and cannot be shared with others.
+    /// Restricts `store` to the series that `matchers` match. The matchers are compiled again for
+    /// each request, because a regular expression is bound to the memory budget of its request.
     pub(crate) fn new(store: Arc<dyn Select>, matchers: &[Matcher]) -> Result<Self, Error> {
         let own = |m: &Matcher| Matcher::new(m.name(), m.op(), m.value());
         let matchers = matchers.iter().map(own).collect::<Result<_, _>>()?;

@@ -1,4 +1,4 @@
-//! The rules in force: which credentials there are, and what each is good for.
+//! Access rules from the configuration: users, tokens and their grants.
 
 use axum::http::{HeaderName, HeaderValue};
 use firn_model::matcher::Matcher;
@@ -8,26 +8,27 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What a route asks for.
+/// Permission that a route requires. Users and tokens are granted a set of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Scope {
-    /// Any credentials: what says nothing about the data.
+    /// No particular permission: valid credentials are sufficient. For routes that reveal nothing
+    /// about the data.
     Any,
-    /// To look at data, and at how the server is.
+    /// Permission to read data and the status of the server.
     Read,
-    /// To send samples.
+    /// Permission to send samples.
     Write,
-    /// To change rules.
+    /// Permission to change rules.
     Rules,
-    /// To change the server, and to look into its process.
+    /// Permission for administration, shutdown and profiling.
     Admin,
 }
 
 impl Scope {
-    /// Those that can be granted.
+    /// The scopes that a configuration can grant.
     pub const GRANTED: [Scope; 4] = [Scope::Read, Scope::Write, Scope::Rules, Scope::Admin];
 
-    /// Its name in configs and documents.
+    /// Returns the name of the scope in configurations and API documents.
     pub fn name(self) -> &'static str {
         match self {
             Scope::Any => "any",
@@ -38,34 +39,34 @@ impl Scope {
         }
     }
 
-    /// The scope of that name that can be granted.
+    /// Returns the scope with that name; `None` if it cannot be granted.
     pub fn named(name: &str) -> Option<Self> {
         Self::GRANTED.into_iter().find(|scope| scope.name() == name)
     }
 }
 
-/// What an answer shows to those who may see only a part of the data.
+/// Data that a response contains for clients which may only read some series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reach {
-    /// Nothing of the data.
+    /// The response contains no data of series.
     Nothing,
-    /// Only what they may see.
+    /// The response contains only data that the client may read.
     Part,
-    /// More than that: they are refused.
+    /// The response would contain more, so restricted clients are rejected.
     Whole,
 }
 
-/// A set of scopes.
+/// A set of scopes, stored as a bit mask.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Scopes(u8);
 
 impl Scopes {
-    /// All of them.
+    /// Returns the set of all scopes that can be granted.
     pub fn all() -> Self {
         Scope::GRANTED.into_iter().collect()
     }
 
-    /// Whether `scope` is among them. Any credentials have [`Scope::Any`].
+    /// Returns whether the set contains `scope`. All credentials have [`Scope::Any`].
     pub fn has(self, scope: Scope) -> bool {
         scope == Scope::Any || self.0 & (1 << scope as u8) != 0
     }
@@ -81,21 +82,21 @@ impl FromIterator<Scope> for Scopes {
     }
 }
 
-/// What a user or the bearer of a token may do.
+/// Permissions of a user or token: scopes, tenants and visible series.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Grant {
-    /// For people and logs: `user "a"`, `token "b"`.
+    /// Name for logs and error messages: `user "a"`, `token "b"`.
     pub name: String,
-    /// What for.
+    /// Scopes that the credentials have.
     pub scopes: Scopes,
-    /// Whose data; empty for all. Of effect where requests name their tenant.
+    /// Tenants whose data may be used; empty for all. Only effective if requests select a tenant.
     pub tenants: Vec<TenantId>,
-    /// Which series may be seen: those that all of these match.
+    /// Matchers that restrict the visible series: all of them must match. Empty for no restriction.
     pub matchers: Vec<Matcher>,
 }
 
 impl Grant {
-    /// Everything: what a user may do of whom the config says nothing.
+    /// Creates an unrestricted grant, the default for a user without further configuration.
     pub fn whole(name: String) -> Self {
         Self {
             name,
@@ -105,51 +106,52 @@ impl Grant {
         }
     }
 
-    /// Whether only a part of the data may be seen.
+    /// Returns whether only some series are visible.
     pub fn is_restricted(&self) -> bool {
         !self.matchers.is_empty()
     }
 }
 
-/// A user of basic authentication. Not shown: it has a hash.
+/// A user of basic authentication. Does not implement `Debug`, because it contains a hash.
 #[derive(Clone, PartialEq)]
 pub struct User {
-    /// bcrypt's hash of the password, checked by [`super::check_hash`].
+    /// Bcrypt hash of the password, validated by [`super::check_hash`].
     pub hash: String,
-    /// What the user may do.
+    /// Permissions of the user.
     pub grant: Arc<Grant>,
 }
 
-/// So many requests in a while.
+/// Limit of the request rate, as a token bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RateLimit {
-    /// Between two requests, in the long run.
+    /// Minimum average time between two requests.
     pub interval: Duration,
-    /// Requests at once after a pause.
+    /// Maximum number of requests in a burst.
     pub burst: u64,
 }
 
-/// What holds for requests from now on. Not shown: it has hashes.
+/// Rules that apply to all requests. Does not implement `Debug`, because it contains hashes.
 #[derive(Clone, Default, PartialEq)]
 pub struct Rules {
-    /// Headers of every answer.
+    /// Headers that are added to every response.
     pub headers: Vec<(HeaderName, HeaderValue)>,
-    /// How many requests are answered, if that is bounded.
+    /// Limit of the request rate; `None` for no limit.
     pub rate_limit: Option<RateLimit>,
-    /// Users by name.
+    /// Users of basic authentication by name.
     pub users: BTreeMap<String, User>,
-    /// Tokens by [`token_digest`]: finding one tells nothing about the others.
+    /// Bearer tokens by their [`token_digest`], so that the time of a look-up reveals nothing about
+    /// valid tokens.
     pub tokens: HashMap<[u8; 32], Arc<Grant>>,
 }
 
 impl Rules {
-    /// Whether requests need no credentials.
+    /// Returns whether requests need no credentials.
     pub fn is_open(&self) -> bool {
         self.users.is_empty() && self.tokens.is_empty()
     }
 }
 
-/// What a token is found by.
+/// Returns the SHA-256 digest of a token, the key under which it is stored.
 pub fn token_digest(token: &[u8]) -> [u8; 32] {
     let mut found = [0; 32];
     found.copy_from_slice(digest(&SHA256, token).as_ref());

@@ -1,18 +1,18 @@
-//! The file of active queries: what ran when the process died is logged at the next start.
+//! The file of active queries. Queries that were running when the process crashed are logged at the
+//! next start.
 //!
 //! ```text
-//! open: read what is left -> log it -> write zeros over the whole file, sync once
-//! enter(place): write the place's slot         drop of the guard: mark the slot as free
+//! open: read the remaining records -> log them -> overwrite the file with zeros, sync once
+//! enter(place): write the slot of the place          guard dropped: mark the slot as free
 //! ```
 //!
-//! Every query slot of the server has a slot in the file ([`record`]), one page of the system's
-//! cache, written by one call. Nothing is synced: the cache belongs to the system and outlives the
-//! process however it ends, so a query costs two short writes. A power cut may lose what was not
-//! written back yet. All slots are written in full at the start, so that a disk that fills up later
-//! has nothing to give, and takes what is written over them.
+//! Every query place of the server has a slot in the file ([`record`]): one page of the system's
+//! cache, written by a single call. Records are not synced, because the page cache survives the
+//! process, so a query costs two short writes. A power failure may lose records. All slots are
+//! written completely at the start, so that later writes need no free disk space.
 //!
-//! Invariant: neither this file nor the lack of it fails a query or a start. What is wrong with it
-//! is a warning. How many queries run is left to [`crate::admission::queue`].
+//! Invariant: neither the file nor its absence fails a query or a start; problems are logged as
+//! warnings. The number of concurrent queries is limited by [`crate::admission::queue`].
 
 mod record;
 
@@ -28,25 +28,25 @@ use tracing::warn;
 
 pub(crate) use record::{Range, Record, SLOT_BYTES};
 
-/// The file's name in the data folder: Prometheus's.
+/// Name of the file in the data folder, the same as in Prometheus.
 const NAME: &str = "queries.active";
 
-/// Slots that are read of a file that says that it has more: the most that a start may cost, 64 MiB
-/// of reads.
+/// Maximum number of slots that a start reads from an existing file, 64 MiB in total.
 const SLOTS_READ_MAX: u64 = 16 << 10;
 
-/// The file, while the process has it. Cheap to clone; clones share it.
+/// The opened file of active queries. Cheap to clone; clones share the file.
 #[derive(Clone)]
 pub struct ActiveQueries {
     file: Option<Arc<dyn File>>,
-    /// Slots that are there; queries beyond leave no trace.
+    /// Number of slots in the file. Queries in higher places are not recorded.
     slots: usize,
     has_failed: Arc<AtomicBool>,
 }
 
 impl ActiveQueries {
-    /// Logs the queries that were active when the last process on the folder `dir` ended, and
-    /// prepares the file for `slots` queries at one time. The caller owns the folder.
+    /// Logs the queries that were active when the previous process in `dir` ended, and prepares the
+    /// file for `slots` concurrent queries. The caller must own the folder. A failure is logged,
+    /// and queries are then not recorded.
     pub fn open(env: &Env, dir: &Path, slots: usize) -> Self {
         let (file, left) = match prepare(&*env.disk, dir, slots) {
             Ok(prepared) => prepared,
@@ -80,7 +80,7 @@ impl ActiveQueries {
         }
     }
 
-    /// No file: nothing is written down.
+    /// Creates an instance without a file, which records nothing.
     pub fn none() -> Self {
         Self {
             file: None,
@@ -89,8 +89,8 @@ impl ActiveQueries {
         }
     }
 
-    /// Writes `record` into the slot of `place`, which no other query has, until the guard is
-    /// dropped.
+    /// Writes `record` into the slot of `place`, which must not be in use by another query. The
+    /// slot is freed when the returned guard is dropped.
     pub(crate) fn enter(&self, place: usize, record: &Record<'_>) -> Option<Entry> {
         let file = self.file.as_ref().filter(|_| place < self.slots)?;
         let entry = Entry {
@@ -101,7 +101,7 @@ impl ActiveQueries {
         Some(entry)
     }
 
-    /// Warns of the first write that fails: the others would fail likewise.
+    /// Logs the first failed write. Later ones are likely to fail for the same reason.
     fn note(&self, outcome: io::Result<()>) {
         let Err(e) = outcome else { return };
         if !self.has_failed.swap(true, Ordering::Relaxed) {
@@ -110,7 +110,7 @@ impl ActiveQueries {
     }
 }
 
-/// A query that is written down.
+/// Guard of a recorded query. Frees the slot when it is dropped.
 pub(crate) struct Entry {
     queries: ActiveQueries,
     offset: u64,
@@ -125,7 +125,7 @@ impl Drop for Entry {
     }
 }
 
-/// Opens or creates the file; returns it with the records left in it.
+/// Opens or creates the file. Returns it with the records of the previous process.
 fn prepare(disk: &dyn Disk, dir: &Path, slots: usize) -> io::Result<(Arc<dyn File>, Vec<Found>)> {
     let path = dir.join(NAME);
     let file = match disk.open(&path, OpenMode::Write) {
@@ -144,13 +144,14 @@ fn prepare(disk: &dyn Disk, dir: &Path, slots: usize) -> io::Result<(Arc<dyn Fil
     Ok((file, Vec::new()))
 }
 
-/// The records in the file. Whatever is no record is passed over: it may be torn, or not ours.
+/// Returns the valid records in the file. Other slots are skipped: they may be torn or written by
+/// other software.
 fn read_left(file: &dyn File) -> io::Result<Vec<Found>> {
     let mut bytes = vec![0; SLOT_BYTES];
     let read = file.read_at(0, &mut bytes)?;
     match Header::decode(&bytes[..read]) {
         Header::Ours => {}
-        // A start may have ended before it wrote anything.
+        // The previous start may have ended before its first write.
         Header::Empty => return Ok(Vec::new()),
         Header::Foreign => {
             warn!(
@@ -171,13 +172,13 @@ fn read_left(file: &dyn File) -> io::Result<Vec<Found>> {
     Ok(left)
 }
 
-/// How far the file could be written.
+/// Result of writing the empty slots: the number of complete slots and the first error.
 struct Written {
     slots: usize,
     outcome: io::Result<()>,
 }
 
-/// Writes the header and `slots` free slots, every byte of them.
+/// Writes the header and `slots` free slots completely, then syncs the file.
 fn write_empty(file: &dyn File, slots: usize) -> Written {
     let mut written = Written {
         slots: 0,
@@ -209,7 +210,7 @@ fn log_unfinished(left: &Found) {
     );
 }
 
-/// Milliseconds in the form of the API's parameters.
+/// Formats milliseconds as seconds, like the parameters of the API.
 fn seconds(ms: TimestampMs) -> String {
     let mut text = Vec::new();
     json::push_timestamp(&mut text, ms);

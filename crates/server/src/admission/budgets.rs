@@ -1,39 +1,40 @@
-//! Memory of requests: shares of the process's budget for heads, forms and queries.
+//! Memory budgets of requests: shares of the process's budget for request heads, forms and queries.
 //!
-//! Small queries and forms have a quarter of their share to themselves, so that a panel is answered
-//! beside any number of large queries and never waits for a long form.
+//! A quarter of the memory of queries and forms is reserved for small ones. A dashboard panel can
+//! therefore always be answered, independent of the number of large queries and long forms.
 
 use super::limits::Limits;
 use firn_model::budget::Budget;
 
-/// A query is small up to this part of the memory of all queries: a panel takes less. The others
-/// have three quarters together, so that panels are answered beside any number of them.
+/// Divisor of the total query memory up to which a query counts as small; a panel needs less.
+/// Larger queries share three quarters of the memory.
 const SMALL_QUERY_SHARE: usize = 16;
 
-/// A form is small up to so many bytes: expressions of people and panels are. Longer ones have
-/// three quarters of the memory of all forms, so that an ordinary query never waits for a long one.
+/// Size up to which a form counts as small, sufficient for expressions of people and panels. Longer
+/// forms share three quarters of the memory, so that they never delay an ordinary query.
 const SMALL_FORM_BYTES: usize = 64 << 10;
 
-/// The budgets that requests reserve from.
+/// The budgets from which requests reserve memory before they allocate. One instance exists per
+/// server.
 #[derive(Debug)]
 pub(crate) struct Budgets {
-    /// Memory of request lines and headers beyond what each connection has of its own.
+    /// Memory of request lines and headers beyond the buffer of each connection.
     pub(crate) heads: Budget,
-    /// Memory of all queries and of answers not yet sent.
+    /// Memory of all queries and of responses that are not sent yet.
     queries: Budget,
-    /// What queries take that are not small.
+    /// Memory of queries beyond the size of small ones.
     large_queries: Budget,
     query_bytes_max: usize,
     small_query_bytes_max: usize,
-    /// Memory of forms being received or worked on.
+    /// Memory of forms that are being received or processed.
     forms: Budget,
-    /// What forms take that are not small.
+    /// Memory of forms beyond the size of small ones.
     large_forms: Budget,
     forms_bytes_max: usize,
 }
 
 impl Budgets {
-    /// Divides `memory` as `limits` say.
+    /// Creates the budgets as children of `memory`, with the sizes in `limits`.
     pub(crate) fn new(memory: &Budget, limits: &Limits) -> Self {
         Self {
             heads: memory.share("request heads", limits.heads_bytes_max),
@@ -47,14 +48,14 @@ impl Budgets {
         }
     }
 
-    /// What one more query may take.
+    /// Creates the budget of one query.
     pub(crate) fn query(&self) -> Budget {
         let beyond = (self.small_query_bytes_max, &self.large_queries);
         self.queries
             .child_beyond("query", self.query_bytes_max, beyond)
     }
 
-    /// What one more form may take.
+    /// Creates the budget of one form.
     pub(crate) fn form(&self) -> Budget {
         let beyond = (SMALL_FORM_BYTES, &self.large_forms);
         self.forms

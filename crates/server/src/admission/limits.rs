@@ -1,97 +1,100 @@
-//! Every bound of the server in one struct, each with where its number comes from.
+//! All limits of the server, with the reason for each value.
 //!
-//! Invariant: nothing in this crate grows with what a client sends, except up to a number that
-//! stands here. Bounds on samples, labels and bodies of writes are the write pipeline's.
+//! Invariant: no memory of this crate grows with client input beyond a limit in this file. Limits
+//! of samples, labels and write bodies belong to the write pipeline.
 
 use firn_model::shares::Shares;
 use std::time::Duration;
 
-/// The bounds. [`Limits::of`] derives the ones that depend on the machine.
+/// Limits of the server. [`Limits::of`] derives those that depend on the machine; settings override
+/// others.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// Open connections; further ones wait in the kernel's backlog. 512 is the default of
-    /// `--web.max-connections`.
+    /// Maximum number of open connections; more wait in the kernel's backlog. The default of
+    /// `--web.max-connections` is 512.
     pub connections_max: usize,
-    /// Bytes of the parser's buffer of a connection. Longer heads go past it: see
+    /// Size of the parser's buffer per connection. Longer request heads bypass it; see
     /// [`crate::http::request_head`].
     pub header_buffer_bytes: usize,
-    /// Bytes of all request lines and headers beyond 8 KiB a connection.
+    /// Total memory for request lines and headers beyond 8 KiB per connection.
     pub heads_bytes_max: usize,
-    /// Headers that the parser takes: as many as it has room for without asking the allocator.
+    /// Maximum number of headers: as many as the parser can hold without an allocation.
     pub headers_max: usize,
-    /// From the first byte (or the connection's start) to the end of the headers: they fit in a
-    /// few packets, so ten seconds allow for several retransmissions.
+    /// Maximum time from the first byte, or the start of the connection, to the end of the headers.
+    /// They fit into a few packets, so ten seconds allow for several retransmissions.
     pub header_read_max: Duration,
-    /// How long a connection may say nothing between requests; `--web.read-timeout`. Longer than
-    /// any scrape or send interval in use, so that senders keep their connections. `None` is no
+    /// Maximum idle time of a connection between requests (`--web.read-timeout`). Longer than
+    /// common scrape and send intervals, so that senders keep their connections. `None` means no
     /// limit.
     pub idle_max: Option<Duration>,
-    /// A body may take this long plus its bytes at [`Limits::body_bytes_per_second_min`].
+    /// Time that is allowed for a body in addition to its bytes at
+    /// [`Limits::body_bytes_per_second_min`].
     pub body_grace: Duration,
-    /// The slowest sender that is waited for: a 2G modem. A sender that drips loses its
-    /// connection at about `body_grace`.
+    /// Minimum transfer rate of a body, about that of a 2G modem. A slower sender is disconnected
+    /// after about `body_grace`.
     pub body_bytes_per_second_min: usize,
-    /// How long a client may read nothing of an answer before its connection is closed, which
-    /// frees the answer's memory.
+    /// Maximum time for which a client may read nothing of a response. Then its connection is
+    /// closed and the memory of the response is freed.
     pub response_stall_max: Duration,
-    /// Bytes of a form; Go's limit, which upstream inherits, or half of what all forms may have:
-    /// the form as it came, and decoded.
+    /// Maximum size of a form: Go's limit, which applies to upstream, or half of the memory for
+    /// forms, because the received and the decoded form exist at the same time.
     pub form_body_bytes_max: usize,
-    /// Bytes of all forms being received and worked on. Those of writes are the pipeline's.
+    /// Total memory of forms that are being received or processed. Bodies of writes belong to the
+    /// pipeline.
     pub forms_bytes_max: usize,
-    /// Writes that are decoded at one time: two a core keep the cores busy while one waits for a
-    /// lock; more only add memory and latency.
+    /// Maximum number of writes that are decoded concurrently. Two per core keep the cores busy
+    /// while one waits for a lock; more only add memory and latency.
     pub writes_decoding_max: usize,
-    /// Queries evaluated at one time; default of `--query.max-concurrency`.
+    /// Maximum number of concurrent queries; the default of `--query.max-concurrency`.
     pub queries_max: usize,
-    /// Queries that wait for their turn. A client that waits holds a connection, and there are half
-    /// as many at the default of `--web.max-connections`: only a server with far more of them meets
-    /// this.
+    /// Maximum number of queries in the queue. Each holds a connection, so this limit is only
+    /// reached with far more connections than the default of `--web.max-connections`.
     pub queries_waiting_max: usize,
-    /// The longest that a query may wait and run; default of `--query.timeout`.
+    /// Maximum time for which a query may wait and run; the default of `--query.timeout`.
     pub query_timeout: Duration,
-    /// Clients that follow `/api/v1/notifications/live`, each with a connection;
-    /// `--web.max-notifications-subscribers`.
+    /// Maximum number of clients of `/api/v1/notifications/live`, each with a connection
+    /// (`--web.max-notifications-subscribers`).
     pub notice_listeners_max: usize,
-    /// Remote reads that are answered at one time; `--storage.remote.read-concurrent-limit`.
+    /// Maximum number of concurrent remote reads (`--storage.remote.read-concurrent-limit`).
     pub reads_max: usize,
-    /// Samples of a remote read in one message, 0 for any number;
-    /// `--storage.remote.read-sample-limit`.
+    /// Maximum number of samples in a remote read without streaming; 0 means no limit
+    /// (`--storage.remote.read-sample-limit`).
     pub read_samples_max: u64,
-    /// Bytes of a frame of a remote read in chunks; `--storage.remote.read-max-bytes-in-frame`.
+    /// Maximum size of a frame of a streamed remote read in bytes
+    /// (`--storage.remote.read-max-bytes-in-frame`).
     pub read_frame_bytes_max: usize,
-    /// Steps of a range query; upstream's number, which Grafana knows.
+    /// Maximum number of steps of a range query. The value is upstream's, on which Grafana relies.
     pub steps_max: i64,
-    /// Different selectors in the `match[]` of a look-up: each is a pass over the index, and the
-    /// drop-downs of a dashboard ask for a few.
+    /// Maximum number of different `match[]` selectors of a look-up. Each one is a pass over the
+    /// index, and drop-downs of dashboards send a few.
     pub selectors_max: usize,
-    /// Memory of one query.
+    /// Maximum memory of one query in bytes.
     pub query_bytes_max: usize,
-    /// Memory of all queries and of answers not yet sent.
+    /// Maximum memory of all queries and of responses that are not sent yet, in bytes.
     pub queries_bytes_max: usize,
-    /// How long requests under way may take to end after the server began to stop. Senders
-    /// retry after it; Kubernetes kills after 30 s.
+    /// Time for which running requests may continue after a shutdown started. Senders retry after
+    /// it, and Kubernetes kills the process after 30 s.
     pub shutdown_grace: Duration,
 }
 
-/// Go's limit of a form.
+/// Maximum size of a form in Go's `net/http`.
 const FORM_BODY_BYTES_MAX: usize = 10 << 20;
 
-/// What all forms together may take that are not small, where all forms may take `bytes`.
+/// Returns the memory for forms that are not small, if all forms may take `bytes`.
 fn large_forms(bytes: usize) -> usize {
     bytes / 4 * 3
 }
 
 impl Limits {
-    /// As many remote reads as can be counted.
+    /// Number of remote reads that stands for no limit.
     pub const READS_UNLIMITED: usize = tokio::sync::Semaphore::MAX_PERMITS;
 
-    /// Bytes of all forms that are not small.
+    /// Returns the total memory for forms that are not small, in bytes.
     pub(crate) fn large_forms_bytes_max(&self) -> usize {
         large_forms(self.forms_bytes_max)
     }
 
-    /// The bounds for a process whose memory is divided into `shares`.
+    /// Returns the limits of a process whose memory is divided into `shares`.
     pub fn of(shares: &Shares) -> Self {
         Self {
             connections_max: 512,

@@ -1,5 +1,5 @@
-//! Running a query: its turn in the queue, its entry in the file of active queries, its thread, its
-//! deadline.
+//! Runs queries: waits in the queue, records the active query, runs it on a blocking thread and
+//! enforces its deadline.
 
 use super::active::{ActiveQueries, Entry, Record};
 use super::limits::Limits;
@@ -14,38 +14,39 @@ use std::time::Duration;
 use tokio::task::{JoinError, JoinHandle, spawn_blocking};
 use tokio::time::{Instant, sleep, timeout_at};
 
-/// Time between two checks of memory while a query runs: a query that takes less is too small to
-/// matter, and a look takes some microseconds.
+/// Time between two checks of memory while a query runs. Faster queries are too small to matter,
+/// and a check takes a few microseconds.
 const LOOK_PAUSE: Duration = Duration::from_millis(10);
 
-/// Why a query has no outcome.
+/// Reason why a query ended without a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Unfinished {
-    /// Its deadline passed in the queue.
+    /// The deadline passed while the query waited in the queue.
     #[error("query timed out in query queue")]
     Waiting,
-    /// Its deadline passed while it ran.
+    /// The deadline passed while the query ran.
     #[error("query timed out in expression evaluation")]
     Running,
-    /// The queue had no room for it.
+    /// The queue was full.
     #[error(transparent)]
     Refused(#[from] QueueFull),
-    /// It panicked; the log has the details.
+    /// The query panicked; details are in the log.
     #[error("the query failed: see the log")]
     Panicked,
 }
 
-/// The queue of queries and what each of them needs to run. Cheap to clone; clones share it.
+/// The queue of queries and everything that is required to run one. Cheap to clone; clones share
+/// the queue.
 #[derive(Clone)]
 pub(crate) struct Queries {
     queue: FairQueue,
     metrics: Arc<ServerMetrics>,
     clock: Arc<dyn Clock>,
-    /// Gives freed memory back when it is short; may block.
+    /// Returns freed memory to the system when memory is short. May block.
     watch_memory: Arc<dyn Fn() + Send + Sync>,
 }
 
-/// Sets the flag when the request's future is dropped: the client went away.
+/// Cancels the query when the future of its request is dropped because the client disconnected.
 struct CancelOnDrop(Cancel);
 
 impl Drop for CancelOnDrop {
@@ -55,7 +56,7 @@ impl Drop for CancelOnDrop {
 }
 
 impl Queries {
-    /// A queue of the size that `limits` say.
+    /// Creates a queue with the size in `limits`.
     pub(crate) fn new(
         limits: &Limits,
         metrics: Arc<ServerMetrics>,
@@ -70,12 +71,12 @@ impl Queries {
         }
     }
 
-    /// Runs `job`, which answers `question`, on a thread of its own when it is its client's turn,
-    /// and gives up at `deadline` or when the caller is dropped. A job that was given up keeps its
-    /// place until it notices. The query is written down in `active` while it runs.
+    /// Runs `job`, which answers `question`, on a blocking thread when its client has its turn.
+    /// Gives up at `deadline`, or when the caller drops the future. An abandoned job keeps its
+    /// place until it notices the cancellation. The query is recorded in `active` while it runs.
     ///
-    /// Compute threads get only the parts into which a query splits itself: one that waits for such
-    /// a part takes up other work meanwhile, which must never be another whole query.
+    /// Compute threads only run the parts into which a query splits. A thread that waits for a part
+    /// executes other work meanwhile, which must not be another complete query.
     pub(crate) async fn run<T: Send + 'static>(
         &self,
         active: ActiveQueries,
@@ -119,15 +120,15 @@ impl Queries {
         }
     }
 
-    /// Waits for a query, and has memory looked at meanwhile: on a thread of its own, since a look
-    /// may find that freed memory is to be given back, which takes tenths of a second a gigabyte.
+    /// Waits for a query and checks memory periodically. The check runs on a blocking thread,
+    /// because returning memory to the system takes tenths of a second per gigabyte.
     async fn watched<T>(&self, running: JoinHandle<T>) -> Result<T, JoinError> {
         let mut running = pin!(running);
         loop {
             let watch = self.watch_memory.clone();
             let look = async {
                 sleep(LOOK_PAUSE).await;
-                // A look that fails leaves memory as it is.
+                // A check that panics is ignored.
                 let _ = spawn_blocking(move || watch()).await;
             };
             tokio::select! {
@@ -137,7 +138,7 @@ impl Queries {
         }
     }
 
-    /// Writes down that a query runs in `place`, until the entry is dropped.
+    /// Records that a query runs in `place`, until the entry is dropped.
     fn write_down(
         &self,
         active: &ActiveQueries,

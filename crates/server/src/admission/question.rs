@@ -1,4 +1,4 @@
-//! What a request asks, as the queue and the file of active queries need to know it.
+//! Description of a request for the queue and the file of active queries.
 
 use super::active::SLOT_BYTES;
 use super::queue::Client;
@@ -7,23 +7,23 @@ use firn_promql::EvalTime;
 
 pub(crate) use crate::admission::active::Range;
 
-/// A question, and the client that asks it.
+/// The expression and evaluation range of a request, and its client.
 #[derive(Debug)]
 pub(crate) struct Question {
-    /// The endpoint.
+    /// Name of the endpoint, as in metrics.
     pub(crate) handler: &'static str,
     pub(crate) tenant: TenantId,
     pub(crate) client: Client,
-    /// `None` if it is about no time, or about all.
+    /// Evaluation range; `None` if the request has none or covers all times.
     pub(crate) range: Option<Range>,
-    /// The query or the selectors with commas between them, no more than is ever written down.
+    /// Query, or selectors separated by commas, truncated to the size of a record.
     pub(crate) expression: String,
-    /// Bytes of the whole expression.
+    /// Length of the whole expression in bytes.
     pub(crate) expression_bytes: usize,
 }
 
 impl Question {
-    /// The question that `texts` ask together.
+    /// Creates the description of a request with the query or selectors `texts`.
     pub(crate) fn new<'a>(
         handler: &'static str,
         tenant: TenantId,

@@ -1,20 +1,20 @@
-//! The places of running queries, and a queue before them that is fair between clients.
+//! The places of running queries, and a waiting queue that is fair between clients.
 //!
 //! ```text
-//! enter: a place is free ----------------------------> Place (a number below the limit)
-//!        none is --> the client's line --its turn----> Place
-//!                        | the future is dropped: leaves the line
-//!                        ` the queue is full and this client's line the longest: refused
-//! a place is given back: the next client's turn, round and round
+//! enter: a place is free ------------------------------------> Place (number below the limit)
+//!       all in use --> the client's line --its turn---------> Place
+//!                        | future dropped: leaves the line
+//!                        ` queue full and this line longest: refused
+//! place returned: next client's turn, round-robin
 //! ```
 //!
-//! A client is a tenant; without tenants it is the address that the connection comes from (of IPv6
-//! the first 64 bits, which one client has for itself). Clients behind one proxy are one, and so
-//! are all rules.
+//! A client is a tenant. Without tenants it is the source address of the connection, for IPv6 its
+//! first 64 bits, which are assigned to one client. Clients behind one proxy share a line, and so
+//! do all rules.
 //!
-//! Invariants: a place has one holder at most; no query waits while a place is free; a client with
-//! one query waits for one query of each other client at most, however many those have waiting.
-//! The caller keeps the time: it drops the future at its deadline.
+//! Invariants: a place has at most one holder; no query waits while a place is free; a client with
+//! one query waits for at most one query of each other client, however many those have queued. The
+//! caller enforces the deadline by dropping the future.
 
 use firn_model::tenant::TenantId;
 use std::collections::{HashMap, VecDeque};
@@ -22,18 +22,18 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::oneshot;
 
-/// The client that waits in a line of its own.
+/// Client with a line of its own in the queue.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Client {
     Tenant(TenantId),
-    /// All rules together.
+    /// All rule evaluations of the server together.
     Rules,
-    /// `None` where there is no socket.
+    /// Source address; `None` for requests without a socket.
     Address(Option<IpAddr>),
 }
 
 impl Client {
-    /// The client at an address.
+    /// Returns the client for an address. IPv6 addresses are reduced to their /64 network.
     pub(crate) fn at(address: Option<IpAddr>) -> Self {
         const NETWORK: u128 = !0 << 64;
         Client::Address(address.map(|address| match address.to_canonical() {
@@ -43,7 +43,7 @@ impl Client {
     }
 }
 
-/// The queue is full, and others have fewer queries in it.
+/// Error: the queue is full, and the client has the longest line in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("query queue is full: {waiting} queries wait, limit {waiting_max}")]
 pub(crate) struct QueueFull {
@@ -51,7 +51,7 @@ pub(crate) struct QueueFull {
     waiting_max: usize,
 }
 
-/// The places and the queue. Cheap to clone; clones share them.
+/// The places and the waiting queue. Cheap to clone; clones share the same state.
 #[derive(Clone, Debug)]
 pub(crate) struct FairQueue(Arc<Mutex<State>>);
 
@@ -60,7 +60,7 @@ struct State {
     free: Vec<usize>,
     waiting_max: usize,
     waiting: usize,
-    /// Clients whose lines are not empty, in the order of their turns.
+    /// Clients with waiting queries, in the order of their turns.
     turns: VecDeque<Client>,
     lines: HashMap<Client, VecDeque<Waiter>>,
     next_id: u64,
@@ -69,11 +69,11 @@ struct State {
 #[derive(Debug)]
 struct Waiter {
     id: u64,
-    /// Takes the place; dropped if the waiter is refused.
+    /// Receives the place; dropped if the waiter is refused.
     place: oneshot::Sender<usize>,
 }
 
-/// A place, until it is dropped.
+/// A place for a running query. It is returned to the queue when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Place {
     queue: FairQueue,
@@ -81,7 +81,7 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// Which of the places it is.
+    /// Returns the number of the place, which is below the number of places.
     pub(crate) fn number(&self) -> usize {
         self.number
     }
@@ -94,10 +94,10 @@ impl Drop for Place {
 }
 
 impl FairQueue {
-    /// `places` places that are free, and room for `waiting_max` waiting queries.
+    /// Creates a queue with `places` free places and room for `waiting_max` waiting queries.
     pub(crate) fn new(places: usize, waiting_max: usize) -> Self {
         Self(Arc::new(Mutex::new(State {
-            // The lowest numbers are given out first.
+            // The lowest numbers are used first.
             free: (0..places).rev().collect(),
             waiting_max,
             waiting: 0,
@@ -107,7 +107,8 @@ impl FairQueue {
         })))
     }
 
-    /// Waits for a place.
+    /// Waits for a place in the line of `client`. Dropping the future leaves the line. Returns an
+    /// error if the queue is full.
     pub(crate) async fn enter(&self, client: Client) -> Result<Place, QueueFull> {
         let place = |number| Place {
             queue: self.clone(),
@@ -127,13 +128,13 @@ impl FairQueue {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // Nothing below panics between two changes that belong together.
+        // No code under this lock panics between dependent changes.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl State {
-    /// A place that is free, or a new waiter at the end of the client's line.
+    /// Returns a free place, or adds a waiter to the end of the client's line.
     fn take_or_wait(&mut self, client: Client) -> Result<usize, (u64, oneshot::Receiver<usize>)> {
         if let Some(number) = self.free.pop() {
             return Ok(number);
@@ -153,8 +154,8 @@ impl State {
         Err((id, receiver))
     }
 
-    /// Refuses the last waiter of the longest line: a client that has few waiting is not refused
-    /// for the sake of one that has many.
+    /// Refuses the last waiter of the longest line, so that clients with few waiting queries do not
+    /// suffer from those with many.
     fn refuse_one(&mut self) {
         let longest = self.lines.iter().max_by_key(|(_, line)| line.len());
         let last = longest.and_then(|(client, line)| Some((client.clone(), line.back()?.id)));
@@ -163,7 +164,7 @@ impl State {
         }
     }
 
-    /// Hands a place to the client whose turn it is, or keeps it.
+    /// Passes a place to the next client's first waiter, or marks it as free.
     fn give(&mut self, number: usize) {
         while let Some(client) = self.turns.pop_front() {
             let Some(line) = self.lines.get_mut(&client) else {
@@ -176,7 +177,7 @@ impl State {
             }
             let Some(waiter) = waiter else { continue };
             self.waiting -= 1;
-            // It fails if the waiter is just going: the next one, then.
+            // Fails if the waiter is being dropped; then the next one gets the place.
             if waiter.place.send(number).is_ok() {
                 return;
             }
@@ -184,7 +185,7 @@ impl State {
         self.free.push(number);
     }
 
-    /// Takes a waiter out of its line; does nothing if it is in none.
+    /// Removes a waiter from its line; does nothing if it is in none.
     fn leave(&mut self, client: &Client, id: u64) {
         let Some(line) = self.lines.get_mut(client) else {
             return;
@@ -208,7 +209,7 @@ impl State {
     }
 }
 
-/// A query in a line, until it has a place or is dropped.
+/// A query in a line. Leaves the line when it is dropped.
 struct Waiting<'a> {
     queue: &'a FairQueue,
     client: Client,
@@ -220,7 +221,7 @@ impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         let mut state = self.queue.state();
         state.leave(&self.client, self.id);
-        // A place that was handed over and not taken goes to the next one.
+        // A place that was already passed to this waiter goes to the next one.
         self.receiver.close();
         if let Ok(number) = self.receiver.try_recv() {
             state.give(number);
@@ -262,7 +263,7 @@ mod tests {
         }
     }
 
-    /// Gives the one place of a queue round; returns the names of its holders, in order.
+    /// Passes the only place of a queue to one waiter after the other. Returns the names in order.
     fn order(held: Place, waiters: Vec<(&'static str, Entering)>) -> String {
         let (mut held, mut waiters, mut order) = (Some(held), waiters, String::new());
         while !waiters.is_empty() {
@@ -298,7 +299,7 @@ mod tests {
         drop(second);
         assert_eq!(queue.state().waiting, 2);
         drop(held);
-        // The first has been handed the place and never looks.
+        // The first waiter was given the place, and is dropped before it polls again.
         drop(first);
         assert_eq!(order(place_of(third), Vec::new()), "");
         assert_eq!(queue.state().free, [0]);

@@ -1,4 +1,5 @@
-//! What an administrator asks of the store; upstream's paths and words. All of it changes state.
+//! Administrative operations on the store, with upstream's paths and messages. All of them change
+//! state.
 
 use super::call::Call;
 use super::origin;
@@ -11,7 +12,7 @@ use firn_model::error::ErrorKind;
 use serde_json::json;
 use tokio::task::spawn_blocking;
 
-/// Refuses what is not switched on, and what another site's page asks for.
+/// Rejects the request if the admin API is disabled, or if a page of another origin sent it.
 pub(crate) fn admit(app: &App, headers: &HeaderMap) -> Result<(), Failure> {
     if !app.parts.is_admin_enabled {
         let cause = Cause::Execution(ErrorKind::Unavailable);
@@ -20,7 +21,7 @@ pub(crate) fn admit(app: &App, headers: &HeaderMap) -> Result<(), Failure> {
     origin::check_same(&app.parts.web, headers)
 }
 
-/// Makes a snapshot of the data folder.
+/// Handles a request for a snapshot of the data folder. Returns the name of the snapshot.
 pub(crate) async fn snapshot(call: Call) -> Result<Response, Failure> {
     let skips_head = call.form.flag("skip_head")?;
     let snapshot = call.backend.snapshot.clone();

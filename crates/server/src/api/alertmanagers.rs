@@ -1,4 +1,5 @@
-//! `/api/v1/alertmanagers`: where alerts are sent. Fields are upstream's.
+//! `/api/v1/alertmanagers`: the Alertmanagers that receive notifications. The fields are
+//! upstream's.
 
 use super::call::Call;
 use super::status::ok;
@@ -18,7 +19,7 @@ struct Alertmanager {
     url: String,
 }
 
-/// The Alertmanagers that are sent alerts, and those that relabelling dropped.
+/// Returns the URLs of the Alertmanagers in use, and of those that relabelling dropped.
 pub(crate) async fn alertmanagers(call: Call) -> Result<Response, Failure> {
     let found = (call.backend.alertmanagers)();
     let documents = |urls: Vec<String>| urls.into_iter().map(|url| Alertmanager { url }).collect();

@@ -1,11 +1,11 @@
-//! The JSON of answers that are written as they are sent: query results and lists.
+//! JSON documents that are rendered while they are sent: query results and lists.
 //!
 //! ```text
 //! {"status":"success","data":{"resultType":"matrix","result":[...]},"warnings":[...]}
 //! ```
 //!
-//! Keys, their order and every number are upstream's (`web/api/v1/json_codec.go`). The
-//! timestamps of a range query are rendered once and shared by all series.
+//! Keys, their order and the format of numbers follow upstream (`web/api/v1/json_codec.go`). The
+//! timestamps of a range query are formatted once and shared by all series.
 
 use crate::http::produce::Produce;
 use crate::json::histogram::push_histogram;
@@ -16,10 +16,10 @@ use firn_model::sample::TimestampMs;
 use firn_promql::EvalTime;
 use firn_promql::value::{MatrixSeries, PointValue, Value, VectorElement};
 
-/// The most annotations of a kind that an answer lists; upstream's number.
+/// Maximum number of annotations of a kind in a response, the same as upstream's.
 const ANNOTATIONS_MAX: usize = 10;
 
-/// What stands behind the data of an answer.
+/// Warnings and infos that follow the data of a response.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Annotations {
     pub(crate) warnings: Vec<String>,
@@ -27,12 +27,12 @@ pub(crate) struct Annotations {
 }
 
 impl Annotations {
-    /// The warning about a limit that cut the answer.
+    /// Adds the warning that a limit truncated the results.
     pub(crate) fn add_truncated(&mut self) {
         self.warnings.push("results truncated due to limit".into());
     }
 
-    /// Ends the document whose data was written.
+    /// Writes the annotations and the end of a document after its data.
     fn push_end(&self, out: &mut Vec<u8>) {
         push_annotations(out, "warnings", "warning", &self.warnings);
         push_annotations(out, "infos", "info", &self.infos);
@@ -58,7 +58,7 @@ fn push_annotations(out: &mut Vec<u8>, key: &str, kind: &str, texts: &[String]) 
     out.push(b']');
 }
 
-/// A document whose data is at hand as JSON.
+/// Returns a document with data that is already encoded as JSON.
 pub(crate) fn document(data: &[u8], annotations: &Annotations) -> Vec<u8> {
     let mut out = br#"{"status":"success","data":"#.to_vec();
     out.extend_from_slice(data);
@@ -66,7 +66,8 @@ pub(crate) fn document(data: &[u8], annotations: &Annotations) -> Vec<u8> {
     out
 }
 
-/// A list as the data: an element is rendered when its turn comes.
+/// A document whose data is a list. Elements are rendered when they are sent, so that the whole
+/// list is never in memory as JSON.
 pub(crate) struct List<F> {
     len: usize,
     next: usize,
@@ -76,7 +77,7 @@ pub(crate) struct List<F> {
 }
 
 impl<F: FnMut(&mut Vec<u8>, usize) + Send> List<F> {
-    /// The elements `0..len`, each written by `push_element`.
+    /// Creates a list of `len` elements, each of which `push_element` writes by index.
     pub(crate) fn new(len: usize, annotations: Annotations, push_element: F) -> Self {
         Self {
             len,
@@ -109,7 +110,7 @@ impl<F: FnMut(&mut Vec<u8>, usize) + Send> Produce for List<F> {
     }
 }
 
-/// Writes a label set as an object.
+/// Writes a label set as a JSON object.
 pub(crate) fn push_labels(out: &mut Vec<u8>, labels: LabelsRef<'_>) {
     out.push(b'{');
     for (i, (name, value)) in labels.iter().enumerate() {
@@ -123,12 +124,13 @@ pub(crate) fn push_labels(out: &mut Vec<u8>, labels: LabelsRef<'_>) {
     out.push(b'}');
 }
 
-/// The timestamps of a range query as they open a point: `[1435781451.781,"`.
+/// Formatted timestamps of the steps of a range query, each as the start of a point:
+/// `[1435781451.781,"`.
 struct StepTexts {
     start: TimestampMs,
     step_ms: i64,
     text: Vec<u8>,
-    /// Where the text of a step ends.
+    /// End of each step's text.
     ends: Vec<u32>,
 }
 
@@ -168,27 +170,29 @@ impl StepTexts {
     }
 }
 
-/// Where the next piece of a query's answer starts.
+/// Position in a query result at which the next piece of the response starts.
 enum Place {
     Start,
-    /// The element of a vector, or the series of a matrix with the points of it that were written.
+    /// Index of a vector element or matrix series, and the number of its points that were already
+    /// written.
     Element(usize, usize),
     End,
 }
 
-/// A query's answer.
+/// The response to a query, rendered piece by piece from the result value.
 pub(crate) struct Answer {
     value: Value,
     steps: Option<StepTexts>,
     stats: Option<Vec<u8>>,
     annotations: Annotations,
     place: Place,
-    /// The memory of the value, until it was sent.
+    /// Memory of the value, reserved until the response was sent.
     _held: Reservation,
 }
 
 impl Answer {
-    /// The answer to a query over `time`; `stats` is the JSON of its statistics.
+    /// Creates the response for the result of a query over `time`. `stats` contains its statistics
+    /// in JSON.
     pub(crate) fn new(
         value: Value,
         time: EvalTime,
@@ -251,8 +255,8 @@ impl Answer {
         self.annotations.push_end(out);
     }
 
-    /// Writes element `index` from its point `point` on; returns the points written if the piece
-    /// was full before the element was.
+    /// Writes element `index` from its point `point` on. If the piece is full before the end of the
+    /// element, returns the number of points written so far.
     fn push_element(
         &self,
         out: &mut Vec<u8>,
@@ -388,7 +392,8 @@ fn push_point_start(out: &mut Vec<u8>, time: TimestampMs) {
     out.push(b',');
 }
 
-/// The time of a scalar or string: upstream writes these by Go's general encoder, as a float.
+/// Writes the time of a scalar or string. Upstream encodes these with Go's general encoder, as a
+/// float.
 fn push_go_time(out: &mut Vec<u8>, time: TimestampMs) {
     out.push(b'[');
     push_float(out, time as f64 / 1000.0, FloatForm::Plain);

@@ -1,4 +1,4 @@
-//! `/api/v1/status/tsdb/blocks`: the blocks of the store, and the work on them.
+//! `/api/v1/status/tsdb/blocks`: the blocks of the store, and the progress of cuts and compactions.
 
 use super::call::Call;
 use super::status;
@@ -8,13 +8,13 @@ use firn_model::sample::TimestampMs;
 use firn_model::stats::{BlockStats, BlockWorkStats, BlocksStats};
 use serde::Serialize;
 
-/// All blocks, by time.
+/// Returns all blocks, sorted by time, with the state of the work on them.
 pub(crate) async fn blocks(call: Call) -> Result<Response, Failure> {
     let list = call.backend.blocks.clone();
     status::computed(&call, move |_| Ok(Document::from(list()))).await
 }
 
-/// Upstream's field, and ours.
+/// Upstream's field `blocks`, and Firn's extension.
 #[derive(Serialize)]
 struct Document {
     blocks: Vec<Block>,
@@ -40,7 +40,7 @@ struct Work {
     last_duration_seconds: f64,
 }
 
-/// Upstream's fields in upstream's order, without those that are zero, and ours behind them.
+/// A block with upstream's fields in upstream's order, without zero values, followed by Firn's own.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Block {

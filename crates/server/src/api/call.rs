@@ -1,5 +1,5 @@
-//! One request to the JSON API, with everything that its handler needs; and the way from a
-//! handler's result to a response.
+//! A request to the JSON API with the context of its handler, and the conversion of the handler's
+//! result into a response.
 
 use super::form::{Form, read_form};
 use super::origin;
@@ -26,27 +26,29 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use tokio::time::Instant;
 
-/// The parameters that say what is looked for, in the order in which they are written down.
+/// Parameters that contain queries and selectors, in the order in which they are recorded.
 const EXPRESSIONS: [&str; 3] = ["query", "match[]", "match_target"];
 
-/// A request that may be worked on.
+/// An authorized request with parsed parameters. Created by [`answer`] and passed to the handler of
+/// the endpoint.
 pub(crate) struct Call {
     pub(crate) app: App,
     pub(crate) backend: Arc<Backend>,
     pub(crate) tenant: TenantId,
     pub(crate) form: Form,
-    /// The path as it was sent.
+    /// Path of the URL as received, without decoding.
     pub(crate) path: String,
     endpoint: Endpoint,
     client: Client,
     origin: Origin,
     encoding: Encoding,
-    /// The span of the request, if it is in a trace.
+    /// Span of the request, if it is traced.
     span: Option<SpanContext>,
 }
 
 impl Call {
-    /// Reads a request that may be answered by `backend`.
+    /// Reads the parameters of a request. Limits `backend` to the series that the credentials of
+    /// the request may see.
     pub(crate) async fn read(
         app: &App,
         backend: Arc<Backend>,
@@ -69,8 +71,7 @@ impl Call {
         })
     }
 
-    /// Runs `job` when it is the client's turn, within the longest time of a query: see
-    /// [`App::compute`].
+    /// Runs `job` in the query queue with the default query timeout; see [`App::compute`].
     pub(crate) async fn compute<T: Send + 'static>(
         &self,
         job: impl FnOnce(&Cancel) -> Result<T, Failure> + Send + 'static,
@@ -80,8 +81,8 @@ impl Call {
             .await
     }
 
-    /// Runs `job`, which is about the times of `range`, until `deadline`; it hears where its span
-    /// stands.
+    /// Runs `job` in the query queue until `deadline`. `range` is recorded as its evaluation range.
+    /// The job receives the trace context of its span.
     pub(crate) async fn compute_over<T: Send + 'static>(
         &self,
         range: Option<Range>,
@@ -93,7 +94,7 @@ impl Call {
         self.compute_traced(question, deadline, job).await
     }
 
-    /// Runs `job`, which answers what `texts` ask, until `deadline`.
+    /// Runs `job` in the query queue until `deadline`. `texts` are recorded as its expression.
     pub(crate) async fn compute_asking<T: Send + 'static>(
         &self,
         texts: &[String],
@@ -105,7 +106,7 @@ impl Call {
             .await
     }
 
-    /// Waiting and work are a span each, by Prometheus's names.
+    /// Waiting and evaluation get separate spans with Prometheus's names.
     async fn compute_traced<T: Send + 'static>(
         &self,
         question: Question,
@@ -138,17 +139,17 @@ impl Call {
         Question::new(self.endpoint.label(), tenant, client, texts, range)
     }
 
-    /// Where the request stands in a trace, if it stands in one.
+    /// Returns the trace context of the request; `None` if it is not traced.
     pub(crate) fn trace(&self) -> Option<TraceParent> {
         self.span.as_ref().map(SpanContext::parent)
     }
 
-    /// Where the request comes from, for the log of queries.
+    /// Returns the client, method and path of the request, for the query log.
     pub(crate) fn origin(&self) -> Origin {
         self.origin.clone()
     }
 
-    /// The values of `match[]`, each once.
+    /// Returns the unique values of `match[]` in order. Fails if there are too many.
     pub(crate) fn different_selectors(&self) -> Result<Vec<String>, Failure> {
         let limit = self.app.limits().selectors_max;
         let mut different = Vec::new();
@@ -167,18 +168,18 @@ impl Call {
         Ok(different)
     }
 
-    /// How the client wants its answer compressed.
+    /// Returns the compression that the client accepts for the response.
     pub(crate) fn encoding(&self) -> Encoding {
         self.encoding
     }
 
-    /// A 200 with a JSON document.
+    /// Returns a 200 response with a JSON document.
     pub(crate) fn json(&self, document: impl Produce + 'static) -> Response {
         respond(document, "application/json", self.encoding)
     }
 }
 
-/// The backend as the request's credentials may see it.
+/// Returns the backend, limited to the series that the credentials of the request may see.
 fn visible(backend: Arc<Backend>, request: &Request) -> Result<Arc<Backend>, Failure> {
     let Some(grant) = request.extensions().get::<Arc<Grant>>() else {
         return Ok(backend);
@@ -197,7 +198,7 @@ fn visible(backend: Arc<Backend>, request: &Request) -> Result<Arc<Backend>, Fai
     }))
 }
 
-/// The backend, whose look-ups are spans of a request that is sampled.
+/// Returns the backend, with a span for each look-up if the request is traced.
 fn watched(backend: Arc<Backend>, span: Option<&SpanContext>) -> Arc<Backend> {
     match span {
         Some(_) => Arc::new(Backend {
@@ -209,7 +210,7 @@ fn watched(backend: Arc<Backend>, span: Option<&SpanContext>) -> Arc<Backend> {
     }
 }
 
-/// The client whose turn in the queue the request takes.
+/// Returns the client in whose line the request waits: its tenant or its address.
 fn client(app: &App, tenant: &TenantId, request: &Request) -> Client {
     if app.parts.multitenancy {
         return Client::Tenant(tenant.clone());
@@ -218,7 +219,7 @@ fn client(app: &App, tenant: &TenantId, request: &Request) -> Client {
 }
 
 fn origin_of(request: &Request) -> Origin {
-    // A router inside another one cuts off what the outer one matched.
+    // A nested router removes the prefix that the outer router matched.
     let whole = request.extensions().get::<OriginalUri>();
     Origin::Request {
         client: peer(request),
@@ -227,13 +228,14 @@ fn origin_of(request: &Request) -> Origin {
     }
 }
 
-/// The address of the other end of the connection.
+/// Returns the address of the remote end of the connection.
 fn peer(request: &Request) -> Option<IpAddr> {
     let peer = request.extensions().get::<SocketAddr>();
     peer.map(|peer| peer.ip())
 }
 
-/// Answers a request to the JSON API by `handler`.
+/// Processes a request to the JSON API: reads it, calls `handler`, and converts errors into
+/// documents. Answers 503 if the store is not open.
 pub(crate) async fn answer<H, F>(
     app: App,
     endpoint: Endpoint,
@@ -261,7 +263,7 @@ where
     response
 }
 
-/// The answer while the store is not open, as upstream words it.
+/// Returns upstream's response while the store is being opened or closed.
 pub(crate) fn not_ready(state: NotReady) -> Response {
     let mut response = Response::new(Body::from("Service Unavailable"));
     *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;

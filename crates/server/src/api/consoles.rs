@@ -1,11 +1,12 @@
-//! `/consoles`: pages that the operator's templates make, as Prometheus's console templates.
+//! `/consoles`: pages rendered from templates of the operator, like Prometheus's console templates.
 //!
 //! ```text
-//! path -> template and libraries (files) -> its turn as a query -> queries, text -> the page
+//! path -> template and libraries (files) -> query queue -> queries, execution -> page
 //! ```
 //!
-//! Invariant: a page is a query among others: its turn, its deadline, one budget for all that it
-//! asks, and its credentials see their part. Files are read before its turn, within a limit.
+//! Invariant: a page counts as one query. It has one place in the queue, one deadline, and one
+//! memory budget for all of its queries, and sees only the series that its credentials allow. Files
+//! are read before it enters the queue, up to a size limit.
 
 use super::call::{Call, not_ready};
 use crate::app::App;
@@ -28,20 +29,21 @@ use std::sync::Arc;
 use tokio::task::spawn_blocking;
 use tokio::time::Instant;
 
-/// Where pages are.
+/// Path prefix of console pages.
 const PREFIX: &str = "/consoles";
 
-/// Bytes of a template and its libraries together: those of Prometheus's own have a tenth of it.
+/// Maximum size of a template and its libraries together, in bytes. Prometheus's own take a tenth
+/// of it.
 const TEXT_BYTES_MAX: u64 = 1 << 20;
 
-/// What a text takes as trees, against what it takes itself: an action of five bytes has some
-/// hundred.
+/// Ratio between the size of parsed trees and their text. A short action of five bytes takes
+/// several hundred.
 const TREE_FACTOR: usize = 64;
 
-/// The texts that a page is made of.
+/// Template texts of a page.
 struct Texts {
     page: String,
-    /// By the names of their files.
+    /// Libraries as pairs of file name and text, sorted by name.
     libraries: Vec<(String, String)>,
 }
 
@@ -52,7 +54,7 @@ impl Texts {
     }
 }
 
-/// Answers with the page that the path names.
+/// Renders the page at the path of the request.
 pub(crate) async fn page(app: App, request: Request) -> Response {
     let backend = match app.backend() {
         Ok(backend) => backend,
@@ -67,7 +69,7 @@ pub(crate) async fn page(app: App, request: Request) -> Response {
     }
 }
 
-/// Leads to the path with a slash at its end.
+/// Redirects to the path with a trailing slash.
 fn to_folder() -> Response {
     let mut response = Response::new(Body::empty());
     *response.status_mut() = StatusCode::MOVED_PERMANENTLY;
@@ -100,7 +102,8 @@ async fn answer(app: &App, backend: Arc<Backend>, request: Request) -> Result<Re
     Ok(response)
 }
 
-/// The template that `path` names, and the libraries.
+/// Reads the template at `path` and all libraries. Fails if the template does not exist or the
+/// texts are too long.
 fn read(templates: &Path, libraries: &Path, path: &str) -> Result<Texts, Failure> {
     let not_found = |e: files::OpenError| {
         let cause = Cause::Request(ErrorKind::NotFound);
@@ -126,7 +129,7 @@ fn read(templates: &Path, libraries: &Path, path: &str) -> Result<Texts, Failure
     })
 }
 
-/// The files of libraries in their order; none if there is no such folder.
+/// Returns the names of the library files, sorted; empty if the folder does not exist.
 fn library_names(folder: &Path) -> Vec<String> {
     let names = |entries: std::fs::ReadDir| {
         let names = entries
@@ -153,7 +156,7 @@ fn library_names(folder: &Path) -> Vec<String> {
     names
 }
 
-/// What makes the page, when it is its turn.
+/// Returns the job that renders the page in the query queue.
 fn job(
     call: &Call,
     path: String,
@@ -176,7 +179,7 @@ fn job(
         let log = &app.parts.query_log;
         let mut asking = Asking {
             log: log.is_on().then(|| (log.clone(), origin)),
-            // The store makes the spans of a request.
+            // The store creates the spans of this request.
             span: None,
             trace,
             queue: clock.monotonic().saturating_sub(asked_at),

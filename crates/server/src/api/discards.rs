@@ -1,4 +1,4 @@
-//! `/api/v1/status/discards`: the last refused samples, by reason, sender and job.
+//! `/api/v1/status/discards`: recently rejected samples, by reason, sender and job.
 
 use super::call::Call;
 use super::status::computed;
@@ -7,7 +7,7 @@ use axum::response::Response;
 use firn_ingest::{Discard, Sender};
 use serde_json::{Value, json};
 
-/// What was refused, the newest first.
+/// Returns the recent rejections, newest first.
 pub(crate) async fn discards(call: Call) -> Result<Response, Failure> {
     let pipeline = call.backend.pipeline.clone();
     computed(&call, move |_| {
@@ -29,7 +29,7 @@ fn shown(discard: &Discard) -> Value {
         "example": discard.example,
     });
     if let Sender::Job(job) = &discard.sender {
-        // The job of a scrape is known, whatever the sample says.
+        // For scrapes the job is taken from the sender, whatever labels the sample has.
         shown["job"] = job.as_ref().into();
     }
     shown

@@ -12,10 +12,11 @@ use firn_model::exemplar::{FoundExemplar, FoundExemplars};
 use firn_model::sample::TimeRange;
 use firn_model::store::ExemplarRequest;
 
-/// What an exemplar takes in an answer beside its labels: itself and an allocation.
+/// Memory of an exemplar in a response without its labels: the structure and an allocation, in
+/// bytes.
 const EXEMPLAR_BYTES: usize = size_of::<FoundExemplar>() + 32;
 
-/// The exemplars of all selectors of `query`.
+/// Returns the exemplars of all selectors in the parameter `query` within the time range.
 pub(crate) async fn query(call: Call) -> Result<Response, Failure> {
     let min = call.form.time_or("start", TIME_MIN)?;
     let max = call.form.time_or("end", TIME_MAX)?;
@@ -54,7 +55,7 @@ pub(crate) async fn query(call: Call) -> Result<Response, Failure> {
         Ok(Some((found, losses, held)))
     });
     let Some((found, losses, held)) = found.await? else {
-        // Upstream answers so to an expression without a selector.
+        // Upstream answers 204 to an expression without a selector.
         let mut nothing = Response::new(Body::empty());
         *nothing.status_mut() = StatusCode::NO_CONTENT;
         return Ok(nothing);
@@ -64,7 +65,7 @@ pub(crate) async fn query(call: Call) -> Result<Response, Failure> {
         infos: Vec::new(),
     };
     let list = List::new(found.len(), annotations, move |out, i| {
-        // The memory is given back when the answer was sent.
+        // Keeps the memory reserved until the response was sent.
         let _ = &held;
         push_series(out, &found[i]);
     });

@@ -1,7 +1,7 @@
-//! `/api/v1/features`: what this server can, by Prometheus's names, for clients that ask before
-//! they use it.
+//! `/api/v1/features`: the features of this server under Prometheus's names, for clients that check
+//! before they use one.
 //!
-//! The language and the API say so here; what else there is comes with the parts.
+//! Features of PromQL and the API are listed here. Others are supplied by [`AppParts`].
 
 use super::call::Call;
 use super::status::ok;
@@ -11,7 +11,7 @@ use axum::response::Response;
 use firn_promql::functions::FUNCTIONS;
 use std::collections::BTreeMap;
 
-/// Words of operators and aggregations; the second says whether one needs experimental functions.
+/// Operators and aggregations, with a flag that is true if they require experimental functions.
 const OPERATORS: [(&str, bool); 35] = [
     ("!=", false),
     ("!~", false),
@@ -50,7 +50,7 @@ const OPERATORS: [(&str, bool); 35] = [
     ("unless", false),
 ];
 
-/// What is there in each server.
+/// Features that every server has, as pairs of category and name.
 const ALWAYS: [(&str, &str); 21] = [
     ("api", "exclude_alerts"),
     ("api", "label_values_match"),
@@ -75,10 +75,10 @@ const ALWAYS: [(&str, &str); 21] = [
     ("promql", "without"),
 ];
 
-/// The names by category, each with whether it can be used.
+/// Features by category and name, with their availability.
 type Document = BTreeMap<&'static str, BTreeMap<&'static str, bool>>;
 
-/// Says what there is.
+/// Returns the features of the server.
 pub(crate) async fn features(call: Call) -> Result<Response, Failure> {
     ok(&call, &document(&call.app.parts))
 }

@@ -1,5 +1,5 @@
-//! `/federate`: the newest sample of the series that another server selects, in the form that it
-//! takes; as Prometheus's `web/federate.go`.
+//! `/federate`: the newest samples of selected series in an exposition format that another server
+//! can scrape, like Prometheus's `web/federate.go`.
 
 use super::call::{Call, not_ready};
 use crate::app::App;
@@ -22,23 +22,23 @@ use firn_model::store::{SelectRequest, Selection};
 use firn_wire::federation::{Families, FederatedValue, Format};
 use std::sync::Arc;
 
-/// The name of a metric.
+/// Label that contains the metric name.
 const NAME: &str = "__name__";
 
-/// Series between two looks at the cancel flag and at the memory of the answer.
+/// Number of series between two checks of cancellation and memory.
 const SERIES_PER_CHECK: usize = 128;
 
-/// What a series takes beside its labels: its place in a list that grew.
+/// Memory of a series in the result list without its labels, allowing for growth of the list.
 const PLACE_BYTES: usize = 2 * size_of::<Found>();
 
-/// A series, the selection that found it, and where in it.
+/// A found series, with the index of its selection and its index within it.
 struct Found {
     labels: Labels,
     selection: usize,
     index: usize,
 }
 
-/// Answers with the newest sample of each series within the lookback.
+/// Returns the newest sample of each selected series within the lookback period.
 pub(crate) async fn federate(app: App, request: Request) -> Response {
     let backend = match app.backend() {
         Ok(backend) => backend,
@@ -70,7 +70,7 @@ async fn answer(app: &App, backend: Arc<Backend>, request: Request) -> Result<Re
         for text in &selectors {
             let matchers = app.parts.engine.selector(text, &mut memory);
             let matchers: Vec<Matcher> = matchers.map_err(|e| Failure::of_parser(e, None))?;
-            // As in Prometheus: without a matcher nothing is selected.
+            // Like in Prometheus, an empty set of matchers selects nothing.
             if matchers.is_empty() {
                 continue;
             }
@@ -92,7 +92,7 @@ async fn answer(app: &App, backend: Arc<Backend>, request: Request) -> Result<Re
         text.map(|text| (text, memory)).map_err(Failure::execution)
     });
     let (text, memory) = written.await?;
-    // The type depends on the request, and is set below.
+    // The content type is a placeholder; the negotiated one is set below.
     let mut response = respond(Text::new(text, memory), "text/plain", call.encoding());
     if let Ok(value) = HeaderValue::from_str(&format.content_type()) {
         response.headers_mut().insert(header::CONTENT_TYPE, value);
@@ -107,7 +107,8 @@ fn accepted(headers: &HeaderMap) -> &str {
         .unwrap_or_default()
 }
 
-/// The series of all selections, each once, by their names and then by all labels.
+/// Returns the series of all selections without duplicates, sorted by metric name and then by label
+/// set.
 fn sorted(
     selections: &[Arc<dyn Selection>],
     cancel: &Cancel,
@@ -132,7 +133,8 @@ fn sorted(
     }
     found.sort_by(|a, b| a.labels.cmp(&b.labels));
     found.dedup_by(|a, b| a.labels == b.labels);
-    // Names of labels with capitals come before that of the name.
+    // A separate sort is required, because label names with capitals precede `__name__` in label
+    // order.
     found.sort_by(|a, b| a.labels.get(NAME).cmp(b.labels.get(NAME)));
     Ok(found)
 }
@@ -163,7 +165,7 @@ fn write(
             .last()
             .filter(|(at, _)| *at as usize == newest);
         let value = match histogram {
-            // The formats know no end of a series.
+            // The exposition formats have no stale markers.
             Some((_, histogram)) if histogram.is_stale() => continue,
             Some((_, histogram)) => FederatedValue::Histogram(histogram),
             None if is_stale(*value) => continue,

@@ -1,7 +1,7 @@
-//! The parameters of a request: those of the URL and, for POST, those of a form body.
+//! Parameters of a request, from the URL and, for POST and PUT, from a form body.
 //!
-//! As in Go, the body's values come before the URL's, the first value of a name counts where one
-//! is wanted, and a malformed pair is left out while the others count.
+//! As in Go, values in the body precede those in the URL, the first value of a name is used where
+//! one is expected, and a malformed pair is skipped.
 
 use super::times::{parse_duration_nanos, parse_time};
 use crate::app::App;
@@ -19,25 +19,26 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use tokio::task::spawn_blocking;
 
-/// Parameters of a request at most. A pair takes a hundred bytes however short its text is; this
-/// many take a MiB, and no client has more than a few hundred selectors to name.
+/// Maximum number of parameters. A pair takes about a hundred bytes even if its text is short, so
+/// the limit corresponds to one MiB. Clients send at most a few hundred selectors.
 const PAIRS_MAX: usize = 10_000;
 
-/// A body of so many bytes is decoded in a tenth of a millisecond; a longer one is decoded on a
-/// thread that may take its time.
+/// Size up to which a body is decoded on the async thread, which takes a tenth of a millisecond.
+/// Longer ones are decoded on a blocking thread.
 const QUICK_BYTES_MAX: usize = 64 << 10;
 
-/// Decoded parameters in the order in which they count.
+/// Decoded parameters in order of precedence.
 #[derive(Debug, Default)]
 pub(crate) struct Form {
     pairs: Vec<(String, String)>,
     first_error: Option<String>,
-    /// Memory of the values, if they came in a body.
+    /// Memory of the values, reserved if they were received in a body.
     _held: Option<Reservation>,
 }
 
 impl Form {
-    /// Reads a form body (empty if there is none) and a URL's query.
+    /// Parses a form body (empty if there is none) and the query of a URL. Fails if there are too
+    /// many parameters.
     pub(crate) fn parse(body: &str, url_query: &str) -> Result<Self, Failure> {
         let count = pairs(body).count() + pairs(url_query).count();
         if count > PAIRS_MAX {
@@ -50,7 +51,7 @@ impl Form {
         Ok(form)
     }
 
-    /// Keeps the memory reserved that the values take.
+    /// Attaches the reservation for the memory of the values.
     pub(crate) fn holding(self, held: Reservation) -> Self {
         let _held = Some(held);
         Self { _held, ..self }
@@ -73,23 +74,23 @@ impl Form {
         Ok(())
     }
 
-    /// Why a pair was left out, if one was.
+    /// Returns the error of the first skipped pair; `None` if all were valid.
     pub(crate) fn first_error(&self) -> Option<&str> {
         self.first_error.as_deref()
     }
 
-    /// All names with their values, in the order in which they count.
+    /// Returns all pairs of name and value in order of precedence.
     pub(crate) fn pairs(&self) -> impl Iterator<Item = &(String, String)> {
         self.pairs.iter()
     }
 
-    /// The first value of `name`, or empty.
+    /// Returns the first value of `name`, or an empty string.
     pub(crate) fn get(&self, name: &str) -> &str {
         let found = self.pairs.iter().find(|(n, _)| n == name);
         found.map_or("", |(_, value)| value)
     }
 
-    /// All values of `name`.
+    /// Returns all values of `name` in order of precedence.
     pub(crate) fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
         self.pairs
             .iter()
@@ -97,12 +98,12 @@ impl Form {
             .map(|(_, value)| value.as_str())
     }
 
-    /// A time that must be stated.
+    /// Parses a mandatory time parameter.
     pub(crate) fn time(&self, name: &str) -> Result<TimestampMs, Failure> {
         parse_time(self.get(name)).map_err(|e| Failure::parameter(name, e))
     }
 
-    /// A time, or `default` if it is not stated.
+    /// Parses an optional time parameter; returns `default` if it is missing.
     pub(crate) fn time_or(&self, name: &str, default: TimestampMs) -> Result<TimestampMs, Failure> {
         match self.get(name) {
             "" => Ok(default),
@@ -112,7 +113,7 @@ impl Form {
         }
     }
 
-    /// A boolean in the forms that Go reads; false if it is not stated.
+    /// Parses an optional boolean in the forms that Go accepts; returns false if it is missing.
     pub(crate) fn flag(&self, name: &str) -> Result<bool, Failure> {
         match self.get(name) {
             "" => Ok(false),
@@ -121,12 +122,12 @@ impl Form {
         }
     }
 
-    /// A duration in nanoseconds that must be stated.
+    /// Parses a mandatory duration in nanoseconds.
     pub(crate) fn duration_nanos(&self, name: &str) -> Result<i64, Failure> {
         parse_duration_nanos(self.get(name)).map_err(|e| Failure::parameter(name, e))
     }
 
-    /// `limit`; `None` means no limit.
+    /// Parses the parameter `limit`. `None` means no limit.
     pub(crate) fn limit(&self) -> Result<Option<usize>, Failure> {
         let text = self.get("limit");
         if text.is_empty() {
@@ -145,7 +146,7 @@ fn pairs(text: &str) -> impl Iterator<Item = &str> {
     text.split('&').filter(|pair| !pair.is_empty())
 }
 
-/// Reads a boolean; errors read as those of Go's `strconv.ParseBool`.
+/// Parses a boolean with the errors of Go's `strconv.ParseBool`.
 pub(crate) fn parse_bool(text: &str) -> Result<bool, String> {
     match text {
         "1" | "t" | "T" | "TRUE" | "true" | "True" => Ok(true),
@@ -159,7 +160,7 @@ pub(crate) fn parse_bool(text: &str) -> Result<bool, String> {
     }
 }
 
-/// Reads an integer; errors read as those of Go's `strconv.Atoi`.
+/// Parses an integer with the errors of Go's `strconv.Atoi`.
 pub(crate) fn parse_integer(text: &str) -> Result<i64, String> {
     text.parse::<i64>().map_err(|e| {
         use std::num::IntErrorKind::{NegOverflow, PosOverflow};
@@ -171,8 +172,8 @@ pub(crate) fn parse_integer(text: &str) -> Result<i64, String> {
     })
 }
 
-/// Decodes `+` and `%41`. Bytes that are not UTF-8 become U+FFFD: nothing that they could name or
-/// match is in the store under such a name.
+/// Decodes `+` and percent escapes. Invalid UTF-8 becomes U+FFFD, because the store contains no
+/// names or values that such bytes could select.
 fn unescape(text: &str) -> Result<String, String> {
     let mut out = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
@@ -203,7 +204,8 @@ fn unescape(text: &str) -> Result<String, String> {
     })
 }
 
-/// The bytes behind the `%41` of a path's segment that [`unescape_path`] read, UTF-8 or not.
+/// Decodes the percent escapes of a path segment that [`unescape_path`] accepted, including those
+/// that are not UTF-8.
 pub(crate) fn unescape_bytes(text: &str) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
@@ -223,7 +225,7 @@ pub(crate) fn unescape_bytes(text: &str) -> Vec<u8> {
     out
 }
 
-/// Decodes the `%41` of a path's segment, in which `+` stands for itself.
+/// Decodes the percent escapes of a path segment, in which `+` is literal.
 pub(crate) fn unescape_path(text: &str) -> Result<String, Failure> {
     unescape(&text.replace('+', "%2B")).map_err(Failure::bad_data)
 }
@@ -232,12 +234,13 @@ fn hex_digit(byte: u8) -> Option<u8> {
     char::from(byte).to_digit(16).map(|digit| digit as u8)
 }
 
-/// Too many bodies at once is nothing that the sender did wrong: it should try again.
+/// Too many concurrent bodies are not an error of the sender: it should retry.
 fn overloaded(error: Error) -> Failure {
     Failure::new(Cause::Request(ErrorKind::Unavailable), error.message)
 }
 
-/// The parameters of a request.
+/// Reads the parameters of a request, including its form body. Waits until memory is available for
+/// the body.
 pub(crate) async fn read_form(
     app: &App,
     endpoint: Endpoint,
@@ -271,7 +274,7 @@ pub(crate) async fn read_form(
     let (url_query, is_quick) = (url_query.into_owned(), bytes.len() <= QUICK_BYTES_MAX);
     let decode = move || {
         let text = String::from_utf8_lossy(&bytes);
-        // What is decoded takes no more than the text.
+        // The decoded text is at most as long as the encoded one.
         held.grow(text.len()).map_err(overloaded)?;
         Ok(Form::parse(&text, &url_query)?.holding(held))
     };

@@ -1,13 +1,14 @@
-//! `/api/v1/import/prometheus`: text of any age, of any length, in Prometheus's format or in
+//! `/api/v1/import/prometheus`: imports text of any age and length, in Prometheus's text format or
 //! OpenMetrics.
 //!
 //! ```text
-//! headers, parameters -> admitted -> bytes -> unpacked, a piece -> stored, durable -.
-//!                                      ^---------------------------------------------'-> 204
+//! headers, parameters -> admitted -> bytes -> decompressed piece -> stored, durable -.
+//!                                     ^---------------------------------------------'-> 204
 //! ```
 //!
-//! Invariant: 204 means that every sample is durable; an error says in which line it lies, and up
-//! to where everything is. The body is read as fast as it is stored and never held whole.
+//! Invariant: 204 means that all samples are durable. An error contains its line number and the
+//! line up to which everything is durable. The body is read as fast as it is stored and is never
+//! completely in memory.
 
 use super::call::not_ready;
 use super::form::Form;
@@ -33,14 +34,14 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
-/// How long a piece is tried again that cannot be stored now: late samples leave the memory within
-/// a second or two, and a disk that is full is told before a client gives up.
+/// Time for which a piece is retried that cannot be stored at the moment. Late samples are flushed
+/// within a second or two, and a full disk is reported before the client times out.
 const TRY_MAX: Duration = Duration::from_secs(20);
 
-/// Between two tries.
+/// Pause between two attempts to store a piece.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Takes in a text.
+/// Imports the body of a request. Answers 204 when everything is durable.
 pub(crate) async fn prometheus(app: App, request: Request) -> Response {
     let pipeline = match app.backend() {
         Ok(backend) => backend.pipeline.clone(),
@@ -66,7 +67,7 @@ async fn store(app: &App, pipeline: Arc<Pipeline>, request: Request) -> Result<(
     let declared = declared_bytes(&body);
     let room = pipeline.limits().import;
     let room = room.room_bytes(settings.packing, declared);
-    // Bodies wait here, unread, while there is no room for them.
+    // The body is not read while there is no memory for it.
     let admitted = pipeline.admit(room).await;
     let _admission = admitted.map_err(refused_body)?;
     let import = Import::begin(pipeline, tenant, address, settings);
@@ -75,7 +76,7 @@ async fn store(app: &App, pipeline: Arc<Pipeline>, request: Request) -> Result<(
     let (end, cause) = match end {
         Ok(()) => (Ok(()), None),
         Err(Ended::Import(error)) => (Err(error), None),
-        // The reader's own status stays.
+        // The status of the body reader is kept, with the message of the import.
         Err(Ended::Body(failure)) => {
             let error = Error::new(ErrorKind::Invalid, failure.message);
             (Err(import.said_of_rest(error)), Some(failure.cause))
@@ -91,13 +92,14 @@ async fn store(app: &App, pipeline: Arc<Pipeline>, request: Request) -> Result<(
     }
 }
 
-/// Why an import ended early.
+/// Cause for the early end of an import.
 enum Ended {
     Import(Error),
     Body(Failure),
 }
 
-/// Brings the body to the import, and its pieces to the store.
+/// Feeds the body to the import and its pieces to the store. Returns the import with the cause of
+/// its end.
 async fn run(
     app: &App,
     mut import: Import,
@@ -135,7 +137,7 @@ async fn run(
     }
 }
 
-/// Takes bytes of the body, or its end.
+/// Reads bytes of the body until the import has enough or the body ends.
 async fn fill(import: &mut Import, body: &mut Paced<'_>) -> Result<(), Failure> {
     loop {
         match body.next().await? {
@@ -151,7 +153,7 @@ async fn fill(import: &mut Import, body: &mut Paced<'_>) -> Result<(), Failure> 
     }
 }
 
-/// Computes on a thread that may wait, when it is the turn of a write: see `write::decode`.
+/// Runs `job` on a blocking thread within the limit of concurrent writes; see `write::decode`.
 async fn work<T: Send + 'static>(
     app: &App,
     mut import: Import,
@@ -171,7 +173,7 @@ async fn work<T: Send + 'static>(
     })
 }
 
-/// What headers and parameters say.
+/// Parses the import settings from headers and parameters.
 fn settings(app: &App, head: &Parts) -> Result<ImportSettings, Failure> {
     let text_of = |name: HeaderName| {
         let value = head.headers.get(name);
@@ -190,7 +192,7 @@ fn settings(app: &App, head: &Parts) -> Result<ImportSettings, Failure> {
             return Err(Failure::new(Cause::MediaType, message));
         }
         Ok(format) => (format, true),
-        // Command-line clients name the type of a form, or none.
+        // Command-line clients send the content type of a form, or none.
         Err(_) => (Format::Text, false),
     };
     let form = Form::parse("", head.uri.query().unwrap_or_default())?;

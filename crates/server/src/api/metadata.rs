@@ -1,4 +1,5 @@
-//! `/api/v1/metadata` and `/api/v1/targets/metadata`: what targets and pushes say about metrics.
+//! `/api/v1/metadata` and `/api/v1/targets/metadata`: type, help and unit of metrics, as exposed by
+//! targets and pushed by senders.
 
 use super::call::Call;
 use super::form::parse_integer;
@@ -14,7 +15,7 @@ use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// What one target says about one metric.
+/// Metadata of one metric from one target.
 #[derive(Serialize)]
 struct TargetMetadata {
     target: LabelMap,
@@ -31,7 +32,7 @@ struct Document {
     unit: String,
 }
 
-/// What is said of a metric, in upstream's order of fields where no target stands beside it.
+/// Metadata of a metric without its target, with the fields in upstream's order.
 #[derive(Serialize)]
 struct Said {
     r#type: &'static str,
@@ -59,7 +60,7 @@ impl From<&FamilyMetadata> for Document {
     }
 }
 
-/// A limit that may be missing; a negative one is none.
+/// Parses an optional limit. A negative one means no limit.
 fn limit(call: &Call, name: &str) -> Result<Option<usize>, Failure> {
     match call.form.get(name) {
         "" => Ok(None),
@@ -75,7 +76,7 @@ fn active(views: &[Arc<PoolView>]) -> impl Iterator<Item = ActiveTarget> {
     views.iter().flat_map(|view| view.active())
 }
 
-/// Metadata by target.
+/// Returns metadata by target, filtered by target labels and metric name.
 pub(crate) async fn by_target(call: Call) -> Result<Response, Failure> {
     let limit = limit(&call, "limit")?.unwrap_or(usize::MAX);
     let selector = call.form.get("match_target").to_owned();
@@ -97,7 +98,7 @@ pub(crate) async fn by_target(call: Call) -> Result<Response, Failure> {
         }
         let mut found = Vec::new();
         for active in active(&views).filter(|a| all_match(&matchers, &a.target.labels)) {
-            // As upstream: the limit ends the list between two targets.
+            // As in upstream, the limit is only checked between targets.
             if found.len() >= limit {
                 break;
             }
@@ -131,7 +132,7 @@ fn all_match(matchers: &[Matcher], labels: &Labels) -> bool {
     matchers.all(|matcher| matcher.matches(labels.get(matcher.name())))
 }
 
-/// For each metric what the first target says that knows it, or else a push.
+/// Returns the metadata of each metric from the first target that exposes it, or else from a push.
 pub(super) fn first_of_each_metric(call: &Call) -> BTreeMap<String, FamilyMetadata> {
     let mut found = BTreeMap::new();
     let mut add = |name: &str, metadata: &FamilyMetadata| {
@@ -147,8 +148,8 @@ pub(super) fn first_of_each_metric(call: &Call) -> BTreeMap<String, FamilyMetada
     found
 }
 
-/// Metadata by metric: what all targets and pushes together say, each once, and what blocks say of
-/// metrics that are not among those.
+/// Returns metadata by metric: distinct entries of all targets and pushes, and those of blocks for
+/// all other metrics.
 pub(crate) async fn by_metric(call: Call) -> Result<Response, Failure> {
     let limit = limit(&call, "limit")?.unwrap_or(usize::MAX);
     let per_metric = limit_per_metric(&call)?;
@@ -186,7 +187,7 @@ pub(crate) async fn by_metric(call: Call) -> Result<Response, Failure> {
                 }
             }
         }
-        // What neither a target nor a push says any more, blocks may know.
+        // Blocks may contain metadata of metrics that no target or push currently has.
         let request = MetadataRequest {
             tenant: &tenant,
             metric: (!metric.is_empty()).then_some(metric.as_str()),
@@ -207,7 +208,7 @@ pub(crate) async fn by_metric(call: Call) -> Result<Response, Failure> {
     .await
 }
 
-/// The limit of texts a metric; zero is none, as upstream.
+/// Parses the maximum number of entries per metric; zero means no limit, as in upstream.
 fn limit_per_metric(call: &Call) -> Result<usize, Failure> {
     let limit = limit(call, "limit_per_metric")?;
     Ok(limit.filter(|limit| *limit > 0).unwrap_or(usize::MAX))

@@ -1,5 +1,5 @@
-//! `/api/v1/notifications`: what an operator should know now, and the same as it changes, as
-//! events of a stream. Both answer while the server starts, too.
+//! `/api/v1/notifications`: conditions that need the operator's attention, as a list or as a stream
+//! of server-sent events. Both are available while the server starts.
 
 use super::answer::{Annotations, document};
 use super::times::format_rfc3339;
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use std::io;
 use tokio::sync::broadcast::error::RecvError;
 
-/// Events that wait for a client.
+/// Maximum number of events that are queued for a client.
 const EVENTS_WAITING: usize = 4;
 
 fn to_json(noted: &Noted) -> Value {
@@ -26,7 +26,7 @@ fn to_json(noted: &Noted) -> Value {
     })
 }
 
-/// Those that hold.
+/// Returns the active notifications.
 pub(crate) async fn list(app: App, request: Request) -> Response {
     let all: Vec<_> = app.notices.active().iter().map(to_json).collect();
     let data = Value::from(all).to_string();
@@ -38,7 +38,8 @@ pub(crate) async fn list(app: App, request: Request) -> Response {
     )
 }
 
-/// Those that hold, and each change, until the client goes away; 204 if too many listen.
+/// Streams the active notifications and all changes until the client disconnects. Answers 204 if
+/// there are too many clients.
 pub(crate) async fn live(app: App, _request: Request) -> Response {
     let Ok(place) = app.listener_slots.clone().try_acquire_owned() else {
         let mut response = of_events(Body::empty());
@@ -62,7 +63,7 @@ pub(crate) async fn live(app: App, _request: Request) -> Response {
                             return;
                         }
                     }
-                    // What it missed it will not hear: it asks again.
+                    // The client missed events, so the stream ends and the client must reconnect.
                     Err(RecvError::Lagged(_) | RecvError::Closed) => {
                         let _ = sender.send(Err(io::ErrorKind::Other.into())).await;
                         drop(place);
@@ -75,7 +76,7 @@ pub(crate) async fn live(app: App, _request: Request) -> Response {
     of_events(body)
 }
 
-/// An answer with the head of a stream of events.
+/// Returns a response with the headers of an event stream.
 fn of_events(body: Body) -> Response {
     let mut response = Response::new(body);
     let headers = [

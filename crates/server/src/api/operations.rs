@@ -1,5 +1,5 @@
 //! Endpoints for operators and orchestrators: health, readiness, metrics, reload, quit and
-//! profiles. Answers are plain text, with upstream's words where it has some.
+//! profiles. Responses are plain text, with upstream's messages where it has some.
 
 use super::call::not_ready;
 use super::form::Form;
@@ -25,7 +25,7 @@ use tokio::sync::oneshot;
 
 const PLAIN: &str = "text/plain; charset=utf-8";
 
-/// The longest CPU profile: its samples are kept in memory.
+/// Maximum duration of a CPU profile in seconds, because its samples are kept in memory.
 const PROFILE_SECONDS_MAX: u64 = 300;
 
 fn text(status: StatusCode, text: &str) -> Response {
@@ -37,12 +37,13 @@ fn text(status: StatusCode, text: &str) -> Response {
     response
 }
 
-/// The process runs.
+/// Reports that the process is running.
 pub(crate) async fn healthy(_app: App, _request: Request) -> Response {
     text(StatusCode::OK, "Firn is Healthy.\n")
 }
 
-/// A query sees every acked sample, and writes are taken unless the disk has no room.
+/// Reports readiness: queries see all acked samples, and writes are accepted. Answers 503 if the
+/// store is not open or the disk is full.
 pub(crate) async fn ready(app: App, _request: Request) -> Response {
     match app.backend() {
         Ok(backend) => match (backend.write_fault)() {
@@ -56,7 +57,7 @@ pub(crate) async fn ready(app: App, _request: Request) -> Response {
     }
 }
 
-/// Firn's own metrics; also while it starts.
+/// Returns Firn's own metrics. Available while the server starts.
 pub(crate) async fn metrics(app: App, request: Request) -> Response {
     let encoding = Encoding::of_request(&request);
     let accepted = request.headers().get(header::ACCEPT);
@@ -72,7 +73,7 @@ pub(crate) async fn metrics(app: App, request: Request) -> Response {
     }
 }
 
-/// What was built, as upstream's `/version`.
+/// Returns the build information, like upstream's `/version`.
 pub(crate) async fn version(app: App, request: Request) -> Response {
     match status::version(&app) {
         Ok(body) => respond(body, "application/json", Encoding::of_request(&request)),
@@ -80,7 +81,7 @@ pub(crate) async fn version(app: App, request: Request) -> Response {
     }
 }
 
-/// GET on an endpoint that changes state.
+/// Rejects GET on an endpoint that changes state.
 pub(crate) async fn only_post(_app: App, _request: Request) -> Response {
     text(
         StatusCode::METHOD_NOT_ALLOWED,
@@ -88,7 +89,7 @@ pub(crate) async fn only_post(_app: App, _request: Request) -> Response {
     )
 }
 
-/// Takes over the configuration file anew.
+/// Reloads the configuration file. Answers 500 with the reason if that fails.
 pub(crate) async fn reload(app: App, request: Request) -> Response {
     let reload = match lifecycle(&app, request.headers()) {
         Ok(lifecycle) => lifecycle.reload.clone(),
@@ -103,7 +104,7 @@ pub(crate) async fn reload(app: App, request: Request) -> Response {
     }
 }
 
-/// Asks the process to end.
+/// Requests the termination of the process.
 pub(crate) async fn quit(app: App, request: Request) -> Response {
     match lifecycle(&app, request.headers()) {
         Ok(lifecycle) if (lifecycle.quit)() => {
@@ -128,7 +129,7 @@ fn lifecycle<'a>(
     Ok(lifecycle)
 }
 
-/// The profiles that there are.
+/// HTML page that lists the profiles.
 const PROFILES_PAGE: &str = "\
 <!DOCTYPE html>
 <html lang=\"en\">
@@ -150,7 +151,7 @@ their names</li>
 </html>
 ";
 
-/// Lists the profiles.
+/// Returns the page that lists the profiles.
 pub(crate) async fn profiles(app: App, _request: Request) -> Response {
     if app.parts.profiler.is_none() {
         return no_profiler();
@@ -161,7 +162,7 @@ pub(crate) async fn profiles(app: App, _request: Request) -> Response {
     response
 }
 
-/// Links on the list of profiles are relative to its folder.
+/// Redirects to the folder with a trailing slash, because links on the page are relative to it.
 pub(crate) async fn profiles_folder(app: App, _request: Request) -> Response {
     let mut response = text(StatusCode::MOVED_PERMANENTLY, "");
     let folder = format!("{}/debug/pprof/", app.parts.web.route_prefix);
@@ -171,7 +172,7 @@ pub(crate) async fn profiles_folder(app: App, _request: Request) -> Response {
     response
 }
 
-/// The profile that `name` calls and `make` makes.
+/// Creates a profile with `make` on a background thread and returns it under the name `name`.
 async fn profile_of(
     app: &App,
     name: &str,
@@ -183,42 +184,42 @@ async fn profile_of(
     profile_response(name, background(app, move || make(&*profiler)).await)
 }
 
-/// What is allocated now.
+/// Returns a profile of the currently allocated memory.
 pub(crate) async fn heap_profile(app: App, _request: Request) -> Response {
     profile_of(&app, "heap", |profiler| profiler.heap()).await
 }
 
-/// What is allocated now, by the name under which collectors ask for memory: of what was freed
-/// again the allocator keeps no record.
+/// Returns the same profile under the name that collectors expect for all allocations. The
+/// allocator does not record freed memory.
 pub(crate) async fn allocs_profile(app: App, _request: Request) -> Response {
     profile_of(&app, "allocs", |profiler| profiler.heap()).await
 }
 
-/// The threads, in place of goroutines.
+/// Returns a profile of the threads in place of goroutines.
 pub(crate) async fn goroutine_profile(app: App, _request: Request) -> Response {
     profile_of(&app, "goroutine", |p| p.threads("goroutine")).await
 }
 
-/// The threads.
+/// Returns a profile of the threads.
 pub(crate) async fn threadcreate_profile(app: App, _request: Request) -> Response {
     profile_of(&app, "threadcreate", |p| p.threads("threadcreate")).await
 }
 
-/// What collectors ask for about waiting, which is not measured: with Go's defaults that is empty
-/// too.
+/// Sample types of block and mutex profiles. Blocking is not measured; with Go's defaults these
+/// profiles are empty as well.
 const WAITING: [(&str, &str); 2] = [("contentions", "count"), ("delay", "nanoseconds")];
 
-/// A profile without samples.
+/// Returns an empty profile of blocking.
 pub(crate) async fn block_profile(app: App, _request: Request) -> Response {
     profile_of(&app, "block", |profiler| profiler.nothing(&WAITING)).await
 }
 
-/// A profile without samples.
+/// Returns an empty profile of mutex contention.
 pub(crate) async fn mutex_profile(app: App, _request: Request) -> Response {
     profile_of(&app, "mutex", |profiler| profiler.nothing(&WAITING)).await
 }
 
-/// The words of the command line, with zeros between them.
+/// Returns the arguments of the command line, separated by zero bytes.
 pub(crate) async fn command_line(app: App, _request: Request) -> Response {
     match &app.parts.profiler {
         Some(profiler) => text(StatusCode::OK, &profiler.command_line().join("\0")),
@@ -226,7 +227,7 @@ pub(crate) async fn command_line(app: App, _request: Request) -> Response {
     }
 }
 
-/// Says that there are no symbols to ask for: profiles have the names in them.
+/// Reports that symbols cannot be queried, because profiles contain the names.
 pub(crate) async fn symbols(app: App, _request: Request) -> Response {
     match app.parts.profiler {
         Some(_) => text(StatusCode::OK, "num_symbols: 0\n"),
@@ -234,13 +235,13 @@ pub(crate) async fn symbols(app: App, _request: Request) -> Response {
     }
 }
 
-/// Says that there is no trace.
+/// Answers 404: there is no Go execution trace.
 pub(crate) async fn no_trace(_app: App, _request: Request) -> Response {
     let message = "there is no Go runtime to trace: see profile, or tracing in the config";
     Failure::new(Cause::Execution(ErrorKind::NotFound), message).into_plain()
 }
 
-/// Where time goes for `seconds` from now.
+/// Takes a CPU profile for the requested number of seconds. Only one can run at a time.
 pub(crate) async fn cpu_profile(app: App, request: Request) -> Response {
     let Some(profiler) = app.parts.profiler.clone() else {
         return no_profiler();
@@ -268,7 +269,7 @@ pub(crate) async fn cpu_profile(app: App, request: Request) -> Response {
     profile_response("profile", background(&app, finish).await)
 }
 
-/// Holds the right to take a CPU profile.
+/// Guard of the only running CPU profile. Allows the next one when it is dropped.
 struct OnlyProfile(App);
 
 impl OnlyProfile {
@@ -294,7 +295,7 @@ fn profile_response(name: &str, outcome: Result<Vec<u8>, Error>) -> Response {
         Ok(bytes) => bytes,
         Err(e) => return Failure::execution(e).into_plain(),
     };
-    // Compressed already: sent as it is, with its length.
+    // The profile is already compressed and is sent unchanged.
     let mut response = Response::new(Body::from(bytes));
     let octets = HeaderValue::from_static("application/octet-stream");
     response.headers_mut().insert(header::CONTENT_TYPE, octets);
@@ -307,7 +308,7 @@ fn profile_response(name: &str, outcome: Result<Vec<u8>, Error>) -> Response {
     response
 }
 
-/// Runs `job`, which may block, on the background threads.
+/// Runs `job`, which may block, on the background threads. A panic becomes an error.
 async fn background<T: Send + 'static>(
     app: &App,
     job: impl FnOnce() -> Result<T, Error> + Send + 'static,
@@ -316,7 +317,7 @@ async fn background<T: Send + 'static>(
     app.parts.env.compute.spawn(
         Work::Background,
         Box::new(move || {
-            // The receiver is gone if the client went away.
+            // Fails if the client has disconnected.
             let _ = sender.send(catch_unwind(AssertUnwindSafe(job)));
         }),
     );

@@ -1,13 +1,14 @@
-//! Other sites' pages: which may read answers (CORS), and that none may change state.
+//! Requests from pages of other origins: CORS for reading responses, and rejection of requests that
+//! change state.
 //!
-//! A browser sends `Origin` with every POST that a page makes. A request without one comes from no
-//! page and is let through: it carries no one's cookies or network position but its own.
+//! Browsers send `Origin` with every POST of a page. A request without the header does not come
+//! from a page, so it cannot misuse a user's cookies or network position, and is allowed.
 
 use crate::http::failure::{Cause, Failure};
 use crate::parts::WebSettings;
 use axum::http::{HeaderMap, HeaderValue, header};
 
-/// Lets the page at `origin` read the answer if the settings say so; with upstream's headers.
+/// Adds upstream's CORS headers if the settings allow the page at `origin` to read the response.
 pub(crate) fn allow(web: &WebSettings, origin: Option<&HeaderValue>, headers: &mut HeaderMap) {
     headers.append(header::VARY, HeaderValue::from_static("Origin"));
     let (Some(pattern), Some(origin)) = (&web.cors_origin, origin) else {
@@ -32,7 +33,7 @@ pub(crate) fn allow(web: &WebSettings, origin: Option<&HeaderValue>, headers: &m
     }
 }
 
-/// Refuses a request that changes state if another site's page makes it.
+/// Rejects a request that changes state if a page of another origin sent it.
 pub(crate) fn check_same(web: &WebSettings, headers: &HeaderMap) -> Result<(), Failure> {
     let Some(origin) = headers.get(header::ORIGIN) else {
         return Ok(());
@@ -42,7 +43,7 @@ pub(crate) fn check_same(web: &WebSettings, headers: &HeaderMap) -> Result<(), F
     let authority = text.split_once("://").map(|(_, authority)| authority);
     let is_own = authority.is_some() && authority == host;
     let is_external = web.external_origin.as_deref() == Some(text);
-    // The pattern for everyone opens answers to be read, not the server to be changed.
+    // A pattern that matches every origin allows pages to read responses, but not to change state.
     let is_allowed = web
         .cors_origin
         .as_ref()

@@ -1,13 +1,17 @@
-//! `/api/v1/otlp/v1/metrics`: metrics of OpenTelemetry.
+//! `/api/v1/otlp/v1/metrics`: receives OpenTelemetry metrics.
 //!
 //! ```text
 //! headers -> admitted -> body -> prepared -> decode and append -> durable -> 200
 //! ```
 //!
-//! Invariant: 200 means that everything is durable but what the answer names; 4xx that nothing is
-//! and that sending it again would not help; anything from 500 on that nothing is promised and the
-//! sender should try again. Answers have the form of the request, as the protocol asks; where that
-//! is not known they are plain text.
+//! Status codes:
+//!
+//! - 200: everything is durable except the points listed in the response.
+//! - 4xx: nothing is stored, and a retry cannot succeed.
+//! - 5xx: nothing is guaranteed, and the sender should retry.
+//!
+//! Responses have the encoding of the request, as the protocol requires, or plain text if that is
+//! unknown.
 
 use super::origin;
 use super::write::{COMMIT, READ};
@@ -28,12 +32,12 @@ use firn_wire::unpack::Packing;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-/// Codes of `google.rpc.Code`.
+/// Status codes of `google.rpc.Code`.
 const INVALID_ARGUMENT: u32 = 3;
 const INTERNAL: u32 = 13;
 const UNAVAILABLE: u32 = 14;
 
-/// Takes in a request's points.
+/// Stores the points of a request and answers in its encoding.
 pub(crate) async fn metrics(app: App, request: Request) -> Response {
     let (format, packing) = match form_of(request.headers()) {
         Ok(form) => form,
@@ -59,7 +63,7 @@ pub(crate) async fn metrics(app: App, request: Request) -> Response {
     }
 }
 
-/// A failure in the form of the request.
+/// Returns the response to a failure in the encoding of the request.
 fn told(failure: Failure, format: Format) -> Response {
     let message = failure.message.clone();
     let response = failure.into_plain();
@@ -82,7 +86,7 @@ fn with_body(response: Response, answer: Answer<'_>, format: Format) -> Response
     Response::from_parts(head, Body::from(answer.encode(format)))
 }
 
-/// Stores what the request brings. An error if that is nothing.
+/// Stores the points of a request. Returns an error if none was stored.
 async fn store(
     app: &App,
     pipeline: Arc<Pipeline>,
@@ -100,7 +104,7 @@ async fn store(
     let bytes_max = pipeline.limits().wire.body_bytes_max;
     let span = head.extensions.get::<SpanContext>().cloned();
     let reading = SpanContext::begin_in(span.as_ref(), READ);
-    // Bodies wait here, unread, while there is no room for them.
+    // The body is not read while there is no memory for it.
     let admitted = pipeline.admit(body::declared_bytes(&body)).await;
     let mut admission = admitted.map_err(super::write::refused_body)?;
     let hold = |bytes| {
@@ -125,7 +129,8 @@ async fn store(
     }
 }
 
-/// Decodes and appends: here if that is quick, else on a thread that may wait, as remote write.
+/// Decodes and appends the points: on the async thread if that is quick, else on a blocking thread,
+/// as for remote write.
 async fn decode(
     app: &App,
     pipeline: Arc<Pipeline>,
@@ -143,7 +148,7 @@ async fn decode(
     let decoding = tokio::task::spawn_blocking(move || {
         let pending = pipeline.otlp(&tenant, from, &bytes, admission, span.as_ref());
         pipeline.put_body(bytes);
-        // What was freed is not to stay while others take as much again.
+        // Returns freed memory to the system before other requests allocate as much again.
         watch_memory();
         drop(slot);
         pending
@@ -158,12 +163,12 @@ async fn decode(
     }
 }
 
-/// An error about the request itself or about room for it.
+/// Converts an error of the request, or of reserving memory for it.
 fn refused(error: Error) -> Failure {
     Failure::new(Cause::Request(error.kind), error.message)
 }
 
-/// An error of the store. What a sender did wrong is no error of it.
+/// Converts an error of the store. Errors caused by the sender are errors of the request.
 fn of_store(error: Error) -> Failure {
     match error.kind {
         ErrorKind::Invalid | ErrorKind::Limited => refused(error),
@@ -171,7 +176,8 @@ fn of_store(error: Error) -> Failure {
     }
 }
 
-/// What is in the body, and how it is packed; what is not known is refused in upstream's words.
+/// Returns the encoding and compression of the body. Rejects unsupported ones with upstream's
+/// message.
 fn form_of(headers: &HeaderMap) -> Result<(Format, Packing), Failure> {
     let unsupported = |message: String| Err(Failure::new(Cause::MediaType, message));
     let content_type = text_of(headers, header::CONTENT_TYPE);

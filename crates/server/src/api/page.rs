@@ -1,5 +1,5 @@
-//! The first page: files that are part of the binary, under a policy that lets nothing else run.
-//! Its title is the operator's, and so is a link in it.
+//! The web UI: files embedded in the binary, served with a strict content security policy. The
+//! operator can set the page title and add a link.
 
 use crate::app::App;
 use crate::http::failure::{Cause, Failure};
@@ -79,18 +79,20 @@ const ASSETS: [Asset; 10] = [
     },
 ];
 
-/// Scripts, styles and requests go to this server only; nothing is framed, and nothing inline runs.
+/// Content security policy: scripts, styles and requests only from this server, no inline code and
+/// no framing.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; \
                       connect-src 'self'; base-uri 'none'; form-action 'none'; \
                       frame-ancestors 'none'";
 
-/// What the page is called in its file. Its scripts read from there what it is called.
+/// Title in the file, which the configured one replaces. The scripts read the name from it.
 const TITLE: &str = "<title>Firn</title>";
 
-/// Before which link that to the operator's own page stands.
+/// Link before which the link to the operator's own page is inserted.
 const LAST_LINK: &str = r#"<a href="metrics">"#;
 
-/// The page itself; the paths that lead to it differ only for the script.
+/// Returns the main page. All paths of the UI return the same document; the script distinguishes
+/// them.
 pub(crate) async fn index(app: App, request: Request) -> Response {
     let web = app.parts.web.clone();
     let own = spawn_blocking(move || own_page(&web)).await;
@@ -103,7 +105,7 @@ pub(crate) async fn index(app: App, request: Request) -> Response {
     serve(INDEX.content_type, text.into(), &request)
 }
 
-/// Where the operator has a page that others start from.
+/// Returns the path of the operator's own start page; `None` if there is none.
 fn own_page(web: &WebSettings) -> Option<&'static str> {
     const INDEX: &str = "index.html";
     let has = |folder: &Path| folder.join(INDEX).exists();
@@ -114,13 +116,13 @@ fn own_page(web: &WebSettings) -> Option<&'static str> {
     }
 }
 
-/// `text` as the text of an element.
+/// Escapes `text` for the content of an HTML element.
 fn escaped(text: &str) -> String {
     let text = text.replace('&', "&amp;");
     text.replace('<', "&lt;").replace('>', "&gt;")
 }
 
-/// A file that the page needs, by the last part of its path.
+/// Returns an embedded file by the last segment of its path.
 pub(crate) async fn asset(_app: App, request: Request) -> Response {
     let name = request.uri().path().rsplit('/').next().unwrap_or_default();
     match ASSETS.iter().find(|asset| asset.name == name) {
@@ -150,7 +152,8 @@ fn serve(content_type: &'static str, text: Cow<'static, str>, request: &Request)
         (header::CONTENT_SECURITY_POLICY, POLICY),
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
         (header::REFERRER_POLICY, "no-referrer"),
-        // The browser asks each time and gets an empty answer: an upgrade shows at once.
+        // Browsers revalidate each time and usually get an empty 304, so an upgrade is visible
+        // immediately.
         (header::CACHE_CONTROL, "no-cache"),
     ];
     for (name, value) in fixed {

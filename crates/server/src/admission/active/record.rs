@@ -1,44 +1,45 @@
-//! The bytes of the file of active queries: `docs/format/queries-active.md` draws them.
+//! Encoding of the file of active queries; see `docs/format/queries-active.md`.
 //!
-//! Invariant: whatever the bytes are, decoding them neither panics nor takes more memory than a
-//! slot has. A slot is a page of the system's cache at a multiple of its size: a write within one
-//! page is not interrupted by the end of the process.
+//! Invariant: decoding arbitrary bytes neither panics nor allocates more than the size of a slot. A
+//! slot is one aligned page of the system's cache, and a write within one page is not interrupted
+//! by the end of the process.
 
 use firn_model::sample::TimestampMs;
 
-/// Bytes of the header and of each slot.
+/// Size of the header and of each slot, in bytes.
 pub(crate) const SLOT_BYTES: usize = 4096;
 
-/// Over the start of a slot: it holds no record.
+/// Start of a slot without a record.
 pub(super) const FREE: [u8; 4] = [0; 4];
 
 const MAGIC: &[u8; 8] = b"FIRNACT\0";
 const VERSION: u32 = 1;
 
-/// Length and checksum of what follows.
+/// Length and checksum before the payload of a record, in bytes.
 const FRAME_BYTES: usize = 8;
 
-/// Numbers of a record: started, start, end, step, bytes of the whole expression.
+/// Numbers of a record: start time, range start, range end, step, and length of the whole
+/// expression.
 const NUMBERS_BYTES: usize = 5 * 8;
 
-/// Where slot `slot` starts.
+/// Returns the offset of slot `slot` in the file.
 pub(super) fn offset_of(slot: u64) -> u64 {
     (slot + 1) * SLOT_BYTES as u64
 }
 
-/// What the first page says.
+/// Interpretation of the first page of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Header {
-    /// Slots of this version follow.
+    /// The file has this version; slots follow.
     Ours,
-    /// There is nothing, or nothing but zeros.
+    /// The page is missing or contains only zeros.
     Empty,
-    /// Anything else.
+    /// The page has other content: another version or another program.
     Foreign,
 }
 
 impl Header {
-    /// The page, in full.
+    /// Returns the complete header page.
     pub(super) fn encode() -> Vec<u8> {
         let mut page = Vec::with_capacity(SLOT_BYTES);
         page.extend_from_slice(MAGIC);
@@ -50,7 +51,7 @@ impl Header {
         page
     }
 
-    /// Judges the first bytes of a file.
+    /// Classifies the first bytes of a file.
     pub(super) fn decode(bytes: &[u8]) -> Self {
         const HEADER_BYTES: usize = 20;
         let ours = Self::encode();
@@ -64,7 +65,7 @@ impl Header {
     }
 }
 
-/// The steps at which a query is evaluated; one step of none for an instant query.
+/// Evaluation range of a query. Start and end are equal for an instant query, with a step of zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Range {
     pub(crate) start: TimestampMs,
@@ -72,23 +73,23 @@ pub(crate) struct Range {
     pub(crate) step_ms: i64,
 }
 
-/// What is written of a query.
+/// A record of an active query, to be encoded.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Record<'a> {
-    /// The endpoint that was asked.
+    /// Name of the endpoint that received the query.
     pub(crate) handler: &'static str,
     pub(crate) tenant: &'a str,
     pub(crate) started: TimestampMs,
-    /// `None` for requests that are about no time.
+    /// Evaluation range; `None` for requests without one.
     pub(crate) range: Option<Range>,
-    /// The query or the selectors, or as much of them as a slot may hold.
+    /// Query or selectors, truncated to the size of a slot.
     pub(crate) expression: &'a str,
-    /// Bytes of the whole expression.
+    /// Length of the whole expression in bytes.
     pub(crate) expression_bytes: usize,
 }
 
 impl Record<'_> {
-    /// The record as it stands in its slot; of an expression that is too long the end is left out.
+    /// Encodes the record for its slot. An expression that is too long is truncated at the end.
     pub(super) fn encode(&self) -> Vec<u8> {
         let no_range = Range {
             start: TimestampMs::MIN,
@@ -118,14 +119,15 @@ impl Record<'_> {
     }
 }
 
-/// Appends a text of at most 255 bytes: handlers are a closed set, tenants have 150 bytes at most.
+/// Appends a text of at most 255 bytes. Handler names are a closed set, and tenant names have at
+/// most 150 bytes.
 fn push_short(out: &mut Vec<u8>, text: &str) {
     let text = &text[..text.floor_char_boundary(usize::from(u8::MAX))];
     out.push(text.len() as u8);
     out.extend_from_slice(text.as_bytes());
 }
 
-/// A record as it was found.
+/// A record that was found in the file at a start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Found {
     pub(super) handler: String,
@@ -133,12 +135,12 @@ pub(super) struct Found {
     pub(super) started: TimestampMs,
     pub(super) range: Option<Range>,
     pub(super) expression: String,
-    /// Bytes of the expression that were left out.
+    /// Number of bytes by which the expression was truncated.
     pub(super) cut_bytes: u64,
 }
 
 impl Found {
-    /// The record in the bytes of a slot; `None` if there is none, or none that is sound.
+    /// Decodes a slot; `None` if it contains no valid record.
     pub(super) fn decode(slot: &[u8]) -> Option<Self> {
         let (length, rest) = slot.split_first_chunk::<4>()?;
         let (sum, rest) = rest.split_first_chunk::<4>()?;
