@@ -1,10 +1,10 @@
-//! The state that all handlers share, and what it does for them.
+//! The state that all handlers share, and operations on it.
 //!
 //! ```text
 //! starting --open(backend)--> ready --stop()--> stopping
 //! ```
 //!
-//! Invariant: a handler that has a backend sees every acked sample; no lock is held across an
+//! Invariant: a handler that obtained a backend sees every acked sample. No lock is held across an
 //! await.
 
 use crate::access::{Access, Rules};
@@ -30,27 +30,28 @@ use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 use tokio::time::Instant;
 
-/// The server's state. Cheap to clone; clones share it.
+/// The server. Created by the binary before the store is opened. Cheap to clone; clones share the
+/// state.
 #[derive(Clone)]
 pub struct App(Arc<State>);
 
-/// What an [`App`] shares. Only this crate looks inside.
+/// The shared state of an [`App`]. Its fields are only visible in this crate.
 pub struct State {
     pub(crate) parts: AppParts,
     pub(crate) metrics: Arc<ServerMetrics>,
     pub(crate) budgets: Budgets,
-    /// Who may do what.
+    /// Authentication and authorization of requests.
     pub(crate) access: Access,
     queries: Queries,
-    /// Writes that may be decoded.
+    /// Permits for concurrent decoding of writes.
     pub(crate) write_slots: Arc<Semaphore>,
-    /// What an operator should know now.
+    /// Conditions that need the operator's attention.
     pub(crate) notices: Notices,
-    /// Clients that may follow the notices.
+    /// Permits for clients that stream notifications.
     pub(crate) listener_slots: Arc<Semaphore>,
-    /// Remote reads that may be answered.
+    /// Permits for concurrent remote reads.
     pub(crate) read_slots: Arc<Semaphore>,
-    /// Whether a CPU profile is being taken; there can be one.
+    /// True while a CPU profile is being taken; only one can run at a time.
     pub(crate) profiling: AtomicBool,
     backend: OnceLock<Arc<Backend>>,
     stopping: AtomicBool,
@@ -64,7 +65,7 @@ impl std::ops::Deref for App {
     }
 }
 
-/// Why no backend answers.
+/// Reason why there is no backend to process a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NotReady {
     Starting,
@@ -72,7 +73,8 @@ pub(crate) enum NotReady {
 }
 
 impl App {
-    /// A server that is starting.
+    /// Creates a server that is starting: requests for data are answered with 503 until
+    /// [`App::open`] is called.
     pub fn new(parts: AppParts) -> Self {
         let limits = &parts.limits;
         let metrics = Arc::new(ServerMetrics::default());
@@ -97,21 +99,20 @@ impl App {
         }))
     }
 
-    /// Who may do what from now on; everyone anything until this is called.
+    /// Sets the access rules for further requests. Without rules, every client has full access.
     pub fn set_rules(&self, rules: Arc<Rules>) {
         self.0.access.set(rules);
     }
 
-    /// Says that the replay is done: from here on requests are answered. A second call does
-    /// nothing.
+    /// Makes the server ready after the replay of the log. A second call has no effect.
     pub fn open(&self, backend: Backend) {
-        // A second backend is dropped: the store is opened once in the life of a process.
+        // A second backend is dropped, because a process opens its store only once.
         let _ = self.0.backend.set(Arc::new(backend));
         self.0.notices.set(Notice::Starting, false);
     }
 
-    /// What `/metrics` answers now: also how the process scrapes itself. Collects on a thread that
-    /// may wait: collectors take locks and read files of the kernel's.
+    /// Returns the current response to `/metrics`, which the process also uses to scrape itself.
+    /// Collects on a blocking thread, because collectors take locks and read files in `/proc`.
     pub async fn exposition(&self, as_families: bool) -> Result<Vec<u8>, Error> {
         let app = self.clone();
         let collecting = spawn_blocking(move || {
@@ -131,17 +132,18 @@ impl App {
         })
     }
 
-    /// Says whether the newest configuration was taken over.
+    /// Records whether the newest configuration was applied, for the notifications.
     pub fn note_reload(&self, is_good: bool) {
         self.0.notices.set(Notice::ConfigRefused, !is_good);
     }
 
-    /// Says whether samples are sent on, where they are to be.
+    /// Records whether samples are being forwarded to their remote endpoints, for the
+    /// notifications.
     pub fn note_sending(&self, is_good: bool) {
         self.0.notices.set(Notice::NothingSentOn, !is_good);
     }
 
-    /// Says that the process is ending: from here on the server is not ready.
+    /// Marks the server as stopping: from now on it is not ready.
     pub fn stop(&self) {
         self.0.stopping.store(true, Ordering::Relaxed);
         self.0.notices.set(Notice::Stopping, true);
@@ -153,7 +155,7 @@ impl State {
         &self.parts.limits
     }
 
-    /// What answers requests, while it does.
+    /// Returns the backend, or the reason why there is none at the moment.
     pub(crate) fn backend(&self) -> Result<Arc<Backend>, NotReady> {
         if self.stopping.load(Ordering::Relaxed) {
             return Err(NotReady::Stopping);
@@ -161,7 +163,7 @@ impl State {
         self.backend.get().cloned().ok_or(NotReady::Starting)
     }
 
-    /// Metrics of everything that is there by now.
+    /// Collects the metrics of the server, the pipeline and all registered collectors.
     pub(crate) fn collect(&self, sink: &mut dyn Sink) {
         self.metrics.collect(sink);
         sink.metric(
@@ -184,7 +186,8 @@ impl State {
         }
     }
 
-    /// Whose data a request is about.
+    /// Returns the tenant of a request: the anonymous one, or that in the header if multitenancy is
+    /// enabled.
     pub(crate) fn tenant(&self, headers: &HeaderMap) -> Result<TenantId, Failure> {
         const TENANT_HEADER: &str = "x-scope-orgid";
         if !self.parts.multitenancy {
@@ -199,7 +202,7 @@ impl State {
         TenantId::new(id).map_err(|e| Failure::new(Cause::Request(e.kind), e.message))
     }
 
-    /// Runs `job`, which answers `question`, when it is its client's turn: see [`Queries::run`].
+    /// Runs `job`, which answers `question`, in the query queue; see [`Queries::run`].
     pub(crate) async fn compute<T: Send + 'static>(
         &self,
         question: Question,
@@ -211,7 +214,8 @@ impl State {
         self.queries.run(active, question, deadline, job).await?
     }
 
-    /// Like [`State::compute`], for what is no request: an error says why there is no outcome.
+    /// Runs a job like [`State::compute`], for queries that do not belong to a request. An error
+    /// contains the reason why there is no result.
     pub(crate) async fn run_queued<T: Send + 'static>(
         &self,
         active: ActiveQueries,

@@ -1,7 +1,7 @@
-//! Queries of what is evaluated as a whole, a rule or a page: one turn in the queue, one budget and
-//! one deadline for all of them.
+//! Runs the queries of one rule evaluation or console page, which together have one place in the
+//! queue, one budget and one deadline.
 //!
-//! Invariant: what an answer takes is held until the evaluation ends.
+//! Invariant: the memory of query results stays reserved until the evaluation ends.
 
 use crate::engine::Engine;
 use crate::query_log::{Logged, Origin, QueryLog};
@@ -23,31 +23,33 @@ use firn_rules::rule::Queries;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// Answers the queries of one evaluation of a rule, or of one page.
+/// Context in which the queries of one rule evaluation or console page run. Created when the
+/// evaluation has its turn in the queue.
 pub(crate) struct Asking<'a> {
-    /// Where queries are written, and who asks.
+    /// Query log and the origin to log; `None` if the log is off.
     pub(crate) log: Option<(Arc<QueryLog>, Origin)>,
-    /// The span of the evaluation, if it is in a trace and nothing else makes spans of its queries.
+    /// Span of the evaluation, if it is traced and no other component creates spans for its
+    /// queries.
     pub(crate) span: Option<SpanContext>,
-    /// Where the evaluation stands in a trace, for the log.
+    /// Trace context of the evaluation, for the query log.
     pub(crate) trace: Option<TraceParent>,
-    /// How long the evaluation waited for its turn.
+    /// Time that the evaluation waited in the queue.
     pub(crate) queue: Duration,
     pub(crate) engine: Arc<dyn Engine>,
     pub(crate) store: Arc<dyn Select>,
-    /// What is stored here: states of alerts are nowhere else.
+    /// The local store, the only one with states of alerts.
     pub(crate) local: Arc<dyn Select>,
     pub(crate) env: Env,
     pub(crate) tenant: &'a TenantId,
     pub(crate) options: Options,
     pub(crate) budget: Budget,
     pub(crate) cancel: &'a Cancel,
-    /// What the answers take: until the evaluation ends.
+    /// Memory of the results, reserved until the evaluation ends.
     pub(crate) held: Vec<Reservation>,
 }
 
 impl Asking<'_> {
-    /// Asks a query, whose text is for the log.
+    /// Runs a query and logs it. `text` provides the query for the log.
     fn ask(
         &mut self,
         text: impl FnOnce() -> String,

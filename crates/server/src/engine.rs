@@ -1,4 +1,4 @@
-//! The language as the server sees it, so that a test or a front end of a cluster can stand in.
+//! Interface of the query engine, which tests and front ends of a cluster can replace.
 
 use firn_model::budget::Reservation;
 use firn_model::matcher::Matcher;
@@ -7,9 +7,9 @@ use firn_promql::printer::pretty;
 use firn_promql::value::{QueryError, QueryResult};
 use firn_promql::{Context, EvalTime, Features, Options, parser};
 
-/// Evaluates and parses PromQL. Called on compute threads.
+/// Parses and evaluates PromQL. Called on query threads; the methods may block.
 pub trait Engine: Send + Sync {
-    /// Evaluates `text` over `time`.
+    /// Evaluates the query `text` over `time`.
     fn query(
         &self,
         context: &Context<'_>,
@@ -18,7 +18,7 @@ pub trait Engine: Send + Sync {
         options: &Options,
     ) -> Result<QueryResult, QueryError>;
 
-    /// Evaluates an expression that was parsed before.
+    /// Evaluates an expression that is already parsed.
     fn query_expr(
         &self,
         context: &Context<'_>,
@@ -29,11 +29,11 @@ pub trait Engine: Send + Sync {
         firn_promql::query_expr(context, expr, time, options)
     }
 
-    /// The matchers of a series selector, as in `match[]`. Here and below what is made is added to
-    /// `memory`.
+    /// Parses a series selector, as in `match[]`, and returns its matchers. Here and in the
+    /// following methods, the memory of the result is added to `memory`.
     fn selector(&self, text: &str, memory: &mut Reservation) -> Result<Vec<Matcher>, QueryError>;
 
-    /// The matchers of every selector in an expression.
+    /// Parses an expression and returns the matchers of each of its selectors.
     fn selectors(
         &self,
         text: &str,
@@ -43,7 +43,7 @@ pub trait Engine: Send + Sync {
         parser::parse_selectors(text, features, memory)
     }
 
-    /// The syntax tree of `text`.
+    /// Parses an expression and returns its syntax tree.
     fn tree(
         &self,
         text: &str,
@@ -53,7 +53,7 @@ pub trait Engine: Send + Sync {
         parser::parse_within(text, features, memory)
     }
 
-    /// `text` in the language's uniform layout.
+    /// Parses an expression and returns it in PromQL's canonical format.
     fn format(
         &self,
         text: &str,
@@ -62,7 +62,7 @@ pub trait Engine: Send + Sync {
     ) -> Result<String, QueryError>;
 }
 
-/// PromQL as this process evaluates it.
+/// The PromQL engine of this process.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Promql;
 

@@ -1,14 +1,14 @@
-//! Files of a folder that the operator named, by the paths of requests.
+//! Access to files below a configured folder by the paths of requests.
 //!
 //! ```text
-//! path -- clean --> the file below the folder -- open --> a regular file or a folder
-//! media   the type of a file, by its name or its first bytes
-//! body    a file as the body of an answer
+//! path -- clean --> path below the folder -- open --> regular file or folder
+//! media   media type of a file, by name or content
+//! body    a file as the body of a response
 //! ```
 //!
-//! Invariant: dots in a path do not lead out of the folder; links do, since who can make one there
-//! decides what is served. Nothing but regular files is read. All calls but those of `body` may
-//! block.
+//! Invariant: dots in a path do not lead out of the folder. Symbolic links may, because their
+//! creator controls the content of the folder. Only regular files are read. All functions may
+//! block, except for those of `body`.
 
 pub(crate) mod body;
 pub(crate) mod media;
@@ -17,27 +17,27 @@ use std::fs::{File, Metadata};
 use std::io::{self, Read};
 use std::path::{Component, Path, PathBuf};
 
-/// Why a file is not there, in upstream's words.
+/// Error of opening a file, with upstream's messages.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum OpenError {
-    /// The path names nothing that can be a file.
+    /// The path is not a valid file path.
     #[error("http: invalid or unsafe file path")]
     Unsafe,
-    /// A part of the path is a file, not a folder.
+    /// A parent in the path is a file rather than a folder.
     #[error("file does not exist")]
     Below,
-    /// The system does not give it.
+    /// The system reported an error.
     #[error("open {}: {}", path.display(), reason(error))]
     System {
-        /// The file.
+        /// Path of the file in the file system.
         path: PathBuf,
-        /// Why not.
+        /// Error of the system.
         error: io::Error,
     },
 }
 
 impl OpenError {
-    /// What went wrong, as far as a status tells it.
+    /// Returns the kind of the error, from which the HTTP status is derived.
     pub(crate) fn kind(&self) -> io::ErrorKind {
         match self {
             OpenError::Unsafe | OpenError::Below => io::ErrorKind::NotFound,
@@ -46,14 +46,14 @@ impl OpenError {
     }
 }
 
-/// What a path leads to.
+/// An existing file or folder with its metadata.
 #[derive(Debug)]
 pub(crate) struct Found {
     pub(crate) path: PathBuf,
     pub(crate) metadata: Metadata,
 }
 
-/// What `path`, which begins with a slash, leads to in `folder`.
+/// Finds the file or folder at `path` below `folder`. The path must start with a slash.
 pub(crate) fn find(folder: &Path, path: &str) -> Result<Found, OpenError> {
     let inside = clean(path).ok_or(OpenError::Unsafe)?;
     let is_named = |part: &Component<'_>| *part != Component::CurDir;
@@ -74,7 +74,7 @@ pub(crate) fn find(folder: &Path, path: &str) -> Result<Found, OpenError> {
     }
 }
 
-/// The path below a folder; `None` if it can be none.
+/// Normalizes a path relative to a folder; `None` if it cannot be a file path.
 fn clean(path: &str) -> Option<PathBuf> {
     if path.contains('\0') {
         return None;
@@ -91,7 +91,7 @@ fn clean(path: &str) -> Option<PathBuf> {
 }
 
 impl Found {
-    /// Opens the file.
+    /// Opens the file for reading. Fails if it is not a regular file.
     pub(crate) fn open(&self) -> io::Result<File> {
         if !self.metadata.is_file() {
             return Err(io::Error::other("not a regular file"));
@@ -99,7 +99,8 @@ impl Found {
         File::open(&self.path)
     }
 
-    /// The text of the file, which may have so many bytes; or why there is none.
+    /// Reads the file as text of at most `bytes_max` bytes. Invalid UTF-8 becomes the replacement
+    /// character.
     pub(crate) fn text(&self, bytes_max: u64) -> Result<String, String> {
         let told = |error: &io::Error| format!("read {}: {}", self.path.display(), reason(error));
         if self.metadata.is_dir() {
@@ -122,7 +123,7 @@ impl Found {
     }
 }
 
-/// An error of the system in Go's words.
+/// Returns the text of a system error in Go's form.
 pub(crate) fn reason(error: &io::Error) -> String {
     let text = error.to_string();
     let text = text.split(" (os error").next().unwrap_or_default();

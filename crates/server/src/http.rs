@@ -1,12 +1,13 @@
-//! HTTP without the API: from a stream of bytes to a request, from an answer to bytes.
+//! HTTP without the API: conversion of a byte stream into requests, and of responses into bytes.
 //!
 //! ```text
 //! accept -> listener -> connection -> socket (phase, request_head) -> the router
-//!                                 watched_body: body <- request -> answer: measured, produce
+//!                                watched_body: body <- request -> response: measured, produce
 //! ```
 //!
-//! Invariant: nothing here knows an endpoint, a store or PromQL. The one exception is [`failure`],
-//! which turns errors of the other crates into a status, so that this happens in one place.
+//! Invariant: this module is independent of endpoints, stores and PromQL. The exception is
+//! [`failure`], which converts errors of the other crates into a status, so that this happens in
+//! one place.
 
 pub(crate) mod accept;
 pub(crate) mod body;

@@ -1,4 +1,5 @@
-//! `/api/v1/query`, `/api/v1/query_range`, `/api/v1/format_query` and `/api/v1/parse_query`.
+//! `/api/v1/query`, `/api/v1/query_range`, `/api/v1/format_query` and `/api/v1/parse_query`:
+//! evaluation, formatting and parsing of PromQL.
 
 use super::answer::{Annotations, Answer, document};
 use super::call::Call;
@@ -23,10 +24,10 @@ use tokio::time::Instant;
 
 const NANOS_PER_MS: i64 = 1_000_000;
 
-/// What a syntax tree takes as a document of JSON, against what it takes itself.
+/// Ratio between the size of a syntax tree in JSON and in memory.
 const DOCUMENT_FACTOR: usize = 3;
 
-/// An instant query.
+/// Evaluates an instant query at the parameter `time`, by default now.
 pub(crate) async fn instant(call: Call) -> Result<Response, Failure> {
     let limit = call.form.limit()?;
     let time = call
@@ -35,7 +36,7 @@ pub(crate) async fn instant(call: Call) -> Result<Response, Failure> {
     evaluate(call, EvalTime::Instant(time), limit).await
 }
 
-/// A range query.
+/// Evaluates a range query over the parameters `start`, `end` and `step`.
 pub(crate) async fn range(call: Call) -> Result<Response, Failure> {
     let limit = call.form.limit()?;
     let start = call.form.time("start")?;
@@ -50,7 +51,7 @@ pub(crate) async fn range(call: Call) -> Result<Response, Failure> {
         end,
         step_ns,
     };
-    // Time is kept in milliseconds: a shorter step would stand still.
+    // Times are milliseconds, so a shorter step would not advance.
     if time.step_ms() <= 0 {
         let why = "zero or negative query resolution step widths are not accepted. \
                    Try a positive integer";
@@ -77,7 +78,7 @@ fn check_steps(
     Ok(())
 }
 
-/// `11000` as `11,000`: upstream's text has the comma.
+/// Formats `11000` as `11,000`, as in upstream's message.
 fn with_thousands(n: i64) -> String {
     if n < 1000 {
         return n.to_string();
@@ -85,7 +86,7 @@ fn with_thousands(n: i64) -> String {
     format!("{},{:03}", with_thousands(n / 1000), n % 1000)
 }
 
-/// The query in the language's uniform layout.
+/// Returns the query in PromQL's canonical format.
 pub(crate) async fn format(call: Call) -> Result<Response, Failure> {
     let text = call.form.get("query").to_owned();
     let app = call.app.clone();
@@ -106,7 +107,7 @@ pub(crate) async fn format(call: Call) -> Result<Response, Failure> {
     Ok(call.json(Text::new(text, memory)))
 }
 
-/// The query's syntax tree.
+/// Returns the syntax tree of the query as JSON.
 pub(crate) async fn parse(call: Call) -> Result<Response, Failure> {
     let text = call.form.get("query").to_owned();
     let app = call.app.clone();
@@ -114,7 +115,7 @@ pub(crate) async fn parse(call: Call) -> Result<Response, Failure> {
         let mut memory = app.budgets.query().hold();
         let features = app.parts.query.features;
         let tree = app.parts.engine.tree(&text, features, &mut memory)?;
-        // The document as a tree takes several times what the syntax tree does.
+        // The JSON document takes several times the memory of the syntax tree.
         let document = DOCUMENT_FACTOR * memory.bytes();
         memory.grow(document).map_err(Failure::execution)?;
         Ok((tree::to_json(&tree), memory))
@@ -125,7 +126,7 @@ pub(crate) async fn parse(call: Call) -> Result<Response, Failure> {
             let text = document(&data, &Annotations::default());
             Ok(call.json(Text::new(text, memory)))
         }
-        // As upstream, whose encoder fails once the answer has begun.
+        // Plain text as in upstream, where the encoder fails after the response has started.
         Err(why) => Ok(Failure::internal(why).into_plain()),
     }
 }
@@ -189,13 +190,13 @@ async fn evaluate(call: Call, time: EvalTime, limit: Option<usize>) -> Result<Re
     Ok(respond(&call, evaluated?, time, limit))
 }
 
-/// Logs a query that waited for `queue` and whose turn did not come.
+/// Logs a query that waited for `queue` in the queue and was not started.
 async fn log_unbegun(call: &Call, logged: Logged, why: String, queue: Duration) {
     let (log, now) = (
         call.app.parts.query_log.clone(),
         call.app.parts.env.clock.now_ms(),
     );
-    // It cannot fail but by a panic, which its metric would not count either.
+    // Fails only after a panic, which is not counted either.
     let _ = spawn_blocking(move || log.write_unfinished(now, &logged, why, queue)).await;
 }
 
@@ -230,12 +231,12 @@ fn respond(
     call.json(Answer::new(value, time, stats, annotations, result.memory))
 }
 
-/// Whether samples are told of each step.
+/// Returns whether the response contains sample counts per step.
 fn tells_steps(call: &Call) -> bool {
     call.app.parts.query.per_step_stats && call.form.get("stats") == "all"
 }
 
-/// The server's timeout, or the request's own if that is shorter.
+/// Returns the timeout of the server, or that of the request if it is shorter.
 fn timeout(call: &Call) -> Result<Duration, Failure> {
     let longest = call.app.limits().query_timeout;
     if call.form.get("timeout").is_empty() {
@@ -243,7 +244,7 @@ fn timeout(call: &Call) -> Result<Duration, Failure> {
     }
     let nanos = call.form.duration_nanos("timeout")?;
     if nanos <= 0 {
-        // As upstream, whose queue finds the time over.
+        // As in upstream, where the queue reports the expired deadline.
         return Err(Failure::parameter("query", "context deadline exceeded"));
     }
     Ok(longest.min(Duration::from_nanos(
@@ -259,7 +260,7 @@ fn options(call: &Call) -> Result<Options, Failure> {
             let nanos = parse_duration_nanos(text).map_err(|e| {
                 Failure::bad_data(format!("error parsing lookback delta duration: {e}"))
             })?;
-            // As upstream: zero and less mean the default.
+            // As in upstream, zero and negative values select the default.
             if nanos > 0 {
                 nanos / NANOS_PER_MS
             } else {
@@ -274,7 +275,7 @@ fn options(call: &Call) -> Result<Options, Failure> {
     })
 }
 
-/// Cuts a vector or matrix to `limit`; returns whether something was cut.
+/// Truncates a vector or matrix to `limit` elements. Returns whether elements were removed.
 fn truncate(value: &mut Value, limit: Option<usize>) -> bool {
     let Some(limit) = limit else { return false };
     match value {

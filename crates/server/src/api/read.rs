@@ -1,12 +1,12 @@
-//! `/api/v1/read`: remote read, for other servers.
+//! `/api/v1/read`: remote read for other servers.
 //!
 //! ```text
-//! body -> decoded -> its turn: selections, sorted by labels -> SAMPLES: one message
-//!                                                          `-> chunks: frames, as they are taken
+//! body -> decoded -> query queue: selections, sorted by labels -> SAMPLES: one message
+//!                                                            `-> chunks: frames, streamed
 //! ```
 //!
-//! Invariant: a stream holds its selections, a piece being written and a few that wait; a client
-//! that takes nothing holds up no one but itself.
+//! Invariant: a stream holds its selections, the piece being written and a few queued pieces. A
+//! client that does not read delays only its own request.
 
 use super::call::{Call, not_ready};
 use crate::app::App;
@@ -37,17 +37,19 @@ use tokio::sync::mpsc::Sender;
 use tokio::task::spawn_blocking;
 use tokio::time::Instant;
 
-/// Series between two looks at the cancel flag.
+/// Number of series between two checks of cancellation.
 const SERIES_PER_CHECK: usize = 128;
 
-/// Bytes of a piece of a stream, and pieces that wait for the client.
+/// Size of a piece of a stream in bytes, and the number of pieces that may be queued for the
+/// client.
 const PIECE_BYTES: usize = 256 << 10;
 const PIECES_WAITING: usize = 4;
 
-/// What a series takes beside its labels: its place in a list that grew.
+/// Memory of a series in the result list without its labels, allowing for growth of the list.
 const PLACE_BYTES: usize = 2 * size_of::<(Labels, usize)>();
 
-/// Answers what another server asks.
+/// Answers a remote read with samples in one message or a stream of chunks, whichever the request
+/// prefers.
 pub(crate) async fn remote_read(app: App, request: Request) -> Response {
     let backend = match app.backend() {
         Ok(backend) => backend,
@@ -59,14 +61,14 @@ pub(crate) async fn remote_read(app: App, request: Request) -> Response {
     }
 }
 
-/// One query's series, in the order of their labels.
+/// The series of one query, sorted by labels, with their indices in the selection.
 struct Selected {
     query: ReadQuery,
     selection: Arc<dyn Selection>,
     series: Vec<(Labels, usize)>,
 }
 
-/// All that is read.
+/// The selections of all queries in a request, and their memory.
 struct Reading {
     selected: Vec<Selected>,
     external: Labels,
@@ -77,7 +79,7 @@ async fn answer(app: &App, backend: Arc<Backend>, request: Request) -> Result<Re
     let (head, body) = request.into_parts();
     let head = Request::from_parts(head, Body::empty());
     let call = Call::read(app, backend, Endpoint::Read, head).await?;
-    // Those that wait are few: each holds a connection.
+    // The number of waiting requests is limited by the number of connections.
     let place = app.read_slots.clone().acquire_owned().await;
     let place = place.map_err(|_| Failure::internal("the queue of reads is closed"))?;
     let request = read_request(app, body).await?;
@@ -145,7 +147,7 @@ async fn read_request(app: &App, body: Body) -> Result<ReadRequest, Failure> {
     let metrics = app.metrics.endpoint(Endpoint::Read);
     let body = (body, Vec::new());
     let bytes = body::read(limits, metrics, body, limits.form_body_bytes_max, hold).await?;
-    // Patterns are compiled, which may take its time.
+    // Decoding compiles regular expressions, which may take long.
     let decoded = spawn_blocking(move || {
         let decoded = remote_read::decode(&bytes);
         drop(held);
@@ -156,14 +158,14 @@ async fn read_request(app: &App, body: Body) -> Result<ReadRequest, Failure> {
     decoded.map_err(|e| Failure::new(Cause::Request(e.kind), e.message))
 }
 
-/// The query as a selector, for the list of active queries.
+/// Returns the query as a selector, for the record of active queries.
 fn text_of(query: &ReadQuery) -> String {
     let matchers: Vec<_> = query.matchers.iter().map(Matcher::to_string).collect();
     format!("{{{}}}", matchers.join(","))
 }
 
-/// The matchers as the store needs them: it has no external labels, so that one which asks for the
-/// value of one asks for none.
+/// Adapts matchers to the store, which has no external labels: a matcher for the value of an
+/// external label becomes one for the empty value.
 fn without_external(matchers: &[Matcher], external: &Labels) -> Result<Vec<Matcher>, Failure> {
     let local = |m: &Matcher| match m.op() {
         MatchOp::Equal if external.get(m.name()) == m.value() => {
@@ -175,7 +177,7 @@ fn without_external(matchers: &[Matcher], external: &Labels) -> Result<Vec<Match
     matchers.map_err(Failure::execution)
 }
 
-/// The series of a selection in the order of their labels.
+/// Returns the series of a selection, sorted by labels.
 fn sorted(
     selection: &dyn Selection,
     cancel: &Cancel,
@@ -194,7 +196,8 @@ fn sorted(
 }
 
 impl Reading {
-    /// The whole answer in one message, and the memory that it takes.
+    /// Encodes all samples as one compressed message. Returns it with the reservation of its
+    /// memory.
     fn samples(
         mut self,
         samples_max: u64,
@@ -220,7 +223,7 @@ impl Reading {
                 }
                 let samples = (!batch.is_empty()).then(|| batch.series(0));
                 message.push(labels.as_ref(), &self.external, samples);
-                // What is written grows by doubling, and is there again when it is compressed.
+                // The buffer grows by doubling and exists a second time during compression.
                 let needed = 3 * message.len();
                 if needed > held {
                     self.memory
@@ -234,7 +237,8 @@ impl Reading {
         Ok((message.finish(), self.memory))
     }
 
-    /// Sends the frames of all series, piece by piece, until the client goes away or `deadline`.
+    /// Sends the frames of all series in pieces, until the client disconnects or `deadline` passes.
+    /// Blocks while the client does not read.
     fn send(
         &self,
         frame_bytes_max: usize,
@@ -267,7 +271,7 @@ impl Reading {
     }
 }
 
-/// Waits for room, which is there once the client took what was sent before.
+/// Sends a piece. Blocks until the client has read earlier ones.
 fn send_piece(sender: &Sender<io::Result<Bytes>>, piece: &mut Vec<u8>) -> io::Result<()> {
     let bytes = Bytes::from(std::mem::take(piece));
     let gone = |_| io::ErrorKind::BrokenPipe.into();
@@ -296,7 +300,7 @@ fn stream_response(
     let (body, sender) = ChannelBody::open(PIECES_WAITING);
     spawn_blocking(move || {
         if let Err(e) = reading.send(frame_bytes_max, deadline, &sender) {
-            // The client sees a stream that breaks off; one that went away sees nothing.
+            // The client receives a truncated stream; after a disconnect the error is ignored.
             let _ = sender.blocking_send(Err(e));
         }
         drop(place);

@@ -1,8 +1,8 @@
-//! `/config/v1/rules`: rules edited over HTTP, as in Mimir's ruler, and under `/prometheus` too,
-//! where `mimirtool` and Grafana look for them.
+//! `/config/v1/rules`: editing of rules through HTTP, like Mimir's ruler. Also available under
+//! `/prometheus`, where `mimirtool` and Grafana expect it.
 //!
-//! Bodies and answers are YAML, and JSON where Mimir answers with it. All who reach the server
-//! may edit, unless a page of another site asks; see [`super::origin`].
+//! Bodies and responses are YAML, or JSON where Mimir uses it. All clients with access may edit,
+//! except for pages of other origins; see [`super::origin`].
 
 use super::call::not_ready;
 use super::origin;
@@ -21,13 +21,15 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use tokio::task::spawn_blocking;
 
-/// Bytes of a rule group: thousands of rules, as a file of them is read in one piece.
+/// Maximum size of a rule group in bytes, sufficient for thousands of rules. Rule files are parsed
+/// as a whole.
 const GROUP_BYTES_MAX: usize = 1 << 20;
 
-/// What Mimir answers to a change.
+/// Mimir's response to an accepted change.
 const ACCEPTED: &str = r#"{"status":"success","data":null,"errorType":"","error":""}"#;
 
-/// Shows or changes what the path names: all namespaces, one, or a group.
+/// Returns or changes the object at the path of the request: all namespaces, one namespace or a
+/// group.
 pub(crate) async fn rules(app: App, request: Request) -> Response {
     let encoding = Encoding::of_request(&request);
     match edit(app, request).await {
@@ -56,7 +58,8 @@ async fn edit(app: App, request: Request) -> Result<Outcome, Failure> {
         Err(state) => return Ok(Outcome::NotReady(not_ready(state))),
     };
     let (mut head, body) = request.into_parts();
-    // Rules are the server's and no tenant's, but a tenant must be named where that is asked for.
+    // Rules belong to the server rather than a tenant, but the tenant header is still required if
+    // multitenancy is enabled.
     app.tenant(&head.headers)?;
     let names = Path::<HashMap<String, String>>::from_request_parts(&mut head, &()).await;
     let mut names = names.map_or_else(|_| HashMap::new(), |Path(names)| names);

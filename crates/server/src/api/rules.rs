@@ -1,7 +1,7 @@
-//! `/api/v1/rules` and `/api/v1/alerts`: groups with their rules, and the alerts that are active.
-//! `/api/v1/rules/backfill`, which is Firn's own: recording rules for times that are gone.
+//! `/api/v1/rules` and `/api/v1/alerts`: rule groups and active alerts. `/api/v1/rules/backfill`,
+//! an extension of Firn: evaluation of recording rules for past times.
 //!
-//! Fields, their order, filters, pages and errors are upstream's (`web/api/v1/api.go`).
+//! Fields, their order, filters, pagination and errors follow upstream (`web/api/v1/api.go`).
 
 use super::call::Call;
 use super::form::{parse_bool, parse_integer};
@@ -24,7 +24,7 @@ use serde::{Serialize, Serializer};
 use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
-/// Seconds as Go writes them: whole ones without a fraction.
+/// A duration that is serialized in seconds like in Go: whole numbers without a fraction.
 struct Seconds(Duration);
 
 impl Serialize for Seconds {
@@ -73,7 +73,7 @@ struct AlertingDocument {
     keep_firing_for: Seconds,
     labels: Texts,
     annotations: BTreeMap<String, String>,
-    /// Null if they are not wanted.
+    /// Alerts of the rule; null if the request excludes them.
     alerts: Option<Vec<AlertDocument>>,
     health: &'static str,
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -127,7 +127,7 @@ impl From<&Alert> for AlertDocument {
     }
 }
 
-/// A moment as Go writes it; none is the first second of the year 1.
+/// Formats a time like Go. `None` becomes Go's zero time in the year 1.
 fn shown(time: Option<Instant>) -> String {
     match time {
         Some(time) => format_rfc3339_nanos(time.nanos()),
@@ -135,7 +135,7 @@ fn shown(time: Option<Instant>) -> String {
     }
 }
 
-/// Which rules are wanted.
+/// Filters and page of a request for rules.
 struct Filter {
     names: HashSet<String>,
     groups: HashSet<String>,
@@ -153,19 +153,19 @@ enum Kind {
     Recording,
 }
 
-/// A part of the groups.
+/// The requested page of groups.
 struct Page {
     groups_max: usize,
-    /// The group that it begins with; empty for the first one.
+    /// Token of the first group on the page; empty for the first page.
     token: String,
 }
 
-/// The groups with their rules.
+/// Returns the groups with the rules that match the filters.
 pub(crate) async fn rules(call: Call) -> Result<Response, Failure> {
     let filter = Filter::read(&call)?;
     let groups = call.backend.rules.clone();
     let app = call.app.clone();
-    // There may be many thousands: this is work for a thread.
+    // There may be many thousands of rules, so they are filtered in the query queue.
     computed(&call, move |_| {
         let mut memory = app.budgets.query().hold();
         let engine = &app.parts.engine;
@@ -183,7 +183,7 @@ pub(crate) async fn rules(call: Call) -> Result<Response, Failure> {
     .await
 }
 
-/// The active alerts of all rules.
+/// Returns the active alerts of all rules.
 pub(crate) async fn alerts(call: Call) -> Result<Response, Failure> {
     let groups = call.backend.rules.clone();
     computed(&call, move |_| {
@@ -233,14 +233,14 @@ impl From<BackfillView> for BackfillDocument {
     }
 }
 
-/// How far back-fills are.
+/// Returns the progress of backfills that are running or ended recently.
 pub(crate) async fn backfills(call: Call) -> Result<Response, Failure> {
     let views = call.backend.rules.backfills();
     let backfills = views.into_iter().map(BackfillDocument::from).collect();
     ok(&call, &Backfills { backfills })
 }
 
-/// Begins a back-fill.
+/// Starts a backfill of the recording rules of one group.
 pub(crate) async fn backfill(call: Call) -> Result<Response, Failure> {
     let (start, end) = (call.form.time("start")?, call.form.time("end")?);
     if end < start {
@@ -338,7 +338,7 @@ impl Filter {
         Ok(found)
     }
 
-    /// The groups from the page's first one on.
+    /// Returns the groups from the first one of the page on. Fails if the token matches no group.
     fn after_token<'g>(&self, groups: &'g [GroupView]) -> Result<&'g [GroupView], Failure> {
         let token_wanted = self.page.as_ref().map_or("", |page| page.token.as_str());
         if token_wanted.is_empty() {
@@ -400,14 +400,14 @@ impl Filter {
     }
 }
 
-/// Whether the labels of a rule, as they are written, satisfy one of the sets.
+/// Returns whether the unexpanded labels of a rule match at least one of the sets.
 fn is_matched(rule: &Rule, sets: &[Vec<Matcher>]) -> bool {
     let value = |name: &str| rule.labels.get(name).map_or("", String::as_str);
     let holds = |m: &Matcher| m.matches(value(m.name()).as_bytes());
     sets.is_empty() || sets.iter().any(|set| set.iter().all(holds))
 }
 
-/// The page that a request asks for.
+/// Parses the page parameters; `None` if all groups are requested.
 fn page(limit: &str, token: &str) -> Result<Option<Page>, Failure> {
     if limit.is_empty() {
         if token.is_empty() {
@@ -436,7 +436,7 @@ fn page(limit: &str, token: &str) -> Result<Option<Page>, Failure> {
     }
 }
 
-/// What names a group as the first one of a page.
+/// Returns the page token of a group: a hash of its key.
 fn token(group: &Group) -> String {
     let hash = digest(&SHA256, group.key().as_bytes());
     hash.as_ref().iter().map(|b| format!("{b:02x}")).collect()

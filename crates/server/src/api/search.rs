@@ -1,13 +1,13 @@
-//! `/api/v1/search/...`: names of metrics, names and values of labels, as people type.
+//! `/api/v1/search/...`: fuzzy search for metric names, label names and label values, for
+//! autocompletion.
 //!
 //! ```text
-//! {"results":[{"name":"up","score":1},...],"warnings":[...]}     a line a batch; one at least
-//! {"status":"success","has_more":false}                          the last line
+//! {"results":[{"name":"up","score":1},...],"warnings":[...]}     one line per batch, at least one
+//! {"status":"success","has_more":false}                          last line
 //! ```
 //!
-//! Parameters, their errors and the lines are upstream's (`web/api/v1/search.go`). What is found is
-//! scored and put in order before the first line is written; lines are rendered as the client
-//! takes them.
+//! Parameters, errors and lines follow upstream (`web/api/v1/search.go`). All results are scored
+//! and sorted before the first line is written; lines are rendered while the client reads them.
 
 mod scores;
 
@@ -30,21 +30,21 @@ use firn_model::sample::{TimeRange, TimestampMs};
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
-/// What is looked through if no start is given: upstream's number.
+/// Default time range of a search in milliseconds, the same as upstream's.
 const SPAN_MS: i64 = 3_600_000;
 
-/// Findings, and findings a line, if the request does not say; upstream's number.
+/// Default number of results and of results per line, the same as upstream's.
 const LIMIT: usize = 100;
 
-/// Terms of a request; upstream's number.
+/// Maximum number of search terms in a request, the same as upstream's.
 const TERMS_MAX: usize = 32;
 
-/// The names of algorithms, for errors and `/api/v1/features`.
+/// Returns the names of the search algorithms, for error messages and `/api/v1/features`.
 pub(crate) fn algorithms() -> impl Iterator<Item = &'static str> {
     Algorithm::ALL.iter().map(|(name, _)| *name)
 }
 
-/// The order of findings.
+/// Sort order of the results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Order {
     Ascending,
@@ -52,7 +52,7 @@ enum Order {
     ByScore,
 }
 
-/// What a request asks.
+/// Parameters of a search, without its time range and selectors.
 struct Search {
     filter: Filter,
     order: Order,
@@ -61,13 +61,13 @@ struct Search {
     batch: usize,
 }
 
-/// What is looked through.
+/// Texts that are searched.
 enum Among {
     Names,
     Values(String),
 }
 
-/// Names of metrics.
+/// Searches metric names, optionally with their metadata.
 pub(crate) async fn metric_names(call: Call) -> Result<Response, Failure> {
     let range = range_of(&call)?;
     let shows_metadata = flag(&call, "include_metadata", false);
@@ -81,7 +81,7 @@ pub(crate) async fn metric_names(call: Call) -> Result<Response, Failure> {
     answer(call, (range, search), among, ("name", metadata)).await
 }
 
-/// Names of labels.
+/// Searches label names of the selected series.
 pub(crate) async fn label_names(call: Call) -> Result<Response, Failure> {
     let range = range_of(&call)?;
     let search = Search::of(&call, "label_names");
@@ -89,7 +89,7 @@ pub(crate) async fn label_names(call: Call) -> Result<Response, Failure> {
     answer(call, (range, search), Among::Names, none).await
 }
 
-/// Values of a label.
+/// Searches the values of the label in the parameter `label`.
 pub(crate) async fn label_values(call: Call) -> Result<Response, Failure> {
     let range = range_of(&call)?;
     let label = call.form.get("label").to_owned();
@@ -101,7 +101,8 @@ pub(crate) async fn label_values(call: Call) -> Result<Response, Failure> {
     answer(call, (range, search), Among::Values(label), none).await
 }
 
-/// What is looked at before the selectors: whether there is a search, and in which range.
+/// Checks that the search is enabled and returns its time range. Errors of these precede those of
+/// the selectors.
 fn range_of(call: &Call) -> Result<TimeRange, Failure> {
     if call.app.parts.search.is_none() {
         let why = "search API disabled";
@@ -127,7 +128,7 @@ fn range_of(call: &Call) -> Result<TimeRange, Failure> {
 }
 
 impl Search {
-    /// What is asked behind the range and the selectors.
+    /// Parses the parameters other than the time range and the selectors.
     fn of(call: &Call, endpoint: &str) -> Result<Self, Failure> {
         let limit_max = call.app.parts.search.unwrap_or_default();
         let terms = call.form.all("search[]").count();
@@ -156,8 +157,8 @@ impl Search {
         })
     }
 
-    /// Which of the sorted texts are found, in order, with their scores; one more than are shown,
-    /// if there are so many.
+    /// Returns the matching texts in the requested order with their scores. Returns one more than
+    /// the limit if there are more results.
     fn hits(&self, texts: &Texts) -> Vec<Hit> {
         let score = |index: usize| {
             let score = self
@@ -181,7 +182,7 @@ impl Search {
     }
 }
 
-/// A time; an error of one does not name the parameter twice here.
+/// Parses a time. Unlike elsewhere, the error contains the parameter name only once.
 fn time(call: &Call, name: &str, default: TimestampMs) -> Result<TimestampMs, Failure> {
     match call.form.get(name) {
         "" => Ok(default),
@@ -232,7 +233,8 @@ fn flag(call: &Call, name: &str, default: bool) -> Result<bool, Failure> {
     }
 }
 
-/// What is sorted by, and the order. Whether there is such a thing to sort by is looked at last.
+/// Parses the sort order. The value of `sort_by` is returned for validation after all other
+/// parameters, as in upstream.
 fn order(call: &Call, terms: usize) -> Result<(String, Order), Failure> {
     let (by, direction) = (call.form.get("sort_by"), call.form.get("sort_dir"));
     let why = match (by, direction) {
@@ -261,7 +263,7 @@ fn order(call: &Call, terms: usize) -> Result<(String, Order), Failure> {
     Ok((by.to_owned(), order))
 }
 
-/// How many are shown; the server shows `limit_max` at most, unless that is zero.
+/// Parses the number of results; at most `limit_max`, unless that is zero.
 fn limit(call: &Call, limit_max: usize) -> Result<usize, Failure> {
     let Some(limit) = positive(call, "limit")? else {
         return Ok(match limit_max {
@@ -295,7 +297,8 @@ fn positive(call: &Call, name: &str) -> Result<Option<usize>, Failure> {
     }
 }
 
-/// Answers `search`, whose errors come behind those of the selectors.
+/// Runs the search and returns its results. Errors in `search` are reported after those of the
+/// selectors.
 async fn answer(
     call: Call,
     (range, search): (TimeRange, Result<Search, Failure>),
@@ -315,7 +318,7 @@ async fn answer(
             }
         });
         let texts = texts.map_err(Failure::execution)?;
-        // All of them may be found.
+        // Every text may match.
         let held = budget.reserve(texts.len() * size_of::<Hit>());
         let held = held.map_err(Failure::execution)?;
         let mut hits = search.hits(&texts);
@@ -343,14 +346,14 @@ async fn answer(
     ))
 }
 
-/// A text that was found.
+/// A matching text: its index in the sorted list and its score.
 #[derive(Clone, Copy, Debug)]
 struct Hit {
     index: usize,
     score: f64,
 }
 
-/// The lines of an answer.
+/// The lines of a search response, rendered while they are sent.
 struct Lines {
     texts: Texts,
     hits: Vec<Hit>,
@@ -366,7 +369,7 @@ struct Lines {
 }
 
 impl Lines {
-    /// Ends the first line, or one between it and the last.
+    /// Writes the end of a results line. The first line also contains the warnings.
     fn push_batch_end(&mut self, out: &mut Vec<u8>) {
         out.push(b']');
         if self.next <= self.batch && !self.warnings.is_empty() {

@@ -1,5 +1,5 @@
-//! `/api/v1/status/self_metrics`: Firn's own metrics as JSON, in the shape that protocol buffers of
-//! Prometheus's client have there.
+//! `/api/v1/status/self_metrics`: Firn's own metrics in JSON, in the format of upstream's protocol
+//! buffers.
 
 use super::call::Call;
 use super::status::computed;
@@ -9,7 +9,7 @@ use firn_model::matcher::{MatchOp, Matcher};
 use firn_model::metrics::{DURATION_BOUNDS_SECONDS, DurationHistogram, Sink, Value as Metric};
 use serde_json::{Map, Value, json};
 
-/// The metrics whose name the pattern matches.
+/// Returns the metrics whose name matches the parameter `metric_name_pattern`, sorted by name.
 pub(crate) async fn self_metrics(call: Call) -> Result<Response, Failure> {
     let pattern = call.form.get("metric_name_pattern").to_owned();
     let app = call.app.clone();
@@ -34,14 +34,14 @@ pub(crate) async fn self_metrics(call: Call) -> Result<Response, Failure> {
 fn name_filter(pattern: &str) -> Result<Matcher, Failure> {
     let read = |pattern: &str| Matcher::new("__name__", MatchOp::Regex, pattern.as_bytes());
     read(pattern).map_err(|e| {
-        // Upstream shows the pattern as it has anchored it.
+        // Upstream's message contains the anchored pattern.
         let anchored = read(&format!("^(?:{pattern})$"));
         let message = anchored.err().unwrap_or(e).message;
         Failure::bad_data(format!("invalid metric_name_pattern: {message}"))
     })
 }
 
-/// Collects families.
+/// Collects metric families as JSON values.
 #[derive(Default)]
 struct Families {
     all: Vec<Value>,
@@ -71,7 +71,7 @@ impl Sink for Families {
     }
 }
 
-/// A float as JSON has it; what it does not have is a text.
+/// Encodes a float. Values without JSON representation become strings.
 fn number(value: f64) -> Value {
     match value {
         v if v.is_nan() => "NaN".into(),
@@ -81,7 +81,7 @@ fn number(value: f64) -> Value {
     }
 }
 
-/// Counts are 64 bits wide, and so are texts.
+/// Encodes a histogram. Counts are 64-bit integers, which protobuf JSON encodes as strings.
 fn histogram(value: &DurationHistogram) -> Value {
     let mut total = 0;
     let bounds = DURATION_BOUNDS_SECONDS.into_iter().chain([f64::INFINITY]);

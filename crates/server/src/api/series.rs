@@ -1,7 +1,8 @@
-//! `/api/v1/series`, `/api/v1/labels` and `/api/v1/label/<name>/values`.
+//! `/api/v1/series`, `/api/v1/labels` and `/api/v1/label/<name>/values`: look-ups of series and
+//! labels.
 //!
-//! Invariant: selectors are worked on one after the other, and what is kept of them is reserved
-//! until the answer is written.
+//! Invariant: selectors are processed one after the other, and the memory of their results stays
+//! reserved until the response is written.
 
 use super::answer::{Annotations, List, push_labels};
 use super::call::Call;
@@ -26,27 +27,28 @@ use firn_promql::value::QueryError;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-/// Series between two checks of the cancel flag; upstream's number.
+/// Number of series between two checks of cancellation, the same as upstream's.
 const SERIES_PER_CHECK: usize = 128;
 
-/// What a series of a selection takes: its places in the store and handles of a few chunks.
+/// Memory of a series in a selection, in bytes: its positions in the store and handles of a few
+/// chunks.
 const SELECTED_BYTES: usize = 128;
 
-/// What the allocator adds to a text or label set.
+/// Overhead of the allocator per text or label set, in bytes.
 const ALLOCATION_BYTES: usize = 16;
 
-/// What a look-up is about. Several sets of matchers select what any of them does.
+/// A look-up of series or labels. Several sets of matchers select the union of their series.
 pub(super) struct Lookup {
     engine: Arc<dyn Engine>,
     store: Arc<dyn Select>,
     tenant: TenantId,
-    /// The values of `match[]`.
+    /// Unparsed values of `match[]`.
     selectors: Vec<String>,
     sets: Vec<Vec<Matcher>>,
     range: TimeRange,
-    /// What may be held.
+    /// Memory budget of the look-up.
     budget: Budget,
-    /// What the matchers take.
+    /// Memory of the parsed matchers.
     parsed: Reservation,
 }
 
@@ -57,7 +59,7 @@ impl Lookup {
         Self::over(call, TimeRange::new(min, max))
     }
 
-    /// A look-up of what the call selects in `range`.
+    /// Creates a look-up with the selectors of the request and the time range `range`.
     pub(super) fn over(call: &Call, range: TimeRange) -> Result<Self, Failure> {
         let budget = call.app.budgets.query();
         Ok(Self {
@@ -72,8 +74,9 @@ impl Lookup {
         })
     }
 
-    /// Parses the selectors: work for a compute thread, since a pattern may be long. One matcher of
-    /// each must refuse the empty value, else it would select every series there is.
+    /// Parses the selectors. Must run in the query queue, because a regular expression may be long.
+    /// Rejects a selector that matches the empty value of every label, because it would select all
+    /// series.
     pub(super) fn parse(&mut self, parameter: Option<&str>) -> Result<(), Failure> {
         let (engine, memory) = (&self.engine, &mut self.parsed);
         let selectors = self.selectors.iter();
@@ -93,8 +96,7 @@ impl Lookup {
         Ok(())
     }
 
-    /// Runs `find` for one set of matchers after the other, or once for all series if there is
-    /// none.
+    /// Calls `find` for each set of matchers, or once for all series if there are none.
     fn each(
         &self,
         cancel: &Cancel,
@@ -122,12 +124,12 @@ impl Lookup {
         Ok(())
     }
 
-    /// What an answer of label names or values may lack, as warnings.
+    /// Returns warnings about label names or values that may be missing.
     pub(super) fn annotations(&self) -> Annotations {
         warnings(&self.store.label_losses(&self.tenant, self.range))
     }
 
-    /// Merges the lists of texts that `find` finds.
+    /// Returns the sorted union of the texts that `find` returns for each set of matchers.
     pub(super) fn texts(
         &self,
         cancel: &Cancel,
@@ -139,7 +141,7 @@ impl Lookup {
             let found = find(store, request)?;
             held.grow(texts_bytes(&found))?;
             texts.extend(found);
-            // The store's lists are sorted: this merges two runs.
+            // The lists of the store are sorted, so this merges two runs.
             texts.sort();
             texts.dedup();
             held.shrink_to(texts_bytes(&texts));
@@ -156,7 +158,7 @@ fn warnings(losses: &Losses) -> Annotations {
     }
 }
 
-/// Sorted texts, and the memory that they take.
+/// Sorted texts with the reservation of their memory.
 pub(super) struct Texts {
     texts: Vec<Vec<u8>>,
     _held: Reservation,
@@ -173,12 +175,12 @@ impl Texts {
 }
 
 fn texts_bytes(texts: &[Vec<u8>]) -> usize {
-    // A list that grew has room for twice as many.
+    // A list that has grown may have twice the required capacity.
     let place = 2 * size_of::<Vec<u8>>() + ALLOCATION_BYTES;
     texts.iter().map(|text| place + text.len()).sum()
 }
 
-/// The label sets of series.
+/// Returns the label sets of the selected series.
 pub(crate) async fn series(call: Call) -> Result<Response, Failure> {
     if let Some(error) = call.form.first_error() {
         return Err(Failure::bad_data(format!(
@@ -204,15 +206,15 @@ pub(crate) async fn series(call: Call) -> Result<Response, Failure> {
     })))
 }
 
-/// Series as they were found, and the memory that they take.
+/// Found series with the reservation of their memory.
 struct Found {
     series: Series,
-    /// What they may lack.
+    /// Series that may be missing because of damage.
     losses: Losses,
     _held: Reservation,
 }
 
-/// Series of one set of matchers in the store's order, or of several sorted.
+/// Series in the order of the store for a single set of matchers, or sorted for several.
 enum Series {
     One(Arc<dyn Selection>),
     Merged(Vec<Labels>),
@@ -264,14 +266,15 @@ impl Found {
     }
 }
 
-/// Adds the label sets of a selection, and reserves what is new of them.
+/// Adds the label sets of a selection and reserves memory for the new ones.
 fn merge(
     selection: &dyn Selection,
     merged: &mut HashSet<Labels>,
     held: &mut Reservation,
     cancel: &Cancel,
 ) -> Result<(), Error> {
-    // A set that grew has room for twice as many, and a list is made of it in the end.
+    // A set that has grown may have twice the required capacity, and is finally converted to a
+    // list.
     const PLACE_BYTES: usize = 3 * size_of::<Labels>() + ALLOCATION_BYTES;
     let passing_bytes = selection.len() * SELECTED_BYTES;
     held.grow(passing_bytes)?;
@@ -291,7 +294,7 @@ fn merge(
     Ok(())
 }
 
-/// The names of labels.
+/// Returns the label names of the selected series.
 pub(crate) async fn label_names(call: Call) -> Result<Response, Failure> {
     let limit = call.form.limit()?;
     let mut lookup = Lookup::new(&call)?;
@@ -309,7 +312,7 @@ pub(crate) async fn label_names(call: Call) -> Result<Response, Failure> {
     Ok(texts_response(&call, names, limit))
 }
 
-/// The values of one label.
+/// Returns the values of one label in the selected series.
 pub(crate) async fn label_values(call: Call) -> Result<Response, Failure> {
     let name = label_of_path(&call.path)?;
     let limit = call.form.limit()?;
@@ -346,7 +349,7 @@ fn truncated(len: usize, limit: Option<usize>, annotations: &mut Annotations) ->
     }
 }
 
-/// The label in `.../label/<name>/values`.
+/// Returns the label name in the path `.../label/<name>/values`.
 fn label_of_path(path: &str) -> Result<String, Failure> {
     let segment = path.rsplit('/').nth(1).unwrap_or_default();
     let name = unescape_path(segment)?;
@@ -354,7 +357,7 @@ fn label_of_path(path: &str) -> Result<String, Failure> {
         Some(unescaped) => unescaped,
         None => name,
     };
-    // U+FFFD stands where the bytes were not UTF-8.
+    // U+FFFD marks bytes that were not valid UTF-8.
     if name.is_empty() || name.contains(char::REPLACEMENT_CHARACTER) {
         let shown = match name.is_empty() {
             true => quote(b""),
@@ -365,8 +368,8 @@ fn label_of_path(path: &str) -> Result<String, Failure> {
     Ok(name)
 }
 
-/// Undoes upstream's escaping of names that are not plain: `__` is `_`, `_2e_` is the character
-/// U+002E. `None` if `escaped`, the text behind `U__`, is not well formed.
+/// Decodes upstream's escaping of label names: `__` is an underscore and `_2e_` the character
+/// U+002E. Returns `None` if `escaped`, the text after `U__`, is malformed.
 fn unescape_label_name(escaped: &str) -> Option<String> {
     const CODE_DIGITS_MAX: usize = 5;
     let mut name = String::with_capacity(escaped.len());

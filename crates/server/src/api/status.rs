@@ -1,4 +1,5 @@
-//! `/api/v1/status/...` and `/version`: small documents about the process and the head.
+//! `/api/v1/status/...` and `/version`: small documents about the process, its configuration and
+//! the head.
 
 use super::answer::{Annotations, document};
 use super::call::Call;
@@ -18,20 +19,20 @@ use firn_model::stats::{Stat, StoreStats};
 use serde::Serialize;
 use serde_json::json;
 
-/// Lines of a table of `/status/tsdb` if the request does not say; upstream's number.
+/// Default number of lines of a table in `/status/tsdb`, the same as upstream's.
 const TABLE_LINES: i64 = 10;
 
-/// The most lines that may be asked for; upstream's number.
+/// Maximum number of lines that a request may select, the same as upstream's.
 const TABLE_LINES_MAX: i64 = 10_000;
 
-/// A 200 with `data`, which is small: it is written where the request is answered, and waits for no
-/// turn.
+/// Returns a 200 response with `data`. The data must be small, because it is encoded on the async
+/// thread without waiting in the query queue.
 pub(crate) fn ok(call: &Call, data: &impl Serialize) -> Result<Response, Failure> {
     Ok(call.json(json_document(data)?))
 }
 
-/// A 200 with what `job` makes, when it is the client's turn: see [`Call::compute`]. The job's
-/// thread writes the document, too: it may be long.
+/// Returns a 200 response with the result of `job`, which runs in the query queue; see
+/// [`Call::compute`]. The result is encoded there as well, because it may be long.
 pub(crate) async fn computed<T: Serialize>(
     call: &Call,
     job: impl FnOnce(&Cancel) -> Result<T, Failure> + Send + 'static,
@@ -46,8 +47,8 @@ fn json_document(data: &impl Serialize) -> Result<Bytes, Failure> {
     Ok(document(&data, &Annotations::default()).into())
 }
 
-/// What was built, and, where rules may be edited, what Mimir says of that: Grafana shows its rule
-/// editor to data sources that say so.
+/// Returns the build information. If rules can be edited, it includes Mimir's feature flag, on
+/// which Grafana enables its rule editor.
 pub(crate) async fn build_info(call: Call) -> Result<Response, Failure> {
     let parts = &call.app.parts;
     let features = (parts.edits_rules)().then_some(EditorFeatures {
@@ -65,18 +66,19 @@ struct BuildDocument<'a> {
     features: Option<EditorFeatures>,
 }
 
-/// By Mimir's names, and as text, which is what Grafana compares with.
+/// Feature flags with Mimir's names. The value is a string, as Grafana expects.
 #[derive(Serialize)]
 struct EditorFeatures {
     ruler_config_api: &'static str,
 }
 
-/// The body of `/version`.
+/// Returns the body of `/version`.
 pub(crate) fn version(app: &App) -> Result<Bytes, serde_json::Error> {
     serde_json::to_vec(&app.parts.build).map(Bytes::from)
 }
 
-/// How far the store's log is replayed; by Prometheus's names, while the server starts too.
+/// Returns the progress of the log replay under Prometheus's names. Available while the server
+/// starts.
 pub(crate) async fn replay(app: App, request: Request) -> Response {
     let replayed = app.parts.replaying.now();
     let document = ReplayDocument {
@@ -97,14 +99,14 @@ struct ReplayDocument {
     current: u64,
 }
 
-/// How the process runs.
+/// Returns properties of the running process.
 pub(crate) async fn runtime_info(call: Call) -> Result<Response, Failure> {
     let info = (call.app.parts.runtime)();
     let now = call.app.parts.env.clock.now_ms();
     ok(&call, &RuntimeDocument::new(info, format_rfc3339(now)))
 }
 
-/// Upstream's fields in upstream's order. Those about Go's garbage collector are empty.
+/// Upstream's fields in upstream's order. Fields about Go's garbage collector are empty.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct RuntimeDocument {
@@ -148,17 +150,17 @@ impl RuntimeDocument {
     }
 }
 
-/// Every flag with its value.
+/// Returns all flags with their values.
 pub(crate) async fn flags(call: Call) -> Result<Response, Failure> {
     ok(&call, &call.app.parts.flags)
 }
 
-/// The running configuration.
+/// Returns the running configuration.
 pub(crate) async fn config(call: Call) -> Result<Response, Failure> {
     ok(&call, &json!({ "yaml": (call.app.parts.config)() }))
 }
 
-/// What the head holds. Counting may take a while: it runs as a query does.
+/// Returns statistics of the head. Runs in the query queue, because counting may take long.
 pub(crate) async fn tsdb(call: Call) -> Result<Response, Failure> {
     let lines = match call.form.get("limit") {
         "" => TABLE_LINES,
@@ -178,7 +180,7 @@ pub(crate) async fn tsdb(call: Call) -> Result<Response, Failure> {
     .await
 }
 
-/// Upstream's fields in upstream's order.
+/// Upstream's fields in upstream's order, followed by Firn's extensions.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct TsdbDocument {
@@ -187,15 +189,15 @@ struct TsdbDocument {
     label_value_count_by_label_name: Vec<Line>,
     memory_in_bytes_by_label_name: Vec<Line>,
     series_count_by_label_value_pair: Vec<Line>,
-    /// Ours: jobs over their budget of new series.
+    /// Extension: jobs that exceeded their limit of new series.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     refused_series_count_by_job: Vec<Line>,
-    /// Ours: what was found damaged since the start.
+    /// Extension: damage that was found since the start.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     damages: Vec<DamageLine>,
 }
 
-/// A stretch of damage; unknown fields are left out.
+/// A damaged part of the data. Unknown fields are omitted.
 #[derive(Serialize)]
 struct DamageLine {
     kind: &'static str,

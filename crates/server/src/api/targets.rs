@@ -1,7 +1,8 @@
-//! `/api/v1/targets`, `/api/v1/scrape_pools` and `/api/v1/targets/relabel_steps`.
+//! `/api/v1/targets`, `/api/v1/scrape_pools` and `/api/v1/targets/relabel_steps`: scrape targets
+//! and their relabelling.
 //!
-//! Fields, their order and the errors are upstream's (`web/api/v1/api.go`); a target of which a
-//! good scrape lost samples has one field more, `lastWarning`.
+//! Fields, their order and errors follow upstream (`web/api/v1/api.go`). A target whose last
+//! successful scrape lost samples has an additional field, `lastWarning`.
 
 use super::call::Call;
 use super::status::{computed, ok};
@@ -19,16 +20,16 @@ use serde_json::json;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// What Go writes for a time that there was none of: the first second of the year 1.
+/// Go's zero time in milliseconds: the start of the year 1.
 const NEVER_MS: i64 = -62_135_596_800_000;
 
-/// Names of the machine itself.
+/// Host names of the local machine.
 const LOCALHOSTS: [&str; 3] = ["127.0.0.1", "localhost", "[::1]"];
 
-/// A label set as JSON.
+/// A label set in the form that is serialized as a JSON object.
 pub(crate) type LabelMap = BTreeMap<String, String>;
 
-/// `labels` as JSON writes them.
+/// Converts `labels` to a map for JSON. Invalid UTF-8 becomes the replacement character.
 pub(crate) fn label_map(labels: &Labels) -> LabelMap {
     let text = |value: &[u8]| String::from_utf8_lossy(value).into_owned();
     let pairs = labels.iter();
@@ -41,7 +42,7 @@ struct Pools {
     scrape_pools: Vec<String>,
 }
 
-/// The names of the jobs.
+/// Returns the names of all scrape pools.
 pub(crate) async fn scrape_pools(call: Call) -> Result<Response, Failure> {
     let views = call.backend.scraping.views();
     let names = views.iter().map(|view| view.name().to_owned());
@@ -49,7 +50,7 @@ pub(crate) async fn scrape_pools(call: Call) -> Result<Response, Failure> {
     ok(&call, &Pools { scrape_pools })
 }
 
-/// The section of a job in the configuration in force, as it was written.
+/// Returns the section of a scrape pool in the running configuration as YAML.
 pub(crate) async fn scrape_pool_config(call: Call) -> Result<Response, Failure> {
     let name = call.form.get("scrapePool");
     if name.is_empty() {
@@ -64,7 +65,7 @@ pub(crate) async fn scrape_pool_config(call: Call) -> Result<Response, Failure> 
     ok(&call, &json!({ "yaml": section }))
 }
 
-/// The section of the job `name` in a configuration.
+/// Returns the section of the job `name` in a configuration; `None` if there is none.
 fn section_of(config: &str, name: &str) -> Option<String> {
     let root = yaml::parse(config).ok()??;
     let mut jobs = root.get("scrape_configs")?.items().iter();
@@ -105,7 +106,7 @@ struct DroppedDocument {
     scrape_pool: String,
 }
 
-/// The targets of all jobs or of one, those that are scraped and those that were dropped.
+/// Returns the active and dropped targets of all scrape pools or of one.
 pub(crate) async fn targets(call: Call) -> Result<Response, Failure> {
     let pool = call.form.get("scrapePool").to_owned();
     let state = call.form.get("state").to_lowercase();
@@ -113,7 +114,7 @@ pub(crate) async fn targets(call: Call) -> Result<Response, Failure> {
     let (shows_active, shows_dropped) = (shows("active"), shows("dropped"));
     let views = call.backend.scraping.views();
     let app = call.app.clone();
-    // There may be many thousands: this is work for a thread.
+    // There may be many thousands of targets, so they are encoded in the query queue.
     computed(&call, move |_| {
         let outside = Outside::new(&app.parts);
         let is_wanted = |view: &&Arc<PoolView>| pool.is_empty() || view.name() == pool;
@@ -167,12 +168,12 @@ fn active_document(active: &ActiveTarget, view: &PoolView, outside: &Outside) ->
     }
 }
 
-/// How users reach what runs on this machine.
+/// Public address of this machine and server, for URLs of local targets.
 struct Outside {
-    /// Scheme and authority under which they reach this server, if that is known.
+    /// Scheme and authority of the external URL, if one is configured.
     origin: Option<String>,
     hostname: String,
-    /// The port that this server listens on.
+    /// Port on which this server listens.
     port: String,
 }
 
@@ -187,7 +188,8 @@ impl Outside {
         }
     }
 
-    /// The URL of a target, with this machine's name for the machine itself.
+    /// Returns the URL of a target with local host names replaced by one that is reachable from
+    /// other machines.
     fn url(&self, url: &str) -> String {
         let Some((scheme, rest)) = url.split_once("://") else {
             return url.to_owned();
@@ -211,7 +213,7 @@ impl Outside {
     }
 }
 
-/// Host and port of an authority; an IPv6 address keeps its brackets.
+/// Splits an authority into host and port. An IPv6 address keeps its brackets.
 fn split_port(authority: &str) -> (&str, Option<&str>) {
     match authority.rsplit_once(':') {
         Some((host, port)) if !port.contains(']') => (host, Some(port)),
@@ -264,7 +266,7 @@ impl From<&Rule> for RuleDocument {
     }
 }
 
-/// What each relabelling rule of a job makes of a label set.
+/// Returns the label set after each relabelling rule of a scrape pool.
 pub(crate) async fn relabel_steps(call: Call) -> Result<Response, Failure> {
     let pool = call.form.get("scrapePool");
     if pool.is_empty() {

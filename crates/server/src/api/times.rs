@@ -1,26 +1,27 @@
-//! Times and durations as request parameters, and times in status documents.
+//! Times and durations in request parameters, and formatting of times in responses.
 //!
-//! What is accepted, how fractions round and what an error says is upstream's
-//! (`web/api/v1/api.go`: `parseTime`, `parseDuration`; `common/model/time.go`).
+//! Accepted formats, rounding and errors follow upstream (`web/api/v1/api.go`: `parseTime`,
+//! `parseDuration`; `common/model/time.go`).
 
 use firn_model::sample::TimestampMs;
 use firn_model::units;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-/// Start of a time range that is not stated: upstream's `MinTime`.
+/// Default start of a time range: upstream's `MinTime`, in milliseconds.
 pub(crate) const TIME_MIN: TimestampMs = -9_223_309_901_257_974_000;
 
-/// End of a time range that is not stated: upstream's `MaxTime`.
+/// Default end of a time range: upstream's `MaxTime`, in milliseconds.
 pub(crate) const TIME_MAX: TimestampMs = 9_223_309_901_257_974_999;
 
-/// The two as upstream's clients write them; their years have too many digits for RFC 3339.
+/// Textual forms of the two that upstream's clients send. Their years have too many digits for RFC
+/// 3339.
 const TIME_MIN_TEXT: &str = "-292273086-05-16T16:47:06Z";
 const TIME_MAX_TEXT: &str = "292277025-08-18T07:12:54.999999999Z";
 
 const NANOS_PER_SECOND: f64 = 1e9;
 
-/// Reads a time: float seconds since the epoch, or RFC 3339.
+/// Parses a time: seconds since the epoch with a fraction, or RFC 3339.
 pub(crate) fn parse_time(text: &str) -> Result<TimestampMs, String> {
     let cannot = || format!("cannot parse {text:?} to a valid timestamp");
     if let Some(seconds) = parse_float(text) {
@@ -33,8 +34,8 @@ pub(crate) fn parse_time(text: &str) -> Result<TimestampMs, String> {
     }
 }
 
-/// Rounds the fraction to milliseconds with upstream's floating-point steps, so that both stores
-/// are asked about the same millisecond.
+/// Rounds to milliseconds with the same floating-point operations as upstream, so that both select
+/// the same millisecond.
 fn seconds_to_ms(seconds: f64) -> Option<TimestampMs> {
     if seconds.abs() >= i64::MAX as f64 / 1000.0 {
         return None;
@@ -47,7 +48,8 @@ fn seconds_to_ms(seconds: f64) -> Option<TimestampMs> {
         .checked_add(nanos.div_euclid(1_000_000))
 }
 
-/// Reads a duration in nanoseconds: float seconds, which may be negative, or `1h30m`.
+/// Parses a duration into nanoseconds: seconds with a fraction, which may be negative, or a form
+/// like `1h30m`.
 pub(crate) fn parse_duration_nanos(text: &str) -> Result<i64, String> {
     if let Some(seconds) = parse_float(text) {
         let nanos = seconds * NANOS_PER_SECOND;
@@ -63,14 +65,14 @@ pub(crate) fn parse_duration_nanos(text: &str) -> Result<i64, String> {
     nanos.ok_or_else(|| format!("cannot parse {text:?} to a valid duration"))
 }
 
-/// A finite decimal number. Words like `inf`, which Rust reads too, are none.
+/// Parses a finite decimal number. Words like `inf`, which Rust accepts, are rejected.
 fn parse_float(text: &str) -> Option<f64> {
     let value: f64 = text.parse().ok()?;
     value.is_finite().then_some(value)
 }
 
-/// Reads `2006-01-02T15:04:05.999Z` or with an offset like `+01:00`. RFC 3339 also allows lower
-/// case and leap seconds; upstream refuses both.
+/// Parses `2006-01-02T15:04:05.999Z` or a time with an offset like `+01:00`. Like upstream, rejects
+/// lower case and leap seconds, which RFC 3339 allows.
 fn parse_rfc3339(text: &str) -> Option<TimestampMs> {
     let is_leap_second = text.get(17..19) == Some("60");
     if is_leap_second || text.bytes().any(|b| b.is_ascii_lowercase() || b == b' ') {
@@ -81,20 +83,20 @@ fn parse_rfc3339(text: &str) -> Option<TimestampMs> {
     i64::try_from(ms).ok()
 }
 
-/// Writes a time as `2026-11-20T19:04:05.678Z`, without a fraction if there is none. Times outside
-/// the years 0 to 9999 are shown as the first or last of them.
+/// Formats a time as `2026-11-20T19:04:05.678Z`, without a fraction if it is zero. Times outside of
+/// the years 0 to 9999 are clamped.
 pub(crate) fn format_rfc3339(time: TimestampMs) -> String {
     const FIRST: TimestampMs = -62_167_219_200_000;
     const LAST: TimestampMs = 253_402_300_799_999;
     format_nanos(i128::from(time.clamp(FIRST, LAST)) * 1_000_000)
 }
 
-/// Like [`format_rfc3339`], for nanoseconds since the epoch.
+/// Formats nanoseconds since the epoch like [`format_rfc3339`].
 pub(crate) fn format_rfc3339_nanos(nanos: i64) -> String {
     format_nanos(nanos.into())
 }
 
-/// Nanoseconds of the years 0 to 9999 as text.
+/// Formats nanoseconds since the epoch, which must be within the years 0 to 9999.
 fn format_nanos(nanos: i128) -> String {
     let time = OffsetDateTime::from_unix_timestamp_nanos(nanos);
     let text = time.ok().and_then(|time| time.format(&Rfc3339).ok());

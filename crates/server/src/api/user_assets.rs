@@ -1,5 +1,5 @@
-//! `/user`: the files of `--web.user-assets`, as Go's file server has them: folders as their
-//! `index.html` or as lists, ranges, and what did not change.
+//! `/user`: serves the files of `--web.user-assets` like Go's file server: `index.html` or a
+//! listing for folders, ranges, and conditional requests.
 
 use crate::app::App;
 use crate::files::body::FileBody;
@@ -19,16 +19,16 @@ use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::task::spawn_blocking;
 
-/// Where files are.
+/// Path prefix of the files.
 const PREFIX: &str = "/user";
 
-/// What a folder is shown as, if it is there.
+/// File that is served for a folder, if it exists.
 const INDEX: &str = "/index.html";
 
-/// Files in a list at most: more are not read by people.
+/// Maximum number of entries in a folder listing.
 const LISTED_MAX: usize = 10_000;
 
-/// Answers with the file that the path names.
+/// Returns the file or folder at the path of the request. Files are accessed on a blocking thread.
 pub(crate) async fn file(app: App, request: Request) -> Response {
     let Some(folder) = app.parts.web.user_assets.clone() else {
         return not_found();
@@ -63,9 +63,9 @@ fn failed(kind: io::ErrorKind) -> Response {
     }
 }
 
-/// What of a request matters.
+/// The parts of a request that are relevant for serving a file.
 struct Asked {
-    /// Behind the prefix, decoded.
+    /// Decoded path after the prefix.
     path: String,
     query: Option<String>,
     has_body: bool,
@@ -106,7 +106,7 @@ impl Asked {
         response
     }
 
-    /// The file, the range of it that is asked for, or that it did not change.
+    /// Returns the file, the requested range of it, or 304 if it is unchanged.
     fn content(&self, found: &Found) -> Response {
         let modified = modified(found);
         if let Some(response) = self.unchanged(modified) {
@@ -143,7 +143,7 @@ impl Asked {
         response
     }
 
-    /// The answer if what was modified at that time is known to the client.
+    /// Returns a 304 response if the client's copy is not older than `modified`.
     fn unchanged(&self, modified: Option<SystemTime>) -> Option<Response> {
         let (known, modified) = (self.date(header::IF_MODIFIED_SINCE)?, modified?);
         if seconds(modified) > seconds(known) {
@@ -155,12 +155,13 @@ impl Asked {
         Some(response)
     }
 
-    /// A time of a header.
+    /// Parses the date in a header; `None` if it is missing or invalid.
     fn date(&self, name: HeaderName) -> Option<SystemTime> {
         httpdate::parse_http_date(self.headers.get(name)?.to_str().ok()?).ok()
     }
 
-    /// The range of `len` bytes that is asked for, if the file is what it was.
+    /// Returns the requested range of a file of `len` bytes; `None` for the whole file, also if it
+    /// has changed since the client's copy.
     fn range(
         &self,
         modified: Option<SystemTime>,
@@ -182,7 +183,7 @@ impl Asked {
         }
     }
 
-    /// The files of a folder, as links.
+    /// Returns a page that lists the entries of a folder as links.
     fn list(&self, found: &Found) -> Response {
         let modified = modified(found);
         if let Some(response) = self.unchanged(modified) {
@@ -198,7 +199,7 @@ impl Asked {
         );
         for name in names {
             let link = escape(&name);
-            // What looks like a scheme would be one.
+            // A name with a colon would be interpreted as a URL with a scheme.
             let here = if link.contains(':') { "./" } else { "" };
             let (link, name) = (shown(&link), shown(&name));
             let _ = writeln!(page, "<a href=\"{here}{link}\">{name}</a>");
@@ -217,8 +218,8 @@ impl Asked {
     }
 }
 
-/// The names of what is in a folder, those of folders with a slash; `None` if they cannot be read,
-/// or are too many.
+/// Returns the names of a folder's entries, those of folders with a trailing slash. Returns `None`
+/// if the folder cannot be read or has too many entries.
 fn names_in(folder: &Path) -> Option<Vec<String>> {
     let mut names = Vec::new();
     for entry in std::fs::read_dir(folder).ok()? {
@@ -235,7 +236,7 @@ fn names_in(folder: &Path) -> Option<Vec<String>> {
     Some(names)
 }
 
-/// The file where `range` begins, and its type.
+/// Returns the file, positioned at the start of `range`, and its media type.
 fn sniffed(found: &Found, mut file: File, range: &Range<u64>) -> io::Result<(File, &'static str)> {
     let media = match media::by_name(&found.path) {
         Some(media) => media,
@@ -250,7 +251,8 @@ fn sniffed(found: &Found, mut file: File, range: &Range<u64>) -> io::Result<(Fil
     Ok((file, media))
 }
 
-/// The range of `len` bytes that a header names; none if it names several, or there are no bytes.
+/// Parses a range header for a file of `len` bytes. Returns `None` for multiple ranges and for an
+/// empty file, which are answered with the whole file.
 fn range_of(text: &str, len: u64) -> Result<Option<Range<u64>>, &'static str> {
     const INVALID: &str = "invalid range";
     let ranges = text.strip_prefix("bytes=").ok_or(INVALID)?;
@@ -281,7 +283,7 @@ fn range_of(text: &str, len: u64) -> Result<Option<Range<u64>>, &'static str> {
     }
 }
 
-/// The answer to a range that there is not.
+/// Returns a 416 response for a range that cannot be satisfied.
 fn unfit(why: &'static str, len: u64) -> Response {
     let mut response = Response::new(Body::from(format!("{why}\n")));
     *response.status_mut() = StatusCode::RANGE_NOT_SATISFIABLE;
@@ -305,7 +307,7 @@ fn set(response: &mut Response, name: HeaderName, value: &str) {
     }
 }
 
-/// When a file was written, if the system knows it.
+/// Returns the modification time of a file; `None` if the system does not provide it.
 fn modified(found: &Found) -> Option<SystemTime> {
     let modified = found.metadata.modified().ok();
     modified.filter(|time| *time > UNIX_EPOCH)
@@ -320,7 +322,7 @@ fn date(time: SystemTime) -> String {
     httpdate::fmt_http_date(time)
 }
 
-/// A name as a part of a URL.
+/// Escapes a name for use in a URL path.
 fn escape(name: &str) -> String {
     let mut out = String::with_capacity(name.len());
     for byte in name.bytes() {
@@ -336,7 +338,7 @@ fn escape(name: &str) -> String {
     out
 }
 
-/// A name as text of a page.
+/// Escapes a name for HTML text or attributes.
 fn shown(name: &str) -> String {
     let mut out = String::with_capacity(name.len());
     for c in name.chars() {

@@ -1,13 +1,17 @@
-//! `/api/v1/write`: remote write 1.0 and 2.0.
+//! `/api/v1/write`: receives remote write 1.0 and 2.0.
 //!
 //! ```text
 //! headers -> version -> admitted -> body -> prepared -> decode and append -> durable -> 204
 //! ```
 //!
-//! Invariant: 204 means that every sample is durable; 400 that what is not named in the text is;
-//! anything from 500 on that nothing is promised and the sender should try again. A sender of 2.0
-//! is told with each answer how much of what it sent is written, as its protocol asks; one of 1.0
-//! is not, as upstream does not.
+//! Status codes:
+//!
+//! - 204: every sample is durable.
+//! - 400: all samples are durable except those listed in the error.
+//! - 5xx: nothing is guaranteed, and the sender should retry.
+//!
+//! Every response to a 2.0 request contains the number of written samples, as the protocol
+//! requires. Responses to 1.0 requests do not, as in upstream.
 
 use super::call::not_ready;
 use super::origin;
@@ -37,13 +41,13 @@ const HISTOGRAMS_WRITTEN: HeaderName =
 const EXEMPLARS_WRITTEN: HeaderName =
     HeaderName::from_static("x-prometheus-remote-write-exemplars-written");
 
-/// The part of a push's span until its body is here: for lack of room it waits, too.
+/// Name of the span that covers reading the body, including the wait for memory.
 pub(super) const READ: &str = "writeRead";
 
-/// The part in which the log is waited for.
+/// Name of the span that covers waiting for the log.
 pub(super) const COMMIT: &str = "writeCommit";
 
-/// Takes in a request's samples.
+/// Stores the samples of a request and answers 204 when they are durable.
 pub(crate) async fn remote_write(app: App, request: Request) -> Response {
     let version = version_of(request.headers());
     let version = match version.and_then(|version| accepted(&app.parts.web, version)) {
@@ -74,7 +78,7 @@ pub(crate) async fn remote_write(app: App, request: Request) -> Response {
     response
 }
 
-/// Stores what the request brings, and says how much of it is `written`.
+/// Stores the samples of a request and sets `written` to the number of stored ones.
 async fn store(
     app: &App,
     pipeline: Arc<Pipeline>,
@@ -92,7 +96,7 @@ async fn store(
     let bytes_max = pipeline.limits().wire.body_bytes_max;
     let span = head.extensions.get::<SpanContext>().cloned();
     let reading = SpanContext::begin_in(span.as_ref(), READ);
-    // Bodies wait here, unread, while there is no room for them.
+    // The body is not read while there is no memory for it.
     let admitted = pipeline.admit(body::declared_bytes(&body)).await;
     let mut admission = admitted.map_err(refused_body)?;
     let hold = |bytes| admission.cover(bytes).map_err(refused_body);
@@ -115,10 +119,10 @@ async fn store(
     }
 }
 
-/// Decodes and appends: here if that is quick, else on a thread that may wait. Compute threads
-/// would make writes wait for queries; those that may wait are few, so that writes wait for each
-/// other and not for the scheduler. The request keeps its room as long as it exists, whether the
-/// client waits or not.
+/// Decodes and appends the samples: on the async thread if that is quick, else on a blocking
+/// thread. On compute threads, writes would wait for queries. The number of concurrent blocking
+/// writes is limited, so that they wait in order and do not compete for the scheduler. The request
+/// keeps its memory reserved until it is processed, even if the client disconnects.
 async fn decode(
     app: &App,
     pipeline: Arc<Pipeline>,
@@ -136,7 +140,7 @@ async fn decode(
     let decoding = tokio::task::spawn_blocking(move || {
         let pending = pipeline.remote_write(&tenant, from, &bytes, admission, span.as_ref());
         pipeline.put_body(bytes);
-        // What was freed is not to stay while others take as much again.
+        // Returns freed memory to the system before other requests allocate as much again.
         watch_memory();
         drop(slot);
         pending
@@ -151,7 +155,7 @@ async fn decode(
     }
 }
 
-/// An error about the length of a body or about room for it.
+/// Converts an error of admitting a body: it is too long, or there is no memory for it.
 pub(super) fn refused_body(error: Error) -> Failure {
     match error.kind {
         ErrorKind::Limited => Failure::new(Cause::BodyTooLarge, error.message),
@@ -159,12 +163,12 @@ pub(super) fn refused_body(error: Error) -> Failure {
     }
 }
 
-/// An error about the request itself or about room for it.
+/// Converts an error of the request, or of reserving memory for it.
 fn refused(error: Error) -> Failure {
     Failure::new(Cause::Request(error.kind), error.message)
 }
 
-/// The version, if its message is taken here.
+/// Returns the version if the server accepts its message. Otherwise returns upstream's error.
 fn accepted(web: &WebSettings, version: Version) -> Result<Version, Failure> {
     let accepted = &web.write_versions;
     if accepted.contains(&version) {
@@ -178,8 +182,9 @@ fn accepted(web: &WebSettings, version: Version) -> Result<Version, Failure> {
     Err(Failure::new(Cause::MediaType, message))
 }
 
-/// The version that the headers name; what is not known is refused in upstream's words. Names and
-/// values are read as RFC 9110 has it: in any case, with spaces and quotes.
+/// Returns the protocol version according to the headers. Rejects unsupported ones with upstream's
+/// messages. Header values are parsed as RFC 9110 specifies: case-insensitively, with optional
+/// spaces and quotes.
 fn version_of(headers: &HeaderMap) -> Result<Version, Failure> {
     let unsupported = |message: String| Err(Failure::new(Cause::MediaType, message));
     let encoding = text_of(headers, header::CONTENT_ENCODING);

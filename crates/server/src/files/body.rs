@@ -1,8 +1,8 @@
-//! A file as the body of an answer, or a range of it.
+//! A file, or a range of it, as a response body.
 //!
-//! Invariant: one piece of a file is in memory, and it is read when the client can take it, on a
-//! thread that may wait; between pieces no thread waits for the client. A file that became shorter
-//! ends the connection: what was promised cannot be sent.
+//! Invariant: only one piece of the file is in memory. It is read on a blocking thread when the
+//! client can receive it, and no thread is blocked between pieces. If the file was truncated
+//! meanwhile, the connection is closed, because the announced length cannot be sent.
 
 use axum::body::Bytes;
 use http_body::{Frame, SizeHint};
@@ -12,10 +12,10 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use tokio::task::{JoinHandle, spawn_blocking};
 
-/// Bytes that are read at one time.
+/// Size of a piece in bytes.
 const PIECE_BYTES: usize = 64 << 10;
 
-/// A file from where it stands, up to a number of bytes.
+/// A response body with the content of a file from its current position.
 pub(crate) struct FileBody {
     left: u64,
     state: Reading,
@@ -28,7 +28,7 @@ enum Reading {
 }
 
 impl FileBody {
-    /// The next `bytes` of `file`.
+    /// Creates a body with the next `bytes` bytes of `file`.
     pub(crate) fn new(file: File, bytes: u64) -> Self {
         Self {
             left: bytes,

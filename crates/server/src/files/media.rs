@@ -1,16 +1,17 @@
-//! The type of a file: by the end of its name, or else by its first bytes, as Go's `net/http` finds
-//! it. Of what Go knows by bytes sound and film are left out: such files have names.
+//! Detects the media type of a file by its extension or, failing that, by its first bytes, like
+//! Go's `net/http`. Audio and video are not detected by content, because such files have
+//! extensions.
 
 use std::path::Path;
 
-/// What is looked at where a name says nothing.
+/// Number of bytes that are inspected if the extension is unknown.
 pub(crate) const START_BYTES: usize = 512;
 
 const PLAIN: &str = "text/plain; charset=utf-8";
 const HTML: &str = "text/html; charset=utf-8";
 const OCTETS: &str = "application/octet-stream";
 
-/// Types by the ends of names, in lower case.
+/// Media types by file extension in lower case.
 const BY_NAME: [(&str, &str); 38] = [
     ("avif", "image/avif"),
     ("bmp", "image/bmp"),
@@ -52,7 +53,7 @@ const BY_NAME: [(&str, &str); 38] = [
     ("zip", "application/zip"),
 ];
 
-/// Types by how files begin.
+/// Media types by the first bytes of a file.
 const BY_START: [(&[u8], &str); 20] = [
     (b"%PDF-", "application/pdf"),
     (b"%!PS-Adobe-", "application/postscript"),
@@ -76,7 +77,7 @@ const BY_START: [(&[u8], &str); 20] = [
     (b"\0asm", "application/wasm"),
 ];
 
-/// Tags with which a page begins, a blank or the end of the tag behind them.
+/// Tags with which an HTML document may start, followed by a space or the end of the tag.
 const TAGS: [&str; 17] = [
     "!doctype html",
     "html",
@@ -97,14 +98,14 @@ const TAGS: [&str; 17] = [
     "!--",
 ];
 
-/// The type that the name tells, if it tells one.
+/// Returns the media type for the file extension; `None` if it is unknown.
 pub(crate) fn by_name(path: &Path) -> Option<&'static str> {
     let end = path.extension()?.to_str()?.to_ascii_lowercase();
     let found = BY_NAME.iter().find(|(known, _)| *known == end)?;
     Some(found.1)
 }
 
-/// The type of what begins with `start`.
+/// Returns the media type of content that starts with `start`.
 pub(crate) fn by_start(start: &[u8]) -> &'static str {
     let start = &start[..start.len().min(START_BYTES)];
     let is_blank = |byte: &u8| matches!(byte, b'\t' | b'\n' | b'\x0c' | b'\r' | b' ');
@@ -137,7 +138,7 @@ fn begins_page(text: &[u8]) -> bool {
         let Some((name, rest)) = behind.split_at_checked(tag.len()) else {
             return false;
         };
-        // A comment needs nothing behind its sign to be one; Go asks for it all the same.
+        // Like Go, requires a space or `>` even after the start of a comment.
         name.eq_ignore_ascii_case(tag.as_bytes()) && matches!(rest, [b' ' | b'>', ..])
     })
 }

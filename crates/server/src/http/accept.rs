@@ -1,36 +1,36 @@
-//! Where connections come from.
+//! Abstraction of the source of connections.
 //!
-//! The listener and all that is above it know a stream of bytes and the address of its client, and
-//! nothing of TCP: TLS or a stream in memory takes its place by implementing [`Accept`].
+//! The listener and all code above it depend only on a byte stream and the address of its client,
+//! not on TCP. TLS and in-memory streams implement [`Accept`].
 
 use std::io;
 use std::net::SocketAddr;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 
-/// What is spoken over a stream.
+/// Protocol of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
-    /// HTTP/1.0 and 1.1.
+    /// HTTP/1.0 and HTTP/1.1.
     Http1,
-    /// HTTP/2, agreed on before.
+    /// HTTP/2, negotiated during the TLS handshake.
     Http2,
 }
 
-/// A source of connections.
+/// A source of connections, for example a TCP or TLS listener.
 pub trait Accept: Send + Sync + 'static {
-    /// A connection whose client has said nothing yet.
+    /// An accepted connection before its handshake.
     type Arriving: Send + 'static;
 
-    /// What carries the bytes of a connection.
+    /// The byte stream of a connection after its handshake.
     type Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static;
 
-    /// Waits for the next connection; returns it with the address of its client. An error concerns
-    /// one connection: the caller tries again after a pause.
+    /// Waits for the next connection and returns it with the address of its client. An error
+    /// concerns a single connection: the caller tries again after a pause.
     fn accept(&self) -> impl Future<Output = io::Result<(Self::Arriving, SocketAddr)>> + Send;
 
-    /// Agrees with the client on what is spoken. The caller bounds the time; others are accepted
-    /// meanwhile.
+    /// Performs the handshake and returns the negotiated protocol. The caller limits its duration;
+    /// other connections are accepted meanwhile.
     fn agree(
         arriving: Self::Arriving,
     ) -> impl Future<Output = io::Result<(Self::Stream, Protocol)>> + Send;
@@ -49,10 +49,10 @@ impl Accept for TcpListener {
     }
 }
 
-/// The next connection of a socket.
+/// Accepts the next connection of a TCP socket.
 pub(crate) async fn accept_tcp(listener: &TcpListener) -> io::Result<(TcpStream, SocketAddr)> {
     let (stream, peer) = listener.accept().await?;
-    // Answers are written whole: waiting for more to send only delays them.
+    // Responses are written in whole pieces, so Nagle's algorithm would only delay them.
     stream.set_nodelay(true)?;
     Ok((stream, peer))
 }

@@ -1,7 +1,7 @@
-//! Reading request bodies: bounded in size, in time and in memory of all of them together.
+//! Reads request bodies with limits on size, time and total memory.
 //!
-//! Invariant: memory is reserved before it is taken. Pages are touched by the bytes that come, not
-//! by a length that was announced.
+//! Invariant: memory is reserved before it is allocated. Pages are touched only by received bytes,
+//! never because of an announced length.
 
 use super::failure::{Cause, Failure};
 use crate::admission::limits::Limits;
@@ -12,19 +12,19 @@ use http_body_util::BodyExt;
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 
-/// The bytes that a body says it has, 0 if it does not say.
+/// Returns the announced length of a body in bytes; 0 if there is none.
 pub(crate) fn declared_bytes(body: &Body) -> usize {
     usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX)
 }
 
-/// The answer to a body of more than `bytes_max`.
+/// Returns the failure for a body of more than `bytes_max`.
 fn too_large(bytes: usize, bytes_max: usize) -> Failure {
     let message = format!("request body too large: {bytes} bytes, limit {bytes_max}");
     Failure::new(Cause::BodyTooLarge, message)
 }
 
-/// Reads a body of at most `bytes_max` into `bytes`, which is empty. `hold` makes sure that memory
-/// is reserved, for so many bytes in all.
+/// Reads a body of at most `bytes_max` into `bytes`, which must be empty. Calls `hold` with the
+/// total number of bytes that must be reserved, before they are allocated.
 pub(crate) async fn read(
     limits: &Limits,
     metrics: &EndpointMetrics,
@@ -33,13 +33,14 @@ pub(crate) async fn read(
     mut hold: impl FnMut(usize) -> Result<(), Failure>,
 ) -> Result<Vec<u8>, Failure> {
     let declared = declared_bytes(&body);
-    // A client that announces too much need not send it first.
+    // Reject early: the client need not send a body whose announced length is too large.
     if declared > bytes_max {
         return Err(too_large(declared, bytes_max));
     }
     let start = Instant::now();
     if declared > 0 {
-        // Once: a body that tells its length is not copied. Pages come with the bytes.
+        // A single allocation: a body with a known length is never copied. Its pages are touched as
+        // bytes arrive.
         hold(bytes.capacity().max(declared))?;
         bytes.reserve_exact(declared);
     }
@@ -57,7 +58,7 @@ pub(crate) async fn read(
             return Err(too_large(needed, bytes_max));
         }
         if needed > bytes.capacity() {
-            // At least doubled, so that a body is copied twice at most.
+            // At least doubles the capacity, so that each byte is copied at most twice on average.
             let capacity = needed
                 .max(bytes.capacity().saturating_mul(2))
                 .min(bytes_max);
@@ -70,8 +71,8 @@ pub(crate) async fn read(
     Ok(bytes)
 }
 
-/// A body of any length that is taken as it comes. Only the time counts that is spent waiting for
-/// it: a sender is not slow because what it sent is being worked on.
+/// A streamed body of any length. Only the time spent waiting for the client counts towards its
+/// deadline, not the time spent processing earlier bytes.
 pub(crate) struct Paced<'a> {
     limits: &'a Limits,
     metrics: &'a EndpointMetrics,
@@ -81,7 +82,7 @@ pub(crate) struct Paced<'a> {
 }
 
 impl<'a> Paced<'a> {
-    /// At the start of `body`.
+    /// Creates a reader at the start of `body`.
     pub(crate) fn new(limits: &'a Limits, metrics: &'a EndpointMetrics, body: Body) -> Self {
         Self {
             limits,
@@ -92,7 +93,7 @@ impl<'a> Paced<'a> {
         }
     }
 
-    /// The next bytes; none at the end.
+    /// Returns the next bytes of the body; `None` at its end. Fails if the client is too slow.
     pub(crate) async fn next(&mut self) -> Result<Option<Bytes>, Failure> {
         loop {
             let start = Instant::now();
@@ -119,7 +120,7 @@ fn unreadable(error: axum::Error) -> Failure {
     Failure::bad_data(format!("error reading request body: {error}"))
 }
 
-/// A body of so many bytes may have taken this long.
+/// Returns the maximum time in which a body of this size must be received.
 fn allowed_time(limits: &Limits, bytes: usize) -> Duration {
     let paced = bytes as f64 / limits.body_bytes_per_second_min as f64;
     limits.body_grace + Duration::from_secs_f64(paced)

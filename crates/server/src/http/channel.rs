@@ -1,7 +1,8 @@
-//! Bodies that a thread makes while the client takes them: a channel with few places.
+//! Response bodies that a thread produces while the client reads them, connected by a bounded
+//! channel.
 //!
-//! Invariant: who makes the body waits while the places are taken, and is told when the client is
-//! gone.
+//! Invariant: the producer waits while the channel is full, and gets an error after the client
+//! disconnected.
 
 use axum::body::{Body, Bytes};
 use firn_model::budget::Reservation;
@@ -11,20 +12,20 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 
-/// The end of the channel at which the client is.
+/// The receiving end of the channel, as a response body.
 pub(crate) struct ChannelBody {
     pieces: Receiver<io::Result<Bytes>>,
 }
 
 impl ChannelBody {
-    /// A body, and where its pieces are sent, of which so many may wait. An error ends it, and the
-    /// connection with it.
+    /// Creates a body and the sender of its pieces, of which at most `waiting_max` may be queued.
+    /// Sending an error ends the body and its connection.
     pub(crate) fn open(waiting_max: usize) -> (Body, Sender<io::Result<Bytes>>) {
         let (sender, pieces) = channel(waiting_max);
         (Body::new(Self { pieces }), sender)
     }
 
-    /// A body that is there, with the memory that it takes until it was sent.
+    /// Creates a body from complete bytes. Their memory stays reserved until they were sent.
     pub(crate) fn whole(bytes: Bytes, memory: Reservation) -> Body {
         Body::new(Whole {
             bytes: Some(bytes),
@@ -46,7 +47,7 @@ impl http_body::Body for ChannelBody {
     }
 }
 
-/// Bytes with a length, in one piece.
+/// A body with a known length, sent in one piece.
 struct Whole {
     bytes: Option<Bytes>,
     _memory: Reservation,

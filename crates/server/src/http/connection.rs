@@ -1,8 +1,8 @@
-//! One connection: what is spoken is agreed on, requests go from its socket to the router, answers
-//! back, until it ends.
+//! Serves one connection: performs the handshake, passes requests from its socket to the router,
+//! and sends the responses, until it ends.
 //!
-//! Invariant: over HTTP/1.1 a request whose body was not read to its end, or whose head was
-//! refused, is the last one of its connection.
+//! Invariant: over HTTP/1.1, a request whose body was not read completely or whose head was
+//! rejected is the last one of its connection.
 
 use super::accept::{Accept, Protocol};
 use super::http2;
@@ -30,28 +30,28 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-/// What the connections of a listener share.
+/// Context that all connections of a listener share.
 #[derive(Clone)]
 pub(crate) struct Site {
-    /// Answers requests.
+    /// Router that processes the requests.
     pub(crate) router: Router,
-    /// Bounds of connections, heads and pauses.
+    /// Limits of connections, heads and timeouts.
     pub(crate) limits: Limits,
-    /// Memory of all long request heads.
+    /// Memory budget of all long request heads.
     pub(crate) heads: Budget,
-    /// Counts connections.
+    /// Metrics of connections.
     pub(crate) metrics: Arc<ServerMetrics>,
 }
 
-/// A fresh connection.
+/// An accepted connection.
 pub(super) struct Connected<A: Accept> {
-    /// What carries its bytes, once that is agreed on.
+    /// The connection before its handshake.
     pub(super) arriving: A::Arriving,
-    /// The address of its client.
+    /// Address of the client.
     pub(super) peer: SocketAddr,
 }
 
-/// Serves one connection to its end. It ends after the request under way once `stopping` changes.
+/// Serves one connection until it ends. After `stopping` changes, it ends with the current request.
 pub(super) fn serve<A: Accept>(
     connected: Connected<A>,
     site: &Site,
@@ -93,7 +93,8 @@ where
     let service = service_fn(move |request| answer(request, peer, phase.clone(), &routes));
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
-        // Runs from the end of an answer: it bounds the pause. The socket bounds the headers.
+        // hyper starts this timeout at the end of a response, so it limits the idle time. The
+        // socket limits the time for the headers.
         .header_read_timeout(limits.idle_max)
         .max_buf_size(limits.header_buffer_bytes)
         .max_headers(limits.headers_max)
@@ -101,7 +102,7 @@ where
     let mut connection = pin!(connection);
     let outcome = tokio::select! {
         outcome = connection.as_mut() => outcome,
-        // An error means that the server is gone: the same as its wish to stop.
+        // An error means that the sender is gone, which is treated like a shutdown.
         _ = stopping.changed() => {
             connection.as_mut().graceful_shutdown();
             connection.await
@@ -112,8 +113,8 @@ where
     }
 }
 
-/// Answers one request; the connection is busy until the answer was sent. It is busy from this call
-/// on, not from the first poll of what is returned.
+/// Processes one request. The connection is busy from the call of this function, rather than from
+/// the first poll of the returned future, until the response was sent.
 fn answer(
     request: Request<Incoming>,
     peer: SocketAddr,
@@ -148,12 +149,12 @@ fn answer(
     }
 }
 
-/// An answer's body; the connection is busy until it was sent.
+/// A response body. The connection is busy until it is dropped.
 type BusyBody = WatchedBody<Body, Busy>;
 
 impl Watch for Busy {}
 
-/// Is set once a request's body was read to its end.
+/// Records that a request body was read to its end.
 struct HasEnded(Arc<AtomicBool>);
 
 impl Watch for HasEnded {

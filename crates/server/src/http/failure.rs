@@ -1,5 +1,5 @@
-//! Why a request has no answer, and what the client receives instead: the one place where an error
-//! becomes an HTTP status, a Prometheus error type and a Retry-After.
+//! Failed requests and their responses: the only place that maps an error to an HTTP status, a
+//! Prometheus error type and a `Retry-After` header.
 
 use crate::admission::queries::Unfinished;
 use crate::json;
@@ -8,30 +8,30 @@ use axum::http::{HeaderValue, Response, StatusCode, header};
 use firn_model::error::{Error, ErrorKind};
 use firn_promql::value::QueryError;
 
-/// What went wrong, from the point of view of HTTP.
+/// Cause of a failure from the point of view of HTTP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cause {
-    /// While the parameters of a request or the samples of a write were read.
+    /// An error in the parameters of a request or the samples of a write.
     Request(ErrorKind),
-    /// While a sound request was worked on.
+    /// An error while a valid request was processed.
     Execution(ErrorKind),
     /// The body is longer than the limit.
     BodyTooLarge,
-    /// The request line and the headers are longer than the limit.
+    /// The request line and headers are longer than the limit.
     HeadTooLarge,
-    /// The body came too slowly.
+    /// The body was received too slowly.
     BodyTooSlow,
-    /// The body is of a type or encoding that is not read here.
+    /// The media type or encoding of the body is not supported.
     MediaType,
-    /// What was asked for is switched off: upstream's status for that is 500.
+    /// The requested feature is disabled. Upstream answers 500.
     Off,
-    /// The tenant is not named.
+    /// The request does not contain the mandatory tenant.
     Unauthenticated,
-    /// The operation is switched off, or another site's page asked for it.
+    /// The operation is disabled, or was requested by a page of another origin.
     Forbidden,
 }
 
-/// An error on its way to the client.
+/// An error on its way to the client: its cause and message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Failure {
     pub(crate) cause: Cause,
@@ -44,10 +44,10 @@ struct Verdict {
     retry_after_seconds: Option<u32>,
 }
 
-/// nginx's status for a client that went away, which upstream uses too.
+/// Status code of nginx for a request that the client cancelled, which upstream uses as well.
 const CLIENT_CLOSED_REQUEST: u16 = 499;
 
-/// Long enough for a body or a sync to end, short enough not to age the sender's queue.
+/// Long enough for the end of a body or sync, and short enough to avoid a backlog at the sender.
 const RETRY_AFTER_SECONDS: u32 = 1;
 
 fn verdict(cause: Cause) -> Verdict {
@@ -91,27 +91,27 @@ impl Failure {
         }
     }
 
-    /// The request itself is wrong.
+    /// Creates a failure caused by an invalid request.
     pub(crate) fn bad_data(message: impl Into<String>) -> Self {
         Self::new(Cause::Request(ErrorKind::Invalid), message)
     }
 
-    /// Upstream's form for a parameter that is wrong.
+    /// Creates a failure with upstream's message for an invalid parameter.
     pub(crate) fn parameter(name: &str, why: impl std::fmt::Display) -> Self {
         Self::bad_data(format!("invalid parameter {name:?}: {why}"))
     }
 
-    /// A defect of Firn's.
+    /// Creates a failure caused by a defect of Firn.
     pub(crate) fn internal(message: impl Into<String>) -> Self {
         Self::new(Cause::Execution(ErrorKind::Internal), message)
     }
 
-    /// An error of another crate, met while working on a sound request.
+    /// Converts an error of another crate that occurred while a valid request was processed.
     pub(crate) fn execution(error: Error) -> Self {
         Self::new(Cause::Execution(error.kind), error.message)
     }
 
-    /// The answer in the API's JSON.
+    /// Returns the response in the JSON format of the API.
     pub(crate) fn into_json(self) -> Response<Body> {
         let verdict = verdict(self.cause);
         let mut body = br#"{"status":"error","errorType":"#.to_vec();
@@ -122,12 +122,12 @@ impl Failure {
         verdict.response("application/json", body)
     }
 
-    /// The answer as plain text, for those endpoints where upstream answers so.
+    /// Returns the response as plain text, for endpoints where upstream does so.
     pub(crate) fn into_plain(self) -> Response<Body> {
         let mut body = self.message.into_bytes();
         body.push(b'\n');
         let mut response = verdict(self.cause).response("text/plain; charset=utf-8", body);
-        // The text may quote the request: a browser must not guess that it is HTML.
+        // The text may quote the request; browsers must not interpret it as HTML.
         response.headers_mut().insert(
             header::X_CONTENT_TYPE_OPTIONS,
             HeaderValue::from_static("nosniff"),
@@ -151,8 +151,8 @@ impl Verdict {
 }
 
 impl Failure {
-    /// Why the parameter `name` is refused, or what else went wrong with it. Some endpoints of
-    /// upstream do not name the parameter.
+    /// Converts an error of the parser. A parse error refers to the parameter `name`, except for
+    /// endpoints where upstream omits it.
     pub(crate) fn of_parser(error: QueryError, name: Option<&str>) -> Self {
         match (error, name) {
             (QueryError::Parse(message), Some(name)) => Failure::parameter(name, message),
@@ -163,7 +163,8 @@ impl Failure {
 }
 
 impl From<QueryError> for Failure {
-    /// A query that does not parse is a bad parameter, as upstream has it; all else is execution.
+    /// Converts a query error. As in upstream, a parse error is an invalid parameter and all others
+    /// are execution errors.
     fn from(error: QueryError) -> Self {
         match error {
             QueryError::Parse(message) => Failure::parameter("query", message),

@@ -1,11 +1,11 @@
-//! A connection that speaks HTTP/2: many requests at once over one stream of bytes.
+//! Serves a connection over HTTP/2, with many concurrent requests on one byte stream.
 //!
-//! The protocol's own means bound what a client may have under way; what they do not bound is
-//! looked at every few seconds: a connection without requests, and an answer that its client lets
-//! stand.
+//! The settings of the protocol limit most resources of a client. A periodic check covers the rest:
+//! connections without requests, and responses that the client does not read.
 //!
-//! Invariant: a connection takes a bounded number of requests, heads and bytes on their way out,
-//! and ends when its client is gone, says nothing or takes nothing for as long as over HTTP/1.1.
+//! Invariant: the numbers of requests, headers and buffered bytes of a connection are bounded. It
+//! is closed if its client has disconnected, is idle or does not read, after the same times as over
+//! HTTP/1.1.
 
 use super::connection::Site;
 use super::watched_body::{Watch, WatchedBody};
@@ -28,27 +28,29 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
 use tokio::time::{Instant, interval};
 
-/// Requests under way at once: a page of a dashboard asks for some twenty panels.
+/// Maximum number of concurrent requests. A dashboard requests about twenty panels at once.
 const STREAMS_MAX: u32 = 64;
 
-/// Bytes of a request's headers, as over HTTP/1.1.
+/// Maximum size of the headers of a request in bytes, as over HTTP/1.1.
 const HEADERS_BYTES_MAX: u32 = 64 << 10;
 
-/// Bytes of an answer that wait for their client, beyond what it asked for.
+/// Maximum number of buffered bytes of a response beyond the client's flow-control window.
 const SEND_BYTES_MAX: usize = 32 << 10;
 
-/// Bytes of bodies that a client may send before they are read: a push in one go.
+/// Flow-control windows: bytes of bodies that a client may send before they are read, sufficient
+/// for a typical push.
 const STREAM_WINDOW_BYTES: u32 = 256 << 10;
 const CONNECTION_WINDOW_BYTES: u32 = 1 << 20;
 
-/// A client that is silent is asked whether it is there, and has so long to say so.
+/// Interval of pings to a silent client, and the time for its answer.
 const PING_PAUSE: Duration = Duration::from_secs(30);
 const PING_MAX: Duration = Duration::from_secs(20);
 
-/// Between two looks at what is under way.
+/// Interval of the checks for idle and stalled connections.
 const LOOK_PAUSE: Duration = Duration::from_secs(5);
 
-/// Serves one connection to its end. It ends after the requests under way once `stopping` changes.
+/// Serves one connection until it ends. After `stopping` changes, it ends with the current
+/// requests.
 pub(super) async fn serve<S>(
     stream: S,
     peer: SocketAddr,
@@ -85,7 +87,7 @@ pub(super) async fn serve<S>(
             }
             _ = stopping.changed(), if ends_at.is_none() => {
                 connection.as_mut().graceful_shutdown();
-                // The listener cuts what takes too long.
+                // The listener aborts the connection if that takes too long.
                 ends_at = Some(Instant::now() + limits.shutdown_grace);
             }
             _ = looks.tick() => {
@@ -110,7 +112,7 @@ fn answer(
     routes: &TowerToHyperService<Router>,
 ) -> impl Future<Output = Result<Response<WatchedBody<Body, Entered>>, Infallible>> + Send + use<> {
     request.extensions_mut().insert(peer);
-    // Where HTTP/1.1 has a header, which is what the rest of the server reads.
+    // The rest of the server expects the `Host` header of HTTP/1.1.
     if let Some(authority) = request.uri().authority()
         && let Ok(host) = HeaderValue::from_str(authority.as_str())
     {
@@ -124,15 +126,16 @@ fn answer(
     }
 }
 
-/// The requests under way on one connection. Clones share them.
+/// The current requests of one connection. Clones share the state.
 #[derive(Clone)]
 struct Requests(Arc<Mutex<UnderWay>>);
 
 struct UnderWay {
     next: u64,
-    /// Each with the moment since which a piece of its answer waits to be taken.
+    /// For each request, the time since which a piece of its response has been waiting for the
+    /// client.
     waiting_since: HashMap<u64, Option<Instant>>,
-    /// When the last one ended.
+    /// Time at which the last request ended.
     idle_since: Instant,
 }
 
@@ -147,7 +150,7 @@ impl Default for Requests {
 }
 
 impl Requests {
-    /// A request is under way until what is returned is dropped.
+    /// Registers a request until the returned guard is dropped.
     fn enter(&self) -> Entered {
         let mut all = lock(&self.0);
         let number = all.next;
@@ -157,14 +160,14 @@ impl Requests {
         Entered { requests, number }
     }
 
-    /// Whether there was no request for so long.
+    /// Returns whether the connection has had no requests for at least `longest`.
     fn is_idle(&self, longest: Option<Duration>) -> bool {
         let all = lock(&self.0);
         let is_over = |longest| all.idle_since.elapsed() >= longest;
         all.waiting_since.is_empty() && longest.is_some_and(is_over)
     }
 
-    /// Whether an answer was not taken for so long.
+    /// Returns whether a piece of any response has been waiting for at least `longest`.
     fn is_stalled(&self, longest: Duration) -> bool {
         let all = lock(&self.0);
         let mut since = all.waiting_since.values().flatten();
@@ -172,7 +175,7 @@ impl Requests {
     }
 }
 
-/// A request under way.
+/// Guard of a current request, which records the progress of its response.
 struct Entered {
     requests: Requests,
     number: u64,

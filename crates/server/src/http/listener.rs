@@ -1,7 +1,7 @@
-//! Accepting connections and serving them until the server stops.
+//! Accepts connections and serves them until the server stops.
 //!
-//! Invariant: there are never more connections than the limit; each ends when its client is too
-//! slow, goes away, or the server stops.
+//! Invariant: the number of connections never exceeds the limit. Each one ends when its client is
+//! too slow or disconnects, or the server stops.
 
 use super::accept::Accept;
 use super::connection::{self, Connected, Site};
@@ -13,16 +13,16 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-/// How long to wait after a failed accept: file descriptors may have run out, and come back.
-/// Doubled up to the longest with each that fails.
+/// Minimum and maximum pause after a failed accept, for example for lack of file descriptors. The
+/// pause doubles with each further failure.
 const ACCEPT_PAUSE_MIN: Duration = Duration::from_millis(10);
 const ACCEPT_PAUSE_MAX: Duration = Duration::from_secs(1);
 
-/// Between two lines in the log about failed accepts.
+/// Minimum time between two log messages about failed accepts.
 const ACCEPT_REPORT_PAUSE: Duration = Duration::from_secs(60);
 
-/// Serves `site` to the connections of `source` until `shutdown` resolves; then lets requests under
-/// way end for as long as the limits say.
+/// Serves the connections of `source` until `shutdown` resolves. Then waits for current requests up
+/// to the grace period in the limits.
 pub(crate) async fn serve(source: impl Accept, site: Site, shutdown: impl Future<Output = ()>) {
     let mut server = Server::new(site);
     let mut connections = JoinSet::new();
@@ -43,7 +43,7 @@ pub(crate) async fn serve(source: impl Accept, site: Site, shutdown: impl Future
     server.drain(connections).await;
 }
 
-/// Failed accepts that are not logged yet.
+/// Counter of failed accepts that are not logged yet.
 #[derive(Default)]
 struct AcceptFailures {
     count: u64,
@@ -51,7 +51,7 @@ struct AcceptFailures {
 }
 
 impl AcceptFailures {
-    /// Counts one; says in the log how many there were, once in a while.
+    /// Counts a failure. Logs the number of failures at most once per interval.
     fn report(&mut self, error: &io::Error) {
         self.count += 1;
         let is_quiet = |at: Instant| at.elapsed() < ACCEPT_REPORT_PAUSE;
@@ -69,7 +69,7 @@ struct Server {
     site: Site,
     places: Arc<Semaphore>,
     failures: AcceptFailures,
-    /// Changes once: when connections shall end after the request under way.
+    /// Changes once, when connections must end after the current request.
     stopping: watch::Sender<bool>,
 }
 
@@ -83,13 +83,13 @@ impl Server {
         }
     }
 
-    /// Waits for a place first: further clients wait in the kernel's backlog and cost nothing. What
-    /// fails is tried again.
+    /// Waits for a free connection slot before accepting, so that further clients wait in the
+    /// kernel's backlog without cost. Retries failed accepts.
     async fn accept<A: Accept>(
         &mut self,
         source: &A,
     ) -> (Connected<A>, Option<OwnedSemaphorePermit>) {
-        // It is never closed.
+        // The semaphore is never closed.
         let place = self.places.clone().acquire_owned().await.ok();
         let mut pause = ACCEPT_PAUSE_MIN;
         loop {
@@ -132,7 +132,7 @@ mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
     use tokio::sync::{Mutex, mpsc, oneshot};
 
-    /// Streams in memory, in the order in which a test opens them.
+    /// In-memory streams, in the order in which a test opens them.
     struct Streams(Mutex<mpsc::UnboundedReceiver<DuplexStream>>);
 
     impl Accept for Streams {

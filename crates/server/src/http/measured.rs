@@ -1,4 +1,4 @@
-//! Counting requests: from the end of the headers to the last byte of the answer.
+//! Measures requests from the end of the headers to the last byte of the response.
 
 use super::watched_body::{Watch, WatchedBody};
 use crate::metrics::{Endpoint, InFlightGuard, ServerMetrics};
@@ -8,7 +8,7 @@ use firn_model::env::Clock;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Waits for the answer that `work` makes and counts it under `endpoint`.
+/// Waits for the response of `work` and counts it in the metrics of `endpoint`.
 pub(crate) async fn measure(
     clock: &Arc<dyn Clock>,
     metrics: &Arc<ServerMetrics>,
@@ -31,7 +31,8 @@ pub(crate) async fn measure(
     })
 }
 
-/// Observes the duration when it is dropped: after the answer, or when the client went away.
+/// Observes the duration of a request when it is dropped: after the response was sent or the client
+/// disconnected.
 struct Timer {
     start: Duration,
     endpoint: Endpoint,

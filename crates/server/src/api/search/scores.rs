@@ -1,55 +1,53 @@
-//! How well a text matches what is searched for: from 0, not at all, to 1, as a whole or as its
-//! beginning.
+//! Scores texts against search terms: from 0 for no match to 1 for equality or a common prefix.
 //!
 //! ```text
-//! subsequence    the letters of the term in order, runs of them worth more than single ones
-//! substring      the term somewhere, the earlier the better, from 1 to 0.1
-//! Jaro-Winkler   letters in common near each other, and a beginning in common
+//! subsequence    characters of the term in order; longer runs score higher
+//! substring      the term at any position; the score falls from 1 to 0.1 with the position
+//! Jaro-Winkler   common characters close to each other, and a common prefix
 //! ```
 //!
-//! The numbers are upstream's to the last bit (`util/strutil`, `web/api/v1/search_filters.go`), so
-//! that both systems put their findings in the same order. Texts are compared character by
-//! character.
+//! Scores are bit-identical to upstream's (`util/strutil`, `web/api/v1/search_filters.go`), so that
+//! both systems sort results in the same order. Texts are compared by character.
 
-/// What is not a match of all letters without a gap is worth a little less than one that is.
+/// Factor that keeps the score of an inexact match below that of an exact one.
 const NOT_EXACT: f64 = 0.999;
 
-/// How much a letter of a common beginning is worth in Jaro-Winkler's measure.
+/// Weight of each character of a common prefix in the Jaro-Winkler score.
 const PREFIX_SCALE: f64 = 0.1;
 
-/// How long a common beginning counts there.
+/// Maximum length of a common prefix in the Jaro-Winkler score.
 const PREFIX_MAX: usize = 4;
 
-/// How texts are compared with a term.
+/// Algorithm that compares texts with a search term.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Algorithm {
-    /// By the letters in order.
+    /// Matches the characters of the term in order.
     Subsequence,
-    /// By a substring or else by Jaro-Winkler's measure.
+    /// Matches a substring, or else by Jaro-Winkler similarity.
     JaroWinkler,
 }
 
 impl Algorithm {
-    /// All, the default first.
+    /// All algorithms by name, the default first.
     pub(super) const ALL: [(&'static str, Self); 2] = [
         ("subsequence", Self::Subsequence),
         ("jarowinkler", Self::JaroWinkler),
     ];
 }
 
-/// What is searched for.
+/// Search terms and the criteria for a match.
 #[derive(Clone, Debug)]
 pub(super) struct Filter {
     terms: Vec<Vec<char>>,
     algorithm: Algorithm,
-    /// The least score of a text that matches in parts.
+    /// Minimum score of an inexact match.
     threshold: f64,
     folds_case: bool,
 }
 
 impl Filter {
-    /// A filter that accepts what matches any of `terms`, empty ones left out; everything if none
-    /// is left. `threshold` counts in hundredths.
+    /// Creates a filter that accepts texts which match any of `terms`. Empty terms are ignored;
+    /// without terms all texts match. `threshold` is a percentage.
     pub(super) fn new<'a>(
         terms: impl Iterator<Item = &'a str>,
         algorithm: Algorithm,
@@ -65,7 +63,7 @@ impl Filter {
         }
     }
 
-    /// The score of a text, or none if it does not match.
+    /// Returns the best score of a text over all terms; `None` if it does not match.
     pub(super) fn score(&self, text: &str) -> Option<f64> {
         if self.terms.is_empty() {
             return Some(1.0);
@@ -93,7 +91,8 @@ impl Filter {
     }
 }
 
-/// The characters of a text; in lower case one for one, as Go folds them.
+/// Returns the characters of a text, optionally in lower case. As in Go, each character is mapped
+/// to a single one.
 fn letters(text: &str, folds_case: bool) -> Vec<char> {
     match folds_case {
         false => text.chars().collect(),
@@ -121,7 +120,7 @@ fn subsequence(term: &[char], text: &[char]) -> f64 {
     };
     let mut best = -1.0;
     for start in (0..=last_start).filter(|start| text[*start] == term[0]) {
-        // What cannot be completed from here cannot be from further on.
+        // If the term does not match from here, it does not match from a later position either.
         let Some(score) = subsequence_from(start, term, text) else {
             break;
         };
@@ -133,7 +132,8 @@ fn subsequence(term: &[char], text: &[char]) -> f64 {
     }
 }
 
-/// Adds up the squares of runs, and takes off what lies between, before and behind them.
+/// Adds the squares of the lengths of runs and subtracts the gaps between, before and after them.
+/// Returns `None` if the term does not match from `start`.
 fn subsequence_from(start: usize, term: &[char], text: &[char]) -> Option<f64> {
     let share = 1.0 / text.len() as f64;
     let (mut score, mut matched, mut behind, mut at) = (0.0, 0, 0, start);
@@ -228,7 +228,7 @@ mod tests {
         for (algorithm, term, text, expected) in cases {
             assert_eq!(score(algorithm, term, text), expected, "{term} {text}");
         }
-        // The textbook's pair.
+        // The standard example of the algorithm.
         let martha = jaro_winkler(&letters("martha", false), &letters("marhta", false));
         assert!((martha - 0.9611).abs() < 1e-4, "{martha}");
     }
