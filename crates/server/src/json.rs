@@ -1,7 +1,7 @@
-//! The pieces of Prometheus's JSON: strings, numbers and timestamps, byte for byte as Go has them.
+//! Elements of Prometheus's JSON: strings, numbers and timestamps, byte-identical to Go's output.
 //!
-//! Label sets and results are escaped less than everything else: upstream's encoders for them leave
-//! `<`, `>` and `&` alone while its generic one does not. Both forms are kept.
+//! Label sets and results are escaped less than other documents: upstream's encoders for them do
+//! not escape `<`, `>` and `&`, while its generic encoder does. Both forms are implemented.
 
 pub(crate) mod histogram;
 pub(crate) mod tree;
@@ -10,19 +10,19 @@ use std::io::Write;
 
 const HEX: &[u8; 16] = b"0123456789abcdef";
 
-/// Appends a string as upstream's result encoders do.
+/// Appends a string like upstream's encoders of results.
 pub(crate) fn push_string(out: &mut Vec<u8>, text: &[u8]) {
     push_escaped(out, text, |b| b < 0x20 || b == b'"' || b == b'\\', false);
 }
 
-/// Appends a string as Go's `encoding/json` does: HTML's special characters and the JavaScript line
-/// separators are escaped too.
+/// Appends a string like Go's `encoding/json`, which also escapes the special characters of HTML
+/// and the line separators of JavaScript.
 pub(crate) fn push_html_string(out: &mut Vec<u8>, text: &[u8]) {
     push_escaped(out, text, is_html_special, true);
 }
 
-/// A document whose texts are as [`push_html_string`] writes them: what it escapes besides what all
-/// JSON does stands nowhere else.
+/// Escapes the strings of a document like [`push_html_string`]. The additional special characters
+/// cannot occur outside of strings.
 pub(crate) fn escape_html(document: Vec<u8>) -> Vec<u8> {
     let is_special = |b: &u8| matches!(b, b'<' | b'>' | b'&') || *b == LINE_SEPARATOR_LEAD;
     if !document.iter().any(is_special) {
@@ -48,12 +48,13 @@ pub(crate) fn escape_html(document: Vec<u8>) -> Vec<u8> {
     out
 }
 
-/// The most that [`push_html_string`] writes, and what stands around it in a document.
+/// Returns an upper bound of the bytes that [`push_html_string`] writes, including the rest of a
+/// small document.
 pub(crate) fn html_string_bytes_max(text: &[u8]) -> usize {
     const AROUND_BYTES: usize = 64;
     let more = |b: &u8| match b {
         b'\n' | b'"' | b'\\' => 1,
-        // `\u003c`, or U+FFFD for a byte that is not UTF-8.
+        // `\u003c`, or U+FFFD for an invalid byte.
         b if is_html_special(*b) || *b >= 0x80 => 5,
         _ => 0,
     };
@@ -64,10 +65,11 @@ fn is_html_special(b: u8) -> bool {
     b < 0x20 || matches!(b, b'"' | b'\\' | b'<' | b'>' | b'&') || b == LINE_SEPARATOR_LEAD
 }
 
-/// The first byte of U+2028 and U+2029 in UTF-8.
+/// First byte of U+2028 and U+2029 in UTF-8.
 const LINE_SEPARATOR_LEAD: u8 = 0xe2;
 
-/// Text that is not UTF-8 is written with U+FFFD in place of the bad bytes: JSON has no other way.
+/// Appends an escaped string. Invalid UTF-8 is replaced by U+FFFD, because JSON cannot represent
+/// it.
 fn push_escaped(out: &mut Vec<u8>, text: &[u8], is_special: impl Fn(u8) -> bool, html: bool) {
     out.push(b'"');
     for chunk in text.utf8_chunks() {
@@ -86,7 +88,7 @@ fn push_escaped(out: &mut Vec<u8>, text: &[u8], is_special: impl Fn(u8) -> bool,
     out.push(b'"');
 }
 
-/// Writes the escape of the first character of `text`; returns its bytes in `text`.
+/// Writes the escape of the first character in `text`. Returns the length of the character.
 fn push_special(out: &mut Vec<u8>, text: &[u8], html: bool) -> usize {
     match text {
         [b @ (b'"' | b'\\'), ..] => out.extend_from_slice(&[b'\\', *b]),
@@ -109,8 +111,8 @@ fn push_special(out: &mut Vec<u8>, text: &[u8], html: bool) -> usize {
     1
 }
 
-/// Appends milliseconds as seconds: `1435781451.781`. A fraction has three digits, or is left out
-/// if it is zero.
+/// Appends a time in milliseconds as seconds: `1435781451.781`. The fraction has three digits, or
+/// is omitted if it is zero.
 pub(crate) fn push_timestamp(out: &mut Vec<u8>, time_ms: i64) {
     if time_ms < 0 {
         out.push(b'-');
@@ -143,18 +145,18 @@ fn push_unsigned(out: &mut Vec<u8>, mut value: u64) {
     out.extend_from_slice(&digits[at..]);
 }
 
-/// How a float's exponent may show.
+/// Use of exponents in formatted floats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FloatForm {
-    /// The form of samples: exponents below 1e-6 and from 1e21 on.
+    /// Format of samples: with exponents below 1e-6 and from 1e21 on.
     Sample,
-    /// Never an exponent, as upstream writes scalars.
+    /// Format of scalars in upstream: never with an exponent.
     Plain,
 }
 
-/// Appends a float as Go's shortest form that reads back the same; without quotes.
+/// Appends a float, without quotes, in Go's shortest form that parses to the same value.
 pub(crate) fn push_float(out: &mut Vec<u8>, value: f64, form: FloatForm) {
-    /// Below this every integer is a float, and its digits are the shortest form.
+    /// All integers below this are exact, and their digits are the shortest form.
     const EXACT_INTEGER_MAX: f64 = 9_007_199_254_740_992.0;
     if value.is_nan() {
         return out.extend_from_slice(b"NaN");
@@ -178,14 +180,14 @@ pub(crate) fn push_float(out: &mut Vec<u8>, value: f64, form: FloatForm) {
     Decimal::parse(text).push(out, exponential);
 }
 
-/// Significant digits without leading or trailing zeros, and the power of ten of the first one.
+/// Significant digits without leading or trailing zeros, and the decimal exponent of the first one.
 struct Decimal {
     digits: Vec<u8>,
     exponent: i32,
 }
 
 impl Decimal {
-    /// Reads what a float formatter prints for a positive finite number.
+    /// Parses the output of a float formatter for a positive finite number.
     fn parse(text: &str) -> Self {
         let (mantissa, exponent) = text.split_once('e').unwrap_or((text, "0"));
         let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));

@@ -1,34 +1,35 @@
-//! The HTTP API: routes, JSON, status codes, admission, the embedded page.
+//! The HTTP API of Firn: routes, JSON documents, status codes, admission control and the embedded
+//! web UI.
 //!
 //! ```text
-//! json        values as Prometheus writes them
-//! admission   limits, budgets, the queue of queries             uses json
-//! http        connections, request bodies, answers, errors      uses json, admission
-//! access      who may do what: credentials and grants           uses http
-//! tls         handshakes of the listener                        uses http
-//! app, parts  the state that all requests share                 use json, admission, http, access
-//! query_log   the log of queries                                uses parts
-//! asking      queries of a whole, a rule or a page              uses query_log
-//! rules       queries of rules                  uses app, admission, query_log, asking
-//! files       files of the operator's, by the paths of requests
-//! api         the endpoints                                     uses all above
-//! routes      which endpoint answers which path                 uses api
-//! reflector   the HTTP of `firn mirror`, a server of its own    uses http, admission
+//! json        values in Prometheus's JSON format
+//! admission   limits, memory budgets, the query queue           uses json
+//! http        connections, request bodies, responses, errors    uses json, admission
+//! access      authentication and authorization                  uses http
+//! tls         TLS handshakes of the listener                    uses http
+//! app, parts  state shared by all requests                      use json, admission, http, access
+//! query_log   the query log                                     uses parts
+//! asking      queries of one rule or console page               uses query_log
+//! rules       queries of rules                 uses app, admission, query_log, asking
+//! files       files of the operator, by the paths of requests
+//! api         handlers of the endpoints                         uses all of the above
+//! routes      mapping of paths to endpoints                     uses api
+//! reflector   HTTP server of `firn mirror`                      uses http, admission
 //!
-//! socket -> http::listener -> routes -> api::call -> endpoint -> threads -> http::produce -> socket
+//! socket -> http::listener -> routes -> api::call -> handler -> threads -> http::produce -> socket
 //! ```
 //!
-//! Writes go from [`axum`]'s body to [`firn_ingest::Pipeline`], look-ups and queries to
+//! Writes flow from [`axum`]'s body to [`firn_ingest::Pipeline`], look-ups and queries to
 //! [`firn_model::store::Select`] and [`engine::Engine`].
 //!
-//! Invariants: whatever a client sends, memory, threads and time stay within [`Limits`]; no lock is
-//! held across an await; an error becomes a status in one place; no blocking work runs on the async
-//! runtime, with one exception. An ordinary remote-write request is decoded and appended where it
-//! was received, the creation of its new series under the lock of the index included:
-//! [`firn_ingest::Pipeline::is_quick`] says what that saves.
+//! Invariants: memory, threads and time stay within [`Limits`] for any client input; no lock is
+//! held across an await; errors are mapped to a status in one place; no blocking work runs on the
+//! async runtime, with one exception. A typical remote-write request is decoded and appended on the
+//! async thread that received it, including the creation of new series under the lock of the index;
+//! see [`firn_ingest::Pipeline::is_quick`] for the benefit.
 //!
-//! What PromQL means and how samples are kept is left to `promql` and to the store behind
-//! [`parts::Backend`]; the binary builds [`parts::AppParts`] and calls [`serve`].
+//! PromQL semantics and storage are not part of this crate: they belong to `promql` and to the
+//! store behind [`parts::Backend`]. The binary builds [`parts::AppParts`] and calls [`serve`].
 
 pub mod access;
 mod admission;
@@ -59,8 +60,8 @@ pub use app::{App, State};
 pub use http::accept::{Accept, Protocol};
 pub use routes::{documentation, router};
 
-/// Serves `app` to the connections of `source` until `shutdown` resolves; then lets requests under
-/// way end for as long as the limits say.
+/// Serves `app` to the connections of `source` until `shutdown` resolves. Then waits for current
+/// requests up to the grace period in the limits.
 pub async fn serve(source: impl Accept, app: App, shutdown: impl Future<Output = ()>) {
     let site = Site {
         router: router(app.clone()),

@@ -1,10 +1,10 @@
-//! The server's own metrics.
+//! Metrics of the server: requests by endpoint, connections, queries and panics.
 
 use firn_model::metrics::{Collect, Counter, DurationHistogram, Gauge, Sink, Value};
 use std::array;
 use std::sync::Arc;
 
-/// The endpoints that are counted apart: a closed set, so that a client cannot make series.
+/// Endpoints with separate metrics. The set is closed, so that clients cannot create series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Endpoint {
     Query,
@@ -85,13 +85,13 @@ impl Endpoint {
     }
 }
 
-/// Classes of statuses by their first digit.
+/// Classes of status codes by their first digit.
 const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
 
-/// What is counted for one endpoint.
+/// Metrics of one endpoint.
 #[derive(Debug, Default)]
 pub(crate) struct EndpointMetrics {
-    /// By class of status.
+    /// Number of responses by class of status code.
     responses: [Counter; CLASSES.len()],
     pub(crate) duration: DurationHistogram,
     pub(crate) request_bytes: Counter,
@@ -105,12 +105,12 @@ impl EndpointMetrics {
     }
 }
 
-/// Something that is under way, counted while it is.
+/// Gauge of operations in progress. Clones share the gauge.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct InFlight(Arc<Gauge>);
 
 impl InFlight {
-    /// Counts until the guard is dropped.
+    /// Increments the gauge until the returned guard is dropped.
     pub(crate) fn enter(&self) -> InFlightGuard {
         self.0.add(1);
         InFlightGuard(self.0.clone())
@@ -121,7 +121,7 @@ impl InFlight {
     }
 }
 
-/// Holds a count of an [`InFlight`].
+/// Guard of an operation in progress, created by [`InFlight::enter`].
 #[derive(Debug)]
 pub(crate) struct InFlightGuard(Arc<Gauge>);
 
@@ -131,7 +131,7 @@ impl Drop for InFlightGuard {
     }
 }
 
-/// All of the server's metrics.
+/// All metrics of the server.
 #[derive(Debug)]
 pub(crate) struct ServerMetrics {
     endpoints: [EndpointMetrics; Endpoint::ALL.len()],
@@ -221,7 +221,7 @@ impl Collect for ServerMetrics {
 }
 
 impl ServerMetrics {
-    /// What is counted for all endpoints together.
+    /// Collects the metrics that are not separated by endpoint.
     fn collect_totals(&self, sink: &mut dyn Sink) {
         let gauges: [(&str, &str, &InFlight); 4] = [
             (

@@ -1,7 +1,8 @@
-//! What an operator should know right now: that the server starts or stops, that its newest config
-//! was not taken over, or that nothing is sent on. With Prometheus's words, where it has them.
+//! Conditions that need the operator's attention: the server is starting or stopping, the newest
+//! configuration was rejected, or samples are not being forwarded. The texts are Prometheus's where
+//! it has them.
 //!
-//! Invariant: a notice is there once, from the moment it was last said to hold.
+//! Invariant: each notice is active at most once, with the time at which it was last reported.
 
 use firn_model::env::Clock;
 use firn_model::sample::TimestampMs;
@@ -9,10 +10,10 @@ use firn_model::sync::lock;
 use std::sync::{Arc, Mutex};
 use tokio::sync::broadcast::{Receiver, Sender, channel};
 
-/// Changes that a slow reader may fall behind; there are four notices at most.
+/// Number of changes by which a slow subscriber may lag. At most four notices are active.
 const CHANGES_KEPT: usize = 16;
 
-/// A notice.
+/// A condition that can be reported to operators.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Notice {
     Starting,
@@ -22,7 +23,7 @@ pub(crate) enum Notice {
 }
 
 impl Notice {
-    /// What it says.
+    /// Returns the text of the notice.
     pub(crate) fn text(self) -> &'static str {
         match self {
             Notice::Starting => "Firn is starting and replaying its log.",
@@ -35,7 +36,7 @@ impl Notice {
     }
 }
 
-/// A notice and when it was last said to hold.
+/// A notice with the time at which it was last reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Noted {
     pub(crate) notice: Notice,
@@ -43,7 +44,7 @@ pub(crate) struct Noted {
     pub(crate) is_active: bool,
 }
 
-/// The notices that hold, and those who follow them.
+/// The active notices and their subscribers.
 pub(crate) struct Notices {
     clock: Arc<dyn Clock>,
     active: Mutex<Vec<Noted>>,
@@ -51,7 +52,7 @@ pub(crate) struct Notices {
 }
 
 impl Notices {
-    /// Those of a server that is starting.
+    /// Creates the notices of a server that is starting.
     pub(crate) fn new(clock: Arc<dyn Clock>) -> Self {
         let notices = Self {
             clock,
@@ -62,7 +63,7 @@ impl Notices {
         notices
     }
 
-    /// Says whether `notice` holds from now on.
+    /// Sets whether `notice` is active, and notifies subscribers of the change.
     pub(crate) fn set(&self, notice: Notice, holds: bool) {
         let mut active = lock(&self.active);
         let new = Noted {
@@ -76,7 +77,7 @@ impl Notices {
                 is_active: false,
                 ..active.remove(at)
             },
-            // Once more, as upstream: a config is refused with each try.
+            // Reported again as in upstream, because each reload may be rejected.
             (Some(at), true) => {
                 active[at] = new;
                 new
@@ -87,16 +88,16 @@ impl Notices {
             }
             (None, false) => return,
         };
-        // Fails if no one listens.
+        // Fails if there are no subscribers.
         let _ = self.changes.send(noted);
     }
 
-    /// Those that hold.
+    /// Returns the active notices.
     pub(crate) fn active(&self) -> Vec<Noted> {
         lock(&self.active).clone()
     }
 
-    /// Those that hold, and what changes from then on.
+    /// Returns the active notices, and a receiver for all later changes.
     pub(crate) fn follow(&self) -> (Vec<Noted>, Receiver<Noted>) {
         let active = lock(&self.active);
         (active.clone(), self.changes.subscribe())

@@ -1,7 +1,7 @@
-//! What the server is made of: the binary builds these parts and hands them over.
+//! Dependencies of the server, which the binary builds and passes to it.
 //!
-//! The listener is up before the store is: [`AppParts`] is what is known at the start, [`Backend`]
-//! what arrives when the replay is done.
+//! The server listens before the store is open: [`AppParts`] contains everything that is available
+//! at the start, and [`Backend`] the parts that exist after the replay of the log.
 
 use crate::admission::active::ActiveQueries;
 use crate::admission::limits::Limits;
@@ -29,152 +29,156 @@ use std::sync::Arc;
 use crate::engine::Engine;
 use crate::query_log::QueryLog;
 
-/// What is known when the process starts.
+/// Dependencies and settings that are available when the process starts.
 pub struct AppParts {
-    /// Time and compute threads.
+    /// Clock, randomness and compute threads.
     pub env: Env,
-    /// Every bound.
+    /// Limits of connections, requests and queries.
     pub limits: Limits,
-    /// The process's memory; bodies and queries reserve from it.
+    /// Memory budget of the process, from which bodies and queries reserve.
     pub memory: Budget,
-    /// Begins spans of what is asked.
+    /// Creates spans for requests and rule evaluations.
     pub tracer: Arc<Tracer>,
-    /// Evaluates and parses queries; [`crate::engine::Promql`] outside tests.
+    /// Parses and evaluates queries; [`crate::engine::Promql`] except in tests.
     pub engine: Arc<dyn Engine>,
-    /// How queries are evaluated.
+    /// Default options of query evaluation.
     pub query: QuerySettings,
-    /// `global.query_log_file` of the running configuration.
+    /// The query log: `global.query_log_file` of the running configuration.
     pub query_log: Arc<QueryLog>,
-    /// What this binary can, for `/api/v1/features`, beside the language and the API.
+    /// Features of this binary for `/api/v1/features`, except those of PromQL and the API.
     pub features: Vec<Feature>,
-    /// `global.external_labels` of the running configuration: for what other servers read.
+    /// `global.external_labels` of the running configuration, which are added to federated and
+    /// remotely read series.
     pub external_labels: Provider<Labels>,
-    /// Whether requests name their tenant by `X-Scope-OrgID`.
+    /// True if requests must contain their tenant in the header `X-Scope-OrgID`.
     pub multitenancy: bool,
-    /// Where the server is reachable, and from which pages.
+    /// Settings of paths, origins and pages.
     pub web: WebSettings,
-    /// `/api/v1/status/buildinfo`.
+    /// Content of `/api/v1/status/buildinfo`.
     pub build: BuildInfo,
-    /// Whether rules may be edited over HTTP by the running configuration; cheap to call.
+    /// Returns whether the running configuration allows editing rules through HTTP. Must be cheap.
     pub edits_rules: Provider<bool>,
-    /// `/api/v1/status/flags`: every flag with its value.
+    /// Content of `/api/v1/status/flags`: all flags with their values.
     pub flags: BTreeMap<String, String>,
-    /// The running configuration as YAML; cheap to call.
+    /// Returns the running configuration as YAML. Must be cheap.
     pub config: Provider<String>,
-    /// `/api/v1/status/runtimeinfo`; cheap to call.
+    /// Returns the content of `/api/v1/status/runtimeinfo`. Must be cheap.
     pub runtime: Provider<RuntimeInfo>,
-    /// `--web.search.max-limit`, zero for none; `None` without `--enable-feature=search-api`.
+    /// Value of `--web.search.max-limit`, zero for no limit; `None` without
+    /// `--enable-feature=search-api`.
     pub search: Option<usize>,
-    /// `/api/v1/status/walreplay`: how far the store's log is replayed.
+    /// Progress of the log replay, for `/api/v1/status/walreplay`.
     pub replaying: Arc<Replaying>,
-    /// Metrics of the process and of parts that exist from the start.
+    /// Metrics of the process and of components that exist from the start.
     pub collectors: Vec<Arc<dyn Collect>>,
-    /// `/-/reload` and `/-/quit`; `None` without `--web.enable-lifecycle`.
+    /// Implementation of `/-/reload` and `/-/quit`; `None` without `--web.enable-lifecycle`.
     pub lifecycle: Option<Lifecycle>,
-    /// Whether requests may make snapshots: `--web.enable-admin-api`.
+    /// True if administrative requests such as snapshots are allowed (`--web.enable-admin-api`).
     pub is_admin_enabled: bool,
-    /// Whether nothing is stored, so that there is nothing to ask: `--agent`.
+    /// True if the server stores nothing, so that queries are rejected (`--agent`).
     pub is_agent: bool,
-    /// `/debug/pprof`; `None` if the binary has no profiler.
+    /// Implementation of `/debug/pprof`; `None` if the binary has no profiler.
     pub profiler: Option<Arc<dyn Profiler>>,
-    /// Called now and then while a query runs that takes long: memory may have become short. May
-    /// block, and is called off the async threads.
+    /// Called periodically while a long query runs, to release memory if it is short. May block;
+    /// never called on async threads.
     pub watch_memory: Provider<()>,
 }
 
-/// Something that a server can or cannot, by Prometheus's names.
+/// A feature with the name that Prometheus uses for it, and its availability.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Feature {
-    /// Its group.
+    /// Category of the feature.
     pub category: &'static str,
-    /// Its name there.
+    /// Name of the feature within its category.
     pub name: &'static str,
-    /// Whether it can be used.
+    /// True if the feature is enabled.
     pub is_on: bool,
 }
 
-/// A function that says how something is now.
+/// A function that returns the current value of a setting or statistic.
 pub type Provider<T> = Arc<dyn Fn() -> T + Send + Sync>;
 
-/// What answers once the replay is done.
+/// Components that exist after the replay of the log. Passed to [`crate::App::open`].
 #[derive(Clone)]
 pub struct Backend {
-    /// Answers look-ups, from what is stored and what other servers have.
+    /// Store for queries: local data and that of remote-read endpoints.
     pub store: Arc<dyn Select>,
-    /// Answers them from what is stored here alone: what is federated, and states of alerts.
+    /// Store for federation and alert states: local data only.
     pub local: Arc<dyn Select>,
-    /// Takes in writes.
+    /// Receives writes.
     pub pipeline: Arc<Pipeline>,
-    /// What is scraped, and how it is.
+    /// Scrape pools and their targets.
     pub scraping: Arc<Scraping>,
-    /// The groups of rules.
+    /// Rule groups and backfills.
     pub rules: Arc<dyn Groups>,
-    /// Where alerts are sent.
+    /// Returns the Alertmanagers that receive notifications.
     pub alertmanagers: Provider<Alertmanagers>,
-    /// Edits rules.
+    /// Edits rule files through HTTP.
     pub rule_editor: Arc<dyn RuleEditor>,
-    /// What runs, for the log of the next start.
+    /// Records running queries, which are logged at the next start after a crash.
     pub active: ActiveQueries,
-    /// The head's figures, with so many lines a table.
+    /// Returns statistics of the head. The argument is the number of lines per table.
     pub stats: Arc<dyn Fn(usize) -> StoreStats + Send + Sync>,
-    /// The blocks of the store, and the work on them.
+    /// Returns the blocks of the store, and the progress of cuts and compactions.
     pub blocks: Provider<BlocksStats>,
-    /// Why the store cannot take writes, if its disk fails; a full disk ends by itself and is none.
+    /// Returns the reason why the store rejects writes after a disk failure. A full disk is
+    /// temporary and not reported.
     pub write_fault: Provider<Option<String>>,
-    /// Makes a snapshot, without the head if so asked, and says its name. May block, and is called
-    /// off the async threads.
+    /// Creates a snapshot and returns its name. The argument is true to exclude the head. May
+    /// block; never called on async threads.
     pub snapshot: Arc<dyn Fn(bool) -> Result<String, Error> + Send + Sync>,
-    /// Metrics of the store; those of the pipeline are collected anyway.
+    /// Metrics of the store. Those of the pipeline are collected separately.
     pub collectors: Vec<Arc<dyn Collect>>,
-    /// Where users reach the server.
+    /// External URL of the server.
     pub outside: OutsideUrl,
 }
 
-/// The URL under which users reach the server, without a slash at its end.
+/// The external URL of the server, without a trailing slash.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OutsideUrl {
-    /// All of it.
+    /// The complete URL.
     pub url: String,
-    /// Its path.
+    /// Path of the URL.
     pub path: String,
 }
 
-/// Rules that are edited over HTTP, by namespace and group. All calls may block and are made off
-/// the async threads. Fails with [`firn_model::error::ErrorKind::NotFound`] for what is not there,
-/// editing itself included, and with [`firn_model::error::ErrorKind::Invalid`] for bad rules.
+/// Rules that are edited through HTTP, by namespace and group. All methods may block and are never
+/// called on async threads. They fail with [`firn_model::error::ErrorKind::NotFound`] for missing
+/// objects or if editing is disabled, and with [`firn_model::error::ErrorKind::Invalid`] for
+/// invalid rules.
 pub trait RuleEditor: Send + Sync {
-    /// Namespaces with their groups as YAML: all of them, or one.
+    /// Returns all namespaces, or one, with their groups as YAML.
     fn list(&self, namespace: Option<&str>) -> Result<String, Error>;
 
-    /// A group as YAML.
+    /// Returns a group as YAML.
     fn group(&self, namespace: &str, group: &str) -> Result<String, Error>;
 
-    /// Stores the group in `body`, which replaces the one of its name.
+    /// Stores the group in `body`. Replaces the group of the same name in the namespace.
     fn put(&self, namespace: &str, body: &str) -> Result<(), Error>;
 
-    /// Removes a group, or the whole namespace.
+    /// Removes a group, or the whole namespace without a group name.
     fn remove(&self, namespace: &str, group: Option<&str>) -> Result<(), Error>;
 }
 
-/// How queries are evaluated.
+/// Default options of query evaluation, from flags and the running configuration.
 #[derive(Clone)]
 pub struct QuerySettings {
-    /// Language switches.
+    /// Feature switches of PromQL.
     pub features: Features,
-    /// `--enable-feature=promql-per-step-stats`.
+    /// True with `--enable-feature=promql-per-step-stats`.
     pub per_step_stats: bool,
-    /// `--query.lookback-delta`.
+    /// Value of `--query.lookback-delta` in milliseconds.
     pub lookback_ms: i64,
-    /// `--query.max-samples`.
+    /// Value of `--query.max-samples`.
     pub samples_max: u64,
-    /// `firn.query_series_limit` of the running configuration.
+    /// Returns `firn.query_series_limit` of the running configuration.
     pub series_max: Provider<usize>,
-    /// `global.evaluation_interval` of the running configuration.
+    /// Returns `global.evaluation_interval` of the running configuration in milliseconds.
     pub default_subquery_step_ms: Provider<i64>,
 }
 
 impl QuerySettings {
-    /// How a query is evaluated that says nothing else.
+    /// Returns the evaluation options of a query without options of its own.
     pub(crate) fn options(&self, counts_samples: bool) -> Options {
         Options {
             features: self.features,
@@ -187,34 +191,35 @@ impl QuerySettings {
     }
 }
 
-/// Which group a rule is of.
+/// Identifies a rule group in the query log.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct RuleGroupName {
-    /// The path of its file.
+    /// Path of the rule file.
     pub file: String,
-    /// Its name there.
+    /// Name of the group in the file.
     pub name: String,
 }
 
-/// Where the server is reachable, and which pages may call it.
+/// Settings of paths, origins and pages, from the flags `--web.*`.
 #[derive(Clone, Debug)]
 pub struct WebSettings {
-    /// `--web.route-prefix` as `/a/b`, or empty.
+    /// Value of `--web.route-prefix` in the form `/a/b`, or empty.
     pub route_prefix: String,
-    /// Scheme and authority of `--web.external-url`, like `https://metrics.example.org`, if it was
-    /// set: a page from there may change state.
+    /// Scheme and authority of `--web.external-url`, such as `https://metrics.example.org`; `None`
+    /// if the flag is not set. Pages of this origin may change state.
     pub external_origin: Option<String>,
-    /// `--web.cors.origin`, anchored; `None` means that no other site's page may read answers.
+    /// Value of `--web.cors.origin`, anchored; `None` if pages of other origins may not read
+    /// responses.
     pub cors_origin: Option<regex::Regex>,
-    /// `--web.remote-write-receiver.accepted-protobuf-messages`
+    /// Value of `--web.remote-write-receiver.accepted-protobuf-messages`.
     pub write_versions: Vec<Version>,
-    /// `--web.page-title`: what the page is called.
+    /// Value of `--web.page-title`: the title of the web UI.
     pub page_title: String,
-    /// `--web.user-assets`: the folder of what is below `/user`.
+    /// Value of `--web.user-assets`: the folder that is served at `/user`.
     pub user_assets: Option<PathBuf>,
-    /// `--web.console.templates`: the folder of what is below `/consoles`.
+    /// Value of `--web.console.templates`: the folder of the templates for `/consoles`.
     pub console_templates: PathBuf,
-    /// `--web.console.libraries`: the folder of what these share.
+    /// Value of `--web.console.libraries`: the folder of libraries that the templates share.
     pub console_libraries: PathBuf,
 }
 
@@ -233,80 +238,81 @@ impl Default for WebSettings {
     }
 }
 
-/// What was built, in upstream's fields and one of Firn's.
+/// Build information with upstream's fields and Firn's version.
 #[derive(Clone, Debug, serde::Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct BuildInfo {
-    /// The Prometheus version that answers are compatible with; Grafana reads it.
+    /// Prometheus version with which responses are compatible. Grafana reads it.
     pub version: String,
-    /// The commit.
+    /// Commit of the build.
     pub revision: String,
-    /// The branch.
+    /// Branch of the build.
     pub branch: String,
-    /// The builder.
+    /// User who ran the build.
     pub build_user: String,
-    /// When it was built.
+    /// Time of the build.
     pub build_date: String,
-    /// The compiler, where upstream names Go's.
+    /// Version of the compiler, in upstream's field for the version of Go.
     pub go_version: String,
-    /// Firn's own version.
+    /// Version of Firn.
     #[serde(rename = "firn_version")]
     pub firn_version: String,
 }
 
-/// How the process runs.
+/// Properties of the running process.
 #[derive(Clone, Debug)]
 pub struct RuntimeInfo {
-    /// When it started.
+    /// Start time of the process in milliseconds.
     pub start_time: TimestampMs,
-    /// Its working folder.
+    /// Working directory of the process.
     pub working_dir: String,
-    /// The machine's name.
+    /// Host name of the machine.
     pub hostname: String,
-    /// Whether the newest configuration was taken over.
+    /// True if the newest configuration was applied.
     pub reload_config_success: bool,
-    /// When a configuration was last taken over.
+    /// Time of the last successful reload in milliseconds.
     pub last_config_time: TimestampMs,
-    /// Stretches of damage found in the store's files or memory since the start.
+    /// Number of damaged parts that were found in files or memory of the store since the start.
     pub corruption_count: u64,
-    /// Threads of the process, where upstream counts goroutines.
+    /// Number of threads, in upstream's field for the number of goroutines.
     pub thread_count: u64,
-    /// Cores that it may use.
+    /// Number of cores that the process may use.
     pub cores: u64,
-    /// `firn.memory_limit` in bytes.
+    /// Value of `firn.memory_limit` in bytes.
     pub memory_limit_bytes: u64,
-    /// Like `15d` or `15d or 10GB`.
+    /// Retention in the form `15d` or `15d or 10GB`.
     pub storage_retention: String,
 }
 
-/// What the lifecycle endpoints do.
+/// Implementation of the lifecycle endpoints.
 #[derive(Clone)]
 pub struct Lifecycle {
-    /// Takes over the configuration file anew; may block, and is called off the async threads. The
-    /// error is the text for the user.
+    /// Reloads the configuration file. The error is a message for the user. May block; never called
+    /// on async threads.
     pub reload: Arc<dyn Fn() -> Result<(), String> + Send + Sync>,
-    /// Asks the process to end; returns at once. `false` if it is ending already.
+    /// Requests the termination of the process and returns immediately. Returns false if it is
+    /// already terminating.
     pub quit: Arc<dyn Fn() -> bool + Send + Sync>,
 }
 
-/// Ends a CPU profile that was started, and gives it in pprof's format.
+/// Stops a running CPU profile and returns it in pprof's format.
 pub type FinishProfile = Box<dyn FnOnce() -> Result<Vec<u8>, Error> + Send>;
 
-/// Profiles of the process. All calls may block and are made off the async threads.
+/// Profiler of the process. All methods may block and are never called on async threads.
 pub trait Profiler: Send + Sync {
-    /// What is allocated now, in pprof's format (compressed with gzip).
+    /// Returns a profile of the allocated memory in pprof's format, compressed with gzip.
     fn heap(&self) -> Result<Vec<u8>, Error>;
 
-    /// Starts a CPU profile.
+    /// Starts a CPU profile and returns the function that stops it.
     fn start_cpu(&self) -> Result<FinishProfile, Error>;
 
-    /// The threads that there are, by their names, in pprof's format; `kind` is the type of the
+    /// Returns a profile of the threads by name in pprof's format. `kind` is the type of the
     /// values.
     fn threads(&self, kind: &str) -> Result<Vec<u8>, Error>;
 
-    /// A profile in which nothing happened, of values of these types and units.
+    /// Returns an empty profile with these types and units of values.
     fn nothing(&self, types: &[(&str, &str)]) -> Result<Vec<u8>, Error>;
 
-    /// The words of the command line.
+    /// Returns the arguments of the command line.
     fn command_line(&self) -> Vec<String>;
 }

@@ -1,13 +1,14 @@
-//! `query_log_file`: a line of JSON for each query that was evaluated, by Prometheus's keys.
+//! The query log (`query_log_file`): one JSON object per line for each evaluated query, with
+//! Prometheus's keys.
 //!
 //! ```text
 //! {"time", "level", "msg", "params": {"end", "query", "start", "step"}, "error", "stats",
-//!  "spanID", "traceID", "httpRequest" or "ruleGroup"}
+//! "spanID", "traceID", "httpRequest" or "ruleGroup"}
 //! ```
 //!
-//! Invariant: a line is written whole, and before the answer is; a text that is no PromQL is no
-//! query. A line that cannot be written is counted and costs the query nothing. The span is that of
-//! the evaluation, zeros where there is no trace; one that is not sampled is named too.
+//! Invariant: a line is written completely before the response is sent. Texts that are not valid
+//! PromQL are not logged. A failed write is counted and does not fail the query. The span is that
+//! of the evaluation, also if it is not sampled, and zero without a trace.
 
 use crate::parts::RuleGroupName;
 use crate::query_stats::{StatsDocument, Timings};
@@ -27,42 +28,43 @@ use time::OffsetDateTime;
 use time::format_description::well_known::iso8601::{Config, EncodedConfig, TimePrecision};
 use time::format_description::well_known::{Iso8601, Rfc3339};
 
-/// Times with three digits behind the second, in UTC.
+/// Format of times in UTC with milliseconds.
 const MILLISECONDS: EncodedConfig = Config::DEFAULT
     .set_time_precision(TimePrecision::Second {
         decimal_digits: std::num::NonZero::new(3),
     })
     .encode();
 
-/// The log of queries: off, or a file.
+/// The query log, which is disabled or writes to a file. The file is changed by each reload of the
+/// configuration.
 #[derive(Debug, Default)]
 pub struct QueryLog {
     file: RwLock<Option<File>>,
     failures: Counter,
 }
 
-/// Where a query comes from.
+/// Origin of a query: a request or a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
-    /// A request to the API.
+    /// A request to the HTTP API.
     Request {
         client: Option<IpAddr>,
         method: String,
         path: String,
     },
-    /// A rule.
+    /// A rule in this group.
     Rule(RuleGroupName),
 }
 
-/// A query on its way to the log.
+/// Properties of a query that are logged, collected before its evaluation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Logged {
     pub(crate) query: String,
     pub(crate) time: EvalTime,
     pub(crate) origin: Origin,
-    /// Where it stands in a trace, if it stands in one.
+    /// Trace context of the query; `None` if it is not traced.
     pub(crate) trace: Option<TraceParent>,
-    /// Whether samples are told of each step.
+    /// True if samples are counted per step.
     pub(crate) by_step: bool,
 }
 
@@ -90,7 +92,7 @@ struct Params<'a> {
     end: String,
     query: &'a str,
     start: String,
-    /// Whole seconds.
+    /// Step in whole seconds.
     step: i64,
 }
 
@@ -103,8 +105,8 @@ struct Request<'a> {
 }
 
 impl QueryLog {
-    /// Writes to the file at `path` from now on, opened anew; without one the log is off. Fails,
-    /// and goes on as it was, if the file cannot be opened. May block.
+    /// Opens the file at `path` for all further lines; `None` disables the log. If the file cannot
+    /// be opened, returns the error and keeps the current state. May block.
     pub fn set_file(&self, path: Option<&Path>) -> io::Result<()> {
         let open = |path| OpenOptions::new().create(true).append(true).open(path);
         let opened = path.map(open).transpose()?;
@@ -112,14 +114,14 @@ impl QueryLog {
         Ok(())
     }
 
-    /// Whether queries are written.
+    /// Returns whether queries are logged.
     pub(crate) fn is_on(&self) -> bool {
         let file = self.file.read().unwrap_or_else(PoisonError::into_inner);
         file.is_some()
     }
 
-    /// Writes what became of a query, if it was one; one that failed with the samples that it came
-    /// to. May block.
+    /// Logs the outcome of a query, with the samples counted so far if it failed. Parse errors are
+    /// not logged. May block.
     pub(crate) fn write_outcome(
         &self,
         now: TimestampMs,
@@ -137,7 +139,7 @@ impl QueryLog {
         }
     }
 
-    /// Writes that a query was not evaluated after it waited for `queue`. May block.
+    /// Logs a query that was not evaluated after it waited for `queue` in the queue. May block.
     pub(crate) fn write_unfinished(
         &self,
         now: TimestampMs,
@@ -227,7 +229,8 @@ fn of_ms(time: TimestampMs) -> Option<OffsetDateTime> {
     OffsetDateTime::from_unix_timestamp_nanos(i128::from(time) * 1_000_000).ok()
 }
 
-/// A date as Prometheus writes those of parameters; a time that is in no calendar in milliseconds.
+/// Formats a time parameter like Prometheus. A time outside of the calendar is written in
+/// milliseconds.
 fn date(time: TimestampMs) -> String {
     let text = of_ms(time).and_then(|time| time.format(&Iso8601::<MILLISECONDS>).ok());
     text.unwrap_or_else(|| time.to_string())
@@ -285,7 +288,7 @@ mod tests {
             look_ups: Duration::from_millis(3),
         };
         let first = logged(range, request);
-        // Off: nothing is written.
+        // Nothing is written while the log is disabled.
         log.write_unfinished(0, &first, "late".to_owned(), Duration::ZERO);
         log.set_file(Some(&path)).unwrap();
         assert!(log.is_on());
@@ -306,7 +309,7 @@ mod tests {
         };
         let error = QueryError::Execution("no".to_owned());
         log.write_outcome(0, &second, Err((&error, &counts)), &Timings::default());
-        // No PromQL is no query.
+        // A parse error is not logged.
         let error = QueryError::Parse("no".to_owned());
         log.write_outcome(0, &second, Err((&error, &counts)), &Timings::default());
         let text = std::fs::read_to_string(&path).unwrap();

@@ -1,11 +1,12 @@
-//! What a query took, by Prometheus's names: the `stats` of an answer and of the log of queries.
+//! Statistics of a query with Prometheus's names, for the `stats` of a response and for the query
+//! log.
 //!
 //! ```text
 //! {"timings": {evalTotalTime, ...}, "samples": {totalQueryableSamples, samplesRead, peakSamples}}
 //! ```
 //!
-//! Parsing and sorting are not apart from evaluation here. What the numbers of samples are is the
-//! business of `firn_promql`.
+//! Parsing and sorting are not measured separately from the evaluation. `firn_promql` defines the
+//! sample counts.
 
 use firn_model::sample::TimestampMs;
 use firn_promql::EvalTime;
@@ -13,7 +14,7 @@ use firn_promql::value::SampleCounts;
 use serde::{Serialize, Serializer};
 use std::time::Duration;
 
-/// Where the time of a query went.
+/// Time that a query spent in the queue, in total, and in look-ups of series.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Timings {
     pub(crate) queue: Duration,
@@ -21,7 +22,7 @@ pub(crate) struct Timings {
     pub(crate) look_ups: Duration,
 }
 
-/// [`Timings`] by Prometheus's names.
+/// Serialized form of [`Timings`] with Prometheus's names, in seconds.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct TimingsDocument {
@@ -33,7 +34,7 @@ struct TimingsDocument {
     exec_total_time: f64,
 }
 
-/// What a query took.
+/// Serialized statistics of a query: timings and sample counts.
 #[derive(Serialize)]
 pub(crate) struct StatsDocument {
     timings: TimingsDocument,
@@ -52,11 +53,11 @@ struct SamplesDocument {
     peak_samples: u64,
 }
 
-/// The samples of a step, beside its time.
+/// Time and number of samples of a step.
 #[derive(Serialize)]
 struct StepDocument(Seconds, u64);
 
-/// A time in seconds, without digits behind the point that say nothing.
+/// A time that is serialized in seconds, without trailing zeros.
 struct Seconds(TimestampMs);
 
 impl Serialize for Seconds {
@@ -69,7 +70,8 @@ impl Serialize for Seconds {
 }
 
 impl StatsDocument {
-    /// What the query at `time` took; with `by_step` samples are told of each step too.
+    /// Creates the statistics of a query over `time`. With `by_step`, includes the samples of each
+    /// step.
     pub(crate) fn of(
         timings: &Timings,
         counts: &SampleCounts,

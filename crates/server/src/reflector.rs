@@ -1,13 +1,14 @@
-//! The HTTP of `firn mirror`: remote write that is passed on, and what operators ask.
+//! HTTP server of `firn mirror`: receives remote write for forwarding, and requests of operators.
 //!
 //! ```text
-//! POST /api/v1/write -> headers, body (bounded, unread) -> Passing::take -> 204
+//! POST /api/v1/write -> headers, body (bounded, not decoded) -> Passing::take -> 204
 //! GET /-/healthy, /-/ready, /metrics        POST /-/reload
 //! ```
 //!
-//! Connections, heads, bodies and answers are bounded as those of the database are, by the same
-//! code. Invariant: 204 only once [`Passing::take`] says that the body is safe; bodies are not
-//! looked into. Who may do anything is decided by the web config alone: a user may do all of it.
+//! Limits of connections, heads, bodies and responses are the same as those of the database,
+//! enforced by the same code. Invariant: 204 is only sent after [`Passing::take`] reported that the
+//! body is durable. Bodies are not decoded. Access is controlled only by the web configuration: any
+//! user may perform all operations.
 
 use crate::access::{Access, Rules, enter, too_many};
 use crate::admission::limits::Limits;
@@ -34,51 +35,51 @@ use std::pin::Pin;
 use std::sync::Arc;
 use tokio::task::spawn_blocking;
 
-/// A body is small up to this: a request of 2,000 samples is a quarter of it. Longer ones have
-/// three quarters of the memory of all bodies, so that ordinary ones find room beside any of them.
+/// Size up to which a body counts as small: four times a request with 2,000 samples. Larger ones
+/// share three quarters of the memory, so that there is always room for ordinary requests.
 const SMALL_BODY_BYTES: usize = 256 << 10;
 
-/// A body and the headers that go with it.
+/// A received body with the headers that are forwarded with it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PassedBody {
-    /// The headers that [`ReflectorParts::passed_headers`] names and the request has, by their
-    /// place there.
+    /// Forwarded headers of the request as pairs of an index into
+    /// [`ReflectorParts::passed_headers`] and the value.
     pub headers: Vec<(usize, Bytes)>,
-    /// The body as it came.
+    /// The body as received, without decompression.
     pub body: Bytes,
 }
 
-/// The headers of an answer to a body that was taken: names in lower case, and numbers.
+/// Future of [`Passing::take`]. Resolves to headers of the response: lower-case names and numbers.
 pub type Taking = Pin<Box<dyn Future<Output = Result<Vec<(&'static str, u64)>, Error>> + Send>>;
 
-/// Takes bodies in.
+/// Receiver of forwarded bodies, implemented by the mirror.
 pub trait Passing: Send + Sync {
-    /// Makes a body safe.
+    /// Stores a body. The future resolves when the body is durable.
     fn take(&self, passed: PassedBody) -> Taking;
 }
 
-/// Reads the configuration again; fails with what is wrong with it. May block.
+/// Reloads the configuration. The error is a message for the user. May block.
 pub type Reload = Arc<dyn Fn() -> Result<(), String> + Send + Sync>;
 
-/// What a reflector is made of.
+/// Dependencies and settings of a reflector.
 pub struct ReflectorParts {
-    /// Bounds of connections, heads and the time of bodies.
+    /// Limits of connections, heads and the time of bodies.
     pub limits: Limits,
-    /// Memory of bodies being received and stored.
+    /// Memory budget of bodies that are being received or stored.
     pub bodies: Budget,
-    /// Bytes of one body.
+    /// Maximum size of a body in bytes.
     pub body_bytes_max: usize,
-    /// Memory of long request heads.
+    /// Memory budget of long request heads.
     pub heads: Budget,
-    /// Names of the headers that go with a body, in lower case.
+    /// Lower-case names of the headers that are forwarded with a body.
     pub passed_headers: &'static [&'static str],
-    /// Takes the bodies.
+    /// Receiver of the bodies.
     pub passing: Arc<dyn Passing>,
-    /// What `/metrics` shows beside the server's own.
+    /// Additional metrics for `/metrics`.
     pub collectors: Vec<Arc<dyn Collect>>,
-    /// What a POST to `/-/reload` does.
+    /// Implementation of `POST /-/reload`.
     pub reload: Reload,
-    /// Time, and what passwords are compared by.
+    /// Clock, and randomness for the password cache.
     pub env: Env,
 }
 
@@ -92,12 +93,12 @@ struct Shared {
 
 type App = Arc<Shared>;
 
-/// The server of a mirror. Cheap to clone; clones share its bounds.
+/// The HTTP server of a mirror. Cheap to clone; clones share limits and metrics.
 #[derive(Clone)]
 pub struct Reflector(App);
 
 impl Reflector {
-    /// A server of these parts.
+    /// Creates a server with these dependencies.
     pub fn new(parts: ReflectorParts) -> Self {
         Self(Arc::new(Shared {
             large_bodies: Budget::new("large bodies", parts.bodies.limit_bytes() / 4 * 3),
@@ -108,13 +109,13 @@ impl Reflector {
         }))
     }
 
-    /// Replaces the rules of who may write and ask; everyone may until then.
+    /// Replaces the access rules. Without rules, every client has full access.
     pub fn set_rules(&self, rules: Arc<Rules>) {
         self.0.access.set(rules);
     }
 
-    /// Serves the connections of `source` until `shutdown` resolves; then lets requests under way
-    /// end for as long as the limits say.
+    /// Serves the connections of `source` until `shutdown` resolves. Then waits for current
+    /// requests up to the grace period in the limits.
     pub async fn serve(self, source: impl Accept, shutdown: impl Future<Output = ()>) {
         let Self(app) = self;
         let site = Site {
@@ -145,7 +146,7 @@ fn routes(app: App) -> Router {
         .with_state(app)
 }
 
-/// Lets a request through to its route, or refuses it.
+/// Authenticates a request before it is routed, and adds the configured headers to the response.
 async fn guard(State(app): State<App>, request: Request, next: Next) -> Response {
     let rules = app.access.rules();
     if !app.access.is_within_rate(&rules) {
@@ -175,7 +176,7 @@ where
     )
 }
 
-/// Says `text` to a GET.
+/// Returns a route that answers GET with `text`.
 fn operation(text: &'static str) -> MethodRouter<App> {
     let say = async move |_, _| plain(StatusCode::OK, text);
     route(MethodFilter::GET, Endpoint::Operations, say)
@@ -223,7 +224,7 @@ async fn pass(app: &App, request: Request) -> Result<Vec<(&'static str, u64)>, F
     let hold = |bytes: usize| {
         let more = bytes.saturating_sub(held.bytes());
         let grown = held.grow(more);
-        // No fault of the request: another moment has room.
+        // A lack of memory is not an error of the request; a retry may succeed.
         grown.map_err(|e| Failure::execution(Error::unavailable(e.message)))
     };
     let metrics = app.metrics.endpoint(Endpoint::Write);

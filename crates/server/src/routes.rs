@@ -1,13 +1,13 @@
-//! The routes: a table, and what comes from it.
+//! Routing: the table of routes, and the router and documents that are generated from it.
 //!
 //! ```text
-//! route      one line of the table, and its checks
-//! table      the lines
-//! guard      what every request meets first
-//! documents  the table for people and programs
+//! route      a row of the table, and its checks
+//! table      the rows
+//! guard      authentication, before routing
+//! documents  OpenAPI document and documentation of the table
 //! ```
 //!
-//! Invariant: a route has a scope, since there is no way to write it down without one.
+//! Invariant: every route has a scope, because the table cannot be written without one.
 
 mod documents;
 mod guard;
@@ -32,10 +32,10 @@ use tower_http::catch_panic::CatchPanicLayer;
 
 pub use documents::markdown as documentation;
 
-/// Where Mimir has Prometheus's API, and where its tools look for it.
+/// Prefix under which Mimir serves Prometheus's API, and at which its tools expect it.
 const MIMIR_PREFIX: &str = "/prometheus";
 
-/// The whole server as a service.
+/// Returns the router of the whole server.
 pub fn router(app: App) -> Router {
     let all = Router::new().merge(routes_of(|_| true)).nest(
         MIMIR_PREFIX,
@@ -64,7 +64,7 @@ pub fn router(app: App) -> Router {
         .with_state(app)
 }
 
-/// The routes of the sections that are wanted.
+/// Returns the routes of the sections that satisfy the condition.
 fn routes_of(is_wanted: impl Fn(&Section) -> bool) -> Router<App> {
     let mut router = Router::new();
     for section in SECTIONS.iter().filter(|section| is_wanted(section)) {

@@ -1,8 +1,8 @@
-//! Queries of rules: the same engine, the same limits and the same queue as those of people, in
-//! which all rules together are one client.
+//! Queries of rules. They use the same engine, limits and queue as other queries, and all rules
+//! together count as one client.
 //!
-//! Invariant: a rule whose turn did not come is told so, and not that its query failed: its
-//! evaluation can be made up for.
+//! Invariant: an evaluation that did not get its turn in the queue is reported as such rather than
+//! as a failed query, so that it can be repeated during catch-up.
 
 use crate::admission::queries::Unfinished;
 use crate::admission::question::Question;
@@ -26,36 +26,36 @@ use firn_rules::alerts::KeptSince;
 use firn_rules::rule::Queries;
 use tokio::time::Instant;
 
-/// The name under which queries of rules are written down as active.
+/// Handler name of rule queries in the file of active queries.
 const HANDLER: &str = "rule";
 
-/// Why a rule has no answer.
+/// Reason why a rule query has no result.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RuleQueryError {
-    /// Its turn did not come, or the store is not there: to be tried again.
+    /// The query did not get its turn or the store is not open; retry later.
     #[error("{0}")]
     Later(String),
-    /// It ran for too long, or failed.
+    /// The query failed or timed out.
     #[error("{0}")]
     Failed(String),
 }
 
-/// What a rule asks, for the queue and the file of active queries.
+/// Description of a rule query for the queue, the file of active queries and the query log.
 #[derive(Clone, Debug)]
 pub struct RuleQuestion {
-    /// Whose data.
+    /// Tenant whose data is queried.
     pub tenant: TenantId,
-    /// The expression.
+    /// Expression of the rule.
     pub expression: String,
-    /// The time that it is about.
+    /// Timestamp of the evaluation in milliseconds.
     pub time: TimestampMs,
-    /// The group of the rule.
+    /// Group of the rule.
     pub group: RuleGroupName,
 }
 
 impl App {
-    /// Runs `work` when it is the turn of rules, on a thread that may compute, with what answers
-    /// its queries. The span is that of the evaluation, if it is in a trace: for what comes of it.
+    /// Runs `work` in the query queue on a blocking thread, with access to queries. Also returns
+    /// the span of the evaluation if it is traced, for operations that follow it.
     pub async fn run_rule<T: Send + 'static>(
         &self,
         question: RuleQuestion,
@@ -65,8 +65,8 @@ impl App {
         self.run_of_rule(&question, work).await
     }
 
-    /// The newest sample of each series that `matchers` find in `range`, unless the series ended:
-    /// what is kept about alerts.
+    /// Returns the newest sample of each series that `matchers` select in `range`, without those
+    /// that ended with a stale marker. Used to restore alerts.
     pub async fn kept_since(
         &self,
         question: RuleQuestion,
@@ -140,7 +140,7 @@ impl App {
         })
     }
 
-    /// One evaluation of a rule, by Prometheus's name.
+    /// Starts the span of a rule evaluation, with Prometheus's name.
     fn span_of(&self, question: &RuleQuestion) -> Span {
         let name = || "rule".to_owned();
         let mut span = self.parts.tracer.begin(name, SpanKind::Internal, None);

@@ -1,4 +1,4 @@
-//! A store that measures how long its look-ups take: what Prometheus calls the preparation of a
+//! A store that measures the duration of look-ups, which Prometheus calls the preparation time of a
 //! query.
 
 use firn_model::env::Clock;
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// A store under measurement.
+/// A store whose look-ups are measured, created for each query.
 pub(crate) struct Timed<'s> {
     store: &'s dyn Select,
     clock: Arc<dyn Clock>,
@@ -29,7 +29,7 @@ impl<'s> Timed<'s> {
         }
     }
 
-    /// How long all look-ups took together.
+    /// Returns the total duration of all look-ups.
     pub(crate) fn spent(&self) -> Duration {
         Duration::from_nanos(self.nanos.load(Ordering::Relaxed))
     }

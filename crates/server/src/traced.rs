@@ -1,8 +1,7 @@
-//! A store whose look-ups and reads are spans: the index first, then the data.
+//! A store that records look-ups and reads of samples as spans.
 //!
-//! Invariant: it stands around the store of a request that is in a trace, and of no other. Where
-//! the trace is not sampled, it only says where the request stands: other servers that are read
-//! from are told.
+//! Invariant: it is only used for requests that belong to a trace. If the trace is not sampled, it
+//! only forwards the trace context to other servers during remote reads.
 
 use firn_model::budget::Reservation;
 use firn_model::cancel::Cancel;
@@ -22,19 +21,19 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// The look-up of a selector, by Prometheus's name.
+/// Name of the span of a look-up, the same as Prometheus's.
 const SELECT: &str = "querierSelect";
 
-/// The reads of what a selector found, from the first to the last.
+/// Name of the span of all reads of a selection.
 const READ: &str = "querierRead";
 
-/// See the module.
+/// A store whose look-ups are child spans of one request.
 pub(crate) struct Traced {
     store: Arc<dyn Select>,
     parent: SpanContext,
 }
 
-/// `store`, with spans that are parts of `parent` if there is one.
+/// Returns `store` with spans below `parent`, or unchanged if there is none.
 pub(crate) fn traced(store: Arc<dyn Select>, parent: Option<&SpanContext>) -> Arc<dyn Select> {
     match parent.cloned() {
         Some(parent) => Arc::new(Traced { store, parent }),
@@ -128,11 +127,11 @@ impl Select for Traced {
     }
 }
 
-/// A selection whose reads are one span, from the first to the last.
+/// A selection whose reads are recorded as one span, from the first to the last.
 struct TracedSelection {
     found: Arc<dyn Selection>,
     parent: SpanContext,
-    /// Begun with the first read.
+    /// Span that starts with the first read.
     reading: Mutex<Span>,
     series: AtomicUsize,
     samples: AtomicUsize,

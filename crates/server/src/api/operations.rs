@@ -42,8 +42,9 @@ pub(crate) async fn healthy(_app: App, _request: Request) -> Response {
     text(StatusCode::OK, "Firn is Healthy.\n")
 }
 
-/// Reports readiness: queries see all acked samples, and writes are accepted. Answers 503 if the
-/// store is not open or the disk is full.
+/// Reports readiness: queries see all acked samples, and the disk accepts writes. Answers 503 while
+/// the store is not open or its disk fails. A full disk is temporary and does not make the server
+/// unready.
 pub(crate) async fn ready(app: App, _request: Request) -> Response {
     match app.backend() {
         Ok(backend) => match (backend.write_fault)() {

@@ -1,41 +1,41 @@
-//! Where a connection stands, as its socket and its requests see it.
+//! Phase of a connection, shared by its socket and its requests.
 //!
 //! ```text
-//! Head --request complete--> Busy --answer sent--> Idle --first byte--> Head
-//!                             ` the body was not read to its end ----> Last
+//! Head --request complete--> Busy --response sent--> Idle --first byte--> Head
+//!                            ` request body not read completely -------> Last
 //! ```
 
 use super::request_head::Beside;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// The head of a request is due or under way.
+/// The head of a request is expected or being received.
 const HEAD: u8 = 0;
-/// A request is being answered.
+/// A request is being processed.
 const BUSY: u8 = 1;
-/// The next request may begin.
+/// The connection is idle: the next request may start.
 const IDLE: u8 = 2;
-/// No request follows.
+/// No further request is accepted.
 const LAST: u8 = 3;
 
-/// The phase of a connection. Cheap to clone; clones share it.
+/// The phase of a connection. Cheap to clone; clones share the state.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Phase(Arc<Shared>);
 
 #[derive(Debug, Default)]
 struct Shared {
     phase: AtomicU8,
-    /// What goes with the next request past the parser.
+    /// Data that bypasses the parser and belongs to the next request.
     beside: Mutex<Option<Beside>>,
 }
 
 impl Phase {
-    /// What went past the parser of the request that it has just read.
+    /// Returns the data that bypassed the parser for the request that was just parsed.
     pub(crate) fn take_beside(&self) -> Option<Beside> {
         self.beside().take()
     }
 
-    /// Keeps what goes with the next request past the parser.
+    /// Stores data that bypasses the parser, for the next request.
     pub(super) fn put_beside(&self, beside: Beside) {
         *self.beside() = Some(beside);
     }
@@ -44,28 +44,28 @@ impl Phase {
         self.0.beside.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether the head of a request is due or under way.
+    /// Returns whether the head of a request is expected or being received.
     pub(super) fn is_head(&self) -> bool {
         self.0.phase.load(Ordering::Relaxed) == HEAD
     }
 
-    /// Whether no request follows.
+    /// Returns whether no further request is accepted.
     pub(super) fn is_last(&self) -> bool {
         self.0.phase.load(Ordering::Relaxed) == LAST
     }
 
-    /// A byte came. Returns whether it is the first of a request after a pause.
+    /// Records that a byte was received. Returns whether it starts a request after an idle period.
     pub(super) fn begin_head(&self) -> bool {
         self.change(IDLE, HEAD)
     }
 
-    /// A request is complete and under way until the guard is dropped.
+    /// Marks the connection as busy until the returned guard is dropped.
     pub(crate) fn busy(&self) -> Busy {
         self.0.phase.store(BUSY, Ordering::Relaxed);
         Busy(self.clone())
     }
 
-    /// No request may follow the one under way.
+    /// Rejects further requests after the current one.
     pub(crate) fn end(&self) {
         self.0.phase.store(LAST, Ordering::Relaxed);
     }
@@ -77,13 +77,13 @@ impl Phase {
     }
 }
 
-/// Holds a connection busy.
+/// Guard that keeps a connection busy.
 #[derive(Debug)]
 pub(crate) struct Busy(Phase);
 
 impl Drop for Busy {
     fn drop(&mut self) {
-        // A connection whose last request this was stays at its end.
+        // Has no effect if the connection is already in the phase `Last`.
         self.0.change(BUSY, IDLE);
     }
 }

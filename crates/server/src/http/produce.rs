@@ -1,11 +1,12 @@
-//! Answers as streams of bounded pieces: rendered when the client can take them, never as a whole.
+//! Streams responses in bounded pieces, which are rendered when the client can receive them, so
+//! that a response is never completely in memory.
 //!
 //! ```text
 //! Produce (renders a piece) -> Encoder (gzip, deflate) -> StreamBody -> hyper -> socket
 //! ```
 //!
-//! Invariant: of an answer in flight no more than about one piece exists as text. A piece is small
-//! enough to be rendered on the async runtime: some hundred microseconds with compression.
+//! Invariant: about one piece of each current response exists as text. A piece is small enough to
+//! be rendered on the async runtime: a few hundred microseconds with compression.
 
 use axum::body::{Body, Bytes};
 use axum::extract::Request;
@@ -19,19 +20,20 @@ use std::io::Write;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-/// Bytes of a piece before compression.
+/// Size of a piece before compression, in bytes.
 const PIECE_BYTES: usize = 32 << 10;
 
-/// Answers below this are not compressed: they fit in one packet anyway.
+/// Minimum size of a response that is compressed. Smaller ones fit into one packet anyway.
 const COMPRESSED_BYTES_MIN: usize = 1 << 10;
 
-/// Renders an answer piece by piece.
+/// Renders a response piece by piece. Implemented by the documents of the API.
 pub(crate) trait Produce: Send {
-    /// Appends about `bytes_max` bytes to `out`, or what is left; returns whether more is to come.
+    /// Appends about `bytes_max` bytes to `out`, or the rest of the response. Returns whether there
+    /// is more.
     fn produce(&mut self, out: &mut Vec<u8>, bytes_max: usize) -> bool;
 }
 
-/// A finished text, which is cut into pieces, so that none takes long to compress.
+/// Splits a complete text into pieces, so that compressing one does not take long.
 impl Produce for Bytes {
     fn produce(&mut self, out: &mut Vec<u8>, bytes_max: usize) -> bool {
         let piece = self.split_to(self.len().min(bytes_max));
@@ -40,7 +42,7 @@ impl Produce for Bytes {
     }
 }
 
-/// A finished text and the memory that it takes until it was sent.
+/// A complete text with the reservation of its memory, which is released after it was sent.
 pub(crate) struct Text {
     rest: Bytes,
     _memory: Reservation,
@@ -56,7 +58,7 @@ impl Text {
 }
 
 impl Text {
-    /// The text as far as none of it was sent.
+    /// Returns the text that was not sent yet.
     pub(crate) fn start(&self) -> &[u8] {
         &self.rest
     }
@@ -68,7 +70,7 @@ impl Produce for Text {
     }
 }
 
-/// How an answer is compressed.
+/// Compression of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Encoding {
     Identity,
@@ -77,8 +79,8 @@ pub(crate) enum Encoding {
 }
 
 impl Encoding {
-    /// The first encoding named by the client that is known here, as upstream chooses; weights are
-    /// not read.
+    /// Returns the first supported encoding in the `Accept-Encoding` header, as upstream does.
+    /// Weights are ignored.
     pub(crate) fn of_request(request: &Request) -> Self {
         let accepted = request.headers().get(header::ACCEPT_ENCODING);
         let accepted = accepted
@@ -93,8 +95,8 @@ impl Encoding {
     }
 }
 
-/// A 200 with what `source` renders. An answer that fits in one piece has a length; a longer one
-/// is sent in chunks.
+/// Returns a 200 response with the output of `source`. A response that fits into one piece has a
+/// `Content-Length`; a longer one is sent with chunked encoding.
 pub(crate) fn respond(
     mut source: impl Produce + 'static,
     content_type: &'static str,
@@ -138,7 +140,8 @@ enum Encoder {
 
 impl Encoder {
     fn new(encoding: Encoding) -> Self {
-        // The fastest level: answers are digits and repeated labels, which shrink tenfold at any.
+        // The fastest level: responses consist of digits and repeated labels, which compress about
+        // tenfold at any level.
         let level = Compression::fast();
         match encoding {
             Encoding::Identity => Encoder::Identity,
@@ -172,10 +175,10 @@ impl Encoder {
 
 struct StreamBody {
     first: Option<Bytes>,
-    /// `None` once everything was rendered.
+    /// `None` after everything was rendered.
     source: Option<Box<dyn Produce>>,
     encoder: Encoder,
-    /// Whether other tasks had their turn since the last piece.
+    /// True if other tasks were able to run since the last piece.
     has_yielded: bool,
 }
 
@@ -206,7 +209,7 @@ impl http_body::Body for StreamBody {
             if !more {
                 this.source = None;
             }
-            // The compressor may keep a piece to itself.
+            // The compressor may buffer a whole piece.
             if !encoded.is_empty() {
                 return Poll::Ready(Some(Ok(Frame::data(encoded))));
             }
@@ -225,7 +228,7 @@ mod tests {
     use http_body_util::BodyExt;
     use std::io::Read;
 
-    /// Counts lines up to an end, a few at a time.
+    /// Produces numbered lines, a few at a time.
     struct Lines(std::ops::Range<u32>);
 
     impl Produce for Lines {

@@ -1,19 +1,19 @@
-//! The line and headers of a request on their way in: as people write them, and as long as Go's
-//! server takes them.
+//! Preprocesses request lines and headers: accepts characters and lengths that Go's server accepts
+//! but hyper's parser does not.
 //!
 //! ```text
-//! up to 48 KiB, 64 lines of a head   as it came, but for quotes and angle brackets in the line
-//! what is beyond, of the line        kept apart: the rest of a long query
-//! what is beyond, of the headers     only those that the server or its parser reads
-//! more than 1 MiB, or than all may   cut: a whole request with a refusal instead
+//! first 48 KiB and 64 lines of a head   unchanged, except for quotes and angle brackets
+//! further bytes of the line             kept separately: the rest of a long query
+//! further headers                       only those that the server or its parser reads
+//! beyond 1 MiB, or without memory       replaced by a minimal request that will be refused
 //! ```
 //!
-//! `curl -g 'http://host/api/v1/query?query=up{job="x"}>1'` sends quotes and angle brackets as they
-//! are. Go's server takes them and Prometheus's documentation shows them; the strict parser of URIs
-//! behind this does not, nor does it take a URI beyond 64 KiB. So the former are percent-encoded,
-//! which means the same, and of the latter the end travels beside the request.
+//! `curl -g 'http://host/api/v1/query?query=up{job="x"}>1'` sends quotes and angle brackets
+//! unescaped. Go's server accepts them, and Prometheus's documentation contains such commands.
+//! hyper's strict URI parser rejects them, as well as URIs of more than 64 KiB. The characters are
+//! therefore percent-encoded, which is equivalent, and the end of a long URI bypasses the parser.
 //!
-//! Invariant: what is kept of all heads beyond a few KiB a connection is within one budget.
+//! Invariant: memory of all heads beyond a few KiB per connection is reserved from one budget.
 
 use super::failure::{Cause, Failure};
 use firn_model::budget::{Budget, Reservation};
@@ -21,30 +21,30 @@ use firn_model::error::ErrorKind;
 
 const HEX: &[u8; 16] = b"0123456789ABCDEF";
 
-/// Bytes of a head that are given on as they are: three quarters of the parser's buffer, so that
-/// the headers that matter fit behind them.
+/// Number of bytes of a head that are passed to the parser: three quarters of its buffer, so that
+/// the relevant headers fit after them.
 const PASSED_BYTES_MAX: usize = 48 << 10;
 
-/// Bytes of a head that is short: it is given on whole, and thrice as long it still may be.
+/// Size up to which a head is passed completely. It may still grow to three times this size.
 const SHORT_BYTES_MAX: usize = PASSED_BYTES_MAX / 3;
 
-/// Lines of a head that are given on as they are: with the headers that are read they are
-/// fewer than the parser takes without asking the allocator, which is a hundred.
+/// Number of lines of a head that are passed unchanged. Together with the relevant headers they are
+/// fewer than a hundred, which the parser handles without an allocation.
 const PASSED_LINES_MAX: usize = 64;
 
-/// Bytes that [`PASSED_LINES_MAX`] lines have at least: a letter, a colon, and the end of the line.
+/// Minimum size of [`PASSED_LINES_MAX`] lines: a letter, a colon and a line end each.
 const FEW_LINES_BYTES: usize = 4 * PASSED_LINES_MAX;
 
-/// Bytes of a head that each connection may hold without asking.
+/// Size of a head that each connection may hold without a reservation.
 const FREE_BYTES: usize = 8 << 10;
 
-/// Bytes of a line and headers: Go's default, and the slack that it grants.
+/// Maximum size of a request line and its headers: Go's default with the slack that it allows.
 pub(crate) const HEAD_BYTES_MAX: usize = (1 << 20) + 4096;
 
-/// What a byte of a long line takes until it is read: as it came, joined, and decoded.
+/// Number of copies of a long line that exist at the same time: as received, joined, and decoded.
 const LINE_COPIES: usize = 3;
 
-/// The headers that the server or its parser reads.
+/// Headers that the server or its parser reads, in lower case.
 const READ_HEADERS: [&[u8]; 16] = [
     b"accept",
     b"accept-encoding",
@@ -64,89 +64,90 @@ const READ_HEADERS: [&[u8]; 16] = [
     b"x-scope-orgid",
 ];
 
-/// The longest of their names.
+/// Length of the longest of these names in bytes.
 const READ_NAME_BYTES_MAX: usize = 30;
 
-/// What of a head does not go through the parser.
+/// Part of a request that bypasses the parser.
 #[derive(Debug)]
 pub(crate) enum Beside {
-    /// The end of the URI.
+    /// The end of a long URI.
     Line(LongLine),
-    /// The request is to be answered so.
+    /// The failure with which the request must be answered.
     Refusal(Failure),
 }
 
-/// The end of a long URI, with the memory that it takes.
+/// The end of a long URI, with the reservation of its memory.
 #[derive(Debug)]
 pub(crate) struct LongLine {
     pub(crate) text: Vec<u8>,
     pub(crate) held: Reservation,
 }
 
-/// Where a head stands.
+/// Position in a request head.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Part {
-    /// In the method or the URI.
+    /// In the method or URI.
     #[default]
     Uri,
-    /// Behind the URI.
+    /// After the URI, in the protocol version.
     Version,
-    /// In headers, or, as far as is known, behind them.
+    /// In the headers, or possibly after them.
     Headers,
-    /// Behind the head.
+    /// After the end of the head.
     Ended,
 }
 
-/// What is done with the header under way.
+/// Handling of the current header.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Header {
-    /// Its name is not known yet.
+    /// The name is not complete yet.
     #[default]
     Unknown,
     Kept,
-    /// It is not read: it is given on as far as there is room.
+    /// The header is irrelevant: it is passed as long as there is room.
     CutShort,
     Dropped,
 }
 
-/// Follows the bytes of a connection as far as the end of each request's head.
+/// Tracks the received bytes of a connection up to the end of each request's head. One instance
+/// exists per connection and is reset for each request.
 #[derive(Debug, Default)]
 pub(crate) struct RequestHead {
     part: Part,
-    /// Bytes so far, as they came.
+    /// Number of bytes received.
     seen: usize,
-    /// Bytes given on.
+    /// Number of bytes passed to the parser.
     passed: usize,
-    /// Lines that came before they were sifted.
+    /// Number of lines that were passed before filtering started.
     lines: usize,
-    /// Headers that were given on while they were sifted.
+    /// Number of headers that were passed by the filter.
     kept: usize,
     header: Header,
-    /// What has come of the name of a header.
+    /// Received part of the current header's name.
     name: Vec<u8>,
     /// The end of a long URI.
     long: Vec<u8>,
     held: Option<Reservation>,
 }
 
-/// What becomes of bytes.
+/// Replacement for received bytes, decided by [`RequestHead::receive`].
 #[derive(Debug)]
 pub(crate) enum Received {
-    /// They go on as they are.
+    /// The bytes are passed unchanged.
     AsTheyAre,
-    /// These go on instead, maybe none.
+    /// These bytes are passed instead; possibly none.
     Instead(Vec<u8>),
-    /// These end the request, and nothing after them counts.
+    /// These bytes end the request, and all further input is ignored.
     Cut(Vec<u8>),
 }
 
 impl RequestHead {
-    /// The next byte begins a request.
+    /// Prepares for the first byte of the next request.
     pub(crate) fn restart(&mut self) {
         *self = Self::default();
     }
 
-    /// What is to travel beside the request, once its head has ended.
+    /// Returns the data that bypasses the parser after the head has ended; `None` if there is none.
     pub(crate) fn take_beside(&mut self) -> Option<Beside> {
         if self.part != Part::Ended {
             return None;
@@ -157,9 +158,9 @@ impl RequestHead {
         held.map(|held| Beside::Line(LongLine { text, held }))
     }
 
-    /// Looks at the next bytes of a head, and maybe of what follows it. Memory beyond a little
-    /// comes from `heads`; the failure is the answer to a request that does not get it, or is too
-    /// long.
+    /// Processes the next bytes of a head, possibly followed by a body. Memory beyond
+    /// [`FREE_BYTES`] is reserved from `heads`. Returns a failure for a request that is too long or
+    /// for which there is no memory.
     pub(crate) fn receive(&mut self, bytes: &[u8], heads: &Budget) -> (Received, Option<Failure>) {
         let seen = self.seen + bytes.len();
         let outcome = match seen <= FEW_LINES_BYTES || self.fits(bytes) {
@@ -173,10 +174,11 @@ impl RequestHead {
         }
     }
 
-    /// Whether a head that goes on with `bytes` ends there, short and with few lines, or is so far
-    /// what every connection may have.
+    /// Returns whether the head can be passed without filtering or reservation: it ends within
+    /// `bytes` with a permitted size and number of lines, or is still within the size that every
+    /// connection may use.
     fn fits(&mut self, bytes: &[u8]) -> bool {
-        // What follows a head may make it look long.
+        // Bytes of the body after a head must not make it appear long.
         let room = SHORT_BYTES_MAX.saturating_sub(self.seen);
         let (lines, has_ended) = count_lines(&bytes[..bytes.len().min(room)]);
         self.lines += lines;
@@ -197,12 +199,13 @@ impl RequestHead {
         let held = self.held.get_or_insert_with(|| heads.hold());
         let more = bytes.saturating_sub(held.bytes());
         held.grow(more).map_err(|e| {
-            // They end soon: the client should try again.
+            // Other heads will end soon, so the client should retry.
             Failure::new(Cause::Request(ErrorKind::Unavailable), e.message)
         })
     }
 
-    /// A head that is short so far: its line is encoded where it must be.
+    /// Processes bytes of a head that is short so far. Returns a replacement if the line contains
+    /// characters that must be encoded.
     fn encode_line(&mut self, bytes: &[u8]) -> Option<Vec<u8>> {
         self.seen += bytes.len();
         self.passed += bytes.len();
@@ -227,7 +230,7 @@ impl RequestHead {
         Some(encoded)
     }
 
-    /// Notes in which header `bytes` end, in case that the head goes on for long.
+    /// Records the header in which `bytes` end, in case that the head becomes long.
     fn note_line_end(&mut self, bytes: &[u8]) {
         self.name.clear();
         let start = bytes.iter().rposition(|b| *b == b'\n');
@@ -239,14 +242,15 @@ impl RequestHead {
             }
             Some(line) if is_read(line) => Header::Kept,
             Some(line) if line.contains(&b':') => Header::CutShort,
-            // What began before goes on, and a name that is not whole was given on.
+            // An incomplete name was already passed, so the rest of its header must be passed as
+            // well.
             Some(_) => Header::Kept,
             None if self.header == Header::CutShort => Header::CutShort,
             None => Header::Kept,
         };
     }
 
-    /// A long head, or what is behind a short one.
+    /// Filters a long head, and everything after its first short part.
     fn sift(&mut self, bytes: &[u8], heads: &Budget) -> Result<Vec<u8>, Failure> {
         self.reserve(heads, PASSED_BYTES_MAX)?;
         let mut out = Vec::with_capacity(bytes.len().min(PASSED_BYTES_MAX));
@@ -329,12 +333,12 @@ impl RequestHead {
         }
     }
 
-    /// Whether a header that is not read may go on: that costs less than looking at it.
+    /// Returns whether irrelevant headers may be passed; passing is cheaper than filtering.
     fn has_room(&self) -> bool {
         self.passed < PASSED_BYTES_MAX && self.kept < PASSED_LINES_MAX
     }
 
-    /// Keeps or drops the header whose name has come.
+    /// Decides about the current header after its name is complete.
     fn decide(&mut self, out: &mut Vec<u8>) {
         self.header = match is_read(&self.name) {
             true => Header::Kept,
@@ -348,7 +352,7 @@ impl RequestHead {
         }
     }
 
-    /// What makes a whole request of what was given on so far.
+    /// Returns the bytes that complete a valid request after the bytes passed so far.
     fn cut(&mut self) -> Vec<u8> {
         let end: &[u8] = match (self.part, self.passed) {
             (Part::Uri, 0) => b"GET / HTTP/1.1\r\n\r\n",
@@ -362,8 +366,8 @@ impl RequestHead {
     }
 }
 
-/// Whether the header that `line` begins is read, or has to be refused: what continues a
-/// line, and what is none.
+/// Returns whether the header that starts with `line` must be passed: it is relevant, continues the
+/// previous line, or is malformed and must be rejected by the parser.
 fn is_read(line: &[u8]) -> bool {
     let name = line.split(|b| *b == b':').next().unwrap_or_default();
     let is_known = |known: &&[u8]| known.eq_ignore_ascii_case(name.trim_ascii());
@@ -372,7 +376,8 @@ fn is_read(line: &[u8]) -> bool {
         || READ_HEADERS.iter().any(is_known)
 }
 
-/// How many lines end in `bytes`, up to an empty one, and whether there is an empty one.
+/// Returns the number of line ends in `bytes` up to an empty line, and whether there is an empty
+/// line.
 fn count_lines(bytes: &[u8]) -> (usize, bool) {
     let (mut rest, mut lines) = (bytes, 0);
     while let Some(end) = rest.iter().position(|b| *b == b'\n') {
@@ -410,7 +415,8 @@ fn push_encoded(out: &mut Vec<u8>, byte: u8) {
 mod tests {
     use super::*;
 
-    /// What the parser gets of a head that comes in pieces of `step` bytes; what travels beside it.
+    /// Passes a head in pieces of `step` bytes. Returns the input of the parser and the data that
+    /// bypasses it.
     fn receive(sent: &[u8], step: usize, heads: &Budget) -> (Vec<u8>, Result<String, Failure>) {
         let mut head = RequestHead::default();
         let (mut passed, mut beside) = (Vec::new(), String::new());

@@ -1,16 +1,15 @@
-//! A socket that gives up on a client that is slow to say what it wants or does not read what it
-//! gets.
+//! A socket that disconnects clients which send their requests too slowly or do not read the
+//! response.
 //!
-//! The deadlines follow the connection's [`Phase`]. A request whose body was not read to its end is
-//! the last one of its connection: what follows could be the rest of that body, and must not be
-//! taken for a request line.
+//! The deadlines depend on the connection's [`Phase`]. A request whose body was not read completely
+//! is the last one of its connection: the following bytes may belong to that body and must not be
+//! interpreted as a request line.
 //!
-//! [`super::body`] keeps the time of a body, hyper the pause between requests; here a request under
-//! way may be silent for as long as the server works on it.
+//! [`super::body`] limits the time of a body, and hyper the idle time between requests. While a
+//! request is processed, the client may be silent for any time.
 //!
-//! The stream below may be anything that carries bytes. One that has to agree with its client
-//! before the first byte, as TLS does, may do so in its first read: the deadline of the first head
-//! runs from the start of the connection.
+//! The underlying stream may be of any type. A TLS stream may perform its handshake in the first
+//! read: the deadline of the first head starts with the connection.
 
 use super::phase::Phase;
 use super::request_head::{Beside, Received, RequestHead};
@@ -24,29 +23,29 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
-/// How long what a refused client still sends is read, and how much of it: as long as in Go, and
-/// twice the longest body that is taken anywhere.
+/// Maximum time and size of input that is read from a refused client: the time is Go's, and the
+/// size twice the longest accepted body.
 const LINGER_MAX: Duration = Duration::from_millis(500);
 const LINGER_BYTES_MAX: usize = 64 << 20;
 
-/// Bytes of a read of it, and reads until others have their turn.
+/// Size of each such read, and the number of reads before other tasks may run.
 const LINGER_READ_BYTES: usize = 16 << 10;
 const LINGER_READS: usize = 16;
 
-/// The socket over a stream `S`.
+/// A stream `S` with deadlines and preprocessing of request heads.
 #[derive(Debug)]
 pub(crate) struct GuardedSocket<S> {
     inner: S,
     phase: Phase,
     head: RequestHead,
-    /// Memory of heads.
+    /// Memory budget of request heads.
     heads: Budget,
-    /// Bytes of a rewritten head that found no room yet.
+    /// Bytes of a rewritten head that did not fit into the reader's buffer.
     carry: Vec<u8>,
-    /// Whether nothing that still comes is read.
+    /// True if all further input is ignored.
     is_cut: bool,
     is_shut: bool,
-    /// Bytes that were read since.
+    /// Number of bytes that were read and discarded since the shutdown.
     lingered: usize,
     read_timer: Timer,
     write_timer: Timer,
@@ -54,7 +53,7 @@ pub(crate) struct GuardedSocket<S> {
     response_stall_max: Duration,
 }
 
-/// A deadline that exists while something is awaited.
+/// A deadline that is active while the socket waits for the client.
 #[derive(Debug, Default)]
 struct Timer(Option<Pin<Box<Sleep>>>);
 
@@ -63,7 +62,7 @@ impl Timer {
         self.0 = None;
     }
 
-    /// Ready when `after` has passed since the first call since it was cleared.
+    /// Returns ready when `after` has elapsed since the first call after [`Timer::clear`].
     fn poll(&mut self, cx: &mut Context<'_>, after: Duration) -> Poll<io::Error> {
         let timer = self.0.get_or_insert_with(|| Box::pin(sleep(after)));
         timer
@@ -74,7 +73,7 @@ impl Timer {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> GuardedSocket<S> {
-    /// A fresh connection: its first request is due at once.
+    /// Creates the socket of a new connection, whose first request is expected immediately.
     pub(crate) fn new(inner: S, phase: Phase, limits: &Limits, heads: Budget) -> TokioIo<Self> {
         TokioIo::new(Self {
             inner,
@@ -92,7 +91,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> GuardedSocket<S> {
         })
     }
 
-    /// Keeps the deadline of a request's headers: it runs from their first byte.
+    /// Enforces the deadline of a request head, which starts with its first byte.
     fn watch_head(&mut self, cx: &mut Context<'_>) -> Poll<io::Error> {
         if self.phase.is_head() {
             return self.read_timer.poll(cx, self.header_read_max);
@@ -101,12 +100,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> GuardedSocket<S> {
         Poll::Pending
     }
 
-    /// Notes that bytes came, which stand in `buf` from `start` on.
+    /// Processes received bytes, which are in `buf` from `start` on. May replace them.
     fn received(&mut self, buf: &mut ReadBuf<'_>, start: usize) {
         if buf.filled().len() == start {
             return;
         }
-        // The first byte of a request ends the pause before it.
+        // The first byte of a request ends the idle period.
         if self.phase.begin_head() {
             self.head.restart();
         }
@@ -132,8 +131,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> GuardedSocket<S> {
         self.carry = rest.to_vec();
     }
 
-    /// Reads what a client still sends that was refused, and forgets it: a socket that is closed
-    /// with unread bytes resets the connection, and the answer is lost on its way.
+    /// Reads and discards the remaining input of a refused client. Closing a socket with unread
+    /// input resets the connection, so that the client would not receive the response.
     fn linger(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let mut scratch = [0; LINGER_READ_BYTES];
         for _ in 0..LINGER_READS {
@@ -153,7 +152,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> GuardedSocket<S> {
         self.read_timer.poll(cx, LINGER_MAX).map(drop)
     }
 
-    /// Keeps the deadline of writing: it runs while the client takes nothing.
+    /// Enforces the deadline of a write, which is active while the client does not read.
     fn watch_write<T>(
         &mut self,
         cx: &mut Context<'_>,
@@ -187,12 +186,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for GuardedSocket<S> {
             };
             let has_ended = buf.filled().len() == start;
             this.received(buf, start);
-            // Nothing read is the end; what was kept apart is not.
+            // An empty read means end of input to the caller, so continue if all bytes were kept
+            // separately.
             if outcome.is_err() || has_ended || buf.filled().len() > start {
                 return Poll::Ready(outcome);
             }
         }
-        // The end would be taken for a client that went away before its answer.
+        // An end of input would be interpreted as a disconnect before the response.
         Poll::Pending
     }
 }

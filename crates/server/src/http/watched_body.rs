@@ -1,23 +1,24 @@
-//! A body that its watcher follows: each piece of data, its end, and when it is dropped.
+//! A body with an observer of its pieces, its end and its drop.
 
 use axum::body::{Bytes, HttpBody};
 use http_body::{Frame, SizeHint};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-/// Follows a body; it is dropped with the body, after the last byte was sent or the peer left.
+/// Observer of a body. It is dropped with the body, after the last byte was sent or the peer
+/// disconnected.
 pub(crate) trait Watch: Unpin {
-    /// The next piece is asked for.
+    /// Called when the next piece is requested.
     fn asked(&mut self) {}
 
-    /// A piece of so many bytes passed.
+    /// Called when a piece with this number of bytes has passed.
     fn data(&mut self, _bytes: usize) {}
 
-    /// The body was read to its end.
+    /// Called when the body was read completely.
     fn end(&mut self) {}
 }
 
-/// The body `inner` as it is, which `watch` follows.
+/// The body `inner`, unchanged, with the observer `watch`.
 pub(crate) struct WatchedBody<B, W> {
     pub(crate) inner: B,
     pub(crate) watch: W,

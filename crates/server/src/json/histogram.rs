@@ -1,11 +1,11 @@
-//! Native histograms as JSON: count, sum and the buckets that hold something, in rising order.
+//! Native histograms in JSON: count, sum and the non-empty buckets in ascending order.
 //!
 //! ```text
 //! {"count":"42","sum":"3.5","buckets":[[3,"-0.25","0.25","3"],[0,"0.5","1","21"]]}
 //! ```
 //!
-//! The first number of a bucket says which of its bounds belong to it: 0 the upper, 1 the lower,
-//! 2 none, 3 both (`util/jsonutil/marshal.go` upstream).
+//! The first number of a bucket encodes its inclusive bounds: 0 the upper, 1 the lower, 2 none, 3
+//! both (`util/jsonutil/marshal.go` upstream).
 
 use super::{FloatForm, push_float};
 use firn_model::histogram::bounds::upper_bound;
@@ -19,7 +19,7 @@ struct Bucket {
     count: f64,
 }
 
-/// Appends `histogram` as an object.
+/// Appends `histogram` as a JSON object.
 pub(crate) fn push_histogram(out: &mut Vec<u8>, histogram: &Histogram) {
     let counts = histogram.counts.to_floats();
     out.extend_from_slice(br#"{"count":""#);
@@ -55,7 +55,8 @@ fn push_bucket(out: &mut Vec<u8>, bucket: &Bucket) {
     out.push(b']');
 }
 
-/// The buckets that are not empty, from the lowest to the highest.
+/// Returns the non-empty buckets in ascending order: negative ones, the zero bucket and positive
+/// ones.
 fn buckets(histogram: &Histogram, counts: &FloatCounts) -> Vec<Bucket> {
     let mut buckets: Vec<Bucket> = bucket_indexes(&histogram.negative_spans)
         .zip(&counts.negative)

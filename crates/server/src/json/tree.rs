@@ -1,7 +1,7 @@
-//! `/api/v1/parse_query`: a syntax tree as JSON, as upstream's `translate_ast.go` has it.
+//! `/api/v1/parse_query`: syntax trees in JSON, like upstream's `translate_ast.go`.
 //!
-//! Members are sorted by name, strings escaped as Go's encoder does. A number that JSON cannot
-//! hold fails with the encoder's text.
+//! Members are sorted by name, and strings are escaped like in Go. A number without JSON
+//! representation is an error with the message of Go's encoder.
 
 use crate::json;
 use firn_model::matcher::Matcher;
@@ -13,7 +13,7 @@ use firn_promql::ast::{
 use firn_promql::depth::deeper;
 use serde_json::{Number, Value, json};
 
-/// The JSON of a tree, or why there is none.
+/// Returns a syntax tree as JSON, or the error message of Go's encoder.
 pub(crate) fn to_json(expr: &Expr) -> Result<Vec<u8>, String> {
     if let Some((depth, value)) = unsupported(expr, 0) {
         let path = "[]interface {}: ".repeat(depth);
@@ -29,7 +29,7 @@ pub(crate) fn to_json(expr: &Expr) -> Result<Vec<u8>, String> {
     Ok(out)
 }
 
-/// Drops a document without recursion, however high it is.
+/// Drops a document without recursion, because it may be deeply nested.
 fn take_apart(document: Value) {
     let mut parts = vec![document];
     while let Some(part) = parts.pop() {
@@ -41,8 +41,8 @@ fn take_apart(document: Value) {
     }
 }
 
-/// The first fill value that JSON cannot hold, in the order of the document, and how many lists of
-/// arguments it stands in.
+/// Returns the first fill value without JSON representation in document order, and the number of
+/// enclosing argument lists.
 fn unsupported(expr: &Expr, depth: usize) -> Option<(usize, f64)> {
     match &expr.kind {
         ExprKind::Call(call) => {
@@ -73,7 +73,7 @@ fn tree(expr: &Expr) -> Value {
     deeper(|| tree_here(expr))
 }
 
-/// A document with members that are trees: `json!` would copy them.
+/// Adds members to a document without copying them, as `json!` would.
 fn with(mut document: Value, members: impl IntoIterator<Item = (&'static str, Value)>) -> Value {
     for (name, member) in members {
         document[name] = member;
@@ -113,7 +113,7 @@ fn number(literal: &NumberLiteral) -> Value {
     json!({ "type": "numberLiteral", "val": number_text(literal.value) })
 }
 
-/// Without an exponent, as Go's format `f`.
+/// Formats a number without an exponent, like Go's verb `f`.
 fn number_text(value: f64) -> String {
     match value {
         f64::INFINITY => "+Inf".to_owned(),
@@ -181,7 +181,7 @@ fn start_or_end(at: Option<At>) -> Option<&'static str> {
     }
 }
 
-/// Zero if it depends on the query.
+/// Returns the milliseconds of a duration; zero if it depends on the query.
 fn millis(duration: &Duration) -> i64 {
     match duration {
         Duration::Millis(ms) => *ms,
@@ -289,7 +289,7 @@ fn matching(matching: &Matching) -> Value {
     })
 }
 
-/// Writes a document as Go's encoder does.
+/// Writes a document like Go's encoder.
 fn push(out: &mut Vec<u8>, value: &Value) {
     deeper(|| push_here(out, value));
 }
@@ -324,7 +324,8 @@ fn push_here(out: &mut Vec<u8>, value: &Value) {
     }
 }
 
-/// Integers as they are; floats with an exponent only where they are very small or large.
+/// Writes a number: integers unchanged, floats with an exponent only if they are very small or
+/// large.
 fn push_number(out: &mut Vec<u8>, number: &Number) {
     let text = match number.as_f64().filter(|_| number.is_f64()) {
         None => number.to_string(),

@@ -1,4 +1,4 @@
-//! The table of routes for programs, as an OpenAPI document, and for people, as `docs/api.md`.
+//! Documents generated from the table of routes: an OpenAPI document and `docs/api.md`.
 
 use super::route::{Kind, Param, Route, Verb};
 use super::table::{SECTIONS, Section};
@@ -11,7 +11,7 @@ use axum::response::Response;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// The table as an OpenAPI document; with upstream's headers.
+/// Returns the OpenAPI document with upstream's headers.
 pub(super) async fn openapi(app: App, _request: Request) -> Response {
     let web = &app.parts.web;
     let text = document(&web.route_prefix, &app.parts.build.firn_version);
@@ -27,7 +27,7 @@ pub(super) async fn openapi(app: App, _request: Request) -> Response {
     response
 }
 
-/// The document of a server whose routes begin with `prefix`.
+/// Returns the OpenAPI document of a server with the route prefix `prefix`.
 fn document(prefix: &str, version: &str) -> String {
     let server = if prefix.is_empty() { "/" } else { prefix };
     let mut out = format!(
@@ -53,7 +53,7 @@ fn document(prefix: &str, version: &str) -> String {
     out
 }
 
-/// The routes of each path, in the order of the table.
+/// Returns the routes by path. Routes with the same path keep the order of the table.
 fn by_path() -> BTreeMap<String, Vec<(&'static Section, &'static Route)>> {
     let mut paths: BTreeMap<String, Vec<_>> = BTreeMap::new();
     for section in &SECTIONS {
@@ -65,11 +65,11 @@ fn by_path() -> BTreeMap<String, Vec<(&'static Section, &'static Route)>> {
     paths
 }
 
-/// The path of a route with the prefix of its section, of which no slash ends it.
+/// Returns the path of a route including the prefix of its section, without a trailing slash.
 fn whole_path(section: &Section, route: &Route) -> String {
     match (section.prefix, route.path) {
         (prefix, "/") if !prefix.is_empty() => prefix.to_owned(),
-        // A name that stands for the rest of a path is a name all the same.
+        // A wildcard parameter is documented like an ordinary one.
         (prefix, path) => format!("{prefix}{}", path.replace("{*", "{")),
     }
 }
@@ -99,7 +99,7 @@ fn push_operation(out: &mut String, section: &Section, route: &Route, verb: Verb
             out,
             "      - {{name: {}, in: query, required: {}, schema: {}, description: {}}}",
             quoted(param.name),
-            // A form may have it instead.
+            // Not required in the URL of a POST, because the form may contain it.
             param.is_required && verb != Verb::Post,
             schema(param.kind),
             quoted(param.doc),
@@ -115,7 +115,7 @@ fn push_operation(out: &mut String, section: &Section, route: &Route, verb: Verb
     );
 }
 
-/// The names in braces.
+/// Returns the names of the path parameters.
 fn path_params(path: &'static str) -> Vec<&'static str> {
     let parts = path.split('/');
     let names = parts.filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
@@ -131,12 +131,12 @@ fn schema(kind: Kind) -> &'static str {
     }
 }
 
-/// A text of YAML; JSON's strings are some.
+/// Quotes a text for YAML, in which JSON strings are valid.
 fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 
-/// `docs/api.md`, with lines of any length.
+/// Returns the content of `docs/api.md`, without line wrapping.
 pub fn markdown() -> String {
     let mut out = String::from(
         "# HTTP API\n\
@@ -193,7 +193,7 @@ fn push_row(out: &mut String, section: &Section, route: &Route) {
     );
 }
 
-/// The parameters of the routes of a section.
+/// Appends the parameters of all routes in a section.
 fn push_params(out: &mut String, section: &Section) {
     let with_params = section.routes.iter().filter(|r| !r.params.is_empty());
     for route in with_params {
@@ -249,7 +249,7 @@ mod tests {
             for (_, route) in routes {
                 let mount = &route.mount;
                 let changes = mount.verbs.iter().any(|v| *v != Verb::Get);
-                // Long questions are forms, or bodies.
+                // POST may be used for long queries in a form or body.
                 let asks = mount.verbs.contains(&Verb::Get) || mount.reach == Reach::Part;
                 if changes && !asks {
                     let is_guarded = !matches!(mount.scope, Scope::Any | Scope::Read);

@@ -1,7 +1,8 @@
-//! What every request meets first: the rate limit, the credentials, the headers of every answer.
+//! Processing of every request before routing: rate limit, authentication, and headers of the
+//! response.
 //!
-//! Invariant: without credentials nothing answers but 401, whatever is asked for, by whatever
-//! method, of a path that is there or not.
+//! Invariant: without credentials every request is answered with 401, independent of its method and
+//! whether its path exists.
 
 use crate::access::{Grant, enter, too_many};
 use crate::app::App;
@@ -16,17 +17,17 @@ use axum::middleware::Next;
 use axum::response::Response;
 use firn_model::trace::{Span, SpanKind, TraceParent};
 
-/// Says whose data a request is about.
+/// Header that contains the tenant of a request.
 const TENANT_HEADER: HeaderName = HeaderName::from_static("x-scope-orgid");
 
-/// Where the span stands in which a client asks.
+/// Header that contains the trace context of the client.
 const TRACEPARENT: &str = "traceparent";
 
-/// Lets a request through to its route, or refuses it.
+/// Authenticates a request and passes it to its route, or rejects it.
 pub(super) async fn guard(State(app): State<App>, mut request: Request, next: Next) -> Response {
     let rules = app.access.rules();
     if !app.access.is_within_rate(&rules) {
-        // As upstream, without the headers.
+        // As in upstream, the configured headers are not added.
         return counted(&app, too_many()).await;
     }
     let mut response = match enter(&app.access, &rules, request.headers(), &app.metrics).await {
@@ -49,8 +50,8 @@ pub(super) async fn guard(State(app): State<App>, mut request: Request, next: Ne
     response
 }
 
-/// Answers a request within a span, which ends with the last byte of the answer, if its trace is
-/// sampled. Who is not let in makes no spans.
+/// Processes a request within a span, if its trace is sampled. The span ends with the last byte of
+/// the response. Rejected requests have no spans.
 async fn answer(app: &App, mut request: Request, next: Next) -> Response {
     let mut span = span_of(app, &request);
     let Some(context) = span.context() else {
@@ -72,7 +73,7 @@ async fn answer(app: &App, mut request: Request, next: Next) -> Response {
     })
 }
 
-/// The span of a request whose answer is on its way.
+/// The span of a request whose response is being sent.
 struct Answering {
     span: Span,
     bytes: usize,
@@ -101,7 +102,8 @@ fn span_of(app: &App, request: &Request) -> Span {
     span
 }
 
-/// Holds a request to the tenants of its credentials; the only one need not be named.
+/// Checks that the credentials allow the tenant of the request. If they allow a single tenant, it
+/// is the default.
 fn choose_tenant(app: &App, grant: &Grant, headers: &mut HeaderMap) -> Result<(), Failure> {
     if !app.parts.multitenancy || grant.tenants.is_empty() {
         return Ok(());

@@ -1,5 +1,5 @@
-//! One line of the table of routes, and how it becomes a route: who may call it is checked, the
-//! request is counted, and what changes the server is written down.
+//! A row of the table of routes, and its conversion into a route with authorization, metrics and an
+//! audit log of changes.
 
 use crate::access::{Grant, Reach, Scope};
 use crate::api::call::{self, Call};
@@ -17,7 +17,7 @@ use firn_model::error::ErrorKind;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-/// A method that routes have.
+/// HTTP method of a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verb {
     Get,
@@ -27,7 +27,7 @@ pub(crate) enum Verb {
 }
 
 impl Verb {
-    /// As in a request.
+    /// Returns the name of the method in a request.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Verb::Get => "GET",
@@ -47,7 +47,7 @@ impl Verb {
     }
 }
 
-/// What a parameter holds.
+/// Type of a parameter's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Text,
@@ -58,7 +58,7 @@ pub(crate) enum Kind {
     Flag,
 }
 
-/// A parameter of a route, in the URL or in a form.
+/// A parameter of a route, in the URL or a form.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Param {
     pub(crate) name: &'static str,
@@ -67,14 +67,14 @@ pub(crate) struct Param {
     pub(crate) doc: &'static str,
 }
 
-/// How a route is reached.
+/// Methods, metrics, authorization and requirements of a route.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Mount {
     pub(crate) verbs: &'static [Verb],
     pub(crate) endpoint: Endpoint,
     pub(crate) scope: Scope,
     pub(crate) reach: Reach,
-    /// Whether it is about what is stored, of which an agent has nothing.
+    /// True if the route requires stored data, which an agent does not have.
     pub(crate) needs_store: bool,
 }
 
@@ -85,12 +85,14 @@ impl Mount {
         filters.fold(first, MethodFilter::or)
     }
 
-    /// Whether calls are written down: those that change the server or its rules.
+    /// Returns whether calls are written to the audit log: those that change the server or its
+    /// rules.
     fn is_audited(&self) -> bool {
         matches!(self.scope, Scope::Admin | Scope::Rules) && !self.verbs.contains(&Verb::Get)
     }
 
-    /// Refuses a request whose credentials are not good for this.
+    /// Rejects a request whose credentials lack the required scope, or may only read some of the
+    /// data in the response.
     fn authorize(&self, request: &Request) -> Result<(), Failure> {
         let Some(grant) = request.extensions().get::<Arc<Grant>>() else {
             return Ok(());
@@ -110,20 +112,20 @@ impl Mount {
     }
 }
 
-/// A line of the table.
+/// A row of the table of routes.
 pub(crate) struct Route {
-    /// Behind the prefix of its table.
+    /// Path after the prefix of its section.
     pub(crate) path: &'static str,
     pub(crate) mount: Mount,
     pub(crate) params: &'static [Param],
-    /// The type of a good answer.
+    /// Media type of a successful response.
     pub(crate) media: &'static str,
     pub(crate) doc: &'static str,
     pub(super) handler: fn(Mount) -> MethodRouter<App>,
 }
 
 impl Route {
-    /// A route that answers in JSON.
+    /// Creates a route without parameters that answers in JSON.
     pub(super) const fn new(
         path: &'static str,
         mount: Mount,
@@ -140,12 +142,12 @@ impl Route {
         }
     }
 
-    /// The same, with these parameters.
+    /// Returns the route with these parameters.
     pub(super) const fn with(self, params: &'static [Param]) -> Self {
         Self { params, ..self }
     }
 
-    /// The same, of what is stored.
+    /// Returns the route with the requirement that data is stored.
     pub(super) const fn of_store(self) -> Self {
         let mount = Mount {
             needs_store: true,
@@ -154,13 +156,13 @@ impl Route {
         Self { mount, ..self }
     }
 
-    /// The same, with answers of another type.
+    /// Returns the route with another media type of its responses.
     pub(super) const fn answers(self, media: &'static str) -> Self {
         Self { media, ..self }
     }
 }
 
-/// A route of the JSON API.
+/// Creates a route of the JSON API.
 pub(super) fn api<H, F>(mount: Mount, handler: H) -> MethodRouter<App>
 where
     H: FnOnce(Call) -> F + Clone + Send + Sync + 'static,
@@ -173,7 +175,7 @@ where
     on(mount.filter(), work).options(options)
 }
 
-/// A route of the JSON API that changes state, and is there for administrators.
+/// Creates an administrative route of the JSON API that changes state.
 pub(super) fn for_admins<H, F>(mount: Mount, handler: H) -> MethodRouter<App>
 where
     H: FnOnce(Call) -> F + Clone + Send + Sync + 'static,
@@ -183,7 +185,8 @@ where
     admitted(mount, admit, handler).options(options)
 }
 
-/// A route of the JSON API that changes state: not for pages of other sites.
+/// Creates a route of the JSON API that changes state. Rejects requests from pages of other
+/// origins.
 pub(super) fn changing<H, F>(mount: Mount, handler: H) -> MethodRouter<App>
 where
     H: FnOnce(Call) -> F + Clone + Send + Sync + 'static,
@@ -193,7 +196,7 @@ where
     admitted(mount, admit, handler)
 }
 
-/// What answers by `handler` if `admit` lets it.
+/// Creates a route that calls `handler` if `admit` succeeds.
 fn admitted<H, F>(
     mount: Mount,
     admit: fn(&App, &HeaderMap) -> Result<(), Failure>,
@@ -215,7 +218,7 @@ where
     on(mount.filter(), work)
 }
 
-/// A route whose handler makes the whole response.
+/// Creates a route whose handler returns the complete response.
 pub(super) fn plain<H, F>(mount: Mount, handler: H) -> MethodRouter<App>
 where
     H: FnOnce(App, Request) -> F + Clone + Send + Sync + 'static,
@@ -230,7 +233,8 @@ where
     on(mount.filter(), work)
 }
 
-/// Answers by `work` what the credentials are good for, and refuses by `refuse` what they are not.
+/// Calls `work` if the credentials of the request are sufficient; otherwise returns the response of
+/// `refuse`. Writes an audit log entry if the route requires it.
 async fn guarded<F: Future<Output = Response>>(
     mount: Mount,
     app: App,
@@ -257,7 +261,7 @@ async fn guarded<F: Future<Output = Response>>(
     response
 }
 
-/// Waits for the answer that `work` makes and counts it under `endpoint`.
+/// Waits for the response of `work` and counts it in the metrics of `endpoint`.
 pub(super) async fn measure(
     app: &App,
     endpoint: Endpoint,
@@ -266,7 +270,7 @@ pub(super) async fn measure(
     measured::measure(&app.parts.env.clock, &app.metrics, endpoint, work).await
 }
 
-/// Who asked for what, for the log.
+/// Client, method and path of a request, for the audit log.
 struct Audit {
     method: String,
     path: String,
@@ -279,7 +283,7 @@ impl Audit {
         let extensions = request.extensions();
         let grant = extensions.get::<Arc<Grant>>();
         let peer = extensions.get::<SocketAddr>();
-        // Nested routes see what is behind their prefix.
+        // Nested routers remove their prefix from the path.
         let uri = extensions.get::<OriginalUri>().map(|uri| &uri.0);
         Self {
             method: request.method().to_string(),
@@ -301,7 +305,7 @@ impl Audit {
     }
 }
 
-/// A browser asks whether a page of another site may call the API.
+/// Answers a CORS preflight request of a browser.
 async fn options(State(app): State<App>, request: Request) -> Response {
     let mut response = Response::new(Body::empty());
     *response.status_mut() = StatusCode::NO_CONTENT;

@@ -1,5 +1,5 @@
-//! The table of routes: path, methods, scope, what it shows, parameters, doc. Routing, the OpenAPI
-//! document and `docs/api.md` come from it.
+//! The table of routes: path, methods, scope, visible data, parameters and documentation. The
+//! router, the OpenAPI document and `docs/api.md` are generated from it.
 
 mod pages;
 mod profiles;
@@ -24,21 +24,21 @@ const DELETE: &[Verb] = &[Delete];
 
 const TEXT: &str = "text/plain";
 const LINES: &str = "application/x-ndjson";
-/// The form of the request.
+/// OTLP responses have the encoding of the request; this is the default.
 const OTLP: &str = "application/x-protobuf";
 const YAML: &str = "application/yaml";
 const HTML: &str = "text/html";
 const OCTETS: &str = "application/octet-stream";
 
-/// A part of the table.
+/// A section of the table: routes with a common title and path prefix.
 pub(crate) struct Section {
     pub(crate) title: &'static str,
-    /// Before each path.
+    /// Prefix of all paths in the section.
     pub(crate) prefix: &'static str,
     pub(crate) routes: &'static [Route],
 }
 
-/// The whole table.
+/// All sections, in the order of the documentation.
 pub(crate) const SECTIONS: [Section; 11] = [
     section("Queries", "/api/v1", QUERIES),
     section("Writes", "/api/v1", WRITES),
@@ -71,7 +71,7 @@ const fn mount(verbs: &'static [Verb], endpoint: Endpoint, scope: Scope, reach: 
     }
 }
 
-/// A look at the data, of which everyone sees their part.
+/// Returns a mount for reading stored data, restricted to the series that the credentials allow.
 const fn look(verbs: &'static [Verb], endpoint: Endpoint) -> Mount {
     Mount {
         needs_store: true,
@@ -79,12 +79,12 @@ const fn look(verbs: &'static [Verb], endpoint: Endpoint) -> Mount {
     }
 }
 
-/// A look at the server.
+/// Returns a mount for reading the state of the server.
 const fn state(endpoint: Endpoint) -> Mount {
     mount(GET, endpoint, Scope::Read, Reach::Whole)
 }
 
-/// What says nothing of the data.
+/// Returns a mount that reveals nothing about the data.
 const fn open(verbs: &'static [Verb], endpoint: Endpoint) -> Mount {
     mount(verbs, endpoint, Scope::Any, Reach::Nothing)
 }
@@ -329,13 +329,13 @@ const QUERIES: &[Route] = &[
     .answers("application/x-protobuf"),
 ];
 
-/// Remote write at `path`.
+/// Returns a remote-write route at `path`.
 const fn remote_write_at(path: &'static str, doc: &'static str) -> Route {
     let mount = mount(POST, Endpoint::Write, Scope::Write, Reach::Nothing);
     Route::new(path, mount, |m| plain(m, write::remote_write), doc).answers(TEXT)
 }
 
-/// OTLP at `path`.
+/// Returns an OTLP route at `path`.
 const fn otlp_at(path: &'static str, doc: &'static str) -> Route {
     let mount = mount(POST, Endpoint::Otlp, Scope::Write, Reach::Nothing);
     Route::new(path, mount, |m| plain(m, otlp::metrics), doc).answers(OTLP)
@@ -368,7 +368,7 @@ const WRITES: &[Route] = &[
     .answers(TEXT),
 ];
 
-/// A sender that comes from another system needs a new host, and no new path.
+/// Paths of other systems: their senders only need a new host name.
 const WRITES_OF_OTHERS: &[Route] = &[
     remote_write_at("/api/v1/push", "Remote write, at Mimir's path."),
     remote_write_at("/api/v1/receive", "Remote write, at Thanos's path."),

@@ -1,4 +1,4 @@
-//! The lines of the table for people with a browser: Firn's page, and what the operator adds.
+//! Routes for browsers: the web UI, and pages and files of the operator.
 
 use super::{GET, HTML, OCTETS, TEXT, look, mount, open};
 use crate::access::{Reach, Scope};
@@ -6,7 +6,8 @@ use crate::api::{consoles, page, user_assets};
 use crate::metrics::Endpoint;
 use crate::routes::route::{Route, plain};
 
-/// The page at `path`: what it shows there is its script's work.
+/// Returns a route of the web UI. All of them serve the same document, whose script renders the
+/// page for the path.
 const fn page_at(path: &'static str, doc: &'static str) -> Route {
     let mount = open(GET, Endpoint::Page);
     Route::new(path, mount, |m| plain(m, page::index), doc).answers(HTML)

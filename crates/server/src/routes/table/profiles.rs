@@ -1,4 +1,4 @@
-//! The routes of profiles, as in Go's `net/http/pprof`.
+//! Routes of profiles, at the paths of Go's `net/http/pprof`.
 
 use super::{GET, HTML, OCTETS, TEXT, mount, param};
 use crate::access::{Reach, Scope};
