@@ -1,6 +1,6 @@
-//! Queries, look-ups and status documents as data, over the router in-process.
+//! Tests of queries, look-ups and status documents on the in-process router, as tables of cases.
 
-// Helpers of tests fail as tests do.
+// Test helpers may panic like tests.
 #![allow(clippy::unwrap_used)]
 
 mod support;
@@ -8,7 +8,7 @@ mod support;
 use std::time::Duration;
 use support::{Fixture, get, post, send};
 
-/// Every path must be answered with the status and the body.
+/// Checks that every path is answered with the given status and body.
 async fn check(fixture: &Fixture, cases: &[(&str, u16, &str)]) {
     for (path, status, body) in cases {
         let reply = send(fixture, get(path)).await;

@@ -1,7 +1,7 @@
-//! What an answer says of samples that are damaged: over the router in-process, with the store and
-//! the language that the binary runs.
+//! Tests of responses about damaged samples, on the in-process router with the real store and query
+//! engine.
 
-// Helpers of tests fail as tests do.
+// Test helpers may panic like tests.
 #![allow(clippy::unwrap_used)]
 
 mod support;
@@ -20,7 +20,7 @@ use support::{Fixture, get, send};
 
 const DAY: i64 = 86_400_000;
 
-/// No block takes the pages over.
+/// Returns options with which pages are never moved into blocks.
 fn uncut() -> StoreOptions {
     StoreOptions {
         cut_ms: 1_000 * 3_600_000,
@@ -28,7 +28,8 @@ fn uncut() -> StoreOptions {
     }
 }
 
-/// A store with a segment of pages for each of two days, stopped; the segments.
+/// Creates a store with one segment of pages for each of two days and stops it. Returns the
+/// segments.
 fn two_days(sim: &Sim) -> Vec<PathBuf> {
     for day in 0..2 {
         let store = Store::open(sim.env.clone(), uncut()).unwrap();
@@ -79,7 +80,7 @@ async fn query_over_a_damaged_page_answers_with_a_warning_and_status_lists_it() 
     .await;
     assert_eq!(instant["warnings"], json!([text]));
     assert_eq!(instant["data"]["result"], json!([]));
-    // Both selections lack the page, which is said once.
+    // Both selections lack the page, and the warning appears once.
     let both = "/api/v1/query_range?query=sum(count_over_time(a[2d]))%2Bsum(count_over_time(b[2d]))\
                 &start=86410&end=86410&step=1";
     let range = body(&fixture, both).await;

@@ -1,6 +1,6 @@
-//! The page, health, metrics, lifecycle, tenants and limits, over the router in-process.
+//! Tests of the web UI, health, metrics, lifecycle, tenants and limits on the in-process router.
 
-// Helpers of tests fail as tests do.
+// Test helpers may panic like tests.
 #![allow(clippy::unwrap_used)]
 
 mod support;

@@ -1,7 +1,7 @@
-//! Clients that are slow, silent, endless, many or gone, over real sockets. Limits are set to
-//! milliseconds; every wait polls with a deadline.
+//! Tests of slow, silent, endless, numerous and disconnected clients over real sockets. Limits are
+//! set to milliseconds, and every wait polls with a deadline.
 
-// Helpers of tests fail as tests do.
+// Test helpers may panic like tests.
 #![allow(clippy::unwrap_used)]
 
 mod support;
@@ -20,10 +20,10 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-/// The longest that a test waits for what must happen.
+/// Maximum time for which a test waits for an expected event.
 const DEADLINE: Duration = Duration::from_secs(10);
 
-/// A time limit under test.
+/// Value of the time limit under test.
 const SHORT: Duration = Duration::from_millis(80);
 
 struct Server {
@@ -59,31 +59,31 @@ impl Server {
         TcpStream::connect(self.address).await.unwrap()
     }
 
-    /// Sends `text` on a fresh connection.
+    /// Opens a connection and sends `text`.
     async fn send(&self, text: &str) -> TcpStream {
         let mut socket = self.connect().await;
         socket.write_all(text.as_bytes()).await.unwrap();
         socket
     }
 
-    /// Asks for `path` on a fresh connection; returns the whole answer.
+    /// Requests `path` on a new connection and returns the complete response.
     async fn get(&self, path: &str) -> String {
         let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
         read_to_end(self.send(&request).await).await
     }
 }
 
-/// What comes until the server closes the connection, which it must do.
+/// Returns all bytes until the server closes the connection. Fails if it does not.
 async fn read_to_end(mut socket: TcpStream) -> String {
     let mut bytes = Vec::new();
-    // A reset after the answer is an end too.
+    // A reset after the response also ends the connection.
     let _ = timeout(DEADLINE, socket.read_to_end(&mut bytes))
         .await
         .expect("the server closes the connection");
     String::from_utf8(bytes).unwrap()
 }
 
-/// Reads until `end` has come.
+/// Reads until the text ends with `end`.
 async fn read_until(socket: &mut TcpStream, end: &str) -> String {
     let mut text = String::new();
     while !text.ends_with(end) {
@@ -175,7 +175,7 @@ async fn connection_after_an_unread_body_is_closed() {
             .await;
         let head = read_until(&mut socket, "\r\n\r\n").await;
         assert_eq!(head.contains("connection: close\r\n"), closes, "{head}");
-        // The server may have closed already.
+        // The server may already have closed the connection.
         let _ = socket.write_all(get.as_bytes()).await;
         let rest = read_to_end(socket).await;
         assert_eq!(rest.contains("HTTP/1.1 200 OK\r\n"), !closes, "{rest}");
@@ -231,7 +231,7 @@ async fn head_as_long_as_upstream_takes_it_is_taken() {
             headers.len()
         );
     }
-    // A connection goes on after it.
+    // The connection remains usable afterwards.
     let mut socket = server.connect().await;
     for bytes in [100_000, 10, 300_000] {
         let request = format!("GET {} HTTP/1.1\r\nHost: x\r\n\r\n", query(bytes));
@@ -265,7 +265,7 @@ async fn head_that_is_too_long_is_refused_with_the_limit() {
         let answer = String::from_utf8_lossy(&answer[..count]).into_owned();
         assert!(answer.starts_with("HTTP/1.1 431 "), "{answer}");
         assert!(answer.ends_with(limit), "{answer}");
-        // It may not get rid of the rest.
+        // The client may be unable to send the rest.
         let _ = sending.await.unwrap();
     }
 }
@@ -296,7 +296,7 @@ async fn client_that_goes_away_while_memory_is_given_back_cancels_its_query() {
     let begun = looks.clone();
     let watch = move || {
         begun.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
-        // Until the test is over, or the server waits for it.
+        // Blocks until the test ends, or until the server waits for it.
         let _ = held.lock().unwrap().recv_timeout(DEADLINE);
     };
     let server = Server::start_of(|parts| parts.watch_memory = Arc::new(watch)).await;

@@ -1,6 +1,6 @@
-//! Remote write over the router in-process.
+//! Tests of remote write on the in-process router.
 
-// Helpers of tests fail as tests do.
+// Test helpers may panic like tests.
 #![allow(clippy::unwrap_used)]
 
 mod support;
@@ -150,7 +150,7 @@ async fn write_over_a_limit_is_refused() {
     assert_eq!(reply.status, 413, "{}", reply.body);
     let text = "body too large: 3145728 bytes, limit ";
     assert!(reply.body.starts_with(text), "{}", reply.body);
-    // It says that it unpacks to 31 MiB.
+    // The header announces 31 MiB of decompressed data.
     let reply = send(&fixture, write(b"\x80\x80\xc0\x0f".to_vec(), &SENDER)).await;
     assert_eq!(reply.status, 400, "{}", reply.body);
     let text = "message too large: 32505856 bytes decompressed, limit ";

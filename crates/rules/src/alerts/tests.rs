@@ -1,4 +1,4 @@
-//! Alerts over evaluations ten seconds apart.
+//! Tests of alert transitions with evaluations ten seconds apart.
 
 use super::*;
 
@@ -16,8 +16,8 @@ fn found(i: &str) -> FoundAlert {
     }
 }
 
-/// Evaluates once for each character of `holds`: whether the condition holds (`x`). The states that
-/// follow, `p`, `f`, `r` (resolved) or `-` (forgotten), must be `want`.
+/// Evaluates once for each character of `holds`; `x` means that the condition is true. Compares the
+/// resulting states with `want`: `p`, `f`, `r` (resolved) or `-` (removed).
 fn check(hold: u64, keep: u64, holds: &str, want: &str) {
     let settings = AlertSettings {
         hold: SECOND * hold as u32,
@@ -56,7 +56,7 @@ fn alerts_fire_and_resolve_as_in_prometheus() {
     check(20, 0, "xx.xxx", "pp-ppf");
     check(0, 20, "x...x", "fffrf");
     check(0, 20, "x.x...", "fffffr");
-    // Told as resolved for fifteen minutes.
+    // A resolved alert is sent for fifteen minutes.
     let quiet = ".".repeat(92);
     let want = format!("f{}-", "r".repeat(91));
     check(0, 0, &format!("x{quiet}"), &want);
@@ -131,7 +131,7 @@ fn alerts_are_shown_by_two_series_each() {
     assert_eq!(shown(&alerts), [""; 0]);
 }
 
-/// An alert that was active from second `since` to second `down` is restored at second 10,000.
+/// Restores at second 10,000 an alert that was active from second `since` to second `down`.
 fn check_restore(since: i64, down: i64, want: i64) {
     let settings = RestoreSettings {
         outage_tolerance: SECOND * 3600,
@@ -160,11 +160,11 @@ fn check_restore(since: i64, down: i64, want: i64) {
 
 #[test]
 fn alerts_that_are_restored_count_the_time_that_they_were_pending() {
-    // It fired: it will again.
+    // It was firing, so it fires again immediately.
     check_restore(5_000, 9_000, 5_000);
     // Pending for 1,000 of 1,800 seconds: the outage does not count.
     check_restore(8_000, 9_000, 9_000);
-    // A moment was left: the grace period is.
+    // Less time was left than the grace period, which is used instead.
     check_restore(7_300, 9_000, 10_000 + 600 - 1_800);
 }
 

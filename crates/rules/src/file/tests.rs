@@ -1,8 +1,8 @@
-//! Files that are read, and what is said of those that are not.
+//! Tests of reading rule files, and of the errors in invalid ones.
 
 use super::*;
 
-/// Reads `text`; a file that is sound is shown as names of groups with their rules.
+/// Parses `text` and compares either its group names with their rules or its errors with `want`.
 fn check(text: &str, want: &[&str]) {
     let got: Vec<String> = match parse(text, ReadOptions::default()) {
         Ok(file) => {

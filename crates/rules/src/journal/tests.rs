@@ -1,4 +1,4 @@
-//! What is kept is found again, whole or torn.
+//! Tests that the journal restores saved state from complete, torn and damaged files.
 
 use super::*;
 use crate::alert::{Alert, AlertState};
@@ -34,7 +34,7 @@ fn group(name: &str, second: i64, alerts: usize) -> SavedGroup {
     }
 }
 
-/// Floats are compared by their bits, so NaN is itself.
+/// Formats a group for comparison, so that NaN equals itself.
 fn shown(group: Option<SavedGroup>) -> String {
     format!("{group:?}")
 }
@@ -75,7 +75,7 @@ fn journal_whose_writes_fail_says_what_it_said_before() {
     journal.save(&group("a", 1, 1)).unwrap();
     for failing in [true, false] {
         world.disk.fail_always(sim::Operation::Write, failing);
-        // The bodies say the same from here on, the first time in vain.
+        // The bodies change once here; the first attempt to save them fails.
         for (name, alerts) in [("a", 2), ("new", 1)] {
             let saved = journal.save(&SavedGroup {
                 instant: Instant::from_seconds(9),
@@ -84,7 +84,7 @@ fn journal_whose_writes_fail_says_what_it_said_before() {
             assert_eq!(saved.is_err(), failing);
         }
     }
-    // What another group says behind it is found, too.
+    // Records of other groups after the failed ones are read as well.
     journal.save(&group("b", 3, 1)).unwrap();
     world.disk.kill();
     let journal = open();
@@ -190,7 +190,7 @@ fn journal_of_bytes_that_lie_is_read_without_panic() {
         let length = rng.below(80) as usize;
         let mut payload: Vec<u8> = (0..length).map(|_| rng.below(256) as u8).collect();
         payload.insert(0, rng.below(5) as u8);
-        // Lengths are often small numbers.
+        // Zeros make most lengths small, so that decoding gets further.
         for byte in payload.iter_mut().skip(1) {
             *byte = if rng.one_in(3) { *byte } else { 0 };
         }

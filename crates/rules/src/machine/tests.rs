@@ -1,7 +1,7 @@
-//! A group in a simulated world: answers and appends come in any order, the machine is late, the
-//! process is killed and starts again. What it leaves must be what a run without all that leaves.
+//! Simulation of a group: query results and append outcomes arrive in any order, the process is
+//! late, is killed and restarts. The stored samples must equal those of an undisturbed run.
 //!
-//! A flaw can be built in ([`Flaw`]); each must be found.
+//! A flaw can be injected ([`Flaw`]), and the test must detect each one.
 
 use super::*;
 use crate::alert::{ALERTS, AlertState};
@@ -18,7 +18,8 @@ use std::path::Path;
 
 const INTERVAL: Duration = Duration::from_secs(10);
 
-/// The first rule makes series that come and go, the second reads them, the third alerts.
+/// The first rule records series that appear and disappear, the second reads them, and the third is
+/// an alerting rule.
 const RULES: &str = "
 groups:
 - name: g
@@ -29,30 +30,30 @@ groups:
   - {record: other, expr: y}
 ";
 
-/// Something that the machine or the world around it does wrong.
+/// A defect of the machine or its environment that the test injects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Flaw {
     None,
-    /// A start forgets what was kept.
+    /// A start ignores the saved state.
     Forgets,
-    /// What was missed is not made up for.
+    /// Missed evaluations are skipped instead of repeated.
     SkipsMissed,
-    /// A rule that depends on another one does not wait for it.
+    /// A rule does not wait for the rules on which it depends.
     DoesNotWait,
-    /// The series before a start are not looked up.
+    /// After a start, the series of the last evaluation are not queried.
     DoesNotRecall,
-    /// State is kept before what was made is stored.
+    /// The state is saved before the samples are stored.
     SavesEarly,
-    /// State is kept although what was made is not stored.
+    /// The state is saved although the samples are not stored.
     SavesUnstored,
-    /// A start forgets what is still to be made up for.
+    /// A start ignores the range of instants that are still to be stored.
     ForgetsOwed,
 }
 
-/// What is stored: samples by series and time, with whether they end the series.
+/// Stored samples by series and time, as the bits of their values. Stale markers are included.
 type Stored = BTreeMap<String, BTreeMap<TimestampMs, u64>>;
 
-/// What a receiver heard of an alert: its labels, since when it fires, since when it does not.
+/// A notification: labels of the alert, time of firing and time of resolution.
 type Heard = (String, Option<Instant>, Option<Instant>);
 
 struct Sim {
@@ -68,15 +69,15 @@ struct Sim {
     wake: Instant,
     heard: Vec<Heard>,
     kills: usize,
-    /// Whether the store cannot write.
+    /// True while the store cannot write.
     is_full: bool,
-    /// Whether the store cannot write now and then.
+    /// True if the store is occasionally unable to write.
     fills: bool,
     backfills: Vec<Owed>,
     making_up: Option<MakingUp>,
 }
 
-/// A back-fill as it goes on.
+/// A backfill in progress.
 struct MakingUp {
     machine: Machine,
     next: Instant,
@@ -102,7 +103,7 @@ fn settings(flaw: Flaw) -> MachineSettings {
     }
 }
 
-/// A number below `bound` that follows from a time and a salt.
+/// Returns a number below `bound` that depends only on a time and a salt.
 fn chance(at: TimestampMs, salt: u64, bound: u64) -> u64 {
     let seed = (at as u64).wrapping_mul(31).wrapping_add(salt);
     SimRng::new(seed).below(bound)
@@ -141,10 +142,10 @@ impl Sim {
         }
     }
 
-    /// What a rule finds at a time. It follows from the time alone, and from what is stored.
+    /// Returns the result of a rule at a time. It depends only on the time and the stored samples.
     fn find(&self, rule: usize, instant: Instant) -> Found {
         let at = instant.ms();
-        // Conditions hold for some instants on end.
+        // Conditions remain true for several consecutive instants.
         let epoch = at / 70_000;
         let sample = |name: &str, value: f64, i: u64| FoundSample {
             labels: Labels::from_pairs([(METRIC_NAME, name.to_owned()), ("i", i.to_string())]),
@@ -182,7 +183,7 @@ impl Sim {
     fn step(&mut self, event: Event) {
         let mut actions = self.machine.step(self.now, event);
         if self.flaw == Flaw::SavesEarly {
-            // As if the state were kept when the evaluation begins.
+            // Saves the state as if it were saved at the start of the evaluation.
             let begins = actions
                 .iter()
                 .any(|a| matches!(a, Action::Query { rule: 0, .. }));
@@ -241,7 +242,7 @@ impl Sim {
         });
     }
 
-    /// Does what the machine of a back-fill says until nothing is under way.
+    /// Performs the actions of a backfill's machine until none are left.
     fn finish(&mut self, machine: &mut Machine, now: Instant, mut actions: Vec<Action>) {
         while let Some(action) = actions.pop() {
             let event = match action {
@@ -261,7 +262,7 @@ impl Sim {
         }
     }
 
-    /// Makes one instant of a back-fill, if there is one.
+    /// Evaluates one instant of the current backfill, if there is one.
     fn make_up(&mut self) {
         let Some(mut making) = self.making_up.take() else {
             return;
@@ -277,7 +278,7 @@ impl Sim {
         }
     }
 
-    /// Stores a batch; samples never change.
+    /// Stores a batch. Existing samples are not replaced.
     fn store(&mut self, batch: &Batch) {
         for i in 0..batch.series_count() {
             let series = batch.series(i);
@@ -290,7 +291,7 @@ impl Sim {
 
     fn complete(&mut self, action: Action) -> Event {
         match action {
-            // There is no other group.
+            // There are no other groups to wait for.
             Action::Hold(instant) => Event::Cleared(instant),
             Action::Query { rule, instant, .. } => Event::Answered {
                 rule,
@@ -316,10 +317,10 @@ impl Sim {
         }
     }
 
-    /// Ends the process in the midst of whatever it does, and starts it a while later.
+    /// Kills the process at an arbitrary point and starts it again after some time.
     fn kill(&mut self) {
         for action in std::mem::take(&mut self.under_way) {
-            // What was on its way is stored or not.
+            // Appends in progress are either stored or lost.
             if let Action::Append { batch, .. } = action
                 && self.rng.one_in(2)
             {
@@ -349,7 +350,7 @@ impl Sim {
         self.step(Event::Woke);
     }
 
-    /// Goes on until the instants up to `until` are evaluated.
+    /// Runs until all instants up to `until` are evaluated.
     fn run(mut self, until: Instant, may_be_killed: bool) -> Self {
         self.step(Event::Woke);
         while self.machine.last().instant.is_none_or(|last| last < until) {
@@ -366,7 +367,7 @@ impl Sim {
                 self.make_up();
             }
             if self.under_way.is_empty() {
-                // Now and then the process is late.
+                // Occasionally the process is late.
                 let late = match self.rng.one_in(8) && may_be_killed {
                     true => self.rng.below(45_000),
                     false => 0,
@@ -387,7 +388,7 @@ impl Sim {
     }
 }
 
-/// What differs between a run that is killed and late, and one that is not.
+/// Returns the first difference between a run with kills and delays and an undisturbed run.
 fn difference(seed: u64, flaw: Flaw) -> Option<String> {
     let until = Instant::from_seconds(1_700_000_000 + 1800);
     let calm = Sim::new(seed, Flaw::None).run(until, false);
@@ -417,7 +418,7 @@ fn difference(seed: u64, flaw: Flaw) -> Option<String> {
     flip(&calm, &rough, end)
 }
 
-/// An alert that a receiver heard otherwise, or too often.
+/// Returns a notification that was not sent in the undisturbed run, or was sent too often.
 fn flip(calm: &Sim, rough: &Sim, end: TimestampMs) -> Option<String> {
     let is_over = |heard: &&Heard| heard.2.is_some_and(|resolved| resolved.ms() < end);
     let mut want: Vec<&Heard> = calm.heard.iter().filter(is_over).collect();
@@ -449,7 +450,8 @@ fn group_that_is_killed_and_late_leaves_what_a_calm_one_leaves() {
     assert!(kills > 200, "only {kills} kills");
 }
 
-/// What differs between a calm run and one whose disk is full now and then, with kills.
+/// Returns the first difference between an undisturbed run and one with kills and a disk that is
+/// occasionally full.
 fn difference_when_full(seed: u64, flaw: Flaw) -> Option<String> {
     let at = |second: i64| Instant::from_seconds(1_700_000_000 + second);
     let calm = Sim::new(seed, Flaw::None).run(at(1800), false);
@@ -457,7 +459,7 @@ fn difference_when_full(seed: u64, flaw: Flaw) -> Option<String> {
     rough.fills = true;
     let mut rough = rough.run(at(1800), true);
     (rough.fills, rough.is_full) = (false, false);
-    // What was owed when a back-fill went on follows behind it.
+    // Ranges that were recorded during a backfill are processed after it.
     for second in [1900, 1950] {
         rough = rough.run(at(second), false);
         while rough.making_up.is_some() {
@@ -477,7 +479,7 @@ fn difference_when_full(seed: u64, flaw: Flaw) -> Option<String> {
     flip(&calm, &rough, end)
 }
 
-/// Samples before `end`, without ends of a series that has ended.
+/// Returns the samples before `end` without repeated stale markers.
 fn without_repeated_ends(
     samples: &BTreeMap<TimestampMs, u64>,
     end: TimestampMs,
@@ -506,7 +508,7 @@ fn group_whose_disk_is_full_and_that_is_killed_leaves_no_hole() {
     }
 }
 
-/// What a machine says at `now`, if there is no other group.
+/// Returns the actions of a machine at `now`, without other groups to wait for.
 fn wake(machine: &mut Machine, now: Instant) -> Vec<Action> {
     let actions = machine.step(now, Event::Woke);
     match actions[..] {
@@ -536,7 +538,7 @@ fn group_whose_interval_changes_keeps_its_alerts() {
     let saved = sim.journal.find("f.yml", "g");
     let mut started = Machine::start(group.clone(), settings, saved, sim.now);
     started.work = Work::Idle;
-    // What was not due under the longer interval is not missed under the shorter one.
+    // Instants that were not due under the longer interval are not missed under the shorter one.
     let shorter = Arc::new(Group {
         interval: INTERVAL / 10,
         ..(*sim.group).clone()

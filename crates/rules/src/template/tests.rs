@@ -1,4 +1,5 @@
-//! Templates against answers recorded from upstream, and the bounds that upstream does not have.
+//! Compares templates with results recorded from upstream, and tests the limits that upstream does
+//! not have.
 
 use super::*;
 use firn_model::cancel::Reason;
@@ -9,12 +10,12 @@ use firn_model::labels::Labels;
 use firn_model::sample::TimestampMs;
 use std::sync::Arc;
 
-/// One case a line; its head says how it was recorded.
+/// Recorded cases, one per line. The head of the file describes how they were recorded.
 const ANSWERS: &str = include_str!("tests/answers.jsonl");
 
 #[derive(Debug, serde::Deserialize)]
 struct Case {
-    /// The value of the sample, if it is not 91.5.
+    /// Value of the sample; 91.5 if it is missing.
     value: Option<String>,
     text: String,
     gives: Option<String>,
@@ -62,7 +63,7 @@ fn sample(pairs: &[(&str, &str)], value: SampleValue) -> QueriedSample {
     }
 }
 
-/// What the recorded answers were asked.
+/// Returns the query results that were used for the recordings.
 pub(super) fn answer(query: &str, time: TimestampMs) -> Result<Vec<QueriedSample>, String> {
     let up = |instance, zone, value| {
         let pairs = [("__name__", "up"), ("instance", instance), ("zone", zone)];
@@ -228,8 +229,7 @@ fn check_finds_what_cannot_be_read() {
     assert_eq!(error, "template: __alert_Up:2: undefined variable \"$x\"");
 }
 
-/// Has `expand` make something of 20,000 texts that were changed here and there, within bounds that
-/// keep each short.
+/// Calls `expand` with 20,000 randomly changed texts and limits that keep each run short.
 pub(super) fn expand_mutated(texts: &[String], mut expand: impl FnMut(&str, &Limits)) {
     let limits = Limits {
         steps_max: 2_000,

@@ -1,7 +1,7 @@
-//! Stand-ins for the crates behind the server: a store of label sets, an engine that answers by
-//! script, a log that takes everything.
+//! Test doubles of the crates behind the server: a store of label sets, a scripted engine, and a
+//! log that accepts everything.
 
-// Each test file is a crate of its own and uses a part of this.
+// Each test file is a separate crate and uses only some of these items.
 #![allow(dead_code)]
 
 use axum::body::Body;
@@ -51,13 +51,13 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tower::ServiceExt;
 
-/// Memory of the process under test.
+/// Memory limit of the process under test, in bytes.
 pub const MEMORY_BYTES: usize = 512 << 20;
 
-/// What its writes are to think that it has.
+/// Memory that the write pipeline under test assumes, in bytes.
 const WRITE_MEMORY_BYTES: usize = 64 << 20;
 
-/// Label sets without samples.
+/// A store of label sets without samples.
 pub struct FakeStore(pub Vec<Labels>);
 
 impl FakeStore {
@@ -100,7 +100,7 @@ impl Select for FakeStore {
         Ok(values)
     }
 
-    /// Something is lost where a look-up begins with the seventh second.
+    /// Reports a loss for look-ups that start at second seven.
     fn losses(&self, _tenant: &TenantId, range: TimeRange) -> Losses {
         let losses = Losses::default();
         if range.min == 7_000 {
@@ -109,7 +109,7 @@ impl Select for FakeStore {
         losses
     }
 
-    /// Two of each series: observed one second after the other.
+    /// Returns two exemplars for each series, one second apart.
     fn exemplars(&self, request: ExemplarRequest<'_>) -> Result<Vec<FoundExemplars>, Error> {
         let mut answer = Vec::new();
         for labels in &self.0 {
@@ -165,14 +165,14 @@ impl Selection for FakeSelection {
     }
 }
 
-/// Answers by the query's text.
+/// An engine whose result depends on the text of the query.
 #[derive(Default)]
 pub struct FakeEngine {
-    /// Queries that wait to be canceled.
+    /// Number of queries that wait for their cancellation.
     pub blocked: AtomicUsize,
-    /// Why those that waited were.
+    /// Reasons for the cancellation of waiting queries.
     pub reasons: Mutex<Vec<Reason>>,
-    /// How queries were asked.
+    /// Time and lookback of each query.
     pub asked: Mutex<Vec<(EvalTime, i64)>>,
 }
 
@@ -285,12 +285,12 @@ impl Engine for FakeEngine {
     }
 }
 
-/// Answers by the names of metrics: `late` is rejected, `broken` fails the batch.
+/// A log whose outcome depends on the metric name: `late` is rejected, `broken` fails the batch.
 #[derive(Default)]
 pub struct FakeLog {
-    /// Samples stored, by tenant.
+    /// Number of stored samples by tenant.
     pub stored: Mutex<Vec<(String, usize)>>,
-    /// Why the disk takes no writes.
+    /// Error of the disk, if writes fail.
     pub fault: Mutex<Option<String>>,
 }
 
@@ -319,7 +319,7 @@ impl Append for FakeLog {
     }
 }
 
-/// The body of a write of one sample for each metric.
+/// Returns a remote-write body with one sample for each metric.
 pub fn write_body(metrics: &[&str]) -> Vec<u8> {
     let mut batch = Batch::default();
     for name in metrics {
@@ -338,25 +338,25 @@ impl Collect for FakeMetrics {
     }
 }
 
-/// A server under test.
+/// A server under test with its test doubles.
 pub struct Fixture {
     pub app: App,
     pub engine: Arc<FakeEngine>,
     pub quits: Arc<AtomicUsize>,
     pub log: Arc<FakeLog>,
-    /// The memory of the process under test.
+    /// Memory budget of the process under test.
     pub memory: Budget,
 }
 
 impl Fixture {
-    /// A server that is ready, with `change` applied to its parts.
+    /// Creates a server that is ready, after `change` was applied to its parts.
     pub fn ready(change: impl FnOnce(&mut AppParts)) -> Self {
         let fixture = Self::starting(change);
         fixture.open();
         fixture
     }
 
-    /// A server whose replay is not done.
+    /// Creates a server whose log replay is not finished.
     pub fn starting(change: impl FnOnce(&mut AppParts)) -> Self {
         let engine = Arc::new(FakeEngine::default());
         let quits = Arc::new(AtomicUsize::new(0));
@@ -372,12 +372,12 @@ impl Fixture {
         }
     }
 
-    /// Ends the replay.
+    /// Finishes the replay with the fake store.
     pub fn open(&self) {
         self.app.open(backend(self.log.clone()));
     }
 
-    /// Ends the replay of a store.
+    /// Finishes the replay with a real store.
     pub fn open_with(&self, store: Arc<Store>) {
         let (stats_of, blocks_of) = (store.clone(), store.clone());
         self.app.open(Backend {
@@ -454,7 +454,7 @@ fn backend(log: Arc<FakeLog>) -> Backend {
     }
 }
 
-/// A block as a cut makes it, a shard of late samples, and a merge under way.
+/// Returns a block from a cut, a shard of late samples, and a running merge.
 fn blocks_stats() -> BlocksStats {
     let cut = BlockStats {
         id: "01K9XFT7G0000000000000002D".to_owned(),
@@ -558,7 +558,7 @@ fn parts(engine: Arc<FakeEngine>, quits: Arc<AtomicUsize>) -> AppParts {
     }
 }
 
-/// Waits until `done`, and fails when it takes longer than ten seconds.
+/// Waits until `done` returns true. Fails after ten seconds.
 pub async fn eventually(what: &str, mut done: impl FnMut() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(10);
     while !done() {
@@ -567,7 +567,7 @@ pub async fn eventually(what: &str, mut done: impl FnMut() -> bool) {
     }
 }
 
-/// An answer, unpacked.
+/// A response with its decompressed body.
 pub struct Reply {
     pub status: u16,
     pub headers: HeaderMap,
@@ -582,7 +582,7 @@ impl Reply {
     }
 }
 
-/// Sends a request to the router.
+/// Sends a request to the router and returns the response.
 pub async fn send(fixture: &Fixture, request: Request<Body>) -> Reply {
     let response = fixture.router().oneshot(request).await.unwrap();
     let (head, body) = response.into_parts();
@@ -603,20 +603,20 @@ pub async fn send(fixture: &Fixture, request: Request<Body>) -> Reply {
     }
 }
 
-/// A GET; quotes may stand as they are.
+/// Returns a GET request. Quotes in the path are encoded.
 pub fn get(path: &str) -> Request<Body> {
     Request::get(path.replace('"', "%22"))
         .body(Body::empty())
         .unwrap()
 }
 
-/// A POST of a form.
+/// Returns a POST request with a form.
 pub fn post(path: &str, form: &'static str) -> Request<Body> {
     let request = Request::post(path).header("content-type", "application/x-www-form-urlencoded");
     request.body(Body::from(form)).unwrap()
 }
 
-/// Edits nothing.
+/// A rule editor that stores nothing.
 struct NoRules;
 
 impl RuleEditor for NoRules {

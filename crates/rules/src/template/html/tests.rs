@@ -1,12 +1,12 @@
-//! Pages against answers recorded from upstream, and what is answered otherwise.
+//! Compares console pages with responses recorded from upstream, and tests intended differences.
 
 use crate::template::tests::{answer, expand_mutated, labels};
 use crate::template::{Console, Limits, expand_console};
 
-/// One case a line; its head says how it was recorded.
+/// Recorded cases, one per line. The head of the file describes how they were recorded.
 const ANSWERS: &str = include_str!("tests/answers.jsonl");
 
-/// What pages are asked with: texts that would do harm in some place or other.
+/// Parameters of the requests: texts that would be harmful in some context.
 const PARAMS: [(&str, &str); 20] = [
     ("a", "b"),
     ("a", "c&d"),
@@ -85,7 +85,7 @@ fn pages_are_what_upstream_makes_of_them() {
 fn definition_called_twice_goes_on_where_it_ends_each_time() {
     let text = r#"{{ define "o" }}<a href="{{ end }}{{ template "o" }}{{ $params.js }}">
 {{- template "o" }}{{ $params.js }}">"#;
-    // Go takes the second value for ordinary text.
+    // Go interprets the second value as ordinary text.
     let expected = "<a href=\"#ZgotmplZ\"><a href=\"#ZgotmplZ\">";
     let got = expand_case(text, &[], &Limits::default());
     assert_eq!(got.as_deref(), Ok(expected));

@@ -1,4 +1,4 @@
-//! Queries written down and found again, on disks and in files of every kind.
+//! Tests that active queries are recorded and found again, with disk errors and damaged files.
 
 use super::record::Range;
 use super::*;
@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 const SLOTS: usize = 3;
 
-/// A slot by an encoder that shares no code with Firn's.
+/// A slot that was encoded by an implementation independent of Firn's.
 const GOLDEN: &[u8] = b"\x38\x00\x00\x00\
     \xba\x9a\x1a\xd3\
     \xdc\x05\x00\x00\x00\x00\x00\x00\
@@ -40,7 +40,7 @@ fn record(expression: &str) -> Record<'_> {
     }
 }
 
-/// The expressions that the next start finds, and the file for `slots` queries.
+/// Simulates a restart. Returns the expressions that it finds, and the file for `slots` queries.
 fn reopen(sim: &Sim, slots: usize) -> (ActiveQueries, Vec<String>) {
     sim.disk.kill();
     let dir = folder(sim);
@@ -81,7 +81,8 @@ fn record_comes_back_as_it_was_but_for_what_does_not_fit() {
             },
             0,
         ),
-        // 4096 bytes less frame, numbers, the two short texts with their lengths, and one.
+        // 4096 bytes minus frame, numbers, the two short texts with their lengths, and one byte
+        // that would split a character.
         (record(&long), 2 * 4096 - (4096 - 8 - 40 - 12 - 10)),
     ] {
         let bytes = record.encode();
@@ -130,7 +131,7 @@ fn payload_with_a_sound_checksum_and_any_lengths_does_not_panic() {
             let mut slot = (payload_bytes as u32).to_le_bytes().to_vec();
             slot.extend_from_slice(&crc32c::crc32c(&payload).to_le_bytes());
             slot.extend_from_slice(&payload);
-            // What comes of it does not matter.
+            // Any result is valid, as long as decoding does not panic.
             let _ = Found::decode(&slot);
         }
     }

@@ -1,4 +1,4 @@
-//! Answers byte by byte, in pieces of every size.
+//! Tests that responses are byte-identical when rendered in pieces of any size.
 
 use super::*;
 use firn_model::budget::Budget;
@@ -6,7 +6,7 @@ use firn_model::histogram::{Counts, Histogram, ResetHint};
 use firn_model::labels::Labels;
 use std::sync::Arc;
 
-/// Renders `make()` in pieces of many sizes; all must give `want`.
+/// Renders `make()` in pieces of many sizes and compares each result with `want`.
 fn check(make: impl Fn() -> Answer, want: &str) {
     for bytes_max in [1, 2, 7, 30, 100, 1000, usize::MAX] {
         let mut answer = make();
