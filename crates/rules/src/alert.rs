@@ -20,7 +20,7 @@ pub const ALERTS: &str = "ALERTS";
 /// since the epoch.
 pub const ALERTS_FOR_STATE: &str = "ALERTS_FOR_STATE";
 
-/// Label that contains the name of the alerting rule.
+/// Label of alerts and their series that contains the name of the alerting rule.
 pub const ALERT_NAME: &str = "alertname";
 
 /// Label of the series [`ALERTS`] that contains the state of the alert.
@@ -54,8 +54,8 @@ impl AlertState {
 /// Pairs of annotation name and text, sorted by name, with unique names. A text may be empty.
 pub type Annotations = Vec<(String, String)>;
 
-/// An alert of one rule, created by [`crate::alerts::Alerts`] when the condition first becomes true
-/// for its label set.
+/// An alert of one rule. Created by [`crate::alerts::Alerts`] when the condition first becomes true
+/// for its label set, updated by each evaluation, and removed some time after its resolution.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Alert {
     /// Labels that identify the alert within its rule: those of the result series, overridden by
@@ -109,8 +109,8 @@ impl Alert {
     }
 
     /// Returns whether the alert is due to be sent at `now`: immediately after it fires or
-    /// resolves, and again each time that `resend_delay` has elapsed. Pending alerts are never
-    /// sent.
+    /// resolves, and again each time that `resend_delay` has elapsed since the last delivery.
+    /// Pending alerts are never sent.
     pub fn needs_sending(&self, now: Instant, resend_delay: Duration) -> bool {
         if self.state == AlertState::Pending {
             return false;

@@ -35,6 +35,7 @@ pub struct Alerts {
 }
 
 /// The newest sample of a series [`ALERTS_FOR_STATE`] that was written by an earlier process.
+/// Alerts are restored from these samples if no saved state exists.
 #[derive(Clone, Debug, PartialEq)]
 pub struct KeptSince {
     /// Labels of the series: those of the alert and the metric name.
@@ -45,23 +46,24 @@ pub struct KeptSince {
     pub value: f64,
 }
 
-/// Parameters that decide which alerts are sent after an evaluation.
+/// Parameters that decide which alerts are sent after an evaluation. Created by the machine for
+/// each rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sending {
-    /// Instant of the evaluation.
+    /// Instant of the evaluation, which is recorded as the time of sending.
     pub instant: Instant,
     /// Start of the period for which a receiver considers the sent alerts firing.
     pub valid_from: Instant,
     /// Value of `--rules.alert.resend-delay`: the minimum time between two deliveries of an
     /// unchanged alert.
     pub resend_delay: Duration,
-    /// Evaluation interval of the group.
+    /// Evaluation interval of the group, which determines how long a sent alert remains valid.
     pub interval: Duration,
     /// True if alerts are only sent after a change, and unchanged ones are not repeated.
     pub only_changes: bool,
 }
 
-/// Settings for the restoration of alerts after an outage.
+/// Settings for the restoration of alerts after an outage, from the flags of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RestoreSettings {
     /// Value of `--rules.alert.for-outage-tolerance`: the longest outage after which pending alerts
@@ -81,12 +83,14 @@ impl Alerts {
         }
     }
 
-    /// Returns all alerts, including resolved ones, sorted by label set.
+    /// Returns all alerts sorted by label set, including resolved ones that are still sent to
+    /// receivers.
     pub fn iter(&self) -> impl Iterator<Item = &Alert> {
         self.active.values()
     }
 
-    /// Returns the pending and firing alerts, sorted by label set.
+    /// Returns the pending and firing alerts, sorted by label set; resolved alerts are not
+    /// included.
     pub fn active(&self) -> impl Iterator<Item = &Alert> {
         self.iter().filter(|alert| alert.resolved_at.is_none())
     }

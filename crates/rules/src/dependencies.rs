@@ -20,7 +20,8 @@ use firn_promql::ast::{Expr, ExprKind};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-/// Progress of an earlier rule for which a dependent rule waits.
+/// Progress of an earlier rule for which a dependent rule waits. Reading its series requires stored
+/// samples; writing series that it reads only requires the end of its query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Until {
     /// The query of the earlier rule has returned.
@@ -29,7 +30,8 @@ pub enum Until {
     Stored,
 }
 
-/// A dependency of a rule on an earlier rule of the same group.
+/// A dependency of a rule on an earlier rule of the same group. Computed once when the group is
+/// loaded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dependency {
     /// Index of the earlier rule in the group.
@@ -121,7 +123,8 @@ fn finds(matchers: &[Matcher], name: &str, rule: &Rule) -> bool {
     })
 }
 
-/// Returns whether two rules may write the same series.
+/// Returns whether two rules may write the same series. Only names and kinds are compared, because
+/// labels depend on the result.
 fn makes_the_same(a: &Rule, b: &Rule) -> bool {
     let is_alerting = |rule: &Rule| rule.alerting().is_some();
     a.name == b.name && is_alerting(a) == is_alerting(b) || is_named_as_alerts(a, b)
@@ -140,7 +143,8 @@ fn is_about_alerts(name: &str) -> bool {
     name == ALERTS || name == ALERTS_FOR_STATE
 }
 
-/// The series that a rule reads.
+/// The series that a rule reads, derived from the selectors of its expression and from the queries
+/// in its templates.
 enum Reads {
     Everything,
     /// Series that match at least one of these sets of matchers, restricted to the metric name and

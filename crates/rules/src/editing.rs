@@ -18,7 +18,8 @@ const ENDING: &str = ".yml";
 /// suffix of temporary files.
 const FILE_NAME_BYTES_MAX: usize = 200;
 
-/// Error of an edit. The variants distinguish invalid requests, missing objects and damaged files.
+/// Error of an edit. The variants distinguish invalid requests, missing objects and damaged files,
+/// which the API answers with different status codes.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EditError {
     /// The namespace or the group in the request is invalid.
@@ -35,7 +36,7 @@ pub enum EditError {
     Spoilt {
         /// Name of the namespace.
         namespace: String,
-        /// Reason why the file is invalid.
+        /// Reason why the file is invalid: its errors, one per line.
         message: String,
     },
 }
@@ -172,7 +173,8 @@ pub fn without_group(namespace: &str, text: &str, name: &str) -> Result<Option<S
     }
 }
 
-/// Returns the group called `name` as YAML.
+/// Returns the group called `name` as YAML, exactly as it is in the file except for comments and
+/// layout.
 pub fn group_text(namespace: &str, text: &str, name: &str) -> Result<String, EditError> {
     let groups = groups(namespace, text)?;
     let group = groups.iter().find(|group| name_of(group) == name);

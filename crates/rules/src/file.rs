@@ -25,17 +25,20 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-/// Texts by name, for example labels or annotations from a YAML mapping.
+/// Texts by name, for example labels or annotations from a YAML mapping. Sorted by name, so that
+/// output is deterministic.
 pub type Texts = BTreeMap<String, String>;
 
-/// The validated content of one rule file.
+/// The validated content of one rule file, created by [`parse`]. Expressions and templates are
+/// still texts.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RuleFile {
-    /// Groups in the order of the file.
+    /// Groups in the order of the file. Their names are unique.
     pub groups: Vec<GroupSettings>,
 }
 
-/// A group of rules as written in a file, before expressions are parsed for evaluation.
+/// A group of rules as written in a file. [`crate::group::Group`] is created from it, with parsed
+/// expressions.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct GroupSettings {
     /// Name of the group, unique in its file.
@@ -60,14 +63,15 @@ pub struct GroupSettings {
     pub place: Option<Place>,
 }
 
-/// A rule as written in a file. A valid rule has either `record` or `alert` set.
+/// A rule as written in a file. A valid rule has either `record` or `alert` set; an empty text
+/// means that the key is missing.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RuleSettings {
     /// Name of the series that the rule records; empty for an alerting rule.
     pub record: String,
     /// Name of the alerts that the rule creates; empty for a recording rule.
     pub alert: String,
-    /// PromQL expression in text form.
+    /// PromQL expression in text form, as written in the file.
     pub expr: String,
     /// Value of `for`: the time for which the condition must be true before an alert fires.
     pub hold: Duration,
@@ -81,7 +85,8 @@ pub struct RuleSettings {
     pub places: RulePlaces,
 }
 
-/// Positions of the values of a rule's keys; `None` if the key is missing.
+/// Positions of the values of a rule's keys, to which error messages refer; `None` if the key is
+/// missing.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct RulePlaces {
     /// Position of the value of `record`.
@@ -107,7 +112,8 @@ impl RuleSettings {
     }
 }
 
-/// Options for reading a rule file.
+/// Options for reading a rule file. The default accepts the keys, names and PromQL features of
+/// Prometheus.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ReadOptions {
     /// True if unknown keys of groups and rules are ignored instead of rejected.
@@ -120,13 +126,14 @@ pub struct ReadOptions {
     pub features: Features,
 }
 
-/// An error in a rule file, with the message of Prometheus.
+/// An error in a rule file, with the message of Prometheus and, where it has one, the position.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct FileError(String);
 
 impl FileError {
-    /// Creates an error with the position `place` before its message.
+    /// Creates an error whose message starts with the position `place`, in the form `line:column:
+    /// `.
     fn at(place: Place, message: impl fmt::Display) -> Self {
         Self(format!("{place}: {message}"))
     }

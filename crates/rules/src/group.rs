@@ -15,12 +15,13 @@ use xxhash_rust::xxh64::xxh64;
 /// Marker in the label encoding for a length of 255 or more, which follows in three bytes.
 const LONG: u8 = 255;
 
-/// A group of parsed rules, shared by the machine that evaluates it and the API that shows it.
+/// A group of parsed rules. Created from a validated file, immutable, and shared by the machine
+/// that evaluates it and the API that shows it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Group {
     /// Name of the group, unique in its file.
     pub name: String,
-    /// Path of the rule file.
+    /// Path of the rule file, which is part of the group's key and determines its grid.
     pub file: String,
     /// Namespace of the group if its file is edited through the HTTP API.
     pub namespace: Option<String>,
@@ -77,7 +78,8 @@ impl Group {
         })
     }
 
-    /// Returns the group without its alerting rules, for backfills.
+    /// Returns the group without its alerting rules, for backfills. Dependencies are computed again
+    /// for the remaining rules.
     pub fn recording(&self) -> Self {
         let rules = self.rules.iter().filter(|rule| rule.alerting().is_none());
         let rules: Vec<Rule> = rules.cloned().collect();
@@ -94,7 +96,8 @@ impl Group {
         self.namespace.as_ref().unwrap_or(&self.file)
     }
 
-    /// Returns the identifier of the group among all groups: `file;name`.
+    /// Returns the identifier of the group among all groups of a server: file and name, separated
+    /// by a semicolon.
     pub fn key(&self) -> String {
         format!("{};{}", self.file, self.name)
     }

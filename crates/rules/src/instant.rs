@@ -10,7 +10,8 @@ use std::time::Duration;
 const NANOS_PER_MS: i64 = 1_000_000;
 const NANOS_PER_SECOND: i64 = 1_000_000_000;
 
-/// A point in time, in nanoseconds since the Unix epoch. Arithmetic saturates.
+/// A point in time, in nanoseconds since the Unix epoch. Evaluations and alerts use it; samples
+/// have milliseconds. Arithmetic saturates at the limits of 64 bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Instant(i64);
 
@@ -20,12 +21,12 @@ impl Instant {
         Self(nanos)
     }
 
-    /// Creates an instant from milliseconds since the epoch; saturates.
+    /// Creates an instant from milliseconds since the epoch; saturates if the nanoseconds overflow.
     pub const fn from_ms(ms: TimestampMs) -> Self {
         Self(ms.saturating_mul(NANOS_PER_MS))
     }
 
-    /// Creates an instant from seconds since the epoch; saturates.
+    /// Creates an instant from seconds since the epoch; saturates if the nanoseconds overflow.
     pub const fn from_seconds(seconds: i64) -> Self {
         Self(seconds.saturating_mul(NANOS_PER_SECOND))
     }
@@ -40,7 +41,7 @@ impl Instant {
         self.0.div_euclid(NANOS_PER_MS)
     }
 
-    /// Returns the seconds since the epoch, rounded down.
+    /// Returns the seconds since the epoch, rounded down also for times before the epoch.
     pub const fn seconds(self) -> i64 {
         self.0.div_euclid(NANOS_PER_SECOND)
     }
@@ -67,7 +68,7 @@ impl Instant {
     }
 }
 
-/// Returns the nanoseconds of a duration, at most `i64::MAX`.
+/// Returns the nanoseconds of a duration, at most `i64::MAX`, about 292 years.
 fn nanos(duration: Duration) -> i64 {
     i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX)
 }

@@ -37,10 +37,11 @@ const MAGIC: &[u8; 8] = b"FIRNRUL1";
 /// record.
 pub const NAME: &str = "state";
 
-/// Name of the temporary file during a rewrite.
+/// Name of the temporary file during a rewrite. A crash may leave it behind; the next rewrite
+/// removes it.
 const NEW_NAME: &str = "state.new";
 
-/// Size of the record header: length and checksum.
+/// Size of the record header in bytes: length and checksum of the payload.
 const HEAD_BYTES: usize = 8;
 
 /// The file is rewritten when it is larger than this and than [`REWRITE_FACTOR`] times its current
@@ -54,13 +55,14 @@ const REWRITE_FACTOR: u64 = 4;
 /// Maximum size of a file that is read: one million alerts of one kilobyte.
 const FILE_BYTES_MAX: u64 = 1 << 30;
 
-/// Kinds of records: the first byte of a payload.
+/// Kinds of records: the first byte of a payload. The layout of each is described in the module.
 const GROUP: u8 = 1;
 const WENT_ON: u8 = 2;
 const GONE: u8 = 3;
 const OWING_GROUP: u8 = 4;
 
-/// The newest state of a group, encoded.
+/// The newest state of a group, encoded. The journal keeps it in memory to detect changes and to
+/// rewrite the file.
 struct Kept {
     instant: Instant,
     owed: Option<Owed>,
@@ -68,7 +70,8 @@ struct Kept {
     body: Vec<u8>,
 }
 
-/// The journal of all groups, opened for writing. One exists per data folder.
+/// The journal of all groups, opened for writing. One exists per data folder. Its methods block on
+/// the disk.
 pub struct Journal {
     disk: Arc<dyn Disk>,
     dir: PathBuf,
@@ -146,7 +149,8 @@ impl Journal {
         self.rewrite_if_long()
     }
 
-    /// Removes the groups for whose key (`file;name`) `keeps` returns false.
+    /// Removes the groups for whose key (`file;name`) `keeps` returns false, for example after a
+    /// reload. Appends a record for each removed group.
     pub fn retain(&mut self, keeps: impl Fn(&str) -> bool) -> io::Result<()> {
         let gone: Vec<String> = self.groups.keys().filter(|k| !keeps(k)).cloned().collect();
         for key in gone {
@@ -279,7 +283,8 @@ fn take_record<'b>(rest: &mut &'b [u8]) -> Option<&'b [u8]> {
     (crc32c::crc32c(payload) == u32::from_le_bytes(*sum)).then_some(payload)
 }
 
-/// Applies one record; returns `None` if it is malformed.
+/// Applies one record to the groups read so far. Returns `None` if the record is malformed, which
+/// ends the replay at this record.
 fn apply(payload: &[u8], groups: &mut HashMap<String, Kept>) -> Option<()> {
     let (kind, rest) = payload.split_first()?;
     let mut reader = Reader(rest);

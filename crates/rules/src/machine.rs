@@ -43,12 +43,13 @@ use std::sync::Arc;
 use std::time::Duration;
 use waiting::Waiting;
 
-/// Settings that apply to all groups of a server.
+/// Settings that apply to all groups of a server, from flags and the configuration. They may change
+/// while a machine runs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct MachineSettings {
-    /// Settings for the catch-up on missed evaluations.
+    /// Settings for the catch-up on missed evaluations, passed on to the schedule.
     pub catch_up: CatchUp,
-    /// Settings for the restoration of alerts after an outage.
+    /// Settings for the restoration of alerts after an outage or after skipped instants.
     pub restore: RestoreSettings,
     /// Value of `--rules.alert.resend-delay`: the minimum time between two deliveries of an
     /// unchanged alert.
@@ -59,7 +60,8 @@ pub struct MachineSettings {
     pub rules_at_once: usize,
 }
 
-/// Input of the machine: the passage of time, or the outcome of an action.
+/// Input of the machine, passed to [`Machine::step`]: the passage of time, or the outcome of an
+/// action.
 #[derive(Clone, Debug)]
 pub enum Event {
     /// Time has passed. Also the first event of every machine.
@@ -70,7 +72,8 @@ pub enum Event {
     Answered {
         /// Index of the rule in its group.
         rule: usize,
-        /// Samples or alerts that the rule found, or the error of its evaluation.
+        /// Samples or alerts that the rule found, or the error of its evaluation, which becomes the
+        /// rule's last error.
         found: Result<Found, RuleError>,
         /// Duration of the evaluation.
         took: Duration,
@@ -79,7 +82,8 @@ pub enum Event {
     Stored {
         /// Origin of the samples, as in the action.
         of: Origin,
-        /// Result of the append.
+        /// Result of the append. An error of the kind `Unavailable` means that the samples must be
+        /// written later.
         outcome: Result<Appended, Error>,
     },
     /// The look-up of alert series from an earlier process has finished, after [`Action::Restore`].
@@ -87,12 +91,13 @@ pub enum Event {
         /// Index of the rule in its group.
         rule: usize,
         /// Samples of the series [`ALERTS_FOR_STATE`](crate::alert::ALERTS_FOR_STATE); empty if the
-        /// look-up failed.
+        /// look-up failed, in which case the alerts start anew.
         kept: Vec<KeptSince>,
     },
 }
 
-/// Origin of the samples of an append.
+/// Origin of the samples of an append. The caller returns it with the outcome, so that the machine
+/// can attribute it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// Output of the rule with this index.
@@ -103,7 +108,7 @@ pub enum Origin {
     Waiting,
 }
 
-/// Output of the machine: an operation that the caller must perform.
+/// Output of the machine, returned by [`Machine::step`]: an operation that the caller must perform.
 #[derive(Clone, Debug)]
 pub enum Action {
     /// Send [`Event::Woke`] at this time, unless another event occurs before.
@@ -116,7 +121,7 @@ pub enum Action {
     Query {
         /// Index of the rule in its group.
         rule: usize,
-        /// Instant of the evaluation.
+        /// Instant of the evaluation. The query time is earlier by the query offset.
         instant: Instant,
         /// True if other rules of the group are being evaluated at the same time.
         is_extra: bool,
@@ -127,7 +132,7 @@ pub enum Action {
         of: Origin,
         /// True if the samples belong to a catch-up evaluation.
         is_late: bool,
-        /// Samples and stale markers.
+        /// Samples and stale markers, all with the same timestamp.
         batch: Box<Batch>,
     },
     /// Send alerts to the receivers of notifications.
@@ -141,7 +146,7 @@ pub enum Action {
     Restore {
         /// Index of the rule in its group.
         rule: usize,
-        /// Matchers that select the series.
+        /// Matchers that select the series of the rule's alerts.
         matchers: Vec<Matcher>,
         /// Start of the time range of the samples.
         min: TimestampMs,
@@ -151,11 +156,13 @@ pub enum Action {
     /// Evaluate the recording rules again at these instants, whose samples the store was unable to
     /// write, and report progress with [`Machine::made_up_before`].
     Backfill(Owed),
-    /// An evaluation has ended. If the action contains a state, persist it.
+    /// An evaluation has ended. If the action contains a state, persist it before the next
+    /// evaluation.
     Ended(Option<SavedGroup>),
 }
 
-/// Counters of a group since its machine was created.
+/// Counters of a group since it was added. They only increase, except for `samples`; a successor of
+/// the machine continues them.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Counts {
     /// Instants that became due, evaluated or missed.
@@ -170,7 +177,8 @@ pub struct Counts {
     pub samples: u64,
 }
 
-/// Timing of the newest evaluation of a group.
+/// Timing of the newest evaluation of a group, for the API and for metrics. Updated when an
+/// evaluation ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct LastEvaluation {
     /// Start of the evaluation by the clock.
@@ -182,7 +190,7 @@ pub struct LastEvaluation {
 }
 
 /// The state machine of one group. The caller passes events to [`Machine::step`] and performs the
-/// returned actions.
+/// returned actions. If the file changes, [`Machine::changed`] creates the successor.
 #[derive(Debug)]
 pub struct Machine {
     group: Arc<Group>,
@@ -210,7 +218,7 @@ pub struct Machine {
     last: LastEvaluation,
 }
 
-/// Current activity of the machine.
+/// Current activity of the machine. A new evaluation only starts when the machine is idle.
 #[derive(Debug)]
 enum Work {
     /// Waiting for the next instant.
@@ -229,27 +237,28 @@ enum Work {
 }
 
 impl Machine {
-    /// Returns the group that the machine runs.
+    /// Returns the group that the machine runs, with its parsed rules.
     pub fn group(&self) -> &Arc<Group> {
         &self.group
     }
 
-    /// Returns the states of the rules, in the order of the group.
+    /// Returns the states of the rules, in the order of the group. Alerts are part of the state.
     pub fn rules(&self) -> &[RuleState] {
         &self.rules
     }
 
-    /// Returns the counters of the group.
+    /// Returns the counters of the group since it was added, for metrics.
     pub fn counts(&self) -> Counts {
         self.counts
     }
 
-    /// Returns the timing of the newest evaluation.
+    /// Returns the timing of the newest evaluation; all fields are empty before the first one.
     pub fn last(&self) -> LastEvaluation {
         self.last
     }
 
-    /// Returns the progress of the group, for the order in which groups catch up.
+    /// Returns the progress of the group, which is passed to [`crate::order::Order`] for the order
+    /// in which groups catch up.
     pub fn reached(&self) -> Reached {
         Reached {
             instant: match &self.work {
@@ -262,12 +271,12 @@ impl Machine {
         }
     }
 
-    /// Returns the settings that the machine currently uses.
+    /// Returns the settings that the machine currently uses; see [`Machine::set_settings`].
     pub fn settings(&self) -> MachineSettings {
         self.settings
     }
 
-    /// Returns the query offset of the group, or the global one.
+    /// Returns the query offset of the group, or the global one if the group has none.
     pub fn query_offset(&self) -> Duration {
         let own = self.group.query_offset;
         own.unwrap_or(self.settings.query_offset)

@@ -20,7 +20,8 @@ use crate::template::url_query_escape;
 use firn_model::labels::{Labels, LabelsBuilder};
 use std::sync::Arc;
 
-/// An alert in the form that Alertmanagers receive.
+/// An alert in the form that Alertmanagers receive. Created from an alert that is due, and shared
+/// by the queues of all Alertmanagers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Notification {
     /// Labels that identify the alert, after relabelling.
@@ -36,7 +37,8 @@ pub struct Notification {
 }
 
 impl Notification {
-    /// Creates the notification for the current state of `alert`.
+    /// Creates the notification for the current state of `alert`. It ends at the resolution or, for
+    /// an active alert, when it would become invalid.
     pub fn of(alert: &Alert, generator_url: Arc<str>) -> Self {
         Self {
             labels: alert.labels.clone(),

@@ -13,7 +13,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Progress of all groups of a server, and the groups that each one reads.
+/// Progress of all groups of a server, and the groups that each one reads. Shared by the machines
+/// of all groups; decides which of them may proceed.
 #[derive(Debug, Default)]
 pub struct Order {
     members: HashMap<String, Member>,
@@ -21,13 +22,13 @@ pub struct Order {
 
 #[derive(Debug, Default)]
 struct Member {
-    /// Keys of the groups whose series this group reads.
+    /// Keys of the groups whose series this group reads, without the group itself.
     sources: Vec<String>,
     /// Progress of the group; `None` until it has started.
     reached: Option<Reached>,
 }
 
-/// Progress of a group, reported after each of its steps.
+/// Progress of a group, reported by its machine after each step through [`Order::reach`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reached {
     /// Oldest instant that is not fully evaluated.

@@ -23,12 +23,13 @@ use std::sync::Arc;
 use std::time::Duration;
 use xxhash_rust::xxh64::xxh64;
 
-/// A recording or alerting rule with its parsed expression.
+/// A recording or alerting rule with its parsed expression. Immutable; created when a file is
+/// loaded and evaluated by [`Rule::evaluate`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rule {
     /// Name of the recorded series or of the alerts.
     pub name: String,
-    /// Parsed expression of the rule.
+    /// Parsed expression of the rule, shared with queries that run.
     pub expr: Arc<Expr>,
     /// Expression as formatted by the PromQL printer.
     pub query: String,
@@ -39,16 +40,16 @@ pub struct Rule {
     pub kind: RuleKind,
 }
 
-/// Distinguishes recording rules from alerting rules.
+/// Distinguishes recording rules, which write series, from alerting rules, which create alerts.
 #[derive(Clone, Debug, PartialEq)]
 pub enum RuleKind {
-    /// The rule records series.
+    /// The rule records series: its samples are appended to the store.
     Recording,
-    /// The rule creates alerts.
+    /// The rule creates alerts; their samples are derived from their state.
     Alerting(AlertSettings),
 }
 
-/// Settings of an alerting rule that control its alerts.
+/// Settings of an alerting rule that control the transitions and annotations of its alerts.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct AlertSettings {
     /// Value of `for`: the time for which the condition must be true before an alert fires.
@@ -59,10 +60,11 @@ pub struct AlertSettings {
     pub annotations: Annotations,
 }
 
-/// Error of a rule evaluation. The messages are upstream's.
+/// Error of a rule evaluation, shown by the API as the last error of the rule. The messages are
+/// upstream's.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RuleError {
-    /// The query failed or was cancelled.
+    /// The query failed, timed out or was cancelled; contains the error text.
     #[error("{0}")]
     Query(String),
     /// The expression returned a string or a range vector.
@@ -77,7 +79,7 @@ pub enum RuleError {
     /// The rule produced more series or alerts than its group allows.
     #[error("exceeded limit of {limit} with {count} {of}")]
     Limit {
-        /// Limit of the group.
+        /// Limit of the group, which is greater than zero.
         limit: usize,
         /// Number of series or alerts that the rule produced.
         count: usize,
@@ -90,7 +92,7 @@ pub enum RuleError {
 }
 
 impl RuleError {
-    /// All values that [`RuleError::reason`] returns.
+    /// All values that [`RuleError::reason`] returns, for the labels of metrics.
     pub const REASONS: [&'static str; 4] = ["query", "labels", "limit", "storage"];
 
     /// Returns the value of the metric label `reason` for this error.
@@ -104,9 +106,10 @@ impl RuleError {
     }
 }
 
-/// Runs the queries of an evaluation. Error texts become the last error of the rule.
+/// Runs the queries of an evaluation, implemented by the server. An error text becomes the last
+/// error of the rule.
 pub trait Queries {
-    /// Evaluates the expression of a rule at the time `at`.
+    /// Evaluates the parsed expression of a rule as an instant query at the time `at`.
     fn expr(&mut self, expr: &Expr, at: TimestampMs) -> Result<Value, String>;
 
     /// Evaluates the query text of a template at the time `at`.
@@ -116,10 +119,10 @@ pub trait Queries {
     fn cancel(&self) -> &Cancel;
 }
 
-/// Settings of the server that are visible to templates.
+/// Settings of the server that are visible to templates: external labels and the external URL.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Outside {
-    /// Value of `global.external_labels`.
+    /// Value of `global.external_labels`, available to templates as `$externalLabels`.
     pub external_labels: Labels,
     /// URL under which users access the server.
     pub external_url: String,
@@ -127,10 +130,10 @@ pub struct Outside {
     pub path_prefix: String,
 }
 
-/// Time and settings of one evaluation of a rule.
+/// Time and settings of one evaluation of a rule. Created by the caller for each evaluation.
 #[derive(Clone, Copy, Debug)]
 pub struct Moment<'a> {
-    /// Instant of the group's evaluation.
+    /// Instant of the group's evaluation, from which the states of alerts are computed.
     pub instant: Instant,
     /// Time by which the query looks behind the instant.
     pub query_offset: Duration,
@@ -147,16 +150,16 @@ impl Moment<'_> {
     }
 }
 
-/// Result of a rule evaluation.
+/// Result of a rule evaluation, passed to the machine in [`crate::machine::Event::Answered`].
 #[derive(Clone, Debug, PartialEq)]
 pub enum Found {
     /// Samples of a recording rule, to be stored by the caller.
     Samples(Vec<FoundSample>),
-    /// Alerts whose condition is true.
+    /// Alerts whose condition is true, with unique label sets.
     Alerts(Vec<FoundAlert>),
 }
 
-/// A sample that a recording rule produced.
+/// A sample that a recording rule produced. Its timestamp is [`Moment::sample_time`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct FoundSample {
     /// Labels of the series, including the name of the rule.
@@ -165,7 +168,8 @@ pub struct FoundSample {
     pub value: PointValue,
 }
 
-/// An alert whose condition is true at the instant of the evaluation.
+/// An alert whose condition is true at the instant of the evaluation. Input of
+/// [`crate::alerts::Alerts::advance`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct FoundAlert {
     /// Labels of the alert with expanded templates.
@@ -203,7 +207,7 @@ impl Rule {
         })
     }
 
-    /// Returns the alert settings; `None` for a recording rule.
+    /// Returns the settings of the alerts that the rule creates; `None` for a recording rule.
     pub fn alerting(&self) -> Option<&AlertSettings> {
         match &self.kind {
             RuleKind::Alerting(settings) => Some(settings),
@@ -228,7 +232,8 @@ impl Rule {
             .map(String::as_str)
     }
 
-    /// Runs the query and converts its result into samples or alerts.
+    /// Runs the query and converts its result into samples or alerts. Fails if the query fails, the
+    /// limit is exceeded, or two results have equal labels.
     pub fn evaluate(
         &self,
         moment: &Moment<'_>,
@@ -334,7 +339,8 @@ impl Rule {
     }
 }
 
-/// Expands the templates of one alert with its labels and value.
+/// Expands the templates of one alert with its labels and value. A failed template yields an error
+/// text instead of failing the rule.
 struct Expander<'a, 'q> {
     data: AlertData<'a>,
     queries: &'q mut dyn Queries,
@@ -356,7 +362,8 @@ impl Expander<'_, '_> {
     }
 }
 
-/// Runs the query of a template and returns its samples.
+/// Runs the query of a template and returns its samples. A scalar result becomes one sample without
+/// labels.
 pub fn samples_of(
     queries: &mut dyn Queries,
     text: &str,

@@ -24,7 +24,7 @@ use std::time::Duration;
 /// ends must not block alerts.
 const HOLD_MAX: Duration = Duration::from_secs(300);
 
-/// Settings for the catch-up on missed evaluations.
+/// Settings for the catch-up on missed evaluations after a start or a delay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CatchUp {
     /// Value of `firn.rules.catch_up`: the maximum age of a missed instant that is still evaluated.
@@ -34,13 +34,14 @@ pub struct CatchUp {
     pub delay: Duration,
 }
 
-/// The schedule of one group. Its methods take the current time, so that they are deterministic.
+/// The schedule of one group. Its methods take the current time as an argument, so that they are
+/// deterministic. The machine requests the next operation whenever it is idle.
 #[derive(Clone, Debug)]
 pub(crate) struct Schedule {
     catch_up: CatchUp,
-    /// Next instant to be evaluated.
+    /// Next instant to be evaluated. It is always on the grid of the group.
     next: Instant,
-    /// Time before which no evaluation starts.
+    /// Time before which no evaluation starts, because of the catch-up delay.
     not_before: Instant,
     /// Number of instants before `next` that were skipped.
     missed: u64,
@@ -56,7 +57,8 @@ pub(crate) struct Schedule {
     cleared: Option<Instant>,
 }
 
-/// Instants that a group has to catch up on.
+/// Instants that a group has to catch up on. Exists from the first late instant until the group is
+/// on time again.
 #[derive(Clone, Copy, Debug)]
 struct Backlog {
     /// Time at which the group fell behind.
@@ -89,10 +91,10 @@ impl Backlog {
     }
 }
 
-/// Next operation according to the schedule.
+/// Next operation according to the schedule, returned by [`Schedule::next`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
-    /// Wait until this time.
+    /// Wait until this time, unless another event occurs before.
     Wait(Instant),
     /// Wait for [`Schedule::clear`] with this instant. A second request before that means that
     /// other groups delay this one.
@@ -147,7 +149,7 @@ impl Schedule {
         }
     }
 
-    /// Returns the next instant to be evaluated.
+    /// Returns the next instant to be evaluated, whether or not it is due.
     pub(crate) fn upcoming(&self) -> Instant {
         self.next
     }
@@ -171,7 +173,7 @@ impl Schedule {
         }
     }
 
-    /// Changes the settings for missed instants from now on.
+    /// Changes the settings for missed instants from now on. A running catch-up uses them as well.
     pub(crate) fn set_catch_up(&mut self, catch_up: CatchUp) {
         self.catch_up = catch_up;
     }
@@ -230,7 +232,8 @@ impl Schedule {
         self.next = self.next.max(oldest);
     }
 
-    /// Returns the oldest instant that is still evaluated.
+    /// Returns the oldest instant that is still evaluated. Earlier ones are skipped because they
+    /// are too old.
     fn oldest(&self, group: &Group, now: Instant) -> Instant {
         let newest = group.instant_at(now);
         let oldest = group.instant_at(now.before(self.catch_up.span));

@@ -57,7 +57,8 @@ const ALERT_TYPE: &str = "struct { Labels map[string]string; ExternalLabels map[
 const CONSOLE_TYPE: &str = "struct { RawParams url.Values; Params map[string]string; \
                             Path string; ExternalLabels map[string]string }";
 
-/// Error of a template. The messages are upstream's.
+/// Error of a template. The messages are upstream's and include the name of the template and the
+/// position.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TemplateError {
     /// The text is not a valid template.
@@ -65,7 +66,7 @@ pub enum TemplateError {
     Parse {
         /// Internal name of the template, with the prefix `__alert_` or `__console_`.
         name: String,
-        /// Go's parse error, including the line.
+        /// Go's parse error, including the name of the template and the line.
         message: String,
     },
     /// A library of console templates cannot be parsed.
@@ -73,7 +74,7 @@ pub enum TemplateError {
     Library {
         /// Internal name of the console template.
         name: String,
-        /// Go's parse error, including the line.
+        /// Go's parse error with the line, or the reason why the library cannot be read.
         message: String,
     },
     /// The execution failed or exceeded a limit.
@@ -81,7 +82,7 @@ pub enum TemplateError {
     Execution {
         /// Internal name of the template.
         name: String,
-        /// Go's execution error, including the position.
+        /// Go's execution error, including the name of the template and the position.
         message: String,
     },
 }
@@ -118,7 +119,8 @@ pub fn expand(
     }
 }
 
-/// Renders a console page. Each value is escaped for its context in the HTML document.
+/// Renders a console page. Each value is escaped for its context in the HTML document. Returns
+/// bytes, which need not be valid UTF-8.
 pub fn expand_console(
     console: &Console<'_>,
     query: &mut QueryFn<'_>,
@@ -161,7 +163,8 @@ pub fn expand_console(
     made.map_err(|message| TemplateError::Execution { name, message })
 }
 
-/// Returns the text that replaces the output of a failed template, as in upstream.
+/// Returns the text that replaces the output of a failed template, as in upstream: the error in
+/// angle brackets.
 pub fn error_text(error: &TemplateError) -> String {
     format!("<error expanding template: {error}>")
 }
@@ -174,12 +177,13 @@ pub fn check(alert: &str, text: &str) -> Result<(), String> {
     read(TemplateKind::Alert, &name, PREAMBLE, text, &mut definitions)
 }
 
-/// Escapes text for the query of a URL, like Go's `url.QueryEscape`.
+/// Escapes text for the query of a URL, like Go's `url.QueryEscape` and the template function
+/// `urlquery`.
 pub(crate) fn url_query_escape(text: &str) -> String {
     String::from_utf8_lossy(&escape::url_query(text.as_bytes())).into_owned()
 }
 
-/// Returns the internal name of the template for a console page.
+/// Returns the internal name of the template for a console page, which errors contain.
 pub fn console_name(path: &str) -> String {
     format!("__console_{path}")
 }
@@ -188,7 +192,8 @@ fn name_of(alert: &str) -> String {
     format!("__alert_{alert}")
 }
 
-/// Parses a text after its preamble and adds its templates to `definitions`.
+/// Parses a text after its preamble and adds its templates to `definitions`. The error is Go's
+/// message.
 fn read(
     kind: TemplateKind,
     name: &str,

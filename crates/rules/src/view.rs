@@ -8,20 +8,20 @@ use crate::rule::RuleError;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Snapshot of a group and its rules.
+/// Snapshot of a group and its rules at a point in time, created by [`Machine::view`].
 #[derive(Clone, Debug)]
 pub struct GroupView {
-    /// The group with its parsed rules.
+    /// The group with its parsed rules, shared with the machine.
     pub group: Arc<Group>,
-    /// Snapshots of the rules, in the order of the group.
+    /// Snapshots of the rules, in the order of the group, at the same point in time.
     pub rules: Vec<RuleView>,
-    /// Timing of the newest evaluation.
+    /// Timing of the newest evaluation, with empty fields before the first one.
     pub last: LastEvaluation,
     /// Counters of the group.
     pub counts: Counts,
 }
 
-/// Snapshot of the state of one rule.
+/// Snapshot of the state of one rule, with copies of its alerts if they were requested.
 #[derive(Clone, Debug)]
 pub struct RuleView {
     /// Outcome of the newest evaluation.
@@ -70,7 +70,8 @@ impl Machine {
     }
 }
 
-/// A request to evaluate the recording rules of a group for a past time range.
+/// A request to evaluate the recording rules of a group for a past time range, at each instant of
+/// the group's grid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BackfillRequest {
     /// Name of the group.
@@ -83,16 +84,16 @@ pub struct BackfillRequest {
     pub end: Instant,
 }
 
-/// Progress of a backfill.
+/// Progress of a backfill that is running or ended recently, for the API.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BackfillView {
     /// The request, with the path of the file always set.
     pub request: BackfillRequest,
-    /// Number of evaluated instants.
+    /// Number of instants that were evaluated so far.
     pub done: u64,
-    /// Total number of instants.
+    /// Number of instants in the whole range, evaluated or not.
     pub total: u64,
-    /// Number of samples that the rules produced.
+    /// Number of samples that the rules produced so far, stored or rejected.
     pub samples: u64,
     /// True if the backfill has ended.
     pub is_over: bool,
@@ -100,16 +101,17 @@ pub struct BackfillView {
     pub last_error: String,
 }
 
-/// Error of a backfill request that was not accepted.
+/// Error of a backfill request that was not accepted. A running backfill reports errors in its
+/// [`BackfillView`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BackfillError {
-    /// No group has the requested name.
+    /// No group has the requested name and file.
     #[error("no rule group {0:?}")]
     NoGroup(String),
     /// Several groups have the requested name, and no file was given.
     #[error("more than one rule group {0:?}: set the parameter file")]
     SeveralGroups(String),
-    /// The range contains too many instants.
+    /// The range contains too many instants; the request must be split.
     #[error("too many instants: {count}, limit {limit}")]
     TooLong {
         /// Number of instants in the range.
@@ -125,7 +127,8 @@ pub enum BackfillError {
     NotYet,
 }
 
-/// Access to the rule groups of a server, implemented by the component that runs them.
+/// Access to the rule groups of a server for the HTTP API and for metrics. Implemented by the
+/// component that runs the machines.
 pub trait Groups: Send + Sync {
     /// Returns snapshots of all groups, sorted by file and name. Copies alerts only if
     /// `with_alerts` is set.
@@ -139,7 +142,7 @@ pub trait Groups: Send + Sync {
     fn backfills(&self) -> Vec<BackfillView>;
 }
 
-/// Implements a server without rules.
+/// Implements a server without rules: there are no groups, and backfills fail.
 impl Groups for () {
     fn groups(&self, _: bool) -> Vec<GroupView> {
         Vec::new()

@@ -30,20 +30,21 @@ use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 use tokio::time::Instant;
 
-/// The server. Created by the binary before the store is opened. Cheap to clone; clones share the
-/// state.
+/// The server. Created by the binary before the store is opened, and passed to [`crate::serve`].
+/// Cheap to clone; clones share the state.
 #[derive(Clone)]
 pub struct App(Arc<State>);
 
-/// The shared state of an [`App`]. Its fields are only visible in this crate.
+/// The shared state of an [`App`]. Public only as the target of its `Deref`; the fields are visible
+/// in this crate.
 pub struct State {
     pub(crate) parts: AppParts,
     pub(crate) metrics: Arc<ServerMetrics>,
     pub(crate) budgets: Budgets,
-    /// Authentication and authorization of requests.
+    /// Authentication, authorization and rate limit of requests.
     pub(crate) access: Access,
     queries: Queries,
-    /// Permits for concurrent decoding of writes.
+    /// Permits for concurrent decoding of writes on blocking threads.
     pub(crate) write_slots: Arc<Semaphore>,
     /// Conditions that need the operator's attention.
     pub(crate) notices: Notices,
@@ -65,7 +66,7 @@ impl std::ops::Deref for App {
     }
 }
 
-/// Reason why there is no backend to process a request.
+/// Reason why there is no backend to process a request; both are answered with 503.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NotReady {
     Starting,
@@ -132,7 +133,8 @@ impl App {
         })
     }
 
-    /// Records whether the newest configuration was applied, for the notifications.
+    /// Records whether the newest configuration was applied. A failure is shown as a notification
+    /// until the next success.
     pub fn note_reload(&self, is_good: bool) {
         self.0.notices.set(Notice::ConfigRefused, !is_good);
     }

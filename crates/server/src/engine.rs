@@ -7,9 +7,10 @@ use firn_promql::printer::pretty;
 use firn_promql::value::{QueryError, QueryResult};
 use firn_promql::{Context, EvalTime, Features, Options, parser};
 
-/// Parses and evaluates PromQL. Called on query threads; the methods may block.
+/// Parses and evaluates PromQL. Called on query threads; the methods may block and check for
+/// cancellation themselves.
 pub trait Engine: Send + Sync {
-    /// Evaluates the query `text` over `time`.
+    /// Evaluates the query `text` at the instant or over the range `time`.
     fn query(
         &self,
         context: &Context<'_>,
@@ -18,7 +19,7 @@ pub trait Engine: Send + Sync {
         options: &Options,
     ) -> Result<QueryResult, QueryError>;
 
-    /// Evaluates an expression that is already parsed.
+    /// Evaluates an expression that is already parsed, as rules do at each evaluation.
     fn query_expr(
         &self,
         context: &Context<'_>,
@@ -43,7 +44,7 @@ pub trait Engine: Send + Sync {
         parser::parse_selectors(text, features, memory)
     }
 
-    /// Parses an expression and returns its syntax tree.
+    /// Parses an expression with the given feature switches and returns its syntax tree.
     fn tree(
         &self,
         text: &str,
@@ -62,7 +63,7 @@ pub trait Engine: Send + Sync {
     ) -> Result<String, QueryError>;
 }
 
-/// The PromQL engine of this process.
+/// The PromQL engine of this process, which calls `firn_promql` directly.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Promql;
 

@@ -17,7 +17,7 @@ use std::fs::{File, Metadata};
 use std::io::{self, Read};
 use std::path::{Component, Path, PathBuf};
 
-/// Error of opening a file, with upstream's messages.
+/// Error of opening a file, with upstream's messages for console templates.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum OpenError {
     /// The path is not a valid file path.
@@ -46,7 +46,7 @@ impl OpenError {
     }
 }
 
-/// An existing file or folder with its metadata.
+/// An existing file or folder with its metadata, found by [`find`]. The file is not opened yet.
 #[derive(Debug)]
 pub(crate) struct Found {
     pub(crate) path: PathBuf,
@@ -123,7 +123,7 @@ impl Found {
     }
 }
 
-/// Returns the text of a system error in Go's form.
+/// Returns the text of a system error in Go's form: lower case and without the error number.
 pub(crate) fn reason(error: &io::Error) -> String {
     let text = error.to_string();
     let text = text.split(" (os error").next().unwrap_or_default();

@@ -10,7 +10,8 @@ use std::io::Write;
 
 const HEX: &[u8; 16] = b"0123456789abcdef";
 
-/// Appends a string like upstream's encoders of results.
+/// Appends a string like upstream's encoders of results, which leave the special characters of HTML
+/// unescaped.
 pub(crate) fn push_string(out: &mut Vec<u8>, text: &[u8]) {
     push_escaped(out, text, |b| b < 0x20 || b == b'"' || b == b'\\', false);
 }
@@ -88,7 +89,8 @@ fn push_escaped(out: &mut Vec<u8>, text: &[u8], is_special: impl Fn(u8) -> bool,
     out.push(b'"');
 }
 
-/// Writes the escape of the first character in `text`. Returns the length of the character.
+/// Writes the escape of the first character in `text`. Returns the length of the character in
+/// `text` in bytes.
 fn push_special(out: &mut Vec<u8>, text: &[u8], html: bool) -> usize {
     match text {
         [b @ (b'"' | b'\\'), ..] => out.extend_from_slice(&[b'\\', *b]),
@@ -145,7 +147,7 @@ fn push_unsigned(out: &mut Vec<u8>, mut value: u64) {
     out.extend_from_slice(&digits[at..]);
 }
 
-/// Use of exponents in formatted floats.
+/// Use of exponents in formatted floats, which differs between samples and scalars in upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FloatForm {
     /// Format of samples: with exponents below 1e-6 and from 1e21 on.
@@ -181,13 +183,15 @@ pub(crate) fn push_float(out: &mut Vec<u8>, value: f64, form: FloatForm) {
 }
 
 /// Significant digits without leading or trailing zeros, and the decimal exponent of the first one.
+/// Used for floats that need an exponent or zeros.
 struct Decimal {
     digits: Vec<u8>,
     exponent: i32,
 }
 
 impl Decimal {
-    /// Parses the output of a float formatter for a positive finite number.
+    /// Parses the output of a float formatter for a positive finite number, with or without an
+    /// exponent.
     fn parse(text: &str) -> Self {
         let (mantissa, exponent) = text.split_once('e').unwrap_or((text, "0"));
         let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));

@@ -5,6 +5,7 @@ use std::array;
 use std::sync::Arc;
 
 /// Endpoints with separate metrics. The set is closed, so that clients cannot create series.
+/// Several routes may share one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Endpoint {
     Query,
@@ -85,10 +86,10 @@ impl Endpoint {
     }
 }
 
-/// Classes of status codes by their first digit.
+/// Classes of status codes by their first digit, the values of the label `code`.
 const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
 
-/// Metrics of one endpoint.
+/// Metrics of one endpoint. Updated once per request and per piece of a body.
 #[derive(Debug, Default)]
 pub(crate) struct EndpointMetrics {
     /// Number of responses by class of status code.
@@ -105,12 +106,12 @@ impl EndpointMetrics {
     }
 }
 
-/// Gauge of operations in progress. Clones share the gauge.
+/// Gauge of operations in progress, such as connections or queries. Clones share the gauge.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct InFlight(Arc<Gauge>);
 
 impl InFlight {
-    /// Increments the gauge until the returned guard is dropped.
+    /// Increments the gauge. It is decremented when the returned guard is dropped.
     pub(crate) fn enter(&self) -> InFlightGuard {
         self.0.add(1);
         InFlightGuard(self.0.clone())
@@ -121,7 +122,8 @@ impl InFlight {
     }
 }
 
-/// Guard of an operation in progress, created by [`InFlight::enter`].
+/// Guard of an operation in progress, created by [`InFlight::enter`]. Decrements the gauge when it
+/// is dropped.
 #[derive(Debug)]
 pub(crate) struct InFlightGuard(Arc<Gauge>);
 
@@ -131,7 +133,7 @@ impl Drop for InFlightGuard {
     }
 }
 
-/// All metrics of the server.
+/// All metrics of the server. One instance is shared by listeners, handlers and the query queue.
 #[derive(Debug)]
 pub(crate) struct ServerMetrics {
     endpoints: [EndpointMetrics; Endpoint::ALL.len()],
@@ -221,7 +223,7 @@ impl Collect for ServerMetrics {
 }
 
 impl ServerMetrics {
-    /// Collects the metrics that are not separated by endpoint.
+    /// Collects the metrics that are not separated by endpoint: connections, queries and panics.
     fn collect_totals(&self, sink: &mut dyn Sink) {
         let gauges: [(&str, &str, &InFlight); 4] = [
             (

@@ -13,7 +13,7 @@ use tokio::sync::broadcast::{Receiver, Sender, channel};
 /// Number of changes by which a slow subscriber may lag. At most four notices are active.
 const CHANGES_KEPT: usize = 16;
 
-/// A condition that can be reported to operators.
+/// A condition that can be reported to operators. Each is either active or inactive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Notice {
     Starting,
@@ -23,7 +23,7 @@ pub(crate) enum Notice {
 }
 
 impl Notice {
-    /// Returns the text of the notice.
+    /// Returns the text of the notice, which is Prometheus's where it has one.
     pub(crate) fn text(self) -> &'static str {
         match self {
             Notice::Starting => "Firn is starting and replaying its log.",
@@ -36,7 +36,7 @@ impl Notice {
     }
 }
 
-/// A notice with the time at which it was last reported.
+/// A notice with the time at which it was last reported, in milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Noted {
     pub(crate) notice: Notice,
@@ -44,7 +44,8 @@ pub(crate) struct Noted {
     pub(crate) is_active: bool,
 }
 
-/// The active notices and their subscribers.
+/// The active notices and their subscribers. One instance exists per server; methods take a short
+/// lock.
 pub(crate) struct Notices {
     clock: Arc<dyn Clock>,
     active: Mutex<Vec<Noted>>,
@@ -52,7 +53,7 @@ pub(crate) struct Notices {
 }
 
 impl Notices {
-    /// Creates the notices of a server that is starting.
+    /// Creates the notices of a server that is starting: the notice of the start is active.
     pub(crate) fn new(clock: Arc<dyn Clock>) -> Self {
         let notices = Self {
             clock,
@@ -92,12 +93,13 @@ impl Notices {
         let _ = self.changes.send(noted);
     }
 
-    /// Returns the active notices.
+    /// Returns the active notices, in the order in which they became active.
     pub(crate) fn active(&self) -> Vec<Noted> {
         lock(&self.active).clone()
     }
 
-    /// Returns the active notices, and a receiver for all later changes.
+    /// Returns the active notices, and a receiver for all later changes, without a gap between the
+    /// two.
     pub(crate) fn follow(&self) -> (Vec<Noted>, Receiver<Noted>) {
         let active = lock(&self.active);
         (active.clone(), self.changes.subscribe())

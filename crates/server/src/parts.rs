@@ -29,9 +29,10 @@ use std::sync::Arc;
 use crate::engine::Engine;
 use crate::query_log::QueryLog;
 
-/// Dependencies and settings that are available when the process starts.
+/// Dependencies and settings that are available when the process starts. The binary builds one
+/// instance and passes it to [`crate::App::new`].
 pub struct AppParts {
-    /// Clock, randomness and compute threads.
+    /// Clock, randomness, disk and compute threads of the process.
     pub env: Env,
     /// Limits of connections, requests and queries.
     pub limits: Limits,
@@ -84,7 +85,7 @@ pub struct AppParts {
     pub watch_memory: Provider<()>,
 }
 
-/// A feature with the name that Prometheus uses for it, and its availability.
+/// A feature with the name that Prometheus uses for it, and its availability in this server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Feature {
     /// Category of the feature.
@@ -95,21 +96,23 @@ pub struct Feature {
     pub is_on: bool,
 }
 
-/// A function that returns the current value of a setting or statistic.
+/// A function that returns the current value of a setting or statistic. May be called from any
+/// thread.
 pub type Provider<T> = Arc<dyn Fn() -> T + Send + Sync>;
 
-/// Components that exist after the replay of the log. Passed to [`crate::App::open`].
+/// Components that exist after the replay of the log. Passed to [`crate::App::open`] once. Cloned
+/// for requests that see only some of the series.
 #[derive(Clone)]
 pub struct Backend {
     /// Store for queries: local data and that of remote-read endpoints.
     pub store: Arc<dyn Select>,
     /// Store for federation and alert states: local data only.
     pub local: Arc<dyn Select>,
-    /// Receives writes.
+    /// Receives writes: validates, limits and appends samples.
     pub pipeline: Arc<Pipeline>,
-    /// Scrape pools and their targets.
+    /// Scrape pools and their targets, for the API.
     pub scraping: Arc<Scraping>,
-    /// Rule groups and backfills.
+    /// Rule groups and backfills, for the API.
     pub rules: Arc<dyn Groups>,
     /// Returns the Alertmanagers that receive notifications.
     pub alertmanagers: Provider<Alertmanagers>,
@@ -129,11 +132,11 @@ pub struct Backend {
     pub snapshot: Arc<dyn Fn(bool) -> Result<String, Error> + Send + Sync>,
     /// Metrics of the store. Those of the pipeline are collected separately.
     pub collectors: Vec<Arc<dyn Collect>>,
-    /// External URL of the server.
+    /// External URL of the server, for links in console pages.
     pub outside: OutsideUrl,
 }
 
-/// The external URL of the server, without a trailing slash.
+/// The external URL of the server, without a trailing slash. Links in console pages start with it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OutsideUrl {
     /// The complete URL.
@@ -147,10 +150,10 @@ pub struct OutsideUrl {
 /// objects or if editing is disabled, and with [`firn_model::error::ErrorKind::Invalid`] for
 /// invalid rules.
 pub trait RuleEditor: Send + Sync {
-    /// Returns all namespaces, or one, with their groups as YAML.
+    /// Returns all namespaces, or only the given one, with their groups as YAML.
     fn list(&self, namespace: Option<&str>) -> Result<String, Error>;
 
-    /// Returns a group as YAML.
+    /// Returns the group `group` of a namespace as YAML.
     fn group(&self, namespace: &str, group: &str) -> Result<String, Error>;
 
     /// Stores the group in `body`. Replaces the group of the same name in the namespace.
@@ -160,7 +163,8 @@ pub trait RuleEditor: Send + Sync {
     fn remove(&self, namespace: &str, group: Option<&str>) -> Result<(), Error>;
 }
 
-/// Default options of query evaluation, from flags and the running configuration.
+/// Default options of query evaluation, from flags and the running configuration. Requests may
+/// override some of them.
 #[derive(Clone)]
 pub struct QuerySettings {
     /// Feature switches of PromQL.
@@ -191,7 +195,7 @@ impl QuerySettings {
     }
 }
 
-/// Identifies a rule group in the query log.
+/// Identifies a rule group in the query log and in traces of rule evaluations.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct RuleGroupName {
     /// Path of the rule file.
@@ -200,7 +204,8 @@ pub struct RuleGroupName {
     pub name: String,
 }
 
-/// Settings of paths, origins and pages, from the flags `--web.*`.
+/// Settings of paths, origins and pages, from the flags `--web.*`. They do not change while the
+/// process runs.
 #[derive(Clone, Debug)]
 pub struct WebSettings {
     /// Value of `--web.route-prefix` in the form `/a/b`, or empty.
@@ -238,7 +243,8 @@ impl Default for WebSettings {
     }
 }
 
-/// Build information with upstream's fields and Firn's version.
+/// Build information with upstream's fields and Firn's version. Serialized as the response of two
+/// endpoints.
 #[derive(Clone, Debug, serde::Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct BuildInfo {
@@ -259,7 +265,7 @@ pub struct BuildInfo {
     pub firn_version: String,
 }
 
-/// Properties of the running process.
+/// Properties of the running process, collected when they are requested.
 #[derive(Clone, Debug)]
 pub struct RuntimeInfo {
     /// Start time of the process in milliseconds.
@@ -284,7 +290,7 @@ pub struct RuntimeInfo {
     pub storage_retention: String,
 }
 
-/// Implementation of the lifecycle endpoints.
+/// Implementation of the lifecycle endpoints. Absent unless `--web.enable-lifecycle` is set.
 #[derive(Clone)]
 pub struct Lifecycle {
     /// Reloads the configuration file. The error is a message for the user. May block; never called
@@ -295,10 +301,11 @@ pub struct Lifecycle {
     pub quit: Arc<dyn Fn() -> bool + Send + Sync>,
 }
 
-/// Stops a running CPU profile and returns it in pprof's format.
+/// Stops a running CPU profile and returns it in pprof's format. Called on a thread that may block.
 pub type FinishProfile = Box<dyn FnOnce() -> Result<Vec<u8>, Error> + Send>;
 
-/// Profiler of the process. All methods may block and are never called on async threads.
+/// Profiler of the process, if the binary has one. All methods may block and are never called on
+/// async threads.
 pub trait Profiler: Send + Sync {
     /// Returns a profile of the allocated memory in pprof's format, compressed with gzip.
     fn heap(&self) -> Result<Vec<u8>, Error>;

@@ -28,7 +28,7 @@ use time::OffsetDateTime;
 use time::format_description::well_known::iso8601::{Config, EncodedConfig, TimePrecision};
 use time::format_description::well_known::{Iso8601, Rfc3339};
 
-/// Format of times in UTC with milliseconds.
+/// Format of times in UTC with exactly three digits of milliseconds.
 const MILLISECONDS: EncodedConfig = Config::DEFAULT
     .set_time_precision(TimePrecision::Second {
         decimal_digits: std::num::NonZero::new(3),
@@ -43,7 +43,7 @@ pub struct QueryLog {
     failures: Counter,
 }
 
-/// Origin of a query: a request or a rule.
+/// Origin of a query for the query log: an HTTP request or a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
     /// A request to the HTTP API.
@@ -56,7 +56,8 @@ pub(crate) enum Origin {
     Rule(RuleGroupName),
 }
 
-/// Properties of a query that are logged, collected before its evaluation.
+/// Properties of a query that are logged, collected before its evaluation because the request is
+/// consumed by it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Logged {
     pub(crate) query: String,
@@ -114,14 +115,14 @@ impl QueryLog {
         Ok(())
     }
 
-    /// Returns whether queries are logged.
+    /// Returns whether queries are logged, so that callers can avoid collecting statistics.
     pub(crate) fn is_on(&self) -> bool {
         let file = self.file.read().unwrap_or_else(PoisonError::into_inner);
         file.is_some()
     }
 
     /// Logs the outcome of a query, with the samples counted so far if it failed. Parse errors are
-    /// not logged. May block.
+    /// not logged. May block on the file.
     pub(crate) fn write_outcome(
         &self,
         now: TimestampMs,
@@ -229,7 +230,7 @@ fn of_ms(time: TimestampMs) -> Option<OffsetDateTime> {
     OffsetDateTime::from_unix_timestamp_nanos(i128::from(time) * 1_000_000).ok()
 }
 
-/// Formats a time parameter like Prometheus. A time outside of the calendar is written in
+/// Formats a time parameter like Prometheus, in UTC. A time outside of the calendar is written in
 /// milliseconds.
 fn date(time: TimestampMs) -> String {
     let text = of_ms(time).and_then(|time| time.format(&Iso8601::<MILLISECONDS>).ok());

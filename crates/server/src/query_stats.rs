@@ -14,7 +14,7 @@ use firn_promql::value::SampleCounts;
 use serde::{Serialize, Serializer};
 use std::time::Duration;
 
-/// Time that a query spent in the queue, in total, and in look-ups of series.
+/// Time that a query spent in the queue, in total, and in look-ups of series in the store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Timings {
     pub(crate) queue: Duration,
@@ -34,7 +34,7 @@ struct TimingsDocument {
     exec_total_time: f64,
 }
 
-/// Serialized statistics of a query: timings and sample counts.
+/// Serialized statistics of a query: timings and sample counts, optionally per step.
 #[derive(Serialize)]
 pub(crate) struct StatsDocument {
     timings: TimingsDocument,
@@ -57,7 +57,7 @@ struct SamplesDocument {
 #[derive(Serialize)]
 struct StepDocument(Seconds, u64);
 
-/// A time that is serialized in seconds, without trailing zeros.
+/// A time that is serialized in seconds, as an integer if it has no fraction.
 struct Seconds(TimestampMs);
 
 impl Serialize for Seconds {

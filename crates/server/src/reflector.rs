@@ -39,7 +39,7 @@ use tokio::task::spawn_blocking;
 /// share three quarters of the memory, so that there is always room for ordinary requests.
 const SMALL_BODY_BYTES: usize = 256 << 10;
 
-/// A received body with the headers that are forwarded with it.
+/// A received body with the headers that are forwarded with it. Passed to [`Passing::take`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PassedBody {
     /// Forwarded headers of the request as pairs of an index into
@@ -52,7 +52,7 @@ pub struct PassedBody {
 /// Future of [`Passing::take`]. Resolves to headers of the response: lower-case names and numbers.
 pub type Taking = Pin<Box<dyn Future<Output = Result<Vec<(&'static str, u64)>, Error>> + Send>>;
 
-/// Receiver of forwarded bodies, implemented by the mirror.
+/// Receiver of forwarded bodies, implemented by the mirror. Called concurrently for all requests.
 pub trait Passing: Send + Sync {
     /// Stores a body. The future resolves when the body is durable.
     fn take(&self, passed: PassedBody) -> Taking;
@@ -61,7 +61,8 @@ pub trait Passing: Send + Sync {
 /// Reloads the configuration. The error is a message for the user. May block.
 pub type Reload = Arc<dyn Fn() -> Result<(), String> + Send + Sync>;
 
-/// Dependencies and settings of a reflector.
+/// Dependencies and settings of a reflector. The mirror builds one instance and passes it to
+/// [`Reflector::new`].
 pub struct ReflectorParts {
     /// Limits of connections, heads and the time of bodies.
     pub limits: Limits,
@@ -93,12 +94,12 @@ struct Shared {
 
 type App = Arc<Shared>;
 
-/// The HTTP server of a mirror. Cheap to clone; clones share limits and metrics.
+/// The HTTP server of a mirror. Cheap to clone; clones share limits, access rules and metrics.
 #[derive(Clone)]
 pub struct Reflector(App);
 
 impl Reflector {
-    /// Creates a server with these dependencies.
+    /// Creates a server with these dependencies, without access rules.
     pub fn new(parts: ReflectorParts) -> Self {
         Self(Arc::new(Shared {
             large_bodies: Budget::new("large bodies", parts.bodies.limit_bytes() / 4 * 3),
@@ -176,7 +177,7 @@ where
     )
 }
 
-/// Returns a route that answers GET with `text`.
+/// Returns a route that answers GET with `text` as plain text.
 fn operation(text: &'static str) -> MethodRouter<App> {
     let say = async move |_, _| plain(StatusCode::OK, text);
     route(MethodFilter::GET, Endpoint::Operations, say)

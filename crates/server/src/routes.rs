@@ -35,7 +35,8 @@ pub use documents::markdown as documentation;
 /// Prefix under which Mimir serves Prometheus's API, and at which its tools expect it.
 const MIMIR_PREFIX: &str = "/prometheus";
 
-/// Returns the router of the whole server.
+/// Returns the router of the whole server, including authentication, panic handling and the route
+/// prefix.
 pub fn router(app: App) -> Router {
     let all = Router::new().merge(routes_of(|_| true)).nest(
         MIMIR_PREFIX,
@@ -64,7 +65,8 @@ pub fn router(app: App) -> Router {
         .with_state(app)
 }
 
-/// Returns the routes of the sections that satisfy the condition.
+/// Returns the routes of the sections that satisfy the condition, each under the prefix of its
+/// section.
 fn routes_of(is_wanted: impl Fn(&Section) -> bool) -> Router<App> {
     let mut router = Router::new();
     for section in SECTIONS.iter().filter(|section| is_wanted(section)) {

@@ -29,7 +29,7 @@ use tokio::time::Instant;
 /// Handler name of rule queries in the file of active queries.
 const HANDLER: &str = "rule";
 
-/// Reason why a rule query has no result.
+/// Reason why a rule query has no result, which decides whether the evaluation is repeated.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RuleQueryError {
     /// The query did not get its turn or the store is not open; retry later.
@@ -40,7 +40,8 @@ pub enum RuleQueryError {
     Failed(String),
 }
 
-/// Description of a rule query for the queue, the file of active queries and the query log.
+/// Description of a rule query for the queue, the file of active queries and the query log. Built
+/// for each evaluation.
 #[derive(Clone, Debug)]
 pub struct RuleQuestion {
     /// Tenant whose data is queried.
@@ -140,7 +141,8 @@ impl App {
         })
     }
 
-    /// Starts the span of a rule evaluation, with Prometheus's name.
+    /// Starts the span of a rule evaluation, with Prometheus's name and the group and expression as
+    /// attributes.
     fn span_of(&self, question: &RuleQuestion) -> Span {
         let name = || "rule".to_owned();
         let mut span = self.parts.tracer.begin(name, SpanKind::Internal, None);

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// A store whose look-ups are measured, created for each query.
+/// A store whose look-ups are measured, created for each query. Reads of samples are not measured.
 pub(crate) struct Timed<'s> {
     store: &'s dyn Select,
     clock: Arc<dyn Clock>,
@@ -29,7 +29,7 @@ impl<'s> Timed<'s> {
         }
     }
 
-    /// Returns the total duration of all look-ups.
+    /// Returns the total duration of all look-ups so far, also of concurrent ones.
     pub(crate) fn spent(&self) -> Duration {
         Duration::from_nanos(self.nanos.load(Ordering::Relaxed))
     }

@@ -27,7 +27,8 @@ const SELECT: &str = "querierSelect";
 /// Name of the span of all reads of a selection.
 const READ: &str = "querierRead";
 
-/// A store whose look-ups are child spans of one request.
+/// A store whose look-ups are child spans of one request. Created by [`traced`] for each request
+/// that is traced.
 pub(crate) struct Traced {
     store: Arc<dyn Select>,
     parent: SpanContext,
@@ -127,7 +128,8 @@ impl Select for Traced {
     }
 }
 
-/// A selection whose reads are recorded as one span, from the first to the last.
+/// A selection whose reads are recorded as one span, from the first read to the drop of the
+/// selection.
 struct TracedSelection {
     found: Arc<dyn Selection>,
     parent: SpanContext,

@@ -58,7 +58,7 @@ fn is_label(name: &str, names: NameScheme) -> bool {
     names.allows_label(name) && name != METRIC_NAME
 }
 
-/// An error in a rule, without the names of its group and rule.
+/// An error in a rule, without the names of its group and rule, which the caller adds.
 struct Mistake {
     /// Position in the form `line:column: `, once or twice, or empty.
     place: String,

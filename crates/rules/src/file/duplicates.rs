@@ -3,7 +3,7 @@
 use super::{RuleFile, Texts};
 use std::collections::BTreeMap;
 
-/// A name and label set that more than one rule of a file has.
+/// A name and label set that more than one rule of a file has, so that their output may conflict.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Duplicate {
     /// Name of the recorded series or of the alert.

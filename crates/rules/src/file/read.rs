@@ -8,7 +8,8 @@ use firn_model::yaml::scalar::{Scalar, parse_bool, scalar_of};
 use firn_model::yaml::{Entry, Node, Value};
 use std::time::Duration;
 
-/// Reads one YAML tree and collects its errors.
+/// Reads one YAML tree into a [`RuleFile`] and collects its errors. Invalid values are replaced by
+/// defaults.
 pub(super) struct Reader {
     options: ReadOptions,
     errors: Vec<FileError>,

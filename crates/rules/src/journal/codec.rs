@@ -10,7 +10,7 @@ use std::time::Duration;
 /// Size of an encoded number in bytes.
 const NUMBER_BYTES: usize = 8;
 
-/// Appends encoded numbers and texts to a buffer.
+/// Appends encoded numbers and texts to a buffer. All numbers are little-endian.
 #[derive(Default)]
 pub(super) struct Writer(pub(super) Vec<u8>);
 
@@ -42,7 +42,8 @@ impl Writer {
     }
 }
 
-/// Decodes the output of a [`Writer`]. All methods return `None` if the bytes are malformed.
+/// Decodes the output of a [`Writer`] without trusting it. All methods return `None` if the bytes
+/// are malformed.
 pub(super) struct Reader<'b>(pub(super) &'b [u8]);
 
 impl<'b> Reader<'b> {

@@ -15,7 +15,8 @@ use firn_promql::value::PointValue;
 use std::collections::HashSet;
 use std::time::Duration;
 
-/// An evaluation in progress, with the state of each rule.
+/// An evaluation in progress, with the state of each rule. Exists from the start of the first query
+/// until all samples are stored.
 #[derive(Debug)]
 pub(super) struct Evaluation {
     pub(super) instant: Instant,
@@ -32,7 +33,8 @@ pub(super) struct Evaluation {
     store_away: Option<String>,
 }
 
-/// Progress of one rule in an evaluation.
+/// Progress of one rule in an evaluation: waiting for dependencies, queried, storing samples, or
+/// done.
 #[derive(Debug)]
 enum Progress {
     Waiting,
@@ -242,7 +244,8 @@ impl Machine {
         samples.into_iter().map(sample).collect()
     }
 
-    /// Processes the outcome of an append.
+    /// Processes the outcome of an append. If the store was unavailable, the samples are stored
+    /// later.
     pub(super) fn stored(&mut self, of: Origin, outcome: Result<Appended, Error>) {
         let Work::Evaluating(evaluation) = &mut self.work else {
             return;
@@ -444,7 +447,8 @@ pub(super) fn batch_of(samples: &[FoundSample], previous: &[Labels], time: Times
     batch
 }
 
-/// Returns upstream's error message for a rejected sample.
+/// Returns upstream's error message for a rejected sample, which becomes the last error of the
+/// rule.
 fn refusal(rejection: Rejection) -> &'static str {
     match rejection {
         Rejection::OutOfOrder => "out of order sample",

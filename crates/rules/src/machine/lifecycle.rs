@@ -54,7 +54,8 @@ impl Machine {
         machine
     }
 
-    /// Returns the activity that queries the recording rules at `instant`.
+    /// Returns the activity that queries the recording rules at `instant`, in order to find their
+    /// series.
     pub(super) fn recalling(&self, instant: Instant) -> Work {
         let recording = |i: &usize| self.group.rules[*i].alerting().is_none();
         Work::Recalling {
@@ -91,8 +92,8 @@ impl Machine {
     }
 
     /// Creates the machine that replaces this one after its file or settings changed. Rules with
-    /// the same name and labels keep their state; the series of others get stale markers. Must be
-    /// called after the machine has stopped.
+    /// the same name and labels keep their alerts and series; the series of others get stale
+    /// markers. Must be called after the machine has stopped.
     pub fn changed(&self, group: Arc<Group>, settings: MachineSettings, now: Instant) -> Self {
         let mut next = Self::added(group, settings, now);
         let before = self.group.rules.iter().zip(&self.rules);
@@ -144,7 +145,8 @@ impl Machine {
         self.is_stopping = true;
     }
 
-    /// Applies changed settings of the server to an unchanged group.
+    /// Applies changed settings of the server to a machine whose group did not change. A current
+    /// evaluation continues.
     pub fn set_settings(&mut self, settings: MachineSettings) {
         self.settings = settings;
         self.schedule.set_catch_up(settings.catch_up);
@@ -187,7 +189,8 @@ impl Machine {
         }
     }
 
-    /// Adjusts alerts after the instants before `next` were skipped.
+    /// Adjusts alerts after the instants before `next` were skipped. Does nothing before the first
+    /// evaluation.
     pub(super) fn skip(&mut self, next: Instant) {
         let Some(last) = self.last.instant else {
             return;

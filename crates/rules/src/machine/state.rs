@@ -8,10 +8,10 @@ use crate::rule::{Rule, RuleError};
 use firn_model::labels::Labels;
 use std::time::Duration;
 
-/// Outcome of the newest evaluation of a rule.
+/// Outcome of the newest evaluation of a rule, as the API shows it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Health {
-    /// The rule was not evaluated yet.
+    /// The rule was not evaluated since it was loaded or changed.
     #[default]
     Unknown,
     /// The evaluation succeeded.
@@ -21,7 +21,7 @@ pub enum Health {
 }
 
 impl Health {
-    /// Returns the name of the health in API responses.
+    /// Returns the name of the health in API responses: `unknown`, `ok` or `err`.
     pub const fn as_str(self) -> &'static str {
         match self {
             Health::Unknown => "unknown",
@@ -31,7 +31,8 @@ impl Health {
     }
 }
 
-/// State of a rule in a running group: outcome of its newest evaluation, counters and alerts.
+/// State of a rule in a running group: outcome of its newest evaluation, counters and alerts. Kept
+/// in memory by the machine.
 #[derive(Clone, Debug, Default)]
 pub struct RuleState {
     /// Outcome of the newest evaluation.
@@ -44,13 +45,14 @@ pub struct RuleState {
     pub took_in_all: Duration,
     /// Start of the newest evaluation by the clock; `None` before the first one.
     pub evaluated: Option<Instant>,
-    /// Number of samples that the newest evaluation produced.
+    /// Number of samples that the newest evaluation produced; zero if it failed.
     pub samples: u64,
     /// Failures by reason, in the order of [`RuleError::REASONS`].
     pub failures: [u64; RuleError::REASONS.len()],
     /// Alerts of the rule; empty for a recording rule.
     pub alerts: Alerts,
-    /// Labels of the series that the previous evaluation wrote.
+    /// Labels of the series that the previous evaluation wrote. Those that the next evaluation does
+    /// not produce get stale markers.
     pub(super) previous: Vec<Labels>,
 }
 
@@ -73,7 +75,7 @@ impl RuleState {
         }
     }
 
-    /// Records the failure of an evaluation.
+    /// Records the failure of an evaluation: sets health and error, and counts its reason.
     pub(super) fn fail(&mut self, error: &RuleError) {
         self.health = Health::Bad;
         self.last_error = error.to_string();
@@ -84,17 +86,18 @@ impl RuleState {
     }
 }
 
-/// A range of consecutive instants of which samples are still to be stored.
+/// A range of consecutive instants of which samples are still to be stored. Such a range is filled
+/// by a backfill.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Owed {
-    /// First instant of the range.
+    /// First instant of the range, inclusive; not later than the last one.
     pub first: Instant,
     /// Last instant of the range, inclusive.
     pub last: Instant,
 }
 
 impl Owed {
-    /// Returns the smallest range that contains both ranges.
+    /// Returns the smallest range that contains both ranges, including the instants between them.
     pub(super) fn and(self, other: Option<Self>) -> Self {
         let other = other.unwrap_or(self);
         Self {
@@ -104,7 +107,8 @@ impl Owed {
     }
 }
 
-/// The state of a group that is persisted by [`crate::journal`] and survives restarts.
+/// The state of a group that is persisted by [`crate::journal`] and survives restarts. Series of
+/// recording rules are not saved; they are queried again.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SavedGroup {
     /// Path of the rule file.
@@ -113,7 +117,7 @@ pub struct SavedGroup {
     pub name: String,
     /// Evaluation interval at the time of saving.
     pub interval: Duration,
-    /// Instant of the newest evaluation.
+    /// Instant of the newest evaluation, at which a restarted machine continues.
     pub instant: Instant,
     /// Range of instants whose recorded samples are not stored yet.
     pub owed: Option<Owed>,
@@ -123,7 +127,8 @@ pub struct SavedGroup {
     pub rules: Vec<SavedRule>,
 }
 
-/// Saved alerts of one alerting rule.
+/// Saved alerts of one alerting rule. Name and labels identify the rule in the file after a
+/// restart.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SavedRule {
     /// Name of the rule.

@@ -15,7 +15,8 @@ use std::time::Duration;
 /// interval of fifteen seconds for more than an hour.
 const SAMPLES_MAX: usize = 1 << 16;
 
-/// Queue of alert samples in order of their instants, with a limit on their number and age.
+/// Queue of alert samples in order of their instants, with a limit on their number and age. Written
+/// once the store accepts samples again.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Waiting {
     pieces: VecDeque<(Instant, Batch)>,
@@ -35,7 +36,7 @@ impl Waiting {
         }
     }
 
-    /// Returns the oldest piece; `None` if the queue is empty.
+    /// Returns the oldest piece, which must be written first; `None` if the queue is empty.
     pub(super) fn oldest(&self) -> Option<&Batch> {
         self.pieces.front().map(|(_, piece)| piece)
     }

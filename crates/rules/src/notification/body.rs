@@ -6,7 +6,8 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 use std::sync::Arc;
 use time::OffsetDateTime;
 
-/// Serializes a batch of notifications as JSON.
+/// Serializes a batch of notifications as JSON, in the format that Alertmanager's `POST
+/// /api/v2/alerts` expects.
 pub fn body(batch: &[Arc<Notification>]) -> Result<Vec<u8>, serde_json::Error> {
     let documents: Vec<Document<'_>> = batch.iter().map(|sent| Document(sent)).collect();
     serde_json::to_vec(&documents)
@@ -38,7 +39,8 @@ impl Serialize for Document<'_> {
     }
 }
 
-/// Names and texts as a JSON object, in the given order, which is sorted by name.
+/// Names and texts that are serialized as a JSON object in the given order, which is sorted by
+/// name.
 struct Texts<'n>(Vec<(&'n str, String)>);
 
 impl Serialize for Texts<'_> {

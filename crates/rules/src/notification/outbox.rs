@@ -14,23 +14,23 @@ use super::Notification;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// Limits of an outbox.
+/// Limits of an outbox, the same for all Alertmanagers of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OutboxLimits {
-    /// Maximum number of queued notifications.
+    /// Maximum number of queued notifications; beyond it, the oldest are dropped.
     pub capacity: usize,
     /// Maximum number of notifications in one request.
     pub batch_max: usize,
 }
 
-/// Input of an [`Outbox`]: new notifications, the outcome of a request, or the end.
+/// Input of an [`Outbox`]: new notifications, the outcome of the request in flight, or the end.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
     /// Adds notifications to the queue.
     Add(Vec<Arc<Notification>>),
-    /// The request in flight succeeded.
+    /// The request in flight succeeded: its notifications are counted as delivered.
     Delivered,
-    /// The request in flight failed.
+    /// The request in flight failed: its notifications are counted as errors and dropped.
     Failed,
     /// The Alertmanager was removed or the server stops.
     Stop {
@@ -39,10 +39,10 @@ pub enum Event {
     },
 }
 
-/// Output of an [`Outbox`]: the next operation of the caller.
+/// Output of an [`Outbox`]: the next operation that the caller must perform.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Next {
-    /// Wait for the next event.
+    /// Wait for the next event; there is nothing to send, or a batch is in flight.
     Wait,
     /// Send this batch and report [`Event::Delivered`] or [`Event::Failed`].
     Send(Vec<Arc<Notification>>),
@@ -50,19 +50,21 @@ pub enum Next {
     End,
 }
 
-/// Counters of notifications since the creation of an outbox.
+/// Counters of notifications since the creation of an outbox. Each delivered or dropped
+/// notification is counted once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OutboxCounts {
     /// Notifications that were delivered.
     pub sent: u64,
-    /// Notifications in requests that failed.
+    /// Notifications in requests that failed; also contained in `dropped`.
     pub errors: u64,
     /// Notifications that were not delivered: the queue was full, their request failed, or the
     /// outbox was stopped.
     pub dropped: u64,
 }
 
-/// A bounded queue of notifications for one Alertmanager, with at most one batch in flight.
+/// A bounded queue of notifications for one Alertmanager, with at most one batch in flight. If it
+/// is full, the oldest notifications are dropped.
 #[derive(Debug)]
 pub struct Outbox {
     limits: OutboxLimits,
@@ -85,7 +87,7 @@ impl Outbox {
         }
     }
 
-    /// Applies an event and returns the next operation.
+    /// Applies an event and returns the next operation. Never blocks.
     pub fn step(&mut self, event: Event) -> Next {
         match event {
             Event::Add(notifications) => self.add(notifications),
@@ -146,7 +148,7 @@ impl Outbox {
         self.queue.is_empty()
     }
 
-    /// Returns the counters of delivered, failed and dropped notifications.
+    /// Returns the counters of delivered, failed and dropped notifications, for metrics.
     pub fn counts(&self) -> OutboxCounts {
         self.counts
     }

@@ -3,7 +3,8 @@
 use firn_model::quote::is_printable;
 use std::fmt::Write;
 
-/// Escapes text for HTML, like Go's `template.HTMLEscape`.
+/// Escapes text for HTML, like Go's `template.HTMLEscape`. A zero byte becomes the replacement
+/// character.
 pub(super) fn html(bytes: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(bytes.len());
     for byte in bytes {
@@ -20,7 +21,8 @@ pub(super) fn html(bytes: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Escapes text for a JavaScript string, like Go's `template.JSEscape`.
+/// Escapes text for a JavaScript string, like Go's `template.JSEscape`. Invalid bytes become
+/// replacement characters.
 pub(super) fn js(bytes: &[u8]) -> Vec<u8> {
     let mut out = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {
@@ -65,7 +67,8 @@ pub(super) fn to_upper(bytes: &[u8]) -> Vec<u8> {
     mapped(bytes, |c| single(c.to_uppercase()).unwrap_or(c))
 }
 
-/// Converts each character to lower case, like Go's `strings.ToLower`.
+/// Converts each character to lower case, like Go's `strings.ToLower`. A character without a
+/// single-character counterpart is unchanged.
 pub(super) fn to_lower(bytes: &[u8]) -> Vec<u8> {
     mapped(bytes, |c| match c {
         '\u{130}' => 'i',

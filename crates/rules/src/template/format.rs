@@ -64,7 +64,8 @@ pub(super) fn println(args: &[Value], bytes_max: usize) -> Result<Vec<u8>, TooLo
     printer.finish()
 }
 
-/// Formats values like `fmt.Sprintf`. Fails if the output exceeds `bytes_max`.
+/// Formats values like `fmt.Sprintf`, including its texts for misused verbs. Fails if the output
+/// exceeds `bytes_max`.
 pub(super) fn printf(format: &[u8], args: &[Value], bytes_max: usize) -> Result<Vec<u8>, TooLong> {
     let mut printer = Printer::new(bytes_max);
     printer.format(format, args);

@@ -17,7 +17,8 @@ use firn_model::regex::SearchRegex;
 use std::rc::Rc;
 use table::Called;
 
-/// Arguments and environment of a function call.
+/// Arguments and environment of a function call. Created by the interpreter after the arguments
+/// were converted to their types.
 pub(super) struct Call<'c, 'q> {
     /// Arguments, already checked against the signature of the function.
     pub arguments: &'c [Value],
@@ -30,7 +31,8 @@ pub(super) struct Call<'c, 'q> {
 }
 
 impl Function {
-    /// Calls the function. Returns its result, or Go's error message.
+    /// Calls the function with converted arguments. Returns its result, or Go's error message
+    /// without a position.
     pub fn call(self, call: Call<'_, '_>) -> Called {
         let arguments = call.arguments;
         match self {
@@ -79,7 +81,7 @@ impl Function {
         }
     }
 
-    /// Calls a function whose arguments are all strings.
+    /// Calls a function whose arguments are all strings. Missing arguments are treated as empty.
     fn of_texts(self, call: Call<'_, '_>) -> Called {
         let text = |index: usize| match call.arguments.get(index) {
             Some(Value::String(text)) => Rc::clone(text),
@@ -130,7 +132,7 @@ fn string(printed: Result<Vec<u8>, TooLong>) -> Called {
     }
 }
 
-/// Formats the arguments like the output of an action.
+/// Formats the arguments like the output of an action, up to a maximum length in bytes.
 fn plain(arguments: &[Value], bytes_max: usize) -> Result<Vec<u8>, String> {
     format::print_plain(arguments, bytes_max).map_err(|TooLong| too_long(bytes_max))
 }
@@ -177,7 +179,7 @@ fn must_compile(pattern: &[u8]) -> Result<SearchRegex, String> {
     })
 }
 
-/// Calls a function on samples or query results.
+/// Calls a function on samples or query results. Access to a nil sample fails like in Go.
 fn of_samples(function: Function, arguments: &[Value]) -> Called {
     /// Go's message for access to a field of a nil pointer.
     const NIL: &str = "runtime error: invalid memory address or nil pointer dereference";

@@ -7,7 +7,7 @@ use firn_model::labels::Labels;
 use firn_model::sample::TimestampMs;
 use std::sync::Arc;
 
-/// The value of a sample, as seen by templates.
+/// The value of a sample, as seen by templates: a float or a native histogram.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SampleValue {
     /// A float sample.
@@ -16,7 +16,7 @@ pub enum SampleValue {
     Histogram(Arc<Histogram>),
 }
 
-/// A sample in the result of a template's query.
+/// A sample in the result of a template's query, converted from an instant vector.
 #[derive(Clone, Debug, PartialEq)]
 pub struct QueriedSample {
     /// Labels of the sample, including the metric name if the query keeps it.
@@ -29,7 +29,7 @@ pub struct QueriedSample {
 /// error message for the template.
 pub type QueryFn<'q> = dyn FnMut(&str, TimestampMs) -> Result<Vec<QueriedSample>, String> + 'q;
 
-/// Data for the templates of one alert.
+/// Data for the templates of one alert, available to them as fields and as short variables.
 #[derive(Clone, Debug)]
 pub struct AlertData<'a> {
     /// Name of the alerting rule.
@@ -38,7 +38,7 @@ pub struct AlertData<'a> {
     pub labels: &'a Labels,
     /// Value of the result sample, available as `$value`.
     pub value: SampleValue,
-    /// Value of `global.external_labels`.
+    /// Value of `global.external_labels`, available to templates as `$externalLabels`.
     pub external_labels: &'a Labels,
     /// URL under which users access the server.
     pub external_url: &'a str,
@@ -48,19 +48,20 @@ pub struct AlertData<'a> {
     pub time: TimestampMs,
 }
 
-/// A request for a console page, which is rendered from a template.
+/// A request for a console page, which is rendered from a template of the operator and its
+/// libraries.
 #[derive(Clone, Debug)]
 pub struct Console<'a> {
     /// Requested path with its leading slash.
     pub path: &'a str,
-    /// Text of the template.
+    /// Text of the template, without the preamble that declares variables.
     pub text: &'a str,
     /// Library files by name, with definitions for all pages. If two define the same template, the
     /// later one is used.
     pub libraries: &'a [(String, String)],
     /// Parameters of the request. Values of the same name keep their order.
     pub params: &'a [(String, String)],
-    /// Value of `global.external_labels`.
+    /// Value of `global.external_labels`, available to templates as `$externalLabels`.
     pub external_labels: &'a Labels,
     /// URL under which users access the server.
     pub external_url: &'a str,
@@ -70,7 +71,7 @@ pub struct Console<'a> {
     pub time: TimestampMs,
 }
 
-/// Server settings and time that template functions use.
+/// Server settings and time that template functions use, such as the path prefix of links.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Around<'a> {
     pub external_url: &'a str,
@@ -78,7 +79,8 @@ pub(super) struct Around<'a> {
     pub time: TimestampMs,
 }
 
-/// Limits of one template execution. Upstream is limited only by memory.
+/// Limits of one template execution, which fails as soon as one of them is exceeded. Upstream is
+/// limited only by memory.
 #[derive(Clone, Debug)]
 pub struct Limits {
     /// Maximum number of executed actions, texts and loop iterations.
@@ -87,7 +89,7 @@ pub struct Limits {
     pub output_bytes_max: usize,
     /// Maximum total size of function results in bytes.
     pub made_bytes_max: usize,
-    /// Maximum number of queries.
+    /// Maximum number of queries; a further one fails.
     pub queries_max: usize,
     /// Maximum nesting of template calls.
     pub depth_max: usize,

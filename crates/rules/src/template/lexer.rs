@@ -17,7 +17,8 @@ const RIGHT: &str = "}}";
 /// Length of a trim marker: a minus sign and the space next to it.
 const TRIM_LEN: usize = 2;
 
-/// Position of the lexer in the text, with the start of the current token.
+/// The lexer of one text: its position, the start of the current token, and whether it is inside an
+/// action.
 #[derive(Debug)]
 pub(super) struct Lexer<'t> {
     input: &'t str,
@@ -67,7 +68,7 @@ impl<'t> Lexer<'t> {
         Some(c)
     }
 
-    /// Moves back by `c`, the last character that was read.
+    /// Moves back by `c`, the last character that was read, and corrects the line number.
     fn back(&mut self, c: char) {
         self.at -= c.len_utf8();
         if c == '\n' {
@@ -313,7 +314,7 @@ impl<'t> Lexer<'t> {
         self.emit(kind)
     }
 
-    /// Reads a name after a dot or dollar sign.
+    /// Reads a name after a dot or dollar sign. A sign without a name is a token of its own.
     fn field_or_variable(&mut self, kind: Kind) -> Token {
         if self.bad_end().is_none() {
             return self.emit(match kind {

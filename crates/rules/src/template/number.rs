@@ -5,7 +5,7 @@
 
 use firn_model::quote::quote;
 
-/// Error of parsing a float, with the message of Go's `strconv`.
+/// Error of parsing a float, with the message of Go's `strconv` for syntax and range errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum FloatError {
     #[error("invalid syntax")]
@@ -14,7 +14,8 @@ pub(super) enum FloatError {
     Range,
 }
 
-/// A numeric constant and its value in each type that can represent it.
+/// A numeric constant and its value in each Go type that can represent it. The type is chosen when
+/// the constant is used.
 #[derive(Clone, Debug)]
 pub(super) struct Number {
     /// Source text of the constant.
@@ -28,7 +29,7 @@ pub(super) struct Number {
 /// Result of Go on amd64 for a conversion to `int64` that overflows.
 const INDEFINITE: i64 = i64::MIN;
 
-/// Converts a float to an integer like Go on amd64.
+/// Converts a float to an integer like Go on amd64, where an overflow yields the smallest integer.
 pub(super) fn float_to_int(value: f64) -> i64 {
     const END: f64 = 9_223_372_036_854_775_808.0;
     match (-END..END).contains(&value) {
@@ -48,7 +49,7 @@ impl Number {
         }
     }
 
-    /// Parses a character constant like `'x'`, including its quotes.
+    /// Parses a character constant like `'x'`, including its quotes and escapes.
     pub fn character(text: &str) -> Result<Self, String> {
         let inside = &text[1..];
         let (unit, rest) = unquote_unit(inside, '\'').ok_or("invalid syntax")?;
@@ -67,7 +68,7 @@ impl Number {
         })
     }
 
-    /// Parses a complex constant like `1+2i`.
+    /// Parses a complex constant like `1+2i`. The real and the imaginary part may have exponents.
     pub fn complex(text: &str) -> Result<Self, String> {
         let body = text
             .strip_suffix('i')
@@ -179,7 +180,7 @@ fn without_underscores(digits: &str, is_prefixed: bool) -> Option<String> {
     (!is_misplaced).then(|| digits.replace('_', ""))
 }
 
-/// Parses a float like Go's `strconv.ParseFloat`.
+/// Parses a float like Go's `strconv.ParseFloat`, including hexadecimal floats, infinities and NaN.
 pub(super) fn parse_float(text: &str) -> Result<f64, FloatError> {
     let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
     let sign = if text.starts_with('-') { -1.0 } else { 1.0 };
@@ -216,7 +217,7 @@ fn without_float_underscores(text: &str) -> Option<String> {
     (0..bytes.len()).all(is_fit).then(|| text.replace('_', ""))
 }
 
-/// Parses a hexadecimal float like `1.8p-3`. The exponent is mandatory.
+/// Parses a hexadecimal float like `1.8p-3` without its prefix. The exponent is mandatory.
 fn parse_hex_float(text: &str) -> Option<f64> {
     let (mantissa, exponent) = text.split_once('p')?;
     let mantissa = without_underscores(mantissa, true)?;

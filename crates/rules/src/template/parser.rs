@@ -15,17 +15,19 @@ use super::tree::{
 };
 use firn_model::quote::quote;
 
-/// Result of a parser function; the error is Go's message.
+/// Result of a parser function. The error is Go's message, including the name of the template and
+/// the line.
 pub(super) type Parsed<T> = Result<T, String>;
 
-/// An element of a body, or the action that ends it.
+/// An element of a body, or the `end` or `else` action that ends the body.
 enum Part {
     Node(Node),
     End,
     Else,
 }
 
-/// Parser state that Go keeps separately for each definition.
+/// Parser state that Go keeps separately for each definition: look-ahead, variables, and nesting of
+/// loops.
 struct Definition {
     tokens: [Token; 3],
     peeked: usize,
@@ -46,7 +48,8 @@ impl Definition {
     }
 }
 
-/// Parser of one text. It collects the bodies of all definitions.
+/// Parser of one text. It collects the bodies of all definitions and limits the height of their
+/// trees.
 pub(super) struct Parser<'t> {
     name: &'t str,
     kind: TemplateKind,
@@ -56,7 +59,8 @@ pub(super) struct Parser<'t> {
     height: usize,
 }
 
-/// Purpose of a template, which decides the functions that are available.
+/// Purpose of a template, which decides the functions that are available: `tmpl` exists only in
+/// console pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TemplateKind {
     Alert,
@@ -121,7 +125,7 @@ impl Parser<'_> {
         self.now.peeked += 1;
     }
 
-    /// Puts back `first`, which precedes the token that is already in the buffer.
+    /// Puts back `first`, which precedes the token that is already in the look-ahead buffer.
     fn back_two(&mut self, first: Token) {
         self.now.tokens[1] = first;
         self.now.peeked = 2;
@@ -168,7 +172,8 @@ impl Parser<'_> {
         result
     }
 
-    /// Returns whether the word is the name of an available function.
+    /// Returns whether the word is the name of a function that is available in this kind of
+    /// template.
     fn is_function(&self, word: &str) -> bool {
         match Function::of(word) {
             Some(Function::Escape(_)) | None => false,
@@ -232,7 +237,7 @@ impl Parser<'_> {
         }
     }
 
-    /// Parses a body that must be closed by `end`.
+    /// Parses a body that must be closed by `end`. An `else` in its place is an error in `context`.
     fn body(&mut self, context: &str) -> Parsed<List> {
         match self.list()? {
             (list, Part::End) => Ok(list),
@@ -240,7 +245,8 @@ impl Parser<'_> {
         }
     }
 
-    /// Parses the elements before the next `end` or `else`.
+    /// Parses the elements before the next `end` or `else`, and returns them with the action that
+    /// ended the list.
     fn list(&mut self) -> Parsed<(List, Part)> {
         let mut list = List::new();
         while self.peek_word().kind != Kind::End {
@@ -269,7 +275,7 @@ impl Parser<'_> {
         }
     }
 
-    /// Parses an action after its left delimiter.
+    /// Parses an action after its left delimiter: a control structure or a pipeline.
     fn action(&mut self) -> Parsed<Part> {
         let token = self.next_word();
         if let Kind::Keyword(word) = token.kind {

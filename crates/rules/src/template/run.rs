@@ -18,7 +18,7 @@ use firn_model::quote::quote;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-/// A parsed template, ready for execution.
+/// A parsed template and all definitions that it may call, ready for execution.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Source<'t> {
     pub name: &'t str,
@@ -27,7 +27,8 @@ pub(super) struct Source<'t> {
     pub refused: &'t BTreeMap<String, String>,
 }
 
-/// Reason for leaving the current body early.
+/// Reason for leaving the current body early: an error, or a statement that leaves the iteration of
+/// a loop.
 #[derive(Debug)]
 pub(super) enum Stop {
     Error(String),
@@ -37,7 +38,8 @@ pub(super) enum Stop {
 
 pub(super) type Walked<T> = Result<T, Stop>;
 
-/// State of one execution. It exists for one call of [`run`].
+/// State of one execution: variables, output, position and the amounts that count towards the
+/// limits. It exists for one call of [`run`].
 pub(super) struct Run<'t, 'q> {
     source: Source<'t>,
     /// Name of the definition that is executed, for error messages.
@@ -205,7 +207,8 @@ impl<'t> Run<'t, '_> {
         }
     }
 
-    /// Executes the body for each element. Returns whether there was at least one.
+    /// Executes the body for each element. Returns whether there was at least one; if not, the
+    /// caller executes the `else` body.
     fn iterate(
         &mut self,
         branch: &'t Branch,
@@ -391,7 +394,8 @@ impl<'t> Run<'t, '_> {
         }
     }
 
-    /// Evaluates a literal where no specific type is expected.
+    /// Evaluates a literal where no specific type is expected. Like in Go, an integer that
+    /// overflows is an error.
     fn literal(&mut self, word: &'t Operand) -> Walked<Value> {
         self.at(Place::Operand(word));
         match &word.term {
@@ -416,7 +420,7 @@ impl<'t> Run<'t, '_> {
         self.write(&text)
     }
 
-    /// Formats a value with `%v`, for error messages.
+    /// Formats a value with `%v`, for error messages. Fails if the text exceeds the output limit.
     fn shown(&self, value: &Value) -> Walked<String> {
         let printed = format::print(std::slice::from_ref(value), self.limits.output_bytes_max);
         match printed {

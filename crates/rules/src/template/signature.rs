@@ -2,7 +2,8 @@
 
 use super::value::{IntType, Query, Value};
 
-/// Type of a parameter in Go's terms.
+/// Type of a parameter in Go's terms. The interpreter converts arguments to it or fails with Go's
+/// message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Parameter {
     /// Accepts any value (`interface {}`).
@@ -16,7 +17,8 @@ pub(super) enum Parameter {
     Time,
 }
 
-/// Parameter types of a function.
+/// Parameter types of a function: a fixed list, and the type of further arguments if it is
+/// variadic.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Signature {
     pub fixed: &'static [Parameter],
@@ -25,7 +27,7 @@ pub(super) struct Signature {
 }
 
 impl Signature {
-    /// Returns the signature of a function with exactly these parameters.
+    /// Returns the signature of a function with exactly these parameters and no variadic ones.
     pub const fn fixed(fixed: &'static [Parameter]) -> Self {
         Self { fixed, more: None }
     }

@@ -69,7 +69,8 @@ const CHUNKS: [&str; 33] = [
     "5",
 ];
 
-/// A time in UTC, in nanoseconds since the epoch.
+/// A time in UTC, in nanoseconds since the epoch, with the methods that Go's `time.Time` has in
+/// templates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Time {
     pub nanos: i64,
@@ -235,7 +236,7 @@ fn name(names: &[&str], index: i64) -> Option<String> {
     names.get(index).map(|name| (*name).to_owned())
 }
 
-/// Formats a duration like Go: `1h2m3.5s`, `1.5ms`, `0s`.
+/// Formats a duration in nanoseconds like Go's `time.Duration`: `1h2m3.5s`, `1.5ms`, `0s`.
 pub(super) fn duration_text(nanos: i64) -> String {
     let magnitude = nanos.unsigned_abs();
     let sign = if nanos < 0 { "-" } else { "" };
@@ -259,7 +260,7 @@ pub(super) fn duration_text(nanos: i64) -> String {
     }
 }
 
-/// Formats `value` in units of `unit` without trailing zeros.
+/// Formats `value` in units of `unit`, which is a power of ten, without trailing zeros.
 fn decimal(value: u64, unit: u64) -> String {
     let digits = unit.ilog10() as usize;
     let fraction = format!("{:0digits$}", value % unit);

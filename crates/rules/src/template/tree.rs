@@ -19,13 +19,14 @@ pub(super) const HEIGHT_MAX: usize = 1000;
 pub(super) const STACK_LEFT_BYTES: usize = 128 << 10;
 pub(super) const STACK_ADDED_BYTES: usize = 1 << 20;
 
-/// The bodies that one text defines, by name.
+/// The bodies that one text defines, by name, before their file is attached.
 pub(super) type Bodies = BTreeMap<String, List>;
 
-/// All definitions that are available to a template, by name.
+/// All definitions that are available to a template, by name. A console page merges those of its
+/// libraries.
 pub(super) type Definitions = BTreeMap<String, Definition>;
 
-/// A body and the file to which its positions refer.
+/// A body and the file to which its positions refer, both shared by reference counting.
 #[derive(Clone, Debug)]
 pub(super) struct Definition {
     pub file: Rc<File>,
@@ -47,7 +48,7 @@ impl File {
         format!("{}:{}:{column}", self.name, self.line(position))
     }
 
-    /// Returns the line of a position, counting from one.
+    /// Returns the line of a position, counting from one. Scans the text from its start.
     pub fn line(&self, position: usize) -> usize {
         self.text[..position].matches('\n').count() + 1
     }
@@ -65,7 +66,8 @@ pub(super) fn define_all(definitions: &mut Definitions, file: &Rc<File>, bodies:
     }
 }
 
-/// Returns whether a body contains only white space.
+/// Returns whether a body contains only white space. Such a body does not replace another
+/// definition.
 pub(super) fn is_empty(list: &List) -> bool {
     let is_blank = |node: &Node| match node {
         Node::Text { text, .. } => text.trim_matches(is_space).is_empty(),
@@ -77,7 +79,8 @@ pub(super) fn is_empty(list: &List) -> bool {
 /// A sequence of nodes that are executed in order.
 pub(super) type List = Vec<Node>;
 
-/// An element of a body: literal text, an action or a control structure.
+/// An element of a body: literal text, an action, a control structure, a template call, or a jump
+/// within a loop.
 #[derive(Debug)]
 pub(super) enum Node {
     Text {
@@ -102,7 +105,7 @@ pub(super) enum Node {
     },
 }
 
-/// Kind of a control structure.
+/// Kind of a control structure, with the keyword that starts it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BranchKind {
     If,
@@ -121,7 +124,7 @@ impl BranchKind {
     }
 }
 
-/// An `if`, `range` or `with` with its bodies.
+/// An `if`, `range` or `with` with its pipeline, its body and an optional `else` body.
 #[derive(Debug)]
 pub(super) struct Branch {
     pub kind: BranchKind,
@@ -131,7 +134,8 @@ pub(super) struct Branch {
     pub else_list: Option<List>,
 }
 
-/// A pipeline of commands, such as `$x := a | b`.
+/// A pipeline of commands, such as `$x := a | b`. The result of each command is the last argument
+/// of the next.
 #[derive(Clone, Debug)]
 pub(super) struct Pipe {
     pub position: usize,
@@ -140,21 +144,23 @@ pub(super) struct Pipe {
     pub commands: Vec<Command>,
 }
 
-/// A command: a function, method or value with its arguments.
+/// A command: a function, method or value, followed by its arguments. The first operand decides its
+/// meaning.
 #[derive(Clone, Debug)]
 pub(super) struct Command {
     pub position: usize,
     pub words: Vec<Operand>,
 }
 
-/// An operand of a command with its position.
+/// An operand of a command with its position, to which error messages refer.
 #[derive(Clone, Debug)]
 pub(super) struct Operand {
     pub position: usize,
     pub term: Term,
 }
 
-/// Value or expression of an operand.
+/// Value or expression of an operand: a literal, a field, a variable, a function or a nested
+/// pipeline.
 #[derive(Clone, Debug)]
 pub(super) enum Term {
     Bool(bool),
@@ -179,7 +185,7 @@ pub(super) enum Term {
     Pipe(Box<Pipe>),
 }
 
-/// The node to which an error refers.
+/// The node to which an error refers. Its printed form is part of the message.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Place<'t> {
     Node(&'t Node),
@@ -189,7 +195,7 @@ pub(super) enum Place<'t> {
 }
 
 impl Place<'_> {
-    /// Returns the position of the node in its text.
+    /// Returns the position of the node in its text, as a byte offset.
     pub fn position(&self) -> usize {
         match self {
             Self::Node(

@@ -11,10 +11,11 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-/// A Go string: immutable bytes, shared between values.
+/// A Go string: immutable bytes, shared between values, which need not be valid UTF-8.
 pub(super) type Bytes = Rc<[u8]>;
 
-/// Go types that are represented by an integer.
+/// Go types that are represented by an integer. They differ in their printed form and their
+/// methods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum IntType {
     Int,
@@ -26,7 +27,7 @@ pub(super) enum IntType {
     Weekday,
 }
 
-/// A value with its Go type.
+/// A value with its Go type. Cheap to clone: large values are shared by reference counting.
 #[derive(Clone, Debug)]
 pub(super) enum Value {
     /// No value: a missing field of nil, or an untyped nil.
@@ -62,7 +63,7 @@ pub(super) enum Value {
     Histogram(Rc<Histogram>),
 }
 
-/// One sample of a query result.
+/// One sample of a query result, shared by all slices of the result.
 #[derive(Debug)]
 pub(super) struct Sample {
     pub labels: Rc<BTreeMap<Bytes, Bytes>>,
@@ -70,7 +71,8 @@ pub(super) struct Sample {
     pub value: Value,
 }
 
-/// Named arguments, the result of the function `args`.
+/// Named arguments, the result of the function `args`. Their nesting is limited by
+/// [`Args::HEIGHT_MAX`].
 #[derive(Debug)]
 pub(super) struct Args {
     entries: BTreeMap<Bytes, Value>,
@@ -105,7 +107,7 @@ impl std::ops::Deref for Args {
     }
 }
 
-/// The structure that is passed to a template as its data.
+/// The structure that is passed to a template as its data, with Go's type name for error messages.
 #[derive(Debug)]
 pub(super) struct Data {
     pub type_name: &'static str,
@@ -120,7 +122,8 @@ impl Data {
     }
 }
 
-/// A slice of a query result. Slices share their samples, as in Go: sorting one affects all.
+/// A slice of a query result. Slices share their samples, as in Go: sorting one of them changes the
+/// order in all.
 #[derive(Clone, Debug)]
 pub(super) struct Query {
     samples: Rc<RefCell<Vec<Rc<Sample>>>>,
@@ -131,7 +134,7 @@ pub(super) struct Query {
 }
 
 impl Query {
-    /// Creates a slice of all `samples`.
+    /// Creates a slice of all `samples`, with its capacity equal to its length.
     pub fn new(samples: Vec<Rc<Sample>>) -> Self {
         Self {
             start: 0,
@@ -142,7 +145,7 @@ impl Query {
         }
     }
 
-    /// Creates an empty slice that is nil.
+    /// Creates an empty slice that is nil: the value of `nil` as a query result.
     pub fn nil() -> Self {
         Self {
             is_nil: true,
@@ -199,7 +202,7 @@ impl Sample {
     }
 }
 
-/// Converts labels to a map of strings.
+/// Converts labels to a map of strings, the form in which templates access them.
 pub(super) fn strings(labels: &Labels) -> Rc<BTreeMap<Bytes, Bytes>> {
     let pair = |(name, value): (&str, &[u8])| (name.as_bytes().into(), value.into());
     Rc::new(labels.iter().map(pair).collect())
@@ -226,7 +229,8 @@ impl Value {
         Self::String(bytes.into())
     }
 
-    /// Wraps `value` in an interface, unless it already is one.
+    /// Wraps `value` in an interface, unless it already is one. An invalid value becomes an empty
+    /// interface.
     pub fn boxed(value: Value) -> Self {
         match value {
             Self::Interface(_) => value,
@@ -235,7 +239,8 @@ impl Value {
         }
     }
 
-    /// Unwraps an interface; returns other values unchanged.
+    /// Unwraps an interface; returns other values unchanged. An empty interface becomes an invalid
+    /// value.
     pub fn inside(self) -> Self {
         match self {
             Self::Interface(Some(value)) => *value,
@@ -298,7 +303,7 @@ impl Value {
         }
     }
 
-    /// Returns the Go name of the value's type.
+    /// Returns the Go name of the value's type, as error messages and `%T` show it.
     pub fn type_name(&self) -> String {
         let name = match self {
             Self::Invalid => "<nil>",

@@ -41,7 +41,7 @@ pub(crate) fn too_many() -> Response {
     plain(StatusCode::TOO_MANY_REQUESTS, "Too Many Requests\n")
 }
 
-/// Returns a 401 response that lists the supported authentication schemes.
+/// Returns a 401 response that lists the supported authentication schemes in `WWW-Authenticate`.
 fn unauthorized(rules: &Rules) -> Response {
     let mut response = plain(StatusCode::UNAUTHORIZED, "Unauthorized\n");
     let kinds = [

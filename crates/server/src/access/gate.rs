@@ -10,7 +10,8 @@ use firn_model::env::Env;
 use firn_model::sync::{read, write};
 use std::sync::{Arc, RwLock};
 
-/// Reason for the rejection of a request by [`Access::admit`].
+/// Reason for the rejection of a request by [`Access::admit`], which decides the status of the
+/// response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
     /// The request has no credentials, or invalid ones.
@@ -19,7 +20,7 @@ pub(crate) enum Refusal {
     Busy,
 }
 
-/// Credentials from the `Authorization` header of a request.
+/// Credentials from the `Authorization` header of a request, not validated yet.
 #[derive(Debug, PartialEq, Eq)]
 enum Credentials<'a> {
     Basic { user: Vec<u8>, password: Vec<u8> },
@@ -52,12 +53,12 @@ impl Access {
         *write(&self.rules) = rules;
     }
 
-    /// Returns the rules that are currently in force.
+    /// Returns the rules that are currently in force. The caller uses them for the whole request.
     pub(crate) fn rules(&self) -> Arc<Rules> {
         read(&self.rules).clone()
     }
 
-    /// Returns the number of passwords that wait to be checked.
+    /// Returns the number of passwords that wait to be checked, for metrics.
     pub(crate) fn waiting(&self) -> usize {
         self.passwords.waiting()
     }
@@ -126,7 +127,7 @@ impl Access {
     }
 }
 
-/// Returns the user whose password takes longest to check.
+/// Returns the user whose password takes longest to check, according to the cost of the hash.
 fn slowest(rules: &Rules) -> Option<&User> {
     let cost = |user: &&User| super::hash::check(&user.hash).unwrap_or(0);
     rules.users.values().max_by_key(cost)

@@ -5,7 +5,7 @@
 /// every client that can connect to the server can cause a check.
 pub const COST_MAX: u32 = 14;
 
-/// Range of costs that bcrypt supports.
+/// Range of costs that bcrypt supports. Higher ones than [`COST_MAX`] are rejected separately.
 const COSTS: std::ops::RangeInclusive<u32> = 4..=31;
 
 /// Minimum length of a hash that Go accepts, in bytes.
@@ -14,7 +14,8 @@ const HASH_BYTES_MIN: usize = 59;
 /// Length of version, cost, salt and hash, in bytes.
 const HASH_BYTES: usize = 60;
 
-/// Error of a bcrypt hash in the configuration. The messages are Go's where it has one.
+/// Error of a bcrypt hash in the configuration, reported at load time. The messages are Go's where
+/// it has one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HashError {
     /// The text is shorter than a hash.

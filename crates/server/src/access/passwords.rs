@@ -32,10 +32,11 @@ const RIGHT_MAX: usize = 10_000;
 /// Maximum number of cached wrong passwords, for clients that retry an outdated password.
 const WRONG_MAX: usize = 256;
 
-/// Keyed hash of user name, bcrypt hash and password, under which a result is cached.
+/// Keyed hash of user name, bcrypt hash and password, under which a result is cached. A changed
+/// password hash changes it.
 type Digest = [u8; 32];
 
-/// Cache and queue of password checks. Clones share the same state.
+/// Cache and queue of password checks, shared by all requests. Clones share the same state.
 #[derive(Clone)]
 pub(super) struct Passwords {
     key: Key,
@@ -62,7 +63,8 @@ struct Check {
     answer: oneshot::Sender<bool>,
 }
 
-/// A user name and password from a request, with the hash to check them against.
+/// A user name and password from a request, with the hash to check them against. Borrows from the
+/// request and the rules.
 pub(super) struct Given<'a> {
     pub(super) user: &'a [u8],
     pub(super) password: &'a [u8],
@@ -72,7 +74,8 @@ pub(super) struct Given<'a> {
 }
 
 impl Passwords {
-    /// Creates an empty cache with a random key.
+    /// Creates an empty cache with a random key, so that cached digests are useless outside of the
+    /// process.
     pub(super) fn new(rng: &dyn Rng) -> Self {
         let mut seed = [0; 32];
         for part in seed.chunks_exact_mut(8) {
@@ -85,6 +88,7 @@ impl Passwords {
     }
 
     /// Returns the cached result of this check; `None` if the password was not checked recently.
+    /// Does not block.
     pub(super) fn known(&self, given: &Given<'_>) -> Option<bool> {
         let digest = self.digest(given);
         let state = lock(&self.state);
@@ -120,7 +124,7 @@ impl Passwords {
         answered.await.ok()
     }
 
-    /// Returns the number of passwords that wait to be checked.
+    /// Returns the number of passwords that wait to be checked, without the current one.
     pub(super) fn waiting(&self) -> usize {
         lock(&self.state).waiting.len()
     }

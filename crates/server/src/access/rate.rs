@@ -5,7 +5,8 @@ use firn_model::sync::lock;
 use std::sync::Mutex;
 use std::time::Duration;
 
-/// A token bucket. It starts full and is shared by all requests of the server.
+/// A token bucket. It starts full and is shared by all requests of the server. Each admitted
+/// request takes one token.
 #[derive(Default)]
 pub(super) struct Bucket(Mutex<Option<Level>>);
 

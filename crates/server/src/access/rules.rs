@@ -8,7 +8,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Permission that a route requires. Users and tokens are granted a set of them.
+/// Permission that a route requires. Users and tokens are granted a set of them in the
+/// configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Scope {
     /// No particular permission: valid credentials are sufficient. For routes that reveal nothing
@@ -25,7 +26,7 @@ pub enum Scope {
 }
 
 impl Scope {
-    /// The scopes that a configuration can grant.
+    /// The scopes that a configuration can grant: all except [`Scope::Any`].
     pub const GRANTED: [Scope; 4] = [Scope::Read, Scope::Write, Scope::Rules, Scope::Admin];
 
     /// Returns the name of the scope in configurations and API documents.
@@ -45,7 +46,8 @@ impl Scope {
     }
 }
 
-/// Data that a response contains for clients which may only read some series.
+/// Data that a response contains for clients which may only read some series. Declared for each
+/// route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reach {
     /// The response contains no data of series.
@@ -56,12 +58,12 @@ pub enum Reach {
     Whole,
 }
 
-/// A set of scopes, stored as a bit mask.
+/// A set of scopes, stored as a bit mask. Empty by default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Scopes(u8);
 
 impl Scopes {
-    /// Returns the set of all scopes that can be granted.
+    /// Returns the set of all scopes that can be granted, the default of a user.
     pub fn all() -> Self {
         Scope::GRANTED.into_iter().collect()
     }
@@ -82,7 +84,8 @@ impl FromIterator<Scope> for Scopes {
     }
 }
 
-/// Permissions of a user or token: scopes, tenants and visible series.
+/// Permissions of a user or token: scopes, tenants and visible series. Attached to each
+/// authenticated request.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Grant {
     /// Name for logs and error messages: `user "a"`, `token "b"`.
@@ -106,13 +109,14 @@ impl Grant {
         }
     }
 
-    /// Returns whether only some series are visible.
+    /// Returns whether only some series are visible, so that matchers must be applied.
     pub fn is_restricted(&self) -> bool {
         !self.matchers.is_empty()
     }
 }
 
-/// A user of basic authentication. Does not implement `Debug`, because it contains a hash.
+/// A user of basic authentication from the web configuration. Does not implement `Debug`, because
+/// it contains a hash.
 #[derive(Clone, PartialEq)]
 pub struct User {
     /// Bcrypt hash of the password, validated by [`super::check_hash`].
@@ -121,7 +125,7 @@ pub struct User {
     pub grant: Arc<Grant>,
 }
 
-/// Limit of the request rate, as a token bucket.
+/// Limit of the request rate, as a token bucket, for all clients together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RateLimit {
     /// Minimum average time between two requests.
@@ -130,7 +134,8 @@ pub struct RateLimit {
     pub burst: u64,
 }
 
-/// Rules that apply to all requests. Does not implement `Debug`, because it contains hashes.
+/// Rules that apply to all requests, from the web configuration. Does not implement `Debug`,
+/// because it contains hashes.
 #[derive(Clone, Default, PartialEq)]
 pub struct Rules {
     /// Headers that are added to every response.
@@ -145,7 +150,8 @@ pub struct Rules {
 }
 
 impl Rules {
-    /// Returns whether requests need no credentials.
+    /// Returns whether requests need no credentials, because neither users nor tokens are
+    /// configured.
     pub fn is_open(&self) -> bool {
         self.users.is_empty() && self.tokens.is_empty()
     }

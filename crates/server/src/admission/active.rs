@@ -34,7 +34,8 @@ const NAME: &str = "queries.active";
 /// Maximum number of slots that a start reads from an existing file, 64 MiB in total.
 const SLOTS_READ_MAX: u64 = 16 << 10;
 
-/// The opened file of active queries. Cheap to clone; clones share the file.
+/// The opened file of active queries, or none if it could not be opened. Cheap to clone; clones
+/// share the file.
 #[derive(Clone)]
 pub struct ActiveQueries {
     file: Option<Arc<dyn File>>,
@@ -80,7 +81,7 @@ impl ActiveQueries {
         }
     }
 
-    /// Creates an instance without a file, which records nothing.
+    /// Creates an instance without a file, which records nothing and never fails.
     pub fn none() -> Self {
         Self {
             file: None,
@@ -110,7 +111,7 @@ impl ActiveQueries {
     }
 }
 
-/// Guard of a recorded query. Frees the slot when it is dropped.
+/// Guard of a recorded query. Marks the slot as free when it is dropped, also after a panic.
 pub(crate) struct Entry {
     queries: ActiveQueries,
     offset: u64,
@@ -172,7 +173,8 @@ fn read_left(file: &dyn File) -> io::Result<Vec<Found>> {
     Ok(left)
 }
 
-/// Result of writing the empty slots: the number of complete slots and the first error.
+/// Result of writing the empty slots: the number of complete slots, which remain usable, and the
+/// first error.
 struct Written {
     slots: usize,
     outcome: io::Result<()>,
@@ -210,7 +212,7 @@ fn log_unfinished(left: &Found) {
     );
 }
 
-/// Formats milliseconds as seconds, like the parameters of the API.
+/// Formats milliseconds as seconds with a fraction, like the parameters of the API.
 fn seconds(ms: TimestampMs) -> String {
     let mut text = Vec::new();
     json::push_timestamp(&mut text, ms);

@@ -48,14 +48,14 @@ impl Budgets {
         }
     }
 
-    /// Creates the budget of one query.
+    /// Creates the budget of one query, limited on its own and as a part of all queries.
     pub(crate) fn query(&self) -> Budget {
         let beyond = (self.small_query_bytes_max, &self.large_queries);
         self.queries
             .child_beyond("query", self.query_bytes_max, beyond)
     }
 
-    /// Creates the budget of one form.
+    /// Creates the budget of one form, limited on its own and as a part of all forms.
     pub(crate) fn form(&self) -> Budget {
         let beyond = (SMALL_FORM_BYTES, &self.large_forms);
         self.forms

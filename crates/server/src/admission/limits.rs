@@ -6,8 +6,8 @@
 use firn_model::shares::Shares;
 use std::time::Duration;
 
-/// Limits of the server. [`Limits::of`] derives those that depend on the machine; settings override
-/// others.
+/// Limits of the server. [`Limits::of`] derives those that depend on the machine; flags and
+/// settings override others.
 #[derive(Clone, Debug)]
 pub struct Limits {
     /// Maximum number of open connections; more wait in the kernel's backlog. The default of
@@ -86,7 +86,7 @@ fn large_forms(bytes: usize) -> usize {
 }
 
 impl Limits {
-    /// Number of remote reads that stands for no limit.
+    /// Value of [`Limits::reads_max`] that means no limit.
     pub const READS_UNLIMITED: usize = tokio::sync::Semaphore::MAX_PERMITS;
 
     /// Returns the total memory for forms that are not small, in bytes.

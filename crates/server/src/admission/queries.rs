@@ -18,7 +18,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 /// and a check takes a few microseconds.
 const LOOK_PAUSE: Duration = Duration::from_millis(10);
 
-/// Reason why a query ended without a result.
+/// Reason why a query ended without a result. Errors of the evaluation itself are results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Unfinished {
     /// The deadline passed while the query waited in the queue.
@@ -46,7 +46,8 @@ pub(crate) struct Queries {
     watch_memory: Arc<dyn Fn() + Send + Sync>,
 }
 
-/// Cancels the query when the future of its request is dropped because the client disconnected.
+/// Cancels the query when the future of its request is dropped, because the client disconnected or
+/// the deadline passed.
 struct CancelOnDrop(Cancel);
 
 impl Drop for CancelOnDrop {
@@ -56,7 +57,7 @@ impl Drop for CancelOnDrop {
 }
 
 impl Queries {
-    /// Creates a queue with the size in `limits`.
+    /// Creates a queue with the numbers of running and waiting queries in `limits`.
     pub(crate) fn new(
         limits: &Limits,
         metrics: Arc<ServerMetrics>,

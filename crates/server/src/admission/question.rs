@@ -7,7 +7,8 @@ use firn_promql::EvalTime;
 
 pub(crate) use crate::admission::active::Range;
 
-/// The expression and evaluation range of a request, and its client.
+/// The expression and evaluation range of a request, and its client. Created before the request
+/// enters the queue.
 #[derive(Debug)]
 pub(crate) struct Question {
     /// Name of the endpoint, as in metrics.

@@ -22,7 +22,7 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::oneshot;
 
-/// Client with a line of its own in the queue.
+/// Client with a line of its own in the queue. Lines take turns.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Client {
     Tenant(TenantId),
@@ -43,7 +43,8 @@ impl Client {
     }
 }
 
-/// Error: the queue is full, and the client has the longest line in it.
+/// Error: the queue is full, and the client has the longest line in it. Contains the numbers for
+/// the message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("query queue is full: {waiting} queries wait, limit {waiting_max}")]
 pub(crate) struct QueueFull {
@@ -51,7 +52,8 @@ pub(crate) struct QueueFull {
     waiting_max: usize,
 }
 
-/// The places and the waiting queue. Cheap to clone; clones share the same state.
+/// The places and the waiting queue, protected by one lock. Cheap to clone; clones share the same
+/// state.
 #[derive(Clone, Debug)]
 pub(crate) struct FairQueue(Arc<Mutex<State>>);
 
@@ -73,7 +75,7 @@ struct Waiter {
     place: oneshot::Sender<usize>,
 }
 
-/// A place for a running query. It is returned to the queue when it is dropped.
+/// A place for a running query. Dropping it passes the place to the next waiting query.
 #[derive(Debug)]
 pub(crate) struct Place {
     queue: FairQueue,
@@ -81,7 +83,8 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// Returns the number of the place, which is below the number of places.
+    /// Returns the number of the place, which is below the number of places and unique among
+    /// running queries.
     pub(crate) fn number(&self) -> usize {
         self.number
     }
@@ -209,7 +212,8 @@ impl State {
     }
 }
 
-/// A query in a line. Leaves the line when it is dropped.
+/// A query in a line. Leaves the line when it is dropped, or returns a place that it was already
+/// given.
 struct Waiting<'a> {
     queue: &'a FairQueue,
     client: Client,

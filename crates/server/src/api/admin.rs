@@ -12,7 +12,8 @@ use firn_model::error::ErrorKind;
 use serde_json::json;
 use tokio::task::spawn_blocking;
 
-/// Rejects the request if the admin API is disabled, or if a page of another origin sent it.
+/// Rejects the request if the admin API is disabled, or if a page of another origin sent it. Called
+/// before the parameters are read.
 pub(crate) fn admit(app: &App, headers: &HeaderMap) -> Result<(), Failure> {
     if !app.parts.is_admin_enabled {
         let cause = Cause::Execution(ErrorKind::Unavailable);

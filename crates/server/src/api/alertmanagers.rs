@@ -19,7 +19,8 @@ struct Alertmanager {
     url: String,
 }
 
-/// Returns the URLs of the Alertmanagers in use, and of those that relabelling dropped.
+/// Returns the URLs of the Alertmanagers in use, and of those that relabelling dropped. Both lists
+/// may be empty.
 pub(crate) async fn alertmanagers(call: Call) -> Result<Response, Failure> {
     let found = (call.backend.alertmanagers)();
     let documents = |urls: Vec<String>| urls.into_iter().map(|url| Alertmanager { url }).collect();

@@ -19,7 +19,7 @@ use firn_promql::value::{MatrixSeries, PointValue, Value, VectorElement};
 /// Maximum number of annotations of a kind in a response, the same as upstream's.
 const ANNOTATIONS_MAX: usize = 10;
 
-/// Warnings and infos that follow the data of a response.
+/// Warnings and infos that follow the data of a response. Long lists are truncated.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Annotations {
     pub(crate) warnings: Vec<String>,
@@ -110,7 +110,7 @@ impl<F: FnMut(&mut Vec<u8>, usize) + Send> Produce for List<F> {
     }
 }
 
-/// Writes a label set as a JSON object.
+/// Writes a label set as a JSON object, with the names in order.
 pub(crate) fn push_labels(out: &mut Vec<u8>, labels: LabelsRef<'_>) {
     out.push(b'{');
     for (i, (name, value)) in labels.iter().enumerate() {
@@ -125,7 +125,7 @@ pub(crate) fn push_labels(out: &mut Vec<u8>, labels: LabelsRef<'_>) {
 }
 
 /// Formatted timestamps of the steps of a range query, each as the start of a point:
-/// `[1435781451.781,"`.
+/// `[1435781451.781,"`. Shared by all series of a response.
 struct StepTexts {
     start: TimestampMs,
     step_ms: i64,
@@ -179,7 +179,8 @@ enum Place {
     End,
 }
 
-/// The response to a query, rendered piece by piece from the result value.
+/// The response to a query, rendered piece by piece from the result value. Holds the memory of the
+/// value until it is dropped.
 pub(crate) struct Answer {
     value: Value,
     steps: Option<StepTexts>,

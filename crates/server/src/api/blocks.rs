@@ -8,7 +8,8 @@ use firn_model::sample::TimestampMs;
 use firn_model::stats::{BlockStats, BlockWorkStats, BlocksStats};
 use serde::Serialize;
 
-/// Returns all blocks, sorted by time, with the state of the work on them.
+/// Returns all blocks, sorted by time, with statistics of each and the state of running cuts and
+/// compactions.
 pub(crate) async fn blocks(call: Call) -> Result<Response, Failure> {
     let list = call.backend.blocks.clone();
     status::computed(&call, move |_| Ok(Document::from(list()))).await

@@ -168,12 +168,13 @@ impl Call {
         Ok(different)
     }
 
-    /// Returns the compression that the client accepts for the response.
+    /// Returns the compression that the client accepts for the response, which the handler passes
+    /// to `respond`.
     pub(crate) fn encoding(&self) -> Encoding {
         self.encoding
     }
 
-    /// Returns a 200 response with a JSON document.
+    /// Returns a 200 response with a JSON document, compressed as the client accepts.
     pub(crate) fn json(&self, document: impl Produce + 'static) -> Response {
         respond(document, "application/json", self.encoding)
     }
@@ -228,7 +229,7 @@ fn origin_of(request: &Request) -> Origin {
     }
 }
 
-/// Returns the address of the remote end of the connection.
+/// Returns the address of the remote end of the connection; `None` without a socket.
 fn peer(request: &Request) -> Option<IpAddr> {
     let peer = request.extensions().get::<SocketAddr>();
     peer.map(|peer| peer.ip())

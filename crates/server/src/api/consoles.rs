@@ -40,7 +40,7 @@ const TEXT_BYTES_MAX: u64 = 1 << 20;
 /// several hundred.
 const TREE_FACTOR: usize = 64;
 
-/// Template texts of a page.
+/// Template texts of a page: the page itself and all libraries.
 struct Texts {
     page: String,
     /// Libraries as pairs of file name and text, sorted by name.
@@ -54,7 +54,7 @@ impl Texts {
     }
 }
 
-/// Renders the page at the path of the request.
+/// Renders the page at the path of the request. Errors are answered in plain text, as in upstream.
 pub(crate) async fn page(app: App, request: Request) -> Response {
     let backend = match app.backend() {
         Ok(backend) => backend,
@@ -69,7 +69,7 @@ pub(crate) async fn page(app: App, request: Request) -> Response {
     }
 }
 
-/// Redirects to the path with a trailing slash.
+/// Redirects to the path with a trailing slash, relative to the route prefix.
 fn to_folder() -> Response {
     let mut response = Response::new(Body::empty());
     *response.status_mut() = StatusCode::MOVED_PERMANENTLY;

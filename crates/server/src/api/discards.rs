@@ -7,7 +7,7 @@ use axum::response::Response;
 use firn_ingest::{Discard, Sender};
 use serde_json::{Value, json};
 
-/// Returns the recent rejections, newest first.
+/// Returns the recent rejections, newest first, each with an example and the number of samples.
 pub(crate) async fn discards(call: Call) -> Result<Response, Failure> {
     let pipeline = call.backend.pipeline.clone();
     computed(&call, move |_| {

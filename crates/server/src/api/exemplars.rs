@@ -16,7 +16,8 @@ use firn_model::store::ExemplarRequest;
 /// bytes.
 const EXEMPLAR_BYTES: usize = size_of::<FoundExemplar>() + 32;
 
-/// Returns the exemplars of all selectors in the parameter `query` within the time range.
+/// Returns the exemplars of all selectors in the parameter `query` within the time range, grouped
+/// by series.
 pub(crate) async fn query(call: Call) -> Result<Response, Failure> {
     let min = call.form.time_or("start", TIME_MIN)?;
     let max = call.form.time_or("end", TIME_MAX)?;

@@ -78,7 +78,7 @@ const ALWAYS: [(&str, &str); 21] = [
 /// Features by category and name, with their availability.
 type Document = BTreeMap<&'static str, BTreeMap<&'static str, bool>>;
 
-/// Returns the features of the server.
+/// Returns the features of the server, grouped by category, with their availability.
 pub(crate) async fn features(call: Call) -> Result<Response, Failure> {
     ok(&call, &document(&call.app.parts))
 }

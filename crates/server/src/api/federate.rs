@@ -31,7 +31,8 @@ const SERIES_PER_CHECK: usize = 128;
 /// Memory of a series in the result list without its labels, allowing for growth of the list.
 const PLACE_BYTES: usize = 2 * size_of::<Found>();
 
-/// A found series, with the index of its selection and its index within it.
+/// A found series, with the index of its selection and its index within it. Sorted before samples
+/// are read.
 struct Found {
     labels: Labels,
     selection: usize,

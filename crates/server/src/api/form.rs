@@ -27,7 +27,7 @@ const PAIRS_MAX: usize = 10_000;
 /// Longer ones are decoded on a blocking thread.
 const QUICK_BYTES_MAX: usize = 64 << 10;
 
-/// Decoded parameters in order of precedence.
+/// Decoded parameters in order of precedence. Created once per request; lookups scan the list.
 #[derive(Debug, Default)]
 pub(crate) struct Form {
     pairs: Vec<(String, String)>,
@@ -51,7 +51,7 @@ impl Form {
         Ok(form)
     }
 
-    /// Attaches the reservation for the memory of the values.
+    /// Attaches the reservation for the memory of the values, which is released with the form.
     pub(crate) fn holding(self, held: Reservation) -> Self {
         let _held = Some(held);
         Self { _held, ..self }
@@ -84,13 +84,13 @@ impl Form {
         self.pairs.iter()
     }
 
-    /// Returns the first value of `name`, or an empty string.
+    /// Returns the first value of `name` in order of precedence, or an empty string.
     pub(crate) fn get(&self, name: &str) -> &str {
         let found = self.pairs.iter().find(|(n, _)| n == name);
         found.map_or("", |(_, value)| value)
     }
 
-    /// Returns all values of `name` in order of precedence.
+    /// Returns all values of `name` in order of precedence; repeated parameters are lists.
     pub(crate) fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
         self.pairs
             .iter()
@@ -98,7 +98,7 @@ impl Form {
             .map(|(_, value)| value.as_str())
     }
 
-    /// Parses a mandatory time parameter.
+    /// Parses a mandatory time parameter. A missing one is an error of the parser.
     pub(crate) fn time(&self, name: &str) -> Result<TimestampMs, Failure> {
         parse_time(self.get(name)).map_err(|e| Failure::parameter(name, e))
     }
@@ -122,12 +122,12 @@ impl Form {
         }
     }
 
-    /// Parses a mandatory duration in nanoseconds.
+    /// Parses a mandatory duration into nanoseconds. A missing one is an error.
     pub(crate) fn duration_nanos(&self, name: &str) -> Result<i64, Failure> {
         parse_duration_nanos(self.get(name)).map_err(|e| Failure::parameter(name, e))
     }
 
-    /// Parses the parameter `limit`. `None` means no limit.
+    /// Parses the parameter `limit`. `None` means no limit; zero does as well.
     pub(crate) fn limit(&self) -> Result<Option<usize>, Failure> {
         let text = self.get("limit");
         if text.is_empty() {
@@ -146,7 +146,7 @@ fn pairs(text: &str) -> impl Iterator<Item = &str> {
     text.split('&').filter(|pair| !pair.is_empty())
 }
 
-/// Parses a boolean with the errors of Go's `strconv.ParseBool`.
+/// Parses a boolean like Go's `strconv.ParseBool`, with its error messages.
 pub(crate) fn parse_bool(text: &str) -> Result<bool, String> {
     match text {
         "1" | "t" | "T" | "TRUE" | "true" | "True" => Ok(true),
@@ -160,7 +160,7 @@ pub(crate) fn parse_bool(text: &str) -> Result<bool, String> {
     }
 }
 
-/// Parses an integer with the errors of Go's `strconv.Atoi`.
+/// Parses an integer like Go's `strconv.Atoi`, with its error messages.
 pub(crate) fn parse_integer(text: &str) -> Result<i64, String> {
     text.parse::<i64>().map_err(|e| {
         use std::num::IntErrorKind::{NegOverflow, PosOverflow};

@@ -41,7 +41,8 @@ const TRY_MAX: Duration = Duration::from_secs(20);
 /// Pause between two attempts to store a piece.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Imports the body of a request. Answers 204 when everything is durable.
+/// Imports the body of a request. Answers 204 when everything is durable, else an error in the JSON
+/// format of the API.
 pub(crate) async fn prometheus(app: App, request: Request) -> Response {
     let pipeline = match app.backend() {
         Ok(backend) => backend.pipeline.clone(),
@@ -92,7 +93,7 @@ async fn store(app: &App, pipeline: Arc<Pipeline>, request: Request) -> Result<(
     }
 }
 
-/// Cause for the early end of an import.
+/// Cause for the early end of an import: an error of the text or the store, or of reading the body.
 enum Ended {
     Import(Error),
     Body(Failure),
@@ -137,7 +138,7 @@ async fn run(
     }
 }
 
-/// Reads bytes of the body until the import has enough or the body ends.
+/// Reads bytes of the body until the import has enough for a piece or the body ends.
 async fn fill(import: &mut Import, body: &mut Paced<'_>) -> Result<(), Failure> {
     loop {
         match body.next().await? {
@@ -173,7 +174,8 @@ async fn work<T: Send + 'static>(
     })
 }
 
-/// Parses the import settings from headers and parameters.
+/// Parses the import settings from headers and parameters: compression, format, default time and
+/// additional labels.
 fn settings(app: &App, head: &Parts) -> Result<ImportSettings, Failure> {
     let text_of = |name: HeaderName| {
         let value = head.headers.get(name);

@@ -15,7 +15,7 @@ use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Metadata of one metric from one target.
+/// Metadata of one metric from one target. The metric name is omitted if the request selects one.
 #[derive(Serialize)]
 struct TargetMetadata {
     target: LabelMap,

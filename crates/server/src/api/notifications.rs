@@ -26,7 +26,7 @@ fn to_json(noted: &Noted) -> Value {
     })
 }
 
-/// Returns the active notifications.
+/// Returns the active notifications as a list, in the format of Prometheus.
 pub(crate) async fn list(app: App, request: Request) -> Response {
     let all: Vec<_> = app.notices.active().iter().map(to_json).collect();
     let data = Value::from(all).to_string();
@@ -39,7 +39,7 @@ pub(crate) async fn list(app: App, request: Request) -> Response {
 }
 
 /// Streams the active notifications and all changes until the client disconnects. Answers 204 if
-/// there are too many clients.
+/// there are too many clients; they should poll the list.
 pub(crate) async fn live(app: App, _request: Request) -> Response {
     let Ok(place) = app.listener_slots.clone().try_acquire_owned() else {
         let mut response = of_events(Body::empty());
@@ -76,7 +76,7 @@ pub(crate) async fn live(app: App, _request: Request) -> Response {
     of_events(body)
 }
 
-/// Returns a response with the headers of an event stream.
+/// Returns a response with the headers of an event stream, which must not be cached.
 fn of_events(body: Body) -> Response {
     let mut response = Response::new(body);
     let headers = [

@@ -37,7 +37,7 @@ fn text(status: StatusCode, text: &str) -> Response {
     response
 }
 
-/// Reports that the process is running.
+/// Reports that the process is running, independent of the store.
 pub(crate) async fn healthy(_app: App, _request: Request) -> Response {
     text(StatusCode::OK, "Firn is Healthy.\n")
 }
@@ -58,7 +58,7 @@ pub(crate) async fn ready(app: App, _request: Request) -> Response {
     }
 }
 
-/// Returns Firn's own metrics. Available while the server starts.
+/// Returns Firn's own metrics in the negotiated format. Available while the server starts.
 pub(crate) async fn metrics(app: App, request: Request) -> Response {
     let encoding = Encoding::of_request(&request);
     let accepted = request.headers().get(header::ACCEPT);
@@ -74,7 +74,7 @@ pub(crate) async fn metrics(app: App, request: Request) -> Response {
     }
 }
 
-/// Returns the build information, like upstream's `/version`.
+/// Returns the build information as JSON, like upstream's `/version`.
 pub(crate) async fn version(app: App, request: Request) -> Response {
     match status::version(&app) {
         Ok(body) => respond(body, "application/json", Encoding::of_request(&request)),
@@ -82,7 +82,7 @@ pub(crate) async fn version(app: App, request: Request) -> Response {
     }
 }
 
-/// Rejects GET on an endpoint that changes state.
+/// Rejects GET on an endpoint that changes state, with upstream's message.
 pub(crate) async fn only_post(_app: App, _request: Request) -> Response {
     text(
         StatusCode::METHOD_NOT_ALLOWED,
@@ -90,7 +90,8 @@ pub(crate) async fn only_post(_app: App, _request: Request) -> Response {
     )
 }
 
-/// Reloads the configuration file. Answers 500 with the reason if that fails.
+/// Reloads the configuration file on a background thread. Answers 500 with the reason if that
+/// fails.
 pub(crate) async fn reload(app: App, request: Request) -> Response {
     let reload = match lifecycle(&app, request.headers()) {
         Ok(lifecycle) => lifecycle.reload.clone(),
@@ -105,7 +106,8 @@ pub(crate) async fn reload(app: App, request: Request) -> Response {
     }
 }
 
-/// Requests the termination of the process.
+/// Requests the termination of the process. Repeated requests are answered differently, as in
+/// upstream.
 pub(crate) async fn quit(app: App, request: Request) -> Response {
     match lifecycle(&app, request.headers()) {
         Ok(lifecycle) if (lifecycle.quit)() => {
@@ -152,7 +154,7 @@ their names</li>
 </html>
 ";
 
-/// Returns the page that lists the profiles.
+/// Returns the page that lists the profiles, or 404 without a profiler.
 pub(crate) async fn profiles(app: App, _request: Request) -> Response {
     if app.parts.profiler.is_none() {
         return no_profiler();
@@ -164,6 +166,7 @@ pub(crate) async fn profiles(app: App, _request: Request) -> Response {
 }
 
 /// Redirects to the folder with a trailing slash, because links on the page are relative to it.
+/// Includes the route prefix.
 pub(crate) async fn profiles_folder(app: App, _request: Request) -> Response {
     let mut response = text(StatusCode::MOVED_PERMANENTLY, "");
     let folder = format!("{}/debug/pprof/", app.parts.web.route_prefix);
@@ -185,7 +188,7 @@ async fn profile_of(
     profile_response(name, background(app, move || make(&*profiler)).await)
 }
 
-/// Returns a profile of the currently allocated memory.
+/// Returns a profile of the currently allocated memory, sampled by the allocator.
 pub(crate) async fn heap_profile(app: App, _request: Request) -> Response {
     profile_of(&app, "heap", |profiler| profiler.heap()).await
 }
@@ -196,12 +199,12 @@ pub(crate) async fn allocs_profile(app: App, _request: Request) -> Response {
     profile_of(&app, "allocs", |profiler| profiler.heap()).await
 }
 
-/// Returns a profile of the threads in place of goroutines.
+/// Returns a profile of the threads by name in place of goroutines.
 pub(crate) async fn goroutine_profile(app: App, _request: Request) -> Response {
     profile_of(&app, "goroutine", |p| p.threads("goroutine")).await
 }
 
-/// Returns a profile of the threads.
+/// Returns a profile of the threads by name, under Go's name for created threads.
 pub(crate) async fn threadcreate_profile(app: App, _request: Request) -> Response {
     profile_of(&app, "threadcreate", |p| p.threads("threadcreate")).await
 }
@@ -210,17 +213,17 @@ pub(crate) async fn threadcreate_profile(app: App, _request: Request) -> Respons
 /// profiles are empty as well.
 const WAITING: [(&str, &str); 2] = [("contentions", "count"), ("delay", "nanoseconds")];
 
-/// Returns an empty profile of blocking.
+/// Returns an empty profile of blocking, so that collectors do not fail.
 pub(crate) async fn block_profile(app: App, _request: Request) -> Response {
     profile_of(&app, "block", |profiler| profiler.nothing(&WAITING)).await
 }
 
-/// Returns an empty profile of mutex contention.
+/// Returns an empty profile of mutex contention, so that collectors do not fail.
 pub(crate) async fn mutex_profile(app: App, _request: Request) -> Response {
     profile_of(&app, "mutex", |profiler| profiler.nothing(&WAITING)).await
 }
 
-/// Returns the arguments of the command line, separated by zero bytes.
+/// Returns the arguments of the command line, separated by zero bytes, as pprof expects.
 pub(crate) async fn command_line(app: App, _request: Request) -> Response {
     match &app.parts.profiler {
         Some(profiler) => text(StatusCode::OK, &profiler.command_line().join("\0")),
@@ -228,7 +231,7 @@ pub(crate) async fn command_line(app: App, _request: Request) -> Response {
     }
 }
 
-/// Reports that symbols cannot be queried, because profiles contain the names.
+/// Reports that symbols cannot be queried, because profiles already contain the names of functions.
 pub(crate) async fn symbols(app: App, _request: Request) -> Response {
     match app.parts.profiler {
         Some(_) => text(StatusCode::OK, "num_symbols: 0\n"),
@@ -236,13 +239,14 @@ pub(crate) async fn symbols(app: App, _request: Request) -> Response {
     }
 }
 
-/// Answers 404: there is no Go execution trace.
+/// Answers 404: there is no Go execution trace. The message refers to alternatives.
 pub(crate) async fn no_trace(_app: App, _request: Request) -> Response {
     let message = "there is no Go runtime to trace: see profile, or tracing in the config";
     Failure::new(Cause::Execution(ErrorKind::NotFound), message).into_plain()
 }
 
-/// Takes a CPU profile for the requested number of seconds. Only one can run at a time.
+/// Takes a CPU profile for the requested number of seconds, 30 by default. Only one can run at a
+/// time; a second request is answered with 503.
 pub(crate) async fn cpu_profile(app: App, request: Request) -> Response {
     let Some(profiler) = app.parts.profiler.clone() else {
         return no_profiler();
@@ -309,7 +313,8 @@ fn profile_response(name: &str, outcome: Result<Vec<u8>, Error>) -> Response {
     response
 }
 
-/// Runs `job`, which may block, on the background threads. A panic becomes an error.
+/// Runs `job`, which may block, on the background threads and waits for its result. A panic becomes
+/// an error.
 async fn background<T: Send + 'static>(
     app: &App,
     job: impl FnOnce() -> Result<T, Error> + Send + 'static,

@@ -1,8 +1,8 @@
 //! Requests from pages of other origins: CORS for reading responses, and rejection of requests that
 //! change state.
 //!
-//! Browsers send `Origin` with every POST of a page. A request without the header does not come
-//! from a page, so it cannot misuse a user's cookies or network position, and is allowed.
+//! Browsers send `Origin` with every POST of a page. A request without the header was not sent by a
+//! page, so it cannot misuse a user's cookies or network position, and is allowed.
 
 use crate::http::failure::{Cause, Failure};
 use crate::parts::WebSettings;

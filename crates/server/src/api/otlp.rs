@@ -37,7 +37,8 @@ const INVALID_ARGUMENT: u32 = 3;
 const INTERNAL: u32 = 13;
 const UNAVAILABLE: u32 = 14;
 
-/// Stores the points of a request and answers in its encoding.
+/// Stores the points of a request and answers in its encoding. Rejected points are counted in a
+/// partial success.
 pub(crate) async fn metrics(app: App, request: Request) -> Response {
     let (format, packing) = match form_of(request.headers()) {
         Ok(form) => form,
@@ -63,7 +64,7 @@ pub(crate) async fn metrics(app: App, request: Request) -> Response {
     }
 }
 
-/// Returns the response to a failure in the encoding of the request.
+/// Returns the response to a failure in the encoding of the request, with a code of gRPC.
 fn told(failure: Failure, format: Format) -> Response {
     let message = failure.message.clone();
     let response = failure.into_plain();

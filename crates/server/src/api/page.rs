@@ -91,8 +91,8 @@ const TITLE: &str = "<title>Firn</title>";
 /// Link before which the link to the operator's own page is inserted.
 const LAST_LINK: &str = r#"<a href="metrics">"#;
 
-/// Returns the main page. All paths of the UI return the same document; the script distinguishes
-/// them.
+/// Returns the main page with the configured title and links. All paths of the UI return the same
+/// document; the script distinguishes them.
 pub(crate) async fn index(app: App, request: Request) -> Response {
     let web = app.parts.web.clone();
     let own = spawn_blocking(move || own_page(&web)).await;
@@ -116,13 +116,13 @@ fn own_page(web: &WebSettings) -> Option<&'static str> {
     }
 }
 
-/// Escapes `text` for the content of an HTML element.
+/// Escapes `text` for the content of an HTML element; not for attributes.
 fn escaped(text: &str) -> String {
     let text = text.replace('&', "&amp;");
     text.replace('<', "&lt;").replace('>', "&gt;")
 }
 
-/// Returns an embedded file by the last segment of its path.
+/// Returns an embedded file by the last segment of its path, or 404.
 pub(crate) async fn asset(_app: App, request: Request) -> Response {
     let name = request.uri().path().rsplit('/').next().unwrap_or_default();
     match ASSETS.iter().find(|asset| asset.name == name) {

@@ -27,7 +27,8 @@ const NANOS_PER_MS: i64 = 1_000_000;
 /// Ratio between the size of a syntax tree in JSON and in memory.
 const DOCUMENT_FACTOR: usize = 3;
 
-/// Evaluates an instant query at the parameter `time`, by default now.
+/// Evaluates an instant query at the parameter `time`, by default now. Answers when the result is
+/// complete.
 pub(crate) async fn instant(call: Call) -> Result<Response, Failure> {
     let limit = call.form.limit()?;
     let time = call
@@ -36,7 +37,8 @@ pub(crate) async fn instant(call: Call) -> Result<Response, Failure> {
     evaluate(call, EvalTime::Instant(time), limit).await
 }
 
-/// Evaluates a range query over the parameters `start`, `end` and `step`.
+/// Evaluates a range query over the parameters `start`, `end` and `step`. Rejects a range with too
+/// many steps.
 pub(crate) async fn range(call: Call) -> Result<Response, Failure> {
     let limit = call.form.limit()?;
     let start = call.form.time("start")?;
@@ -86,7 +88,7 @@ fn with_thousands(n: i64) -> String {
     format!("{},{:03}", with_thousands(n / 1000), n % 1000)
 }
 
-/// Returns the query in PromQL's canonical format.
+/// Returns the query in PromQL's canonical format, as a JSON string.
 pub(crate) async fn format(call: Call) -> Result<Response, Failure> {
     let text = call.form.get("query").to_owned();
     let app = call.app.clone();
@@ -107,7 +109,7 @@ pub(crate) async fn format(call: Call) -> Result<Response, Failure> {
     Ok(call.json(Text::new(text, memory)))
 }
 
-/// Returns the syntax tree of the query as JSON.
+/// Returns the syntax tree of the query as JSON, for the query explorer of UIs.
 pub(crate) async fn parse(call: Call) -> Result<Response, Failure> {
     let text = call.form.get("query").to_owned();
     let app = call.app.clone();
@@ -190,7 +192,7 @@ async fn evaluate(call: Call, time: EvalTime, limit: Option<usize>) -> Result<Re
     Ok(respond(&call, evaluated?, time, limit))
 }
 
-/// Logs a query that waited for `queue` in the queue and was not started.
+/// Logs a query that waited for `queue` in the queue and was not started, on a blocking thread.
 async fn log_unbegun(call: &Call, logged: Logged, why: String, queue: Duration) {
     let (log, now) = (
         call.app.parts.query_log.clone(),
@@ -231,12 +233,14 @@ fn respond(
     call.json(Answer::new(value, time, stats, annotations, result.memory))
 }
 
-/// Returns whether the response contains sample counts per step.
+/// Returns whether the response contains sample counts per step: if requested and enabled by a
+/// feature flag.
 fn tells_steps(call: &Call) -> bool {
     call.app.parts.query.per_step_stats && call.form.get("stats") == "all"
 }
 
-/// Returns the timeout of the server, or that of the request if it is shorter.
+/// Returns the timeout of the server, or that of the request if it is shorter. It covers waiting
+/// and evaluation.
 fn timeout(call: &Call) -> Result<Duration, Failure> {
     let longest = call.app.limits().query_timeout;
     if call.form.get("timeout").is_empty() {
@@ -275,7 +279,8 @@ fn options(call: &Call) -> Result<Options, Failure> {
     })
 }
 
-/// Truncates a vector or matrix to `limit` elements. Returns whether elements were removed.
+/// Truncates a vector or matrix to `limit` elements. Returns whether elements were removed, so that
+/// a warning is added.
 fn truncate(value: &mut Value, limit: Option<usize>) -> bool {
     let Some(limit) = limit else { return false };
     match value {

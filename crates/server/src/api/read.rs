@@ -49,7 +49,7 @@ const PIECES_WAITING: usize = 4;
 const PLACE_BYTES: usize = 2 * size_of::<(Labels, usize)>();
 
 /// Answers a remote read with samples in one message or a stream of chunks, whichever the request
-/// prefers.
+/// prefers. Errors are answered in plain text.
 pub(crate) async fn remote_read(app: App, request: Request) -> Response {
     let backend = match app.backend() {
         Ok(backend) => backend,
@@ -61,14 +61,15 @@ pub(crate) async fn remote_read(app: App, request: Request) -> Response {
     }
 }
 
-/// The series of one query, sorted by labels, with their indices in the selection.
+/// The series of one query, sorted by labels, with their indices in the selection. Samples are read
+/// later.
 struct Selected {
     query: ReadQuery,
     selection: Arc<dyn Selection>,
     series: Vec<(Labels, usize)>,
 }
 
-/// The selections of all queries in a request, and their memory.
+/// The selections of all queries in a request with their memory, ready to be sent.
 struct Reading {
     selected: Vec<Selected>,
     external: Labels,
@@ -158,7 +159,7 @@ async fn read_request(app: &App, body: Body) -> Result<ReadRequest, Failure> {
     decoded.map_err(|e| Failure::new(Cause::Request(e.kind), e.message))
 }
 
-/// Returns the query as a selector, for the record of active queries.
+/// Returns the query as a selector in PromQL's syntax, for the record of active queries.
 fn text_of(query: &ReadQuery) -> String {
     let matchers: Vec<_> = query.matchers.iter().map(Matcher::to_string).collect();
     format!("{{{}}}", matchers.join(","))
@@ -177,7 +178,7 @@ fn without_external(matchers: &[Matcher], external: &Labels) -> Result<Vec<Match
     matchers.map_err(Failure::execution)
 }
 
-/// Returns the series of a selection, sorted by labels.
+/// Returns the series of a selection, sorted by labels, as the protocol requires.
 fn sorted(
     selection: &dyn Selection,
     cancel: &Cancel,
@@ -197,7 +198,7 @@ fn sorted(
 
 impl Reading {
     /// Encodes all samples as one compressed message. Returns it with the reservation of its
-    /// memory.
+    /// memory. Fails if there are more than `samples_max` samples.
     fn samples(
         mut self,
         samples_max: u64,

@@ -29,7 +29,7 @@ const GROUP_BYTES_MAX: usize = 1 << 20;
 const ACCEPTED: &str = r#"{"status":"success","data":null,"errorType":"","error":""}"#;
 
 /// Returns or changes the object at the path of the request: all namespaces, one namespace or a
-/// group.
+/// group. Files are accessed on a blocking thread.
 pub(crate) async fn rules(app: App, request: Request) -> Response {
     let encoding = Encoding::of_request(&request);
     match edit(app, request).await {

@@ -135,7 +135,7 @@ fn shown(time: Option<Instant>) -> String {
     }
 }
 
-/// Filters and page of a request for rules.
+/// Filters and page of a request for rules. Empty filters match everything.
 struct Filter {
     names: HashSet<String>,
     groups: HashSet<String>,
@@ -160,7 +160,7 @@ struct Page {
     token: String,
 }
 
-/// Returns the groups with the rules that match the filters.
+/// Returns the groups with the rules that match the filters, one page if requested.
 pub(crate) async fn rules(call: Call) -> Result<Response, Failure> {
     let filter = Filter::read(&call)?;
     let groups = call.backend.rules.clone();
@@ -183,7 +183,7 @@ pub(crate) async fn rules(call: Call) -> Result<Response, Failure> {
     .await
 }
 
-/// Returns the active alerts of all rules.
+/// Returns the pending and firing alerts of all rules, without grouping.
 pub(crate) async fn alerts(call: Call) -> Result<Response, Failure> {
     let groups = call.backend.rules.clone();
     computed(&call, move |_| {
@@ -233,14 +233,14 @@ impl From<BackfillView> for BackfillDocument {
     }
 }
 
-/// Returns the progress of backfills that are running or ended recently.
+/// Returns the progress of all backfills that are running or ended recently.
 pub(crate) async fn backfills(call: Call) -> Result<Response, Failure> {
     let views = call.backend.rules.backfills();
     let backfills = views.into_iter().map(BackfillDocument::from).collect();
     ok(&call, &Backfills { backfills })
 }
 
-/// Starts a backfill of the recording rules of one group.
+/// Starts a backfill of the recording rules of one group, and returns its progress.
 pub(crate) async fn backfill(call: Call) -> Result<Response, Failure> {
     let (start, end) = (call.form.time("start")?, call.form.time("end")?);
     if end < start {
@@ -338,7 +338,8 @@ impl Filter {
         Ok(found)
     }
 
-    /// Returns the groups from the first one of the page on. Fails if the token matches no group.
+    /// Returns the groups from the first one of the page on. Fails if the token matches no group,
+    /// because groups were changed.
     fn after_token<'g>(&self, groups: &'g [GroupView]) -> Result<&'g [GroupView], Failure> {
         let token_wanted = self.page.as_ref().map_or("", |page| page.token.as_str());
         if token_wanted.is_empty() {
@@ -400,7 +401,8 @@ impl Filter {
     }
 }
 
-/// Returns whether the unexpanded labels of a rule match at least one of the sets.
+/// Returns whether the unexpanded labels of a rule match at least one of the sets, or there are no
+/// sets.
 fn is_matched(rule: &Rule, sets: &[Vec<Matcher>]) -> bool {
     let value = |name: &str| rule.labels.get(name).map_or("", String::as_str);
     let holds = |m: &Matcher| m.matches(value(m.name()).as_bytes());
@@ -436,7 +438,7 @@ fn page(limit: &str, token: &str) -> Result<Option<Page>, Failure> {
     }
 }
 
-/// Returns the page token of a group: a hash of its key.
+/// Returns the page token of a group: a hash of its key in hexadecimal form.
 fn token(group: &Group) -> String {
     let hash = digest(&SHA256, group.key().as_bytes());
     hash.as_ref().iter().map(|b| format!("{b:02x}")).collect()

@@ -44,7 +44,7 @@ pub(crate) fn algorithms() -> impl Iterator<Item = &'static str> {
     Algorithm::ALL.iter().map(|(name, _)| *name)
 }
 
-/// Sort order of the results.
+/// Sort order of the results: by text in either direction, or by score.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Order {
     Ascending,
@@ -52,7 +52,7 @@ enum Order {
     ByScore,
 }
 
-/// Parameters of a search, without its time range and selectors.
+/// Parameters of a search, without its time range and selectors. Validated before the search runs.
 struct Search {
     filter: Filter,
     order: Order,
@@ -61,13 +61,13 @@ struct Search {
     batch: usize,
 }
 
-/// Texts that are searched.
+/// Texts that are searched: label names, or the values of one label.
 enum Among {
     Names,
     Values(String),
 }
 
-/// Searches metric names, optionally with their metadata.
+/// Searches metric names of the selected series, optionally with their metadata.
 pub(crate) async fn metric_names(call: Call) -> Result<Response, Failure> {
     let range = range_of(&call)?;
     let shows_metadata = flag(&call, "include_metadata", false);
@@ -81,7 +81,7 @@ pub(crate) async fn metric_names(call: Call) -> Result<Response, Failure> {
     answer(call, (range, search), among, ("name", metadata)).await
 }
 
-/// Searches label names of the selected series.
+/// Searches label names of the selected series in the time range.
 pub(crate) async fn label_names(call: Call) -> Result<Response, Failure> {
     let range = range_of(&call)?;
     let search = Search::of(&call, "label_names");
@@ -89,7 +89,7 @@ pub(crate) async fn label_names(call: Call) -> Result<Response, Failure> {
     answer(call, (range, search), Among::Names, none).await
 }
 
-/// Searches the values of the label in the parameter `label`.
+/// Searches the values of the label in the parameter `label`, which is mandatory.
 pub(crate) async fn label_values(call: Call) -> Result<Response, Failure> {
     let range = range_of(&call)?;
     let label = call.form.get("label").to_owned();
@@ -346,14 +346,14 @@ async fn answer(
     ))
 }
 
-/// A matching text: its index in the sorted list and its score.
+/// A matching text: its index in the sorted list and its score from 0 to 1.
 #[derive(Clone, Copy, Debug)]
 struct Hit {
     index: usize,
     score: f64,
 }
 
-/// The lines of a search response, rendered while they are sent.
+/// The lines of a search response, rendered while they are sent. Holds the memory of all results.
 struct Lines {
     texts: Texts,
     hits: Vec<Hit>,
@@ -369,7 +369,7 @@ struct Lines {
 }
 
 impl Lines {
-    /// Writes the end of a results line. The first line also contains the warnings.
+    /// Writes the end of a results line. The first line also contains the warnings of the search.
     fn push_batch_end(&mut self, out: &mut Vec<u8>) {
         out.push(b']');
         if self.next <= self.batch && !self.warnings.is_empty() {

@@ -41,7 +41,7 @@ fn name_filter(pattern: &str) -> Result<Matcher, Failure> {
     })
 }
 
-/// Collects metric families as JSON values.
+/// Collects metric families as JSON values, in the order in which they are reported.
 #[derive(Default)]
 struct Families {
     all: Vec<Value>,

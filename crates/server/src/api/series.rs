@@ -38,6 +38,7 @@ const SELECTED_BYTES: usize = 128;
 const ALLOCATION_BYTES: usize = 16;
 
 /// A look-up of series or labels. Several sets of matchers select the union of their series.
+/// Created before the request enters the query queue.
 pub(super) struct Lookup {
     engine: Arc<dyn Engine>,
     store: Arc<dyn Select>,
@@ -158,7 +159,7 @@ fn warnings(losses: &Losses) -> Annotations {
     }
 }
 
-/// Sorted texts with the reservation of their memory.
+/// Sorted texts with the reservation of their memory, which is held until the response was sent.
 pub(super) struct Texts {
     texts: Vec<Vec<u8>>,
     _held: Reservation,
@@ -180,7 +181,7 @@ fn texts_bytes(texts: &[Vec<u8>]) -> usize {
     texts.iter().map(|text| place + text.len()).sum()
 }
 
-/// Returns the label sets of the selected series.
+/// Returns the label sets of the selected series. At least one selector is mandatory.
 pub(crate) async fn series(call: Call) -> Result<Response, Failure> {
     if let Some(error) = call.form.first_error() {
         return Err(Failure::bad_data(format!(
@@ -206,7 +207,7 @@ pub(crate) async fn series(call: Call) -> Result<Response, Failure> {
     })))
 }
 
-/// Found series with the reservation of their memory.
+/// Found series with the reservation of their memory, which is held until the response was sent.
 struct Found {
     series: Series,
     /// Series that may be missing because of damage.
@@ -294,7 +295,7 @@ fn merge(
     Ok(())
 }
 
-/// Returns the label names of the selected series.
+/// Returns the label names of the selected series, or of all series without a selector.
 pub(crate) async fn label_names(call: Call) -> Result<Response, Failure> {
     let limit = call.form.limit()?;
     let mut lookup = Lookup::new(&call)?;
@@ -312,7 +313,7 @@ pub(crate) async fn label_names(call: Call) -> Result<Response, Failure> {
     Ok(texts_response(&call, names, limit))
 }
 
-/// Returns the values of one label in the selected series.
+/// Returns the values of one label in the selected series, or in all series without a selector.
 pub(crate) async fn label_values(call: Call) -> Result<Response, Failure> {
     let name = label_of_path(&call.path)?;
     let limit = call.form.limit()?;
@@ -349,7 +350,8 @@ fn truncated(len: usize, limit: Option<usize>, annotations: &mut Annotations) ->
     }
 }
 
-/// Returns the label name in the path `.../label/<name>/values`.
+/// Returns the label name in the path `.../label/<name>/values`. Decodes both percent escapes and
+/// upstream's own escaping.
 fn label_of_path(path: &str) -> Result<String, Failure> {
     let segment = path.rsplit('/').nth(1).unwrap_or_default();
     let name = unescape_path(segment)?;

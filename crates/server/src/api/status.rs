@@ -72,7 +72,7 @@ struct EditorFeatures {
     ruler_config_api: &'static str,
 }
 
-/// Returns the body of `/version`.
+/// Returns the body of `/version`: the build information without an envelope.
 pub(crate) fn version(app: &App) -> Result<Bytes, serde_json::Error> {
     serde_json::to_vec(&app.parts.build).map(Bytes::from)
 }
@@ -99,7 +99,7 @@ struct ReplayDocument {
     current: u64,
 }
 
-/// Returns properties of the running process.
+/// Returns properties of the running process, with upstream's field names.
 pub(crate) async fn runtime_info(call: Call) -> Result<Response, Failure> {
     let info = (call.app.parts.runtime)();
     let now = call.app.parts.env.clock.now_ms();
@@ -150,12 +150,12 @@ impl RuntimeDocument {
     }
 }
 
-/// Returns all flags with their values.
+/// Returns all flags of the command line with their values, as strings.
 pub(crate) async fn flags(call: Call) -> Result<Response, Failure> {
     ok(&call, &call.app.parts.flags)
 }
 
-/// Returns the running configuration.
+/// Returns the running configuration as a YAML text in JSON.
 pub(crate) async fn config(call: Call) -> Result<Response, Failure> {
     ok(&call, &json!({ "yaml": (call.app.parts.config)() }))
 }

@@ -23,7 +23,7 @@ use std::sync::Arc;
 /// Go's zero time in milliseconds: the start of the year 1.
 const NEVER_MS: i64 = -62_135_596_800_000;
 
-/// Host names of the local machine.
+/// Host names of the local machine, which are replaced in URLs of targets.
 const LOCALHOSTS: [&str; 3] = ["127.0.0.1", "localhost", "[::1]"];
 
 /// A label set in the form that is serialized as a JSON object.
@@ -42,7 +42,7 @@ struct Pools {
     scrape_pools: Vec<String>,
 }
 
-/// Returns the names of all scrape pools.
+/// Returns the names of all scrape pools, sorted.
 pub(crate) async fn scrape_pools(call: Call) -> Result<Response, Failure> {
     let views = call.backend.scraping.views();
     let names = views.iter().map(|view| view.name().to_owned());
@@ -168,7 +168,8 @@ fn active_document(active: &ActiveTarget, view: &PoolView, outside: &Outside) ->
     }
 }
 
-/// Public address of this machine and server, for URLs of local targets.
+/// Public address of this machine and server, used to make URLs of local targets reachable for
+/// users.
 struct Outside {
     /// Scheme and authority of the external URL, if one is configured.
     origin: Option<String>,

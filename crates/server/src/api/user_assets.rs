@@ -29,6 +29,7 @@ const INDEX: &str = "/index.html";
 const LISTED_MAX: usize = 10_000;
 
 /// Returns the file or folder at the path of the request. Files are accessed on a blocking thread.
+/// Answers 404 if no folder is configured.
 pub(crate) async fn file(app: App, request: Request) -> Response {
     let Some(folder) = app.parts.web.user_assets.clone() else {
         return not_found();
@@ -63,7 +64,7 @@ fn failed(kind: io::ErrorKind) -> Response {
     }
 }
 
-/// The parts of a request that are relevant for serving a file.
+/// The parts of a request that are relevant for serving a file. Passed to a blocking thread.
 struct Asked {
     /// Decoded path after the prefix.
     path: String,
@@ -183,7 +184,7 @@ impl Asked {
         }
     }
 
-    /// Returns a page that lists the entries of a folder as links.
+    /// Returns a page that lists the entries of a folder as links, sorted by name.
     fn list(&self, found: &Found) -> Response {
         let modified = modified(found);
         if let Some(response) = self.unchanged(modified) {
@@ -283,7 +284,7 @@ fn range_of(text: &str, len: u64) -> Result<Option<Range<u64>>, &'static str> {
     }
 }
 
-/// Returns a 416 response for a range that cannot be satisfied.
+/// Returns a 416 response for a range that cannot be satisfied, with the length of the file.
 fn unfit(why: &'static str, len: u64) -> Response {
     let mut response = Response::new(Body::from(format!("{why}\n")));
     *response.status_mut() = StatusCode::RANGE_NOT_SATISFIABLE;
@@ -307,7 +308,8 @@ fn set(response: &mut Response, name: HeaderName, value: &str) {
     }
 }
 
-/// Returns the modification time of a file; `None` if the system does not provide it.
+/// Returns the modification time of a file; `None` if the system does not provide it or it is not
+/// after the epoch.
 fn modified(found: &Found) -> Option<SystemTime> {
     let modified = found.metadata.modified().ok();
     modified.filter(|time| *time > UNIX_EPOCH)
@@ -322,7 +324,7 @@ fn date(time: SystemTime) -> String {
     httpdate::fmt_http_date(time)
 }
 
-/// Escapes a name for use in a URL path.
+/// Escapes a name for use in a URL path, like Go's file server.
 fn escape(name: &str) -> String {
     let mut out = String::with_capacity(name.len());
     for byte in name.bytes() {
@@ -338,7 +340,7 @@ fn escape(name: &str) -> String {
     out
 }
 
-/// Escapes a name for HTML text or attributes.
+/// Escapes a name for HTML text or attributes, like Go's file server.
 fn shown(name: &str) -> String {
     let mut out = String::with_capacity(name.len());
     for c in name.chars() {

@@ -47,7 +47,8 @@ pub(super) const READ: &str = "writeRead";
 /// Name of the span that covers waiting for the log.
 pub(super) const COMMIT: &str = "writeCommit";
 
-/// Stores the samples of a request and answers 204 when they are durable.
+/// Stores the samples of a request and answers 204 when they are durable. A 2.0 request also
+/// receives the number of written samples.
 pub(crate) async fn remote_write(app: App, request: Request) -> Response {
     let version = version_of(request.headers());
     let version = match version.and_then(|version| accepted(&app.parts.web, version)) {
@@ -168,7 +169,8 @@ fn refused(error: Error) -> Failure {
     Failure::new(Cause::Request(error.kind), error.message)
 }
 
-/// Returns the version if the server accepts its message. Otherwise returns upstream's error.
+/// Returns the version if the server is configured to accept its message. Otherwise returns
+/// upstream's error.
 fn accepted(web: &WebSettings, version: Version) -> Result<Version, Failure> {
     let accepted = &web.write_versions;
     if accepted.contains(&version) {

@@ -15,7 +15,8 @@ use tokio::task::{JoinHandle, spawn_blocking};
 /// Size of a piece in bytes.
 const PIECE_BYTES: usize = 64 << 10;
 
-/// A response body with the content of a file from its current position.
+/// A response body with the content of a file from its current position. Alternates between reading
+/// a piece and sending it.
 pub(crate) struct FileBody {
     left: u64,
     state: Reading,
@@ -28,7 +29,7 @@ enum Reading {
 }
 
 impl FileBody {
-    /// Creates a body with the next `bytes` bytes of `file`.
+    /// Creates a body with the next `bytes` bytes of `file`, which must be positioned.
     pub(crate) fn new(file: File, bytes: u64) -> Self {
         Self {
             left: bytes,

@@ -105,7 +105,7 @@ pub(crate) fn by_name(path: &Path) -> Option<&'static str> {
     Some(found.1)
 }
 
-/// Returns the media type of content that starts with `start`.
+/// Returns the media type of content that starts with `start`, like Go's `http.DetectContentType`.
 pub(crate) fn by_start(start: &[u8]) -> &'static str {
     let start = &start[..start.len().min(START_BYTES)];
     let is_blank = |byte: &u8| matches!(byte, b'\t' | b'\n' | b'\x0c' | b'\r' | b' ');

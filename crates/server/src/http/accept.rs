@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 
-/// Protocol of a connection.
+/// Protocol of a connection, negotiated before the first request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
     /// HTTP/1.0 and HTTP/1.1.
@@ -17,7 +17,7 @@ pub enum Protocol {
     Http2,
 }
 
-/// A source of connections, for example a TCP or TLS listener.
+/// A source of connections, for example a TCP or TLS listener. The server owns it until it stops.
 pub trait Accept: Send + Sync + 'static {
     /// An accepted connection before its handshake.
     type Arriving: Send + 'static;
@@ -49,7 +49,7 @@ impl Accept for TcpListener {
     }
 }
 
-/// Accepts the next connection of a TCP socket.
+/// Accepts the next connection of a TCP socket and sets its options.
 pub(crate) async fn accept_tcp(listener: &TcpListener) -> io::Result<(TcpStream, SocketAddr)> {
     let (stream, peer) = listener.accept().await?;
     // Responses are written in whole pieces, so Nagle's algorithm would only delay them.

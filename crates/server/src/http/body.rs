@@ -17,7 +17,7 @@ pub(crate) fn declared_bytes(body: &Body) -> usize {
     usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX)
 }
 
-/// Returns the failure for a body of more than `bytes_max`.
+/// Returns the failure for a body of more than `bytes_max`, answered with 413.
 fn too_large(bytes: usize, bytes_max: usize) -> Failure {
     let message = format!("request body too large: {bytes} bytes, limit {bytes_max}");
     Failure::new(Cause::BodyTooLarge, message)
@@ -39,8 +39,8 @@ pub(crate) async fn read(
     }
     let start = Instant::now();
     if declared > 0 {
-        // A single allocation: a body with a known length is never copied. Its pages are touched as
-        // bytes arrive.
+        // A single allocation: a body with an announced length is never copied. Its pages are
+        // touched as bytes arrive.
         hold(bytes.capacity().max(declared))?;
         bytes.reserve_exact(declared);
     }
@@ -82,7 +82,7 @@ pub(crate) struct Paced<'a> {
 }
 
 impl<'a> Paced<'a> {
-    /// Creates a reader at the start of `body`.
+    /// Creates a reader at the start of `body`, which has not waited yet.
     pub(crate) fn new(limits: &'a Limits, metrics: &'a EndpointMetrics, body: Body) -> Self {
         Self {
             limits,

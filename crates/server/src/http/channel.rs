@@ -12,7 +12,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 
-/// The receiving end of the channel, as a response body.
+/// The receiving end of the channel, as a response body. Dropping it informs the producer.
 pub(crate) struct ChannelBody {
     pieces: Receiver<io::Result<Bytes>>,
 }
@@ -47,7 +47,7 @@ impl http_body::Body for ChannelBody {
     }
 }
 
-/// A body with a known length, sent in one piece.
+/// A body with an announced length, sent in one piece.
 struct Whole {
     bytes: Option<Bytes>,
     _memory: Reservation,

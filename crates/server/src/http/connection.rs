@@ -30,7 +30,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-/// Context that all connections of a listener share.
+/// Context that all connections of a listener share. Cloned for each connection.
 #[derive(Clone)]
 pub(crate) struct Site {
     /// Router that processes the requests.
@@ -43,7 +43,7 @@ pub(crate) struct Site {
     pub(crate) metrics: Arc<ServerMetrics>,
 }
 
-/// An accepted connection.
+/// An accepted connection whose handshake has not started, with its client.
 pub(super) struct Connected<A: Accept> {
     /// The connection before its handshake.
     pub(super) arriving: A::Arriving,
@@ -149,12 +149,14 @@ fn answer(
     }
 }
 
-/// A response body. The connection is busy until it is dropped.
+/// A response body. The connection is busy until it is dropped, which happens after the last byte
+/// was sent.
 type BusyBody = WatchedBody<Body, Busy>;
 
 impl Watch for Busy {}
 
-/// Records that a request body was read to its end.
+/// Records that a request body was read to its end. If it was not, the connection accepts no
+/// further request.
 struct HasEnded(Arc<AtomicBool>);
 
 impl Watch for HasEnded {

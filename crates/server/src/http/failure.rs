@@ -8,7 +8,8 @@ use axum::http::{HeaderValue, Response, StatusCode, header};
 use firn_model::error::{Error, ErrorKind};
 use firn_promql::value::QueryError;
 
-/// Cause of a failure from the point of view of HTTP.
+/// Cause of a failure from the point of view of HTTP. It decides the status, the error type and
+/// whether to retry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cause {
     /// An error in the parameters of a request or the samples of a write.
@@ -31,7 +32,8 @@ pub(crate) enum Cause {
     Forbidden,
 }
 
-/// An error on its way to the client: its cause and message.
+/// An error on its way to the client: its cause and message. Converted into a response by
+/// [`Failure::into_json`] or [`Failure::into_plain`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Failure {
     pub(crate) cause: Cause,
@@ -91,17 +93,17 @@ impl Failure {
         }
     }
 
-    /// Creates a failure caused by an invalid request.
+    /// Creates a failure caused by an invalid request, answered with 400.
     pub(crate) fn bad_data(message: impl Into<String>) -> Self {
         Self::new(Cause::Request(ErrorKind::Invalid), message)
     }
 
-    /// Creates a failure with upstream's message for an invalid parameter.
+    /// Creates a failure with upstream's message for an invalid parameter, answered with 400.
     pub(crate) fn parameter(name: &str, why: impl std::fmt::Display) -> Self {
         Self::bad_data(format!("invalid parameter {name:?}: {why}"))
     }
 
-    /// Creates a failure caused by a defect of Firn.
+    /// Creates a failure caused by a defect of Firn, answered with 500.
     pub(crate) fn internal(message: impl Into<String>) -> Self {
         Self::new(Cause::Execution(ErrorKind::Internal), message)
     }

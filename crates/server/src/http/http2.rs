@@ -126,7 +126,8 @@ fn answer(
     }
 }
 
-/// The current requests of one connection. Clones share the state.
+/// The current requests of one connection, checked periodically by its task. Clones share the
+/// state.
 #[derive(Clone)]
 struct Requests(Arc<Mutex<UnderWay>>);
 
@@ -150,7 +151,7 @@ impl Default for Requests {
 }
 
 impl Requests {
-    /// Registers a request until the returned guard is dropped.
+    /// Registers a request as current until the returned guard is dropped.
     fn enter(&self) -> Entered {
         let mut all = lock(&self.0);
         let number = all.next;
@@ -160,7 +161,8 @@ impl Requests {
         Entered { requests, number }
     }
 
-    /// Returns whether the connection has had no requests for at least `longest`.
+    /// Returns whether the connection has had no requests for at least `longest`; false without a
+    /// limit.
     fn is_idle(&self, longest: Option<Duration>) -> bool {
         let all = lock(&self.0);
         let is_over = |longest| all.idle_since.elapsed() >= longest;
@@ -175,7 +177,8 @@ impl Requests {
     }
 }
 
-/// Guard of a current request, which records the progress of its response.
+/// Guard of a current request, which records the progress of its response and removes it when
+/// dropped.
 struct Entered {
     requests: Requests,
     number: u64,

@@ -43,7 +43,7 @@ pub(crate) async fn serve(source: impl Accept, site: Site, shutdown: impl Future
     server.drain(connections).await;
 }
 
-/// Counter of failed accepts that are not logged yet.
+/// Counter of failed accepts that are not logged yet, to limit the log messages.
 #[derive(Default)]
 struct AcceptFailures {
     count: u64,
@@ -51,7 +51,8 @@ struct AcceptFailures {
 }
 
 impl AcceptFailures {
-    /// Counts a failure. Logs the number of failures at most once per interval.
+    /// Counts a failure. Logs the number of failures since the last message at most once per
+    /// interval.
     fn report(&mut self, error: &io::Error) {
         self.count += 1;
         let is_quiet = |at: Instant| at.elapsed() < ACCEPT_REPORT_PAUSE;

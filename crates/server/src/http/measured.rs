@@ -8,7 +8,8 @@ use firn_model::env::Clock;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Waits for the response of `work` and counts it in the metrics of `endpoint`.
+/// Waits for the response of `work` and counts it in the metrics of `endpoint`. The duration
+/// includes sending the response.
 pub(crate) async fn measure(
     clock: &Arc<dyn Clock>,
     metrics: &Arc<ServerMetrics>,

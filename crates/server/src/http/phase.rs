@@ -9,16 +9,17 @@ use super::request_head::Beside;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// The head of a request is expected or being received.
+/// Phase: the head of a request is expected or being received, with a deadline.
 const HEAD: u8 = 0;
-/// A request is being processed.
+/// Phase: a request is being processed, or its response is being sent.
 const BUSY: u8 = 1;
-/// The connection is idle: the next request may start.
+/// Phase: the connection is idle, and the next request may start.
 const IDLE: u8 = 2;
-/// No further request is accepted.
+/// Phase: no further request is accepted on this connection.
 const LAST: u8 = 3;
 
-/// The phase of a connection. Cheap to clone; clones share the state.
+/// The phase of a connection. Written by its socket and its requests. Cheap to clone; clones share
+/// the state.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Phase(Arc<Shared>);
 
@@ -30,12 +31,12 @@ struct Shared {
 }
 
 impl Phase {
-    /// Returns the data that bypassed the parser for the request that was just parsed.
+    /// Returns and removes the data that bypassed the parser for the request that was just parsed.
     pub(crate) fn take_beside(&self) -> Option<Beside> {
         self.beside().take()
     }
 
-    /// Stores data that bypasses the parser, for the next request.
+    /// Stores data that bypasses the parser, for the request whose head is being received.
     pub(super) fn put_beside(&self, beside: Beside) {
         *self.beside() = Some(beside);
     }
@@ -44,7 +45,8 @@ impl Phase {
         self.0.beside.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns whether the head of a request is expected or being received.
+    /// Returns whether the head of a request is expected or being received, so that its deadline
+    /// applies.
     pub(super) fn is_head(&self) -> bool {
         self.0.phase.load(Ordering::Relaxed) == HEAD
     }
@@ -77,7 +79,7 @@ impl Phase {
     }
 }
 
-/// Guard that keeps a connection busy.
+/// Guard that keeps a connection busy until the response was sent.
 #[derive(Debug)]
 pub(crate) struct Busy(Phase);
 

@@ -20,7 +20,7 @@ use std::io::Write;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-/// Size of a piece before compression, in bytes.
+/// Size of a piece before compression in bytes, which bounds the time of rendering it.
 const PIECE_BYTES: usize = 32 << 10;
 
 /// Minimum size of a response that is compressed. Smaller ones fit into one packet anyway.
@@ -43,6 +43,7 @@ impl Produce for Bytes {
 }
 
 /// A complete text with the reservation of its memory, which is released after it was sent.
+/// Rendered in pieces like other documents.
 pub(crate) struct Text {
     rest: Bytes,
     _memory: Reservation,
@@ -58,7 +59,7 @@ impl Text {
 }
 
 impl Text {
-    /// Returns the text that was not sent yet.
+    /// Returns the text that was not sent yet: all of it before the first piece.
     pub(crate) fn start(&self) -> &[u8] {
         &self.rest
     }
@@ -70,7 +71,7 @@ impl Produce for Text {
     }
 }
 
-/// Compression of a response.
+/// Compression of a response, chosen by the client's `Accept-Encoding`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Encoding {
     Identity,

@@ -67,7 +67,7 @@ const READ_HEADERS: [&[u8]; 16] = [
 /// Length of the longest of these names in bytes.
 const READ_NAME_BYTES_MAX: usize = 30;
 
-/// Part of a request that bypasses the parser.
+/// Part of a request that bypasses the parser and is attached to the request afterwards.
 #[derive(Debug)]
 pub(crate) enum Beside {
     /// The end of a long URI.
@@ -76,14 +76,15 @@ pub(crate) enum Beside {
     Refusal(Failure),
 }
 
-/// The end of a long URI, with the reservation of its memory.
+/// The end of a long URI, with the reservation of its memory. Attached to the request as an
+/// extension.
 #[derive(Debug)]
 pub(crate) struct LongLine {
     pub(crate) text: Vec<u8>,
     pub(crate) held: Reservation,
 }
 
-/// Position in a request head.
+/// Position in a request head, as far as it was received.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Part {
     /// In the method or URI.
@@ -97,7 +98,7 @@ enum Part {
     Ended,
 }
 
-/// Handling of the current header.
+/// Handling of the current header while a long head is filtered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Header {
     /// The name is not complete yet.
@@ -130,7 +131,7 @@ pub(crate) struct RequestHead {
     held: Option<Reservation>,
 }
 
-/// Replacement for received bytes, decided by [`RequestHead::receive`].
+/// Replacement for received bytes, decided by [`RequestHead::receive`] and passed to the parser.
 #[derive(Debug)]
 pub(crate) enum Received {
     /// The bytes are passed unchanged.
@@ -142,7 +143,7 @@ pub(crate) enum Received {
 }
 
 impl RequestHead {
-    /// Prepares for the first byte of the next request.
+    /// Resets the state for the first byte of the next request.
     pub(crate) fn restart(&mut self) {
         *self = Self::default();
     }
@@ -338,7 +339,8 @@ impl RequestHead {
         self.passed < PASSED_BYTES_MAX && self.kept < PASSED_LINES_MAX
     }
 
-    /// Decides about the current header after its name is complete.
+    /// Decides about the current header after its name is complete, and passes the name if the
+    /// header is kept.
     fn decide(&mut self, out: &mut Vec<u8>) {
         self.header = match is_read(&self.name) {
             true => Header::Kept,

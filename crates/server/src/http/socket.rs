@@ -32,7 +32,8 @@ const LINGER_BYTES_MAX: usize = 64 << 20;
 const LINGER_READ_BYTES: usize = 16 << 10;
 const LINGER_READS: usize = 16;
 
-/// A stream `S` with deadlines and preprocessing of request heads.
+/// A stream `S` with deadlines and preprocessing of request heads. hyper reads from it and writes
+/// to it.
 #[derive(Debug)]
 pub(crate) struct GuardedSocket<S> {
     inner: S,
@@ -53,7 +54,8 @@ pub(crate) struct GuardedSocket<S> {
     response_stall_max: Duration,
 }
 
-/// A deadline that is active while the socket waits for the client.
+/// A deadline that is active while the socket waits for the client. Allocates only while it is
+/// active.
 #[derive(Debug, Default)]
 struct Timer(Option<Pin<Box<Sleep>>>);
 

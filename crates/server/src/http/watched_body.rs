@@ -18,7 +18,7 @@ pub(crate) trait Watch: Unpin {
     fn end(&mut self) {}
 }
 
-/// The body `inner`, unchanged, with the observer `watch`.
+/// The body `inner`, unchanged, with the observer `watch`. Used for requests and responses.
 pub(crate) struct WatchedBody<B, W> {
     pub(crate) inner: B,
     pub(crate) watch: W,

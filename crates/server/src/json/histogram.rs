@@ -19,7 +19,7 @@ struct Bucket {
     count: f64,
 }
 
-/// Appends `histogram` as a JSON object.
+/// Appends `histogram` as a JSON object. The buckets are omitted if all are empty.
 pub(crate) fn push_histogram(out: &mut Vec<u8>, histogram: &Histogram) {
     let counts = histogram.counts.to_floats();
     out.extend_from_slice(br#"{"count":""#);

@@ -29,7 +29,7 @@ pub(crate) fn to_json(expr: &Expr) -> Result<Vec<u8>, String> {
     Ok(out)
 }
 
-/// Drops a document without recursion, because it may be deeply nested.
+/// Drops a document without recursion, because it may be nested more deeply than the stack allows.
 fn take_apart(document: Value) {
     let mut parts = vec![document];
     while let Some(part) = parts.pop() {
@@ -73,7 +73,7 @@ fn tree(expr: &Expr) -> Value {
     deeper(|| tree_here(expr))
 }
 
-/// Adds members to a document without copying them, as `json!` would.
+/// Adds members to a document without copying them, as `json!` would do with nested values.
 fn with(mut document: Value, members: impl IntoIterator<Item = (&'static str, Value)>) -> Value {
     for (name, member) in members {
         document[name] = member;
@@ -181,7 +181,7 @@ fn start_or_end(at: Option<At>) -> Option<&'static str> {
     }
 }
 
-/// Returns the milliseconds of a duration; zero if it depends on the query.
+/// Returns the milliseconds of a duration; zero if it is an expression that depends on the query.
 fn millis(duration: &Duration) -> i64 {
     match duration {
         Duration::Millis(ms) => *ms,
@@ -289,7 +289,7 @@ fn matching(matching: &Matching) -> Value {
     })
 }
 
-/// Writes a document like Go's encoder.
+/// Writes a document like Go's encoder, extending the stack for deep documents.
 fn push(out: &mut Vec<u8>, value: &Value) {
     deeper(|| push_here(out, value));
 }

@@ -11,7 +11,7 @@ use axum::response::Response;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// Returns the OpenAPI document with upstream's headers.
+/// Returns the OpenAPI document in YAML with upstream's headers.
 pub(super) async fn openapi(app: App, _request: Request) -> Response {
     let web = &app.parts.web;
     let text = document(&web.route_prefix, &app.parts.build.firn_version);
@@ -53,7 +53,8 @@ fn document(prefix: &str, version: &str) -> String {
     out
 }
 
-/// Returns the routes by path. Routes with the same path keep the order of the table.
+/// Returns the routes by path including prefixes. Routes with the same path keep the order of the
+/// table.
 fn by_path() -> BTreeMap<String, Vec<(&'static Section, &'static Route)>> {
     let mut paths: BTreeMap<String, Vec<_>> = BTreeMap::new();
     for section in &SECTIONS {
@@ -115,7 +116,7 @@ fn push_operation(out: &mut String, section: &Section, route: &Route, verb: Verb
     );
 }
 
-/// Returns the names of the path parameters.
+/// Returns the names of the path parameters, without braces and wildcards.
 fn path_params(path: &'static str) -> Vec<&'static str> {
     let parts = path.split('/');
     let names = parts.filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
@@ -193,7 +194,7 @@ fn push_row(out: &mut String, section: &Section, route: &Route) {
     );
 }
 
-/// Appends the parameters of all routes in a section.
+/// Appends the parameters of all routes in a section, one list per route.
 fn push_params(out: &mut String, section: &Section) {
     let with_params = section.routes.iter().filter(|r| !r.params.is_empty());
     for route in with_params {

@@ -17,10 +17,10 @@ use axum::middleware::Next;
 use axum::response::Response;
 use firn_model::trace::{Span, SpanKind, TraceParent};
 
-/// Header that contains the tenant of a request.
+/// Header that contains the tenant of a request, the same as in Mimir and Loki.
 const TENANT_HEADER: HeaderName = HeaderName::from_static("x-scope-orgid");
 
-/// Header that contains the trace context of the client.
+/// Header that contains the trace context of the client, as defined by W3C Trace Context.
 const TRACEPARENT: &str = "traceparent";
 
 /// Authenticates a request and passes it to its route, or rejects it.
@@ -73,7 +73,7 @@ async fn answer(app: &App, mut request: Request, next: Next) -> Response {
     })
 }
 
-/// The span of a request whose response is being sent.
+/// The span of a request whose response is being sent. Ends when the body is dropped.
 struct Answering {
     span: Span,
     bytes: usize,

@@ -17,7 +17,7 @@ use firn_model::error::ErrorKind;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-/// HTTP method of a route.
+/// HTTP method of a route. GET routes also answer HEAD.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verb {
     Get,
@@ -47,7 +47,7 @@ impl Verb {
     }
 }
 
-/// Type of a parameter's value.
+/// Type of a parameter's value, for the generated documents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Text,
@@ -58,7 +58,7 @@ pub(crate) enum Kind {
     Flag,
 }
 
-/// A parameter of a route, in the URL or a form.
+/// A parameter of a route, in the URL or a form. Only used for the generated documents.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Param {
     pub(crate) name: &'static str,
@@ -67,7 +67,8 @@ pub(crate) struct Param {
     pub(crate) doc: &'static str,
 }
 
-/// Methods, metrics, authorization and requirements of a route.
+/// Methods, metrics, authorization and requirements of a route. Passed to the constructor of its
+/// handler.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Mount {
     pub(crate) verbs: &'static [Verb],
@@ -112,7 +113,7 @@ impl Mount {
     }
 }
 
-/// A row of the table of routes.
+/// A row of the table of routes. The router and the documents are generated from it.
 pub(crate) struct Route {
     /// Path after the prefix of its section.
     pub(crate) path: &'static str,
@@ -125,7 +126,8 @@ pub(crate) struct Route {
 }
 
 impl Route {
-    /// Creates a route without parameters that answers in JSON.
+    /// Creates a route without parameters that answers in JSON. Further properties are set by the
+    /// methods below.
     pub(super) const fn new(
         path: &'static str,
         mount: Mount,
@@ -147,7 +149,7 @@ impl Route {
         Self { params, ..self }
     }
 
-    /// Returns the route with the requirement that data is stored.
+    /// Returns the route with the requirement that data is stored, so that an agent rejects it.
     pub(super) const fn of_store(self) -> Self {
         let mount = Mount {
             needs_store: true,
@@ -162,7 +164,7 @@ impl Route {
     }
 }
 
-/// Creates a route of the JSON API.
+/// Creates a route of the JSON API. It also answers OPTIONS for CORS.
 pub(super) fn api<H, F>(mount: Mount, handler: H) -> MethodRouter<App>
 where
     H: FnOnce(Call) -> F + Clone + Send + Sync + 'static,
@@ -196,7 +198,8 @@ where
     admitted(mount, admit, handler)
 }
 
-/// Creates a route that calls `handler` if `admit` succeeds.
+/// Creates a route that calls `handler` if `admit` succeeds, and otherwise answers with its
+/// failure.
 fn admitted<H, F>(
     mount: Mount,
     admit: fn(&App, &HeaderMap) -> Result<(), Failure>,
@@ -218,7 +221,8 @@ where
     on(mount.filter(), work)
 }
 
-/// Creates a route whose handler returns the complete response.
+/// Creates a route whose handler returns the complete response, for endpoints outside of the JSON
+/// API.
 pub(super) fn plain<H, F>(mount: Mount, handler: H) -> MethodRouter<App>
 where
     H: FnOnce(App, Request) -> F + Clone + Send + Sync + 'static,
@@ -270,7 +274,8 @@ pub(super) async fn measure(
     measured::measure(&app.parts.env.clock, &app.metrics, endpoint, work).await
 }
 
-/// Client, method and path of a request, for the audit log.
+/// Client, method and path of a request, for the audit log. Collected before the request is
+/// consumed.
 struct Audit {
     method: String,
     path: String,
@@ -305,7 +310,7 @@ impl Audit {
     }
 }
 
-/// Answers a CORS preflight request of a browser.
+/// Answers a CORS preflight request of a browser with 204.
 async fn options(State(app): State<App>, request: Request) -> Response {
     let mut response = Response::new(Body::empty());
     *response.status_mut() = StatusCode::NO_CONTENT;

@@ -30,7 +30,8 @@ const YAML: &str = "application/yaml";
 const HTML: &str = "text/html";
 const OCTETS: &str = "application/octet-stream";
 
-/// A section of the table: routes with a common title and path prefix.
+/// A section of the table: routes with a common title and path prefix. Sections structure the
+/// documentation.
 pub(crate) struct Section {
     pub(crate) title: &'static str,
     /// Prefix of all paths in the section.
@@ -79,12 +80,12 @@ const fn look(verbs: &'static [Verb], endpoint: Endpoint) -> Mount {
     }
 }
 
-/// Returns a mount for reading the state of the server.
+/// Returns a mount for reading the state of the server, which restricted clients may not see.
 const fn state(endpoint: Endpoint) -> Mount {
     mount(GET, endpoint, Scope::Read, Reach::Whole)
 }
 
-/// Returns a mount that reveals nothing about the data.
+/// Returns a mount that reveals nothing about the data and requires no particular scope.
 const fn open(verbs: &'static [Verb], endpoint: Endpoint) -> Mount {
     mount(verbs, endpoint, Scope::Any, Reach::Nothing)
 }
@@ -329,13 +330,14 @@ const QUERIES: &[Route] = &[
     .answers("application/x-protobuf"),
 ];
 
-/// Returns a remote-write route at `path`.
+/// Returns a remote-write route at `path`. Senders that migrate from other systems use several
+/// paths.
 const fn remote_write_at(path: &'static str, doc: &'static str) -> Route {
     let mount = mount(POST, Endpoint::Write, Scope::Write, Reach::Nothing);
     Route::new(path, mount, |m| plain(m, write::remote_write), doc).answers(TEXT)
 }
 
-/// Returns an OTLP route at `path`.
+/// Returns an OTLP route at `path`, with the same handler for all paths.
 const fn otlp_at(path: &'static str, doc: &'static str) -> Route {
     let mount = mount(POST, Endpoint::Otlp, Scope::Write, Reach::Nothing);
     Route::new(path, mount, |m| plain(m, otlp::metrics), doc).answers(OTLP)

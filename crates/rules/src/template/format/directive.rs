@@ -4,10 +4,11 @@ use super::printer::{Flags, Printer};
 use super::text::first_char;
 use crate::template::value::{Basic, Value};
 
-/// Maximum width and precision that Go accepts.
+/// Maximum width and precision that Go accepts. Larger ones are not accepted here either.
 const SIZE_MAX: usize = 1_000_000;
 
-/// Position in a format string and its arguments.
+/// Position in a format string and its arguments, with the state that Go keeps for argument
+/// numbers.
 struct Reader<'f> {
     format: &'f [u8],
     at: usize,
@@ -56,7 +57,8 @@ impl Printer {
         }
     }
 
-    /// Interprets a directive after its percent sign.
+    /// Interprets a directive after its percent sign: flags, width, precision and verb, each with
+    /// its arguments.
     fn directive(&mut self, reader: &mut Reader<'_>) {
         self.flags = Flags::default();
         while let Some(flag) = reader.peek() {
@@ -153,7 +155,7 @@ impl Printer {
         self.value(arg, verb);
     }
 
-    /// Writes an unused or misused argument as `type=value`.
+    /// Writes an unused or misused argument as `type=value`, or `<nil>` without a value.
     pub(super) fn typed(&mut self, arg: &Value) {
         let value = arg.clone().inside();
         if !value.is_valid() {

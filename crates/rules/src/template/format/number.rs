@@ -4,7 +4,8 @@ use super::float;
 use super::printer::Printer;
 
 impl Printer {
-    /// Writes `true` or `false`. Returns whether `verb` applies to booleans.
+    /// Writes `true` or `false` with padding. Returns whether `verb` applies to booleans; otherwise
+    /// writes nothing.
     pub(super) fn boolean(&mut self, value: bool, verb: char) -> bool {
         let is_fit = matches!(verb, 't' | 'v');
         if is_fit {
@@ -13,7 +14,8 @@ impl Printer {
         is_fit
     }
 
-    /// Writes an integer. Returns whether `verb` applies to integers.
+    /// Writes an integer in the base of the verb. Returns whether `verb` applies to integers;
+    /// otherwise writes nothing.
     pub(super) fn integer(&mut self, value: i64, is_signed: bool, verb: char) -> bool {
         match verb {
             'v' if self.flags.sharp_v && !is_signed => {
@@ -83,7 +85,8 @@ impl Printer {
         self.flags.zero = flags.zero;
     }
 
-    /// Writes a float. Returns whether `verb` applies to floats.
+    /// Writes a float with the default precision of the verb. Returns whether `verb` applies to
+    /// floats; otherwise writes nothing.
     pub(super) fn float(&mut self, value: f64, verb: char) -> bool {
         match verb {
             'v' => self.float_digits(value, 'g', None),

@@ -1,6 +1,7 @@
 //! The output buffer of the formatter, with a byte limit and the flags of the current directive.
 
-/// Flags, width and precision of a `printf` directive.
+/// Flags, width and precision of a `printf` directive. The defaults are those of a directive
+/// without flags.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Flags {
     pub plus: bool,
@@ -16,11 +17,12 @@ pub(super) struct Flags {
     pub precision: Option<usize>,
 }
 
-/// Error: the output exceeds its byte limit.
+/// Error: the output exceeds its byte limit. The caller reports it with the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::template) struct TooLong;
 
 /// Writes formatted values to a bounded buffer. One is created for each call of a print function.
+/// After an overflow, further output is discarded and [`Printer::finish`] fails.
 #[derive(Debug)]
 pub(super) struct Printer {
     out: Vec<u8>,

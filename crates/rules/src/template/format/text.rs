@@ -66,7 +66,8 @@ impl Printer {
         &bytes[..len]
     }
 
-    /// Writes a string. Returns whether `verb` applies to strings.
+    /// Writes a string, truncated to the precision. Returns whether `verb` applies to strings;
+    /// otherwise writes nothing.
     pub(super) fn text(&mut self, bytes: &[u8], verb: char) -> bool {
         match verb {
             'v' if self.flags.sharp_v => self.quoted_text(bytes),
@@ -109,7 +110,8 @@ impl Printer {
         self.pad(text.as_bytes());
     }
 
-    /// Writes the character with this code point (`%c`).
+    /// Writes the character with this code point (`%c`). An invalid code point becomes the
+    /// replacement character.
     pub(super) fn character(&mut self, code: u64) {
         let c = as_char(code);
         self.pad(c.encode_utf8(&mut [0; 4]).as_bytes());

@@ -56,6 +56,7 @@ fn equal(a: &Value, b: &Value) -> Result<bool, String> {
 }
 
 /// Compares values that are not numbers, strings or booleans: nil, or types that Go can compare.
+/// Other types are an error.
 fn equal_others(a: &Value, b: &Value) -> Result<bool, String> {
     if a.is_nil() || b.is_nil() {
         return Ok(a.is_nil() == b.is_nil());

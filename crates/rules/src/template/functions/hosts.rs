@@ -16,7 +16,8 @@ fn split(text: &[u8]) -> Option<(&[u8], &[u8])> {
     (!has_bracket(host) && !has_bracket(port)).then_some((host, port))
 }
 
-/// Implements `stripPort`: returns the host without its port.
+/// Implements `stripPort`: returns the host without its port. A text that is not a host with a port
+/// is unchanged.
 pub(super) fn strip_port(text: &[u8]) -> Vec<u8> {
     split(text).map_or(text, |(host, _)| host).to_vec()
 }

@@ -140,7 +140,7 @@ fn to_time(seconds: f64) -> Result<Time, String> {
     })
 }
 
-/// Parses a duration like `1h30m` or `-5m` into seconds.
+/// Parses a duration like `1h30m` or `-5m` into seconds, for the function `parseDuration`.
 pub(super) fn parse_duration(text: &[u8]) -> Result<f64, String> {
     let text = String::from_utf8_lossy(text);
     let (sign, rest) = match text.strip_prefix('-') {

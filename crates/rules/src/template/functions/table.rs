@@ -4,10 +4,12 @@ use crate::template::html::Escaper;
 use crate::template::signature::{Parameter, Signature};
 use crate::template::value::Value;
 
-/// Result of a function: a value, or Go's error message.
+/// Result of a function: a value, or Go's error message without the position, which the caller
+/// adds.
 pub(super) type Called = Result<Value, String>;
 
-/// A function that templates may call.
+/// A function that templates may call. Implementations are in the neighbouring modules, grouped by
+/// topic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::template) enum Function {
     And,
@@ -64,7 +66,7 @@ pub(in crate::template) enum Function {
     Escape(Escaper),
 }
 
-/// All functions by name, sorted by variant.
+/// All functions with the names under which templates call them.
 const NAMES: [(&str, Function); 49] = [
     ("and", Function::And),
     ("call", Function::Call),
@@ -118,7 +120,8 @@ const NAMES: [(&str, Function); 49] = [
 ];
 
 impl Function {
-    /// Returns the function called `name`, including the internal escapers.
+    /// Returns the function called `name`, including the internal escapers; `None` if there is
+    /// none.
     pub fn of(name: &str) -> Option<Self> {
         match NAMES.iter().find(|(n, _)| *n == name) {
             Some((_, function)) => Some(*function),
@@ -126,7 +129,8 @@ impl Function {
         }
     }
 
-    /// Returns the parameter types of the function.
+    /// Returns the parameter types of the function, to which the interpreter converts the
+    /// arguments.
     pub fn signature(self) -> Signature {
         use Parameter::{Any, Query, Reflect, Sample, String};
         let more = |fixed, more| Signature {

@@ -1,6 +1,7 @@
 //! Classifies the values of HTML attributes by attribute name.
 
-/// Kind of an attribute value, which decides how it is escaped.
+/// Kind of an attribute value, which decides the parser state at its start and thereby its
+/// escapers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ValueKind {
     Plain,
@@ -14,7 +15,7 @@ pub(super) enum ValueKind {
     Unsafe,
 }
 
-/// Attribute names whose values are URLs.
+/// Attribute names whose values are URLs, in lower case and sorted.
 const URLS: [&[u8]; 17] = [
     b"action",
     b"archive",

@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-/// Language at a position and the lexical state within it.
+/// Language at a position in a page, and the lexical state within that language.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
     Text,
@@ -36,7 +36,7 @@ pub(super) enum State {
     CssLineComment,
     MetaContent,
     MetaContentUrl,
-    /// Unreachable position after `break` or `continue`.
+    /// Unreachable position after `break` or `continue`. It joins with any other context.
     Dead,
 }
 
@@ -105,7 +105,8 @@ impl State {
     }
 }
 
-/// Delimiter that ends an attribute value.
+/// Delimiter that ends an attribute value: one of the quotes, or a space or tag end for an unquoted
+/// value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Delim {
     /// The position is not in an attribute value.
@@ -116,7 +117,7 @@ pub(super) enum Delim {
 }
 
 impl Delim {
-    /// Returns the bytes that end a value with this delimiter.
+    /// Returns the bytes that end a value with this delimiter; none outside of attribute values.
     pub fn ends(self) -> &'static [u8] {
         match self {
             Self::None => b"",
@@ -136,7 +137,7 @@ impl Delim {
     }
 }
 
-/// Part of a URL at the position.
+/// Part of a URL at the position. Before the query, a value could change the scheme or host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum UrlPart {
     None,
@@ -156,7 +157,7 @@ impl UrlPart {
     }
 }
 
-/// Meaning of a slash at a position in JavaScript.
+/// Meaning of a slash at a position in JavaScript, which depends on the preceding tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum JsSlash {
     Regexp,
@@ -174,7 +175,7 @@ impl JsSlash {
     }
 }
 
-/// Kind of the current attribute's value.
+/// Kind of the current attribute's value, remembered until the value starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Attr {
     None,
@@ -212,7 +213,8 @@ impl Attr {
     }
 }
 
-/// Current element, if its content is not ordinary HTML.
+/// Current element, if its content is not ordinary HTML: a script, style, title or text area, or
+/// the attributes of `meta`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Element {
     None,
@@ -269,7 +271,8 @@ impl Element {
     }
 }
 
-/// Complete parser state at a position in a page.
+/// Complete parser state at a position in a page. Two positions with equal contexts need the same
+/// escapers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Context {
     pub state: State,

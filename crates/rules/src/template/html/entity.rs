@@ -11,7 +11,7 @@ use firn_model::quote::quote;
 /// Maximum length of an entity name, which is longer than all names in Go's table.
 const NAME_BYTES_MAX: usize = 32;
 
-/// Entity names that require a semicolon.
+/// Entity names that require a semicolon, with the characters that they represent.
 const NAMES: [(&[u8], char); 44] = [
     (b"Tab", '\t'),
     (b"NewLine", '\n'),
@@ -59,7 +59,7 @@ const NAMES: [(&[u8], char); 44] = [
     (b"nbsp", '\u{a0}'),
 ];
 
-/// Entity names that are valid without a semicolon.
+/// Entity names that are valid without a semicolon, with the characters that they represent.
 const BARE_NAMES: [(&[u8], char); 9] = [
     (b"quot", '"'),
     (b"QUOT", '"'),
@@ -100,7 +100,8 @@ pub(super) fn unescape(text: &[u8], state: State) -> Result<Vec<u8>, String> {
     Ok(out)
 }
 
-/// Interpretation of an ampersand in a text.
+/// Interpretation of an ampersand in a text: a literal character, or an entity with or without a
+/// supported name.
 enum Entity {
     None,
     /// Decoded character, and the length of the entity in bytes.
@@ -129,7 +130,8 @@ fn entity(text: &[u8]) -> Entity {
     }
 }
 
-/// Decodes a numeric entity after `&#`.
+/// Decodes a decimal or hexadecimal entity after `&#`. Invalid code points become the replacement
+/// character.
 fn number(text: &[u8]) -> Entity {
     let (is_hex, digits) = match text {
         [b'x' | b'X', rest @ ..] => (true, rest),

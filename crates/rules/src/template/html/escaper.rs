@@ -15,7 +15,8 @@ use crate::template::format::TooLong;
 use crate::template::value::Value;
 use text::{Text, text_of};
 
-/// An escaper that the planner inserts into actions. Authors of templates cannot name it.
+/// An escaper that the planner inserts into actions. Authors of templates cannot call it, but
+/// errors may contain its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::template) enum Escaper {
     Attr,

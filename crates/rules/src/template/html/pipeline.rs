@@ -7,7 +7,7 @@ use crate::template::tree::{Command, Operand, Pipe, Term};
 /// Escapers that template authors may call. Automatic escaping makes them redundant.
 pub(super) const PREDEFINED: [&str; 2] = ["html", "urlquery"];
 
-/// Returns `pipe` with `escapers` appended.
+/// Returns `pipe` with `escapers` appended, without those that the author already called.
 pub(super) fn with_escapers(pipe: &Pipe, escapers: &[Escaper]) -> Pipe {
     let mut pipe = pipe.clone();
     if escapers.is_empty() {

@@ -25,7 +25,8 @@ const NODES_MAX: usize = 100_000;
 /// Length of literal text that counts as one additional node, in bytes.
 const NODE_BYTES: usize = 64;
 
-/// The planned definitions of a page, created by [`escape`] and executed by [`crate::template`].
+/// The planned definitions of a page, created by [`escape`] before the page is executed. The plan
+/// contains no values.
 #[derive(Debug)]
 pub(in crate::template) struct Escaped {
     /// Definitions for each context in which they are called, by derived name.
@@ -34,7 +35,7 @@ pub(in crate::template) struct Escaped {
     pub refused: BTreeMap<String, String>,
 }
 
-/// Error of the planning.
+/// Error of the planning, without the name of the definition in which it occurred.
 #[derive(Debug)]
 struct Refusal {
     /// File, line and column of the error.
@@ -82,7 +83,8 @@ impl Refusal {
 
 type Planned<T> = Result<T, Refusal>;
 
-/// Results within one definition, which are dropped if an assumption about recursion was wrong.
+/// Results within one definition. They are merged into the enclosing layer, or dropped if an
+/// assumption about recursion was wrong.
 #[derive(Debug, Default)]
 struct Layer {
     /// End context of each definition, by derived name.
@@ -91,7 +93,8 @@ struct Layer {
     called: HashSet<String>,
 }
 
-/// Contexts in which `break` and `continue` leave the body of a loop.
+/// Contexts in which `break` and `continue` leave the body of a loop; they must match the end of
+/// the body.
 #[derive(Debug, Default)]
 struct Loop {
     /// Each with the position of its statement.
@@ -353,7 +356,7 @@ impl Planner<'_> {
     }
 }
 
-/// Returns the position of the first node of a body; zero if the body is empty.
+/// Returns the position of the first node of a body, for error messages; zero if the body is empty.
 fn position_of(list: &List) -> usize {
     match list.first() {
         Some(node) => crate::template::tree::Place::Node(node).position(),
@@ -379,7 +382,8 @@ fn join_ends(mut end: Context, ends: &Loop, file: &File) -> Planned<Context> {
     Ok(end)
 }
 
-/// Plans an action: appends the escapers of its context.
+/// Plans an action: appends the escapers of its context. Assignments are unchanged, because they
+/// write nothing.
 fn action(context: Context, position: usize, pipe: &Pipe, file: &File) -> Planned<(Node, Context)> {
     if !pipe.variables.is_empty() {
         let pipe = pipe.clone();

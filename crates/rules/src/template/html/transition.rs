@@ -15,13 +15,14 @@ use firn_model::quote::quote;
 pub(super) use script::{is_word, line_end};
 pub(super) use style::{decoded, is_name_byte};
 
-/// New context and the number of consumed bytes, or Go's error message.
+/// New context and the number of consumed bytes, or Go's error message for malformed text.
 pub(super) type Moved = Result<(Context, usize), String>;
 
 /// Maximum number of characters of a text that an error message shows.
 const SHOWN_CHARS: usize = 32;
 
-/// Cached end of the current element in the rest of a text, so that it is searched only once.
+/// Cached end of the current element in the rest of a text. Without it, a long script would be
+/// searched again at each step.
 #[derive(Debug, Default)]
 pub(super) struct ElementEnds {
     /// Element, and the distance of its end from the end of the text in bytes; `None` if the
@@ -133,12 +134,12 @@ pub(super) fn position(text: &[u8], any_of: &[u8]) -> Option<usize> {
     text.iter().position(|b| any_of.contains(b))
 }
 
-/// Returns the position of the first occurrence of `part`.
+/// Returns the position of the first occurrence of `part` in `text`, which must not be empty.
 fn find(text: &[u8], part: &[u8]) -> Option<usize> {
     text.windows(part.len()).position(|window| window == part)
 }
 
-/// Returns the start of `text` in quotes, for error messages.
+/// Returns the start of `text` in quotes, at most 32 characters, for error messages.
 fn quoted_start(text: &[u8]) -> String {
     let text = String::from_utf8_lossy(text);
     let start: String = text.chars().take(SHOWN_CHARS).collect();

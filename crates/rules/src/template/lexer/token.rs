@@ -2,7 +2,7 @@
 
 use firn_model::quote::quote;
 
-/// Kind of a token.
+/// Kind of a token. Operators, literals and delimiters each have their own kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::template) enum Kind {
     Error,
@@ -30,7 +30,7 @@ pub(in crate::template) enum Kind {
     Keyword(Keyword),
 }
 
-/// Reserved words of the template language.
+/// Reserved words of the template language, which cannot be names of functions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::template) enum Keyword {
     Block,
@@ -46,7 +46,7 @@ pub(in crate::template) enum Keyword {
     With,
 }
 
-/// Returns the keyword that `word` is; `None` for other words.
+/// Returns the keyword that `word` is; `None` for names of functions, fields and variables.
 pub(super) fn keyword(word: &str) -> Option<Keyword> {
     Some(match word {
         "block" => Keyword::Block,
@@ -64,7 +64,7 @@ pub(super) fn keyword(word: &str) -> Option<Keyword> {
     })
 }
 
-/// A token with its position and line in the text.
+/// A token with its position and line in the text. Its text is a copy of the source.
 #[derive(Clone, Debug)]
 pub(in crate::template) struct Token {
     pub kind: Kind,

@@ -10,7 +10,8 @@ use firn_model::quote::quote;
 use std::rc::Rc;
 
 impl<'t> Run<'t, '_> {
-    /// Calls a function. Errors of the function refer to `place`.
+    /// Calls a function after converting its arguments. Errors of the function itself refer to
+    /// `place`.
     pub(super) fn function(
         &mut self,
         dot: &Value,

@@ -7,7 +7,7 @@ use crate::template::value::{IntType, Value};
 use std::rc::Rc;
 
 impl<'t> Run<'t, '_> {
-    /// Evaluates a command of the form `.A.B arguments`.
+    /// Evaluates a command of the form `.A.B arguments`, starting from the value of the dot.
     pub(super) fn field_word(
         &mut self,
         dot: &Value,
@@ -20,7 +20,8 @@ impl<'t> Run<'t, '_> {
         self.fields(dot, dot.clone(), fields, words, last)
     }
 
-    /// Evaluates a command of the form `(pipeline).A.B arguments`.
+    /// Evaluates a command of the form `(pipeline).A.B arguments`, starting from the result of the
+    /// pipeline.
     pub(super) fn chain(
         &mut self,
         dot: &Value,
@@ -41,7 +42,7 @@ impl<'t> Run<'t, '_> {
         self.fields(dot, receiver, fields, words, last)
     }
 
-    /// Evaluates a command of the form `$x.A.B arguments`.
+    /// Evaluates a command of the form `$x.A.B arguments`, starting from the value of the variable.
     pub(super) fn variable_word(
         &mut self,
         dot: &Value,

@@ -8,7 +8,8 @@ use crate::template::value::{Bytes, IntType, Value};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-/// A method that templates may call on a value.
+/// A method that templates may call on a value. The set is closed: other methods of Go's types do
+/// not exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::template) enum Method {
     String,
@@ -50,7 +51,7 @@ pub(in crate::template) enum Method {
 
 const NANOS: i64 = 1_000_000_000;
 
-/// URL parameters: values by name.
+/// URL parameters: lists of values by name, each list in the order of the request.
 type Params = BTreeMap<Bytes, Rc<[Bytes]>>;
 
 impl Method {
@@ -133,7 +134,7 @@ impl Method {
         })
     }
 
-    /// Calls the method. `arguments` must match its signature.
+    /// Calls the method on `receiver`. `arguments` must already match its signature.
     pub fn call(self, receiver: &Value, arguments: &[Value]) -> Value {
         match receiver {
             Value::Time(time) => self.call_time(*time, arguments.first()),
@@ -231,7 +232,7 @@ fn round(nanos: i64, unit: i64) -> i64 {
     }
 }
 
-/// Encodes parameters as a URL query, sorted by name.
+/// Encodes parameters as a URL query, sorted by name, like Go's `url.Values.Encode`.
 fn encoded(params: &Params) -> Vec<u8> {
     let mut out = Vec::new();
     for (name, values) in params {

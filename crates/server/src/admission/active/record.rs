@@ -27,7 +27,7 @@ pub(super) fn offset_of(slot: u64) -> u64 {
     (slot + 1) * SLOT_BYTES as u64
 }
 
-/// Interpretation of the first page of a file.
+/// Interpretation of the first page of a file, which decides whether its slots are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Header {
     /// The file has this version; slots follow.
@@ -39,7 +39,7 @@ pub(super) enum Header {
 }
 
 impl Header {
-    /// Returns the complete header page.
+    /// Returns the complete header page: magic, version, slot size and checksum, padded with zeros.
     pub(super) fn encode() -> Vec<u8> {
         let mut page = Vec::with_capacity(SLOT_BYTES);
         page.extend_from_slice(MAGIC);
@@ -51,7 +51,7 @@ impl Header {
         page
     }
 
-    /// Classifies the first bytes of a file.
+    /// Classifies the first bytes of a file, which may be fewer than a page.
     pub(super) fn decode(bytes: &[u8]) -> Self {
         const HEADER_BYTES: usize = 20;
         let ours = Self::encode();
@@ -73,7 +73,7 @@ pub(crate) struct Range {
     pub(crate) step_ms: i64,
 }
 
-/// A record of an active query, to be encoded.
+/// A record of an active query, to be encoded when the query starts. Borrows its texts.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Record<'a> {
     /// Name of the endpoint that received the query.
@@ -127,7 +127,8 @@ fn push_short(out: &mut Vec<u8>, text: &str) {
     out.extend_from_slice(text.as_bytes());
 }
 
-/// A record that was found in the file at a start.
+/// A record that was found in the file at a start: a query that was active at the end of the
+/// previous process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Found {
     pub(super) handler: String,
@@ -140,7 +141,7 @@ pub(super) struct Found {
 }
 
 impl Found {
-    /// Decodes a slot; `None` if it contains no valid record.
+    /// Decodes a slot; `None` if it contains no valid record. Verifies length and checksum.
     pub(super) fn decode(slot: &[u8]) -> Option<Self> {
         let (length, rest) = slot.split_first_chunk::<4>()?;
         let (sum, rest) = rest.split_first_chunk::<4>()?;

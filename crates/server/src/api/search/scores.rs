@@ -18,7 +18,7 @@ const PREFIX_SCALE: f64 = 0.1;
 /// Maximum length of a common prefix in the Jaro-Winkler score.
 const PREFIX_MAX: usize = 4;
 
-/// Algorithm that compares texts with a search term.
+/// Algorithm that compares texts with a search term, selected by the parameter `fuzz_alg`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Algorithm {
     /// Matches the characters of the term in order.
@@ -35,7 +35,7 @@ impl Algorithm {
     ];
 }
 
-/// Search terms and the criteria for a match.
+/// Search terms and the criteria for a match. Created once per request and applied to each text.
 #[derive(Clone, Debug)]
 pub(super) struct Filter {
     terms: Vec<Vec<char>>,

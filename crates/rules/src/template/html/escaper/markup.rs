@@ -6,7 +6,7 @@ use crate::template::html::context::{Context, Delim, Element, State};
 use crate::template::html::transition::{position, step};
 use std::fmt::Write;
 
-/// Escapes text for HTML element content or quoted attribute values.
+/// Escapes text for HTML element content or quoted attribute values, including ampersands.
 pub(super) fn html(bytes: &[u8]) -> Vec<u8> {
     replaced(bytes, |byte| match byte {
         b'&' => Some("&amp;"),
@@ -100,7 +100,7 @@ pub(super) fn name(bytes: &[u8]) -> Vec<u8> {
     }
 }
 
-/// Returns the text of an HTML fragment without tags.
+/// Returns the text of an HTML fragment without tags; malformed markup ends the text.
 fn without_tags(markup: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(markup.len());
     let (mut context, mut at) = (Context::default(), 0);

@@ -11,7 +11,7 @@ use std::io::Write;
 /// Go layout of times in JSON.
 const TIME_LAYOUT: &[u8] = b"2006-01-02T15:04:05.999999999Z07:00";
 
-/// Go's error message for a value that has no JSON representation.
+/// Go's error message for a value that has no JSON representation, such as NaN.
 struct NoForm(String);
 
 /// Encodes the arguments as one JavaScript value. A value without JSON representation becomes
@@ -152,7 +152,7 @@ fn push_list(
     Ok(Ok(()))
 }
 
-/// Writes a histogram with the field names of Go's structure.
+/// Writes a histogram with the field names of Go's structure, in their order.
 fn push_histogram(
     out: &mut Vec<u8>,
     histogram: &Histogram,
@@ -257,7 +257,8 @@ fn push_char(out: &mut Vec<u8>, c: char) {
     drop(written);
 }
 
-/// Escapes text for a quoted JavaScript string.
+/// Escapes text for a JavaScript string in single or double quotes, including characters that could
+/// end the script element.
 pub(super) fn text(bytes: &[u8]) -> Vec<u8> {
     lines(&replaced(bytes, |byte| match byte {
         b'\\' => Some("\\\\"),
@@ -266,7 +267,8 @@ pub(super) fn text(bytes: &[u8]) -> Vec<u8> {
     }))
 }
 
-/// Escapes text for a JavaScript template literal.
+/// Escapes text for a JavaScript template literal, including the characters that start an
+/// expression.
 pub(super) fn template(bytes: &[u8]) -> Vec<u8> {
     lines(&replaced(bytes, |byte| match byte {
         b'\\' => Some("\\\\"),
@@ -326,7 +328,7 @@ fn sign(byte: u8) -> Option<&'static str> {
     })
 }
 
-/// Escapes the two non-ASCII line terminators of JavaScript.
+/// Escapes the two non-ASCII line terminators of JavaScript, U+2028 and U+2029.
 fn lines(bytes: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(bytes.len());
     let mut rest = bytes;

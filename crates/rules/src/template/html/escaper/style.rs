@@ -3,7 +3,7 @@
 use super::text::FAILSAFE;
 use crate::template::html::transition::{decoded, is_name_byte};
 
-/// Escapes text for a quoted CSS string.
+/// Escapes text for a quoted CSS string, in which it represents itself.
 pub(super) fn escaped(bytes: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(bytes.len());
     for (at, byte) in bytes.iter().enumerate() {

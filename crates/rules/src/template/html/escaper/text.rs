@@ -3,17 +3,19 @@
 use crate::template::format::{self, TooLong};
 use crate::template::value::Value;
 
-/// Text that replaces an unsafe value; the same as Go's.
+/// Text that replaces an unsafe value; the same as Go's, so that it can be searched in both
+/// systems.
 pub(super) const FAILSAFE: &[u8] = b"ZgotmplZ";
 
-/// The arguments of an escaper, formatted as one text.
+/// The arguments of an escaper, formatted as one text, and whether that text is safe HTML.
 pub(super) struct Text {
     pub bytes: Vec<u8>,
     /// True if the text is output of `safeHtml`.
     pub is_markup: bool,
 }
 
-/// Formats the arguments as one text. Invalid arguments are ignored.
+/// Formats the arguments as one text. Invalid arguments are ignored. A single safe HTML argument
+/// keeps its type.
 pub(super) fn text_of(arguments: &[Value], bytes_max: usize) -> Result<Text, TooLong> {
     let insides = arguments.iter().map(|value| value.clone().inside());
     let values: Vec<Value> = insides.filter(Value::is_valid).collect();

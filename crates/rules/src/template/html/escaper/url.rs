@@ -18,7 +18,8 @@ pub(super) fn escaped(bytes: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Escapes a complete URL, keeping its separators and existing escapes.
+/// Escapes a complete URL, keeping its separators and existing escapes, so that applying it twice
+/// has no effect.
 pub(super) fn normalized(bytes: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(bytes.len() + 16);
     push(&mut out, bytes, true);

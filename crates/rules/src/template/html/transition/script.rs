@@ -5,7 +5,7 @@ use super::{Moved, position, quoted_start};
 use crate::template::html::context::{Context, JsSlash, State};
 use firn_model::quote::quote;
 
-/// Keywords after which a slash starts a regular expression.
+/// Keywords after which a slash starts a regular expression instead of a division.
 const WORDS_BEFORE_VALUES: [&[u8]; 14] = [
     b"break",
     b"case",
@@ -209,7 +209,7 @@ pub(in crate::template::html) fn is_word(byte: u8) -> bool {
     byte == b'$' || byte == b'_' || byte.is_ascii_alphanumeric()
 }
 
-/// Returns `text` without trailing JavaScript white space.
+/// Returns `text` without trailing JavaScript white space, which includes non-ASCII characters.
 fn without_blanks(text: &[u8]) -> &[u8] {
     let is_blank = |c: char| match c {
         '\u{85}' => false,

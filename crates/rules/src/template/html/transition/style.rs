@@ -92,7 +92,7 @@ pub(super) fn in_line_comment(mut context: Context, text: &[u8]) -> (Context, us
     }
 }
 
-/// Decodes the escapes in a CSS text.
+/// Decodes the escapes in a CSS text: hexadecimal code points and escaped characters.
 pub(in crate::template::html) fn decoded(text: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len());
     let mut rest = text;
