@@ -3,8 +3,8 @@
 //!
 //! ```text
 //! pending --`for` elapsed--> firing --condition false and keep_firing_for elapsed--> inactive
-//!   |                                                                              (resolved)
-//!   `--condition false--> removed                           resolved for 15 min --> removed
+//!    |                                                                              (resolved)
+//!    `--condition false--> removed                           resolved for 15 min --> removed
 //! ```
 //!
 //! [`crate::alerts`] performs the transitions. Follows upstream's `rules/alerting.go`.

@@ -3,9 +3,9 @@
 //! ```text
 //! rules/state = magic, then records: [bytes u32 | CRC-32C u32 | payload]
 //! payload     = 1, group    complete state of a group
-//!            | 2, key, instant    a later instant was evaluated; the alerts are unchanged
-//!            | 3, key    the group was removed
-//!            | 4, first, last, group    a group with samples of these instants still to be stored
+//!             | 2, key, instant    a later instant was evaluated; the alerts are unchanged
+//!             | 3, key    the group was removed
+//!             | 4, first, last, group    a group with samples of these instants still to be stored
 //! ```
 //!
 //! A record is written before the next evaluation of its group starts, and synced with the next

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! Alert --of--> Notification --relabelled by the edge--> Outbox --batch--> body --> HTTP
-//!                                                         ^ if full: drops the oldest, counted
+//!                                                          ^ if full: drops the oldest, counted
 //! ```
 //!
 //! An [`Outbox`] is a state machine: events in, batches to send out. It never blocks. Follows

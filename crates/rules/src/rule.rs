@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! query -> vector --recording--> labels of the rule override those of the result --> samples
-//!                `--alerting--> templates expanded --> active alerts (input of crate::alerts)
+//!                 `--alerting--> templates expanded --> active alerts (input of crate::alerts)
 //! ```
 //!
 //! Order, errors and messages follow upstream's `rules/recording.go` and `rules/alerting.go`. An

@@ -2,10 +2,10 @@
 //!
 //! ```text
 //! start --last instant saved--> the missed instants, at most `catch_up` old, then the regular ones
-//!      `--no saved instant---> the next instant of the grid
+//!       `--no saved instant---> the next instant of the grid
 //! each instant: evaluated when it is reached and the previous evaluation is done
-//!              older than `catch_up`: skipped and counted as missed
-//!              held until the groups that this one reads have caught up
+//!               older than `catch_up`: skipped and counted as missed
+//!               held until the groups that this one reads have caught up
 //! ```
 //!
 //! Other groups wait for a group that is behind until it is on time again, as long as it makes

@@ -3,9 +3,9 @@
 //!
 //! ```text
 //! text -- lexer --> tokens -- parser --> trees -- run --> text
-//!                       consoles: trees -- html --^ |- functions: Go's and Prometheus's
-//!                                                   |- format: Go's fmt
-//!                                                   `- queries, through a callback
+//!                        consoles: trees -- html --^ |- functions: Go's and Prometheus's
+//!                                                    |- format: Go's fmt
+//!                                                    `- queries, through a callback
 //! ```
 //!
 //! Pure: queries run through a callback and the time is an input. Output and errors, including

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! accept -> listener -> connection -> socket (phase, request_head) -> the router
-//!                                watched_body: body <- request -> response: measured, produce
+//!                                 watched_body: body <- request -> response: measured, produce
 //! ```
 //!
 //! Invariant: this module is independent of endpoints, stores and PromQL. The exception is

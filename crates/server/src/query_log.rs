@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! {"time", "level", "msg", "params": {"end", "query", "start", "step"}, "error", "stats",
-//! "spanID", "traceID", "httpRequest" or "ruleGroup"}
+//!  "spanID", "traceID", "httpRequest" or "ruleGroup"}
 //! ```
 //!
 //! Invariant: a line is written completely before the response is sent. Texts that are not valid

@@ -1,9 +1,9 @@
 //! The notification queue of one Alertmanager.
 //!
 //! ```text
-//!         Add              send           Delivered, Failed
-//!  idle -------> queued -------> sending -----------------> idle, or queued
-//!    `-- Stop --> sends the rest of the queue, or drops it --> ended
+//!          Add              send           Delivered, Failed
+//!   idle -------> queued -------> sending -----------------> idle, or queued
+//!     `-- Stop --> sends the rest of the queue, or drops it --> ended
 //! ```
 //!
 //! Invariant: at most one batch is in flight, and every added notification is counted exactly once

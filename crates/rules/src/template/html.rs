@@ -3,10 +3,10 @@
 //!
 //! ```text
 //! trees -- plan --> trees in which each action ends with the escapers of its context
-//!          |- context: state of the HTML, CSS or JavaScript parser at a position
-//!          |- transition: next state after literal text
-//!          |- text: removal of comments from literal text
-//!          `- pipeline: insertion of escapers into an action
+//!           |- context: state of the HTML, CSS or JavaScript parser at a position
+//!           |- transition: next state after literal text
+//!           |- text: removal of comments from literal text
+//!           `- pipeline: insertion of escapers into an action
 //! values -- escaper --> escaped text, when the page is rendered
 //! ```
 //!

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! password -> cached? -> yes: result immediately
-//!                    -> no: waits in the queue -> bcrypt -> result is cached
+//!                     -> no: waits in the queue -> bcrypt -> result is cached
 //! ```
 //!
 //! The queue alternates between the newest and the oldest entry. Taking the newest helps a

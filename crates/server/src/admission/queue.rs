@@ -2,9 +2,9 @@
 //!
 //! ```text
 //! enter: a place is free ------------------------------------> Place (number below the limit)
-//!       all in use --> the client's line --its turn---------> Place
-//!                        | future dropped: leaves the line
-//!                        ` queue full and this line longest: refused
+//!        all in use --> the client's line --its turn---------> Place
+//!                         | future dropped: leaves the line
+//!                         ` queue full and this line longest: refused
 //! place returned: next client's turn, round-robin
 //! ```
 //!

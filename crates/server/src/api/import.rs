@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! headers, parameters -> admitted -> bytes -> decompressed piece -> stored, durable -.
-//!                                     ^---------------------------------------------'-> 204
+//!                                    ^-----------------------------------------------'-> 204
 //! ```
 //!
 //! Invariant: 204 means that all samples are durable. An error contains its line number and the

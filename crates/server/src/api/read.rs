@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! body -> decoded -> query queue: selections, sorted by labels -> SAMPLES: one message
-//!                                                            `-> chunks: frames, streamed
+//!                                                             `-> chunks: frames, streamed
 //! ```
 //!
 //! Invariant: a stream holds its selections, the piece being written and a few queued pieces. A

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! Head --request complete--> Busy --response sent--> Idle --first byte--> Head
-//!                            ` request body not read completely -------> Last
+//!                             ` request body not read completely -------> Last
 //! ```
 
 use super::request_head::Beside;
