@@ -90,8 +90,8 @@ pub enum Event {
     Restored {
         /// Index of the rule in its group.
         rule: usize,
-        /// Samples of the series [`ALERTS_FOR_STATE`](crate::alert::ALERTS_FOR_STATE); empty if the
-        /// look-up failed, in which case the alerts start anew.
+        /// Samples of the series [`ALERTS_FOR_STATE`](crate::alert::ALERTS_FOR_STATE). Empty if the
+        /// look-up failed; the alerts then keep their current activation times.
         kept: Vec<KeptSince>,
     },
 }

@@ -39,7 +39,7 @@ pub(crate) async fn list(app: App, request: Request) -> Response {
 }
 
 /// Streams the active notifications and all changes until the client disconnects. Answers 204 if
-/// there are too many clients; they should poll the list.
+/// there are too many clients.
 pub(crate) async fn live(app: App, _request: Request) -> Response {
     let Ok(place) = app.listener_slots.clone().try_acquire_owned() else {
         let mut response = of_events(Body::empty());
