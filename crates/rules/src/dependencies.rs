@@ -67,8 +67,8 @@ pub fn dependencies(rules: &[Rule]) -> Vec<Vec<Dependency>> {
     (0..rules.len()).map(of_rule).collect()
 }
 
-/// Returns, for each group in `groups`, the indices of the other groups that record series which it
-/// reads.
+/// Returns the indices of the other groups whose recorded series a group reads, for each group in
+/// `groups`.
 pub fn sources(groups: &[Arc<Group>]) -> Vec<BTreeSet<usize>> {
     let mut makers: HashMap<&str, Vec<(usize, &Rule)>> = HashMap::new();
     for (i, group) in groups.iter().enumerate() {

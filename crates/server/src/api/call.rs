@@ -106,7 +106,8 @@ impl Call {
             .await
     }
 
-    /// Waiting and evaluation get separate spans with Prometheus's names.
+    /// Runs `job` in the query queue. If the request is traced, waiting and evaluation get separate
+    /// spans with Prometheus's names.
     async fn compute_traced<T: Send + 'static>(
         &self,
         question: Question,

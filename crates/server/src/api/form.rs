@@ -234,7 +234,8 @@ fn hex_digit(byte: u8) -> Option<u8> {
     char::from(byte).to_digit(16).map(|digit| digit as u8)
 }
 
-/// Too many concurrent bodies are not an error of the sender: it should retry.
+/// Converts a lack of memory for a body into a failure with a retry: too many concurrent bodies are
+/// not an error of the sender.
 fn overloaded(error: Error) -> Failure {
     Failure::new(Cause::Request(ErrorKind::Unavailable), error.message)
 }
