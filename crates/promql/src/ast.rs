@@ -1,10 +1,11 @@
-//! The syntax tree of PromQL. Every node has its place in the text.
+//! The syntax tree of PromQL. Every node records its position in the query text.
 //!
-//! Strings are bytes, as in Prometheus. Durations that are expressions (`[2m * 3]`) stay trees
-//! until the query's start, end and step are known; see [`Duration`].
+//! Strings are bytes, as in Prometheus. Durations written as expressions (`[2m * 3]`) remain trees
+//! until the start, end and step of the query are available; see [`Duration`] and
+//! [`crate::durations`].
 //!
-//! Invariant: what the parser returns is type-checked, so that the evaluator need not
-//! look at types again, and its height is bounded, so that recursion over it is.
+//! Invariants: the parser returns only type-checked trees, so the evaluator does not check types
+//! again. The height of a tree is bounded, and so is recursion over it.
 
 mod walk;
 
@@ -13,17 +14,17 @@ use firn_model::matcher::Matcher;
 use firn_model::sample::TimestampMs;
 use std::fmt;
 
-/// Where a node stands: byte offsets into the text, the end not included.
+/// The position of a node: byte offsets into the query text, as a half-open range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Span {
-    /// First byte.
+    /// Offset of the first byte of the node, counted from zero.
     pub start: u32,
-    /// One past the last byte.
+    /// Offset one past the last byte of the node.
     pub end: u32,
 }
 
 impl Span {
-    /// From the start of this one to the end of `last`.
+    /// Returns the span from the start of `self` to the end of `last`.
     pub fn to(self, last: Span) -> Span {
         Span {
             start: self.start,
@@ -32,64 +33,67 @@ impl Span {
     }
 }
 
-/// A node.
+/// A node of the syntax tree: an expression and its position.
 #[derive(Debug, PartialEq)]
 pub struct Expr {
-    /// What it is.
+    /// The kind of the expression, with its operands.
     pub kind: ExprKind,
-    /// Where it stands.
+    /// The position of the node in the query text, which error messages show.
     pub span: Span,
 }
 
-/// The kinds of nodes.
+/// The kinds of expressions.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ExprKind {
-    /// `1`, `0x1f`, `5m` where a number stands
+    /// A number: `1`, `0x1f`, or `5m` where a number is allowed.
     Number(NumberLiteral),
-    /// `"text"`
+    /// A string literal such as `"text"`, unescaped and without quotes.
     String(Vec<u8>),
-    /// `up{job="x"} offset 5m @ end()`
+    /// An instant vector selector: `up{job="x"} offset 5m @ end()`.
     Vector(VectorSelector),
-    /// `up[5m]`
+    /// A range vector selector: `up[5m]`.
     Matrix(MatrixSelector),
-    /// `(expr)[30m:1m]`
+    /// A subquery: `(expr)[30m:1m]`.
     Subquery(Box<Subquery>),
-    /// `rate(...)`
+    /// A function call: `rate(...)`.
     Call(Call),
-    /// `sum by (x) (...)`
+    /// An aggregation: `sum by (x) (...)`.
     Aggregate(Box<Aggregate>),
-    /// `a + on (x) b`
+    /// An infix operation: `a + on (x) b`.
     Binary(Box<Binary>),
-    /// `-a`, `+a`
+    /// A prefix operation: `-a` or `+a`.
     Unary(UnaryOp, Box<Expr>),
-    /// `(a)`
+    /// A parenthesized expression: `(a)`.
     Paren(Box<Expr>),
 }
 
-/// A number and whether it was written as a duration, which the printer keeps.
+/// A number literal. It also records whether it was written as a duration, because the printer
+/// preserves the notation.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct NumberLiteral {
-    /// The value; of a duration, seconds.
+    /// The value of the literal. For a duration: seconds.
     pub value: f64,
-    /// Whether it was written as a duration.
+    /// True if the literal was written as a duration, such as `5m`.
     pub is_duration: bool,
 }
 
-/// Prefix operators.
+/// The prefix operators of PromQL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnaryOp {
-    /// `+`
+    /// The plus sign `+`, which has no effect.
     Plus,
-    /// `-`
+    /// The minus sign `-`, which negates every value.
     Minus,
 }
 
-/// A duration: a plain one in milliseconds, or a tree over numbers, `step()`, `range()`.
+/// A duration of a range, step or offset: constant milliseconds, or a tree over numbers, `step()`
+/// and `range()`.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Duration {
-    /// Known milliseconds.
+    /// A constant duration in milliseconds.
     Millis(i64),
-    /// Not known before the query's step and range are.
+    /// A duration that depends on the step or the range of the query. [`crate::durations::resolve`]
+    /// replaces it with milliseconds.
     Expr(Box<DurationExpr>),
 }
 
@@ -99,110 +103,111 @@ impl Default for Duration {
     }
 }
 
-/// A node of a duration expression; values are seconds.
+/// A node of a duration expression. All values are seconds.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DurationExpr {
-    /// What it is.
+    /// The kind of the duration expression, with its operands.
     pub kind: DurationKind,
-    /// Where it stands, without parentheses around it or the word before its arguments.
+    /// The position of the node, without surrounding parentheses and without the name of a function
+    /// such as `min_of`.
     pub span: Span,
 }
 
-/// The kinds of nodes of a duration expression.
+/// The kinds of duration expressions.
 #[derive(Clone, Debug, PartialEq)]
 pub enum DurationKind {
     /// A number of seconds or a duration literal.
     Number(NumberLiteral),
-    /// `step()`
+    /// The call `step()`: the step of the query.
     Step,
-    /// `range()`
+    /// The call `range()`: the distance between the start and the end of the query.
     Range,
-    /// `-a`; a sign before a number is part of the number, and `+a` is `a`
+    /// A negation `-a`. The sign of a number is part of the number, and `+a` is parsed as `a`.
     Negative(Box<DurationExpr>),
-    /// `a + b`; only arithmetic operators
+    /// An operation `a + b`. Only arithmetic operators are allowed.
     Binary(BinaryOp, Box<DurationExpr>, Box<DurationExpr>),
-    /// `min_of(a, b)`
+    /// The smaller of two durations: `min_of(a, b)`.
     MinOf(Box<DurationExpr>, Box<DurationExpr>),
-    /// `max_of(a, b)`
+    /// The larger of two durations: `max_of(a, b)`.
     MaxOf(Box<DurationExpr>, Box<DurationExpr>),
-    /// `(a)`; `a` is neither a number nor itself in parentheses
+    /// A parenthesized expression `(a)`, where `a` is neither a number nor in parentheses itself.
     Paren(Box<DurationExpr>),
 }
 
-/// `@ ...`
+/// The `@` modifier, which fixes the evaluation time of a selector or subquery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum At {
-    /// A timestamp.
+    /// A fixed timestamp: `@ 1609746000`.
     Time(TimestampMs),
-    /// `start()`
+    /// The start of the query: `@ start()`.
     Start,
-    /// `end()`
+    /// The end of the query: `@ end()`.
     End,
 }
 
-/// How a selector picks samples at the edges of its window.
+/// The treatment of samples at the edges of a selector's window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Hash)]
 pub enum Edges {
-    /// The plain way.
+    /// The default: only samples inside the window are used.
     #[default]
     Plain,
-    /// `anchored`
+    /// The `anchored` modifier, which adds the last sample before the window.
     Anchored,
-    /// `smoothed`
+    /// The `smoothed` modifier, which interpolates values at both edges of the window.
     Smoothed,
 }
 
-/// An instant vector selector.
+/// An instant vector selector: matchers and modifiers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct VectorSelector {
-    /// The name written before the braces, if any; it is among the matchers too.
+    /// The metric name written before the braces, if any. `matchers` contains it, too.
     pub name: Option<String>,
-    /// All conditions, the name included.
+    /// All matchers, including the matcher of `name`.
     pub matchers: Vec<Matcher>,
-    /// `offset`, zero if there is none.
+    /// The `offset` modifier. Zero if it is absent.
     pub offset: Duration,
-    /// `@`.
+    /// The `@` modifier, if present.
     pub at: Option<At>,
-    /// `anchored`, `smoothed`.
+    /// The `anchored` or `smoothed` modifier.
     pub edges: Edges,
 }
 
-/// A range vector selector.
+/// A range vector selector: an instant vector selector and the length of its window.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MatrixSelector {
-    /// The series and the modifiers.
+    /// The matchers and modifiers of the selector.
     pub vector: VectorSelector,
-    /// Where the vector selector without the range stands.
+    /// The position of the vector selector without the range.
     pub vector_span: Span,
-    /// The window.
+    /// The length of the window.
     pub range: Duration,
 }
 
-/// A subquery.
+/// A subquery: an expression that is evaluated at the inner steps of a window.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Subquery {
-    /// What is evaluated at each inner step.
+    /// The expression that is evaluated at each inner step.
     pub expr: Expr,
-    /// The window.
+    /// The length of the window.
     pub range: Duration,
-    /// The inner step; the default one if absent.
+    /// The distance between inner steps. If absent, the default step of the query options is used.
     pub step: Option<Duration>,
-    /// `offset`.
+    /// The `offset` modifier. Zero if it is absent.
     pub offset: Duration,
-    /// `@`.
+    /// The `@` modifier, if present.
     pub at: Option<At>,
 }
 
-/// A function call, type-checked.
+/// A function call. The number and types of its arguments have been checked.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Call {
-    /// The row of the function table.
+    /// The function, as a row of the function table.
     pub function: &'static Function,
-    /// The arguments.
+    /// The arguments in the order of the query text.
     pub args: Vec<Expr>,
 }
 
-/// Aggregation operators.
+/// The aggregation operators of PromQL. Their order is the order of `AGGREGATE_OPS`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
 pub enum AggregateOp {
@@ -222,29 +227,29 @@ pub enum AggregateOp {
     LimitRatio,
 }
 
-/// The labels that a grouping or a matching compares.
+/// The labels that form the groups of an aggregation.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Grouping {
-    /// `by (...)`
+    /// `by (...)`: groups consist of series with equal values of these labels.
     By(Vec<String>),
-    /// `without (...)`
+    /// `without (...)`: groups consist of series whose labels are equal except for these.
     Without(Vec<String>),
 }
 
-/// An aggregation. No modifier is `By([])`, as upstream.
+/// An aggregation. Without a modifier its grouping is `By([])`, as in Prometheus.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Aggregate {
-    /// The operator.
+    /// The aggregation operator, such as `sum`.
     pub op: AggregateOp,
-    /// What is aggregated.
+    /// The aggregated vector.
     pub expr: Expr,
-    /// The parameter of `topk`, `quantile`, `count_values`, ...
+    /// The parameter of `topk`, `quantile`, `count_values` and similar operators.
     pub param: Option<Expr>,
-    /// The groups.
+    /// The labels that form the groups.
     pub grouping: Grouping,
 }
 
-/// Infix operators.
+/// The infix operators of PromQL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
 pub enum BinaryOp {
@@ -264,13 +269,13 @@ pub enum BinaryOp {
     And,
     Or,
     Unless,
-    /// `</`, keeps a histogram's lower part
+    /// The operator `</`, which keeps the part of a histogram below a value.
     TrimUpper,
-    /// `>/`, keeps a histogram's upper part
+    /// The operator `>/`, which keeps the part of a histogram above a value.
     TrimLower,
 }
 
-/// How many elements of one side pair with how many of the other.
+/// The number of series on each side of a vector match that may form a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Hash)]
 #[allow(missing_docs)]
 pub enum Cardinality {
@@ -281,40 +286,41 @@ pub enum Cardinality {
     ManyToMany,
 }
 
-/// How elements of two vectors are paired.
+/// The vector matching of a binary operation: the rules by which series of both sides are paired.
 #[derive(Clone, Debug, PartialEq, Default)]
 pub struct Matching {
-    /// Pairs.
+    /// The cardinality of the match. `group_left` is many-to-one, `group_right` one-to-many.
     pub cardinality: Cardinality,
-    /// `true` for `on`, `false` for `ignoring` and for none.
+    /// True for `on`, false for `ignoring` and for matching without a modifier.
     pub on: bool,
-    /// The labels of `on` or `ignoring`, as written.
+    /// The labels of `on` or `ignoring` in the order of the query text.
     pub labels: Vec<String>,
-    /// The labels that `group_left` or `group_right` copies.
+    /// The labels that `group_left` or `group_right` copies from the "one" side.
     pub include: Vec<String>,
-    /// `fill` or `fill_left`.
+    /// The value that replaces a missing left side: the argument of `fill` or `fill_left`.
     pub fill_left: Option<f64>,
-    /// `fill` or `fill_right`.
+    /// The value that replaces a missing right side: the argument of `fill` or `fill_right`.
     pub fill_right: Option<f64>,
 }
 
-/// An infix operation.
+/// An infix operation with two operands and an optional vector matching.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Binary {
-    /// The operator.
+    /// The infix operator.
     pub op: BinaryOp,
-    /// Left side.
+    /// The operand on the left side.
     pub left: Expr,
-    /// Right side.
+    /// The operand on the right side.
     pub right: Expr,
-    /// `bool`.
+    /// True if the `bool` modifier is present: a comparison then returns 0 or 1 and drops no
+    /// series.
     pub returns_bool: bool,
-    /// Set if both sides are vectors.
+    /// The vector matching. After the type check it is present exactly if both sides are vectors.
     pub matching: Option<Matching>,
 }
 
 impl UnaryOp {
-    /// The operator in the text of a query.
+    /// Returns the operator as it is written in a query.
     pub fn as_str(self) -> &'static str {
         match self {
             UnaryOp::Plus => "+",
@@ -326,8 +332,8 @@ impl UnaryOp {
 const SCALAR: Option<ValueType> = Some(ValueType::Scalar);
 const STRING: Option<ValueType> = Some(ValueType::String);
 
-/// All aggregation operators in the order of their declaration, with the name in PromQL and the
-/// type of the parameter.
+/// All aggregation operators in the order of their declaration, each with its name in PromQL and
+/// the type of its parameter, if it has one.
 const AGGREGATE_OPS: [(AggregateOp, &str, Option<ValueType>); 14] = [
     (AggregateOp::Sum, "sum", None),
     (AggregateOp::Avg, "avg", None),
@@ -346,29 +352,29 @@ const AGGREGATE_OPS: [(AggregateOp, &str, Option<ValueType>); 14] = [
 ];
 
 impl AggregateOp {
-    /// The operator with the name `name`, in lower case.
+    /// Returns the operator called `name`, which must be in lower case.
     pub fn named(name: &str) -> Option<Self> {
         let row = AGGREGATE_OPS.iter().find(|(_, known, _)| *known == name)?;
         Some(row.0)
     }
 
-    /// The name in PromQL.
+    /// Returns the name of the operator in PromQL.
     pub fn as_str(self) -> &'static str {
         AGGREGATE_OPS[self as usize].1
     }
 
-    /// The type of the parameter, of operators that take one.
+    /// Returns the type of the parameter, or `None` if the operator has no parameter.
     pub fn param_type(self) -> Option<ValueType> {
         AGGREGATE_OPS[self as usize].2
     }
 
-    /// Whether it needs `promql-experimental-functions`.
+    /// Returns whether the operator requires the feature `promql-experimental-functions`.
     pub fn is_experimental(self) -> bool {
         matches!(self, AggregateOp::LimitK | AggregateOp::LimitRatio)
     }
 }
 
-/// What an infix operator makes of its operands.
+/// The classes of infix operators, which differ in their operand types and results.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum OperatorKind {
     Arithmetic,
@@ -378,7 +384,7 @@ enum OperatorKind {
 }
 
 impl BinaryOp {
-    /// How it is written, how tightly it binds, and of which kind it is.
+    /// Returns the operator's text, its precedence, and its class.
     #[inline]
     const fn row(self) -> (&'static str, u8, OperatorKind) {
         use OperatorKind::{Arithmetic, Comparison, Set, Trim};
@@ -404,35 +410,35 @@ impl BinaryOp {
         }
     }
 
-    /// The operator in the text of a query.
+    /// Returns the operator as it is written in a query.
     pub fn as_str(self) -> &'static str {
         self.row().0
     }
 
-    /// How tightly it binds; a higher number binds tighter. All but [`BinaryOp::Pow`] associate to
-    /// the left.
+    /// Returns the precedence of the operator; a higher number binds tighter. All operators except
+    /// [`BinaryOp::Pow`] associate to the left.
     pub fn precedence(self) -> u8 {
         self.row().1
     }
 
-    /// Whether it is `==`, `!=`, `<`, `<=`, `>` or `>=`.
+    /// Returns whether the operator is `==`, `!=`, `<`, `<=`, `>` or `>=`.
     pub fn is_comparison(self) -> bool {
         self.row().2 == OperatorKind::Comparison
     }
 
-    /// Whether its result is another metric than its operands: `+`, `-`, `*`, `/`, `%`, `^` or
-    /// `atan2`.
+    /// Returns whether the operator is `+`, `-`, `*`, `/`, `%`, `^` or `atan2`. Its result is then
+    /// a different metric from its operands.
     pub fn is_arithmetic(self) -> bool {
         self.row().2 == OperatorKind::Arithmetic
     }
 
-    /// Whether it is `and`, `or` or `unless`.
+    /// Returns whether the operator is `and`, `or` or `unless`.
     pub fn is_set(self) -> bool {
         self.row().2 == OperatorKind::Set
     }
 }
 
-/// The types of expressions.
+/// The types of PromQL expressions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
 pub enum ValueType {
@@ -442,7 +448,7 @@ pub enum ValueType {
     Matrix,
 }
 
-/// The words of the documentation, which error messages use.
+/// Prints the name of the type as the documentation and error messages of Prometheus write it.
 impl fmt::Display for ValueType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

@@ -1,18 +1,18 @@
-//! Room on the stack for recursion over high trees.
+//! Stack space for recursion over deep trees.
 //!
-//! A chain of ten thousand operators is a tree as high. Whatever walks trees and calls itself does
-//! so through [`deeper`]: it measures how much of the stack is left and goes on with a new piece
-//! where that is little. So the height of a tree is bounded by the parser and not by a thread's
-//! stack.
+//! A chain of ten thousand operators is a tree of the same height. Every recursive function over
+//! trees therefore recurses through [`deeper`], which checks the remaining stack and continues on a
+//! newly allocated stack segment when little is left. The limit on the height of a tree is thus set
+//! by the parser, not by the stack size of a thread.
 
-/// What must be left of the stack: more than anything takes between two calls of [`deeper`], also
-/// without optimisation.
+/// Minimum remaining stack in bytes. It exceeds the stack that any function uses between two calls
+/// of [`deeper`], also without optimization.
 const LEFT_BYTES_MIN: usize = 1 << 20;
 
-/// A new piece. Only what is touched of it takes memory.
+/// Size of a new stack segment in bytes. Only the pages that are touched occupy memory.
 const PIECE_BYTES: usize = 4 << 20;
 
-/// Calls `f` with room on the stack.
+/// Calls `f` with at least 1 MiB of stack, on a new stack segment if necessary.
 #[inline]
 pub fn deeper<T>(f: impl FnOnce() -> T) -> T {
     stacker::maybe_grow(LEFT_BYTES_MIN, PIECE_BYTES, f)

@@ -1,7 +1,7 @@
-//! Settling durations: once a query's step and range are known, every duration expression becomes
-//! milliseconds.
+//! Resolution of durations: replaces every duration expression with milliseconds when the step and
+//! the range of the query are available.
 //!
-//! Invariant: after [`resolve`] no [`Duration::Expr`] is left in the tree.
+//! Invariant: after [`resolve`] the tree contains no [`Duration::Expr`].
 
 use crate::ast::{
     BinaryOp, Duration, DurationExpr, DurationKind, Expr, ExprKind, Subquery, VectorSelector,
@@ -13,21 +13,23 @@ use firn_model::log_exp;
 
 const NANOS_PER_SECOND: i64 = 1_000_000_000;
 
-/// The most seconds that 63 bits of nanoseconds hold.
+/// The largest number of seconds whose nanoseconds fit in a signed 64-bit integer.
 pub(crate) const DURATION_SECONDS_MAX: f64 = (1u64 << 63) as f64 / 1e9;
 
-/// What `step()` and `range()` stand for. Both are zero in an instant query.
+/// The values of `step()` and `range()` in a query. Both are zero in an instant query.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DurationContext {
-    /// Nanoseconds between the query's steps.
+    /// Distance between the steps of the query, in nanoseconds.
     pub step_ns: i64,
-    /// Milliseconds between the query's start and end.
+    /// Distance between the start and the end of the query, in milliseconds.
     pub range_ms: i64,
 }
 
-/// Settles every duration in the tree. Fails with [`QueryError::Parse`] and upstream's text where
-/// one is not a number, out of range, or not positive although a window or a step must be: upstream
-/// settles them before there is a query to execute.
+/// Resolves every duration in the tree in place.
+///
+/// Returns [`QueryError::Parse`] with the text of Prometheus if a duration is NaN, infinite or out
+/// of range, or if a window or step is not positive. It is a parse error because Prometheus
+/// resolves durations before it creates the query.
 pub fn resolve(expr: &mut Expr, context: DurationContext) -> Result<(), QueryError> {
     match &mut expr.kind {
         ExprKind::Vector(vector) => resolve_offset(vector, context)?,
@@ -81,7 +83,7 @@ fn settle(
     Ok(())
 }
 
-/// Seconds.
+/// Evaluates a duration expression. Returns seconds, which may be NaN or infinite.
 fn evaluate(expr: &DurationExpr, context: DurationContext) -> Result<f64, QueryError> {
     Ok(match &expr.kind {
         DurationKind::Number(literal) => literal.value,
@@ -106,19 +108,20 @@ fn evaluate(expr: &DurationExpr, context: DurationContext) -> Result<f64, QueryE
                 BinaryOp::Div => left / right,
                 BinaryOp::Mod => left % right,
                 BinaryOp::Pow => log_exp::pow(left, right),
-                // The parser builds arithmetic only.
+                // The parser creates arithmetic operators only.
                 _ => return refuse(expr, "duration expression has an unknown operator"),
             }
         }
     })
 }
 
-/// A duration in seconds, whole ones and the rest apart, as Go converts it.
+/// Converts a duration to seconds. Whole seconds and the remainder are converted separately, like
+/// `Duration.Seconds` of Go, so that the result has the same bits.
 pub(crate) fn seconds_of_nanos(duration_ns: i64) -> f64 {
     (duration_ns / NANOS_PER_SECOND) as f64 + (duration_ns % NANOS_PER_SECOND) as f64 / 1e9
 }
 
-/// Upstream writes the bytes of the text where others write line and column.
+/// Returns a parse error at `expr`. Prometheus prints byte offsets here instead of line and column.
 fn refuse<T>(expr: &DurationExpr, why: &str) -> Result<T, QueryError> {
     let span = expr.span;
     Err(QueryError::Parse(format!(
@@ -167,7 +170,7 @@ mod tests {
 
     #[test]
     fn durations_resolve_takes_the_step_as_it_was_asked_for() {
-        // `step=273.138`, which no float is.
+        // The client sent `step=273.138`, which no float represents exactly.
         let context = DurationContext {
             step_ns: 273_137_999_999,
             range_ms: 0,

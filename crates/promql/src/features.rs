@@ -1,26 +1,31 @@
-//! The switches of the language.
+//! The optional features of the language.
 
-/// Language switches, named as upstream's feature flags.
+/// Feature flags of PromQL. Each field is named after the feature flag of Prometheus; all are off
+/// by default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Features {
-    /// `promql-experimental-functions`
+    /// `promql-experimental-functions`: enables experimental functions and aggregations.
     pub experimental_functions: bool,
-    /// `promql-extended-range-selectors`
+    /// `promql-extended-range-selectors`: enables the modifiers `anchored` and `smoothed`.
     pub extended_range_selectors: bool,
-    /// `promql-binop-fill-modifiers`
+    /// `promql-binop-fill-modifiers`: enables `fill`, `fill_left` and `fill_right` in binary
+    /// operations.
     pub binop_fill_modifiers: bool,
-    /// `promql-duration-expr`
+    /// `promql-duration-expr`: enables arithmetic in durations.
     pub duration_expressions: bool,
-    /// `promql-delayed-name-removal`
+    /// `promql-delayed-name-removal`: removes metric names at the end of the evaluation instead of
+    /// in each function.
     pub delayed_name_removal: bool,
-    /// `use-start-timestamps`
+    /// `use-start-timestamps`: functions of counters use the start timestamps of samples.
     pub use_start_timestamps: bool,
-    /// `type-and-unit-labels`
+    /// `type-and-unit-labels`: the labels `__type__` and `__unit__` are handled like the metric
+    /// name.
     pub type_and_unit_labels: bool,
 }
 
 impl Features {
-    /// Every switch of the language on, as upstream's test scripts expect; labels stay as stored.
+    /// Every feature of the language enabled, as the test scripts of Prometheus require.
+    /// `type_and_unit_labels` is off, so that labels remain as stored.
     pub const ALL: Features = Features {
         experimental_functions: true,
         extended_range_selectors: true,

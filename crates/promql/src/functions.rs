@@ -1,5 +1,5 @@
-//! The function table: one row a function says all that the crate knows of it. The parser, the type
-//! checker, the planner and the evaluator read it, and so may a front end.
+//! The function table of PromQL. One row contains all properties of a function; the parser, the
+//! type checker, the planner, the evaluator and user interfaces read it.
 //!
 //! Invariant: rows are sorted by name, and every [`FunctionId`] has exactly one row.
 
@@ -12,7 +12,7 @@ pub use table::FUNCTIONS;
 use crate::ast::{Edges, ValueType};
 use firn_model::histogram::Histogram;
 
-/// Identifies a function to the evaluator.
+/// Identifies a function in the evaluator. Variants are named after the PromQL functions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
 pub enum FunctionId {
@@ -108,101 +108,104 @@ pub enum FunctionId {
     Year,
 }
 
-/// How the evaluator computes a function.
+/// The way in which the evaluator computes a function.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Evaluation {
-    /// A function of each float; histograms have no result.
+    /// A function of each float. Histograms have no result.
     Float(fn(f64) -> f64),
-    /// A function of each histogram; floats have no result.
+    /// A function of each histogram. Floats have no result.
     OfHistogram(fn(&Histogram) -> f64),
-    /// A function of two scalars.
+    /// A function of two scalars, such as `min_of`.
     OfScalars(fn(f64, f64) -> f64),
     /// A function of the window of each series.
     Range(RangeFunction),
-    /// A number that the times of the query fix.
+    /// A number that depends only on the start, end and step of the query.
     QueryTime,
-    /// An operation on the row of each series with further arguments.
+    /// An operation on the row of each series, with further arguments.
     RowOp,
-    /// An operator of its own, chosen by [`FunctionId`].
+    /// An operator with an implementation of its own, selected by [`FunctionId`].
     Operator,
 }
 
-/// What a function needs of its window.
+/// The requirements of a function on the window of its range vector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
-    /// Samples without which there is no result.
+    /// Minimum number of samples in the window; with fewer the function has no result.
     pub samples_min: usize,
-    /// Whether the result is extrapolated to the edges of the window.
+    /// True if the result is extrapolated to the edges of the window.
     pub extrapolates: bool,
-    /// Whether start timestamps change the result.
+    /// True if the start timestamps of samples change the result.
     pub reads_start_times: bool,
-    /// Whether the selector may be `anchored`, which adds the sample before the window.
+    /// True if the selector may be `anchored`, which adds the last sample before the window.
     pub anchored: bool,
-    /// Whether the selector may be `smoothed`, which interpolates at both edges.
+    /// True if the selector may be `smoothed`, which interpolates values at both edges of the
+    /// window.
     pub smoothed: bool,
 }
 
-/// What a function does to native histograms.
+/// The treatment of native histograms by a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OfHistograms {
-    /// They have no result.
+    /// The function has no result for histograms.
     Ignored,
-    /// They have a result like floats, or one of their own.
+    /// The function has a result for histograms, either the same as for floats or a different one.
     Used,
-    /// The function reads count and sum alone.
+    /// The function reads only the count and the sum of histograms.
     CountAndSum,
-    /// The function reads all buckets.
+    /// The function reads all buckets of histograms.
     Buckets,
 }
 
-/// What a function does to the metric name.
+/// The effect of a function on the metric name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OfMetricName {
-    /// The result is another metric.
+    /// The result is a different metric: the name is dropped.
     Dropped,
-    /// The result is the same metric.
+    /// The result is the same metric: the name is kept.
     Kept,
-    /// The arguments decide.
+    /// The arguments of the call determine the name.
     Set,
 }
 
-/// How a function takes the rows of its vector.
+/// The way in which a function reads the rows of its vector argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rows {
-    /// It changes each row by itself.
+    /// The function transforms each row independently of all others.
     Each,
-    /// It reads one row after the other and keeps none.
+    /// The function reads one row after another and retains none.
     Scanned,
-    /// It needs all rows at once.
+    /// The function requires all rows at the same time.
     All,
 }
 
-/// A row of the table.
+/// A row of the function table: the signature, properties and implementation of one function.
 #[derive(Debug)]
 pub struct Function {
-    /// The name in PromQL.
+    /// The name of the function in PromQL.
     pub name: &'static str,
-    /// The name in code.
+    /// The identifier of the function in the evaluator.
     pub id: FunctionId,
-    /// Types of the arguments; with `variadic` the last may be left out or repeated.
+    /// The types of the arguments. If the function is variadic, the last argument may be omitted or
+    /// repeated.
     pub args: &'static [ValueType],
-    /// 0: as many arguments as `args`; n: up to n more than all but the last; -1: any number.
+    /// The number of optional arguments. 0: exactly as many arguments as `args`. n > 0: up to n in
+    /// addition to all `args` except the last. -1: any number.
     pub variadic: i32,
     /// The type of the result.
     pub returns: ValueType,
-    /// Whether the function needs `promql-experimental-functions`.
+    /// True if the function requires the feature `promql-experimental-functions`.
     pub experimental: bool,
-    /// What a function of a range vector needs of its window.
+    /// The window requirements of a function of a range vector. `None` for all other functions.
     pub window: Option<Window>,
-    /// What becomes of native histograms.
+    /// The treatment of native histograms.
     pub histograms: OfHistograms,
-    /// What becomes of the metric name.
+    /// The effect on the metric name.
     pub metric_name: OfMetricName,
-    /// Whether the value changes with the evaluation time although the arguments do not.
+    /// True if the value changes with the evaluation time although the arguments do not change.
     pub changes_with_time: bool,
-    /// What the function computes, in a line.
+    /// A description of the function in one line.
     pub doc: &'static str,
-    /// A call that has a result.
+    /// An example: a call that has a result.
     pub example: &'static str,
     pub(crate) evaluation: Evaluation,
     pub(crate) rows: Rows,
@@ -216,13 +219,14 @@ impl PartialEq for Function {
 
 impl Eq for Function {}
 
-/// The function called `name`; names are case-sensitive.
+/// Returns the function called `name`, or `None`. Names are case-sensitive; O(log n).
 pub fn lookup(name: &str) -> Option<&'static Function> {
     let found = FUNCTIONS.binary_search_by(|f| f.name.cmp(name)).ok()?;
     FUNCTIONS.get(found)
 }
 
-/// A row with what mostly follows from how the function is evaluated.
+/// Creates a row whose properties follow from the kind of evaluation. The methods below change the
+/// properties that differ.
 const fn row(
     name: &'static str,
     id: FunctionId,
@@ -319,7 +323,7 @@ impl Function {
         self
     }
 
-    /// Whether a selector of the function's window may have these edges.
+    /// Returns whether a selector in the function's argument may have these edges.
     pub(crate) fn takes_edges(&self, edges: Edges) -> bool {
         self.window.is_some_and(|window| match edges {
             Edges::Plain => true,
@@ -328,7 +332,8 @@ impl Function {
         })
     }
 
-    /// Whether the value changes with the evaluation time or with the times of the query.
+    /// Returns whether the value changes with the evaluation time or with the start, end or step of
+    /// the query.
     pub(crate) fn reads_time(&self) -> bool {
         self.changes_with_time || matches!(self.evaluation, Evaluation::QueryTime)
     }

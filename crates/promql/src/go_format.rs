@@ -1,11 +1,13 @@
-//! Numbers and times in the forms that Go prints, where texts are interface.
+//! Numbers and times formatted as Go prints them, for texts whose exact form is part of the
+//! interface.
 
 use crate::math::dates::Date;
 use firn_model::sample::TimestampMs;
 
-/// Go's `%g`: the shortest form that reads back, or `precision` significant digits.
+/// Formats like Go's `%g`: with `precision` significant digits, or in the shortest form that parses
+/// back to the same value.
 pub(crate) fn format_g(value: f64, precision: Option<usize>) -> String {
-    // Go switches to exponents at the precision, and at six for the shortest form.
+    // Go uses exponents from the precision on, or from six for the shortest form.
     format_general(
         value,
         precision,
@@ -13,7 +15,8 @@ pub(crate) fn format_g(value: f64, precision: Option<usize>) -> String {
     )
 }
 
-/// Go's `%v`: the shortest form that reads back, with an exponent from 1e21 on and below 1e-4.
+/// Formats like Go's `%v`: the shortest form that parses back to the same value, with an exponent
+/// from 1e21 on and below 1e-4.
 pub(crate) fn format_v(value: f64) -> String {
     format_general(value, None, 21)
 }
@@ -41,7 +44,8 @@ fn format_general(value: f64, precision: Option<usize>, exponent_end: i32) -> St
     format!("{value:.decimals$}")
 }
 
-/// Go's `strconv.FormatFloat(value, 'f', -1, 64)`: the shortest form without an exponent.
+/// Formats like Go's `strconv.FormatFloat(value, 'f', -1, 64)`: the shortest form without an
+/// exponent.
 pub(crate) fn format_f(value: f64) -> String {
     match format_special(value) {
         Some(text) => text.into(),
@@ -49,7 +53,7 @@ pub(crate) fn format_f(value: f64) -> String {
     }
 }
 
-/// Go's `%f`: six decimals.
+/// Formats like Go's `%f`, with six decimals.
 pub(crate) fn format_fixed(value: f64) -> String {
     match value.is_finite() {
         true => format!("{value:.6}"),
@@ -73,7 +77,7 @@ fn format_special(value: f64) -> Option<&'static str> {
     }
 }
 
-/// A time in whole seconds, as RFC 3339 in UTC.
+/// Formats a time in UTC as RFC 3339, in whole seconds.
 pub(crate) fn format_rfc3339(time: TimestampMs) -> String {
     let date = Date::from_unix(time / 1000);
     format!(

@@ -1,23 +1,24 @@
-//! The steps of an evaluation, and which stretch of data time a selector sees at a step.
+//! The steps of an evaluation, and the range of data time that a selector reads at each step.
 
 use firn_model::sample::{TimeRange, TimestampMs};
 use std::ops::Range;
 
-/// Evenly spaced moments at which an expression is evaluated.
+/// Evenly spaced times at which an expression is evaluated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Grid {
-    /// The first moment.
+    /// The time of the first step.
     pub(crate) start: TimestampMs,
-    /// Milliseconds from step to step; positive.
+    /// Distance between steps in milliseconds; positive.
     pub(crate) step_ms: i64,
-    /// How many steps.
+    /// The number of steps, which may be zero.
     pub(crate) count: usize,
-    /// Up to where steps were asked for.
+    /// The requested end. The last step may be earlier, because it is a multiple of the step width.
     pub(crate) end: TimestampMs,
 }
 
 impl Grid {
-    /// The steps from `start` to `end`, both included; none if `end < start`.
+    /// Returns the steps from `start` to `end`, both inclusive. Empty if `end < start`; panics if
+    /// `step_ms` is not positive.
     pub(crate) fn between(start: TimestampMs, end: TimestampMs, step_ms: i64) -> Self {
         assert!(step_ms > 0, "steps go forward");
         let count = match end.checked_sub(start) {
@@ -32,7 +33,7 @@ impl Grid {
         }
     }
 
-    /// Only the first step.
+    /// Returns a grid with only the first step of `self`.
     pub(crate) fn first_only(self) -> Self {
         Self {
             count: self.count.min(1),
@@ -41,23 +42,24 @@ impl Grid {
         }
     }
 
-    /// Whether it is one moment; a range of a single step is none.
+    /// Returns whether this is the grid of an instant query. A range query with a single step is
+    /// not, unless it ends at its start.
     pub(crate) fn is_instant(&self) -> bool {
         self.start == self.end
     }
 
-    /// The time of a step.
+    /// Returns the time of a step, limited to the range of timestamps.
     pub(crate) fn time(&self, step: usize) -> TimestampMs {
         self.start
             .saturating_add(self.step_ms.saturating_mul(step as i64))
     }
 
-    /// The time of the last step; of an empty grid, its start.
+    /// Returns the time of the last step, or the start of an empty grid.
     pub(crate) fn last(&self) -> TimestampMs {
         self.time(self.count.saturating_sub(1))
     }
 
-    /// A stretch of the steps.
+    /// Returns the grid of a range of the steps.
     pub(crate) fn part(&self, steps: &Range<usize>) -> Grid {
         Grid {
             start: self.time(steps.start),
@@ -66,8 +68,8 @@ impl Grid {
         }
     }
 
-    /// The steps at which `reach` may see something of `samples`; all of them if its bounds do not
-    /// move on with the steps.
+    /// Returns the steps whose window may contain a sample of `samples`: all steps if the windows
+    /// do not move with the steps (`@`).
     pub(crate) fn steps_seeing(&self, samples: TimeRange, reach: &Reach) -> Range<usize> {
         self.moving_steps_seeing(samples, reach)
             .unwrap_or(0..self.count)
@@ -79,7 +81,8 @@ impl Grid {
         }
         let steps = i64::try_from(self.count).ok()?;
         let end = self.start.checked_add(self.step_ms.checked_mul(steps)?)?;
-        // What a step sees would be cut at the ends of time.
+        // At the limits of the timestamp range windows would be cut, so the arithmetic must not
+        // overflow.
         end.checked_sub(reach.offset_ms)?;
         let first_end = self.start.checked_sub(reach.offset_ms)?;
         first_end.checked_sub(reach.range_ms)?;
@@ -88,42 +91,45 @@ impl Grid {
             let step = behind.div_euclid(self.step_ms) + i64::from(behind % self.step_ms != 0);
             Some(step.clamp(0, steps) as usize)
         };
-        // A step sees a sample from its time on, until the range is over.
+        // A window contains a sample from the sample's time on until the range has passed.
         let first = steps_before(samples.min)?;
         let behind = steps_before(samples.max.checked_add(reach.range_ms)?)?;
         Some(first..behind.max(first))
     }
 
-    /// The times of all steps.
+    /// Returns the times of all steps in ascending order.
     pub(crate) fn times(&self) -> impl Iterator<Item = TimestampMs> + use<> {
         let grid = *self;
         (0..grid.count).map(move |step| grid.time(step))
     }
 }
 
-/// A duration in seconds, whole ones and the rest apart, as Go converts it.
+/// Converts a duration to seconds. Whole seconds and the remainder are converted separately, like
+/// `Duration.Seconds` of Go, so that the result has the same bits.
 pub(crate) fn seconds(duration_ms: i64) -> f64 {
     (duration_ms / 1000) as f64 + (duration_ms % 1000 * 1_000_000) as f64 / 1e9
 }
 
-/// How far a selector's data time lies from the evaluation time, and how much of it is seen.
+/// The position of a selector's window relative to the evaluation time, and its length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Reach {
-    /// Length of the window, left edge excluded: a range, or the lookback.
+    /// Length of the window in milliseconds: the range, or the lookback of an instant selector. The
+    /// left edge is excluded.
     pub(crate) range_ms: i64,
-    /// `offset`.
+    /// The `offset` modifier in milliseconds.
     pub(crate) offset_ms: i64,
-    /// `@`.
+    /// The timestamp of the `@` modifier, if present.
     pub(crate) at: Option<TimestampMs>,
 }
 
 impl Reach {
-    /// The newest data time seen from `time`.
+    /// Returns the newest data time in the window at the evaluation time `time`.
     pub(crate) fn end(&self, time: TimestampMs) -> TimestampMs {
         self.at.unwrap_or(time).saturating_sub(self.offset_ms)
     }
 
-    /// The data times that all steps of a non-empty grid see together.
+    /// Returns the data time covered by the windows of all steps together. The grid must not be
+    /// empty.
     pub(crate) fn time_range(&self, grid: &Grid) -> TimeRange {
         let oldest = self.end(grid.start).saturating_sub(self.range_ms);
         TimeRange::new(oldest.saturating_add(1), self.end(grid.last()))

@@ -1,10 +1,11 @@
-//! The form in which `count_values` and Prometheus's tools write a histogram.
+//! The text form of native histograms that `count_values` and the tools of Prometheus use.
 
 use crate::go_format::format_g;
 use firn_model::histogram::Histogram;
 use firn_model::histogram::float::{Bucket, FloatHistogram};
 
-/// `{count:4, sum:3, [-2,-1):1, [-0.5,0.5]:1, (1,2]:2}`: the buckets that hold something, upwards.
+/// Formats a histogram with its non-empty buckets in ascending order: `{count:4, sum:3, [-2,-1):1,
+/// [-0.5,0.5]:1, (1,2]:2}`.
 pub(crate) fn histogram_text(histogram: &Histogram) -> String {
     let histogram = FloatHistogram::from(histogram);
     let mut out = format!("{{count:{}, sum:{}", g(histogram.count), g(histogram.sum));

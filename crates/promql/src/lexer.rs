@@ -1,10 +1,10 @@
-//! Text into tokens. What a token is depends on where it stands: between braces every word is an
-//! identifier, between brackets only durations and their arithmetic stand, elsewhere words have
-//! meanings.
+//! Splits a query text into tokens. The rules depend on the context: between braces every word is
+//! an identifier; between brackets only durations and their arithmetic are allowed; elsewhere
+//! keywords are recognized.
 //!
-//! Invariant: tokens cover the text in order without overlapping, and every call gets closer to the
-//! end of the text or returns [`TokenKind::Eof`] or an error. What is refused, and with which
-//! words, follows Prometheus 3.14 (`promql/parser/lex.go`), character by character.
+//! Invariant: tokens cover the text in order without overlapping. Every call either advances
+//! towards the end of the text or returns [`TokenKind::Eof`] or an error. The set of rejected texts
+//! and the error messages follow `promql/parser/lex.go` of Prometheus 3.14, character by character.
 
 mod number;
 mod strings;
@@ -17,29 +17,30 @@ use crate::ast::BinaryOp;
 use crate::quote::{REPLACEMENT, quote_char};
 use crate::syntax_error::SyntaxError;
 
-/// Reads tokens from a text.
+/// Reads tokens from a query text, one at a time.
 #[derive(Clone, Debug)]
 pub(crate) struct Lexer<'a> {
     text: &'a str,
-    /// Where the next character is.
+    /// Byte offset of the next character.
     at: usize,
-    /// Where the token under way begins, or the last one ended.
+    /// Byte offset of the first character of the current token, or the end of the last one.
     start: usize,
     parens_open: i64,
     in_braces: bool,
     brackets: Brackets,
 }
 
-/// What was seen of brackets.
+/// The state of the lexer with respect to brackets.
 #[derive(Clone, Copy, Debug, Default)]
 struct Brackets {
     open: bool,
-    /// No number has been read since the last `[`: from the first one on the rules outside of
-    /// brackets hold, but for words and colons.
+    /// True until a number is read after the last `[`. From the first number on the rules outside
+    /// of brackets apply, except for words and colons.
     before_number: bool,
-    /// Since the last `[`.
+    /// True if a colon was read since the last `[`.
     colon_seen: bool,
-    /// In any brackets so far; upstream does not forget it either.
+    /// True if a number was read in any brackets so far. Prometheus does not reset it at `[`,
+    /// either.
     number_seen: bool,
 }
 
@@ -55,12 +56,13 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    /// The text of a token.
+    /// Returns the text of a token.
     pub(crate) fn text(&self, token: Token) -> &'a str {
         &self.text[token.start..token.end]
     }
 
-    /// The next token, comments left out. After an error or the end nothing may be read.
+    /// Returns the next token and skips comments. The caller must not call it again after an error
+    /// or the end.
     pub(crate) fn next(&mut self) -> Result<Token, SyntaxError> {
         if self.in_braces {
             self.skip_spaces_and_comments();
@@ -177,7 +179,7 @@ impl<'a> Lexer<'a> {
         self.skip_while(|c| is_word(c) || c == ':');
         let text = &self.text[self.start..self.at];
         let kind = match token::word_kind(text) {
-            // So that a metric of that name stays usable: `fill + fill`.
+            // Otherwise a metric with this name could not be used: `fill + fill`.
             Some(TokenKind::Word(Word::Fill | Word::FillLeft | Word::FillRight))
                 if !self.is_paren_next() =>
             {
@@ -194,7 +196,8 @@ impl<'a> Lexer<'a> {
         self.rest().trim_start_matches(is_space).starts_with('(')
     }
 
-    /// After a number between brackets: a colon, or a word of duration expressions.
+    /// Reads a colon or a word of duration expressions. Called for words and colons in brackets
+    /// after a number.
     fn word_in_brackets(&mut self, first: char) -> Result<Token, SyntaxError> {
         if first == ':' && self.brackets.colon_seen {
             return self.fail("unexpected colon ':'");
@@ -338,7 +341,7 @@ impl<'a> Lexer<'a> {
         self.at += rest.len() - rest.trim_start_matches(keep).len();
     }
 
-    /// Ends the token under way.
+    /// Ends the current token and returns it.
     fn emit(&mut self, kind: TokenKind) -> Result<Token, SyntaxError> {
         let start = std::mem::replace(&mut self.start, self.at);
         Ok(Token {
@@ -348,7 +351,7 @@ impl<'a> Lexer<'a> {
         })
     }
 
-    /// Refuses the token under way.
+    /// Returns an error at the start of the current token.
     fn fail<T>(&self, message: impl Into<String>) -> Result<T, SyntaxError> {
         Err(SyntaxError::new(self.start, message))
     }

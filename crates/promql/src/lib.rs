@@ -1,9 +1,13 @@
-//! PromQL, as Prometheus 3.14 speaks it: lexer, parser, plan, operators, evaluation.
+//! PromQL, compatible with Prometheus 3.14: lexer, parser, planner, operators and evaluation.
 //!
-//! Invariants: pure; the clock is never read, `now` and the lookback arrive in [`Options`]; same
-//! plan and same input give the same bits, whatever the number of threads; memory is reserved
-//! before it is allocated and the cancel flag is checked once a batch. Nothing here knows HTTP,
-//! JSON or a store's inside: samples come through [`firn_model::store::Select`].
+//! Invariants:
+//! - Evaluation is pure. It never reads the clock; the caller passes the evaluation time and the
+//!   lookback ([`EvalTime`], [`Options`]).
+//! - The same plan and the same input give the same bits, regardless of the number of threads.
+//! - Memory is reserved before it is allocated, and the cancel flag is checked once per batch.
+//!
+//! The crate does not depend on HTTP, JSON or the implementation of a store: it reads samples
+//! through [`firn_model::store::Select`].
 
 pub mod ast;
 pub mod depth;

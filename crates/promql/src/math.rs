@@ -1,4 +1,4 @@
-//! Arithmetic on floats and dates. Nothing here knows series, steps or histograms.
+//! Arithmetic on floats and dates, independent of series, steps and histograms.
 
 pub(crate) mod dates;
 pub(crate) mod float;

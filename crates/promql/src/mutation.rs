@@ -1,24 +1,24 @@
-//! Texts made by chance from good ones, for the fuzz targets: cut, joined, and with pieces put in.
+//! Random inputs for fuzz targets: valid texts that are cut, joined and mixed with small pieces.
 //!
-//! A run is repeated by its seed. `FIRN_SEEDS=n` runs n seeds instead of the few that every test
-//! run does, and `FIRN_SEED=s` runs one.
+//! The seed of a run reproduces it. `FIRN_SEEDS=n` runs n seeds instead of the few seeds of an
+//! ordinary test run, and `FIRN_SEED=s` runs a single seed.
 
 use firn_model::env::sim::SimRng;
 
-/// Seeds of an ordinary test run: a second or two.
+/// Number of seeds of an ordinary test run, which takes a second or two.
 const SEEDS: u64 = 20;
 
-/// Texts made from one seed.
+/// Number of texts generated from one seed.
 const TEXTS_PER_SEED: usize = 50;
 
-/// Calls `target` with texts made from those of `corpus` and the small `pieces`.
+/// Calls `target` with random texts made from those of `corpus` and the small `pieces`.
 pub(crate) fn run(corpus: &[&str], pieces: &[&str], target: fn(&[u8])) {
     let seeds = match number("FIRN_SEED") {
         Some(seed) => seed..seed + 1,
         None => 0..number("FIRN_SEEDS").unwrap_or(SEEDS),
     };
     for seed in seeds {
-        // Shown when the test fails.
+        // Printed only if the test fails, to reproduce it.
         println!("FIRN_SEED={seed}");
         let rng = SimRng::new(seed);
         for _ in 0..TEXTS_PER_SEED {

@@ -1,6 +1,7 @@
-//! Numbers in the notation of Go: first an integer (`0x1f`, `017`, `1_000`), else a float.
+//! Parses numbers in the notation of Go: first as an integer (`0x1f`, `017`, `1_000`), then as a
+//! float.
 
-/// Reads a number with or without a sign; the error is Go's.
+/// Parses a number with an optional sign. The error is the text of Go.
 pub(crate) fn parse_signed(text: &str) -> Result<f64, &'static str> {
     let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
     if unsigned.starts_with(['+', '-']) {
@@ -13,7 +14,7 @@ pub(crate) fn parse_signed(text: &str) -> Result<f64, &'static str> {
     })
 }
 
-/// Reads a number without a sign as Go does; the error is Go's.
+/// Parses a number without a sign, like Go. The error is the text of Go.
 pub(crate) fn parse_number(text: &str) -> Result<f64, &'static str> {
     if let Some(integer) = parse_integer(text) {
         return Ok(integer as f64);
@@ -23,8 +24,8 @@ pub(crate) fn parse_number(text: &str) -> Result<f64, &'static str> {
         "nan" => return Ok(f64::NAN),
         _ => {}
     }
-    // Rust reads what Go reads, but for underscores and hexadecimal floats, which need an exponent
-    // that the lexer does not let through.
+    // Rust parses the same floats as Go, except underscores and hexadecimal floats. The latter need
+    // an exponent, which the lexer rejects.
     let digits = without_underscores(text).ok_or("invalid syntax")?;
     let value: f64 = digits.parse().map_err(|_| "invalid syntax")?;
     if value.is_infinite() {
@@ -46,7 +47,7 @@ fn parse_integer(text: &str) -> Option<i64> {
     }
 }
 
-/// The text without its underscores, if each stands between digits.
+/// Returns the text without underscores, or `None` if an underscore is not between two digits.
 fn without_underscores(text: &str) -> Option<String> {
     let bytes = text.as_bytes();
     let digit_at = |i: usize| bytes.get(i).is_some_and(u8::is_ascii_hexdigit);

@@ -1,14 +1,16 @@
-//! Text into a checked tree, by recursive descent and precedence climbing.
+//! Parses a query text into a checked tree, by recursive descent and precedence climbing.
 //!
-//! What is accepted, and where and with which words the rest is refused, follows Prometheus 3.14.
-//! Its parser is generated from a grammar (`promql/parser/generated_parser.y`), and which of
-//! several mistakes in a text it reports depends on when that parser needs its one token of
-//! lookahead: reading a token may fail in the lexer. So the rule here is: read the next token
-//! only where the grammar must.
+//! The accepted texts, and the positions and texts of errors, follow Prometheus 3.14. Its parser is
+//! generated from a grammar (`promql/parser/generated_parser.y`). If a text contains several
+//! errors, the reported one depends on when that parser reads its single token of lookahead,
+//! because reading a token may fail in the lexer. Therefore this parser reads the next token only
+//! where the grammar requires it.
 //!
-//! Invariants: the first mistake ends the parse; nesting and the height of the tree are bounded by
-//! [`NESTING_MAX`] and [`HEIGHT_MAX`]; what the tree takes is reserved before it is there; a
-//! returned tree has passed the type checker.
+//! Invariants:
+//! - The first error ends the parse.
+//! - Nesting and the height of the tree are bounded by [`NESTING_MAX`] and [`HEIGHT_MAX`].
+//! - The memory of the tree is reserved before it is allocated.
+//! - A returned tree has passed the type checker.
 
 mod check;
 mod duration;
@@ -32,37 +34,41 @@ use firn_model::budget::{Budget, Reservation};
 use firn_model::matcher::Matcher;
 use firn_model::units::parse_duration;
 
-/// The highest tree that is accepted: a chain of operators (`a or b or c`) is as high as it is
-/// long, and generated queries have chains of thousands. Ten thousand of them, and what
-/// [`NESTING_MAX`] allows around them; to walk it takes some megabytes of stack.
+/// Maximum height of a tree. A chain of operators (`a or b or c`) is as high as it is long, and
+/// generated queries contain chains of thousands. The limit allows ten thousand operators in
+/// addition to the nesting of [`NESTING_MAX`]; traversing such a tree uses some megabytes of stack.
 pub const HEIGHT_MAX: u32 = 10_000 + NESTING_MAX;
 
-/// The most parentheses, calls and signs inside each other: the frames of an evaluation are large.
+/// Maximum number of nested parentheses, calls and signs. It is low because evaluation has large
+/// stack frames.
 pub const NESTING_MAX: u32 = 1000;
 
-/// What a node takes: in the tree, in its plan, and while equal parts of the plan are looked for.
+/// Memory of a node in bytes: in the tree, in the plan, and while common parts of the plan are
+/// searched.
 const NODE_BYTES: usize = 768;
 
-/// What an operator, a call or parentheses take of the stack while trees are walked.
+/// Stack in bytes that an operator, a call or parentheses use during the traversal of a tree.
 const WALK_BYTES: usize = 256;
 
-/// A sign binds as `*` does: of the infix operators only the power is read before it.
+/// The precedence of a sign, which equals that of `*`: only a power binds tighter.
 const SIGN_OPERAND_PRECEDENCE: u8 = 6;
 
-/// What a matcher or a label of a list takes besides its text.
+/// Memory of a matcher or of a label in a list, in bytes, in addition to its text.
 const LIST_ITEM_BYTES: usize = 256;
 
-/// The longest text that is accepted, in bytes, so that positions fit a [`Span`].
+/// Maximum length of a query text in bytes, so that positions fit in a [`Span`].
 pub const TEXT_BYTES_MAX: usize = 16 << 20;
 
-/// Parses and checks an expression. Fails with [`QueryError::Parse`], whose text is that of
-/// Prometheus 3.14: `1:5: parse error: unexpected end of input`.
+/// Parses and checks an expression.
+///
+/// Fails with [`QueryError::Parse`], whose text equals that of Prometheus 3.14: `1:5: parse error:
+/// unexpected end of input`. Memory is not limited.
 pub fn parse(text: &str, features: Features) -> Result<Expr, QueryError> {
     parse_within(text, features, &mut unlimited())
 }
 
-/// Like [`parse`], and adds the bytes of the tree and its plan to `memory`. Fails with
-/// [`QueryError::Limited`] if there is not so much.
+/// Parses and checks an expression like [`parse`], and adds the bytes of the tree and its plan to
+/// `memory`. Fails with [`QueryError::Limited`] if the budget is exceeded.
 pub fn parse_within(
     text: &str,
     features: Features,
@@ -75,13 +81,13 @@ pub fn parse_within(
     })
 }
 
-/// Parses a series selector as `match[]` holds it: `up`, `{job="x"}`. Whether a matcher must refuse
-/// the empty value is for the caller to say.
+/// Parses a series selector in the syntax of the parameter `match[]`: `up`, `{job="x"}`. The caller
+/// checks whether a matcher must reject the empty value.
 pub fn parse_selector(text: &str) -> Result<Vec<Matcher>, QueryError> {
     parse_selector_within(text, &mut unlimited())
 }
 
-/// Like [`parse_selector`], and adds the bytes of the tree to `memory`.
+/// Parses a series selector like [`parse_selector`], and adds the bytes of the tree to `memory`.
 pub fn parse_selector_within(
     text: &str,
     memory: &mut Reservation,
@@ -93,8 +99,8 @@ pub fn parse_selector_within(
     })
 }
 
-/// The matchers of every selector in an expression, from left to right, with memory as
-/// [`parse_within`].
+/// Parses an expression and returns the matchers of each of its selectors, from left to right.
+/// Memory is reserved as in [`parse_within`].
 pub fn parse_selectors(
     text: &str,
     features: Features,
@@ -133,19 +139,19 @@ fn parse_with<'a, T>(
     })
 }
 
-/// For texts of the operator of the server.
+/// Returns an unlimited reservation, for texts that the operator of the server wrote.
 fn unlimited() -> Reservation {
     Budget::new("expression", usize::MAX).hold()
 }
 
-/// Why a rule stopped.
+/// The reason why a grammar rule stopped.
 #[derive(Debug)]
 enum Stop {
-    /// For a reason of its own.
+    /// An error with a message.
     Failed(SyntaxError),
-    /// At an unexpected token; an enclosing rule may know what is missing.
+    /// An unexpected token. An enclosing rule may add the expected token to the message.
     Unexpected(Token),
-    /// At the memory limit.
+    /// The memory limit was reached.
     Limited(String),
 }
 
@@ -160,17 +166,17 @@ type Parsed<T> = Result<T, Stop>;
 struct Parser<'a> {
     lexer: Lexer<'a>,
     features: Features,
-    /// What the tree takes.
+    /// The reservation for the memory of the tree.
     memory: &'a mut Reservation,
-    /// The token that was looked at and not yet taken.
+    /// The token that was peeked at and not consumed yet.
     ahead: Option<Token>,
-    /// Where the last token that was taken ended.
+    /// Byte offset of the end of the last consumed token.
     taken_end: usize,
-    /// Parentheses, calls and signs that are open.
+    /// Number of open parentheses, calls and signs.
     nesting: u32,
-    /// Rules under way that contain each other.
+    /// Number of nested calls of recursive rules.
     depth: u32,
-    /// The height of the tree that was built last.
+    /// Height of the tree that was built last.
     height: u32,
 }
 
@@ -201,7 +207,7 @@ impl<'a> Parser<'a> {
         self.expect(TokenKind::Eof).map(drop)
     }
 
-    /// The next token, left where it is.
+    /// Returns the next token without consuming it.
     fn peek(&mut self) -> Parsed<Token> {
         if let Some(token) = self.ahead {
             return Ok(token);
@@ -211,7 +217,7 @@ impl<'a> Parser<'a> {
         Ok(token)
     }
 
-    /// Takes the next token.
+    /// Consumes the next token and returns it.
     fn next(&mut self) -> Parsed<Token> {
         let token = self.peek()?;
         self.ahead = None;
@@ -219,7 +225,7 @@ impl<'a> Parser<'a> {
         Ok(token)
     }
 
-    /// Takes the next token if it is of `kind`.
+    /// Consumes the next token if it has the given kind.
     fn take(&mut self, kind: TokenKind) -> Parsed<Option<Token>> {
         let token = self.peek()?;
         if token.kind != kind {
@@ -228,7 +234,7 @@ impl<'a> Parser<'a> {
         self.next().map(Some)
     }
 
-    /// Takes the next token, which must be of `kind`.
+    /// Consumes the next token, which must have the given kind.
     fn expect(&mut self, kind: TokenKind) -> Parsed<Token> {
         match self.take(kind)? {
             Some(token) => Ok(token),
@@ -236,13 +242,13 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Stops at the next token; an enclosing rule says what was missing.
+    /// Stops at the next token. An enclosing rule may add the expected token to the error.
     fn stop_here<T>(&mut self) -> Parsed<T> {
         Err(Stop::Unexpected(self.peek()?))
     }
 
-    /// Fails if the rule stopped at an unexpected token: it stood `within` something and
-    /// `expected` was missing.
+    /// Returns an error if the rule stopped at an unexpected token. The message contains the part
+    /// of the grammar (`within`) and the `expected` token.
     fn within<T>(&self, parsed: Parsed<T>, within: &str, expected: &str) -> Parsed<T> {
         parsed.map_err(|stop| match stop {
             Stop::Unexpected(token) => self.unexpected(token, within, expected).into(),
@@ -265,7 +271,7 @@ impl<'a> Parser<'a> {
         self.lexer.text(token)
     }
 
-    /// What a number or duration token stands for.
+    /// Returns the value of a number or duration token.
     fn number_literal(&self, token: Token) -> Parsed<NumberLiteral> {
         let text = self.text(token);
         let is_duration = token.kind == TokenKind::Duration;
@@ -284,7 +290,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// The value of a number or duration that may have a sign.
+    /// Parses a number or duration with an optional sign, and returns its value.
     fn signed_number(&mut self) -> Parsed<f64> {
         let sign = self.take_sign()?;
         let token = self.peek()?;
@@ -299,8 +305,9 @@ impl<'a> Parser<'a> {
         })
     }
 
-    /// Takes items between commas up to a token of kind `close`, which it returns; a comma may
-    /// stand before it. Another token behind an item fails `within` a part of the grammar.
+    /// Parses items separated by commas up to a token of kind `close`, which it returns. A trailing
+    /// comma is allowed. Any other token after an item is an error in the part of the grammar
+    /// called `within`.
     fn list(
         &mut self,
         (close, shown): (TokenKind, &str),
@@ -320,13 +327,13 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Reserves what something takes that is about to be made.
+    /// Reserves memory for something that is about to be allocated.
     fn reserve(&mut self, bytes: usize) -> Parsed<()> {
         let room = self.memory.grow(bytes);
         room.map_err(|e| Stop::Limited(e.message))
     }
 
-    /// Runs a rule that may contain itself.
+    /// Runs a rule that may recurse, with sufficient stack and a limited depth.
     fn deeper<T>(&mut self, rule: impl FnOnce(&mut Self) -> Parsed<T>) -> Parsed<T> {
         if self.depth > HEIGHT_MAX {
             return self.too_high(self.taken_end);
@@ -337,7 +344,7 @@ impl<'a> Parser<'a> {
         parsed
     }
 
-    /// Runs a rule one level of parentheses, calls or signs further down.
+    /// Runs a rule inside one more level of parentheses, calls or signs.
     fn nested<T>(&mut self, rule: impl FnOnce(&mut Self) -> Parsed<T>) -> Parsed<T> {
         if self.nesting == NESTING_MAX {
             let at = self.peek()?.start;
@@ -355,7 +362,8 @@ impl<'a> Parser<'a> {
         parsed
     }
 
-    /// Notes that a node was built on top of trees of which the highest has `height`.
+    /// Updates the height after a node was built on trees of which the highest has `height`, and
+    /// reserves memory for the node.
     fn built_on(&mut self, height: u32, span: Span) -> Parsed<()> {
         self.height = height + 1;
         if self.height > HEIGHT_MAX {

@@ -1,13 +1,12 @@
-//! Characters and text in quotes as Go writes them, which error messages and the printed form of
-//! expressions show.
+//! Characters and texts quoted like Go's `%q`, for error messages and printed expressions.
 
 pub use firn_model::quote::quote;
 use firn_model::quote::{is_printable, push_escaped};
 
-/// The character that stands for one that could not be decoded.
+/// The Unicode replacement character, which replaces bytes that are not valid UTF-8.
 pub(crate) const REPLACEMENT: char = '\u{fffd}';
 
-/// `'c'`, with the escapes of Go.
+/// Returns the character in single quotes, such as `'c'`, with the escapes of Go.
 pub(crate) fn quote_char(c: char) -> String {
     let mut out = String::from("'");
     push_escaped(&mut out, c, '\'');
@@ -15,7 +14,8 @@ pub(crate) fn quote_char(c: char) -> String {
     out
 }
 
-/// `U+0071 'q'`, or `U+0007` if the character cannot be printed.
+/// Returns the code point, such as `U+0071 'q'`, or only `U+0007` if the character is not
+/// printable.
 pub(crate) fn code_point(c: char) -> String {
     if is_printable(c) {
         format!("U+{:04X} '{c}'", c as u32)

@@ -1,4 +1,5 @@
-//! What a query is asked with: its times, its limits, and what it runs on.
+//! The inputs of a query besides its text: evaluation times, limits, and the environment in which
+//! it runs.
 
 use crate::features::Features;
 use crate::value::SampleCounts;
@@ -10,27 +11,28 @@ use firn_model::store::Select;
 use firn_model::tenant::TenantId;
 use std::sync::Mutex;
 
-/// Nanoseconds of a millisecond.
+/// Nanoseconds in a millisecond.
 const NANOS_PER_MS: i64 = 1_000_000;
 
-/// When a query is evaluated.
+/// The times at which a query is evaluated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EvalTime {
-    /// At one moment.
+    /// An instant query: evaluated at one time.
     Instant(TimestampMs),
-    /// At `start`, `start + step`, ... up to `end`, the step in whole milliseconds, one at least.
+    /// A range query: evaluated at `start`, `start + step`, ... up to `end`. The step is used in
+    /// whole milliseconds and must be at least one.
     Range {
-        /// First step.
+        /// The time of the first step.
         start: TimestampMs,
-        /// Bound of the last step.
+        /// The upper limit of the last step, inclusive.
         end: TimestampMs,
-        /// Nanoseconds from step to step, which are what `step()` says.
+        /// Distance between steps in nanoseconds, which is also the value of `step()`.
         step_ns: i64,
     },
 }
 
 impl EvalTime {
-    /// A range of steps that are whole milliseconds.
+    /// Creates a range query with a step in whole milliseconds.
     pub const fn range(start: TimestampMs, end: TimestampMs, step_ms: i64) -> Self {
         EvalTime::Range {
             start,
@@ -39,7 +41,7 @@ impl EvalTime {
         }
     }
 
-    /// Whole milliseconds from step to step; zero at one moment.
+    /// Returns the distance between steps in whole milliseconds; zero for an instant query.
     pub fn step_ms(&self) -> i64 {
         match self {
             EvalTime::Instant(_) => 0,
@@ -48,39 +50,41 @@ impl EvalTime {
     }
 }
 
-/// Bounds and defaults of one query.
+/// Limits and defaults of one query.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// Language switches.
+    /// The enabled features of the language.
     pub features: Features,
-    /// How far back an instant selector looks, in milliseconds.
+    /// Lookback of an instant selector in milliseconds: the maximum age of a sample.
     pub lookback_ms: i64,
-    /// Step of a subquery without one, in milliseconds: `global.evaluation_interval`.
+    /// Step of a subquery that specifies none, in milliseconds: `global.evaluation_interval`.
     pub default_subquery_step_ms: i64,
-    /// Samples that a query may hold at one time, counted as upstream does.
+    /// Maximum number of samples that a query may hold at one time, counted like
+    /// `--query.max-samples` of Prometheus.
     pub samples_max: u64,
-    /// Series that its selectors may find together.
+    /// Maximum number of series that all selectors of the query may find together.
     pub series_max: usize,
-    /// Whether samples are counted as upstream counts them ([`QueryResult::counts`]). Nothing is
-    /// shared between equal parts of the query then, and every row is looked at once more.
+    /// True if samples are counted like in Prometheus ([`QueryResult::counts`]). The evaluation is
+    /// then slower: equal parts of the query share no results, and every row is read a second time
+    /// for counting.
     ///
     /// [`QueryResult::counts`]: crate::value::QueryResult::counts
     pub counts_samples: bool,
 }
 
-/// What a query runs on.
+/// The environment of a query: store, tenant, threads, memory and cancellation.
 #[derive(Clone, Copy)]
 pub struct Context<'a> {
-    /// Where samples come from.
+    /// The source of all samples.
     pub store: &'a dyn Select,
-    /// Whose samples.
+    /// The tenant whose series are read.
     pub tenant: &'a TenantId,
-    /// Threads.
+    /// The thread pool that evaluates parts of the query.
     pub compute: &'a dyn Compute,
-    /// The query's memory.
+    /// The memory budget of the query.
     pub budget: &'a Budget,
-    /// Set when the answer is no longer wanted.
+    /// The cancel flag, set when the result is no longer needed.
     pub cancel: &'a Cancel,
-    /// Where it is told how many samples a query that is counted and fails came to.
+    /// Receives the sample counts of a query that fails although its samples are counted.
     pub failed_counts: Option<&'a Mutex<SampleCounts>>,
 }

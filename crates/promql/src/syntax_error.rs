@@ -1,6 +1,7 @@
-//! What the lexer, the parser and the type checker refuse: a mistake and the place where it stands.
+//! Errors of the lexer, the parser and the type checker: a message and its position in the query
+//! text.
 
-/// A mistake in a text. The first one ends the parse.
+/// An error in the query text. The first error ends the parse.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SyntaxError {
     at: usize,
@@ -8,7 +9,7 @@ pub(crate) struct SyntaxError {
 }
 
 impl SyntaxError {
-    /// A mistake at byte `at` of the text.
+    /// Creates an error at byte offset `at` of the query text.
     pub(crate) fn new(at: usize, message: impl Into<String>) -> Self {
         Self {
             at,
@@ -16,18 +17,18 @@ impl SyntaxError {
         }
     }
 
-    /// What is wrong, without the place.
+    /// Returns the message without the position.
     pub(crate) fn message(&self) -> &str {
         &self.message
     }
 
-    /// `1:5: parse error: ...`, of a mistake in `text`.
+    /// Returns the complete message, `1:5: parse error: ...`. `text` must be the parsed text.
     pub(crate) fn render(&self, text: &str) -> String {
         format!("{}: parse error: {}", position(text, self.at), self.message)
     }
 }
 
-/// `line:column` of a byte, both counted from one, columns in bytes.
+/// Returns `line:column` of a byte offset. Both are counted from one, columns in bytes.
 pub fn position(text: &str, at: usize) -> String {
     if text.is_empty() {
         return "unknown position".into();

@@ -1,20 +1,20 @@
-//! Samples in the words of Prometheus's command line tools.
+//! Samples formatted like the command line tools of Prometheus print them.
 
 use crate::go_format::{format_f, format_g};
 use crate::histogram_text::histogram_text;
 use firn_model::histogram::Histogram;
 
-/// A float in the shortest form that reads back.
+/// Formats a float in the shortest form that parses back to the same value.
 pub fn float(value: f64) -> String {
     format_g(value, None)
 }
 
-/// A float in decimals without an exponent, the fewest that read back.
+/// Formats a float without an exponent, with the fewest decimals that parse back to the same value.
 pub fn decimal(value: f64) -> String {
     format_f(value)
 }
 
-/// A native histogram with its buckets that are not empty.
+/// Formats a native histogram: count, sum and all non-empty buckets.
 pub fn histogram(histogram: &Histogram) -> String {
     histogram_text(histogram)
 }

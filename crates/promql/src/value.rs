@@ -1,4 +1,4 @@
-//! Results of queries, in columns: a series is its labels and a row of steps.
+//! Results of queries. A result consists of series with labels and points.
 
 use firn_model::budget::Reservation;
 use firn_model::error::{Error, ErrorKind};
@@ -7,119 +7,125 @@ use firn_model::labels::Labels;
 use firn_model::sample::TimestampMs;
 use std::sync::Arc;
 
-/// One point's value.
+/// The value of one point: a float or a native histogram.
 #[derive(Clone, Debug, PartialEq)]
 pub enum PointValue {
-    /// A float.
+    /// A float value.
     Float(f64),
-    /// A native histogram (float counts).
+    /// A native histogram with float counts.
     Histogram(Arc<Histogram>),
 }
 
-/// One element of an instant vector.
+/// One element of an instant vector: a series with a single point.
 #[derive(Clone, Debug, PartialEq)]
 pub struct VectorElement {
-    /// The labels.
+    /// The labels of the series.
     pub labels: Labels,
-    /// When.
+    /// The timestamp of the point.
     pub time: TimestampMs,
-    /// What.
+    /// The value of the point.
     pub value: PointValue,
 }
 
-/// One series of a matrix. Floats and histograms in time order; no timestamp is in both.
+/// One series of a matrix. Floats and histograms are in time order, and no timestamp occurs in
+/// both.
 #[derive(Clone, Debug, PartialEq, Default)]
 pub struct MatrixSeries {
-    /// The labels.
+    /// The labels of the series.
     pub labels: Labels,
-    /// The float points.
+    /// The float points in time order.
     pub floats: Vec<(TimestampMs, f64)>,
-    /// The histogram points.
+    /// The histogram points in time order.
     pub histograms: Vec<(TimestampMs, Arc<Histogram>)>,
 }
 
-/// The value of a query.
+/// The value of a query, by type of the expression.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
-    /// A number at a time.
+    /// A number at the evaluation time.
     Scalar(TimestampMs, f64),
-    /// A string at a time.
+    /// A string at the evaluation time.
     String(TimestampMs, Vec<u8>),
-    /// An instant vector, in upstream's order.
+    /// An instant vector, in the same order as in Prometheus.
     Vector(Vec<VectorElement>),
     /// A matrix, sorted by labels.
     Matrix(Vec<MatrixSeries>),
 }
 
-/// What a query counted.
+/// Statistics of the evaluation of one query.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Samples read from the store and handed to operators, as upstream counts them.
+    /// Number of samples read from the store and passed to operators, counted like in Prometheus.
     pub samples_total: u64,
-    /// The most samples held at one time.
+    /// Maximum number of samples held at one time.
     pub samples_peak: u64,
-    /// The most bytes held at one time.
+    /// Maximum number of bytes held at one time.
     pub bytes_peak: u64,
 }
 
-/// The samples of a query as upstream counts them, whatever of its loop Firn does without.
+/// Sample counts of a query as Prometheus would report them, although Firn does not evaluate step
+/// by step.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SampleCounts {
-    /// Samples that each step asked for, all steps together: a window counts at each step.
+    /// Number of samples that all steps read together: a sample counts once for each window that
+    /// contains it.
     pub total: u64,
-    /// Samples that no step before had asked for.
+    /// Number of samples that were read and that no earlier step had read.
     pub read: u64,
-    /// The most samples held at one time.
+    /// Maximum number of samples held at one time.
     pub peak: u64,
-    /// `total` by step; as many as steps.
+    /// The part of `total` at each step; one entry for each step of the query.
     pub total_at: Vec<u64>,
-    /// `read` by step; as many as steps.
+    /// The part of `read` at each step; one entry for each step of the query.
     pub read_at: Vec<u64>,
 }
 
-/// A query's answer.
+/// The result of a successful query, with annotations and statistics.
 #[derive(Debug)]
 pub struct QueryResult {
-    /// The value.
+    /// The value of the query.
     pub value: Value,
-    /// What the store could not give, then `PromQL warning: ...`, with positions, in the order they
-    /// arose.
+    /// Warnings: first those of the store about missing data, then `PromQL warning: ...` with
+    /// positions, in order of occurrence.
     pub warnings: Vec<String>,
-    /// `PromQL info: ...`
+    /// Info annotations: `PromQL info: ...` with positions, in order of occurrence.
     pub infos: Vec<String>,
-    /// Counters.
+    /// Statistics of the evaluation.
     pub stats: Stats,
-    /// What upstream would have counted, if it was asked for.
+    /// Sample counts as Prometheus would report them, if [`counts_samples`] was set.
+    ///
+    /// [`counts_samples`]: crate::Options::counts_samples
     pub counts: Option<SampleCounts>,
-    /// What the value takes of the query's memory; to be held as long as the value is.
+    /// The reservation for the memory of the value. The caller must hold it as long as the value
+    /// exists.
     pub memory: Reservation,
 }
 
-/// Why a query has no answer.
+/// The reasons why a query fails.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum QueryError {
-    /// The text is not PromQL; the message has the position: `1:5: parse error: ...`.
+    /// The text is not valid PromQL. The message contains the position: `1:5: parse error: ...`.
     #[error("{0}")]
     Parse(String),
-    /// Evaluation failed.
+    /// The evaluation failed, for example because of duplicate series in a vector match.
     #[error("{0}")]
     Execution(String),
-    /// The time allowed ran out.
+    /// The query exceeded its time limit.
     #[error("{0}")]
     Timeout(String),
-    /// The client went away, or an operator ended the query.
+    /// The client closed the connection, or an operator canceled the query.
     #[error("{0}")]
     Canceled(String),
-    /// A limit on memory, samples, series or steps was hit.
+    /// The query exceeded a limit on memory, samples, series or steps.
     #[error("{0}")]
     Limited(String),
-    /// The store failed.
+    /// The store returned an error.
     #[error("{0}")]
     Storage(Error),
 }
 
 impl QueryError {
-    /// What the caller must do.
+    /// Returns the kind of the error, which determines the reaction of the caller.
     pub fn kind(&self) -> ErrorKind {
         match self {
             QueryError::Parse(_) | QueryError::Execution(_) => ErrorKind::Invalid,

@@ -1,15 +1,16 @@
-//! Walking a tree: types of nodes, children, visits.
+//! Traversal of the syntax tree: types of nodes, children and visitors.
 
 use super::{Binary, Expr, ExprKind, Span, ValueType};
 use crate::depth::deeper;
 
 impl Expr {
-    /// A node.
+    /// Creates a node of the given kind at a position of the query text.
     pub fn new(kind: ExprKind, span: Span) -> Self {
         Self { kind, span }
     }
 
-    /// The type of the value, from the node and, of operators, its operands.
+    /// Returns the type of the expression. The type of an operator follows from its operands;
+    /// O(height of the tree).
     pub fn value_type(&self) -> ValueType {
         match &self.kind {
             ExprKind::Number(_) => ValueType::Scalar,
@@ -18,7 +19,7 @@ impl Expr {
             ExprKind::Matrix(_) | ExprKind::Subquery(_) => ValueType::Matrix,
             ExprKind::Call(call) => call.function.returns,
             ExprKind::Unary(_, inner) | ExprKind::Paren(inner) => inner.value_type(),
-            // The right side first: most chains are high to the left.
+            // Check the right side first, because most chains of operators grow to the left.
             ExprKind::Binary(binary) => deeper(|| {
                 let mut sides = [&binary.right, &binary.left].into_iter();
                 let are_scalars = sides.all(|side| side.value_type() == ValueType::Scalar);
@@ -30,12 +31,12 @@ impl Expr {
         }
     }
 
-    /// What is left where a node was taken away.
+    /// Returns an empty placeholder for a node that was moved out of the tree.
     fn gap() -> Self {
         Self::new(ExprKind::String(Vec::new()), Span::default())
     }
 
-    /// The expression inside any number of parentheses.
+    /// Returns the expression inside any number of parentheses.
     pub fn without_parens(&self) -> &Expr {
         let mut expr = self;
         while let ExprKind::Paren(inner) = &expr.kind {
@@ -44,8 +45,8 @@ impl Expr {
         expr
     }
 
-    /// Calls `visit` with each direct child, in the order in which they are evaluated: an
-    /// aggregation's parameter follows its operand.
+    /// Calls `visit` with each direct child in order of evaluation: an aggregation's parameter
+    /// follows its operand.
     pub fn for_each_child<'a>(&'a self, visit: &mut dyn FnMut(&'a Expr)) {
         deeper(|| match &self.kind {
             ExprKind::Number(_)
@@ -66,7 +67,8 @@ impl Expr {
         });
     }
 
-    /// Like [`Expr::for_each_child`], but the children may be changed.
+    /// Calls `visit` with each direct child and permits changes. The order is that of
+    /// [`Expr::for_each_child`].
     pub fn for_each_child_mut(&mut self, visit: &mut dyn FnMut(&mut Expr)) {
         deeper(|| match &mut self.kind {
             ExprKind::Number(_)
@@ -87,7 +89,7 @@ impl Expr {
         });
     }
 
-    /// Calls `visit` with the node and all below it, parents before children.
+    /// Calls `visit` with this node and all its descendants, parents before children.
     pub fn visit<'a>(&'a self, visit: &mut dyn FnMut(&'a Expr)) {
         visit(self);
         self.for_each_child(&mut |child| child.visit(visit));

@@ -1,70 +1,71 @@
-//! The functions of range vectors, as evaluation tells them apart.
+//! The functions of range vectors, as the evaluator distinguishes them.
 
-/// Which of `rate`, `increase` and `delta`.
+/// The parameters that distinguish `rate`, `increase` and `delta`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Extrapolation {
-    /// Whether a fall is a reset and values below zero are impossible.
+    /// True for a counter: a decreasing value is a counter reset, and values below zero are
+    /// impossible.
     pub(crate) counter: bool,
-    /// Whether the result is per second.
+    /// True if the result is divided by the seconds of the window.
     pub(crate) per_second: bool,
 }
 
-/// A function of a range vector.
+/// A function of a range vector. The evaluator selects the kernel by this value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RangeFunction {
-    /// `rate`, `increase`, `delta`
+    /// The functions `rate`, `increase` and `delta`.
     Extrapolated(Extrapolation),
-    /// `irate` if counter, else `idelta`
+    /// The functions `irate` and `idelta`, which use the last two samples of the window.
     LastChange {
-        /// Whether it is `irate`.
+        /// True for `irate`, false for `idelta`.
         counter: bool,
     },
-    /// `deriv`
+    /// The function `deriv`.
     Slope,
-    /// `predict_linear(v, t)`
+    /// The function `predict_linear(v, t)`.
     Prediction,
-    /// `double_exponential_smoothing(v, sf, tf)`
+    /// The function `double_exponential_smoothing(v, sf, tf)`.
     Smoothing,
-    /// `resets`
+    /// The function `resets`.
     Resets,
-    /// `changes`
+    /// The function `changes`.
     Changes,
-    /// `avg_over_time`
+    /// The function `avg_over_time`.
     Mean,
-    /// `sum_over_time`
+    /// The function `sum_over_time`.
     Sum,
-    /// `count_over_time`
+    /// The function `count_over_time`.
     Count,
-    /// `present_over_time`
+    /// The function `present_over_time`.
     Present,
-    /// `min_over_time`
+    /// The function `min_over_time`.
     Min,
-    /// `max_over_time`
+    /// The function `max_over_time`.
     Max,
-    /// `first_over_time`
+    /// The function `first_over_time`.
     First,
-    /// `last_over_time`
+    /// The function `last_over_time`.
     Last,
-    /// `stddev_over_time`
+    /// The function `stddev_over_time`.
     Deviation,
-    /// `stdvar_over_time`
+    /// The function `stdvar_over_time`.
     Variance,
-    /// `quantile_over_time(q, v)`
+    /// The function `quantile_over_time(q, v)`.
     Quantile,
-    /// `mad_over_time`
+    /// The function `mad_over_time`: the median absolute deviation.
     MedianDeviation,
-    /// `ts_of_first_over_time`
+    /// The function `ts_of_first_over_time`.
     FirstTime,
-    /// `ts_of_last_over_time`
+    /// The function `ts_of_last_over_time`.
     LastTime,
-    /// `ts_of_min_over_time`
+    /// The function `ts_of_min_over_time`.
     MinTime,
-    /// `ts_of_max_over_time`
+    /// The function `ts_of_max_over_time`.
     MaxTime,
 }
 
 impl RangeFunction {
-    /// `rate`, `increase` or `delta`.
+    /// Returns `rate`, `increase` or `delta`, depending on the parameters.
     pub(crate) const fn extrapolated(counter: bool, per_second: bool) -> Self {
         RangeFunction::Extrapolated(Extrapolation {
             counter,
@@ -72,7 +73,7 @@ impl RangeFunction {
         })
     }
 
-    /// Whether the function extrapolates the growth of a counter.
+    /// Returns whether the function extrapolates the growth of a counter: `rate` or `increase`.
     pub(crate) fn is_growth(self) -> bool {
         matches!(self, RangeFunction::Extrapolated(how) if how.counter)
     }

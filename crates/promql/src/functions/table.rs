@@ -1,4 +1,4 @@
-//! The rows of the function table.
+//! The rows of the function table, sorted by name.
 
 use super::{Evaluation as E, Function, FunctionId as F, RangeFunction as R, row};
 use crate::ast::ValueType;
@@ -45,7 +45,8 @@ fn deviation(histogram: &Histogram) -> f64 {
     variance(histogram).sqrt()
 }
 
-/// All functions of Prometheus 3.14, sorted by name.
+/// All functions of Prometheus 3.14, sorted by name. [`super::lookup`] finds a row by binary
+/// search.
 #[rustfmt::skip]
 pub static FUNCTIONS: [Function; 90] = [
     row("abs", F::Abs, &[V], V, E::Float(f64::abs))

@@ -1,17 +1,17 @@
-//! Numbers and durations: finding their end. What they mean is for the parser to say.
+//! Finds the end of numbers and durations. The parser determines their values.
 
 use super::{Lexer, Token, TokenKind, is_word};
 use crate::quote::quote;
 use crate::syntax_error::SyntaxError;
 
 impl Lexer<'_> {
-    /// A number or duration whose first character has been read.
+    /// Reads a number or duration. The first character must have been read already.
     pub(super) fn number_or_duration(&mut self) -> Result<Token, SyntaxError> {
         self.at = self.start;
         if self.scan_number() {
             return self.emit(TokenKind::Number);
         }
-        // What is no number is read on as a duration: `1h30m` stopped before its `h`.
+        // A text that is not a number may be a duration: in `1h30m` the number scan stopped at `h`.
         if self.scan_duration() {
             return self.emit(TokenKind::Duration);
         }
@@ -19,7 +19,7 @@ impl Lexer<'_> {
         self.fail(format!("bad number or duration syntax: {text}"))
     }
 
-    /// Reads digits, dots, exponents and underscores; false if they make no number.
+    /// Reads digits, dots, exponents and underscores. Returns false if they are not a valid number.
     fn scan_number(&mut self) -> bool {
         let is_hex = self.take('0') && (self.take('x') || self.take('X'));
         let is_digit = |c: char| c.is_ascii_digit() || (is_hex && c.is_ascii_hexdigit());
@@ -31,7 +31,7 @@ impl Lexer<'_> {
         let (mut dot_seen, mut exponent_seen) = (false, false);
         loop {
             let Some(c) = self.peek() else { return true };
-            // In a hexadecimal number `e` counts as an exponent first, as upstream.
+            // In a hexadecimal number `e` is treated as an exponent first, as in Prometheus.
             let goes_on = match c {
                 '.' => {
                     self.bump();
@@ -70,7 +70,8 @@ impl Lexer<'_> {
         !self.take_one(is_separator) && self.peek().is_some()
     }
 
-    /// Reads on from where a number ended: a unit, then numbers and units in turn.
+    /// Reads a duration from the end of its first number on: a unit, then numbers and units in
+    /// turn.
     fn scan_duration(&mut self) -> bool {
         if !self.take_one(|c| matches!(c, 's' | 'm' | 'h' | 'd' | 'w' | 'y')) {
             return false;

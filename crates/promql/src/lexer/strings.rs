@@ -1,14 +1,14 @@
-//! String literals: finding their end, and turning them into bytes.
+//! String literals: finds their end and converts them to bytes.
 //!
-//! Invariant: [`unquote`] cannot fail on what [`Lexer::string`] let through: both read escapes by
-//! one function.
+//! Invariant: [`unquote`] cannot fail on a literal that [`Lexer::string`] accepted, because both
+//! read escapes with the same function.
 
 use super::{Lexer, Token, TokenKind};
 use crate::quote::{REPLACEMENT, code_point};
 use crate::syntax_error::SyntaxError;
 
 impl Lexer<'_> {
-    /// The rest of a string whose opening quote has been read.
+    /// Reads the rest of a string. The opening quote must have been read already.
     pub(super) fn string(&mut self, quote: char) -> Result<Token, SyntaxError> {
         let is_raw = quote == '`';
         loop {
@@ -16,7 +16,7 @@ impl Lexer<'_> {
                 None if is_raw => return self.fail("unterminated raw string"),
                 None => return self.fail("unterminated quoted string"),
                 Some(c) if c == quote => return self.emit(TokenKind::String),
-                // The caller has replaced bytes that are not UTF-8 by this character.
+                // The caller has replaced invalid UTF-8 with this character.
                 Some(REPLACEMENT) => return self.fail("invalid UTF-8 rune"),
                 Some('\n') if !is_raw => return self.fail("unterminated quoted string"),
                 Some('\\') if !is_raw => match escape(self.rest(), quote) {
@@ -29,14 +29,14 @@ impl Lexer<'_> {
     }
 }
 
-/// What an escape stands for.
+/// The value of an escape sequence: a byte or a character.
 enum Escaped {
     Byte(u8),
     Char(char),
 }
 
-/// Reads the escape whose backslash stands before `text`, in a string between two of `quote`;
-/// returns what follows it, too. The error is the lexer's.
+/// Reads the escape sequence at the start of `text`, after its backslash, in a string quoted by
+/// `quote`. Returns the value and the rest of the text; errors are those of the lexer.
 fn escape(text: &str, quote: char) -> Result<(Escaped, &str), String> {
     let mut chars = text.chars();
     let mut next = || chars.next().ok_or("escape sequence not terminated");
@@ -55,7 +55,7 @@ fn escape(text: &str, quote: char) -> Result<(Escaped, &str), String> {
                 't' => b'\t',
                 'v' => 0x0b,
                 '\\' => b'\\',
-                // A quote is ASCII.
+                // A quote is an ASCII character.
                 c if c == quote => c as u8,
                 c => return Err(format!("unknown escape sequence {}", code_point(c))),
             };
@@ -69,7 +69,7 @@ fn escape(text: &str, quote: char) -> Result<(Escaped, &str), String> {
             let c = code_point(c);
             return Err(format!("illegal character {c} in escape sequence"));
         };
-        // Eight digits of four bits: nothing is shifted out.
+        // Eight digits of four bits fit in 32 bits, so no bit is lost.
         value = value * base + digit;
     }
     let escaped = match digits {
@@ -80,7 +80,7 @@ fn escape(text: &str, quote: char) -> Result<(Escaped, &str), String> {
     Ok((escaped, chars.as_str()))
 }
 
-/// The bytes that a string literal, quotes included, stands for.
+/// Returns the bytes of a string literal, which is passed with its quotes.
 pub(crate) fn unquote(literal: &str) -> Vec<u8> {
     let mut chars = literal.chars();
     let quote = chars.next().unwrap_or_default();

@@ -1,9 +1,9 @@
-//! Tokens, the words of the language, and how error messages name a token.
+//! Tokens, the keywords of the language, and the names of tokens in error messages.
 
 use crate::ast::{AggregateOp, BinaryOp};
 use crate::quote::quote;
 
-/// A token and where it stands, in bytes.
+/// A token and its position in the text: byte offsets, the end exclusive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Token {
     pub(crate) kind: TokenKind,
@@ -11,7 +11,7 @@ pub(crate) struct Token {
     pub(crate) end: usize,
 }
 
-/// What a token is; its text is taken from the input.
+/// The kind of a token. Its text is taken from the input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TokenKind {
     Eof,
@@ -23,28 +23,28 @@ pub(crate) enum TokenKind {
     RightBrace,
     LeftBracket,
     RightBracket,
-    /// `=`
+    /// The sign `=`: an equality matcher.
     Assign,
-    /// `=~`
+    /// The sign `=~`: a regular expression matcher.
     EqualRegex,
-    /// `!~`
+    /// The sign `!~`: a negated regular expression matcher.
     NotEqualRegex,
-    /// `@`
+    /// The sign `@` of the modifier.
     At,
     Number,
     Duration,
-    /// A quoted string, quotes included.
+    /// A string literal, including its quotes.
     String,
     Identifier,
-    /// An identifier with a colon in it.
+    /// An identifier that contains a colon. It can only be a metric name.
     MetricIdentifier,
-    /// An infix operator; `!=` is a matcher's operator too.
+    /// An infix operator. The token `!=` is also a matcher operator.
     Operator(BinaryOp),
     Aggregate(AggregateOp),
     Word(Word),
 }
 
-/// Words with a meaning that are neither operators nor aggregations.
+/// Keywords that are neither operators nor aggregations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Word {
     Anchored,
@@ -69,8 +69,8 @@ pub(crate) enum Word {
 }
 
 impl Word {
-    /// Whether the word is a marker of a position in a query (`start()`) or a function of
-    /// durations.
+    /// Returns whether the word is a marker of a time in the query, such as `start()`, or a
+    /// function of durations.
     fn is_preprocessor(self) -> bool {
         matches!(
             self,
@@ -79,7 +79,8 @@ impl Word {
     }
 }
 
-/// What the word `text` means, in any case of its letters.
+/// Returns the token kind of the keyword `text`, regardless of its case, or `None` if it is not a
+/// keyword.
 pub(super) fn word_kind(text: &str) -> Option<TokenKind> {
     let lower = text.to_ascii_lowercase();
     if let Some(op) = AggregateOp::named(&lower) {
@@ -111,7 +112,7 @@ pub(super) fn word_kind(text: &str) -> Option<TokenKind> {
     Some(kind)
 }
 
-/// The words that may stand in a duration expression; `lower` is in lower case.
+/// Returns the keyword of a duration expression, or `None`. `lower` must be in lower case.
 pub(super) fn duration_word(lower: &str) -> Option<Word> {
     match lower {
         "max_of" => Some(Word::MaxOf),
@@ -123,7 +124,7 @@ pub(super) fn duration_word(lower: &str) -> Option<Word> {
 }
 
 impl TokenKind {
-    /// How an error message names a token of this kind with the text `text`.
+    /// Returns the description of a token with the text `text` for error messages.
     pub(crate) fn describe(self, text: &str) -> String {
         match self {
             TokenKind::Eof => "end of input".into(),
@@ -142,7 +143,7 @@ impl TokenKind {
         }
     }
 
-    /// Whether the word can be the name of a metric outside braces.
+    /// Returns whether the word can be a metric name outside of braces.
     pub(crate) fn is_metric_name(self) -> bool {
         match self {
             TokenKind::Identifier | TokenKind::MetricIdentifier | TokenKind::Aggregate(_) => true,
@@ -155,7 +156,8 @@ impl TokenKind {
         }
     }
 
-    /// Whether the word can be a label's name in a grouping. `without` cannot, as upstream.
+    /// Returns whether the word can be a label name in a grouping. `without` cannot, as in
+    /// Prometheus.
     pub(crate) fn is_grouping_label(self) -> bool {
         match self {
             TokenKind::Identifier | TokenKind::MetricIdentifier | TokenKind::Aggregate(_) => true,
@@ -165,7 +167,7 @@ impl TokenKind {
         }
     }
 
-    /// Whether an expression can begin with the token.
+    /// Returns whether an expression can begin with this token.
     pub(crate) fn begins_expression(self) -> bool {
         match self {
             TokenKind::Number
@@ -179,7 +181,7 @@ impl TokenKind {
     }
 }
 
-/// The text in quotes, cut after ten characters.
+/// Returns the text in quotes, shortened to ten characters.
 fn shortened(text: &str) -> String {
     if text.len() <= 10 {
         return quote(text.as_bytes());

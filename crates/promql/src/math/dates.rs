@@ -1,37 +1,37 @@
-//! The civil calendar: what the date functions see of a Unix time, in UTC.
+//! The civil calendar: year, month, day and time of day of a Unix time in UTC.
 //!
 //! Days are counted in eras of 400 years (Hinnant, "chrono-compatible low-level date algorithms").
-//! Seconds too far from zero wrap around where Go's clock does, because `year(vector(NaN))` shows
-//! it.
+//! Seconds outside the range of Go's clock wrap around like in Go, because the result of
+//! `year(vector(NaN))` depends on it.
 
 const DAY_SECONDS: i128 = 86_400;
 
-/// The first second that Go can represent: the 1st of March of this year.
+/// The first second that Go can represent is March 1st of this year.
 const EARLIEST_YEAR: i128 = -292_277_022_399;
 
-/// A moment taken apart.
+/// A point in time, split into calendar fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Date {
-    /// The year; there is a year zero.
+    /// The year. Year zero exists.
     pub(crate) year: i64,
-    /// 1 to 12.
+    /// The month: 1 to 12.
     pub(crate) month: u32,
-    /// 1 to 31.
+    /// The day of the month: 1 to 31.
     pub(crate) day: u32,
-    /// 0 to 23.
+    /// The hour: 0 to 23.
     pub(crate) hour: u32,
-    /// 0 to 59.
+    /// The minute: 0 to 59.
     pub(crate) minute: u32,
-    /// 0 to 59.
+    /// The second: 0 to 59.
     pub(crate) second: u32,
-    /// 0 is Sunday.
+    /// The day of the week; 0 is Sunday.
     pub(crate) weekday: u32,
-    /// 1 to 366.
+    /// The day of the year: 1 to 366.
     pub(crate) day_of_year: u32,
 }
 
 impl Date {
-    /// The date of a number of seconds since the Unix epoch.
+    /// Returns the date of a number of seconds since the Unix epoch.
     pub(crate) fn from_unix(seconds: i64) -> Self {
         let mut seconds = i128::from(seconds);
         if seconds < days_before(EARLIEST_YEAR, 3, 1) * DAY_SECONDS {
@@ -52,13 +52,14 @@ impl Date {
         }
     }
 
-    /// The date of a float, cut to whole seconds as Go cuts it.
+    /// Returns the date of a float, truncated to whole seconds like in Go. NaN and values out of
+    /// range become the smallest `i64`.
     pub(crate) fn from_float(seconds: f64) -> Self {
         let fits = (-(2f64.powi(63))..2f64.powi(63)).contains(&seconds);
         Self::from_unix(if fits { seconds as i64 } else { i64::MIN })
     }
 
-    /// How many days the month has.
+    /// Returns the number of days in the month.
     pub(crate) fn days_in_month(&self) -> u32 {
         match self.month {
             2 if is_leap(self.year) => 29,
@@ -73,7 +74,7 @@ fn is_leap(year: i64) -> bool {
     year % 4 == 0 && (year % 100 != 0 || year % 400 == 0)
 }
 
-/// Days from the Unix epoch to a date.
+/// Returns the number of days from the Unix epoch to a date, negative before it.
 fn days_before(year: i128, month: u32, day: u32) -> i128 {
     let year = if month <= 2 { year - 1 } else { year };
     let era = year.div_euclid(400);
@@ -84,7 +85,7 @@ fn days_before(year: i128, month: u32, day: u32) -> i128 {
     era * 146_097 + day_of_era - 719_468
 }
 
-/// The year, month and day that lie `days` after the Unix epoch.
+/// Returns the year, month and day that is `days` after the Unix epoch.
 fn civil(days: i128) -> (i128, u32, u32) {
     let shifted = days + 719_468;
     let era = shifted.div_euclid(146_097);

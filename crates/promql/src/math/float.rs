@@ -1,9 +1,11 @@
-//! Float functions where Go's answer is not the standard library's, and order among floats.
+//! Float functions whose results differ between Go and the Rust standard library, and an order of
+//! floats.
 
 use firn_model::log_exp::ln;
 use std::f64::consts::LN_2;
 
-/// Go's `math.Max`: an infinity wins over NaN, and zero over negative zero.
+/// Returns the maximum like Go's `math.Max`: an infinity wins over NaN, and zero over negative
+/// zero.
 pub(crate) fn max(a: f64, b: f64) -> f64 {
     if a == f64::INFINITY || b == f64::INFINITY {
         f64::INFINITY
@@ -18,18 +20,21 @@ pub(crate) fn max(a: f64, b: f64) -> f64 {
     }
 }
 
-/// Go's `math.Min`.
+/// Returns the minimum like Go's `math.Min`: negative infinity wins over NaN, and negative zero
+/// over zero.
 pub(crate) fn min(a: f64, b: f64) -> f64 {
     -max(-a, -b)
 }
 
-/// From here on the square in the formulas below is all that counts, and may overflow.
+/// From this value on, the square dominates the formulas below, and it may overflow.
 const LARGE: f64 = (1u64 << 28) as f64;
 
-/// The largest number whose exponential Go has: the power of two nearest to it is a float still.
+/// The largest argument for which Go's `math.Exp` is finite. The power of two nearest to the result
+/// must be representable as a float.
 const EXPONENT_MAX: f64 = 709.436_139_303_103_9;
 
-/// Go's `math.Exp` on x86-64, as far as it differs: it is infinite from 1.27e308 on.
+/// Returns the exponential like Go's `math.Exp` on x86-64, which differs in one respect: results
+/// from 1.27e308 on are infinite.
 pub(crate) fn exp(x: f64) -> f64 {
     match x > EXPONENT_MAX {
         true => f64::INFINITY,
@@ -37,14 +42,15 @@ pub(crate) fn exp(x: f64) -> f64 {
     }
 }
 
-/// From here on one of the two exponentials is all that counts.
+/// From this value on, one of the two exponentials is too small to change the result.
 const ONE_EXPONENTIAL: f64 = 21.0;
 
-/// Up to here differences of exponentials lose digits.
+/// Up to this value, the difference of exponentials loses digits, so a series is used instead.
 const SERIES_MAX: f64 = 0.5;
 
-/// Numerator and denominator of the series of the hyperbolic sine in squares, the highest first;
-/// the denominator's is 1 (J. F. Hart, Computer Approximations, number 2029).
+/// Coefficients of the numerator and the denominator of the series of the hyperbolic sine, in
+/// squares, highest power first. The highest coefficient of the denominator is 1 (J. F. Hart,
+/// Computer Approximations, number 2029).
 const SINH_NUMERATOR: [f64; 4] = [
     -26.305_632_133_974_97,
     -2_894.211_355_989_564,
@@ -57,7 +63,8 @@ const SINH_DENOMINATOR: [f64; 3] = [
     -630_767.364_049_771_7,
 ];
 
-/// The hyperbolic sine: infinite where the exponential is, although half of that were finite.
+/// Returns the hyperbolic sine. It is infinite where the exponential is infinite, although half of
+/// that would be finite.
 pub(crate) fn sinh(x: f64) -> f64 {
     let size = x.abs();
     if size > ONE_EXPONENTIAL {
@@ -75,7 +82,7 @@ pub(crate) fn sinh(x: f64) -> f64 {
     (above * size / below).copysign(x)
 }
 
-/// The hyperbolic cosine: infinite where the exponential is.
+/// Returns the hyperbolic cosine. It is infinite where the exponential is infinite.
 pub(crate) fn cosh(x: f64) -> f64 {
     let size = x.abs();
     let exponential = exp(size);
@@ -85,7 +92,8 @@ pub(crate) fn cosh(x: f64) -> f64 {
     }
 }
 
-/// The inverse hyperbolic sine, also where the square of `x` overflows (FreeBSD `s_asinh.c`).
+/// Returns the inverse hyperbolic sine, also where the square of `x` overflows (FreeBSD
+/// `s_asinh.c`).
 pub(crate) fn asinh(x: f64) -> f64 {
     let size = x.abs();
     let value = if size > LARGE {
@@ -98,7 +106,8 @@ pub(crate) fn asinh(x: f64) -> f64 {
     value.copysign(x)
 }
 
-/// The inverse hyperbolic cosine, also where the square of `x` overflows (FreeBSD `e_acosh.c`).
+/// Returns the inverse hyperbolic cosine, also where the square of `x` overflows (FreeBSD
+/// `e_acosh.c`).
 pub(crate) fn acosh(x: f64) -> f64 {
     if x.is_nan() || x < 1.0 {
         f64::NAN
@@ -112,8 +121,8 @@ pub(crate) fn acosh(x: f64) -> f64 {
     }
 }
 
-/// The quantile of values, between the two next to it by weight; NaN is below all. Changes their
-/// order. O(n).
+/// Returns the quantile of values, interpolated between the two nearest ranks. NaN orders below all
+/// other values. Reorders `ranks`; O(n).
 pub(crate) fn quantile(quantile: f64, ranks: &mut [Rank]) -> f64 {
     if ranks.is_empty() || quantile.is_nan() {
         return f64::NAN;
@@ -136,15 +145,15 @@ pub(crate) fn quantile(quantile: f64, ranks: &mut [Rank]) -> f64 {
     at_lower.value() * (1.0 - weight) + at_upper.value() * weight
 }
 
-/// A float as a number whose order is that of the floats, with NaN first, as in upstream's heap of
-/// values: numbers are compared in one instruction.
+/// A float mapped to an integer with the same order, NaN first, like in the heap of values of
+/// Prometheus. Comparing two ranks takes one instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Rank(i64);
 
 impl Rank {
     const NAN: Self = Self(i64::MIN);
 
-    /// Of a value.
+    /// Returns the rank of a value.
     #[inline(always)]
     pub(crate) fn of(value: f64) -> Self {
         match value.is_nan() {
@@ -160,7 +169,8 @@ impl Rank {
         }
     }
 
-    /// Below zero the magnitude counts backwards.
+    /// Converts between the bits of a float and its rank: the magnitude bits of negative numbers
+    /// are inverted, because a larger magnitude orders lower.
     #[inline(always)]
     fn turned(bits: i64) -> i64 {
         bits ^ ((bits >> 63) as u64 >> 1) as i64
@@ -210,7 +220,7 @@ mod tests {
         assert!(quantile(0.1, &mut mixed.map(Rank::of)).is_nan());
     }
 
-    /// Arguments, and what Go's `Sinh` and `Cosh` make of them on x86-64.
+    /// Arguments, and the results of Go's `Sinh` and `Cosh` on x86-64.
     const HYPERBOLIC_OF_GO: [(f64, u64, u64); 12] = [
         (0.1, 0x3fb9_a487_337b_59b4, 0x3ff0_147f_4022_4b38),
         (0.3, 0x3fd3_7d42_af54_b926, 0x3ff0_b9b4_e0b6_ec4c),

@@ -1,18 +1,18 @@
-//! Small integers as floats and back, by additions alone: AVX2 does those to four at a time and has
-//! no instruction that turns one into the other; one by one that takes longer than what is computed
-//! with them.
+//! Conversion between small integers and floats by additions alone. AVX2 performs four additions at
+//! a time but has no instruction for this conversion, and converting one number at a time would
+//! take longer than the computation itself.
 //!
-//! Invariant: from `-SMALL` to [`SMALL`] every result is exact. The caller must pass no larger
+//! Invariant: from `-SMALL` to [`SMALL`] every result is exact. The caller must not pass larger
 //! integers.
 
-/// The largest integer.
+/// The largest integer that is converted exactly.
 pub(crate) const SMALL: i64 = 1 << 51;
 
-/// Its unit in the last place is one, and so are those of its neighbours: to add it rounds what is
-/// small to the nearest integer, which then stands in its last bits.
+/// A float whose unit in the last place is one, like that of its neighbours. Adding it rounds a
+/// small float to the nearest integer, which the lowest bits of the sum then contain.
 const ROUNDING: f64 = (3 * SMALL) as f64;
 
-/// The integer that is nearest to a float.
+/// Returns the integer nearest to a float; halves round to the even integer.
 #[inline(always)]
 pub(crate) fn nearest(float: f64) -> i64 {
     (float + ROUNDING)
@@ -20,13 +20,13 @@ pub(crate) fn nearest(float: f64) -> i64 {
         .wrapping_sub(ROUNDING.to_bits()) as i64
 }
 
-/// The integer nearest to a float, as a float; unspecified beyond [`SMALL`].
+/// Returns the integer nearest to a float, as a float. The result is unspecified beyond [`SMALL`].
 #[inline(always)]
 pub(crate) fn rounded(float: f64) -> f64 {
     (float + ROUNDING) - ROUNDING
 }
 
-/// The float that an integer is.
+/// Converts an integer to a float.
 #[inline(always)]
 pub(crate) fn float_of(integer: i64) -> f64 {
     f64::from_bits(ROUNDING.to_bits().wrapping_add(integer as u64)) - ROUNDING

@@ -1,11 +1,11 @@
-//! Binary operators between two floats.
+//! Binary operators on two floats.
 
 use crate::ast::BinaryOp;
 use crate::math::trig;
 use firn_model::log_exp;
 
-/// Calls `f` with the arithmetic of `op`, so that the caller's loop is compiled for each operator.
-/// Operators that are no arithmetic of floats have none.
+/// Calls `f` with the arithmetic of `op`, so that the compiler creates a specialized loop for each
+/// operator. Returns `None` if `op` is not arithmetic on floats.
 pub(crate) fn with_arithmetic<T>(op: BinaryOp, f: impl ArithmeticLoop<T>) -> Option<T> {
     Some(match op {
         BinaryOp::Add => f.run(|a, b| a + b),
@@ -19,13 +19,13 @@ pub(crate) fn with_arithmetic<T>(op: BinaryOp, f: impl ArithmeticLoop<T>) -> Opt
     })
 }
 
-/// A loop over an operator.
+/// A loop that is generic over the arithmetic operator.
 pub(crate) trait ArithmeticLoop<T> {
-    /// Runs it.
+    /// Runs the loop with the operator `op`.
     fn run(self, op: impl Fn(f64, f64) -> f64) -> T;
 }
 
-/// What a comparison says.
+/// Returns the result of a comparison, and false if `op` is not a comparison.
 pub(crate) fn compare(op: BinaryOp, left: f64, right: f64) -> bool {
     match op {
         BinaryOp::Equal => left == right,
@@ -38,7 +38,7 @@ pub(crate) fn compare(op: BinaryOp, left: f64, right: f64) -> bool {
     }
 }
 
-/// The operator's result for two scalars.
+/// Returns the result of the operator for two scalars. Comparisons return 0 or 1.
 pub(crate) fn of_scalars(op: BinaryOp, left: f64, right: f64) -> f64 {
     struct Once(f64, f64);
     impl ArithmeticLoop<f64> for Once {

@@ -1,15 +1,15 @@
-//! Quotients of many numbers by one, to the bit of the division.
+//! Division of many numbers by the same divisor, with the same bits as individual divisions.
 
-/// What much is divided by.
+/// A divisor that is used for many divisions, with its precomputed inverse.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Divisor {
     divisor: f64,
-    /// The nearest to it.
+    /// The float nearest to the inverse of the divisor.
     inverse: f64,
 }
 
 impl Divisor {
-    /// One that takes a division.
+    /// Creates a divisor; this takes one division.
     pub(crate) const fn new(divisor: f64) -> Self {
         Self {
             divisor,
@@ -18,16 +18,18 @@ impl Divisor {
     }
 }
 
-/// The quotient.
+/// Returns the quotient by an ordinary division.
 #[inline(always)]
 pub(crate) fn plainly(dividend: f64, by: Divisor) -> f64 {
     dividend / by.divisor
 }
 
-/// The quotient in a third of the time of a division where the processor has fused multiply-add.
-/// By Markstein; `page/avx2.rs` of the storage proves that the bits are those of the division. The
-/// caller must pass times, shares of them, counts or integers: their exponents are far from the
-/// ends of their range.
+/// Returns the quotient in a third of the time of a division, on processors with fused
+/// multiply-add.
+///
+/// The algorithm is Markstein's; `encoding/simd/avx2.rs` of the storage crate proves that the bits equal
+/// those of the division. The caller must pass times, fractions of them, counts or integers, whose
+/// exponents are far from both limits.
 #[inline(always)]
 pub(crate) fn by_inverse(dividend: f64, by: Divisor) -> f64 {
     let closer = |quotient: f64| {

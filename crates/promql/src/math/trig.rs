@@ -1,17 +1,19 @@
-//! Inverse trigonometric functions with the bits of Go's `math`, which follows Cephes' `atan.c`.
+//! Inverse trigonometric functions with the same bits as Go's `math`, which follows `atan.c` of
+//! Cephes.
 
 use std::f64::consts::{FRAC_PI_2, FRAC_PI_4, PI};
 
-/// What a float leaves of half of pi.
+/// The difference between half of pi and its nearest float.
 const FRAC_PI_2_REST: f64 = 6.123_233_995_736_766e-17;
 
-/// The tangent of three eighths of pi: from here on the reciprocal is taken.
+/// The tangent of three eighths of pi. Above it the series is evaluated at the reciprocal.
 const TAN_3_PI_8: f64 = 2.414_213_562_373_095;
 
-/// Up to here the series holds.
+/// The largest argument for which the series converges well enough.
 const SERIES_MAX: f64 = 0.66;
 
-/// Numerator and denominator of the series in squares, the highest first; the denominator's is 1.
+/// Coefficients of the numerator and the denominator of the series, in squares, highest power
+/// first. The highest coefficient of the denominator is 1.
 const NUMERATOR: [f64; 5] = [
     -8.750_608_600_031_904e-1,
     -1.615_753_718_733_365e1,
@@ -27,7 +29,7 @@ const DENOMINATOR: [f64; 5] = [
     1.945_506_571_482_614e2,
 ];
 
-/// The arc tangent.
+/// Returns the arc tangent in radians.
 pub(crate) fn atan(x: f64) -> f64 {
     match x == 0.0 || x.is_nan() {
         true => x,
@@ -55,7 +57,7 @@ fn series(x: f64) -> f64 {
     x * (square * above / below) + x
 }
 
-/// The arc sine; NaN beyond one.
+/// Returns the arc sine in radians; NaN if the magnitude of `x` exceeds one.
 pub(crate) fn asin(x: f64) -> f64 {
     let size = x.abs();
     if x == 0.0 || x.is_nan() || size > 1.0 {
@@ -69,12 +71,12 @@ pub(crate) fn asin(x: f64) -> f64 {
     arc.copysign(x)
 }
 
-/// The arc cosine; NaN beyond one.
+/// Returns the arc cosine in radians; NaN if the magnitude of `x` exceeds one.
 pub(crate) fn acos(x: f64) -> f64 {
     FRAC_PI_2 - asin(x)
 }
 
-/// The angle of the point (`x`, `y`).
+/// Returns the angle of the point (`x`, `y`) in radians, from -pi to pi.
 pub(crate) fn atan2(y: f64, x: f64) -> f64 {
     let is_plain = x.is_finite() && y.is_finite() && x != 0.0 && y != 0.0;
     if !is_plain {
@@ -92,7 +94,7 @@ pub(crate) fn atan2(y: f64, x: f64) -> f64 {
 mod tests {
     use super::*;
 
-    /// Arguments, and what Go's `Atan2` makes of them.
+    /// Arguments, and the results of Go's `Atan2`.
     const ATAN2_OF_GO: [[u64; 3]; 8] = [
         [
             0x4022_3b32_c5ef_f3bd,
@@ -179,7 +181,7 @@ mod tests {
             }
             for y in edges.iter().flat_map(|y| [*y, -y]) {
                 let (got, want) = (atan2(y, x), y.atan2(x));
-                // Go loses the sign of a quotient that is too small to be one.
+                // Go loses the sign of a quotient that underflows to zero.
                 let is_lost = y / x == 0.0 && y != 0.0 && got == PI;
                 let want = if is_lost { want.abs() } else { want };
                 assert!(equal(got, want), "{y}, {x}: {got}, expected {want}");

@@ -1,8 +1,8 @@
-//! The type checker: what the grammar lets through and the language does not mean.
+//! The type checker: rejects expressions that the grammar accepts and the language does not allow.
 //!
-//! Walks in the order in which Prometheus checks, because the first mistake found is the one
-//! reported. It also settles what depends on types: that set operators match many to many, and that
-//! between scalars nothing is matched.
+//! Nodes are checked in the same order as in Prometheus, because only the first error is reported.
+//! The checker also sets the properties that depend on types: set operators match many-to-many, and
+//! operations with a scalar have no vector matching.
 
 use crate::ast::{
     Aggregate, Binary, Call, Cardinality, Expr, ExprKind, Matching, Span, ValueType, VectorSelector,
@@ -16,7 +16,8 @@ use firn_model::labels::METRIC_NAME;
 
 type Checked<T> = Result<T, SyntaxError>;
 
-/// Checks `expr`, which was parsed from `text`, and returns the type of its value.
+/// Checks `expr` and returns the type of its value. `text` must be the text that it was parsed
+/// from.
 pub(super) fn check(expr: &mut Expr, text: &str) -> Checked<ValueType> {
     deeper(|| check_node(expr, text))
 }
@@ -56,7 +57,7 @@ fn check_selector(vector: &VectorSelector, span: Span, may_match_all: bool) -> C
         let message = "vector selector must contain at least one non-empty matcher";
         return refuse(span, message);
     };
-    // The last matcher is the name before the braces.
+    // The last matcher is that of the name before the braces.
     let mut in_braces = vector.matchers.iter().rev().skip(1).rev();
     match in_braces.find(|m| m.name() == METRIC_NAME) {
         None => Ok(()),
@@ -167,7 +168,8 @@ fn check_argument_count(function: &Function, count: usize, span: Span) -> Checke
     )
 }
 
-/// The second argument of `info` lists label matchers and names no metric.
+/// Checks the second argument of `info`, which must consist of label matchers without a metric
+/// name.
 fn check_info_labels(labels: &Expr, call_span: Span) -> Checked<()> {
     let found = labels.value_type();
     if found != ValueType::Vector {
@@ -220,7 +222,7 @@ fn check_binary(binary: &mut Binary, span: Span, text: &str) -> Checked<ValueTyp
     })
 }
 
-/// Where the operator behind the left side stands.
+/// Returns the byte offset of the operator after the left side.
 fn operator_position(left: Span, text: &str) -> usize {
     let rest = text.get(left.end as usize..).unwrap_or_default();
     text.len() - rest.trim_start_matches(is_space).len()
@@ -243,7 +245,7 @@ fn check_label_lists(matching: &Matching) -> Result<(), String> {
     }
 }
 
-/// A scalar on one side: nothing is matched.
+/// Checks an operation with a scalar on at least one side and removes its vector matching.
 fn check_scalar_sides(binary: &mut Binary, span: Span) -> Checked<()> {
     let matching = binary.matching.take().unwrap_or_default();
     if !matching.labels.is_empty() {

@@ -1,7 +1,7 @@
-//! Duration expressions: what stands between brackets and after `offset`.
+//! Parses duration expressions: between brackets and after `offset`.
 //!
-//! After `offset` a number, a call or something negated in parentheses ends the duration, so that
-//! `foo offset -2 ^ 2` is a power of `foo offset -2`; anything else goes on as far as it can.
+//! After `offset` the duration ends with a number, a call or a negation in parentheses, so `foo
+//! offset -2 ^ 2` is a power of `foo offset -2`. Any other duration extends as far as possible.
 
 use super::{NESTING_MAX, Parsed, Parser, SIGN_OPERAND_PRECEDENCE, fail, span};
 use crate::ast::{BinaryOp, Duration, DurationExpr, DurationKind, NumberLiteral, Span, UnaryOp};
@@ -9,7 +9,7 @@ use crate::durations::DURATION_SECONDS_MAX;
 use crate::lexer::{Token, TokenKind, Word};
 
 impl Parser<'_> {
-    /// A duration between brackets.
+    /// Parses a duration between brackets. A constant must be positive.
     pub(super) fn positive_duration(&mut self) -> Parsed<Duration> {
         let expr = self.duration_operators_from(0)?;
         if let DurationKind::Number(literal) = &expr.kind
@@ -20,7 +20,7 @@ impl Parser<'_> {
         Ok(into_duration(expr))
     }
 
-    /// A duration after `offset`, and whether it is the plain number zero.
+    /// Parses a duration after `offset`. Also returns whether it is the constant zero.
     pub(super) fn offset_duration(&mut self) -> Parsed<(Duration, bool)> {
         let expr = self.offset_expression()?;
         let is_zero = matches!(&expr.kind, DurationKind::Number(n) if nanoseconds(*n) == 0.0);
@@ -208,7 +208,8 @@ impl Parser<'_> {
         })
     }
 
-    /// Like [`Parser::built_on`], with a lower limit: durations are never as high as expressions.
+    /// Checks the height of a duration and updates the parser like [`Parser::built_on`]. The limit
+    /// is lower than that of expressions.
     fn duration_built_on(&mut self, height: u32, span: Span) -> Parsed<()> {
         if height >= NESTING_MAX {
             return fail(
@@ -239,8 +240,8 @@ fn duration_number(literal: NumberLiteral, span: Span, blame: usize) -> Parsed<D
     Ok(DurationExpr { kind, span })
 }
 
-/// Parentheses around a number or around parentheses are dropped, as upstream prints them. Where a
-/// duration stands is given without its parentheses.
+/// Adds parentheses to a duration. Parentheses around a number or around other parentheses are
+/// dropped, as in the printed form of Prometheus. The span excludes the parentheses.
 fn parenthesized(inner: DurationExpr) -> DurationExpr {
     if matches!(inner.kind, DurationKind::Number(_) | DurationKind::Paren(_)) {
         return inner;
@@ -253,7 +254,7 @@ fn parenthesized(inner: DurationExpr) -> DurationExpr {
 fn into_duration(expr: DurationExpr) -> Duration {
     match expr.kind {
         DurationKind::Number(literal) => {
-            // Rounded to nanoseconds and cut to milliseconds, as upstream.
+            // Rounded to nanoseconds and truncated to milliseconds, as in Prometheus.
             Duration::Millis((nanoseconds(literal) as i64) / 1_000_000)
         }
         _ => Duration::Expr(Box::new(expr)),

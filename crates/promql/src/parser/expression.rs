@@ -1,4 +1,4 @@
-//! Expressions: operators by precedence, calls, aggregations, parentheses, literals.
+//! Parses expressions: operators by precedence, calls, aggregations, parentheses and literals.
 
 use super::{NODE_BYTES, Parsed, Parser, SIGN_OPERAND_PRECEDENCE, fail, span};
 use crate::ast::{
@@ -9,7 +9,7 @@ use crate::functions;
 use crate::lexer::{Token, TokenKind, Word, unquote};
 use crate::quote::quote;
 
-/// What stood between an operator and its right side.
+/// The modifiers between an operator and its right side: `bool` and vector matching.
 #[derive(Default)]
 struct Modifiers {
     returns_bool: bool,
@@ -21,7 +21,8 @@ impl Parser<'_> {
         self.operators_from(0)
     }
 
-    /// An expression whose outermost operators bind at least as tightly as `precedence_min`.
+    /// Parses an expression whose outermost operators have at least the precedence
+    /// `precedence_min`.
     fn operators_from(&mut self, precedence_min: u8) -> Parsed<Expr> {
         self.deeper(|parser| {
             let mut left = parser.signed()?;
@@ -143,7 +144,7 @@ impl Parser<'_> {
         Ok(Expr::new(ExprKind::Unary(sign, Box::new(operand)), whole))
     }
 
-    /// An expression without operators around it.
+    /// Parses an operand: an expression without surrounding operators and modifiers.
     fn operand(&mut self) -> Parsed<Expr> {
         let token = self.peek()?;
         self.height = 0;
@@ -180,7 +181,7 @@ impl Parser<'_> {
         Ok(Expr::new(ExprKind::Vector(selector), span))
     }
 
-    /// What begins with a word: a selector, a call or an aggregation.
+    /// Parses an operand that begins with a word: a selector, a call or an aggregation.
     fn named_operand(&mut self, name: Token) -> Parsed<Expr> {
         let (selector, selector_span) = match self.lookahead_after(name)? {
             AfterName::Call => return self.call(name),
@@ -231,7 +232,7 @@ impl Parser<'_> {
         Ok(Expr::new(ExprKind::Call(Call { function, args }), whole))
     }
 
-    /// Arguments in parentheses; afterwards the height is that of the highest.
+    /// Parses arguments in parentheses. Afterwards `height` is that of the highest argument.
     fn arguments(&mut self) -> Parsed<Vec<Expr>> {
         self.expect(TokenKind::LeftParen)?;
         let mut args = Vec::new();
@@ -326,7 +327,8 @@ impl Parser<'_> {
         Ok(None)
     }
 
-    /// The labels after `group_left`: none at all if an operand or a fill follows.
+    /// Parses the labels after `group_left` or `group_right`. The list is optional if an operand or
+    /// a fill modifier follows.
     fn maybe_grouping_labels(&mut self) -> Parsed<Vec<String>> {
         let follower = self.peek()?.kind;
         let is_absent = follower.begins_expression() && follower != TokenKind::LeftParen;
@@ -374,7 +376,7 @@ impl Parser<'_> {
     }
 }
 
-/// What a word at the beginning of an operand turns out to be the name of.
+/// The meaning of a word at the beginning of an operand, determined by the next token.
 enum AfterName {
     Selector,
     Call,

@@ -1,7 +1,8 @@
-//! Selectors, and what may follow them: `[5m]`, `[30m:1m]`, `offset`, `@`, `anchored`, `smoothed`.
+//! Parses selectors and the modifiers after them: `[5m]`, `[30m:1m]`, `offset`, `@`, `anchored` and
+//! `smoothed`.
 //!
-//! The grammar lets these follow any expression; that they mean nothing elsewhere is a mistake
-//! with a text of its own.
+//! The grammar accepts these modifiers after any expression. Where they are not allowed, the error
+//! has a specific text.
 
 use super::{Parsed, Parser, fail, span};
 use crate::ast::{
@@ -14,29 +15,29 @@ use firn_model::labels::METRIC_NAME;
 use firn_model::matcher::{MatchOp, Matcher};
 use firn_model::regex::reading_bytes;
 
-/// What is missing after `offset`.
+/// The expected tokens after `offset`, for error messages.
 const OFFSET_EXPECTED: &str = "number, duration, step(), or range()";
 
-/// Which modifiers a selector has already; a second one is a mistake.
+/// The modifiers that a selector already has. A repeated modifier is an error.
 #[derive(Clone, Copy, Debug, Default)]
 struct Seen {
     offset: bool,
-    /// An offset that is not an expression.
+    /// True if the offset is a constant and not zero.
     plain_offset: bool,
     at: bool,
     time: bool,
 }
 
-/// The place in a selector or subquery that modifiers change.
+/// The fields of a selector or subquery that modifiers change.
 struct Modified<'a> {
     offset: &'a mut Duration,
     at: &'a mut Option<At>,
-    /// Subqueries have none.
+    /// The field for `anchored` and `smoothed`. Subqueries have none.
     edges: Option<&'a mut Edges>,
 }
 
 impl Parser<'_> {
-    /// A selector with or without a name.
+    /// Parses a selector with or without a metric name.
     pub(super) fn vector_selector(&mut self) -> Parsed<(VectorSelector, Span)> {
         let token = self.peek()?;
         if token.kind == TokenKind::LeftBrace {
@@ -50,7 +51,7 @@ impl Parser<'_> {
         self.selector_named(token)
     }
 
-    /// A selector whose name has been taken.
+    /// Parses the rest of a selector after its name.
     pub(super) fn selector_named(&mut self, name: Token) -> Parsed<(VectorSelector, Span)> {
         let mut matchers = Vec::new();
         let mut whole = span(name.start, name.end);
@@ -107,7 +108,7 @@ impl Parser<'_> {
         self.next()?;
         let value = self.expect(TokenKind::String);
         let value = self.within(value, "label matching", "string")?;
-        // No stored label has such a name, and upstream's matcher would find as little.
+        // No stored label has such a name, and Prometheus would not find a series, either.
         let Ok(name) = String::from_utf8(name) else {
             let name = self.text(token);
             return fail(token.start, format!("invalid label name: {name}"));
@@ -120,7 +121,7 @@ impl Parser<'_> {
         new_matcher(token, &name, op, &value)
     }
 
-    /// What follows an operand and belongs to it.
+    /// Parses the modifiers after an operand.
     pub(super) fn with_selector_modifiers(&mut self, operand: Expr) -> Parsed<Expr> {
         let mut expr = operand;
         let mut seen = Seen::default();
@@ -134,7 +135,7 @@ impl Parser<'_> {
                 TokenKind::Word(Word::Smoothed) => self.edges(&mut expr, Edges::Smoothed)?,
                 _ => return Ok(expr),
             }
-            // Durations may have been higher, or lower.
+            // The durations of the modifier changed the height.
             self.height = self.height.max(height);
         }
     }
@@ -252,7 +253,8 @@ impl Parser<'_> {
             let message = "anchored and smoothed modifiers cannot be used together";
             return fail(start, message);
         }
-        // The span stays as it is: upstream's does, and errors about what follows show it.
+        // The span is not extended. Prometheus does not extend it either, and later error messages
+        // show it.
         *edges = wanted;
         Ok(())
     }
@@ -294,7 +296,7 @@ impl Parser<'_> {
     fn timestamp(&mut self, start: usize) -> Parsed<At> {
         let seconds = self.signed_number()?;
         let limit = i64::MAX as f64;
-        // Also true for NaN.
+        // The condition is also true for NaN.
         if !(seconds > -limit && seconds < limit) {
             let seconds = format_fixed(seconds);
             return fail(
@@ -321,7 +323,7 @@ fn new_matcher(token: Token, name: &str, op: MatchOp, value: &[u8]) -> Parsed<Ma
     Ok(matcher.map_err(|e| SyntaxError::new(token.start, e.message))?)
 }
 
-/// Where the modifiers of an expression go, if it can have any.
+/// Returns the fields that modifiers change, or `None` if the expression cannot have modifiers.
 fn modified(expr: &mut Expr) -> Option<Modified<'_>> {
     match &mut expr.kind {
         ExprKind::Vector(vector) => Some(of_vector(vector)),
