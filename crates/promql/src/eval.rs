@@ -1,4 +1,4 @@
-//! Evaluation: a plan, a store and a grid of steps make a value.
+//! Evaluation: computes the value of a plan from the samples of a store, at the steps of a grid.
 //!
 //! ```text
 //! text -> syntax tree -> plan -> Stream of rows -> ... -> Frame -> Value
@@ -7,11 +7,13 @@
 //!                                  `> aggregation, matching, ...: frames
 //! ```
 //!
-//! Rows are columnar over steps; series are split into parts over the compute threads and merged in
-//! a fixed order, so that the answer does not depend on their number.
+//! A row contains the values of one series at all steps. Series are split into parts, which the
+//! compute threads evaluate, and the results are merged in a fixed order. The result therefore does
+//! not depend on the number of threads.
 //!
-//! Each room imports only those above it in this list: [`account`] and [`annotations`], [`rows`],
-//! [`tally`], [`kernels`], [`operators`] with [`run`], [`evaluator`], [`result`], [`counts`].
+//! Each module imports only those before it in this list: [`account`] and [`annotations`],
+//! [`rows`], [`tally`], [`kernels`], [`operators`] with [`run`], [`evaluator`], [`result`],
+//! [`counts`].
 
 pub(crate) mod account;
 pub(crate) mod annotations;
@@ -37,7 +39,7 @@ use crate::request::{Context, EvalTime, Options};
 use crate::value::{QueryError, QueryResult};
 use firn_model::sync::lock;
 
-/// Parses and evaluates `text`. Annotations have positions in it.
+/// Parses and evaluates the query `text`. Annotations contain positions in the text.
 pub fn query(
     ctx: &Context<'_>,
     text: &str,
@@ -49,7 +51,7 @@ pub fn query(
     evaluate(ctx, expr, Some(text), time, options)
 }
 
-/// Evaluates an expression. Annotations have no positions.
+/// Evaluates a parsed expression. Annotations contain no positions, because there is no text.
 pub fn query_expr(
     ctx: &Context<'_>,
     expr: &Expr,
@@ -88,14 +90,14 @@ fn evaluate(
     let counted = || counts::of(&expr, &node, times.grid(), (&tally, step_ms));
     match (&mut outcome, ctx.failed_counts) {
         (Ok(result), _) => result.counts = Some(counted()),
-        // What was not evaluated any more counts for nothing.
+        // Parts that were not evaluated because of the error are not counted.
         (Err(_), Some(told)) => *lock(told) = counted(),
         (Err(_), None) => {}
     }
     outcome
 }
 
-/// Evaluates a plan; of a counted one each node is noted in `tally`.
+/// Evaluates a plan. If samples are counted, the evaluator records those of each node in `tally`.
 fn run(
     ctx: &Context<'_>,
     node: &Node,
@@ -116,7 +118,7 @@ fn run(
     });
     let (value, memory) = result::value_of(&mut evaluator, node, &times, is_range)?;
     let (remarks, infos) = evaluator.run.notes.render(text);
-    // First: an answer lists so many warnings only.
+    // The warnings of the store are first, because a response contains only a limited number.
     let mut warnings = account.losses().texts();
     warnings.extend(remarks);
     Ok(QueryResult {

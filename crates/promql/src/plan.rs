@@ -1,8 +1,9 @@
-//! The logical plan: the syntax tree with everything settled that does not depend on data.
+//! The logical plan: the syntax tree after all decisions that do not depend on data.
 //!
-//! Parentheses are gone, what is made of numbers alone is a number, durations are milliseconds,
-//! `@ start()` and the functions `start()`, `end()`, `step()`, `range()` are numbers, and every
-//! node knows whether its value is the same at all steps, so that it is computed once.
+//! The planner removes parentheses and folds constant numbers. It replaces durations with
+//! milliseconds, and `@ start()` and the functions `start()`, `end()`, `step()` and `range()` with
+//! numbers. It also determines which values are the same at all steps, so that they are computed
+//! only once.
 
 mod sharing;
 mod statistics;
@@ -24,23 +25,24 @@ use crate::request::EvalTime;
 use firn_model::matcher::Matcher;
 use firn_model::sample::TimestampMs;
 
-/// A node of the plan.
+/// A node of the plan. The evaluator computes its value at all steps of a grid.
 #[derive(Clone, Debug)]
 pub(crate) struct Node {
-    /// What it computes.
+    /// The operation of the node, with its operands.
     pub(crate) kind: NodeKind,
-    /// Where it stands in the text.
+    /// The position in the query text, or a place number if the node is part of a shared node; see
+    /// [`Shared`].
     pub(crate) span: Span,
-    /// The type of its value.
+    /// The type of the node's value.
     pub(crate) value_type: ValueType,
-    /// Whether its value is the same at all steps.
+    /// True if the value is the same at all steps.
     pub(crate) is_invariant: bool,
-    /// Set if its value is needed in other places too.
+    /// Set if other nodes of the plan have the same value, so that it is evaluated once for all.
     pub(crate) shared: Option<Shared>,
 }
 
 impl Node {
-    /// Where remarks of its own evaluation stand.
+    /// Returns the position of annotations that the node's own evaluation adds.
     pub(crate) fn own_span(&self) -> Span {
         match &self.shared {
             Some(shared) if !shared.of_samples => shared.span,
@@ -48,7 +50,7 @@ impl Node {
         }
     }
 
-    /// What is left where a node was taken away.
+    /// Returns a placeholder for a node that was moved out of the plan.
     fn gap() -> Self {
         Self {
             kind: NodeKind::Number(0.0),
@@ -59,7 +61,7 @@ impl Node {
         }
     }
 
-    /// The nodes right below.
+    /// Returns the direct children of the node, the parameter of an aggregation first.
     fn children(&self) -> Vec<&Node> {
         match &self.kind {
             NodeKind::Number(_) | NodeKind::Text(_) => Vec::new(),
@@ -75,7 +77,7 @@ impl Node {
         }
     }
 
-    /// [`Node::children`], to be changed.
+    /// Returns the direct children for modification, in the same order as [`Node::children`].
     fn children_mut(&mut self) -> Vec<&mut Node> {
         match &mut self.kind {
             NodeKind::Number(_) | NodeKind::Text(_) => Vec::new(),
@@ -92,63 +94,63 @@ impl Node {
     }
 }
 
-/// The kinds of nodes.
+/// The operations of plan nodes.
 #[derive(Clone, Debug)]
 pub(crate) enum NodeKind {
-    /// A number.
+    /// A constant number.
     Number(f64),
-    /// A string.
+    /// A constant string.
     Text(Vec<u8>),
     /// An instant vector selector.
     Vector(Selector),
-    /// A range vector selector, with its range.
+    /// A range vector selector and its range in milliseconds.
     Matrix(Selector, i64),
-    /// A subquery.
+    /// A subquery: an expression evaluated at inner steps.
     Subquery(Box<Subquery>),
-    /// A function call.
+    /// A function call with its arguments.
     Call(&'static Function, Vec<Node>),
-    /// An aggregation.
+    /// An aggregation of a vector.
     Aggregate(Box<Aggregate>),
-    /// A binary operation.
+    /// A binary operation on scalars or vectors.
     Binary(Box<Binary>),
-    /// Change of sign.
+    /// A change of sign: `-a`.
     Negate(Box<Node>),
-    /// `+a`: the value of `a`, which is no selector any more.
+    /// The expression `+a`: the value of `a`, which is no longer treated as a selector.
     Same(Box<Node>),
 }
 
-/// Series and how their samples are picked.
+/// A selector: its matchers, and the modifiers that determine the samples it reads.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Selector {
-    /// All conditions.
+    /// All matchers, including that of the metric name.
     pub(crate) matchers: Vec<Matcher>,
-    /// `offset`.
+    /// The `offset` modifier in milliseconds.
     pub(crate) offset_ms: i64,
-    /// `@`.
+    /// The timestamp of the `@` modifier, if present.
     pub(crate) at: Option<TimestampMs>,
-    /// `anchored`, `smoothed`.
+    /// The `anchored` or `smoothed` modifier.
     pub(crate) edges: Edges,
-    /// Whether of histograms nothing matters but count and sum.
+    /// True if only the count and the sum of histograms are needed, so their buckets are not read.
     pub(crate) statistics_only: bool,
 }
 
-/// A subquery.
+/// A subquery: a window over the values of an expression at inner steps.
 #[derive(Clone, Debug)]
 pub(crate) struct Subquery {
-    /// What is evaluated.
+    /// The expression that is evaluated at each inner step.
     pub(crate) inner: Node,
-    /// The window.
+    /// The length of the window in milliseconds.
     pub(crate) range_ms: i64,
-    /// The step, if there is one.
+    /// The step in milliseconds, or `None` for the default step.
     pub(crate) step_ms: Option<i64>,
-    /// `offset`.
+    /// The `offset` modifier in milliseconds.
     pub(crate) offset_ms: i64,
-    /// `@`.
+    /// The timestamp of the `@` modifier, if present.
     pub(crate) at: Option<TimestampMs>,
 }
 
 impl Subquery {
-    /// The range and the modifiers.
+    /// Returns the position and length of the window.
     pub(crate) fn reach(&self) -> Reach {
         Reach {
             range_ms: self.range_ms,
@@ -157,7 +159,8 @@ impl Subquery {
         }
     }
 
-    /// The multiples of its step that the windows of the steps of `grid` hold.
+    /// Returns the inner steps: all multiples of the subquery's step in the windows of the steps of
+    /// `grid`.
     pub(crate) fn grid(&self, grid: Grid, default_step_ms: i64) -> Grid {
         let reach = self.reach();
         let step_ms = self.step_ms.unwrap_or(default_step_ms).max(1);
@@ -170,31 +173,31 @@ impl Subquery {
     }
 }
 
-/// An aggregation.
+/// An aggregation of a vector into groups.
 #[derive(Clone, Debug)]
 pub(crate) struct Aggregate {
-    /// The operator.
+    /// The aggregation operator.
     pub(crate) op: AggregateOp,
-    /// What is aggregated.
+    /// The aggregated vector.
     pub(crate) input: Node,
-    /// The parameter.
+    /// The parameter of operators such as `topk`.
     pub(crate) param: Option<Node>,
-    /// The groups; names sorted and unique.
+    /// The labels that form the groups; names are sorted and unique.
     pub(crate) grouping: Grouping,
 }
 
-/// A binary operation.
+/// A binary operation on scalars or vectors.
 #[derive(Clone, Debug)]
 pub(crate) struct Binary {
-    /// The operator.
+    /// The infix operator.
     pub(crate) op: BinaryOp,
-    /// Left side.
+    /// The operand on the left side.
     pub(crate) left: Node,
-    /// Right side.
+    /// The operand on the right side.
     pub(crate) right: Node,
-    /// `bool`.
+    /// True if a comparison has the `bool` modifier and returns 0 or 1.
     pub(crate) returns_bool: bool,
-    /// How elements are paired.
+    /// The vector matching. It has no effect if one side is a scalar.
     pub(crate) matching: Matching,
 }
 
@@ -206,21 +209,21 @@ impl Drop for Binary {
     }
 }
 
-/// The query's own times.
+/// The start, end and step of the query.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct QueryTimes {
-    /// The first step.
+    /// The time of the first step.
     pub(crate) start: TimestampMs,
-    /// The end as it was asked for.
+    /// The requested end, which may be later than the last step.
     pub(crate) end: TimestampMs,
-    /// The step; zero in an instant query.
+    /// The step in whole milliseconds; zero in an instant query.
     pub(crate) step_ms: i64,
-    /// The step in nanoseconds; its whole milliseconds are `step_ms`.
+    /// The step in nanoseconds. Its whole milliseconds are `step_ms`.
     pub(crate) step_ns: i64,
 }
 
 impl QueryTimes {
-    /// The times of a query that is evaluated at `time`.
+    /// Returns the times of a query evaluated at `time`.
     pub(crate) fn of(time: EvalTime) -> Self {
         let (start, end, step_ns) = match time {
             EvalTime::Instant(time) => (time, time, 0),
@@ -238,20 +241,20 @@ impl QueryTimes {
         }
     }
 
-    /// The steps.
+    /// Returns the steps of the query.
     pub(crate) fn grid(&self) -> Grid {
         Grid::between(self.start, self.end, self.step_ms.max(1))
     }
 }
 
-/// Plans an expression whose durations are settled.
+/// Creates the plan of an expression and marks its common parts. Durations must have been resolved.
 pub(crate) fn plan(expr: &Expr, times: &QueryTimes) -> Node {
     let mut node = plan_apart(expr, times);
     sharing::mark(&mut node);
     node
 }
 
-/// Like [`plan`], but evaluates equal parts at each of their places.
+/// Creates the plan of an expression like [`plan`], but equal parts are evaluated separately.
 pub(crate) fn plan_apart(expr: &Expr, times: &QueryTimes) -> Node {
     let mut node = plan_node(expr, times);
     statistics::mark(&mut node);
@@ -302,7 +305,8 @@ fn plan_node_here(expr: &Expr, times: &QueryTimes) -> Node {
     }
 }
 
-/// The type of an expression that became `kind`: operators have that of their operands.
+/// Returns the type of the value of an expression whose operation is `kind`. The type of an
+/// operator follows from its operands.
 fn value_type(expr: &Expr, kind: &NodeKind) -> ValueType {
     match kind {
         NodeKind::Binary(binary) => {
@@ -318,7 +322,7 @@ fn value_type(expr: &Expr, kind: &NodeKind) -> ValueType {
     }
 }
 
-/// The milliseconds of a duration, settled before.
+/// Returns the milliseconds of a duration. Panics if the duration has not been resolved.
 fn millis(duration: &Duration) -> i64 {
     match duration {
         Duration::Millis(ms) => *ms,
@@ -383,14 +387,14 @@ fn plan_call(call: &ast::Call, times: &QueryTimes) -> (NodeKind, bool) {
     }
     let pinned = args.iter().all(|arg| arg.is_invariant);
     let is_invariant = match call.function.id {
-        // The time of a sample is fixed only if the sample is.
+        // The timestamp of a sample is constant only if the sample is always the same.
         FunctionId::Timestamp => pinned && matches!(args[0].kind, NodeKind::Vector(_)),
         _ => pinned && !call.function.changes_with_time,
     };
     (NodeKind::Call(call.function, args), is_invariant)
 }
 
-/// What `f` makes of two nodes that are numbers.
+/// Returns the result of `f` if both nodes are constant numbers.
 fn of_numbers(left: &Node, right: &Node, f: impl Fn(f64, f64) -> f64) -> Option<f64> {
     match (&left.kind, &right.kind) {
         (NodeKind::Number(left), NodeKind::Number(right)) => Some(f(*left, *right)),
@@ -406,7 +410,7 @@ fn plan_aggregate(aggregate: &ast::Aggregate, times: &QueryTimes) -> (NodeKind, 
         names
     };
     let input = plan_node(&aggregate.expr, times);
-    // Upstream does not look at the parameter here.
+    // Prometheus does not consider the parameter here.
     let is_invariant = input.is_invariant;
     let node = NodeKind::Aggregate(Box::new(Aggregate {
         op: aggregate.op,

@@ -1,10 +1,11 @@
-//! A tree as text: the one-line form of Prometheus's `String()`, and the form over several lines of
+//! Prints syntax trees: on one line like `String()` of Prometheus, or on several lines for
 //! `format_query`.
 //!
-//! Invariant: what is printed parses again to the same tree, positions and the order of matchers
-//! apart, but for one case that is upstream's too: a window or step below a millisecond prints as
-//! `0s`. Where upstream's form would parse to another tree ours differs from it: the empty selector
-//! of `info(a, {})`, `Inf ^ a`, and numbers in parentheses that a power or an offset begins with.
+//! Invariant: the printed text parses to the same tree, except for positions and the order of
+//! matchers. There is one exception, which Prometheus shares: a window or step below a millisecond
+//! prints as `0s`. The text deviates from that of Prometheus where the latter would parse to a
+//! different tree: the empty selector of `info(a, {})`, `Inf ^ a`, and numbers in parentheses at
+//! the start of a power or an offset.
 
 mod pretty;
 
@@ -43,7 +44,7 @@ impl fmt::Display for Expr {
             }
             ExprKind::Binary(binary) => {
                 match &binary.left.kind {
-                    // With the sign that it has elsewhere, the power would have a sign.
+                    // The text `+Inf` would parse as a sign before the power.
                     ExprKind::Number(n)
                         if binary.op == BinaryOp::Pow && n.value == f64::INFINITY =>
                     {
@@ -68,7 +69,7 @@ fn write_call(call: &Call, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     f.write_str(")")
 }
 
-/// `sum by (a, b) `, up to the parenthesis.
+/// Returns the text of an aggregation up to the parenthesis: `sum by (a, b) `.
 fn aggregate_head(aggregate: &Aggregate) -> String {
     let op = aggregate.op.as_str();
     match &aggregate.grouping {
@@ -78,7 +79,7 @@ fn aggregate_head(aggregate: &Aggregate) -> String {
     }
 }
 
-/// Names of labels, in quotes where the grammar needs them.
+/// Returns label names separated by commas, quoted where the grammar requires it.
 fn label_list(labels: &[String]) -> String {
     let names: Vec<String> = labels.iter().map(|label| label_name(label)).collect();
     names.join(", ")
@@ -96,7 +97,8 @@ fn is_plain_name(name: &str) -> bool {
     name.bytes().all(is_word) && name.bytes().next().is_some_and(|b| !b.is_ascii_digit())
 }
 
-/// The operator of a binary expression with all its modifiers: `+ bool on (a) group_left (b)`.
+/// Returns the operator of a binary expression with all its modifiers: `+ bool on (a) group_left
+/// (b)`.
 fn binary_head(binary: &Binary) -> String {
     let mut out = binary.op.as_str().to_owned();
     if binary.returns_bool {
@@ -154,7 +156,7 @@ impl fmt::Display for MatrixSelector {
     }
 }
 
-/// Name and matchers; the matchers are sorted by their text.
+/// Writes the name and the matchers of a selector. Matchers are sorted by their text.
 fn write_series(vector: &VectorSelector, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     let name = vector.name.as_deref().unwrap_or_default();
     let is_name = |m: &&Matcher| {
@@ -213,8 +215,9 @@ fn offset_text(offset: &Duration) -> String {
     }
 }
 
-/// An offset that is an operation must begin with a parenthesis or two signs, or it would end
-/// before its operator. Neither is part of the tree.
+/// Returns the text of an offset. An operation must begin with a parenthesis or two signs;
+/// otherwise the offset would end before its operator. Both are only part of the text, not of the
+/// tree.
 fn offset_expression(expr: &DurationExpr) -> String {
     let text = expr.to_string();
     let mut first = expr;
@@ -247,7 +250,7 @@ fn offset_expression(expr: &DurationExpr) -> String {
     }
 }
 
-/// `[30m:1m] @ 1.000 offset 5m`
+/// Returns the text after the expression of a subquery: `[30m:1m] @ 1.000 offset 5m`.
 fn subquery_suffix(subquery: &Subquery) -> String {
     let step = subquery.step.as_ref();
     let step = step.map_or(String::new(), Duration::to_string);
@@ -272,7 +275,7 @@ impl fmt::Display for DurationExpr {
             DurationKind::Range => f.write_str("range()"),
             DurationKind::Negative(inner) => write!(f, "-{inner}"),
             DurationKind::Binary(op, left, right) => match left.kind {
-                // Without parentheses the sign would be that of the power.
+                // Without parentheses the sign would apply to the power.
                 DurationKind::Number(n) if *op == BinaryOp::Pow && n.value < 0.0 => {
                     write!(f, "({left}) ^ {right}")
                 }
@@ -288,14 +291,14 @@ impl fmt::Display for DurationExpr {
 impl fmt::Display for NumberLiteral {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.is_duration {
-            // Never more than 63 bits of nanoseconds.
+            // The nanoseconds of a literal fit in 63 bits, so the conversion does not overflow.
             return f.write_str(&format_duration_ms((self.value * 1000.0).round() as i64));
         }
         f.write_str(&format_f(self.value))
     }
 }
 
-/// A duration as Prometheus writes it: `1h30m`, `90d`, `-5m`, `0s`.
+/// Formats a duration like Prometheus: `1h30m`, `90d`, `-5m`, `0s`.
 fn format_duration_ms(ms: i64) -> String {
     let sign = if ms < 0 { "-" } else { "" };
     let duration = std::time::Duration::from_millis(ms.unsigned_abs());

@@ -1,4 +1,4 @@
-//! Runs PromQL scripts in the format of Prometheus's `promqltest`: loads, evaluations,
+//! Runs PromQL test scripts in the format of `promqltest` of Prometheus: loads, evaluations and
 //! expectations.
 //!
 //! ```text
@@ -9,12 +9,13 @@
 //!   {a="b"} 22
 //! ```
 //!
-//! The runner knows no store: the caller implements [`ScriptStore`]. Every `eval instant` is
-//! evaluated in several more ways that must agree ([`check`] says which). A failure does not end a
-//! script, and one `eval` counts once, however many ways it was evaluated in.
+//! The runner is independent of the store: the caller implements [`ScriptStore`]. Every `eval
+//! instant` is evaluated in several additional ways, which must return the same result; see
+//! [`check`]. A failure does not end a script, and each `eval` counts once, regardless of the
+//! number of evaluations.
 //!
-//! Invariant: text in a script never makes the runner panic, nor allocate beyond
-//! [`sequence::POSITIONS_MAX`] values a series.
+//! Invariant: no script makes the runner panic or allocate more than [`sequence::POSITIONS_MAX`]
+//! values per series.
 
 mod almost;
 mod check;
@@ -44,7 +45,7 @@ pub use report::{Failure, FileReport, ScriptReport};
 pub use sequence::StartTimes;
 use sequence::{LoadSample, SampleValue};
 
-/// The engine settings that scripts expect.
+/// The query options that the scripts of Prometheus expect.
 pub const OPTIONS: Options = Options {
     features: Features::ALL,
     lookback_ms: 5 * 60_000,
@@ -56,21 +57,22 @@ pub const OPTIONS: Options = Options {
 
 /// A store for scripts. All data belongs to the anonymous tenant.
 pub trait ScriptStore {
-    /// Throws away all series.
+    /// Deletes all series.
     fn clear(&mut self) -> Result<(), Error>;
 
-    /// Stores all samples of `batch` and makes them visible, or fails. One series may stand in the
-    /// batch more than once; its samples are in order over all its places.
+    /// Stores all samples of `batch` and makes them visible, or fails. The batch may contain a
+    /// series several times; its samples are in order over all occurrences.
     fn append(&mut self, batch: &Batch) -> Result<(), Error>;
 
-    /// What is stored.
+    /// Returns the interface for reading the stored series.
     fn select(&self) -> &dyn Select;
 }
 
-/// The values of a series, one a position; `None` where nothing stands.
+/// The values of a series, one per position. `None` means that there is no sample.
 pub type SeriesValues = Vec<Option<PointValue>>;
 
-/// Reads a line of a load, `x{a="b"} 1+2x10 _ stale {{count:3}}`. Fails with what is wrong with it.
+/// Parses a line of a load, such as `x{a="b"} 1+2x10 _ stale {{count:3}}`. Returns an error message
+/// if the syntax is wrong.
 pub fn read_series(line: &str) -> Result<(Labels, SeriesValues), String> {
     let (labels, values) = sequence::parse_series(line)?;
     let value = |value: Option<SampleValue>| {
@@ -82,13 +84,15 @@ pub fn read_series(line: &str) -> Result<(Labels, SeriesValues), String> {
     Ok((labels, values.into_iter().map(value).collect()))
 }
 
-/// Reads a line `x@st -1m _ -30s`, the start timestamps of the series in the next line as offsets
-/// from its samples in milliseconds; `None` if the line is not one.
+/// Parses a line such as `x@st -1m _ -30s`, which contains the start timestamps of the series in
+/// the next line. They are offsets from its samples in milliseconds. Returns `None` if the line has
+/// a different form.
 pub fn read_start_times(line: &str) -> Option<Result<StartTimes, String>> {
     sequence::parse_start_times(line)
 }
 
-/// Runs the script `text` on `store`, which is cleared first.
+/// Runs the script `text` on `store`, which is cleared first. `name` is the name of the script in
+/// the report.
 pub fn run(
     name: &str,
     text: &str,
@@ -113,7 +117,8 @@ pub fn run(
     }
     for read in command::read(text) {
         let (is_eval, outcome) = match read {
-            // Counted, so that the sum is that of the script's evaluations.
+            // Counted as an evaluation, so that the total is the number of evaluations in the
+            // script.
             Err(failure) => (failure.is_eval(), Err(failure)),
             Ok(Command::Eval(eval)) => {
                 let outcome = check::check(&eval, store.select(), compute);
@@ -148,8 +153,8 @@ fn run_load(load: &Load, store: &mut dyn ScriptStore) -> Result<(), String> {
     store.append(&batch).map_err(|e| e.message)
 }
 
-/// Adds a series in runs of floats and runs of histograms: in one place of a batch the order
-/// between the two would be lost.
+/// Adds a series to the batch in runs of floats and runs of histograms, because a single entry of a
+/// batch does not retain the order between both.
 fn push_series(batch: &mut Batch, labels: &Labels, samples: &[LoadSample]) {
     let is_float = |s: &LoadSample| matches!(s.value, SampleValue::Float(_));
     for run in samples.chunk_by(|a, b| is_float(a) == is_float(b)) {

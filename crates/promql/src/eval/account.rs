@@ -1,9 +1,10 @@
-//! What a query uses: samples, bytes and time. Every operator asks here before it goes on.
+//! Accounts for the resources of a query: samples, bytes and time. Every operator reserves
+//! resources here and checks for cancellation before it continues.
 //!
-//! Samples are counted as upstream counts them, so that the limit means the same: points that
-//! operators hold at one time, whether Firn materialises them or not. Bytes are reserved in the
-//! query's [`Budget`] before they are allocated. Cancellation is checked once a series, or more
-//! often where a series is much work: a check is one load.
+//! Samples are counted like in Prometheus, so that the limit has the same meaning: the points that
+//! operators hold at one time, even if Firn does not materialize them. Bytes are reserved in the
+//! query's [`Budget`] before they are allocated. Cancellation is checked once per series, or more
+//! often if a series takes long; a check is one atomic load.
 
 use crate::request::Options;
 use crate::value::{QueryError, Stats};
@@ -16,18 +17,18 @@ use firn_model::store::Selection;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// What was counted when part of an evaluation began, or what it counted.
+/// The counters at the beginning of a part of an evaluation, or the cost of that part.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cost {
-    /// Samples that are held at its end.
+    /// Number of samples held at the end of the part.
     held: u64,
-    /// The most that were held at one time.
+    /// Maximum number of samples held at one time.
     peak: u64,
-    /// Samples that were read.
+    /// Number of samples read.
     total: u64,
 }
 
-/// The counters of one query; shared by all its threads.
+/// The counters of one query, shared by all its threads.
 #[derive(Debug)]
 pub(crate) struct Account<'a> {
     budget: &'a Budget,
@@ -37,12 +38,12 @@ pub(crate) struct Account<'a> {
     held: AtomicU64,
     peak: AtomicU64,
     total: AtomicU64,
-    /// Of each selection that is read.
+    /// The losses of all selections that the query reads.
     losses: Mutex<Vec<Losses>>,
 }
 
 impl<'a> Account<'a> {
-    /// An account that has used nothing.
+    /// Creates an account without any usage, with the limits of `options`.
     pub(crate) fn new(budget: &'a Budget, cancel: &'a Cancel, options: &Options) -> Self {
         Self {
             budget,
@@ -56,13 +57,13 @@ impl<'a> Account<'a> {
         }
     }
 
-    /// Says that the query reads from `selection`.
+    /// Registers a selection that the query reads, so that its losses become warnings.
     pub(crate) fn reads_from(&self, selection: &dyn Selection) {
         let mut losses = self.losses.lock().unwrap_or_else(PoisonError::into_inner);
         losses.push(selection.losses());
     }
 
-    /// What selections could not give so far.
+    /// Returns the data that the selections could not return so far.
     pub(crate) fn losses(&self) -> Losses {
         let all = Losses::default();
         let losses = self.losses.lock().unwrap_or_else(PoisonError::into_inner);
@@ -70,7 +71,7 @@ impl<'a> Account<'a> {
         all
     }
 
-    /// Fails once the query is canceled or out of time.
+    /// Returns an error if the query was canceled or its time has run out.
     pub(crate) fn check(&self) -> Result<(), QueryError> {
         match self.cancel.reason() {
             None => Ok(()),
@@ -78,23 +79,23 @@ impl<'a> Account<'a> {
         }
     }
 
-    /// What says that the query is canceled or out of time.
+    /// Returns the cancel flag of the query.
     pub(crate) fn cancel(&self) -> &Cancel {
         self.cancel
     }
 
-    /// Counts `samples` as held, or fails if the query may not hold so many.
+    /// Adds `samples` to the held samples. Fails if the query exceeds its limit.
     pub(crate) fn hold(&self, samples: u64) -> Result<(), QueryError> {
         let held = self.held.fetch_add(samples, Ordering::Relaxed) + samples;
         self.peak.fetch_max(held, Ordering::Relaxed);
         self.admit(held)
     }
 
-    /// Fails if the query may not hold `samples`.
+    /// Returns an error if `samples` exceed the limit of the query.
     pub(crate) fn admit(&self, samples: u64) -> Result<(), QueryError> {
         match samples <= self.samples_max {
             true => Ok(()),
-            // Upstream's text, and the numbers that it leaves out.
+            // The text of Prometheus, with the numbers that Prometheus omits.
             false => Err(QueryError::Limited(format!(
                 "query processing would load too many samples into memory in query execution: \
                  {samples} samples, limit {}",
@@ -103,46 +104,50 @@ impl<'a> Account<'a> {
         }
     }
 
-    /// Notes that `samples` more are held for a moment, or fails if the query may not hold so many.
+    /// Records that `samples` additional samples are held temporarily. Fails if the query exceeds
+    /// its limit.
     pub(crate) fn glimpse(&self, samples: u64) -> Result<(), QueryError> {
         self.hold(samples)?;
         self.held.fetch_sub(samples, Ordering::Relaxed);
         Ok(())
     }
 
-    /// Counts samples as given up: those of rows that others were made of.
+    /// Subtracts samples that are no longer held, because their rows were replaced by others.
     pub(crate) fn release(&self, samples: u64) {
         self.held
             .fetch_sub(samples.min(self.held()), Ordering::Relaxed);
     }
 
-    /// Samples held now.
+    /// Returns the number of samples held now.
     pub(crate) fn held(&self) -> u64 {
         self.held.load(Ordering::Relaxed)
     }
 
-    /// Sets what is held after an operator gave up its input: `before` plus its `output`.
+    /// Sets the held samples after an operator has released its input: the number `before` its
+    /// evaluation plus its `output`.
     pub(crate) fn settle(&self, before: u64, output: u64) -> Result<(), QueryError> {
         self.held.store(before, Ordering::Relaxed);
         self.hold(output)
     }
 
-    /// Counts samples that were read and handed to an operator.
+    /// Adds samples that were read and passed to an operator.
     pub(crate) fn count_read(&self, samples: u64) {
         self.total.fetch_add(samples, Ordering::Relaxed);
     }
 
-    /// Samples read so far.
+    /// Returns the number of samples read so far.
     pub(crate) fn total(&self) -> u64 {
         self.total.load(Ordering::Relaxed)
     }
 
-    /// Sets the number of samples read: part of an evaluation may count for more or for nothing.
+    /// Sets the number of samples read, because a part of an evaluation may count several times or
+    /// not at all.
     pub(crate) fn set_total(&self, samples: u64) {
         self.total.store(samples, Ordering::Relaxed);
     }
 
-    /// Begins to count what part of an evaluation costs.
+    /// Starts to measure the cost of a part of an evaluation. [`Account::cost_since`] ends the
+    /// measurement.
     pub(crate) fn begin(&self) -> Cost {
         let held = self.held();
         Cost {
@@ -152,7 +157,7 @@ impl<'a> Account<'a> {
         }
     }
 
-    /// What was counted since `mark`, which [`Account::begin`] made.
+    /// Returns the cost since `mark`, which [`Account::begin`] returned.
     pub(crate) fn cost_since(&self, mark: Cost) -> Cost {
         let peak = self.peak.fetch_max(mark.peak, Ordering::Relaxed);
         Cost {
@@ -162,26 +167,27 @@ impl<'a> Account<'a> {
         }
     }
 
-    /// Counts the same once more, or fails if the query may not hold so many samples.
+    /// Adds the same cost again, for a value that is reused. Fails if the query exceeds its limit
+    /// on samples.
     pub(crate) fn repeat(&self, cost: &Cost) -> Result<(), QueryError> {
         self.glimpse(cost.peak)?;
         self.count_read(cost.total);
         self.hold(cost.held)
     }
 
-    /// Where look-ups count the series that they find.
+    /// Returns the counter of the series that look-ups find.
     pub(crate) fn series(&self) -> &SeriesLimit {
         &self.series
     }
 
-    /// Reserves memory.
+    /// Reserves memory in the budget of the query.
     pub(crate) fn reserve(&self, bytes: usize) -> Result<Reservation, QueryError> {
         self.budget
             .reserve(bytes)
             .map_err(|e| QueryError::Limited(e.message))
     }
 
-    /// What was used.
+    /// Returns the statistics of the query so far.
     pub(crate) fn stats(&self) -> Stats {
         Stats {
             samples_total: self.total(),
@@ -200,19 +206,19 @@ fn stopped(reason: Reason) -> QueryError {
     }
 }
 
-/// Grows a reservation before that much more is allocated.
+/// Grows a reservation by `bytes`. Must be called before the memory is allocated.
 pub(crate) fn grow(memory: &mut Reservation, bytes: usize) -> Result<(), QueryError> {
     memory
         .grow(bytes)
         .map_err(|e| QueryError::Limited(e.message))
 }
 
-/// Grows a reservation to `bytes`, if it is smaller.
+/// Grows a reservation to `bytes`. Does nothing if it is already larger.
 pub(crate) fn grow_to(memory: &mut Reservation, bytes: usize) -> Result<(), QueryError> {
     grow(memory, bytes.saturating_sub(memory.bytes()))
 }
 
-/// A failure of the store as the query's error.
+/// Converts an error of the store to an error of the query.
 pub(crate) fn storage_error(error: Error) -> QueryError {
     match error.kind {
         ErrorKind::Canceled => stopped(Reason::Canceled),

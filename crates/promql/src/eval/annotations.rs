@@ -1,7 +1,8 @@
-//! The annotations of an evaluation: warnings and infos with upstream's texts.
+//! The annotations of an evaluation: warnings and infos with the texts of Prometheus.
 //!
-//! Annotations of equal text are one. The position of the last one stays, as upstream; of those
-//! that add up to something that of the first. They keep the order in which they first arose.
+//! Annotations with equal texts are merged. As in Prometheus, the merged annotation has the
+//! position of the last one, or of the first one if the annotations have a total. Annotations
+//! retain the order of their first occurrence.
 
 use crate::ast::Span;
 use crate::go_format::{format_g, format_rfc3339};
@@ -10,14 +11,14 @@ use crate::quote::quote;
 use firn_model::histogram::float::NanRemark;
 use firn_model::sample::TimestampMs;
 
-/// How loud an annotation is.
+/// The severity of an annotation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Level {
     Warning,
     Info,
 }
 
-/// One remark on a place in the query.
+/// One annotation: a message about a position in the query.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Annotation {
     level: Level,
@@ -26,7 +27,7 @@ pub(crate) struct Annotation {
     total: Total,
 }
 
-/// What annotations of equal text add up to.
+/// The total of merged annotations with equal texts.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Total {
     Nothing,
@@ -44,21 +45,21 @@ impl Total {
     }
 }
 
-/// How classic buckets were forced to rise, over all steps and histograms.
+/// The corrections of classic buckets whose counts decreased, over all steps and histograms.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Repairs {
-    /// When first and last.
+    /// The times of the first and the last correction.
     pub(crate) times: (TimestampMs, TimestampMs),
-    /// The lowest and the highest bound whose count was changed.
+    /// The lowest and the highest bucket bound whose count was changed.
     pub(crate) bounds: (f64, f64),
-    /// The largest change.
+    /// The largest change of a count.
     pub(crate) difference_max: f64,
-    /// How many histograms were changed, as upstream counts them.
+    /// Number of corrected histograms, counted like in Prometheus.
     pub(crate) count: i64,
 }
 
 impl Repairs {
-    /// Both together.
+    /// Returns the summary of both.
     pub(crate) fn merge(self, other: Self) -> Self {
         Self {
             times: (
@@ -87,14 +88,14 @@ impl Repairs {
     }
 }
 
-/// What was done to histograms.
+/// An operation on histograms, which annotations mention.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HistogramOperation {
-    /// Two were added.
+    /// Two histograms were added.
     Addition,
-    /// One was subtracted from another.
+    /// One histogram was subtracted from another.
     Subtraction,
-    /// Many were added.
+    /// Many histograms were added by an aggregation.
     Aggregation,
 }
 
@@ -126,7 +127,7 @@ impl Annotation {
         }
     }
 
-    /// A quantile that is no number from 0 to 1.
+    /// A quantile that is NaN or not between 0 and 1.
     pub(crate) fn invalid_quantile(span: Span, quantile: f64) -> Self {
         let got = format_g(quantile, None);
         Self::warning(
@@ -164,26 +165,26 @@ impl Annotation {
         )
     }
 
-    /// Floats and histograms in one group.
+    /// A group of an aggregation contains both floats and histograms.
     pub(crate) fn mixed_aggregation(span: Span) -> Self {
         let text = "encountered a mix of histograms and floats for aggregation";
         Self::warning(span, text.into())
     }
 
-    /// Classic buckets and a native histogram of the same name.
+    /// Classic buckets and a native histogram have the same metric name.
     pub(crate) fn mixed_classic_native(span: Span, name: &[u8]) -> Self {
         let text = String::from("vector contains a mix of classic and native histograms");
         Self::warning(span, text + &for_metric(name))
     }
 
-    /// `sort` in a range query.
+    /// The function `sort` has no effect in a range query.
     pub(crate) fn sort_in_range_query(span: Span) -> Self {
         let text =
             "sort is ineffective for range queries since results are always ordered by labels";
         Self::warning(span, text.into())
     }
 
-    /// Start timestamps that lie before the sample before, in so many windows.
+    /// Start timestamps overlap with the previous sample in the given number of windows.
     pub(crate) fn start_time_overlap(span: Span, name: &[u8], windows: usize) -> Self {
         let text = "sample has start time that overlaps with previous sample timestamp";
         let mut warning = Self::warning(span, format!("{text} for metric {}", quote(name)));
@@ -191,14 +192,14 @@ impl Annotation {
         warning
     }
 
-    /// A rate of something whose name is not a counter's.
+    /// The function expects a counter, but the metric name has no suffix of a counter.
     pub(crate) fn possible_non_counter(span: Span, name: &[u8]) -> Self {
         let text = "metric might not be a counter, name does not end in \
                     _total/_sum/_count/_bucket:";
         Self::info(span, format!("{text} {}", quote(name)))
     }
 
-    /// A rate of something whose type label is not a counter's.
+    /// The function expects a counter, but the label `__type__` has a different value.
     pub(crate) fn possible_non_counter_type(span: Span, name: &[u8], kind: &[u8]) -> Self {
         let text = "metric might not be a counter, __type__ label is not set to \"counter\" \
                     or \"histogram\"";
@@ -208,7 +209,7 @@ impl Annotation {
         )
     }
 
-    /// Classic buckets whose counts fell.
+    /// The counts of classic buckets decreased and were corrected.
     pub(crate) fn forced_monotonicity(span: Span, name: &[u8], repairs: Repairs) -> Self {
         let text = String::from(
             "input to histogram_quantile needed to be fixed for monotonicity \
@@ -219,7 +220,7 @@ impl Annotation {
         info
     }
 
-    /// Two kinds of values that an operator cannot combine.
+    /// An operator cannot combine the types of its operands.
     pub(crate) fn incompatible_types(span: Span, left: &str, operator: &str, right: &str) -> Self {
         Self::info(
             span,
@@ -230,56 +231,57 @@ impl Annotation {
         )
     }
 
-    /// Histograms left out of an aggregation.
+    /// An aggregation ignores histograms.
     pub(crate) fn ignored_in_aggregation(span: Span, operator: &str) -> Self {
         Self::info(span, format!("ignored histogram in {operator} aggregation"))
     }
 
-    /// Histograms left out of a window.
+    /// A function of a window ignores histograms.
     pub(crate) fn ignored_in_range(span: Span, name: &[u8]) -> Self {
         let text = "ignored histograms in a range containing both floats and histograms for \
                     metric name";
         Self::info(span, format!("{text} {}", quote(name)))
     }
 
-    /// A rate of a histogram that is a gauge.
+    /// The function expects a counter, but the histogram is a gauge.
     pub(crate) fn not_a_counter(span: Span, name: &[u8]) -> Self {
         let text = "this native histogram metric is not a counter:";
         Self::warning(span, format!("{text} {}", quote(name)))
     }
 
-    /// A difference of histograms that are no gauges.
+    /// The function expects a gauge, but the histogram is a counter.
     pub(crate) fn not_a_gauge(span: Span, name: &[u8]) -> Self {
         let text = "this native histogram metric is not a gauge:";
         Self::warning(span, format!("{text} {}", quote(name)))
     }
 
-    /// Histograms with exponential and with custom buckets that should be one.
+    /// A function cannot merge histograms with exponential and with custom buckets.
     pub(crate) fn mixed_schemas(span: Span, name: &[u8]) -> Self {
         let text = "vector contains a mix of histograms with exponential and custom buckets \
                     schemas for metric name";
         Self::warning(span, format!("{text} {}", quote(name)))
     }
 
-    /// Histograms with exponential and with custom buckets on two sides of an operator.
+    /// A binary operator cannot combine a histogram with exponential buckets and one with custom
+    /// buckets.
     pub(crate) fn incompatible_layout(span: Span, operator: &str) -> Self {
         let text = "incompatible bucket layout encountered for binary operator";
         Self::warning(span, format!("{text} {operator}"))
     }
 
-    /// Histograms one of which is a counter reset and another is not.
+    /// Some histograms have a counter reset hint that contradicts that of others.
     pub(crate) fn conflicting_resets(span: Span, operation: HistogramOperation) -> Self {
         let text = "conflicting counter resets during histogram";
         Self::warning(span, format!("{text} {}", operation.name()))
     }
 
-    /// Histograms whose custom bounds were cut down to those that they share.
+    /// The custom bounds of histograms differ and were reduced to the common bounds.
     pub(crate) fn reconciled_bounds(span: Span, operation: HistogramOperation) -> Self {
         let text = "mismatched custom buckets were reconciled during";
         Self::info(span, format!("{text} {}", operation.name()))
     }
 
-    /// What observations of NaN did to a quantile or a fraction.
+    /// Observations of NaN affect a quantile or a fraction.
     pub(crate) fn nan_observations(span: Span, name: &[u8], remark: NanRemark) -> Self {
         let text = match remark {
             NanRemark::ResultIsNan => {
@@ -326,12 +328,12 @@ fn for_metric(name: &[u8]) -> String {
     }
 }
 
-/// The annotations of an evaluation.
+/// The annotations of an evaluation, in order of their first occurrence.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Annotations(Vec<Annotation>);
 
 impl Annotations {
-    /// Adds one; if its text is there already they become one.
+    /// Adds an annotation, or merges it with an existing one that has the same text.
     pub(crate) fn add(&mut self, annotation: Annotation) {
         match self.0.iter_mut().find(|a| a.text == annotation.text) {
             Some(known) => known.absorb(annotation),
@@ -339,14 +341,14 @@ impl Annotations {
         }
     }
 
-    /// Adds all of `other`, in order.
+    /// Adds all annotations of `other` in order.
     pub(crate) fn merge(&mut self, other: Annotations) {
         for annotation in other.0 {
             self.add(annotation);
         }
     }
 
-    /// Replaces positions, which are indexes into `places`, by its entries.
+    /// Replaces place numbers by positions in the text: the entries of `places` with these indexes.
     pub(crate) fn moved(mut self, places: &[u32]) -> Self {
         for annotation in &mut self.0 {
             if let Some(place) = places.get(annotation.position as usize) {
@@ -356,7 +358,8 @@ impl Annotations {
         self
     }
 
-    /// Warnings and infos; with positions if the text of the query is known.
+    /// Returns the warnings and the infos as texts. They contain positions if the text of the query
+    /// is given.
     pub(crate) fn render(&self, query: Option<&str>) -> (Vec<String>, Vec<String>) {
         let of = |level: Level| {
             self.0

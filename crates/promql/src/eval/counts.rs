@@ -1,14 +1,17 @@
-//! How many samples upstream's loop would have read and held for a query that was evaluated here.
+//! Computes how many samples Prometheus would have read and held for a query that Firn has
+//! evaluated.
 //!
-//! Upstream keeps one number of samples that it holds. It goes up with what selectors find, with
-//! windows and with results, and back where an operator is done; the highest is the peak, which
-//! the limit on samples is about. Firn holds less, and in another order. But the number follows
-//! from the tree of the expression and from how many samples each of its nodes has at each step,
-//! which the evaluation noted ([`Tally`]); so it is worked out here when all is over.
+//! Prometheus maintains the number of samples that it holds. It increases with the results of
+//! selectors, with windows and with results of operators, and decreases when an operator is
+//! finished. Its maximum is the peak, to which the limit on samples applies. Firn holds fewer
+//! samples, in a different order. But the number can be derived from the syntax tree and from the
+//! number of samples of each node at each step, which the evaluation recorded in [`Tally`]. It is
+//! therefore computed after the evaluation.
 //!
-//! The tree is the syntax tree, because parentheses, numbers made of numbers, and what is computed
-//! once for all steps count there. Follows `eval` of upstream's `promql/engine.go`, its
-//! `QuerySamples`, and `PreprocessExpr` for what is computed once.
+//! The computation uses the syntax tree instead of the plan, because parentheses, folded constants
+//! and values that are the same at all steps affect the number. It follows `eval` in
+//! `promql/engine.go` of Prometheus, its `QuerySamples`, and `PreprocessExpr` for values that are
+//! computed once.
 
 use crate::ast::{
     Aggregate, AggregateOp, Binary, Call, Edges, Expr, ExprKind, Subquery, ValueType,
@@ -20,8 +23,8 @@ use crate::grid::Grid;
 use crate::plan::{Node, NodeKind};
 use crate::value::SampleCounts;
 
-/// The samples of the evaluation of `expr`, whose plan is `node`; each subquery without a step has
-/// the given one, in milliseconds.
+/// Returns the sample counts of the evaluation of `expr`, whose plan is `node`. Subqueries without
+/// a step use `default_step_ms`.
 pub(crate) fn of(
     expr: &Expr,
     node: &Node,
@@ -46,10 +49,11 @@ pub(crate) fn of(
     }
 }
 
-/// An expression and its node. The parts of an expression that became a number have its node.
+/// An expression and its plan node. The parts of an expression that was folded to a constant share
+/// its node.
 type Part<'a> = (&'a Expr, &'a Node);
 
-/// The samples of each step of one evaluation; a subquery is an evaluation of its own.
+/// The samples of each step of one evaluation. A subquery is an evaluation of its own.
 struct Steps {
     total_at: Vec<u64>,
     read_at: Vec<u64>,
@@ -83,8 +87,8 @@ impl Steps {
         }
     }
 
-    /// Adds what the steps of a subquery read, each at the first step that may see it. With a
-    /// window of `range_ms` those count for nothing that lie between two windows.
+    /// Adds the samples read by the steps of a subquery, each at the first outer step whose window
+    /// may contain it. If `range_ms` is positive, samples between two windows are not counted.
     fn merge_read(&mut self, inner: &Steps, grids: (Grid, Grid), offset_ms: i64, range_ms: i64) {
         let (grid, inner_grid) = grids;
         if grid.count <= 1 {
@@ -104,31 +108,31 @@ impl Steps {
     }
 }
 
-/// Walks the tree as upstream's loop does.
+/// Traverses the syntax tree in the same order as the evaluation loop of Prometheus.
 struct Meter<'a> {
     tally: &'a Tally,
     default_step_ms: i64,
     held: u64,
     peak: u64,
-    /// Whether it is in the parameter of an aggregation: upstream does not look what is the same
-    /// at all steps there.
+    /// True inside the parameter of an aggregation. Prometheus does not search for constant values
+    /// there.
     within_param: bool,
 }
 
 impl Meter<'_> {
-    /// Notes that `samples` more are held for a moment.
+    /// Records that `samples` additional samples are held temporarily.
     fn glimpse(&mut self, samples: u64) {
         self.peak = self.peak.max(self.held + samples);
     }
 
-    /// Sets what is held when an operator is done.
+    /// Sets the number of held samples after an operator has finished.
     fn settle(&mut self, before: u64, output: u64) {
         self.held = before + output;
         self.glimpse(0);
     }
 
-    /// A part of an expression; what is the same at all steps is computed once, unless what is
-    /// around it is.
+    /// Counts a part of an expression. A value that is the same at all steps is computed once,
+    /// unless it is part of another such value (`within`).
     fn part(&mut self, part: Part<'_>, grid: Grid, steps: &mut Steps, within: bool) -> Extent {
         match !within && !self.within_param && is_computed_once(part) {
             true => self.once(part, grid, steps),
@@ -206,8 +210,9 @@ impl Meter<'_> {
         }
     }
 
-    /// An operator that goes step by step over the values of its `inputs`, after they were made;
-    /// before them `before` were held. `found` are samples that it looks up itself.
+    /// Counts an operator that iterates over the steps after its `inputs` were computed. `before`
+    /// is the number of samples held before the inputs, and `found` contains samples that the
+    /// operator looks up itself.
     fn by_steps(
         &mut self,
         before: u64,
@@ -229,7 +234,7 @@ impl Meter<'_> {
         output
     }
 
-    /// The value of a node as it was noted.
+    /// Returns the recorded samples of the node's value.
     fn output(&self, node: &Node, grid: Grid) -> Extent {
         match node.value_type {
             ValueType::Scalar => Extent::of_scalar(grid.count),
@@ -237,7 +242,7 @@ impl Meter<'_> {
         }
     }
 
-    /// The inside of a subquery, its samples, and its steps.
+    /// Counts the inner expression of a subquery. Returns its value, its samples, and its steps.
     fn subquery(
         &mut self,
         (subquery, node): (&Subquery, &Node),
@@ -310,7 +315,7 @@ impl Meter<'_> {
             .map(|(at, arg)| (plain(arg), of_plan.get(at).unwrap_or(node)))
             .collect();
         match call.function.id {
-            // They are numbers before anything is evaluated.
+            // Prometheus replaces these functions by numbers before the evaluation.
             id if is_number_of_query(id) => return self.by_steps(before, &[], None, output),
             FunctionId::Timestamp | FunctionId::StartTimestamp => {
                 if let ExprKind::Vector(_) = parts[0].0.kind {
@@ -339,7 +344,7 @@ impl Meter<'_> {
         self.by_steps(before, &inputs, None, output)
     }
 
-    /// `timestamp` of a selector, which looks up the samples itself.
+    /// Counts `timestamp` of a selector, which looks up the samples itself.
     fn timestamp(
         &mut self,
         node: &Node,
@@ -349,7 +354,7 @@ impl Meter<'_> {
     ) -> Extent {
         let output = self.output(node, grid);
         let noted = self.tally.rows(selector, grid.count);
-        // Where the function has no result the selector was evaluated as others are.
+        // If the function has no result, the selector was evaluated like any other.
         let found = match noted.size() {
             0 => output.clone(),
             _ => noted,
@@ -363,11 +368,11 @@ impl Meter<'_> {
         let infos = Extent::of_floats(self.tally.windows(node, grid.count).held);
         steps.add(&infos.counts);
         self.settle(self.held, infos.size());
-        // Upstream goes on holding what it joins.
+        // Prometheus continues to hold both sides of the join.
         self.by_steps(self.held, &[base, infos], None, self.output(node, grid))
     }
 
-    /// A function of windows. What its other arguments took stays held.
+    /// Counts a function of windows. The values of its other arguments remain held.
     fn of_windows(
         &mut self,
         node: &Node,
@@ -406,13 +411,15 @@ impl Meter<'_> {
     }
 }
 
-/// Whether the function says what the query was asked with: upstream puts numbers in its place.
+/// Returns whether the function returns a property of the query. Prometheus replaces its calls by
+/// numbers.
 fn is_number_of_query(id: FunctionId) -> bool {
     use FunctionId as F;
     matches!(id, F::Start | F::End | F::Range | F::Step)
 }
 
-/// The operand of a sign; a number has its sign in itself.
+/// Returns the plan node of a sign's operand. A constant includes its sign, so it is its own
+/// operand.
 fn operand(node: &Node) -> &Node {
     match &node.kind {
         NodeKind::Negate(inner) | NodeKind::Same(inner) => inner,
@@ -420,7 +427,7 @@ fn operand(node: &Node) -> &Node {
     }
 }
 
-/// An expression without parentheses around it.
+/// Returns the expression inside any number of parentheses.
 fn plain(expr: &Expr) -> &Expr {
     match &expr.kind {
         ExprKind::Paren(inner) => plain(inner),
@@ -428,8 +435,8 @@ fn plain(expr: &Expr) -> &Expr {
     }
 }
 
-/// Whether upstream computes the part once for all steps where it stands below one that it does
-/// not compute once.
+/// Returns whether Prometheus computes the part once for all steps if its parent is computed at
+/// each step.
 fn is_computed_once((expr, node): Part<'_>) -> bool {
     if !node.is_invariant {
         return false;

@@ -1,4 +1,5 @@
-//! Walks a plan and makes values of its nodes: streams of vectors, rows of scalars.
+//! Traverses a plan and evaluates its nodes: vectors as streams of rows, scalars as one number per
+//! step.
 
 mod calls;
 mod reuse;
@@ -26,22 +27,22 @@ use crate::value::QueryError;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// What a level of an evaluation takes of the stack: 2.5 kB were measured for operators, 5 kB for
-/// subqueries, and a plan's other walks are over by then.
+/// Stack usage of one level of an evaluation in bytes. Measurements showed 2.5 kB for operators and
+/// 5 kB for subqueries. Other traversals of the plan have finished before the evaluation.
 const LEVEL_BYTES: usize = 4 << 10;
 
-/// Walks the plan of one evaluation.
+/// The evaluator of one query, which traverses its plan.
 pub(crate) struct Evaluator<'a> {
-    /// What operators need of the evaluation.
+    /// The state of the evaluation that operators use.
     pub(crate) run: Run<'a>,
-    /// Values that other nodes of the plan need again.
+    /// Values that other nodes of the plan will use again.
     shared: SharedValues,
-    /// Whether the walk is below a node whose value is the same at all steps.
+    /// True while the current node is part of a node whose value is the same at all steps.
     within_invariant: bool,
 }
 
 impl<'a> Evaluator<'a> {
-    /// Creates an evaluator that has evaluated nothing yet.
+    /// Creates an evaluator without any evaluated nodes.
     pub(crate) fn new(run: Run<'a>) -> Self {
         Self {
             run,
@@ -50,8 +51,9 @@ impl<'a> Evaluator<'a> {
         }
     }
 
-    /// The value of a node that is an instant vector, as operators see it that go step by step: of
-    /// a float and a histogram at one step they see the float, and no histogram from there on.
+    /// Evaluates an instant vector for an operator that iterates over steps. If a series has a
+    /// float and a histogram at one step, the operator gets the float, and no histograms from this
+    /// step on.
     pub(crate) fn vector(&mut self, node: &Node, grid: Grid) -> Result<Stream, QueryError> {
         let stream = self.vector_of_kinds(node, grid)?;
         if !may_hold_both(node) || !stream.holds_both() {
@@ -65,8 +67,8 @@ impl<'a> Evaluator<'a> {
         Ok(stream)
     }
 
-    /// The value of a node that is an instant vector. Where series became one there may be a float
-    /// and a histogram at one step.
+    /// Evaluates an instant vector. If several series became equal and were merged, one step may
+    /// have both a float and a histogram.
     fn vector_of_kinds(&mut self, node: &Node, grid: Grid) -> Result<Stream, QueryError> {
         let _stack = self.run.account.reserve(LEVEL_BYTES)?;
         deeper(|| self.vector_of_kinds_here(node, grid))
@@ -102,7 +104,7 @@ impl<'a> Evaluator<'a> {
         }
     }
 
-    /// Where the windows of a node are noted, if samples are counted.
+    /// Returns the tally for the windows of a node, if samples are counted.
     pub(crate) fn window_tally(
         &self,
         node: &Node,
@@ -115,7 +117,8 @@ impl<'a> Evaluator<'a> {
         Ok(Some(windows))
     }
 
-    /// Like [`Evaluator::vector`], but evaluates the node even if its value is shared.
+    /// Evaluates an instant vector like [`Evaluator::vector`], but ignores that its value may be
+    /// shared.
     fn vector_of(&mut self, node: &Node, grid: Grid) -> Result<Stream, QueryError> {
         let delayed = self.run.delays_names();
         match &node.kind {
@@ -139,13 +142,14 @@ impl<'a> Evaluator<'a> {
         }
     }
 
-    /// The value of a node that is an instant vector, all rows at once.
+    /// Evaluates an instant vector and returns all its rows.
     pub(crate) fn frame(&mut self, node: &Node, grid: Grid) -> Result<Arc<Frame>, QueryError> {
         let stream = self.vector(node, grid)?;
         self.rows_of(stream)
     }
 
-    /// All rows of an instant vector; a row may hold a float and a histogram at one step.
+    /// Evaluates an instant vector and returns all its rows. A row may have a float and a histogram
+    /// at one step.
     pub(crate) fn frame_of_kinds(
         &mut self,
         node: &Node,
@@ -155,7 +159,8 @@ impl<'a> Evaluator<'a> {
         self.rows_of(stream)
     }
 
-    /// Like [`Evaluator::frame_of_kinds`], but owned: a copy if other nodes share the rows.
+    /// Returns the rows of [`Evaluator::frame_of_kinds`] for modification. Copies them if other
+    /// nodes share them.
     pub(crate) fn own_frame(&mut self, node: &Node, grid: Grid) -> Result<Frame, QueryError> {
         let frame = self.frame_of_kinds(node, grid)?;
         Arc::try_unwrap(frame).or_else(|frame| frame.duplicate(self.run.account))
@@ -165,8 +170,9 @@ impl<'a> Evaluator<'a> {
         stream.into_frame(&mut self.run)
     }
 
-    /// A vector that is the same at all steps: computed at the first one. One sample of a series is
-    /// repeated; of two, upstream knows no answer.
+    /// Evaluates a vector that is the same at all steps, at the first step only, and repeats its
+    /// samples. Fails if a series has both a float and a histogram, for which Prometheus has no
+    /// result either.
     fn invariant(&mut self, node: &Node, grid: Grid) -> Result<Stream, QueryError> {
         if grid.is_instant() && !may_hold_both(node) {
             return self.vector_of_kinds(node, grid);
@@ -266,7 +272,7 @@ impl<'a> Evaluator<'a> {
         self.settled(held_before, frame)
     }
 
-    /// The parameter of an aggregation at each step, and the rows of its input.
+    /// Evaluates the parameter of an aggregation at each step, and the rows of its input.
     fn param_and_input(
         &mut self,
         node: &Aggregate,
@@ -279,13 +285,13 @@ impl<'a> Evaluator<'a> {
         Ok((params, self.frame(&node.input, grid)?))
     }
 
-    /// The rows of an operator that held `held_before` samples before it read its inputs.
+    /// Completes an operator: only its result and the `held_before` samples remain held.
     fn settled(&self, held_before: u64, frame: Frame) -> Result<Stream, QueryError> {
         self.run.account.settle(held_before, frame.samples())?;
         Ok(frame.into())
     }
 
-    /// The value of a node that is a scalar: one number a step.
+    /// Evaluates a scalar and returns one number per step.
     pub(crate) fn scalar(&mut self, node: &Node, grid: Grid) -> Result<Vec<f64>, QueryError> {
         self.run.account.check()?;
         let _stack = self.run.account.reserve(LEVEL_BYTES)?;
@@ -302,7 +308,7 @@ impl<'a> Evaluator<'a> {
         }
     }
 
-    /// The values of all arguments that are scalars, in order.
+    /// Evaluates all scalar arguments in order.
     fn scalars(&mut self, args: &[Node], grid: Grid) -> Result<Vec<Vec<f64>>, QueryError> {
         let are_scalars = |arg: &&Node| arg.value_type == ValueType::Scalar;
         let scalars = args.iter().filter(are_scalars);
@@ -348,7 +354,7 @@ impl<'a> Evaluator<'a> {
         Ok(left.into_iter().zip(right).map(|(l, r)| f(l, r)).collect())
     }
 
-    /// For each step the only float of a vector, or NaN.
+    /// Returns the only float of a vector at each step, or NaN if there is not exactly one.
     fn only_elements(&mut self, stream: &Stream, grid: Grid) -> Result<Vec<f64>, QueryError> {
         let mut counts = vec![0u32; grid.count];
         let mut values = vec![f64::NAN; grid.count];
@@ -393,8 +399,8 @@ impl<'a> Evaluator<'a> {
     }
 }
 
-/// Whether upstream makes one series of equal ones by adding up their lists of floats and of
-/// histograms.
+/// Returns whether Prometheus merges equal series of the node's value by concatenating their lists
+/// of floats and of histograms.
 fn may_hold_both(node: &Node) -> bool {
     match &node.kind {
         NodeKind::Negate(_) => true,

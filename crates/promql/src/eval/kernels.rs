@@ -1,7 +1,7 @@
-//! Kernels: what is computed from the samples or the values of one series.
+//! Kernels: computations on the samples or values of a single series.
 //!
-//! [`leaf`] makes rows of samples with the functions of windows; [`elementwise`] changes a row in
-//! place. A kernel sees no other series and no label but the metric's name.
+//! [`leaf`] creates rows from samples with the functions of windows, and [`elementwise`] transforms
+//! a row in place. A kernel has no access to other series or to labels other than the metric name.
 
 pub(crate) mod counter_names;
 mod dispatch;

@@ -1,7 +1,7 @@
-//! Operators: streams of rows become other streams of rows.
+//! Operators, which transform streams of rows into other streams of rows.
 //!
-//! An operator takes evaluated inputs and never evaluates a node of the plan itself: that is left
-//! to [`evaluator`](crate::eval::evaluator).
+//! An operator receives evaluated inputs. It never evaluates a node of the plan; this is the
+//! responsibility of [`evaluator`](crate::eval::evaluator).
 
 pub(crate) mod aggregate;
 pub(crate) mod binary;

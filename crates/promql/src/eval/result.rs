@@ -1,4 +1,4 @@
-//! From the rows of the last operator to the value of the query.
+//! Converts the rows of the last operator to the value of the query.
 
 use crate::ast::ValueType;
 use crate::eval::account::{Account, grow};
@@ -25,7 +25,7 @@ use firn_model::sample::{TimestampMs, is_stale};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Evaluates the whole plan; returns the value and the memory that it takes.
+/// Evaluates the whole plan. Returns the value and the reservation for its memory.
 pub(crate) fn value_of(
     evaluator: &mut Evaluator<'_>,
     node: &Node,
@@ -63,7 +63,7 @@ pub(crate) fn value_of(
     }
 }
 
-/// The rows of a vector, the names dropped whose removal was put off.
+/// Evaluates an instant vector and removes the metric names whose removal was delayed.
 fn without_names(
     evaluator: &mut Evaluator<'_>,
     node: &Node,
@@ -110,7 +110,7 @@ fn vector_of(
     Ok((Value::Vector(elements), memory))
 }
 
-/// Series in the order of their labels.
+/// Sorts series by their labels.
 fn by_labels(
     mut series: Vec<MatrixSeries>,
     account: &Account<'_>,
@@ -159,8 +159,8 @@ fn matrix_of(
     ))
 }
 
-/// What `make` makes of all series, made at once and in order, and the memory that it takes,
-/// which it says of each.
+/// Calls `make` for all series in parallel and returns the results in order. `make` also returns
+/// the size of each result in bytes, which is reserved.
 fn in_order<T: Send>(
     evaluator: &Evaluator<'_>,
     series: usize,
@@ -195,7 +195,7 @@ fn in_order<T: Send>(
     Ok((out, memory))
 }
 
-/// The samples themselves, for an instant query of a range vector.
+/// Returns the samples of a range vector, for an instant query.
 fn range_vector(
     evaluator: &mut Evaluator<'_>,
     node: &Node,
@@ -239,7 +239,7 @@ fn range_vector(
     Ok((out, memory))
 }
 
-/// Gives a window of floats its values at the edges.
+/// Adds interpolated values at the edges of a window. Fails if the window contains histograms.
 fn extend(
     series: &mut MatrixSeries,
     overhang: Overhang,

@@ -1,6 +1,7 @@
-//! Rows: what an evaluation holds of series, where samples come from, and how work is split.
+//! Rows: the values of series during an evaluation, the sources of samples, and the distribution of
+//! work over threads.
 //!
-//! This room knows neither functions nor operators.
+//! The modules below are independent of functions and operators.
 
 pub(crate) mod frame;
 pub(crate) mod label_sets;

@@ -1,11 +1,13 @@
-//! What an evaluation that is counted notes of its nodes: how many samples each has at each step.
+//! Records the number of samples of each plan node at each step, for queries whose samples are
+//! counted.
 //!
-//! [`Tally`] is filled while the rows pass, by any thread and in any order, and read when all have
-//! passed. Upstream looks at the windows of one series after the other, so those of a part are
-//! noted with the part's place, and put together in the order of the series.
+//! The evaluation fills [`Tally`] while it processes rows, from any thread and in any order. The
+//! tally is read after the evaluation. Prometheus reads the windows of one series after another, so
+//! the windows of a part are recorded with the index of its first series and merged in the order of
+//! series.
 //!
-//! Invariant: every node of a counted plan is evaluated once, and a node is known by where it lies.
-//! What the numbers are added up to is the business of [`counts`](super::counts).
+//! Invariant: every node of a counted plan is evaluated once. A node is identified by its address.
+//! The module [`counts`](super::counts) computes the totals.
 
 use crate::eval::account::Account;
 use crate::eval::rows::row::{Row, is_absent, samples_of, samples_of_passing};
@@ -19,14 +21,14 @@ use rustc_hash::FxHashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// What a step of a node takes here, its windows included.
+/// Memory of one step of a node in bytes, including its windows.
 const STEP_BYTES: usize = 5 * size_of::<u64>();
 
-/// The notes on all nodes of a plan.
+/// The recorded samples of all nodes of a plan, by address of the node.
 #[derive(Debug, Default)]
 pub(crate) struct Tally(Mutex<FxHashMap<usize, Noted>>);
 
-/// The notes on a node.
+/// The recorded samples of one node.
 #[derive(Debug)]
 struct Noted {
     rows: Arc<RowTally>,
@@ -35,7 +37,8 @@ struct Noted {
 }
 
 impl Tally {
-    /// Where the rows of a node are noted, and the windows that they are made of.
+    /// Returns the tallies for the rows of a node and for the windows that they are computed from.
+    /// Creates them in the first call.
     pub(crate) fn of(
         &self,
         node: &Node,
@@ -57,8 +60,8 @@ impl Tally {
         Ok(both)
     }
 
-    /// The rows of a node over `steps` steps; those of one that is the same at all steps were noted
-    /// at one.
+    /// Returns the rows of a node at `steps` steps. A value that is the same at all steps was
+    /// recorded only once and is repeated.
     pub(crate) fn rows(&self, node: &Node, steps: usize) -> Extent {
         let noted = lock(&self.0);
         let Some(known) = noted.get(&place(node)) else {
@@ -71,7 +74,7 @@ impl Tally {
         }
     }
 
-    /// The windows of a node over `steps` steps.
+    /// Returns the windows of a node at `steps` steps.
     pub(crate) fn windows(&self, node: &Node, steps: usize) -> WindowExtent {
         let noted = lock(&self.0);
         let windows = noted.get(&place(node)).map(|known| known.windows.extent());
@@ -91,19 +94,19 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The samples of a value, step by step. Lists of equal length.
+/// The number of samples of a value at each step. All lists have the same length.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Extent {
-    /// How many there are at a step.
+    /// Number of points at each step.
     pub(crate) counts: Vec<u64>,
-    /// For how many they count.
+    /// Number of samples that the points count for. A histogram counts for several.
     pub(crate) sizes: Vec<u64>,
-    /// For how many they count while an operator goes step by step.
+    /// Number of samples that the points count for while an operator iterates over the steps.
     pub(crate) sizes_passing: Vec<u64>,
 }
 
 impl Extent {
-    /// No sample at any step.
+    /// Returns an extent without samples at any step.
     pub(crate) fn none(steps: usize) -> Self {
         Self {
             counts: vec![0; steps],
@@ -112,7 +115,7 @@ impl Extent {
         }
     }
 
-    /// So many floats at each step.
+    /// Returns the extent of the given number of floats at each step.
     pub(crate) fn of_floats(counts: Vec<u64>) -> Self {
         Self {
             sizes: counts.clone(),
@@ -121,12 +124,12 @@ impl Extent {
         }
     }
 
-    /// One float at each step.
+    /// Returns the extent of one float at each step.
     pub(crate) fn of_scalar(steps: usize) -> Self {
         Self::of_floats(vec![1; steps])
     }
 
-    /// The first step, again and again.
+    /// Returns the extent of the first step, repeated `steps` times.
     pub(crate) fn repeated(&self, steps: usize) -> Self {
         let first = |list: &[u64]| vec![list.first().copied().unwrap_or_default(); steps];
         Self {
@@ -136,12 +139,12 @@ impl Extent {
         }
     }
 
-    /// For how many samples all steps count.
+    /// Returns the number of samples that all steps together count for.
     pub(crate) fn size(&self) -> u64 {
         self.sizes.iter().sum()
     }
 
-    /// Adds the histograms of a row; floats are counted apart.
+    /// Adds the histograms of a row. Floats are counted separately.
     fn add_histograms(&mut self, row: Row<'_>) {
         for (step, histogram) in row.histograms {
             let step = *step as usize;
@@ -152,7 +155,8 @@ impl Extent {
     }
 }
 
-/// Rows that passed: their floats, each of which counts for one, and their histograms.
+/// The rows recorded so far: their floats, each of which counts for one sample, and their
+/// histograms.
 #[derive(Debug)]
 struct Passed {
     floats: Vec<u64>,
@@ -188,11 +192,12 @@ impl Passed {
     }
 }
 
-/// Where the rows of a node are noted.
+/// Records the rows of one node.
 #[derive(Debug)]
 pub(crate) struct RowTally {
     passed: Mutex<Passed>,
-    /// How many samples of each step operators see that go step by step, if those are fewer.
+    /// Number of samples at each step that operators use when they iterate over steps, if it is
+    /// lower.
     seen: Mutex<Option<Vec<u64>>>,
     is_closed: AtomicBool,
 }
@@ -206,7 +211,7 @@ impl RowTally {
         }
     }
 
-    /// Notes a row.
+    /// Records a row of the node.
     pub(crate) fn add(&self, row: Row<'_>) {
         if !self.is_closed.load(Ordering::Relaxed) {
             lock(&self.passed).add(row);
@@ -221,12 +226,12 @@ impl RowTally {
         extent
     }
 
-    /// Notes no row any more: those that pass are noted.
+    /// Stops recording: all rows of the node have been recorded.
     pub(crate) fn close(&self) {
         self.is_closed.store(true, Ordering::Relaxed);
     }
 
-    /// Sets how many samples there are at each step to those of `rows`.
+    /// Replaces the number of points at each step by that of `rows`.
     pub(crate) fn recount<'a>(&self, rows: impl Iterator<Item = Row<'a>>) {
         let mut seen = Passed::none(lock(&self.passed).floats.len());
         rows.for_each(|row| seen.add(row));
@@ -234,7 +239,7 @@ impl RowTally {
     }
 }
 
-/// Where the windows of a node are noted.
+/// Records the windows of one node.
 #[derive(Debug, Default)]
 pub(crate) struct WindowTally {
     parts: Mutex<Vec<(usize, WindowExtent)>>,
@@ -242,14 +247,14 @@ pub(crate) struct WindowTally {
 }
 
 impl WindowTally {
-    /// Notes the windows of the part that begins with the series `first`.
+    /// Records the windows of the part whose first series is `first`.
     pub(crate) fn add(&self, first: usize, part: WindowExtent) {
         if !self.is_closed.load(Ordering::Relaxed) {
             lock(&self.parts).push((first, part));
         }
     }
 
-    /// Notes no window any more: those of all series are noted.
+    /// Stops recording: the windows of all series have been recorded.
     pub(crate) fn close(&self) {
         self.is_closed.store(true, Ordering::Relaxed);
     }
@@ -263,29 +268,30 @@ impl WindowTally {
     }
 }
 
-/// The samples that windows hold, and how upstream's count of what it holds goes up with them.
+/// The samples in windows, and the resulting changes in the number of samples that Prometheus
+/// holds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct WindowExtent {
-    /// What all windows of a step hold.
+    /// Number of samples in all windows of a step.
     pub(crate) held: Vec<u64>,
-    /// What of that the step before did not hold.
+    /// Number of those samples that the window of the previous step did not contain.
     pub(crate) fresh: Vec<u64>,
-    /// The most that was held at one time.
+    /// Maximum increase of the held samples at any time.
     pub(crate) rise: u64,
-    /// What is held when all series are done.
+    /// Number of samples that remain held after all series.
     pub(crate) left: u64,
 }
 
-/// What stays of a series when the next one is looked at.
+/// The samples of a series that remain held while the next series is evaluated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stays {
-    /// Results that count for so many samples.
+    /// Results that count for this number of samples.
     Results(u64),
-    /// The last window.
+    /// The samples of the last window.
     Window,
 }
 
-/// The windows of one series.
+/// The windows of one series at all steps.
 #[derive(Clone, Debug)]
 pub(crate) struct SeriesWindows {
     held: Vec<u64>,
@@ -294,7 +300,7 @@ pub(crate) struct SeriesWindows {
 }
 
 impl SeriesWindows {
-    /// The windows of the steps of `grid`.
+    /// Computes the windows of a series at the steps of `grid`.
     pub(crate) fn of(columns: &SeriesColumns<'_>, grid: &Grid, reach: &Reach) -> Self {
         let sums = Sums::of(columns);
         let mut held = Vec::with_capacity(grid.count);
@@ -343,10 +349,11 @@ impl WindowExtent {
     }
 }
 
-/// For how many samples those of a series count up to each, staleness markers left out.
+/// Prefix sums of the number of samples that the samples of a series count for, without staleness
+/// markers.
 struct Sums {
     times: Vec<TimestampMs>,
-    /// One more than times.
+    /// One entry more than `times`.
     sums: Vec<u64>,
 }
 
@@ -369,7 +376,7 @@ impl Sums {
         Self { times, sums }
     }
 
-    /// Those after `oldest`, up to and with `end`.
+    /// Returns the sum over the samples after `oldest`, up to and including `end`.
     fn between(&self, oldest: TimestampMs, end: TimestampMs) -> u64 {
         let up_to = |time| self.sums[self.times.partition_point(|t| *t <= time)];
         up_to(end).saturating_sub(up_to(oldest))
@@ -380,7 +387,7 @@ impl Sums {
 mod tests {
     use super::*;
 
-    /// Floats at every second, of which the third is a staleness marker.
+    /// The windows of floats at every second, of which the third is a staleness marker.
     fn windows(grid: Grid, reach: Reach, stays: Stays) -> WindowExtent {
         let times: Vec<TimestampMs> = (1..=10).map(|s| s * 1000).collect();
         let mut values = vec![1.0; 10];
@@ -407,7 +414,7 @@ mod tests {
             offset_ms: 0,
             at: None,
         };
-        // Two, three and three samples: the third second has none.
+        // Two, three and three samples per series: the third second has none.
         let results = windows(grid, reach, Stays::Results(3));
         assert_eq!(results.held, [4, 6, 6]);
         assert_eq!(results.fresh, [4, 4, 4]);

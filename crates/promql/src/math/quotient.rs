@@ -27,9 +27,9 @@ pub(crate) fn plainly(dividend: f64, by: Divisor) -> f64 {
 /// Returns the quotient in a third of the time of a division, on processors with fused
 /// multiply-add.
 ///
-/// The algorithm is Markstein's; `encoding/simd/avx2.rs` of the storage crate proves that the bits equal
-/// those of the division. The caller must pass times, fractions of them, counts or integers, whose
-/// exponents are far from both limits.
+/// The algorithm is Markstein's; `crates/storage/src/encoding/simd/avx2.rs` proves that the bits
+/// equal those of the division. The caller must pass times, fractions of them, counts or integers,
+/// whose exponents are far from both limits.
 #[inline(always)]
 pub(crate) fn by_inverse(dividend: f64, by: Divisor) -> f64 {
     let closer = |quotient: f64| {

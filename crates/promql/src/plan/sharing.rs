@@ -1,22 +1,24 @@
-//! Which parts of a plan are equal, so that each is evaluated once for all places that need it.
+//! Finds equal parts of a plan, so that each is evaluated only once.
 //!
 //! ```text
-//! a / (a + b)          /             Nodes that are equal but for where they stand in the text are
-//!                     / \            of one class. A class that is needed in two places or more is
-//!                    |   +           marked; parts of it are needed once, by it.
+//! a / (a + b)          /             Nodes that differ only in their position in the text form
+//!                     / \            a class. A class that is used in several places is marked.
+//!                    |   +           Its parts count as used once, by the marked class.
 //!                     \ / \
 //!                      a   b
 //! ```
 //!
-//! A class is kept as rows if some consumer needs all of them at once, or if they are in memory
-//! anyway. Streams whose rows are folded one by one as they are read are not: two scans cost less
-//! than rows of all series in memory, and their samples are looked up once.
+//! The rows of a class are kept if some consumer needs all of them at the same time, or if they are
+//! in memory anyway. Streams whose rows are folded while they are read are not kept: reading twice
+//! costs less than holding the rows of all series, and only the look-up of their samples is shared.
 //!
-//! Remarks stand at a place in the text, and equal parts stand at different ones. So the spans
-//! below a marked node are numbers, and every mark has the list of the places that they mean there.
+//! Annotations have a position in the text, and equal parts have different positions. The spans
+//! below a marked node therefore are place numbers, and every mark contains the list of positions
+//! that these numbers mean at its own place in the text.
 //!
-//! Invariant: nodes of one class have the same value on the same grid, remarks included; the grid
-//! is part of the class as far as the text decides it, and the evaluator compares it again.
+//! Invariant: nodes of one class have the same value on the same grid, including annotations. The
+//! grid is part of the class as far as the query text determines it; the evaluator compares the
+//! actual grids again.
 
 use super::{Node, NodeKind, Selector};
 use crate::ast::{AggregateOp, BinaryOp, Grouping, Matching, Span, ValueType};
@@ -26,25 +28,27 @@ use firn_model::sample::TimestampMs;
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 
-/// The mark of a node whose value is needed in several places.
+/// The mark of a node whose value is used in several places of the query.
 #[derive(Clone, Debug)]
 pub(crate) struct Shared {
-    /// Equal for nodes with the same value.
+    /// The class of the node. Nodes with the same value have the same class.
     pub(crate) class: u32,
-    /// How often the value is needed.
+    /// Number of places that use the value.
     pub(crate) uses: u32,
-    /// Whether what is shared is the samples below the value.
+    /// True if only the samples below the value are shared, not the value itself.
     pub(crate) of_samples: bool,
-    /// The span of the node for its own evaluation; that in the node is for those around it.
+    /// The span that the node's own evaluation uses. The `span` of [`Node`] is used by the
+    /// evaluation of its parents.
     pub(crate) span: Span,
-    /// Where the spans of this node and below it stand in the text, or which number they have in
-    /// the marked node around this one. The first is that of remarks on the whole query.
+    /// The positions in the text of this node and its descendants, indexed by place number. Inside
+    /// another marked node they are place numbers of that node. The first entry is the position of
+    /// annotations about the whole query.
     pub(crate) places: Arc<[u32]>,
 }
 
-/// Marks the nodes whose values are needed in several places.
+/// Marks the nodes whose values are used in several places.
 pub(super) fn mark(node: &mut Node) {
-    // Without two selectors nothing that costs something is there twice.
+    // With fewer than two selectors no expensive part can occur twice.
     if selectors(node) < 2 {
         return;
     }
@@ -67,7 +71,7 @@ fn selectors(node: &Node) -> usize {
     }
 }
 
-/// What makes two nodes equal: what they do, of which classes their children are, on which grid.
+/// The identity of a class: operation, classes of the children, and grid.
 #[derive(PartialEq, Eq, Hash)]
 struct Key<'a> {
     shape: Shape<'a>,
@@ -75,7 +79,7 @@ struct Key<'a> {
     grid: u32,
 }
 
-/// What a node does, without its children.
+/// The operation of a node without its children.
 #[derive(PartialEq, Eq, Hash)]
 enum Shape<'a> {
     Number(u64),
@@ -90,7 +94,7 @@ enum Shape<'a> {
     Same,
 }
 
-/// How the elements of two sides are paired.
+/// The vector matching of a binary operation. Fill values are compared by their bits.
 #[derive(PartialEq, Eq, Hash)]
 struct Pairs<'a> {
     matching: (crate::ast::Cardinality, bool),
@@ -99,30 +103,30 @@ struct Pairs<'a> {
     fill: [Option<u64>; 2],
 }
 
-/// Range, step, offset and `@` of a subquery.
+/// Range, step, offset and `@` of a subquery, in milliseconds.
 type Window = (i64, Option<i64>, i64, Option<TimestampMs>);
 
-/// Which grid a node is evaluated on; the query's own has the number zero.
+/// Identifies the grid on which a node is evaluated. The grid of the query has the number zero.
 #[derive(PartialEq, Eq, Hash)]
 enum GridKey {
     /// The first step of another grid.
     First(u32),
-    /// The steps of a subquery that is evaluated on another grid.
+    /// The inner steps of a subquery that is evaluated on another grid.
     Inside(u32, Window),
 }
 
-/// Classes and grids that are known.
+/// All classes and grids found so far, with their numbers.
 #[derive(Default)]
 struct Classes<'a> {
     known: FxHashMap<Key<'a>, u32>,
     grids: FxHashMap<GridKey, u32>,
 }
 
-/// A node and its class.
+/// A node, its class, and its children.
 struct Part<'a> {
     node: &'a Node,
     class: u32,
-    /// Whether rows are made as they are asked for: see [`is_stream`].
+    /// True if the node produces rows on demand: see [`is_stream`].
     is_stream: bool,
     children: Vec<Part<'a>>,
 }
@@ -198,23 +202,23 @@ fn pairs(matching: &Matching) -> Pairs<'_> {
     }
 }
 
-/// How the parent takes the rows of a node.
+/// The way in which the parent of a node reads its rows.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Consumer {
-    /// All at once.
+    /// The parent needs all rows at the same time.
     Rows,
-    /// One after the other.
+    /// The parent reads one row after another and keeps none.
     Scan,
 }
 
-/// How a class is needed.
+/// The uses of a class in the plan.
 #[derive(Clone, Default)]
 struct Need {
-    /// Whether its value is kept.
+    /// True if the rows of the class are kept for other uses.
     is_kept: bool,
-    /// Whether only its samples are kept.
+    /// True if only the samples of the class are kept.
     of_samples: bool,
-    /// In how many places.
+    /// Number of places that use the class.
     uses: u32,
 }
 
@@ -225,7 +229,7 @@ impl Need {
 }
 
 impl Part<'_> {
-    /// Finds out which classes are kept.
+    /// Determines which classes are kept. `consumer` is the parent's way of reading rows.
     fn survey(&self, consumer: Consumer, needs: &mut [Need]) {
         let need = &mut needs[self.class as usize];
         need.of_samples = match &self.node.kind {
@@ -243,7 +247,7 @@ impl Part<'_> {
         }
     }
 
-    /// Counts in how many places each class is needed, of kept ones the parts only once.
+    /// Counts the uses of each class. The parts of a kept class count only once.
     fn count(&self, needs: &mut [Need]) {
         let need = &mut needs[self.class as usize];
         need.uses += 1;
@@ -257,7 +261,7 @@ impl Part<'_> {
         }
     }
 
-    /// The classes of all nodes, parents first.
+    /// Appends the classes of all nodes to `into`, parents first.
     fn list(&self, into: &mut Vec<u32>) {
         into.push(self.class);
         deeper(|| self.children.iter().for_each(|child| child.list(into)));
@@ -273,7 +277,8 @@ impl Drop for Part<'_> {
     }
 }
 
-/// How a node takes the rows of a child, if its own rows go to `consumer`.
+/// Returns the way in which `parent` reads the rows of a child if its own rows are read by
+/// `consumer`.
 fn consumer_of(parent: &Node, child: usize, consumer: Consumer) -> Consumer {
     match &parent.kind {
         NodeKind::Aggregate(aggregate) if aggregate.op.param_type().is_none() => Consumer::Scan,
@@ -287,7 +292,7 @@ fn consumer_of(parent: &Node, child: usize, consumer: Consumer) -> Consumer {
     }
 }
 
-/// Whether a child is not evaluated: its parent reads its selector.
+/// Returns whether a child is not evaluated because its parent only reads its selector.
 fn is_looked_at_only(parent: &Node, child: usize) -> bool {
     let NodeKind::Call(function, args) = &parent.kind else {
         return false;
@@ -301,7 +306,8 @@ fn is_looked_at_only(parent: &Node, child: usize) -> bool {
     }
 }
 
-/// Whether rows are made as they are asked for, from samples or from rows of another stream.
+/// Returns whether the node produces rows on demand, from samples or from the rows of another
+/// stream.
 fn is_stream(node: &Node, children: &[Part<'_>]) -> bool {
     match &node.kind {
         NodeKind::Vector(_) => true,
@@ -317,7 +323,7 @@ fn is_stream(node: &Node, children: &[Part<'_>]) -> bool {
     }
 }
 
-/// Whether a node changes each row of its only vector by itself.
+/// Returns whether the node changes each row of its only vector independently.
 fn works_on_rows(node: &Node) -> bool {
     match &node.kind {
         NodeKind::Negate(_) | NodeKind::Same(_) => true,
@@ -330,15 +336,15 @@ fn works_on_rows(node: &Node) -> bool {
     }
 }
 
-/// Classes by node, parents first, and how they are needed.
+/// The classes of all nodes, parents first, and the uses of each class.
 struct Marking {
     of_nodes: Vec<u32>,
     needs: Vec<Need>,
 }
 
 impl Marking {
-    /// Marks `node`, whose number is `next`, and those below. `around` are the places of the
-    /// marked node that it is part of.
+    /// Marks `node`, whose index is `next`, and its descendants. `around` contains the places of
+    /// the enclosing marked node, if there is one.
     fn mark(&self, node: &mut Node, next: &mut usize, mut around: Option<&mut Vec<u32>>) {
         let class = self.of_nodes[*next];
         *next += 1;
@@ -373,7 +379,7 @@ impl Marking {
     }
 }
 
-/// The number of a place, as a span.
+/// Appends a position to the list and returns its place number as a span.
 fn numbered(place: u32, places: &mut Vec<u32>) -> Span {
     places.push(place);
     let start = places.len() as u32 - 1;

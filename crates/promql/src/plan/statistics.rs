@@ -1,21 +1,23 @@
-//! Which selectors are read without the buckets of histograms, because only count and sum matter.
+//! Selects the selectors that read histograms without buckets, because only the count and the sum
+//! are needed.
 //!
-//! This is no matter of speed alone: without buckets there are no bounds that differ, and what a
-//! counter lost shows in hints that are worked out while reading. So remarks are upstream's only if
-//! the same selectors are chosen (`detectHistogramStatsDecoding`).
+//! The selection affects more than speed. Without buckets no bounds can differ, and counter resets
+//! are reported as hints that are computed during the read. Annotations therefore equal those of
+//! Prometheus only if the same selectors are chosen (`detectHistogramStatsDecoding`).
 
 use super::{Node, NodeKind};
 use crate::ast::BinaryOp;
 use crate::depth::deeper;
 use crate::functions::OfHistograms;
 
-/// Marks the selectors under `node`.
+/// Marks the selectors of a plan that need only the count and the sum of histograms.
 pub(super) fn mark(node: &mut Node) {
     walk(node, false, false);
 }
 
-/// `counted`: below a function that asks for count or sum. `needs_buckets`: below something that
-/// needs all buckets, however far above; that wins.
+/// Marks the selectors under `node`. `counted` is true below a function of the count or the sum.
+/// `needs_buckets` is true below an operation that needs all buckets, at any distance, and takes
+/// precedence.
 fn walk(node: &mut Node, counted: bool, needs_buckets: bool) {
     deeper(|| walk_here(node, counted, needs_buckets));
 }

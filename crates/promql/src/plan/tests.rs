@@ -1,4 +1,4 @@
-//! What plans are: numbers where text is made of numbers, marks where values are needed twice.
+//! Tests of plans: constant folding, and marks of values that are needed several times.
 
 use super::*;
 use crate::Features;
@@ -11,7 +11,7 @@ const TIMES: QueryTimes = QueryTimes {
     step_ns: 15_000_000_000,
 };
 
-/// The plan of `text` must be this number to the bit, or none.
+/// Checks that the plan of `text` is the constant `want`, bit by bit, or not constant at all.
 fn check(text: &str, want: Option<f64>) {
     let expr = parse(text, Features::ALL).expect("the expressions are valid");
     let got = match plan(&expr, &TIMES).kind {

@@ -1,8 +1,8 @@
-//! The form over several lines of `format_query`: what is longer than a line's width is split, two
-//! spaces of indent a level.
+//! Prints expressions on several lines for `format_query`: nodes that exceed the line width are
+//! split and indented by two spaces per level.
 //!
-//! A chain of operators is a tree as high, so that the indents of a long one add up to many times
-//! its text: what is written is reserved before.
+//! A chain of operators is a tree of the same height, so the indentation of a long chain is many
+//! times larger than its text. Memory is therefore reserved before it is written.
 
 use super::{aggregate_head, binary_head, subquery_suffix};
 use crate::ast::{Expr, ExprKind};
@@ -11,16 +11,17 @@ use firn_model::budget::Reservation;
 use firn_model::error::Error;
 use std::fmt::{self, Write};
 
-/// Bytes of a node's one-line form above which it is split.
+/// Maximum length of a node's one-line form in bytes. Longer nodes are split.
 const LINE_BYTES_MAX: usize = 100;
 
-/// Operators, signs and parentheses above which that is certain: each takes a byte at least.
+/// Number of nested operators, signs and parentheses above which a node exceeds the line in any
+/// case, because each takes at least one byte.
 const LINE_LEVELS_MAX: usize = LINE_BYTES_MAX;
 
 const INDENT: &str = "  ";
 
-/// The expression over as many lines as it takes to keep them short. Adds to `memory` what the text
-/// takes, or fails with [`firn_model::error::ErrorKind::Limited`].
+/// Prints an expression on as many lines as necessary. Adds the memory of the text to `memory`, and
+/// fails with [`firn_model::error::ErrorKind::Limited`] if the budget is exceeded.
 pub fn pretty(expr: &Expr, memory: &mut Reservation) -> Result<String, Error> {
     let out = String::new();
     let mut printer = Printer { out, memory };
@@ -35,7 +36,7 @@ struct Printer<'m> {
 
 impl Printer<'_> {
     fn push(&mut self, text: &str) -> Result<(), Error> {
-        // The text may have room for as much again.
+        // The capacity of the string may be twice its length.
         self.memory.grow(2 * text.len())?;
         self.out.push_str(text);
         Ok(())
@@ -61,7 +62,7 @@ impl Printer<'_> {
             return Ok(());
         }
         match (short_line(expr), &expr.kind) {
-            // As upstream, which forgets the indent here.
+            // Like Prometheus, which omits the indentation here.
             (Some(line), ExprKind::Subquery(_)) => self.push(&line),
             (Some(line), _) => {
                 self.indent(level)?;
@@ -71,7 +72,7 @@ impl Printer<'_> {
         }
     }
 
-    /// Writes what does not fit a line.
+    /// Writes an expression that does not fit on one line.
     fn split(&mut self, expr: &Expr, level: usize) -> Result<(), Error> {
         match &expr.kind {
             ExprKind::Subquery(subquery) => {
@@ -128,7 +129,7 @@ impl Printer<'_> {
     }
 }
 
-/// The one-line form, if it fits a line.
+/// Returns the one-line form, or `None` if it exceeds the line width.
 fn short_line(expr: &Expr) -> Option<String> {
     let mut inner = Some(expr);
     for _ in 0..=LINE_LEVELS_MAX {
@@ -146,7 +147,7 @@ fn short_line(expr: &Expr) -> Option<String> {
     Some(line.0)
 }
 
-/// A text that ends where a line does.
+/// A string that refuses to exceed the line width, so that printing stops early.
 struct Line(String);
 
 impl Write for Line {

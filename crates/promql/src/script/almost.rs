@@ -1,12 +1,12 @@
-//! When two numbers of a script count as equal.
+//! Approximate equality of numbers in scripts.
 
 use firn_model::sample::is_stale;
 
 /// The relative difference below which numbers are equal.
 const EPSILON: f64 = 1e-6;
 
-/// Both staleness markers, both another NaN, equal, or close: the difference below a millionth of
-/// the sum.
+/// Returns whether two numbers are equal or nearly equal: both are staleness markers, both are
+/// other NaN, or their difference is less than a millionth of their sum.
 pub(super) fn almost_equal(a: f64, b: f64) -> bool {
     if is_stale(a) || is_stale(b) {
         return is_stale(a) && is_stale(b);

@@ -1,9 +1,9 @@
-//! Evaluates one `eval` in all the ways that must agree.
+//! Evaluates one `eval` command in all ways that must return the same result.
 //!
-//! An instant evaluation is repeated with every selector pinned by `@` to its time, at other times,
-//! unless a function in it depends on the time of evaluation; and each of these is repeated as the
-//! middle of a range query, unless `start()`, `end()`, `range()` or `step()` would mean something
-//! else there.
+//! An instant query is repeated with every selector fixed to its time by `@`, at different
+//! evaluation times, unless one of its functions depends on the evaluation time. Each of these
+//! queries is also repeated as the middle of a range query, unless it contains `start()`, `end()`,
+//! `range()` or `step()`, whose values would differ.
 
 use super::OPTIONS;
 use super::command::{Eval, Expected};
@@ -20,13 +20,15 @@ use firn_model::sample::TimestampMs;
 use firn_model::store::Select;
 use firn_model::tenant::TenantId;
 
-/// Memory of one query of a script: ten thousand samples need a fraction of it.
+/// Memory limit of one query of a script in bytes. A query with ten thousand samples needs a
+/// fraction of it.
 const QUERY_BYTES_MAX: usize = 256 << 20;
 
-/// How far the range query around an instant reaches, and its step.
+/// Distance in milliseconds from the instant to both ends of the surrounding range query, and its
+/// step.
 const AROUND_MS: i64 = 60_000;
 
-/// Checks `eval` on what `store` holds; the error says what differs.
+/// Evaluates `eval` on the data of `store`. Returns a description of the first difference.
 pub(super) fn check(eval: &Eval, store: &dyn Select, compute: &dyn Compute) -> Result<(), String> {
     let checker = Checker {
         eval,
@@ -44,7 +46,7 @@ pub(super) fn check(eval: &Eval, store: &dyn Select, compute: &dyn Compute) -> R
         }
     };
     checker.answer(&found, None)?;
-    // What does not parse has no other ways to be evaluated in.
+    // A text that does not parse cannot be evaluated in other ways.
     let Ok(expr) = parse(&eval.text, OPTIONS.features) else {
         return Ok(());
     };
@@ -80,7 +82,7 @@ impl Checker<'_> {
         })
     }
 
-    /// Checks all that is expected of an answer.
+    /// Checks a query result against all expectations.
     fn answer(
         &self,
         found: &Result<QueryResult, QueryError>,
@@ -108,7 +110,7 @@ impl Checker<'_> {
         }
     }
 
-    /// The instant at `at` is the middle of a range query.
+    /// Checks that a range query around `at` has the expected value in its middle.
     fn in_a_range(&self, expr: &Expr, at: TimestampMs) -> Result<(), String> {
         let has_vector = matches!(
             self.eval.expected,
@@ -140,7 +142,8 @@ impl Checker<'_> {
         compare(&self.eval.expected, &value, None, false).map_err(wrong)
     }
 
-    /// With all selectors pinned to `at` the time of evaluation makes no difference.
+    /// Checks that the query has the same result at other evaluation times if all selectors are
+    /// fixed to `at`.
     fn pinned(&self, expr: &Expr, at: TimestampMs) -> Result<(), String> {
         if depends_on_time(expr) {
             return Ok(());
@@ -161,7 +164,7 @@ impl Checker<'_> {
     }
 }
 
-/// Whether the expression means something else in a range query.
+/// Returns whether the expression has a different value in a range query.
 fn depends_on_range(expr: &Expr) -> bool {
     let text = expr.to_string();
     ["start()", "end()", "range()", "step()"]
@@ -169,7 +172,7 @@ fn depends_on_range(expr: &Expr) -> bool {
         .any(|call| text.contains(call))
 }
 
-/// Whether a function looks at the time of evaluation or of samples.
+/// Returns whether a function depends on the evaluation time or on the timestamps of samples.
 fn depends_on_time(expr: &Expr) -> bool {
     let mut depends = false;
     expr.visit(&mut |node| {
@@ -180,7 +183,8 @@ fn depends_on_time(expr: &Expr) -> bool {
     depends
 }
 
-/// Puts `@ at` on every selector and subquery that has no time yet and is in no subquery.
+/// Adds `@ at` to every selector and subquery without a fixed time. Selectors in subqueries remain
+/// unchanged.
 fn pin(expr: &mut Expr, at: TimestampMs) {
     let place = match &mut expr.kind {
         ExprKind::Vector(vector) => &mut vector.at,

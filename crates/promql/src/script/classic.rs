@@ -1,7 +1,7 @@
-//! Classic histograms into native ones with custom buckets: what `load_with_nhcb` adds.
+//! Converts classic histograms to native histograms with custom buckets, for `load_with_nhcb`.
 //!
-//! Series whose names end in `_bucket`, `_count` and `_sum` are put together by the name without
-//! the ending and the labels without `le`; each timestamp makes one histogram.
+//! Series whose names end in `_bucket`, `_count` and `_sum` form a histogram if their names without
+//! the ending and their labels without `le` are equal. Each timestamp gives one native histogram.
 
 use super::histogram::{ScriptHistogram, one_span};
 use super::sequence::{LoadSample, SampleValue};
@@ -11,26 +11,27 @@ use firn_model::labels::{Labels, LabelsBuilder, METRIC_NAME};
 use firn_model::sample::{START_UNKNOWN, TimestampMs};
 use std::collections::BTreeMap;
 
-/// The label with a bucket's upper bound.
+/// The label with the upper bound of a bucket.
 const BOUND: &str = "le";
 
-/// A classic histogram at one time.
+/// A classic histogram at one timestamp.
 #[derive(Default)]
 struct Classic {
-    /// Upper bound and cumulative count.
+    /// Upper bounds and cumulative counts of the buckets.
     buckets: Vec<(f64, f64)>,
     count: Option<f64>,
     sum: f64,
 }
 
-/// What a series holds of a classic histogram.
+/// The part of a classic histogram that a series contains.
 enum Part {
     Bucket(f64),
     Count,
     Sum,
 }
 
-/// The native histograms that are among `series`.
+/// Converts the classic histograms among `series` to native histograms. Fails if the counts of
+/// buckets are not cumulative or do not match the total count.
 pub(super) fn convert(
     series: &[(Labels, Vec<LoadSample>)],
 ) -> Result<Vec<(Labels, Vec<LoadSample>)>, String> {
@@ -75,7 +76,8 @@ pub(super) fn convert(
     Ok(out)
 }
 
-/// The labels of the whole histogram and which part of it the series is, if it is one.
+/// Splits the labels of a series into those of the whole histogram and the part that the series
+/// contains. Returns `None` if the series does not belong to a classic histogram.
 fn split(labels: &Labels) -> Option<(Labels, Part)> {
     let name = labels.get(METRIC_NAME);
     let (base, part) = if let Some(base) = name.strip_suffix(b"_bucket") {

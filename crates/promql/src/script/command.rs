@@ -1,7 +1,7 @@
-//! A script's text into commands.
+//! Parses a script into commands.
 //!
-//! A command is a line and the lines below it up to the next empty one; a line that is a comment
-//! counts as empty. What cannot be read fails alone: the commands around it still run.
+//! A command consists of a line and the following lines up to the next empty line; a comment line
+//! counts as empty. A syntax error affects only its own command: all other commands run.
 
 use super::expectation::{Expectations, Wanted};
 use super::report::Failure;
@@ -16,7 +16,7 @@ use crate::{EvalTime, Features};
 use firn_model::labels::Labels;
 use firn_model::sample::START_UNKNOWN;
 
-/// One thing to do.
+/// One command of a script.
 #[derive(Debug)]
 pub(super) enum Command {
     Clear { line: usize },
@@ -24,39 +24,40 @@ pub(super) enum Command {
     Eval(Box<Eval>),
 }
 
-/// Samples to store.
+/// A `load` command: samples to store.
 #[derive(Debug)]
 pub(super) struct Load {
     pub(super) line: usize,
-    /// Each label set once.
+    /// The series with their samples. Label sets are unique.
     pub(super) series: Vec<(Labels, Vec<LoadSample>)>,
-    /// Whether classic histograms are stored as native ones too.
+    /// True if classic histograms are also stored as native histograms.
     pub(super) with_custom_buckets: bool,
 }
 
-/// A query and what it must answer.
+/// An `eval` command: a query and its expected result.
 #[derive(Debug)]
 pub(super) struct Eval {
     pub(super) line: usize,
-    /// The expression.
+    /// The query text.
     pub(super) text: String,
     pub(super) time: EvalTime,
     pub(super) expected: Expected,
     pub(super) expectations: Expectations,
 }
 
-/// The value that a query must have.
+/// The expected value of a query.
 #[derive(Debug)]
 pub(super) enum Expected {
     Scalar(f64),
     String(Vec<u8>),
-    /// A vector, or the matrix of a range query.
+    /// An instant vector, or the matrix of a range query.
     Series(Vec<(Labels, Sequence)>),
     /// A matrix as the value of an instant query, with the times of its points.
     RangeVector(Grid, Vec<(Labels, Sequence)>),
 }
 
-/// Reads a script.
+/// Parses a script into commands in order. Each command is returned separately, either parsed or as
+/// a failure.
 pub(super) fn read(text: &str) -> Vec<Result<Command, Failure>> {
     let lines: Vec<&str> = text
         .split('\n')
@@ -216,7 +217,7 @@ fn read_eval(head: &str, line: usize, body: &[&str]) -> Result<Eval, String> {
     Ok(eval)
 }
 
-/// The steps of a range, one at least.
+/// Returns the steps of a range query, of which there is at least one.
 fn range(start: i64, end: i64, step_ms: i64) -> Result<Grid, String> {
     if end < start {
         return Err("the end is before the start".into());
@@ -235,7 +236,7 @@ fn next_word(text: &str) -> Result<(&str, &str), String> {
     Ok((word, rest.trim_start()))
 }
 
-/// `keyword duration `, and the rest.
+/// Parses `keyword duration ` and returns the duration in milliseconds and the remaining text.
 fn keyword_duration<'a>(keyword: &str, text: &'a str) -> Result<(i64, &'a str), String> {
     let (word, rest) = next_word(text)?;
     if word != keyword {
@@ -246,7 +247,7 @@ fn keyword_duration<'a>(keyword: &str, text: &'a str) -> Result<(i64, &'a str), 
 }
 
 impl Eval {
-    /// Reads a line of the body.
+    /// Parses a line of the command's body: an expectation or an expected value.
     fn add(&mut self, text: &str) -> Result<(), String> {
         if let Some(message) = text.strip_prefix("expected_fail_message") {
             self.expectations.fail = Some(Wanted::message(message));
@@ -298,7 +299,7 @@ impl Eval {
         self.expectations.add(text)
     }
 
-    /// A vector has one value a series.
+    /// Checks that each series of an expected instant vector has exactly one value.
     fn check_width(&self) -> Result<(), String> {
         let (EvalTime::Instant(_), Expected::Series(series)) = (self.time, &self.expected) else {
             return Ok(());
@@ -314,7 +315,7 @@ impl Eval {
 }
 
 impl SampleValue {
-    /// The value in the notation of scripts.
+    /// Formats the value in the notation of scripts, for error messages.
     pub(super) fn describe(&self) -> String {
         match self {
             SampleValue::Float(value) => value.to_string(),

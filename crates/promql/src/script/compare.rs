@@ -1,4 +1,4 @@
-//! Whether an answer is the one that a script expects.
+//! Compares query results with the expected values of a script.
 
 use super::almost::almost_equal;
 use super::command::Expected;
@@ -9,8 +9,8 @@ use crate::value::{MatrixSeries, PointValue, Value, VectorElement};
 use firn_model::labels::Labels;
 use firn_model::sample::TimestampMs;
 
-/// Compares the value of a query. `grid` has the times of a matrix; with `ordered` the elements of
-/// a vector come in the order of the script.
+/// Compares the value of a query with the expected value. `grid` contains the times of a matrix. If
+/// `ordered` is true, the elements of a vector must have the order of the script.
 pub(super) fn compare(
     expected: &Expected,
     found: &Value,
@@ -144,7 +144,7 @@ fn compare_matrix(
     }
 }
 
-/// Whether the series come in the order of their labels.
+/// Checks that the series are sorted by labels.
 pub(super) fn check_sorted(found: &[MatrixSeries]) -> Result<(), String> {
     match found
         .windows(2)
@@ -199,7 +199,7 @@ fn compare_points(
     }
 }
 
-/// The points of a series in time order.
+/// Returns all points of a series, floats and histograms, in time order.
 fn points(series: &MatrixSeries) -> Vec<(TimestampMs, PointValue)> {
     let floats = series
         .floats
@@ -212,7 +212,7 @@ fn points(series: &MatrixSeries) -> Vec<(TimestampMs, PointValue)> {
     points
 }
 
-/// The points of a matrix at one time, as a vector in the matrix's order.
+/// Returns the points of a matrix at one time as a vector, in the order of the matrix.
 pub(super) fn column(matrix: &[MatrixSeries], at: TimestampMs) -> Vec<VectorElement> {
     let mut elements = Vec::new();
     for series in matrix {

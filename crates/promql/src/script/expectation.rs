@@ -1,30 +1,30 @@
-//! What a script expects beside values: failure, annotations, order.
+//! Expectations of a script besides values: failure, annotations and order.
 
 use firn_model::regex::Regex;
 
-/// How a text is compared.
+/// The expected text of an error or annotation.
 #[derive(Debug)]
 pub(super) enum Wanted {
     Anything,
     Message(String),
-    /// Matches anywhere in the text.
+    /// A regular expression that must match somewhere in the text.
     Pattern(String, Regex),
 }
 
-/// What an `eval` expects beside values.
+/// The expectations of an `eval` command besides values.
 #[derive(Debug, Default)]
 pub(super) struct Expectations {
-    /// The query must fail.
+    /// Set if the query must fail, with the expected error.
     pub(super) fail: Option<Wanted>,
     pub(super) ordered: bool,
     pub(super) warnings: Annotations,
     pub(super) infos: Annotations,
 }
 
-/// What is expected of one kind of annotations.
+/// The expected annotations of one kind: warnings or infos.
 #[derive(Debug, Default)]
 pub(super) struct Annotations {
-    /// Not looked at further than that there are some: the older form.
+    /// True if at least one annotation with any text is expected, as in the older form of scripts.
     pub(super) some: bool,
     pub(super) none: bool,
     pub(super) wanted: Vec<Wanted>,
@@ -37,7 +37,8 @@ impl Wanted {
 
     pub(super) fn pattern(text: &str) -> Result<Self, String> {
         let text = text.trim();
-        // The project's patterns are anchored and their dot matches newlines.
+        // Firn's regular expressions are anchored and their dot matches newlines, unlike those of
+        // scripts.
         let anywhere = format!("(?s:.*)(?-s:{text})(?s:.*)");
         let regex = Regex::new(anywhere.as_bytes()).map_err(|e| e.message)?;
         Ok(Wanted::Pattern(text.to_owned(), regex))
@@ -61,7 +62,7 @@ impl Wanted {
 }
 
 impl Expectations {
-    /// Reads what stands behind `expect`: `warn`, `fail msg: text`, `info regex: pattern`.
+    /// Parses the text after `expect`: `warn`, `fail msg: text`, `info regex: pattern`.
     pub(super) fn add(&mut self, text: &str) -> Result<(), String> {
         let (what, rest) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
         let wanted = match rest.trim_start().split_once(':') {
@@ -89,7 +90,7 @@ impl Expectations {
 }
 
 impl Annotations {
-    /// Checks the annotations of one kind, called `kind`.
+    /// Checks the annotations of one kind, which error messages call `kind`.
     pub(super) fn check(&self, kind: &str, found: &[String]) -> Result<(), String> {
         let found: Vec<&str> = found.iter().map(|text| without_details(text)).collect();
         if self.none && !found.is_empty() {
@@ -114,8 +115,8 @@ impl Annotations {
     }
 }
 
-/// The message without what is appended for the user of the API: how often, over which buckets and
-/// times, and where in the query.
+/// Returns the annotation without the details that are appended for users of the API: number of
+/// occurrences, buckets, times and position in the query.
 fn without_details(text: &str) -> &str {
     let text = without_parenthesis(text, |inside| {
         inside

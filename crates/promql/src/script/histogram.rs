@@ -1,7 +1,8 @@
-//! Native histograms as scripts write them: `{{schema:1 count:3 sum:4.5 buckets:[1 2] offset:-1}}`.
+//! Native histograms in the notation of scripts: `{{schema:1 count:3 sum:4.5 buckets:[1 2]
+//! offset:-1}}`.
 //!
-//! A list of buckets becomes one span, zeros included; what is compared are the buckets that hold
-//! something.
+//! A list of buckets becomes a single span that includes empty buckets. Comparisons consider only
+//! non-empty buckets.
 
 use super::almost::almost_equal;
 use crate::go_format::format_g;
@@ -9,15 +10,15 @@ use crate::number::parse_signed;
 use firn_model::histogram::float::FloatHistogram;
 use firn_model::histogram::{CUSTOM_BUCKETS_SCHEMA, Counts, Histogram, ResetHint, Span};
 
-/// A histogram and whether the script says something about counter resets.
+/// A histogram, and whether the script specifies its counter reset hint.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct ScriptHistogram {
     pub(super) value: Histogram,
-    /// Whether `counter_reset_hint` was written; the hint is compared only then.
+    /// True if `counter_reset_hint` was written. Only then is the hint compared.
     pub(super) hint_written: bool,
 }
 
-/// Reads `{{...}}` at the beginning of `text`; returns what follows it.
+/// Parses a histogram `{{...}}` at the beginning of `text`. Returns it with the remaining text.
 pub(super) fn parse_histogram(text: &str) -> Result<(ScriptHistogram, &str), String> {
     let inner = text.strip_prefix("{{").and_then(|t| t.split_once("}}"));
     let Some((inner, rest)) = inner else {
@@ -50,7 +51,7 @@ fn from_description(inner: &str) -> Result<ScriptHistogram, String> {
     Ok(described.build())
 }
 
-/// What the keys said.
+/// The values of all keys of a histogram, with the defaults of missing keys.
 #[derive(Default)]
 struct Description {
     schema: i32,
@@ -108,7 +109,7 @@ impl Description {
 }
 
 pub(super) fn one_span(offset: i32, length: usize) -> Vec<Span> {
-    // A line of a script never holds 2^32 numbers.
+    // A line of a script never contains 2^32 numbers.
     let length = length as u32;
     if length == 0 {
         Vec::new()
@@ -156,7 +157,7 @@ fn hint(value: &str) -> Result<ResetHint, String> {
 }
 
 impl ScriptHistogram {
-    /// This histogram plus or minus `other`, which is at least as fine.
+    /// Returns this histogram plus or minus `other`, whose resolution must be at least as high.
     pub(super) fn plus(&self, other: &Self, sign: char) -> Result<Self, String> {
         let (schema, finer) = (self.value.schema, other.value.schema);
         if schema > finer {
@@ -177,7 +178,7 @@ impl ScriptHistogram {
         })
     }
 
-    /// Whether `found` is this histogram, number by number almost.
+    /// Returns whether `found` equals this histogram; counts and sums are compared approximately.
     pub(super) fn matches(&self, found: &Histogram) -> bool {
         let expected = &self.value;
         let (a, b) = (FloatHistogram::from(expected), FloatHistogram::from(found));
@@ -198,7 +199,7 @@ fn same_buckets(a: &[(i32, f64)], b: &[(i32, f64)]) -> bool {
     a.len() == b.len() && a.iter().zip(b).all(same)
 }
 
-/// A histogram in the notation of scripts, for messages.
+/// Formats a histogram in the notation of scripts, for error messages.
 pub(super) fn describe(histogram: &Histogram) -> String {
     let parts = FloatHistogram::from(histogram);
     let mut out = format!(
@@ -220,7 +221,7 @@ pub(super) fn describe(histogram: &Histogram) -> String {
     format!("{out} counter_reset_hint:{:?}}}}}", histogram.reset_hint)
 }
 
-/// A histogram as upstream's tests of rules write it: what is zero or unknown is left out.
+/// Formats a histogram like the rule tests of Prometheus: zeros and unknown values are omitted.
 pub fn test_expression(histogram: &Histogram) -> String {
     let parts = FloatHistogram::from(histogram);
     let number = |value| format_g(value, None);

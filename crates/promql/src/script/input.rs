@@ -1,5 +1,5 @@
-//! Samples in the notation of scripts that are loaded as time goes on: the input series of a test
-//! of rules, which must not see what is still to come.
+//! Samples in the notation of scripts that become visible over time: the input series of rule
+//! tests, which must not read samples of the future.
 
 use super::command::read_load;
 use super::push_series;
@@ -10,16 +10,16 @@ use firn_model::sample::{START_UNKNOWN, TimestampMs};
 use firn_model::units::format_duration;
 use std::time::Duration;
 
-/// Series whose samples are taken bit by bit.
+/// Input series whose samples are taken in time order, step by step.
 #[derive(Debug)]
 pub struct Input {
-    /// The samples that are still to come, the last one first.
+    /// The remaining samples of each series, newest first.
     series: Vec<(Labels, Vec<LoadSample>)>,
 }
 
 impl Input {
-    /// Reads `lines` such as `x{a="b"} 1+2x10`, whose values lie `step` apart from `start` on. As
-    /// upstream, an empty line or a comment ends what is read.
+    /// Parses `lines` such as `x{a="b"} 1+2x10`. The first value has the timestamp `start`, and
+    /// values are `step` apart. As in Prometheus, an empty line or a comment ends the input.
     pub fn read(step: Duration, start: TimestampMs, lines: &[&str]) -> Result<Self, String> {
         let head = format!("load {}", format_duration(step));
         let lines = lines.iter().flat_map(|line| line.trim().split('\n'));
@@ -40,8 +40,8 @@ impl Input {
         Ok(Self { series })
     }
 
-    /// The samples up to `time` that were not taken yet. If one of them cannot be stored, this says
-    /// why, takes none, and will say so again.
+    /// Returns the samples up to `time` that were not taken yet. If one of them cannot be stored,
+    /// takes none and returns the reason; later calls return the same error.
     pub fn take_until(&mut self, time: TimestampMs) -> Result<Batch, String> {
         for (labels, samples) in &self.series {
             let first = samples.partition_point(|sample| sample.time > time);
@@ -62,7 +62,7 @@ impl Input {
     }
 }
 
-/// Fails, in upstream's words, with what keeps a sample from being stored.
+/// Returns an error in the words of Prometheus if the sample cannot be stored.
 fn check_sample(labels: &Labels, sample: &LoadSample) -> Result<(), String> {
     if labels.is_empty() {
         return Err("empty labelset: invalid sample".into());

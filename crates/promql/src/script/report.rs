@@ -1,20 +1,21 @@
-//! What became of the commands of scripts.
+//! Reports about the commands of test scripts.
 
 use std::fmt;
 
-/// What became of an evaluation that failed, or of a line that could not be read or done.
+/// A command that failed: an evaluation with a wrong result, or a line that could not be parsed or
+/// executed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// The line of the command, from one.
+    /// The line number of the command, counted from one.
     pub line: usize,
-    /// The expression, or the command's line.
+    /// The query text, or the first line of the command.
     pub text: String,
-    /// Why.
+    /// The reason of the failure.
     pub why: String,
 }
 
 impl Failure {
-    /// Whether the command is an `eval`.
+    /// Returns whether the command is an `eval`.
     pub(super) fn is_eval(&self) -> bool {
         let command = self.text.get(..4);
         command.is_some_and(|word| word.eq_ignore_ascii_case("eval"))
@@ -27,28 +28,28 @@ impl fmt::Display for Failure {
     }
 }
 
-/// What became of a script.
+/// The results of all commands of one script.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FileReport {
-    /// The script's name.
+    /// The name of the script.
     pub name: String,
-    /// `eval` commands that held.
+    /// Number of `eval` commands that passed.
     pub passed: usize,
-    /// `eval` commands that did not, or could not be read.
+    /// The `eval` commands that failed or could not be parsed.
     pub failed: Vec<Failure>,
-    /// Other commands that could not be read or done.
+    /// The other commands that could not be parsed or executed.
     pub broken: Vec<Failure>,
 }
 
-/// What became of several scripts. Shown, it ends with `N passed, N failed`.
+/// The results of several scripts. Its printed form ends with `N passed, N failed`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ScriptReport {
-    /// One report a script, in the order in which they ran.
+    /// One report per script, in order of execution.
     pub files: Vec<FileReport>,
 }
 
 impl ScriptReport {
-    /// Whether every evaluation of every script held and every command could be done.
+    /// Returns whether all evaluations passed and all other commands were executed.
     pub fn is_success(&self) -> bool {
         self.files
             .iter()

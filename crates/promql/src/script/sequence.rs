@@ -1,7 +1,7 @@
-//! Series and their values as scripts write them: `x{a="b"} 1+2x10 _ stale {{count:3}}x2`, and
-//! `x@st -1m+10sx3`, the start timestamps of the line below.
+//! Series and their values in the notation of scripts: `x{a="b"} 1+2x10 _ stale {{count:3}}x2`, and
+//! `x@st -1m+10sx3`, the start timestamps of the next line.
 //!
-//! Values are not PromQL: white space separates them, and `x` repeats.
+//! The values are not PromQL: they are separated by white space, and `x` repeats them.
 
 use super::histogram::{ScriptHistogram, parse_histogram};
 use crate::lexer::{Lexer, TokenKind, unquote};
@@ -10,32 +10,32 @@ use firn_model::labels::{Labels, LabelsBuilder, METRIC_NAME};
 use firn_model::sample::{TimestampMs, stale_nan};
 use firn_model::units::parse_duration;
 
-/// The most positions of one series: twenty times those of the longest script known, and few enough
-/// for as many histograms.
+/// Maximum number of positions of one series: twenty times those of the longest script of
+/// Prometheus, and few enough that a histogram at each position fits in memory.
 pub(super) const POSITIONS_MAX: usize = 100_000;
 
-/// A value at one position.
+/// The value at one position of a series.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum SampleValue {
-    /// A number, or the staleness marker.
+    /// A number or the staleness marker.
     Float(f64),
     /// A native histogram.
     Histogram(ScriptHistogram),
 }
 
-/// What stands at the positions of a series; `None` where nothing does.
+/// The values at the positions of a series. `None` means that there is no sample.
 pub(super) type Sequence = Vec<Option<SampleValue>>;
 
-/// A series with its values.
+/// Parses a line with a series and its values.
 pub(super) fn parse_series(line: &str) -> Result<(Labels, Sequence), String> {
     let (labels, rest) = parse_labels(line)?;
     Ok((labels, parse_values(rest)?))
 }
 
-/// The start timestamps of a series: its labels and one offset in milliseconds a position.
+/// The start timestamps of a series: its labels and one offset in milliseconds per position.
 pub type StartTimes = (Labels, Vec<Option<i64>>);
 
-/// Reads a line `series@st offsets`; `None` if the line is not one.
+/// Parses a line `series@st offsets`. Returns `None` if the line has a different form.
 pub(super) fn parse_start_times(line: &str) -> Option<Result<StartTimes, String>> {
     let (series, offsets) = line.split_once([' ', '\t'])?;
     let series = series.strip_suffix("@st")?;
@@ -53,7 +53,7 @@ pub(super) fn parse_start_times(line: &str) -> Option<Result<StartTimes, String>
     Some(read())
 }
 
-/// The labels at the beginning of `line`, and the rest behind them.
+/// Parses the labels at the beginning of `line`. Returns them with the remaining text.
 fn parse_labels(line: &str) -> Result<(Labels, &str), String> {
     let fail = |why: &str| Err(format!("series {line}: {why}"));
     let mut lexer = Lexer::new(line);
@@ -114,7 +114,7 @@ fn parse_labels(line: &str) -> Result<(Labels, &str), String> {
             _ => return fail("expected , or }"),
         }
     }
-    // The name before the braces goes before one within them.
+    // The name before the braces takes precedence over a name inside them.
     if let Some(name) = name {
         labels.set(METRIC_NAME, name.as_bytes());
     }
@@ -139,7 +139,7 @@ fn parse_values(text: &str) -> Result<Sequence, String> {
     Ok(out)
 }
 
-/// Reads one item, which may stand for many positions; returns what follows it.
+/// Parses one item, which may represent many positions. Returns the remaining text.
 fn push_item<'a>(item: &'a str, out: &mut Sequence) -> Result<&'a str, String> {
     if let Some(rest) = item.strip_prefix('_') {
         return match take_count(rest)? {
@@ -178,7 +178,7 @@ fn push_times<'a>(
     Ok(rest)
 }
 
-/// `count` and one more values from `value` on, by adding `delta` again and again.
+/// Appends `count + 1` values, starting with `value`; each following value is larger by `delta`.
 fn push_steps<'a>(
     out: &mut Sequence,
     value: f64,
@@ -209,7 +209,7 @@ fn push_histograms<'a>(item: &'a str, out: &mut Sequence) -> Result<&'a str, Str
     let sign = rest.chars().next().filter(|c| matches!(c, '+' | '-'));
     let Some(sign) = sign else {
         let (count, rest) = take_count(rest)?;
-        // One more than the count, but one if there is none.
+        // One value more than the count, but exactly one value without a count.
         let count = count.map_or(1, |n| n.saturating_add(1));
         return push_times(out, count, Some(SampleValue::Histogram(first)), rest);
     };
@@ -219,7 +219,7 @@ fn push_histograms<'a>(item: &'a str, out: &mut Sequence) -> Result<&'a str, Str
     };
     check_positions(out.len(), count)?;
     let mut current = first;
-    // Whether a hint counts as written is for the step to say.
+    // The step determines whether the hints of all values are compared.
     current.hint_written = step.hint_written;
     for _ in 0..count {
         let next = current.plus(&step, sign)?;
@@ -232,7 +232,7 @@ fn push_histograms<'a>(item: &'a str, out: &mut Sequence) -> Result<&'a str, Str
     Ok(rest)
 }
 
-/// The number behind an `x`, if there is one.
+/// Parses the number after an `x`, if present. Returns it with the remaining text.
 fn take_count(text: &str) -> Result<(Option<usize>, &str), String> {
     let Some(digits) = text.strip_prefix('x') else {
         return Ok((None, text));
@@ -245,7 +245,7 @@ fn take_count(text: &str) -> Result<(Option<usize>, &str), String> {
     }
 }
 
-/// A number with or without a sign, and the rest behind it.
+/// Parses a number with an optional sign. Returns it with the remaining text.
 fn take_number(text: &str) -> Result<(f64, &str), String> {
     let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
     let end = text.len() - unsigned.len() + number_length(unsigned);
@@ -254,8 +254,8 @@ fn take_number(text: &str) -> Result<(f64, &str), String> {
     Ok((value, rest))
 }
 
-/// How many bytes of `text` are a number: `Inf`, `NaN`, or digits, where a sign stands behind an
-/// `e` only and an `x` repeats.
+/// Returns the length in bytes of the number at the beginning of `text`: `Inf`, `NaN`, or digits. A
+/// sign is part of it only after an `e`, and an `x` ends it.
 fn number_length(text: &str) -> usize {
     let word = text.trim_start_matches(|c: char| c.is_ascii_alphabetic());
     if word.len() < text.len() {
@@ -276,12 +276,14 @@ fn number_length(text: &str) -> usize {
     text.len()
 }
 
-/// A line that is nothing but a number, as Go reads it; `None` if it is something else.
+/// Parses a line that consists of a single number in Go's notation. Returns `None` for anything
+/// else.
 pub(super) fn parse_scalar(line: &str) -> Option<f64> {
     parse_signed(line).ok()
 }
 
-/// Start timestamps: `_`, `_x3`, `-1m`, `-1mx3`, `-1m+10sx3`.
+/// Parses an item of start timestamps, such as `_`, `_x3`, `-1m`, `-1mx3` or `-1m+10sx3`, and
+/// appends its offsets.
 fn push_offsets(item: &str, out: &mut Vec<Option<i64>>) -> Result<(), String> {
     if let Some(rest) = item.strip_prefix('_') {
         let (count, rest) = take_count(rest)?;
@@ -311,7 +313,8 @@ fn expect_nothing(rest: &str) -> Result<(), String> {
     }
 }
 
-/// A duration of one unit with or without a sign, and the rest behind it.
+/// Parses a duration of one unit with an optional sign. Returns its milliseconds and the remaining
+/// text.
 fn take_duration(text: &str) -> Result<(i64, &str), String> {
     let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
     let unit = unsigned.trim_start_matches(|c: char| c.is_ascii_digit());
@@ -320,13 +323,13 @@ fn take_duration(text: &str) -> Result<(i64, &str), String> {
     Ok((if text.starts_with('-') { -ms } else { ms }, rest))
 }
 
-/// Milliseconds of a duration such as `1h30m`.
+/// Parses a duration such as `1h30m`. Returns milliseconds.
 pub(super) fn parse_duration_ms(text: &str) -> Result<i64, String> {
     let duration = parse_duration(text).map_err(|e| e.to_string())?;
     Ok(duration.as_millis() as i64)
 }
 
-/// A sample to load.
+/// A sample of a `load` command. Times are milliseconds since the epoch.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct LoadSample {
     pub(super) time: TimestampMs,

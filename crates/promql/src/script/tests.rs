@@ -1,4 +1,4 @@
-//! The format's forms one by one, and whole scripts on a store in memory.
+//! Tests of each form of the script format, and of whole scripts on a store in memory.
 
 mod examples;
 mod memory;
@@ -13,7 +13,7 @@ use firn_model::env::sim::Inline;
 use firn_model::histogram::Counts;
 use memory::MemoryStore;
 
-/// The labels and values of a series line as text: `{a="b"} 1 _ stale`.
+/// Returns the labels and values of a series line as text: `{a="b"} 1 _ stale`.
 fn series_text(line: &str) -> Result<String, String> {
     let (labels, values) = parse_series(line)?;
     Ok(format!("{labels} {}", values_text(&values)))
@@ -371,7 +371,7 @@ fn report_ends_with_the_sums() {
     assert_eq!(report.to_string(), expected);
 }
 
-/// A fuzz target: reading any text neither panics nor takes long.
+/// A fuzz target: parsing arbitrary text neither panics nor takes long.
 fn fuzz_read(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     for failure in read(&text).into_iter().filter_map(Result::err) {

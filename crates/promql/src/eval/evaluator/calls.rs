@@ -1,4 +1,4 @@
-//! Function calls whose value is an instant vector.
+//! Evaluates function calls whose value is an instant vector.
 
 use super::{Evaluator, not_a_vector};
 use crate::ast::{Span, ValueType};
@@ -23,7 +23,7 @@ use firn_model::labels::{Labels, LabelsBuilder, METRIC_NAME};
 use firn_model::matcher::MatchOp;
 use std::ops::Range;
 
-/// The value of a call.
+/// Evaluates a function call that returns an instant vector.
 pub(crate) fn vector(
     evaluator: &mut Evaluator<'_>,
     node: &Node,
@@ -57,7 +57,7 @@ pub(crate) fn vector(
     operator(evaluator, node, function, args, grid)
 }
 
-/// The value of a call of a function with an operator of its own.
+/// Evaluates a call of a function that is implemented by an operator of its own.
 fn operator(
     evaluator: &mut Evaluator<'_>,
     node: &Node,
@@ -122,14 +122,16 @@ fn operator(
     }
 }
 
-/// Whether a range vector is a subquery with `@`. As upstream, `predict_linear` makes nothing of
-/// one: there it is computed once for all steps, and the function, which is not, misses it.
+/// Returns whether a range vector is a subquery with `@`. As in Prometheus, `predict_linear` has no
+/// result for such a subquery: it is computed once for all steps, unlike the function, which then
+/// does not find it.
 fn is_pinned_subquery(node: &Node) -> bool {
     matches!(&node.kind, NodeKind::Subquery(subquery) if subquery.at.is_some())
 }
 
-/// Where remarks on a function of a window stand: at its first argument. A subquery there has no
-/// place in upstream, which evaluates it to samples first; remarks stand at the query's beginning.
+/// Returns the position of annotations about a function of a window: its first argument. If this is
+/// a subquery, the position is the start of the query, because Prometheus evaluates subqueries to
+/// samples without a position first.
 fn remark_span(args: &[Node]) -> Span {
     match args[0].kind {
         NodeKind::Subquery(_) => Span { start: 0, end: 0 },
@@ -217,8 +219,9 @@ fn bounded(
     })
 }
 
-/// `timestamp` and `start_timestamp`: of a selector those of its samples; of another expression the
-/// evaluation time, and nothing.
+/// Evaluates `timestamp` and `start_timestamp`. For a selector, they return the times of its
+/// samples. For any other expression, `timestamp` returns the evaluation time and `start_timestamp`
+/// has no result.
 fn timestamp(
     evaluator: &mut Evaluator<'_>,
     function: FunctionId,
@@ -247,7 +250,7 @@ fn timestamp(
     }
 }
 
-/// One wherever no series has a value.
+/// Returns the vector of `absent`: the value one at all steps where no series has a value.
 fn absent(
     evaluator: &mut Evaluator<'_>,
     input: &Stream,
@@ -289,8 +292,8 @@ fn absent(
     Ok(frame.into())
 }
 
-/// The labels that a selector fixes to one value. A second matcher on a label takes it out again,
-/// as upstream.
+/// Returns the labels that a selector fixes to one value. As in Prometheus, a second matcher on the
+/// same label removes it again.
 fn labels_asked_for(arg: &Node) -> Labels {
     let (NodeKind::Vector(Selector { matchers, .. })
     | NodeKind::Matrix(Selector { matchers, .. }, _)) = &arg.kind

@@ -1,9 +1,10 @@
-//! Values that several places of a query need: each is made where it is needed first, and freed
-//! where it is needed last.
+//! Values that several parts of a query use. Each value is computed at its first use and freed
+//! after its last use.
 //!
-//! The cost and the remarks of a value are kept beside it. Wherever it is taken again
-//! the remarks are made again, with their places there, and its samples count again: limits and
-//! statistics are those of upstream, which evaluates every place by itself. Bytes count once.
+//! The cost and the annotations of a value are stored with it. Each further use adds the
+//! annotations with their positions at that place, and counts the samples again, because limits and
+//! statistics equal those of Prometheus, which evaluates each place separately. Bytes are counted
+//! once.
 
 use super::Evaluator;
 use crate::eval::account::Cost;
@@ -20,24 +21,24 @@ use std::sync::Arc;
 #[cfg(test)]
 mod tests;
 
-/// Series of a range vector, what a step sees of them, and how much of that lies beyond the range
-/// of an anchored or smoothed one.
+/// The series of a range vector, the window of a step, and the extension of the window beyond the
+/// range for anchored and smoothed selectors.
 pub(crate) type RangeVector = (Arc<dyn Source>, Reach, Option<Overhang>);
 
-/// A value in one of the forms in which values are shared.
+/// A shared value, in one of several representations.
 #[derive(Clone)]
 pub(crate) enum SharedValue {
-    /// All rows of a vector.
+    /// All rows of an instant vector.
     Rows(Arc<Frame>),
-    /// One number a step.
+    /// The numbers of a scalar, one per step.
     Numbers(Arc<[f64]>),
-    /// The series of an instant selector.
+    /// The series found by an instant selector.
     Series(Arc<dyn Source>),
-    /// A range vector.
+    /// The series and windows of a range vector.
     Range(RangeVector),
 }
 
-/// A value that is needed again.
+/// A value that will be used again.
 struct Kept {
     grid: Grid,
     value: SharedValue,
@@ -46,12 +47,13 @@ struct Kept {
     uses_left: u32,
 }
 
-/// The values that an evaluation needs again, by class.
+/// The values that an evaluation will use again, by class.
 #[derive(Default)]
 pub(crate) struct SharedValues(FxHashMap<u32, Kept>);
 
 impl Evaluator<'_> {
-    /// The value of a node that is marked as `shared`: a known one, or what `evaluate` makes.
+    /// Returns the value of a node that is marked as `shared`: a stored value, or the result of
+    /// `evaluate`, which is stored for further uses.
     pub(crate) fn once(
         &mut self,
         shared: &Shared,
@@ -79,7 +81,8 @@ impl Evaluator<'_> {
         Ok(value)
     }
 
-    /// A value that was made for another place, given up with its last use.
+    /// Returns a stored value, and removes it if this is its last use. `None` if the value is not
+    /// stored or has a different grid.
     fn known(&mut self, shared: &Shared, grid: Grid) -> Result<Option<SharedValue>, QueryError> {
         let Some(kept) = self.shared.0.get_mut(&shared.class) else {
             return Ok(None);

@@ -1,4 +1,4 @@
-//! Where a plan reads samples: instant selectors, range selectors and subqueries.
+//! Reads samples for the plan: instant selectors, range selectors and subqueries.
 
 use super::reuse::{RangeVector, SharedValue};
 use super::{Evaluator, not_a_vector};
@@ -17,7 +17,7 @@ use firn_model::store::SelectRequest;
 use std::sync::Arc;
 
 impl Evaluator<'_> {
-    /// A leaf over the series that an instant selector finds.
+    /// Creates a leaf with the series that an instant selector finds.
     pub(super) fn selector_leaf(
         &mut self,
         node: &Node,
@@ -32,7 +32,7 @@ impl Evaluator<'_> {
             at: selector.at,
         };
         let ahead_ms = match selector.edges {
-            // A smoothed selector looks as far ahead as back.
+            // A smoothed selector reads as far ahead as back.
             Edges::Smoothed => lookback_ms,
             _ => 0,
         };
@@ -54,7 +54,7 @@ impl Evaluator<'_> {
             }
             _ => {
                 let is_newest = matches!(kind, LeafKind::Newest | LeafKind::NewestTime);
-                // All steps see the same sample.
+                // All steps use the same sample.
                 let newest_only =
                     is_newest && grid.count == 1 && loaded == reach && reach.at.is_none();
                 self.select(selector, &loaded, &grid, newest_only)?
@@ -63,7 +63,8 @@ impl Evaluator<'_> {
         match kind {
             LeafKind::Smoothed(_) => reach = loaded,
             LeafKind::NewestTime | LeafKind::NewestStart if reach.at.is_some() => {
-                // Upstream looks at the time of `@`, among the samples that the offset leaves.
+                // Prometheus uses the time of `@` here, with the samples that remain after applying
+                // the offset.
                 let later_ms = reach.offset_ms.saturating_neg().max(0);
                 reach.offset_ms = loaded.offset_ms.max(0);
                 let range_ms = lookback_ms.saturating_sub(reach.offset_ms);
@@ -104,7 +105,7 @@ impl Evaluator<'_> {
         Ok(Arc::new(Selected::new(selection, &selector.matchers)))
     }
 
-    /// The samples that a range vector is made of.
+    /// Returns the samples of a range vector.
     pub(crate) fn matrix(&mut self, node: &Node, grid: Grid) -> Result<RangeVector, QueryError> {
         let Some(shared) = &node.shared else {
             return self.matrix_of(node, grid);
@@ -136,7 +137,7 @@ impl Evaluator<'_> {
             NodeKind::Subquery(subquery) => {
                 let before = self.run.account.total();
                 let (frame, inner, reach) = self.subquery(subquery, grid)?;
-                // The samples of the rows are counted when windows are made of them.
+                // The samples of the rows are counted when windows are created from them.
                 self.run.account.set_total(before);
                 Ok((Arc::new(Resampled::new(frame, &inner)), reach, None))
             }
@@ -144,7 +145,8 @@ impl Evaluator<'_> {
         }
     }
 
-    /// Evaluates the inside of a subquery at every multiple of its step that its windows hold.
+    /// Evaluates the inner expression of a subquery at all multiples of its step within its
+    /// windows.
     pub(super) fn subquery(
         &mut self,
         subquery: &Subquery,
@@ -163,16 +165,16 @@ impl Evaluator<'_> {
         };
         self.within_invariant = around;
         if frame.holds_both() {
-            // A range vector has one sample at a time.
+            // A range vector has only one sample at each timestamp.
             return Err(same_labelset());
         }
         frame.keep(memory);
         Ok((frame, inner_grid, reach))
     }
 
-    /// Memory for what operators keep a step, whatever the number of series: rows in work, windows,
-    /// scalars. The text of a query alone decides how long a subquery's grid is, so it is asked
-    /// for before any of it is allocated.
+    /// Reserves the memory that operators need per step, regardless of the number of series: row
+    /// buffers, windows and scalars. The length of a subquery's grid depends only on the query
+    /// text, so this memory is reserved before anything is allocated.
     fn reserve_steps(&self, grid: &Grid) -> Result<Reservation, QueryError> {
         const STEP_BYTES: usize = 64;
         self.run.account.admit(grid.count as u64)?;

@@ -1,12 +1,12 @@
-//! Values of many series over the same steps: one dense row of floats a series.
+//! Values of many series at the same steps: one dense row of floats per series.
 //!
 //! ```text
 //!            step 0  step 1  step 2
 //! {a="1"}  |  3.0  |  3.5  |   -   |      "-" is ABSENT
-//! {a="2"}  |   -   |   -   |  7.0  |      histograms stand in a side list
+//! {a="2"}  |   -   |   -   |  7.0  |      histograms are in a separate list
 //! ```
 //!
-//! Invariants: as many labels as rows; no row is empty.
+//! Invariants: the number of labels equals the number of rows, and no row is empty.
 
 use crate::eval::account::Account;
 use crate::eval::rows::row::{HistogramPoint, Row, RowBuffer};
@@ -16,25 +16,26 @@ use firn_model::budget::Reservation;
 use firn_model::labels::Labels;
 use std::sync::Arc;
 
-/// Values that are copied between two looks at the cancel flag: a megabyte of them.
+/// Number of values copied between two checks of the cancel flag: one megabyte.
 const COPIED_VALUES: usize = 1 << 17;
 
-/// Rows of non-empty series, in an order that means something only for instant vectors.
+/// Rows of non-empty series. Their order is significant only for instant vectors.
 #[derive(Default)]
 pub(crate) struct Frame {
     steps: usize,
     row_labels: FrameLabels,
-    /// Where the values of each row begin: in which chunk, and at which of its rows.
+    /// The location of each row: the index of its chunk, and its index in the chunk.
     places: Vec<(u32, u32)>,
-    /// Values of consecutive rows; the chunks of the frames that this one was put together of.
+    /// The values of consecutive rows. Each chunk belonged to a frame that was appended to this
+    /// one.
     chunks: Vec<Vec<f64>>,
-    /// One list a series, or none at all while there is no histogram.
+    /// One list per series. Empty if there is no histogram at all.
     histograms: Vec<Vec<HistogramPoint>>,
     memory: Vec<Reservation>,
 }
 
 impl Frame {
-    /// A frame without series.
+    /// Creates a frame without series.
     pub(crate) fn new(steps: usize) -> Self {
         Self {
             steps,
@@ -42,14 +43,14 @@ impl Frame {
         }
     }
 
-    /// A frame of one series without labels.
+    /// Creates a frame with a single series without labels.
     pub(crate) fn of_scalars(values: &[f64]) -> Self {
         let mut frame = Self::new(values.len());
         frame.push(RowLabels::kept(Labels::empty()), Row::of_floats(values));
         frame
     }
 
-    /// A frame without series, with room for so many rows.
+    /// Creates a frame without series, with capacity for `rows` rows.
     pub(crate) fn with_room(steps: usize, rows: usize) -> Self {
         Self {
             steps,
@@ -58,7 +59,8 @@ impl Frame {
         }
     }
 
-    /// A frame without series whose rows will be those of members of `origin`, `rows` at most.
+    /// Creates a frame without series whose rows will be members of `origin`, with capacity for
+    /// `rows` rows. Add them with [`Frame::push_member`].
     pub(crate) fn late(steps: usize, origin: Arc<dyn Origin>, rows: usize) -> Self {
         Self {
             steps,
@@ -68,7 +70,7 @@ impl Frame {
         }
     }
 
-    /// A frame without series whose rows will have labels of this one.
+    /// Creates a frame without series whose rows will have labels of this frame.
     pub(crate) fn like(&self, steps: usize) -> Self {
         Self {
             steps,
@@ -77,13 +79,13 @@ impl Frame {
         }
     }
 
-    /// Keeps memory that was reserved for the frame until the frame is dropped.
+    /// Adds a reservation that is held until the frame is dropped.
     pub(crate) fn keep(&mut self, memory: Reservation) {
         self.memory.push(memory);
     }
 
-    /// Takes over the memory of the frame that this one was made of, and is no larger than. While
-    /// others hold that one, memory of its own is reserved.
+    /// Takes over the memory of `input`, from which this frame was created and which is at least as
+    /// large. If other owners hold `input`, reserves additional memory instead.
     pub(crate) fn replace(
         &mut self,
         input: Arc<Frame>,
@@ -96,7 +98,7 @@ impl Frame {
         Ok(())
     }
 
-    /// A copy of the rows in memory of its own.
+    /// Returns a copy of the rows with a memory reservation of its own.
     pub(crate) fn duplicate(&self, account: &Account<'_>) -> Result<Frame, QueryError> {
         let memory = vec![account.reserve(self.bytes())?];
         let mut chunks = Vec::with_capacity(self.chunks.len());
@@ -113,7 +115,7 @@ impl Frame {
         })
     }
 
-    /// The bytes of the rows without label sets and histograms, which all frames share.
+    /// Returns the bytes of the rows, without label sets and histograms, which all frames share.
     pub(crate) fn bytes(&self) -> usize {
         let points = self
             .histograms
@@ -123,7 +125,7 @@ impl Frame {
         values + self.row_labels.bytes() + size_of_val(&self.places[..]) + points.sum::<usize>()
     }
 
-    /// Adds a series; an empty row is left out.
+    /// Adds a series. An empty row is ignored.
     pub(crate) fn push(&mut self, row_labels: RowLabels, row: Row<'_>) {
         if !row.is_empty() {
             self.row_labels.push(row_labels);
@@ -131,7 +133,7 @@ impl Frame {
         }
     }
 
-    /// Adds a series of a frame made by [`Frame::late`] whose row is not empty.
+    /// Adds a series to a frame created by [`Frame::late`]. The row must not be empty.
     pub(crate) fn push_member(&mut self, member: usize, row: Row<'_>) {
         if let FrameLabels::Late(_, members) = &mut self.row_labels {
             members.push(member as u32);
@@ -139,7 +141,7 @@ impl Frame {
         }
     }
 
-    /// Adds a row with the labels of a series of another frame, if it is not empty.
+    /// Adds a row with the labels of a series in another frame. An empty row is ignored.
     pub(crate) fn push_as(&mut self, other: &Frame, series: usize, row: Row<'_>) {
         if row.is_empty() {
             return;
@@ -166,7 +168,7 @@ impl Frame {
         }
     }
 
-    /// Bytes that are allocated for rows to come.
+    /// Returns the number of bytes allocated for future rows.
     pub(crate) fn free_bytes(&self) -> usize {
         let free = self
             .chunks
@@ -175,7 +177,7 @@ impl Frame {
         free.sum::<usize>() * size_of::<f64>()
     }
 
-    /// Appends the series of another frame of as many steps.
+    /// Appends the series of another frame. Panics if its number of steps differs.
     pub(crate) fn append(&mut self, mut other: Frame) {
         let is_of_one_grid = other.places.is_empty() || other.steps == self.steps;
         assert!(is_of_one_grid, "frames of one grid are joined");
@@ -197,32 +199,32 @@ impl Frame {
         self.memory.append(&mut other.memory);
     }
 
-    /// How many series.
+    /// Returns the number of series.
     pub(crate) fn len(&self) -> usize {
         self.places.len()
     }
 
-    /// How many steps.
+    /// Returns the number of steps.
     pub(crate) fn steps(&self) -> usize {
         self.steps
     }
 
-    /// The labels of a row; allocates if they are not made yet.
+    /// Returns the labels of a row. Allocates if they have not been created yet.
     pub(crate) fn row_labels(&self, series: usize) -> RowLabels {
         self.row_labels.get(series)
     }
 
-    /// The label set of a series; allocates like [`Frame::row_labels`].
+    /// Returns the label set of a series. Allocates like [`Frame::row_labels`].
     pub(crate) fn labels(&self, series: usize) -> Labels {
         self.row_labels.get(series).labels
     }
 
-    /// Whether the series is to lose its name at the end of the evaluation.
+    /// Returns whether the metric name of the series is removed at the end of the evaluation.
     pub(crate) fn drops_name(&self, series: usize) -> bool {
         self.row_labels.drops_name(series)
     }
 
-    /// One label of all series.
+    /// Returns the values of one label for all series.
     pub(crate) fn label_column(
         &self,
         name: &str,
@@ -231,12 +233,12 @@ impl Frame {
         self.row_labels.label_column(name, account)
     }
 
-    /// The labels of all rows.
+    /// Returns the labels of all rows.
     pub(crate) fn all_labels(&self) -> &FrameLabels {
         &self.row_labels
     }
 
-    /// Makes all label sets if a look at a label goes through too many origins.
+    /// Creates all label sets if reading a label would pass through too many origins.
     pub(crate) fn make_deep_labels(&mut self, account: &Account<'_>) -> Result<(), QueryError> {
         if self.row_labels.is_deep() {
             let mut memory = account.reserve(0)?;
@@ -246,7 +248,8 @@ impl Frame {
         Ok(())
     }
 
-    /// All label sets, in memory, to be changed; new ones are reserved in `memory`.
+    /// Creates all label sets and returns them for modification. Memory of new label sets is
+    /// reserved in `memory`.
     pub(crate) fn row_labels_mut(
         &mut self,
         account: &Account<'_>,
@@ -255,7 +258,7 @@ impl Frame {
         Ok(self.row_labels.make_all(account, memory)?)
     }
 
-    /// The row of a series.
+    /// Returns the row of a series.
     pub(crate) fn row(&self, series: usize) -> Row<'_> {
         let (chunk, row) = self.places[series];
         let start = row as usize * self.steps;
@@ -266,19 +269,19 @@ impl Frame {
         }
     }
 
-    /// Whether some series has a histogram.
+    /// Returns whether any series has a histogram.
     pub(crate) fn has_histograms(&self) -> bool {
         self.histograms.iter().any(|points| !points.is_empty())
     }
 
-    /// Whether some row has a float and a histogram at one step.
+    /// Returns whether any row has a float and a histogram at the same step.
     pub(crate) fn holds_both(&self) -> bool {
         self.has_histograms()
             && (0..self.len()).any(|series| self.row(series).first_beside_float().is_some())
     }
 
-    /// A copy of the rows, each without the histograms from the first one on that has a float
-    /// beside it.
+    /// Returns a copy of the rows. In each row, the first histogram at a step with a float and all
+    /// following histograms are removed.
     pub(crate) fn of_one_kind(&self) -> Frame {
         let mut out = self.like(self.steps);
         for series in 0..self.len() {
@@ -290,12 +293,12 @@ impl Frame {
         out
     }
 
-    /// How many samples all rows count for.
+    /// Returns the number of samples that all rows count for.
     pub(crate) fn samples(&self) -> u64 {
         (0..self.len()).map(|i| self.row(i).samples()).sum()
     }
 
-    /// Some of the series, in any order.
+    /// Returns a frame with the given series in the given order.
     pub(crate) fn select(
         &self,
         order: impl IntoIterator<Item = usize>,
@@ -309,7 +312,7 @@ impl Frame {
         Ok(out)
     }
 
-    /// The series without their histograms.
+    /// Returns a copy of the series without their histograms.
     pub(crate) fn floats_only(&self, account: &Account<'_>) -> Result<Frame, QueryError> {
         let mut out = self.like(self.steps);
         for series in 0..self.len() {
@@ -323,7 +326,7 @@ impl Frame {
         Ok(out)
     }
 
-    /// The one step of this frame, repeated `steps` times.
+    /// Returns a copy in which the single step of this frame is repeated `steps` times.
     pub(crate) fn repeat(&self, steps: usize, account: &Account<'_>) -> Result<Frame, QueryError> {
         let mut out = self.like(steps);
         let mut row = RowBuffer::default();
@@ -344,7 +347,7 @@ impl Frame {
     }
 }
 
-/// Copies values a piece at a time; checks for cancellation between pieces.
+/// Copies values in pieces and checks for cancellation between them.
 fn copy_of(values: &[f64], account: &Account<'_>) -> Result<Vec<f64>, QueryError> {
     let mut copy = Vec::with_capacity(values.len());
     for piece in values.chunks(COPIED_VALUES) {

@@ -1,19 +1,19 @@
-//! Deriving label sets from label sets, byte form to byte form, without an object for each label.
+//! Derives label sets from label sets in their encoded form, without an object per label.
 
 use firn_model::labels::{Labels, LabelsRef, METRIC_NAME, push_pair};
 use rustc_hash::{FxHashMap, FxHasher};
 use std::hash::Hasher;
 
-/// The metadata label that comes last in the order of names.
+/// The metadata label that is last in the order of names.
 const LAST_METADATA: &str = "__unit__";
 
-/// Whether a label says what a metric is rather than where it comes from; such labels go when an
-/// operation changes what the value means.
+/// Returns whether a label describes the metric rather than its source. Such labels are removed
+/// when an operation changes the meaning of the value.
 pub(crate) fn is_metadata(name: &str) -> bool {
     name == METRIC_NAME || name == "__type__" || name == LAST_METADATA
 }
 
-/// Writes the pairs of `labels` that `keep` accepts over what is in `out`.
+/// Replaces the contents of `out` by the labels that `keep` accepts.
 pub(crate) fn retain_into(
     labels: LabelsRef<'_>,
     mut keep: impl FnMut(&str) -> bool,
@@ -27,16 +27,16 @@ pub(crate) fn retain_into(
     }
 }
 
-/// The labels of `labels` that `keep` accepts.
+/// Returns the labels that `keep` accepts.
 pub(crate) fn retain(labels: LabelsRef<'_>, keep: impl FnMut(&str) -> bool) -> Labels {
     let mut out = Vec::with_capacity(labels.as_bytes().len());
     retain_into(labels, keep, &mut out);
     LabelsRef::from_canonical(&out).to_owned()
 }
 
-/// `labels` without those that say what the metric is.
+/// Returns `labels` without metadata labels; see [`is_metadata`].
 pub(crate) fn without_metadata(labels: LabelsRef<'_>) -> Labels {
-    // Names are sorted, so the rest can be taken whole once they are past the last such label.
+    // Names are sorted, so all labels after the last metadata label are copied at once.
     let mut kept = Vec::new();
     let mut pairs = labels.iter();
     let mut rest = pairs.rest();
@@ -56,16 +56,17 @@ pub(crate) fn without_metadata(labels: LabelsRef<'_>) -> Labels {
     LabelsRef::from_canonical(&kept).to_owned()
 }
 
-/// Numbers distinct byte strings in the order in which they come. The strings stand in one piece of
-/// memory and are found by their hashes.
+/// Assigns numbers to distinct byte strings in order of their first occurrence. All strings are in
+/// one buffer and are found by their hashes.
 #[derive(Debug, Default)]
 pub(crate) struct Dictionary {
-    /// The number of the string with a hash; one whose hash is taken by another has the next.
+    /// The number of the string with a given hash. If another string has the same hash, the next
+    /// hash is used.
     ids: FxHashMap<u64, u32>,
     strings: ByteStrings,
 }
 
-/// Byte strings in one piece of memory.
+/// Byte strings in one buffer.
 #[derive(Debug, Default)]
 pub(crate) struct ByteStrings {
     bytes: Vec<u8>,
@@ -73,13 +74,13 @@ pub(crate) struct ByteStrings {
 }
 
 impl ByteStrings {
-    /// Adds one.
+    /// Appends a string.
     pub(crate) fn push(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
         self.ends.push(self.bytes.len());
     }
 
-    /// All of them, in order.
+    /// Returns all strings in order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &[u8]> {
         (0..self.ends.len()).map(|at| self.get(at))
     }
@@ -91,7 +92,7 @@ impl ByteStrings {
 }
 
 impl Dictionary {
-    /// The number of `bytes`, and whether it is new.
+    /// Returns the number of `bytes`, and whether the string is new.
     pub(crate) fn intern(&mut self, bytes: &[u8]) -> (u32, bool) {
         let mut hasher = FxHasher::default();
         hasher.write(bytes);
@@ -110,13 +111,14 @@ impl Dictionary {
         }
     }
 
-    /// What a string takes in a dictionary, which may have room for twice as many.
+    /// Returns the memory of a string in a dictionary in bytes. It accounts for capacity of up to
+    /// twice the length.
     pub(crate) fn entry_bytes(bytes: &[u8]) -> usize {
         const PLACE_BYTES: usize = 2 * size_of::<(u64, u32, usize)>();
         PLACE_BYTES + 2 * bytes.len()
     }
 
-    /// How many distinct strings there are.
+    /// Returns the number of distinct strings.
     pub(crate) fn len(&self) -> usize {
         self.ids.len()
     }
@@ -136,7 +138,7 @@ mod tests {
             let want = ((at % 1000) as u32, at < 1000);
             assert_eq!(known.intern(string), want, "{at}");
         }
-        // As if the hash of a string were that of another.
+        // Simulates a string whose hash equals that of another.
         let mut hasher = FxHasher::default();
         hasher.write(b"y");
         known.ids.insert(hasher.finish(), 7);

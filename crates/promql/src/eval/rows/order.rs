@@ -1,11 +1,12 @@
-//! Sorting that can be stopped, and that says what it takes.
+//! Sorting that can be canceled and that accounts for its memory.
 
 use crate::eval::account::Account;
 use crate::value::QueryError;
 use firn_model::order::{self, bytes_beside};
 use std::cmp::Ordering;
 
-/// Sorts the numbers in `order` by `compare`; stable.
+/// Sorts the indexes in `order` by `compare`. The sort is stable, checks for cancellation, and
+/// reserves its temporary memory.
 pub(crate) fn ordered(
     order: &mut Vec<usize>,
     account: &Account<'_>,

@@ -1,7 +1,8 @@
-//! Splitting work by series over the compute threads, with results in a fixed order.
+//! Distributes work over the compute threads by series, with results in a fixed order.
 //!
 //! The size of a part does not depend on the number of threads, and parts are merged in order, so
-//! neither do results. Of several failures the one of the lowest part is reported.
+//! results do not depend on the number of threads either. If several parts fail, the error of the
+//! lowest part is returned.
 
 use crate::value::QueryError;
 use firn_model::env::Compute;
@@ -10,26 +11,27 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Series in a part: enough to share time columns, few enough that a part's samples stay in the
-/// second-level cache (512 series of 100 samples are 400 kB).
+/// Maximum number of series in a part: enough to share time columns, and few enough that the
+/// samples of a part remain in the L2 cache (512 series of 100 samples are 400 kB).
 pub(crate) const SERIES_PER_PART: usize = 512;
 
-/// Values that a part computes at least, where there are so many: some 60 us, twice what another
-/// thread takes to wake up.
+/// Minimum number of values that a part computes, if there are enough: about 60 µs, twice the time
+/// to wake up another thread.
 const VALUES_PER_PART_MIN: usize = 4_096;
 
-/// Parts that are better than fewer, larger ones: threads that began late or were held up find
-/// something to do.
+/// Desired number of parts. Several smaller parts are better than a few large ones, because threads
+/// that started late or were delayed can still take some.
 const PARTS_WANTED: usize = 8;
 
-/// Series in a part where so many are evaluated at so many steps. It depends on nothing else.
+/// Returns the number of series in a part. It depends only on the numbers of series and steps.
 pub(crate) fn series_per_part(series: usize, steps: usize) -> usize {
     let least = VALUES_PER_PART_MIN / steps.max(1);
     let wanted = series.div_ceil(PARTS_WANTED);
     wanted.max(least).clamp(1, SERIES_PER_PART)
 }
 
-/// Computes parts of `0..len` on the compute threads and merges their results in order.
+/// Computes parts of `0..len` on the compute threads and merges their results in order. Returns the
+/// error of the lowest failed part.
 pub(crate) fn in_parts<T: Send>(
     compute: &dyn Compute,
     len: usize,
@@ -71,17 +73,18 @@ pub(crate) fn in_parts<T: Send>(
     queue.failure.map_or(Ok(()), |(_, error)| Err(error))
 }
 
-/// Results whose predecessors are not merged yet.
+/// Results that wait for the results before them.
 struct Queue<T> {
     next: usize,
     waiting: BTreeMap<usize, T>,
-    /// Whether a thread merges: it takes what becomes ready meanwhile, so that no other waits.
+    /// True while a thread merges. It also merges the results that become ready in the meantime, so
+    /// no other thread waits.
     is_merging: bool,
     failure: Option<(usize, QueryError)>,
 }
 
 impl<T> Queue<T> {
-    /// The result that is next, for the thread that merges.
+    /// Returns the next result for the thread that merges, with its index.
     fn pop(&mut self) -> Option<(usize, T)> {
         let merging = self.next;
         let result = self.waiting.remove(&merging);
@@ -97,8 +100,8 @@ impl<T> Queue<T> {
     }
 }
 
-/// Takes the result of a part in and merges what has become ready, unless another thread does. A
-/// failure names the part that was merged.
+/// Adds the result of a part and merges all results that are ready, unless another thread does so.
+/// An error contains the index of the part that was merged.
 fn merge_in_order<T>(
     part: usize,
     result: T,
@@ -127,7 +130,7 @@ mod tests {
     use super::*;
     use firn_model::env::sim::Inline;
 
-    /// Calls the tasks backwards.
+    /// Runs the tasks in reverse order.
     struct Backwards;
 
     impl Compute for Backwards {

@@ -1,8 +1,9 @@
-//! Reads a part of a source in stretches that fit memory, and accounts for each.
+//! Reads a part of a source in batches that fit in memory, and reserves the memory of each batch.
 //!
-//! Stretches adapt to how long the series before them were, and as much is reserved for one before
-//! it is read; the first of a part is a single series, of which nothing is known yet. Their bounds
-//! follow from the data alone, and a consumer sees the same series in the same order.
+//! The size of a batch adapts to the length of the series before it, and the expected memory is
+//! reserved before the read. The first batch of a part is a single series, because its length
+//! cannot be estimated. The bounds of batches depend only on the data, and the consumer gets the
+//! same series in the same order.
 
 use crate::eval::account::{Account, grow_to};
 use crate::eval::rows::parts::SERIES_PER_PART;
@@ -14,24 +15,26 @@ use firn_model::columns::{COLUMNS_SHARED, SeriesBatch};
 use firn_model::sample::TimestampMs;
 use std::ops::Range;
 
-/// What a stretch is to take: a million floats.
+/// Target memory of a batch in bytes: a million floats.
 const STRETCH_BYTES: usize = 16 << 20;
 
-/// Series in the second stretch of a part, when one is known.
+/// Maximum number of series in the second batch of a part, when the length of only one series has
+/// been seen.
 const SERIES_AT_FIRST: usize = 32;
 
-/// A timestamp and a value.
+/// Memory of a timestamp and a value, in bytes.
 const SAMPLE_BYTES: usize = 16;
 
-/// What functions of windows keep a sample of the series at hand: copies of times, values and start
-/// timestamps without staleness markers, and the extremes of stretches that begin there, twice. The
+/// Memory in bytes that functions of windows keep for each sample of the current series: copies of
+/// times, values and start timestamps without staleness markers, and two arrays of extremes. The
 /// plan of a column has its times.
 const COPY_BYTES: usize = 40;
 
-/// What a window plan and a row keep a step.
+/// Memory in bytes that a window plan and a row keep for each step.
 const STEP_BYTES: usize = 40;
 
-/// A batch and the memory that is reserved for it; never shrinks, as the batch keeps its columns.
+/// A batch and its memory reservation. The reservation never shrinks, because the batch retains its
+/// columns.
 #[derive(Debug, Default)]
 pub(crate) struct ReadBuffer {
     batch: SeriesBatch,
@@ -39,8 +42,8 @@ pub(crate) struct ReadBuffer {
 }
 
 impl ReadBuffer {
-    /// Hands the samples of `part` to `each` in stretches, in order. `steps` is for how many steps
-    /// the consumer plans windows by time column.
+    /// Reads the series of `part` and passes them to `each` in batches, in order. `steps` is the
+    /// number of steps for which the consumer plans windows per time column.
     pub(crate) fn read(
         &mut self,
         source: &dyn Source,
@@ -61,7 +64,7 @@ impl ReadBuffer {
             source.read(stretch.clone(), &mut self.batch)?;
             let (read, asked) = (self.batch.len(), stretch.len());
             assert_eq!(read, asked, "a source reads as many series as asked");
-            // Functions calculate with copies of the histograms in another form.
+            // Functions compute with copies of the histograms in a different representation.
             let histograms = 2 * histogram_bytes(self.batch.histograms());
             let columns = self.batch.time_column_count().min(COLUMNS_SHARED);
             plans = plan_bytes.saturating_mul(columns + 1);
@@ -81,7 +84,7 @@ impl ReadBuffer {
         Ok(())
     }
 
-    /// Makes sure that so many bytes are reserved.
+    /// Ensures that at least `bytes` are reserved.
     fn reserve(&mut self, bytes: usize, account: &Account<'_>) -> Result<(), QueryError> {
         match &mut self.memory {
             Some(memory) => grow_to(memory, bytes),
@@ -93,7 +96,7 @@ impl ReadBuffer {
     }
 }
 
-/// How many series of so many bytes a stretch has.
+/// Returns the number of series of the given size in a batch.
 fn series_that_fit(series_bytes: usize) -> usize {
     (STRETCH_BYTES / series_bytes.max(1)).clamp(1, SERIES_PER_PART)
 }
@@ -109,7 +112,8 @@ mod tests {
     use firn_model::columns::LabelColumn;
     use firn_model::labels::Labels;
 
-    /// Series of equally many samples; a read beyond the first must have been reserved.
+    /// A source whose series have equally many samples. It checks that each read after the first
+    /// was reserved.
     struct Reserved {
         budget: Budget,
         samples: usize,
@@ -148,7 +152,7 @@ mod tests {
             let used = self.budget.used_bytes();
             assert!(series == (0..1) || used >= bytes, "{series:?}: {used}");
             for _ in series {
-                // Columns of their own, so that each takes what it has.
+                // Each series has columns of its own, so that it needs its own memory.
                 let first = into.len() as i64 * 10_000_000;
                 let times: Vec<i64> = (first..first + self.samples as i64).collect();
                 into.push(&times, &vec![1.0; self.samples], &[], []);

@@ -1,10 +1,10 @@
-//! The values of one series over the steps: a dense row of floats, and histograms in a side list.
+//! The values of one series at all steps: a dense row of floats, and a separate list of histograms.
 //!
-//! Invariants: a place without a float holds [`ABSENT`], which no operator produces as a value
-//! (selectors drop staleness markers, and arithmetic makes quiet NaNs); histograms stand in step
-//! order, and a place that has a histogram has no float, but for rows that
-//! [`Frame::holds_both`](super::frame::Frame::holds_both) finds. So a function of floats passes
-//! over histograms by itself.
+//! Invariants: a step without a float contains [`ABSENT`], which no operator produces as a value,
+//! because selectors drop staleness markers and arithmetic creates quiet NaNs. Histograms are in
+//! order of steps, and a step with a histogram has no float, except in rows that
+//! [`Frame::holds_both`](super::frame::Frame::holds_both) finds. A function of floats therefore
+//! ignores histograms automatically.
 
 use firn_model::histogram::{Counts, Histogram};
 use firn_model::sample::{STALE_NAN_BITS, is_stale};
@@ -13,49 +13,49 @@ use std::sync::Arc;
 /// Marks a step without a float.
 pub(crate) const ABSENT: f64 = f64::from_bits(STALE_NAN_BITS);
 
-/// Whether there is no float.
+/// Returns whether the step has no float.
 #[inline(always)]
 pub(crate) fn is_absent(value: f64) -> bool {
     is_stale(value)
 }
 
-/// How many places are without a float.
+/// Returns the number of steps without a float.
 pub(crate) fn count_absent(values: &[f64]) -> usize {
     values.iter().filter(|value| is_absent(**value)).count()
 }
 
-/// A histogram and the step it belongs to.
+/// A histogram and the index of its step.
 pub(crate) type HistogramPoint = (u32, Arc<Histogram>);
 
-/// The value of a series at a step: one side of an operator.
+/// The value of a series at a step, as an operand of an operator.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Operand<'a> {
-    /// A float.
+    /// A float value.
     Float(f64),
-    /// A histogram.
+    /// A native histogram.
     Histogram(&'a Arc<Histogram>),
 }
 
 impl Operand<'_> {
-    /// Whether the value is a histogram.
+    /// Returns whether the value is a histogram.
     pub(crate) fn is_histogram(&self) -> bool {
         matches!(self, Operand::Histogram(_))
     }
 }
 
-/// The steps of one series.
+/// A view of the values of one series at all steps.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Row<'a> {
-    /// One float a step, or [`ABSENT`].
+    /// One float per step, or [`ABSENT`].
     pub(crate) values: &'a [f64],
-    /// Histograms, in step order.
+    /// The histograms, in order of steps.
     pub(crate) histograms: &'a [HistogramPoint],
-    /// Whether every step is known to have a float; nothing is known otherwise.
+    /// True if every step has a float. False if this is not certain.
     pub(crate) is_full: bool,
 }
 
 impl<'a> Row<'a> {
-    /// A row without histograms.
+    /// Creates a row without histograms.
     pub(crate) fn of_floats(values: &'a [f64]) -> Self {
         Self {
             values,
@@ -64,17 +64,17 @@ impl<'a> Row<'a> {
         }
     }
 
-    /// Whether no step has a value.
+    /// Returns whether no step has a value.
     pub(crate) fn is_empty(&self) -> bool {
         self.histograms.is_empty() && !self.has_floats()
     }
 
-    /// Whether some step has a float.
+    /// Returns whether any step has a float.
     pub(crate) fn has_floats(&self) -> bool {
         self.values.iter().any(|v| !is_absent(*v))
     }
 
-    /// How many steps have a float.
+    /// Returns the number of steps with a float.
     pub(crate) fn floats(&self) -> usize {
         match self.is_full {
             false => self.values.len() - count_absent(self.values),
@@ -82,13 +82,13 @@ impl<'a> Row<'a> {
         }
     }
 
-    /// The first histogram that stands at a step with a float.
+    /// Returns the index of the first histogram at a step that also has a float.
     pub(super) fn first_beside_float(&self) -> Option<usize> {
         let mut steps = self.histograms.iter().map(|(step, _)| *step as usize);
         steps.position(|step| !is_absent(self.values[step]))
     }
 
-    /// How many samples the row counts for.
+    /// Returns the number of samples that the row counts for.
     pub(crate) fn samples(&self) -> u64 {
         self.floats() as u64
             + self
@@ -98,12 +98,12 @@ impl<'a> Row<'a> {
                 .sum::<u64>()
     }
 
-    /// The bytes of its histograms.
+    /// Returns the size of the row's histograms in bytes.
     pub(crate) fn histogram_bytes(&self) -> usize {
         histogram_bytes(self.histograms)
     }
 
-    /// What stands at a step.
+    /// Returns the value at a step, if there is one. A histogram takes precedence over a float.
     pub(crate) fn operand(&self, step: usize) -> Option<Operand<'_>> {
         match self.histogram(step) {
             Some(histogram) => Some(Operand::Histogram(histogram)),
@@ -111,7 +111,7 @@ impl<'a> Row<'a> {
         }
     }
 
-    /// The histogram at a step.
+    /// Returns the histogram at a step; O(log n).
     pub(crate) fn histogram(&self, step: usize) -> Option<&Arc<Histogram>> {
         let at = self
             .histograms
@@ -120,25 +120,26 @@ impl<'a> Row<'a> {
     }
 }
 
-/// The bytes of histograms, those of their buckets included.
+/// Returns the size of histograms in bytes, including their buckets.
 pub(crate) fn histogram_bytes<T>(points: &[(T, Arc<Histogram>)]) -> usize {
     const SAMPLE_BYTES: usize = 16;
     let samples: u64 = points.iter().map(|(_, h)| samples_of(h)).sum();
     samples as usize * SAMPLE_BYTES + size_of_val(points)
 }
 
-/// How many samples a histogram counts for: one for each sixteen bytes of upstream's form.
+/// Returns the number of samples that a histogram counts for: one per sixteen bytes of its
+/// representation in Prometheus.
 pub(crate) fn samples_of(histogram: &Histogram) -> u64 {
     (bytes_of(histogram) + 8) / 16
 }
 
-/// How many samples a histogram counts for in a result of a single step, where upstream adds them
-/// up in another way.
+/// Returns the number of samples that a histogram counts for in a result of a single step, where
+/// Prometheus uses a different formula.
 pub(crate) fn samples_of_passing(histogram: &Histogram) -> u64 {
     1 + bytes_of(histogram) / 16
 }
 
-/// The bytes of upstream's form.
+/// Returns the size of the histogram's representation in Prometheus, in bytes.
 fn bytes_of(histogram: &Histogram) -> u64 {
     const FIXED_BYTES: usize = 168;
     let buckets = match &histogram.counts {
@@ -154,26 +155,26 @@ fn bytes_of(histogram: &Histogram) -> u64 {
     bytes as u64
 }
 
-/// A row that is being worked on.
+/// A mutable row that an operator works on. It is reused for many series.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RowBuffer {
-    /// One float a step, or [`ABSENT`].
+    /// One float per step, or [`ABSENT`].
     pub(crate) values: Vec<f64>,
-    /// Histograms, in step order.
+    /// The histograms, in order of steps.
     pub(crate) histograms: Vec<HistogramPoint>,
-    /// Whether every step is known to have a float; the caller must set it after its last change
-    /// of the values.
+    /// True if every step has a float. The caller must set it after the last change of the values.
     pub(crate) is_full: bool,
 }
 
 impl RowBuffer {
-    /// Empties the row and gives it `steps` steps.
+    /// Clears the row and sets its number of steps.
     pub(crate) fn reset(&mut self, steps: usize) {
         self.begin(steps);
         self.values.fill(ABSENT);
     }
 
-    /// Like `reset`, but leaves values unspecified; the caller must write every step.
+    /// Clears the row like [`RowBuffer::reset`], but leaves the values unspecified. The caller must
+    /// write all steps.
     pub(crate) fn begin(&mut self, steps: usize) {
         self.values.truncate(steps);
         self.values.resize(steps, ABSENT);
@@ -181,7 +182,7 @@ impl RowBuffer {
         self.is_full = false;
     }
 
-    /// Makes it equal to `row`.
+    /// Copies the values of `row` into this row.
     pub(crate) fn copy_from(&mut self, row: Row<'_>) {
         self.values.clear();
         self.values.extend_from_slice(row.values);
@@ -190,7 +191,7 @@ impl RowBuffer {
         self.is_full = row.is_full;
     }
 
-    /// The row as a view.
+    /// Returns the row as a view.
     pub(crate) fn row(&self) -> Row<'_> {
         Row {
             values: &self.values,

@@ -1,9 +1,10 @@
-//! The labels of the rows of a frame: label sets, or the place to make them from.
+//! The labels of a frame's rows: label sets in memory, or references from which they can be
+//! created.
 //!
-//! A query looks at few of its label sets: a join at the labels that it pairs by, an aggregation at
-//! those it groups by, `topk` at those of the chosen series. So rows of samples carry the number of
-//! their series, and an [`Origin`] makes a label set when a caller asks for it; single labels of
-//! all rows come as columns of numbers.
+//! A query needs few label sets: a join needs the matched labels, an aggregation those of its
+//! grouping, and `topk` those of the selected series. Rows of samples therefore contain only the
+//! index of their series. An [`Origin`] creates the label set of a row on request, and returns
+//! single labels of all rows as columns.
 
 use crate::eval::account::{Account, grow};
 use crate::eval::rows::label_sets::{is_metadata, without_metadata};
@@ -14,60 +15,62 @@ use firn_model::labels::Labels;
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 
-/// The bytes of a label set beside its text: lengths, counts and the overhead of the allocator.
+/// Memory of a label set in addition to its text: lengths, reference counts and overhead of the
+/// allocator, in bytes.
 pub(crate) const ALLOCATION_BYTES: usize = 32;
 
 /// The labels of one row.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct RowLabels {
-    /// The labels.
+    /// The label set, which still contains the metric name if `drops_name` is set.
     pub(crate) labels: Labels,
-    /// Whether the labels that name the metric go at the end of the evaluation.
+    /// True if the metadata labels, such as the metric name, are removed at the end of the
+    /// evaluation.
     pub(crate) drops_name: bool,
 }
 
 impl RowLabels {
-    /// Labels that keep the name of the metric.
+    /// Creates labels that keep the metric name.
     pub(crate) fn kept(labels: Labels) -> Self {
         let drops_name = false;
         RowLabels { labels, drops_name }
     }
 }
 
-/// One label of many rows, and the memory that it takes.
+/// The values of one label for many rows, and the reservation for their memory.
 pub(crate) type HeldColumn = (LabelColumn, Reservation);
 
-/// Members whose labels can be asked for.
+/// A list of members, usually series, whose labels are created on request.
 pub(crate) trait Origin: Send + Sync {
-    /// How many members.
+    /// Returns the number of members.
     fn len(&self) -> usize;
 
-    /// The labels of a member; allocates.
+    /// Returns the labels of a member. Allocates.
     fn labels(&self, member: usize) -> Labels;
 
-    /// One label of all members.
+    /// Returns the values of one label for all members.
     fn label_column(&self, name: &str, account: &Account<'_>) -> Result<HeldColumn, QueryError>;
 
-    /// Whether the member is to lose its name at the end of the evaluation.
+    /// Returns whether the metric name of the member is removed at the end of the evaluation.
     fn drops_name(&self, member: usize) -> bool;
 
-    /// How many origins a look at a label goes through, this one included.
+    /// Returns the number of origins through which a read of a label passes, including this one.
     fn depth(&self) -> u32 {
         1
     }
 }
 
-/// The most origins that a look at a label goes through: deeper ones are made into label sets
-/// first.
+/// Maximum number of origins through which a read of a label passes. Deeper chains are converted to
+/// label sets.
 const DEPTH_MAX: u32 = 64;
 
-/// Members of another origin that lost their names, or are to lose them.
+/// Members of another origin whose metric names are removed, now or at the end of the evaluation.
 pub(crate) struct Renamed {
-    /// The members with their names.
+    /// The members with their metric names.
     pub(crate) origin: Arc<dyn Origin>,
-    /// Whether the labels that name the metric are gone.
+    /// True if the metadata labels are removed now.
     pub(crate) strips: bool,
-    /// Whether they go at the end of the evaluation.
+    /// True if the metadata labels are removed at the end of the evaluation.
     pub(crate) drops: bool,
 }
 
@@ -100,7 +103,7 @@ impl Origin for Renamed {
     }
 }
 
-/// The column of a label that no member has.
+/// Returns the column of a label that no member has.
 pub(crate) fn no_label(members: usize, account: &Account<'_>) -> Result<HeldColumn, QueryError> {
     let memory = account.reserve(members * size_of::<u32>() + COLUMN_VALUE_BYTES)?;
     let column = LabelColumn {
@@ -110,7 +113,7 @@ pub(crate) fn no_label(members: usize, account: &Account<'_>) -> Result<HeldColu
     Ok((column, memory))
 }
 
-/// One label of some members of an origin.
+/// Returns the values of one label for some members of an origin.
 pub(crate) fn gather(
     (origin, members): (&dyn Origin, &[u32]),
     name: &str,
@@ -125,9 +128,9 @@ pub(crate) fn gather(
 
 /// The labels of all rows of a frame.
 pub(crate) enum FrameLabels {
-    /// Label sets in memory.
+    /// Label sets in memory, one per row.
     Made(Vec<RowLabels>),
-    /// Members of an origin.
+    /// Indexes of members of an origin, one per row. Label sets are created on request.
     Late(Arc<dyn Origin>, Vec<u32>),
 }
 
@@ -149,7 +152,7 @@ impl Clone for FrameLabels {
 }
 
 impl FrameLabels {
-    /// An empty list for labels of this one.
+    /// Returns an empty list for labels of this one.
     pub(crate) fn like(&self) -> Self {
         match self {
             FrameLabels::Made(_) => FrameLabels::Made(Vec::new()),
@@ -174,7 +177,7 @@ impl FrameLabels {
         self.make().push(row_labels);
     }
 
-    /// How many rows.
+    /// Returns the number of rows.
     pub(crate) fn len(&self) -> usize {
         match self {
             FrameLabels::Made(made) => made.len(),
@@ -182,7 +185,7 @@ impl FrameLabels {
         }
     }
 
-    /// The labels of a row; allocates if they are not made yet.
+    /// Returns the labels of a row. Allocates if they have not been created yet.
     pub(crate) fn get(&self, row: usize) -> RowLabels {
         match self {
             FrameLabels::Made(made) => made[row].clone(),
@@ -193,7 +196,7 @@ impl FrameLabels {
         }
     }
 
-    /// Whether the name goes at the end of the evaluation.
+    /// Returns whether the metric name of the row is removed at the end of the evaluation.
     pub(crate) fn drops_name(&self, row: usize) -> bool {
         match self {
             FrameLabels::Made(made) => made[row].drops_name,
@@ -201,7 +204,7 @@ impl FrameLabels {
         }
     }
 
-    /// All label sets, in memory.
+    /// Creates all label sets and returns them.
     fn make(&mut self) -> &mut Vec<RowLabels> {
         if let FrameLabels::Late(..) = self {
             *self = FrameLabels::Made((0..self.len()).map(|row| self.get(row)).collect());
@@ -212,7 +215,7 @@ impl FrameLabels {
         }
     }
 
-    /// Whether a look at a label goes through more than [`DEPTH_MAX`] origins.
+    /// Returns whether a read of a label passes through more than [`DEPTH_MAX`] origins.
     pub(crate) fn is_deep(&self) -> bool {
         match self {
             FrameLabels::Made(_) => false,
@@ -220,7 +223,7 @@ impl FrameLabels {
         }
     }
 
-    /// Like `make`, but reserves each label set in `memory` before it makes it.
+    /// Creates all label sets like `make`, but reserves each of them in `memory` first.
     pub(crate) fn make_all(
         &mut self,
         account: &Account<'_>,
@@ -243,7 +246,7 @@ impl FrameLabels {
         Ok(self.make())
     }
 
-    /// One label of all rows.
+    /// Returns the values of one label for all rows.
     pub(crate) fn label_column(
         &self,
         name: &str,
@@ -271,7 +274,7 @@ impl FrameLabels {
         }
     }
 
-    /// The rows as members of an origin.
+    /// Returns the rows as members of an origin.
     pub(crate) fn origin(&self) -> (Arc<dyn Origin>, Vec<u32>) {
         match self {
             FrameLabels::Made(made) => {
@@ -282,7 +285,7 @@ impl FrameLabels {
         }
     }
 
-    /// The bytes of the list without its label sets, which all lists share.
+    /// Returns the size of the list in bytes, without its label sets, which all lists share.
     pub(crate) fn bytes(&self) -> usize {
         match self {
             FrameLabels::Made(made) => size_of_val(&made[..]),
@@ -291,7 +294,7 @@ impl FrameLabels {
     }
 }
 
-/// Label sets that are in memory.
+/// An origin whose label sets are in memory.
 struct Made(Vec<RowLabels>);
 
 impl Origin for Made {
@@ -317,7 +320,7 @@ fn column_of(
     name: &str,
     account: &Account<'_>,
 ) -> Result<HeldColumn, QueryError> {
-    // A number, in a map that may have room for twice as many.
+    // Bytes of an entry in the map, which may have capacity for twice as many.
     const NUMBER_BYTES: usize = 2 * size_of::<(&[u8], u32)>();
     let mut memory = account.reserve(all.len() * size_of::<u32>())?;
     let mut known: FxHashMap<&[u8], u32> = FxHashMap::default();

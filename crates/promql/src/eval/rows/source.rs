@@ -1,4 +1,5 @@
-//! Where leaves of a plan read samples: a selection of the store, or the rows of a subquery.
+//! The sources of samples for the leaves of a plan: a selection of the store, or the rows of a
+//! subquery.
 
 use crate::eval::account::{Account, storage_error};
 use crate::eval::rows::frame::Frame;
@@ -14,23 +15,23 @@ use firn_model::store::Selection;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Series with samples at any times.
+/// Series whose samples can be read in batches. Samples may have any timestamps.
 pub(crate) trait Source: Origin {
-    /// Whether all series have the same metric name for certain.
+    /// Returns whether all series certainly have the same metric name.
     fn has_one_name(&self) -> bool;
 
     /// Appends the samples of `series` to `into`.
     fn read(&self, series: Range<usize>, into: &mut SeriesBatch) -> Result<(), QueryError>;
 }
 
-/// Series of the store.
+/// The series of a selection in the store.
 pub(crate) struct Selected {
     selection: Arc<dyn Selection>,
     has_one_name: bool,
 }
 
 impl Selected {
-    /// The series that a look-up with `matchers` found.
+    /// Creates a source from the result of a look-up with `matchers`.
     pub(crate) fn new(selection: Arc<dyn Selection>, matchers: &[Matcher]) -> Self {
         let fixes_name = |m: &Matcher| {
             m.name() == METRIC_NAME && m.op() == MatchOp::Equal && !m.value().is_empty()
@@ -74,14 +75,14 @@ impl Source for Selected {
     }
 }
 
-/// The rows of a subquery as samples at the times of its own grid.
+/// The rows of a subquery, presented as samples at the times of its own grid.
 pub(crate) struct Resampled {
     frame: Frame,
     times: Vec<i64>,
 }
 
 impl Resampled {
-    /// The rows of `frame`, whose steps are those of `grid`.
+    /// Creates a source from the rows of `frame`, whose steps are those of `grid`.
     pub(crate) fn new(frame: Frame, grid: &Grid) -> Self {
         Self {
             frame,
@@ -140,8 +141,8 @@ impl Source for Resampled {
     }
 }
 
-/// A subquery may leave out or repeat samples, so what was known about resets between neighbours
-/// holds no longer.
+/// Returns the histogram without a counter reset hint. A subquery may omit or repeat samples, so
+/// hints about neighbouring samples are no longer valid.
 fn without_hint(histogram: &Arc<Histogram>) -> Arc<Histogram> {
     match histogram.reset_hint {
         ResetHint::Unknown | ResetHint::Gauge => histogram.clone(),
