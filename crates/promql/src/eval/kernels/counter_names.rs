@@ -1,4 +1,4 @@
-//! Names and types of series of which `rate` and `increase` are asked.
+//! Checks the metric names and types of series that `rate` and `increase` are applied to.
 
 use crate::ast::Span;
 use crate::eval::account::Account;
@@ -7,17 +7,18 @@ use crate::eval::rows::source::Source;
 use crate::value::QueryError;
 use firn_model::labels::METRIC_NAME;
 
-/// Which series do not look like counters, and the remarks on them.
+/// The series that are probably not counters, and the annotations about them.
 #[derive(Debug, Default)]
 pub(crate) struct CounterNames {
-    /// For each series the number of its remark plus one, or zero; empty if no series needs one.
+    /// For each series, the index of its annotation plus one, or zero. Empty if no series has an
+    /// annotation.
     remarks_of: Vec<u32>,
-    /// The remarks.
+    /// The distinct annotations.
     remarks: Vec<Annotation>,
 }
 
 impl CounterNames {
-    /// Looks at the names, or with `by_type` at the type labels, of all series of `source`.
+    /// Checks the metric names of all series of `source`, or their type labels if `by_type` is set.
     pub(crate) fn check(
         source: &dyn Source,
         by_type: bool,
@@ -66,12 +67,13 @@ impl CounterNames {
         Ok(out)
     }
 
-    /// How many different remarks there are.
+    /// Returns the number of distinct annotations.
     pub(crate) fn len(&self) -> usize {
         self.remarks.len()
     }
 
-    /// The remark on a series, and its number.
+    /// Returns the annotation about a series and its index, or `None` if the series seems to be a
+    /// counter.
     pub(crate) fn remark(&self, series: usize) -> Option<(usize, &Annotation)> {
         let number = self.remarks_of.get(series).copied().unwrap_or(0);
         let index = (number as usize).checked_sub(1)?;

@@ -1,8 +1,9 @@
-//! Rows of series of floats, in the best form that the processor has.
+//! Computes rows of float series with the best instructions that the processor supports.
 //!
-//! The compiler makes three forms of one text: for AVX-512, for AVX2 with fused multiply-add, and
-//! the portable one, which every processor can run. All give the same bits. This is the only place
-//! of the crate that chooses between forms, once a row; docs/adr/0094 says what they are worth.
+//! The compiler creates three versions of the same code: for AVX-512, for AVX2 with fused
+//! multiply-add, and a portable one for all processors. All have results with the same bits. This
+//! is the only place in the crate that selects a version, once per row; docs/adr/0094 contains the
+//! measurements.
 
 use crate::eval::annotations::Annotations;
 use crate::eval::kernels::over_time;
@@ -16,44 +17,44 @@ use crate::value::QueryError;
 use multiversion::multiversion;
 use multiversion::target::target_cfg_f;
 
-/// What is planned for the time columns of a batch.
+/// The plans for the time columns of a batch.
 #[derive(Debug, Default)]
 pub(super) struct ColumnPlans {
-    /// The windows of steps.
+    /// The windows of all steps, by time column.
     pub(super) windows: Plans<Windows>,
     rates: Plans<RatePlan>,
 }
 
 impl ColumnPlans {
-    /// Forgets what was planned: another batch has other columns.
+    /// Discards all plans, because the next batch has different columns.
     pub(super) fn reset(&mut self) {
         self.windows.reset();
         self.rates.reset();
     }
 }
 
-/// A series of floats alone.
+/// A series that contains only floats.
 pub(super) struct FloatSeries<'a> {
     /// The samples, without staleness markers.
     pub(super) samples: Samples<'a>,
-    /// Of a counter: whether no value is less than the one before.
+    /// True if the series is a counter that never decreases.
     pub(super) rising: bool,
-    /// The number of its time column among those that are planned for.
+    /// The index of its time column in the plans.
     pub(super) column: usize,
 }
 
-/// What a row was made of.
+/// Counts of the computation of one row.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Filled {
-    /// Samples in all windows together.
+    /// Number of samples in all windows together.
     pub(super) read: u64,
-    /// Samples in the largest window.
+    /// Number of samples in the largest window.
     pub(super) window_max: u64,
-    /// In how many windows start timestamps overlap samples.
+    /// Number of windows in which a start timestamp overlaps with a sample.
     pub(super) overlaps: usize,
 }
 
-/// Computes the row of a series; writes every step.
+/// Computes the row of a series and writes all steps of it.
 #[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl+fma", "x86_64+avx2+fma"))]
 pub(super) fn fill(
     view: &View<'_>,
@@ -66,7 +67,7 @@ pub(super) fn fill(
     fill_plainly((view, is_fused), series, plans, row, notes)
 }
 
-/// The one text of all forms.
+/// Computes the row of a series. All versions are compiled from this code.
 #[inline(always)]
 fn fill_plainly(
     (view, is_fused): (&View<'_>, bool),
@@ -110,7 +111,8 @@ fn fill_plainly(
     })
 }
 
-/// Computes a row of rates; returns in how many windows start timestamps overlap samples.
+/// Computes a row of rates. Returns the number of windows in which a start timestamp overlaps with
+/// a sample.
 #[inline(always)]
 fn fill_extrapolated(
     how: Extrapolation,
@@ -150,7 +152,7 @@ mod tests {
     use firn_model::env::sim::SimRng;
     use firn_model::sample::TimeRange;
 
-    /// A counter or a gauge, of integers or of floats, some of them odd.
+    /// Values of a counter or a gauge, integers or floats, with some special values.
     fn values(rng: &SimRng, count: usize) -> Vec<f64> {
         let (kind, mut sum) = (rng.below(4), 0.0);
         let value = |_| match rng.below(300) {

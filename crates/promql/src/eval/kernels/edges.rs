@@ -1,4 +1,4 @@
-//! `anchored` and `smoothed` selectors: windows that end in a value at each edge.
+//! The selectors `anchored` and `smoothed`, whose windows have a value at each edge.
 //!
 //! ```text
 //!      lookback   |        range         |   lookback
@@ -6,11 +6,12 @@
 //!         ^anchor                                ^ smoothed only
 //! ```
 //!
-//! An anchored window takes the newest sample at or before its left edge along; a smoothed one
-//! interpolates at both edges, so it sees samples of the lookback on both sides. The [`Reach`] of
-//! such a selector covers all of that; an [`Overhang`] says how much of it lies outside the range.
+//! An anchored window includes the newest sample at or before its left edge. A smoothed window
+//! interpolates at both edges, so it reads samples of the lookback on both sides. The [`Reach`] of
+//! such a selector covers the whole interval; an [`Overhang`] contains the part outside of the
+//! range.
 //!
-//! Follows `extendedRate` and `smoothSeries` of upstream's `promql` package.
+//! Follows `extendedRate` and `smoothSeries` of the `promql` package of Prometheus.
 
 mod histograms;
 pub(crate) mod rows;
@@ -22,17 +23,17 @@ use crate::functions::{Extrapolation, FUNCTIONS, Function, RangeFunction};
 use crate::grid::{Reach, seconds};
 use firn_model::sample::TimestampMs;
 
-/// What a selector sees beyond its range.
+/// The interval that a selector reads beyond its range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Overhang {
-    /// Whether it interpolates; otherwise it is anchored.
+    /// True if the selector interpolates (`smoothed`), false if it is `anchored`.
     pub(crate) smoothed: bool,
-    /// How far it looks beyond an edge.
+    /// The distance in milliseconds that the selector reads beyond an edge.
     pub(crate) lookback_ms: i64,
 }
 
 impl Overhang {
-    /// That of a selector with these edges; plain ones have none.
+    /// Returns the overhang of a selector with these edges, or `None` if they are plain.
     pub(crate) fn of(edges: Edges, lookback_ms: i64) -> Option<Self> {
         let smoothed = match edges {
             Edges::Plain => return None,
@@ -45,7 +46,7 @@ impl Overhang {
         })
     }
 
-    /// The modifier's name.
+    /// Returns the name of the modifier in PromQL.
     pub(crate) fn name(self) -> &'static str {
         match self.smoothed {
             true => "smoothed",
@@ -53,7 +54,7 @@ impl Overhang {
         }
     }
 
-    /// Fails with upstream's text if `function` does not take such windows.
+    /// Checks whether `function` supports such windows. Fails with the text of Prometheus.
     pub(crate) fn check(self, function: &Function) -> Result<(), String> {
         let edges = match self.smoothed {
             true => Edges::Smoothed,
@@ -70,7 +71,7 @@ impl Overhang {
         ))
     }
 
-    /// The reach of a selector whose range is `plain`.
+    /// Extends the reach of a selector, whose range is `plain`, by the overhang.
     pub(crate) fn widen(self, plain: Reach) -> Reach {
         let right = self.right_ms();
         Reach {
@@ -83,7 +84,7 @@ impl Overhang {
         }
     }
 
-    /// The range at a step of a widened reach: both edges.
+    /// Returns the range of a step, given the extended reach `wide`.
     pub(crate) fn range_at(self, wide: &Reach, time: TimestampMs) -> Range {
         let end = wide.end(time);
         Range {
@@ -98,8 +99,8 @@ impl Overhang {
         if self.smoothed { self.lookback_ms } else { 0 }
     }
 
-    /// What `function` makes of the floats that a step sees, which are not none. Functions that do
-    /// not take such windows give nothing.
+    /// Applies `function` to the floats of a step, of which there must be at least one. Returns
+    /// `None` if there is no result or the function does not support such windows.
     pub(crate) fn apply(
         self,
         function: RangeFunction,
@@ -117,7 +118,8 @@ impl Overhang {
         }
     }
 
-    /// The indexes of the samples at the edges; `None` if the range has no value at its end.
+    /// Returns the indexes of the samples at both edges, or `None` if the range has no value at its
+    /// end.
     fn ends(self, times: &[TimestampMs], range: Range) -> Option<(usize, usize)> {
         let newest = times.len().checked_sub(1)?;
         let before = &times[..newest];
@@ -129,7 +131,7 @@ impl Overhang {
         (times[last] > range.start).then_some((first.saturating_sub(1), last))
     }
 
-    /// The values at both edges.
+    /// Returns the values at both edges, interpolated if the selector is smoothed.
     fn values(
         self,
         window: &Samples<'_>,
@@ -149,7 +151,7 @@ impl Overhang {
         (left, right)
     }
 
-    /// `rate`, `increase`, `delta`.
+    /// Computes `rate`, `increase` or `delta` of a window.
     fn change(self, how: Extrapolation, window: &Samples<'_>, range: Range) -> Option<f64> {
         let (first, last) = self.ends(window.times, range)?;
         if self.smoothed && window.times[first] > range.end {
@@ -168,8 +170,8 @@ impl Overhang {
         Some(change)
     }
 
-    /// The samples of a range vector: one at each edge and those between. None if the samples that
-    /// a step sees end before the range begins.
+    /// Returns the samples of a range vector: one at each edge, and those between. Empty if all
+    /// samples are before the range.
     pub(crate) fn extend(self, window: &Samples<'_>, range: Range) -> Vec<(TimestampMs, f64)> {
         let Some((first, last)) = self.ends(window.times, range) else {
             return Vec::new();
@@ -185,17 +187,17 @@ impl Overhang {
     }
 }
 
-/// The range of a selector at a step, without what it sees beyond.
+/// The range of a selector at a step, without the overhang.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Range {
-    /// Left edge.
+    /// The left edge in milliseconds.
     pub(crate) start: TimestampMs,
-    /// Right edge.
+    /// The right edge in milliseconds.
     pub(crate) end: TimestampMs,
 }
 
 impl Range {
-    /// Those of the samples `first..=last` that do not stand at or beyond an edge.
+    /// Returns the samples of `first..=last` that are strictly between the edges.
     fn inside(self, times: &[TimestampMs], first: usize, last: usize) -> std::ops::Range<usize> {
         let from = first + usize::from(times[first] <= self.start);
         let to = last + usize::from(times[last] < self.end);
@@ -203,15 +205,15 @@ impl Range {
     }
 }
 
-/// The index of the newest sample at or before `start`, or of the first one if there is none;
-/// nothing if no sample is later than `start`.
+/// Returns the index of the newest sample at or before `start`, or of the first sample if there is
+/// none. `None` if no sample is later than `start`.
 fn anchor(times: &[TimestampMs], start: TimestampMs) -> Option<usize> {
     let later = times.partition_point(|t| *t <= start);
     (later < times.len()).then_some(later.saturating_sub(1))
 }
 
-/// The value at `time` on the line from sample `at` to the next one. A counter that fell between
-/// them is taken to have started at zero.
+/// Interpolates linearly between sample `at` and the next one. A counter that decreased between
+/// them is assumed to have restarted at zero.
 fn interpolate(window: &Samples<'_>, at: usize, time: TimestampMs, counter: bool) -> f64 {
     let (t1, t2) = (window.times[at], window.times[at + 1]);
     let (mut y1, y2) = (window.values[at], window.values[at + 1]);
@@ -221,7 +223,8 @@ fn interpolate(window: &Samples<'_>, at: usize, time: TimestampMs, counter: bool
     y1 + (y2 - y1) * (time - t1) as f64 / (t2 - t1) as f64
 }
 
-/// What a counter had counted when it fell, at each fall from `left` over `values` to `right`.
+/// Returns the sum of a counter's values before each decrease, from `left` over `values` to
+/// `right`.
 fn lost_in_resets(left: f64, right: f64, values: &[f64]) -> f64 {
     let mut lost = 0.0;
     let mut before = left;
@@ -237,8 +240,8 @@ fn lost_in_resets(left: f64, right: f64, values: &[f64]) -> f64 {
     lost
 }
 
-/// The value at `time` of a smoothed instant selector that sees `window`: the sample there, or on
-/// the line between its neighbours, or the one before.
+/// Returns the value of a smoothed instant selector at `time`: the sample at this time, the value
+/// interpolated between both neighbours, or else the last sample before.
 pub(crate) fn smoothed_at(window: &Samples<'_>, time: TimestampMs) -> Option<f64> {
     let next = window.times.partition_point(|t| *t < time);
     match window.times.get(next) {

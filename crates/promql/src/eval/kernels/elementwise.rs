@@ -1,7 +1,7 @@
-//! Operations on one place of a row at a time: functions of floats and arithmetic with scalars.
+//! Operations on the individual values of a row: functions of floats and arithmetic with scalars.
 //!
-//! They need no labels and no other series, so they run on a row while it is in the cache, one
-//! after the other, before a consumer takes the row.
+//! They need neither labels nor other series. All such operations are therefore applied to a row
+//! while it is in the cache, before a consumer reads it.
 
 use crate::ast::{BinaryOp, Span};
 use crate::eval::annotations::Annotations;
@@ -17,46 +17,46 @@ use firn_model::histogram::Histogram;
 use firn_model::histogram::float::FloatHistogram;
 use std::sync::Arc;
 
-/// An operation on a row.
+/// An operation on the values of a row.
 #[derive(Debug)]
 pub(crate) enum RowOp {
-    /// A function of a float.
+    /// A function of each float. Histograms are removed.
     Map(fn(f64) -> f64),
-    /// A binary operator with a scalar.
+    /// A binary operator whose other side is a scalar.
     Scalar(ScalarOp),
-    /// `round(v, to)`: one nearest value a step.
+    /// The function `round(v, to)`, with one value of `to` per step.
     Round(Vec<f64>),
-    /// `clamp`: lower and upper bounds, one of each a step.
+    /// The function `clamp`, with one lower and one upper bound per step.
     Clamp(Vec<f64>, Vec<f64>),
-    /// The evaluation time wherever there is a value.
+    /// The evaluation time at each step that has a value.
     Time(Grid),
-    /// Change of sign.
+    /// A change of sign of floats and histograms.
     Negate,
-    /// A function of a histogram; floats have no result.
+    /// A function of each histogram. Floats have no result.
     OfHistogram(fn(&Histogram) -> f64),
-    /// Notes the row as it is.
+    /// Records the row in the tally and does not change it.
     Count(Arc<RowTally>),
 }
 
-/// A binary operator of which one side is a scalar.
+/// A binary operator with a scalar on one side.
 #[derive(Debug)]
 pub(crate) struct ScalarOp {
-    /// The operator.
+    /// The infix operator.
     pub(crate) op: BinaryOp,
-    /// One value a step.
+    /// The values of the scalar, one per step.
     pub(crate) scalars: Vec<f64>,
-    /// Whether the scalar stands on the left.
+    /// True if the scalar is the left operand.
     pub(crate) scalar_left: bool,
-    /// `bool`.
+    /// True if a comparison returns 0 or 1 (`bool`).
     pub(crate) returns_bool: bool,
-    /// Where the operation stands.
+    /// The position of the operation, for annotations.
     pub(crate) span: Span,
-    /// What the scalars take.
+    /// The reservation for the memory of the scalars.
     pub(crate) _memory: Reservation,
 }
 
 impl RowOp {
-    /// Whether the result is another metric.
+    /// Returns whether the operation removes the metric name.
     pub(crate) fn drops_name(&self) -> bool {
         match self {
             RowOp::Scalar(op) => op.returns_bool || op.op.is_arithmetic(),
@@ -65,7 +65,7 @@ impl RowOp {
         }
     }
 
-    /// Changes the row in place.
+    /// Applies the operation to the row in place.
     pub(crate) fn apply(
         &self,
         row: &mut RowBuffer,
@@ -205,7 +205,7 @@ impl ScalarOp {
                 notes.add(remark);
                 None
             }
-            // A histogram and a float are not compared.
+            // A histogram and a float cannot be compared.
             Combined::Compared(_) => None,
         }
     }

@@ -1,10 +1,10 @@
-//! The remarks of a function of histograms on one series.
+//! Collects the annotations about one series that a function of histograms adds.
 
 use crate::ast::Span;
 use crate::eval::annotations::{Annotation, Annotations, HistogramOperation};
 use firn_model::histogram::float::{FloatHistogram, Incompatible, Joined};
 
-/// Remarks on the histograms of one series, not yet said.
+/// Annotations about the histograms of one series, which are not yet part of the result.
 pub(crate) struct Remarks<'a> {
     span: Span,
     name: &'a dyn Fn() -> Vec<u8>,
@@ -12,7 +12,8 @@ pub(crate) struct Remarks<'a> {
 }
 
 impl<'a> Remarks<'a> {
-    /// None yet; they will stand at `span` and show the metric's name.
+    /// Creates an empty list. Its annotations will have the position `span` and contain the metric
+    /// name that `name` returns.
     pub(crate) fn new(span: Span, name: &'a dyn Fn() -> Vec<u8>) -> Self {
         Self {
             span,
@@ -21,18 +22,18 @@ impl<'a> Remarks<'a> {
         }
     }
 
-    /// Says them.
+    /// Adds the collected annotations to `notes`.
     pub(crate) fn say(self, notes: &mut Annotations) {
         self.list.into_iter().for_each(|remark| notes.add(remark));
     }
 
-    /// Adds a remark that shows the metric's name.
+    /// Adds an annotation that contains the metric name.
     pub(crate) fn add_named(&mut self, remark: fn(Span, &[u8]) -> Annotation) {
         let remark = remark(self.span, &(self.name)());
         self.list.push(remark);
     }
 
-    /// Adds a remark on what was done to the histograms.
+    /// Adds an annotation about an operation on histograms.
     pub(crate) fn add_on(
         &mut self,
         operation: HistogramOperation,
@@ -41,13 +42,13 @@ impl<'a> Remarks<'a> {
         self.list.push(remark(self.span, operation));
     }
 
-    /// Says that exponential and custom buckets meet, and drops all other remarks.
+    /// Removes all annotations and adds one about a mix of exponential and custom buckets.
     pub(crate) fn only_mixed_schemas(&mut self) {
         self.list.clear();
         self.add_named(Annotation::mixed_schemas);
     }
 
-    /// Adds the remarks on a sum or a difference; `None` if there is no result.
+    /// Adds the annotations about a sum or a difference. Returns `None` if the operation failed.
     pub(crate) fn joined(
         &mut self,
         joined: Result<Joined, Incompatible>,
@@ -67,12 +68,12 @@ impl<'a> Remarks<'a> {
         }
     }
 
-    /// Adds to a histogram.
+    /// Adds `more` to a histogram in place. Returns `None` if the buckets are incompatible.
     pub(crate) fn add(&mut self, to: &mut FloatHistogram, more: &FloatHistogram) -> Option<()> {
         self.joined(to.add(more), HistogramOperation::Addition)
     }
 
-    /// Subtracts from a histogram.
+    /// Subtracts `less` from a histogram in place. Returns `None` if the buckets are incompatible.
     pub(crate) fn subtract(
         &mut self,
         from: &mut FloatHistogram,

@@ -1,10 +1,10 @@
-//! Histograms without their buckets, for functions that ask only for count and sum.
+//! Removes the buckets of histograms, for functions that need only the count and the sum.
 //!
-//! Resets that buckets show are found before the buckets go: a histogram is compared with the one
-//! that was read before it. Which one that is depends on the steps, because samples between two
-//! windows are passed over, and with them the sample before.
+//! Counter resets that are visible only in buckets are detected before the buckets are removed, by
+//! comparing each histogram with the one that was read before it. The latter depends on the steps,
+//! because samples between two windows are skipped.
 //!
-//! Follows upstream's `HistogramStatsIterator` below its `BufferedSeriesIterator` and
+//! Follows `HistogramStatsIterator` of Prometheus on top of its `BufferedSeriesIterator` and
 //! `MemoizedSeriesIterator`.
 
 use crate::grid::{Grid, Reach};
@@ -14,21 +14,23 @@ use firn_model::histogram::{Histogram, ResetHint};
 use firn_model::sample::{TimestampMs, is_stale};
 use std::sync::Arc;
 
-/// How the samples of a series are read, step by step.
+/// The order in which the samples of a series are read, step by step.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reading<'a> {
-    /// The steps.
+    /// The steps of the evaluation.
     pub(crate) grid: &'a Grid,
-    /// What a step sees.
+    /// The window of a step.
     pub(crate) reach: &'a Reach,
-    /// Samples further behind the end of a step's window are passed over.
+    /// Samples that are older than this, relative to the end of a step's window, are skipped. In
+    /// milliseconds.
     pub(crate) behind_ms: i64,
-    /// Like `behind_ms`, for the steps after the first one that saw a sample.
+    /// The same limit for the steps after the first one whose window contains a sample.
     pub(crate) later_behind_ms: i64,
 }
 
 impl Reading<'_> {
-    /// The histograms of a series that is read so, without buckets.
+    /// Returns the histograms of a series without buckets, with the counter reset hints that result
+    /// from this order of reading.
     pub(crate) fn statistics(&self, columns: &SeriesColumns<'_>) -> Vec<(u32, Arc<Histogram>)> {
         let leaps = self.leaps(columns);
         let mut leaps = leaps.iter().peekable();
@@ -54,7 +56,8 @@ impl Reading<'_> {
         out
     }
 
-    /// The samples at which reading begins, at first and after each time that it passes over some.
+    /// Returns the indexes of the samples at which reading starts: initially and each time that
+    /// samples were skipped.
     fn leaps(&self, columns: &SeriesColumns<'_>) -> Vec<usize> {
         let times = columns.times;
         let oldest = self
@@ -85,7 +88,8 @@ impl Reading<'_> {
         leaps
     }
 
-    /// Whether the window that ends at `end` holds a sample that is no staleness marker.
+    /// Returns whether the window that ends at `end` contains a sample other than a staleness
+    /// marker.
     fn sees_a_sample(&self, columns: &SeriesColumns<'_>, end: TimestampMs) -> bool {
         let start = end.saturating_sub(self.reach.range_ms);
         let from = columns.times.partition_point(|t| *t <= start);
@@ -104,7 +108,8 @@ impl Reading<'_> {
 mod tests {
     use super::*;
 
-    /// Samples every 10 s; `behind` in seconds, at first and later.
+    /// Checks a series with a sample every 10 s. The limits `behind` are in seconds: initially and
+    /// later.
     fn check(step_s: i64, range_s: i64, behind: (i64, i64), leaps: &[usize]) {
         let times: Vec<TimestampMs> = (0..20).map(|i| i * 10_000).collect();
         let columns = SeriesColumns {
@@ -130,13 +135,13 @@ mod tests {
 
     #[test]
     fn reading_passes_over_samples_between_windows_only() {
-        // Windows that overlap, touch, and leave gaps.
+        // Windows that overlap, are adjacent, and have gaps between them.
         check(10, 30, (30, 10), &[1]);
         check(20, 30, (30, 20), &[1]);
         check(30, 30, (30, 30), &[1]);
         check(40, 30, (30, 30), &[1, 4, 8, 12, 16]);
         check(50, 15, (15, 15), &[2, 7, 12, 17]);
-        // What is looked back on beyond the step is in the window already.
+        // Samples older than a step are in the previous window already.
         check(20, 60, (60, 20), &[0]);
         check(80, 20, (i64::MAX / 2000, i64::MAX / 2000), &[2]);
     }

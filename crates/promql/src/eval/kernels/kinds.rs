@@ -1,4 +1,5 @@
-//! Binary operators of which at least one operand is a histogram, or that are for histograms only.
+//! Binary operators with at least one histogram as operand, and operators that apply to histograms
+//! only.
 
 use crate::ast::{BinaryOp, Span};
 use crate::eval::annotations::{Annotation, Annotations, HistogramOperation};
@@ -9,18 +10,18 @@ use firn_model::histogram::{Histogram, ResetHint};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// What becomes of two operands.
+/// The result of an operator for two operands.
 #[derive(Debug)]
 pub(crate) enum Combined {
-    /// A histogram, and a remark on it.
+    /// A histogram, with an annotation about it if there is one.
     Histogram(Arc<Histogram>, Option<Annotation>),
-    /// Whether a comparison holds.
+    /// The result of a comparison.
     Compared(bool),
-    /// They are no pair.
+    /// The operator does not support these operands.
     Refused(Annotation),
 }
 
-/// The result of an operator for operands of which not both are floats.
+/// Applies an operator to two operands that are not both floats.
 pub(crate) fn combine(op: BinaryOp, span: Span, left: Operand<'_>, right: Operand<'_>) -> Combined {
     use BinaryOp as B;
     use Operand::{Float, Histogram};
@@ -48,7 +49,7 @@ fn changed(histogram: &Histogram, change: impl Fn(&mut FloatHistogram)) -> Combi
     Combined::Histogram(Arc::new(out.into()), None)
 }
 
-/// Like `changed`, but keeps the empty buckets of a histogram that lost no observation.
+/// Trims a histogram. Unlike `changed`, this does not remove empty buckets.
 fn trimmed(histogram: &Histogram, at: f64, trim: Trim) -> Combined {
     let mut out = FloatHistogram::from(histogram);
     out.trim(at, trim);
@@ -59,7 +60,7 @@ fn are_equal(left: &Histogram, right: &Histogram) -> bool {
     FloatHistogram::from(left).is_equal(&FloatHistogram::from(right))
 }
 
-/// A sum or a difference; a difference is a gauge.
+/// Returns the sum or the difference of two histograms. A difference is a gauge.
 fn joined(op: BinaryOp, span: Span, left: &Histogram, right: &Histogram) -> Combined {
     let mut out = FloatHistogram::from(left);
     let right = FloatHistogram::from(right);
@@ -87,14 +88,15 @@ fn joined(op: BinaryOp, span: Span, left: &Histogram, right: &Histogram) -> Comb
     Combined::Histogram(Arc::new(out.into()), remark)
 }
 
-/// The remark that an operator is not for these kinds; `true` is a histogram.
+/// Returns the annotation that an operator does not support operands of these types; `true` means a
+/// histogram.
 pub(crate) fn incompatible(op: BinaryOp, span: Span, (left, right): (bool, bool)) -> Annotation {
     let kind = |histogram| if histogram { "histogram" } else { "float" };
     Annotation::incompatible_types(span, kind(left), op.as_str(), kind(right))
 }
 
-/// Says why an operator with a scalar on its left has no result for any element: the last element
-/// of a step decides, as upstream.
+/// Adds the annotation that an operator with a scalar on its left side has no result. As in
+/// Prometheus, the type of the last element of a step determines the text.
 pub(crate) fn refuse_all(op: BinaryOp, span: Span, frame: &Frame, notes: &mut Annotations) {
     for step in 0..frame.steps() {
         let kind = |series: usize| Some(frame.row(series).operand(step)?.is_histogram());
@@ -104,22 +106,22 @@ pub(crate) fn refuse_all(op: BinaryOp, span: Span, frame: &Frame, notes: &mut An
     }
 }
 
-/// The last remark of each step; upstream keeps no other of an operation on two vectors.
+/// The last annotation of each step. Prometheus retains no others of an operation on two vectors.
 #[derive(Debug, Default)]
 pub(crate) struct StepRemarks(BTreeMap<usize, Annotation>);
 
 impl StepRemarks {
-    /// Replaces the remark of a step.
+    /// Replaces the annotation of a step.
     pub(crate) fn set(&mut self, step: usize, remark: Annotation) {
         self.0.insert(step, remark);
     }
 
-    /// Takes over the remarks of pairs that follow.
+    /// Adds the annotations of later pairs, which replace those of the same steps.
     pub(crate) fn merge(&mut self, later: StepRemarks) {
         self.0.extend(later.0);
     }
 
-    /// The remarks, by step.
+    /// Returns the annotations in order of steps.
     pub(crate) fn into_iter(self) -> impl Iterator<Item = Annotation> {
         self.0.into_values()
     }

@@ -1,8 +1,8 @@
-//! The leaves of a plan: series read from a source and turned into rows, a part at a time.
+//! The leaves of a plan: read series from a source and convert them to rows, one part at a time.
 //!
-//! A leaf keeps nothing of a series but its row. Plans are shared by the series of a part that
-//! share a time column; a series with staleness markers or histograms in a range has a column of
-//! its own.
+//! A leaf retains nothing of a series except its row. Window plans are shared by the series of a
+//! part that have the same time column. A series with staleness markers or histograms in its range
+//! has a time column of its own.
 
 use crate::ast::Span;
 use crate::eval::account::{Account, grow_to};
@@ -26,43 +26,45 @@ use firn_model::sample::{START_UNKNOWN, TimeRange, TimestampMs, is_stale};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// What is computed from the samples of a series.
+/// The value that is computed from the samples of a series.
 #[derive(Debug)]
 pub(crate) enum LeafKind {
-    /// The newest sample.
+    /// The newest sample of the window.
     Newest,
-    /// The time of the newest sample, in seconds.
+    /// The timestamp of the newest sample, in seconds.
     NewestTime,
     /// The start timestamp of the newest sample, in seconds.
     NewestStart,
-    /// The sample at the step or the line between its neighbours; where the selector stands.
+    /// The sample at the step, or the value interpolated between its neighbours. Contains the
+    /// position of the selector.
     Smoothed(Span),
-    /// A function of a window.
+    /// A function of the samples in a window.
     Range(RangeCall),
 }
 
-/// Series of a source and what is computed from each.
+/// The series of a source and the computation that is applied to each.
 pub(crate) struct Leaf {
-    /// The series.
+    /// The source of the series.
     pub(crate) source: Arc<dyn Source>,
-    /// What is computed.
+    /// The computation.
     pub(crate) kind: LeafKind,
-    /// The steps.
+    /// The steps of the evaluation.
     pub(crate) grid: Grid,
-    /// What a step sees.
+    /// The window of a step.
     pub(crate) reach: Reach,
-    /// Whether of histograms nothing matters but count and sum.
+    /// True if only the count and the sum of histograms are needed.
     pub(crate) statistics_only: bool,
-    /// Where windows are noted if samples are counted.
+    /// The tally for the windows, if samples are counted.
     pub(crate) tally: Option<Arc<WindowTally>>,
-    /// Memory of parts that are done.
+    /// The working memory of finished parts, for reuse by other parts.
     pub(crate) idle: Mutex<Vec<Scratch>>,
 }
 
-/// A series that is seen at a share of the steps that is not larger has its steps computed apart.
+/// If at most one in `FEW_STEPS` steps has a sample of a series in its window, these steps are
+/// computed separately.
 const FEW_STEPS: usize = 4;
 
-/// What is done with the row of a series, which it may change.
+/// A consumer of rows. It is called with the index of the series and may change the row.
 pub(crate) type Each<'a> =
     dyn FnMut(usize, &mut RowBuffer, &mut Annotations) -> Result<(), QueryError> + 'a;
 
@@ -76,7 +78,7 @@ pub(crate) struct Scratch {
     compacted: Compacted,
 }
 
-/// The samples of a series that are no staleness markers.
+/// The samples of a series without staleness markers.
 #[derive(Debug, Default)]
 struct Compacted {
     times: Vec<TimestampMs>,
@@ -84,17 +86,17 @@ struct Compacted {
     starts: Vec<TimestampMs>,
 }
 
-/// What a part counted.
+/// The sample counts of a part.
 #[derive(Debug, Default)]
 struct Counts {
-    /// Samples that were read.
+    /// Number of samples read.
     read: u64,
-    /// Samples in the largest window.
+    /// Number of samples in the largest window.
     window_max: u64,
 }
 
 impl Leaf {
-    /// Hands the row of every series of `part` to `each`, in order.
+    /// Computes the rows of all series of `part` and passes them to `each`, in order.
     pub(crate) fn scan(
         &self,
         part: Range<usize>,
@@ -134,7 +136,7 @@ impl Leaf {
         let (steps, first) = (self.grid.count, part.start);
         buffer.read(&*self.source, part, steps, account, |stretch, batch| {
             plans.reset();
-            // Columns are numbered anew in each batch.
+            // Each batch numbers its columns from zero.
             let mut known = None;
             let mut worker = Worker {
                 leaf: self,
@@ -179,10 +181,10 @@ impl Leaf {
         account.glimpse(counts.window_max)
     }
 
-    /// Notes the windows of the series that `row` was made of.
+    /// Records the windows of the series from which `row` was computed.
     ///
-    /// Series with the same times have the same windows, `known` ones if they are those of the
-    /// column; where there are markers or histograms each has its own.
+    /// Series with the same timestamps have the same windows. `known` contains the windows of a
+    /// time column for reuse. A series with staleness markers or histograms has windows of its own.
     fn note_windows(
         &self,
         columns: &SeriesColumns<'_>,
@@ -210,11 +212,11 @@ impl Leaf {
         }
     }
 
-    /// How upstream walks the samples of a series for the steps.
+    /// Returns the order in which Prometheus reads the samples of a series.
     fn reading(&self) -> Reading<'_> {
         let range_ms = self.reach.range_ms;
         let (behind_ms, later_behind_ms) = match &self.kind {
-            // All is kept that is read once.
+            // All samples that were read once remain in the buffer.
             LeafKind::Smoothed(_) => (i64::MAX, i64::MAX),
             LeafKind::Range(_) => (range_ms, range_ms.min(self.grid.step_ms)),
             LeafKind::Newest | LeafKind::NewestTime | LeafKind::NewestStart => (range_ms, range_ms),
@@ -227,7 +229,7 @@ impl Leaf {
         }
     }
 
-    /// The name of the metric of a series.
+    /// Returns the metric name of a series.
     fn name(&self, series: usize) -> Vec<u8> {
         let labels = self.source.labels(series);
         labels.get(METRIC_NAME).to_vec()
@@ -240,7 +242,7 @@ impl Leaf {
         }
     }
 
-    /// Says once a part that a rate of this series is questionable.
+    /// Adds the annotation that the series is probably not a counter, once per part.
     fn remark(&self, series: usize, row: Row<'_>, noted: &mut [bool], notes: &mut Annotations) {
         let LeafKind::Range(call) = &self.kind else {
             return;
@@ -255,11 +257,11 @@ impl Leaf {
     }
 }
 
-/// Computes one row.
+/// Computes the rows of a part, one series after another.
 struct Worker<'a> {
     leaf: &'a Leaf,
     series: usize,
-    /// The steps of a series that are computed apart.
+    /// The row buffer for steps that are computed separately.
     few: &'a mut RowBuffer,
     plans: &'a mut ColumnPlans,
     compacted: &'a mut Compacted,
@@ -267,13 +269,13 @@ struct Worker<'a> {
 }
 
 impl Worker<'_> {
-    /// Whether [`fill_floats`] is asked, which writes every step.
+    /// Returns whether [`dispatch::fill`] computes the row; it writes all steps.
     fn fills_floats(&self, columns: &SeriesColumns<'_>) -> bool {
         let has_floats = !columns.times.is_empty() && columns.histograms.is_empty();
         has_floats && matches!(&self.leaf.kind, LeafKind::Range(call) if call.overhang.is_none())
     }
 
-    /// Writes every step of a row that has begun.
+    /// Computes the row of a series and writes all its steps. The row must have been begun.
     fn fill(
         &mut self,
         columns: &SeriesColumns<'_>,
@@ -303,8 +305,9 @@ impl Worker<'_> {
         }
     }
 
-    /// The steps that may see a sample, where they are few: then nothing is planned or computed for
-    /// the others. Series come and go, and a long range is mostly steps without them.
+    /// Returns the steps whose windows may contain a sample, if they are few. Nothing is planned or
+    /// computed for the other steps. Series are created and end, so in a long range most steps of a
+    /// series often have no sample.
     fn few_steps(&self, times: &[TimestampMs]) -> Option<Range<usize>> {
         let (Some(first), Some(last)) = (times.first(), times.last()) else {
             return None;
@@ -378,7 +381,7 @@ impl Worker<'_> {
             self.counts.read += mixed::fill(&view, columns, row, notes)?;
             return Ok(());
         }
-        // Scalar arguments are numbered by step.
+        // Scalar arguments are indexed by step of the whole grid.
         let few = self
             .few_steps(columns.times)
             .filter(|_| call.scalars.is_empty());
@@ -386,9 +389,9 @@ impl Worker<'_> {
             true => columns.start_times,
             false => &[],
         };
-        // A rising series holds no NaN, and so no staleness marker.
+        // A rising series contains no NaN, and therefore no staleness marker.
         let rising = call.function.is_growth() && rises(columns.values);
-        // A staleness marker has the bits of a place without a float.
+        // A staleness marker has the same bits as a missing float.
         let is_compacted = !rising && count_absent(columns.values) > 0;
         let mut own;
         let (series, plans) = match is_compacted {
@@ -424,7 +427,8 @@ impl Worker<'_> {
     }
 }
 
-/// Computes `steps` of a row apart, in the first of the buffers; the others see no sample.
+/// Computes some steps of a row separately, in the first of both buffers. The windows of all other
+/// steps contain no sample.
 fn fill_few(
     view: &View<'_>,
     steps: &Range<usize>,
@@ -448,7 +452,7 @@ fn fill_few(
 }
 
 impl Compacted {
-    /// The series without its staleness markers; its times are in no column of the
+    /// Copies the series without its staleness markers. The copied times are not a column of the
     /// batch.
     fn of(&mut self, columns: &SeriesColumns<'_>, starts: &[TimestampMs]) -> FloatSeries<'_> {
         self.times.clear();
@@ -473,7 +477,7 @@ impl Compacted {
     }
 }
 
-/// The histogram at an index of a series, if the sample there is one.
+/// Returns the histogram at an index of a series, or `None` if the sample is a float.
 fn histogram_at<'a>(
     columns: &SeriesColumns<'a>,
     index: usize,

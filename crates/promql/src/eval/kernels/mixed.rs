@@ -1,8 +1,8 @@
-//! Range functions of a series that has native histograms, alone or among floats.
+//! Functions of windows for series that contain native histograms, with or without floats.
 //!
-//! Functions of floats pass over the histograms and say so; functions that take either kind refuse
-//! a window with both. A series' histograms are made ready to calculate with once, and its resets
-//! found once, for all windows.
+//! Functions of floats ignore histograms and add an annotation; functions that support both types
+//! reject windows that contain both. The histograms of a series are decoded once, and their resets
+//! are detected once, for all windows.
 
 mod growth;
 
@@ -23,22 +23,22 @@ use firn_model::histogram::float::{Accumulator, FloatHistogram, Of};
 use firn_model::sample::{START_UNKNOWN, TimestampMs, is_stale};
 use std::sync::Arc;
 
-/// The samples of a series by kind, without staleness markers.
+/// The samples of a series by type, without staleness markers.
 #[derive(Default)]
 pub(crate) struct Kinds<'a> {
-    /// Times of floats.
+    /// The timestamps of the floats.
     pub(crate) times: Vec<TimestampMs>,
     values: Vec<f64>,
     starts: Vec<TimestampMs>,
-    /// Times of histograms.
+    /// The timestamps of the histograms.
     pub(crate) histogram_times: Vec<TimestampMs>,
     histogram_starts: Vec<TimestampMs>,
-    /// The histograms.
+    /// The histograms in time order.
     pub(crate) histograms: Vec<&'a Arc<Histogram>>,
 }
 
 impl<'a> Kinds<'a> {
-    /// Those of a series; with `uses_starts` with the start times of floats.
+    /// Splits the samples of a series. Start timestamps are included if `uses_starts` is set.
     pub(crate) fn of(columns: &SeriesColumns<'a>, uses_starts: bool) -> Self {
         let mut kinds = Self::default();
         let mut histograms = columns.histograms.iter().peekable();
@@ -74,13 +74,13 @@ impl<'a> Kinds<'a> {
         }
     }
 
-    /// The histograms, ready to calculate with.
+    /// Decodes the histograms for computations.
     pub(crate) fn ready(&self) -> Vec<FloatHistogram> {
         let stored = self.histograms.iter();
         stored.map(|h| FloatHistogram::from(&***h)).collect()
     }
 
-    /// The floats.
+    /// Returns a view of the floats.
     pub(crate) fn floats(&self) -> Samples<'_> {
         Samples {
             times: &self.times,
@@ -90,9 +90,9 @@ impl<'a> Kinds<'a> {
     }
 }
 
-/// The samples of a series by kind, and what each step sees of them.
+/// The samples of a series by type, and the windows of all steps.
 pub(crate) struct Seen<'a> {
-    /// The samples.
+    /// The samples of the series by type.
     pub(crate) kinds: Kinds<'a>,
     /// The windows of the floats.
     pub(crate) of_floats: Windows,
@@ -101,7 +101,7 @@ pub(crate) struct Seen<'a> {
 }
 
 impl<'a> Seen<'a> {
-    /// Plans the windows of a series; with `uses_starts` with the start times of floats.
+    /// Computes the windows of a series. Start timestamps are included if `uses_starts` is set.
     pub(crate) fn of(
         columns: &SeriesColumns<'a>,
         uses_starts: bool,
@@ -120,18 +120,18 @@ impl<'a> Seen<'a> {
     }
 }
 
-/// The histograms of a series, ready to calculate with; empty if the function does not.
+/// The decoded histograms of a series. Empty if the function does not need them.
 #[derive(Default)]
 pub(crate) struct Prepared {
-    /// The histograms.
+    /// The decoded histograms in time order.
     pub(crate) histograms: Vec<FloatHistogram>,
-    /// For each histogram whether the counter was reset since the one before, or for `changes`
-    /// whether it differs from that.
+    /// For each histogram, whether the counter was reset since the previous one. For `changes`:
+    /// whether it differs from the previous one.
     pub(crate) events: Vec<bool>,
 }
 
 impl Prepared {
-    /// Those that `function` needs.
+    /// Decodes the histograms if `function` needs them, and detects resets or changes.
     pub(crate) fn of(kinds: &Kinds<'_>, function: RangeFunction) -> Self {
         use RangeFunction as F;
         if !matches!(
@@ -163,20 +163,20 @@ impl Prepared {
     }
 }
 
-/// The window of a step by kind.
+/// The window of a step, by type of samples.
 struct Window<'a> {
     floats: Samples<'a>,
-    /// Times and start times of the histograms.
+    /// The timestamps and start timestamps of the histograms.
     times: Samples<'a>,
     histograms: &'a [&'a Arc<Histogram>],
     ready: &'a [FloatHistogram],
     events: &'a [bool],
-    /// Where it ends.
+    /// The right edge of the window.
     edge: TimestampMs,
     range_ms: i64,
 }
 
-/// The kinds of the samples at these times, in time order; `true` is a histogram.
+/// Returns the types of the samples at these timestamps, in time order; `true` means a histogram.
 fn kinds(
     floats: &[TimestampMs],
     histograms: &[TimestampMs],
@@ -188,22 +188,22 @@ fn kinds(
     all.into_iter().map(|(_, is_histogram)| is_histogram)
 }
 
-/// What a step gets.
+/// The result of a step.
 enum Outcome {
-    /// What the floats alone gave.
+    /// The result of the floats alone.
     OfFloats,
-    /// Another float.
+    /// A different float.
     Float(f64),
     /// A histogram.
     Histogram(Arc<Histogram>),
-    /// Nothing, because both kinds are there.
+    /// No result, because the window contains both types.
     Mixed,
-    /// What the floats alone gave, and a remark that histograms were ignored.
+    /// The result of the floats alone, with an annotation that histograms were ignored.
     Ignored,
 }
 
 impl Outcome {
-    /// A histogram that was calculated, or nothing.
+    /// Returns the outcome of a computed histogram, or no value if there is none.
     fn calculated(histogram: Option<FloatHistogram>) -> Self {
         match histogram {
             Some(histogram) => Outcome::Histogram(Arc::new(histogram.into())),
@@ -212,7 +212,7 @@ impl Outcome {
     }
 }
 
-/// Computes the row; returns how many samples were read.
+/// Computes the row of a series. Returns the number of samples read.
 pub(crate) fn fill(
     view: &View<'_>,
     columns: &SeriesColumns<'_>,
@@ -226,7 +226,7 @@ pub(crate) fn fill(
     } = Seen::of(columns, view.call.uses_starts, view.grid, view.reach);
     let filled = |windows: &Windows, step: usize| windows.at(step).0 < windows.at(step).1;
     let mut overlaps = fill_from_floats(view, &kinds, &of_floats, row);
-    // A window with both kinds has that remark alone.
+    // A window with both types only has the annotation about this.
     overlaps.retain(|step| !filled(&of_histograms, *step));
     if !overlaps.is_empty() {
         let (span, name) = (view.call.span, (view.name)());
@@ -234,7 +234,7 @@ pub(crate) fn fill(
     }
     let mut read = of_floats.samples();
     let function = view.call.function;
-    // A wrong smoothing factor is an error for histograms, too.
+    // An invalid smoothing factor is an error for histograms, too.
     let checked = |step: &usize| {
         filled(&of_floats, *step)
             || (function == RangeFunction::Smoothing && filled(&of_histograms, *step))
@@ -243,7 +243,7 @@ pub(crate) fn fill(
         .check((0..view.grid.count).filter(checked), notes)?;
     let prepared = Prepared::of(&kinds, function);
     for (step, start, end) in of_histograms.iter() {
-        // The caller of a cancelled query reads no row.
+        // If the query is canceled, the caller does not read the row.
         if view.call.cancel.reason().is_some() {
             break;
         }
@@ -266,7 +266,8 @@ pub(crate) fn fill(
     Ok(read)
 }
 
-/// What the floats alone give; returns the steps in whose window start times overlap samples.
+/// Computes the result of the floats alone. Returns the steps in whose windows start timestamps
+/// overlap with samples.
 fn fill_from_floats(
     view: &View<'_>,
     kinds: &Kinds<'_>,
@@ -323,7 +324,7 @@ fn settle(
     }
 }
 
-/// What becomes of a window that holds at least one histogram.
+/// Returns the result of a window that contains at least one histogram.
 fn outcome(function: RangeFunction, window: &Window<'_>, remarks: &mut Remarks<'_>) -> Outcome {
     use RangeFunction as F;
     let (floats, histograms) = (window.floats.values.len(), window.histograms.len());
@@ -368,8 +369,8 @@ fn outcome(function: RangeFunction, window: &Window<'_>, remarks: &mut Remarks<'
     }
 }
 
-/// Resets or changes among floats and histograms, whose times and events are given: a change of
-/// kind is one.
+/// Returns the number of resets or changes among floats and histograms. The events of histograms
+/// are passed with their timestamps. A change between float and histogram counts as an event.
 pub(crate) fn events(
     function: RangeFunction,
     floats: &Samples<'_>,
@@ -395,7 +396,7 @@ pub(crate) fn events(
     events
 }
 
-/// The sum or the mean of a window of histograms.
+/// Returns the sum or the mean of a window of histograms.
 fn accumulated(of: Of, window: &Window<'_>, remarks: &mut Remarks<'_>) -> Option<FloatHistogram> {
     let (first, rest) = window.ready.split_first()?;
     let mut total = Accumulator::of(of, first.clone());
@@ -424,7 +425,7 @@ fn accumulated(of: Of, window: &Window<'_>, remarks: &mut Remarks<'_>) -> Option
     Some(total.finish())
 }
 
-/// The first or the last sample, or its time.
+/// Returns the first or the last sample of a window, or its timestamp.
 fn edge(function: RangeFunction, window: &Window<'_>) -> Outcome {
     let float_times = window.floats.times;
     let first = matches!(function, RangeFunction::First | RangeFunction::FirstTime);

@@ -1,8 +1,9 @@
-//! Functions of a window of floats: `*_over_time`, `irate`, `deriv` and their kin.
+//! Functions of a window of floats: `*_over_time`, `irate`, `deriv` and similar ones.
 //!
-//! Each window has the result of upstream's operations in upstream's order, from its first sample
-//! to its last, so that results agree bit for bit. Windows overlap, so what they share is done once
-//! where that makes no difference to the bits: counts, and those of [`sums`] and [`extremes`].
+//! Each result is computed with the same operations in the same order as in Prometheus, from the
+//! first sample of the window to the last, so the results are equal bit by bit. Overlapping windows
+//! share work only where this does not change the bits: for counts, and in [`sums`] and
+//! [`extremes`].
 
 mod abreast;
 mod extremes;
@@ -21,18 +22,18 @@ use firn_model::kahan::Kahan;
 use firn_model::sample::TimestampMs;
 use pace::Pace;
 
-/// What a function is computed from beside the window.
+/// The arguments of a function besides the window.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct StepArguments {
-    /// The evaluation time.
+    /// The evaluation time in milliseconds.
     pub(crate) time: TimestampMs,
-    /// The scalar arguments, in order.
+    /// The scalar arguments in order.
     pub(crate) scalars: [f64; 2],
 }
 
-/// Computes all steps whose window holds samples; `arguments` gives those of a step, `is_fused`
-/// says whether the processor has fused multiply-add. Stops early once `cancel` is set, which the
-/// caller then has to look at.
+/// Computes all steps whose window contains samples. `arguments` returns the arguments of a step,
+/// and `is_fused` is true if the processor has fused multiply-add. Returns early if `cancel` is
+/// set; the caller must check this.
 #[inline(always)]
 pub(crate) fn fill(
     (function, is_fused): (RangeFunction, bool),
@@ -72,17 +73,18 @@ pub(crate) fn fill(
     }
 }
 
-/// A function of the values of a window, which is computed for several windows at once.
+/// A function that depends only on the values of a window and is computed for several windows at
+/// once.
 #[derive(Clone, Copy, Debug)]
 enum Of {
-    /// A sum, or what is made of sums.
+    /// A sum, or a function of sums.
     Sums(sums::Of),
-    /// The least or the greatest.
+    /// A minimum or maximum.
     Extremes(extremes::Of),
 }
 
 impl Of {
-    /// That of `function`, if it is one.
+    /// Returns the implementation of `function`, if it is of this class.
     fn function(function: RangeFunction) -> Option<Self> {
         Some(match function {
             RangeFunction::Sum => Of::Sums(sums::Of::Sum),
@@ -96,7 +98,7 @@ impl Of {
     }
 }
 
-/// A function that needs more than the values.
+/// Computes a function that needs more than the values, or all values in order.
 fn of_samples(
     function: RangeFunction,
     window: &Samples<'_>,
@@ -136,13 +138,13 @@ fn time_of(window: &Samples<'_>, better: fn(f64, f64) -> bool) -> TimestampMs {
     at
 }
 
-/// Resets or changes among the samples of a window.
+/// Returns the number of resets or changes among the samples of a window.
 pub(crate) fn events(function: RangeFunction, window: &Samples<'_>) -> f64 {
     let places = 1..window.values.len();
     places.filter(|at| is_event(function, window, *at)).count() as f64
 }
 
-/// Whether a sample is a reset or a change since the one before.
+/// Returns whether a sample is a reset or a change relative to the previous one.
 fn is_event(function: RangeFunction, samples: &Samples<'_>, at: usize) -> bool {
     let (before, now) = (samples.values[at - 1], samples.values[at]);
     match function {
@@ -151,7 +153,7 @@ fn is_event(function: RangeFunction, samples: &Samples<'_>, at: usize) -> bool {
     }
 }
 
-/// Resets or changes of all windows: differences of how many there are from the first sample on.
+/// Computes the resets or changes of all windows, as differences of their cumulative number.
 fn fill_events(
     function: RangeFunction,
     windows: &Windows,
@@ -169,12 +171,12 @@ fn fill_events(
     };
     let counts: Vec<u32> = (0..samples.values.len()).map(up_to).collect();
     for (step, start, end) in windows.iter() {
-        // The first sample of a window is none of its events.
+        // The first sample of a window has no previous sample in it, so it is not an event.
         out[step] = f64::from(counts[end - 1] - counts[start]);
     }
 }
 
-/// The change from the last but one sample to the last; of a counter per second.
+/// Returns the change between the last two samples; for a counter, per second.
 fn last_change(window: &Samples<'_>, counter: bool) -> f64 {
     let count = window.values.len();
     if count < 2 {
@@ -194,7 +196,7 @@ fn last_change(window: &Samples<'_>, counter: bool) -> f64 {
     }
 }
 
-/// The median of the distances from the median.
+/// Returns the median of the absolute deviations from the median.
 fn median_deviation(values: &[f64], scratch: &mut Vec<Rank>) -> f64 {
     if values.iter().any(|v| v.is_nan()) {
         return f64::NAN;
@@ -207,14 +209,14 @@ fn median_deviation(values: &[f64], scratch: &mut Vec<Rank>) -> f64 {
     )
 }
 
-/// A quantile of values, which are ranked in `scratch`.
+/// Returns a quantile of the values, which are sorted in `scratch`.
 fn quantile_of(q: f64, values: impl Iterator<Item = f64>, scratch: &mut Vec<Rank>) -> f64 {
     scratch.clear();
     scratch.extend(values.map(Rank::of));
     quantile(q, scratch)
 }
 
-/// Slope, and value at `origin`, of the line of least squares.
+/// Returns the slope of the least-squares line, and its value at `origin`.
 fn regression(window: &Samples<'_>, origin: TimestampMs) -> (f64, f64) {
     let first = window.values[0];
     if window.values[1..].iter().all(|v| *v == first) {
@@ -237,7 +239,7 @@ fn regression(window: &Samples<'_>, origin: TimestampMs) -> (f64, f64) {
     (slope, y / count - slope * x / count)
 }
 
-/// Holt's double exponential smoothing.
+/// Returns the result of Holt's double exponential smoothing (Holt-Winters without seasons).
 fn smoothing(values: &[f64], factor: f64, trend_factor: f64) -> f64 {
     if values.len() < 2 {
         return ABSENT;

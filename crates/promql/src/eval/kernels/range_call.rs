@@ -1,4 +1,4 @@
-//! A call of a function of windows: the function, its scalars and what it may see.
+//! A call of a window function: the function, its scalar arguments and its window.
 
 use crate::ast::Span;
 use crate::eval::annotations::{Annotation, Annotations};
@@ -14,45 +14,45 @@ use firn_model::cancel::Cancel;
 /// A function of a range vector with its other arguments.
 #[derive(Debug)]
 pub(crate) struct RangeCall {
-    /// The function.
+    /// The function that is called.
     pub(crate) function: RangeFunction,
-    /// What it needs of its window.
+    /// The requirements of the function on its window.
     pub(crate) window: Option<Window>,
-    /// Whether the result is the same metric.
+    /// True if the result keeps the metric name.
     pub(crate) keeps_name: bool,
-    /// The scalar arguments in order, each with one value a step.
+    /// The scalar arguments in order, each with one value per step.
     pub(crate) scalars: Vec<Vec<f64>>,
-    /// Where the first argument stands.
+    /// The position of annotations: that of the first argument.
     pub(crate) span: Span,
-    /// Names for which `rate` is questionable.
+    /// The series that are probably not counters.
     pub(crate) counters: CounterNames,
-    /// Whether start timestamps are read.
+    /// True if start timestamps are used.
     pub(crate) uses_starts: bool,
-    /// What an anchored or smoothed selector sees beyond its range.
+    /// The overhang of an anchored or smoothed selector.
     pub(crate) overhang: Option<Overhang>,
-    /// Set when the row is no longer wanted.
+    /// The cancel flag, set when the row is no longer needed.
     pub(crate) cancel: Cancel,
 }
 
-/// A call and the steps that it is computed for.
+/// A call, and the steps for which it is computed.
 pub(crate) struct View<'a> {
-    /// The call.
+    /// The call of the window function.
     pub(crate) call: &'a RangeCall,
-    /// The steps.
+    /// The steps of the evaluation.
     pub(crate) grid: &'a Grid,
-    /// All that a step sees.
+    /// The window of a step, including any overhang.
     pub(crate) reach: &'a Reach,
-    /// The metric's name.
+    /// Returns the metric name, for annotations.
     pub(crate) name: &'a dyn Fn() -> Vec<u8>,
 }
 
 impl RangeCall {
-    /// Whether every window that holds samples has a result.
+    /// Returns whether every window that contains samples has a result.
     pub(crate) fn is_of_every_window(&self) -> bool {
         self.window.is_some_and(|window| window.samples_min == 1)
     }
 
-    /// The arguments at a step.
+    /// Returns the evaluation time and the scalar arguments at a step.
     pub(crate) fn arguments(&self, grid: &Grid, step: usize) -> StepArguments {
         let mut scalars = [0.0; 2];
         for (out, values) in scalars.iter_mut().zip(&self.scalars) {
@@ -64,7 +64,8 @@ impl RangeCall {
         }
     }
 
-    /// Checks the scalar arguments at the steps whose window holds samples.
+    /// Checks the scalar arguments at the given steps, whose windows contain samples. Adds
+    /// annotations, and fails if a smoothing factor is invalid.
     pub(crate) fn check(
         &self,
         mut steps: impl Iterator<Item = usize>,

@@ -1,12 +1,15 @@
-//! `rate`, `increase`, `delta`: the change of a window, extrapolated to its edges.
+//! The functions `rate`, `increase` and `delta`: the change over a window, extrapolated to its
+//! edges.
 //!
-//! What depends on times alone is planned once for a time column ([`plan`]): for every step the
-//! first and the last sample, and the factor of the extrapolation. A counter that never fell is
-//! then `(last - first) * factor`, in a loop over steps that the compiler vectorises. The rule that
-//! a counter is not extrapolated below zero needs values: it may apply where the counter began
-//! below what the extrapolation adds, and a row where it may is done again exactly.
+//! All properties that depend only on timestamps are planned once per time column, in [`plan`]: the
+//! first and the last sample of each step, and the factor of the extrapolation. The result for a
+//! counter that never decreases is then `(last - first) * factor`, in a loop over steps that the
+//! compiler vectorizes. The rule that a counter is not extrapolated below zero depends on values.
+//! It may apply if the counter's first value is smaller than the extrapolated increase; such rows
+//! are then recomputed exactly.
 //!
-//! Results equal upstream's bit for bit: the order of operations is the same on both ways.
+//! The results of both methods equal those of Prometheus bit by bit, because the order of
+//! operations is the same.
 
 mod plan;
 
@@ -17,11 +20,12 @@ use firn_model::sample::TimestampMs;
 pub(crate) use plan::RatePlan;
 use plan::Spread;
 
-/// Makes what the zero rule is looked for by err on the safe side of rounding.
+/// A factor that compensates for rounding errors in the search for windows to which the zero rule
+/// may apply.
 const ROUNDED_UP: f64 = 1.0 + 1e-9;
 
 impl Extrapolation {
-    /// What the change is divided by.
+    /// Returns the divisor of the change: the seconds of the range, or one.
     fn divisor(self, reach: &Reach) -> f64 {
         if self.per_second {
             seconds(reach.range_ms)
@@ -30,8 +34,8 @@ impl Extrapolation {
         }
     }
 
-    /// The factor by which the growth of a window of histograms is extrapolated. `grown` is the
-    /// first count and how much it grew.
+    /// Returns the factor by which the growth of a window of histograms is extrapolated. `grown`
+    /// contains the first count and its increase.
     pub(crate) fn factor(
         self,
         times: &Samples<'_>,
@@ -55,8 +59,10 @@ impl Extrapolation {
         }
     }
 
-    /// Writes the results of all steps that have one. No value may be a staleness marker; of the
-    /// values of a counter the caller must say whether they rise, as [`rises`] finds out.
+    /// Writes the results of all steps that have one.
+    ///
+    /// No value may be a staleness marker. For a counter, the caller must pass the result of
+    /// [`rises`].
     #[inline(always)]
     pub(crate) fn fill(
         self,
@@ -67,7 +73,7 @@ impl Extrapolation {
         out: &mut [f64],
     ) {
         let (values, divisor) = (samples.values, self.divisor(reach));
-        // The exact result of a step whose window is `start..end`.
+        // Returns the exact result of a step whose window is `start..end`.
         let exact = |step: usize, start: usize, end: usize, change: f64| {
             let (first, last) = (samples.times[start], samples.times[end - 1]);
             let edge = reach.end(grid.time(step));
@@ -93,8 +99,8 @@ impl Extrapolation {
         }
     }
 
-    /// Like [`Extrapolation::fill`], for samples with start timestamps; returns the steps in whose
-    /// window some overlap the sample before.
+    /// Computes a row like [`Extrapolation::fill`], for samples with start timestamps. Returns the
+    /// steps in whose windows start timestamps overlap with the previous sample.
     pub(crate) fn fill_with_starts(
         self,
         plan: &RatePlan,
@@ -118,18 +124,18 @@ impl Extrapolation {
     }
 }
 
-/// Whether no value is less than the one before and none is a NaN.
+/// Returns whether no value is less than the previous one and none is NaN.
 pub(crate) fn rises(values: &[f64]) -> bool {
     let next = values.get(1..).unwrap_or(&[]);
-    // Without a branch for each value, so that the compiler vectorises; a NaN fails beside any
-    // other value.
+    // There is no branch per value, so that the compiler vectorizes the loop. A NaN fails the
+    // comparison with its neighbours.
     let pairs = values.iter().zip(next);
     let never_falls = pairs.fold(true, |ok, (a, b)| ok & (b >= a));
     never_falls && !values.first().is_some_and(|first| first.is_nan())
 }
 
-/// Whether all of `values`, none of which falls, are one number of one sign, as those of half of
-/// all counters are (46 % in the fleet of the gates).
+/// Returns whether all `values`, which never decrease, are the same number with the same sign. This
+/// applies to about half of all counters (46 % in the benchmark fleet).
 fn stands_still(values: &[f64]) -> bool {
     let (Some(first), Some(last)) = (values.first(), values.last()) else {
         return false;
@@ -139,7 +145,7 @@ fn stands_still(values: &[f64]) -> bool {
     is_one && (*first != 0.0 || values.iter().all(is_same))
 }
 
-/// `(last - first) * factor`; returns whether the zero rule may apply somewhere.
+/// Writes `(last - first) * factor` of all runs. Returns whether the zero rule may apply to a step.
 #[inline(always)]
 fn fill_runs(plan: &RatePlan, values: &[f64], divisor: f64, out: &mut [f64]) -> bool {
     let undivided = divisor * ROUNDED_UP;
@@ -151,7 +157,7 @@ fn fill_runs(plan: &RatePlan, values: &[f64], divisor: f64, out: &mut [f64]) -> 
         if run.stride == 1 {
             let firsts = &values[run.first..run.first + run.len];
             let lasts = &values[run.last..run.last + run.len];
-            // All loads are of neighbours.
+            // All loads are contiguous.
             near_zero |= fill_run(firsts.iter(), lasts.iter(), factors, undivided, out);
         } else {
             let every = |from: usize| {
@@ -164,8 +170,8 @@ fn fill_runs(plan: &RatePlan, values: &[f64], divisor: f64, out: &mut [f64]) -> 
     near_zero
 }
 
-/// Writes the results of steps whose windows have these first and last values; returns whether the
-/// zero rule may apply to one.
+/// Writes the results of steps from the first and last values of their windows. Returns whether the
+/// zero rule may apply to one of them.
 #[inline(always)]
 fn fill_run<'a>(
     firsts: impl Iterator<Item = &'a f64>,
@@ -179,14 +185,14 @@ fn fill_run<'a>(
     for (out, ((first, last), factor)) in out.iter_mut().zip(windows) {
         let change = last - first;
         *out = change * factor;
-        // What is added at the start is not more than what is added at both ends.
+        // The increase added at the start is at most the increase added at both ends.
         near_zero |= *first < *out * undivided - change;
     }
     near_zero
 }
 
-/// A counter that fell: what was lost at each fall inside a window is added, oldest first. `exact`
-/// makes the result of a step, its window and the change.
+/// Computes the row of a counter that decreases. The values before each reset in a window are
+/// added, oldest first. `exact` computes the result of a step from its window and the change.
 fn fill_with_resets(
     plan: &RatePlan,
     values: &[f64],
@@ -209,8 +215,8 @@ fn fill_with_resets(
 }
 
 impl Samples<'_> {
-    /// The counter's growth in a window that ends at `edge`. A start inside the window is a
-    /// sample of zero.
+    /// Returns the growth of the counter in a window that ends at `edge`. A start timestamp inside
+    /// the window counts as a sample with the value zero.
     fn extrapolate(&self, edge: TimestampMs, range: i64, divisor: f64) -> Option<f64> {
         let count = self.values.len();
         let (first, last) = (*self.times.first()?, *self.times.last()?);
@@ -232,7 +238,8 @@ impl Samples<'_> {
         Some(change * spread.factor_above_zero(self.values[0], change, divisor))
     }
 
-    /// The times of a window whose counter started at its first sample's start.
+    /// Returns the times of a window whose counter started at the start timestamp of its first
+    /// sample.
     fn spread_from_start(&self, edge: i64) -> Spread {
         let count = self.times.len();
         let (first, last) = (self.times[0], self.times[count - 1]);
@@ -263,7 +270,7 @@ mod tests {
         per_second: true,
     };
 
-    /// The rate of a window, written down plainly.
+    /// The rate of a window, computed in the most simple way.
     fn plain(times: &[i64], values: &[f64], edge: i64, range: i64) -> Option<f64> {
         let inside: Vec<usize> = (0..times.len())
             .filter(|i| times[*i] > edge - range && times[*i] <= edge)

@@ -2,19 +2,19 @@
 
 use firn_model::sample::{START_UNKNOWN, TimestampMs};
 
-/// Samples of one kind, without staleness markers.
+/// Samples of one type, without staleness markers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Samples<'a> {
-    /// Timestamps.
+    /// The timestamps in ascending order.
     pub(crate) times: &'a [TimestampMs],
-    /// Values; none if the samples are histograms.
+    /// The values. Empty if the samples are histograms.
     pub(crate) values: &'a [f64],
-    /// When the counter started to count, as many as timestamps; or none.
+    /// The start timestamps of the counter, one per sample. Empty if there are none.
     pub(crate) starts: &'a [TimestampMs],
 }
 
 impl<'a> Samples<'a> {
-    /// Samples `start..end`.
+    /// Returns the samples `start..end`.
     pub(crate) fn slice(&self, start: usize, end: usize) -> Samples<'a> {
         Samples {
             times: &self.times[start..end],
@@ -23,8 +23,8 @@ impl<'a> Samples<'a> {
         }
     }
 
-    /// Whether start timestamps are known to have started the counter anew between sample `at` and
-    /// the one before.
+    /// Returns whether the start timestamps prove that the counter restarted between the previous
+    /// sample and sample `at`.
     pub(crate) fn restarted(&self, at: usize) -> bool {
         let (Some(start), before) = (self.starts.get(at).copied(), self.times[at - 1]) else {
             return false;
@@ -35,12 +35,14 @@ impl<'a> Samples<'a> {
         if start > before {
             return true;
         }
-        // It starts where the sample before stands: a delta, if that one's own start is known.
+        // The start equals the time of the previous sample. This is a delta if the start of that
+        // sample is known.
         let previous = self.starts[at - 1];
         previous <= before && previous != START_UNKNOWN && previous != before
     }
 
-    /// Whether a start lies before the sample before, and is not that one's start.
+    /// Returns whether a start timestamp is before the previous sample and is not the start
+    /// timestamp of that sample.
     pub(crate) fn overlaps(&self) -> bool {
         (1..self.starts.len()).any(|at| {
             let start = self.starts[at];
@@ -48,8 +50,8 @@ impl<'a> Samples<'a> {
         })
     }
 
-    /// Whether the counter is known to have started from zero inside the window that ends at
-    /// `edge`, before its first sample.
+    /// Returns whether the start timestamps prove that the counter started from zero in the window
+    /// that ends at `edge`, before its first sample.
     pub(crate) fn starts_within(&self, edge: TimestampMs, range: i64) -> bool {
         let (Some(start), Some(first)) = (self.starts.first(), self.times.first()) else {
             return false;

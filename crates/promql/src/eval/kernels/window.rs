@@ -1,5 +1,5 @@
-//! Which samples of a time column each step sees. Worked out once for all series that share the
-//! column.
+//! The samples of a time column in the window of each step. They are computed once for all series
+//! that share the column.
 
 use crate::grid::{Grid, Reach};
 use crate::math::integers::nearest;
@@ -7,7 +7,7 @@ use firn_model::columns::COLUMNS_SHARED;
 use firn_model::sample::{TimestampMs, count_at};
 use std::ops::Range;
 
-/// For each step, the samples in its window, as a half-open range of indexes.
+/// The samples in the window of each step, as half-open ranges of indexes.
 #[derive(Debug, Default)]
 pub(crate) struct Windows {
     starts: Vec<u32>,
@@ -18,13 +18,13 @@ pub(crate) struct Windows {
 }
 
 impl Windows {
-    /// Works out the windows of `reach` over `times` for all steps of `grid`.
+    /// Computes the windows of `reach` over `times` for all steps of `grid`.
     #[inline(always)]
     pub(crate) fn fill(&mut self, times: &[TimestampMs], grid: &Grid, reach: &Reach) {
         let newest = |time| reach.end(time);
         let oldest = |time| reach.end(time).saturating_sub(reach.range_ms);
         count_until(times, grid, newest, &mut self.ends);
-        // What a window leaves behind is what an earlier one had seen that ended there.
+        // If windows are adjacent, the start of a window is the end of an earlier one.
         let own = Grid {
             count: first_shared(grid, newest, oldest).unwrap_or(grid.count),
             ..*grid
@@ -39,7 +39,7 @@ impl Windows {
         (self.samples, self.samples_min, self.samples_max) = (samples, least, most);
     }
 
-    /// The windows that hold samples: the step and the range of indexes.
+    /// Returns the non-empty windows: the step and the range of indexes.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (usize, usize, usize)> {
         let ranges = self.starts.iter().zip(&self.ends).enumerate();
         ranges
@@ -47,12 +47,13 @@ impl Windows {
             .map(|(step, (start, end))| (step, *start as usize, *end as usize))
     }
 
-    /// The steps that see a sample: the step and the index of the newest one.
+    /// Returns the steps with a non-empty window, with the index of the newest sample.
     pub(crate) fn newest(&self) -> impl Iterator<Item = (usize, usize)> {
         self.iter().map(|(step, _, end)| (step, end - 1))
     }
 
-    /// Writes for each step the newest value it sees; leaves a step that sees none as it is.
+    /// Writes the newest value in the window of each step. Steps with an empty window are not
+    /// changed.
     pub(crate) fn gather_newest(&self, values: &[f64], into: &mut [f64]) {
         for ((out, start), end) in into.iter_mut().zip(&self.starts).zip(&self.ends) {
             if start < end {
@@ -61,7 +62,7 @@ impl Windows {
         }
     }
 
-    /// The windows that hold samples, those together that move on by a sample from step to step.
+    /// Returns the non-empty windows, combined into stretches that advance by one sample per step.
     pub(crate) fn stretches(&self) -> impl Iterator<Item = Stretch> {
         let mut step = 0;
         std::iter::from_fn(move || {
@@ -84,60 +85,60 @@ impl Windows {
         })
     }
 
-    /// The range of indexes that a step sees; empty if it sees none.
+    /// Returns the range of indexes in the window of a step, which may be empty.
     pub(crate) fn at(&self, step: usize) -> (usize, usize) {
         (self.starts[step] as usize, self.ends[step] as usize)
     }
 
-    /// Samples in all windows together.
+    /// Returns the number of samples in all windows together.
     pub(crate) fn samples(&self) -> u64 {
         self.samples
     }
 
-    /// Samples in the smallest window.
+    /// Returns the number of samples in the smallest window.
     pub(crate) fn samples_min(&self) -> u64 {
         self.samples_min
     }
 
-    /// Samples in the largest window.
+    /// Returns the number of samples in the largest window.
     pub(crate) fn samples_max(&self) -> u64 {
         self.samples_max
     }
 }
 
-/// Windows of consecutive steps, each of which begins and ends a sample later than the one before.
+/// Consecutive windows, each of which begins and ends one sample later than the previous one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stretch {
     /// The first step.
     pub(crate) step: usize,
-    /// How many steps.
+    /// The number of steps.
     pub(crate) len: usize,
-    /// The first sample of the first window.
+    /// Index of the first sample in the first window.
     pub(crate) start: usize,
-    /// The one behind its last.
+    /// Index one past the last sample in the first window.
     pub(crate) end: usize,
 }
 
 impl Stretch {
-    /// The steps.
+    /// Returns the steps of the stretch.
     pub(crate) fn steps(&self) -> Range<usize> {
         self.step..self.step + self.len
     }
 
-    /// For each window the place so many behind its first sample.
+    /// Returns, for all windows, the index that is `samples` after the first sample.
     pub(crate) fn behind_start(&self, samples: usize) -> Range<usize> {
         let first = self.start + samples;
         first..first + self.len
     }
 
-    /// Samples in each window.
+    /// Returns the number of samples in each window.
     pub(crate) fn samples(&self) -> usize {
         self.end - self.start
     }
 }
 
-/// Makes empty windows of those that end before they start; returns how many samples all windows
-/// hold, the smallest and the largest.
+/// Converts windows that end before their start to empty ones. Returns the number of samples in all
+/// windows together, in the smallest window, and in the largest one.
 #[inline(always)]
 fn cap(starts: &mut [u32], ends: &[u32]) -> (u64, u64, u64) {
     let (mut all, mut least, mut most) = (0, u32::MAX, 0);
@@ -151,8 +152,8 @@ fn cap(starts: &mut [u32], ends: &[u32]) -> (u64, u64, u64) {
     (all, u64::from(least), u64::from(most))
 }
 
-/// The first step whose window begins where that of the first step ends, if all windows behind it
-/// begin where another one ends.
+/// Returns the first step whose window begins where the window of the first step ends, if this
+/// relation also applies to all later steps.
 #[inline(always)]
 fn first_shared(
     grid: &Grid,
@@ -167,11 +168,12 @@ fn first_shared(
         .then_some(step)
 }
 
-/// From the bound of the first step of `grid` to that of the last one, if bounds rise by a step
-/// from each to the next.
+/// Returns the distance between the bounds of the first and the last step of `grid`, if bounds
+/// increase by exactly a step each.
 ///
-/// Bounds are those of a reach: they never fall, and rise by a step at most; by less with `@` and
-/// at the ends of time. So they are even if the last one is where as many steps lead.
+/// The bounds must be those of a reach: they never decrease and increase by at most a step, or by
+/// less with `@` and at the limits of the timestamp range. Therefore they are evenly spaced if the
+/// last one has the expected distance from the first.
 #[inline(always)]
 fn even_span(grid: &Grid, bound: impl Fn(TimestampMs) -> TimestampMs) -> Option<i64> {
     let span = grid.step_ms.checked_mul(grid.count as i64 - 1)?;
@@ -179,14 +181,14 @@ fn even_span(grid: &Grid, bound: impl Fn(TimestampMs) -> TimestampMs) -> Option<
     is_even.then_some(span)
 }
 
-/// The longest stretch of data time for which [`count_by_sample`] calculates exactly.
+/// The longest interval in milliseconds for which [`count_by_sample`] is exact.
 const SPAN_MAX_MS: i64 = 1 << 50;
 
-/// Steps that are checked together for whether each sees one sample more.
+/// Number of steps that are checked together for whether each window contains one more sample.
 const STEPS_AT_ONCE: usize = 8;
 
-/// Writes for each step of `grid` how many of `times` are not later than its `bound`, which is that
-/// of a reach.
+/// Writes, for each step of `grid`, the number of `times` that are not later than its `bound`,
+/// which must be that of a reach.
 #[inline(always)]
 fn count_until(
     times: &[TimestampMs],
@@ -210,9 +212,11 @@ fn count_until(
     }
 }
 
-/// Adds `times` to `counts`, of which the first step, which ends at `first`, sees none and the last
-/// one all. Steps are often as long as the interval of a scrape: then each sees one sample more
-/// than the one before, until a scrape was late or failed.
+/// Adds `times` to `counts`. None of them is in the first step, which ends at `first`, and all are
+/// in the last one.
+///
+/// The step often equals the scrape interval. Then each step has one more sample than the previous
+/// one, until a scrape is late or fails.
 #[inline(always)]
 fn count_evenly(times: &[TimestampMs], (first, step_ms): (TimestampMs, i64), counts: &mut [u32]) {
     let seen = counts.first().copied().unwrap_or(0);
@@ -226,8 +230,9 @@ fn count_evenly(times: &[TimestampMs], (first, step_ms): (TimestampMs, i64), cou
     count_by_sample(&times[steps..], (first, step_ms), others);
 }
 
-/// How many steps after the one that ends at `first` see one more of `times` than the one before
-/// them; found for [`STEPS_AT_ONCE`] at a time. The first of `times` is behind `first`.
+/// Returns the number of steps after the one that ends at `first` that each have one more sample
+/// than the previous step. Checks [`STEPS_AT_ONCE`] steps at a time. The first of `times` must be
+/// later than `first`.
 #[inline(always)]
 fn steps_of_one(times: &[TimestampMs], first: TimestampMs, step_ms: i64) -> usize {
     let mut bounds: [TimestampMs; STEPS_AT_ONCE] =
@@ -251,9 +256,11 @@ fn steps_of_one(times: &[TimestampMs], first: TimestampMs, step_ms: i64) -> usiz
     steps
 }
 
-/// Adds `times` to `counts`, of which the first step, which ends at `first`, sees none and the last
-/// one all. Each sample says from which step on it is seen: no branch depends on where samples lie,
-/// as some always come a little later than others.
+/// Adds `times` to `counts`. None of them is in the first step, which ends at `first`, and all are
+/// in the last one.
+///
+/// The first step of each sample is computed from its timestamp. No branch depends on the
+/// timestamps, which would be unpredictable because scrapes have some jitter.
 #[inline(always)]
 fn count_by_sample(
     times: &[TimestampMs],
@@ -263,7 +270,8 @@ fn count_by_sample(
     let mut most = counts.first().copied().unwrap_or(0);
     let steps_each_ms = 1.0 / step_ms as f64;
     for (time, count) in times.iter().zip(most + 1..) {
-        // The quotient of small integers, rounded to the nearest and, if that is up, down again.
+        // The quotient of small integers, rounded to the nearest integer, and corrected if it was
+        // rounded up.
         let behind = time - first - 1;
         let nearest = nearest(behind as f64 * steps_each_ms);
         let step = nearest + i64::from(nearest * step_ms <= behind);
@@ -277,7 +285,8 @@ fn count_by_sample(
     }
 }
 
-/// Plans of the time columns that a series may still point at, with the memory of earlier ones.
+/// The plans of the time columns that later series of the batch may refer to. Their memory is
+/// reused.
 #[derive(Debug, Default)]
 pub(crate) struct Plans<P> {
     plans: Vec<Planned<P>>,
@@ -285,18 +294,19 @@ pub(crate) struct Plans<P> {
 
 #[derive(Debug, Default)]
 struct Planned<P> {
-    /// The time column; none if it is that of another batch.
+    /// The time column of the plan. `None` if it belongs to an earlier batch.
     column: Option<usize>,
     plan: P,
 }
 
 impl<P: Default> Plans<P> {
-    /// Forgets what was planned: another batch has other columns.
+    /// Invalidates all plans, because the next batch has different columns.
     pub(crate) fn reset(&mut self) {
         self.plans.iter_mut().for_each(|plan| plan.column = None);
     }
 
-    /// The plan of a time column, and whether the caller must fill it, as it is that of another.
+    /// Returns the plan of a time column, and whether the caller must fill it because it contains a
+    /// different column.
     #[inline(always)]
     pub(crate) fn of(&mut self, column: usize) -> (&mut P, bool) {
         let place = column % COLUMNS_SHARED;
@@ -339,7 +349,7 @@ mod tests {
         assert_eq!(seen, [(0, 1, 3), (1, 1, 3), (2, 1, 3)]);
     }
 
-    /// The samples of a column that a step sees, looked for one by one.
+    /// Finds the samples of a column in the window of a step, one by one.
     fn seen(times: &[i64], newest: i64, range_ms: i64) -> std::ops::Range<usize> {
         let oldest = newest.saturating_sub(range_ms);
         let end = times.iter().filter(|t| **t <= newest).count();

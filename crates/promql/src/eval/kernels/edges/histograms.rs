@@ -1,6 +1,6 @@
-//! Histograms in `anchored` and `smoothed` windows.
+//! Histograms in the windows of `anchored` and `smoothed` selectors.
 //!
-//! Follows `extendedHistogramRate` and `smoothSeries` of upstream's `promql` package.
+//! Follows `extendedHistogramRate` and `smoothSeries` of the `promql` package of Prometheus.
 
 use super::{Overhang, Range, anchor};
 use crate::eval::annotations::Annotation;
@@ -14,19 +14,20 @@ use firn_model::histogram::ResetHint;
 use firn_model::histogram::float::FloatHistogram;
 use firn_model::sample::TimestampMs;
 
-/// The histograms that a step sees, beyond its range too.
+/// The histograms in the window of a step, including the overhang.
 #[derive(Clone, Copy)]
 pub(super) struct Points<'a> {
-    /// Their times.
+    /// The timestamps of the histograms.
     pub(super) times: &'a [TimestampMs],
-    /// The histograms.
+    /// The histograms, decoded for computations.
     pub(super) histograms: &'a [FloatHistogram],
-    /// For each whether it differs from the one before, as the function asks; or none.
+    /// For each histogram, whether it is a reset or a change, depending on the function. Empty if
+    /// the function does not need it.
     pub(super) events: &'a [bool],
 }
 
 impl Points<'_> {
-    /// `rate`, `increase`, `delta` of a window of histograms alone.
+    /// Computes `rate`, `increase` or `delta` of a window that contains only histograms.
     pub(super) fn change(
         &self,
         (overhang, how): (Overhang, Extrapolation),
@@ -75,8 +76,8 @@ impl Points<'_> {
         Some(change)
     }
 
-    /// The histogram at `time` between number `at` and the next one. A counter that was reset
-    /// between them is taken to have started at zero.
+    /// Interpolates between histogram `at` and the next one. A counter that was reset between them
+    /// is assumed to have restarted at zero.
     fn between(
         &self,
         at: usize,
@@ -104,8 +105,9 @@ impl Points<'_> {
         Some(out)
     }
 
-    /// What a counter had reached before each reset between the values at the edges, if there was
-    /// one. `interpolated`: the left one lies between the first histogram and the next.
+    /// Returns the sum of the counter's values before each reset between the edges, if there was
+    /// one. `interpolated` is true if the value at the left edge was interpolated between the first
+    /// and the second histogram.
     fn lost(
         &self,
         (first, last): (usize, usize),
@@ -115,7 +117,7 @@ impl Points<'_> {
     ) -> Option<Option<FloatHistogram>> {
         let (mut from, mut before) = (first + 1, left);
         if interpolated && self.histograms[from].is_reset_after(&self.histograms[first]) {
-            // The line to the left edge has that reset already.
+            // The interpolation at the left edge has considered this reset already.
             before = &self.histograms[from];
             from += 1;
         }
@@ -135,8 +137,9 @@ impl Points<'_> {
         Some(lost)
     }
 
-    /// Resets or changes in an anchored window, beginning at the newest sample at or before its
-    /// left edge, be it a float or a histogram; `None` if there is no sample in the window.
+    /// Returns the number of resets or changes in an anchored window. It begins at the newest
+    /// sample at or before the left edge, a float or a histogram. `None` if the window contains no
+    /// sample.
     pub(super) fn events_among(
         &self,
         function: RangeFunction,
@@ -162,8 +165,8 @@ impl Points<'_> {
         Some(mixed::events(function, &floats, (times, events)))
     }
 
-    /// The histogram at `time`: the one there, or between its neighbours, or the one before. One
-    /// that is carried on says nothing of resets.
+    /// Returns the histogram at `time`: the sample at this time, the interpolation between its
+    /// neighbours, or the last one before. In the last case it has no counter reset hint.
     pub(super) fn smoothed_at(
         &self,
         time: TimestampMs,

@@ -1,4 +1,5 @@
-//! Rows of `anchored` and `smoothed` selectors: every step's window of one series.
+//! Computes the rows of `anchored` and `smoothed` selectors: the windows of all steps of one
+//! series.
 
 use crate::ast::Span;
 use crate::eval::annotations::{Annotation, Annotations};
@@ -29,7 +30,7 @@ fn histograms<'a>(seen: &'a Seen<'_>, step: usize, prepared: &'a Prepared) -> Po
     }
 }
 
-/// Computes the row of a range function; returns how many samples were read.
+/// Computes the row of a window function. Returns the number of samples read.
 pub(crate) fn fill(
     view: &View<'_>,
     overhang: Overhang,
@@ -44,7 +45,7 @@ pub(crate) fn fill(
         false => Prepared::of(&seen.kinds, call.function),
     };
     for (step, time) in view.grid.times().enumerate() {
-        // The caller of a cancelled query reads no row.
+        // If the query is canceled, the caller does not read the row.
         if call.cancel.reason().is_some() {
             break;
         }

@@ -1,7 +1,7 @@
-//! `rate`, `increase`, `delta`, `irate`, `idelta` of histograms.
+//! The functions `rate`, `increase`, `delta`, `irate` and `idelta` of histograms.
 //!
-//! Counters and gauges are told apart by hints alone: a gauge is differentiated as if it were a
-//! counter, and the other way round, with a remark.
+//! Counters and gauges are distinguished only by the hints of the histograms. If a function of
+//! counters is applied to a gauge or vice versa, the result is computed and an annotation is added.
 
 use super::Window;
 use crate::eval::annotations::{Annotation, HistogramOperation};
@@ -11,7 +11,7 @@ use firn_model::histogram::ResetHint;
 use firn_model::histogram::float::FloatHistogram;
 
 impl Window<'_> {
-    /// The change over the window, extrapolated to its edges.
+    /// Returns the change over the window, extrapolated to its edges.
     pub(super) fn extrapolated(
         &self,
         how: Extrapolation,
@@ -35,15 +35,16 @@ impl Window<'_> {
         Some(change)
     }
 
-    /// The difference of the last and the first histogram; of a counter with what was lost at each
-    /// reset.
+    /// Returns the difference between the last and the first histogram. For a counter, the value
+    /// before each reset is added.
     fn growth(&self, counter: bool, remarks: &mut Remarks<'_>) -> Option<FloatHistogram> {
         let (first, last) = (self.ready.first()?, self.ready.last()?);
         let is_gauge = |histogram: &FloatHistogram| histogram.hint == ResetHint::Gauge;
         if counter && (is_gauge(first) || is_gauge(last)) {
             remarks.add_named(Annotation::not_a_counter);
         }
-        // A first histogram before a reset is skipped, so that its layout does not matter.
+        // If the first histogram is directly before a reset, it is skipped, so its bucket layout
+        // has no effect.
         let nothing = FloatHistogram::empty_like(&self.ready[1]);
         let restarts_at_once = counter && self.events[1];
         let first_counted = if restarts_at_once { &nothing } else { first };
@@ -83,7 +84,7 @@ impl Window<'_> {
         Some(out)
     }
 
-    /// Adds what the counter had reached before each reset.
+    /// Adds the value that the counter had before each reset.
     fn add_lost(
         &self,
         out: &mut FloatHistogram,
@@ -116,7 +117,7 @@ impl Window<'_> {
         Some(())
     }
 
-    /// The change from the last but one histogram to the last; of a counter per second.
+    /// Returns the change between the last two histograms; for a counter, per second.
     pub(super) fn last_change(
         &self,
         counter: bool,

@@ -1,22 +1,22 @@
-//! Windows that are computed side by side, a lane each: the processor works on several at once, and
-//! each keeps its own order of operations.
+//! Computes several windows at the same time, one per lane. The processor works on all lanes in
+//! parallel, and each window retains its own order of operations.
 
 use crate::eval::kernels::window::Windows;
 
-/// How many.
+/// The number of lanes.
 pub(super) const LANES: usize = 8;
 
-/// Windows that follow each other; none of them is empty.
+/// Consecutive windows, none of which is empty.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Abreast {
-    /// Their steps. If there are not enough the last one is there several times.
+    /// The steps of the windows. If there are too few windows, the last one is repeated.
     pub(super) steps: [usize; LANES],
     starts: [usize; LANES],
     ends: [usize; LANES],
 }
 
 impl Abreast {
-    /// All windows that hold samples, in order.
+    /// Returns all windows that contain samples, in order.
     pub(super) fn all(windows: &Windows) -> impl Iterator<Item = Abreast> {
         let mut rest = windows.iter();
         std::iter::from_fn(move || {
@@ -35,31 +35,31 @@ impl Abreast {
         })
     }
 
-    /// Samples of all windows together.
+    /// Returns the number of samples in all windows together.
     pub(super) fn samples(&self) -> usize {
         let counts = self.starts.iter().zip(&self.ends);
         counts.map(|(start, end)| end - start).sum()
     }
 
-    /// The samples of a lane.
+    /// Returns the samples of a lane.
     pub(super) fn window<'a>(&self, lane: usize, values: &'a [f64]) -> &'a [f64] {
         &values[self.starts[lane]..self.ends[lane]]
     }
 
-    /// How many samples every lane has.
+    /// Returns the number of samples in the shortest window.
     pub(super) fn shortest(&self) -> usize {
         let counts = self.starts.iter().zip(&self.ends);
         counts.map(|(start, end)| end - start).min().unwrap_or(0)
     }
 
-    /// Hands the first samples of all lanes to `each`, then the second ones, as long as every lane
-    /// has one.
+    /// Passes the first samples of all lanes to `each`, then the second ones, and so on, as long as
+    /// every lane has one.
     #[inline(always)]
     pub(super) fn scan(&self, values: &[f64], mut each: impl FnMut([f64; LANES])) {
         let (first, count) = (self.starts[0], self.shortest());
         let follows = |(lane, start): (usize, &usize)| *start == first + lane;
         if self.starts.iter().enumerate().all(follows) {
-            // Loads of neighbours.
+            // The windows are adjacent, so the loads of all lanes are contiguous.
             let reached = &values[first..first + count + LANES - 1];
             for abreast in reached.array_windows() {
                 each(*abreast);

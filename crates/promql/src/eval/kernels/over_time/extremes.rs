@@ -1,30 +1,31 @@
-//! `min_over_time` and `max_over_time`.
+//! The functions `min_over_time` and `max_over_time`.
 //!
 //! ```text
 //! reach 1   v0 v1 v2 v3 ...          reach 2   max(v0 v1)  max(v1 v2) ...
 //! reach 4   max(v0 .. v3) ...        a window of 4 to 8 samples: its first four and its last four
 //! ```
 //!
-//! What two neighbouring windows share is compared once: the greatest of the two, four, eight, ...
-//! samples from each place on, until two such stretches cover any window but the short ones. Which
-//! of two equal values is found makes no difference to the bits where no value is NaN or the
-//! negative zero; columns that have one are gone through window by window, as upstream does.
+//! Comparisons that overlapping windows share are made only once. The extremes of two, four, eight,
+//! ... samples are computed from each position on, until two such stretches cover all but the short
+//! windows. If no value is NaN or negative zero, equal values have equal bits, so it is irrelevant
+//! which of them is found. Columns with such values are processed window by window, as in
+//! Prometheus.
 
 use super::pace::Pace;
 use crate::eval::kernels::window::Windows;
 
-/// Which one is looked for.
+/// The extreme that is computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Of {
-    /// The least.
+    /// The smallest value.
     Least,
-    /// The greatest.
+    /// The largest value.
     Greatest,
 }
 
 impl Of {
-    /// Of one window, which is not empty, as upstream finds it: the earliest of equals, a number
-    /// before a NaN.
+    /// Returns the extreme of a non-empty window as Prometheus does: the first of equal values, and
+    /// a number rather than NaN.
     pub(super) fn window(self, values: &[f64]) -> f64 {
         let mut best = values[0];
         for value in values {
@@ -40,7 +41,7 @@ impl Of {
     }
 }
 
-/// Computes all windows that hold samples.
+/// Computes all windows that contain samples.
 #[inline(always)]
 pub(super) fn fill(
     of: Of,
@@ -81,8 +82,8 @@ pub(super) fn fill(
     }
 }
 
-/// Whether no value is NaN or the negative zero, so that values that are not less than each other
-/// have the same bits.
+/// Returns whether no value is NaN or negative zero. Values of which neither is smaller then have
+/// the same bits.
 #[inline(always)]
 fn are_ordered(values: &[f64]) -> bool {
     let is_ordered = |value: &f64| !value.is_nan() & (value.to_bits() != 1 << 63);
@@ -91,8 +92,8 @@ fn are_ordered(values: &[f64]) -> bool {
         .fold(true, |all, value| all & is_ordered(value))
 }
 
-/// For each place the extreme of the `reach` samples from there on, a power of two; `None` if it is
-/// to stop.
+/// Returns, for each position, the extreme of the `reach` samples from there on. `reach` must be a
+/// power of two. `None` if the query is canceled.
 #[inline(always)]
 fn of_stretches(of: Of, reach: usize, values: &[f64], pace: &mut Pace<'_>) -> Option<Vec<f64>> {
     let mut stretches = values.to_vec();
@@ -102,7 +103,7 @@ fn of_stretches(of: Of, reach: usize, values: &[f64], pace: &mut Pace<'_>) -> Op
         if pace.is_stopped(stretches.len()) {
             return None;
         }
-        // Of each place that of the stretch that begins there and of the one behind that.
+        // Combine the stretch that begins at each position with the stretch that follows it.
         longer.resize(stretches.len() - reached, 0.0);
         choose(of, &stretches, &stretches[reached..], &mut longer);
         std::mem::swap(&mut stretches, &mut longer);

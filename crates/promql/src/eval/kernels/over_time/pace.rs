@@ -1,23 +1,23 @@
-//! How often a long computation checks whether the query is cancelled.
+//! Limits how often a long computation checks whether the query is canceled.
 
 use firn_model::cancel::Cancel;
 
-/// Samples between two checks of the cancel flag: some milliseconds of sorting.
+/// Number of samples between two checks of the cancel flag: some milliseconds of sorting.
 const SAMPLES_PER_CHECK: usize = 1 << 16;
 
-/// Counts samples and checks the cancel flag every [`SAMPLES_PER_CHECK`].
+/// Counts samples and checks the cancel flag every [`SAMPLES_PER_CHECK`] samples.
 pub(super) struct Pace<'a> {
     cancel: &'a Cancel,
     samples: usize,
 }
 
 impl<'a> Pace<'a> {
-    /// Starts to count.
+    /// Creates a counter that starts at zero.
     pub(super) fn new(cancel: &'a Cancel) -> Self {
         Self { cancel, samples: 0 }
     }
 
-    /// Counts `samples` more; returns whether the query is cancelled.
+    /// Adds `samples` to the counter. Returns whether the query is canceled, if a check is due.
     pub(super) fn is_stopped(&mut self, samples: usize) -> bool {
         self.samples += samples;
         if self.samples < SAMPLES_PER_CHECK {

@@ -1,9 +1,9 @@
-//! `sum_over_time`, `avg_over_time`, `stddev_over_time`, `stdvar_over_time`.
+//! The functions `sum_over_time`, `avg_over_time`, `stddev_over_time` and `stdvar_over_time`.
 //!
-//! Upstream adds a window up from its first sample to its last, compensated. Two ways here are
-//! shorter and give the same bits. Where all values are integers whose sums are integers that a
-//! float holds, nothing is ever rounded and nothing lost, so that the sum of a window is the
-//! difference of two. Elsewhere windows are added up side by side, each in its own order.
+//! Prometheus adds the values of a window from first to last with compensation. Two faster methods
+//! give the same bits. If all values are integers, and so small that a float represents their sums
+//! exactly, nothing is ever rounded, so the sum of a window is the difference of two cumulative
+//! sums. Otherwise several windows are added at the same time, each in its own order.
 
 use super::abreast::{Abreast, LANES};
 use super::pace::Pace;
@@ -12,20 +12,20 @@ use crate::math::integers::{SMALL, float_of, nearest, rounded};
 use crate::math::quotient::{Divisor, by_inverse, plainly};
 use firn_model::kahan::{Kahan, Mean};
 
-/// What is made of a window.
+/// The function of a window's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Of {
-    /// Its sum.
+    /// The sum of the values.
     Sum,
-    /// Its mean.
+    /// The arithmetic mean.
     Mean,
-    /// Its variance.
+    /// The population variance.
     Variance,
-    /// The root of that.
+    /// The population standard deviation: the square root of the variance.
     Deviation,
 }
 
-/// Computes all windows that hold samples. `is_fused` says whether the processor has fused
+/// Computes all windows that contain samples. `is_fused` is true if the processor has fused
 /// multiply-add.
 #[inline(always)]
 pub(super) fn fill(
@@ -51,7 +51,7 @@ pub(super) fn fill(
     }
 }
 
-/// A variance in the making, by Welford's way with compensation.
+/// The state of a variance computed by Welford's method with compensation.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Squares {
     count: f64,
@@ -70,7 +70,7 @@ impl Squares {
 }
 
 impl Of {
-    /// Of one window, which is not empty, as upstream computes it.
+    /// Returns the result of a non-empty window, computed as in Prometheus.
     pub(super) fn window(self, values: &[f64]) -> f64 {
         match self {
             Of::Sum => self.sum(total(Kahan::default(), values), values.len()),
@@ -87,7 +87,8 @@ impl Of {
         }
     }
 
-    /// Of a window of so many samples with this sum, which of a mean did not overflow.
+    /// Returns the result for a window of `count` samples with this sum. For a mean, the sum must
+    /// not have overflowed.
     fn sum(self, sum: Kahan, count: usize) -> f64 {
         match self {
             Of::Mean => sum.sum / count as f64 + sum.lost / count as f64,
@@ -109,22 +110,22 @@ fn total(sum: Kahan, values: &[f64]) -> Kahan {
     values.iter().fold(sum, |sum, value| sum.plus(*value))
 }
 
-/// The greatest magnitude of `values` if all of them are integers. No integers here are the odd
-/// ones beyond 2^51, and the negative zero.
+/// Returns the largest magnitude of `values`, if all of them are integers. Odd integers above 2^51
+/// and negative zero do not count as integers here.
 #[inline(always)]
 fn greatest_integer(values: &[f64]) -> Option<f64> {
     let (mut greatest, mut differs) = (0, 0);
     for value in values {
         differs |= rounded(*value).to_bits() ^ value.to_bits();
-        // Magnitudes are in the order of their bits.
+        // Magnitudes of floats have the same order as their bits.
         greatest = i64::max(greatest, value.abs().to_bits() as i64);
     }
     let greatest = f64::from_bits(greatest as u64);
     (differs == 0 && greatest.is_finite()).then_some(greatest)
 }
 
-/// Sums and means of integers: differences of sums from the first sample on. Those may wrap around,
-/// and their differences come back.
+/// Computes sums or means of integers as differences of cumulative sums. The cumulative sums may
+/// wrap around; their differences are still correct.
 #[inline(always)]
 fn of_integers(
     (of, is_fused): (Of, bool),
@@ -159,7 +160,7 @@ fn of_integers(
     }
 }
 
-/// Writes what the first of each pair is more than the second, divided.
+/// Writes the differences `ends - starts`, divided by `divisor`.
 #[inline(always)]
 fn divide_differences(
     divide: impl Fn(f64, Divisor) -> f64,
@@ -173,7 +174,7 @@ fn divide_differences(
     }
 }
 
-/// Sums or means of windows side by side.
+/// Computes the sums or means of several windows at the same time.
 #[inline(always)]
 fn of_sums(of: Of, abreast: &Abreast, values: &[f64], out: &mut [f64]) {
     let sums = add_up(values, abreast);
@@ -181,14 +182,14 @@ fn of_sums(of: Of, abreast: &Abreast, values: &[f64], out: &mut [f64]) {
         let window = abreast.window(lane, values);
         let sum = total(sum, &window[abreast.shortest()..]);
         out[abreast.steps[lane]] = match of {
-            // From where the sum overflows the mean is computed in another way.
+            // If the sum overflows, the mean is computed with a different method.
             Of::Mean if !sum.sum.is_finite() => of.window(window),
             _ => of.sum(sum, window.len()),
         };
     }
 }
 
-/// The sums of as many samples as all windows have.
+/// Returns the sums of the first samples of all windows, up to the length of the shortest one.
 #[inline(always)]
 fn add_up(values: &[f64], abreast: &Abreast) -> [Kahan; LANES] {
     let mut sums = [Kahan::default(); LANES];
@@ -200,7 +201,7 @@ fn add_up(values: &[f64], abreast: &Abreast) -> [Kahan; LANES] {
     sums
 }
 
-/// Variances of windows side by side.
+/// Computes the variances of several windows at the same time.
 #[inline(always)]
 fn of_squares(of: Of, abreast: &Abreast, values: &[f64], out: &mut [f64]) {
     let squares = add_squares(values, abreast);
@@ -211,7 +212,7 @@ fn of_squares(of: Of, abreast: &Abreast, values: &[f64], out: &mut [f64]) {
     }
 }
 
-/// The squares of as many samples as all windows have.
+/// Returns the variances of the first samples of all windows, up to the length of the shortest one.
 #[inline(always)]
 fn add_squares(values: &[f64], abreast: &Abreast) -> [Squares; LANES] {
     let mut squares = [Squares::default(); LANES];

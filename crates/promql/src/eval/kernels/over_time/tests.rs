@@ -1,5 +1,5 @@
-//! Functions of windows: single windows with known results, and all windows of random columns
-//! against each window by itself.
+//! Tests of window functions: single windows with given results, and all windows of random columns
+//! compared with the computation of each window alone.
 
 use super::*;
 use crate::grid::{Grid, Reach};
@@ -47,7 +47,7 @@ fn range_functions_of_a_window_have_the_expected_value() {
     check(F::MaxTime, &[f64::NAN, 1.0, 0.0], [0.0; 2], 1.0);
 }
 
-/// What upstream makes of one window.
+/// Returns the result of one window, computed as in Prometheus.
 fn plain(function: RangeFunction, window: &Samples<'_>) -> f64 {
     use RangeFunction as F;
     match Of::function(function) {
@@ -63,7 +63,8 @@ fn plain(function: RangeFunction, window: &Samples<'_>) -> f64 {
     }
 }
 
-/// Values as a column may have them: integers, decimals, full precision, or what sums trip over.
+/// Random values of a column: integers, decimals, full precision, or values that are difficult to
+/// sum.
 fn column(rng: &SimRng, count: usize) -> Vec<f64> {
     let odd = [
         f64::NAN,
@@ -88,7 +89,7 @@ fn column(rng: &SimRng, count: usize) -> Vec<f64> {
     (0..count).map(value).collect()
 }
 
-/// Bits, all NaN alike.
+/// Returns the bits of the values, with all NaN equal.
 fn bits(values: &[f64]) -> Vec<u64> {
     let one_nan = |v: &f64| if v.is_nan() { f64::NAN } else { *v };
     values.iter().map(|v| one_nan(v).to_bits()).collect()

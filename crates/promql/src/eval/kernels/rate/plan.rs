@@ -1,5 +1,5 @@
-//! What rates need that depends on times alone, planned once for a time column: for every step the
-//! first and the last sample and the factor of the extrapolation.
+//! The plan of rates, which depends only on timestamps and is computed once per time column: the
+//! first and the last sample of each step, and the factor of the extrapolation.
 
 use crate::eval::kernels::window::{Stretch, Windows};
 use crate::functions::Extrapolation;
@@ -7,7 +7,8 @@ use crate::grid::{Grid, Reach};
 use firn_model::sample::TimestampMs;
 use std::ops::Range;
 
-/// Times of one window, in seconds.
+/// The times of one window in seconds: the sampled interval, and the extrapolated intervals on both
+/// sides.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Spread {
     pub(super) sampled: f64,
@@ -16,7 +17,8 @@ pub(super) struct Spread {
 }
 
 impl Spread {
-    /// Of `count` samples from `first` to `last` in the window that ends at `end`.
+    /// Computes the times of `count` samples from `first` to `last`, in the window that ends at
+    /// `end`.
     #[inline(always)]
     pub(super) fn of(
         first: TimestampMs,
@@ -48,7 +50,8 @@ impl Spread {
         (self.sampled + to_start + self.to_end) / self.sampled / divisor
     }
 
-    /// The factor for a counter that was `first` and grew by `change`.
+    /// Returns the factor for a counter whose first value is `first` and which grew by `change`.
+    /// The extrapolation to the start is limited so that the counter is not below zero there.
     pub(super) fn factor_above_zero(&self, first: f64, change: f64, divisor: f64) -> f64 {
         let mut to_start = self.to_start;
         if change > 0.0 && first >= 0.0 {
@@ -61,19 +64,19 @@ impl Spread {
     }
 }
 
-/// Steps whose windows move on by equal strides.
+/// Consecutive steps whose windows advance by equal strides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Run {
     pub(super) step: usize,
     pub(super) len: usize,
-    /// The first sample of the first window, and the last one.
+    /// Indexes of the first and the last sample of the first window.
     pub(super) first: usize,
     pub(super) last: usize,
     pub(super) stride: usize,
 }
 
 impl Run {
-    /// Takes in the step after the run if its window continues it.
+    /// Extends the run by the next step if its window continues the run. Returns whether it does.
     fn continues(&mut self, step: usize, first: usize, last: usize) -> bool {
         let end = self.len - 1;
         let (Some(by_first), Some(by_last)) = (
@@ -97,16 +100,16 @@ impl Run {
 pub(crate) struct RatePlan {
     windows: Windows,
     runs: Vec<Run>,
-    /// Whether they are all steps.
+    /// True if the runs cover all steps.
     is_full: bool,
-    /// By step; meaningful where a run covers it.
+    /// The extrapolation factor of each step. Valid only for steps that a run covers.
     pub(super) factors: Vec<f64>,
-    /// By step: the newest time that it sees.
+    /// The right edge of each step's window.
     edges: Vec<TimestampMs>,
 }
 
 impl RatePlan {
-    /// Plans all steps of `grid` for samples at `times`.
+    /// Plans all steps of `grid` for samples with these timestamps.
     #[inline(always)]
     pub(crate) fn fill(&mut self, times: &[i64], grid: &Grid, reach: &Reach, how: Extrapolation) {
         self.windows.fill(times, grid, reach);
@@ -126,7 +129,7 @@ impl RatePlan {
                 spread.factor(spread.to_start, divisor)
             };
             if run.stride == 1 {
-                // All loads are of neighbours.
+                // All loads are contiguous.
                 let firsts = &times[run.first..run.first + run.len];
                 let lasts = &times[run.last..run.last + run.len];
                 for ((out, edge), (first, last)) in factors.zip(firsts.iter().zip(lasts)) {
@@ -141,7 +144,7 @@ impl RatePlan {
         }
     }
 
-    /// Finds the steps with two samples at least.
+    /// Finds the runs of steps whose windows contain at least two samples.
     fn find_runs(&mut self) {
         self.runs.clear();
         let stretches = self.windows.stretches();
@@ -150,27 +153,27 @@ impl RatePlan {
         }
     }
 
-    /// The windows.
+    /// Returns the windows of all steps.
     pub(crate) fn windows(&self) -> &Windows {
         &self.windows
     }
 
-    /// Whether the windows of all steps hold two samples at least.
+    /// Returns whether the windows of all steps contain at least two samples.
     pub(crate) fn is_full(&self) -> bool {
         self.is_full
     }
 
-    /// The steps whose windows hold two samples at least.
+    /// Returns the runs of steps whose windows contain at least two samples.
     pub(super) fn runs(&self) -> &[Run] {
         &self.runs
     }
 }
 
-/// Adds the steps of a stretch to the runs as one by one.
+/// Adds the steps of a stretch to the runs. The result equals that of adding them one by one.
 fn add_stretch(runs: &mut Vec<Run>, stretch: Stretch) {
     for i in 0..stretch.len {
         add_step(runs, stretch.step + i, stretch.start + i..stretch.end + i);
-        // The first may end a run of another stride.
+        // The first step may end a run with a different stride.
         if let Some(run) = runs.last_mut().filter(|run| run.stride == 1) {
             run.len += stretch.len - i - 1;
             return;
@@ -178,7 +181,7 @@ fn add_stretch(runs: &mut Vec<Run>, stretch: Stretch) {
     }
 }
 
-/// Adds a step that sees `samples` to the runs.
+/// Adds a step whose window contains `samples` to the runs.
 fn add_step(runs: &mut Vec<Run>, step: usize, samples: Range<usize>) {
     let run = Run {
         step,
@@ -207,7 +210,7 @@ mod tests {
             let rng = SimRng::new(seed);
             let mut time = 0;
             let times: Vec<i64> = std::iter::repeat_with(|| {
-                // Mostly steady, now and then late, rarely a gap.
+                // Mostly regular, sometimes late, rarely a gap.
                 time += match rng.below(40) {
                     0 => 5_000 + rng.below(60_000) as i64,
                     1..4 => 900 + rng.below(200) as i64,
