@@ -1,8 +1,8 @@
-//! Aggregations: the operators that fold the rows of a group into one.
+//! Aggregations: the operators that fold the rows of a group into one row.
 //!
-//! Each part of the series folds its rows straight into the dense rows of its groups; the parts are
-//! merged in order. Nothing is kept of a series. Operators that need all values of a group at once
-//! (`quantile`, `topk`, ...) are in modules of their own.
+//! Each part of the series folds its rows directly into dense rows of its groups, and the parts are
+//! merged in order. Nothing is retained of a series. Operators that need all values of a group at
+//! once (`quantile`, `topk`, ...) are in separate modules.
 
 pub(crate) mod cells;
 mod histograms;
@@ -28,7 +28,7 @@ use histograms::{Outcome, Remarks};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Folds parts of a stream, on any thread.
+/// The parameters for folding a part of a stream, shared by all threads.
 struct Folding<'a> {
     stream: &'a Stream,
     groups: &'a Groups,
@@ -38,7 +38,7 @@ struct Folding<'a> {
     steps: usize,
 }
 
-/// The cells of a part, their memory and the remarks.
+/// The cells of a part, the reservation for their memory, and the annotations of the part.
 type Folded = (Cells, Reservation, Annotations);
 
 impl Folding<'_> {
@@ -70,7 +70,7 @@ impl Folding<'_> {
         Ok((cells, memory, notes))
     }
 
-    /// Adds the remarks on histograms that were added.
+    /// Adds the annotations about histograms that were added.
     fn remark(&self, remarks: Remarks, notes: &mut Annotations) {
         let span = self.node.input.span;
         for series in remarks.incompatible {
@@ -84,7 +84,7 @@ impl Folding<'_> {
     }
 }
 
-/// The value of an aggregation that folds one value after the other.
+/// Evaluates an aggregation that folds one value after another.
 pub(crate) fn frame(
     run: &mut Run<'_>,
     node: &Aggregate,
@@ -153,7 +153,7 @@ pub(crate) fn frame(
     Ok(frame)
 }
 
-/// Means whose sum overflows: computed again value by value, as upstream computes all means.
+/// Recomputes means whose sum overflows, value by value, as Prometheus computes all means.
 fn means_one_by_one(
     stream: &Stream,
     groups: &Groups,
@@ -212,15 +212,15 @@ fn finish(cells: &mut Cells, groups: &Groups, span: Span, notes: &mut Annotation
     frame
 }
 
-/// A remark on a group at a step.
+/// A reason for an annotation about a group at a step.
 enum Remark {
-    /// It has floats and histograms, and so no value.
+    /// The group contains floats and histograms, so it has no value.
     Mix,
-    /// A histogram is a reset and another is not.
+    /// Some histograms are counter resets and others are not.
     ConflictingResets,
 }
 
-/// The histograms of a group; where it has any, floats are taken out of its `row`.
+/// Returns the histograms of a group. At their steps, floats are removed from its `row`.
 fn finish_histograms(
     cells: &mut Cells,
     slot: usize,

@@ -1,9 +1,10 @@
 //! Binary operators between two instant vectors.
 //!
-//! Elements are paired by signatures: the labels that matter, as numbers that both sides share.
-//! Where every signature has one series on the side that must be unique, and results differ in
-//! labels, pairs are the same at all steps and whole rows are combined. Otherwise, and with `fill`,
-//! each step is paired on its own (module `steps`), which finds upstream's errors.
+//! Series are paired by signatures: the labels of the vector matching, encoded as numbers that both
+//! sides share. If every signature has at most one series on the "one" side, and all results differ
+//! in their labels, the pairs are the same at all steps and whole rows are combined. Otherwise, and
+//! with `fill`, each step is paired separately (module `steps`), which detects the errors of
+//! Prometheus.
 
 mod labels;
 mod sets;
@@ -28,10 +29,10 @@ use rustc_hash::FxHashSet;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// No series.
+/// A placeholder for the index of a missing series.
 const NONE: u32 = u32::MAX;
 
-/// The value of the operation between two vectors.
+/// Evaluates a binary operation on the rows of two vectors.
 pub(crate) fn frame(
     run: &mut Run<'_>,
     node: &Node,
@@ -66,15 +67,15 @@ pub(crate) fn frame(
     Ok(frame)
 }
 
-/// An operation and its operands.
+/// A binary operation and its operands.
 struct Pairing<'a> {
     operation: &'a Binary,
     span: Span,
-    /// Which labels results have.
+    /// The rule for the labels of results.
     rule: LabelRule,
-    /// Whether no side has two series with the same labels.
+    /// True if no side has two series with equal labels.
     is_distinct: bool,
-    /// Whether the end of the evaluation checks for equal labels in the result.
+    /// True if equal labels in the result are detected at the end of the evaluation.
     may_repeat: bool,
     left: &'a Frame,
     right: &'a Frame,
@@ -87,11 +88,11 @@ struct Pair {
     one: u32,
 }
 
-/// What a pair takes in lists that may have room for as many again: itself, the members that it is
-/// made of and the place of its row.
+/// Memory of a pair in bytes: the pair itself, its two member indexes, and the location of its row,
+/// in lists with capacity for twice as many.
 const PAIR_BYTES: usize = 2 * size_of::<Pair>() + 4 * size_of::<(u32, u32)>();
 
-/// Pairs, and the memory that they and the places of their rows take.
+/// The pairs of an operation, and the reservation for them and the locations of their rows.
 struct Pairs {
     pairs: Vec<Pair>,
     memory: Reservation,
@@ -102,12 +103,12 @@ impl Pairing<'_> {
         &self.operation.matching
     }
 
-    /// Whether the left side is the one whose series are unique.
+    /// Returns whether the left side is the "one" side.
     fn is_swapped(&self) -> bool {
         self.matching().cardinality == Cardinality::OneToMany
     }
 
-    /// The side that may have several series of a signature, and its signatures.
+    /// Returns the "many" side, which may have several series per signature, and its signatures.
     fn many(&self) -> (&Frame, &[u32]) {
         match self.is_swapped() {
             true => (self.right, &self.signatures.right),
@@ -115,7 +116,7 @@ impl Pairing<'_> {
         }
     }
 
-    /// The side whose series are unique, and its signatures.
+    /// Returns the "one" side, which has at most one series per signature, and its signatures.
     fn one(&self) -> (&Frame, &[u32]) {
         match self.is_swapped() {
             true => (self.left, &self.signatures.left),
@@ -123,7 +124,7 @@ impl Pairing<'_> {
         }
     }
 
-    /// The pairs, if they are the same at all steps whatever values there are.
+    /// Returns the pairs, or `None` if they may differ between steps.
     fn fixed_pairs(&self, account: &Account<'_>) -> Result<Option<Pairs>, QueryError> {
         let matching = self.matching();
         if matching.fill_left.is_some() || matching.fill_right.is_some() {
@@ -153,7 +154,7 @@ impl Pairing<'_> {
         if one_to_one && !self.unique(many_ids) {
             return Ok(None);
         }
-        // The labels of one-to-one results hold their signatures, which are distinct.
+        // The labels of one-to-one results include their signatures, which are distinct.
         if one_to_one && !self.signatures.hold_metadata {
             return Ok(Some(pairs));
         }
@@ -183,7 +184,7 @@ impl Pairing<'_> {
             .all(|id| !std::mem::replace(&mut seen[*id as usize], true))
     }
 
-    /// Combines the rows of all pairs.
+    /// Combines the rows of all pairs in parallel.
     fn combine_rows(
         &self,
         run: &mut Run<'_>,
@@ -242,7 +243,7 @@ impl Pairing<'_> {
         Ok(out)
     }
 
-    /// Combines two rows.
+    /// Combines two rows and writes the result to `out`.
     fn combine(
         &self,
         left: Row<'_>,
@@ -276,7 +277,8 @@ impl Pairing<'_> {
         }
     }
 
-    /// The result of two floats; a comparison that does not hold has none.
+    /// Returns the result of two floats. `None` if a comparison is false and has no `bool`
+    /// modifier.
     fn of_floats(&self, left: f64, right: f64) -> Option<f64> {
         let op = self.operation.op;
         if !op.is_comparison() {
@@ -289,7 +291,7 @@ impl Pairing<'_> {
         holds.then_some(left)
     }
 
-    /// Combines the steps of two rows at which one has a histogram.
+    /// Combines two rows at the steps where at least one of them has a histogram.
     fn combine_histograms(
         &self,
         left: Row<'_>,
@@ -327,7 +329,8 @@ impl Pairing<'_> {
         }
     }
 
-    /// What a comparison gives: with `bool` whether it holds, else the left side if it does.
+    /// Returns the result of a comparison: 0 or 1 with `bool`; otherwise the left side if the
+    /// comparison is true.
     fn compared(&self, holds: bool, left: Operand<'_>) -> Option<PointValue> {
         if self.operation.returns_bool {
             return Some(PointValue::Float(f64::from(u8::from(holds))));
@@ -339,7 +342,7 @@ impl Pairing<'_> {
     }
 }
 
-/// Arithmetic of two rows.
+/// The arithmetic of two rows, step by step.
 struct RowLoop<'a> {
     left: &'a [f64],
     right: &'a [f64],
@@ -358,7 +361,7 @@ impl ArithmeticLoop<()> for RowLoop<'_> {
     }
 }
 
-/// Arithmetic of two floats.
+/// The arithmetic of two single floats.
 struct Once {
     left: f64,
     right: f64,

@@ -1,9 +1,9 @@
-//! `histogram_quantile`, `histogram_quantiles`, `histogram_fraction` of classic and native
-//! histograms.
+//! The functions `histogram_quantile`, `histogram_quantiles` and `histogram_fraction` of classic
+//! and native histograms.
 //!
-//! Series that differ only in `le` are the buckets of one classic histogram. Bounds are parsed and
-//! sorted once; each step then takes the buckets that have a value. Where a native histogram has
-//! the labels of a classic one, neither has a result.
+//! Series that differ only in `le` are the buckets of one classic histogram. Bucket bounds are
+//! parsed and sorted once; each step then uses the buckets that have a value. If a native histogram
+//! has the same labels as a classic one, neither has a result.
 
 mod classic;
 mod native;
@@ -32,21 +32,21 @@ use repair_log::RepairLog;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// The label of a bucket's upper bound.
+/// The label with the upper bound of a bucket.
 const BOUND: &str = "le";
 
-/// Histograms in a part.
+/// Number of histograms in a part.
 const HISTOGRAMS_PER_PART: usize = 32;
 
-/// What is asked of a histogram at each step.
+/// The value that is computed from a histogram at each step.
 enum Question {
-    /// A quantile.
+    /// A quantile, with one parameter per step.
     Quantile(Vec<f64>),
-    /// The share of observations between two values.
+    /// The fraction of observations between two values, with one pair of values per step.
     Fraction(Vec<f64>, Vec<f64>),
 }
 
-/// The value of a call, given those of its scalars and of its vector.
+/// Evaluates a function call. The values of its scalar arguments and of its vector are passed in.
 pub(crate) fn frame(
     run: &mut Run<'_>,
     function: &'static Function,
@@ -73,13 +73,14 @@ pub(crate) fn frame(
         _ => many_quantiles(run, args, (scalars, input), grid)?,
     };
     if run.delays_names() && grid.is_instant() {
-        // Upstream looks for equal labels at the end of the evaluation then.
+        // In this case Prometheus detects equal labels at the end of the evaluation.
         return Ok(frame);
     }
     merge_equal(frame, Collision::Merged, run.account)
 }
 
-/// Remarks on quantiles outside of 0 to 1; the remarks of the arguments come first.
+/// Adds annotations about quantiles outside of 0 to 1. The annotations of the arguments must have
+/// been added before.
 fn remark_quantiles(run: &mut Run<'_>, arg: &Node, quantiles: &[f64]) {
     for quantile in quantiles.iter().filter(|q| !(0.0..=1.0).contains(*q)) {
         let remark = Annotation::invalid_quantile(arg.span, *quantile);
@@ -87,7 +88,7 @@ fn remark_quantiles(run: &mut Run<'_>, arg: &Node, quantiles: &[f64]) {
     }
 }
 
-/// `histogram_quantiles(v, label, q...)`
+/// Evaluates `histogram_quantiles(v, label, q...)`.
 fn many_quantiles(
     run: &mut Run<'_>,
     args: &[Node],
@@ -115,7 +116,7 @@ fn many_quantiles(
         let mut distinct = names.clone();
         distinct.sort_unstable();
         distinct.dedup();
-        // Each step has one name, but every name has rows of all steps.
+        // At each step a quantile has one name, but every name has a row with all steps.
         let row_bytes = grid.count * size_of::<f64>() + size_of::<RowLabels>() + label.len();
         for name in distinct {
             out.keep(run.account.reserve(answers.len() * row_bytes)?);
@@ -127,7 +128,8 @@ fn many_quantiles(
     Ok(out)
 }
 
-/// Adds the answers of the steps whose quantile is called `name`, with that label.
+/// Appends the results of the steps whose quantile is called `name`, with this name as the value of
+/// `label`.
 fn append_named(
     out: &mut Frame,
     answers: &Frame,
@@ -152,9 +154,9 @@ fn append_named(
     Ok(())
 }
 
-/// A float as OpenMetrics writes it: never without a dot or an exponent.
+/// Formats a float like OpenMetrics: always with a dot or an exponent.
 fn open_metrics_float(value: f64) -> String {
-    // Zero has no sign there.
+    // OpenMetrics writes zero without a sign.
     let text = format_g(if value == 0.0 { 0.0 } else { value }, None);
     if !value.is_finite() || text.contains(['e', '.']) {
         text
@@ -163,7 +165,7 @@ fn open_metrics_float(value: f64) -> String {
     }
 }
 
-/// The histograms of a vector.
+/// The histograms of a vector, classic and native.
 struct Histograms {
     frame: Arc<Frame>,
     grid: Grid,
@@ -172,13 +174,14 @@ struct Histograms {
     delayed: bool,
 }
 
-/// One histogram.
+/// One classic histogram.
 struct Member {
     labels: Labels,
     name: Vec<u8>,
-    /// Upper bounds, ascending, NaN last, and the series that counts below each.
+    /// The upper bounds in ascending order with NaN last, each with the index of the series that
+    /// counts up to it.
     buckets: Vec<(f64, u32)>,
-    /// Steps at which a native histogram has the same labels.
+    /// The steps at which a native histogram has the same labels.
     conflicts: Vec<usize>,
 }
 
@@ -235,13 +238,14 @@ impl Histograms {
         Ok(out)
     }
 
-    /// The name that remarks show: there is none when names are dropped at once.
+    /// Returns the metric name for annotations. It is empty if metric names are removed
+    /// immediately.
     fn shown_name<'m>(&self, member: &'m Member) -> &'m [u8] {
         if self.delayed { &member.name } else { b"" }
     }
 
-    /// The answer of every histogram, and what had to be repaired for it. Remarks on native
-    /// histograms stand at `span`.
+    /// Computes the result of every histogram. Also returns the corrections of bucket counts.
+    /// Annotations about native histograms have the position `span`.
     fn answer(
         &self,
         run: &mut Run<'_>,
@@ -299,7 +303,7 @@ impl Histograms {
         Ok((frame, log))
     }
 
-    /// The buckets that have a value at a step.
+    /// Collects the buckets that have a value at a step.
     fn gather(&self, member: &Member, step: usize, into: &mut Vec<Bucket>) {
         into.clear();
         if member.conflicts.contains(&step) {
@@ -327,7 +331,7 @@ fn ask(question: &Question, step: usize, buckets: &mut Vec<Bucket>) -> (f64, Opt
     }
 }
 
-/// A bound as Go's `strconv.ParseFloat` reads it: a number too large is none.
+/// Parses a bucket bound like Go's `strconv.ParseFloat`. A number out of range is an error.
 fn parse_bound(text: &[u8]) -> Option<f64> {
     let text = std::str::from_utf8(text).ok()?;
     let bound: f64 = text.parse().ok()?;

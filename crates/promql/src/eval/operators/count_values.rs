@@ -1,4 +1,5 @@
-//! `count_values`: how often each value occurs in a group, the value written into a label.
+//! The aggregation `count_values`: counts equal values in a group and writes the value into a
+//! label.
 
 use crate::ast::Grouping;
 use crate::eval::account::grow;
@@ -19,7 +20,7 @@ use firn_model::labels::LabelsBuilder;
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 
-/// The value of the aggregation; values are written into `label`.
+/// Evaluates the aggregation. Values are written into `label`.
 pub(crate) fn frame(
     run: &Run<'_>,
     node: &Aggregate,
@@ -43,7 +44,7 @@ pub(crate) fn frame(
         let row = input.row(series);
         for (step, value) in row.values.iter().enumerate() {
             if !is_absent(*value) {
-                // Each may be a row of its own.
+                // Each value may need a row of its own, which takes time.
                 account.check()?;
                 counts.count(group, step, *value)?;
             }
@@ -76,18 +77,18 @@ pub(crate) fn frame(
     Ok(out)
 }
 
-/// A value in a group, as it is written, and how often it occurs at each step.
+/// A value in a group, in text form, and its number of occurrences at each step.
 struct Counted {
     group: u32,
     value: String,
     counts: Vec<f64>,
 }
 
-/// What was counted so far.
+/// The rows counted so far, with an index of their values.
 struct Counts {
     writes_value: bool,
     steps: usize,
-    /// Where the row of a value in a group stands.
+    /// The index of the row of a value in a group.
     places: FxHashMap<(u32, u64), usize>,
     histogram_places: FxHashMap<(u32, String), usize>,
     rows: Vec<Counted>,
@@ -126,8 +127,8 @@ impl Counts {
     }
 
     fn add_row(&mut self, group: u32, value: String) -> Result<(), QueryError> {
-        // The row, its copy in the result, which may have room for as much again, the value as
-        // text here and among the places, and its place.
+        // The row, its copy in the result (with capacity for twice as many), the text of the value
+        // here and in the index, and the entry of the index.
         const PLACE_BYTES: usize = 2
             * (size_of::<Counted>() + size_of::<((u32, String), usize)>() + size_of::<RowLabels>());
         let row_bytes = self.steps * size_of::<f64>();
@@ -151,12 +152,13 @@ impl Counted {
     }
 }
 
-/// Values that are written alike have equal keys.
+/// Returns a key that is equal for values with the same text form.
 fn key_of(value: f64) -> u64 {
     if value.is_nan() { f64::NAN } else { value }.to_bits()
 }
 
-/// The label that the parameter names.
+/// Returns the label name in the parameter of the aggregation. Fails if it is not a valid label
+/// name.
 pub(crate) fn label_name(node: &Aggregate) -> Result<String, QueryError> {
     let Some(NodeKind::Text(name)) = node.param.as_ref().map(|p| &p.kind) else {
         return Err(QueryError::Execution("count_values: no label name".into()));
@@ -170,7 +172,8 @@ pub(crate) fn label_name(node: &Aggregate) -> Result<String, QueryError> {
     }
 }
 
-/// The grouping without the label that the value overwrites, and whether results keep that label.
+/// Returns the grouping without the label that is overwritten, and whether the results contain this
+/// label.
 fn without_label(grouping: &Grouping, label: &str) -> (Grouping, bool) {
     match grouping {
         Grouping::By(names) => {

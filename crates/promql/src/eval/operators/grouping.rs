@@ -1,7 +1,7 @@
-//! Which group each series of an aggregation belongs to.
+//! Assigns the series of an aggregation to groups.
 //!
-//! `by` reads only the columns of the labels it names, as numbers; label sets are made once a
-//! group. `without` needs whole label sets.
+//! `by` reads only the columns of the grouping labels, encoded as numbers, and creates one label
+//! set per group. `without` needs the complete label sets of all series.
 
 use crate::ast::Grouping;
 use crate::eval::account::{Account, grow};
@@ -18,24 +18,25 @@ use rustc_hash::FxHashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// What a group takes beside the bytes of its labels, in lists with room for twice as many.
+/// Memory of a group in bytes, in addition to its labels, in lists with capacity for twice as many.
 const GROUP_BYTES: usize = 2 * size_of::<Labels>() + 32;
 
-/// A pair of numbers and its own, in a map that may have room for twice as many.
+/// Memory of a map entry from a pair of numbers to a number, in a map with capacity for twice as
+/// many.
 const REFINED_BYTES: usize = 32;
 
-/// The groups of a stream's series.
+/// The groups of the series in a stream.
 pub(crate) struct Groups {
-    /// For each series its group.
+    /// The index of the group of each series.
     pub(crate) of_series: Vec<u32>,
     /// The labels of each group.
     pub(crate) labels: Vec<Labels>,
-    /// Of all that.
+    /// The reservation for the memory of both lists.
     _memory: Reservation,
 }
 
 impl Groups {
-    /// Groups the series of `stream`.
+    /// Assigns the series of `stream` to groups.
     pub(crate) fn of(
         stream: &Stream,
         grouping: &Grouping,
@@ -47,7 +48,7 @@ impl Groups {
         }
     }
 
-    /// Groups the series of a frame.
+    /// Assigns the series of a frame to groups.
     pub(crate) fn of_frame(
         frame: &Arc<Frame>,
         grouping: &Grouping,
@@ -56,17 +57,18 @@ impl Groups {
         Self::of(&frame.clone().into(), grouping, run)
     }
 
-    /// How many groups.
+    /// Returns the number of groups.
     pub(crate) fn len(&self) -> usize {
         self.labels.len()
     }
 
-    /// Bytes that [`Groups::members`] takes at most: lists that grew have room for twice as many.
+    /// Returns the maximum size of the result of [`Groups::members`] in bytes. Its lists may have
+    /// capacity for twice as many.
     pub(crate) fn members_bytes(&self) -> usize {
         self.len() * size_of::<Vec<u32>>() + 2 * size_of_val(&self.of_series[..])
     }
 
-    /// The series of each group.
+    /// Returns the series of each group.
     pub(crate) fn members(&self) -> Vec<Vec<u32>> {
         let mut members = vec![Vec::new(); self.len()];
         for (series, group) in self.of_series.iter().enumerate() {
@@ -119,7 +121,8 @@ impl Groups {
         })
     }
 
-    /// Parts of the series find their own groups at once; then those of all parts are numbered.
+    /// Groups series by all labels except `names`. Parts of the series are grouped in parallel;
+    /// then the groups of all parts are numbered.
     fn without(stream: &Stream, names: &[String], run: &Run<'_>) -> Result<Self, QueryError> {
         let account = run.account;
         let keeps = |name: &str| name != METRIC_NAME && !names.iter().any(|n| n == name);
@@ -168,14 +171,14 @@ impl Groups {
     }
 }
 
-/// Splits groups by one more label; returns how many there are now.
+/// Splits groups by the values of one more label. Returns the new number of groups.
 fn refine(of_series: &mut [u32], ids: &[u32], account: &Account<'_>) -> Result<usize, QueryError> {
     let mut known: FxHashMap<(u32, u32), u32> = FxHashMap::default();
     let mut before = None;
     for (group, id) in of_series.iter_mut().zip(ids) {
         account.check()?;
         let key = (*group, *id);
-        // Neighbours are mostly of one group.
+        // Neighbouring series often belong to the same group.
         *group = match before {
             Some((same, number)) if same == key => number,
             _ => {

@@ -1,4 +1,5 @@
-//! `info(v, {selector})`: adds the labels of info series to the series that they tell of.
+//! The function `info(v, {selector})`, which adds the labels of info series to the series that they
+//! describe.
 //!
 //! ```text
 //! base          up{instance="a", job="x"}                        value
@@ -6,9 +7,9 @@
 //! result        up{instance="a", job="x", zone="z"}              the base's value
 //! ```
 //!
-//! Series belong together where the identifying labels are equal. Steps are walked in order, and at
-//! each the info sample that was written last counts; so one base series may become several.
-//! Follows upstream's `promql/info.go`.
+//! An info series describes all series with equal identifying labels. The steps are processed in
+//! order, and each uses the newest info sample, so one base series may result in several series.
+//! Follows `promql/info.go` of Prometheus.
 
 mod selection;
 
@@ -27,23 +28,24 @@ use firn_model::labels::{Labels, LabelsBuilder, METRIC_NAME};
 use rustc_hash::FxHashMap;
 use selection::{InfoSeries, Wanted, never_seen};
 
-/// The labels that say which info series belongs to a series.
+/// The labels that identify the target of a series.
 const IDENTIFYING: [&str; 2] = ["instance", "job"];
 
-/// What an info series takes while it is joined, beside its identity: its name, the numbers of
-/// both, and those of the newest at a step, in maps that may have room for twice as many.
+/// Memory of an info series during the join in bytes, in addition to its identity: its name, the
+/// indexes of its name and identity, and the newest series at a step, in maps with capacity for
+/// twice as many.
 const INFO_BYTES: usize = 2 * size_of::<([Vec<u8>; 2], &[u8], [(u32, u32); 2], [u32; 2])>();
 
-/// What a row takes beside its labels and values: its place, its row_labels, and lists and maps
-/// that may have room for as many again.
+/// Memory of a row in bytes, in addition to its labels and values: its index and its labels in the
+/// result, in lists and maps with capacity for twice as many.
 const ROW_BYTES: usize =
     2 * size_of::<(Labels, RowBuffer, Labels, usize, RowLabels)>() + ALLOCATION_BYTES;
 
-/// What a base series takes while it is joined: whether it is ignored, the number of its identity,
-/// what it became, and its place among those that are there at a step.
+/// Memory of a base series during the join in bytes: whether it is ignored, the index of its
+/// identity, its previous result, and its index in the list of series with a value.
 const BASE_BYTES: usize = size_of::<(bool, Option<u32>, Reuse, usize)>();
 
-/// The value of a call whose first argument has the value `base`.
+/// Evaluates a call of `info`. `base` is the value of the first argument.
 pub(crate) fn frame(
     run: &mut Run<'_>,
     (node, args): (&Node, &[Node]),
@@ -59,7 +61,7 @@ pub(crate) fn frame(
         }
     }
     let mut memory = account.reserve(base.len() * BASE_BYTES)?;
-    // They are asked for at every step.
+    // The label sets are needed at every step.
     base.row_labels_mut(account, &mut memory)?;
     let wanted = Wanted::of(args.get(1));
     let mut ignored = Vec::with_capacity(base.len());
@@ -82,7 +84,8 @@ pub(crate) fn frame(
     join.into_frame(grid.count)
 }
 
-/// How many info series have a sample at each step, as windows of one sample.
+/// Returns the number of info series with a sample at each step, in the form of windows with one
+/// sample.
 fn seen_at(infos: &[InfoSeries], steps: usize) -> WindowExtent {
     let seen = |step: usize| {
         infos
@@ -98,30 +101,31 @@ fn seen_at(infos: &[InfoSeries], steps: usize) -> WindowExtent {
     }
 }
 
-/// The identifying labels of a series.
+/// Returns the values of the identifying labels of a series.
 fn identity(labels: &Labels) -> [Vec<u8>; 2] {
     IDENTIFYING.map(|name| labels.get(name).to_vec())
 }
 
-/// What a base series became at the step before, to be taken again while nothing changes.
+/// The result of a base series at the previous step, for reuse as long as its info series are the
+/// same.
 #[derive(Clone, Debug, Default)]
 struct Reuse {
-    /// Info series by number of the info metric's name.
+    /// The info series by index of the metric name.
     partners: Vec<Option<u32>>,
-    /// The row, or none if the series is left out.
+    /// The index of the row in the result, or `None` if the series is dropped.
     row: Option<usize>,
     is_known: bool,
 }
 
-/// Base and info series on their way to a result.
+/// The state of the join between base and info series.
 struct Join<'a> {
     base: &'a Frame,
     ignored: Vec<bool>,
     infos: Vec<InfoSeries>,
     wanted: Wanted,
-    /// For each base series the number of its identity, if some info series has it.
+    /// The index of each base series' identity, if an info series has the same identity.
     identities: Vec<Option<u32>>,
-    /// For each info series the number of its name and of its identity.
+    /// The indexes of each info series' name and identity.
     keys: Vec<(u32, u32)>,
     name_count: usize,
     reuse: Vec<Reuse>,
@@ -129,9 +133,9 @@ struct Join<'a> {
     row_of: FxHashMap<Labels, usize>,
     samples: u64,
     account: &'a Account<'a>,
-    /// Of the names, identities and partners.
+    /// The reservation for names, identities and partners.
     memory: Reservation,
-    /// Of the rows.
+    /// The reservation for the rows of the result.
     rows_memory: Reservation,
 }
 
@@ -185,7 +189,7 @@ impl<'a> Join<'a> {
         })
     }
 
-    /// Joins what is there at a step.
+    /// Joins the base series that have a value at a step.
     fn step(&mut self, step: usize) -> Result<(), QueryError> {
         let has_value = |series: &usize| {
             let row = self.base.row(*series);
@@ -214,7 +218,8 @@ impl<'a> Join<'a> {
         Ok(())
     }
 
-    /// The info series of every name and identity whose sample at a step was written last.
+    /// Returns the info series with the newest sample at a step, by name and identity. Fails if two
+    /// series have samples with the same timestamp.
     fn newest(&self, step: usize) -> Result<FxHashMap<(u32, u32), u32>, QueryError> {
         let mut newest: FxHashMap<(u32, u32), u32> = FxHashMap::default();
         for (at, info) in self.infos.iter().enumerate() {
@@ -239,7 +244,8 @@ impl<'a> Join<'a> {
         Ok(newest)
     }
 
-    /// The row that a base series adds to; none if it has no partner and must have one.
+    /// Returns the row to which a base series contributes, or `None` if it has no info series but
+    /// requires one.
     fn joined(
         &mut self,
         series: usize,
@@ -271,7 +277,7 @@ impl<'a> Join<'a> {
         Ok(row)
     }
 
-    /// The labels of a base series and its partners.
+    /// Returns the labels of a base series together with those of its info series.
     fn labels(
         &self,
         series: usize,
@@ -307,7 +313,7 @@ impl<'a> Join<'a> {
         if let Some(known) = self.row_of.get(&labels) {
             return Ok(*known);
         }
-        // The row, and its copy in the result, which may have room for as much again.
+        // The row and its copy in the result, with capacity for twice as many.
         let steps = self.base.steps();
         let row_bytes = 3 * steps * size_of::<f64>() + ROW_BYTES;
         grow(&mut self.rows_memory, row_bytes + labels.as_bytes().len())?;
@@ -318,7 +324,7 @@ impl<'a> Join<'a> {
         Ok(self.rows.len() - 1)
     }
 
-    /// Copies the value of a base series at a step to a row.
+    /// Copies the value of a base series at a step to a row. Fails if the row already has a value.
     fn put(&mut self, series: usize, step: usize, row: usize) -> Result<(), QueryError> {
         let from = self.base.row(series);
         let into = &mut self.rows[row].1;
@@ -341,7 +347,8 @@ impl<'a> Join<'a> {
         Ok(())
     }
 
-    /// The rows. As upstream, a name whose removal was put off stays.
+    /// Returns the rows as a frame. As in Prometheus, metric names are kept even if their removal
+    /// was delayed.
     fn into_frame(self, steps: usize) -> Result<Frame, QueryError> {
         let mut frame = Frame::new(steps);
         frame.keep(self.rows_memory);

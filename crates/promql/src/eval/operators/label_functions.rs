@@ -1,4 +1,4 @@
-//! Functions that change labels or the order of elements, and leave values alone.
+//! Functions that change labels or the order of series, but no values.
 
 use crate::eval::account::grow;
 use crate::eval::annotations::Annotation;
@@ -18,11 +18,11 @@ use firn_model::regex::CaptureRegex;
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-/// The longest label value that a function makes.
+/// Maximum length in bytes of a label value that a function creates.
 const VALUE_BYTES_MAX: usize = 1 << 20;
 
-/// A label that a function sets, and the value that it writes for a label set; the function leaves
-/// the series alone if it says `false`.
+/// A function that sets one label. It computes the value from the label set of a series, and leaves
+/// the series unchanged if it returns `false`.
 pub(crate) struct LabelSetter<'a> {
     destination: &'a str,
     make: MakeValue<'a>,
@@ -31,7 +31,7 @@ pub(crate) struct LabelSetter<'a> {
 type MakeValue<'a> = Box<dyn FnMut(&Labels, &mut Vec<u8>) -> Result<bool, QueryError> + 'a>;
 
 impl<'a> LabelSetter<'a> {
-    /// `label_replace(v, dst, replacement, src, regex)`
+    /// Creates the function of `label_replace(v, dst, replacement, src, regex)`.
     pub(crate) fn replace(run: &Run<'_>, args: &'a [Node]) -> Result<Self, QueryError> {
         let [destination, replacement, source, pattern] = [1, 2, 3, 4].map(|at| text(args, at));
         let regex = CaptureRegex::within(pattern, run.ctx.budget, run.account.cancel());
@@ -57,7 +57,7 @@ impl<'a> LabelSetter<'a> {
         })
     }
 
-    /// `label_join(v, dst, separator, src...)`
+    /// Creates the function of `label_join(v, dst, separator, src...)`.
     pub(crate) fn join(args: &'a [Node]) -> Result<Self, QueryError> {
         let (destination, separator) = (text(args, 1), text(args, 2));
         let mut sources = Vec::new();
@@ -85,7 +85,7 @@ impl<'a> LabelSetter<'a> {
         })
     }
 
-    /// Sets the label of every series for which `make` says so to the value that it writes.
+    /// Sets the label of every series for which the function returns true.
     pub(crate) fn apply(mut self, run: &Run<'_>, mut frame: Frame) -> Result<Frame, QueryError> {
         let (account, name) = (run.account, self.destination);
         let mut memory = account.reserve(0)?;
@@ -96,21 +96,22 @@ impl<'a> LabelSetter<'a> {
             if !(self.make)(&row_labels.labels, &mut value)? {
                 continue;
             }
-            // The labels before may be another's too, so these are all new.
+            // The previous labels may be shared with other owners, so all of these are new.
             let bytes = row_labels.labels.as_bytes().len() + name.len() + value.len();
             grow(&mut memory, bytes + ALLOCATION_BYTES)?;
             let mut builder = LabelsBuilder::from_labels(row_labels.labels.as_ref());
             row_labels.labels = builder.set(name, &value).build();
             row_labels.drops_name &= name != METRIC_NAME;
         }
-        // A pattern matches nothing once the query is stopped.
+        // After a cancellation the pattern matches nothing.
         account.check()?;
         frame.keep(memory);
         merge_equal(frame, Collision::MergedByKind, account)
     }
 }
 
-/// Refuses a label value that is too long: one that is made of itself twice doubles with each call.
+/// Rejects label values that are too long. Without a limit, a value that contains itself twice
+/// would double with each call.
 fn check_len(len: usize) -> Result<(), QueryError> {
     match len <= VALUE_BYTES_MAX {
         true => Ok(()),
@@ -127,7 +128,7 @@ fn text(args: &[Node], at: usize) -> &[u8] {
     }
 }
 
-/// The name that the bytes are, if labels may be called so.
+/// Returns the name if the bytes are a valid label name.
 fn label_name(bytes: &[u8]) -> Option<&str> {
     std::str::from_utf8(bytes)
         .ok()
@@ -138,7 +139,8 @@ fn refused(what: &str, text: &[u8]) -> QueryError {
     QueryError::Execution(format!("{what}: {}", String::from_utf8_lossy(text)))
 }
 
-/// `sort`, `sort_desc`, `sort_by_label`, `sort_by_label_desc`. A range query has its own order.
+/// Evaluates `sort`, `sort_desc`, `sort_by_label` and `sort_by_label_desc`. In a range query they
+/// have no effect.
 pub(crate) fn sort(
     run: &mut Run<'_>,
     node: &Node,
@@ -147,7 +149,7 @@ pub(crate) fn sort(
     frame: Arc<Frame>,
     grid: Grid,
 ) -> Result<Frame, QueryError> {
-    // A range of which one step is left is one still.
+    // A range query with a single remaining step is still a range query.
     if grid.start != grid.end {
         run.notes
             .add(Annotation::sort_in_range_query(node.own_span()));
@@ -183,13 +185,13 @@ pub(crate) fn sort(
     Ok(sorted)
 }
 
-/// Upwards; NaN last.
+/// Compares values in ascending order, NaN last.
 pub(crate) fn by_values(a: f64, b: f64) -> Ordering {
     let nan_last = a.is_nan().cmp(&b.is_nan());
     nan_last.then_with(|| a.partial_cmp(&b).unwrap_or(Ordering::Equal))
 }
 
-/// By the named labels in turn, then by all.
+/// Compares series by the given labels in order, then by all labels.
 fn by_labels(frame: &Frame, names: &[&str], a: usize, b: usize) -> Ordering {
     let (a, b) = (&frame.labels(a), &frame.labels(b));
     for name in names {

@@ -1,10 +1,11 @@
-//! The order of texts with numbers in them that `sort_by_label` uses: `pod-2` before `pod-10`.
+//! The natural order of texts that contain numbers, used by `sort_by_label`: `pod-2` is before
+//! `pod-10`.
 
 use std::cmp::Ordering;
 
-/// The order of two texts. Runs of digits compare as numbers, other runs as text; of a text and
-/// its own beginning the beginning comes first. Texts that only differ in leading zeros compare as
-/// text, so that the order is total.
+/// Compares two texts. Runs of digits are compared as numbers, other runs as text. A prefix of a
+/// text is before the text. Texts that differ only in leading zeros are compared as text, so the
+/// order is total.
 pub(crate) fn compare(a: &[u8], b: &[u8]) -> Ordering {
     let (mut a_runs, mut b_runs) = (Runs(a), Runs(b));
     loop {
@@ -26,14 +27,15 @@ fn compare_runs(left: &[u8], right: &[u8]) -> Ordering {
     }
 }
 
-/// The digits of a run of digits, leading zeros left out.
+/// Returns the digits of a run without leading zeros, or `None` if the run does not consist of
+/// digits.
 fn digits(run: &[u8]) -> Option<&[u8]> {
     let is_number = run.first().is_some_and(u8::is_ascii_digit);
     let zeros = run.iter().take_while(|byte| **byte == b'0').count();
     is_number.then_some(&run[zeros..])
 }
 
-/// A text cut where digits begin or end.
+/// An iterator over the runs of digits and of other characters in a text.
 struct Runs<'a>(&'a [u8]);
 
 impl<'a> Iterator for Runs<'a> {

@@ -1,4 +1,4 @@
-//! `quantile`: needs all values of a group at a step at once.
+//! The aggregation `quantile`, which needs all values of a group at a step at once.
 
 use crate::eval::account::Account;
 use crate::eval::annotations::{Annotation, Annotations};
@@ -17,22 +17,22 @@ use firn_model::budget::Reservation;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Steps in a part: their values of one series share a cache line.
+/// Number of steps in a part: their values of one series share a cache line.
 const STEPS_PER_PART: usize = 8;
 
-/// The extremes of a parameter over all steps.
+/// The extreme values of a parameter over all steps.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Extremes {
-    /// The least; NaN if there is a NaN.
+    /// The smallest value; NaN if any value is NaN.
     pub(crate) min: f64,
-    /// The greatest; NaN if there is a NaN.
+    /// The largest value; NaN if any value is NaN.
     pub(crate) max: f64,
-    /// Whether there is a NaN.
+    /// True if any value is NaN.
     pub(crate) any_nan: bool,
 }
 
 impl Extremes {
-    /// Of the values of all steps.
+    /// Returns the extremes of the values of all steps.
     pub(crate) fn of(values: &[f64]) -> Self {
         Self {
             min: values.iter().copied().fold(f64::MAX, float::min),
@@ -42,7 +42,7 @@ impl Extremes {
     }
 }
 
-/// The value of the aggregation with the parameter of each step.
+/// Evaluates the aggregation. `params` contains the quantile of each step.
 pub(crate) fn frame(
     run: &mut Run<'_>,
     node: &Aggregate,
@@ -60,7 +60,7 @@ pub(crate) fn frame(
         params: &params,
         account,
     };
-    // All rows, and their copies in the result, which may have room for as many again.
+    // All rows, and their copies in the result, with capacity for twice as many.
     let memory = account.reserve(3 * groups.len() * grid.count * size_of::<f64>())?;
     let mut rows = vec![ABSENT; groups.len() * grid.count];
     let merge = |part: Part| {
@@ -104,7 +104,7 @@ fn remark(run: &mut Run<'_>, node: &Aggregate, params: &[f64], input: &Frame) {
     }
 }
 
-/// What quantiles are of.
+/// The inputs of the computation, shared by all threads.
 struct Choice<'a> {
     input: &'a Frame,
     members: &'a [Vec<u32>],
@@ -115,7 +115,7 @@ struct Choice<'a> {
 /// The quantiles of all groups at some steps.
 struct Part {
     steps: Range<usize>,
-    /// By group, and within by step.
+    /// The values ordered by group, then by step.
     values: Vec<f64>,
     _memory: Reservation,
 }
@@ -127,7 +127,7 @@ impl Part {
 }
 
 impl Choice<'_> {
-    /// Reads each member once for all of the steps.
+    /// Computes the quantiles of some steps. Reads each series once for all of them.
     fn of_steps(&self, steps: Range<usize>) -> Result<Part, QueryError> {
         let largest = self.members.iter().map(Vec::len).max().unwrap_or(0);
         let columns_bytes = steps.len() * largest * size_of::<Rank>();

@@ -1,10 +1,10 @@
-//! Series on their way to a consumer: a base that makes rows, and operations on each row.
+//! A stream: a base that produces rows, and a list of operations applied to each row.
 //!
-//! A consumer that needs one row at a time (an aggregation, `absent`) scans parts and nothing is
-//! materialised; one that needs all rows asks for a [`Frame`].
+//! A consumer that needs one row at a time (an aggregation, `absent`) scans the stream in parts,
+//! and nothing is materialized. A consumer that needs all rows converts the stream to a [`Frame`].
 //!
-//! Two series may become one when they lose their names. Then the stream is made a frame, so that a
-//! consumer may rely on series being distinct wherever upstream relies on it.
+//! Two series may become equal when their metric names are removed. The stream is then converted to
+//! a frame, so that consumers can rely on distinct series wherever Prometheus does.
 
 use crate::eval::account::{Account, grow};
 use crate::eval::annotations::Annotations;
@@ -23,38 +23,40 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// What a frame keeps of a row beside its values, in lists that may have room for twice as many.
+/// Memory of a row in a frame in bytes, in addition to its values, in lists with capacity for twice
+/// as many.
 const ROW_BYTES: usize = 6 * size_of::<u32>();
 
-/// What makes rows.
+/// The producer of a stream's rows.
 pub(crate) enum Base {
-    /// Samples of a source.
+    /// Samples of a source, which are converted to rows on demand.
     Leaf(Box<Leaf>),
-    /// Rows in memory, which other streams may share.
+    /// Rows in memory, which may be shared with other streams.
     Frame(Arc<Frame>),
 }
 
-/// What happens to series that become equal by losing their names.
+/// The rule for series that become equal when their metric names are removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Collision {
-    /// They may not exist both.
+    /// It is an error if two series are equal.
     Refused,
-    /// They may not have a value at the same step.
+    /// Equal series are merged. It is an error if they have values at the same step.
     Merged,
-    /// They may not have a float, nor a histogram, at the same step, but one of each. The
-    /// consumer must take whole rows, which may hold both.
+    /// Equal series are merged. It is an error if they have two floats or two histograms at the
+    /// same step, but one of each is allowed. The consumer must accept rows that contain both.
     MergedByKind,
 }
 
-/// Series and what is done to their rows.
+/// A set of series, and the operations on their rows.
 pub(crate) struct Stream {
     base: Base,
     ops: Vec<RowOp>,
-    /// Set if names go here; not if they go at the end of the evaluation.
+    /// Set if metric names are removed by an operation of the stream, and not only at the end of
+    /// the evaluation.
     strips_names: Option<Collision>,
-    /// After how many operations they go.
+    /// Number of operations before the metric names are removed.
     strips_after: usize,
-    /// Whether names go at the end of the evaluation.
+    /// True if metric names are removed at the end of the evaluation.
     drops_names: bool,
 }
 
@@ -77,7 +79,8 @@ impl From<Arc<Frame>> for Stream {
 }
 
 impl Stream {
-    /// The rows of a leaf. With `delayed` names go at the end of the evaluation.
+    /// Creates a stream from a leaf. If `delayed` is set, metric names are removed at the end of
+    /// the evaluation.
     pub(crate) fn from_leaf(leaf: Leaf, delayed: bool) -> Self {
         let (strips, drops) = match &leaf.kind {
             LeafKind::Newest | LeafKind::Smoothed(_) => (None, false),
@@ -94,7 +97,7 @@ impl Stream {
         }
     }
 
-    /// Adds an operation on each row.
+    /// Adds an operation that is applied to each row.
     pub(crate) fn then(mut self, op: RowOp, delayed: bool) -> Self {
         if op.drops_name() {
             self.drops_names = true;
@@ -110,7 +113,8 @@ impl Stream {
         self
     }
 
-    /// The same rows, each noted in `tally`: at once if they are in memory, else when they pass.
+    /// Records all rows in `tally`: immediately if they are in memory, otherwise when they are
+    /// produced.
     pub(crate) fn counted(mut self, tally: Arc<RowTally>) -> Self {
         match &self.base {
             Base::Frame(frame) if self.ops.is_empty() => {
@@ -121,7 +125,7 @@ impl Stream {
         self
     }
 
-    /// Counts no row any more: all have passed, and are looked at again.
+    /// Stops recording rows, because all rows have been recorded and will be read again.
     pub(crate) fn close_tallies(&self) {
         for op in &self.ops {
             if let RowOp::Count(tally) = op {
@@ -135,19 +139,20 @@ impl Stream {
         }
     }
 
-    /// Sets how many samples operators that go step by step see, after [`Stream::of_one_kind`].
+    /// Records the number of samples that operators use when they iterate over steps, after
+    /// [`Stream::of_one_kind`].
     pub(crate) fn recount(&self, tally: &RowTally) {
         if let Base::Frame(frame) = &self.base {
             tally.recount((0..frame.len()).map(|series| frame.row(series)));
         }
     }
 
-    /// Whether some row in memory has a float and a histogram at one step.
+    /// Returns whether any row in memory has a float and a histogram at the same step.
     pub(crate) fn holds_both(&self) -> bool {
         matches!(&self.base, Base::Frame(frame) if frame.holds_both())
     }
 
-    /// How many series, those without a value included.
+    /// Returns the number of series, including those without a value.
     pub(crate) fn len(&self) -> usize {
         match &self.base {
             Base::Leaf(leaf) => leaf.source.len(),
@@ -155,7 +160,7 @@ impl Stream {
         }
     }
 
-    /// How many steps.
+    /// Returns the number of steps.
     pub(crate) fn steps(&self) -> usize {
         match &self.base {
             Base::Leaf(leaf) => leaf.grid.count,
@@ -163,7 +168,7 @@ impl Stream {
         }
     }
 
-    /// The labels of a series; may allocate.
+    /// Returns the labels of a series. May allocate.
     pub(crate) fn labels(&self, series: usize) -> Labels {
         let labels = match &self.base {
             Base::Leaf(leaf) => leaf.source.labels(series),
@@ -175,7 +180,7 @@ impl Stream {
         }
     }
 
-    /// One label of all series.
+    /// Returns the values of one label for all series.
     pub(crate) fn label_column(
         &self,
         name: &str,
@@ -190,7 +195,7 @@ impl Stream {
         }
     }
 
-    /// Whether the series is to lose its name at the end of the evaluation.
+    /// Returns whether the metric name of the series is removed at the end of the evaluation.
     pub(crate) fn drops_name(&self, series: usize) -> bool {
         self.drops_names
             || match &self.base {
@@ -199,7 +204,7 @@ impl Stream {
             }
     }
 
-    /// Hands the row of every series of `part` to `each`, in order.
+    /// Computes the rows of all series of `part` and passes them to `each`, in order.
     pub(crate) fn scan(
         &self,
         part: Range<usize>,
@@ -229,7 +234,7 @@ impl Stream {
         }
     }
 
-    /// Makes sure that no two series are equal: streams go on, others become frames.
+    /// Ensures that no two series are equal. Converts the stream to a frame if they might be.
     pub(crate) fn with_distinct_series(self, run: &mut Run<'_>) -> Result<Self, QueryError> {
         let account = run.account;
         if self.is_certainly_distinct(account)? || self.has_distinct_labels(account)? {
@@ -238,8 +243,7 @@ impl Stream {
         self.into_frame(run).map(Stream::from)
     }
 
-    /// The stream without histograms that stand at or behind a step at which their row has a float
-    /// too.
+    /// Removes the histograms that are at or after a step at which their row also has a float.
     pub(crate) fn of_one_kind(mut self, account: &Account<'_>) -> Result<Self, QueryError> {
         if let Base::Frame(frame) = &self.base
             && frame.holds_both()
@@ -251,7 +255,7 @@ impl Stream {
         Ok(self)
     }
 
-    /// All rows. Series without a value are left out.
+    /// Computes all rows. Series without a value are dropped.
     pub(crate) fn into_frame(mut self, run: &mut Run<'_>) -> Result<Arc<Frame>, QueryError> {
         let account = run.account;
         if self.ops.is_empty()
@@ -263,7 +267,8 @@ impl Stream {
         let Some(collision) = self.strips_names.filter(|_| !is_distinct) else {
             return self.all_rows(run).map(Arc::new);
         };
-        // Series collide where names go, whatever later operations leave of them.
+        // Series are merged where their metric names are removed, regardless of the later
+        // operations.
         let later = self.ops.split_off(self.strips_after);
         let frame = merge_equal(self.all_rows(run)?, collision, account)?;
         let mut rest = Stream::from(frame);
@@ -280,7 +285,8 @@ impl Stream {
         let (origin, members) = self.origin();
         let task = |part| self.materialise(part, (&origin, members.as_deref()), account);
         let merge = |(part, part_notes): (Frame, Annotations)| {
-            // The parts' own reservations go with them; this is for what is free behind them.
+            // The reservations of the parts are moved to the frame. This one is for the unused
+            // capacity.
             grow(&mut room, part.free_bytes())?;
             out.append(part);
             notes.merge(part_notes);
@@ -295,7 +301,8 @@ impl Stream {
         Ok(out)
     }
 
-    /// Whose rows they are, and which member of it each series is if that is not its number.
+    /// Returns the origin of the labels, and the member index of each series if it differs from the
+    /// index of the series.
     fn origin(&self) -> (Arc<dyn Origin>, Option<Vec<u32>>) {
         let (origin, members) = match &self.base {
             Base::Leaf(leaf) => (leaf.source.clone() as Arc<dyn Origin>, None),
@@ -323,7 +330,7 @@ impl Stream {
         account: &Account<'_>,
     ) -> Result<(Frame, Annotations), QueryError> {
         let row_bytes = self.steps() * size_of::<f64>() + ROW_BYTES;
-        // At once for all rows, as the frame has room for all of them.
+        // Reserved for all rows at once, because the frame has capacity for all of them.
         let mut memory = account.reserve(part.len() * row_bytes)?;
         let mut frame = Frame::late(self.steps(), origin.clone(), part.len());
         let mut notes = Annotations::default();
@@ -347,7 +354,7 @@ impl Stream {
         Ok((frame, notes))
     }
 
-    /// Whether series are distinct without looking at each.
+    /// Returns whether all series are distinct, without comparing their labels.
     fn is_certainly_distinct(&self, account: &Account<'_>) -> Result<bool, QueryError> {
         if self.strips_names.is_none() {
             return Ok(true);
@@ -364,7 +371,7 @@ impl Stream {
     }
 
     fn has_distinct_labels(&self, account: &Account<'_>) -> Result<bool, QueryError> {
-        // A set that grew has room for twice as many.
+        // A set that has grown may have capacity for twice as many.
         const PLACE_BYTES: usize = 3 * size_of::<Labels>();
         let mut memory = account.reserve(self.len() * PLACE_BYTES)?;
         let mut seen = FxHashSet::default();
@@ -380,19 +387,19 @@ impl Stream {
     }
 }
 
-/// The error of two series that are one.
+/// Returns the error for two series with equal labels.
 pub(crate) fn same_labelset() -> QueryError {
     QueryError::Execution("vector cannot contain metrics with the same labelset".into())
 }
 
-/// Makes one series of those with equal labels.
+/// Merges series with equal labels, or fails, depending on `collision`.
 pub(crate) fn merge_equal(
     frame: Frame,
     collision: Collision,
     account: &Account<'_>,
 ) -> Result<Frame, QueryError> {
-    // An entry with a list of one, in a map that may have room for twice as many, and its place in
-    // the order.
+    // An entry with a list of one, in a map with capacity for twice as many, and an entry in
+    // `order`.
     const PLACE_BYTES: usize = 2 * size_of::<(&[u8], Vec<usize>)>() + 64;
     let mut places = account.reserve(frame.len() * PLACE_BYTES)?;
     let mut labels = Vec::with_capacity(frame.len());
@@ -420,7 +427,7 @@ pub(crate) fn merge_equal(
         return Err(same_labelset());
     }
     let mut out = frame.like(frame.steps());
-    // Both frames are in memory until the copy is made.
+    // Both frames are in memory until the copy is complete.
     let _copied = account.reserve(frame.bytes())?;
     let mut row = RowBuffer::default();
     for first in order {
@@ -437,7 +444,7 @@ pub(crate) fn merge_equal(
     Ok(out)
 }
 
-/// Adds the values of a series to a row that has none at those steps.
+/// Adds the values of a series to a row. Fails if the row already has a value at such a step.
 fn merge_rows(
     row: &mut RowBuffer,
     frame: &Frame,

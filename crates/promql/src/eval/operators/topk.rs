@@ -1,7 +1,8 @@
-//! `topk`, `bottomk`, `limitk`, `limit_ratio`: elements of a group chosen at each step.
+//! The aggregations `topk`, `bottomk`, `limitk` and `limit_ratio`, which select elements of a group
+//! at each step.
 //!
-//! Which of equal values is chosen, and the order of an instant result, follow from the binary heap
-//! that upstream uses, so the heap here moves elements the same way.
+//! The selection among equal values, and the order of an instant result, depend on the binary heap
+//! of Prometheus. The heap in this module therefore moves elements in exactly the same way.
 
 use crate::ast::{AggregateOp, Span};
 use crate::eval::account::{Account, grow};
@@ -21,16 +22,17 @@ use firn_model::labels::Labels;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Steps in a part: their values of one series share a cache line.
+/// Number of steps in a part: their values of one series share a cache line.
 const STEPS_PER_PART: usize = 8;
 
-/// What putting an element of a heap in order takes: its place and its copy.
+/// Memory to sort an element of a heap, in bytes: its index and a copy.
 const ORDERED_BYTES: usize = size_of::<usize>() + size_of::<Element>();
 
-/// Up to this many elements upstream's sort is an insertion sort, beyond it ties have no order.
+/// Maximum number of elements for which Go uses an insertion sort. For more elements, equal values
+/// have no specified order.
 const INSERTION_SORT_MAX: usize = 12;
 
-/// The value of the aggregation with the parameter of each step.
+/// Evaluates the aggregation. `params` contains the parameter of each step.
 pub(crate) fn frame(
     run: &mut Run<'_>,
     node: &Aggregate,
@@ -78,7 +80,8 @@ pub(crate) fn frame(
     Ok(out)
 }
 
-/// Says or refuses what is wrong with the parameter; `false` means that nothing can be chosen.
+/// Checks the parameter: adds annotations or returns an error. Returns `false` if no element can be
+/// selected.
 fn check_param(
     run: &mut Run<'_>,
     node: &Aggregate,
@@ -124,10 +127,10 @@ fn check_param(
     Ok(true)
 }
 
-/// The chosen values of a range query; other places are empty.
+/// Returns the selected values of a range query. All other steps are empty.
 fn keep(input: &Frame, chosen: &[Vec<u32>], account: &Account<'_>) -> Result<Frame, QueryError> {
     let places: usize = chosen.iter().map(Vec::len).sum();
-    // Lists that grew have room for twice as many.
+    // Lists that have grown may have capacity for twice as many.
     let bytes = input.len() * size_of::<Vec<u32>>() + 2 * places * size_of::<u32>();
     let _steps = account.reserve(bytes)?;
     let mut steps_of: Vec<Vec<u32>> = vec![Vec::new(); input.len()];
@@ -162,7 +165,8 @@ fn sample_offsets(input: &Frame, account: &Account<'_>) -> Result<Vec<f64>, Quer
     (0..input.len()).map(offset).collect()
 }
 
-/// Where a label set falls between zero and one: upstream's hash of its form of the labels.
+/// Returns a number between zero and one that depends on the labels: the hash of their encoding in
+/// Prometheus.
 fn sample_offset(labels: &Labels) -> f64 {
     let mut form = Vec::new();
     let mut push = |bytes: &[u8]| {
@@ -182,7 +186,7 @@ fn sample_offset(labels: &Labels) -> f64 {
     xxhash_rust::xxh64::xxh64(&form, 0) as f64 / u64::MAX as f64
 }
 
-/// What is chosen from.
+/// The inputs of the selection, shared by all threads.
 struct Choice<'a> {
     op: AggregateOp,
     input: &'a Frame,
@@ -191,7 +195,7 @@ struct Choice<'a> {
 }
 
 impl Choice<'_> {
-    /// The chosen series of each step, group by group.
+    /// Returns the selected series of each step, group by group.
     fn of_steps(
         &self,
         steps: Range<usize>,
@@ -199,7 +203,7 @@ impl Choice<'_> {
         account: &Account<'_>,
     ) -> Result<Vec<Vec<u32>>, QueryError> {
         let heaps_bytes = self.groups.len() * (size_of::<Heap>() + size_of::<f64>());
-        // Lists that grew have room for twice as many.
+        // Lists that have grown may have capacity for twice as many.
         let kept_bytes =
             |step| 2 * size_of::<Element>() * self.kept_at_most(self.size_of_heap(params[step]));
         let bytes = steps.clone().map(|step| heaps_bytes + kept_bytes(step));
@@ -236,7 +240,7 @@ impl Choice<'_> {
         Ok(heaps.into_iter().map(finish).collect())
     }
 
-    /// Elements that the heap of a group may keep.
+    /// Returns the maximum number of elements in the heap of one group.
     fn size_of_heap(&self, param: f64) -> usize {
         match self.op {
             AggregateOp::LimitRatio => self.input.len(),
@@ -244,15 +248,17 @@ impl Choice<'_> {
         }
     }
 
-    /// Elements in the heaps of all groups, of which each keeps so many.
+    /// Returns the maximum number of elements in the heaps of all groups, if each contains up to
+    /// `of_group`.
     fn kept_at_most(&self, of_group: usize) -> usize {
         of_group
             .saturating_mul(self.groups.len())
             .min(self.input.len())
     }
 
-    /// The series with the greatest or least values of each step, group by group. Beside each heap
-    /// stands the value that an element must beat: most do not and touch no heap.
+    /// Returns the series with the largest or smallest values of each step, group by group. The
+    /// limit that a value must exceed is stored next to each heap, so most values do not access a
+    /// heap.
     fn best_of_steps(
         &self,
         steps: Range<usize>,
@@ -262,11 +268,11 @@ impl Choice<'_> {
         let (count, greatest_first) = (steps.len(), self.op == AggregateOp::BottomK);
         let places = self.groups.len() * count;
         let size = params[steps.clone()].iter().map(|k| self.size_of_heap(*k));
-        // Heaps of many groups may stay small.
+        // The heaps of many groups may remain small.
         let room = size.max().filter(|size| *size == self.kept_at_most(*size));
         let heap = |_| Heap::with_room(greatest_first, room.unwrap_or(0));
         let mut heaps: Vec<Heap> = (0..places).map(heap).collect();
-        // Every value passes a bar of NaN.
+        // A limit of NaN accepts every value.
         let mut bars = vec![f64::NAN; places];
         let params = &params[steps.clone()];
         for series in 0..self.input.len() {
@@ -322,18 +328,18 @@ impl Choice<'_> {
     }
 }
 
-/// A value and whose it is.
+/// A value and the index of its series.
 #[derive(Clone, Copy, Debug)]
 struct Element {
     value: f64,
     series: u32,
 }
 
-/// A binary heap whose first element is the one to give up first; NaN before all.
+/// A binary heap whose first element is the first to be replaced. NaN is before all other values.
 #[derive(Debug)]
 struct Heap {
     elements: Vec<Element>,
-    /// Whether the greatest is given up first.
+    /// True if the largest element is replaced first (`bottomk`).
     greatest_first: bool,
 }
 
@@ -363,7 +369,7 @@ impl Heap {
         }
     }
 
-    /// Takes an element in if there is room or if it is better than the first.
+    /// Adds an element if there is room, or replaces the first element if the new one is better.
     fn offer(&mut self, element: Element, size: usize) {
         if self.elements.len() < size {
             return self.push(element);
@@ -379,7 +385,8 @@ impl Heap {
         }
     }
 
-    /// The value that an element must beat to be taken in; NaN while every one must be tried.
+    /// Returns the limit that a value must exceed to be added, or NaN if all values must be
+    /// offered.
     fn bar(&self, size: usize) -> f64 {
         match self.elements.first() {
             Some(worst) if self.elements.len() == size => worst.value,
@@ -387,7 +394,7 @@ impl Heap {
         }
     }
 
-    /// Moves the first element down to its place.
+    /// Moves the first element down to its position in the heap.
     fn sink(&mut self) {
         let mut at = 0;
         loop {
@@ -406,7 +413,7 @@ impl Heap {
         }
     }
 
-    /// The elements, the best first, NaN last.
+    /// Returns the elements in order, the best first and NaN last.
     fn into_order(mut self, account: &Account<'_>) -> Result<Vec<Element>, QueryError> {
         if self.elements.len() <= INSERTION_SORT_MAX {
             for end in 1..self.elements.len() {

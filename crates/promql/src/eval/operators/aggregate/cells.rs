@@ -1,8 +1,8 @@
-//! The running values of an aggregation: a dense row of cells for each group that was seen.
+//! The running values of an aggregation: a dense row of cells for each group.
 //!
-//! A cell without a value holds [`ABSENT`] in its first column. Cells of consecutive series are
-//! merged in order, so that the result depends on how series are split, but not on which thread
-//! computes which split.
+//! A cell without a value contains [`ABSENT`] in its first column. The cells of consecutive parts
+//! are merged in order. The result therefore depends on the division into parts, but not on the
+//! threads that compute them.
 
 mod rows;
 
@@ -15,44 +15,45 @@ use rows::{count, extreme, greatest, least, sum, variance};
 use rustc_hash::FxHashMap;
 use std::ops::Range;
 
-/// How values are folded.
+/// The function that folds values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fold {
-    /// Sum.
+    /// The sum of the values.
     Sum,
-    /// Mean.
+    /// The arithmetic mean.
     Mean,
-    /// How many.
+    /// The number of values.
     Count,
-    /// Whether any.
+    /// The constant one, if there is any value.
     Group,
-    /// Least.
+    /// The smallest value.
     Min,
-    /// Greatest.
+    /// The largest value.
     Max,
-    /// Variance, or its root.
+    /// The population variance, or its square root.
     Variance {
-        /// Whether the result is the standard deviation.
+        /// True if the result is the standard deviation.
         root: bool,
     },
 }
 
 impl Fold {
-    /// Whether histograms are passed over with a remark.
+    /// Returns whether histograms are ignored, with an annotation.
     pub(crate) fn ignores_histograms(self) -> bool {
         matches!(self, Fold::Min | Fold::Max | Fold::Variance { .. })
     }
 
-    /// Series that are folded one after the other before they are merged with others.
+    /// Returns the number of series in a part, which are folded one after another.
     pub(crate) fn series_per_part(self, series: usize, steps: usize) -> usize {
         match self {
-            // Merged variances differ in their last digits from those of one pass, as upstream's.
+            // Merging variances changes the last digits, and Prometheus computes them in a single
+            // pass.
             Fold::Variance { .. } => SERIES_PER_PART,
             _ => series_per_part(series, steps),
         }
     }
 
-    /// Columns beside the first.
+    /// Returns the number of columns in addition to the first.
     fn columns(self) -> usize {
         match self {
             Fold::Sum => 1,
@@ -62,49 +63,50 @@ impl Fold {
     }
 }
 
-/// Cells for which there is room from the first group on, and at most: 8 kB and 256 kB. A part sees
-/// few of many groups.
+/// Capacity in cells when the first group is added: 8 kB to 256 kB. A part usually contains few of
+/// many groups.
 const CELLS_AT_FIRST: Range<usize> = 1 << 10..1 << 15;
 
-/// Cells for which there is room at most before the groups of other parts are there: a megabyte.
+/// Maximum capacity in cells that is reserved for the groups of other parts: one megabyte.
 const CELLS_AHEAD: usize = 1 << 17;
 
-/// The place of a group.
+/// The properties of a group that has cells.
 #[derive(Clone, Debug)]
 struct Slot {
     group: u32,
-    /// The first series with a value.
+    /// The index of the first series with a value.
     first: u32,
     drops_name: bool,
-    /// Whether all steps are known to have a value.
+    /// True if all steps certainly have a value.
     is_full: bool,
 }
 
-/// The cells of the groups that were seen.
+/// The cells of all groups that have been added.
 #[derive(Clone, Debug)]
 pub(crate) struct Cells {
     fold: Fold,
     steps: usize,
-    /// Groups that there may be.
+    /// Maximum number of groups.
     groups: usize,
-    /// The slots of groups by number: a part sees few of all groups, so this is no table.
+    /// The slots by index of the group. This is a map because a part usually contains few of all
+    /// groups.
     slot_of: FxHashMap<u32, u32>,
-    /// The group that was asked for last, and its slot.
+    /// The group that was used last, and its slot.
     newest: Option<(u32, u32)>,
     slots: Vec<Slot>,
-    /// Sum, count, extreme; or the sum of squares for a variance.
+    /// The sum, count or extreme; for a variance, the sum of squared deviations.
     first: Vec<f64>,
-    /// What the sum lost; or the mean for a variance.
+    /// The compensation of the sum; for a variance, the mean.
     second: Vec<f64>,
-    /// How many values.
+    /// The number of values, for means and variances.
     third: Vec<f64>,
     overflowed: bool,
-    /// Sums and means of histograms.
+    /// The sums and means of histograms.
     histograms: HistogramCells,
 }
 
 impl Cells {
-    /// No cells yet; `groups` is how many there may be.
+    /// Creates an empty set of cells for up to `groups` groups.
     pub(crate) fn new(fold: Fold, steps: usize, groups: usize) -> Self {
         Self {
             fold,
@@ -124,24 +126,24 @@ impl Cells {
         }
     }
 
-    /// Memory in use.
+    /// Returns the memory in use, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         let cells = self.first.len() + self.second.len() + self.third.len();
         let slot_bytes = size_of::<Slot>() + size_of::<(u32, u32)>();
         cells * size_of::<f64>() + self.slots.len() * slot_bytes + self.histograms.bytes()
     }
 
-    /// How many steps.
+    /// Returns the number of steps.
     pub(crate) fn steps(&self) -> usize {
         self.steps
     }
 
-    /// Whether the sum of a mean became infinite somewhere.
+    /// Returns whether the sum of a mean became infinite at any step.
     pub(crate) fn overflowed(&self) -> bool {
         self.overflowed && self.fold == Fold::Mean
     }
 
-    /// Folds the row of a series in; returns how many samples it has.
+    /// Folds the row of a series into its group. Returns the number of samples in the row.
     pub(crate) fn add(&mut self, group: u32, series: u32, row: Row<'_>, drops_name: bool) -> u64 {
         assert_eq!(row.values.len(), self.steps, "a row has one place a step");
         let floats = row.floats();
@@ -161,7 +163,7 @@ impl Cells {
 
     fn slot(&mut self, group: u32, series: u32, drops_name: bool) -> usize {
         let slot = self.slots.len();
-        // Neighbours are mostly of one group.
+        // Neighbouring series often belong to the same group.
         let known = match self.newest {
             Some((same, known)) if same == group => known as usize,
             _ => *self.slot_of.entry(group).or_insert(slot as u32) as usize,
@@ -193,7 +195,7 @@ impl Cells {
         slot
     }
 
-    /// Makes room for the groups of other parts, if there are `groups` in all.
+    /// Reserves capacity for the groups of other parts, given the total number of groups.
     pub(crate) fn expect(&mut self, groups: usize) {
         let more = groups.saturating_sub(self.slots.len());
         self.make_room(more.saturating_mul(self.steps).min(CELLS_AHEAD));
@@ -209,7 +211,7 @@ impl Cells {
         }
     }
 
-    /// Folds a row in; `is_full` says that every step of it has a value.
+    /// Folds a row into a slot. `is_full` must be true only if every step of the row has a value.
     fn fold_row(&mut self, slot: usize, row: &[f64], is_full: bool) {
         let range = slot * self.steps..(slot + 1) * self.steps;
         let first = &mut self.first[range.clone()];
@@ -251,7 +253,7 @@ impl Cells {
         }
     }
 
-    /// Folds the cells of the series that follow in.
+    /// Merges the cells of the following series into this set.
     pub(crate) fn merge(&mut self, mut other: Cells) {
         self.overflowed |= other.overflowed;
         let mut histograms = std::mem::take(&mut other.histograms);
@@ -306,7 +308,7 @@ impl Cells {
         }
     }
 
-    /// Joins two variances (Chan, Golub, LeVeque 1979).
+    /// Merges two variances (Chan, Golub, LeVeque 1979).
     fn merge_variance(&mut self, to: usize, other: &Cells, from: usize) {
         let (count, more) = (self.third[to], other.third[from]);
         let total = count + more;
@@ -316,34 +318,34 @@ impl Cells {
         self.third[to] = total;
     }
 
-    /// The slots, by the first series of their groups.
+    /// Returns the slots in the order of the first series of their groups.
     pub(crate) fn slots_in_order(&self) -> Vec<usize> {
         let mut order: Vec<usize> = (0..self.slots.len()).collect();
         order.sort_unstable_by_key(|slot| self.slots[*slot].first);
         order
     }
 
-    /// The group of a slot.
+    /// Returns the group of a slot.
     pub(crate) fn group(&self, slot: usize) -> u32 {
         self.slots[slot].group
     }
 
-    /// Whether the group loses its name at the end of the evaluation.
+    /// Returns whether the metric name of the group is removed at the end of the evaluation.
     pub(crate) fn drops_name(&self, slot: usize) -> bool {
         self.slots[slot].drops_name
     }
 
-    /// What became of the histograms of a group, by step.
+    /// Returns the results of a group's histograms by step, and removes them.
     pub(crate) fn take_histograms(&mut self, slot: usize) -> Vec<(usize, Outcome)> {
         self.histograms.take(slot as u32)
     }
 
-    /// The remarks on the histograms; none are left.
+    /// Returns the reasons for annotations about histograms, and removes them.
     pub(crate) fn take_remarks(&mut self) -> Remarks {
         self.histograms.take_remarks()
     }
 
-    /// Replaces means by those that `of` gives for a group and a step.
+    /// Replaces all means by the results of `of` for each group and step.
     pub(crate) fn set_means(&mut self, of: impl Fn(u32, usize) -> Option<f64>) {
         for (slot, known) in self.slots.iter().enumerate() {
             for step in 0..self.steps {
@@ -355,7 +357,7 @@ impl Cells {
         }
     }
 
-    /// Writes the results of a slot.
+    /// Writes the results of a slot to `out`.
     pub(crate) fn finish(&self, slot: usize, out: &mut Vec<f64>) {
         let range = slot * self.steps..(slot + 1) * self.steps;
         out.clear();
@@ -386,7 +388,7 @@ mod tests {
         Row::of_floats(values)
     }
 
-    /// Folds rows of one group, in one go and split in two.
+    /// Folds rows of one group, in one part and in every division into two parts.
     fn check(fold: Fold, rows: &[&[f64]], want: &[f64]) {
         for split in 0..=rows.len() {
             let (mut cells, mut rest) = (Cells::new(fold, 3, 2), Cells::new(fold, 3, 2));

@@ -1,55 +1,55 @@
-//! Sums and means of the histograms of groups, beside the dense cells of floats.
+//! Sums and means of histograms in groups. They are stored next to the dense cells of floats.
 //!
-//! A group that has floats and histograms at a step has no value there, and neither has one whose
-//! histograms do not add up. Later histograms of such a group are skipped.
+//! A group that contains floats and histograms at a step has no value there; neither has a group
+//! whose histograms are incompatible. All further histograms of such a group are skipped.
 
 use firn_model::histogram::Histogram;
 use firn_model::histogram::float::{Accumulator, FloatHistogram, Joined, Of};
 use std::collections::BTreeMap;
 
-/// What a cell takes beside its histogram.
+/// Memory of a cell in bytes, in addition to its histogram.
 const CELL_BYTES: usize = size_of::<(u32, Cell)>() + size_of::<Accumulator>();
 
 /// The histograms of a group at a step.
 #[derive(Clone, Debug)]
 enum Cell {
-    /// What they add up to, and the first series that has one.
+    /// The accumulated histogram, and the index of the first series that has one.
     Total(Box<Accumulator>, u32),
-    /// A float came first, so there is nothing to add up.
+    /// A float occurred first, so no histograms are accumulated.
     AfterFloat,
-    /// Exponential and custom buckets met.
+    /// The group contains both exponential and custom buckets.
     Incompatible {
-        /// Whether there was a float before.
+        /// True if a float occurred before.
         has_float: bool,
     },
 }
 
-/// What became of the histograms of a group at a step.
+/// The result of a group's histograms at a step.
 #[derive(Debug)]
 pub(crate) enum Outcome {
-    /// They add up, unless there are floats.
+    /// The accumulated histogram, which is valid if there are no floats.
     Total(Box<Accumulator>),
-    /// There is no value.
+    /// The group has no value at this step.
     Nothing {
-        /// Because there are floats, too.
+        /// True if the reason is that there are floats, too.
         is_mix: bool,
     },
 }
 
-/// The remarks on histograms that were added.
+/// The reasons for annotations about histograms that were added.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Remarks {
-    /// Whether custom bounds were reconciled.
+    /// True if custom bucket bounds were reconciled.
     pub(crate) reconciled: bool,
-    /// Series whose buckets did not fit those before.
+    /// The series whose buckets are incompatible with those before.
     pub(crate) incompatible: Vec<u32>,
 }
 
-/// The histograms of the groups that were seen.
+/// The histograms of all groups that have been added.
 #[derive(Clone, Debug)]
 pub(crate) struct HistogramCells {
     of: Of,
-    /// By slot and step.
+    /// The cells of each slot by step.
     cells: Vec<BTreeMap<u32, Cell>>,
     bytes: usize,
     remarks: Remarks,
@@ -62,7 +62,7 @@ impl Default for HistogramCells {
 }
 
 impl HistogramCells {
-    /// No histograms yet.
+    /// Creates an empty set of histograms.
     pub(crate) fn new(of: Of) -> Self {
         Self {
             of,
@@ -72,12 +72,12 @@ impl HistogramCells {
         }
     }
 
-    /// Memory in use.
+    /// Returns the memory in use, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Adds the histogram of a series.
+    /// Adds the histogram of a series. `has_float` is true if the group has a float at this step.
     pub(crate) fn add(
         &mut self,
         (slot, step): (u32, u32),
@@ -124,8 +124,8 @@ impl HistogramCells {
         &mut self.cells[slot]
     }
 
-    /// Takes over a slot of the cells of series that follow. `has_float` says where this slot has
-    /// a float.
+    /// Moves a slot of the following series' cells into this set. `has_float` returns whether this
+    /// slot has a float at a step.
     pub(crate) fn merge_slot(
         &mut self,
         slot: u32,
@@ -178,7 +178,7 @@ impl HistogramCells {
         }
     }
 
-    /// Takes over the remarks on the histograms of later series.
+    /// Merges the reasons for annotations of later series.
     pub(crate) fn merge_remarks(&mut self, other: HistogramCells) {
         self.remarks.reconciled |= other.remarks.reconciled;
         self.remarks.incompatible.extend(other.remarks.incompatible);
@@ -189,7 +189,7 @@ impl HistogramCells {
         cells.map(std::mem::take).unwrap_or_default()
     }
 
-    /// What became of the histograms of a slot, by step.
+    /// Returns the results of a slot's histograms by step, and removes them.
     pub(crate) fn take(&mut self, slot: u32) -> Vec<(usize, Outcome)> {
         let outcome = |cell| match cell {
             Cell::Total(total, _) => Outcome::Total(total),
@@ -202,7 +202,7 @@ impl HistogramCells {
             .collect()
     }
 
-    /// The remarks; none are left.
+    /// Returns the reasons for annotations, and removes them.
     pub(crate) fn take_remarks(&mut self) -> Remarks {
         std::mem::take(&mut self.remarks)
     }
@@ -244,8 +244,8 @@ mod tests {
         }
     }
 
-    /// What is left of series that have a histogram, or a float if none, in one go and split in
-    /// two: the count, or whether floats are in the way.
+    /// Checks the result of a group in one part and in every division into two parts. Series
+    /// without a histogram have a float. The result is the count, or whether there are floats, too.
     fn check(of: Of, series: &[Option<Histogram>], want: Result<f64, bool>) {
         for split in 0..=series.len() {
             let mut floats = [false; 2];

@@ -1,7 +1,8 @@
-//! Which labels decide about pairs, and which ones results have.
+//! The labels of vector matching and the labels of results.
 //!
-//! With `on` the labels that decide are read as columns of numbers, and those of results are made
-//! from both sides when they are asked for: a join that is aggregated makes no label set at all.
+//! With `on`, the matched labels are read as columns of numbers, and the labels of results are
+//! created from both sides on request. A join whose result is aggregated therefore creates no label
+//! sets at all.
 
 use crate::ast::{Cardinality, Matching};
 use crate::eval::account::{Account, grow};
@@ -20,24 +21,25 @@ use rustc_hash::FxHashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// For each series of both sides the number of its signature.
+/// The signature of each series on both sides, as a number.
 pub(super) struct Signatures {
-    /// Those of the left side.
+    /// The signatures of the left side.
     pub(super) left: Vec<u32>,
-    /// Those of the right side.
+    /// The signatures of the right side.
     pub(super) right: Vec<u32>,
-    /// How many there are.
+    /// The number of distinct signatures.
     pub(super) count: usize,
-    /// Whether a signature may hold a label that an operation may drop.
+    /// True if a signature may contain a label that an operation removes.
     pub(super) hold_metadata: bool,
     _memory: Reservation,
 }
 
-/// Two numbers and their own, in a map that may have room for twice as many.
+/// Memory of a map entry from a pair of numbers to a number, in a map with capacity for twice as
+/// many.
 const REFINED_BYTES: usize = 32;
 
 impl Signatures {
-    /// Numbers the signatures of all series.
+    /// Computes the signatures of all series.
     pub(super) fn of(
         left: &Frame,
         right: &Frame,
@@ -69,7 +71,8 @@ impl Signatures {
             for side in [left, right] {
                 let (column, mut passing) = side.label_column(name, account)?;
                 grow(&mut passing, column.values.len() * size_of::<u32>())?;
-                // At once, and not for each: all threads count in the same place.
+                // Reserved once for all values, because the counter of the budget is shared by all
+                // threads.
                 let entries = column.values.iter().map(|v| Dictionary::entry_bytes(v));
                 grow(&mut values_memory, entries.sum())?;
                 let mut shared = Vec::with_capacity(column.values.len());
@@ -77,7 +80,8 @@ impl Signatures {
                     account.check()?;
                     shared.push(values.intern(value).0);
                 }
-                // The column first: a zip takes from its first side once too often.
+                // The column must be the first iterator: a zip takes one item too many from its
+                // first iterator.
                 for (value, id) in column.ids.iter().zip(series.by_ref()) {
                     account.check()?;
                     let next = refined.len() as u32;
@@ -137,8 +141,8 @@ impl Signatures {
     }
 }
 
-/// The labels that decide, of each series of a part, whether one of them is metadata, and their
-/// memory.
+/// The matched labels of each series in a part, whether any of them is a metadata label, and the
+/// reservation for their memory.
 type MatchedSets = (ByteStrings, bool, Reservation);
 
 fn matched_sets(
@@ -163,7 +167,7 @@ fn matched_sets(
     Ok((sets, hold_metadata, memory))
 }
 
-/// Whether elements are paired by this label.
+/// Returns whether this label is part of the signature.
 pub(super) fn is_matched(name: &str, matching: &Matching) -> bool {
     let named = matching.labels.iter().any(|label| label == name);
     match matching.on {
@@ -172,12 +176,12 @@ pub(super) fn is_matched(name: &str, matching: &Matching) -> bool {
     }
 }
 
-/// Which labels the result of two series has.
+/// The rule for the labels of results.
 #[derive(Clone)]
 pub(super) struct LabelRule {
-    /// How elements are paired.
+    /// The vector matching of the operation.
     pub(super) matching: Matching,
-    /// Whether those that name the metric go.
+    /// True if the metric name and other metadata labels are removed.
     pub(super) drops: bool,
 }
 
@@ -190,13 +194,13 @@ impl LabelRule {
         self.matching.labels.iter().any(|label| label == name)
     }
 
-    /// Whether a result has this label of the side that may have several series of a signature.
+    /// Returns whether the result has this label of the "many" side.
     fn keeps(&self, name: &str) -> bool {
         let goes = self.drops && is_metadata(name);
         !goes && (!self.is_one_to_one() || self.is_named(name) == self.matching.on)
     }
 
-    /// The labels of a result.
+    /// Returns the labels of the result of two series.
     pub(super) fn labels(&self, many: &Labels, one: &Labels) -> Labels {
         let Matching {
             labels,
@@ -218,8 +222,9 @@ impl LabelRule {
         builder.build()
     }
 
-    /// Whether results of distinct series of one side are distinct for certain: nothing of their
-    /// labels goes but what they all have alike, and what is added they have not.
+    /// Returns whether distinct series of the "many" side certainly have distinct results. This is
+    /// the case if all removed labels are equal in all series, and no series already has an
+    /// included label.
     pub(super) fn keeps_apart(
         &self,
         many: &Frame,
@@ -234,7 +239,7 @@ impl LabelRule {
         };
         for name in lost {
             let (LabelColumn { ids, .. }, _memory) = many.label_column(name, account)?;
-            // The list of values may hold some that no series here has.
+            // The column may contain values that no series here has.
             if ids.windows(2).any(|pair| pair[0] != pair[1]) {
                 return Ok(false);
             }
@@ -249,18 +254,18 @@ impl LabelRule {
     }
 }
 
-/// Members of another origin.
+/// Members of an origin, one per pair.
 pub(super) type Side = (Arc<dyn Origin>, Vec<u32>);
 
-/// Whose rows the results of pairs are.
+/// The origin of the labels of results, one member per pair.
 pub(super) struct Paired {
-    /// The side that may have several series of a signature: one entry a pair.
+    /// The "many" side, which may have several series per signature.
     pub(super) many: Side,
-    /// The other side.
+    /// The "one" side, which has at most one series per signature.
     pub(super) one: Side,
-    /// What becomes of their labels.
+    /// The rule for the labels of results.
     pub(super) rule: LabelRule,
-    /// Whether names go at the end of the evaluation.
+    /// True if metric names are removed at the end of the evaluation.
     pub(super) drops_name: bool,
 }
 

@@ -1,4 +1,5 @@
-//! `and`, `or`, `unless`: elements kept by whether the other side has their signature at a step.
+//! The set operators `and`, `or` and `unless`, which keep elements depending on whether the other
+//! side has an element with the same signature at the same step.
 
 use super::labels::Signatures;
 use crate::ast::BinaryOp;
@@ -9,7 +10,7 @@ use crate::eval::rows::row::{ABSENT, RowBuffer, is_absent};
 use crate::value::QueryError;
 use std::sync::Arc;
 
-/// The value of the operation.
+/// Evaluates a set operation on the rows of two vectors.
 pub(super) fn frame(
     op: BinaryOp,
     left: Arc<Frame>,
@@ -40,7 +41,7 @@ pub(super) fn frame(
     }
 }
 
-/// Which signatures have an element at which steps.
+/// The steps at which each signature has an element.
 struct Presence {
     steps: usize,
     present: Vec<bool>,
@@ -69,7 +70,8 @@ impl Presence {
         Ok(Self { steps, present })
     }
 
-    /// The elements of `frame` at those steps at which their signature's presence is `wanted`.
+    /// Returns the elements of `frame` at the steps at which the presence of their signature equals
+    /// `wanted`.
     fn filter(
         &self,
         frame: &Frame,
@@ -78,7 +80,7 @@ impl Presence {
         account: &Account<'_>,
     ) -> Result<Frame, QueryError> {
         let mut out = frame.like(frame.steps());
-        // Both frames are in memory until the copy is made.
+        // Both frames are in memory until the copy is complete.
         let _copied = account.reserve(frame.bytes())?;
         let mut row = RowBuffer::default();
         for (series, id) in ids.iter().enumerate() {

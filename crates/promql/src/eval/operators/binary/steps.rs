@@ -1,5 +1,5 @@
-//! Pairing step by step: where a signature has several series, which may yet not meet at a step,
-//! and where `fill` stands in for a missing side.
+//! Pairs series step by step. This is necessary if a signature has several series, which may not
+//! have values at the same steps, and if `fill` replaces a missing side.
 
 use super::labels::is_matched;
 use super::{NONE, Pairing};
@@ -19,14 +19,14 @@ use firn_model::labels::Labels;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::sync::Arc;
 
-/// The value of the operation.
+/// Evaluates a binary operation step by step.
 pub(super) fn frame(
     pairing: &Pairing<'_>,
     account: &Account<'_>,
     notes: &mut Annotations,
 ) -> Result<Frame, QueryError> {
     let steps = pairing.left.steps();
-    // What a step makes of its elements and throws away: a list, an index, the labels seen.
+    // The temporary memory of a step per element: a list, an index and the labels of results.
     const PASSING_BYTES: usize = 2 * (size_of::<Element>() + size_of::<FxHashSet<Labels>>() + 64);
     let elements = pairing.left.len() + pairing.right.len();
     let _passing = account.reserve(elements * PASSING_BYTES)?;
@@ -46,7 +46,7 @@ pub(super) fn frame(
     remarks.into_iter().for_each(|remark| notes.add(remark));
     let mut frame = Frame::new(steps);
     frame.keep(output.memory);
-    // Rows are copied into the frame, which may have room for as many again.
+    // Rows are copied into the frame, which may have capacity for twice as many.
     let copied = output.rows.len() * (steps * size_of::<f64>() + size_of::<RowLabels>());
     frame.keep(account.reserve(2 * copied)?);
     for (labels, row) in output.rows {
@@ -57,26 +57,27 @@ pub(super) fn frame(
     Ok(frame)
 }
 
-/// An element of a side at a step.
+/// An element of one side at a step.
 #[derive(Clone)]
 struct Element {
-    /// Its series, or `NONE` for a filled-in one.
+    /// The index of its series, or `NONE` for a value from `fill`.
     series: u32,
     signature: u32,
     value: f64,
     histogram: Option<Arc<Histogram>>,
 }
 
-/// What was paired so far.
+/// The state of the operation: the rows of results so far.
 struct Output<'a> {
     pairing: &'a Pairing<'a>,
     account: &'a Account<'a>,
-    /// Rows by label set.
+    /// The index of the row of each label set.
     places: FxHashMap<Labels, usize>,
     rows: Vec<(Labels, RowBuffer)>,
-    /// Result labels by the two series.
+    /// The labels of results, by both series.
     labels: FxHashMap<(u32, u32), Labels>,
-    /// Of rows and labels: where labels change from step to step, each step makes new ones.
+    /// The reservation for rows and labels. If labels change between steps, each step adds new
+    /// ones.
     memory: Reservation,
     remarks: StepRemarks,
 }
@@ -148,7 +149,8 @@ impl Output<'_> {
         Ok(())
     }
 
-    /// The places of the elements of the unique side by signature.
+    /// Returns the index of each element of the "one" side by signature. Fails if a signature
+    /// occurs twice.
     fn index(&self, one: &[Element]) -> Result<FxHashMap<u32, usize>, QueryError> {
         let mut one_of = FxHashMap::default();
         for (at, element) in one.iter().enumerate() {
@@ -179,7 +181,7 @@ impl Output<'_> {
         ))
     }
 
-    /// The labels of an element that the matching names, or does not ignore.
+    /// Returns the labels of an element that are part of its signature.
     fn matched_labels(&self, labels: &Labels) -> Labels {
         let matching = self.pairing.matching();
         retain(labels.as_ref(), |name| is_matched(name, matching))
@@ -223,8 +225,8 @@ impl Output<'_> {
         }
     }
 
-    /// The result of two elements, which a comparison that does not hold lacks; `None` if they are
-    /// no pair.
+    /// Returns the result of two elements. The inner option is `None` if a comparison is false; the
+    /// outer one if the operator does not support the elements.
     fn result(
         &mut self,
         step: usize,

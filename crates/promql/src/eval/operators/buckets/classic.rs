@@ -1,23 +1,23 @@
-//! Quantiles and shares of one classic histogram: cumulative counts below rising bounds.
+//! Quantiles and fractions of one classic histogram: cumulative counts with ascending bounds.
 //!
-//! Within a bucket observations are taken to be spread evenly.
+//! Observations are assumed to be distributed evenly within a bucket.
 
 use crate::eval::annotations::Repairs;
 
-/// Relative difference up to which a fall of counts is taken for rounding.
+/// Relative difference up to which a decrease of counts is considered a rounding error.
 const SMALL_DIFFERENCE: f64 = 1e-12;
 
-/// A bucket: how many observations are not above a bound.
+/// A bucket: the number of observations up to a bound.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Bucket {
-    /// The upper bound.
+    /// The upper bound, inclusive.
     pub(super) bound: f64,
-    /// Observations up to it.
+    /// Number of observations up to the bound.
     pub(super) count: f64,
 }
 
-/// The quantile of a histogram with at least one bucket, sorted by bounds; and how its counts had
-/// to be changed to rise.
+/// Returns a quantile of a histogram with at least one bucket. Buckets must be sorted by bounds.
+/// Also returns the corrections that were necessary because counts decreased.
 pub(super) fn quantile(quantile: f64, buckets: &mut Vec<Bucket>) -> (f64, Option<Repairs>) {
     if quantile.is_nan() {
         return (f64::NAN, None);
@@ -62,7 +62,7 @@ fn quantile_of_rising(quantile: f64, buckets: &[Bucket]) -> f64 {
     before.bound + width * ((rank - before.count) / (bucket.count - before.count))
 }
 
-/// The share of observations between two values.
+/// Returns the fraction of observations between two values.
 pub(super) fn fraction(lower: f64, upper: f64, buckets: &mut Vec<Bucket>) -> f64 {
     if !is_complete(buckets) {
         return f64::NAN;
@@ -78,7 +78,7 @@ pub(super) fn fraction(lower: f64, upper: f64, buckets: &mut Vec<Bucket>) -> f64
     (rank_of(upper, buckets, total) - rank_of(lower, buckets, total)) / total
 }
 
-/// How many observations are not above `value`.
+/// Returns the estimated number of observations up to `value`.
 fn rank_of(value: f64, buckets: &[Bucket], total: f64) -> f64 {
     let mut rank = 0.0;
     let mut start = match buckets.first() {
@@ -106,12 +106,12 @@ fn rank_of(value: f64, buckets: &[Bucket], total: f64) -> f64 {
     total
 }
 
-/// Whether there is a bucket for everything.
+/// Returns whether there is a bucket with the bound `+Inf`.
 fn is_complete(buckets: &[Bucket]) -> bool {
     buckets.last().is_some_and(|b| b.bound == f64::INFINITY)
 }
 
-/// Adds up buckets of equal bounds.
+/// Merges buckets with equal bounds by adding their counts.
 fn join_equal_bounds(buckets: &mut Vec<Bucket>) {
     buckets.dedup_by(|next, kept| {
         let equal = next.bound == kept.bound;
@@ -122,7 +122,8 @@ fn join_equal_bounds(buckets: &mut Vec<Bucket>) {
     });
 }
 
-/// Makes counts rise: small differences vanish silently, falls are reported.
+/// Corrects counts that decrease. Small differences are corrected silently, larger ones are
+/// returned.
 fn make_rise(buckets: &mut [Bucket]) -> Option<Repairs> {
     let mut repairs: Option<Repairs> = None;
     let mut before = buckets.first()?.count;

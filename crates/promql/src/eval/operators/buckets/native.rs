@@ -1,4 +1,4 @@
-//! The native histograms among the histograms that a quantile or a fraction is asked of.
+//! The native histograms in the argument of a quantile or fraction.
 
 use super::{HISTOGRAMS_PER_PART, Histograms, Question};
 use crate::ast::Span;
@@ -15,17 +15,18 @@ use firn_model::histogram::float::{FloatHistogram, NanRemark};
 use firn_model::labels::{Labels, METRIC_NAME};
 use std::ops::Range;
 
-/// A series that has native histograms.
+/// A series that contains native histograms.
 pub(super) struct Native {
     labels: Labels,
     name: Vec<u8>,
     series: u32,
-    /// Steps at which there is a classic histogram of the same labels, ascending.
+    /// Steps at which a classic histogram has the same labels, in ascending order.
     conflicts: Vec<u32>,
 }
 
 impl Histograms {
-    /// Finds the native histograms, and notes where one has the labels of a classic one.
+    /// Finds the native histograms, and records conflicts with classic histograms that have the
+    /// same labels.
     pub(super) fn find_natives(
         &mut self,
         mut known: Dictionary,
@@ -71,7 +72,7 @@ impl Histograms {
         Ok(())
     }
 
-    /// The answers of the native histograms.
+    /// Computes the results of all native histograms.
     pub(super) fn answer_natives(
         &self,
         run: &mut Run<'_>,

@@ -1,13 +1,13 @@
-//! What was repaired in the counts of classic histograms, step by step.
+//! Records the corrections of classic histograms, step by step.
 //!
-//! Upstream adds the remarks of a step to those of the steps before twice, so that the number of
-//! histograms it reports about doubles with each further step. The number is part of a text that
-//! users compare, so it is counted the same way here, overflow included.
+//! Prometheus adds the annotations of a step to those of the previous steps twice, so the reported
+//! number of histograms doubles with each further step. The number is part of a text that users
+//! compare, so it is computed in the same way here, including overflow.
 
 use crate::ast::Span;
 use crate::eval::annotations::{Annotation, Annotations, Repairs};
 
-/// The repairs of histograms by metric name.
+/// The corrections of histograms by metric name.
 #[derive(Debug, Default)]
 pub(super) struct RepairLog(Vec<Entry>);
 
@@ -15,12 +15,12 @@ pub(super) struct RepairLog(Vec<Entry>);
 struct Entry {
     name: Vec<u8>,
     repairs: Repairs,
-    /// How many histograms were repaired at each step.
+    /// Number of corrected histograms at each step.
     by_step: Vec<i64>,
 }
 
 impl RepairLog {
-    /// Adds the repair of a histogram at one of `steps` steps.
+    /// Adds the correction of a histogram at one of `steps` steps.
     pub(super) fn add(&mut self, name: &[u8], steps: usize, step: usize, repairs: Repairs) {
         if let Some(known) = self.0.iter_mut().find(|e| e.name == name) {
             known.repairs = known.repairs.merge(repairs);
@@ -36,12 +36,12 @@ impl RepairLog {
         });
     }
 
-    /// Adds all of another log.
+    /// Adds all entries of another log.
     pub(super) fn merge(&mut self, other: RepairLog) {
         self.merge_by(other, |known, more| known + more);
     }
 
-    /// Adds the log of another question to the same histograms: what is repaired for one stays.
+    /// Adds the log of another quantile of the same histograms, whose corrections are the same.
     pub(super) fn merge_same(&mut self, other: RepairLog) {
         self.merge_by(other, i64::max);
     }
@@ -59,7 +59,7 @@ impl RepairLog {
         }
     }
 
-    /// Says what was repaired.
+    /// Adds annotations about all corrections to `notes`.
     pub(super) fn remark(self, span: Span, notes: &mut Annotations) {
         for Entry {
             name,
@@ -73,7 +73,8 @@ impl RepairLog {
     }
 }
 
-/// The count of upstream's remark; every step after the first repair doubles it.
+/// Returns the number in the annotation of Prometheus, which every step after the first correction
+/// doubles.
 fn reported_count(by_step: &[i64]) -> i64 {
     let mut steps = by_step.iter().skip_while(|count| **count == 0);
     let first = steps.next().copied().unwrap_or(0);

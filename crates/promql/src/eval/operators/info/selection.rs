@@ -1,4 +1,4 @@
-//! Which info series `info` looks for, and when their samples were written.
+//! Selects the info series for `info`, and determines the timestamps of their samples.
 
 use crate::eval::account::{Account, grow, storage_error};
 use crate::eval::kernels::window::Windows;
@@ -19,36 +19,37 @@ use firn_model::sample::{TimeRange, TimestampMs, is_stale};
 use firn_model::store::SelectRequest;
 use std::ops::Range;
 
-/// The info metric if no other is asked for.
+/// The name of the default info metric.
 const TARGET_INFO: &[u8] = b"target_info";
 
-/// What a name must look like if it is only said what it is not.
+/// The pattern of info metric names that is used if all matchers of the name are negative.
 const ANY_INFO: &[u8] = b".+_info";
 
-/// Stands for no sample.
+/// The timestamp that means that there is no sample.
 const NEVER: TimestampMs = TimestampMs::MIN;
 
-/// Whether this is no time of a sample.
+/// Returns whether a timestamp means that there is no sample.
 pub(crate) fn never_seen(time: TimestampMs) -> bool {
     time == NEVER
 }
 
-/// An info series.
+/// An info series and the timestamps of its samples.
 pub(crate) struct InfoSeries {
-    /// Its labels.
+    /// The labels of the series.
     pub(crate) labels: Labels,
-    /// For each step when its newest sample was written, or [`never_seen`].
+    /// For each step, the timestamp of the newest sample. [`never_seen`] detects steps without a
+    /// sample.
     pub(crate) times: Vec<TimestampMs>,
 }
 
-/// What the second argument asks for.
+/// The matchers of the second argument, split into those of the metric name and of other labels.
 pub(crate) struct Wanted {
     names: Vec<Matcher>,
     data: Vec<Matcher>,
 }
 
 impl Wanted {
-    /// Reads the selector, if there is one.
+    /// Reads the matchers of the selector. Without a selector the default info metric is used.
     pub(crate) fn of(selector: Option<&Node>) -> Self {
         let matchers = match selector.map(|node| &node.kind) {
             Some(NodeKind::Vector(selector)) => selector.matchers.clone(),
@@ -66,23 +67,23 @@ impl Wanted {
         Self { names, data }
     }
 
-    /// Whether a metric of this name is an info metric that is asked for.
+    /// Returns whether a metric with this name is one of the requested info metrics.
     pub(crate) fn names_match(&self, name: &[u8]) -> bool {
         self.names.iter().all(|m| m.matches(name))
     }
 
-    /// Whether a label of an info series is added.
+    /// Returns whether this label of an info series is added to results.
     pub(crate) fn takes(&self, label: &str) -> bool {
         self.data.is_empty() || self.data.iter().any(|m| m.name() == label)
     }
 
-    /// Whether a series without a partner may stay.
+    /// Returns whether a series without a matching info series is kept.
     pub(crate) fn data_may_be_empty(&self) -> bool {
         self.data.iter().all(Matcher::matches_empty)
     }
 }
 
-/// The info series that may belong to series of `base` that are not ignored.
+/// Reads the info series that may describe series of `base`, except ignored ones.
 pub(crate) fn select(
     run: &Run<'_>,
     arg: &Node,
@@ -119,13 +120,14 @@ pub(crate) fn select(
     read(run, &source, range, (&grid, &reach), memory)
 }
 
-/// One matcher for each identifying label that some series has, on all of its values.
+/// Returns one matcher for each identifying label that occurs in a series. It matches all values of
+/// this label.
 fn identifying_matchers(
     (base, ignored): (&Frame, &[bool]),
     account: &Account<'_>,
     memory: &mut Reservation,
 ) -> Result<Vec<Matcher>, QueryError> {
-    // Once in the column, twice as it is written in the pattern, and once in what that is read to.
+    // Once in the column, twice in the pattern, and once in the parsed pattern.
     const COPIES: usize = 4;
     let mut matchers = Vec::new();
     for name in IDENTIFYING {
@@ -152,7 +154,7 @@ fn identifying_matchers(
     Ok(matchers)
 }
 
-/// The pattern that only `value` matches.
+/// Returns a pattern that matches only `value`.
 fn literal(value: &[u8]) -> Vec<u8> {
     let mut pattern = Vec::with_capacity(value.len());
     for byte in value {
@@ -164,8 +166,8 @@ fn literal(value: &[u8]) -> Vec<u8> {
     pattern
 }
 
-/// The data times that are read: what the first selector of the argument sees, as upstream,
-/// although info series are evaluated without its offset and `@`.
+/// Returns the range of data time that is read: that of the first selector in the argument, as in
+/// Prometheus, although info series are evaluated without its offset and `@`.
 fn time_range(arg: &Node, lookback_ms: i64, grid: Grid) -> TimeRange {
     let (at, offset_ms) = first_selector(arg).unwrap_or((None, 0));
     let start = at.unwrap_or(grid.start).saturating_sub(offset_ms);
@@ -174,8 +176,8 @@ fn time_range(arg: &Node, lookback_ms: i64, grid: Grid) -> TimeRange {
     TimeRange::new(start, end.max(start))
 }
 
-/// `@` and offset of the first selector. A subquery is one: upstream has put its samples in its
-/// place by then.
+/// Returns `@` and offset of the first selector or subquery. Subqueries count, because Prometheus
+/// has replaced them by their samples at this point.
 fn first_selector(node: &Node) -> Option<(Option<TimestampMs>, i64)> {
     match &node.kind {
         NodeKind::Vector(selector) | NodeKind::Matrix(selector, _) => {
@@ -206,7 +208,7 @@ fn read(
     let mut plan = Windows::default();
     let mut infos = Vec::new();
     let all = 0..source.len();
-    // The list may have room for twice as many.
+    // The list may have capacity for twice as many.
     let info_bytes = grid.count * size_of::<TimestampMs>() + 2 * size_of::<InfoSeries>();
     ReadBuffer::default().read(source, all, grid.count, account, |stretch, batch| {
         for (at, series) in stretch.enumerate() {
@@ -235,7 +237,7 @@ fn read(
     Ok(infos)
 }
 
-/// When a sample was written; none of a staleness marker.
+/// Returns the timestamp of a sample, or `None` for a staleness marker. Fails for histograms.
 fn written(
     columns: &SeriesColumns<'_>,
     index: usize,

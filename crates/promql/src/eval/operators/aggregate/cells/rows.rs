@@ -1,12 +1,12 @@
-//! Folding the row of a series into the row of its group.
+//! Folds the row of a series into the row of its group.
 //!
-//! Where both rows are known to have a value at every step the loops test no value for absence,
-//! and the compiler vectorises.
+//! If both rows certainly have a value at every step, the loops do not check for missing values and
+//! the compiler vectorizes them.
 
 use crate::eval::rows::row::is_absent;
 use firn_model::kahan::Kahan;
 
-/// Adds a row to sums; `both` says that row and sums have a value at every step.
+/// Adds a row to sums. `both` must be true only if row and sums have a value at every step.
 pub(super) fn sum(sums: &mut [f64], lost: &mut [f64], row: &[f64], both: bool) {
     match both {
         true => sum_full(sums, lost, row),
@@ -14,11 +14,11 @@ pub(super) fn sum(sums: &mut [f64], lost: &mut [f64], row: &[f64], both: bool) {
     }
 }
 
-/// Adds a row to sums where both have a value at every step.
+/// Adds a row to sums if both have a value at every step.
 fn sum_full(sums: &mut [f64], lost: &mut [f64], row: &[f64]) {
     if row.iter().all(|value| value.to_bits() == 0) {
-        // Nothing is rounded, and only a negative zero changes: half of all rates are those of
-        // counters that stand still.
+        // Adding zero rounds nothing and changes only negative zero. This is worth a special case,
+        // because half of all rates are those of constant counters.
         return sums.iter_mut().for_each(|sum| *sum += 0.0);
     }
     for ((sum, lost), value) in sums.iter_mut().zip(lost).zip(row) {
@@ -51,14 +51,14 @@ fn sum_with_gaps(sums: &mut [f64], lost: &mut [f64], row: &[f64]) {
     }
 }
 
-/// Counts the values.
+/// Adds the number of values at each step.
 pub(super) fn count(counts: &mut [f64], row: &[f64]) {
     for (count, value) in counts.iter_mut().zip(row) {
         *count += f64::from(u8::from(!is_absent(*value)));
     }
 }
 
-/// Folds values that need nothing beside the cell itself.
+/// Folds values with a function that needs no state except the cell itself.
 pub(super) fn extreme(
     cells: &mut [f64],
     row: &[f64],
@@ -76,7 +76,7 @@ pub(super) fn extreme(
     }
 }
 
-/// The lesser; a number before a NaN.
+/// Returns the smaller value, or a number rather than NaN.
 pub(super) fn least(known: f64, value: f64) -> f64 {
     if known > value || known.is_nan() {
         value
@@ -85,7 +85,7 @@ pub(super) fn least(known: f64, value: f64) -> f64 {
     }
 }
 
-/// The greater; a number before a NaN.
+/// Returns the larger value, or a number rather than NaN.
 pub(super) fn greatest(known: f64, value: f64) -> f64 {
     if known < value || known.is_nan() {
         value
@@ -94,7 +94,7 @@ pub(super) fn greatest(known: f64, value: f64) -> f64 {
     }
 }
 
-/// Welford's way, as upstream.
+/// Updates variances by Welford's method, as in Prometheus.
 pub(super) fn variance(squares: &mut [f64], means: &mut [f64], counts: &mut [f64], row: &[f64]) {
     let cells = squares.iter_mut().zip(means).zip(counts);
     for (((squares, mean), count), value) in cells.zip(row) {
@@ -122,7 +122,7 @@ mod tests {
 
     const STEPS: usize = 12;
 
-    /// A full row, or one with values in one stretch or with gaps, many of them zeros.
+    /// A random row: full, with values in one interval, or with gaps; many values are zero.
     fn row(rng: &SimRng) -> Vec<f64> {
         let start = match rng.one_in(2) {
             true => 0,
