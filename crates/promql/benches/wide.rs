@@ -1,9 +1,9 @@
-//! Wide queries over a fleet in memory: what evaluation alone costs, by series and step.
+//! Wide queries over a fleet in memory: measures the cost of evaluation alone, per series and step.
 //!
-//! `cargo bench -p firn-promql` prints for each query the best of several runs on one thread and on
-//! all cores; words after `--` choose queries that contain one of them. The fleet is that of the
-//! gates: 18,000 counters, 15 s apart, half of them constant; beside it as many failures and one
-//! info series for each pod.
+//! `cargo bench -p firn-promql` prints, for each query, the best of several runs on one thread and
+//! on all cores. Words after `--` select the queries that contain one of them. The fleet equals
+//! that of the benchmark gates: 18,000 counters with an interval of 15 s, half of them constant. In
+//! addition there are as many counters of failures, and one info series for each pod.
 
 #[path = "../tests/support/mod.rs"]
 #[allow(dead_code)]
@@ -28,7 +28,7 @@ const SAMPLES: i64 = 100;
 const STEPS: usize = 81;
 const RUNS: usize = 15;
 
-/// Range queries.
+/// The queries that are evaluated as range queries.
 const RANGES: [&str; 24] = [
     "sum by (namespace) (rate(http_requests_total[5m]))",
     "sum by (deployment, path) (rate(http_requests_total[5m]))",
@@ -41,7 +41,7 @@ const RANGES: [&str; 24] = [
     "quantile by (namespace) (0.9, rate(http_requests_total[5m]))",
     "http_requests_total / http_requests_total",
     "histogram_quantile(0.9, sum by (namespace, code) (rate(http_requests_total[5m])))",
-    // What occurs twice.
+    // Expressions that occur twice.
     "http_failures_total / (http_failures_total + http_requests_total)",
     "rate(http_failures_total[5m]) \
      / (rate(http_failures_total[5m]) + rate(http_requests_total[5m]))",
@@ -51,18 +51,18 @@ const RANGES: [&str; 24] = [
      / count by (namespace) (rate(http_requests_total[5m]))",
     "avg by (path) (http_requests_total) > 2 * avg by (path) (http_requests_total)",
     "max_over_time(http_requests_total[5m]) - min_over_time(http_requests_total[5m])",
-    // What is the same at all steps.
+    // Values that are the same at all steps.
     "sum(rate(http_requests_total[5m] @ end()))",
     "sum(http_requests_total - http_requests_total @ start())",
     "sum(http_requests_total * scalar(pod_info{pod=\"pod-0\"} @ 0))",
     "max_over_time(sum(rate(http_requests_total[1m]))[5m:1m])",
     "1 + 2 * 3",
-    // Pairs.
+    // Joins.
     "sum by (node) (http_requests_total * on (namespace, pod) group_left (node) pod_info)",
     "sum by (node) (rate(http_requests_total[5m]) * on (pod) group_left (node) pod_info)",
 ];
 
-/// Queries of one moment.
+/// The queries that are evaluated as instant queries.
 const INSTANTS: [&str; 9] = [
     "sum by (namespace) (http_requests_total)",
     "sum by (namespace) (rate(http_requests_total[5m]))",
@@ -121,7 +121,7 @@ fn times_of(target: usize) -> Arc<Vec<i64>> {
     Arc::new((0..SAMPLES).map(|i| i * INTERVAL_MS + jitter).collect())
 }
 
-/// The best time of a query on the threads of `compute`.
+/// Returns the best time of a query on the threads of `compute`.
 fn best(
     env: &Env,
     compute: &dyn Compute,

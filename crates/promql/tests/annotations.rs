@@ -1,4 +1,4 @@
-//! Where annotations stand in the query, as upstream tells it.
+//! Tests that annotations have the same position in the query as in Prometheus.
 
 #[path = "support/mod.rs"]
 #[allow(dead_code)]
@@ -30,7 +30,7 @@ const OPTIONS: Options = Options {
     counts_samples: false,
 };
 
-/// Evaluates `text` over a gauge `cores`; its only annotation must stand at `position`.
+/// Evaluates `text` with a gauge `cores`. Its only annotation must have the given position.
 fn check(text: &str, time: EvalTime, position: &str) {
     let store = MemoryStore::new(vec![Series {
         labels: Labels::from_pairs([("__name__", "cores")]),
@@ -70,7 +70,7 @@ fn annotation_of_a_window_stands_at_the_first_argument_or_for_a_subquery_at_the_
         ("1 + max_over_time(rate(cores[1m])[5m:1m])", "(1:24)"),
         ("1 + quantile_over_time(2, cores[5m])", "(1:24)"),
         ("1 + quantile_over_time(2, cores[5m:1m])", "(1:24)"),
-        // What a call says of itself comes after what its arguments say.
+        // The annotations of a call follow those of its arguments.
         (
             "histogram_quantile(2, histogram_quantile(2, none))",
             "(1:20)",

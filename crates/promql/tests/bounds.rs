@@ -1,4 +1,5 @@
-//! Queries that ask for more than they may use are refused, whatever their size on paper.
+//! Tests that queries are rejected if they need more than their limits, regardless of the length of
+//! their text.
 
 #[path = "support/mod.rs"]
 #[allow(dead_code)]
@@ -17,10 +18,10 @@ use support::{MemoryStore, Series};
 const TOO_MANY: &str = "too many samples into memory";
 const NO_MEMORY: &str = "query memory limit reached";
 
-/// Series that the selectors of a query may find.
+/// Maximum number of series that the selectors of a query may find.
 const SERIES_MAX: usize = 2_500;
 
-/// Evaluates `text` at one moment over `series` series `up` of 60 samples each.
+/// Evaluates `text` as an instant query with `series` series `up` of 60 samples each.
 fn answer(
     text: &str,
     series: usize,
@@ -57,7 +58,7 @@ fn answer(
     query(&context, text, EvalTime::Instant(400_000), &options)
 }
 
-/// The query must fail, and its error must say `expected`.
+/// Checks that the query fails with an error that contains `expected`.
 fn check(text: &str, series: usize, samples_max: u64, bytes_max: usize, expected: &str) {
     match answer(text, series, samples_max, bytes_max) {
         Ok(result) => panic!("{text} has an answer: {:?}", result.stats),
@@ -174,7 +175,7 @@ fn what_operators_make_of_series_and_the_answer_count_in_memory() {
     }
 }
 
-/// What a query of one value answers.
+/// Evaluates a query that returns a single value.
 fn only_value(text: &str) -> f64 {
     let shown = &text[..text.len().min(60)];
     match answer(text, 1, u64::MAX, 1 << 30) {

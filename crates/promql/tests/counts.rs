@@ -1,4 +1,4 @@
-//! Counting samples changes no answer, and the counts are those of the steps.
+//! Tests that counting samples changes no result, and that the counts are those of the steps.
 
 #[path = "support/mod.rs"]
 #[allow(dead_code)]

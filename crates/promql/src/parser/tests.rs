@@ -1,4 +1,4 @@
-//! Cases as data, and properties over expressions made by chance.
+//! Tests of the parser: cases in data files, and properties of random expressions.
 
 use super::*;
 use crate::ast::{Duration, DurationExpr, DurationKind, ExprKind, NumberLiteral, VectorSelector};
@@ -16,7 +16,7 @@ const OFF: Features = Features {
     type_and_unit_labels: false,
 };
 
-/// Cases of a file: an expression, and below it `= printed form` or `! error`.
+/// Checks the cases of a file: an expression, followed by `= printed form` or `! error`.
 fn check_file(file: &str, features: Features) {
     let mut lines = file
         .lines()
@@ -272,8 +272,9 @@ fn parse_printed_expression_where_ours_differs_from_upstream_is_the_same_tree() 
     }
 }
 
-/// A fuzz target: parsing any text ends without a panic, and what parses has its spans in the text,
-/// prints and parses again to the same tree, on one line and on several, and can be settled.
+/// A fuzz target. Parsing an arbitrary text does not panic. All spans of a valid expression are
+/// within the text, it can be printed on one or several lines and parsed again to the same tree,
+/// and its durations can be resolved.
 fn fuzz_parse(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let _ = parse(&text, OFF);
@@ -288,7 +289,7 @@ fn fuzz_parse(bytes: &[u8]) {
             "{start}..{end} of {text:?}"
         );
     });
-    // Printed, a window below a millisecond is none at all.
+    // A window below a millisecond is printed as zero, which is not a valid window.
     if !has_window_of_zero(&tree) {
         assert_round_trip(&tree, &text);
         let lines = pretty(&tree, &mut unlimited()).unwrap();
@@ -400,7 +401,7 @@ fn parse_mutated_expressions_never_panics_and_round_trips() {
     crate::mutation::run(&corpus, &pieces, fuzz_parse);
 }
 
-/// Printing and parsing gives the same tree.
+/// Checks that the printed form of a tree parses to the same tree.
 fn assert_round_trip(tree: &Expr, text: &str) {
     let printed = tree.to_string();
     assert_same(tree, &printed, text);
@@ -413,7 +414,8 @@ fn assert_same(tree: &Expr, printed: &str, text: &str) {
     assert!(same, "{text:?} printed as {printed:?} is another tree");
 }
 
-/// The tree without what printing does not keep: positions, and the order of matchers.
+/// Returns the tree without the properties that the printed form does not contain: positions, and
+/// the order of matchers.
 fn bare(mut tree: Expr) -> Expr {
     strip(&mut tree);
     tree
@@ -477,7 +479,7 @@ fn strip_number(literal: &mut NumberLiteral) {
     strip_nan(&mut literal.value);
 }
 
-/// NaN equals nothing; here it shall equal itself, and its sign is not printed.
+/// NaN does not equal itself, and its sign is not printed, so it is replaced by a number.
 fn strip_nan(value: &mut f64) {
     if value.is_nan() {
         *value = f64::from_bits(1);

@@ -1,6 +1,6 @@
-//! A second evaluator, as plain as the language's definition: step by step, series by series, from
-//! the raw samples, with nothing shared, planned or reordered. It knows what the random queries
-//! use.
+//! A second evaluator that follows the definition of the language as directly as possible: step by
+//! step, series by series, from the raw samples, without sharing, planning or reordering. It
+//! supports only the features that the random queries use.
 
 use crate::support::Series;
 use firn_model::labels::Labels;
@@ -12,10 +12,10 @@ use firn_promql::ast::{
 use firn_promql::functions::FunctionId;
 use std::collections::BTreeMap;
 
-/// An instant vector.
+/// An instant vector: one float per label set.
 pub type Vector = BTreeMap<Labels, f64>;
 
-/// Series, and how far back an instant selector looks.
+/// The series of the store, and the lookback of instant selectors.
 pub struct Naive<'a> {
     pub series: &'a [Series],
     pub lookback_ms: i64,
@@ -33,7 +33,7 @@ fn without_name(labels: &Labels) -> Labels {
 }
 
 impl Naive<'_> {
-    /// The value of an expression at a time; `None` where upstream fails.
+    /// Returns the value of an expression at a time; `None` if Prometheus would fail.
     pub fn vector(&self, expr: &Expr, time: i64) -> Option<Vector> {
         match &expr.kind {
             ExprKind::Paren(inner) => self.vector(inner, time),
@@ -229,7 +229,7 @@ impl Naive<'_> {
     }
 }
 
-/// Changes labels and values; `None` if two elements become one.
+/// Changes labels and values of all elements. Returns `None` if two elements become equal.
 fn map(
     input: Vector,
     labels: impl Fn(&Labels) -> Labels,
@@ -263,7 +263,7 @@ fn combine(node: &Binary, left: f64, right: f64, kept: f64) -> Option<f64> {
     holds.then_some(kept)
 }
 
-/// The samples of a series that a range selector sees.
+/// The samples of a series in the window of a range selector.
 struct Window {
     end: i64,
     range: i64,
@@ -297,7 +297,7 @@ impl Window {
         })
     }
 
-    /// The change over the whole range, extrapolated from the samples.
+    /// Returns the change over the whole range, extrapolated from the samples.
     fn change(&self, counter: bool) -> Option<f64> {
         if self.samples.len() < 2 {
             return None;

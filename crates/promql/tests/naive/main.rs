@@ -1,5 +1,5 @@
-//! Random queries over random series: the engine against a naive evaluator, on one thread, on many
-//! and with parts done backwards.
+//! Evaluates random queries over random series with the engine and with a naive evaluator: on one
+//! thread, on many threads, and with parts in reverse order.
 //!
 //! A failure prints the seed; `NAIVE_SEED=n cargo test -p firn-promql --test naive` repeats it.
 
@@ -42,7 +42,7 @@ const OPTIONS: Options = Options {
     counts_samples: false,
 };
 
-/// Does the tasks backwards.
+/// Runs the tasks in reverse order.
 struct Backwards;
 
 impl Compute for Backwards {
@@ -77,7 +77,7 @@ fn run(store: &MemoryStore, compute: &dyn Compute, text: &str) -> Result<QueryRe
     outcome
 }
 
-/// Points by labels.
+/// The points of each series, by labels.
 type Points = BTreeMap<Labels, Vec<(i64, f64)>>;
 
 fn points(result: &QueryResult) -> Points {
@@ -90,7 +90,7 @@ fn points(result: &QueryResult) -> Points {
     series.iter().map(of).collect()
 }
 
-/// Evaluates the steps with the naive evaluator; `None` if it fails at one.
+/// Evaluates all steps with the naive evaluator. Returns `None` if it fails at any step.
 fn naive_points(naive: &Naive<'_>, text: &str) -> Option<Points> {
     let expr = parser::parse(text, OPTIONS.features).expect("random queries are valid");
     let mut out = Points::new();
@@ -124,7 +124,7 @@ fn check(seed: u64, text: &str, got: &Points, want: &Points) {
     }
 }
 
-/// Results to the last bit.
+/// Returns a result as text that contains all bits of its values.
 fn bits(result: &Result<QueryResult, QueryError>) -> String {
     match result {
         Err(e) => e.to_string(),

@@ -1,4 +1,5 @@
-//! A store in memory for tests and benchmarks: columns as they were given, no index, no limits.
+//! A store in memory for tests and benchmarks. It has no index and no limits, and returns columns
+//! as they were passed in.
 
 pub mod random;
 
@@ -17,25 +18,25 @@ use std::sync::Arc;
 /// A series and its samples.
 #[derive(Clone, Debug)]
 pub struct Series {
-    /// The labels.
+    /// The label set of the series.
     pub labels: Labels,
-    /// Timestamps, increasing.
+    /// The timestamps in ascending order, possibly shared with other series.
     pub times: Arc<Vec<i64>>,
-    /// As many values.
+    /// The values; one for each timestamp.
     pub values: Vec<f64>,
 }
 
-/// All series, in the order in which they were added.
+/// The store: all series in the order in which they were added.
 #[derive(Debug, Default)]
 pub struct MemoryStore {
     series: Arc<Vec<Series>>,
     columns: Arc<HashMap<String, LabelColumn>>,
-    /// The series of each metric, so that a look-up does not hide what evaluation costs.
+    /// The series of each metric, so that a look-up takes little time compared with the evaluation.
     by_name: HashMap<Vec<u8>, Vec<usize>>,
 }
 
 impl MemoryStore {
-    /// A store that holds `series`.
+    /// Creates a store that contains `series`.
     pub fn new(series: Vec<Series>) -> Self {
         let mut names = BTreeSet::new();
         for one in &series {

@@ -1,4 +1,4 @@
-//! Random series and queries, from a seed.
+//! Random series and queries, generated from a seed.
 
 use super::Series;
 use firn_model::env::Rng;
@@ -7,22 +7,23 @@ use firn_model::labels::Labels;
 use firn_model::sample::stale_nan;
 use std::sync::Arc;
 
-/// Choices that follow from a seed.
+/// A source of random choices that depend only on a seed.
 pub struct Dice(pub SimRng);
 
 impl Dice {
-    /// A number below `bound`.
+    /// Returns a random number below `bound`.
     pub fn below(&self, bound: u64) -> u64 {
         self.0.next_u64() % bound
     }
 
-    /// One of `choices`.
+    /// Returns a random element of `choices`.
     pub fn pick<'a>(&self, choices: &[&'a str]) -> &'a str {
         choices[self.below(choices.len() as u64) as usize]
     }
 }
 
-/// Series in more than one part, with resets, gaps, staleness markers and shared time columns.
+/// Returns series in more than one part, with resets, gaps, staleness markers and shared time
+/// columns.
 pub fn random_series(dice: &Dice) -> Vec<Series> {
     let mut out = Vec::new();
     let mut times = Arc::new(Vec::new());
@@ -62,7 +63,7 @@ pub fn random_series(dice: &Dice) -> Vec<Series> {
     out
 }
 
-/// A selector of some of them.
+/// Returns a random selector of some of the series.
 pub fn random_selector(dice: &Dice) -> String {
     let name = dice.pick(&["requests_total", "load", ""]);
     let matchers = dice.pick(&[
@@ -77,7 +78,7 @@ fn random_offset(dice: &Dice) -> &str {
     dice.pick(&["", "", "", " offset 30s", " offset -20s"])
 }
 
-/// A query of floats that nests up to `depth` operators.
+/// Returns a random query of floats with up to `depth` nested operators.
 pub fn random_query(dice: &Dice, depth: u32) -> String {
     let inner = || random_query(dice, depth - 1);
     match dice.below(if depth == 0 { 2 } else { 7 }) {

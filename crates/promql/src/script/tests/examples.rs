@@ -1,4 +1,4 @@
-//! The examples of the function table have a result.
+//! Tests that the examples of the function table have a result.
 
 use super::*;
 use crate::functions::FUNCTIONS;

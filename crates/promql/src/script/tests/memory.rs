@@ -1,4 +1,4 @@
-//! A store in memory, as plain as can be.
+//! A simple store in memory for the tests of scripts.
 
 use super::super::ScriptStore;
 use crate::value::PointValue;
@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Value and start time.
+/// The value and the start timestamp of a sample.
 type Sample = (PointValue, TimestampMs);
 
 #[derive(Clone, Debug, Default)]
@@ -24,7 +24,7 @@ struct Series {
     samples: BTreeMap<TimestampMs, Sample>,
 }
 
-/// Series in the order in which they were created.
+/// The series in order of their creation.
 #[derive(Clone, Debug, Default)]
 pub(super) struct MemoryStore(Vec<Series>);
 
@@ -41,7 +41,7 @@ impl MemoryStore {
         &mut self.0[place]
     }
 
-    /// The histograms of a series.
+    /// Returns the histograms of a series in time order.
     pub(super) fn samples_of(&self, labels: &Labels) -> Vec<Arc<Histogram>> {
         let series = self.0.iter().filter(|s| s.labels == *labels);
         series

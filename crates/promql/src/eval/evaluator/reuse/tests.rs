@@ -1,6 +1,7 @@
-//! Sharing changes nothing but the work: the same bits, remarks and errors as where every place is
-//! evaluated by itself, and as many samples read. Held are those of upstream's rows, which streams
-//! have not.
+//! Tests that sharing of equal parts changes nothing except the work: values are equal bit by bit,
+//! and annotations, errors and the number of samples read are the same as if each part were
+//! evaluated separately. Only the number of held samples differs, because shared rows are held and
+//! streams are not.
 
 #[path = "../../../../tests/support/mod.rs"]
 #[allow(dead_code)]
@@ -37,7 +38,7 @@ const OPTIONS: Options = Options {
 };
 const RANGE: EvalTime = EvalTime::range(60_000, 200_000, 20_000);
 
-/// Counts what it is asked for.
+/// A store that counts its look-ups.
 struct Counting {
     store: MemoryStore,
     selects: AtomicUsize,
@@ -67,7 +68,7 @@ impl Select for Counting {
     }
 }
 
-/// The outcome of a query, with what is equal shared or not, and how often the store was asked.
+/// Evaluates a query with or without sharing. Returns the outcome and the number of look-ups.
 fn evaluate(
     store: &Counting,
     text: &str,
@@ -97,12 +98,13 @@ fn evaluate(
     (outcome, store.selects.load(Ordering::Relaxed) - before)
 }
 
-/// All that a client sees, values to the last bit, and how many samples were read.
+/// Returns everything that a client receives, with all bits of the values, and the number of
+/// samples read.
 fn shown(outcome: &Result<QueryResult, QueryError>) -> String {
     match outcome {
         Err(e) => e.to_string(),
         Ok(result) => {
-            // The shortest digits that read back as the same number.
+            // The shortest digits that parse back to the same number.
             let value = format!("{:?}", result.value);
             let (notes, read) = (
                 (&result.warnings, &result.infos),
@@ -113,11 +115,11 @@ fn shown(outcome: &Result<QueryResult, QueryError>) -> String {
     }
 }
 
-/// Sharing must not show, and must ask the store `fewer` times less often.
+/// Checks that sharing does not change the outcome. Returns how many look-ups it saves.
 fn check(store: &Counting, text: &str, time: EvalTime, options: &Options) -> usize {
     let (shared, asked) = evaluate(store, text, (time, options), true);
     let (apart, asked_apart) = evaluate(store, text, (time, options), false);
-    // Rows that are shared are held where streams are not.
+    // Shared rows are held, unlike streams, so a limit may be reached earlier.
     if !matches!(shared, Err(QueryError::Limited(_))) {
         let (shared, apart) = (shown(&shared), shown(&apart));
         assert!(
@@ -129,7 +131,7 @@ fn check(store: &Counting, text: &str, time: EvalTime, options: &Options) -> usi
     asked_apart - asked
 }
 
-/// Queries made of few parts, so that many occur twice.
+/// Returns a query composed of few distinct parts, so that many occur twice.
 fn random_shared_query(dice: &Dice) -> String {
     let parts: Vec<String> = (0..3).map(|_| random_part(dice)).collect();
     let part = || {
@@ -170,7 +172,7 @@ fn random_part(dice: &Dice) -> String {
     }
 }
 
-/// Buckets whose counts fall, which are repaired with a remark.
+/// Returns classic buckets whose counts decrease, so that they are corrected with an annotation.
 fn buckets() -> impl Iterator<Item = Series> {
     let times = Arc::new((0..20).map(|i| i * 10_000).collect::<Vec<_>>());
     ["1", "2", "+Inf", "wrong"]
@@ -251,7 +253,7 @@ fn equal_parts_ask_the_store_once() {
         ),
         ("load * scalar(sum(load)) + scalar(sum(load))", 2),
         ("load @ 100 - sum(load @ 100)", 1),
-        // Not the same value, or not on the same steps.
+        // Different values, or the same value at different steps.
         ("load - load offset 1m", 0),
         ("load - max_over_time(load[1m:10s])", 0),
         (
