@@ -1,18 +1,19 @@
-//! The columnar batch: the one form in which samples travel from a decoder to the log and the head.
+//! The columnar batch: the form in which samples are passed from a decoder to the log and the head.
 //!
-//! It is built once (by remote write, a scrape, a rule) and consumed once. Label sets lie one
-//! behind the other in canonical form; samples lie in columns, each series owning a run of them.
-//! A decoder may leave the labels of a series unread in its message. Their bytes there are the
-//! [key](crate::series_key) of the series: a store that knows the key needs no more of the labels,
-//! and has those of other series read through a [`Source`].
+//! A batch is built once (by remote write, a scrape, a rule) and consumed once. Label sets are
+//! stored one after another in canonical form. Samples are stored in columns, in which each series
+//! owns a contiguous run. A decoder may leave the labels of a series undecoded in its message.
+//! Their encoded bytes are the [key](crate::series_key) of the series. A store that contains a
+//! series with this key does not need the labels; it lets a [`Source`] decode the labels of all
+//! other series.
 //!
 //! ```text
 //! unread --read--> canonical
 //!           \----> refused: without labels and samples from then on
 //! ```
 //!
-//! Invariant: label sets that are read are canonical; the columns of float samples have equal
-//! length, but for `start_times`, which is empty while no sample has a start timestamp.
+//! Invariant: decoded label sets are canonical. The columns of float samples have equal length,
+//! except `start_times`, which is empty as long as no sample has a start timestamp.
 
 mod part;
 mod take_out;
@@ -27,30 +28,30 @@ use crate::sample::{START_UNKNOWN, TimestampMs};
 use crate::series_key::KeyFormat;
 use std::ops::Range;
 
-/// A native histogram with its times.
+/// A native histogram with its timestamps.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HistogramSample {
-    /// When it was taken.
+    /// The timestamp of the sample.
     pub time: TimestampMs,
-    /// Since when it counts, or [`START_UNKNOWN`].
+    /// The start timestamp of the counter, or [`START_UNKNOWN`].
     pub start_time: TimestampMs,
-    /// The value.
+    /// The value of the sample.
     pub histogram: Histogram,
 }
 
-/// What a decoder made of the labels of a series.
+/// The result of decoding the labels of a series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reading {
-    /// The labels stand, and their canonical form is in the arena. The key may be another one than
-    /// the format makes of them.
+    /// The labels are valid, and their canonical form is in the arena. The key may differ from the
+    /// one that the key format creates from the labels.
     Stands,
-    /// Like `Stands`, and the key is the one that the format makes of the labels.
+    /// The labels are valid, and the key equals the one that the key format creates from them.
     StandsByKey,
-    /// The labels cannot stand.
+    /// The labels are invalid, so the series is rejected.
     Refused,
 }
 
-/// How far the labels of a series have been read.
+/// The state of the labels of a series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
     Canonical,
@@ -58,7 +59,7 @@ enum Form {
     Read(Reading),
 }
 
-/// Where the labels of a series lie, in the arena or in the message.
+/// The position of a series' labels, in the arena or in the message.
 #[derive(Clone, Copy, Debug)]
 struct LabelSpan {
     start: u32,
@@ -72,75 +73,80 @@ impl LabelSpan {
     }
 }
 
-/// Where the samples of a series end.
+/// The end of a series' samples in the columns.
 #[derive(Clone, Copy, Debug, Default)]
 struct Ends {
     floats: u32,
     histograms: u32,
 }
 
-/// Samples of many series, in columns. Reuse one with [`Batch::clear`] to keep its memory.
+/// Samples of many series in columns. Reuse a batch with [`Batch::clear`] to keep its memory.
 #[derive(Clone, Debug, Default)]
 pub struct Batch {
-    /// The message that unread labels lie in.
+    /// The message that contains undecoded labels.
     message: Vec<u8>,
-    /// How unread labels are written.
+    /// The format of the keys in the message.
     key_format: Option<&'static dyn KeyFormat>,
     label_bytes: Vec<u8>,
-    /// Where the labels of the series under way begin in the arena.
+    /// The start of the current series' labels in the arena.
     labels_start: usize,
     labels: Vec<LabelSpan>,
-    /// Samples of series that were refused.
+    /// Number of samples of rejected series.
     refused_samples: usize,
     times: Vec<TimestampMs>,
     values: Vec<f64>,
     start_times: Vec<TimestampMs>,
     histograms: Vec<HistogramSample>,
     ends: Vec<Ends>,
-    /// None in nearly all batches.
+    /// The exemplars of all series. Empty in nearly all batches.
     exemplars: SeriesExemplars,
-    /// None in batches of senders.
+    /// The journal to log with the samples. Empty in batches of remote senders.
     journal: Journal,
     is_followed: bool,
 }
 
-/// One series of a batch.
+/// A view of one series in a batch.
 #[derive(Clone, Copy, Debug)]
 pub struct SeriesSamples<'a> {
-    /// The label set; empty while it is unread, see [`Batch::key`].
+    /// The label set. Empty while it is undecoded; see [`Batch::key`].
     pub labels: LabelsRef<'a>,
-    /// Times of the float samples, in the order they arrived.
+    /// The timestamps of the float samples in order of arrival.
     pub times: &'a [TimestampMs],
-    /// Values of the float samples; as many as times.
+    /// The values of the float samples; one for each timestamp.
     pub values: &'a [f64],
-    /// Start timestamps of the float samples; as many as times, or none at all.
+    /// The start timestamps of the float samples: one for each timestamp, or none at all.
     pub start_times: &'a [TimestampMs],
-    /// Histogram samples.
+    /// The histogram samples in order of arrival.
     pub histograms: &'a [HistogramSample],
 }
 
-/// Samples on their way in, whose labels may lie there as they came.
+/// A batch to append, and the decoder of its labels. Labels may be undecoded, as they were
+/// received.
 pub trait Source {
-    /// The samples.
+    /// Returns the batch.
     fn batch(&self) -> &Batch;
 
-    /// Reads the labels of those of `series`, ascending numbers, that are unread. A series whose
-    /// labels cannot stand is refused, and the source knows why. An error says that the whole batch
-    /// cannot stand: nothing of it may be stored.
+    /// Decodes the labels of `series`, except those that are decoded already. `series` contains
+    /// indexes in ascending order.
+    ///
+    /// A series with invalid labels is rejected, and the source records the reason. An error means
+    /// that the whole batch is invalid, so none of it may be stored.
     fn read_labels(&mut self, series: &[u32]) -> Result<(), Error>;
 
-    /// The fingerprint by `keys` of the key of each series, if they are at hand: of the key with
-    /// which it came, or of the one that the format makes of its labels.
+    /// Returns the fingerprints of the keys of all series under `keys`, if they have been computed.
+    /// The key of a series is either the received one or the one that the key format creates from
+    /// its labels.
     fn prints(&self, _keys: &HashKeys) -> Option<&[Fingerprint]> {
         None
     }
 
-    /// Takes out `series`, ascending numbers; those behind them get lower numbers. A source that
-    /// does not own its batch returns what is left of it, and stays as it is.
+    /// Removes `series`, which contains indexes in ascending order; the following series get lower
+    /// indexes. A source that does not own its batch remains unchanged and returns the remaining
+    /// series.
     fn take_out(&mut self, series: &[u32]) -> Option<Batch>;
 }
 
-/// A batch of which everything has been read.
+/// A batch whose labels are all decoded.
 impl Source for &Batch {
     fn batch(&self) -> &Batch {
         self
@@ -158,7 +164,7 @@ impl Source for &Batch {
 }
 
 impl Batch {
-    /// Empties the batch and keeps its memory.
+    /// Removes all series and keeps the memory.
     pub fn clear(&mut self) {
         self.label_bytes.clear();
         self.labels_start = 0;
@@ -175,7 +181,7 @@ impl Batch {
         self.key_format = None;
     }
 
-    /// Adds a float sample to the series under way.
+    /// Adds a float sample to the current series.
     #[inline]
     pub fn push_float(&mut self, time: TimestampMs, value: f64) {
         self.times.push(time);
@@ -185,7 +191,7 @@ impl Batch {
         }
     }
 
-    /// Adds a float sample that counts since `start_time` to the series under way.
+    /// Adds a float sample with a start timestamp to the current series.
     pub fn push_float_with_start(
         &mut self,
         time: TimestampMs,
@@ -200,55 +206,58 @@ impl Batch {
         self.start_times.push(start_time);
     }
 
-    /// Adds a histogram sample to the series under way.
+    /// Adds a histogram sample to the current series.
     pub fn push_histogram(&mut self, sample: HistogramSample) {
         self.histograms.push(sample);
     }
 
-    /// Adds an exemplar to the series under way.
+    /// Adds an exemplar to the current series.
     pub fn push_exemplar(&mut self, exemplar: TimedExemplar<'_>) {
         self.exemplars.push(self.ends.len() as u64, exemplar);
     }
 
-    /// The exemplars, with the numbers of their series; of refused series too.
+    /// Returns the exemplars with the indexes of their series, including those of rejected series.
     pub fn exemplars(&self) -> &SeriesExemplars {
         &self.exemplars
     }
 
-    /// Has `journal` logged beside the samples. A store does not refuse such a batch, whose caller
-    /// asked [`crate::store::Append::admit`] before.
+    /// Sets the journal that is logged together with the samples. A store does not reject such a
+    /// batch, because the caller has called [`crate::store::Append::admit`] before.
     pub fn set_journal(&mut self, journal: Journal) {
         self.journal = journal;
     }
 
-    /// What is logged beside the samples.
+    /// Returns the journal that is logged together with the samples.
     pub fn journal(&self) -> &Journal {
         &self.journal
     }
 
-    /// Says that the caller appends another batch at once, with which the record of this one may
-    /// be written. The caller must call [`crate::store::Append::write_held`] behind it.
+    /// Sets whether the caller appends another batch immediately, so that both log records may be
+    /// written together. The caller must then call [`crate::store::Append::write_held`] at the end.
     pub fn set_followed(&mut self, is_followed: bool) {
         self.is_followed = is_followed;
     }
 
-    /// See [`Batch::set_followed`].
+    /// Returns the value set by [`Batch::set_followed`].
     pub fn is_followed(&self) -> bool {
         self.is_followed
     }
 
-    /// The arena of label bytes: a decoder appends the canonical pairs of the series under way.
+    /// Returns the arena of label bytes. A decoder appends the canonical labels of the current
+    /// series to it.
     pub fn label_bytes(&mut self) -> &mut Vec<u8> {
         &mut self.label_bytes
     }
 
-    /// Takes out the memory of the message, to fill it: [`Batch::clear`] leaves it as it is, so
-    /// that no byte is written twice. The decoder must put it back with [`Batch::put_message`].
+    /// Removes and returns the buffer of the message, so that the decoder can fill it.
+    /// [`Batch::clear`] does not change its contents, so that no byte is written twice. The decoder
+    /// must return the buffer with [`Batch::put_message`].
     pub fn take_message(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.message)
     }
 
-    /// Puts in the message that unread labels lie in, where `key_format` has written them.
+    /// Sets the message that contains undecoded labels, which `key_format` has encoded. Panics if a
+    /// key ends after the message.
     pub fn put_message(&mut self, message: Vec<u8>, key_format: &'static dyn KeyFormat) {
         let unread = self.labels.last().filter(|last| last.form == Form::Unread);
         assert!(
@@ -259,12 +268,13 @@ impl Batch {
         self.key_format = Some(key_format);
     }
 
-    /// Bytes of the message that unread labels lie in.
+    /// Returns the length of the message with undecoded labels, in bytes.
     pub fn message_bytes(&self) -> usize {
         self.message.len()
     }
 
-    /// Ends the series under way: the label bytes and samples added since the last end are its own.
+    /// Ends the current series. It owns the label bytes and samples that were added since the
+    /// previous series ended.
     pub fn end_series(&mut self) {
         let (start, end) = (self.labels_start as u32, self.label_bytes.len() as u32);
         self.labels_start = self.label_bytes.len();
@@ -276,7 +286,7 @@ impl Batch {
         self.end_samples();
     }
 
-    /// Ends the series under way, whose labels are the bytes `key` of the message, unread.
+    /// Ends the current series, whose undecoded labels are the bytes `key` of the message.
     #[inline]
     pub fn end_unread_series(&mut self, key: Range<usize>) {
         self.labels.push(LabelSpan {
@@ -295,7 +305,7 @@ impl Batch {
         });
     }
 
-    /// Takes back everything added to the series under way.
+    /// Discards everything that was added to the current series.
     pub fn drop_series(&mut self) {
         let last = self.starts(self.ends.len());
         self.label_bytes.truncate(self.labels_start);
@@ -306,21 +316,22 @@ impl Batch {
         self.exemplars.drop_last_of(self.ends.len() as u64);
     }
 
-    /// The key of series `index`, unless its labels are in the batch already.
+    /// Returns the key of series `index`, or `None` if its labels are decoded.
     #[inline]
     pub fn key(&self, index: usize) -> Option<&[u8]> {
         let span = self.labels[index];
         (span.form == Form::Unread).then(|| &self.message[span.range()])
     }
 
-    /// Whether the keys of the batch, if it has any, are of `format`.
+    /// Returns whether the keys of the batch, if there are any, have the given format.
     pub fn has_keys_of(&self, format: &dyn KeyFormat) -> bool {
         self.key_format
             .is_none_or(|own| own.name() == format.name())
     }
 
-    /// Adds the fingerprint of each series to `prints`: that of the key that it came with, or that
-    /// is made of its labels. Keys must be of the format of `hash`; `key` is memory.
+    /// Appends the fingerprint of each series to `prints`: that of the received key, or of the key
+    /// that is created from its labels. Keys must have the format of `hash`. `key` is a reusable
+    /// buffer.
     pub fn push_prints(&self, hash: &SeriesHash, key: &mut Vec<u8>, prints: &mut Vec<Fingerprint>) {
         for i in 0..self.series_count() {
             prints.push(match self.key(i) {
@@ -330,8 +341,8 @@ impl Batch {
         }
     }
 
-    /// Whether series `index` came with a key that may differ from the one that the format makes of
-    /// the labels, which were read since.
+    /// Returns whether series `index` was received with a key that may differ from the one created
+    /// from its labels, which have been decoded since.
     #[inline]
     pub fn key_may_differ(&self, index: usize) -> bool {
         match self.labels[index].form {
@@ -340,9 +351,11 @@ impl Batch {
         }
     }
 
-    /// Reads the labels of series `index` if they are unread, once no series is under way. `read`
-    /// gets the key, the message from where the key begins, and the arena, to which it appends the
-    /// canonical form; it says what came of it.
+    /// Decodes the labels of series `index`, unless they are decoded already. There must be no
+    /// current series.
+    ///
+    /// `read` receives the key, the message from the start of the key on, and the arena, to which
+    /// it appends the canonical labels. It returns whether the labels are valid.
     pub fn read_key<E>(
         &mut self,
         index: usize,
@@ -370,7 +383,7 @@ impl Batch {
         Ok(())
     }
 
-    /// Adds a whole series of float samples.
+    /// Adds a complete series of float samples.
     pub fn push_series(&mut self, labels: LabelsRef<'_>, samples: &[(TimestampMs, f64)]) {
         self.label_bytes.extend_from_slice(labels.as_bytes());
         for (time, value) in samples {
@@ -379,23 +392,23 @@ impl Batch {
         self.end_series();
     }
 
-    /// Series in the batch, refused ones included.
+    /// Returns the number of series, including rejected ones.
     pub fn series_count(&self) -> usize {
         self.ends.len()
     }
 
-    /// Samples in the batch, histograms included, those of refused series not.
+    /// Returns the number of samples, including histograms, but not those of rejected series.
     pub fn sample_count(&self) -> usize {
         self.times.len() + self.histograms.len() - self.refused_samples
     }
 
-    /// Whether there is no series.
+    /// Returns whether the batch contains no series.
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
 
-    /// Panics if a series is under way or the columns do not fit each other. Costs a few
-    /// comparisons: the pipeline calls it for each batch.
+    /// Panics if there is a current series or the lengths of columns do not match. The check is
+    /// cheap; the pipeline calls it for each batch.
     pub fn assert_whole(&self) {
         let ends = self.starts(self.ends.len());
         let (floats, histograms) = (ends.floats as usize, ends.histograms as usize);
@@ -414,7 +427,7 @@ impl Batch {
         );
     }
 
-    /// Bytes of memory that the batch holds.
+    /// Returns the memory of the batch in bytes, including unused capacity.
     pub fn memory_bytes(&self) -> usize {
         self.message.capacity()
             + self.label_bytes.capacity()
@@ -428,7 +441,8 @@ impl Batch {
             + self.journal.bytes.capacity()
     }
 
-    /// The series with number `index`, without samples if it was refused; panics past the end.
+    /// Returns series `index`, without samples if it was rejected. Panics if `index` is out of
+    /// range.
     #[inline]
     pub fn series(&self, index: usize) -> SeriesSamples<'_> {
         let start = self.starts(index);
@@ -460,20 +474,21 @@ impl Batch {
         }
     }
 
-    /// Where the float samples and the histograms of series `index` begin in their columns.
+    /// Returns the indexes of the first float sample and the first histogram of series `index` in
+    /// their columns.
     #[inline]
     pub fn offsets(&self, index: usize) -> (usize, usize) {
         let start = self.starts(index);
         (start.floats as usize, start.histograms as usize)
     }
 
-    /// Whether series `index` was refused when its labels were read.
+    /// Returns whether series `index` was rejected when its labels were decoded.
     pub fn is_refused(&self, index: usize) -> bool {
         self.labels[index].form == Form::Read(Reading::Refused)
     }
 
-    /// Time and value of series `index` if it has one float sample without a start timestamp and
-    /// nothing else, as nearly all have.
+    /// Returns the timestamp and value of series `index` if it has exactly one float sample and
+    /// neither a start timestamp nor histograms. This applies to nearly all series.
     #[inline]
     pub fn sole_float(&self, index: usize) -> Option<(TimestampMs, f64)> {
         let (start, end) = (self.starts(index), self.ends[index]);
@@ -488,12 +503,12 @@ impl Batch {
         Some((self.times[at], self.values[at]))
     }
 
-    /// The series in the order they were added, but for those that were refused.
+    /// Returns the series in the order in which they were added, except rejected ones.
     pub fn iter(&self) -> impl Iterator<Item = SeriesSamples<'_>> {
         self.numbered().map(|(_, series)| series)
     }
 
-    /// Like [`Batch::iter`], with the numbers of the series.
+    /// Returns the series like [`Batch::iter`], with their indexes.
     pub fn numbered(&self) -> impl Iterator<Item = (u64, SeriesSamples<'_>)> {
         let stands = |i: &usize| self.labels[*i].form != Form::Read(Reading::Refused);
         let numbered = |i| (i as u64, self.series(i));

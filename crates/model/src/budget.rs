@@ -1,15 +1,16 @@
-//! Memory that must be reserved before it is allocated.
+//! Memory budgets: memory must be reserved before it is allocated.
 //!
-//! Budgets form a tree: a query's budget is a child of the budget of all queries, which is a child
-//! of the process's. A reservation counts in the whole chain or fails and counts nowhere. A share
-//! that was set aside counts in the chain too, and no budget above can refuse it: together the
-//! shares are no more than the whole ([`crate::shares`]).
+//! Budgets form a tree: the budget of a query is a child of the budget of all queries, which is a
+//! child of the budget of the process. A reservation either counts in the whole chain, or fails and
+//! counts nowhere. A share is a part that was set aside. It also counts in the whole chain, but the
+//! budgets above cannot reject it, because all shares together are not larger than the whole
+//! ([`crate::shares`]).
 
 use crate::error::{Error, ErrorKind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// A limit in bytes and what is used of it. Cheap to clone; clones share the count.
+/// A limit in bytes and the used part of it. Cloning is cheap, and clones share the counters.
 #[derive(Clone, Debug)]
 pub struct Budget(Arc<Node>);
 
@@ -20,14 +21,14 @@ struct Node {
     used_bytes: AtomicUsize,
     peak_bytes: AtomicUsize,
     parent: Option<Budget>,
-    /// Whether the parent counts what is taken here and has no say.
+    /// True if this is a share: the parent counts its reservations and cannot reject them.
     is_set_aside: bool,
-    /// What is used beyond so many bytes counts in another budget too.
+    /// If present, usage above this number of bytes also counts in the other budget.
     beyond: Option<(usize, Budget)>,
 }
 
 impl Node {
-    /// How many of the last `bytes` of `used` lie beyond what counts as small.
+    /// Returns how many of the last `bytes` of `used` are above the limit for small reservations.
     fn large(&self, used: usize, bytes: usize) -> usize {
         let Some((small, _)) = &self.beyond else {
             return 0;
@@ -35,9 +36,10 @@ impl Node {
         used.saturating_sub(*small) - (used - bytes).saturating_sub(*small)
     }
 
-    /// Gives `bytes` back, of which `large` lay beyond what counts as small when they were taken
-    /// and `counted` were counted there. What lies beyond may be others' by now: the sums are right
-    /// because each change of what is used is counted once.
+    /// Releases `bytes`. When they were reserved, `large` of them were above the limit for small
+    /// reservations, and `counted` of those were counted in the other budget. The bytes above that
+    /// limit may belong to other reservations now. The sums are nevertheless correct, because each
+    /// change of the usage is counted once.
     fn give_back(&self, bytes: usize, large: usize, counted: usize) {
         let used = self.used_bytes.fetch_sub(bytes, Ordering::Relaxed);
         let Some((_, beyond)) = &self.beyond else {
@@ -49,24 +51,25 @@ impl Node {
 }
 
 impl Budget {
-    /// A budget of its own; `name` appears in the error when it runs out.
+    /// Creates a budget without a parent. The error of an exceeded budget contains `name`.
     pub fn new(name: &'static str, limit_bytes: usize) -> Self {
         Self::with_parent(name, limit_bytes, None, false)
     }
 
-    /// A budget inside this one: what it reserves counts here too.
+    /// Creates a budget inside this one: its reservations also count here.
     pub fn child(&self, name: &'static str, limit_bytes: usize) -> Self {
         Self::with_parent(name, limit_bytes, Some(self.clone()), false)
     }
 
-    /// A share of this one that was set aside: what it reserves counts here too, and is not refused
-    /// here, so that others cannot use it up.
+    /// Creates a share that is set aside from this budget. Its reservations also count here but are
+    /// never rejected here, so that other budgets cannot use it up.
     pub fn share(&self, name: &'static str, limit_bytes: usize) -> Self {
         Self::with_parent(name, limit_bytes, Some(self.clone()), true)
     }
 
-    /// A budget inside this one of which what is used beyond `small_bytes` counts in `large` too:
-    /// if that has less than this one, some of it is always left for small reservations.
+    /// Creates a budget inside this one. Its usage above `small_bytes` also counts in `large`. If
+    /// `large` has a lower limit than this budget, some of this budget always remains available for
+    /// small reservations.
     pub fn child_beyond(
         &self,
         name: &'static str,
@@ -111,7 +114,8 @@ impl Budget {
         }
     }
 
-    /// Reserves `bytes` here and in every parent, or fails with [`ErrorKind::Limited`].
+    /// Reserves `bytes` in this budget and in all its parents. Fails with [`ErrorKind::Limited`] if
+    /// any limit would be exceeded.
     pub fn reserve(&self, bytes: usize) -> Result<Reservation, Error> {
         self.take(bytes)?;
         Ok(Reservation {
@@ -120,7 +124,7 @@ impl Budget {
         })
     }
 
-    /// A reservation of nothing, for memory that is used before it can be asked for: see
+    /// Creates an empty reservation, for memory that is used before it can be reserved: see
     /// [`Reservation::set`].
     pub fn hold(&self) -> Reservation {
         Reservation {
@@ -167,7 +171,7 @@ impl Budget {
         Ok(())
     }
 
-    /// Counts `bytes` that are in use already, whatever the limits.
+    /// Counts `bytes` that are already in use, regardless of the limits.
     fn count(&self, bytes: usize) {
         let node = &*self.0;
         let before = node.used_bytes.fetch_add(bytes, Ordering::Relaxed);
@@ -188,23 +192,23 @@ impl Budget {
         }
     }
 
-    /// Bytes reserved now.
+    /// Returns the number of bytes reserved now.
     pub fn used_bytes(&self) -> usize {
         self.0.used_bytes.load(Ordering::Relaxed)
     }
 
-    /// The most bytes that were reserved at one time.
+    /// Returns the maximum number of bytes that were reserved at one time.
     pub fn peak_bytes(&self) -> usize {
         self.0.peak_bytes.load(Ordering::Relaxed)
     }
 
-    /// The limit in bytes.
+    /// Returns the limit in bytes.
     pub fn limit_bytes(&self) -> usize {
         self.0.limit_bytes
     }
 }
 
-/// Bytes held in a budget until this is dropped.
+/// Bytes reserved in a budget. They are released when the reservation is dropped.
 #[derive(Debug)]
 pub struct Reservation {
     budget: Budget,
@@ -212,9 +216,9 @@ pub struct Reservation {
 }
 
 impl Reservation {
-    /// Grows the reservation by `bytes`, or fails and leaves it as it was.
+    /// Grows the reservation by `bytes`. If this fails, the reservation is unchanged.
     pub fn grow(&mut self, bytes: usize) -> Result<(), Error> {
-        // The counters are shared by all threads.
+        // Avoid access to the counters, which are shared by all threads.
         if bytes == 0 {
             return Ok(());
         }
@@ -223,22 +227,22 @@ impl Reservation {
         Ok(())
     }
 
-    /// Gives back all but `bytes`; does nothing if it holds fewer.
+    /// Releases all except `bytes`. Does nothing if the reservation is smaller.
     pub fn shrink_to(&mut self, bytes: usize) {
         let surplus = self.bytes.saturating_sub(bytes);
         self.budget.give(surplus);
         self.bytes -= surplus;
     }
 
-    /// Sets how many `bytes` are in use, which cannot be refused any more. While the limit is
-    /// exceeded by that, every reservation is refused.
+    /// Sets the reservation to `bytes` that are in use and cannot be rejected any more. As long as
+    /// a limit is exceeded in this way, all other reservations are rejected.
     pub fn set(&mut self, bytes: usize) {
         self.budget.count(bytes.saturating_sub(self.bytes));
         self.budget.give(self.bytes.saturating_sub(bytes));
         self.bytes = bytes;
     }
 
-    /// Bytes held.
+    /// Returns the size of the reservation in bytes.
     pub fn bytes(&self) -> usize {
         self.bytes
     }

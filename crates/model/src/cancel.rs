@@ -1,44 +1,44 @@
-//! Telling work that it is no longer wanted.
+//! Cancellation of work whose result is no longer needed.
 //!
-//! One [`Cancel`] is shared by everything that works on a request. Operators check it once a batch;
-//! a check is one relaxed load.
+//! All parts of a request share one [`Cancel`]. Operators check it once per batch; a check is one
+//! relaxed load.
 
 use crate::error::{Error, ErrorKind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-/// Why work was stopped.
+/// The reason why work was canceled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// The client went away or someone ended the query.
+    /// The client closed the connection, or an operator canceled the query.
     Canceled,
-    /// The time allowed ran out.
+    /// The time limit was exceeded.
     Timeout,
 }
 
-/// A shared flag that is set at most once. Cheap to clone.
+/// A shared flag that is set at most once. Cloning is cheap, and clones share the flag.
 #[derive(Clone, Debug, Default)]
 pub struct Cancel(Arc<AtomicU8>);
 
 impl Cancel {
-    /// A flag that is not set.
+    /// Creates a flag that is not set.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Sets the flag; the first reason stays.
+    /// Sets the flag. If it is set already, the first reason is kept.
     pub fn cancel(&self, reason: Reason) {
         let code = match reason {
             Reason::Canceled => 1,
             Reason::Timeout => 2,
         };
-        // The first reason stays: the failed exchange of a second one is the wanted outcome.
+        // The exchange fails if the flag is set already, which is intended.
         let _ = self
             .0
             .compare_exchange(0, code, Ordering::Relaxed, Ordering::Relaxed);
     }
 
-    /// Why the flag is set, if it is.
+    /// Returns the reason if the flag is set.
     #[inline]
     pub fn reason(&self) -> Option<Reason> {
         match self.0.load(Ordering::Relaxed) {
@@ -48,7 +48,8 @@ impl Cancel {
         }
     }
 
-    /// Fails with [`ErrorKind::Canceled`] or [`ErrorKind::Timeout`] once the flag is set.
+    /// Returns an error of kind [`ErrorKind::Canceled`] or [`ErrorKind::Timeout`] if the flag is
+    /// set.
     #[inline]
     pub fn check(&self) -> Result<(), Error> {
         match self.reason() {

@@ -1,25 +1,29 @@
-//! The columnar form of a read: sample columns of many series, timestamps shared where equal.
+//! The columnar form of a read: columns of samples of many series. Series with equal timestamps
+//! share them.
 //!
-//! Series of one scrape target have the same timestamps; they point at one time column, so that
-//! work that depends on times alone is done once for all of them.
+//! The series of one scrape target have the same timestamps. They refer to one time column, so
+//! computations that depend only on timestamps are done once for all of them.
 //!
-//! Invariant: times strictly increase in a column; a series has as many values as its column has
-//! times. Where a sample is a histogram the value is [`HISTOGRAM_PLACEHOLDER`] and the histogram
-//! stands in the side list; staleness markers are left in (float: the bits, histogram: its sum).
+//! Invariants: the timestamps of a column strictly increase, and a series has as many values as its
+//! column has timestamps. For a histogram sample the value is [`HISTOGRAM_PLACEHOLDER`], and the
+//! histogram is in a separate list. Staleness markers are included: as a float with their bit
+//! pattern, or as a histogram whose sum has it.
 
 use crate::histogram::Histogram;
 use crate::sample::{TimeRange, TimestampMs};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// The float value at a place where the sample is a histogram.
+/// The float value of samples that are histograms.
 pub const HISTOGRAM_PLACEHOLDER: f64 = 0.0;
 
-/// Time columns that a series may share, the newest ones: a request's targets come one after the
-/// other in each shard of a store, and a column is told from another by its first time.
+/// Number of newest time columns with which a new series is compared. In each shard of a store the
+/// targets of a selection follow one another, and their columns usually differ in the first
+/// timestamp.
 pub const COLUMNS_SHARED: usize = 16;
 
-/// Samples of consecutive series of a selection. Reuse one with [`SeriesBatch::clear`].
+/// Samples of consecutive series of a selection. Reuse a batch with [`SeriesBatch::clear`] to keep
+/// its memory.
 #[derive(Clone, Debug, Default)]
 pub struct SeriesBatch {
     times: Vec<TimestampMs>,
@@ -38,31 +42,31 @@ struct SeriesRanges {
     histograms: Range<usize>,
 }
 
-/// Where a batch keeps the times of a series, and which of its samples it keeps.
+/// The time column of a series in a batch, and the range of its samples that the batch contains.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TimesKept {
     column: usize,
     samples: Range<usize>,
 }
 
-/// One series of a [`SeriesBatch`].
+/// A view of one series in a [`SeriesBatch`].
 #[derive(Clone, Copy, Debug)]
 pub struct SeriesColumns<'a> {
-    /// The number of the time column; equal numbers mean equal timestamps. One of the newest
-    /// [`COLUMNS_SHARED`] that there were when the series was added.
+    /// The index of the time column. Equal indexes mean equal timestamps. It was one of the newest
+    /// [`COLUMNS_SHARED`] columns when the series was added.
     pub time_column: usize,
-    /// The timestamps.
+    /// The timestamps in strictly ascending order.
     pub times: &'a [TimestampMs],
-    /// The float values, as many as times.
+    /// The float values; one for each timestamp.
     pub values: &'a [f64],
-    /// The start timestamps, as many as times, or none at all.
+    /// The start timestamps: one for each timestamp, or none at all.
     pub start_times: &'a [TimestampMs],
-    /// Histogram samples as (index in times, histogram), in index order.
+    /// The histograms, each with the index of its timestamp, in order of indexes.
     pub histograms: &'a [(u32, Arc<Histogram>)],
 }
 
 impl SeriesBatch {
-    /// Empties the batch and keeps its memory.
+    /// Removes all series and keeps the memory.
     pub fn clear(&mut self) {
         self.times.clear();
         self.time_columns.clear();
@@ -72,8 +76,8 @@ impl SeriesBatch {
         self.series.clear();
     }
 
-    /// Adds a series. The columns are those of [`SeriesColumns`]; `histograms` is in index order.
-    /// The timestamps are shared with one of the series before if they are equal.
+    /// Adds a series. The columns have the form of [`SeriesColumns`]. If the timestamps equal those
+    /// of a recent series, the time column is shared.
     pub fn push(
         &mut self,
         times: &[TimestampMs],
@@ -98,14 +102,14 @@ impl SeriesBatch {
         });
     }
 
-    /// The column of values. The caller appends those of a series of floats, which need not be
-    /// copied then, and must call [`SeriesBatch::end_floats`].
+    /// Returns the column of values. The caller appends the values of a series of floats directly,
+    /// which avoids a copy, and must then call [`SeriesBatch::end_floats`].
     pub fn values_mut(&mut self) -> &mut Vec<f64> {
         &mut self.values
     }
 
-    /// Makes room for so many more series like the newest, and as many time columns as they may
-    /// share.
+    /// Reserves capacity for `series` more series with the length of the newest one, and for the
+    /// time columns that they may share.
     pub fn make_room(&mut self, series: usize) {
         let values = self.series.last().map_or(0, |last| last.values.len());
         self.values.reserve(series.saturating_mul(values));
@@ -115,8 +119,8 @@ impl SeriesBatch {
         self.time_columns.reserve(columns);
     }
 
-    /// Adds a series of floats whose values were appended to [`SeriesBatch::values_mut`]; `times`
-    /// are as many. Of both the samples in `range` are kept.
+    /// Adds a series of floats whose values were appended to [`SeriesBatch::values_mut`]. `times`
+    /// contains one timestamp for each value. Only samples in `range` are kept.
     pub fn end_floats(&mut self, times: &[TimestampMs], range: TimeRange) -> TimesKept {
         let samples = range.indexes(times);
         let kept = TimesKept {
@@ -127,8 +131,8 @@ impl SeriesBatch {
         kept
     }
 
-    /// Like [`SeriesBatch::end_floats`], for `appended` values whose times are those of the series
-    /// before; `kept` is what `end_floats` returned for that series.
+    /// Adds a series like [`SeriesBatch::end_floats`], for `appended` values whose timestamps equal
+    /// those of the previous series. `kept` is the result of `end_floats` for that series.
     #[inline]
     pub fn end_floats_as(&mut self, kept: &TimesKept, appended: usize) {
         assert!(kept.samples.end <= appended, "values for all times");
@@ -144,11 +148,11 @@ impl SeriesBatch {
         });
     }
 
-    /// The column with these times: one of the newest that are there, or a new one.
+    /// Returns the column with these timestamps: one of the newest, or a new one.
     fn time_column(&mut self, times: &[TimestampMs]) -> usize {
         let columns = self.time_columns.iter().enumerate().rev();
         let mut newest = columns.take(COLUMNS_SHARED);
-        // Columns of other targets differ in their first time already.
+        // The columns of other targets usually differ in the first timestamp.
         let is_it = |at: &Range<usize>| {
             let known = &self.times[at.clone()];
             known.first() == times.first() && known == times
@@ -163,38 +167,40 @@ impl SeriesBatch {
         self.time_columns.len() - 1
     }
 
-    /// Series in the batch.
+    /// Returns the number of series.
     pub fn len(&self) -> usize {
         self.series.len()
     }
 
-    /// Whether there is no series.
+    /// Returns whether the batch contains no series.
     pub fn is_empty(&self) -> bool {
         self.series.is_empty()
     }
 
-    /// Distinct time columns in the batch.
+    /// Returns the number of distinct time columns.
     pub fn time_column_count(&self) -> usize {
         self.time_columns.len()
     }
 
-    /// Samples of the longest series.
+    /// Returns the number of samples in the longest series.
     pub fn longest_series(&self) -> usize {
         let lens = self.series.iter().map(|ranges| ranges.values.len());
         lens.max().unwrap_or(0)
     }
 
-    /// The histograms of all series, each with its index in the times of its series.
+    /// Returns the histograms of all series, each with the index of its timestamp within its
+    /// series.
     pub fn histograms(&self) -> &[(u32, Arc<Histogram>)] {
         &self.histograms
     }
 
-    /// Samples of all series together.
+    /// Returns the number of samples of all series together.
     pub fn sample_count(&self) -> usize {
         self.values.len()
     }
 
-    /// Memory that the columns take, unused capacity included, what histograms point to not.
+    /// Returns the memory of the columns in bytes, including unused capacity, but not the
+    /// histograms that they refer to.
     pub fn memory_bytes(&self) -> usize {
         self.times.capacity() * size_of::<TimestampMs>()
             + self.time_columns.capacity() * size_of::<Range<usize>>()
@@ -204,7 +210,7 @@ impl SeriesBatch {
             + self.series.capacity() * size_of::<SeriesRanges>()
     }
 
-    /// The series with number `index`; panics past the end.
+    /// Returns series `index`. Panics if `index` is out of range.
     #[inline]
     pub fn series(&self, index: usize) -> SeriesColumns<'_> {
         let ranges = &self.series[index];
@@ -218,16 +224,16 @@ impl SeriesBatch {
     }
 }
 
-/// Bytes that a value of a [`LabelColumn`] takes beside its own, at most: its place, in a list that
-/// may have room for as many again, what counts its holders and what the allocator adds.
+/// Maximum memory of a value in a [`LabelColumn`] in bytes, in addition to its text: its entry in a
+/// list with capacity for twice as many, the reference counts, and the overhead of the allocator.
 pub const COLUMN_VALUE_BYTES: usize = 2 * size_of::<Arc<[u8]>>() + 32;
 
-/// One label of all series of a selection, as numbers into a dictionary.
+/// The values of one label for all series of a selection, encoded as indexes into a dictionary.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LabelColumn {
-    /// One number for each series; equal numbers mean equal values. Indexes `values`.
+    /// One index into `values` for each series. Equal indexes mean equal values.
     pub ids: Vec<u32>,
-    /// The distinct values; an absent label is the empty value.
+    /// The distinct values. A missing label has the empty value.
     pub values: Vec<Arc<[u8]>>,
 }
 

@@ -1,30 +1,31 @@
-//! A stretch of damage that a store found in its files or memory: which bytes, and what they cost.
+//! A damaged range of bytes that a store found in its files or in memory, and the samples that are
+//! lost because of it.
 
 use crate::log::LogDamage;
 use crate::sample::TimeRange;
 use std::path::{Path, PathBuf};
 
-/// What kind of file or memory is damaged.
+/// The kind of file or memory that is damaged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum DamageKind {
     /// A segment of the log.
     Log,
     /// A segment of pages.
     Pages,
-    /// The series catalogue.
+    /// The catalogue of series.
     Catalogue,
-    /// The file of exemplars.
+    /// The file that contains exemplars.
     Exemplars,
-    /// The manifest of files.
+    /// The manifest, which lists the files of a folder.
     Manifest,
-    /// Samples in memory.
+    /// Samples of the head in memory.
     Head,
     /// A block.
     Blocks,
 }
 
 impl DamageKind {
-    /// All of them, in the order of their numbers.
+    /// All kinds in order of declaration.
     pub const ALL: [DamageKind; 7] = [
         Self::Log,
         Self::Pages,
@@ -35,7 +36,7 @@ impl DamageKind {
         Self::Blocks,
     ];
 
-    /// The value of the label `kind`.
+    /// Returns the value of the label `kind` in metrics.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Log => "log",
@@ -49,26 +50,26 @@ impl DamageKind {
     }
 }
 
-/// One stretch of damage.
+/// One damaged range of bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Damage {
-    /// What is damaged.
+    /// The kind of the damaged file or memory.
     pub kind: DamageKind,
-    /// The file; empty for memory.
+    /// The path of the damaged file; empty for memory.
     pub file: PathBuf,
-    /// Where in the file it begins; none if all of it is meant.
+    /// The byte offset of the damage in the file, or `None` if the whole file is damaged.
     pub offset: Option<u64>,
-    /// What is wrong.
+    /// A description of the error.
     pub what: String,
-    /// Samples that cannot be read for it, if that is known.
+    /// Number of samples that cannot be read because of the damage, if it has been determined.
     pub samples: Option<u64>,
-    /// The times of those samples. None says that no sample is lost, or that their times are not
-    /// known.
+    /// The time range of those samples. `None` means that no sample is lost, or that the range has
+    /// not been determined.
     pub range: Option<TimeRange>,
 }
 
 impl Damage {
-    /// Damage to a file as a whole that costs nothing that is known.
+    /// Creates a record of damage to a whole file. The number of lost samples is undetermined.
     pub fn of_file(kind: DamageKind, file: &Path, what: String) -> Self {
         Self {
             kind,
@@ -80,7 +81,7 @@ impl Damage {
         }
     }
 
-    /// Damage as a reader of the log met it.
+    /// Creates a record of damage that a reader of the log found.
     pub fn of_log(damage: LogDamage) -> Self {
         Self {
             offset: damage.offset,
@@ -88,12 +89,12 @@ impl Damage {
         }
     }
 
-    /// What the answer of a query says of it.
+    /// Returns the warning for the result of a query.
     pub fn warning(&self) -> String {
         format!("damage: {self}")
     }
 
-    /// This damage, which costs samples within `range`.
+    /// Returns this damage with the time range of the lost samples.
     pub fn within(self, range: Option<TimeRange>) -> Self {
         Self { range, ..self }
     }

@@ -1,9 +1,9 @@
-//! The one door for time, randomness, files and threads.
+//! The only access to time, randomness, files and threads.
 //!
-//! Everything below the binary and the server takes an [`Env`]; nothing there calls the system.
-//! [`real`] is the system; [`sim`] is a disk in memory that loses, tears and reorders what was not
-//! synced, a clock that stands still until told, and compute that runs inline, so that a test
-//! replays by its seed.
+//! All crates below the binary and the server use an [`Env`] and never call the operating system.
+//! [`real`] is the operating system. [`sim`] is a simulation for tests that are reproducible by a
+//! seed: a disk in memory that loses, tears and reorders unsynced writes, a clock that a test sets,
+//! and threads whose work runs inline.
 
 pub mod real;
 pub mod sim;
@@ -14,76 +14,77 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Wall time, for the three decisions that may depend on it, and elapsed time for measurements.
+/// A clock. Few decisions may depend on wall time; elapsed time is for measurements.
 pub trait Clock: Send + Sync {
-    /// Now, in milliseconds since the Unix epoch.
+    /// Returns the wall time in milliseconds since the Unix epoch.
     fn now_ms(&self) -> TimestampMs;
 
-    /// Time since some fixed moment; never runs backwards.
+    /// Returns the time since a fixed moment, which never decreases.
     fn monotonic(&self) -> Duration;
 }
 
-/// Randomness.
+/// A source of random numbers.
 pub trait Rng: Send + Sync {
-    /// The next number.
+    /// Returns the next random number; all 64 bits are random.
     fn next_u64(&self) -> u64;
 }
 
-/// An open file. Positions are explicit: there is no cursor to share.
+/// An open file. All positions are explicit: there is no shared cursor.
 pub trait File: Send + Sync {
-    /// Reads up to `into.len()` bytes at `offset`; fewer only at the end of the file.
+    /// Reads up to `into.len()` bytes at `offset`. Returns fewer only at the end of the file.
     fn read_at(&self, offset: u64, into: &mut [u8]) -> io::Result<usize>;
 
-    /// Writes all of `bytes` at `offset`; extends the file if needed.
+    /// Writes all `bytes` at `offset` and extends the file if necessary.
     fn write_all_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()>;
 
-    /// Writes that begin and end at multiples of this may go past the system's cache; 1 if none
-    /// does.
+    /// Returns the sector size in bytes. Writes that are aligned to it may bypass the page cache.
+    /// Returns 1 if no write does.
     fn sector_bytes(&self) -> u64 {
         1
     }
 
-    /// Makes written bytes and the length durable (`fdatasync`).
+    /// Makes written bytes and the length of the file durable (`fdatasync`).
     fn sync_data(&self) -> io::Result<()>;
 
-    /// Cuts or extends the file.
+    /// Truncates or extends the file to the given length.
     fn set_len(&self, bytes: u64) -> io::Result<()>;
 
-    /// The length in bytes.
+    /// Returns the length in bytes.
     fn len(&self) -> io::Result<u64>;
 
-    /// Whether the file has no bytes.
+    /// Returns whether the length is zero.
     fn is_empty(&self) -> io::Result<bool> {
         Ok(self.len()? == 0)
     }
 }
 
-/// How a file is opened.
+/// The mode in which a file is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpenMode {
-    /// For reading; it must exist.
+    /// Opens an existing file for reading.
     Read,
-    /// For reading and writing; it must exist.
+    /// Opens an existing file for reading and writing.
     Write,
-    /// For reading and writing; it must not exist.
+    /// Creates a file for reading and writing. It is an error if it exists.
     CreateNew,
-    /// Like [`OpenMode::Write`], for a file that is synced after every write: whole sectors go past
-    /// the system's cache, where the file system lets them.
+    /// Opens an existing file like [`OpenMode::Write`], for a file that is synced after every
+    /// write. Writes of whole sectors bypass the page cache if the file system supports it.
     WriteDirect,
-    /// Like [`OpenMode::CreateNew`], for such a file.
+    /// Creates a file like [`OpenMode::CreateNew`], with writes like [`OpenMode::WriteDirect`].
     CreateNewDirect,
 }
 
-/// Held while the process owns a data folder; another process cannot take it.
+/// A lock that is held while the process owns a data folder. No other process can acquire it.
 pub trait DirLock: Send + Sync {}
 
-/// The process that holds a lock, inside the error of another one that wants it.
+/// The process that holds a lock, as part of the error for another process that tries to acquire
+/// it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("process {0} holds the lock")]
 pub struct LockOwner(pub u32);
 
 impl LockOwner {
-    /// The owner that `error` names, if it names one.
+    /// Returns the lock owner that `error` contains, if there is one.
     pub fn of(error: &io::Error) -> Option<Self> {
         let inner = error.get_ref()?;
         inner.downcast_ref::<Self>().copied()
@@ -92,78 +93,81 @@ impl LockOwner {
 
 /// A file system.
 pub trait Disk: Send + Sync {
-    /// Opens a file.
+    /// Opens or creates a file.
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn File>>;
 
-    /// The names in a folder, sorted.
+    /// Returns the names in a folder, sorted.
     fn list(&self, dir: &Path) -> io::Result<Vec<PathBuf>>;
 
-    /// Creates a folder and those above it; the names of those it created are durable.
+    /// Creates a folder and its missing parents. Their names are durable afterwards.
     fn create_dir_all(&self, dir: &Path) -> io::Result<()>;
 
-    /// Moves a file over another one, at once or not at all.
+    /// Atomically renames a file, and replaces the file `to` if it exists.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
 
     /// Removes a file.
     fn remove_file(&self, path: &Path) -> io::Result<()>;
 
-    /// Gives a file a second name, which must be free. Changes by one name are seen by the other.
+    /// Creates a hard link: a second name of the same file. It is an error if `to` exists.
     fn link(&self, from: &Path, to: &Path) -> io::Result<()>;
 
-    /// Removes a folder, which must be empty.
+    /// Removes an empty folder.
     fn remove_dir(&self, dir: &Path) -> io::Result<()>;
 
-    /// Makes created, linked, renamed and removed names in `dir` durable, those of folders too.
+    /// Makes created, linked, renamed and removed names in `dir` durable, including those of
+    /// folders.
     fn sync_dir(&self, dir: &Path) -> io::Result<()>;
 
-    /// Takes the folder for this process, by the file `path`; fails with `WouldBlock` if another
-    /// has it. The error then contains a [`LockOwner`] if the owner is known.
+    /// Acquires a lock for this process by means of the file `path`. Fails with `WouldBlock` if
+    /// another process holds it; the error then contains a [`LockOwner`] if the owner can be
+    /// determined.
     fn lock(&self, path: &Path) -> io::Result<Box<dyn DirLock>>;
 
-    /// Bytes that may still be written to the file system of `dir`.
+    /// Returns the number of free bytes in the file system of `dir`.
     fn free_bytes(&self, dir: &Path) -> io::Result<u64>;
 
-    /// Bytes that the file system of `dir` has, used and free.
+    /// Returns the total size of the file system of `dir` in bytes.
     fn total_bytes(&self, dir: &Path) -> io::Result<u64>;
 }
 
-/// What a piece of background work is for: decides the thread it runs on.
+/// The purpose of a background job, which determines the thread that runs it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Work {
-    /// Writes and syncs of the log: its own thread, may block on the disk.
+    /// Writes and syncs of the log. Has a thread of its own and may block on the disk.
     Log,
-    /// Sealing, removal and other shaped work: may block on the disk.
+    /// Sealing, removal and other work of limited duration. May block on the disk.
     Background,
-    /// Merging blocks: may take long and block on the disk.
+    /// Compaction of blocks. May take long and block on the disk.
     Compaction,
 }
 
-/// A job handed to [`Compute::spawn`].
+/// A job for [`Compute::spawn`].
 pub type Job = Box<dyn FnOnce() + Send>;
 
-/// Threads.
+/// The threads of the process.
 pub trait Compute: Send + Sync {
-    /// Runs `job` on the threads for `work`; returns at once. In simulation it runs inline.
+    /// Runs `job` on the thread for `work` and returns immediately. In a simulation it runs inline.
     fn spawn(&self, work: Work, job: Job);
 
-    /// Calls `task(0..tasks)` on the compute threads and returns when all are done. The caller
-    /// helps. Which thread runs which task is not determined; results must not depend on it.
+    /// Calls `task(0..tasks)` on the compute threads and on the calling thread. Returns when all
+    /// tasks have finished. Results must not depend on the thread that runs a task, which is
+    /// unspecified.
     fn for_each(&self, tasks: usize, task: &(dyn Fn(usize) + Sync));
 
-    /// Compute threads.
+    /// Returns the number of compute threads.
     fn threads(&self) -> usize;
 }
 
-/// The door.
+/// The access to time, randomness, files and threads. Cloning is cheap.
 #[derive(Clone)]
 pub struct Env {
-    /// Wall and elapsed time.
+    /// Wall time and elapsed time.
     pub clock: Arc<dyn Clock>,
-    /// Randomness.
+    /// The source of random numbers.
     pub rng: Arc<dyn Rng>,
-    /// Files.
+    /// The file system.
     pub disk: Arc<dyn Disk>,
-    /// Threads.
+    /// The threads of the process.
     pub compute: Arc<dyn Compute>,
 }
 

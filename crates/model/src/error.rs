@@ -1,41 +1,41 @@
-//! What a caller must do about an error: the one classification that crosses room borders.
+//! The classification of errors that crates exchange. It determines how a caller must react.
 //!
-//! Rooms keep rich error enums of their own and map each to an [`ErrorKind`]; only the server turns
-//! a kind into an HTTP status and a Prometheus error type.
+//! Each crate has a more detailed error enum and maps it to an [`ErrorKind`]. Only the server maps
+//! a kind to an HTTP status and a Prometheus error type.
 
-/// What the caller must do about an error.
+/// The kind of an error, which determines how the caller must react.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ErrorKind {
-    /// The input is wrong; sending it again will fail again.
+    /// The input is invalid. A retry fails again.
     Invalid,
-    /// A stated limit was reached; the message names the value and the limit.
+    /// A limit was exceeded. The message contains the value and the limit.
     Limited,
-    /// The thing asked for does not exist.
+    /// The requested item does not exist.
     NotFound,
-    /// The caller went away or asked to stop.
+    /// The caller closed the connection or canceled the work.
     Canceled,
-    /// The time allowed for the work ran out.
+    /// The time limit was exceeded.
     Timeout,
-    /// Nothing can be promised now; trying later may succeed.
+    /// The state is temporarily unavailable. A later retry may succeed.
     Unavailable,
-    /// Stored bytes do not say what they should, or the disk does not deliver them.
+    /// Stored bytes are corrupt, or the disk cannot read them.
     Corrupt,
-    /// A defect in Firn itself.
+    /// A defect of Firn itself.
     Internal,
 }
 
-/// An error as it crosses a room border: its kind and the text for the user.
+/// An error as it is passed between crates: its kind, and a text for the user.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct Error {
-    /// What the caller must do.
+    /// The kind of the error.
     pub kind: ErrorKind,
-    /// Lower case, no full stop, with the value and the limit where there is one.
+    /// The text in lower case, without a full stop, with the value and the limit if there is one.
     pub message: String,
 }
 
 impl Error {
-    /// An error of `kind` that tells the user `message`.
+    /// Creates an error with the text `message` for the user.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         Self {
             kind,
@@ -43,7 +43,7 @@ impl Error {
         }
     }
 
-    /// An error of [`ErrorKind::Unavailable`] that tells the user `message`.
+    /// Creates an error of kind [`ErrorKind::Unavailable`] with the text `message` for the user.
     pub fn unavailable(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::Unavailable, message)
     }

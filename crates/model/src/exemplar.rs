@@ -1,21 +1,22 @@
-//! Exemplars: single observations, with labels that lead to their trace, attached to a sample.
+//! Exemplars: single observations that are attached to a sample. Their labels usually contain a
+//! trace id.
 
 use crate::labels::{Labels, LabelsRef};
 use crate::sample::TimestampMs;
 use std::cmp::Ordering;
 
-/// One observation.
+/// An exemplar of a sample.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Exemplar<'a> {
-    /// Labels of its own, not those of the series.
+    /// The labels of the exemplar, not those of the series.
     pub labels: LabelsRef<'a>,
-    /// What was observed.
+    /// The observed value.
     pub value: f64,
-    /// When, if the source says.
+    /// The timestamp, if the source contains one.
     pub time: Option<TimestampMs>,
 }
 
-/// The exemplars of a sample, their label sets one behind the other in one buffer. Reuse one with
+/// The exemplars of a sample. Their label sets are in one buffer. Reuse a list with
 /// [`Exemplars::clear`] to keep its memory.
 #[derive(Clone, Debug, Default)]
 pub struct Exemplars {
@@ -31,13 +32,13 @@ struct Row {
 }
 
 impl Exemplars {
-    /// Empties the list and keeps its memory.
+    /// Removes all exemplars and keeps the memory.
     pub fn clear(&mut self) {
         self.label_bytes.clear();
         self.rows.clear();
     }
 
-    /// Adds an exemplar.
+    /// Adds an exemplar to the end of the list.
     pub fn push(&mut self, labels: LabelsRef<'_>, value: f64, time: Option<TimestampMs>) {
         self.label_bytes.extend_from_slice(labels.as_bytes());
         self.rows.push(Row {
@@ -47,24 +48,24 @@ impl Exemplars {
         });
     }
 
-    /// Adds all of another list.
+    /// Adds all exemplars of another list.
     pub fn extend(&mut self, others: &Exemplars) {
         for exemplar in others.iter() {
             self.push(exemplar.labels, exemplar.value, exemplar.time);
         }
     }
 
-    /// Exemplars in the list.
+    /// Returns the number of exemplars.
     pub fn len(&self) -> usize {
         self.rows.len()
     }
 
-    /// Whether there is none.
+    /// Returns whether the list is empty.
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }
 
-    /// The exemplars in the order they were added.
+    /// Returns the exemplars in the order in which they were added.
     pub fn iter(&self) -> impl Iterator<Item = Exemplar<'_>> {
         let mut start = 0;
         self.rows.iter().map(move |row| {
@@ -79,24 +80,26 @@ impl Exemplars {
     }
 }
 
-/// Label characters that an exemplar may have, names and values together; OpenMetrics's limit.
+/// Maximum number of characters in the labels of an exemplar, names and values together. This is
+/// the limit of OpenMetrics.
 pub const LABEL_CHARS_MAX: usize = 128;
 
-/// An exemplar with the time that it goes by.
+/// An exemplar with a definite timestamp.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TimedExemplar<'a> {
-    /// Labels of its own, not those of the series.
+    /// The labels of the exemplar, not those of the series.
     pub labels: LabelsRef<'a>,
-    /// What was observed.
+    /// The observed value.
     pub value: f64,
-    /// When.
+    /// The timestamp of the exemplar, or that of its sample.
     pub time: TimestampMs,
-    /// Whether its source said when; if not, the time is that of its sample.
+    /// True if the source contained a timestamp. Otherwise the timestamp is that of the sample.
     pub has_own_time: bool,
 }
 
 impl TimedExemplar<'_> {
-    /// The order in which exemplars of a series come: by time, value and labels.
+    /// Compares exemplars of a series by time, value and labels. This is the order in which they
+    /// are stored.
     pub fn order(&self, other: &TimedExemplar<'_>) -> Ordering {
         let by_time = self.time.cmp(&other.time);
         let by_value = || plain(self.value).total_cmp(&plain(other.value));
@@ -105,8 +108,8 @@ impl TimedExemplar<'_> {
             .then_with(|| self.labels.cmp(&other.labels))
     }
 
-    /// Whether it says nothing that `before` did not say. One that got its time from its sample is
-    /// the same at any time.
+    /// Returns whether the exemplar is a duplicate of `before`. Timestamps are ignored if both
+    /// exemplars got theirs from their samples.
     pub fn repeats(&self, before: &TimedExemplar<'_>) -> bool {
         let has_times = self.has_own_time || before.has_own_time;
         (!has_times || self.time == before.time)
@@ -114,19 +117,19 @@ impl TimedExemplar<'_> {
             && self.labels == before.labels
     }
 
-    /// Whether its labels have more than [`LABEL_CHARS_MAX`] characters.
+    /// Returns whether the labels have more than [`LABEL_CHARS_MAX`] characters.
     pub fn is_too_long(&self) -> bool {
         let parts = self.labels.pairs().flat_map(|(n, v)| [n, v]);
         parts.map(char_count).sum::<usize>() > LABEL_CHARS_MAX
     }
 }
 
-/// The value with one zero instead of two.
+/// Returns the value with negative zero replaced by zero.
 fn plain(value: f64) -> f64 {
     value + 0.0
 }
 
-/// Characters as Go counts them: a byte that belongs to none is one.
+/// Returns the number of characters, counted like Go: each invalid byte counts as one.
 fn char_count(text: &[u8]) -> usize {
     let chunks = text.utf8_chunks();
     chunks
@@ -134,7 +137,7 @@ fn char_count(text: &[u8]) -> usize {
         .sum()
 }
 
-/// Exemplars of many series, each with the number of its series: its place in a batch, or its slot.
+/// Exemplars of many series, each with the number of its series: its index in a batch, or its slot.
 #[derive(Clone, Debug, Default)]
 pub struct SeriesExemplars {
     label_bytes: Vec<u8>,
@@ -151,7 +154,7 @@ struct SeriesRow {
 }
 
 impl SeriesExemplars {
-    /// Empties the list and keeps its memory.
+    /// Removes all exemplars and keeps the memory.
     pub fn clear(&mut self) {
         self.label_bytes.clear();
         self.rows.clear();
@@ -170,14 +173,15 @@ impl SeriesExemplars {
         });
     }
 
-    /// Takes back those that were added last, as far as they are of series number `series`.
+    /// Removes the exemplars of series number `series` from the end of the list.
     pub fn drop_last_of(&mut self, series: u64) {
         while self.rows.pop_if(|row| row.series == series).is_some() {}
         let end = self.rows.last().map_or(0, |row| row.labels_end);
         self.label_bytes.truncate(end);
     }
 
-    /// Takes out those of `series`, ascending numbers; series behind them get lower numbers.
+    /// Removes the exemplars of `series`, which contains numbers in ascending order. The following
+    /// series get lower numbers.
     pub fn take_out(&mut self, series: &[u32]) {
         if self.rows.is_empty() {
             return;
@@ -191,27 +195,29 @@ impl SeriesExemplars {
         }
     }
 
-    /// Exemplars in the list.
+    /// Returns the number of exemplars.
     pub fn len(&self) -> usize {
         self.rows.len()
     }
 
-    /// Whether there is none.
+    /// Returns whether the list is empty.
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }
 
-    /// Bytes of memory that the list holds.
+    /// Returns the memory of the list in bytes, including unused capacity.
     pub fn memory_bytes(&self) -> usize {
         self.label_bytes.capacity() + self.rows.capacity() * size_of::<SeriesRow>()
     }
 
-    /// The exemplars with the numbers of their series, in the order they were added.
+    /// Returns the exemplars with the numbers of their series, in the order in which they were
+    /// added.
     pub fn iter(&self) -> impl Iterator<Item = (u64, TimedExemplar<'_>)> {
         self.iter_from(0)
     }
 
-    /// Those of series number `series`, where the numbers of series ascend.
+    /// Returns the exemplars of series number `series`. The numbers in the list must be in
+    /// ascending order.
     pub fn of_series(&self, series: u64) -> impl Iterator<Item = TimedExemplar<'_>> {
         let first = self.rows.partition_point(|row| row.series < series);
         let behind = self.iter_from(first);
@@ -237,23 +243,23 @@ impl SeriesExemplars {
     }
 }
 
-/// An exemplar that a look-up found.
+/// An exemplar in the result of a look-up.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FoundExemplar {
-    /// Labels of its own.
+    /// The labels of the exemplar.
     pub labels: Labels,
-    /// What was observed.
+    /// The observed value.
     pub value: f64,
-    /// When.
+    /// The timestamp in milliseconds.
     pub time: TimestampMs,
 }
 
-/// What a look-up found of one series.
+/// The result of a look-up for one series.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FoundExemplars {
     /// The labels of the series.
     pub series: Labels,
-    /// Its exemplars, in order of time.
+    /// The exemplars of the series in time order.
     pub exemplars: Vec<FoundExemplar>,
 }
 

@@ -1,15 +1,15 @@
-//! Keyed hashes of label bytes: 128 bits that stand for a label set, and 64 bits for tables. The
-//! bytes hashed for a label set are its [key](crate::series_key).
+//! Keyed hashes of label bytes: 128 bits that identify a label set, and 64 bits for hash tables.
+//! The hashed bytes of a label set are its [key](crate::series_key).
 //!
-//! A fingerprint stands for the labels it was made of: labels are not compared. Two label sets of
-//! up to 496 bytes, chosen by an attacker, have the same one with a probability of at most 2^-113.
-//! A billion series are 2^59 pairs: a chance of 2^-54 that any two of them are ever taken for one.
-//! [`aes`] and [`nh`] say why. The keys follow from a [`Seed`], which is drawn once and never
-//! leaves the data folder, so that no client can search for collisions. A processor takes the hash
-//! that it is fastest at; what another one took can be computed on each.
+//! A fingerprint replaces the labels from which it was computed: labels are not compared. Two label
+//! sets of up to 496 bytes, chosen by an attacker, have the same fingerprint with a probability of
+//! at most 2^-113. A billion series are 2^59 pairs, so the probability of any collision is 2^-54.
+//! [`aes`] and [`nh`] contain the proofs. The keys are derived from a [`Seed`], which is generated
+//! once and never leaves the data folder, so no client can search for collisions. A processor uses
+//! the hash that it computes fastest; all hashes can be computed on every processor.
 //!
 //! ```text
-//! seed -> words -> keys of AES rounds, by the processor or in plain code; or of NH
+//! seed -> words -> keys of AES rounds (AES instructions or plain code), or keys of NH
 //! ```
 
 #[cfg(target_arch = "x86_64")]
@@ -28,44 +28,44 @@ use nh::NhKeys;
 use plain::PlainKeys;
 use std::sync::Arc;
 
-/// What stands for a label set under one seed and one hash.
+/// The identifier of a label set under one seed and one hash.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Fingerprint {
-    /// Chooses the shard and the place in a table.
+    /// The upper half, which selects the shard and the position in a hash table.
     pub high: u64,
-    /// The rest.
+    /// The lower half.
     pub low: u64,
 }
 
-/// Where secret keys come from.
+/// The seed from which secret keys are derived.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Seed(pub [u64; 2]);
 
 impl Seed {
-    /// Draws one.
+    /// Generates a random seed.
     pub fn draw(rng: &dyn Rng) -> Self {
         Self([rng.next_u64(), rng.next_u64()])
     }
 }
 
-/// A seed is a secret.
+/// Prints no bits of the seed, which is secret.
 impl std::fmt::Debug for Seed {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Seed")
     }
 }
 
-/// A hash. Two of them give different fingerprints.
+/// The hash functions. Their fingerprints differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HashKind {
-    /// Four rounds of AES a block.
+    /// Four rounds of AES per block.
     Aes,
-    /// Two multiplications a block.
+    /// Two multiplications per block.
     Nh,
 }
 
 impl HashKind {
-    /// The one that this processor is fastest at.
+    /// Returns the hash that this processor computes fastest.
     pub fn fastest() -> Self {
         #[cfg(target_arch = "x86_64")]
         if is_x86_feature_detected!("aes") {
@@ -75,7 +75,7 @@ impl HashKind {
     }
 }
 
-/// Secret keys, for the fastest way in which this processor makes their hash.
+/// Secret keys, in the form for the fastest implementation on this processor.
 #[derive(Debug)]
 pub struct HashKeys {
     seed: Seed,
@@ -92,12 +92,12 @@ enum Way {
 }
 
 impl HashKeys {
-    /// Draws keys of the fastest hash.
+    /// Generates random keys for the fastest hash.
     pub fn new(rng: &dyn Rng) -> Self {
         Self::of(HashKind::fastest(), Seed::draw(rng))
     }
 
-    /// The keys that follow from `seed`.
+    /// Derives the keys of a hash from `seed`.
     pub fn of(kind: HashKind, seed: Seed) -> Self {
         let way = match kind {
             HashKind::Nh => Way::Nh(NhKeys::draw(&mut Words::of(seed))),
@@ -114,17 +114,17 @@ impl HashKeys {
         Way::Plain(PlainKeys::draw(&mut Words::of(seed)))
     }
 
-    /// What they follow from.
+    /// Returns the seed from which the keys were derived.
     pub fn seed(&self) -> Seed {
         self.seed
     }
 
-    /// Which hash they are of.
+    /// Returns the hash function of the keys.
     pub fn kind(&self) -> HashKind {
         self.kind
     }
 
-    /// The fingerprint of `bytes`.
+    /// Returns the fingerprint of `bytes`.
     #[inline]
     pub fn fingerprint(&self, bytes: &[u8]) -> Fingerprint {
         match &self.way {
@@ -135,23 +135,23 @@ impl HashKeys {
         }
     }
 
-    /// 64 bits for a table of short keys.
+    /// Returns a 64-bit hash for a hash table of short keys.
     pub fn hash(&self, bytes: &[u8]) -> u64 {
         self.fingerprint(bytes).high
     }
 }
 
-/// How a store hashes the keys of its series.
+/// The hash of a store for the keys of its series.
 #[derive(Clone, Debug)]
 pub struct SeriesHash {
-    /// With these.
+    /// The secret keys of the hash.
     pub keys: Arc<HashKeys>,
-    /// How the series keys are written that are made of labels.
+    /// The format of series keys that are created from labels.
     pub format: &'static dyn KeyFormat,
 }
 
 impl SeriesHash {
-    /// The fingerprint of a label set: that of its key. `key` is memory.
+    /// Returns the fingerprint of a label set: the hash of its key. `key` is a reusable buffer.
     pub fn of_labels(&self, labels: LabelsRef<'_>, key: &mut Vec<u8>) -> Fingerprint {
         key.clear();
         self.format.push_key(key, labels);
@@ -159,14 +159,14 @@ impl SeriesHash {
     }
 }
 
-/// The words that keys are made of: xoroshiro128** (Blackman and Vigna, *Scrambled linear
-/// pseudorandom number generators*, 2021). No fingerprint can be seen from outside, so nothing is
-/// to be told of the words by others.
+/// The generator of the words from which keys are built: xoroshiro128** (Blackman and Vigna,
+/// *Scrambled linear pseudorandom number generators*, 2021). It need not be cryptographically
+/// secure, because fingerprints are never visible to clients.
 struct Words([u64; 2]);
 
 impl Words {
     fn of(seed: Seed) -> Self {
-        // All zeros would stay so.
+        // The state must not be zero, because it would remain zero.
         Self(match seed.0 {
             [0, 0] => [0, 1],
             state => state,

@@ -1,8 +1,8 @@
-//! Floats as Go's `strconv.FormatFloat` writes them in its forms `e` and `g`, where texts are
-//! interface.
+//! Floats formatted like Go's `strconv.FormatFloat` in the forms `e` and `g`, for texts whose exact
+//! form is part of the interface.
 
-/// The form `g`: the shortest digits that read back, with an exponent where that is below -4 or at
-/// least 6.
+/// Formats a float in the form `g`: the shortest digits that parse back to the same value, with an
+/// exponent below -4 or from 6 on.
 pub fn shortest(value: f64) -> String {
     let magnitude = value.abs();
     match magnitude == 0.0 || (1e-4..1e6).contains(&magnitude) {
@@ -11,7 +11,8 @@ pub fn shortest(value: f64) -> String {
     }
 }
 
-/// The shortest digits that read back, with an exponent of two digits at least: `1.5e+00`.
+/// Formats a float with the shortest digits that parse back to the same value and an exponent of at
+/// least two digits: `1.5e+00`.
 pub fn scientific(value: f64) -> String {
     if value.is_nan() {
         return "NaN".into();

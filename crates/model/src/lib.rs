@@ -1,16 +1,18 @@
-//! The data model that every room shares, the traits between rooms, and the one door to the
-//! outside world.
+//! The data model that all crates share, the traits between crates, and the only access to the
+//! operating system.
 //!
-//! Owns: labels, matchers, samples, native histograms, exemplars, metadata, time ranges, the
-//! columnar [`batch::Batch`] of a write and [`columns::SeriesBatch`] of a read, error kinds,
-//! budgets and cancellation; the traits [`store::Append`], [`store::Select`] and
-//! [`log::DurableLog`]; and [`env::Env`], through which time, randomness, files and threads enter
-//! every room below the server.
+//! Contents:
+//! - Labels, matchers, samples, native histograms, exemplars, metadata and time ranges.
+//! - The columnar [`batch::Batch`] of a write and [`columns::SeriesBatch`] of a read.
+//! - Error kinds, memory budgets and cancellation.
+//! - The traits [`store::Append`], [`store::Select`] and [`log::DurableLog`].
+//! - [`env::Env`], which provides time, randomness, files and threads to all crates below the
+//!   server.
+//! - Trees of YAML with positions ([`yaml`]), which both configs and rule files use.
 //!
-//! Invariants: labels are sorted by name, names are unique and values non-empty; timestamps are
-//! milliseconds since the Unix epoch; a staleness marker is one NaN bit pattern. Nothing here
-//! knows HTTP, JSON, PromQL or a stored format, and nothing is `Serialize`. Trees of YAML with the
-//! places of their parts ([`yaml`]) are here because configs and rule files are both made of them.
+//! Invariants: labels are sorted by name, names are unique and values are not empty. Timestamps are
+//! milliseconds since the Unix epoch. The staleness marker is a single NaN bit pattern. The crate
+//! does not depend on HTTP, JSON, PromQL or a storage format, and no type is `Serialize`.
 
 pub mod batch;
 pub mod budget;

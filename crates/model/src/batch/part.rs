@@ -1,14 +1,15 @@
-//! Copying a part of a batch into another one, series by series.
+//! Copies a part of a batch to another batch, series by series.
 //!
-//! Invariant: what is copied is in the order in which it stood, with its labels read.
+//! Invariant: copied samples have the same order, and the labels of copied series are decoded.
 
 use super::Batch;
 use crate::sample::TimestampMs;
 use std::ops::RangeInclusive;
 
 impl Batch {
-    /// Adds what series `number` of `from`, whose labels were read, has at `times`, as a series of
-    /// this batch, unless it has nothing there. No series may be under way.
+    /// Adds the samples of series `number` in `from` within `times` as a series of this batch,
+    /// unless there are none. The labels of the series must be decoded, and this batch must have no
+    /// current series.
     pub fn push_part(&mut self, from: &Batch, number: usize, times: &RangeInclusive<TimestampMs>) {
         let series = from.series(number);
         let labels = series.labels.as_bytes();

@@ -1,12 +1,12 @@
-//! Taking series out of a batch: those that are aggregated and not stored.
+//! Removes series from a batch, for series that are aggregated and not stored.
 //!
-//! Invariant: the columns of what is left fit each other as before.
+//! Invariant: the columns of the remaining series match, as before.
 
 use super::{Batch, Ends};
 
 impl Batch {
-    /// Takes out `series`, ascending numbers, with their samples and exemplars; the series behind
-    /// them move up. No series may be under way.
+    /// Removes `series` with their samples and exemplars. `series` contains indexes in ascending
+    /// order, and the following series get lower indexes. There must be no current series.
     pub fn take_out(&mut self, series: &[u32]) {
         let Some(first) = series.first() else { return };
         let mut taken = series.iter().peekable();
@@ -80,7 +80,8 @@ mod tests {
         }
     }
 
-    /// Series `i` has `i % 3` floats with start timestamps, a histogram if it is even, an exemplar.
+    /// Creates a batch in which series `i` has `i % 3` floats with start timestamps, a histogram if
+    /// `i` is even, and an exemplar.
     fn batch(of: &[u32]) -> Batch {
         let mut batch = Batch::default();
         for i in of {

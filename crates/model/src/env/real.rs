@@ -1,7 +1,7 @@
-//! The system behind [`super::Env`]: wall clock, OS randomness, `std::fs`, threads.
+//! The operating system as an [`super::Env`]: wall clock, randomness, `std::fs` and threads.
 //!
-//! Below the binary and the server this file and its folder alone may call them; `tests/style`
-//! holds that.
+//! Below the binary and the server, only this file and its folder may call the operating system; a
+//! test in `tests/style` checks this.
 
 mod pool;
 
@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// The system, with as many compute threads as the process may use cores.
+/// Creates an environment with as many compute threads as the process may use cores.
 pub fn env() -> io::Result<Env> {
     let threads = std::thread::available_parallelism().map_or(1, |n| n.get());
     Ok(Env {
@@ -50,7 +50,7 @@ impl Clock for SystemClock {
     }
 }
 
-/// Numbers from the standard library's hash keys, which the OS seeds.
+/// Random numbers from the hash keys of the standard library, which the operating system seeds.
 struct SystemRng(AtomicU64);
 
 impl Rng for SystemRng {
@@ -68,12 +68,13 @@ struct SystemFile {
     direct: Option<DirectFile>,
 }
 
-/// A second handle of a file, past the system's cache: a small write that is synced at once costs
-/// less that way, and only its own sectors and not the pages around them are written.
+/// A second handle of a file that bypasses the page cache. A small write that is synced immediately
+/// is faster this way, because only its own sectors are written instead of whole pages.
 struct DirectFile {
     file: fs::File,
     sector_bytes: usize,
-    /// The system asks for memory that is aligned as the file is; what is written is copied here.
+    /// A buffer with the alignment that the operating system requires. Data is copied here before
+    /// it is written.
     aligned: Mutex<Vec<u8>>,
 }
 
@@ -84,13 +85,13 @@ struct LockedFile {
 
 impl DirLock for LockedFile {}
 
-/// Writes this process's id to the file of a lock that it holds.
+/// Writes the id of this process to the lock file, whose lock it holds.
 fn write_owner(mut file: &fs::File) -> io::Result<()> {
     file.set_len(0)?;
     file.write_all(format!("{}\n", std::process::id()).as_bytes())
 }
 
-/// The process that wrote its id to the file of a lock.
+/// Reads the process id from a lock file.
 fn read_owner(path: &Path) -> Option<LockOwner> {
     let text = fs::read_to_string(path).ok()?;
     text.trim_end().parse().ok().map(LockOwner)
@@ -168,7 +169,7 @@ impl Disk for SystemDisk {
             .open(path)?;
         match file.try_lock() {
             Ok(()) => {
-                // For people who look for the owner: a lock holds without it.
+                // The id is only informative: the lock is valid without it.
                 let _ = write_owner(&file);
                 Ok(Box::new(LockedFile { _file: file }))
             }
@@ -192,10 +193,11 @@ impl Disk for SystemDisk {
 }
 
 impl DirectFile {
-    /// The largest sector that is in use.
+    /// The largest sector size that is used.
     const SECTOR_BYTES_MAX: usize = 4096;
 
-    /// `None` where the system or the file system does not know of such handles.
+    /// Opens a direct handle, or returns `None` if the operating system or the file system does not
+    /// support it.
     #[cfg(target_os = "linux")]
     fn open(path: &Path) -> Option<Self> {
         use rustix::fs::{AtFlags, CWD, OFlags, StatxFlags, statx};
@@ -256,7 +258,7 @@ impl File for SystemFile {
     fn write_all_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
         if let Some(direct) = self.direct.as_ref().filter(|d| d.takes(offset, bytes)) {
             match direct.write_all_at(offset, bytes) {
-                // A file system that promised more than it does.
+                // The file system does not support the alignment that it reported.
                 Err(e) if e.kind() == io::ErrorKind::InvalidInput => {}
                 outcome => return outcome,
             }
@@ -281,34 +283,34 @@ impl File for SystemFile {
     }
 }
 
-/// Requests come before sealing: where cores are busy, background work gets a tenth of what other
-/// threads get. It holds locks for some 50 us at a time.
+/// Requests have priority over background work, which gets a tenth of the time of other threads if
+/// all cores are busy. It holds locks for about 50 µs at a time.
 const BACKGROUND_NICENESS: i32 = 10;
 
-/// A pool that computes, and a thread each for the kinds of work that may block. Those are
-/// plain threads: a thread of the pool that waits would meanwhile begin some other job inside the
-/// one that waits.
+/// A pool of compute threads, and one thread for each kind of work that may block. The latter are
+/// not part of the pool, because a pool thread that waits may meanwhile start another job within
+/// the waiting one.
 struct Threads {
-    /// Threads that compute, a caller included.
+    /// Number of compute threads, including one for the caller.
     threads: usize,
     pool: Pool,
-    /// Calls of `for_each` under way.
+    /// Number of active calls of `for_each`.
     callers: AtomicUsize,
     log: mpsc::Sender<Job>,
     background: mpsc::Sender<Job>,
     compaction: mpsc::Sender<Job>,
 }
 
-/// Stack of a thread that computes. A subquery takes 5 kB a level, or 17 kB without optimization;
-/// queries that nest further than this holds go on with more of it, which costs them some. What is
-/// not reached takes no memory.
+/// Stack size of a compute thread in bytes. A subquery needs 5 kB per level, or 17 kB without
+/// optimization. Queries with deeper nesting continue on an additional stack segment, at some cost.
+/// Unused stack occupies no memory.
 pub const STACK_BYTES: usize = 8 << 20;
 
 impl Threads {
     fn new(threads: usize) -> io::Result<Self> {
         Ok(Self {
             threads,
-            // Callers help: a thread more than there are cores would take turns with them.
+            // Callers participate, so one more thread than cores would only compete with them.
             pool: Pool::new(threads.saturating_sub(1), STACK_BYTES)?,
             callers: AtomicUsize::new(0),
             log: worker("firn-log", 0)?,
@@ -318,10 +320,10 @@ impl Threads {
     }
 }
 
-/// Counts in a counter as long as it lives.
+/// Increments a counter while it exists.
 struct Counted<'a> {
     counter: &'a AtomicUsize,
-    /// The counter with this one.
+    /// The value of the counter including this increment.
     count: usize,
 }
 
@@ -338,16 +340,18 @@ impl Drop for Counted<'_> {
     }
 }
 
-/// A thread that runs jobs one after the other until its sender is dropped. The queue needs no
-/// bound: the log has one job at most, and background work is shaped by those who ask for it. A job
-/// that panics has said so on the standard error and must not take the thread with it: jobs that
-/// wait would wait for ever.
+/// Starts a thread that runs jobs one after another until its sender is dropped.
+///
+/// The queue needs no limit: the log has at most one job, and the callers limit background work. A
+/// panic of a job is printed on the standard error and must not end the thread, because the
+/// following jobs would wait forever.
 fn worker(name: &str, niceness: i32) -> io::Result<mpsc::Sender<Job>> {
     let (sender, jobs) = mpsc::channel::<Job>();
     std::thread::Builder::new()
         .name(name.to_owned())
         .spawn(move || {
-            // Of this thread alone on Linux. Without it work is only less well ordered.
+            // On Linux this applies only to this thread. If it fails, only the priority is
+            // affected.
             let _ = rustix::process::nice(niceness);
             for job in jobs {
                 let _ = panic::catch_unwind(AssertUnwindSafe(job));
@@ -368,11 +372,12 @@ impl Compute for Threads {
             .expect("a worker ends only after its sender was dropped");
     }
 
-    /// Tasks are begun in order, so that a caller that joins their results in order keeps few of
-    /// them. The caller begins at once; it waits for its helpers only at the end.
+    /// Tasks are started in order, so a caller that merges their results in order has to hold only
+    /// few. The calling thread participates immediately and waits for the other threads only at the
+    /// end.
     fn for_each(&self, tasks: usize, task: &(dyn Fn(usize) + Sync)) {
         let callers = Counted::new(&self.callers);
-        // Where there are as many callers as cores, a helper would only take turns with them.
+        // If there are as many callers as cores, additional threads would only compete with them.
         let idle = self.threads.saturating_sub(callers.count);
         self.pool.for_each(tasks, idle, task);
     }

@@ -1,7 +1,8 @@
-//! A world in memory for tests and for `firn test promql`: deterministic, and as unkind as asked.
+//! A simulated environment for tests and for `firn test promql`. It is deterministic and injects
+//! faults on request.
 //!
-//! [`env`] puts one together. Everything in it follows from the seed and from what the test calls,
-//! so a failure is repeated by its seed alone.
+//! [`env`] creates an environment. Its behavior depends only on the seed and on the calls of the
+//! test, so the seed reproduces a failure.
 
 mod disk;
 
@@ -15,23 +16,23 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// A simulated world and the handles by which a test moves it.
+/// A simulated environment, with handles for the test to control it.
 #[derive(Clone, Debug)]
 pub struct Sim {
-    /// What the code under test gets.
+    /// The environment for the code under test.
     pub env: Env,
-    /// Its clock; stands at zero.
+    /// The clock of the environment, which starts at zero.
     pub clock: Arc<SimClock>,
-    /// Its disk; empty.
+    /// The disk of the environment, which is initially empty.
     pub disk: Arc<SimDisk>,
 }
 
-/// A world that repeats by `seed`; compute runs inline.
+/// Creates an environment that is reproducible by `seed`. Compute tasks run inline.
 pub fn env(seed: u64) -> Sim {
     env_with(seed, Arc::new(Inline))
 }
 
-/// A world that repeats by `seed` and runs jobs on `compute`.
+/// Creates an environment that is reproducible by `seed` and runs jobs on `compute`.
 pub fn env_with(seed: u64, compute: Arc<dyn Compute>) -> Sim {
     let clock = Arc::new(SimClock::default());
     let disk = Arc::new(SimDisk::new(seed));
@@ -47,17 +48,17 @@ pub fn env_with(seed: u64, compute: Arc<dyn Compute>) -> Sim {
     }
 }
 
-/// A clock that moves only when told.
+/// A clock that advances only on request.
 #[derive(Debug, Default)]
 pub struct SimClock(AtomicI64);
 
 impl SimClock {
-    /// Sets the time.
+    /// Sets the time in milliseconds since the Unix epoch.
     pub fn set_ms(&self, now: TimestampMs) {
         self.0.store(now, Ordering::Relaxed);
     }
 
-    /// Moves the time on.
+    /// Advances the clock by the given number of milliseconds.
     pub fn advance_ms(&self, by: i64) {
         self.0.fetch_add(by, Ordering::Relaxed);
     }
@@ -73,22 +74,23 @@ impl Clock for SimClock {
     }
 }
 
-/// SplitMix64 (Steele, Lea, Flood 2014): small, seedable, good enough to choose test cases.
+/// A pseudorandom generator, SplitMix64 (Steele, Lea, Flood 2014). It is small, seedable, and good
+/// enough to choose test cases.
 #[derive(Debug)]
 pub struct SimRng(AtomicU64);
 
 impl SimRng {
-    /// A generator that repeats by `seed`.
+    /// Creates a generator whose numbers are reproducible by `seed`.
     pub fn new(seed: u64) -> Self {
         Self(AtomicU64::new(seed))
     }
 
-    /// A number below `bound`, which is not zero.
+    /// Returns a number below `bound`, which must not be zero.
     pub fn below(&self, bound: u64) -> u64 {
         self.next_u64() % bound
     }
 
-    /// True once in `n` times.
+    /// Returns true with the probability `1/n`.
     pub fn one_in(&self, n: u64) -> bool {
         self.below(n) == 0
     }
@@ -104,7 +106,7 @@ impl Rng for SimRng {
     }
 }
 
-/// Runs everything at once on the calling thread.
+/// Runs all jobs and tasks immediately on the calling thread.
 #[derive(Debug, Default)]
 pub struct Inline;
 
@@ -124,29 +126,29 @@ impl Compute for Inline {
     }
 }
 
-/// Keeps jobs until [`Deferred::run`], so that a test decides what happens between the request and
-/// the work. Compute tasks run inline.
+/// Stores jobs until [`Deferred::run`] is called, so that a test can act between the request and
+/// the job. Compute tasks run inline.
 #[derive(Default)]
 pub struct Deferred(Mutex<VecDeque<(Work, Job)>>);
 
 impl Deferred {
-    /// Runs the jobs that wait and those that they spawn, oldest first; the log's before all
-    /// others, which may wait for them.
+    /// Runs the waiting jobs and the jobs that they spawn, oldest first. Jobs of the log run before
+    /// all others, which may wait for them.
     pub fn run(&self) {
         while let Some(job) = self.pop() {
             job();
         }
     }
 
-    /// Runs only the jobs for `only` that wait and those that they spawn: the other threads stand
-    /// still meanwhile.
+    /// Runs only the waiting jobs for `only` and those that they spawn, as if the other threads
+    /// were stopped.
     pub fn run_only(&self, only: Work) {
         while let Some(job) = self.pop_of(only) {
             job();
         }
     }
 
-    /// Drops the jobs that wait: the process ended before they began.
+    /// Drops the waiting jobs, as if the process had ended before they started.
     pub fn discard(&self) {
         while let Some(job) = self.pop() {
             drop(job);

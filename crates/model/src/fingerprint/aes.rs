@@ -1,30 +1,32 @@
-//! Fingerprints by the processor's AES rounds: some sixteen bytes in two cycles.
+//! Fingerprints computed with the AES instructions of the processor, at about sixteen bytes in two
+//! cycles.
 //!
 //! ```text
 //! fingerprint = r(length, k') ^ r(b1, k1) ^ r(b2, k2) ^ ...
 //! r(b, k) = four rounds of AES on b ^ k[0], with k[1], k[2], k[3] and zero as round keys
 //! ```
 //!
-//! The blocks `b` are 16 bytes each; the last one ends where the input ends and may overlap the one
-//! before, so that all bytes count and none is made up but for inputs shorter than a block. Every
-//! block has keys of its own, up to 496 bytes. The sum over so many begins the next part, through
-//! four rounds with further keys; the part's own blocks have the keys of those in the first.
+//! The blocks `b` have 16 bytes each. The last one ends at the end of the input and may overlap the
+//! previous one, so all bytes count and no padding is needed except for inputs shorter than a
+//! block. Every block has keys of its own, up to 496 bytes. For longer inputs, the sum over the
+//! first part is the start of the next part, after four rounds with additional keys; the blocks of
+//! each part use the same keys as those of the first.
 //!
-//! **Why the sum may stand for the input.** Over independent uniform round keys, no difference of
-//! two blocks becomes a given difference behind four rounds with a probability above 2^-113
-//! (Keliher and Sui, *Exact maximum expected differential and linear probability for two-round
-//! AES*, 2007; that this makes a sum universal: Minematsu and Tsunoo, *Provably secure MACs from
-//! differentially-uniform permutations*, 2006). Two inputs of one length differ in some block. For
-//! whatever the others come to, the sums are equal only if this one's difference becomes a given
-//! one. Inputs of two lengths differ in the block of the length. So two different inputs up to 496
-//! bytes, chosen without knowledge of the keys, collide with a probability of at most 2^-113,
-//! and each further part adds as much, once more for the keys that begin it. From the tenth part
-//! on, beyond 4,464 bytes, those repeat, and the argument needs that four rounds are as good as a
-//! random permutation.
+//! **Why the sum can replace the input.** Over independent uniform round keys, no difference of two
+//! blocks becomes a given difference after four rounds with a probability above 2^-113 (Keliher and
+//! Sui, *Exact maximum expected differential and linear probability for two-round AES*, 2007; for
+//! the proof that the sum is therefore universal: Minematsu and Tsunoo, *Provably secure MACs from
+//! differentially-uniform permutations*, 2006). Two inputs of equal length differ in some block.
+//! Whatever the sum of the other blocks is, the sums are equal only if the difference of this block
+//! becomes a given one. Inputs of different lengths differ in the block of the length. Therefore
+//! two different inputs of up to 496 bytes, chosen without access to the keys, collide with a
+//! probability of at most 2^-113. Each further part adds the same probability, once more for the
+//! keys at its start. From the tenth part on, beyond 4,464 bytes, those keys repeat, and the
+//! argument requires that four rounds are as good as a random permutation.
 //!
-//! A value of [`AesKeys`] is the proof that the processor has AES: only [`AesKeys::draw`] makes
-//! one. Nothing here reads or writes through a pointer: what is unsafe is only that a function is
-//! called whose instructions the processor may lack.
+//! A value of [`AesKeys`] proves that the processor supports AES: only [`AesKeys::draw`] creates
+//! one. No code here reads or writes through a pointer. The only unsafe operation is the call of
+//! functions whose instructions the processor might not support.
 
 #![allow(unsafe_code)]
 
@@ -34,31 +36,31 @@ use std::arch::x86_64::*;
 /// Bytes of a block.
 const BLOCK: usize = 16;
 
-/// Blocks with keys of their own: 496 bytes, longer than nearly every label set.
+/// Number of blocks with keys of their own: 496 bytes, longer than nearly every label set.
 const BLOCKS: usize = 31;
 
-/// Parts behind the first with keys of their own: 4,464 bytes.
+/// Number of parts after the first with keys of their own: 4,464 bytes.
 const PARTS: usize = 8;
 
-/// The keys of one block.
+/// The round keys of one block.
 type RoundKeys = [__m128i; 4];
 
-/// Keys, on a processor with AES.
+/// The keys of the hash. A value exists only on a processor with AES.
 #[derive(Debug)]
 pub(super) struct AesKeys {
     blocks: [RoundKeys; BLOCKS],
     length: RoundKeys,
-    /// Of the sums over the parts so far.
+    /// The keys for the sums at the start of all parts except the first.
     chain: [RoundKeys; PARTS],
 }
 
 impl AesKeys {
-    /// Draws keys if the processor has what it takes.
+    /// Generates keys, or returns `None` if the processor does not support AES.
     pub(super) fn draw(words: &mut Words) -> Option<Box<Self>> {
         if !is_x86_feature_detected!("aes") {
             return None;
         }
-        // SAFETY: the processor was just seen to have AES, which includes SSE2.
+        // SAFETY: the line above detected AES, which includes SSE2.
         let mut word = || unsafe { word(words.next(), words.next()) };
         let mut keys = || std::array::from_fn(|_| word());
         Some(Box::new(Self {
@@ -68,10 +70,10 @@ impl AesKeys {
         }))
     }
 
-    /// The fingerprint of `bytes`.
+    /// Returns the fingerprint of `bytes`.
     #[inline]
     pub(super) fn fingerprint(&self, bytes: &[u8]) -> Fingerprint {
-        // SAFETY: `self` exists, so the processor has AES.
+        // SAFETY: `self` exists, so the processor supports AES.
         unsafe { fingerprint(self, bytes) }
     }
 }
@@ -89,7 +91,7 @@ fn load(block: &[u8; BLOCK]) -> __m128i {
     word((block >> 64) as u64, block as u64)
 }
 
-/// The part of the sum that one block is.
+/// Returns the contribution of one block to the sum.
 #[inline]
 #[target_feature(enable = "aes")]
 fn rounds(block: __m128i, keys: &RoundKeys) -> __m128i {
@@ -104,7 +106,7 @@ fn rounds(block: __m128i, keys: &RoundKeys) -> __m128i {
 fn fingerprint(keys: &AesKeys, bytes: &[u8]) -> Fingerprint {
     let mut sum = rounds(word(0, bytes.len() as u64), &keys.length);
     let (blocks, rest) = bytes.as_chunks();
-    // Of the part that the last block belongs to.
+    // Number of used keys in the part that the last block belongs to.
     let mut used = 0;
     for (number, part) in blocks.chunks(BLOCKS).enumerate() {
         if let Some(number) = number.checked_sub(1) {
@@ -132,7 +134,8 @@ fn fingerprint(keys: &AesKeys, bytes: &[u8]) -> Fingerprint {
     }
 }
 
-/// Less than a block, so that different bytes of one length make different blocks.
+/// Converts an input that is shorter than a block. Different inputs of equal length give different
+/// blocks.
 #[inline]
 #[target_feature(enable = "sse2")]
 fn short(bytes: &[u8]) -> __m128i {

@@ -1,17 +1,18 @@
-//! Fingerprints by multiplication, for any processor.
+//! Fingerprints computed with multiplications, for all processors.
 //!
-//! **Why they may stand for the input.** Each half is NH (Black, Halevi, Krawczyk, Krovetz,
-//! Rogaway: *UMAC*, 1999) over 64-bit words, `sum of (a + k) * (b + k') mod 2^128` with secret
-//! random `k`: two different inputs of one length collide with probability at most 2^-64. Inputs
-//! longer than the keys are chained, the sum of a block being the first words of the next, which
-//! adds at most 2^-64 a block. The 128-bit sum and the length are then folded into 64 bits by one
-//! more product of the same kind, whose halves are added: at most another 2^-61. Both halves use
-//! keys of their own, so two different label sets up to 496 bytes collide with probability below
-//! 2^-120, and each further block of either adds to it less than a tenth.
+//! **Why they can replace the input.** Each half is NH (Black, Halevi, Krawczyk, Krovetz, Rogaway:
+//! *UMAC*, 1999) over 64-bit words, `sum of (a + k) * (b + k') mod 2^128` with secret random `k`:
+//! two different inputs of equal length collide with a probability of at most 2^-64. Inputs longer
+//! than the keys are chained: the sum of a block provides the first words of the next, which adds
+//! at most 2^-64 per block. The 128-bit sum and the length are then folded into 64 bits by one more
+//! product of the same kind, whose halves are added: at most another 2^-61. Both halves have keys
+//! of their own, so two different label sets of up to 496 bytes collide with a probability below
+//! 2^-120, and each further block of either adds less than a tenth of this.
 
 use super::{Fingerprint, Words};
 
-/// Words of a block: two carry the chain, the rest 496 bytes, longer than nearly every label set.
+/// Words of a block: two for the chain, the others for 496 bytes, longer than nearly every label
+/// set.
 const BLOCK_WORDS: usize = 64;
 
 const BLOCK_BYTES: usize = (BLOCK_WORDS - 2) * 8;
@@ -22,7 +23,7 @@ struct Half {
     fold: [u64; 3],
 }
 
-/// Keys of both halves.
+/// The keys of both halves of the fingerprint.
 #[derive(Debug)]
 pub(super) struct NhKeys {
     high: Half,
@@ -30,7 +31,7 @@ pub(super) struct NhKeys {
 }
 
 impl NhKeys {
-    /// Draws keys.
+    /// Generates the keys of both halves.
     pub(super) fn draw(words: &mut Words) -> Box<Self> {
         let mut half = || Half {
             words: std::array::from_fn(|_| words.next()),
@@ -42,7 +43,7 @@ impl NhKeys {
         })
     }
 
-    /// The fingerprint of `bytes`.
+    /// Returns the fingerprint of `bytes`.
     pub(super) fn fingerprint(&self, bytes: &[u8]) -> Fingerprint {
         let (mut high, mut low) = (0, 0);
         let mut rest = bytes;
@@ -63,7 +64,7 @@ impl NhKeys {
         }
     }
 
-    /// Both sums over one block, a pair of words at a time.
+    /// Computes both sums over one block, two words at a time.
     #[inline]
     fn sums(&self, block: &[u8]) -> (u128, u128) {
         let (mut high, mut low) = (0u128, 0u128);
@@ -100,7 +101,7 @@ impl Half {
     }
 }
 
-/// The product that carries the sum of the block before.
+/// Returns the product that includes the sum of the previous block.
 fn chain(sum: u128, keys: &[u64; BLOCK_WORDS]) -> u128 {
     product(sum as u64, (sum >> 64) as u64, &keys[..2])
 }

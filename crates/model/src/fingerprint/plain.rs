@@ -1,20 +1,20 @@
-//! The fingerprints of the AES rounds in plain code: for a processor without those instructions
-//! that goes on where another one began, and the oracle of the tests. Follows FIPS 197.
+//! The fingerprints of AES rounds in plain code. It is used by a processor without AES instructions
+//! on data of another processor, and is the oracle of the tests. Follows FIPS 197.
 
 use super::{Fingerprint, Words};
 
 type Block = [u8; 16];
 
-/// The keys of one block.
+/// The round keys of one block.
 type RoundKeys = [Block; 4];
 
-/// Blocks with keys of their own, as with the processor's rounds.
+/// Number of blocks with keys of their own, as in the implementation with AES instructions.
 const BLOCKS: usize = 31;
 
-/// Parts behind the first with keys of their own.
+/// Number of parts after the first with keys of their own.
 const PARTS: usize = 8;
 
-/// Keys, and the table of the standard's substitution.
+/// The keys of the hash, and the substitution table of the standard.
 pub(super) struct PlainKeys {
     blocks: [RoundKeys; BLOCKS],
     length: RoundKeys,
@@ -22,7 +22,7 @@ pub(super) struct PlainKeys {
     substitutes: [u8; 256],
 }
 
-/// Keys are secret.
+/// Prints no keys, which are secret.
 impl std::fmt::Debug for PlainKeys {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("PlainKeys")
@@ -30,7 +30,7 @@ impl std::fmt::Debug for PlainKeys {
 }
 
 impl PlainKeys {
-    /// Draws the keys that the processor's rounds would have.
+    /// Generates the same keys as the implementation with AES instructions.
     pub(super) fn draw(words: &mut Words) -> Box<Self> {
         let mut block = || {
             let (high, low) = (words.next(), words.next());
@@ -45,7 +45,7 @@ impl PlainKeys {
         })
     }
 
-    /// The fingerprint of `bytes`.
+    /// Returns the fingerprint of `bytes`.
     pub(super) fn fingerprint(&self, bytes: &[u8]) -> Fingerprint {
         let mut sum = self.rounds((bytes.len() as u128).to_le_bytes(), &self.length);
         for (number, part) in bytes.chunks(BLOCKS * 16).enumerate() {
@@ -65,7 +65,7 @@ impl PlainKeys {
         }
     }
 
-    /// Four rounds; the last one has no key.
+    /// Computes four rounds, the last one without a key.
     fn rounds(&self, block: Block, keys: &RoundKeys) -> Block {
         let mut state = std::array::from_fn(|i| block[i] ^ keys[0][i]);
         for key in [keys[1], keys[2], keys[3], [0; 16]] {
@@ -74,7 +74,7 @@ impl PlainKeys {
         state
     }
 
-    /// A round of the cipher.
+    /// Computes one round of the cipher.
     pub(super) fn round(&self, state: Block, key: Block) -> Block {
         let shifted: Block = std::array::from_fn(|i| {
             let (column, row) = (i / 4, i % 4);
@@ -87,7 +87,8 @@ impl PlainKeys {
     }
 }
 
-/// The last 16 bytes; of fewer the first and the last eight; of fewer still a number.
+/// Returns the last 16 bytes of the input. A shorter input is converted: its first and last eight
+/// bytes, or for fewer bytes a number.
 fn last_block(bytes: &[u8]) -> Block {
     if let Some(last) = bytes.last_chunk() {
         return *last;

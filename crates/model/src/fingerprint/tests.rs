@@ -1,16 +1,18 @@
-//! What is asked of every way to make fingerprints, and AES rounds beside plain ones.
+//! Tests of properties that all hashes must have, and a comparison of AES instructions with plain
+//! code.
 
 use super::*;
 use crate::env::sim::SimRng;
 use std::collections::HashSet;
 
-/// Lengths around those of words, blocks and parts.
+/// Input lengths around those of words, blocks and parts.
 const LENGTHS: [usize; 28] = [
     0, 1, 2, 3, 4, 7, 8, 9, 15, 16, 17, 31, 32, 33, 281, 300, 480, 495, 496, 497, 511, 512, 513,
     992, 993, 1_500, 4_500, 9_000,
 ];
 
-/// The hash that this processor takes, and the other one or the same once more.
+/// Returns keys of the hash that this processor uses, and keys of the other hash or of the same one
+/// again.
 fn ways(seed: u64) -> [HashKeys; 2] {
     let random = SimRng::new(seed);
     let portable = HashKeys::of(HashKind::Nh, Seed::draw(&random));
@@ -41,7 +43,7 @@ fn fingerprint_of_near_inputs_differs_in_both_halves() {
                     check(&bytes, &format!("{length} {at} {bit}"));
                 }
             }
-            // Zeros too: only the length tells them apart.
+            // Inputs of zeros differ only in their lengths.
             check(&vec![0; length], &format!("{length} zeros"));
         }
         assert!(inputs > 1_500);
@@ -72,7 +74,7 @@ fn fingerprint_of_swapped_blocks_differs() {
 #[test]
 fn fingerprint_changes_by_half_of_its_bits_with_each_bit_of_the_input() {
     const TRIALS: u32 = 512;
-    // The halves of NH are no avalanche: their sums are, over all keys.
+    // The two halves of NH have no avalanche for one key; only their sums over all keys do.
     let keys = &ways(4)[0];
     if keys.kind() == HashKind::Nh {
         return;
@@ -92,7 +94,7 @@ fn fingerprint_changes_by_half_of_its_bits_with_each_bit_of_the_input() {
                     *flips += (changed >> i & 1) as u32;
                 }
             }
-            // Six standard deviations around the half; one byte has 128 pairs only.
+            // Six standard deviations from one half. A single byte has only 128 pairs.
             let off = |n: &u32| n.abs_diff(TRIALS / 2) > if length == 1 { 140 } else { 68 };
             assert!(!flips.iter().any(off), "{length} {bit} {flips:?}");
         }
@@ -122,12 +124,12 @@ fn fingerprint_under_other_keys_differs() {
     }
 }
 
-/// So many bytes, the same ones each time.
+/// Returns a fixed sequence of bytes with the given length.
 fn counted_bytes(length: usize) -> Vec<u8> {
     (0..length).map(|i| (i * 7 + length) as u8).collect()
 }
 
-/// Fingerprints outlive a process, in the journal of aggregation: they must not change.
+/// Fingerprints are stored in the journal of aggregation, so they must never change.
 #[test]
 fn fingerprint_of_a_seed_is_the_same_one_in_each_version() {
     let seed = Seed([1, 2]);
@@ -160,7 +162,7 @@ fn fingerprint_of_a_seed_is_the_same_one_in_each_version() {
 
 #[test]
 fn round_of_the_standard_gives_its_example() {
-    // FIPS 197, appendix B: the first round of its cipher, behind the first key.
+    // FIPS 197, appendix B: the first round of the cipher, after the first key was added.
     let keys = PlainKeys::draw(&mut Words::of(Seed([1, 1])));
     let state = 0x193d_e3be_a0f4_e22b_9ac6_8d2a_e9f8_4808u128.to_be_bytes();
     let key = 0xa0fa_fe17_8854_2cb1_23a3_3939_2a6c_7605u128.to_be_bytes();

@@ -1,25 +1,25 @@
-//! The compute threads: a thread pool that helps the callers of [`Pool::for_each`].
+//! The compute threads: a thread pool that supports the callers of [`Pool::for_each`].
 //!
-//! A caller begins with the first task itself, and threads of the pool that are idle help. Tasks
-//! are begun in order. A call returns once all its helpers have run, if only to find that no task
-//! is left.
+//! A caller starts the first task itself, and idle threads of the pool participate. Tasks are
+//! started in order. A call returns after all its helpers have run, even if they find no remaining
+//! task.
 //!
-//! Invariants: each task is done once; no thread is at a task of a call that has returned or
-//! unwound.
+//! Invariants: each task runs once, and no thread runs a task of a call that has returned or
+//! panicked.
 
 use rayon_core::{ThreadPool, ThreadPoolBuilder};
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// The threads. They end when this is dropped.
+/// The thread pool. Its threads end when it is dropped.
 pub(super) struct Pool {
     threads: ThreadPool,
-    /// Helpers that calls asked for and that have not begun yet.
+    /// Number of helpers that were requested and have not started yet.
     awaited: AtomicUsize,
 }
 
 impl Pool {
-    /// Starts `threads` threads, one at least, with stacks of `stack_bytes`.
+    /// Starts `threads` threads, but at least one, with stacks of `stack_bytes`.
     pub(super) fn new(threads: usize, stack_bytes: usize) -> io::Result<Self> {
         let threads = ThreadPoolBuilder::new()
             .num_threads(threads.max(1))
@@ -33,9 +33,9 @@ impl Pool {
         })
     }
 
-    /// Calls `task(0..tasks)`, begun in order, on the calling thread and on `helpers` others at
-    /// most; returns when all are done. If a task panics, so does this, once no thread is at a
-    /// task.
+    /// Calls `task(0..tasks)` in order, on the calling thread and up to `helpers` other threads.
+    /// Returns when all tasks have finished. If a task panics, this function panics after all
+    /// threads have left their tasks.
     pub(super) fn for_each(&self, tasks: usize, helpers: usize, task: &(dyn Fn(usize) + Sync)) {
         let helpers = helpers.min(tasks.saturating_sub(1));
         if helpers == 0 {

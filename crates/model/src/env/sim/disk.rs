@@ -1,14 +1,15 @@
-//! A disk in memory that keeps only what was synced, and fails on demand.
+//! A disk in memory that keeps only synced data, and fails on request.
 //!
-//! Each file has its bytes as the process sees them, its bytes as they would be after a power loss,
-//! and the changes between the two. [`SimDisk::crash`] lets any part of those changes survive:
-//! whole, not at all, torn at a byte or sector by sector; the same for names that were created,
-//! renamed or removed without [`Disk::sync_dir`]. A failed sync forgets changes while the process
-//! goes on seeing them, as real page caches do.
+//! Each file consists of the bytes that the process sees, the bytes that would survive a power
+//! loss, and the changes between both. [`SimDisk::crash`] applies an arbitrary part of these
+//! changes: completely, not at all, up to any byte, or sector by sector. The same applies to names
+//! that were created, renamed or removed without [`Disk::sync_dir`]. A failed sync discards changes
+//! that the process still sees, like real page caches do.
 //!
-//! At rest a test changes bytes ([`SimDisk::overwrite`]), makes them unreadable
-//! ([`SimDisk::set_unreadable`]) or takes files away ([`SimDisk::lose`]). Folders are durable once
-//! they are created; a removed one comes back as names do, with what was in it and is durable.
+//! A test can also change bytes ([`SimDisk::overwrite`]), make them unreadable
+//! ([`SimDisk::set_unreadable`]) or remove files ([`SimDisk::lose`]). Folders are durable as soon
+//! as they are created. A removed folder may reappear after a crash like other names, with its
+//! durable contents.
 
 mod file;
 mod state;
@@ -26,18 +27,18 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// See the module.
+/// A simulated disk; see the module.
 #[derive(Debug)]
 pub struct SimDisk(Arc<Mutex<State>>);
 
 impl SimDisk {
-    /// An empty disk whose crashes repeat by `seed`.
+    /// Creates an empty disk whose crashes are reproducible by `seed`.
     pub fn new(seed: u64) -> Self {
         Self(Arc::new(Mutex::new(State::new(seed))))
     }
 
-    /// The machine loses power and starts again: what was not synced survives in any part; handles
-    /// and locks are gone, ordered failures forgotten.
+    /// Simulates a power loss and a restart. An arbitrary part of the unsynced changes survives.
+    /// All file handles and locks become invalid, and requested failures are cleared.
     pub fn crash(&self) {
         let mut state = self.state();
         let mercy = match state.rng.below(4) {
@@ -52,32 +53,34 @@ impl SimDisk {
         state.end_process();
     }
 
-    /// The process ends and another one may start: handles and locks are gone, no byte is. Where
-    /// the power went off the process ended then.
+    /// Simulates the end of the process and the start of another one. File handles and locks become
+    /// invalid, but no byte is lost. This also ends a power loss.
     pub fn kill(&self) {
         let mut state = self.state();
         state.power = Power::On;
         state.end_process();
     }
 
-    /// The power goes off with the change after `changes` more; everything fails until
-    /// [`SimDisk::crash`] or [`SimDisk::kill`].
+    /// Simulates a power loss during the change after `changes` further ones. All operations fail
+    /// until [`SimDisk::crash`] or [`SimDisk::kill`] is called.
     pub fn power_off_after(&self, changes: u64) {
         self.state().power = Power::OffAfter(changes);
     }
 
-    /// Whether the power went off.
+    /// Returns whether the power is off.
     pub fn is_off(&self) -> bool {
         matches!(self.state().power, Power::Off)
     }
 
-    /// The operation after `count` more of its kind fails as a disk fails (EIO), once. A failed
-    /// write may have written a part; a failed sync forgets changes that it did not write.
+    /// Lets the operation after `count` further ones of its kind fail once with a disk error (EIO).
+    /// A failed write may have written a part, and a failed sync discards the changes that it did
+    /// not write.
     pub fn fail_after(&self, operation: Operation, count: u64) {
         self.state().failures.insert(operation, count);
     }
 
-    /// Every operation of this kind fails as a disk fails (EIO), until told otherwise.
+    /// Lets every operation of this kind fail with a disk error (EIO), until it is called with
+    /// false.
     pub fn fail_always(&self, operation: Operation, fails: bool) {
         let mut state = self.state();
         match fails {
@@ -86,7 +89,8 @@ impl SimDisk {
         };
     }
 
-    /// Reads of any of these bytes of a file fail (EIO); none do again with `None`.
+    /// Lets reads of any of these bytes of a file fail (EIO). `None` makes all bytes readable
+    /// again.
     pub fn set_unreadable(&self, path: &Path, bytes: Option<Range<u64>>) {
         let mut state = self.state();
         if let Ok(inode) = state.find(path) {
@@ -94,48 +98,48 @@ impl SimDisk {
         }
     }
 
-    /// A file is gone, as if it had never been there.
+    /// Removes a file without a trace.
     pub fn lose(&self, path: &Path) {
         let mut state = self.state();
         state.names.remove(path);
         state.durable_names.remove(path);
     }
 
-    /// The files, sorted.
+    /// Returns the paths of all files, sorted.
     pub fn files(&self) -> Vec<PathBuf> {
         self.state().names.keys().cloned().collect()
     }
 
-    /// Files may take so many bytes together; writes beyond fail with `StorageFull`.
+    /// Sets the capacity for all files together. Writes beyond it fail with `StorageFull`.
     pub fn set_capacity_bytes(&self, bytes: u64) {
         self.state().capacity_bytes = bytes;
     }
 
-    /// Files may take so many bytes more.
+    /// Sets the remaining capacity for all files together.
     pub fn set_free_bytes(&self, bytes: u64) {
         let mut state = self.state();
         state.capacity_bytes = state.used_bytes().saturating_add(bytes);
     }
 
-    /// Every change fails with `ReadOnlyFilesystem`.
+    /// Lets every change fail with `ReadOnlyFilesystem`.
     pub fn set_read_only(&self, read_only: bool) {
         self.state().read_only = read_only;
     }
 
-    /// Syncs report success and do nothing: the broken disk by which a test shows that it would
-    /// notice.
+    /// Lets syncs report success without any effect. This simulates a broken disk, for tests that
+    /// check whether they would detect lost syncs.
     pub fn set_syncs_lie(&self, lie: bool) {
         self.state().syncs_lie = lie;
     }
 
-    /// The bytes of a file as the process sees them.
+    /// Returns the bytes of a file as the process sees them.
     pub fn contents(&self, path: &Path) -> Option<Vec<u8>> {
         let state = self.state();
         let inode = *state.names.get(path)?;
         Some(state.files[inode].seen.clone())
     }
 
-    /// Makes `bytes` the durable contents of `path`, as if the disk itself had changed.
+    /// Replaces the contents of `path` durably, as if the disk itself had changed.
     pub fn overwrite(&self, path: &Path, bytes: &[u8]) {
         let mut state = self.state();
         state.files.push(FileState {

@@ -1,6 +1,7 @@
 //! Open files and locks of a [`super::SimDisk`].
 //!
-//! A handle dies with the process that opened it: after a crash or a kill every call fails.
+//! A handle is valid as long as the process that opened it: after a crash or a kill every call
+//! fails.
 
 use super::state::{Change, Fate, Inode, Mercy, Operation, State, apply, disk_fails};
 use crate::env::{DirLock, File};
@@ -10,7 +11,7 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// Holds a folder.
+/// A lock of a folder. It is released when it is dropped.
 pub(super) struct SimLock {
     pub(super) state: Arc<Mutex<State>>,
     pub(super) path: PathBuf,
@@ -28,7 +29,7 @@ impl Drop for SimLock {
     }
 }
 
-/// An open file.
+/// An open file of a simulated disk.
 pub(super) struct SimFile {
     pub(super) state: Arc<Mutex<State>>,
     pub(super) inode: Inode,
@@ -37,11 +38,12 @@ pub(super) struct SimFile {
     pub(super) is_direct: bool,
 }
 
-/// A sector, as most disks have it.
+/// The sector size of most disks, in bytes.
 const SECTOR_BYTES: u64 = 512;
 
 impl SimFile {
-    /// The disk, if the process that opened the file still lives.
+    /// Returns the state of the disk. Fails if the process that opened the file has ended or the
+    /// power is off.
     fn disk(&self) -> Result<MutexGuard<'_, State>> {
         let state = lock(&self.state);
         state.require_power()?;
@@ -117,7 +119,7 @@ impl File for SimFile {
         let pending = std::mem::take(&mut state.files[self.inode].pending);
         let mut durable = std::mem::take(&mut state.files[self.inode].durable);
         for change in pending {
-            // Bytes may be forgotten; lengths are in the file system's journal.
+            // Written bytes may be lost, but lengths are in the journal of the file system.
             let mercy = match (&change, fails) {
                 (Change::Write { .. }, true) => Mercy::AnyPart,
                 _ => Mercy::Everything,

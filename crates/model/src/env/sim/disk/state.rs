@@ -1,7 +1,8 @@
-//! What a [`super::SimDisk`] knows: bytes and names as seen, as durable, and the changes between.
+//! The state of a [`super::SimDisk`]: visible and durable bytes and names, and the changes between
+//! them.
 //!
-//! Invariant: what the process sees is the durable state with all pending changes applied in order,
-//! except for what a failed sync forgot.
+//! Invariant: the visible state is the durable state with all pending changes applied in order,
+//! except for changes that a failed sync has discarded.
 
 use crate::env::sim::SimRng;
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,17 +10,17 @@ use std::io::{Error, ErrorKind, Result};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-/// The unit that a disk writes whole.
+/// The number of bytes that a disk writes atomically.
 const SECTOR_BYTES: u64 = 512;
 
-/// What can be told to fail.
+/// The operations that a test can let fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Operation {
-    /// Reading a file.
+    /// A read of a file.
     Read,
-    /// Writing a file.
+    /// A write of a file.
     Write,
-    /// Syncing a file or a folder.
+    /// A sync of a file or a folder.
     Sync,
 }
 
@@ -35,15 +36,15 @@ pub(super) struct State {
     pub(super) folders: BTreeSet<PathBuf>,
     durable_folders: BTreeSet<PathBuf>,
     pub(super) locks: BTreeSet<PathBuf>,
-    /// Counts the processes that used the disk; handles of earlier ones are dead.
+    /// The number of processes that have used the disk. The handles of earlier ones are invalid.
     pub(super) process: u64,
     pub(super) capacity_bytes: u64,
     pub(super) read_only: bool,
     pub(super) syncs_lie: bool,
     pub(super) power: Power,
-    /// Operations until the one that fails.
+    /// The number of remaining operations until the failing one, by kind of operation.
     pub(super) failures: BTreeMap<Operation, u64>,
-    /// Operations that fail until told otherwise.
+    /// The operations that always fail, until the test changes this.
     pub(super) failing: BTreeSet<Operation>,
 }
 
@@ -52,7 +53,7 @@ pub(super) struct FileState {
     pub(super) seen: Vec<u8>,
     pub(super) durable: Vec<u8>,
     pub(super) pending: Vec<Change>,
-    /// Reads of any of these bytes fail.
+    /// Bytes of which every read fails.
     pub(super) unreadable: Option<Range<u64>>,
 }
 
@@ -73,12 +74,12 @@ pub(super) enum NameChange {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Power {
     On,
-    /// Goes off with the change after so many more.
+    /// The power goes off during the change after this number of further ones.
     OffAfter(u64),
     Off,
 }
 
-/// How much of what was not synced survives a crash.
+/// The part of the unsynced changes that survives a crash.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Mercy {
     Nothing,
@@ -87,7 +88,7 @@ pub(super) enum Mercy {
 }
 
 impl State {
-    /// An empty disk.
+    /// Creates an empty disk.
     pub(super) fn new(seed: u64) -> Self {
         Self {
             rng: SimRng::new(seed),
@@ -132,7 +133,7 @@ impl State {
         self.files = files;
     }
 
-    /// Applies what survives of `change`.
+    /// Applies the surviving part of `change` to the durable bytes.
     pub(super) fn keep_part(&self, change: Change, mercy: Mercy, durable: &mut Vec<u8>) {
         match (change, mercy) {
             (_, Mercy::Nothing) => {}
@@ -178,7 +179,7 @@ impl State {
         self.folders.clone_from(&self.durable_folders);
     }
 
-    /// Makes a change of a name durable. A folder that is gone takes with it what was in it.
+    /// Makes the change of a name durable. The removal of a folder also removes its contents.
     pub(super) fn make_durable(&mut self, change: &NameChange) {
         rename(change, &mut self.durable_names);
         if let NameChange::RemoveFolder(dir) = change {
@@ -189,7 +190,7 @@ impl State {
         }
     }
 
-    /// Creates a folder, which is durable at once; it may have been removed before.
+    /// Creates a folder, which is durable immediately. It may have been removed before.
     pub(super) fn create_folder(&mut self, folder: &Path) {
         self.folders.insert(folder.to_path_buf());
         self.durable_folders.insert(folder.to_path_buf());
@@ -198,13 +199,13 @@ impl State {
         self.pending_names.retain(|change| !is_removal(change));
     }
 
-    /// Whether there is anything in a folder.
+    /// Returns whether a folder contains anything.
     pub(super) fn is_occupied(&self, dir: &Path) -> bool {
         let mut paths = self.names.keys().chain(&self.folders);
         paths.any(|path| path.parent() == Some(dir))
     }
 
-    /// Whether a file may be created by this name.
+    /// Returns an error if a file with this name cannot be created.
     pub(super) fn require_free(&self, path: &Path) -> Result<()> {
         if self.names.contains_key(path) || self.folders.contains(path) {
             return Err(ErrorKind::AlreadyExists.into());
@@ -212,7 +213,7 @@ impl State {
         self.require_folder(path.parent().unwrap_or(Path::new("")))
     }
 
-    /// Whether an operation is the one ordered to fail.
+    /// Returns whether the operation must fail, and counts it.
     pub(super) fn fails(&mut self, operation: Operation) -> bool {
         if self.failing.contains(&operation) {
             return true;
@@ -230,8 +231,8 @@ impl State {
         }
     }
 
-    /// Whether a change may be made at all. With the one at which the power goes off the caller
-    /// records the change, which may survive, and then fails.
+    /// Returns an error if a change is impossible. For the change during which the power goes off,
+    /// the caller records the change, which may survive, and then fails.
     pub(super) fn begin_change(&mut self) -> Result<Fate> {
         if self.read_only {
             return Err(ErrorKind::ReadOnlyFilesystem.into());
@@ -280,7 +281,7 @@ impl State {
     }
 
     pub(super) fn used_bytes(&self) -> u64 {
-        // A file with several names is there once.
+        // A file with several names counts once.
         let inodes: BTreeSet<&Inode> = self.names.values().collect();
         let sizes = inodes.into_iter().map(|i| self.files[*i].seen.len());
         sizes.sum::<usize>() as u64
@@ -295,10 +296,10 @@ impl State {
     }
 }
 
-/// What becomes of a change that was begun.
+/// The result of a change that was started.
 pub(super) enum Fate {
     Done,
-    /// The power went off while it was under way.
+    /// The power went off during the change.
     Unknown,
 }
 

@@ -1,9 +1,9 @@
-//! Names of files and folders through crashes.
+//! Tests of file and folder names after crashes.
 
 use super::*;
 use std::collections::BTreeSet;
 
-/// A disk with a folder and a durable file in it.
+/// Creates a disk with a folder that contains a durable file.
 fn disk(seed: u64) -> SimDisk {
     let disk = SimDisk::new(seed);
     disk.create_dir_all(Path::new("a/b")).unwrap();
