@@ -1,9 +1,10 @@
-//! Native histograms: exponential and custom buckets, float and integer counts.
+//! Native histograms with exponential or custom buckets, and with float or integer counts.
 //!
-//! Bucket counts are kept as they arrive: integer histograms as deltas between neighbouring
-//! buckets, float histograms as absolute counts (Prometheus `model/histogram`). A span of buckets
-//! is a gap and a run length. Invariant, checked by [`Histogram::validate`]: the lengths of a
-//! side's spans add up to the number of its buckets, and custom bounds increase.
+//! Bucket counts are stored in the received form: integer histograms as deltas between neighbouring
+//! buckets, float histograms as absolute counts (`model/histogram` of Prometheus). A span of
+//! buckets consists of a gap and a length. Invariant, checked by [`Histogram::validate`]: the
+//! lengths of a side's spans add up to its number of buckets, and custom bounds are in ascending
+//! order.
 
 pub mod bounds;
 mod compact;
@@ -19,55 +20,55 @@ use crate::sample::is_stale;
 /// The schema of histograms with custom buckets.
 pub const CUSTOM_BUCKETS_SCHEMA: i32 = -53;
 
-/// The finest exponential schema, and the coarsest is [`EXPONENTIAL_SCHEMA_MIN`].
+/// The schema with the highest resolution. The lowest is [`EXPONENTIAL_SCHEMA_MIN`].
 pub const EXPONENTIAL_SCHEMA_MAX: i32 = 8;
 
-/// The coarsest exponential schema.
+/// The exponential schema with the lowest resolution.
 pub const EXPONENTIAL_SCHEMA_MIN: i32 = -4;
 
-/// What is known about a counter reset between a histogram and the one before it.
+/// A hint whether the counter was reset between the previous histogram and this one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum ResetHint {
-    /// Nothing is known; readers must compare.
+    /// No information. Readers must compare both histograms.
     #[default]
     Unknown,
-    /// The counter was reset here.
+    /// The counter was reset before this histogram.
     Reset,
-    /// The counter was not reset here.
+    /// The counter was not reset before this histogram.
     NotReset,
-    /// It is a gauge; resets mean nothing.
+    /// The histogram is a gauge, for which resets have no meaning.
     Gauge,
 }
 
 /// A run of consecutive buckets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Span {
-    /// Buckets left out since the end of the span before; for the first span the index of its
-    /// bucket.
+    /// Number of buckets between the end of the previous span and this one. For the first span: the
+    /// index of its first bucket.
     pub offset: i32,
-    /// Buckets in the run.
+    /// Number of buckets in the run.
     pub length: u32,
 }
 
-/// The counts of a histogram, in the form they arrived.
+/// The counts of a histogram in the received form.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Counts {
-    /// Integer counts; buckets as deltas to the bucket before.
+    /// Integer counts. Buckets are deltas from the previous bucket.
     Integer {
-        /// All observations.
+        /// Number of all observations.
         count: u64,
-        /// Observations in the zero bucket.
+        /// Number of observations in the zero bucket.
         zero_count: u64,
-        /// Deltas, one for each positive (or custom) bucket.
+        /// One delta for each positive (or custom) bucket.
         positive: Vec<i64>,
-        /// Deltas, one for each negative bucket.
+        /// One delta for each negative bucket.
         negative: Vec<i64>,
     },
-    /// Float counts; buckets absolute.
+    /// Float counts. Buckets are absolute.
     Float {
-        /// All observations.
+        /// Number of all observations.
         count: f64,
-        /// Observations in the zero bucket.
+        /// Number of observations in the zero bucket.
         zero_count: f64,
         /// One count for each positive (or custom) bucket.
         positive: Vec<f64>,
@@ -76,12 +77,12 @@ pub enum Counts {
     },
 }
 
-/// The counts of a histogram as floats, those of buckets absolute.
+/// The counts of a histogram as floats. Buckets are absolute.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FloatCounts {
-    /// All observations.
+    /// Number of all observations.
     pub count: f64,
-    /// Observations in the zero bucket.
+    /// Number of observations in the zero bucket.
     pub zero_count: f64,
     /// One count for each positive (or custom) bucket.
     pub positive: Vec<f64>,
@@ -89,34 +90,35 @@ pub struct FloatCounts {
     pub negative: Vec<f64>,
 }
 
-/// A native histogram sample's value.
+/// The value of a native histogram sample.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Histogram {
-    /// What is known about a reset before this sample.
+    /// A hint whether the counter was reset before this sample.
     pub reset_hint: ResetHint,
-    /// -4..=8, or [`CUSTOM_BUCKETS_SCHEMA`].
+    /// The schema: -4 to 8, or [`CUSTOM_BUCKETS_SCHEMA`].
     pub schema: i32,
-    /// Half the width of the zero bucket.
+    /// Half of the width of the zero bucket.
     pub zero_threshold: f64,
-    /// Sum of observations; a staleness marker makes the whole sample one.
+    /// The sum of all observations. If it is a staleness marker, the whole sample is one.
     pub sum: f64,
-    /// The counts.
+    /// The counts of the buckets and of all observations.
     pub counts: Counts,
-    /// Runs of positive (or custom) buckets.
+    /// The runs of positive (or custom) buckets.
     pub positive_spans: Vec<Span>,
-    /// Runs of negative buckets.
+    /// The runs of negative buckets.
     pub negative_spans: Vec<Span>,
-    /// Upper bounds of custom buckets, increasing, without +Inf.
+    /// The upper bounds of custom buckets in ascending order, without +Inf.
     pub custom_values: Vec<f64>,
 }
 
 impl Histogram {
-    /// Whether this sample is a staleness marker.
+    /// Returns whether this sample is a staleness marker.
     pub fn is_stale(&self) -> bool {
         is_stale(self.sum)
     }
 
-    /// A histogram without observations in the layout of this one, behind a reset.
+    /// Returns a histogram without observations after a reset, with the schema and custom bounds of
+    /// this one.
     #[must_use]
     pub fn emptied(&self) -> Histogram {
         let counts = match self.counts {
@@ -145,20 +147,20 @@ impl Histogram {
         }
     }
 
-    /// Bytes of memory, what its vectors have to spare left out.
+    /// Returns the memory in bytes, without unused capacity.
     pub fn memory_bytes(&self) -> usize {
         let spans = self.positive_spans.len() + self.negative_spans.len();
         let numbers = self.counts.bucket_count() + self.custom_values.len() + spans;
         size_of::<Self>() + numbers * size_of::<u64>()
     }
 
-    /// Whether the schema is that of custom buckets.
+    /// Returns whether the schema is that of custom buckets.
     pub fn has_custom_buckets(&self) -> bool {
         self.schema == CUSTOM_BUCKETS_SCHEMA
     }
 
-    /// Checks the invariants of the type and that the counts make sense; fails with
-    /// [`ErrorKind::Invalid`] and Prometheus's words. O(buckets).
+    /// Checks the invariants of the type and the plausibility of all counts. Fails with
+    /// [`ErrorKind::Invalid`] and the text of Prometheus. O(buckets).
     pub fn validate(&self) -> Result<(), Error> {
         let exponential = (EXPONENTIAL_SCHEMA_MIN..=EXPONENTIAL_SCHEMA_MAX).contains(&self.schema);
         if self.has_custom_buckets() {
@@ -229,13 +231,13 @@ impl Histogram {
 }
 
 impl Counts {
-    /// Buckets of both sides, as many as numbers are kept for them.
+    /// Returns the number of stored buckets on both sides.
     pub fn bucket_count(&self) -> usize {
         let (positive, negative) = self.bucket_counts();
         positive + negative
     }
 
-    /// The counts as floats, whatever form they arrived in.
+    /// Returns the counts as floats, regardless of their form.
     pub fn to_floats(&self) -> FloatCounts {
         let floats = |deltas: &[i64]| absolute(deltas).map(|count| count as f64).collect();
         match self {
@@ -264,7 +266,7 @@ impl Counts {
         }
     }
 
-    /// Positive (or custom) and negative buckets.
+    /// Returns the numbers of positive (or custom) and of negative buckets.
     fn bucket_counts(&self) -> (usize, usize) {
         match self {
             Counts::Integer {
@@ -283,8 +285,8 @@ impl Counts {
         }
     }
 
-    /// Checks that no count is negative, and that integer ones add up: a NaN among the observations
-    /// is in no bucket, so with it the buckets may hold fewer.
+    /// Checks that no count is negative, and that integer counts add up. An observation of NaN is
+    /// in no bucket, so with NaN observations the buckets may contain fewer.
     fn validate(&self, sum: f64) -> Result<(), Error> {
         match self {
             Counts::Integer {
@@ -337,7 +339,7 @@ impl Counts {
 
 const NEGATIVE_BUCKET: &str = "histogram has a bucket whose observation count is negative";
 
-/// The sum of the counts that `deltas` stand for, none of which may be negative.
+/// Returns the sum of the counts encoded by `deltas`. Fails if any count is negative.
 fn add_deltas(side: &str, deltas: &[i64]) -> Result<u64, Error> {
     let (mut count, mut total) = (0i64, 0u64);
     for (i, delta) in deltas.iter().enumerate() {
@@ -357,7 +359,7 @@ fn check_not_negative(side: &str, counts: &[f64]) -> Result<(), Error> {
     }
 }
 
-/// The counts that deltas stand for.
+/// Returns the counts encoded by deltas.
 fn absolute(deltas: &[i64]) -> impl Iterator<Item = i64> + '_ {
     deltas.iter().scan(0i64, |count, delta| {
         *count = count.wrapping_add(*delta);
@@ -365,7 +367,7 @@ fn absolute(deltas: &[i64]) -> impl Iterator<Item = i64> + '_ {
     })
 }
 
-/// The index of each bucket that `spans` cover, upwards.
+/// Returns the index of each bucket that `spans` cover, in ascending order.
 pub fn bucket_indexes(spans: &[Span]) -> impl Iterator<Item = i64> + '_ {
     let mut next = 0i64;
     spans.iter().flat_map(move |span| {

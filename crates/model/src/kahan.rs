@@ -1,28 +1,29 @@
-//! Compensated sums, in Neumaier's form, operation by operation as upstream so that bits agree.
+//! Compensated sums in Neumaier's form. The operations equal those of Prometheus, so that the bits
+//! are equal.
 
-/// A running sum and what rounding lost of it.
+/// A running sum, and the compensation for its rounding errors.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Kahan {
-    /// The sum.
+    /// The sum without compensation.
     pub sum: f64,
     /// The compensation.
     pub lost: f64,
 }
 
 impl Kahan {
-    /// A sum and what it lost.
+    /// Creates a sum with a compensation.
     #[inline(always)]
     pub const fn new(sum: f64, lost: f64) -> Self {
         Self { sum, lost }
     }
 
-    /// `f` of the sum and of what it lost.
+    /// Applies `f` to the sum and to the compensation.
     #[inline(always)]
     pub fn map(self, f: impl Fn(f64) -> f64) -> Self {
         Self::new(f(self.sum), f(self.lost))
     }
 
-    /// Adds `value`.
+    /// Returns the sum after adding `value`.
     #[inline(always)]
     pub fn plus(self, value: f64) -> Self {
         let total = self.sum + value;
@@ -38,7 +39,7 @@ impl Kahan {
         }
     }
 
-    /// Adds another sum with its compensation.
+    /// Returns the sum after adding another sum. The compensations are added to each other.
     #[inline(always)]
     pub fn merge(self, other: Self) -> Self {
         let joined = self.plus(other.sum);
@@ -50,7 +51,7 @@ impl Kahan {
         Self { lost, ..joined }
     }
 
-    /// Adds another sum and, as one more value, what that lost.
+    /// Returns the sum after adding another sum, and then its compensation as one more value.
     pub fn join(self, other: Self) -> Self {
         let sum = self.plus(other.sum);
         match other.lost == 0.0 {
@@ -59,15 +60,15 @@ impl Kahan {
         }
     }
 
-    /// The sum with its compensation.
+    /// Returns the sum including its compensation.
     #[inline(always)]
     pub fn total(self) -> f64 {
         self.sum + self.lost
     }
 }
 
-/// The mean of a sequence: a compensated sum, until that would overflow; from there on an
-/// incremental mean.
+/// The mean of a sequence: a compensated sum until it would overflow, and an incremental mean from
+/// there on.
 #[derive(Clone, Copy, Debug)]
 pub struct Mean {
     sum: Kahan,
@@ -77,7 +78,7 @@ pub struct Mean {
 }
 
 impl Mean {
-    /// The mean of one value.
+    /// Creates the mean of one value.
     pub fn of(first: f64) -> Self {
         Self {
             sum: Kahan::new(first, 0.0),
@@ -87,7 +88,7 @@ impl Mean {
         }
     }
 
-    /// Takes one more value in.
+    /// Adds a value to the sequence.
     pub fn add(&mut self, value: f64) {
         self.count += 1.0;
         if !self.incremental {
@@ -104,7 +105,7 @@ impl Mean {
         self.mean = weighed.plus(value / self.count);
     }
 
-    /// The mean so far.
+    /// Returns the mean of all values so far.
     pub fn value(&self) -> f64 {
         if self.incremental {
             self.mean.total()

@@ -1,15 +1,16 @@
-//! Label sets, each coded against the one before it: series of a target differ in a pair or two.
+//! Delta encoding of label sets: each set is encoded relative to the previous one, because
+//! neighbouring series of a target differ in one or two labels.
 //!
 //! ```text
-//! 01..3f              the next 1..=63 pairs are those of the set before
-//! 41..7f              skip 1..=63 pairs of the set before
-//! 80 value            the name of the next pair before, another value (length varint, bytes)
-//! c0 name value       a pair of its own
-//! 00                  the set ends
+//! 01..3f              the next 1..=63 pairs equal those of the previous set
+//! 41..7f              skip 1..=63 pairs of the previous set
+//! 80 value            the name of the next pair in the previous set with a new value (varint length, bytes)
+//! c0 name value       a new pair
+//! 00                  end of the set
 //! ```
 //!
-//! Created series are in this code from the append to the log and from the log to the index, so
-//! that threads that only pass them on copy a few bytes of each.
+//! New series are passed from the append to the log and from the log to the index in this encoding,
+//! so that threads that only forward them copy a few bytes of each.
 
 mod check;
 mod series;
@@ -22,7 +23,7 @@ use crate::series_key::{CanonicalKeys, KeyFormat};
 use std::ops::Range;
 use steps::{Before, Step};
 
-/// Bytes that are no label sets in this code.
+/// The error for bytes that are not label sets in this encoding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("malformed bytes: {0}")]
 pub struct MalformedLabels(pub &'static str);
@@ -38,7 +39,7 @@ const NOT_THERE: MalformedLabels = MalformedLabels("labels refer to a pair that 
 const TRUNCATED: MalformedLabels = MalformedLabels("truncated");
 const UNKNOWN: MalformedLabels = MalformedLabels("unknown labels code");
 
-/// Encodes one set after the other.
+/// Encodes label sets, each relative to the previous one.
 #[derive(Clone, Debug, Default)]
 pub struct LabelsEncoder {
     before: Before,
@@ -71,7 +72,7 @@ impl LabelsEncoder {
         out.push(END);
     }
 
-    /// Forgets the set before.
+    /// Discards the previous set, so the next one is encoded completely.
     pub fn clear(&mut self) {
         self.before.clear();
     }
@@ -82,7 +83,7 @@ fn take_byte(rest: &mut &[u8]) -> Option<u8> {
     rest.split_off_first().copied()
 }
 
-/// A count under way: pairs that are equal, or skipped.
+/// A run of equal or skipped pairs that has not been written yet.
 #[derive(Debug, Default)]
 struct Counted {
     op: u8,
@@ -106,7 +107,7 @@ impl Counted {
     }
 }
 
-/// Where a pair lies.
+/// The position of a pair in the bytes of its set.
 #[derive(Clone, Copy, Debug)]
 struct Pair {
     start: u32,
@@ -115,32 +116,32 @@ struct Pair {
     end: u32,
 }
 
-/// A set that was decoded. Names are text, ascend and are not empty, nor are values.
+/// A decoded set. Names are UTF-8, in ascending order and not empty; values are not empty.
 #[derive(Debug, Default)]
 struct Set {
     bytes: Vec<u8>,
     pairs: Vec<Pair>,
 }
 
-/// Decodes one set after the other. Of a pair that was in the set before nothing is checked again
-/// but that it stands in order.
+/// Decodes label sets, each relative to the previous one. Only the order is checked for pairs that
+/// are copied from the previous set.
 #[derive(Debug)]
 pub struct LabelsDecoder {
-    /// How the sets that it gives are written.
+    /// The format of the returned sets.
     keys: &'static dyn KeyFormat,
     set: Set,
     before: Set,
 }
 
 impl Default for LabelsDecoder {
-    /// A decoder of label sets in canonical form.
+    /// Creates a decoder that returns label sets in canonical form.
     fn default() -> Self {
         Self::of_keys(&CanonicalKeys)
     }
 }
 
 impl LabelsDecoder {
-    /// A decoder that gives sets as their keys of the format `keys`.
+    /// Creates a decoder that returns label sets as keys of the format `keys`.
     pub fn of_keys(keys: &'static dyn KeyFormat) -> Self {
         Self {
             keys,
@@ -149,12 +150,12 @@ impl LabelsDecoder {
         }
     }
 
-    /// Reads the next set, if the decoder gives canonical ones.
+    /// Decodes the next set. The decoder must return canonical sets.
     pub fn read(&mut self, rest: &mut &[u8]) -> Result<LabelsRef<'_>, MalformedLabels> {
         Ok(LabelsRef::from_canonical(self.read_key(rest)?))
     }
 
-    /// Reads the next set as its key.
+    /// Decodes the next set and returns its key.
     pub fn read_key(&mut self, rest: &mut &[u8]) -> Result<&[u8], MalformedLabels> {
         std::mem::swap(&mut self.set, &mut self.before);
         let Self { keys, set, before } = self;
@@ -195,7 +196,7 @@ impl Set {
         Ok(&self.bytes[pair.name_start as usize..pair.name_end as usize])
     }
 
-    /// Checks that `name` may come next.
+    /// Checks that `name` is after the last name.
     fn check(&self, name: &[u8]) -> Result<(), MalformedLabels> {
         let last = self.pairs.len().checked_sub(1);
         let is_behind = match last {
@@ -205,7 +206,7 @@ impl Set {
         is_behind.then_some(()).ok_or(NOT_CANONICAL)
     }
 
-    /// Adds pairs of the set before.
+    /// Copies pairs of the previous set.
     fn copy(&mut self, before: &Set, range: Range<usize>) -> Result<(), MalformedLabels> {
         let pairs = before.pairs.get(range).ok_or(NOT_THERE)?;
         let (Some(first), Some(last)) = (pairs.first(), pairs.last()) else {
@@ -225,7 +226,7 @@ impl Set {
         Ok(())
     }
 
-    /// Adds a pair whose name is text.
+    /// Adds a pair. The name must be UTF-8.
     fn add(
         &mut self,
         keys: &dyn KeyFormat,
@@ -248,17 +249,18 @@ impl Set {
     }
 }
 
-/// Reads sets as the steps from each to the next, which a [`LabelsDecoder`] has accepted.
+/// Reads a set as steps from the previous one. A [`LabelsDecoder`] must have accepted it before.
 #[derive(Debug)]
 pub struct StepReader<'c, 'a> {
     rest: &'c mut &'a [u8],
     step: Step<'a>,
-    /// How often it comes again.
+    /// Number of further repetitions of the step.
     repeats: u8,
 }
 
 impl<'c, 'a> StepReader<'c, 'a> {
-    /// The steps of the set that begins at `rest`, which stands behind the set at the end of them.
+    /// Creates an iterator over the steps of the set that begins at `rest`. When all steps have
+    /// been read, `rest` begins after the set.
     pub fn new(rest: &'c mut &'a [u8]) -> Self {
         Self {
             rest,

@@ -1,22 +1,22 @@
-//! Label sets in one canonical byte form, so that equality, hashing and storage need no objects.
+//! Label sets in a canonical binary form, so that equality, hashing and storage need no objects.
 //!
 //! ```text
 //! label set = { uvarint name length | name | uvarint value length | value }*
 //! ```
 //!
-//! Invariant: names are sorted, unique, non-empty UTF-8; values are non-empty bytes. Values are
-//! bytes and not `str` because PromQL strings are. What comes from outside is checked by
-//! [`LabelsBuilder`] or by the decoder that writes the canonical form itself.
+//! Invariant: names are sorted, unique and not empty, and valid UTF-8. Values are not empty. Values
+//! are bytes rather than `str`, because PromQL strings are bytes. Labels from outside are checked
+//! by [`LabelsBuilder`], or by the decoder that writes the canonical form.
 
 use crate::quote::quote;
 use std::cmp::Ordering;
 use std::fmt;
 use std::sync::Arc;
 
-/// The label that holds the metric's name.
+/// The name of the label that contains the metric name.
 pub const METRIC_NAME: &str = "__name__";
 
-/// An owned label set. Cheap to clone.
+/// An owned label set. Cloning is cheap.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Labels(Arc<[u8]>);
 
@@ -31,12 +31,13 @@ impl Default for Labels {
 }
 
 impl Labels {
-    /// The set without a label.
+    /// Returns the label set without labels.
     pub fn empty() -> Self {
         Self(Arc::new([]))
     }
 
-    /// Labels from pairs in any order; a later pair of the same name wins, empty values drop out.
+    /// Creates a label set from pairs in any order. For equal names the last pair wins, and pairs
+    /// with empty values are dropped.
     pub fn from_pairs<N: AsRef<str>, V: AsRef<[u8]>>(
         pairs: impl IntoIterator<Item = (N, V)>,
     ) -> Self {
@@ -47,56 +48,56 @@ impl Labels {
         builder.build()
     }
 
-    /// The set as a borrowed one.
+    /// Returns a borrowed label set.
     pub fn as_ref(&self) -> LabelsRef<'_> {
         LabelsRef(&self.0)
     }
 
-    /// The value of `name`; empty if the label is absent, as PromQL sees it.
+    /// Returns the value of `name`, or an empty value if the label is absent, as in PromQL.
     pub fn get(&self, name: &str) -> &[u8] {
         self.as_ref().get(name)
     }
 
-    /// The pairs in name order.
+    /// Returns the pairs in order of names.
     pub fn iter(&self) -> LabelsIter<'_> {
         self.as_ref().iter()
     }
 
-    /// The canonical bytes.
+    /// Returns the canonical bytes.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
 
-    /// Whether there is no label.
+    /// Returns whether there are no labels.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 }
 
 impl<'a> LabelsRef<'a> {
-    /// Wraps bytes that are canonical already; debug builds check that they are.
+    /// Wraps canonical bytes. Debug builds check that they are canonical.
     pub fn from_canonical(bytes: &'a [u8]) -> Self {
         debug_assert!(is_canonical(bytes), "label bytes are not canonical");
         Self(bytes)
     }
 
-    /// The canonical bytes.
+    /// Returns the canonical bytes.
     pub fn as_bytes(self) -> &'a [u8] {
         self.0
     }
 
-    /// The pairs in name order.
+    /// Returns the pairs in order of names.
     pub fn iter(self) -> LabelsIter<'a> {
         LabelsIter { rest: self.0 }
     }
 
-    /// The pairs in name order as bytes, without a look at the text of the names.
+    /// Returns the pairs in order of names as bytes, without checking that names are UTF-8.
     pub fn pairs(self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
         let mut rest = self.0;
         std::iter::from_fn(move || Some((take_prefixed(&mut rest)?, take_prefixed(&mut rest)?)))
     }
 
-    /// The value of `name`, or empty; O(labels).
+    /// Returns the value of `name`, or an empty value; O(labels).
     pub fn get(self, name: &str) -> &'a [u8] {
         let mut rest = self.0;
         while let (Some(n), Some(v)) = (take_prefixed(&mut rest), take_prefixed(&mut rest)) {
@@ -109,22 +110,23 @@ impl<'a> LabelsRef<'a> {
         &[]
     }
 
-    /// Whether there is no label.
+    /// Returns whether there are no labels.
     pub fn is_empty(self) -> bool {
         self.0.is_empty()
     }
 
-    /// An owned copy.
+    /// Returns an owned copy of the label set.
     pub fn to_owned(self) -> Labels {
         Labels(self.0.into())
     }
 }
 
-/// The order of Prometheus's `labels.Compare`: pair by pair, name before value, shorter set first.
+/// Compares label sets like `labels.Compare` of Prometheus: pair by pair, first names, then values.
+/// A prefix is less than the longer set.
 impl Ord for LabelsRef<'_> {
     fn cmp(&self, other: &Self) -> Ordering {
-        // Names and values alternate, so the first field that differs decides; a set that ends is
-        // less than one that goes on.
+        // Names and values alternate, so the first different field decides. A set that ends is less
+        // than one that continues.
         let equal = equal_fields_len(self.0, other.0);
         let (mut left, mut right) = (&self.0[equal..], &other.0[equal..]);
         loop {
@@ -137,8 +139,8 @@ impl Ord for LabelsRef<'_> {
     }
 }
 
-/// The bytes of the fields that two sets begin with alike. Neighbours in order share most of them,
-/// which are found without a look at each.
+/// Returns the length of the fields that both sets have in common at their start. Neighbours in
+/// order share most fields, which are compared together.
 fn equal_fields_len(left: &[u8], right: &[u8]) -> usize {
     const WORD: usize = size_of::<u64>();
     let words = left.chunks_exact(WORD).zip(right.chunks_exact(WORD));
@@ -171,7 +173,7 @@ impl PartialOrd for Labels {
     }
 }
 
-/// `{a="b", "c.d"="e"}` with the name as an ordinary label, as Prometheus prints label sets.
+/// Formats labels like Prometheus, with the metric name as an ordinary label: `{a="b", "c.d"="e"}`.
 impl fmt::Display for LabelsRef<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("{")?;
@@ -185,7 +187,7 @@ impl fmt::Display for LabelsRef<'_> {
     }
 }
 
-/// Whether a label's name needs no quotes.
+/// Returns whether a label name needs no quotes.
 pub fn is_plain_name(name: &str) -> bool {
     let is_plain = |b: u8| b.is_ascii_alphanumeric() || b == b'_';
     !name.is_empty() && !name.as_bytes()[0].is_ascii_digit() && name.bytes().all(is_plain)
@@ -209,14 +211,15 @@ impl fmt::Debug for Labels {
     }
 }
 
-/// Walks the pairs of a canonical label set in name order. Stops at malformed bytes.
+/// An iterator over the pairs of a canonical label set, in order of names. It ends at malformed
+/// bytes.
 #[derive(Clone, Debug)]
 pub struct LabelsIter<'a> {
     rest: &'a [u8],
 }
 
 impl<'a> LabelsIter<'a> {
-    /// The canonical bytes of the pairs that are still to come.
+    /// Returns the canonical bytes of the remaining pairs.
     pub fn rest(&self) -> &'a [u8] {
         self.rest
     }
@@ -257,19 +260,19 @@ pub(crate) fn take_uvarint(rest: &mut &[u8]) -> Option<u64> {
     None
 }
 
-/// Appends one pair in canonical form; the caller keeps the order of names.
+/// Appends a pair in canonical form. The caller must append pairs in order of names.
 pub fn push_pair(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     push_prefixed(out, name);
     push_prefixed(out, value);
 }
 
-/// Appends a length and as many bytes.
+/// Appends the length of `bytes` as a varint, followed by the bytes.
 pub(crate) fn push_prefixed(out: &mut Vec<u8>, bytes: &[u8]) {
     push_uvarint(out, bytes.len() as u64);
     out.extend_from_slice(bytes);
 }
 
-/// Appends `n`, seven bits a byte, least significant first.
+/// Appends `n` as a varint: seven bits per byte, least significant first.
 pub fn push_uvarint(out: &mut Vec<u8>, mut n: u64) {
     while n >= 0x80 {
         out.push((n & 0x7f) as u8 | 0x80);
@@ -278,7 +281,8 @@ pub fn push_uvarint(out: &mut Vec<u8>, mut n: u64) {
     out.push(n as u8);
 }
 
-/// Whether `bytes` are a label set in canonical form: what a decoder of stored bytes must check.
+/// Returns whether `bytes` are a label set in canonical form. Decoders of stored bytes must check
+/// this.
 pub fn is_canonical(bytes: &[u8]) -> bool {
     let mut rest = bytes;
     let mut previous: Option<&[u8]> = None;
@@ -298,15 +302,15 @@ pub fn is_canonical(bytes: &[u8]) -> bool {
     true
 }
 
-/// Changes a label set pair by pair and builds the canonical form.
+/// Modifies a label set pair by pair and builds the canonical form.
 #[derive(Clone, Debug, Default)]
 pub struct LabelsBuilder {
-    /// Sorted by name, unique; an empty value means absent.
+    /// The pairs, sorted by unique names.
     pairs: Vec<(String, Vec<u8>)>,
 }
 
 impl LabelsBuilder {
-    /// Starts from the labels of `base`.
+    /// Creates a builder with the labels of `base`.
     pub fn from_labels(base: LabelsRef<'_>) -> Self {
         Self {
             pairs: base
@@ -316,7 +320,7 @@ impl LabelsBuilder {
         }
     }
 
-    /// Sets `name` to `value`; an empty value removes the label.
+    /// Sets `name` to `value`. An empty value removes the label.
     pub fn set(&mut self, name: &str, value: &[u8]) -> &mut Self {
         match self.pairs.binary_search_by(|(n, _)| n.as_str().cmp(name)) {
             Ok(i) if value.is_empty() => {
@@ -329,23 +333,23 @@ impl LabelsBuilder {
         self
     }
 
-    /// Removes `name`.
+    /// Removes the label `name` if it exists.
     pub fn remove(&mut self, name: &str) -> &mut Self {
         self.set(name, &[])
     }
 
-    /// Keeps only the labels for which `keep` says so.
+    /// Removes all labels for whose name `keep` returns false.
     pub fn retain(&mut self, mut keep: impl FnMut(&str) -> bool) -> &mut Self {
         self.pairs.retain(|(n, _)| keep(n));
         self
     }
 
-    /// The pairs in name order.
+    /// Returns the pairs in order of names.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &[u8])> {
         self.pairs.iter().map(|(n, v)| (n.as_str(), v.as_slice()))
     }
 
-    /// The value of `name`, or empty.
+    /// Returns the value of `name`, or an empty value.
     pub fn get(&self, name: &str) -> &[u8] {
         match self.pairs.binary_search_by(|(n, _)| n.as_str().cmp(name)) {
             Ok(i) => &self.pairs[i].1,
@@ -353,7 +357,7 @@ impl LabelsBuilder {
         }
     }
 
-    /// The label set.
+    /// Returns the label set in canonical form.
     pub fn build(&self) -> Labels {
         let mut out =
             Vec::with_capacity(self.pairs.iter().map(|(n, v)| n.len() + v.len() + 4).sum());

@@ -1,7 +1,7 @@
 //! The log as a trait: an engine that makes records durable, in order.
 //!
-//! The local segment log is one engine; an object-store log and Kafka follow. A record holds one
-//! [`LogBatch`]; the engine chooses how it codes it.
+//! The local segment log is one engine; an object-store log and Kafka are planned. A record
+//! contains one [`LogBatch`], and each engine chooses its encoding.
 
 mod batch;
 mod created;
@@ -17,43 +17,45 @@ use crate::error::Error;
 use crate::metrics::Collect;
 use std::path::PathBuf;
 
-/// A place in the log. Later records have greater positions; zero comes before every record.
+/// The position of a record in the log. Later records have larger positions; zero is before every
+/// record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Position(pub u64);
 
 impl Position {
-    /// The position of the record after this one.
+    /// Returns the position of the next record.
     pub fn next(self) -> Self {
         Self(self.0.saturating_add(1))
     }
 
-    /// The position of the record before this one.
+    /// Returns the position of the previous record.
     pub fn previous(self) -> Self {
         Self(self.0.saturating_sub(1))
     }
 }
 
-/// A record as it was appended, but for hints.
+/// A record as it was appended, except for hints.
 #[derive(Clone, Debug)]
 pub struct LogRecord {
-    /// Where it stands.
+    /// The position of the record.
     pub position: Position,
-    /// What was appended.
+    /// The appended data.
     pub batch: LogBatch,
 }
 
 type OnDone = Box<dyn FnOnce(Result<Position, Error>) + Send>;
 type OnDelayed = Box<dyn FnOnce(Error) + Send>;
 
-/// What an engine calls for a record: once when the record is durable (with its position) or can
-/// never be, and before that at most once if the engine cannot write it now.
+/// The callbacks of a record. The engine calls `done` once: when the record is durable (with its
+/// position) or can never be. Before that it calls `delayed` at most once, if it cannot write the
+/// record now.
 pub struct OnDurable {
     done: OnDone,
     delayed: Option<OnDelayed>,
 }
 
 impl OnDurable {
-    /// Calls `done` when the record is durable or can never be.
+    /// Creates callbacks with `done`, which is called when the record is durable or can never be.
     pub fn new(done: impl FnOnce(Result<Position, Error>) + Send + 'static) -> Self {
         Self {
             done: Box::new(done),
@@ -61,8 +63,8 @@ impl OnDurable {
         }
     }
 
-    /// Calls `delayed` before, if the log cannot write now and keeps the record until it can: the
-    /// disk is full, or failed.
+    /// Adds the callback `delayed`. It is called if the log cannot write now, because the disk is
+    /// full or failing, and keeps the record until it can.
     pub fn or_delayed(self, delayed: impl FnOnce(Error) + Send + 'static) -> Self {
         Self {
             delayed: Some(Box::new(delayed)),
@@ -70,12 +72,12 @@ impl OnDurable {
         }
     }
 
-    /// The record is durable, or can never be.
+    /// Reports that the record is durable, or can never be.
     pub fn done(self, outcome: Result<Position, Error>) {
         (self.done)(outcome);
     }
 
-    /// What to call if the record is delayed; nothing the second time.
+    /// Removes and returns the callback for a delay. Returns `None` in further calls.
     pub fn take_delayed(&mut self) -> Option<impl FnOnce(Error) + Send + use<>> {
         self.delayed.take()
     }
@@ -90,138 +92,146 @@ impl std::fmt::Debug for OnDurable {
 /// The positions of a log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Positions {
-    /// The first one that it still holds, or will give next.
+    /// The position of the first record in the log, or of the next record if the log is empty.
     pub first: Position,
-    /// The newest one given to a record, durable or not.
+    /// The position of the newest record, durable or not.
     pub last: Position,
-    /// The newest one that is known to be durable.
+    /// The position of the newest record that is certainly durable.
     pub durable: Position,
-    /// The first one of the unit (a segment, an object) to which records are added now. A manifest
-    /// remembers it, so that a start notices when the unit is missing.
+    /// The position of the first record in the current unit (a segment or an object), to which
+    /// records are appended. The manifest contains it, so that a start detects a missing unit.
     pub growing: Position,
-    /// A trim to here, or further, frees space.
+    /// The lowest position up to which a trim frees space.
     pub trims_from: Position,
 }
 
-/// How much a log holds, and how near it is to what it can take.
+/// The size of a log, and its remaining capacity.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pressure {
-    /// Bytes that it keeps, to within a unit of it.
+    /// Number of stored bytes, accurate to one unit of the log.
     pub bytes: u64,
-    /// So much is queued that records of a few threads more might have to wait.
+    /// True if the queue is so long that records of a few more threads might have to wait.
     pub is_crowded: bool,
-    /// It refuses records because the disk is full or nearly so, as of the last look.
+    /// True if the log rejects records because the disk is full or nearly full, as of the last
+    /// check.
     pub is_disk_full: bool,
-    /// Below so many free bytes it refuses records.
+    /// The number of free bytes on the disk below which the log rejects records.
     pub free_bytes_min: u64,
 }
 
-/// Whether a log takes records, and why not.
+/// The health of a log: whether it accepts records.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum LogHealth {
-    /// It does.
+    /// The log accepts records.
     #[default]
     Sound,
-    /// Not until the disk has room; it goes on by itself.
+    /// The log rejects records until the disk has free space. It recovers by itself.
     NoRoom(String),
-    /// Not until the disk writes and syncs again; it tries by itself.
+    /// The log rejects records until the disk can write and sync again. It retries by itself.
     Failing(String),
-    /// Not until restart.
+    /// The log rejects records until the process restarts.
     Poisoned(String),
 }
 
-/// A stretch of the log that does not say what was appended there.
+/// A damaged part of the log, which does not contain the appended records.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogDamage {
-    /// The file or object; empty if none is to blame.
+    /// The file or object; empty if the damage is not in a file.
     pub file: PathBuf,
-    /// Where in the file it begins; `None` if records lack between two files.
+    /// The byte offset of the damage in the file. `None` if records between two files are missing.
     pub offset: Option<u64>,
-    /// What is wrong or lost.
+    /// A description of the error and of the lost data.
     pub what: String,
 }
 
-/// A file in which a log keeps records.
+/// A file in which a log stores records.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogFile {
-    /// Where it lies.
+    /// The path of the file.
     pub path: PathBuf,
-    /// All records that were acknowledged so far end before so many of its bytes.
+    /// The number of bytes that contain all records acknowledged so far.
     pub bytes: u64,
-    /// Nothing is written to it any more.
+    /// True if the log does not write to the file any more.
     pub is_complete: bool,
 }
 
-/// The records of a log from a position on, in order, as far as there were any when it was opened.
+/// An iterator over the records of a log from a position on, in order. It ends at the last record
+/// that existed when it was created.
 pub trait Tail: Send {
-    /// The next record; damage is an `Err` item at its place, and reading goes on behind it. `None`
-    /// at the end. An error of the call is a unit that cannot be opened at all.
+    /// Returns the next record, or `None` at the end. A damaged part is returned as an inner `Err`
+    /// at its position, and the following call continues after it. The outer error means that a
+    /// unit cannot be opened at all.
     fn next(&mut self) -> Result<Option<Result<LogRecord, LogDamage>>, Error>;
 }
 
-/// Makes records durable: the engine behind the store's promise that what was acknowledged stays.
+/// Makes records durable. The engine implements the guarantee of the store that acknowledged data
+/// is not lost.
 ///
-/// One engine writes segments of a local disk. The store holds it as a trait object and knows
-/// nothing else of it.
+/// One engine writes segments to a local disk. The store only uses this trait.
 pub trait DurableLog: Send + Sync {
-    /// An error unless an append could succeed now. The caller must ask before it changes anything
-    /// for the sake of the append, so that a poisoned log or a full disk refuses a write whole.
+    /// Returns an error unless an append could succeed now. The caller must check this before it
+    /// changes any state because of the append, so that a poisoned log or a full disk rejects a
+    /// write as a whole.
     fn admit(&self) -> Result<(), Error>;
 
-    /// Appends a record of `batch`, which the engine takes over: nothing is copied or coded on the
-    /// caller's thread or under a lock of the engine. Returns at once, unless so much is queued
-    /// that writers must wait. The engine calls `done` when the record is durable, on any thread
-    /// and perhaps before this returns; `done` must not append itself. While the engine cannot
-    /// write, it keeps the record and calls that it is delayed; if it can never write again, every
-    /// append fails with [`crate::error::ErrorKind::Unavailable`] until the process restarts.
+    /// Appends `batch` as a record. Neither copies nor encodes it on the calling thread or under a
+    /// lock of the engine, and returns immediately unless the queue is full.
     ///
-    /// A record that is followed by another may wait for it: it is written with the next append
-    /// that is not, or by [`DurableLog::write_held`], and before anything waits for the log.
+    /// The engine calls `done` when the record is durable, on any thread and possibly before this
+    /// method returns. `done` must not append. If the engine cannot write, it keeps the record and
+    /// reports the delay. If it can never write again, every append fails with
+    /// [`crate::error::ErrorKind::Unavailable`] until the process restarts.
+    ///
+    /// A record that is followed by another may be held: it is written with the next append that is
+    /// not followed, or by [`DurableLog::write_held`], and in any case before another thread waits
+    /// for the log.
     fn append(&self, batch: LogBatch, done: OnDurable);
 
-    /// Writes the records that wait for one behind them ([`LogBatch::is_followed`]), which may not
-    /// come. Takes a lock; does nothing if none waits.
+    /// Writes the records that are held for a following one ([`LogBatch::is_followed`]), because
+    /// that may never be appended. Takes a lock; does nothing if no record is held.
     fn write_held(&self);
 
-    /// Reads the records from `from` on.
+    /// Returns an iterator over the records from position `from` on.
     fn tail(&self, from: Position) -> Box<dyn Tail + '_>;
 
-    /// Where the log begins and ends, and up to where it is durable.
+    /// Returns the first, last and durable positions of the log.
     fn positions(&self) -> Positions;
 
-    /// How much it holds. Called for each batch: takes no lock.
+    /// Returns the size and the remaining capacity of the log. This is called for each batch and
+    /// takes no lock.
     fn pressure(&self) -> Pressure;
 
-    /// Whether it takes records.
+    /// Returns whether the log accepts records, and the reason if it does not.
     fn health(&self) -> LogHealth;
 
-    /// Does the work that no append asks for, such as another attempt to write what could not be
-    /// written. The owner calls it once a second.
+    /// Runs periodic work that is not part of an append, such as retries of failed writes. The
+    /// owner calls it once per second.
     fn tick(&self);
 
-    /// Makes all that was appended durable; does nothing if all is. An engine that acknowledges
-    /// before it syncs relies on its owner for this while it is idle.
+    /// Makes all appended records durable. Does nothing if they are. An engine that acknowledges
+    /// records before it syncs them relies on this call of its owner while it is idle.
     fn sync(&self) -> Result<(), Error>;
 
-    /// Begins a new unit, once all that was appended is durable: what is appended from here on can
-    /// outlive what was before without any of it. Waits for the disk; after an error the log goes
-    /// on in the old unit.
+    /// Starts a new unit after all appended records are durable, so that records appended from now
+    /// on can be kept without any older ones. Waits for the disk. After an error the log continues
+    /// in the old unit.
     fn begin_unit(&self) -> Result<(), Error>;
 
-    /// The files with the records, oldest first; none if it keeps them elsewhere. A log that is
-    /// opened on copies of them reads what this one has, up to the bytes that are named.
+    /// Returns the files that contain the records, oldest first; empty if records are stored
+    /// elsewhere. A log opened on copies of these files, up to the given numbers of bytes, contains
+    /// the same records.
     fn files(&self) -> Vec<LogFile>;
 
-    /// Forgets records before `to`; may keep some of them.
+    /// Deletes records before `to`. Some of them may be kept.
     fn trim(&self, to: Position) -> Result<(), Error>;
 
-    /// A clean stop: takes no more records, waits until all are written, and syncs. Fails if the
-    /// disk cannot write what waits.
+    /// Closes the log: rejects further records, waits until all are written, and syncs. Fails if
+    /// the disk cannot write the remaining records.
     fn close(&self) -> Result<(), Error>;
 
-    /// Removes all records, once the log is closed and nothing needs them.
+    /// Deletes all records. The log must be closed, and its records must not be needed any more.
     fn remove_all(&self) -> Result<(), Error>;
 
-    /// The metrics of the engine.
+    /// Returns the metrics of the engine.
     fn metrics(&self) -> &dyn Collect;
 }

@@ -1,16 +1,16 @@
-//! Logarithms and powers with the bits of Go's `math`, whose last ones often differ from those of
-//! the system's library: quantiles of native histograms show them, and `count_values`.
+//! Logarithms and powers with the same bits as Go's `math`. Their last bits often differ from those
+//! of the system library, which is visible in quantiles of native histograms and in `count_values`.
 //!
-//! Go follows FreeBSD's `e_log.c` and `e_exp.c`; `libm` has the same logarithm. What it leaves to
-//! others: `exp`, for which Go has code of its own for each processor; so powers with a broken
-//! exponent may differ in their last bit.
+//! Go follows `e_log.c` and `e_exp.c` of FreeBSD, and `libm` has the same logarithm. This module
+//! does not contain `exp`, for which Go has separate code for each processor, so powers with a
+//! fractional exponent may differ in their last bit.
 
 use std::f64::consts::{LOG2_E, LOG10_E};
 
-/// The high and the low part of the natural logarithm of two.
+/// The natural logarithm of two, split into a high and a low part.
 const LN_2_PARTS: [f64; 2] = [6.931_471_803_691_238e-1, 1.908_214_929_270_587_7e-10];
 
-/// Remez' polynomial of `r * (e^r + 1) / (e^r - 1) - 2` in squares of `r`, the highest first.
+/// The Remez polynomial of `r * (e^r + 1) / (e^r - 1) - 2` in squares of `r`, highest power first.
 const REMEZ: [f64; 5] = [
     4.138_136_797_057_238_5e-8,
     -1.653_390_220_546_525_2e-6,
@@ -19,15 +19,15 @@ const REMEZ: [f64; 5] = [
     1.666_666_666_666_666_6e-1,
 ];
 
-/// Beyond it two to this power is no normal number; the system's library says what it is.
+/// For larger exponents the power of two is not a normal number, and the system library is used.
 const EXPONENT_MAX: f64 = 1_000.0;
 
-/// The natural logarithm.
+/// Returns the natural logarithm.
 pub fn ln(x: f64) -> f64 {
     libm::log(x)
 }
 
-/// The logarithm to the base of two; exact of its powers.
+/// Returns the logarithm to base two, which is exact for powers of two.
 pub fn log2(x: f64) -> f64 {
     let (fraction, exponent) = libm::frexp(x);
     match fraction == 0.5 {
@@ -36,12 +36,12 @@ pub fn log2(x: f64) -> f64 {
     }
 }
 
-/// The logarithm to the base of ten.
+/// Returns the logarithm to base ten.
 pub fn log10(x: f64) -> f64 {
     ln(x) * LOG10_E
 }
 
-/// Two to the power of `x`.
+/// Returns two to the power of `x`.
 pub fn exp2(x: f64) -> f64 {
     if x.is_nan() || x.abs() > EXPONENT_MAX {
         return x.exp2();
@@ -56,7 +56,7 @@ pub fn exp2(x: f64) -> f64 {
     libm::ldexp(of_rest, whole as i32)
 }
 
-/// `x` to the power of `y`: by squaring for the whole part of the exponent.
+/// Returns `x` to the power of `y`, by squaring for the integer part of the exponent.
 pub fn pow(x: f64, y: f64) -> f64 {
     const EXACT_MAX: f64 = (1u64 << 53) as f64;
     let is_plain = x.is_finite() && x != 0.0 && y.abs() < EXACT_MAX;
@@ -81,9 +81,9 @@ pub fn pow(x: f64, y: f64) -> f64 {
     }
 }
 
-/// `power` times `x` to the power of `whole`, as a fraction and the exponent of two.
+/// Returns `power` times `x` to the power of `whole`, as a fraction and an exponent of two.
 fn squared(x: f64, mut whole: u64, mut power: f64) -> (f64, i32) {
-    /// Whatever is left to do, the result is zero or infinite.
+    /// Beyond this exponent the result is zero or infinite in any case.
     const EXPONENT_LIMIT: i32 = 1 << 12;
     let mut exponent = 0;
     let (mut fraction, mut of_fraction) = libm::frexp(x);
@@ -111,8 +111,8 @@ fn squared(x: f64, mut whole: u64, mut power: f64) -> (f64, i32) {
 mod tests {
     use super::*;
 
-    /// Arguments, and what Go 1.26 makes of them: `Log`, `Log2` and `Log10` of the first, `Exp2` of
-    /// the second, and the first to the power of the second.
+    /// Arguments and the results of Go 1.26: `Log`, `Log2` and `Log10` of the first, `Exp2` of the
+    /// second, and the first to the power of the second.
     const OF_GO: [[u64; 7]; 5] = [
         [
             0x4001_0e66_41df_774c,
@@ -161,7 +161,7 @@ mod tests {
         ],
     ];
 
-    /// Arguments, and what Go's `Exp2` makes of them.
+    /// Arguments, and the results of Go's `Exp2`.
     const EXP2_OF_GO: [[u64; 2]; 4] = [
         [0x4004_0000_0000_0000, 0x4016_a09e_667f_3bcc],
         [0x3ff7_e8b7_9704_9af4, 0x4006_89d7_27b4_523b],

@@ -1,37 +1,40 @@
-//! What an answer lacks because bytes behind it are damaged, in texts for the user.
+//! Texts for the user about data that is missing in a result because stored bytes are damaged.
 //!
-//! A reader of samples adds what it could not read and goes on; the server puts the texts beside
-//! the answer. Invariant: each text is kept once, and no more than [`TEXTS_MAX`] of
-//! them, each of at most [`TEXT_BYTES_MAX`] bytes and a mark that it was cut.
+//! A reader of samples adds a text for data that it cannot read and continues; the server adds the
+//! texts to the response. Invariant: texts are unique, and there are at most [`TEXTS_MAX`] of at
+//! most [`TEXT_BYTES_MAX`] bytes each, plus a mark if a text was cut.
 
 use crate::sync::lock;
 use std::sync::{Arc, Mutex};
 
-/// Texts that are kept; the others are counted. With the text that says how many those are it is as
-/// many as an answer lists.
+/// Maximum number of stored texts; further ones are counted. Together with the text about their
+/// number, this is the maximum number that a response lists.
 pub const TEXTS_MAX: usize = 9;
 
-/// Bytes of a text: the longest path that systems take is no part of an answer.
+/// Maximum length of a text in bytes. The longest path of an operating system does not fit, because
+/// it has no use in a response.
 pub const TEXT_BYTES_MAX: usize = 512;
 
-/// See the module. Cheap to clone; clones share the texts.
+/// A list of texts about missing data; see the module. Cloning is cheap, and clones share the
+/// texts.
 #[derive(Clone, Debug, Default)]
 pub struct Losses(Arc<Mutex<Kept>>);
 
 #[derive(Debug, Default)]
 struct Kept {
     texts: Vec<String>,
-    /// Hashes of those that are counted only, so that one that comes again counts once; a bounded
-    /// number.
+    /// Hashes of the texts that are only counted, so that a repeated text counts once. Their number
+    /// is limited.
     others: Vec<u64>,
     more: u64,
 }
 
-/// Texts beyond the list that are told apart; those behind them count as often as they come.
+/// Maximum number of distinct texts beyond the list. Further texts count as often as they are
+/// added.
 const OTHERS_MAX: usize = 1024;
 
 impl Losses {
-    /// Says that something could not be read.
+    /// Adds a text about data that could not be read.
     pub fn add(&self, text: &str) {
         let text = cut(text);
         let mut kept = lock(&self.0);
@@ -52,7 +55,7 @@ impl Losses {
         kept.more += 1;
     }
 
-    /// Adds what `other` says.
+    /// Adds all texts of `other`.
     pub fn add_all(&self, other: &Losses) {
         if Arc::ptr_eq(&self.0, &other.0) {
             return;
@@ -65,12 +68,13 @@ impl Losses {
         lock(&self.0).more += more;
     }
 
-    /// Whether nothing was lost.
+    /// Returns whether no data is missing.
     pub fn is_empty(&self) -> bool {
         lock(&self.0).texts.is_empty()
     }
 
-    /// The texts, in the order in which they came, and a last one about those that were left out.
+    /// Returns the texts in the order in which they were added, and a last one about the number of
+    /// omitted texts.
     pub fn texts(&self) -> Vec<String> {
         let kept = lock(&self.0);
         let mut texts = kept.texts.clone();
@@ -81,7 +85,7 @@ impl Losses {
     }
 }
 
-/// The text, or as much of it as is kept.
+/// Returns the text, shortened to the maximum length.
 fn cut(text: &str) -> String {
     if text.len() <= TEXT_BYTES_MAX {
         return text.to_owned();
@@ -90,7 +94,8 @@ fn cut(text: &str) -> String {
     format!("{}...", &text[..end])
 }
 
-/// FNV-1a: texts are few, and no user chooses them.
+/// Returns the FNV-1a hash. It is sufficient because there are few texts, and users cannot choose
+/// them.
 fn hash(bytes: &[u8]) -> u64 {
     let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, step)

@@ -1,8 +1,8 @@
 //! Label matchers: equality, inequality and anchored regular expressions with RE2 syntax.
 //!
-//! What a matcher accepts is known where that is simple (a set of values, a prefix, everything,
-//! everything but the empty value), so that an index can look values up and need not try them all.
-//! [`crate::regex`] works it out.
+//! For simple matchers the accepted values are available as a set, a prefix, all values, or all
+//! non-empty values, so that an index can look values up instead of testing all of them.
+//! [`crate::regex`] derives this from patterns.
 
 use crate::budget::Budget;
 use crate::cancel::Cancel;
@@ -13,26 +13,26 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-/// How a matcher compares.
+/// The operator of a matcher.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum MatchOp {
-    /// `=`
+    /// The operator `=`: the value is equal.
     Equal,
-    /// `!=`
+    /// The operator `!=`: the value is different.
     NotEqual,
-    /// `=~`, anchored at both ends
+    /// The operator `=~`: the whole value matches a regular expression.
     Regex,
-    /// `!~`, anchored at both ends
+    /// The operator `!~`: the value does not match a regular expression.
     NotRegex,
 }
 
 impl MatchOp {
-    /// Whether it is `!=` or `!~`.
+    /// Returns whether the operator is `!=` or `!~`.
     pub fn is_negative(self) -> bool {
         matches!(self, MatchOp::NotEqual | MatchOp::NotRegex)
     }
 
-    /// The operator as it is written.
+    /// Returns the operator as it is written in a selector.
     pub fn as_str(self) -> &'static str {
         match self {
             MatchOp::Equal => "=",
@@ -43,11 +43,11 @@ impl MatchOp {
     }
 }
 
-/// What the value is compared with, whatever the sign.
+/// The values that a matcher compares with, without considering a negation.
 enum Accepts {
-    /// One value.
+    /// A single value.
     Value(ValueSet),
-    /// What a pattern says.
+    /// A regular expression.
     Pattern(Regex),
 }
 
@@ -58,13 +58,13 @@ struct Condition {
     accepts: Accepts,
 }
 
-/// One condition on a label. Cheap to clone.
+/// A matcher of one label. Cloning is cheap.
 #[derive(Clone)]
 pub struct Matcher(Arc<Condition>);
 
 impl Matcher {
-    /// A matcher on `name`; fails with [`crate::error::ErrorKind::Invalid`] on a bad regex, with
-    /// Go's message.
+    /// Creates a matcher of the label `name`. Fails with [`crate::error::ErrorKind::Invalid`] and
+    /// the message of Go if the regular expression is invalid.
     ///
     /// ```
     /// use firn_model::matcher::{MatchOp, Matcher};
@@ -87,28 +87,28 @@ impl Matcher {
         })))
     }
 
-    /// The label's name.
+    /// Returns the label name.
     pub fn name(&self) -> &str {
         &self.0.name
     }
 
-    /// How it compares.
+    /// Returns the operator.
     pub fn op(&self) -> MatchOp {
         self.0.op
     }
 
-    /// The value or pattern as it was written.
+    /// Returns the value or the pattern as it was written.
     pub fn value(&self) -> &[u8] {
         &self.0.value
     }
 
-    /// The value or pattern, to be kept longer than the matcher.
+    /// Returns the value or the pattern with shared ownership.
     pub fn shared_value(&self) -> &Arc<[u8]> {
         &self.0.value
     }
 
-    /// Whether `value` satisfies the matcher; an absent label has the empty value. A
-    /// caller that checks many values must call [`Matcher::ready`] before and after them.
+    /// Returns whether `value` satisfies the matcher. An absent label has the empty value. Callers
+    /// that check many values must call [`Matcher::ready`] before and after.
     pub fn matches(&self, value: &[u8]) -> bool {
         let accepted = match &self.0.accepts {
             Accepts::Value(_) => *self.0.value == *value,
@@ -117,30 +117,31 @@ impl Matcher {
         accepted != self.0.op.is_negative()
     }
 
-    /// Sets where the automaton of a pattern reserves its memory and what stops it.
+    /// Sets the budget in which the automaton of a pattern reserves its memory, and the flag that
+    /// cancels it.
     pub fn bind(&self, budget: &Budget, cancel: &Cancel) {
         if let Some(regex) = self.pattern() {
             regex.bind(budget, cancel);
         }
     }
 
-    /// Makes the automaton of a pattern that needs one; see [`Regex::ready`].
+    /// Creates the automaton of a pattern if it needs one; see [`Regex::ready`].
     pub fn ready(&self) -> Result<(), Error> {
         self.pattern().map_or(Ok(()), Regex::ready)
     }
 
-    /// Whether a series without the label satisfies the matcher.
+    /// Returns whether a series without the label satisfies the matcher.
     pub fn matches_empty(&self) -> bool {
         self.matches(b"")
     }
 
-    /// The values that satisfy the matcher, if they can be listed; never for a negative one.
+    /// Returns the values that satisfy the matcher, if it is positive and they can be listed.
     pub fn literal_set(&self) -> Option<&ValueSet> {
         self.listed().filter(|_| !self.0.op.is_negative())
     }
 
-    /// The values that a negative matcher turns away, if they can be listed; never for a positive
-    /// one.
+    /// Returns the values that do not satisfy the matcher, if it is negative and they can be
+    /// listed.
     pub fn excluded_set(&self) -> Option<&ValueSet> {
         self.listed().filter(|_| self.0.op.is_negative())
     }
@@ -152,7 +153,7 @@ impl Matcher {
         }
     }
 
-    /// What a pattern says whatever the sign: `=~` asks for it, `!~` for its contrary.
+    /// Returns the regular expression of `=~` or `!~`, without considering the negation.
     pub fn pattern(&self) -> Option<&Regex> {
         match &self.0.accepts {
             Accepts::Value(_) => None,
@@ -160,7 +161,7 @@ impl Matcher {
         }
     }
 
-    /// Whether it is known that every value satisfies the matcher, the empty one included.
+    /// Returns true if every value certainly satisfies the matcher, including the empty one.
     pub fn matches_everything(&self) -> bool {
         match &self.0.accepts {
             Accepts::Pattern(regex) => !self.0.op.is_negative() && regex.matches_everything(),
@@ -168,7 +169,7 @@ impl Matcher {
         }
     }
 
-    /// Whether it is known that every value satisfies the matcher but the empty one.
+    /// Returns true if exactly the non-empty values certainly satisfy the matcher.
     pub fn matches_any_non_empty(&self) -> bool {
         match &self.0.accepts {
             Accepts::Pattern(regex) if !self.0.op.is_negative() => regex.matches_any_non_empty(),
@@ -177,7 +178,7 @@ impl Matcher {
     }
 }
 
-/// Two matchers are equal if they are written the same.
+/// Two matchers are equal if they are written in the same way.
 impl PartialEq for Matcher {
     fn eq(&self, other: &Self) -> bool {
         let (a, b) = (&self.0, &other.0);
@@ -193,7 +194,7 @@ impl Hash for Matcher {
     }
 }
 
-/// `name=~"pattern"`, as in a selector.
+/// Formats the matcher as in a selector: `name=~"pattern"`.
 impl fmt::Display for Matcher {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let value = String::from_utf8_lossy(&self.0.value);
@@ -201,7 +202,7 @@ impl fmt::Display for Matcher {
     }
 }
 
-/// Shows what `Display` shows: what a pattern was compiled to would fill pages.
+/// Formats the matcher like `Display`, because a compiled pattern would fill pages.
 impl fmt::Debug for Matcher {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
@@ -212,7 +213,7 @@ impl fmt::Debug for Matcher {
 mod tests {
     use super::*;
 
-    /// What an index may learn from a matcher, as text.
+    /// Returns all facts that an index can derive from a matcher, as text.
     fn facts(op: MatchOp, value: &str) -> String {
         let m = Matcher::new("a", op, value.as_bytes()).unwrap();
         let list = |set: Option<&ValueSet>| {

@@ -1,29 +1,29 @@
-//! What a metric is, as its source says.
+//! The metadata of metrics: type, help text and unit.
 
 /// The type of a metric family.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum MetricType {
-    /// Not said, or said to be unknown.
+    /// The type is unknown or was not specified.
     #[default]
     Unknown,
-    /// A sum that only grows, until it starts over.
+    /// A cumulative value that only increases, until it is reset.
     Counter,
-    /// A value that goes up and down.
+    /// A value that may increase and decrease.
     Gauge,
-    /// Counts of observations in buckets, which only grow.
+    /// Cumulative counts of observations in buckets.
     Histogram,
-    /// Counts of observations in buckets as they are now.
+    /// Current counts of observations in buckets, which may decrease.
     GaugeHistogram,
-    /// Quantiles computed by the source.
+    /// Quantiles that the source has computed.
     Summary,
-    /// Facts in labels; the value is 1.
+    /// Information in labels. The value is always 1.
     Info,
-    /// One series for each state of a thing, 1 or 0.
+    /// One series for each state of an entity, with the value 1 or 0.
     Stateset,
 }
 
 impl MetricType {
-    /// All types, each at its number: what stands for it in files.
+    /// All types. The index of a type is its number in files.
     pub const ALL: [MetricType; 8] = [
         MetricType::Unknown,
         MetricType::Counter,
@@ -35,23 +35,23 @@ impl MetricType {
         MetricType::Stateset,
     ];
 
-    /// The type with this name; unknown if there is none.
+    /// Returns the type with this name, or `Unknown` if there is none.
     pub fn of_name(name: &str) -> Self {
         let found = Self::ALL.into_iter().find(|kind| kind.name() == name);
         found.unwrap_or_default()
     }
 
-    /// The number of the type in files.
+    /// Returns the number of the type in files.
     pub fn number(self) -> u8 {
         Self::ALL.iter().position(|kind| *kind == self).unwrap_or(0) as u8
     }
 
-    /// The type with this number in files.
+    /// Returns the type with this number in files, or `None` if there is none.
     pub fn of_number(number: u8) -> Option<Self> {
         Self::ALL.get(usize::from(number)).copied()
     }
 
-    /// The name that Prometheus's API and the text formats use.
+    /// Returns the name that the API and the text formats of Prometheus use.
     pub fn name(self) -> &'static str {
         match self {
             MetricType::Unknown => "unknown",
@@ -66,16 +66,16 @@ impl MetricType {
     }
 }
 
-/// What a source says of a metric.
+/// The metadata of one metric.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Metadata<'a> {
-    /// The name of the metric, or of its family.
+    /// The name of the metric or of its family.
     pub name: &'a str,
-    /// Its type.
+    /// The type of the metric.
     pub kind: MetricType,
-    /// A sentence for people.
+    /// The help text for users.
     pub help: &'a str,
-    /// The unit of its values.
+    /// The unit of the values.
     pub unit: &'a str,
 }
 
@@ -87,8 +87,8 @@ struct Row {
     unit_end: usize,
 }
 
-/// What a request says of metrics, in its order. Reuse one with [`MetadataBatch::clear`] to keep
-/// its memory.
+/// The metadata in a request, in order. Reuse a batch with [`MetadataBatch::clear`] to keep its
+/// memory.
 #[derive(Clone, Debug, Default)]
 pub struct MetadataBatch {
     text: String,
@@ -96,13 +96,13 @@ pub struct MetadataBatch {
 }
 
 impl MetadataBatch {
-    /// Empties the batch and keeps its memory.
+    /// Removes all metadata and keeps the memory.
     pub fn clear(&mut self) {
         self.text.clear();
         self.rows.clear();
     }
 
-    /// Adds what is said of one metric.
+    /// Adds the metadata of one metric.
     pub fn push(&mut self, metadata: Metadata<'_>) {
         let mut put = |text| {
             self.text.push_str(text);
@@ -117,17 +117,17 @@ impl MetadataBatch {
         });
     }
 
-    /// Metrics in the batch, each as often as something was said of it.
+    /// Returns the number of entries. A metric may have several.
     pub fn len(&self) -> usize {
         self.rows.len()
     }
 
-    /// Whether there is none.
+    /// Returns whether the batch is empty.
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }
 
-    /// What is said, in the order in which it came.
+    /// Returns the entries in the order in which they were added.
     pub fn iter(&self) -> impl Iterator<Item = Metadata<'_>> {
         let mut start = 0;
         self.rows.iter().map(move |row| {
@@ -142,7 +142,7 @@ impl MetadataBatch {
         })
     }
 
-    /// Bytes of memory that the batch holds.
+    /// Returns the memory of the batch in bytes, including unused capacity.
     pub fn memory_bytes(&self) -> usize {
         self.text.capacity() + self.rows.capacity() * size_of::<Row>()
     }

@@ -1,9 +1,10 @@
-//! Firn's own metrics: counters, gauges and histograms that cost an atomic add, and how a room
-//! lists them.
+//! Firn's own metrics: counters, gauges and histograms whose update costs one atomic addition, and
+//! the traits to collect them.
 //!
-//! A room declares its metrics in one struct in its `metrics.rs` and implements [`Collect`]; the
-//! server renders what all rooms collect. Names are `firn_<room>_<noun>[_<unit>][_total]`; labels
-//! come from closed sets. Count per batch, never per sample.
+//! Each crate declares its metrics in one struct in its `metrics.rs` and implements [`Collect`];
+//! the server renders the metrics of all crates. Names have the form
+//! `firn_<crate>_<noun>[_<unit>][_total]`, and labels have closed sets of values. Counts are
+//! updated per batch, never per sample.
 
 use crate::histogram::bounds::upper_bound;
 use crate::histogram::{Counts, Histogram, ResetHint, Span};
@@ -11,38 +12,38 @@ use std::sync::LazyLock;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// A number that only grows.
+/// A number that only increases.
 #[derive(Debug, Default)]
 pub struct Counter(AtomicU64);
 
 impl Counter {
-    /// Adds `n`.
+    /// Adds `n` to the counter.
     pub fn add(&self, n: u64) {
         self.0.fetch_add(n, Ordering::Relaxed);
     }
 
-    /// Adds one.
+    /// Adds one to the counter.
     pub fn inc(&self) {
         self.add(1);
     }
 
-    /// The count.
+    /// Returns the current count.
     pub fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 }
 
-/// A number that goes up and down.
+/// A number that may increase and decrease.
 #[derive(Debug, Default)]
 pub struct Gauge(AtomicI64);
 
 impl Gauge {
-    /// Sets it.
+    /// Sets the gauge to `value`.
     pub fn set(&self, value: i64) {
         self.0.store(value, Ordering::Relaxed);
     }
 
-    /// Sets it if `value` is more.
+    /// Sets the gauge to `value` if that is larger.
     pub fn raise(&self, value: i64) {
         self.0.fetch_max(value, Ordering::Relaxed);
     }
@@ -52,42 +53,42 @@ impl Gauge {
         self.0.fetch_add(n, Ordering::Relaxed);
     }
 
-    /// The value.
+    /// Returns the current value.
     pub fn get(&self) -> i64 {
         self.0.load(Ordering::Relaxed)
     }
 }
 
-/// Upper bounds in seconds of a [`DurationHistogram`]: 50 us to 60 s, about three a decade, so that
-/// a p99.9 ten times the median can be told from a p99.9 equal to it.
+/// The upper bounds of a [`DurationHistogram`] in seconds: 50 µs to 60 s, about three per decade,
+/// so that a p99.9 of ten times the median can be distinguished from one equal to it.
 pub const DURATION_BOUNDS_SECONDS: [f64; 18] = [
     0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0,
     2.5, 5.0, 10.0, 60.0,
 ];
 
-/// The resolution of native buckets: four an octave, each 19 % wider than the one before.
+/// The schema of the native buckets: four per octave, each 19 % wider than the previous one.
 const NATIVE_SCHEMA: i32 = 2;
 
-/// The index of the first native bucket, of durations above 2^-16 s (15 us).
+/// The index of the first native bucket, which contains durations above 2^-16 s (15 µs).
 const NATIVE_FIRST: i32 = -63;
 
-/// Native buckets, up to 2^7 s (128 s); what takes longer counts as that.
+/// The number of native buckets, up to 2^7 s (128 s). Longer durations are counted in the last one.
 const NATIVE_BUCKETS: usize = 92;
 
-/// What is not longer lies in the zero bucket: 2^-16 s.
+/// The threshold of the zero bucket in seconds: 2^-16 s.
 const NATIVE_ZERO_SECONDS: f64 = 1.0 / 65_536.0;
 
-/// Upper bounds of the native buckets in seconds.
+/// The upper bounds of the native buckets in seconds.
 static NATIVE_BOUNDS_SECONDS: LazyLock<[f64; NATIVE_BUCKETS]> = LazyLock::new(|| {
     let bound = |place| upper_bound(i64::from(NATIVE_FIRST) + place as i64, NATIVE_SCHEMA, &[]);
     std::array::from_fn(bound)
 });
 
-/// Latencies in classic buckets and in native ones.
+/// A histogram of durations with classic and native buckets.
 #[derive(Debug)]
 pub struct DurationHistogram {
     buckets: [AtomicU64; DURATION_BOUNDS_SECONDS.len() + 1],
-    /// The zero bucket, then the others.
+    /// The zero bucket, followed by all other buckets.
     native: [AtomicU64; NATIVE_BUCKETS + 1],
     sum_nanos: AtomicU64,
 }
@@ -103,7 +104,7 @@ impl Default for DurationHistogram {
 }
 
 impl DurationHistogram {
-    /// Counts one duration.
+    /// Counts a duration.
     pub fn observe(&self, duration: Duration) {
         let seconds = duration.as_secs_f64();
         let bucket = DURATION_BOUNDS_SECONDS.partition_point(|bound| *bound < seconds);
@@ -113,7 +114,8 @@ impl DurationHistogram {
             .fetch_add(duration.as_nanos() as u64, Ordering::Relaxed);
     }
 
-    /// Observations in each bucket, not cumulative; the last one is above all bounds.
+    /// Returns the number of observations in each bucket, not cumulative. The last bucket is above
+    /// all bounds.
     pub fn bucket_counts(&self) -> Vec<u64> {
         self.buckets
             .iter()
@@ -121,7 +123,7 @@ impl DurationHistogram {
             .collect()
     }
 
-    /// As a native histogram.
+    /// Returns the durations as a native histogram.
     pub fn native(&self) -> Histogram {
         let counts = self.native.each_ref().map(|b| b.load(Ordering::Relaxed));
         let [zero_count, buckets @ ..] = &counts;
@@ -153,13 +155,13 @@ impl DurationHistogram {
         histogram
     }
 
-    /// Sum of all durations in seconds.
+    /// Returns the sum of all durations in seconds.
     pub fn sum_seconds(&self) -> f64 {
         self.sum_nanos.load(Ordering::Relaxed) as f64 / 1e9
     }
 }
 
-/// The place of a duration among the native buckets, the zero bucket first.
+/// Returns the index of the native bucket for a duration. Index zero is the zero bucket.
 fn native_bucket(seconds: f64) -> usize {
     if seconds <= NATIVE_ZERO_SECONDS {
         return 0;
@@ -169,26 +171,26 @@ fn native_bucket(seconds: f64) -> usize {
     1 + place.min(NATIVE_BUCKETS - 1)
 }
 
-/// A metric's value as it is rendered.
+/// The value of a metric in the form in which it is rendered.
 #[derive(Clone, Debug)]
 pub enum Value<'a> {
-    /// Only grows.
+    /// The value of a counter.
     Counter(f64),
-    /// Goes up and down.
+    /// The value of a gauge.
     Gauge(f64),
-    /// Latencies.
+    /// A histogram of durations.
     Histogram(&'a DurationHistogram),
 }
 
-/// Receives metrics. All lines of one name come one after the other.
+/// A receiver of metrics. The caller must pass all metrics with the same name one after another.
 pub trait Sink {
-    /// Takes one metric; `labels` are sorted by name.
+    /// Receives one metric. `labels` must be sorted by name.
     fn metric(&mut self, name: &str, help: &str, labels: &[(&str, &str)], value: Value<'_>);
 }
 
-/// A room's metrics.
+/// A component that has metrics.
 pub trait Collect: Send + Sync {
-    /// Gives every metric to `sink`.
+    /// Passes every metric to `sink`.
     fn collect(&self, sink: &mut dyn Sink);
 }
 

@@ -1,17 +1,17 @@
-//! Which names labels and metrics may have.
+//! The permitted names of labels and metrics.
 
-/// Which names labels and metrics may have.
+/// The rule for valid names of labels and metrics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum NameScheme {
-    /// Letters, digits and underscores, not starting with a digit.
+    /// Only letters, digits and underscores are valid, and the first character must not be a digit.
     Legacy,
-    /// Any text.
+    /// Any text except the empty one is valid.
     #[default]
     Utf8,
 }
 
 impl NameScheme {
-    /// Whether a label may have this name.
+    /// Returns whether the label name is valid.
     pub fn allows_label(self, name: &str) -> bool {
         match self {
             NameScheme::Utf8 => !name.is_empty(),
@@ -23,7 +23,7 @@ impl NameScheme {
         }
     }
 
-    /// Whether a metric may have this name.
+    /// Returns whether the metric name is valid. Colons are valid in both schemes.
     pub fn allows_metric(self, name: &str) -> bool {
         match self {
             NameScheme::Utf8 => !name.is_empty(),

@@ -1,14 +1,14 @@
-//! Sorting that can be stopped.
+//! Sorting that can be canceled.
 //!
-//! Invariant: stable, as `slice::sort_by`. Runs are sorted one by one and merged pair by pair;
-//! between pieces, which take well under a millisecond, the caller is asked whether to go on.
+//! Invariant: the sort is stable, like `slice::sort_by`. Runs are sorted one by one and merged in
+//! pairs. The caller's check runs between pieces, which take much less than a millisecond.
 
 use std::cmp::Ordering;
 
-/// Elements in a run, and those merged between two questions.
+/// Number of elements in a run, and number of merged elements between two checks.
 const RUN: usize = 1024;
 
-/// Bytes that [`ordered`] takes beside the list.
+/// Returns the bytes that [`ordered`] allocates in addition to the list.
 pub fn bytes_beside(order: &[usize]) -> usize {
     match order.len() > RUN {
         true => size_of_val(order),
@@ -16,7 +16,8 @@ pub fn bytes_beside(order: &[usize]) -> usize {
     }
 }
 
-/// Sorts the numbers in `order` by `compare`; stops with the first error of `check`.
+/// Sorts the indexes in `order` by `compare`. Returns the first error of `check`; the order is then
+/// unspecified.
 pub fn ordered<E>(
     order: &mut Vec<usize>,
     check: impl Fn() -> Result<(), E>,
@@ -43,7 +44,7 @@ pub fn ordered<E>(
     Ok(())
 }
 
-/// Appends both sorted lists to `out` as one; of equals the left one first.
+/// Merges two sorted lists into `out`. Of equal elements, those of the left list are first.
 fn merge<E>(
     mut left: &[usize],
     mut right: &[usize],
@@ -111,7 +112,7 @@ mod tests {
             }
             questions += 1;
         }
-        // Four runs, two merges of two of them, and one of all in two pieces.
+        // Four runs, two merges of pairs of them, and one merge of all in two pieces.
         assert_eq!(questions, 8);
     }
 }

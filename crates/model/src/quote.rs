@@ -1,12 +1,11 @@
-//! Text in quotes as Go's `strconv.Quote` writes it, which error messages and the printed form of
-//! expressions show.
+//! Texts quoted like Go's `strconv.Quote`, for error messages and printed expressions.
 //!
-//! Invariant: [`quote`] of any bytes is a string literal of Go and of PromQL that stands for the
-//! same bytes.
+//! Invariant: the result of [`quote`] for any bytes is a string literal of Go and of PromQL with
+//! the same bytes.
 
 use std::fmt::Write;
 
-/// `"bytes"`, with the escapes of Go. Bytes that are not UTF-8 become `\xff`.
+/// Returns the bytes in double quotes, with the escapes of Go. Invalid UTF-8 is written as `\xff`.
 pub fn quote(bytes: &[u8]) -> String {
     let mut out = String::with_capacity(bytes.len() + 2);
     out.push('"');
@@ -22,7 +21,7 @@ pub fn quote(bytes: &[u8]) -> String {
     out
 }
 
-/// Appends `c` as it stands between two of `quote`.
+/// Appends `c` with the escapes of a string quoted by `quote`.
 pub fn push_escaped(out: &mut String, c: char, quote: char) {
     let _ = match c {
         _ if c == quote || c == '\\' => write!(out, "\\{c}"),
@@ -40,13 +39,13 @@ pub fn push_escaped(out: &mut String, c: char, quote: char) {
     };
 }
 
-/// Letters, marks, numbers, punctuation, symbols and the plain space: the standard library knows
-/// the same set, and shows it where it quotes a string for debugging.
+/// Returns whether Go considers the character printable: letters, marks, numbers, punctuation,
+/// symbols and the ASCII space. The debug format of the standard library uses the same set.
 pub fn is_printable(c: char) -> bool {
     if c.is_ascii() {
         return matches!(c, ' '..='~');
     }
-    // A mark is escaped only where a string begins with it.
+    // The debug format escapes a combining mark only at the start of a string.
     let mut bytes = [b'a'; 5];
     let length = c.encode_utf8(&mut bytes[1..]).len();
     std::str::from_utf8(&bytes[..=length]).is_ok_and(|s| s.escape_debug().eq(s.chars()))

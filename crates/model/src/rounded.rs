@@ -1,18 +1,18 @@
-//! Numbers for people: rounded to what a reader takes in at a glance. Programs get exact ones.
+//! Numbers for people, rounded so that they are easy to read. Programs should get exact numbers.
 //!
-//! Up to 9999 a count is exact; above, three digits and a unit: `13.4 k`, `1.34 M`. Sizes have two
-//! digits and powers of 1024: `2.1 GiB`.
+//! A count is exact up to 9999. Above, it has three digits and a unit: `13.4 k`, `1.34 M`. Sizes
+//! have two digits and powers of 1024: `2.1 GiB`.
 
-/// Units of counts, a thousand times the one before each.
+/// The units of counts. Each is a thousand times the previous one.
 const COUNT_UNITS: [&str; 5] = ["", " k", " M", " G", " T"];
 
-/// Units of sizes, 1024 times the one before each.
+/// The units of sizes. Each is 1024 times the previous one.
 const SIZE_UNITS: [&str; 7] = [" B", " KiB", " MiB", " GiB", " TiB", " PiB", " EiB"];
 
-/// The largest count that is printed as it is.
+/// The largest count that is printed exactly.
 const EXACT_MAX: u64 = 9_999;
 
-/// A count: `812`, `13.4 k`, `1.34 M`.
+/// Formats a count: `812`, `13.4 k`, `1.34 M`.
 pub fn count(number: u64) -> String {
     match number {
         0..=EXACT_MAX => number.to_string(),
@@ -20,18 +20,18 @@ pub fn count(number: u64) -> String {
     }
 }
 
-/// A count with its noun: `1 block`, `3 blocks`, `13.4 k samples`.
+/// Formats a count with its noun: `1 block`, `3 blocks`, `13.4 k samples`.
 pub fn counted(number: u64, one: &str, many: &str) -> String {
     let noun = if number == 1 { one } else { many };
     format!("{} {noun}", count(number))
 }
 
-/// A number of something in a second: `1.34 M/s`, `0.5/s`.
+/// Formats a rate per second: `1.34 M/s`, `0.5/s`.
 pub fn rate(per_second: f64) -> String {
     format!("{}/s", scaled(per_second, 1000.0, &COUNT_UNITS, 3))
 }
 
-/// A size: `512 B`, `2.1 GiB`.
+/// Formats a size in bytes: `512 B`, `2.1 GiB`.
 pub fn bytes(number: u64) -> String {
     match number {
         0..1024 => format!("{number} B"),
@@ -39,12 +39,12 @@ pub fn bytes(number: u64) -> String {
     }
 }
 
-/// `number` in the largest unit of which it has at least one, with so many digits or all of the
-/// whole part.
+/// Formats `number` in the largest unit in which it is at least one, with the given number of
+/// digits or all digits of the integer part.
 fn scaled(number: f64, step: f64, units: &[&str], digits: usize) -> String {
     let (mut rest, mut unit) = (number, 0);
     let mut text = fixed(rest, digits);
-    // A number that rounds up to the next unit takes it: 999.9 k is 1 M.
+    // A number that rounds up to the next unit is printed in it: 999.9 k is 1 M.
     while text.parse::<f64>().is_ok_and(|shown| shown >= step) && unit + 1 < units.len() {
         rest /= step;
         unit += 1;
@@ -53,7 +53,8 @@ fn scaled(number: f64, step: f64, units: &[&str], digits: usize) -> String {
     format!("{text}{}", units[unit])
 }
 
-/// A number with so many digits or all of the whole part, without zeros at its end.
+/// Formats a number with the given number of digits or all digits of the integer part, without
+/// trailing zeros.
 fn fixed(number: f64, digits: usize) -> String {
     let whole = format!("{:.0}", number.abs()).len();
     let text = format!("{number:.*}", digits.saturating_sub(whole));

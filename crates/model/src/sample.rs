@@ -5,69 +5,69 @@ use std::ops::Range;
 /// Milliseconds since the Unix epoch; negative before it.
 pub type TimestampMs = i64;
 
-/// The bits of the NaN that says "this series ended here" (Prometheus `model/value/value.go`).
+/// The bits of the NaN that marks the end of a series (`model/value/value.go` of Prometheus).
 pub const STALE_NAN_BITS: u64 = 0x7ff0_0000_0000_0002;
 
-/// The bits of the ordinary NaN that Prometheus's own arithmetic produces.
+/// The bits of the ordinary NaN that is the result of arithmetic in Prometheus.
 pub const NORMAL_NAN_BITS: u64 = 0x7ff8_0000_0000_0001;
 
-/// The start timestamp of a sample whose start is not known.
+/// The start timestamp of a sample whose start is unknown.
 pub const START_UNKNOWN: TimestampMs = 0;
 
-/// The staleness marker.
+/// Returns the staleness marker.
 pub const fn stale_nan() -> f64 {
     f64::from_bits(STALE_NAN_BITS)
 }
 
-/// Whether `value` is the staleness marker; no other NaN is.
+/// Returns whether `value` is the staleness marker. All other NaN values are not.
 #[inline]
 pub fn is_stale(value: f64) -> bool {
     value.to_bits() == STALE_NAN_BITS
 }
 
-/// A span of time that includes both of its ends, as PromQL and the HTTP API state ranges.
+/// A time range that includes both ends, like the ranges of PromQL and of the HTTP API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimeRange {
     /// The first millisecond of the range.
     pub min: TimestampMs,
-    /// The last millisecond of the range, itself included.
+    /// The last millisecond of the range, inclusive.
     pub max: TimestampMs,
 }
 
 impl TimeRange {
-    /// All of time.
+    /// The range that contains all timestamps.
     pub const ALL: TimeRange = TimeRange {
         min: i64::MIN,
         max: i64::MAX,
     };
 
-    /// The range from `min` to `max`, both included; empty if `min > max`.
+    /// Creates the range from `min` to `max`, both inclusive. It is empty if `min > max`.
     pub const fn new(min: TimestampMs, max: TimestampMs) -> Self {
         Self { min, max }
     }
 
-    /// Whether `ts` lies in the range.
+    /// Returns whether `ts` is in the range.
     pub const fn contains(&self, ts: TimestampMs) -> bool {
         self.min <= ts && ts <= self.max
     }
 
-    /// Whether the two ranges share a millisecond.
+    /// Returns whether both ranges have a millisecond in common.
     pub const fn overlaps(&self, other: &TimeRange) -> bool {
         self.min <= other.max && other.min <= self.max
     }
 
-    /// The shortest range that holds both.
+    /// Returns the shortest range that contains both ranges.
     pub fn hull(self, other: TimeRange) -> Self {
         Self::new(self.min.min(other.min), self.max.max(other.max))
     }
 
-    /// The shortest range that holds those of both that are there.
+    /// Returns the shortest range that contains the given ranges, or `None` if both are absent.
     pub fn hull_of(a: Option<Self>, b: Option<Self>) -> Option<Self> {
         a.into_iter().chain(b).reduce(Self::hull)
     }
 
-    /// Where the times that lie in the range stand among `times`, which never fall. A few looks
-    /// at each end beyond which there are any, if they are steady.
+    /// Returns the indexes of the timestamps within the range. `times` must be in ascending order.
+    /// Takes constant time at each end if timestamps are evenly spaced.
     #[inline]
     pub fn indexes(&self, times: &[TimestampMs]) -> Range<usize> {
         let end = match times.last() {
@@ -82,8 +82,9 @@ impl TimeRange {
     }
 }
 
-/// How many of `times`, which never fall, are not later than `bound`. Scrapes are steady, so that
-/// it is known where to look; where they are not, a binary search finds it.
+/// Returns the number of timestamps that are not later than `bound`. `times` must be in ascending
+/// order. The index is first estimated on the assumption that scrapes are evenly spaced; otherwise
+/// a binary search finds it.
 pub fn count_at(times: &[TimestampMs], bound: TimestampMs) -> usize {
     let (Some(first), Some(last)) = (times.first(), times.last()) else {
         return 0;
@@ -100,7 +101,7 @@ pub fn count_at(times: &[TimestampMs], bound: TimestampMs) -> usize {
         let is_seen = |at: usize| times.get(at).is_some_and(|time| *time <= bound);
         count.checked_sub(1).is_some_and(is_seen) && !is_seen(*count)
     };
-    // A scrape that was late is not yet there, and before one that failed there are more.
+    // The estimate is off by one if a scrape was late, or if one failed before.
     if let Some(count) = [place + 1, place, place + 2].into_iter().find(is_it) {
         return count;
     }

@@ -1,27 +1,28 @@
-//! Series keys: bytes by which a store finds a series without reading its labels.
+//! Series keys: bytes by which a store finds a series without decoding its labels.
 //!
-//! A sender writes the labels of a series in the same bytes with every sample. A decoder passes
-//! these bytes on as the key of the series and leaves the labels unread. A [`KeyFormat`] makes the
-//! same key from labels that are at hand (of a scrape, of the log), so that a series has one key
-//! whichever way its samples come in. Only the decoder knows what is in a key.
+//! A sender encodes the labels of a series in the same bytes with every sample. A decoder passes
+//! these bytes on as the key of the series and does not decode the labels. A [`KeyFormat`] creates
+//! the same key from decoded labels (of a scrape or of the log), so that a series has one key
+//! regardless of the source of its samples. Only the decoder can interpret a key.
 //!
-//! Invariant: within one format, equal keys stand for equal labels. The reverse does not hold: a
-//! sender may write equal labels in other bytes. A store that does not find a key therefore has the
-//! labels read and looks up the key that the format makes of them.
+//! Invariant: within one format, equal keys mean equal labels. The reverse does not hold: a sender
+//! may encode equal labels differently. A store that does not find a key therefore requests the
+//! labels and looks up the key that the format creates from them.
 
 use crate::labels::{LabelsRef, push_prefixed};
 use std::fmt::Debug;
 
-/// How one sender format writes the labels of a series.
+/// The encoding of labels in the format of one kind of sender.
 pub trait KeyFormat: Debug + Send + Sync {
-    /// The name of the format; no two formats have the same.
+    /// Returns the name of the format, which is unique.
     fn name(&self) -> &'static str;
 
-    /// Appends the part of a key that one label is. The name of the label stands in it as it is;
-    /// returns how many bytes stand before the name.
+    /// Appends the part of a key that encodes one label. It contains the name of the label
+    /// literally; returns the number of bytes before the name.
     fn push_label(&self, key: &mut Vec<u8>, name: &[u8], value: &[u8]) -> usize;
 
-    /// The metric's name, if `key` shows it at once; a series may have one that its key does not.
+    /// Returns the metric name if it is easily found in `key`. A series may have a metric name that
+    /// is not found in this way.
     fn metric_name<'k>(&self, _key: &'k [u8]) -> Option<&'k [u8]> {
         None
     }
@@ -34,8 +35,8 @@ pub trait KeyFormat: Debug + Send + Sync {
     }
 }
 
-/// The format whose keys are canonical label bytes: that of a store whose samples all come with
-/// their labels read.
+/// The format whose keys are canonical label bytes, for a store that only receives samples with
+/// decoded labels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CanonicalKeys;
 

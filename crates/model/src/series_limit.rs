@@ -1,12 +1,13 @@
-//! How many series a query may select, all of its look-ups together.
+//! The limit on the number of series that all look-ups of a query select together.
 //!
-//! A store counts what a look-up found here before it works on any of it. Nothing is given back:
-//! the limit is on what a query touches, not on what it holds at one time.
+//! A store counts the result of a look-up here before it processes it. The count never decreases,
+//! because the limit applies to all series that a query accesses, not to those that it holds at one
+//! time.
 
 use crate::error::{Error, ErrorKind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// A number of series and how many of them were found so far.
+/// A limit on the number of series, and the number found so far.
 #[derive(Debug)]
 pub struct SeriesLimit {
     max: usize,
@@ -14,7 +15,7 @@ pub struct SeriesLimit {
 }
 
 impl SeriesLimit {
-    /// A limit of `max` series.
+    /// Creates a limit of `max` series.
     pub const fn new(max: usize) -> Self {
         Self {
             max,
@@ -22,12 +23,12 @@ impl SeriesLimit {
         }
     }
 
-    /// No limit.
+    /// Creates a limit that is never exceeded.
     pub const fn none() -> Self {
         Self::new(usize::MAX)
     }
 
-    /// Counts `series` more, or fails with [`ErrorKind::Limited`] if they are too many.
+    /// Adds `series` to the count. Fails with [`ErrorKind::Limited`] if the limit is exceeded.
     pub fn count(&self, series: usize) -> Result<(), Error> {
         let before = self.found.fetch_add(series, Ordering::Relaxed);
         let found = before.saturating_add(series);

@@ -1,62 +1,63 @@
-//! How one limit of memory is divided between its users, all in one table.
+//! The division of the memory limit between its users, in one table.
 //!
 //! ```text
-//! memory limit (firn.memory_limit; by default 60 % of what the group or the machine has)
+//! memory limit (firn.memory_limit; by default 60 % of the control group's or machine's memory)
 //!   queries 24/64 | head 16/64 | writes 10/64 | scrape caches 9/64 | scrape bodies 2/64
 //!   | pages 1/64 | forms 1/64 | request heads 1/64
 //! ```
 //!
-//! What is not divided (the program, stacks, pages that the allocator keeps, the kernel's buffers
-//! of sockets) has what the limit leaves of the machine: 40 % by default.
+//! The remaining memory of the machine, by default 40 %, is for everything else: the program,
+//! stacks, pages retained by the allocator, and socket buffers of the kernel.
 //!
-//! Invariant: the shares of a limit are never more than the limit together. Every other bound on
-//! bytes that are held for a client or a target derives from one of them.
+//! Invariant: the sum of all shares never exceeds the limit. Every other limit on bytes that are
+//! held for a client or a target is derived from one of them.
 
-/// Parts that the limit is divided into.
+/// Number of parts into which the limit is divided.
 const PARTS: usize = 64;
 
-/// Beyond this a share has no use for more: thirty of the largest writes, a thousand ordinary ones.
+/// Maximum size of the share for writes in bytes: thirty of the largest writes, or a thousand
+/// ordinary ones.
 const WRITES_BYTES_MAX: usize = 1 << 30;
 
-/// Two hours of 300,000 series.
+/// Maximum size of the share for pages in bytes: two hours of 300,000 series.
 const PAGES_BYTES_MAX: usize = 64 << 20;
 
-/// Twelve of the longest forms.
+/// Maximum size of the share for forms in bytes: twelve of the longest forms.
 const FORMS_BYTES_MAX: usize = 256 << 20;
 
-/// Two hundred and fifty of the longest heads.
+/// Maximum size of the share for request heads in bytes: 250 of the longest heads.
 const HEADS_BYTES_MAX: usize = 256 << 20;
 
-/// The shares of one limit, in bytes.
+/// The shares of one memory limit, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shares {
-    /// The limit.
+    /// The whole limit.
     pub limit: usize,
-    /// All queries, and answers that are not yet sent.
+    /// All queries, and results that have not been sent yet.
     pub queries: usize,
-    /// One query, of what all queries have: one leaves others a third.
+    /// One query. This is a part of `queries` and leaves a third of it to other queries.
     pub query: usize,
-    /// Series, their index and what of their samples is not sealed yet.
+    /// The series of the head, their index, and their unsealed samples.
     pub head: usize,
-    /// What is known of the series of targets. One takes as much as in the head; not all series
-    /// are scraped.
+    /// The caches of the series of scrape targets. A series needs as much memory as in the head,
+    /// but not all series are scraped.
     pub scrape_caches: usize,
-    /// Requests of remote write: bodies, messages, batches and their way to the log.
+    /// Requests of remote write: bodies, messages, and batches on the way to the log.
     pub writes: usize,
-    /// Bodies of targets while they are fetched and read. An ordinary one has 100 KB.
+    /// Response bodies of targets while they are received and parsed. A typical body has 100 KB.
     pub scrape_bodies: usize,
-    /// Opened pages that are kept.
+    /// The cache of opened pages.
     pub pages: usize,
-    /// Forms while they are received and worked on.
+    /// HTTP forms while they are received and processed.
     pub forms: usize,
-    /// Lines and headers of requests beyond what each connection has of its own.
+    /// Request lines and headers beyond the buffer of each connection.
     pub heads: usize,
 }
 
 impl Shares {
-    /// The shares of `limit` bytes.
+    /// Returns the shares of a limit of `limit` bytes.
     pub fn of(limit: usize) -> Self {
-        // Divided first: no product of a limit overflows.
+        // The division is first, so that no product overflows.
         let parts = |count: usize| limit / PARTS * count;
         Self {
             limit,
@@ -72,7 +73,7 @@ impl Shares {
         }
     }
 
-    /// Each share by its name; one query's is a part of another.
+    /// Returns each share with its name, except that of one query, which is a part of another.
     pub fn each(&self) -> [(&'static str, usize); 8] {
         [
             ("queries", self.queries),
@@ -109,11 +110,11 @@ mod tests {
 
     #[test]
     fn shares_of_small_limits_hold_ordinary_work() {
-        // A control group of 128 MB.
+        // A control group with 128 MB.
         let shares = Shares::of(77 << 20);
-        // Four requests of 2,000 samples at one time.
+        // Four requests of 2,000 samples at the same time.
         assert!(shares.writes >= 4 * (2 << 20));
-        // A head as long as may be.
+        // A request head of the maximum length.
         assert!(shares.heads >= 1 << 20);
         assert!(shares.scrape_bodies >= 2 << 20);
     }

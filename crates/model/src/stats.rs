@@ -1,103 +1,104 @@
-//! Figures about a store for `/api/v1/status/tsdb`, in the terms of Prometheus's answer.
+//! Statistics of a store for `/api/v1/status/tsdb`, in the terms of the response of Prometheus.
 
 use crate::damage::Damage;
 use crate::sample::{TimeRange, TimestampMs};
 
-/// A name and a number: one line of a table.
+/// A name and a number: one row of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stat {
-    /// A metric, a label, or a pair written `name=value`.
+    /// A metric name, a label name, or a pair in the form `name=value`.
     pub name: String,
-    /// The figure.
+    /// The number for this name.
     pub value: u64,
 }
 
-/// What the head holds now. The tables are sorted by descending value.
+/// Statistics of the head. The tables are sorted by descending value.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StoreStats {
-    /// Series in the head.
+    /// Number of series in the head.
     pub series: u64,
-    /// Series with a sample in the last 20 minutes of data time.
+    /// Number of series with a sample in the last 20 minutes of data time.
     pub active_series: u64,
-    /// Pairs of label name and value.
+    /// Number of distinct pairs of label name and value.
     pub label_pairs: u64,
-    /// Chunks in memory, open ones included.
+    /// Number of chunks in memory, including open ones.
     pub chunks: u64,
-    /// The oldest sample's time, if there is one.
+    /// The timestamp of the oldest sample, if there is one.
     pub min_time: Option<TimestampMs>,
-    /// The newest sample's time, if there is one.
+    /// The timestamp of the newest sample, if there is one.
     pub max_time: Option<TimestampMs>,
-    /// Series of each metric name.
+    /// Number of series for each metric name.
     pub series_count_by_metric_name: Vec<Stat>,
-    /// Distinct values of each label.
+    /// Number of distinct values for each label name.
     pub label_value_count_by_label_name: Vec<Stat>,
-    /// Bytes of each label's values, counted once for every series that has them.
+    /// Size of the values of each label in bytes, counted once for every series.
     pub memory_in_bytes_by_label_name: Vec<Stat>,
-    /// Series of each pair.
+    /// Number of series for each pair of label name and value.
     pub series_count_by_label_value_pair: Vec<Stat>,
-    /// How often new series of each job were refused in the hour of data time under way.
+    /// Number of rejected new series for each job, in the current hour of data time.
     pub refused_series_by_job: Vec<Stat>,
-    /// What was found damaged since the store was opened.
+    /// All damages found since the store was opened.
     pub damages: Vec<Damage>,
 }
 
-/// The blocks of a store, and the work on them.
+/// Statistics of the blocks of a store, and of the work on them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BlocksStats {
-    /// By their times.
+    /// The blocks in time order.
     pub blocks: Vec<BlockStats>,
-    /// Before this time all that was taken in order is in blocks, if there was a cut.
+    /// All samples before this time that were appended in order are in blocks. `None` if no block
+    /// has been cut.
     pub cut_time: Option<TimestampMs>,
-    /// How the cut of a block is going.
+    /// The progress of cutting a block from the head.
     pub cut: BlockWorkStats,
-    /// How the merge of blocks is going.
+    /// The progress of compaction.
     pub compaction: BlockWorkStats,
 }
 
-/// Work on blocks: the one under way, or the last one.
+/// The progress of the current work on blocks, or the result of the last one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BlockWorkStats {
-    /// Whether one is under way.
+    /// True if work is in progress.
     pub is_running: bool,
-    /// Series that it has to read.
+    /// Number of series that must be read.
     pub series: u64,
-    /// Those that were read.
+    /// Number of series that have been read.
     pub series_done: u64,
-    /// Bytes that it wrote.
+    /// Number of bytes that have been written.
     pub written_bytes: u64,
-    /// Milliseconds that the last one that ended took.
+    /// Duration of the last completed work in milliseconds.
     pub last_ms: u64,
 }
 
-/// What a block is.
+/// Statistics of one block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BlockStats {
-    /// Its name, a ULID.
+    /// The name of the block, a ULID.
     pub id: String,
-    /// The range that it was made for, or that of its samples.
+    /// The time range for which the block was created, or that of its samples.
     pub range: TimeRange,
-    /// From its first sample to its last.
+    /// The time range from the first to the last sample.
     pub sample_range: TimeRange,
-    /// Its samples.
+    /// Number of samples in the block.
     pub samples: u64,
-    /// Those of them that are histograms.
+    /// Number of samples that are histograms.
     pub histograms: u64,
-    /// Its series.
+    /// Number of series in the block.
     pub series: u64,
-    /// Columns of its pages, which upstream's chunks are nearest to.
+    /// Number of columns in its pages, the closest equivalent to the chunks of Prometheus.
     pub columns: u64,
-    /// Its exemplars.
+    /// Number of exemplars in the block.
     pub exemplars: u64,
-    /// How often its samples were merged.
+    /// Number of times that the samples were compacted.
     pub level: u32,
-    /// The blocks of level 1 of which it is made.
+    /// The ids of the blocks of level 1 from which the block was created.
     pub sources: Vec<String>,
-    /// Bytes of its files.
+    /// Total size of the files in bytes.
     pub bytes: u64,
-    /// Whether it is made of late samples or of an import.
+    /// True if the block consists of late samples or of imported samples.
     pub is_late: bool,
-    /// Whether it was found damaged, and is not read.
+    /// True if the block is damaged and therefore not read.
     pub is_bad: bool,
-    /// Its place among the blocks of one merge, if there are several.
+    /// Index of the block among several blocks of the same compaction.
     pub shard: Option<u32>,
 }

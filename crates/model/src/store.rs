@@ -1,8 +1,9 @@
-//! The traits between the producers and readers of samples and the store that keeps them.
+//! The traits between the producers and readers of samples and the store.
 //!
-//! Neither trait is `async`. An append returns a [`Ticket`] once the batch is on its way to the
-//! log: a plain future that the runtime may await and a thread may wait for. A [`Selection`] is
-//! read by any compute thread. Head, blocks, a bucket and a cluster implement these two traits.
+//! Neither trait is `async`. An append returns a [`Ticket`] as soon as the batch is on its way to
+//! the log. A ticket is a future that a runtime may await or that a thread may wait for. A
+//! [`Selection`] can be read by any compute thread. The head, blocks, an object store and a cluster
+//! implement these two traits.
 
 use crate::batch::{Batch, Source};
 use crate::budget::{Budget, Reservation};
@@ -26,103 +27,104 @@ use std::pin::Pin;
 use std::sync::{Arc, Condvar, Mutex};
 use std::task::{Context, Poll, Waker};
 
-/// Why a sample was not stored although its request was sound.
+/// The reasons why a sample of a valid request is not stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Rejection {
-    /// The series holds a newer sample.
+    /// The series already has a newer sample.
     OutOfOrder,
-    /// The series holds another value at this timestamp.
+    /// The series has a different value with this timestamp.
     DuplicateTimestamp,
-    /// The sample lies further in the past than the store accepts, which takes no late samples.
+    /// The sample is older than the limit of the store, which accepts no late samples.
     OutOfBounds,
-    /// The sample cannot be appended in order and lies further in the past than the store takes
-    /// late samples.
+    /// The sample cannot be appended in order and is older than the limit for late samples.
     TooOld,
-    /// The sample lies further in the future than the store accepts.
+    /// The timestamp of the sample is too far in the future.
     TooFarInFuture,
-    /// The series is new and the store takes no more of them.
+    /// The series is new, and the store has reached its limit of series.
     SeriesLimit,
 }
 
-/// Samples refused for one reason.
+/// The samples that were rejected for the same reason.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rejected {
-    /// Why.
+    /// The reason of the rejection.
     pub rejection: Rejection,
-    /// How many.
+    /// Number of rejected samples.
     pub count: usize,
-    /// The labels of the first one.
+    /// The labels of the first rejected sample.
     pub first_labels: Labels,
-    /// The time of the first one.
+    /// The timestamp of the first rejected sample.
     pub first_time: TimestampMs,
 }
 
-/// Why an exemplar was not taken.
+/// The reasons why an exemplar is not stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ExemplarRefusal {
-    /// The series has one behind it.
+    /// The series already has a newer exemplar.
     OutOfOrder,
-    /// Its labels have too many characters.
+    /// The labels of the exemplar have too many characters.
     TooLong,
-    /// It lies further in the future than the store accepts.
+    /// The timestamp of the exemplar is too far in the future.
     TooFarInFuture,
-    /// Its series is not there, or all samples of the series were refused.
+    /// The series does not exist, or all its samples were rejected.
     NoSeries,
 }
 
-/// Exemplars refused for one reason.
+/// The exemplars that were rejected for the same reason.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RefusedExemplars {
-    /// Why.
+    /// The reason of the rejection.
     pub refusal: ExemplarRefusal,
-    /// How many.
+    /// Number of rejected exemplars.
     pub count: usize,
-    /// The labels of the series of the first one.
+    /// The labels of the series of the first rejected exemplar.
     pub first_labels: Labels,
 }
 
-/// What became of a batch once it was durable.
+/// The result of a durable append.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Appended {
-    /// Samples that the store now holds, silently accepted duplicates included.
+    /// Number of stored samples, including duplicates that were silently accepted.
     pub stored: usize,
-    /// How many of these are histograms.
+    /// Number of stored samples that are histograms.
     pub stored_histograms: usize,
-    /// Exemplars that were not taken, one entry a reason.
+    /// The rejected exemplars, one entry per reason.
     pub refused_exemplars: Vec<RefusedExemplars>,
-    /// Refused samples, one entry a reason, in the order in which the reasons first occurred.
+    /// The rejected samples, one entry per reason, in order of the first occurrence.
     pub rejected: Vec<Rejected>,
 }
 
-/// Which samples of a batch a store may take late, if it takes late ones.
+/// The late samples of a batch that a store may accept, if it accepts any.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TakeLate {
-    /// Any.
+    /// All late samples.
     #[default]
     All,
-    /// Any but float staleness markers: the caller makes those itself, and a series that has newer
-    /// samples did not end.
+    /// All late samples except float staleness markers. The caller creates those itself, and a
+    /// series that has newer samples has not ended.
     AllButStale,
-    /// None: what cannot be appended in order is of no use.
+    /// No late samples: the caller has no use for samples that cannot be appended in order.
     Nothing,
-    /// Any, however old and whatever the store takes late otherwise: the caller fills in the past.
+    /// All late samples, regardless of their age and of the store's limit, because the caller
+    /// backfills data.
     OfAnyAge,
 }
 
-/// Bounds that the caller sets for a batch, that of time from its own clock.
+/// The time limits for a batch, which the caller sets using its own clock.
 #[derive(Clone, Copy, Debug)]
 pub struct AppendBounds {
-    /// The newest time accepted.
+    /// The newest timestamp that is accepted.
     pub time_max: TimestampMs,
-    /// What may be taken late.
+    /// The late samples that may be accepted.
     pub late: TakeLate,
-    /// What is older is not appended in order, also where a series has nothing newer: samples that
-    /// come in any order of time must not say what the present of a store is.
+    /// Samples before this time are not appended in order, even if the series has no newer sample.
+    /// Otherwise backfilled samples in arbitrary order would determine the present time of the
+    /// store.
     pub in_order_min: TimestampMs,
 }
 
 impl AppendBounds {
-    /// Samples up to this time, also late ones.
+    /// Accepts samples up to this time, including late ones.
     pub const fn until(time_max: TimestampMs) -> Self {
         Self {
             time_max,
@@ -131,7 +133,7 @@ impl AppendBounds {
         }
     }
 
-    /// Samples of any age up to this time; those before `in_order_min` are late.
+    /// Accepts samples of any age up to this time. Samples before `in_order_min` are late.
     pub const fn of_any_age(time_max: TimestampMs, in_order_min: TimestampMs) -> Self {
         Self {
             time_max,
@@ -141,43 +143,43 @@ impl AppendBounds {
     }
 }
 
-/// Takes samples.
+/// A store that accepts samples.
 pub trait Append: Send + Sync {
     /// Stores `batch`. The ticket resolves when every stored sample is durable and visible, or with
-    /// [`crate::error::ErrorKind::Unavailable`] when that cannot be promised.
+    /// [`crate::error::ErrorKind::Unavailable`] if this cannot be guaranteed.
     fn append(&self, tenant: &TenantId, batch: &Batch, bounds: AppendBounds) -> Ticket;
 
-    /// An error unless a batch of `tenant` could be taken now. The caller of a batch with a journal
-    /// must ask before it changes anything for the sake of the append, which is not refused then.
+    /// Returns an error unless a batch of `tenant` could be accepted now. The caller of a batch
+    /// with a journal must check this before it changes any state because of the append, which is
+    /// then not rejected.
     fn admit(&self, _tenant: &TenantId) -> Result<(), Error> {
         Ok(())
     }
 
-    /// Begins a new unit of the log, if it has units: a state that is told in journals from here on
-    /// is kept without what was logged before. Waits for the disk.
+    /// Starts a new unit of the log, if it has units. A state that is described in journals from
+    /// now on is kept without any older records. Waits for the disk.
     fn begin_log_unit(&self, _tenant: &TenantId) -> Result<(), Error> {
         Ok(())
     }
 
-    /// How series keys are hashed, if they are: the caller may have made the fingerprints of a
-    /// batch that it appends ([`Source::prints`]).
+    /// Returns the hash of series keys, if the store uses one. The caller may then compute the
+    /// fingerprints of a batch ([`Source::prints`]).
     fn hashing(&self) -> Option<SeriesHash> {
         None
     }
 
-    /// Has the log write what was appended of a batch that says it is followed
-    /// ([`Batch::set_followed`]): the caller must call this once the batch behind it was appended,
-    /// or cannot be.
+    /// Lets the log write a held record of a batch that is followed ([`Batch::set_followed`]). The
+    /// caller must call this after it has appended the following batch, or if it cannot append it.
     fn write_held(&self) {}
 
-    /// Whether an append could have to wait for a disk now, or that is not known. A caller that
-    /// must not wait must append on another thread then.
+    /// Returns whether an append might have to wait for a disk now, or whether this is uncertain.
+    /// Callers that must not wait must then append on another thread.
     fn may_wait(&self) -> bool {
         true
     }
 
-    /// Returns the times at which [`Append::append`] would accept the first sample of a new series
-    /// now. A hint: later batches may move them.
+    /// Returns the range of timestamps that [`Append::append`] would accept now for the first
+    /// sample of a new series. This is only a hint, because later batches may change the range.
     fn first_sample_times(
         &self,
         _tenant: &TenantId,
@@ -186,13 +188,13 @@ pub trait Append: Send + Sync {
         TimestampMs::MIN..=bounds.time_max
     }
 
-    /// Whether exemplars are kept: a batch need not have them if not.
+    /// Returns whether exemplars are stored. If not, a batch need not contain them.
     fn takes_exemplars(&self) -> bool {
         false
     }
 
-    /// Like [`Append::append`], for samples whose labels may be unread; a store that finds series
-    /// by their keys leaves them unread.
+    /// Stores samples like [`Append::append`], whose labels may be undecoded. A store that finds
+    /// series by their keys does not decode them.
     fn append_from(
         &self,
         tenant: &TenantId,
@@ -207,31 +209,32 @@ pub trait Append: Send + Sync {
     }
 }
 
-/// What is looked for.
+/// A request for series and their samples.
 #[derive(Clone, Copy, Debug)]
 pub struct SelectRequest<'a> {
-    /// Whose data.
+    /// The tenant whose data is read.
     pub tenant: &'a TenantId,
-    /// All must match. Empty means every series.
+    /// The matchers, all of which must match. Without matchers every series matches.
     pub matchers: &'a [Matcher],
-    /// Series without a sample in here may be left out; samples outside are.
+    /// The time range. Series without a sample in it may be omitted; samples outside of it are
+    /// omitted.
     pub range: TimeRange,
-    /// Whether of each series nothing is wanted but its newest sample in the range: those before it
-    /// may be left out.
+    /// True if only the newest sample of each series in the range is needed. Older samples may be
+    /// omitted.
     pub newest_only: bool,
-    /// Checked while working.
+    /// The cancel flag, which is checked during the look-up.
     pub cancel: &'a Cancel,
-    /// What the selection holds is reserved here before it is there.
+    /// The budget in which the memory of the selection is reserved before it is allocated.
     pub budget: &'a Budget,
-    /// What a selection finds is counted here before it is worked on: all series with a sample
-    /// near the range.
+    /// Counts all series with a sample near the range, before the selection is processed.
     pub series: &'a SeriesLimit,
-    /// The span that the look-up is a part of, for stores that ask other servers.
+    /// The span of which the look-up is a part, for stores that send requests to other servers.
     pub span: Option<&'a SpanContext>,
 }
 
 impl SelectRequest<'_> {
-    /// Lets the automata of the matchers take what the request may take: before a look-up.
+    /// Permits the automata of the matchers to use the budget and the cancel flag of the request.
+    /// Must be called before a look-up.
     pub fn bind_matchers(&self) {
         for matcher in self.matchers {
             matcher.bind(self.budget, self.cancel);
@@ -239,92 +242,95 @@ impl SelectRequest<'_> {
     }
 }
 
-/// Of which metrics it is asked what was said.
+/// A request for metric metadata.
 #[derive(Clone, Copy, Debug)]
 pub struct MetadataRequest<'a> {
-    /// Whose data.
+    /// The tenant whose data is read.
     pub tenant: &'a TenantId,
-    /// The one family that is meant; all if there is none.
+    /// The metric family, or `None` for all families.
     pub metric: Option<&'a str>,
-    /// Checked while working.
+    /// The cancel flag, which is checked during the look-up.
     pub cancel: &'a Cancel,
-    /// What the work takes is reserved there.
+    /// The budget in which memory is reserved.
     pub budget: &'a Budget,
 }
 
-/// Whose exemplars are looked for.
+/// A request for exemplars.
 #[derive(Clone, Copy, Debug)]
 pub struct ExemplarRequest<'a> {
-    /// Whose data.
+    /// The tenant whose data is read.
     pub tenant: &'a TenantId,
-    /// Of a series all matchers of one of the sets must match.
+    /// Sets of matchers. A series matches if all matchers of any set match.
     pub sets: &'a [Vec<Matcher>],
-    /// When they were observed.
+    /// The time range of the exemplars.
     pub range: TimeRange,
-    /// Checked while working.
+    /// The cancel flag, which is checked during the look-up.
     pub cancel: &'a Cancel,
-    /// What the work takes is reserved there.
+    /// The budget in which memory is reserved.
     pub budget: &'a Budget,
 }
 
-/// Answers look-ups.
+/// A store that can be read.
 pub trait Select: Send + Sync {
-    /// The series that match, each once, in the order in which the store created them. That is no
-    /// order of labels, and two stores that hold the same series may give different orders: a
-    /// caller whose answer depends on an order (sums of floats, output by labels, a merge of
-    /// several selections) must sort by [`Selection::labels`].
+    /// Returns the matching series, each once, in the order in which the store created them.
+    ///
+    /// This is not an order of labels, and two stores with the same series may return different
+    /// orders. Callers whose result depends on the order (sums of floats, output sorted by labels,
+    /// a merge of several selections) must sort by [`Selection::labels`].
     fn select(&self, request: SelectRequest<'_>) -> Result<Arc<dyn Selection>, Error>;
 
-    /// The series that match, whose samples will not be read.
+    /// Returns the matching series, whose samples will not be read.
     fn select_labels(&self, request: SelectRequest<'_>) -> Result<Arc<dyn Selection>, Error> {
         self.select(request)
     }
 
-    /// The names of labels on the series that match, sorted.
+    /// Returns the label names of the matching series, sorted.
     fn label_names(&self, request: SelectRequest<'_>) -> Result<Vec<String>, Error>;
 
-    /// The values of `name` on the series that match, sorted.
+    /// Returns the values of the label `name` on the matching series, sorted.
     fn label_values(&self, name: &str, request: SelectRequest<'_>) -> Result<Vec<Vec<u8>>, Error>;
 
-    /// The exemplars of the series that match, those series in order of their labels.
+    /// Returns the exemplars of the matching series, ordered by the labels of the series.
     fn exemplars(&self, _request: ExemplarRequest<'_>) -> Result<Vec<FoundExemplars>, Error> {
         Ok(Vec::new())
     }
 
-    /// What was said of metrics that have samples in the store, the newest of each, by name: what
-    /// the store keeps of it, which need not be all that is known.
+    /// Returns the newest metadata of each metric that has samples in the store, sorted by name.
+    /// The store need not contain all metadata that the process has received.
     fn metadata(&self, _request: MetadataRequest<'_>) -> Result<MetadataBatch, Error> {
         Ok(MetadataBatch::default())
     }
 
-    /// What is known to be lost of `tenant` in `range`, of whatever series: what a look-up of
-    /// exemplars may lack.
+    /// Returns texts about all lost data of `tenant` in `range`, which may be missing in the result
+    /// of a look-up of exemplars.
     fn losses(&self, _tenant: &TenantId, _range: TimeRange) -> Losses {
         Losses::default()
     }
 
-    /// What a look-up of label names or values in `range` may lack.
+    /// Returns texts about data that may be missing in the result of a look-up of label names or
+    /// values in `range`.
     fn label_losses(&self, tenant: &TenantId, range: TimeRange) -> Losses {
         self.losses(tenant, range)
     }
 }
 
-/// Series found by a look-up, and a consistent view of their samples: what was visible when
-/// [`Select::select`] returned, whole batches only.
+/// The series found by a look-up, and a consistent view of their samples: all whole batches that
+/// were visible when [`Select::select`] returned.
 pub trait Selection: Send + Sync {
-    /// How many series.
+    /// Returns the number of series.
     fn len(&self) -> usize;
 
-    /// Whether there is none.
+    /// Returns whether no series was found.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The label set of a series; allocates.
+    /// Returns the label set of a series. Allocates.
     fn labels(&self, series: usize) -> Labels;
 
-    /// One label of all series: what grouping and matching need, without whole label sets. What it
-    /// takes is reserved in `memory` before it is there; fails once `cancel` is set.
+    /// Returns the values of one label for all series, for grouping and matching without complete
+    /// label sets. The memory is reserved in `memory` before it is allocated. Fails if `cancel` is
+    /// set.
     fn label_column(
         &self,
         name: &str,
@@ -332,32 +338,33 @@ pub trait Selection: Send + Sync {
         memory: &mut Reservation,
     ) -> Result<LabelColumn, Error>;
 
-    /// Appends the samples of `series` that lie in the request's range to `into`: series by series,
-    /// times strictly ascending in each. A series without any is there with empty columns. May be
-    /// called from many threads at once.
+    /// Appends the samples of `series` in the range of the request to `into`, series by series.
+    /// Timestamps are strictly ascending within a series, and a series without samples has empty
+    /// columns. May be called from many threads at the same time.
     ///
-    /// Samples that cannot be read because their bytes are damaged are left out, and
-    /// [`Selection::losses`] says which.
+    /// Samples that cannot be read because their bytes are damaged are omitted, and
+    /// [`Selection::losses`] reports them.
     fn read(&self, series: Range<usize>, into: &mut SeriesBatch) -> Result<(), Error>;
 
-    /// What the selection and its reads so far could not give. What later reads lack comes to the
-    /// same [`Losses`], which may outlive the selection.
+    /// Returns texts about data that the selection and its reads so far could not return. Data that
+    /// later reads cannot return is added to the same [`Losses`], which may outlive the selection.
     fn losses(&self) -> Losses {
         Losses::default()
     }
 }
 
-/// Sees the outcome of a ticket before the ticket resolves.
+/// Called with the outcome of a ticket before the ticket resolves.
 type Observer = Box<dyn FnOnce(&Result<Appended, Error>) + Send>;
 
 #[derive(Default)]
 struct TicketState {
     outcome: Option<Result<Appended, Error>>,
-    /// There was an outcome, which may have been taken: a second one is not told.
+    /// True if there was an outcome, which may have been taken already. A second outcome is
+    /// ignored.
     is_settled: bool,
     observer: Option<Observer>,
     waker: Option<Waker>,
-    /// Whether a thread sleeps: to signal a condition is a system call, even if no thread waits.
+    /// True if a thread sleeps. Signaling a condition is a system call even if no thread waits.
     is_awaited: bool,
 }
 
@@ -372,33 +379,36 @@ impl std::fmt::Debug for TicketState {
 
 type TicketCell = Arc<(Mutex<TicketState>, Condvar)>;
 
-/// The promise of [`Append::append`]: await it, or [`Ticket::wait`] on a thread that may block.
+/// The pending result of [`Append::append`]. Await it, or call [`Ticket::wait`] on a thread that
+/// may block.
 #[derive(Debug)]
 #[must_use = "a batch is durable only when its ticket says so"]
 pub struct Ticket(TicketCell);
 
-/// Resolves a [`Ticket`]. Dropped unresolved it fails the ticket, so that no waiter waits for ever.
+/// Resolves a [`Ticket`]. If it is dropped unresolved, the ticket fails, so that no thread waits
+/// forever.
 #[derive(Debug)]
 pub struct TicketResolver(Option<TicketCell>);
 
 impl Ticket {
-    /// A ticket and its resolver.
+    /// Creates a ticket and its resolver.
     pub fn new() -> (Ticket, TicketResolver) {
         let cell: TicketCell = Arc::default();
         (Ticket(cell.clone()), TicketResolver(Some(cell)))
     }
 
-    /// A ticket that is resolved already.
+    /// Creates a ticket that is resolved already.
     pub fn ready(outcome: Result<Appended, Error>) -> Ticket {
         let (ticket, resolver) = Ticket::new();
         resolver.resolve(outcome);
         ticket
     }
 
-    /// Calls `observe` once with the outcome, before the ticket resolves and whether or not the
-    /// ticket is still waited for; returns the ticket. `observe` runs on the thread that resolves
-    /// the ticket, or here if the outcome is there already, and must not block. A ticket has one
-    /// observer.
+    /// Calls `observe` once with the outcome before the ticket resolves, even if the ticket has
+    /// been dropped. Returns the ticket.
+    ///
+    /// `observe` runs on the thread that resolves the ticket, or on the calling thread if the
+    /// outcome exists already, and must not block. A ticket has at most one observer.
     pub fn observed(
         self,
         observe: impl FnOnce(&Result<Appended, Error>) + Send + 'static,
@@ -412,8 +422,9 @@ impl Ticket {
         self
     }
 
-    /// A ticket that resolves when both have: with an error if one has, and then at once; else with
-    /// the outcome of this one, with `besides` samples more that are stored.
+    /// Returns a ticket that resolves when both tickets have resolved, or immediately with an error
+    /// if either fails. The outcome is that of this ticket, with `besides` additional stored
+    /// samples.
     pub fn joined(self, other: Ticket, besides: usize) -> Ticket {
         let (ticket, resolver) = Ticket::new();
         let join = Arc::new(Mutex::new((Some(resolver), None)));
@@ -431,7 +442,7 @@ impl Ticket {
         ticket
     }
 
-    /// Blocks the thread until the ticket resolves.
+    /// Blocks the calling thread until the ticket resolves.
     pub fn wait(self) -> Result<Appended, Error> {
         let (state, changed) = &*self.0;
         let mut state = lock(state);
@@ -445,13 +456,14 @@ impl Ticket {
     }
 }
 
-/// Two tickets that became one: its resolver, and what the first of them came to.
+/// The state of two joined tickets: the resolver of the common ticket, and the outcome of the first
+/// one.
 type Joining = Mutex<(Option<TicketResolver>, Option<Option<Appended>>)>;
 
 struct Join;
 
 impl Join {
-    /// Takes the outcome of one of both.
+    /// Processes the outcome of one of both tickets.
     fn settle(join: &Joining, outcome: Result<Option<Appended>, Error>) {
         let mut state = lock(join);
         let whole = match (outcome, state.1.take()) {
@@ -484,20 +496,20 @@ impl Future for Ticket {
 }
 
 impl TicketResolver {
-    /// Resolves the ticket.
+    /// Resolves the ticket with an outcome.
     pub fn resolve(mut self, outcome: Result<Appended, Error>) {
         self.settle(outcome);
     }
 
-    /// Fails the ticket: nothing can be promised now, while the batch may be stored yet. A later
-    /// outcome of the resolver is ignored.
+    /// Resolves the ticket with an error: nothing can be guaranteed now, but the batch may still be
+    /// stored. A later outcome of the resolver is ignored.
     pub fn refuse_early(&self, refusal: Error) {
         if let Some(cell) = &self.0 {
             settle(cell, Err(refusal));
         }
     }
 
-    /// What can refuse the ticket early once the resolver was passed on.
+    /// Returns a handle that can reject the ticket early after the resolver was passed on.
     pub fn early(&self) -> EarlyRefusal {
         EarlyRefusal(self.0.clone())
     }
@@ -509,12 +521,12 @@ impl TicketResolver {
     }
 }
 
-/// See [`TicketResolver::early`].
+/// A handle to reject a ticket early; see [`TicketResolver::early`].
 #[derive(Debug)]
 pub struct EarlyRefusal(Option<TicketCell>);
 
 impl EarlyRefusal {
-    /// See [`TicketResolver::refuse_early`].
+    /// Resolves the ticket with an error; see [`TicketResolver::refuse_early`].
     pub fn refuse(self, refusal: Error) {
         if let Some(cell) = &self.0 {
             settle(cell, Err(refusal));

@@ -1,22 +1,26 @@
-//! Whose data it is. Every store path carries a [`TenantId`], also when multitenancy is off.
+//! Tenants, the owners of data. Every path of a store contains a [`TenantId`], even if multitenancy
+//! is disabled.
 //!
-//! Charset, length and the refusal of `.` and `..` are Mimir's, so that its users' ids work here.
+//! The permitted characters and length, and the rejection of `.` and `..`, are those of Mimir, so
+//! that ids of its users are valid here.
 
 use crate::error::{Error, ErrorKind};
 use std::sync::Arc;
 
-/// The longest tenant id, in bytes: Mimir's limit, which keeps an id usable as a folder name.
+/// Maximum length of a tenant id in bytes. This is the limit of Mimir, so that an id can be the
+/// name of a folder.
 pub const TENANT_ID_BYTES_MAX: usize = 150;
 
-/// The tenant of every request while multitenancy is off.
+/// The tenant of every request if multitenancy is disabled.
 pub const ANONYMOUS: &str = "anonymous";
 
-/// A valid tenant id. Cheap to clone.
+/// A valid tenant id. Cloning is cheap.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TenantId(Arc<str>);
 
 impl TenantId {
-    /// Checks `id`; fails with [`ErrorKind::Invalid`] on a bad length, character, `.` or `..`.
+    /// Checks and creates a tenant id. Fails with [`ErrorKind::Invalid`] if the length or a
+    /// character is not permitted, or if the id is `.` or `..`.
     pub fn new(id: &str) -> Result<Self, Error> {
         let invalid = |why: String| Err(Error::new(ErrorKind::Invalid, why));
         if id.is_empty() {
@@ -39,12 +43,12 @@ impl TenantId {
         Ok(Self(id.into()))
     }
 
-    /// The tenant that owns everything while multitenancy is off.
+    /// Returns the tenant that owns all data if multitenancy is disabled.
     pub fn anonymous() -> Self {
         Self(ANONYMOUS.into())
     }
 
-    /// The id as text.
+    /// Returns the id as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }

@@ -1,15 +1,15 @@
-//! Spans: how long the parts of a request took, for a collector of traces.
+//! Spans: the durations of the parts of a request, for a trace collector.
 //!
 //! ```text
 //! Tracer::begin -> Span (a request, an evaluation) -> SpanContext::begin -> Span (a part of it)
-//!                    dropped -> queue of finished spans -> taken by what exports them
+//!                    dropped -> queue of finished spans -> taken by the exporter
 //! ```
 //!
-//! Invariant: a trace that is not sampled costs a look at a flag and a few random numbers: a
-//! [`Span`] of it keeps nothing, and only knows where it stands, so that others are told that they
-//! need not sample either. The queue is bounded; what does not fit is counted.
+//! Invariant: a trace that is not sampled costs a check of a flag and a few random numbers. Its
+//! [`Span`] stores only its position in the trace, so that other servers are informed that they
+//! need not sample it either. The queue is limited, and spans that do not fit are counted.
 //!
-//! Source: W3C Trace Context for `traceparent`, the samplers of OpenTelemetry's SDKs
+//! Source: W3C Trace Context for `traceparent`, and the samplers of the OpenTelemetry SDKs
 //! (`ParentBased(TraceIDRatioBased)`).
 
 use crate::env::{Clock, Rng};
@@ -19,41 +19,41 @@ use std::fmt::Write;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// Finished spans that may wait to be exported, as in OpenTelemetry's SDKs.
+/// Maximum number of finished spans that wait for export, as in the OpenTelemetry SDKs.
 pub const QUEUE_MAX: usize = 2048;
 
-/// Attributes of one span; further ones are left out.
+/// Maximum number of attributes of one span. Further ones are dropped.
 const ATTRIBUTES_MAX: usize = 32;
 
-/// Bytes of a text in a span: expressions are cut.
+/// Maximum length of a text in a span in bytes. Longer texts, such as expressions, are cut.
 const TEXT_BYTES_MAX: usize = 1024;
 
-/// The scale of [`Tracer::set_fraction`]: half of all numbers, as the SDKs have it.
+/// The scale of [`Tracer::set_fraction`]: half of the range of 64-bit numbers, as in the SDKs.
 const RATIO_SCALE: f64 = (1u64 << 63) as f64;
 
-/// What is never sampled: no fraction.
+/// The threshold with which no trace is sampled.
 const NEVER: u64 = 0;
 
-/// Where a span stands, as another process said it.
+/// The position of a span in a trace, as sent by another process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TraceParent {
-    /// The trace; not zero.
+    /// The trace id, which is not zero.
     pub trace: u128,
-    /// The span; not zero.
+    /// The span id, which is not zero.
     pub span: u64,
-    /// Whether it is sampled there.
+    /// True if the other process samples the trace.
     pub is_sampled: bool,
 }
 
 impl TraceParent {
-    /// Reads a `traceparent` header; `None` if it is none.
+    /// Parses a `traceparent` header. Returns `None` if it is invalid.
     pub fn parse(header: &str) -> Option<Self> {
         let mut parts = header.trim().split('-');
         let version = hex(parts.next()?, 2)?;
         let trace = hex(parts.next()?, 32)?;
         let span = hex(parts.next()?, 16)? as u64;
         let flags = hex(parts.next()?, 2)?;
-        // Later versions may have more; the first one has not.
+        // Later versions may have more fields, but version zero must not.
         let has_more = parts.next().is_some();
         let is_valid = version != 0xff && trace != 0 && span != 0 && !(version == 0 && has_more);
         is_valid.then_some(Self {
@@ -63,37 +63,37 @@ impl TraceParent {
         })
     }
 
-    /// The header.
+    /// Returns the value of a `traceparent` header.
     pub fn header(&self) -> String {
         let flags = u8::from(self.is_sampled);
         format!("00-{:032x}-{:016x}-{flags:02x}", self.trace, self.span)
     }
 }
 
-/// A number of so many small hexadecimal digits.
+/// Parses a number of exactly `digits` lower-case hexadecimal digits.
 fn hex(text: &str, digits: usize) -> Option<u128> {
     let is_digit = |c: u8| c.is_ascii_digit() || (b'a'..=b'f').contains(&c);
     let is_number = text.len() == digits && text.bytes().all(is_digit);
     is_number.then(|| u128::from_str_radix(text, 16).ok())?
 }
 
-/// On which side of a connection a span is.
+/// The role of a span in a connection between two processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SpanKind {
-    /// Within the process.
+    /// An operation within the process.
     Internal,
-    /// It answers a request.
+    /// The processing of a request from another process.
     Server,
-    /// It asks another server.
+    /// A request to another server.
     Client,
 }
 
 /// The value of an attribute.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Attribute {
-    /// A text.
+    /// A text, which may have been cut.
     Text(String),
-    /// A number.
+    /// A signed integer.
     Integer(i64),
 }
 
@@ -121,45 +121,45 @@ impl From<usize> for Attribute {
     }
 }
 
-/// The beginning of a text, whole characters of it.
+/// Returns the start of a text up to the maximum length, cut between characters.
 fn cut(text: &str) -> String {
     let end = text.floor_char_boundary(TEXT_BYTES_MAX);
     text[..end].to_owned()
 }
 
-/// A span that ended.
+/// A span that has ended.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FinishedSpan {
-    /// Its trace.
+    /// The trace id.
     pub trace: u128,
-    /// Its own number.
+    /// The span id.
     pub span: u64,
-    /// The span that it is a part of.
+    /// The id of the parent span, if there is one.
     pub parent: Option<u64>,
-    /// What was done.
+    /// The name of the operation.
     pub name: String,
-    /// On which side.
+    /// The role of the span in a connection.
     pub kind: SpanKind,
-    /// When it began, in nanoseconds since the Unix epoch.
+    /// The start time in nanoseconds since the Unix epoch.
     pub start_ns: u64,
-    /// When it ended.
+    /// The end time in nanoseconds since the Unix epoch.
     pub end_ns: u64,
-    /// What is known of it, by name.
+    /// The attributes with their names.
     pub attributes: Vec<(&'static str, Attribute)>,
-    /// What went wrong, if something did.
+    /// The error text if the operation failed.
     pub error: Option<String>,
 }
 
-/// Begins traces and keeps what ended until it is exported.
+/// Starts traces and stores finished spans until they are exported.
 pub struct Tracer {
     clock: Arc<dyn Clock>,
     rng: Arc<dyn Rng>,
-    /// Traces whose number is below are sampled; [`NEVER`], or so much of [`RATIO_SCALE`] and one.
+    /// Traces whose id is below this are sampled: [`NEVER`], or a fraction of [`RATIO_SCALE`].
     sampled_below: AtomicU64,
-    /// Whether spans are exported: without, nothing is sampled, whatever a caller says.
+    /// True if spans are exported. Otherwise nothing is sampled, even if a caller samples.
     is_on: AtomicBool,
     finished: Mutex<Vec<FinishedSpan>>,
-    /// Spans that found the queue full.
+    /// Number of spans that were dropped because the queue was full.
     pub dropped: Counter,
 }
 
@@ -170,7 +170,7 @@ impl std::fmt::Debug for Tracer {
 }
 
 impl Tracer {
-    /// A tracer that samples nothing.
+    /// Creates a tracer that samples nothing.
     pub fn new(clock: Arc<dyn Clock>, rng: Arc<dyn Rng>) -> Arc<Self> {
         Arc::new(Self {
             clock,
@@ -182,8 +182,8 @@ impl Tracer {
         })
     }
 
-    /// Samples this fraction of the traces that begin here from now on, and those of others that
-    /// say so; with `None` nothing.
+    /// Sets the fraction of the traces started here that are sampled from now on. Traces of other
+    /// processes are sampled if those sample them. `None` disables sampling.
     pub fn set_fraction(&self, fraction: Option<f64>) {
         let below = (fraction.unwrap_or(0.0).clamp(0.0, 1.0) * RATIO_SCALE) as u64;
         self.sampled_below.store(below, Ordering::Relaxed);
@@ -193,7 +193,8 @@ impl Tracer {
         }
     }
 
-    /// Begins what others may have begun: the first span here of a trace.
+    /// Starts the first span of a trace in this process. The trace may have been started by another
+    /// process.
     pub fn begin(
         self: &Arc<Self>,
         name: impl FnOnce() -> String,
@@ -201,14 +202,14 @@ impl Tracer {
         parent: Option<TraceParent>,
     ) -> Span {
         if !self.is_on.load(Ordering::Relaxed) {
-            // What a caller says is passed on as it is.
+            // The position sent by the caller is forwarded unchanged.
             return parent.map_or(Span::default(), |at| Span(State::Passed(at)));
         }
         let (trace, is_sampled) = match parent {
             Some(parent) => (parent.trace, parent.is_sampled),
             None => {
                 let trace = u128::from(self.rng.next_u64()) << 64 | u128::from(self.number());
-                // As the SDKs: the low half without its last bit decides.
+                // As in the SDKs, the lower half of the id without its last bit decides.
                 let below = self.sampled_below.load(Ordering::Relaxed);
                 (trace, (trace as u64) >> 1 < below)
             }
@@ -229,7 +230,7 @@ impl Tracer {
         keeper.begin((trace, parent.map(|at| at.span)), name(), kind)
     }
 
-    /// A number that is not zero.
+    /// Returns a random number that is not zero.
     fn number(&self) -> u64 {
         self.rng.next_u64().max(1)
     }
@@ -246,23 +247,23 @@ impl Tracer {
         }
     }
 
-    /// The spans that ended since the last call, in the order in which they did.
+    /// Removes and returns the finished spans in the order in which they ended.
     pub fn take(&self) -> Vec<FinishedSpan> {
         std::mem::take(&mut *lock(&self.finished))
     }
 
-    /// How many spans wait to be taken.
+    /// Returns the number of finished spans in the queue.
     pub fn waiting(&self) -> usize {
         lock(&self.finished).len()
     }
 }
 
-/// What keeps the spans of a trace that is sampled.
+/// The recorder of the spans of a sampled trace.
 #[derive(Clone, Debug)]
 struct Keeper {
     tracer: Arc<Tracer>,
-    /// The epoch by the clock of elapsed time, at the beginning of the trace: all spans of a trace
-    /// are measured by one clock.
+    /// The Unix epoch on the clock of elapsed time, determined at the start of the trace. All spans
+    /// of a trace are measured by the same clock.
     zero_ns: u64,
 }
 
@@ -288,21 +289,22 @@ impl Keeper {
     }
 }
 
-/// A span of which others may become parts. Cheap to clone; it does not keep the span from ending.
+/// A reference to a span, for starting child spans. Cloning is cheap, and a reference does not keep
+/// the span from ending.
 #[derive(Clone, Debug)]
 pub struct SpanContext {
     at: TraceParent,
-    /// There is one if the trace is kept here.
+    /// The recorder, if the trace is sampled in this process.
     keeper: Option<Keeper>,
 }
 
 impl SpanContext {
-    /// Begins a part of the span.
+    /// Starts a child span for an operation within the process.
     pub fn begin(&self, name: &str) -> Span {
         self.begin_as(name, SpanKind::Internal)
     }
 
-    /// Begins a part of the span that asks another server.
+    /// Starts a child span for a request to another server.
     pub fn begin_asking(&self, name: &str) -> Span {
         self.begin_as(name, SpanKind::Client)
     }
@@ -315,17 +317,17 @@ impl SpanContext {
         keeper.begin((self.at.trace, parent), name.to_owned(), kind)
     }
 
-    /// Begins a part of what there may be.
+    /// Starts a child span if there is a parent; otherwise returns an empty span.
     pub fn begin_in(whole: Option<&Self>, name: &str) -> Span {
         whole.map_or(Span::default(), |whole| whole.begin(name))
     }
 
-    /// Whether its parts are kept.
+    /// Returns whether child spans are recorded.
     pub fn is_kept(&self) -> bool {
         self.keeper.is_some()
     }
 
-    /// How another process is told of it.
+    /// Returns the position in the trace, for requests to other processes.
     pub fn parent(&self) -> TraceParent {
         self.at
     }
@@ -337,25 +339,25 @@ struct LiveSpan {
     keeper: Keeper,
 }
 
-/// What there is of a span.
+/// The state of a span.
 #[derive(Debug, Default)]
 enum State {
-    /// Nothing: there is no trace.
+    /// There is no trace.
     #[default]
     None,
-    /// The place in a trace that is not kept here.
+    /// A position in a trace that is not recorded in this process.
     Passed(TraceParent),
-    /// A span that is kept once it ended.
+    /// A span that is recorded when it ends.
     Live(Box<LiveSpan>),
 }
 
-/// A span under way, or nothing if its trace is not sampled. It ends when it is dropped, or where
-/// [`Span::reach`] was called last.
+/// An active span, or nothing if its trace is not sampled. It ends when it is dropped, or at the
+/// time of the last call of [`Span::reach`].
 #[derive(Debug, Default)]
 pub struct Span(State);
 
 impl Span {
-    /// Where it stands, for its parts and for other processes; `None` if it is in no trace.
+    /// Returns a reference for child spans and other processes. `None` if there is no trace.
     pub fn context(&self) -> Option<SpanContext> {
         let at = self.parent()?;
         let keeper = match &self.0 {
@@ -365,7 +367,7 @@ impl Span {
         Some(SpanContext { at, keeper })
     }
 
-    /// How another process is told of it.
+    /// Returns the position in the trace, for requests to other processes.
     pub fn parent(&self) -> Option<TraceParent> {
         match &self.0 {
             State::None => None,
@@ -378,24 +380,24 @@ impl Span {
         }
     }
 
-    /// Whether it will be kept.
+    /// Returns whether the span is recorded.
     pub fn is_kept(&self) -> bool {
         matches!(self.0, State::Live(_))
     }
 
-    /// Begins a part of it.
+    /// Starts a child span for an operation within the process.
     pub fn child(&self, name: &str) -> Span {
         self.context()
             .map_or(Span::default(), |context| context.begin(name))
     }
 
-    /// Begins a part of it that asks another server.
+    /// Starts a child span for a request to another server.
     pub fn child_asking(&self, name: &str) -> Span {
         self.context()
             .map_or(Span::default(), |context| context.begin_asking(name))
     }
 
-    /// Says something of it.
+    /// Adds an attribute. `value` is called only if the span is recorded.
     pub fn set<V: Into<Attribute>>(&mut self, name: &'static str, value: impl FnOnce() -> V) {
         let State::Live(live) = &mut self.0 else {
             return;
@@ -406,18 +408,18 @@ impl Span {
         }
     }
 
-    /// Takes now for its end, unless it is told a later one.
+    /// Sets the end of the span to now. A later call overrides it.
     pub fn reach(&mut self) {
         if let State::Live(live) = &mut self.0 {
             live.finished.end_ns = live.keeper.now_ns();
         }
     }
 
-    /// Says what went wrong.
+    /// Sets the error text of the span.
     pub fn fail(&mut self, error: impl std::fmt::Display) {
         if let State::Live(live) = &mut self.0 {
             let mut text = String::new();
-            // Writing to a string does not fail.
+            // Writing to a string cannot fail.
             let _ = write!(text, "{error}");
             live.finished.error = Some(cut(&text));
         }
@@ -446,7 +448,8 @@ mod tests {
     use crate::sample::TimestampMs;
     use std::time::Duration;
 
-    /// A clock that goes on a millisecond with each look, and numbers one after the other.
+    /// A clock that advances by a millisecond with each call, and a generator of pseudorandom
+    /// numbers.
     #[derive(Default)]
     struct Steps(AtomicU64);
 
@@ -462,7 +465,7 @@ mod tests {
 
     impl Rng for Steps {
         fn next_u64(&self) -> u64 {
-            // splitmix64
+            // The SplitMix64 generator.
             let n = self.0.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
             let n = (n ^ n >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
             let n = (n ^ n >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -515,7 +518,7 @@ mod tests {
         drop(end_of_part);
         let context = whole.context().unwrap();
         drop(whole);
-        // A part may end after the whole.
+        // A child span may end after its parent.
         drop(context.begin("late"));
         let spans = tracer.take();
         let [part, between, whole, late] = &spans[..] else {
@@ -588,10 +591,10 @@ mod tests {
             );
             if let (Some(at), Some(parent)) = (passed, parent) {
                 assert_eq!(at.trace, parent.trace);
-                // No trace is kept here: what was said is said again.
+                // Without a local tracer, the position is forwarded unchanged.
                 assert_eq!(at == parent, fraction.is_none());
             }
-            // Its parts are no more than it is.
+            // Child spans are not recorded either.
             let part = span.child("part");
             assert_eq!((part.parent(), part.is_kept()), (passed, false));
             drop((span, part));

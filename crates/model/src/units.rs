@@ -1,12 +1,12 @@
-//! Durations and sizes as Prometheus writes them in flags, in its config and in PromQL.
+//! Durations and sizes in the notation of Prometheus, for flags, the config and PromQL.
 //!
-//! Invariant: what one function prints the other reads back to the same value. A year has 365
-//! days, a day 24 hours; a KB has 1024 bytes. Nothing here is negative.
+//! Invariant: the printed form of a value parses to the same value. A year has 365 days, a day has
+//! 24 hours, and a KB has 1024 bytes. No value is negative.
 
 use crate::quote::quote;
 use std::time::Duration;
 
-/// Units of a duration, largest first, in milliseconds.
+/// The units of durations in milliseconds, largest first.
 const DURATION_UNITS_MS: [(&str, u64); 7] = [
     ("y", 365 * 24 * 3_600_000),
     ("w", 7 * 24 * 3_600_000),
@@ -17,7 +17,7 @@ const DURATION_UNITS_MS: [(&str, u64); 7] = [
     ("ms", 1),
 ];
 
-/// Units of a size, in bytes. `KiB` is the same as `KB`: powers of two either way.
+/// The units of sizes in bytes. `KiB` is the same as `KB`: both are powers of two.
 const SIZE_UNITS_BYTES: [(&str, u64); 7] = [
     ("EB", 1 << 60),
     ("PB", 1 << 50),
@@ -28,35 +28,37 @@ const SIZE_UNITS_BYTES: [(&str, u64); 7] = [
     ("B", 1),
 ];
 
-/// The longest duration that fits: upstream's nanoseconds in 63 bits.
+/// The longest duration in milliseconds: Prometheus stores nanoseconds in 63 bits.
 const DURATION_MS_MAX: u64 = i64::MAX as u64 / 1_000_000;
 
-/// Why a text is no duration or size. The texts about durations are upstream's.
+/// The reasons why a text is not a duration or size. The texts about durations are those of
+/// Prometheus.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UnitError {
-    /// Nothing between the quotes.
+    /// The text is empty.
     #[error("empty duration string")]
     EmptyDuration,
-    /// Not a sequence of numbers and units, the largest unit first.
+    /// The text is not a sequence of numbers and units with the largest unit first.
     #[error("not a valid duration string: {}", quote(.0.as_bytes()))]
     Duration(String),
-    /// A unit that does not exist.
+    /// The text contains an unknown unit.
     #[error("unknown unit {} in duration {}", quote(unit.as_bytes()), quote(text.as_bytes()))]
     DurationUnit {
-        /// The unit.
+        /// The unknown unit.
         unit: String,
         /// The whole text.
         text: String,
     },
-    /// More than 290 years.
+    /// The duration is longer than about 290 years.
     #[error("duration out of range")]
     DurationRange,
-    /// Not a number with a unit.
+    /// The text is not a number with a unit.
     #[error("not a valid size: {0:?}, expected a number and one of B, KB, MB, GB, TB, PB, EB")]
     Size(String),
 }
 
-/// Reads `1h30m`, `500ms`, `0`: units in falling order, each at most once.
+/// Parses a duration such as `1h30m`, `500ms` or `0`. Units must be in descending order, each at
+/// most once.
 pub fn parse_duration(text: &str) -> Result<Duration, UnitError> {
     match text {
         "" => return Err(UnitError::EmptyDuration),
@@ -91,8 +93,8 @@ pub fn parse_duration(text: &str) -> Result<Duration, UnitError> {
     Ok(Duration::from_millis(total_ms))
 }
 
-/// Prints a duration as Prometheus does: `1h30m`, `90d`, and years or weeks only where they fit
-/// exactly: `90d` is easier to read than `12w6d`.
+/// Formats a duration like Prometheus: `1h30m`, `90d`. Years and weeks are used only if they fit
+/// exactly, because `90d` is easier to read than `12w6d`.
 pub fn format_duration(duration: Duration) -> String {
     let mut rest_ms = duration.as_millis() as u64;
     if rest_ms == 0 {
@@ -110,7 +112,7 @@ pub fn format_duration(duration: Duration) -> String {
     out
 }
 
-/// Prints a span of nanoseconds as Go's `time.Duration` does: `1h0m0s`, `1.5s`, `-2ms`.
+/// Formats a number of nanoseconds like Go's `time.Duration`: `1h0m0s`, `1.5s`, `-2ms`.
 pub fn format_go_duration(nanos: i64) -> String {
     let sign = if nanos < 0 { "-" } else { "" };
     let nanos = nanos.unsigned_abs();
@@ -140,7 +142,7 @@ pub fn format_go_duration(nanos: i64) -> String {
     }
 }
 
-/// Reads `512MB`, `1.5GiB`, `1GB512MB`, `0`.
+/// Parses a size such as `512MB`, `1.5GiB`, `1GB512MB` or `0`. Returns bytes.
 pub fn parse_size(text: &str) -> Result<u64, UnitError> {
     let malformed = || UnitError::Size(text.to_owned());
     if text == "0" {
@@ -151,7 +153,7 @@ pub fn parse_size(text: &str) -> Result<u64, UnitError> {
     while !rest.is_empty() {
         let (number, after) = split_where(rest, |c| !(c.is_ascii_digit() || c == '.'));
         let (name, after) = split_where(after, |c| c.is_ascii_digit());
-        // Upstream reads all units in one of the two ways.
+        // Prometheus does not permit both kinds of units in one text.
         if is_long && name != "B" && !name.ends_with("iB") {
             return Err(malformed());
         }
@@ -175,7 +177,7 @@ pub fn parse_size(text: &str) -> Result<u64, UnitError> {
     Ok(total_bytes)
 }
 
-/// Prints a size as Prometheus does: whole numbers of units, the largest first, `1GiB512MiB`.
+/// Formats a size like Prometheus, as integers with units, largest first: `1GiB512MiB`.
 pub fn format_size(bytes: u64) -> String {
     let mut rest_bytes = bytes;
     let mut out = String::new();
@@ -196,7 +198,7 @@ pub fn format_size(bytes: u64) -> String {
     }
 }
 
-/// Cuts `text` before the first character for which `ends` holds.
+/// Splits `text` before the first character for which `ends` returns true.
 fn split_where(text: &str, ends: impl Fn(char) -> bool) -> (&str, &str) {
     text.split_at(text.find(ends).unwrap_or(text.len()))
 }

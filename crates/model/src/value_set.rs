@@ -1,28 +1,29 @@
-//! A set of byte strings that was written down as a list: what `=~"a|b|c"` accepts.
+//! A set of byte strings that was written as a list: the values that `=~"a|b|c"` accepts.
 //!
 //! ```text
-//! bytes   shared part of all | rest of the first | shared part | rest of the second | ...
-//! keys    the first eight bytes of each rest, as a number: bisection reads nothing else
+//! bytes   common prefix | rest of the first value | common prefix | rest of the second value | ...
+//! keys    the first eight bytes of each rest as a number; a binary search reads only these
 //! ```
 //!
-//! Dashboards write thousands of values, which begin alike, so that whole strings would be compared
-//! in their equal parts. Values stand in one piece of memory. Invariant: sorted and unique; so are
-//! the keys but for those of rests that begin alike, which are told apart by the bytes.
+//! Dashboards contain lists of thousands of values with a long common prefix, on which comparisons
+//! of whole strings would spend most of their time. All values are in one buffer. Invariant: values
+//! are sorted and unique. Keys are sorted, and equal only for values whose rests start with the
+//! same bytes; those are then compared as strings.
 
 use std::cmp::Ordering;
 
-/// The set.
+/// A sorted set of byte strings.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ValueSet {
     bytes: Vec<u8>,
-    /// Where each value ends.
+    /// The end offset of each value in `bytes`.
     ends: Vec<u32>,
     keys: Vec<u64>,
-    /// Bytes that all values begin with.
+    /// The length of the common prefix of all values.
     shared: usize,
 }
 
-/// A list under way, in any order.
+/// A list of values in any order, which is converted to a set when it is complete.
 #[derive(Debug, Default)]
 pub(crate) struct ValueList {
     bytes: Vec<u8>,
@@ -30,7 +31,7 @@ pub(crate) struct ValueList {
 }
 
 impl ValueList {
-    /// An empty list with room for `values` values of `bytes` bytes together.
+    /// Creates an empty list with capacity for `values` values of `bytes` bytes in total.
     pub(crate) fn with_capacity(values: usize, bytes: usize) -> Self {
         Self {
             bytes: Vec::with_capacity(bytes),
@@ -38,12 +39,12 @@ impl ValueList {
         }
     }
 
-    /// Adds bytes to the value under way.
+    /// Appends bytes to the current value.
     pub(crate) fn extend(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// Ends the value under way, which may be empty.
+    /// Ends the current value, which may be empty.
     pub(crate) fn end(&mut self) {
         self.ends.push(self.bytes.len() as u32);
     }
@@ -52,7 +53,7 @@ impl ValueList {
         slice(&self.bytes, &self.ends, at)
     }
 
-    /// The values in order, each once.
+    /// Converts the list to a set: sorts the values and removes duplicates.
     pub(crate) fn into_set(self) -> ValueSet {
         let shared = self.shared_bytes();
         let mut order: Vec<(u64, u32)> = (0..self.ends.len())
@@ -86,7 +87,7 @@ impl ValueList {
         }
     }
 
-    /// How many bytes all values begin with.
+    /// Returns the length of the common prefix of all values.
     fn shared_bytes(&self) -> usize {
         let Some(first) = (!self.ends.is_empty()).then(|| self.get(0)) else {
             return 0;
@@ -110,22 +111,22 @@ impl FromIterator<Vec<u8>> for ValueSet {
 }
 
 impl ValueSet {
-    /// How many values.
+    /// Returns the number of values.
     pub fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// Whether there is none.
+    /// Returns whether the set is empty.
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
 
-    /// The values in order.
+    /// Returns the values in order.
     pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
         (0..self.len()).map(|at| self.get(at))
     }
 
-    /// Whether `value` is one of them.
+    /// Returns whether the set contains `value`; O(log n).
     pub fn contains(&self, value: &[u8]) -> bool {
         let Some((begin, rest)) = value.split_at_checked(self.shared) else {
             return false;
@@ -151,7 +152,7 @@ impl ValueSet {
         false
     }
 
-    /// What all values begin with.
+    /// Returns the common prefix of all values.
     pub fn shared_prefix(&self) -> &[u8] {
         match self.is_empty() {
             true => &[],
@@ -159,7 +160,7 @@ impl ValueSet {
         }
     }
 
-    /// Whether the empty value is the only one.
+    /// Returns whether the empty value is the only element.
     pub fn is_only_empty(&self) -> bool {
         self.len() == 1 && self.bytes.is_empty()
     }
@@ -174,7 +175,8 @@ fn slice<'v>(bytes: &'v [u8], ends: &[u32], at: usize) -> &'v [u8] {
     &bytes[start as usize..ends[at] as usize]
 }
 
-/// The first eight bytes as a number, which is ordered as they are but for zeros behind the end.
+/// Returns the first eight bytes as a big-endian number. Its order is that of the bytes, except for
+/// trailing zeros.
 fn key(bytes: &[u8]) -> u64 {
     match bytes.first_chunk::<8>() {
         Some(first) => u64::from_be_bytes(*first),
@@ -192,7 +194,7 @@ mod tests {
     use crate::env::sim::SimRng;
     use std::collections::BTreeSet;
 
-    /// Values that share beginnings, end in zeros, or are empty.
+    /// Returns a random value that shares prefixes with others, ends in zeros, or is empty.
     fn random_value(rng: &SimRng) -> Vec<u8> {
         let parts = [
             &b"a"[..],

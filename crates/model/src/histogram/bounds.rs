@@ -1,14 +1,14 @@
-//! The bounds of native histograms' buckets.
+//! The bucket bounds of native histograms.
 //!
-//! Bounds appear in answers and in interpolation, so they must equal upstream's bit for bit.
-//! Upstream reads the fractions of exponential bounds from tables that are not correctly rounded
-//! powers; therefore they are a table here too: that of the finest schema, which holds all coarser
-//! ones.
+//! Bounds appear in query results and affect interpolation, so they must equal those of Prometheus
+//! bit by bit. Prometheus takes the fractions of exponential bounds from tables that are not
+//! correctly rounded powers. Therefore this module contains a table, too: that of the highest
+//! schema, which includes all lower ones.
 
 use super::{CUSTOM_BUCKETS_SCHEMA, EXPONENTIAL_SCHEMA_MAX};
 
-/// The upper bound of the bucket with number `index` on the positive side; the bucket's lower bound
-/// is that of `index - 1`. Custom bounds end with +Inf and begin with -Inf.
+/// Returns the upper bound of bucket `index` on the positive side; its lower bound is the upper
+/// bound of `index - 1`. Custom bounds start with -Inf and end with +Inf.
 pub fn upper_bound(index: i64, schema: i32, custom_values: &[f64]) -> f64 {
     if schema != CUSTOM_BUCKETS_SCHEMA {
         return exponential_bound(index, schema);
@@ -19,9 +19,10 @@ pub fn upper_bound(index: i64, schema: i32, custom_values: &[f64]) -> f64 {
     }
 }
 
-/// The bucket of the greatest numbers ends at the greatest number; the next one is for infinity.
+/// Returns the upper bound of an exponential bucket. The bucket of the largest floats ends at the
+/// largest float, and the next one contains infinity.
 fn exponential_bound(index: i64, schema: i32) -> f64 {
-    /// Beyond these indexes every bound is infinite or zero at every schema.
+    /// Beyond these indexes every bound is infinite or zero in every schema.
     const INDEX_MAX: i64 = 1 << 20;
     let index = index.clamp(-INDEX_MAX, INDEX_MAX);
     let (fraction, exponent) = if schema < 0 {
@@ -38,7 +39,7 @@ fn exponential_bound(index: i64, schema: i32) -> f64 {
     scale(fraction, exponent)
 }
 
-/// `fraction * 2^exponent` for a fraction in [0.5, 1), rounded once.
+/// Returns `fraction * 2^exponent` for a fraction in [0.5, 1), rounded once.
 fn scale(fraction: f64, exponent: i64) -> f64 {
     if exponent > 1024 {
         return f64::INFINITY;

@@ -1,11 +1,11 @@
-//! Leaving empty buckets out.
+//! Removal of empty buckets.
 
 use super::{Counts, Histogram, Span, bucket_indexes};
 
 impl Histogram {
-    /// Leaves out runs of more than `empty_max` empty buckets, and those at either end; shorter
-    /// runs between others are written out. Spans that do not fit the buckets, or that go back,
-    /// stay as they are for [`Histogram::validate`] to refuse. O(buckets); allocates.
+    /// Removes runs of more than `empty_max` empty buckets, and all empty buckets at both ends.
+    /// Shorter runs are stored explicitly. Spans that are invalid or out of order remain unchanged,
+    /// so that [`Histogram::validate`] can reject them. O(buckets); allocates.
     pub fn compact(&mut self, empty_max: u32) {
         let sides = (&mut self.positive_spans, &mut self.negative_spans);
         match &mut self.counts {
@@ -48,7 +48,7 @@ fn compact_counts<T: Copy + Default + PartialEq>(
     };
     let empty = T::default();
     let (mut new_spans, mut new_counts) = (Vec::<Span>::new(), Vec::with_capacity(counts.len()));
-    // The index behind the last bucket kept.
+    // The index after the last bucket that was kept.
     let mut end = 0i64;
     for (index, count) in indexes
         .zip(counts.iter())
@@ -71,7 +71,8 @@ fn compact_counts<T: Copy + Default + PartialEq>(
     (*spans, *counts) = (new_spans, new_counts);
 }
 
-/// The index of each bucket, or `None` if the spans do not describe as many or go back.
+/// Returns the index of each bucket, or `None` if the spans are out of order or their length
+/// differs from the number of buckets.
 fn indexes(spans: &[Span], buckets: usize) -> Option<impl Iterator<Item = i64> + use<'_>> {
     let covered: u64 = spans.iter().map(|span| u64::from(span.length)).sum();
     if covered != buckets as u64 || spans.iter().skip(1).any(|span| span.offset < 0) {
@@ -147,7 +148,7 @@ mod tests {
         );
         check((&[(5, 2)], &[0, 0]), 0, (&[], &[]));
         check((&[(0, 0)], &[]), 0, (&[], &[]));
-        // What does not fit is left for others to refuse.
+        // Invalid spans remain unchanged.
         check((&[(0, 2)], &[0]), 0, (&[(0, 2)], &[0]));
         check(
             (&[(0, 1), (-1, 1)], &[0, 1]),

@@ -1,14 +1,15 @@
-//! Native histograms to calculate with: float counts, buckets by index.
+//! Native histograms for computations: float counts, and buckets by index.
 //!
 //! ```text
 //! stored Histogram -> FloatHistogram -> add, scale, reset?, quantile, trim -> stored Histogram
 //!   spans, deltas       indexes, counts
 //! ```
 //!
-//! A side keeps the buckets that the stored form spells out, the empty ones too: whether a side has
-//! buckets at all decides how upstream interpolates in the zero bucket. `form` knows how a
-//! histogram is kept, the files beside it calculate with it. Operations follow
-//! `model/histogram/float_histogram.go` number by number, so that results agree bit for bit.
+//! Each side has the same buckets as the stored form, including empty ones, because interpolation
+//! in the zero bucket depends on whether a side has any buckets. The module `form` defines the
+//! representation; the other modules compute with it. All operations follow
+//! `model/histogram/float_histogram.go` of Prometheus number by number, so that results are equal
+//! bit by bit.
 
 mod accumulate;
 mod add;

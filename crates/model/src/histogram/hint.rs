@@ -1,15 +1,15 @@
-//! What a histogram says about a counter reset when it stands behind another one.
+//! Derives the counter reset hint of a histogram from the previous one.
 //!
-//! A store that keeps samples in order knows this better than the sender of one sample: it compares
-//! once, and readers need not. The rules are those by which upstream's chunks of histograms go on
-//! or are cut (`tsdb/chunkenc/float_histogram.go`): only a histogram in the chunk of the one before
-//! is known to be no reset.
+//! A store that keeps samples in order can determine the hint better than the sender of a single
+//! sample: it compares once, and readers do not have to. The rules are those by which Prometheus
+//! appends to a chunk of histograms or cuts it (`tsdb/chunkenc/float_histogram.go`): only a
+//! histogram in the same chunk as the previous one is certainly not a reset.
 
 use super::{Counts, Histogram, ResetHint, Span, absolute, bucket_indexes};
 
 impl Histogram {
-    /// The hint of this histogram behind `previous`, the sample right before it in its series if
-    /// that is a histogram. O(buckets).
+    /// Returns the hint of this histogram. `previous` is the previous sample of the series if that
+    /// is a histogram. O(buckets).
     pub fn hint_behind(&self, previous: Option<&Histogram>) -> ResetHint {
         if self.reset_hint == ResetHint::Gauge {
             return ResetHint::Gauge;
@@ -20,7 +20,7 @@ impl Histogram {
         }
     }
 
-    /// Whether no count fell, and the layout can be that of the same counter.
+    /// Returns whether no count decreased and the layout is compatible with the same counter.
     fn continues(&self, previous: &Histogram) -> bool {
         let known_to_differ = self.reset_hint == ResetHint::Reset
             || previous.reset_hint == ResetHint::Gauge
@@ -88,7 +88,7 @@ impl Histogram {
     }
 }
 
-/// The index and the count of each bucket.
+/// Returns the index and the count of each bucket.
 fn buckets<'a, T>(
     spans: &'a [Span],
     counts: impl Iterator<Item = T> + 'a,
@@ -96,7 +96,7 @@ fn buckets<'a, T>(
     bucket_indexes(spans).zip(counts)
 }
 
-/// Whether every populated bucket is still there and holds as much as before.
+/// Returns whether every non-empty bucket still exists and no count decreased.
 fn grows<T: PartialOrd + Default>(
     now: impl Iterator<Item = (i64, T)>,
     before: impl Iterator<Item = (i64, T)>,

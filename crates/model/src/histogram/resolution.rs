@@ -1,21 +1,22 @@
-//! Coarser histograms: neighbouring buckets are merged until the schema is coarse enough.
+//! Reduction of the resolution: merges neighbouring buckets until the schema is reached.
 //!
-//! One step of resolution joins buckets in pairs: bucket `i` of a schema covers the same values as
-//! buckets `2i - 1` and `2i` of the next finer one. Follows `reduceResolution` of upstream's
-//! `model/histogram/generic.go`.
+//! One step merges pairs of buckets: bucket `i` of a schema covers the same values as buckets `2i -
+//! 1` and `2i` of the next higher resolution. Follows `reduceResolution` in
+//! `model/histogram/generic.go` of Prometheus.
 
 use super::{Counts, Histogram, Span, bucket_indexes};
 use crate::error::{Error, ErrorKind};
 
-/// The finest exponential schema that a newer version may write; it is made coarser here.
+/// The highest exponential schema that a newer version may write. Its resolution is reduced here.
 pub const EXPONENTIAL_SCHEMA_RESERVED_MAX: i32 = 52;
 
-/// Buckets of one span. The schema and the range of floats leave less than 300,000.
+/// Maximum number of buckets in one span. The schema and the range of floats permit less than
+/// 300,000 buckets.
 const SPAN_LENGTH_MAX: u32 = 1 << 20;
 
 impl Histogram {
-    /// Makes the histogram as coarse as `schema` if it is finer. Fails with
-    /// [`crate::error::ErrorKind::Invalid`] where spans go back or lie too far apart. O(buckets).
+    /// Reduces the resolution to `schema` if it is higher. Fails with
+    /// [`crate::error::ErrorKind::Invalid`] if spans are out of order or too far apart. O(buckets).
     pub fn reduce_to(&mut self, schema: i32) -> Result<(), Error> {
         let shift = self.schema.saturating_sub(schema);
         if shift <= 0 {
@@ -68,7 +69,7 @@ fn merge<T: Copy>(
 ) -> Result<(), Error> {
     let mut merged: Vec<(i64, T)> = Vec::new();
     for (index, count) in bucket_indexes(spans).zip(counts.iter()) {
-        // A bucket ends where its index says: the end decides in which coarser one it lies.
+        // The index of a bucket refers to its upper bound, which determines the merged bucket.
         let target = ((index - 1) >> shift.min(63)) + 1;
         match merged.last_mut() {
             Some((last, sum)) if *last == target => *sum = add(*sum, *count),
@@ -82,8 +83,8 @@ fn merge<T: Copy>(
     Ok(())
 }
 
-/// The spans of the buckets with these indexes, which increase; fails if they do not, or if they
-/// lie too far apart.
+/// Returns the spans of the buckets with these indexes. Fails if the indexes are not in ascending
+/// order, or are too far apart.
 pub fn spans_of(indexes: &[i64]) -> Result<Vec<Span>, Error> {
     let mut spans: Vec<Span> = Vec::new();
     let mut end = 0i64;

@@ -1,8 +1,8 @@
-//! Whether coded label sets are sound, without putting them together.
+//! Validation of encoded label sets without decoding them.
 //!
-//! Only the order of names depends on the set before, so the names are all that is kept of it. A
-//! set with the names of the one before, as neighbours mostly have, is passed over without a look
-//! at them. Invariant: accepts exactly what [`super::LabelsDecoder`] accepts.
+//! Only the order of names depends on the previous set, so only its names are stored. A set with
+//! the same names as the previous one, which is frequent, needs no comparison of names. Invariant:
+//! accepts exactly the same bytes as [`super::LabelsDecoder`].
 
 use super::{
     COUNT_MAX, END, MalformedLabels, NOT_CANONICAL, NOT_THERE, PAIR, SKIP, TRUNCATED, UNKNOWN,
@@ -10,20 +10,20 @@ use super::{
 };
 use crate::labels::take_prefixed;
 
-/// Passes over one set after the other.
+/// Validates label sets, each relative to the previous one.
 #[derive(Debug, Default)]
 pub(super) struct LabelsChecker<'a> {
-    /// The names of the set before.
+    /// The names of the previous set.
     before: Vec<&'a [u8]>,
-    /// The names of the set under way, once they are not those of the set before.
+    /// The names of the current set, as soon as they differ from those of the previous one.
     names: Vec<&'a [u8]>,
 }
 
 impl<'a> LabelsChecker<'a> {
-    /// Passes over the next set.
+    /// Validates the next set.
     pub(super) fn pass(&mut self, rest: &mut &'a [u8]) -> Result<(), MalformedLabels> {
         let mut at = 0;
-        // All names so far are those of the set before, up to `at`.
+        // True as long as all names equal those of the previous set, up to `at`.
         let mut is_alike = true;
         loop {
             let op = take_byte(rest).ok_or(TRUNCATED)?;
@@ -58,7 +58,7 @@ impl<'a> LabelsChecker<'a> {
         Ok(())
     }
 
-    /// From here on the names are not those of the set before.
+    /// Starts a separate list of names, because they now differ from those of the previous set.
     fn part(&mut self, at: usize, is_alike: &mut bool) {
         if std::mem::take(is_alike) {
             self.names.clear();
@@ -66,7 +66,7 @@ impl<'a> LabelsChecker<'a> {
         }
     }
 
-    /// Takes names of the set before.
+    /// Copies names of the previous set.
     fn copy(&mut self, at: usize, count: usize, is_alike: bool) -> Result<(), MalformedLabels> {
         let names = self.before.get(at..at + count).ok_or(NOT_THERE)?;
         if let (false, Some(first)) = (is_alike, names.first()) {
@@ -76,7 +76,7 @@ impl<'a> LabelsChecker<'a> {
         Ok(())
     }
 
-    /// Checks that `name` may come next.
+    /// Checks that `name` is after the last name.
     fn check(&self, name: &[u8]) -> Result<(), MalformedLabels> {
         let is_behind = match self.names.last() {
             Some(last) => *last < name,
@@ -99,7 +99,7 @@ mod tests {
     use crate::env::sim::SimRng;
     use crate::labels::Labels;
 
-    /// Coded sets, of which some bytes were changed.
+    /// Returns encoded sets in which some bytes were changed.
     fn random_sets(rng: &SimRng) -> Vec<u8> {
         let (mut encoder, mut bytes) = (LabelsEncoder::default(), Vec::new());
         for _ in 0..rng.below(5) {

@@ -1,24 +1,26 @@
-//! Series as log and catalogue hold them: how far each slot is from the one before, and the labels.
+//! Series as the log and the catalogue store them: the distance of each slot from the previous one,
+//! and the labels.
 //!
-//! They are read twice at a start: in parallel for their keys, and one after the other for the
-//! steps between them. Invariant: the second reading follows a first one that accepted them.
+//! They are read twice during a start: in parallel for their keys, and sequentially for the steps
+//! between them. Invariant: the second pass only reads bytes that the first pass has accepted.
 
 use super::check::LabelsChecker;
 use super::{LabelsDecoder, MalformedLabels, StepReader, TRUNCATED};
 use crate::labels::{LabelsRef, take_uvarint};
 use crate::series_key::KeyFormat;
 
-/// Series that are still to be read.
+/// An iterator over encoded series.
 #[derive(Clone, Debug)]
 pub struct SeriesRecords<'a> {
     rest: &'a [u8],
-    /// How many; `None` for as many as there are.
+    /// Number of remaining series, or `None` to read to the end of the bytes.
     left: Option<u64>,
     slot: u64,
 }
 
 impl<'a> SeriesRecords<'a> {
-    /// The series in `bytes`, which hold nothing else unless a number is given.
+    /// Creates an iterator over the series in `bytes`. If `count` is `None`, `bytes` must not
+    /// contain anything else.
     pub fn new(bytes: &'a [u8], count: Option<u64>) -> Self {
         Self {
             rest: bytes,
@@ -27,7 +29,7 @@ impl<'a> SeriesRecords<'a> {
         }
     }
 
-    /// The slot of the next series, whose labels come next.
+    /// Returns the slot of the next series, or `None` at the end. Its labels follow.
     fn next_slot(&mut self) -> Result<Option<u64>, MalformedLabels> {
         match &mut self.left {
             Some(0) => return Ok(None),
@@ -41,7 +43,7 @@ impl<'a> SeriesRecords<'a> {
         Ok(Some(self.slot))
     }
 
-    /// Calls `each` for the series, with their keys of the format `keys`.
+    /// Calls `each` for all series with their slots and keys in the format `keys`.
     pub fn read(
         &mut self,
         keys: &'static dyn KeyFormat,
@@ -54,8 +56,8 @@ impl<'a> SeriesRecords<'a> {
         Ok(())
     }
 
-    /// Passes over all series and accepts what the other ways of reading accept, for a fraction of
-    /// the work; returns the last slot and what stands behind the series.
+    /// Validates all series and accepts the same bytes as the other methods, at a fraction of their
+    /// cost. Returns the last slot and the bytes after the series.
     pub(crate) fn check(mut self) -> Result<(u64, &'a [u8]), MalformedLabels> {
         let mut labels = LabelsChecker::default();
         let mut last = 0;
@@ -66,7 +68,7 @@ impl<'a> SeriesRecords<'a> {
         Ok((last, self.rest))
     }
 
-    /// Calls `each` for the series, with their labels.
+    /// Calls `each` for all series with their slots and labels.
     pub fn read_labels(
         &mut self,
         mut each: impl FnMut(u64, LabelsRef<'_>),
@@ -78,10 +80,10 @@ impl<'a> SeriesRecords<'a> {
         Ok(())
     }
 
-    /// The steps from the labels of the series before to those of the next one; all are to be
-    /// taken.
+    /// Returns the steps from the labels of the previous series to those of the next one. The
+    /// caller must read all of them.
     pub fn steps(&mut self) -> StepReader<'_, 'a> {
-        // What is not there has no steps.
+        // If there is no further series, there are no steps.
         let _ = self.next_slot();
         StepReader::new(&mut self.rest)
     }

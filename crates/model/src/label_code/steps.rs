@@ -1,43 +1,43 @@
-//! What a label set shares with the one before it.
+//! The difference between a label set and the previous one.
 //!
-//! A pair says where it ends, so pairs are equal as far as their bytes are: one comparison finds a
-//! whole stretch of equal ones, without a look at their names and values. Invariant: the steps of a
-//! set, applied to the set before, give it back.
+//! Pairs are stored with their lengths, so pairs are equal exactly if their bytes are. A single
+//! comparison of bytes therefore finds a run of equal pairs without decoding them. Invariant:
+//! applying the steps of a set to the previous set gives the set.
 
 use crate::labels::{LabelsRef, take_prefixed};
 
-/// One step from the set before to the next one; pairs of either are taken in order.
+/// One step from the previous set to the next one. The pairs of both sets are processed in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step<'l> {
-    /// The next pair is that of the set before.
+    /// The next pair equals that of the previous set.
     Same,
-    /// The next pair of the set before is not in this set.
+    /// The next pair of the previous set is not in this set.
     Skip,
-    /// The next pair has the name of that of the set before, and another value.
+    /// The next pair has the same name as that of the previous set, with this value.
     Value(&'l [u8]),
-    /// A pair of its own: name and value.
+    /// A new pair: name and value.
     Pair(&'l [u8], &'l [u8]),
 }
 
-/// The set before.
+/// The previous set, to which the next one is compared.
 #[derive(Clone, Debug, Default)]
 pub struct Before {
     bytes: Vec<u8>,
-    /// Where its pairs end.
+    /// The end offset of each pair.
     ends: Vec<u32>,
-    /// Where the pairs end of the set that is looked at.
+    /// The end offset of each pair in the current set.
     next_ends: Vec<u32>,
 }
 
 impl Before {
-    /// Forgets it: the next set begins anew.
+    /// Discards the previous set.
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.ends.clear();
     }
 
-    /// The steps to `labels`; [`Steps::take`] makes that the set before. What is left of the set
-    /// before at the end is not spoken of.
+    /// Returns the steps to `labels`. [`Steps::take`] makes it the previous set. There are no steps
+    /// for remaining pairs of the previous set.
     pub fn steps<'b, 'l>(&'b mut self, labels: LabelsRef<'l>) -> Steps<'b, 'l> {
         self.next_ends.clear();
         let mut steps = Steps {
@@ -53,7 +53,7 @@ impl Before {
     }
 }
 
-/// Walks over both sets.
+/// An iterator over the steps between two sets.
 #[derive(Debug)]
 pub struct Steps<'b, 'l> {
     before: &'b mut Before,
@@ -61,12 +61,12 @@ pub struct Steps<'b, 'l> {
     at: usize,
     pair_before: usize,
     at_before: usize,
-    /// Up to where the set before equals this one from here on.
+    /// The offset in the previous set up to which both sets are equal from here on.
     same_until: usize,
 }
 
 impl<'l> Steps<'_, 'l> {
-    /// Makes the set the one before. All steps were taken.
+    /// Makes the set the previous one. All steps must have been read.
     pub fn take(self) {
         debug_assert_eq!(self.at, self.bytes.len(), "steps are left");
         std::mem::swap(&mut self.before.ends, &mut self.before.next_ends);
@@ -80,7 +80,7 @@ impl<'l> Steps<'_, 'l> {
         self.same_until = self.at_before + common_bytes(here, before);
     }
 
-    /// The name of the pair of the set before that comes next, and where the pair ends.
+    /// Returns the name of the next pair in the previous set, and the end of the pair.
     fn next_before(&self) -> Option<(&[u8], usize)> {
         let end = *self.before.ends.get(self.pair_before)? as usize;
         let mut pair = self.before.bytes.get(self.at_before..end)?;
@@ -124,7 +124,7 @@ impl<'l> Iterator for Steps<'_, 'l> {
     }
 }
 
-/// How many bytes `a` and `b` begin with alike.
+/// Returns the length of the common prefix of `a` and `b`.
 fn common_bytes(a: &[u8], b: &[u8]) -> usize {
     let (words_a, words_b) = (a.as_chunks::<8>().0, b.as_chunks::<8>().0);
     let mut same = 0;
@@ -150,7 +150,8 @@ mod tests {
     use crate::env::sim::SimRng;
     use crate::labels::Labels;
 
-    /// Few names and values, so that neighbours share some; long ones to cross words.
+    /// Returns random labels with few names and values, so that neighbours share some. Long values
+    /// cross word boundaries.
     fn random_labels(rng: &SimRng) -> Labels {
         let long = "v".repeat(20);
         let pairs = (0..rng.next_u64() % 8).map(|_| {

@@ -1,7 +1,7 @@
-//! What one append writes to a log, in columns.
+//! The data that one append writes to a log, in columns.
 //!
-//! The batch says what happened and not how it is stored: each engine chooses its own coding.
-//! Slots are the numbers by which the store's folder names its series.
+//! The batch defines the content of a record but not its encoding, which each engine chooses. Slots
+//! are the numbers by which the store identifies its series within a folder.
 
 use crate::exemplar::SeriesExemplars;
 use crate::histogram::Histogram;
@@ -9,67 +9,67 @@ use crate::log::{CreatedSeries, Journal};
 use crate::sample::{START_UNKNOWN, TimeRange, TimestampMs};
 use std::sync::Arc;
 
-/// The series that one append created and the samples and exemplars of it that were accepted.
+/// The series that one append created, and its accepted samples and exemplars.
 ///
-/// A batch replays from itself and the series of earlier batches or of the catalogue. Replay gives
-/// the same head whatever the order of the batches and however often one is read, because only
-/// accepted samples are in it, and a sample that is there already is skipped.
+/// A batch can be replayed with only the series of earlier batches or of the catalogue. Replay
+/// results in the same head regardless of the order and number of repetitions of batches, because a
+/// batch contains only accepted samples, and existing samples are skipped.
 #[derive(Clone, Debug, Default)]
 pub struct LogBatch {
-    /// The series of which this append wrote the first sample.
+    /// The series whose first sample this append wrote.
     pub created: CreatedSeries,
-    /// The float samples.
+    /// The float samples that were appended in order.
     pub floats: FloatRows,
-    /// The native histogram samples.
+    /// The native histogram samples that were appended in order.
     pub histograms: Vec<HistogramRow>,
     /// The exemplars, each with the slot of its series.
     pub exemplars: SeriesExemplars,
-    /// The late float samples: those that their series could not append in order. Unlike the
-    /// others they may repeat a time that the series has already.
+    /// The late float samples, which could not be appended in order to their series. Unlike all
+    /// other samples they may repeat a timestamp of the series.
     pub late_floats: FloatRows,
     /// The late native histogram samples.
     pub late_histograms: Vec<HistogramRow>,
-    /// When the late samples arrived: of two at one time, that of the batch with the greater number
-    /// arrived later. Positions do not say so, because batches reach the log in any order. Nothing
-    /// is said by it where there are no late samples.
+    /// The order of arrival of the late samples. Of two late samples with the same timestamp, the
+    /// one in the batch with the larger number arrived later. Positions do not provide this order,
+    /// because batches may reach the log in a different order. Unused if there are no late samples.
     pub late_order: u64,
-    /// What another room logs beside the samples.
+    /// State of another component that is logged together with the samples.
     pub journal: Journal,
-    /// Whether the record may wait for the next one of the same caller, to be written with it.
-    /// Not a part of the record.
+    /// True if the record may be held until the caller appends the next one, to be written together
+    /// with it. Not a part of the record.
     pub is_followed: bool,
 }
 
 impl LogBatch {
-    /// Whether there is nothing to log.
+    /// Returns whether there is nothing to log.
     pub fn is_empty(&self) -> bool {
         let has_samples = !self.floats.is_empty() || !self.histograms.is_empty();
         let has_any = has_samples || self.has_late();
         !has_any && self.created.is_empty() && self.exemplars.is_empty() && self.journal.is_none()
     }
 
-    /// Whether there are late samples.
+    /// Returns whether there are late samples.
     pub fn has_late(&self) -> bool {
         !self.late_floats.is_empty() || !self.late_histograms.is_empty()
     }
 
-    /// Slot and time of every sample that its series appended in order, floats first.
+    /// Returns the slot and timestamp of every sample that was appended in order, floats first.
     pub fn samples(&self) -> impl Iterator<Item = (u64, TimestampMs)> {
         slots_and_times(&self.floats, &self.histograms)
     }
 
-    /// Slot and time of every late sample, floats first.
+    /// Returns the slot and timestamp of every late sample, floats first.
     pub fn late_samples(&self) -> impl Iterator<Item = (u64, TimestampMs)> {
         slots_and_times(&self.late_floats, &self.late_histograms)
     }
 
-    /// From the oldest sample to the newest, if there is one; late ones count where there are no
+    /// Returns the time range of the samples. Late samples are considered only if there are no
     /// others.
     pub fn time_range(&self) -> Option<TimeRange> {
         range_of(self.samples()).or_else(|| range_of(self.late_samples()))
     }
 
-    /// Bytes that the batch takes in memory, what its vectors have to spare left out.
+    /// Returns the memory of the batch in bytes, without unused capacity.
     pub fn memory_bytes(&self) -> usize {
         let histograms = self.histograms.iter().chain(&self.late_histograms);
         self.created.memory_bytes()
@@ -81,7 +81,7 @@ impl LogBatch {
     }
 }
 
-/// Slot and time of every row, floats first.
+/// Returns the slot and timestamp of every row, floats first.
 fn slots_and_times(
     floats: &FloatRows,
     histograms: &[HistogramRow],
@@ -93,53 +93,53 @@ fn slots_and_times(
         .chain(of_histograms)
 }
 
-/// From the oldest of these to the newest.
+/// Returns the time range of the samples, or `None` if there are none.
 fn range_of(samples: impl Iterator<Item = (u64, TimestampMs)>) -> Option<TimeRange> {
     let ranges = samples.map(|(_, time)| TimeRange::new(time, time));
     ranges.reduce(TimeRange::hull)
 }
 
-/// What the appender knows of the decimal form of a float: the code of a power of ten that makes it
-/// an integer (`docs/format/chunk.md`), or [`DecimalHint::NONE`]. It saves an engine that codes
-/// floats as integers a search. An engine may ignore it, and must not rely on it.
+/// A hint about the decimal form of a float: the code of a power of ten that makes it an integer
+/// (`docs/format/chunk.md`), or [`DecimalHint::NONE`]. It saves a search in engines that encode
+/// floats as integers. Engines may ignore it and must not rely on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DecimalHint(pub u8);
 
 impl DecimalHint {
-    /// No power of ten is known.
+    /// The hint that no power of ten has been determined.
     pub const NONE: Self = Self(u8::MAX);
 }
 
 /// A float sample.
 #[derive(Clone, Copy, Debug)]
 pub struct FloatRow {
-    /// Its series.
+    /// The slot of the series.
     pub slot: u64,
-    /// Its time.
+    /// The timestamp of the sample.
     pub time: TimestampMs,
-    /// Its start timestamp, or [`START_UNKNOWN`].
+    /// The start timestamp, or [`START_UNKNOWN`].
     pub start: TimestampMs,
-    /// Its value.
+    /// The value of the sample.
     pub value: f64,
 }
 
 /// Float samples in columns of equal length.
 #[derive(Clone, Debug, Default)]
 pub struct FloatRows {
-    /// The series.
+    /// The slots of the series.
     pub slots: Vec<u64>,
-    /// The times.
+    /// The timestamps of the samples.
     pub times: Vec<TimestampMs>,
-    /// The values.
+    /// The values of the samples.
     pub values: Vec<f64>,
-    /// The start timestamps; empty if no sample has one.
+    /// The start timestamps. Empty if no sample has one.
     pub starts: Vec<TimestampMs>,
-    /// What is known of the values; empty in a batch that was read from a log.
+    /// The hints about the values. Empty in a batch that was read from a log.
     pub hints: Vec<DecimalHint>,
 }
 
 impl FloatRows {
-    /// Makes room for `count` more samples without start timestamps.
+    /// Reserves capacity for `count` more samples without start timestamps.
     pub fn reserve(&mut self, count: usize) {
         self.slots.reserve(count);
         self.times.reserve(count);
@@ -147,7 +147,7 @@ impl FloatRows {
         self.hints.reserve(count);
     }
 
-    /// Adds a sample.
+    /// Adds a sample with a hint about its value.
     #[inline]
     pub fn push(&mut self, row: FloatRow, hint: DecimalHint) {
         if row.start != START_UNKNOWN || !self.starts.is_empty() {
@@ -160,17 +160,17 @@ impl FloatRows {
         self.hints.push(hint);
     }
 
-    /// How many there are.
+    /// Returns the number of samples.
     pub fn len(&self) -> usize {
         self.slots.len()
     }
 
-    /// Whether there is none.
+    /// Returns whether there are no samples.
     pub fn is_empty(&self) -> bool {
         self.slots.is_empty()
     }
 
-    /// The samples in the order in which they were added.
+    /// Returns the samples in the order in which they were added.
     pub fn iter(&self) -> impl Iterator<Item = FloatRow> {
         let columns = self.slots.iter().zip(&self.times).zip(&self.values);
         columns
@@ -193,13 +193,13 @@ impl FloatRows {
 /// A native histogram sample.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HistogramRow {
-    /// Its series.
+    /// The slot of the series.
     pub slot: u64,
-    /// Its time.
+    /// The timestamp of the sample.
     pub time: TimestampMs,
-    /// Its start timestamp, or [`START_UNKNOWN`].
+    /// The start timestamp, or [`START_UNKNOWN`].
     pub start: TimestampMs,
-    /// Its value.
+    /// The value of the sample.
     pub value: Arc<Histogram>,
 }
 

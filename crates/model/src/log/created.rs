@@ -1,12 +1,13 @@
-//! The series that an append created, in the code of [`crate::label_code`].
+//! The series that an append created, in the encoding of [`crate::label_code`].
 //!
-//! Neighbours share most labels, so the code takes far fewer bytes than the labels do. Labels are
-//! decoded when they are needed, on many threads at once. An engine may store the code as it is.
+//! Neighbouring series share most labels, so the encoding is much smaller than the labels. Labels
+//! are decoded when they are needed, on many threads in parallel. An engine may store the encoded
+//! bytes unchanged.
 
 use crate::label_code::{LabelsEncoder, MalformedLabels, SeriesRecords};
 use crate::labels::{LabelsRef, push_uvarint};
 
-/// Series that were created, by ascending slot. Their code is sound.
+/// Created series in ascending order of slots. Their encoding is valid.
 #[derive(Clone, Debug, Default)]
 pub struct CreatedSeries {
     count: usize,
@@ -16,11 +17,11 @@ pub struct CreatedSeries {
 }
 
 impl CreatedSeries {
-    /// Takes over the code of `count` series, if it is sound; bytes behind them are left out.
+    /// Validates and copies the encoding of `count` series. Bytes after them are ignored.
     pub fn from_bytes(count: u64, bytes: &[u8]) -> Result<Self, MalformedLabels> {
         let (last_slot, behind) = SeriesRecords::new(bytes, Some(count)).check()?;
         Ok(Self {
-            // Each takes a byte or more.
+            // Each series needs at least one byte.
             count: count as usize,
             last_slot,
             bytes: bytes[..bytes.len() - behind.len()].to_vec(),
@@ -28,7 +29,7 @@ impl CreatedSeries {
         })
     }
 
-    /// Adds a series, whose slot must not be less than the one before.
+    /// Adds a series. Panics if its slot is less than the previous one.
     pub fn push(&mut self, slot: u64, labels: LabelsRef<'_>) {
         let distance = slot.checked_sub(self.last_slot);
         let distance = distance.expect("slots of created series ascend");
@@ -38,33 +39,34 @@ impl CreatedSeries {
         self.count += 1;
     }
 
-    /// How many there are.
+    /// Returns the number of series.
     pub fn len(&self) -> usize {
         self.count
     }
 
-    /// Whether there is none.
+    /// Returns whether there are no series.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// The code: for each series how far its slot is from the one before, and its labels.
+    /// Returns the encoding: for each series the distance of its slot from the previous one, and
+    /// its labels.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// The series, ready to be read in any way.
+    /// Returns a reader of the series.
     pub fn records(&self) -> SeriesRecords<'_> {
         SeriesRecords::new(&self.bytes, None)
     }
 
-    /// Calls `each` with the slots and labels, by ascending slot.
+    /// Calls `each` with the slot and the labels of each series, in ascending order of slots.
     pub fn for_each(&self, each: impl FnMut(u64, LabelsRef<'_>)) {
         let read = self.records().read_labels(each);
         debug_assert_eq!(read, Ok(()), "code of created series is sound");
     }
 
-    /// Bytes that they take in memory.
+    /// Returns the memory of the series in bytes.
     pub(super) fn memory_bytes(&self) -> usize {
         self.bytes.len()
     }

@@ -1,53 +1,56 @@
-//! What another room logs beside a batch.
+//! State of another component that is logged with a batch.
 //!
-//! A room whose state follows from samples (stream aggregation) keeps that state in the log of the
-//! store: each append may carry bytes that mean something to that room alone. They are durable with
-//! the batch or not at all. A start hands them back in the order in which they were appended, from
-//! the newest record that a replay may begin at; the log forgets none of those.
+//! A component whose state depends on samples (stream aggregation) stores this state in the log of
+//! the store: each append may include bytes that only this component can interpret. They are
+//! durable together with the batch or not at all. During a start they are returned in the order in
+//! which they were appended, from the newest record at which a replay may begin; the log does not
+//! delete any of these records.
 //!
 //! ```text
 //! Begins .. Complete | .. Begins .. | crash      a replay begins at the first `Begins`
 //! ```
 //!
-//! Invariant: the records from a `Begins` to the next `Complete` say all that was said before them.
+//! Invariant: the records from a `Begins` to the next `Complete` contain the complete state, so
+//! earlier records are not needed.
 
-/// What a record says about those before it.
+/// The relation of a record to those before it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum JournalMark {
-    /// Nothing.
+    /// The record continues the previous ones.
     #[default]
     Continues,
-    /// The state is told anew from this record on.
+    /// A new description of the complete state starts with this record.
     Begins,
-    /// The state has been told: a replay may begin at the newest `Begins`.
+    /// The description of the complete state ends with this record. A replay may begin at the
+    /// newest `Begins`.
     Complete,
-    /// The record tells the whole state.
+    /// The record contains the complete state.
     Whole,
-    /// The state is given up: no record is needed any more, this one included.
+    /// The state is discarded: no record is needed any more, including this one.
     Ends,
 }
 
 /// The bytes of one record, and their mark.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Journal {
-    /// See the type.
+    /// The relation of this record to earlier ones.
     pub mark: JournalMark,
-    /// What the room wrote.
+    /// The bytes that the component wrote.
     pub bytes: Vec<u8>,
 }
 
 impl Journal {
-    /// Whether there is nothing to log.
+    /// Returns whether there is nothing to log.
     pub fn is_none(&self) -> bool {
         self.bytes.is_empty() && self.mark == JournalMark::Continues
     }
 
-    /// Whether the state may be told anew from here on.
+    /// Returns whether a description of the complete state may start with this record.
     pub fn begins(&self) -> bool {
         matches!(self.mark, JournalMark::Begins | JournalMark::Whole)
     }
 
-    /// Whether the state has been told with this record.
+    /// Returns whether the description of the complete state ends with this record.
     pub fn completes(&self) -> bool {
         matches!(self.mark, JournalMark::Complete | JournalMark::Whole)
     }

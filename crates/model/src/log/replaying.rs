@@ -1,9 +1,10 @@
-//! How far a log is replayed at a start, for those who wait for it.
+//! The progress of the replay of a log during a start, for components that wait for it.
 
 use super::Position;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Which part of a log is replayed, and how far: told by the thread that replays, asked by any.
+/// The range of records that is replayed, and the progress. One thread replays and updates it; any
+/// thread may read it.
 #[derive(Debug, Default)]
 pub struct Replaying {
     first: AtomicU64,
@@ -11,20 +12,20 @@ pub struct Replaying {
     at: AtomicU64,
 }
 
-/// What [`Replaying`] says at one moment. All are zero if there is nothing to replay.
+/// The values of [`Replaying`] at one moment. All are zero if there is nothing to replay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Replayed {
-    /// The first record.
+    /// The position of the first record.
     pub first: Position,
-    /// The last one.
+    /// The position of the last record.
     pub last: Position,
-    /// The newest one that was read.
+    /// The position of the newest record that was read.
     pub at: Position,
 }
 
 impl Replaying {
-    /// Says that the records from `first` to `last` are going to be replayed; none if `last` comes
-    /// before `first`.
+    /// Starts the replay of the records from `first` to `last`. Does nothing if `last` is before
+    /// `first`.
     pub fn begin(&self, first: Position, last: Position) {
         if first <= last {
             self.at.store(first.0, Ordering::Relaxed);
@@ -33,12 +34,12 @@ impl Replaying {
         }
     }
 
-    /// Says that the records up to `at` were read.
+    /// Records that all records up to `at` were read.
     pub fn reach(&self, at: Position) {
         self.at.fetch_max(at.0, Ordering::Relaxed);
     }
 
-    /// How far it is.
+    /// Returns the current progress.
     pub fn now(&self) -> Replayed {
         let of = |place: &AtomicU64| Position(place.load(Ordering::Relaxed));
         Replayed {

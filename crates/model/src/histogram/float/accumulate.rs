@@ -1,26 +1,26 @@
 //! Compensated sums and means of many histograms.
 //!
-//! A mean is a sum divided at the end, until some number of the sum would overflow; from there on
-//! it is an incremental mean. Accumulators of consecutive parts are merged in order.
+//! A mean is a sum that is divided at the end, until a number of the sum would overflow; then it
+//! continues as an incremental mean. Accumulators of consecutive parts are merged in order.
 
 use super::add::{Incompatible, Joined};
 use super::form::FloatHistogram;
 use crate::histogram::ResetHint;
 
-/// What is made of the histograms.
+/// The aggregate of the histograms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Of {
-    /// Their sum.
+    /// The sum of the histograms.
     Sum,
-    /// Their mean.
+    /// The arithmetic mean of the histograms.
     Mean,
 }
 
-/// A sum or a mean so far.
+/// The state of a sum or a mean.
 #[derive(Clone, Debug)]
 pub struct Accumulator {
     of: Of,
-    /// The sum, or from an overflow on the mean.
+    /// The sum. After an overflow: the mean.
     value: FloatHistogram,
     count: f64,
     is_mean: bool,
@@ -29,7 +29,7 @@ pub struct Accumulator {
 }
 
 impl Accumulator {
-    /// An accumulator of one histogram.
+    /// Creates an accumulator that contains one histogram.
     pub fn of(of: Of, first: FloatHistogram) -> Self {
         let mut out = Self {
             of,
@@ -48,7 +48,7 @@ impl Accumulator {
         self.saw_no_reset |= hint == ResetHint::NotReset;
     }
 
-    /// Takes one more histogram in.
+    /// Adds a histogram. Fails if its buckets are incompatible.
     pub fn add(&mut self, histogram: &FloatHistogram) -> Result<Joined, Incompatible> {
         self.see(histogram.hint);
         self.count += 1.0;
@@ -70,7 +70,8 @@ impl Accumulator {
         self.value.add(&part)
     }
 
-    /// Whether some number of the sum would be infinite. Numbers that are far from it need no try.
+    /// Returns whether a number of the sum would be infinite. Sums that are far from an overflow
+    /// are not computed.
     fn overflows_with(&self, histogram: &FloatHistogram) -> Result<bool, Incompatible> {
         let most = self.value.numbers_total() + histogram.numbers_total();
         if most.is_finite() {
@@ -82,7 +83,7 @@ impl Accumulator {
         Ok(attempt.has_overflow())
     }
 
-    /// Takes in what was accumulated of the histograms that follow.
+    /// Merges the accumulator of the following histograms into this one.
     pub fn merge(&mut self, mut other: Self) -> Result<Joined, Incompatible> {
         self.saw_reset |= other.saw_reset;
         self.saw_no_reset |= other.saw_no_reset;
@@ -102,7 +103,7 @@ impl Accumulator {
         self.value.add(&other.value)
     }
 
-    /// Makes the value this part's share of the mean of `all` histograms.
+    /// Converts the value to this part's contribution to the mean of `all` histograms.
     fn weigh(&mut self, all: f64) {
         if self.is_mean {
             self.value.multiply(self.count / all);
@@ -112,17 +113,18 @@ impl Accumulator {
         self.is_mean = true;
     }
 
-    /// Whether some histogram was known to be a reset and another not to be one.
+    /// Returns whether the hints of the histograms contradict each other: one is a reset, and
+    /// another is not.
     pub fn hints_conflict(&self) -> bool {
         self.saw_reset && self.saw_no_reset
     }
 
-    /// Bytes on the heap.
+    /// Returns the size of the histogram on the heap in bytes.
     pub fn heap_bytes(&self) -> usize {
         self.value.heap_bytes()
     }
 
-    /// The sum or the mean.
+    /// Returns the sum or the mean.
     pub fn finish(mut self) -> FloatHistogram {
         if self.of == Of::Mean && !self.is_mean {
             self.value.divide(self.count);
@@ -133,7 +135,8 @@ impl Accumulator {
 }
 
 impl FloatHistogram {
-    /// More than any number that a sum with this histogram can grow by; not finite if unsure.
+    /// Returns an upper limit of the amount by which any number of a sum with this histogram grows.
+    /// Not finite if this cannot be determined.
     fn numbers_total(&self) -> f64 {
         let buckets = self.positive.counts().iter().chain(self.negative.counts());
         let totals = [self.zero_count, self.count, self.sum];

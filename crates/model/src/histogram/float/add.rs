@@ -1,4 +1,4 @@
-//! Sums and differences, plain or compensated.
+//! Sums and differences of histograms, with or without compensation.
 
 use super::form::{FloatHistogram, Lost};
 use super::side::Side;
@@ -6,27 +6,27 @@ use crate::histogram::ResetHint;
 use crate::kahan::Kahan;
 use std::cmp::Ordering;
 
-/// Exponential and custom buckets do not add up.
+/// The error for operations on exponential and custom buckets together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Incompatible;
 
-/// What had to be given up for a sum.
+/// The adjustments that were necessary for a sum.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Joined {
-    /// One histogram was known to be a reset and the other not to be one.
+    /// True if the hints contradict each other: one histogram is a reset, and the other is not.
     pub hints_conflict: bool,
-    /// Custom bounds that only one of the two has were dropped.
+    /// True if custom bounds that only one of both histograms has were removed.
     pub bounds_reconciled: bool,
 }
 
 impl FloatHistogram {
-    /// Adds `other`. Schemas, zero buckets and custom bounds that differ are reconciled, at the
-    /// cost of resolution. Empty buckets stay.
+    /// Adds `other`. Different schemas, zero buckets and custom bounds are reconciled, which
+    /// reduces the resolution. Empty buckets are kept.
     pub fn add(&mut self, other: &Self) -> Result<Joined, Incompatible> {
         self.join(other, 1.0)
     }
 
-    /// Subtracts `other`.
+    /// Subtracts `other`. Different layouts are reconciled as in [`FloatHistogram::add`].
     pub fn subtract(&mut self, other: &Self) -> Result<Joined, Incompatible> {
         self.join(other, -1.0)
     }
@@ -99,7 +99,7 @@ impl FloatHistogram {
         join(&mut self.sum, sum, Kahan::new(other.sum, more.sum));
     }
 
-    /// Adds buckets of the same schema that are not covered by the zero bucket.
+    /// Adds buckets of the same schema, except those that the zero bucket covers.
     fn join_sides(&mut self, (positive, negative): (&Side, &Side), sign: f64) {
         let compensated = self.lost.is_some();
         let beyond_zero = [positive, negative].map(|side| self.first_beyond_zero(side));
@@ -109,8 +109,8 @@ impl FloatHistogram {
             .add(negative, beyond_zero[1], sign, compensated);
     }
 
-    /// A gauge and anything is a gauge; of what does not fit together nothing is known. Returns
-    /// whether the two contradict each other.
+    /// Combines the hints. A gauge and any other histogram give a gauge; otherwise different hints
+    /// give no hint. Returns whether the hints contradict each other.
     fn join_hint(&mut self, other: ResetHint) -> bool {
         use ResetHint as R;
         let (joined, conflict) = match (self.hint, other) {
@@ -123,7 +123,7 @@ impl FloatHistogram {
         conflict
     }
 
-    /// The place of the first bucket whose upper bound is beyond the zero bucket.
+    /// Returns the position of the first bucket whose upper bound is outside of the zero bucket.
     pub(super) fn first_beyond_zero(&self, side: &Side) -> usize {
         if self.is_custom() {
             return 0;

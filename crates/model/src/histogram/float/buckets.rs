@@ -1,23 +1,23 @@
-//! The buckets of a histogram with their bounds, in the order of the values they hold.
+//! The buckets of a histogram with their bounds, ordered by value.
 
 use super::form::FloatHistogram;
 use super::side::Side;
 use crate::log_exp::log2;
 
-/// A bucket.
+/// A bucket with its bounds and count.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Bucket {
-    /// Values are greater.
+    /// The lower bound, exclusive.
     pub lower: f64,
-    /// Values are at most this.
+    /// The upper bound, inclusive.
     pub upper: f64,
-    /// Observations.
+    /// Number of observations in the bucket.
     pub count: f64,
 }
 
 impl Bucket {
-    /// The share of the bucket's width up to `value`, which lies inside of finite bounds.
-    /// Exponential buckets are measured on a logarithmic scale.
+    /// Returns the fraction of the bucket's width up to `value`, which must be between finite
+    /// bounds. Exponential buckets are measured on a logarithmic scale.
     pub(super) fn fraction_below(&self, value: f64, linear: bool) -> f64 {
         if linear {
             return (value - self.lower) / (self.upper - self.lower);
@@ -32,8 +32,8 @@ impl Bucket {
 }
 
 impl FloatHistogram {
-    /// All buckets from the lowest to the highest, the zero bucket if it is populated. Where a
-    /// bucket overlaps the zero bucket it ends there.
+    /// Returns all buckets from lowest to highest, including the zero bucket if it is not empty.
+    /// Buckets that overlap with the zero bucket are limited to the part outside of it.
     pub fn buckets(&self) -> impl DoubleEndedIterator<Item = Bucket> + '_ {
         let zero = (self.zero_count > 0.0).then_some(self.zero_bucket());
         let negative = self.negative_buckets().rev().map(|b| self.trimmed(b));
@@ -41,7 +41,7 @@ impl FloatHistogram {
         negative.chain(zero).chain(positive)
     }
 
-    /// The zero bucket.
+    /// Returns the zero bucket, which may be empty.
     pub fn zero_bucket(&self) -> Bucket {
         Bucket {
             lower: -self.zero_threshold,
@@ -50,7 +50,7 @@ impl FloatHistogram {
         }
     }
 
-    /// The buckets of the positive side, or the custom ones, upwards.
+    /// Returns the buckets of the positive side, or the custom buckets, in ascending order.
     pub fn positive_buckets(&self) -> impl DoubleEndedIterator<Item = Bucket> + '_ {
         self.positive.cells().map(|(index, cell)| Bucket {
             lower: self.bound(index.wrapping_sub(1)),
@@ -59,7 +59,7 @@ impl FloatHistogram {
         })
     }
 
-    /// The buckets of the negative side, downwards.
+    /// Returns the buckets of the negative side, in descending order.
     pub fn negative_buckets(&self) -> impl DoubleEndedIterator<Item = Bucket> + '_ {
         self.negative.cells().map(|(index, cell)| Bucket {
             lower: -self.bound(index),
@@ -68,7 +68,8 @@ impl FloatHistogram {
         })
     }
 
-    /// A bucket around zero of a histogram that has buckets on one side only ends at zero.
+    /// Returns a bucket around zero. If the histogram has buckets on one side only, the bucket ends
+    /// at zero.
     pub(super) fn one_sided(&self, bucket: Bucket) -> Bucket {
         let has = |side: &Side| !side.is_empty();
         match (has(&self.negative), has(&self.positive)) {

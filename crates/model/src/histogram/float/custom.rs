@@ -1,11 +1,11 @@
-//! Custom buckets whose bounds differ: both are mapped to the bounds that they share.
+//! Operations on histograms with different custom bounds. Both are mapped to the common bounds.
 
 use super::form::FloatHistogram;
 use super::side::Side;
 use crate::kahan::Kahan;
 
 impl FloatHistogram {
-    /// Adds the buckets of `other`, or subtracts them, on the bounds that both have.
+    /// Adds the buckets of `other` multiplied by `sign`, on the bounds that both histograms have.
     pub(super) fn join_custom(&mut self, other: &Self, sign: f64) {
         let shared = intersection(&self.custom_values, &other.custom_values);
         let mut cells = vec![Kahan::default(); shared.len() + 1];
@@ -31,7 +31,7 @@ impl FloatHistogram {
         self.custom_values = shared;
     }
 
-    /// Whether the count between two bounds that both have is less than it was in `previous`.
+    /// Returns whether the count between any two common bounds is less than in `previous`.
     pub(super) fn falls_between_shared_bounds(&self, previous: &Self) -> bool {
         let shared = intersection(&self.custom_values, &previous.custom_values);
         let counts = |histogram: &Self| {
@@ -47,7 +47,7 @@ impl FloatHistogram {
     }
 }
 
-/// The bounds that are in both lists.
+/// Returns the bounds that are in both lists.
 fn intersection(a: &[f64], b: &[f64]) -> Vec<f64> {
     let mut rest = b;
     let mut shared = Vec::new();
@@ -60,7 +60,8 @@ fn intersection(a: &[f64], b: &[f64]) -> Vec<f64> {
     shared
 }
 
-/// For each bucket of a side the place of the bucket between `shared` bounds that holds it.
+/// Returns, for each bucket of a side, the index of the bucket between the `shared` bounds that
+/// contains it.
 fn targets<'a>(
     (side, bounds): (&'a Side, &'a [f64]),
     shared: &'a [f64],

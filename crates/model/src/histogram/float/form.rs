@@ -1,7 +1,7 @@
-//! The form of a histogram to calculate with, and what needs no second histogram.
+//! The representation of a histogram for computations, and operations on a single histogram.
 //!
-//! A histogram that is a compensated sum carries beside every number what rounding lost of it;
-//! [`FloatHistogram::settle`] adds that in.
+//! A histogram that is a compensated sum stores the compensation of each number next to it;
+//! [`FloatHistogram::settle`] adds both.
 
 use super::side::Side;
 use crate::histogram::bounds::upper_bound;
@@ -10,17 +10,17 @@ use crate::histogram::{CUSTOM_BUCKETS_SCHEMA, Counts, Histogram, ResetHint};
 /// A histogram with float counts.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FloatHistogram {
-    /// What is known about a reset.
+    /// A hint whether the counter was reset before this histogram.
     pub hint: ResetHint,
-    /// The stored schema: -4 to 8, or that of custom buckets.
+    /// The schema of the stored histogram: -4 to 8, or that of custom buckets.
     pub schema: i32,
-    /// Half the width of the zero bucket.
+    /// Half of the width of the zero bucket.
     pub zero_threshold: f64,
-    /// Observations in the zero bucket.
+    /// Number of observations in the zero bucket.
     pub zero_count: f64,
-    /// All observations.
+    /// Number of all observations.
     pub count: f64,
-    /// Their sum.
+    /// The sum of all observations.
     pub sum: f64,
     /// The positive or custom buckets.
     pub positive: Side,
@@ -30,7 +30,7 @@ pub struct FloatHistogram {
     pub(super) lost: Option<Lost>,
 }
 
-/// What rounding lost of the numbers outside of the sides.
+/// The compensations of the numbers that are not in buckets of the sides.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Lost {
     pub(super) zero_count: f64,
@@ -79,7 +79,7 @@ impl From<FloatHistogram> for Histogram {
 }
 
 impl FloatHistogram {
-    /// A histogram without observations whose buckets are laid out as those of `like`.
+    /// Creates a histogram without observations, with the schema and custom bounds of `like`.
     pub fn empty_like(like: &Self) -> Self {
         Self {
             hint: ResetHint::Unknown,
@@ -95,8 +95,8 @@ impl FloatHistogram {
         }
     }
 
-    /// Count, sum and schema alone, the form in which upstream reads a histogram without its
-    /// buckets.
+    /// Returns only the count, the sum and the schema. This is the form in which Prometheus reads a
+    /// histogram without its buckets.
     pub fn statistics_of(stored: &Histogram) -> Histogram {
         let (count, _) = totals(stored);
         Histogram {
@@ -116,25 +116,25 @@ impl FloatHistogram {
         }
     }
 
-    /// Whether the buckets have bounds of their own.
+    /// Returns whether the histogram has custom buckets.
     pub fn is_custom(&self) -> bool {
         self.schema == CUSTOM_BUCKETS_SCHEMA
     }
 
-    /// The upper bound of positive bucket `index`; that of `index - 1` is its lower bound. The
-    /// negative side mirrors it.
+    /// Returns the upper bound of positive bucket `index`; its lower bound is the upper bound of
+    /// `index - 1`. The negative side is symmetric.
     pub(super) fn bound(&self, index: i32) -> f64 {
         upper_bound(i64::from(index), self.schema, &self.custom_values)
     }
 
-    /// From here on sums are compensated.
+    /// Enables compensation for all following sums.
     pub(super) fn compensate(&mut self) {
         self.lost.get_or_insert_default();
         self.positive.compensate();
         self.negative.compensate();
     }
 
-    /// Adds what rounding lost, and keeps it no longer.
+    /// Adds the compensations to the numbers and disables compensation.
     pub(super) fn settle(&mut self) {
         if let Some(lost) = self.lost.take() {
             self.zero_count += lost.zero_count;
@@ -145,7 +145,8 @@ impl FloatHistogram {
         }
     }
 
-    /// The index and count of each bucket that is not empty, of the positive and the negative side.
+    /// Returns the index and count of each non-empty bucket, of the positive and of the negative
+    /// side.
     pub fn populated(&self) -> [Vec<(i32, f64)>; 2] {
         [&self.positive, &self.negative].map(|side| {
             let cells = side.cells().map(|(index, cell)| (index, cell.sum));
@@ -153,13 +154,14 @@ impl FloatHistogram {
         })
     }
 
-    /// Bytes on the heap.
+    /// Returns the size on the heap in bytes.
     pub fn heap_bytes(&self) -> usize {
         let bounds = size_of_val(&self.custom_values[..]);
         self.positive.heap_bytes() + self.negative.heap_bytes() + bounds
     }
 
-    /// Multiplies every count and the sum; a negative factor makes a gauge.
+    /// Multiplies every count and the sum by `factor`. The result is a gauge if the factor is
+    /// negative.
     pub fn multiply(&mut self, factor: f64) {
         self.map_numbers(|number| number * factor);
         if factor < 0.0 {
@@ -167,8 +169,8 @@ impl FloatHistogram {
         }
     }
 
-    /// Divides every count and the sum. Division by zero leaves no bucket; a negative divisor makes
-    /// a gauge.
+    /// Divides every count and the sum by `divisor`. Division by zero removes all buckets, and the
+    /// result is a gauge if the divisor is negative.
     pub fn divide(&mut self, divisor: f64) {
         self.map_numbers(|number| number / divisor);
         if divisor == 0.0 {
@@ -192,13 +194,14 @@ impl FloatHistogram {
         self.negative.map_numbers(&f);
     }
 
-    /// Leaves out the buckets that are empty.
+    /// Removes empty buckets on both sides.
     pub fn compact(&mut self) {
         self.positive.compact();
         self.negative.compact();
     }
 
-    /// Lowers the resolution to `schema`, which is no finer; both are exponential, or equal.
+    /// Reduces the resolution to `schema`, which must not be higher than that of the histogram.
+    /// Both must be exponential or equal.
     pub fn coarsen_to(&mut self, schema: i32) {
         let compensated = self.lost.is_some();
         let by = self.schema.saturating_sub(schema).max(0).unsigned_abs();
@@ -207,7 +210,7 @@ impl FloatHistogram {
         self.schema = schema;
     }
 
-    /// Whether some number is infinite.
+    /// Returns whether any number is infinite.
     pub fn has_overflow(&self) -> bool {
         let totals = [self.zero_count, self.count, self.sum];
         let bounds = self.custom_values.iter();
@@ -219,15 +222,16 @@ impl FloatHistogram {
             .any(|number| number.is_infinite())
     }
 
-    /// Whether both have the same buckets, empty ones included, and equal numbers, to the bit.
+    /// Returns whether both histograms have the same buckets, including empty ones, and equal
+    /// numbers, bit by bit.
     pub fn is_equal(&self, other: &Self) -> bool {
         self.has_equal_totals(other)
             && self.positive.is_equal(&other.positive)
             && self.negative.is_equal(&other.negative)
     }
 
-    /// Like [`FloatHistogram::is_equal`], but an empty bucket may be spelled out or left out:
-    /// within one series that says nothing about the observations.
+    /// Returns whether both histograms are equal like in [`FloatHistogram::is_equal`], except that
+    /// empty buckets are ignored. Within one series they have no meaning.
     pub fn holds_the_same(&self, other: &Self) -> bool {
         let compacted = |side: &Side| {
             let mut side = side.clone();
@@ -249,7 +253,7 @@ impl FloatHistogram {
     }
 }
 
-/// The count and the sum of observations.
+/// Returns the count and the sum of all observations.
 pub fn totals(stored: &Histogram) -> (f64, f64) {
     let count = match &stored.counts {
         Counts::Integer { count, .. } => *count as f64,

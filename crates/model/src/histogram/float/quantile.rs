@@ -1,26 +1,28 @@
-//! Quantiles, and shares of observations between two values (upstream's `promql/quantile.go`).
+//! Quantiles, and fractions of observations between two values (`promql/quantile.go` of
+//! Prometheus).
 //!
-//! Within a custom bucket and the zero bucket observations are taken to be spread evenly, within an
-//! exponential one evenly on a logarithmic scale. Observations of NaN are counted and are in no
-//! bucket; they stand above all others.
+//! Observations are assumed to be distributed evenly within a custom bucket and within the zero
+//! bucket, and evenly on a logarithmic scale within an exponential bucket. Observations of NaN are
+//! counted but are in no bucket; they are considered larger than all others.
 
 use super::buckets::Bucket;
 use super::form::FloatHistogram;
 use crate::log_exp::{exp2, log2};
 
-/// What observations of NaN did to an answer.
+/// The effect of NaN observations on a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NanRemark {
-    /// The quantile is one of them.
+    /// The quantile is one of the NaN observations.
     ResultIsNan,
-    /// They make the quantile higher.
+    /// The NaN observations increase the quantile.
     SkewedHigher,
-    /// They are in no fraction.
+    /// The NaN observations are not part of any fraction.
     Excluded,
 }
 
 impl FloatHistogram {
-    /// The value below which the share `quantile` of the observations lies.
+    /// Returns the value below which the fraction `quantile` of the observations is, and the effect
+    /// of NaN observations, if there are any.
     pub fn quantile(&self, quantile: f64) -> (f64, Option<NanRemark>) {
         if quantile < 0.0 {
             return (f64::NEG_INFINITY, None);
@@ -45,8 +47,8 @@ impl FloatHistogram {
         }
     }
 
-    /// The quantile in the bucket that was reached, upwards or downwards; `rest` are the buckets
-    /// behind it.
+    /// Returns the quantile within the reached bucket. The search was upwards or downwards, and
+    /// `rest` contains the remaining buckets.
     fn settle_quantile(
         &self,
         reached: Reached,
@@ -65,7 +67,7 @@ impl FloatHistogram {
         } else if self.is_custom() && bucket.upper == f64::INFINITY {
             return (bucket.lower, None);
         }
-        // Sums of rounded counts may come out above the whole.
+        // Because of rounding, the sum of the buckets may exceed the total count.
         let mut count = if count > self.count {
             self.count
         } else {
@@ -83,7 +85,7 @@ impl FloatHistogram {
         };
         let mut remark = None;
         if self.sum.is_nan() {
-            // Upstream goes on with the last bucket from here, and so do we.
+            // From here on, Prometheus continues with the last bucket, and so does this function.
             for later in rest {
                 bucket = later;
                 count += later.count;
@@ -93,7 +95,7 @@ impl FloatHistogram {
         (self.interpolate(bucket, rank / bucket.count), remark)
     }
 
-    /// The value at a share of a bucket's observations.
+    /// Returns the value at a fraction of a bucket's observations.
     fn interpolate(&self, bucket: Bucket, fraction: f64) -> f64 {
         let Bucket { lower, upper, .. } = bucket;
         if self.is_custom() || (lower <= 0.0 && upper >= 0.0) {
@@ -106,7 +108,8 @@ impl FloatHistogram {
         -exp2(log_upper + (log_lower - log_upper) * (1.0 - fraction))
     }
 
-    /// The share of the observations between two values.
+    /// Returns the fraction of observations between two values, and the effect of NaN observations,
+    /// if there are any.
     pub fn fraction(&self, lower: f64, upper: f64) -> (f64, Option<NanRemark>) {
         if self.count == 0.0 || lower.is_nan() || upper.is_nan() {
             return (f64::NAN, None);
@@ -147,7 +150,8 @@ impl FloatHistogram {
     }
 }
 
-/// The bucket in which a rank lies, or the last one, and the observations up to its end.
+/// The bucket that contains a rank, or else the last one, and the number of observations up to its
+/// end.
 struct Reached {
     bucket: Bucket,
     count: f64,
@@ -173,14 +177,14 @@ impl Reached {
     }
 }
 
-/// The observations up to `value`, if it lies in or before the bucket. `rank` is their number
-/// before the bucket.
+/// Returns the number of observations up to `value`, or `None` if it is after the bucket. `rank` is
+/// the number of observations before the bucket.
 fn rank_in(bucket: &Bucket, value: f64, rank: f64, linear: bool) -> Option<f64> {
     if bucket.lower >= value {
         return Some(rank);
     }
     if bucket.upper > value {
-        // In a bucket without a lower bound nothing is known of the place.
+        // The position in a bucket without a lower bound cannot be determined.
         if linear && bucket.lower == f64::NEG_INFINITY {
             return Some(bucket.count);
         }

@@ -1,13 +1,13 @@
-//! Whether a counter was reset between two histograms.
+//! Detection of counter resets between two histograms.
 
 use super::form::FloatHistogram;
 use super::side::Side;
 use crate::histogram::ResetHint;
 
 impl FloatHistogram {
-    /// Whether the counter started anew after `previous`: some count fell, or a change of the
-    /// layout says so. A hint of a reset or of none decides; a gauge is treated as if it were a
-    /// counter.
+    /// Returns whether the counter was reset after `previous`: a count decreased, or the layout
+    /// changed in a way that is only possible after a reset. A hint of this histogram decides.
+    /// Gauges are treated like counters.
     pub fn is_reset_after(&self, previous: &Self) -> bool {
         match self.hint {
             ResetHint::Reset => return true,
@@ -37,7 +37,8 @@ impl FloatHistogram {
             || self.side_fell(&self.negative, &previous.negative, by)
     }
 
-    /// Whether a bucket beyond the zero bucket lost observations. `before` is finer by `by`.
+    /// Returns whether the count of a bucket outside of the zero bucket decreased. The schema of
+    /// `before` is higher by `by`.
     fn side_fell(&self, now: &Side, before: &Side, by: u32) -> bool {
         let coarse;
         let before = match by {
@@ -57,7 +58,7 @@ impl FloatHistogram {
             let fell = match rest.peek() {
                 Some((i, now)) if *i == index => now.sum < cell.sum,
                 Some(_) => cell.sum != 0.0,
-                // Upstream looks no further, even if this bucket is empty and a later one is not.
+                // Prometheus stops here, even if this bucket is empty and a later one is not.
                 None => return cell.sum != 0.0,
             };
             if fell {

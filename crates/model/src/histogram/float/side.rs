@@ -1,12 +1,12 @@
-//! The buckets on one side of a histogram: ascending indexes and a count for each.
+//! The buckets on one side of a histogram: ascending indexes, and a count for each.
 //!
-//! A compensated side keeps in a third column what rounding lost of each count; the column is empty
-//! in any other side.
+//! A compensated side has a third column with the compensation of each count. In all other sides it
+//! is empty.
 
 use crate::histogram::Span;
 use crate::kahan::Kahan;
 
-/// Buckets of one side.
+/// The buckets on one side of a histogram.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Side {
     indexes: Vec<i32>,
@@ -15,7 +15,7 @@ pub struct Side {
 }
 
 impl Side {
-    /// Buckets with a count each; those beyond the spans are left out.
+    /// Creates a side from spans and one count per bucket. Counts that no span covers are dropped.
     pub(super) fn of_counts(spans: &[Span], mut counts: Vec<f64>) -> Self {
         let indexes = indexes(spans, counts.len());
         counts.truncate(indexes.len());
@@ -26,7 +26,7 @@ impl Side {
         }
     }
 
-    /// Buckets in the order of their indexes.
+    /// Creates a side from buckets, which must be ordered by index.
     pub(super) fn from_cells(cells: impl Iterator<Item = (i32, Kahan)>, compensated: bool) -> Self {
         let mut side = Self::default();
         for (index, cell) in cells {
@@ -43,7 +43,7 @@ impl Side {
         }
     }
 
-    /// The stored form: runs of buckets and their counts.
+    /// Returns the stored form: runs of buckets, and their counts.
     pub(super) fn into_spans(self) -> (Vec<Span>, Vec<f64>) {
         let mut spans: Vec<Span> = Vec::new();
         let mut next = 0;
@@ -60,27 +60,27 @@ impl Side {
         (spans, self.counts)
     }
 
-    /// Whether no bucket is spelled out.
+    /// Returns whether the side has no buckets, not even empty ones.
     pub(super) fn is_empty(&self) -> bool {
         self.indexes.is_empty()
     }
 
-    /// The indexes, ascending.
+    /// Returns the indexes of the buckets in ascending order.
     pub fn indexes(&self) -> &[i32] {
         &self.indexes
     }
 
-    /// A count for each index.
+    /// Returns the counts of the buckets; one for each index.
     pub(super) fn counts(&self) -> &[f64] {
         &self.counts
     }
 
-    /// The counts, to be changed.
+    /// Returns the counts of the buckets for modification.
     pub(super) fn counts_mut(&mut self) -> &mut [f64] {
         &mut self.counts
     }
 
-    /// The index of each bucket, its count, and what that lost.
+    /// Returns the index, the count and the compensation of each bucket.
     pub(super) fn cells(&self) -> impl DoubleEndedIterator<Item = (i32, Kahan)> + '_ {
         (0..self.indexes.len()).map(|at| (self.indexes[at], self.cell(at)))
     }
@@ -90,37 +90,37 @@ impl Side {
         Kahan::new(self.counts[at], lost)
     }
 
-    /// Bytes on the heap.
+    /// Returns the size on the heap in bytes.
     pub(super) fn heap_bytes(&self) -> usize {
         size_of_val(&self.indexes[..]) + size_of_val(&self.counts[..]) + size_of_val(&self.lost[..])
     }
 
-    /// Changes every count, and what was lost of it.
+    /// Applies `f` to every count and to its compensation.
     pub(super) fn map_numbers(&mut self, f: impl Fn(f64) -> f64) {
         for number in self.counts.iter_mut().chain(&mut self.lost) {
             *number = f(*number);
         }
     }
 
-    /// Starts to keep what rounding loses.
+    /// Enables compensation.
     pub(super) fn compensate(&mut self) {
         self.lost.resize(self.counts.len(), 0.0);
     }
 
-    /// Adds what was lost, and keeps it no longer.
+    /// Adds the compensations to the counts and disables compensation.
     pub(super) fn settle(&mut self) {
         for (count, lost) in self.counts.iter_mut().zip(std::mem::take(&mut self.lost)) {
             *count += lost;
         }
     }
 
-    /// Whether buckets and counts are equal to the bit.
+    /// Returns whether indexes and counts are equal, bit by bit.
     pub(super) fn is_equal(&self, other: &Self) -> bool {
         let pairs = self.counts.iter().zip(&other.counts);
         self.indexes == other.indexes && pairs.into_iter().all(|(a, b)| a.to_bits() == b.to_bits())
     }
 
-    /// Leaves out the buckets that are empty and of which nothing was lost.
+    /// Removes the buckets whose count and compensation are zero.
     pub(super) fn compact(&mut self) {
         if self.counts.iter().all(|count| *count != 0.0) {
             return;
@@ -131,13 +131,13 @@ impl Side {
         *self = Self::from_cells(kept, compensated);
     }
 
-    /// Leaves out the buckets of which `keeps` denies the index.
+    /// Removes the buckets for whose index `keeps` returns false.
     pub(super) fn retain(&mut self, keeps: impl Fn(i32) -> bool) {
         let compensated = !self.lost.is_empty();
         *self = Self::from_cells(self.cells().filter(|(i, _)| keeps(*i)), compensated);
     }
 
-    /// Makes one bucket of those that fall together in a schema that is coarser by `by`.
+    /// Merges the buckets that belong to the same bucket in a schema that is lower by `by`.
     pub(super) fn coarsen(&mut self, by: u32, compensated: bool) {
         if by == 0 {
             return;
@@ -165,7 +165,7 @@ impl Side {
         self.lost[at] = cell.lost;
     }
 
-    /// Adds the buckets of `other` from place `from` on; with a `sign` of -1 they are subtracted.
+    /// Adds the buckets of `other` from position `from` on. They are subtracted if `sign` is -1.
     pub(super) fn add(&mut self, other: &Side, from: usize, sign: f64, compensated: bool) {
         let indexes = &other.indexes[from..];
         let signed = |cell: Kahan| cell.map(|number| sign * number);
@@ -211,12 +211,12 @@ impl Side {
     }
 }
 
-/// The index of the bucket that holds bucket `index` in a schema that is coarser by `by`.
+/// Returns the index of the bucket that contains bucket `index` in a schema that is lower by `by`.
 fn coarser(index: i32, by: u32) -> i32 {
     (index.wrapping_sub(1) >> by.min(31)).wrapping_add(1)
 }
 
-/// The index of each of `buckets` buckets; what spans do not cover is left out.
+/// Returns the index of each of `buckets` buckets. Buckets that no span covers are dropped.
 fn indexes(spans: &[Span], buckets: usize) -> Vec<i32> {
     let mut indexes = Vec::with_capacity(buckets);
     let mut next = 0i32;

@@ -1,11 +1,12 @@
-//! Mean and variance.
+//! The variance of a histogram's observations.
 
 use super::form::FloatHistogram;
 use crate::kahan::Kahan;
 
 impl FloatHistogram {
-    /// The variance, every observation taken to be in the middle of its bucket: the arithmetic one
-    /// of custom buckets, the geometric one of exponential ones, zero in the zero bucket.
+    /// Returns the variance. Every observation is assumed to have the middle of its bucket as
+    /// value: the arithmetic mean of the bounds for custom buckets, the geometric mean for
+    /// exponential buckets, and zero for the zero bucket.
     pub fn variance(&self) -> f64 {
         let mean = self.sum / self.count;
         let mut squares = Kahan::default();

@@ -1,12 +1,12 @@
-//! The arithmetic against plain models: a histogram is a map from bounds to counts, a sum adds
-//! maps.
+//! Tests of the arithmetic against a simple model: a histogram is a map from bounds to counts, and
+//! a sum adds two maps.
 
 use super::*;
 use crate::env::sim::SimRng;
 use crate::histogram::{CUSTOM_BUCKETS_SCHEMA, Counts, Histogram, ResetHint, Span};
 use std::collections::BTreeMap;
 
-/// Positive buckets from `offset` on, of the given schema.
+/// Creates a histogram of the given schema with positive buckets from `offset` on.
 fn exponential(schema: i32, offset: i32, counts: &[f64]) -> FloatHistogram {
     stored(schema, (offset, counts), (0, &[]), (0.0, 0.0), &[])
 }
@@ -53,14 +53,14 @@ fn stored(
     })
 }
 
-/// What a histogram says: its populated buckets by their bounds, and its totals.
+/// Returns the non-empty buckets with their bounds, the count and the sum of a histogram.
 fn meaning(histogram: &FloatHistogram) -> (Vec<(f64, f64, f64)>, f64, f64) {
     let populated = histogram.buckets().filter(|bucket| bucket.count != 0.0);
     let buckets = populated.map(|b| (b.lower, b.upper, b.count));
     (buckets.collect(), histogram.count, histogram.sum)
 }
 
-/// Checks a sum in both orders, and that subtracting again leaves the first.
+/// Checks a sum in both orders, and that subtraction restores the first operand.
 fn check_sum(a: &FloatHistogram, b: &FloatHistogram, want: &FloatHistogram) {
     for (a, b) in [(a, b), (b, a)] {
         let mut sum = a.clone();
@@ -89,10 +89,11 @@ fn histograms_add_up_whatever_their_layouts() {
     add(&low, &low, exponential(0, 0, &[2.0, 4.0]));
     let high = exponential(0, 3, &[4.0]);
     add(&low, &high, exponential(0, 0, &[1.0, 2.0, 0.0, 4.0]));
-    // Buckets 1 and 2 of the finer schema are bucket 1 of the coarser one.
+    // Buckets 1 and 2 of the higher schema are bucket 1 of the lower one.
     let fine = exponential(1, 1, &[1.0, 2.0, 3.0]);
     add(&low, &fine, exponential(0, 0, &[1.0, 5.0, 3.0]));
-    // A wider zero bucket takes in the buckets it covers, and grows to the end of one it cuts.
+    // A wider zero bucket includes the buckets that it covers, and grows to the end of one that it
+    // overlaps.
     let narrow = with_zero((0.25, 1.0), (0, &[2.0, 3.0]), (0, &[4.0]));
     let wide = with_zero((1.0, 5.0), (1, &[1.0]), (0, &[]));
     add(
@@ -106,7 +107,7 @@ fn histograms_add_up_whatever_their_layouts() {
         &cutting,
         with_zero((1.0, 12.0), (1, &[4.0]), (0, &[])),
     );
-    // Custom bounds are cut down to those that both have.
+    // Custom bounds are reduced to the common ones.
     let a = custom(&[1.0, 2.0, 4.0], &[1.0, 2.0, 3.0, 4.0]);
     let b = custom(&[1.0, 3.0, 4.0], &[1.0, 1.0, 1.0, 1.0]);
     add(&a, &b, custom(&[1.0, 4.0], &[2.0, 7.0, 5.0]));
@@ -114,7 +115,7 @@ fn histograms_add_up_whatever_their_layouts() {
     assert_eq!(low.clone().add(&a), Err(Incompatible));
 }
 
-/// A histogram with few buckets, some of them empty.
+/// Creates a random histogram with few buckets, some of them empty.
 fn random(rng: &mut SimRng, schema: i32, offset_max: u64) -> FloatHistogram {
     let side = || {
         let counts: Vec<f64> = (0..rng.below(6)).map(|_| rng.below(4) as f64).collect();
@@ -131,13 +132,13 @@ fn random(rng: &mut SimRng, schema: i32, offset_max: u64) -> FloatHistogram {
     )
 }
 
-/// Counts by upper bound, in the resolution of `schema`.
+/// Returns counts by upper bound, in the resolution of `schema`.
 fn by_bound(histogram: &FloatHistogram, schema: i32) -> BTreeMap<i64, f64> {
     let mut coarse = histogram.clone();
     coarse.coarsen_to(schema);
     let mut counts = BTreeMap::new();
     for bucket in coarse.buckets() {
-        // Bounds of these schemas are apart by more than a thousandth of a power of two.
+        // The bounds of these schemas differ by more than a thousandth of a power of two.
         let place = bucket.upper.abs().log2().max(-1000.0) * 1000.0;
         let key = (place.round() as i64 + 2_000_000) * bucket.upper.signum() as i64;
         *counts.entry(key).or_insert(0.0) += bucket.count;
@@ -192,7 +193,7 @@ fn random_quantiles_rise_and_are_undone_by_fractions() {
             let (fraction, _) = histogram.fraction(f64::NEG_INFINITY, value);
             let (with_rest, _) = histogram.fraction(value, f64::INFINITY);
             let whole = fraction + with_rest;
-            // The zero bucket of no width holds observations that are in no range around them.
+            // The zero bucket has no width, so a range around it need not contain its observations.
             if histogram.zero_count == 0.0 {
                 assert!(
                     (whole - 1.0).abs() < 1e-9,
@@ -242,7 +243,7 @@ fn resets_are_falls_of_counts_and_changes_of_layout_that_only_a_reset_makes() {
         &exponential(0, 0, &[1.0, 2.0]),
         true,
     );
-    // What follows an empty bucket beyond the last one is not looked at.
+    // Buckets after an empty bucket that follows the last one are ignored.
     let gap = exponential(0, 0, &[2.0, 0.0, 3.0]);
     check_reset(&gap, &exponential(0, 0, &[5.0]), false);
     check_reset(&gap, &exponential(0, 0, &[5.0, 0.0]), true);
@@ -302,7 +303,8 @@ fn sums_of_parts_are_compensated_like_sums_of_all() {
     }
 }
 
-/// `want` is count and sum, then lower and upper bound and count of each bucket that holds some.
+/// Checks the result of a trim. `totals` are count and sum, and `want` contains the lower bound,
+/// upper bound and count of each non-empty bucket.
 fn check_trim(
     histogram: &FloatHistogram,
     (trim, at): (Trim, f64),

@@ -1,31 +1,31 @@
-//! The trim operators: the observations above or below a value are taken out.
+//! The trim operators, which remove the observations above or below a value.
 //!
-//! A bucket that the value divides keeps a share of its observations. Count and sum are estimated
-//! anew from what the buckets keep, but only if some bucket lost any.
+//! A bucket that contains the value keeps a part of its observations. Count and sum are estimated
+//! from the remaining buckets, but only if any bucket lost observations.
 
 use super::buckets::Bucket;
 use super::form::FloatHistogram;
 
-/// Which observations stay.
+/// The observations that are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trim {
-    /// `</`: those below the value.
+    /// The operator `</`: observations below the value.
     KeepBelow,
-    /// `>/`: those above the value.
+    /// The operator `>/`: observations above the value.
     KeepAbove,
 }
 
-/// What is left of a bucket, and where its observations are taken to be.
+/// The remaining part of a bucket, and the assumed value of its observations.
 #[derive(Clone, Copy, Debug)]
 struct Kept {
     count: f64,
     middle: f64,
-    /// Whether the bucket lies inside as a whole.
+    /// True if the whole bucket remains.
     whole: bool,
 }
 
 impl Kept {
-    /// What is left of a bucket that was cut.
+    /// Returns the remaining part of a bucket that was cut.
     fn part(count: f64, middle: f64) -> Self {
         Self {
             count,
@@ -35,7 +35,7 @@ impl Kept {
     }
 }
 
-/// What is left of all buckets.
+/// The sums over the remaining parts of all buckets.
 #[derive(Clone, Copy, Debug, Default)]
 struct Rest {
     count: f64,
@@ -53,7 +53,7 @@ impl Rest {
 }
 
 impl FloatHistogram {
-    /// Takes out the observations beyond `at`.
+    /// Removes the observations above or below `at`.
     pub fn trim(&mut self, at: f64, trim: Trim) {
         let mut rest = Rest::default();
         let custom = self.is_custom();
@@ -99,7 +99,7 @@ impl FloatHistogram {
     }
 }
 
-/// How observations are spread in a bucket.
+/// The assumed distribution of observations within a bucket.
 #[derive(Clone, Copy, Debug)]
 struct Shape {
     positive: bool,
@@ -107,7 +107,7 @@ struct Shape {
 }
 
 impl Shape {
-    /// Where the observations between two values are taken to be.
+    /// Returns the assumed value of the observations between two bounds.
     fn middle(self, lower: f64, upper: f64) -> f64 {
         match (lower.is_infinite(), upper.is_infinite()) {
             (true, true) => 0.0,
@@ -124,7 +124,7 @@ impl Shape {
 }
 
 impl Trim {
-    /// What a bucket keeps; `None` if it lies beyond `at` as a whole.
+    /// Returns the remaining part of a bucket, or `None` if all of it is removed.
     fn keep(self, bucket: &Bucket, at: f64, shape: Shape) -> Option<Kept> {
         let (inside, divided) = match self {
             Trim::KeepBelow => (bucket.upper <= at, bucket.lower < at),
@@ -154,7 +154,8 @@ impl Trim {
         })
     }
 
-    /// What the zero bucket keeps, its observations spread evenly.
+    /// Returns the remaining part of the zero bucket, whose observations are assumed to be
+    /// distributed evenly.
     fn keep_of_zero(self, zero: &Bucket, at: f64) -> Kept {
         let Bucket {
             lower,
@@ -176,8 +177,9 @@ impl Trim {
         }
     }
 
-    /// What a bucket without a lower or an upper bound keeps. Nothing is known of the spread in it,
-    /// but that it starts at zero if it has no lower and a positive upper bound.
+    /// Returns the remaining part of a bucket without a lower or an upper bound. The distribution
+    /// within it is unknown. However, a bucket without a lower bound and with a positive upper
+    /// bound is assumed to start at zero.
     fn keep_of_endless(self, bucket: &Bucket, at: f64) -> Kept {
         let Bucket {
             lower,

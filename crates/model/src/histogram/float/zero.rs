@@ -1,20 +1,20 @@
-//! Zero buckets of different widths: the narrower one is widened, and takes in the buckets that it
-//! then covers.
+//! Reconciliation of zero buckets with different widths: the narrower one is widened and includes
+//! the buckets that it then covers.
 
 use super::form::{FloatHistogram, Lost};
 use super::side::Side;
 use crate::kahan::Kahan;
 
 impl FloatHistogram {
-    /// What the zero bucket holds.
+    /// Returns the count of the zero bucket with its compensation.
     fn own_zero(&self) -> Kahan {
         let lost = self.lost.map_or(0.0, |lost| lost.zero_count);
         Kahan::new(self.zero_count, lost)
     }
 
-    /// What the zero bucket would hold if it reached to `threshold`, which is not less than its
-    /// own, and how far it then reaches: to the end of the populated bucket that `threshold` lies
-    /// in.
+    /// Returns the count of a zero bucket that extends to `threshold`, which must not be less than
+    /// the current threshold. Also returns the resulting threshold: the end of the non-empty bucket
+    /// that contains `threshold`.
     pub(super) fn zero_count_within(&self, threshold: f64) -> (Kahan, f64) {
         let own = self.own_zero();
         let mut threshold = threshold;
@@ -28,12 +28,12 @@ impl FloatHistogram {
             if wider == threshold {
                 return (zero, threshold);
             }
-            // What was taken of the positive side was too little.
+            // The count of the positive side was computed with a threshold that is too small.
             threshold = wider;
         }
     }
 
-    /// Adds the buckets below `threshold` to `zero`; returns where the last populated one ends.
+    /// Adds the buckets below `threshold` to `zero`. Returns the end of the last non-empty one.
     fn take_in(&self, side: &Side, zero: &mut Kahan, threshold: f64) -> f64 {
         for (index, cell) in side.cells() {
             if self.bound(index - 1) >= threshold {
@@ -51,8 +51,8 @@ impl FloatHistogram {
         threshold
     }
 
-    /// Widens this zero bucket until it and that of `other` can be added; returns what the latter
-    /// would hold at the same width.
+    /// Widens this zero bucket until it can be added to that of `other`. Returns the count of the
+    /// latter at the same width.
     pub(super) fn reconcile_zero(&mut self, other: &Self) -> Kahan {
         let mut theirs = (other.own_zero(), other.zero_threshold);
         while theirs.1 != self.zero_threshold {
@@ -62,7 +62,7 @@ impl FloatHistogram {
             if theirs.1 > self.zero_threshold {
                 self.widen_zero(theirs.1);
             }
-            // Thresholds that do not compare would never meet.
+            // Thresholds that are NaN would never become equal.
             if theirs.1.is_nan() || self.zero_threshold.is_nan() {
                 break;
             }
