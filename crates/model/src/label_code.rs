@@ -4,13 +4,14 @@
 //! ```text
 //! 01..3f              the next 1..=63 pairs equal those of the previous set
 //! 41..7f              skip 1..=63 pairs of the previous set
-//! 80 value            the name of the next pair in the previous set with a new value (varint length, bytes)
+//! 80 value            the name of the next pair in the previous set, with a new value
 //! c0 name value       a new pair
 //! 00                  end of the set
 //! ```
 //!
-//! New series are passed from the append to the log and from the log to the index in this encoding,
-//! so that threads that only forward them copy a few bytes of each.
+//! Names and values are byte strings with a varint length. New series are passed from the append to
+//! the log and from the log to the index in this encoding, so that threads that only forward them
+//! copy a few bytes of each.
 
 mod check;
 mod series;

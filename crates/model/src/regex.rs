@@ -1,21 +1,23 @@
-//! Regular expressions with the syntax and meaning of Go's `regexp` (RE2), anchored at both ends.
+//! Regular expressions with the syntax and semantics of Go's `regexp` (RE2), anchored at both ends.
 //!
 //! ```text
-//! text -- plain --> a set of values, where there is nothing but text and `|`
-//!      \- parser --> Node tree -- strategy --> comparisons, where the tree is simple enough
-//!                              \- engine, when the first value comes
+//! text -- plain --> a set of values, if the pattern contains nothing but text and `|`
+//!      \- parser --> Node tree -- strategy --> comparisons, if the tree is simple enough
+//!                              \- engine, when the first value is matched
 //!                                    |- compile --> automata of `regex-automata` over bytes
 //!                                    `- program --> walker or pike, over characters: large trees
 //! ```
 //!
-//! A pattern is read by a parser of its own and never by that of the `regex` crate: the two
-//! languages differ in what they refuse and, worse, in what some accepted text means. Patterns
-//! match bytes; on text that is not UTF-8 only `.*` and `.+` match the broken parts.
+//! Patterns are parsed by a parser of their own and never by that of the `regex` crate: the two
+//! languages differ in the patterns that they reject and, more importantly, in the meaning of some
+//! accepted ones. Patterns match bytes. In a value that is not valid UTF-8, only `.*` and `.+`
+//! match the invalid parts.
 //!
-//! What Go takes is taken, whatever it costs, and what it costs is counted: a pattern is read in
-//! [`reading_bytes`], and its automaton reserves in the budget that the pattern is bound to.
+//! All patterns that Go accepts are accepted, regardless of their cost, and the cost is accounted
+//! for: parsing a pattern takes at most [`reading_bytes`], and its automaton reserves memory in the
+//! budget that the pattern is bound to.
 //!
-//! Invariant: matching is linear in the length of the value. Error texts are Go's.
+//! Invariant: matching takes time linear in the length of the value. Error texts are those of Go.
 
 mod class;
 mod compile;
@@ -52,16 +54,16 @@ use std::sync::Mutex;
 use strategy::Strategy;
 use tree::Node;
 
-/// Bytes of a pattern that an error repeats.
+/// Maximum number of bytes of a pattern that an error message repeats.
 const QUOTED_BYTES_MAX: usize = 1024;
 
-/// What reading `pattern` may take, the pattern that comes of it included: more where characters
-/// stand for more than themselves.
+/// Returns the maximum memory for parsing `pattern` in bytes, including the resulting pattern. It
+/// is larger if the pattern contains groups with flags or character classes.
 pub fn reading_bytes(pattern: &[u8]) -> usize {
-    /// A node, its place in a list that may have room for twice as many, and its heap block; or a
-    /// value of a set, and its place in two lists while it is sorted.
+    /// A node, its entry in a list with capacity for twice as many, and its heap block; or a value
+    /// of a set, and its entries in two lists while it is sorted.
     const NODE_BYTES: usize = 256;
-    /// A range of a class, in two forms.
+    /// A range of a class, in two representations.
     const RANGE_BYTES: usize = 32;
     /// A literal character, in a tree and in a set.
     const CHAR_BYTES: usize = 4;
@@ -76,15 +78,15 @@ pub fn reading_bytes(pattern: &[u8]) -> usize {
     (nodes + 1) * NODE_BYTES + pattern.len() * char_bytes
 }
 
-/// An anchored pattern, in which `.` matches a newline (Prometheus compiles `^(?s:PATTERN)$`).
+/// An anchored pattern in which `.` matches a newline. Prometheus compiles it as `^(?s:PATTERN)$`.
 #[derive(Debug)]
 pub struct Regex {
     strategy: Strategy,
 }
 
 impl Regex {
-    /// Reads `pattern`; fails with [`ErrorKind::Invalid`] and Go's message. Takes up to
-    /// [`reading_bytes`]. An automaton is not made before the first value comes.
+    /// Parses `pattern`, which takes up to [`reading_bytes`]. Fails with [`ErrorKind::Invalid`] and
+    /// the message of Go. An automaton is created only when the first value is matched.
     ///
     /// ```
     /// use firn_model::regex::Regex;
@@ -101,7 +103,8 @@ impl Regex {
         Ok(Self { strategy })
     }
 
-    /// Sets where an automaton reserves its memory and what stops it. The first call decides.
+    /// Sets the budget in which an automaton reserves its memory, and the flag that cancels it.
+    /// Only the first call has an effect.
     pub fn bind(&self, budget: &Budget, cancel: &Cancel) {
         if let Some(automaton) = self.strategy.automaton() {
             automaton.bind(&Bounds {
@@ -111,9 +114,10 @@ impl Regex {
         }
     }
 
-    /// Makes the automaton of a pattern that needs one, if there is none yet. Fails with
-    /// [`ErrorKind::Limited`] if there is no memory for it, or with the reason if it was stopped
-    /// since. A caller that matches many values must call this before and after them.
+    /// Creates the automaton of a pattern if it needs one and has none. Fails with
+    /// [`ErrorKind::Limited`] if there is not enough memory, or with the reason if the automaton
+    /// was canceled in the meantime. Callers that match many values must call this before and
+    /// after.
     pub fn ready(&self) -> Result<(), Error> {
         match self.strategy.automaton() {
             Some(automaton) => automaton.ready().map(drop),
@@ -121,39 +125,43 @@ impl Regex {
         }
     }
 
-    /// Whether all of `value` matches; see [`Regex::ready`].
+    /// Returns whether the whole `value` matches; see [`Regex::ready`].
     pub fn is_match(&self, value: &[u8]) -> bool {
         self.strategy.is_match(value)
     }
 
-    /// The values that match, if they are few enough to be listed.
+    /// Returns the matching values, if they are few enough to be listed.
     pub fn literal_set(&self) -> Option<&ValueSet> {
         self.strategy.literal_set()
     }
 
-    /// What every matching value starts with; empty if that is not known.
+    /// Returns the common prefix of all matching values. Empty if it cannot be determined.
     pub fn prefix(&self) -> &[u8] {
         self.strategy.prefix()
     }
 
-    /// An automaton to lead through many sorted values; `None` if comparing each is cheaper, or if
-    /// the automaton takes more than `bytes_max`. Building it takes some 50 us for a short pattern.
+    /// Returns an automaton for many sorted values. `None` if comparing each value is cheaper, or
+    /// if the automaton needs more than `bytes_max`. Building it takes about 50 µs for a short
+    /// pattern.
     pub fn stepper(&self, bytes_max: usize) -> Option<Stepper> {
         self.strategy.automaton()?.stepper(bytes_max)
     }
 
-    /// Whether every value matches, the empty one included. `false` may also mean "not known".
+    /// Returns true if every value certainly matches, including the empty one. False may also mean
+    /// that this cannot be determined.
     pub fn matches_everything(&self) -> bool {
         self.strategy.matches_everything()
     }
 
-    /// Whether every value but the empty one matches. `false` may also mean "not known".
+    /// Returns true if exactly the non-empty values certainly match. False may also mean that this
+    /// cannot be determined.
     pub fn matches_any_non_empty(&self) -> bool {
         self.strategy.matches_any_non_empty()
     }
 }
 
-/// An anchored pattern that says what its groups matched: for `label_replace` and relabelling.
+/// An anchored pattern that also returns the matches of its groups, for `label_replace` and
+/// relabelling.
 #[derive(Debug)]
 pub struct CaptureRegex {
     engine: CaptureEngine,
@@ -170,15 +178,16 @@ enum CaptureEngine {
 }
 
 impl CaptureRegex {
-    /// Reads and compiles `^(?s:PATTERN)$`; fails with [`ErrorKind::Invalid`] and Go's message,
-    /// which shows the pattern with what stands around it.
+    /// Parses and compiles `^(?s:PATTERN)$`. Fails with [`ErrorKind::Invalid`] and the message of
+    /// Go, which contains the pattern with this wrapping.
     pub fn new(pattern: &[u8]) -> Result<Self, Error> {
         let Bounds { budget, cancel } = Bounds::none();
         Self::within(pattern, &budget, &cancel)
     }
 
-    /// A pattern of a query. Like [`Self::new`], but fails with [`ErrorKind::Limited`] if `budget`
-    /// has no room for it. While `cancel` is set nothing may match.
+    /// Parses and compiles the pattern of a query like [`Self::new`]. Fails with
+    /// [`ErrorKind::Limited`] if `budget` is exceeded. While `cancel` is set, the pattern may match
+    /// nothing.
     pub fn within(pattern: &[u8], budget: &Budget, cancel: &Cancel) -> Result<Self, Error> {
         let wrapped = [b"^(?s:", pattern, b")$"].concat();
         let _reading = budget.reserve(reading_bytes(&wrapped))?;
@@ -205,7 +214,7 @@ impl CaptureRegex {
         Ok(Self { engine, names })
     }
 
-    /// What the groups matched, or `None` if `value` as a whole does not match.
+    /// Returns the matches of all groups, or `None` if the whole `value` does not match.
     pub fn captures<'v>(&self, value: &'v [u8]) -> Option<Captures<'_, 'v>> {
         let groups = match &self.engine {
             CaptureEngine::Automaton { automaton, .. } => {
@@ -230,7 +239,7 @@ impl CaptureRegex {
     }
 }
 
-/// What the groups of a [`CaptureRegex`] matched in one value.
+/// The matches of the groups of a [`CaptureRegex`] in one value.
 #[derive(Clone, Debug)]
 pub struct Captures<'r, 'v> {
     value: &'v [u8],
@@ -239,12 +248,14 @@ pub struct Captures<'r, 'v> {
 }
 
 impl<'v> Captures<'_, 'v> {
-    /// What group `index` matched; 0 is the whole value. `None` if it took no part or is unknown.
+    /// Returns the match of group `index`; 0 is the whole value. `None` if the group did not
+    /// participate or does not exist.
     pub fn get(&self, index: usize) -> Option<&'v [u8]> {
         self.value.get(self.groups.get(index)?.clone()?)
     }
 
-    /// What the group called `name` matched: of several, the first one that took part.
+    /// Returns the match of the group called `name`. If there are several, that of the first one
+    /// that participated.
     pub fn get_named(&self, name: &str) -> Option<&'v [u8]> {
         self.names
             .iter()
@@ -252,13 +263,14 @@ impl<'v> Captures<'_, 'v> {
             .find_map(|(_, index)| self.get(*index))
     }
 
-    /// Writes `template` with `$1`, `${1}`, `$name` and `${name}` replaced by what the groups
-    /// matched and `$$` by a dollar, as Go's `Regexp.Expand`.
+    /// Appends `template` to `into`. As in Go's `Regexp.Expand`, `$1`, `${1}`, `$name` and
+    /// `${name}` are replaced by the matches of groups, and `$$` by a dollar sign.
     pub fn expand(&self, template: &str, into: &mut Vec<u8>) {
         template::expand(self, template, into);
     }
 
-    /// How many bytes [`Captures::expand`] writes: a short template may name a long group often.
+    /// Returns the number of bytes that [`Captures::expand`] appends. A short template may refer to
+    /// a long group many times.
     pub fn expanded_len(&self, template: &str) -> usize {
         template::expanded_len(self, template)
     }

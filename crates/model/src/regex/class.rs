@@ -1,27 +1,27 @@
-//! Classes of characters: ranges of their own and named tables, which all patterns share.
+//! Character classes: individual ranges, and named tables that all patterns share.
 //!
-//! A table like `\pL` has hundreds of ranges. A class names its tables and does not copy them, so
-//! that it takes what its text takes, however often a pattern names one. Members are folded once
-//! for the whole class and not one by one.
+//! A table such as `\pL` has hundreds of ranges. A class refers to its tables instead of copying
+//! them, so its memory is proportional to its text, regardless of the number of references. Case
+//! folding is applied to the whole class at once and not to each member.
 
 use super::unicode::Table;
 use regex_syntax::hir::{ClassUnicode, ClassUnicodeRange};
 use std::sync::Arc;
 
-/// The largest code point.
+/// The largest code point of Unicode.
 const CODE_POINT_MAX: u32 = char::MAX as u32;
 
-/// The characters that stand in one place of a value.
+/// The set of characters that match at one position of a value.
 #[derive(Clone, Debug)]
 pub(super) struct Class {
     ranges: ClassUnicode,
-    /// Each with whether it stands for its opposite.
+    /// The tables of the class, each with whether it is negated.
     tables: Vec<(Table, bool)>,
     negated: bool,
 }
 
 impl Class {
-    /// The class of these ranges.
+    /// Creates the class of the given ranges.
     pub fn of_ranges(ranges: ClassUnicode) -> Self {
         Self {
             ranges,
@@ -30,7 +30,7 @@ impl Class {
         }
     }
 
-    /// Whether `c` is in it.
+    /// Returns whether the class contains `c`.
     pub fn contains(&self, c: char) -> bool {
         let in_tables = || {
             let has = |(table, negated): &(Table, bool)| is_in(table, c) != *negated;
@@ -39,18 +39,18 @@ impl Class {
         (is_in(&self.ranges, c) || in_tables()) != self.negated
     }
 
-    /// How many ranges it has, those of its tables included.
+    /// Returns the number of ranges, including those of tables.
     pub fn ranges_count(&self) -> usize {
         let tables = self.tables.iter().map(|(table, _)| table.ranges().len());
         self.ranges.ranges().len() + tables.sum::<usize>()
     }
 
-    /// Its own ranges, if it has no tables.
+    /// Returns the individual ranges, if the class has no tables.
     pub fn plain(&self) -> Option<&ClassUnicode> {
         self.tables.is_empty().then_some(&self.ranges)
     }
 
-    /// All its ranges, those of its tables copied.
+    /// Returns all ranges. Those of tables are copied.
     pub fn flat(&self) -> ClassUnicode {
         let mut flat = self.ranges.clone();
         for (table, negated) in &self.tables {
@@ -76,18 +76,18 @@ fn is_in(class: &ClassUnicode, c: char) -> bool {
     last.is_some_and(|range| c <= range.end())
 }
 
-/// The members of a class that is being read.
+/// The members of a class while it is parsed.
 #[derive(Debug, Default)]
 pub(super) struct ClassMembers {
     fold_case: bool,
     ranges: Vec<ClassUnicodeRange>,
-    /// Small sets, which are folded already.
+    /// Small sets, which are already case-folded.
     sets: Vec<ClassUnicodeRange>,
     tables: Vec<(Table, bool)>,
 }
 
 impl ClassMembers {
-    /// An empty class; with `fold_case` every member brings in its other cases.
+    /// Creates an empty class. With `fold_case`, every member also adds its other cases.
     pub fn new(fold_case: bool) -> Self {
         Self {
             fold_case,
@@ -95,7 +95,8 @@ impl ClassMembers {
         }
     }
 
-    /// Adds code points from `first` to `last`; surrogates among them are no characters.
+    /// Adds the code points from `first` to `last`. Surrogates are skipped, because they are not
+    /// characters.
     pub fn add_range(&mut self, first: u32, last: u32) {
         for (low, high) in [(0, 0xd7ff), (0xe000, CODE_POINT_MAX)] {
             let part = (
@@ -110,7 +111,7 @@ impl ClassMembers {
         }
     }
 
-    /// Adds a small set, or with `negated` all that is not in it.
+    /// Adds a small set, or its complement if `negated` is set.
     pub fn add_set(&mut self, mut set: ClassUnicode, negated: bool) {
         if self.fold_case {
             set = folded(set);
@@ -121,8 +122,8 @@ impl ClassMembers {
         self.sets.extend_from_slice(set.ranges());
     }
 
-    /// Adds a named table, whose cases are folded already if they are to be, or with `negated` all
-    /// that is not in it.
+    /// Adds a named table, or its complement if `negated` is set. The table must be case-folded
+    /// already if necessary.
     pub fn add_table(&mut self, table: Table, negated: bool) {
         let is_same =
             |(known, sign): &(Table, bool)| Arc::ptr_eq(known, &table) && *sign == negated;
@@ -131,7 +132,7 @@ impl ClassMembers {
         }
     }
 
-    /// The class; with `negated` all that is not in it.
+    /// Returns the class, or its complement if `negated` is set.
     pub fn finish(self, negated: bool) -> Class {
         let mut ranges = ClassUnicode::new(self.ranges);
         if self.fold_case {
@@ -150,7 +151,7 @@ impl ClassMembers {
     }
 }
 
-/// `class` with the other cases of its members.
+/// Returns `class` together with the other cases of its members.
 pub(super) fn folded(mut class: ClassUnicode) -> ClassUnicode {
     class
         .try_case_fold_simple()

@@ -1,4 +1,4 @@
-//! From a tree to an automaton.
+//! Compiles a syntax tree to an automaton.
 
 use super::engine::{AUTOMATON_BYTES_MAX, REMEMBERED_BYTES_MAX};
 use super::tree::{Group, Node, Repeat};
@@ -6,22 +6,22 @@ use regex_automata::meta::{Config, Regex};
 use regex_automata::nfa::thompson::{self, WhichCaptures};
 use regex_syntax::hir::{self, Class, Dot, Hir, Look};
 
-/// The automaton takes more than [`AUTOMATON_BYTES_MAX`]: the only way in which building one from a
-/// tree fails.
+/// The error for an automaton that would need more than [`AUTOMATON_BYTES_MAX`]. This is the only
+/// possible failure of compiling a tree.
 #[derive(Debug)]
 pub(super) struct TooLarge;
 
-/// An automaton that answers only whether a value matches.
+/// Compiles an automaton that only determines whether a value matches.
 pub(super) fn without_captures(tree: &Node) -> Result<Regex, TooLarge> {
     build(&translate(tree, false), false)
 }
 
-/// An automaton that also tells what the groups matched.
+/// Compiles an automaton that also returns the matches of groups.
 pub(super) fn with_captures(tree: &Node) -> Result<Regex, TooLarge> {
     build(&translate(tree, true), true)
 }
 
-/// An automaton for matches anywhere in a value, that tells what the groups matched.
+/// Compiles an automaton that finds matches anywhere in a value and returns the matches of groups.
 pub(super) fn anywhere(tree: &Node) -> Result<Regex, TooLarge> {
     let translation = Translation {
         captures: true,
@@ -30,12 +30,12 @@ pub(super) fn anywhere(tree: &Node) -> Result<Regex, TooLarge> {
     build(&translation.node(tree), true)
 }
 
-/// What must match from the first byte to the last, groups dissolved.
+/// Returns the expression that must match the whole value, without groups.
 pub(super) fn anchored(tree: &Node) -> Hir {
     translate(tree, false)
 }
 
-/// The bounds of an automaton that may take `bytes_max`.
+/// Returns the configuration of an automaton with a size limit of `bytes_max`.
 pub(super) fn limits(bytes_max: usize) -> thompson::Config {
     thompson::Config::new()
         .utf8(false)
@@ -93,9 +93,10 @@ impl Translation {
         nodes.iter().map(|n| self.node(n)).collect()
     }
 
-    /// `.*` becomes any bytes: its neighbours end and start at whole characters anyway, the
-    /// automaton is smaller, and bytes that are not UTF-8 match as they do in Go. A word boundary
-    /// could fall inside a character then, so not beside one.
+    /// Translates a repetition. `.*` is translated to arbitrary bytes: its neighbours end and start
+    /// at character boundaries anyway, the automaton is smaller, and invalid UTF-8 matches as in
+    /// Go. If the tree has word boundaries, this is not possible, because one could then match
+    /// inside a character.
     fn repeat(&self, node: &Node, repeat: Repeat) -> Hir {
         let Repeat { min, max, greedy } = repeat;
         let any_bytes = matches!(node, Node::AnyChar) && (min, max) == (0, None);
@@ -117,7 +118,8 @@ impl Translation {
         if !self.captures {
             return sub;
         }
-        // Names stay outside: Go lets several groups share one, the automata do not.
+        // Names are not passed on: Go permits several groups with the same name, unlike the
+        // automata.
         Hir::capture(hir::Capture {
             index: group.index,
             name: None,

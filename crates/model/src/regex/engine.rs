@@ -1,12 +1,12 @@
-//! What compares values with a tree that needs an automaton: built when the first value comes, and
-//! counted.
+//! The engine that matches values with a tree. It is built when the first value is matched, and its
+//! memory is accounted for.
 //!
-//! Small trees get the automata of `regex-automata`, which work on bytes; a class of a thousand
-//! ranges is a thousand states there. What would take more than [`AUTOMATON_BYTES_MAX`] is a
-//! program over characters instead, whose size is known before it is made.
+//! Small trees use the automata of `regex-automata`, which process bytes; a class of a thousand
+//! ranges needs a thousand states there. Trees that would need more than [`AUTOMATON_BYTES_MAX`]
+//! are compiled to a program over characters, whose size can be computed in advance.
 //!
-//! Invariant: whatever the tree, building takes no memory that was not reserved before and some
-//! ten milliseconds at most beside what is reserved.
+//! Invariant: for any tree, building takes only memory that was reserved before, and at most about
+//! ten milliseconds in addition to time proportional to this memory.
 
 use super::compile;
 use super::program::{self, Program};
@@ -19,24 +19,24 @@ use crate::sync::lock;
 use regex_automata::meta;
 use std::sync::Mutex;
 
-/// Bytes that the states of an automaton may take: ten thousand characters of alternatives, or ten
-/// letters of any script.
+/// Maximum size of the states of an automaton in bytes: ten thousand characters of alternatives, or
+/// ten letters of any script.
 pub(super) const AUTOMATON_BYTES_MAX: usize = 1 << 20;
 
-/// Bytes that what an automaton remembers may take, in each of two directions.
+/// Maximum size of the cache of an automaton in bytes, in each of two directions.
 pub(super) const REMEMBERED_BYTES_MAX: usize = 256 << 10;
 
-/// The longest program of a tree of which an automaton is tried.
+/// Maximum length of the program of a tree for which an automaton is tried.
 const AUTOMATON_LEN_MAX: u64 = 16 << 10;
 
-/// The highest tree of which an automaton is tried: its compiler recurses several frames a level
-/// and must fit in the stack of a thread, also without optimisation.
+/// Maximum height of a tree for which an automaton is tried. Its compiler recurses with several
+/// stack frames per level, which must fit in the stack of a thread also without optimization.
 const AUTOMATON_HEIGHT_MAX: usize = 250;
 
-/// Ranges of a tree of which an automaton is tried.
+/// Maximum number of ranges in a tree for which an automaton is tried.
 const AUTOMATON_RANGES_MAX: usize = 8 << 10;
 
-/// What an engine may use, and what tells it to stop.
+/// The budget that an engine may use, and the flag that cancels it.
 #[derive(Clone, Debug)]
 pub(super) struct Bounds {
     pub budget: Budget,
@@ -44,7 +44,7 @@ pub(super) struct Bounds {
 }
 
 impl Bounds {
-    /// No bounds: for patterns of the config.
+    /// Returns unlimited bounds, for patterns of the config.
     pub fn none() -> Self {
         Self {
             budget: Budget::new("pattern", usize::MAX),
@@ -53,24 +53,24 @@ impl Bounds {
     }
 }
 
-/// The engine.
+/// The engine of a pattern.
 #[derive(Debug)]
 pub(super) enum Engine {
-    /// Over bytes.
+    /// An automaton over bytes.
     Automaton {
         automaton: Box<meta::Regex>,
         bounds: Bounds,
         _memory: Reservation,
     },
-    /// Over characters.
+    /// A program over characters.
     Walker(Box<Mutex<Walker>>),
 }
 
 impl Engine {
-    /// The engine of `tree`; fails if it may not take what it needs.
+    /// Creates the engine of `tree`. Fails if the memory cannot be reserved.
     pub fn new(tree: &Node, bounds: &Bounds) -> Result<Self, Error> {
         let len = program::len(tree);
-        // Where there is no room for an automaton there may be some for a program.
+        // If there is not enough memory for an automaton, it may suffice for a program.
         if let Some(bytes) = automaton_bytes_max(tree, len)
             && let Ok(mut memory) = bounds.budget.reserve(bytes)
             && let Ok(automaton) = compile::without_captures(tree)
@@ -88,7 +88,7 @@ impl Engine {
         Ok(Self::Walker(Box::new(Mutex::new(walker))))
     }
 
-    /// Whether all of `value` matches; of an engine that failed, nothing does.
+    /// Returns whether the whole `value` matches. An engine that failed matches nothing.
     pub fn is_match(&self, value: &[u8]) -> bool {
         match self {
             Self::Automaton { automaton, .. } => automaton.is_match(value),
@@ -96,7 +96,7 @@ impl Engine {
         }
     }
 
-    /// Fails if the engine has: it was told to stop, or there was no more memory.
+    /// Returns an error if the engine has failed because it was canceled or had not enough memory.
     pub fn check(&self) -> Result<(), Error> {
         match self {
             Self::Automaton { .. } => Ok(()),
@@ -105,11 +105,12 @@ impl Engine {
     }
 }
 
-/// What building an automaton of `tree` may take, if one is tried at all.
+/// Returns the maximum memory for building an automaton of `tree` in bytes, or `None` if an
+/// automaton is not tried.
 pub(super) fn automaton_bytes_max(tree: &Node, len: u64) -> Option<usize> {
-    /// What an automaton takes whatever its pattern.
+    /// The minimum memory of an automaton, regardless of its pattern.
     const LEAST_BYTES: usize = 64 << 10;
-    /// What an instruction or a range may come to, in both directions.
+    /// The maximum memory per instruction or range, in both directions.
     const EACH_BYTES: usize = 512;
     let ranges = tree.ranges_count();
     if len > AUTOMATON_LEN_MAX

@@ -1,10 +1,10 @@
-//! Reads a pattern as Go's `regexp/syntax` does with its flags `Perl | DotNL`.
+//! Parses patterns like Go's `regexp/syntax` with the flags `Perl | DotNL`.
 //!
-//! The parser keeps its open groups on a stack of its own, so that no text makes it recurse. Facts
-//! of the language (what is an error, which part of the text an error shows, how much is too much)
-//! follow Go 1.26. Limits are counted on the tree as it is written: Go takes common beginnings out
-//! of alternations first and has tables of another version of Unicode, which may move a pattern at
-//! the very edge to the other side.
+//! The parser keeps its open groups on a stack of its own, so that no pattern makes it recurse. The
+//! rules of the language (errors, the part of the pattern that an error contains, and limits)
+//! follow Go 1.26. Limits are applied to the tree as it is written. Go first factors common
+//! prefixes out of alternations and has tables of another version of Unicode, so for patterns very
+//! close to a limit the result may differ.
 
 mod atom;
 mod item;
@@ -13,24 +13,24 @@ use super::class::ClassMembers;
 use super::tree::{Group, HEIGHT_MAX, Node, Repeat};
 use item::{Item, MOVED_MAX, joined, repeated_size, with_joined_texts};
 
-/// Go's text for a pattern beyond its limits.
+/// Go's error text for a pattern that exceeds its limits.
 const TOO_LARGE: &str = "expression too large";
 
-/// Instructions that Go's program may have: 128 MiB of 40 bytes each.
+/// Maximum number of instructions in Go's program: 128 MiB of 40 bytes each.
 const SIZE_MAX: u64 = (128 << 20) / 40;
 
-/// Bounds of ranges and literal characters that Go's tree may have: 128 MiB of 4 bytes each.
+/// Maximum number of range bounds and literal characters in Go's tree: 128 MiB of 4 bytes each.
 const RUNES_MAX: usize = (128 << 20) / 4;
 
-/// The most that a counted repetition may ask for, nested ones multiplied.
+/// Maximum count of a repetition. The counts of nested repetitions are multiplied.
 const REPEAT_MAX: u32 = 1000;
 
-/// Why a pattern is refused.
+/// The reason why a pattern is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SyntaxError<'p> {
     /// Go's text for the error.
     pub code: &'static str,
-    /// The part of the pattern that Go shows.
+    /// The part of the pattern that Go's message contains.
     pub expression: &'p str,
 }
 
@@ -40,7 +40,7 @@ fn fail<'p, T>(code: &'static str, expression: &'p str) -> Parsed<'p, T> {
     Err(SyntaxError { code, expression })
 }
 
-/// The tree of `pattern`.
+/// Parses `pattern` and returns its syntax tree.
 pub(super) fn parse(pattern: &str) -> Parsed<'_, Node> {
     let mut parser = Parser::new(pattern);
     while let Some(next) = parser.peek() {
@@ -57,14 +57,14 @@ struct Flags {
     swap_greed: bool,
 }
 
-/// A group that is still open; the bottom one is the whole pattern.
+/// A group that is still open. The first one is the whole pattern.
 #[derive(Debug)]
 struct Frame {
     group: Option<Group>,
     flags_outside: Flags,
     branches: Vec<Item>,
     items: Vec<Item>,
-    /// Literal characters behind the last item.
+    /// The literal characters after the last item.
     text: String,
 }
 
@@ -75,15 +75,16 @@ struct Parser<'p> {
     flags: Flags,
     frames: Vec<Frame>,
     group_count: u32,
-    /// Nodes so far, a run of literal characters being one.
+    /// Number of nodes so far. A run of literal characters counts as one.
     nodes: u64,
-    /// Counts of all repetitions multiplied.
+    /// The product of the counts of all repetitions.
     repeats: u64,
-    /// Bounds of ranges and literal characters so far.
+    /// Number of range bounds and literal characters so far.
     runes: usize,
-    /// Where the repetition operator just read starts: another one must not follow it.
+    /// The position of the repetition operator that was just parsed. Another one must not follow
+    /// it.
     repeat_at: Option<usize>,
-    /// Where the last `:]` of the pattern stands.
+    /// The position of the last `:]` in the pattern.
     named_class_end: Option<usize>,
 }
 
@@ -129,7 +130,7 @@ impl<'p> Parser<'p> {
             .expect("the frame of the whole pattern stays until the end")
     }
 
-    /// Reads what starts with `next`, which is not yet consumed.
+    /// Parses the token that starts with `next`, which has not been consumed yet.
     fn token(&mut self, next: char) -> Parsed<'p, ()> {
         let previous_repeat_at = self.repeat_at.take();
         match next {
@@ -169,7 +170,7 @@ impl<'p> Parser<'p> {
         }
     }
 
-    /// Adds a literal character in the cases that the flags ask for.
+    /// Adds a literal character, with its other cases if the flags require them.
     fn push_char(&mut self, code_point: u32) -> Parsed<'p, ()> {
         let c = char::from_u32(code_point);
         let Some(c) = c.filter(|c| !self.flags.fold_case || !has_case(*c)) else {
@@ -183,14 +184,14 @@ impl<'p> Parser<'p> {
         self.count_runes(1)
     }
 
-    /// Adds the class of `members`, or with `negated` of what is not among them.
+    /// Adds the class of `members`, or its complement if `negated` is set.
     fn push_class(&mut self, members: ClassMembers, negated: bool) -> Parsed<'p, ()> {
         let class = members.finish(negated);
         self.count_runes(2 * class.ranges_count())?;
         self.push(Node::class(class))
     }
 
-    /// Adds a node without parts.
+    /// Adds a node without children.
     fn push(&mut self, node: Node) -> Parsed<'p, ()> {
         if let Node::Literal(text) = &node {
             self.frame().text.push_str(text);
@@ -216,7 +217,7 @@ impl<'p> Parser<'p> {
         Ok(())
     }
 
-    /// Counts the runes of a node that is nothing but some.
+    /// Counts the runes of a node that consists only of runes once more.
     fn count_again(&mut self, node: &Node) -> Parsed<'p, ()> {
         match node {
             Node::Literal(text) => self.count_runes(text.chars().count()),
@@ -225,7 +226,8 @@ impl<'p> Parser<'p> {
         }
     }
 
-    /// Fails where Go would: it looks at sizes only once there may be too many instructions.
+    /// Checks the limits at the same places as Go, which considers sizes only if there may be too
+    /// many instructions.
     fn check(&self, item: &Item) -> Parsed<'p, ()> {
         let may_be_large = self.nodes >= SIZE_MAX / self.repeats;
         if may_be_large && item.size > SIZE_MAX {
@@ -257,7 +259,7 @@ impl<'p> Parser<'p> {
         self.flags = frame.flags_outside;
         let group = frame.group.take();
         let mut item = frame.finish();
-        // Go counts what is all of a branch, of an alternation and of a group anew each time.
+        // Go counts the content of a branch, of an alternation and of a group again each time.
         self.count_again(&item.node)?;
         self.count_again(&item.node)?;
         if group.is_none() {
@@ -286,7 +288,8 @@ impl<'p> Parser<'p> {
         }
     }
 
-    /// `{min}`, `{min,}` or `{min,max}`, which [`counted_repeat`] has read.
+    /// Applies a repetition of the form `{min}`, `{min,}` or `{min,max}` that [`counted_repeat`]
+    /// has parsed.
     fn counted(&mut self, counted: Counted, previous_at: Option<usize>) -> Parsed<'p, ()> {
         let Counted { min, max, bytes } = counted;
         let too_many = min > REPEAT_MAX || max.is_some_and(|max| max > REPEAT_MAX || min > max);
@@ -296,7 +299,7 @@ impl<'p> Parser<'p> {
         self.repeat_operator(min, max, bytes, previous_at)
     }
 
-    /// Repeats the last item; the operator at hand is `bytes` long, a `?` behind it not counted.
+    /// Repeats the last item. The current operator has `bytes` bytes, without a following `?`.
     fn repeat_operator(
         &mut self,
         min: u32,
@@ -346,7 +349,7 @@ impl Frame {
         }
     }
 
-    /// Turns the literal characters read into an item.
+    /// Converts the pending literal characters to an item.
     fn end_text(&mut self) {
         if !self.text.is_empty() {
             let text = std::mem::take(&mut self.text);
@@ -360,7 +363,7 @@ impl Frame {
         }
     }
 
-    /// Takes away what a repetition operator applies to: the last character or item.
+    /// Removes and returns the operand of a repetition operator: the last character or item.
     fn take_last(&mut self) -> Option<Item> {
         match self.text.pop() {
             Some(c) => {
@@ -375,7 +378,7 @@ impl Frame {
         }
     }
 
-    /// The items since the last `|`, one behind the other.
+    /// Removes and returns the items since the last `|` as a concatenation.
     fn take_branch(&mut self) -> Item {
         self.end_text();
         let items = with_joined_texts(std::mem::take(&mut self.items));
@@ -394,14 +397,14 @@ impl Frame {
             Node::Alternation(nodes) if nodes.len() <= MOVED_MAX => Ok(nodes),
             node => Err(node),
         });
-        // One instruction that chooses for each but the last.
+        // Each item except the last needs an instruction that selects it.
         item.size += nodes.len() as u64 - 1;
         item.node = Node::alternation(nodes);
         item
     }
 }
 
-/// Whether `c` has another case.
+/// Returns whether `c` may have another case.
 fn has_case(c: char) -> bool {
     match c {
         'a'..='z' | 'A'..='Z' => true,
@@ -410,7 +413,7 @@ fn has_case(c: char) -> bool {
     }
 }
 
-/// How often the innermost part may repeat: nested counts multiplied, as Go limits them.
+/// Returns the product of the counts of nested repetitions, which Go limits.
 fn repeat_product(node: &Node) -> u32 {
     match node {
         Node::Repeat(node, Repeat { min, max, .. }) => {
@@ -435,7 +438,7 @@ struct Counted {
     bytes: usize,
 }
 
-/// Reads `{min}`, `{min,}` or `{min,max}`. Anything else after `{` makes it a literal, as in Go.
+/// Parses `{min}`, `{min,}` or `{min,max}`. As in Go, a `{` followed by anything else is a literal.
 fn counted_repeat(text: &str) -> Option<Counted> {
     let (min, rest) = count(text.strip_prefix('{')?)?;
     let (max, rest) = match rest.strip_prefix(',') {
@@ -448,8 +451,8 @@ fn counted_repeat(text: &str) -> Option<Counted> {
     Some(Counted { min, max, bytes })
 }
 
-/// A decimal number without leading zeros, and what follows it. One too large for the type is as
-/// good as the largest.
+/// Parses a decimal number without leading zeros. Returns it with the remaining text. A number that
+/// is too large is replaced by the largest possible one.
 fn count(text: &str) -> Option<(u32, &str)> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (number, rest) = text.split_at(digits);

@@ -1,17 +1,17 @@
-//! A program run over a value for what its groups match: all its ways at once, the preferred one
-//! first, as R. Pike did it.
+//! Runs a program on a value to find the matches of groups. It follows all alternatives at the same
+//! time, in order of preference, like the virtual machine of R. Pike.
 //!
-//! Invariant: everything is allocated when the engine is made, by the length of the program; a
-//! value costs at most its length times that.
+//! Invariant: all memory is allocated when the engine is created, proportional to the length of the
+//! program. Matching a value takes at most the product of both lengths.
 
 use super::program::{Inst, Program, Side, first_char};
 use crate::budget::Reservation;
 use crate::cancel::Cancel;
 
-/// A bound of a group that was not met.
+/// The position of a group bound that was not reached.
 const UNSET: u32 = u32::MAX;
 
-/// The program and its working lists.
+/// A program with its working memory.
 #[derive(Debug)]
 pub(super) struct Pike {
     program: Program,
@@ -23,25 +23,27 @@ pub(super) struct Pike {
     _memory: Reservation,
 }
 
-/// What is still to be followed.
+/// An entry on the stack of instructions to follow.
 #[derive(Debug)]
 enum Open {
-    /// This place.
+    /// An instruction to follow.
     Place(u32),
-    /// What a bound was before the places above were followed.
+    /// A group bound and the value to restore after the instructions above were followed.
     Bound(u32, u32),
 }
 
-/// Places that wait for a character, the preferred one first, each with its bounds.
+/// The instructions that wait for a character in order of preference, each with the group bounds of
+/// its path.
 #[derive(Debug)]
 struct Threads {
     places: Vec<u32>,
     bounds: Vec<u32>,
-    /// A bit for each place: whether it was followed.
+    /// One bit per instruction: true if it was followed.
     seen: Vec<u64>,
 }
 
-/// Bytes that the engine of a program of `len` instructions with `groups` groups takes.
+/// Returns the memory of the engine in bytes, for a program of `len` instructions with `groups`
+/// groups.
 pub(super) fn bytes(len: u64, groups: usize) -> usize {
     let len = usize::try_from(len).unwrap_or(usize::MAX);
     let bounds = bounds_count(groups).saturating_mul(size_of::<u32>());
@@ -55,7 +57,8 @@ fn bounds_count(groups: usize) -> usize {
 }
 
 impl Pike {
-    /// Runs `program`, which has groups up to `groups`; `memory` holds [`bytes`].
+    /// Creates an engine for `program`, whose groups are numbered up to `groups`. `memory` must
+    /// contain [`bytes`].
     pub fn new(program: Program, groups: usize, memory: Reservation, cancel: Cancel) -> Self {
         let len = program.insts.len();
         let threads = || Threads {
@@ -74,7 +77,8 @@ impl Pike {
         }
     }
 
-    /// Where each group starts and ends in `value`, the whole being group 0, if all of it matches.
+    /// Returns the start and end of each group in `value`, or `None` if the whole value does not
+    /// match. Group 0 is the whole value.
     pub fn captures(&mut self, value: &[u8]) -> Option<Vec<Option<(usize, usize)>>> {
         self.bounds.fill(UNSET);
         self.next.clear();
@@ -82,7 +86,7 @@ impl Pike {
         self.follow(0, (Side::Edge, side_of(value)), 0);
         std::mem::swap(&mut self.now, &mut self.next);
         while let Some((c, length)) = first_char(&value[at..]) {
-            // The caller looks at the flag too.
+            // The caller checks the flag, too.
             if self.now.places.is_empty() || self.cancel.reason().is_some() {
                 return None;
             }
@@ -103,7 +107,7 @@ impl Pike {
         self.found(value.len())
     }
 
-    /// The bounds of the preferred way that got to the end.
+    /// Returns the group bounds of the preferred path that reached the end.
     fn found(&self, end: usize) -> Option<Vec<Option<(usize, usize)>>> {
         let is_match = |place: &u32| matches!(self.program.insts[*place as usize], Inst::Match);
         let number = self.now.places.iter().position(is_match)?;
@@ -117,7 +121,8 @@ impl Pike {
         Some(groups)
     }
 
-    /// Adds to the next threads what can be reached from `place` without a character.
+    /// Adds all instructions that can be reached from `place` without a character to the next
+    /// threads.
     fn follow(&mut self, place: u32, (before, behind): (Side, Side), at: u32) {
         self.open.push(Open::Place(place));
         while let Some(open) = self.open.pop() {
@@ -167,7 +172,7 @@ impl Threads {
         self.seen.fill(0);
     }
 
-    /// Notes that `place` is followed; returns whether it was not before.
+    /// Marks `place` as followed. Returns whether it was not marked before.
     fn visit(&mut self, place: u32) -> bool {
         let (word, bit) = (place as usize / 64, 1 << (place % 64));
         let is_new = self.seen[word] & bit == 0;

@@ -1,11 +1,11 @@
-//! Alternations of plain text, `a|b|c` or `(a|b|c)`, read without a tree.
+//! Parses alternations of plain text, `a|b|c` or `(a|b|c)`, without a tree.
 //!
-//! Dashboards write their choices so, thousands of them at times, and a tree of each choice would
-//! take ten times as long as the choices. What holds anything else is left to the parser.
+//! Dashboards contain such lists, sometimes with thousands of values, and a tree with a node for
+//! each value would take ten times as long. All other patterns are left to the parser.
 
 use crate::value_set::{ValueList, ValueSet};
 
-/// The bytes that do not stand for themselves.
+/// The bytes that have a special meaning in patterns.
 const IS_SPECIAL: [bool; 256] = {
     let special = br"|\.*+?()[]{}^$";
     let mut is_special = [false; 256];
@@ -17,12 +17,13 @@ const IS_SPECIAL: [bool; 256] = {
     is_special
 };
 
-/// Whether `byte` does not stand for itself.
+/// Returns whether `byte` has a special meaning in patterns.
 pub(super) fn is_special(byte: u8) -> bool {
     IS_SPECIAL[byte as usize]
 }
 
-/// The choices of `pattern`, escapes resolved; `None` if it is not of that form.
+/// Returns the alternatives of `pattern` without escapes, or `None` if the pattern has a different
+/// form.
 pub(super) fn choices(pattern: &str) -> Option<ValueSet> {
     let bare = pattern.bytes().filter(|byte| *byte == b'|').count();
     let inside = without_group(pattern);
@@ -48,7 +49,7 @@ pub(super) fn choices(pattern: &str) -> Option<ValueSet> {
     Some(choices.into_set())
 }
 
-/// What stands in the one group that is the whole pattern, or the pattern.
+/// Returns the content of the group if the whole pattern is a group; otherwise the pattern.
 fn without_group(pattern: &str) -> &str {
     let opened = pattern
         .strip_prefix("(?:")

@@ -1,47 +1,48 @@
-//! Programs over characters: what stands for an automaton where that would be too large.
+//! Programs over characters, used if an automaton would be too large.
 //!
-//! A character takes one instruction whatever its class, as in Go's, so that `\pL{1000}` has a
-//! thousand of eight bytes, which share one class. How many a tree has is known before one is
-//! made: see [`len`].
+//! As in Go, a character class takes one instruction, regardless of its size. `\pL{1000}` therefore
+//! has a thousand instructions of eight bytes, which share one class. The number of instructions
+//! can be computed before the program is created: see [`len`].
 //!
-//! Invariant: the loop of `x*` holds nothing that may match nothing: where `x` may, it is `(x+)?`.
+//! Invariant: the loop of `x*` never contains an empty match. If `x` can match the empty string,
+//! the loop is compiled as `(x+)?`.
 
 use super::class::Class;
 use super::tree::{Node, Repeat};
 use regex_syntax::hir::Look;
 use std::collections::HashMap;
 
-/// An instruction; but for [`Inst::Jump`] and [`Inst::Match`] the next one follows.
+/// An instruction. The next one follows, except after [`Inst::Jump`] and [`Inst::Match`].
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Inst {
-    /// This character.
+    /// Matches this character.
     Char(char),
-    /// Any character.
+    /// Matches any character.
     Any,
-    /// A character of the class of this number.
+    /// Matches a character of the class with this index.
     Class(u32),
-    /// A place between characters.
+    /// Matches at a position between characters, such as a word boundary.
     Look(Look),
-    /// The next one, or if that leads nowhere the one named.
+    /// Continues with the next instruction; if that fails, with this one.
     Try(u32),
-    /// The one named, or if that leads nowhere the next one.
+    /// Continues with this instruction; if that fails, with the next one.
     Prefer(u32),
-    /// Go on there.
+    /// Continues with this instruction.
     Jump(u32),
-    /// Note the place as a bound of a group.
+    /// Records the position as the group bound with this index.
     Save(u32),
-    /// All matched.
+    /// The whole pattern has matched.
     Match,
 }
 
-/// Instructions and the classes that they name.
+/// The instructions of a program and the classes that they refer to.
 #[derive(Debug)]
 pub(super) struct Program {
     pub insts: Vec<Inst>,
     classes: Vec<Class>,
 }
 
-/// How many instructions `tree` takes.
+/// Returns the number of instructions for `tree`.
 pub(super) fn len(tree: &Node) -> u64 {
     body_len(tree).saturating_add(1)
 }
@@ -71,7 +72,7 @@ fn sum(nodes: &[Node]) -> u64 {
 }
 
 impl Program {
-    /// The program of `tree`; with `captures` it notes the bounds of groups.
+    /// Compiles `tree`. With `captures`, the program records the bounds of groups.
     pub fn new(tree: &Node, captures: bool) -> Self {
         let mut compiler = Compiler {
             insts: Vec::with_capacity(len(tree) as usize),
@@ -87,7 +88,7 @@ impl Program {
         }
     }
 
-    /// Whether the instruction takes `c`.
+    /// Returns whether the instruction matches `c`.
     pub fn takes(&self, inst: Inst, c: char) -> bool {
         match inst {
             Inst::Char(own) => own == c,
@@ -101,7 +102,8 @@ impl Program {
 struct Compiler<'t> {
     insts: Vec<Inst>,
     classes: Vec<&'t Class>,
-    /// The numbers of classes by where they stand in the tree: repeated ones are met again.
+    /// The indexes of classes by their address in the tree, because repetitions compile the same
+    /// node several times.
     numbers: HashMap<*const Class, u32>,
     captures: bool,
 }
@@ -111,7 +113,7 @@ impl<'t> Compiler<'t> {
         self.insts.len() as u32
     }
 
-    /// Adds an instruction that is set later.
+    /// Adds a placeholder for an instruction that is set later.
     fn hole(&mut self) -> usize {
         self.insts.push(Inst::Match);
         self.insts.len() - 1
@@ -195,7 +197,7 @@ impl<'t> Compiler<'t> {
         }
     }
 
-    /// `x+`
+    /// Compiles the repetition `x+`.
     fn plus(&mut self, node: &'t Node, greedy: bool) {
         let start = self.here();
         self.node(node);
@@ -206,7 +208,7 @@ impl<'t> Compiler<'t> {
     }
 }
 
-/// What stands before something optional that ends at `end`.
+/// Returns the instruction before an optional part that ends at `end`.
 fn skip(greedy: bool, end: u32) -> Inst {
     match greedy {
         true => Inst::Try(end),
@@ -214,21 +216,21 @@ fn skip(greedy: bool, end: u32) -> Inst {
     }
 }
 
-/// What stands on one side of a place in a value.
+/// The kind of character on one side of a position in a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Side {
-    /// No character: the value starts or ends there.
+    /// No character: the value starts or ends at this position.
     Edge,
-    /// A newline.
+    /// A newline character.
     Newline,
-    /// A character of a word.
+    /// A word character: a letter, a digit or an underscore.
     Word,
     /// Any other character.
     Other,
 }
 
 impl Side {
-    /// The side on which `c` stands.
+    /// Returns the kind of `c`.
     pub fn of(c: char) -> Self {
         match c {
             '\n' => Self::Newline,
@@ -238,7 +240,7 @@ impl Side {
         }
     }
 
-    /// Whether `look` holds between `before` and `behind`.
+    /// Returns whether `look` matches between `before` and `behind`.
     pub fn holds(look: Look, before: Self, behind: Self) -> bool {
         let is_boundary = (before == Self::Word) != (behind == Self::Word);
         match look {
@@ -248,13 +250,14 @@ impl Side {
             Look::EndLF => matches!(behind, Self::Edge | Self::Newline),
             Look::WordAscii => is_boundary,
             Look::WordAsciiNegate => !is_boundary,
-            // The parser makes no others.
+            // The parser creates no other kinds.
             _ => false,
         }
     }
 }
 
-/// The first character of `bytes` and its length; a byte that is not UTF-8 is one, as in Go.
+/// Returns the first character of `bytes` and its length. As in Go, an invalid byte counts as one
+/// character.
 pub(super) fn first_char(bytes: &[u8]) -> Option<(char, usize)> {
     let first = *bytes.first()?;
     if first.is_ascii() {

@@ -1,16 +1,16 @@
-//! Patterns that may match anywhere in a text, as Go's `regexp.Compile` without further ado: for
-//! the functions of templates.
+//! Patterns that may match anywhere in a text, like those of Go's `regexp.Compile`, for the
+//! functions of templates.
 //!
-//! Invariant: a pattern whose automaton would take more than
-//! [`AUTOMATON_BYTES_MAX`](super::engine::AUTOMATON_BYTES_MAX) is refused, so that no text of a
-//! template takes more memory.
+//! Invariant: patterns whose automaton would need more than
+//! [`AUTOMATON_BYTES_MAX`](super::engine::AUTOMATON_BYTES_MAX) are rejected, so that no template
+//! uses more memory.
 
 use super::engine::{AUTOMATON_BYTES_MAX, automaton_bytes_max};
 use super::{Captures, compile, parse, program, text};
 use crate::error::{Error, ErrorKind};
 use regex_automata::{Input, meta};
 
-/// A pattern that is searched for. `.` matches no newline unless the pattern says so.
+/// A pattern to search for. `.` does not match a newline, unless the pattern enables this.
 #[derive(Debug)]
 pub struct SearchRegex {
     automaton: meta::Regex,
@@ -18,8 +18,8 @@ pub struct SearchRegex {
 }
 
 impl SearchRegex {
-    /// Reads and compiles `pattern`; fails with [`ErrorKind::Invalid`] and Go's message, or with
-    /// [`ErrorKind::Limited`] if it is too large.
+    /// Parses and compiles `pattern`. Fails with [`ErrorKind::Invalid`] and the message of Go, or
+    /// with [`ErrorKind::Limited`] if the pattern is too large.
     ///
     /// ```
     /// use firn_model::regex::SearchRegex;
@@ -30,7 +30,7 @@ impl SearchRegex {
     pub fn new(pattern: &[u8]) -> Result<Self, Error> {
         let plain = text(pattern)?;
         parse(plain)?;
-        // The parser's own flags let a dot match a newline.
+        // By default the parser lets a dot match a newline.
         let tree = parse(&format!("(?-s:{plain})"))?;
         let mut names = Vec::new();
         tree.capture_names(&mut names);
@@ -48,13 +48,13 @@ impl SearchRegex {
         }
     }
 
-    /// Whether it matches somewhere in `value`.
+    /// Returns whether the pattern matches anywhere in `value`.
     pub fn is_match(&self, value: &[u8]) -> bool {
         self.automaton.is_match(value)
     }
 
-    /// `value` with all matches replaced by `template`, in which `$1` and `${name}` stand for
-    /// groups, as Go's `ReplaceAllString`; `None` if that takes more than `bytes_max`.
+    /// Replaces all matches in `value` by `template`, in which `$1` and `${name}` refer to groups,
+    /// like Go's `ReplaceAllString`. Returns `None` if the result exceeds `bytes_max`.
     pub fn replace_all(&self, value: &[u8], template: &str, bytes_max: usize) -> Option<Vec<u8>> {
         let mut out = Vec::new();
         let (mut copied, mut from) = (0, 0);
@@ -73,7 +73,7 @@ impl SearchRegex {
                 groups: (0..found.group_len()).map(group).collect(),
                 names: &self.names,
             };
-            // An empty match just behind another one counts for nothing.
+            // An empty match directly after another match is ignored.
             if end > copied || start == 0 {
                 if out.len() + captures.expanded_len(template) > bytes_max {
                     return None;
@@ -91,7 +91,7 @@ impl SearchRegex {
     }
 }
 
-/// The length of the first character; one at the end and for bytes that are not UTF-8.
+/// Returns the length of the first character: one at the end and for invalid bytes.
 fn char_len(bytes: &[u8]) -> usize {
     let first = bytes.utf8_chunks().next();
     first

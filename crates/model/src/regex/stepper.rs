@@ -1,7 +1,8 @@
-//! An automaton that is led through values byte by byte.
+//! An automaton that is moved through values byte by byte.
 //!
-//! Sorted values share their beginnings. A stepper keeps the states of the value before and begins
-//! where the next one differs; it passes over all values that begin as one that can match no more.
+//! Sorted values have common prefixes. The caller retains the states of the previous value and
+//! continues where the next value differs. It skips all values with a prefix after which no match
+//! is possible.
 
 use super::compile;
 use super::engine::Bounds;
@@ -22,15 +23,15 @@ pub struct Stepper {
     _memory: Reservation,
 }
 
-/// Where a [`Stepper`] stands behind some bytes.
+/// The state of a [`Stepper`] after some bytes of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct State(StateID);
 
 impl Stepper {
-    /// The automaton of `tree`, unless it or building it takes more than `bytes_max` or there is no
-    /// room for that.
+    /// Creates the automaton of `tree`. Returns `None` if the automaton or its construction needs
+    /// more than `bytes_max`, or if this memory cannot be reserved.
     pub(super) fn new(tree: &Node, bytes_max: usize, bounds: &Bounds) -> Option<Self> {
-        // States over bytes, and the automaton twice: while it is made, and as it is.
+        // States over bytes, and the automaton twice: during its construction, and the result.
         let mut memory = bounds.budget.reserve(3 * bytes_max).ok()?;
         let nfa = Compiler::new()
             .configure(compile::limits(bytes_max).which_captures(WhichCaptures::None))
@@ -56,24 +57,24 @@ impl Stepper {
         })
     }
 
-    /// The state in front of a value.
+    /// Returns the state before the first byte of a value.
     pub fn start(&self) -> State {
         self.start
     }
 
-    /// The state behind one byte more.
+    /// Returns the state after one more byte.
     #[inline]
     pub fn step(&self, state: State, byte: u8) -> State {
         State(self.dfa.next_state(state.0, byte))
     }
 
-    /// Whether no value that begins so matches.
+    /// Returns whether no value with this prefix matches.
     #[inline]
     pub fn is_dead(&self, state: State) -> bool {
         self.dfa.is_dead_state(state.0)
     }
 
-    /// Whether a value that ends here matches.
+    /// Returns whether a value that ends here matches.
     #[inline]
     pub fn accepts(&self, state: State) -> bool {
         self.dfa.is_match_state(self.dfa.next_eoi_state(state.0))

@@ -1,7 +1,7 @@
-//! How a value is compared with a pattern: by the cheapest means that the tree allows.
+//! Matches values with the cheapest method that the syntax tree permits.
 //!
 //! Most patterns in dashboards are a literal, an alternation of literals, or literals with `.*`
-//! between or around them. Those need no automaton, and the first two can be looked up in an index.
+//! between or around them. These need no automaton, and the first two can be looked up in an index.
 
 mod glob;
 mod values;
@@ -15,30 +15,30 @@ use glob::Glob;
 use regex_syntax::hir::Look;
 use std::sync::OnceLock;
 
-/// The way in which values are compared.
+/// The method by which values are matched.
 #[derive(Debug)]
 pub(super) enum Strategy {
-    /// These values match and no others.
+    /// Exactly these values match.
     Set(ValueSet),
-    /// Literals with anything between.
+    /// Literals with arbitrary text between them.
     Glob(Glob),
-    /// Whatever an automaton says.
+    /// Values are matched by an automaton.
     Automaton(Box<Automaton>),
 }
 
-/// A tree, and the engine that was made of it.
+/// A syntax tree, and the engine that is created from it.
 #[derive(Debug)]
 pub(super) struct Automaton {
     tree: Node,
     matches_empty: bool,
-    /// What all matching values start with.
+    /// The common prefix of all matching values.
     prefix: Vec<u8>,
     bounds: OnceLock<Bounds>,
     engine: OnceLock<Engine>,
 }
 
 impl Strategy {
-    /// The cheapest way for `tree`.
+    /// Selects the cheapest method for `tree`.
     pub fn new(tree: Node) -> Self {
         if let Some(values) = values::of(&tree) {
             return Strategy::Set(values);
@@ -64,7 +64,7 @@ impl Strategy {
         }))
     }
 
-    /// Whether `value` matches.
+    /// Returns whether `value` matches.
     pub fn is_match(&self, value: &[u8]) -> bool {
         match self {
             Strategy::Set(values) => values.contains(value),
@@ -73,7 +73,7 @@ impl Strategy {
         }
     }
 
-    /// The automaton, of a pattern that needs one.
+    /// Returns the automaton, if the pattern needs one.
     pub fn automaton(&self) -> Option<&Automaton> {
         match self {
             Strategy::Automaton(automaton) => Some(automaton),
@@ -81,7 +81,7 @@ impl Strategy {
         }
     }
 
-    /// All values that match, if they can be listed.
+    /// Returns all matching values, if they can be listed.
     pub fn literal_set(&self) -> Option<&ValueSet> {
         match self {
             Strategy::Set(values) => Some(values),
@@ -89,7 +89,7 @@ impl Strategy {
         }
     }
 
-    /// What all matching values start with, as far as it is known.
+    /// Returns the common prefix of all matching values, as far as it can be determined.
     pub fn prefix(&self) -> &[u8] {
         match self {
             Strategy::Set(values) => values.shared_prefix(),
@@ -98,25 +98,25 @@ impl Strategy {
         }
     }
 
-    /// Whether it is known that every value matches.
+    /// Returns true if every value certainly matches.
     pub fn matches_everything(&self) -> bool {
         matches!(self, Strategy::Glob(glob) if glob.chars_of_any_text() == Some(0))
     }
 
-    /// Whether it is known that every value but the empty one matches.
+    /// Returns true if exactly the non-empty values certainly match.
     pub fn matches_any_non_empty(&self) -> bool {
         matches!(self, Strategy::Glob(glob) if glob.chars_of_any_text() == Some(1))
     }
 }
 
 impl Automaton {
-    /// Sets what the engine may use, unless that was done before.
+    /// Sets the resources that the engine may use, unless they were set before.
     pub fn bind(&self, bounds: &Bounds) {
         self.bounds.get_or_init(|| bounds.clone());
     }
 
-    /// Makes the engine if there is none yet; fails if it may not take what it needs, or has failed
-    /// since.
+    /// Creates the engine if there is none yet. Fails if the memory cannot be reserved, or if the
+    /// engine has failed in the meantime.
     pub fn ready(&self) -> Result<&Engine, Error> {
         let engine = match self.engine.get() {
             Some(engine) => engine,
@@ -130,7 +130,7 @@ impl Automaton {
         Ok(engine)
     }
 
-    /// See [`crate::regex::Regex::stepper`].
+    /// Returns an automaton for sorted values; see [`crate::regex::Regex::stepper`].
     pub fn stepper(&self, bytes_max: usize) -> Option<Stepper> {
         match self.ready().ok()? {
             Engine::Automaton { bounds, .. } => Stepper::new(&self.tree, bytes_max, bounds),
@@ -138,7 +138,7 @@ impl Automaton {
         }
     }
 
-    /// Whether `value` matches; nothing but the empty value does if the engine fails.
+    /// Returns whether `value` matches. If the engine fails, at most the empty value matches.
     fn is_match(&self, value: &[u8]) -> bool {
         match value {
             [] => self.matches_empty,
@@ -147,7 +147,7 @@ impl Automaton {
     }
 }
 
-/// The parts of `node` one behind the other, groups and nested sequences dissolved.
+/// Appends the parts of `node` in order. Groups and nested concatenations are flattened.
 fn flatten<'t>(node: &'t Node, into: &mut Vec<&'t Node>) {
     match node {
         Node::Empty => {}
@@ -157,7 +157,7 @@ fn flatten<'t>(node: &'t Node, into: &mut Vec<&'t Node>) {
     }
 }
 
-/// The parts without a `^` in front and a `$` behind, which ask for nothing in an anchored pattern.
+/// Removes `^` at the start and `$` at the end, which have no effect in an anchored pattern.
 fn without_edge_looks<'p, 't>(mut parts: &'p [&'t Node]) -> &'p [&'t Node] {
     while let [Node::Look(Look::Start | Look::StartLF), rest @ ..] = parts {
         parts = rest;
@@ -168,7 +168,7 @@ fn without_edge_looks<'p, 't>(mut parts: &'p [&'t Node]) -> &'p [&'t Node] {
     parts
 }
 
-/// Appends what every match of `node` starts with; returns whether that is all of the match.
+/// Appends the common prefix of all matches of `node`. Returns whether this is the complete match.
 fn literal_prefix(node: &Node, into: &mut Vec<u8>) -> bool {
     match node {
         Node::Empty => true,

@@ -1,16 +1,17 @@
-//! Replacement templates with `$1`, `${1}`, `$name` and `${name}`, as Go's `Regexp.Expand`.
+//! Replacement templates with `$1`, `${1}`, `$name` and `${name}`, like Go's `Regexp.Expand`.
 
 use super::Captures;
 
-/// The largest group number that is read as a number.
+/// The largest group number that is parsed as a number.
 const GROUP_MAX: usize = 100_000_000;
 
-/// Writes `template` with its references replaced by what the groups of `captures` matched.
+/// Appends `template` to `into`, with its references replaced by the matches of groups in
+/// `captures`.
 pub(super) fn expand(captures: &Captures<'_, '_>, template: &str, into: &mut Vec<u8>) {
     pieces(captures, template, |piece| into.extend_from_slice(piece));
 }
 
-/// How many bytes [`expand`] writes.
+/// Returns the number of bytes that [`expand`] appends.
 pub(super) fn expanded_len(captures: &Captures<'_, '_>, template: &str) -> usize {
     let mut len = 0usize;
     pieces(captures, template, |piece| {
@@ -19,7 +20,7 @@ pub(super) fn expanded_len(captures: &Captures<'_, '_>, template: &str) -> usize
     len
 }
 
-/// Hands out the expanded template piece by piece.
+/// Passes the expanded template to `each` in pieces.
 fn pieces(captures: &Captures<'_, '_>, template: &str, mut each: impl FnMut(&[u8])) {
     let mut rest = template;
     while let Some((before, after)) = rest.split_once('$') {
@@ -38,7 +39,8 @@ fn pieces(captures: &Captures<'_, '_>, template: &str, mut each: impl FnMut(&[u8
     each(rest.as_bytes());
 }
 
-/// The name behind a dollar and what follows it; `None` if the dollar is only text.
+/// Returns the name after a dollar sign and the remaining text, or `None` if the dollar sign is
+/// literal.
 fn reference(text: &str) -> Option<(&str, &str)> {
     let inside = text.strip_prefix('{');
     let name_and_rest = inside.unwrap_or(text);

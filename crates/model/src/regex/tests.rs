@@ -1,4 +1,5 @@
-//! Patterns against what Go answered, bounds on hostile ones, groups and templates.
+//! Tests of patterns against the results of Go, of limits for hostile patterns, and of groups and
+//! templates.
 
 use super::*;
 use crate::env::sim::SimRng;
@@ -90,7 +91,7 @@ fn regex_answers_as_go() {
     assert!(count > 300, "{count}");
 }
 
-/// Texts of which many are plain, and some only look so.
+/// Returns a random text: many are plain, and some only resemble plain text.
 fn random_text(rng: &SimRng) -> String {
     let parts = [
         "a", "b", "ab", "|", "|", "\\.", "\\|", "-", "é", "\\-", "\\", "{", "}", "]", "_", "(",
@@ -175,7 +176,7 @@ fn regex_bytes_that_are_not_utf8_match_any_text_as_in_go() {
     );
 }
 
-/// Patterns at the limits, and what Go's parser says of them.
+/// Returns patterns at the limits, and the error text of Go's parser, if any.
 fn at_the_limits() -> Vec<(String, Option<&'static str>)> {
     let mega = |part: &str| part.repeat((1 << 20) / part.len());
     let nested = |open: &str, close: &str, times| open.repeat(times) + "a" + &close.repeat(times);
@@ -318,7 +319,8 @@ fn regex_that_runs_out_of_memory_or_time_says_so_behind_the_values() {
     assert_eq!(regex.ready().unwrap_err().kind, ErrorKind::Timeout);
 }
 
-/// A pattern of parts that automata of bytes and programs of characters build differently.
+/// Returns a random pattern with parts that automata over bytes and programs over characters build
+/// differently.
 fn random_pattern(rng: &SimRng, depth: u32) -> String {
     let atoms = [
         "a", "b", "ab", "é", ".", "[a-c]", "[^a]", "\\d", "\\b", "\\B", "^", "$", "", "(?m:^)",

@@ -1,13 +1,13 @@
 //! The syntax tree of a pattern.
 //!
-//! Invariant: a tree is at most [`HEIGHT_MAX`] deep, so that what walks it may recurse; a class
-//! that holds every character is [`Node::AnyChar`], one that holds a single one a literal, unless
-//! it has tables.
+//! Invariants: the height of a tree is at most [`HEIGHT_MAX`], so functions may recurse over it. A
+//! class that contains every character is a [`Node::AnyChar`], and a class of a single character is
+//! a literal, unless it has tables.
 
 use super::class::Class;
 use regex_syntax::hir::Look;
 
-/// The deepest tree: Go's number.
+/// The maximum height of a tree, which is the limit of Go.
 pub(super) const HEIGHT_MAX: usize = 1000;
 
 /// A part of a pattern.
@@ -15,46 +15,46 @@ pub(super) const HEIGHT_MAX: usize = 1000;
 pub(super) enum Node {
     /// Matches the empty string.
     Empty,
-    /// This text; not empty.
+    /// Matches this text, which is not empty.
     Literal(String),
-    /// One of these characters; may be none at all.
+    /// Matches one of these characters. The class may be empty.
     Class(Box<Class>),
-    /// Any character, newlines included.
+    /// Matches any character, including newlines.
     AnyChar,
-    /// A place between characters.
+    /// Matches at a position between characters.
     Look(Look),
-    /// A part repeated.
+    /// A repetition of a part.
     Repeat(Box<Node>, Repeat),
     /// A numbered group.
     Capture(Box<Node>, Group),
-    /// Parts one behind the other.
+    /// A concatenation of parts.
     Concat(Vec<Node>),
-    /// One of several, the first that fits.
+    /// An alternation: the first part that matches is preferred.
     Alternation(Vec<Node>),
 }
 
-/// How often.
+/// The count of a repetition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Repeat {
-    /// At least.
+    /// The minimum number of repetitions.
     pub min: u32,
-    /// At most; `None` is without bound.
+    /// The maximum number of repetitions, or `None` if there is no limit.
     pub max: Option<u32>,
-    /// Whether more is preferred to less.
+    /// True if more repetitions are preferred to fewer.
     pub greedy: bool,
 }
 
-/// A group's number and name.
+/// The number and the name of a group.
 #[derive(Clone, Debug)]
 pub(super) struct Group {
-    /// Counted from 1 by opening parentheses.
+    /// The number of the group, counted from 1 in order of opening parentheses.
     pub index: u32,
-    /// `(?P<name>...)`
+    /// The name of a group `(?P<name>...)`.
     pub name: Option<String>,
 }
 
 impl Node {
-    /// The node for a class: a literal or [`Node::AnyChar`] where it comes to that.
+    /// Creates the node of a class, which is a literal or [`Node::AnyChar`] if it is equivalent.
     pub fn class(class: Class) -> Self {
         match class.plain().map(|ranges| ranges.ranges()) {
             Some([r]) if r.start() == r.end() => Node::Literal(r.start().into()),
@@ -63,7 +63,7 @@ impl Node {
         }
     }
 
-    /// The parts one behind the other.
+    /// Creates a concatenation of the parts.
     pub fn concat(mut parts: Vec<Node>) -> Self {
         match parts.len() {
             0 => Node::Empty,
@@ -72,7 +72,7 @@ impl Node {
         }
     }
 
-    /// One of `parts`, of which there is at least one.
+    /// Creates an alternation of `parts`, of which there must be at least one.
     pub fn alternation(mut parts: Vec<Node>) -> Self {
         match parts.len() {
             1 => parts.swap_remove(0),
@@ -80,7 +80,7 @@ impl Node {
         }
     }
 
-    /// How deep the tree is.
+    /// Returns the height of the tree.
     pub fn height(&self) -> usize {
         1 + match self {
             Node::Repeat(node, _) | Node::Capture(node, _) => node.height(),
@@ -91,12 +91,12 @@ impl Node {
         }
     }
 
-    /// Whether the empty value matches.
+    /// Returns whether the empty value matches.
     pub fn matches_empty(&self) -> bool {
         self.takes_nothing(|look| look != Look::WordAscii)
     }
 
-    /// Whether there may be a place at which it matches without a character.
+    /// Returns whether the node can match an empty string at some position.
     pub fn may_take_nothing(&self) -> bool {
         self.takes_nothing(|_| true)
     }
@@ -113,7 +113,8 @@ impl Node {
         }
     }
 
-    /// How many ranges its classes have, each as often as it may come in turn.
+    /// Returns the number of ranges in all classes. Those in repetitions are multiplied by the
+    /// count.
     pub fn ranges_count(&self) -> usize {
         match self {
             Node::Class(class) => class.ranges_count(),
@@ -130,7 +131,7 @@ impl Node {
         }
     }
 
-    /// Whether the tree asks for a word boundary or its absence.
+    /// Returns whether the tree contains a word boundary or its negation.
     pub fn has_word_look(&self) -> bool {
         match self {
             Node::Look(look) => matches!(look, Look::WordAscii | Look::WordAsciiNegate),
@@ -140,7 +141,7 @@ impl Node {
         }
     }
 
-    /// The number of the last group.
+    /// Returns the number of the last group.
     pub fn groups_count(&self) -> usize {
         match self {
             Node::Capture(node, group) => node.groups_count().max(group.index as usize),
@@ -152,7 +153,7 @@ impl Node {
         }
     }
 
-    /// Collects the names of groups with their numbers, in the order of the numbers.
+    /// Appends the names of groups with their numbers, in order of the numbers.
     pub fn capture_names(&self, into: &mut Vec<(String, usize)>) {
         match self {
             Node::Capture(node, group) => {

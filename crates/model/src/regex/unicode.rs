@@ -1,4 +1,4 @@
-//! Named sets of characters: Unicode's categories and scripts under the names that Go knows, and
+//! Named sets of characters: Unicode categories and scripts under the names that Go supports, and
 //! the ASCII sets of Perl and POSIX.
 
 use super::class::folded;
@@ -7,14 +7,15 @@ use regex_syntax::hir::{ClassUnicode, ClassUnicodeRange, HirKind};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
-/// A named set, of which there is one in the process.
+/// A named set, which exists only once in the process.
 pub(super) type Table = Arc<ClassUnicode>;
 
-/// The tables that patterns have named so far, plain and with cases folded. There are some 250
-/// names of some 2 KB each.
+/// The tables that patterns have used so far, with and without case folding. There are about 250
+/// names with tables of about 2 KB each.
 static TABLES: Mutex<Option<HashMap<(String, bool), Table>>> = Mutex::new(None);
 
-/// Unicode's general categories by their short and long names, as [`canonical`] writes them.
+/// The short and long names of Unicode's general categories, in the form that [`canonical`]
+/// returns.
 const CATEGORIES: &str = "c cc cf cn co l lc ll lm lo lt lu m mc me mn n nd nl no p pc pd pe pf pi \
     po ps s sc sk sm so z zl zp zs any assigned ascii casedletter closepunctuation cntrl \
     combiningmark connectorpunctuation control currencysymbol dashpunctuation decimalnumber digit \
@@ -24,12 +25,12 @@ const CATEGORIES: &str = "c cc cf cn co l lc ll lm lo lt lu m mc me mn n nd nl n
     privateuse punct punctuation separator spaceseparator spacingmark symbol titlecaseletter \
     unassigned uppercaseletter";
 
-/// Scripts whose full name has four letters or fewer. Unicode's abbreviations have four, and Go
-/// does not know them; every longer name is a full one.
+/// Scripts whose full name has at most four letters. The abbreviations of Unicode have four letters
+/// and are not supported by Go; every longer name is a full name.
 const SHORT_SCRIPTS: &str = "ahom cham han kawi lao lisu miao modi mro newa nko thai toto vai yi";
 
-/// The set called `name` in `\p{name}`, with `fold_case` every other case of its members too, or
-/// `None` if there is none of that name.
+/// Returns the set called `name` in `\p{name}`, or `None` if the name is unknown. With `fold_case`,
+/// the set includes all other cases of its members.
 pub(super) fn named(name: &str, fold_case: bool) -> Option<Table> {
     let name = canonical(name)?;
     let mut tables = lock(&TABLES);
@@ -46,11 +47,11 @@ pub(super) fn named(name: &str, fold_case: bool) -> Option<Table> {
     Some(table)
 }
 
-/// The set of a name that [`canonical`] wrote.
+/// Returns the set with a name in the form of [`canonical`].
 fn read(name: &str) -> Option<ClassUnicode> {
     let is_in = |list: &str| list.split_ascii_whitespace().any(|n| n == name);
     if name == "cs" || name == "surrogate" {
-        // Surrogates are no characters: no text holds one.
+        // Surrogates are not characters, so no text contains one.
         return Some(ClassUnicode::empty());
     }
     if is_in(CATEGORIES) {
@@ -62,7 +63,8 @@ fn read(name: &str) -> Option<ClassUnicode> {
     None
 }
 
-/// The name in lower case without the signs that Go ignores; `None` if it cannot be a name.
+/// Returns the name in lower case, without the characters that Go ignores. `None` if it cannot be a
+/// valid name.
 fn canonical(name: &str) -> Option<String> {
     let ignored = |c: &char| matches!(c, '_' | '-' | ' ');
     let known = |c: char| c.is_ascii_alphanumeric() || ignored(&c);
@@ -80,7 +82,7 @@ fn table(syntax: &str) -> Option<ClassUnicode> {
     }
 }
 
-/// The set of `\d`, `\s` or `\w`, named by its letter.
+/// Returns the set of `\d`, `\s` or `\w`, given its letter.
 pub(super) fn perl(letter: u8) -> Option<ClassUnicode> {
     match letter {
         b'd' => Some(ascii(&[('0', '9')])),
@@ -90,7 +92,7 @@ pub(super) fn perl(letter: u8) -> Option<ClassUnicode> {
     }
 }
 
-/// The set of `[:name:]`.
+/// Returns the set of `[:name:]`.
 pub(super) fn posix(name: &str) -> Option<ClassUnicode> {
     let ranges: &[(char, char)] = match name {
         "alnum" => &[('0', '9'), ('A', 'Z'), ('a', 'z')],

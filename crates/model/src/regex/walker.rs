@@ -1,14 +1,14 @@
-//! A program led through values, remembering its steps.
+//! Runs a program on values and caches its steps.
 //!
 //! ```text
-//! state = the places that the program may have got to, and what stands before them in the value
-//! (state, next character) -> state     worked out when it is met first
+//! state = the instructions that the program may have reached, and the character before them
+//! (state, next character) -> state     computed when it occurs for the first time
 //! ```
 //!
-//! It is a deterministic automaton of which there is only what values asked for. Invariant: what
-//! is remembered takes at most [`REMEMBERED_BYTES_MAX`] and one state more; then all is forgotten
-//! and remembering begins anew, so that a character costs at most the length of the program.
-//! Whatever else grows is reserved before.
+//! This is a deterministic automaton of which only the parts exist that values have used.
+//! Invariant: the cache takes at most [`REMEMBERED_BYTES_MAX`] plus one state. When it is full, it
+//! is cleared, so that a character takes at most time proportional to the length of the program.
+//! All other memory that grows is reserved before.
 
 use super::program::{Inst, Program, Side, first_char};
 use crate::budget::Reservation;
@@ -17,37 +17,37 @@ use crate::error::Error;
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 
-/// Bytes of states and steps that are remembered.
+/// Maximum size of the cached states and steps in bytes.
 const REMEMBERED_BYTES_MAX: usize = 256 << 10;
 
-/// What a step takes, in a table that may have room for twice as many.
+/// Memory of a step in bytes, in a table with capacity for twice as many.
 const STEP_BYTES: usize = 32;
 
-/// What a state takes besides its places, in a list and a table that may have room for twice as
-/// many.
+/// Memory of a state in bytes, in addition to its instructions, in a list and a table with capacity
+/// for twice as many.
 const STATE_BYTES: usize = 160;
 
-/// Places between two looks at the cancel flag.
+/// Number of instructions between two checks of the cancel flag.
 const CANCEL_EACH: usize = 1 << 16;
 
-/// No value that gets here matches.
+/// The state from which no value matches.
 const DEAD: u32 = 0;
 
-/// In front of a value.
+/// The state before the first character of a value.
 const START: u32 = 1;
 
 type Places = Arc<[u32]>;
 
-/// Where a value may have led the program.
+/// A state: the instructions that a prefix of a value may have reached.
 #[derive(Debug)]
 struct State {
     places: Places,
     before: Side,
-    /// Whether a value that ends here matches, once that was asked.
+    /// Whether a value that ends here matches, if it has been computed.
     accepts: Option<bool>,
 }
 
-/// The program and what is known of it.
+/// A program, and the cache of its states and steps.
 #[derive(Debug)]
 pub(super) struct Walker {
     program: Program,
@@ -56,27 +56,27 @@ pub(super) struct Walker {
     numbers: FxHashMap<(Places, Side), u32>,
     steps: FxHashMap<(u32, char), u32>,
     remembered_bytes: usize,
-    /// Bytes of the largest state so far.
+    /// Size of the largest state so far, in bytes.
     state_bytes_max: usize,
     work: Work,
     failure: Option<Error>,
 }
 
-/// Lists that a step is worked out in.
+/// The working memory for computing a step.
 #[derive(Debug)]
 struct Work {
-    /// A bit for each place: whether it was visited.
+    /// One bit per instruction: true if it was visited.
     seen: Vec<u64>,
     visited: Vec<u32>,
     open: Vec<u32>,
     next: Vec<u32>,
-    /// Places visited since the cancel flag was looked at.
+    /// Number of instructions visited since the last check of the cancel flag.
     unchecked: usize,
     memory: Reservation,
     cancel: Cancel,
 }
 
-/// Bytes that a walker of a program of `len` instructions takes from the first.
+/// Returns the initial memory of a walker in bytes, for a program of `len` instructions.
 pub(super) fn bytes(len: u64) -> usize {
     let insts = usize::try_from(len).unwrap_or(usize::MAX);
     let each = insts.saturating_mul(size_of::<Inst>());
@@ -84,7 +84,7 @@ pub(super) fn bytes(len: u64) -> usize {
 }
 
 impl Walker {
-    /// Leads `program`; `memory` holds [`bytes`] and grows with need.
+    /// Creates a walker for `program`. `memory` must contain [`bytes`] and grows as necessary.
     pub fn new(program: Program, memory: Reservation, cancel: Cancel) -> Self {
         let has_looks = program.insts.iter().any(|i| matches!(i, Inst::Look(_)));
         let mut walker = Self {
@@ -110,12 +110,12 @@ impl Walker {
         walker
     }
 
-    /// Why it stopped, if it has: what it says since then means nothing.
+    /// Returns the reason why the walker failed, if it did. All results since then are invalid.
     pub fn failure(&self) -> Option<&Error> {
         self.failure.as_ref()
     }
 
-    /// Whether all of `value` matches.
+    /// Returns whether the whole `value` matches.
     pub fn is_match(&mut self, value: &[u8]) -> bool {
         if self.failure.is_some() {
             return false;
@@ -142,7 +142,7 @@ impl Walker {
         self.accepts(state)
     }
 
-    /// Works out where `c` leads from `state`.
+    /// Computes the state that `c` leads to from `state`, and adds it to the cache.
     fn step(&mut self, state: u32, c: char) -> Result<u32, Error> {
         let State { places, before, .. } = &self.states[state as usize];
         let place = (places.clone(), *before, Side::of(c));
@@ -193,7 +193,7 @@ impl Walker {
         number
     }
 
-    /// Forgets all but where nothing matches and where values begin.
+    /// Clears the cache, except the dead state and the start state.
     fn forget(&mut self) {
         self.states.clear();
         self.numbers.clear();
@@ -220,8 +220,8 @@ impl Walker {
 }
 
 impl Work {
-    /// Visits what can be reached from `places` without a character, and puts what lies behind `c`
-    /// into `next`. Returns whether the end of the program was reached.
+    /// Visits all instructions that can be reached from `places` without a character, and writes
+    /// the instructions after `c` to `next`. Returns whether the end of the program was reached.
     fn visit(
         &mut self,
         program: &Program,
@@ -259,7 +259,7 @@ impl Work {
         Ok(is_match)
     }
 
-    /// Notes that `place` is to be visited, unless it was.
+    /// Adds `place` to the instructions to visit, unless it was visited before.
     fn open(&mut self, place: u32) -> Result<(), Error> {
         let (word, bit) = (place as usize / 64, 1 << (place % 64));
         if self.seen[word] & bit != 0 {
@@ -276,7 +276,7 @@ impl Work {
     }
 }
 
-/// Appends to a list, reserving its room before it grows.
+/// Appends to a list. Its capacity is reserved before it grows.
 fn push(list: &mut Vec<u32>, place: u32, memory: &mut Reservation) -> Result<(), Error> {
     if list.len() == list.capacity() {
         let more = list.capacity().max(64);

@@ -1,4 +1,4 @@
-//! Atoms: classes, escapes, anchors, and the many things that start with `(?`.
+//! Parses atoms: classes, escapes, anchors, and all constructs that start with `(?`.
 
 use super::{Parsed, Parser, fail};
 use crate::regex::class::{Class, ClassMembers};
@@ -11,15 +11,15 @@ const INVALID_ESCAPE: &str = "invalid escape sequence";
 const INVALID_GROUP: &str = "invalid or unsupported Perl syntax";
 const INVALID_NAME: &str = "invalid named capture";
 
-/// A set of characters that has a name.
+/// A named set of characters.
 enum Named {
-    /// A few ranges.
+    /// A small set of ranges.
     Set(ClassUnicode),
-    /// Ranges that all patterns share.
+    /// A table of ranges that all patterns share.
     Table(unicode::Table),
 }
 
-/// A named set and whether it stands for its opposite.
+/// A named set, and whether it is negated.
 type SignedSet = (Named, bool);
 
 /// Adds a named set to a class.
@@ -31,7 +31,7 @@ fn add(members: &mut ClassMembers, (named, negated): SignedSet) {
 }
 
 impl<'p> Parser<'p> {
-    /// Reads an atom that starts with the special character `next`.
+    /// Parses an atom that starts with the special character `next`.
     pub(super) fn atom(&mut self, next: char) -> Parsed<'p, ()> {
         let node = match next {
             '[' => return self.bracketed(),
@@ -51,7 +51,7 @@ impl<'p> Parser<'p> {
         self.push(node)
     }
 
-    /// Reads what starts with a backslash outside of a class.
+    /// Parses an escape outside of a class.
     fn escaped(&mut self) -> Parsed<'p, ()> {
         let look = match self.rest().as_bytes().get(1) {
             Some(b'A') => Some(Look::Start),
@@ -75,7 +75,7 @@ impl<'p> Parser<'p> {
         self.push_char(code_point)
     }
 
-    /// `\Q...\E`: everything between is literal; the end may be missing.
+    /// Parses `\Q...\E`: all characters between are literal, and the end may be missing.
     fn quoted(&mut self) -> Parsed<'p, ()> {
         self.at += 2;
         let rest = self.rest();
@@ -90,7 +90,8 @@ impl<'p> Parser<'p> {
         Ok(())
     }
 
-    /// Reads `\p{name}`, `\pN` or a set of Perl's, if one stands here.
+    /// Parses `\p{name}`, `\pN` or a Perl class such as `\d`. Returns `None` if the pattern
+    /// continues differently.
     fn named_set(&mut self) -> Parsed<'p, Option<SignedSet>> {
         let rest = self.rest();
         let letter = match rest.as_bytes() {
@@ -125,7 +126,7 @@ impl<'p> Parser<'p> {
         }
     }
 
-    /// Reads an escaped character: a backslash and what belongs to it.
+    /// Parses an escaped character, such as `\n` or `\x41`. Returns its code point.
     fn escape(&mut self) -> Parsed<'p, u32> {
         let start = self.at;
         self.at += 1;
@@ -153,7 +154,7 @@ impl<'p> Parser<'p> {
         }
     }
 
-    /// Up to two more octal digits.
+    /// Parses up to two more octal digits.
     fn octal(&mut self, mut value: u32) -> u32 {
         for _ in 0..2 {
             let Some(digit) = self.peek().and_then(|c| c.to_digit(8)) else {
@@ -165,7 +166,7 @@ impl<'p> Parser<'p> {
         value
     }
 
-    /// What follows `\x`: two digits, or any number of them in braces.
+    /// Parses the digits after `\x`: two digits, or any number of them in braces.
     fn hexadecimal(&mut self) -> Option<u32> {
         let first = self.next()?;
         if first != '{' {
@@ -186,7 +187,7 @@ impl<'p> Parser<'p> {
         }
     }
 
-    /// Reads `[...]`.
+    /// Parses a class `[...]`.
     fn bracketed(&mut self) -> Parsed<'p, ()> {
         let whole = self.rest();
         self.at += 1;
@@ -217,10 +218,11 @@ impl<'p> Parser<'p> {
         self.push_class(members, negated)
     }
 
-    /// Reads a set inside of a class: `[:name:]` or one that stands outside of classes too.
+    /// Parses a set inside of a class: `[:name:]`, or one that is also valid outside of classes.
     fn set_of_class(&mut self) -> Parsed<'p, Option<SignedSet>> {
         let rest = self.rest();
-        // Only where an end is known to follow: a class of a million `[:` is read in linear time.
+        // Search for the end only if there is one, so that a class of a million `[:` is parsed in
+        // linear time.
         let has_end = self.named_class_end.is_some_and(|end| self.at + 2 <= end);
         let inside = rest.strip_prefix("[:").filter(|_| has_end);
         let Some((name, _)) = inside.and_then(|r| r.split_once(":]")) else {
@@ -251,7 +253,7 @@ impl<'p> Parser<'p> {
         }
     }
 
-    /// Reads what starts with `(?`: a named group, flags, or a group without a number.
+    /// Parses a construct that starts with `(?`: a named group, flags, or a group without a number.
     pub(super) fn group_with_flags(&mut self) -> Parsed<'p, ()> {
         let rest = self.rest();
         let name_at = match rest.as_bytes() {

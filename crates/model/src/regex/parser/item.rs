@@ -1,18 +1,18 @@
-//! Nodes under way, with what Go counts its limits on.
+//! Nodes during parsing, with the values that Go's limits apply to.
 
 use crate::regex::tree::{Node, Repeat};
 
-/// A node with what limits are counted on.
+/// A node with the values that limits apply to.
 #[derive(Debug)]
 pub(super) struct Item {
     pub node: Node,
-    /// Of its tree.
+    /// The height of the node's tree.
     pub height: usize,
-    /// Instructions of Go's program.
+    /// Number of instructions in Go's program.
     pub size: u64,
 }
 
-/// Instructions of what has `size` of them, repeated.
+/// Returns the number of instructions of a repeated part that has `size` instructions.
 pub(super) fn repeated_size(size: u64, repeat: Repeat) -> u64 {
     let Repeat { min, max, .. } = repeat;
     let size = match max {
@@ -23,7 +23,7 @@ pub(super) fn repeated_size(size: u64, repeat: Repeat) -> u64 {
     size.max(1)
 }
 
-/// `items` with neighbouring texts joined: groups may have come between them.
+/// Merges neighbouring texts in `items`, which groups may have separated.
 pub(super) fn with_joined_texts(items: Vec<Item>) -> Vec<Item> {
     let mut joined: Vec<Item> = Vec::with_capacity(items.len());
     for item in items {
@@ -39,12 +39,13 @@ pub(super) fn with_joined_texts(items: Vec<Item>) -> Vec<Item> {
     joined
 }
 
-/// Parts of a group that are moved out of it: so many that a level costs little, however many
-/// levels there are.
+/// Maximum number of parts that are moved out of a nested node of the same kind: so few that a
+/// level costs little, regardless of the number of levels.
 pub(super) const MOVED_MAX: usize = 64;
 
-/// The nodes of `items` and what limits are counted on; a node of the kind that is being built is
-/// replaced by its parts, which `parts_of` has, if they are not too many.
+/// Combines `items` to a list of nodes, with the values that limits apply to. A nested node of the
+/// kind that is being built is replaced by its parts, which `parts_of` returns, unless they are too
+/// many.
 pub(super) fn joined(
     mut items: Vec<Item>,
     parts_of: fn(Node) -> Result<Vec<Node>, Node>,

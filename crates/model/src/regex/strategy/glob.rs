@@ -1,19 +1,20 @@
-//! Literals with anything between them: `api-.*`, `.*error.*`, `.+`, `a.*b.+c`.
+//! Literals with arbitrary text between them: `api-.*`, `.*error.*`, `.+`, `a.*b.+c`.
 
 use crate::regex::tree::{Node, Repeat};
 use memchr::memmem::Finder;
 
-/// A pattern that starts with `prefix`, ends with `suffix`, and holds `middles` in order between.
+/// A pattern that starts with `prefix`, ends with `suffix`, and contains `middles` in order between
+/// them.
 #[derive(Debug)]
 pub(in crate::regex) struct Glob {
     prefix: Vec<u8>,
     middles: Vec<Middle>,
-    /// Characters that must stand in front of the suffix.
+    /// Minimum number of characters before the suffix.
     last_gap_chars: usize,
     suffix: Vec<u8>,
 }
 
-/// A literal behind a gap.
+/// A literal after a gap.
 #[derive(Debug)]
 struct Middle {
     gap_chars: usize,
@@ -21,8 +22,8 @@ struct Middle {
 }
 
 impl Glob {
-    /// The glob of `parts`; `None` if they are anything but literals, `.*` and `.+`, or if there is
-    /// no gap among them.
+    /// Creates the glob of `parts`. Returns `None` if they are not only literals, `.*` and `.+`, or
+    /// if there is no gap.
     pub fn new(parts: &[&Node]) -> Option<Self> {
         let mut texts = vec![Vec::new()];
         let mut gaps: Vec<usize> = Vec::new();
@@ -55,8 +56,8 @@ impl Glob {
         })
     }
 
-    /// Whether `value` matches. The leftmost place of each literal leaves most to the others, so
-    /// none is ever tried again.
+    /// Returns whether `value` matches. The leftmost position of each literal leaves the longest
+    /// rest for the others, so no backtracking is necessary.
     pub fn is_match(&self, value: &[u8]) -> bool {
         self.rest_matches(value).unwrap_or(false)
     }
@@ -71,12 +72,12 @@ impl Glob {
         Some(skip_chars(rest, self.last_gap_chars)?.ends_with(&self.suffix))
     }
 
-    /// What matching values start with.
+    /// Returns the prefix of all matching values.
     pub fn prefix(&self) -> &[u8] {
         &self.prefix
     }
 
-    /// If any text of so many characters or more matches: how many.
+    /// Returns the minimum number of characters, if all texts with at least this number match.
     pub fn chars_of_any_text(&self) -> Option<usize> {
         let has_text =
             !self.prefix.is_empty() || !self.suffix.is_empty() || !self.middles.is_empty();
@@ -84,7 +85,7 @@ impl Glob {
     }
 }
 
-/// The least number of characters if `node` is `.*` or `.+` or the like.
+/// Returns the minimum number of characters if `node` is `.*`, `.+` or an equivalent.
 fn gap_chars(node: &Node) -> Option<usize> {
     match node {
         Node::Capture(node, _) => gap_chars(node),
@@ -95,7 +96,8 @@ fn gap_chars(node: &Node) -> Option<usize> {
     }
 }
 
-/// `bytes` without its first `count` characters; a byte that is not UTF-8 is one, as in Go.
+/// Returns `bytes` without its first `count` characters. As in Go, an invalid byte counts as one
+/// character.
 fn skip_chars(mut bytes: &[u8], count: usize) -> Option<&[u8]> {
     for _ in 0..count {
         let is_char = |length: &usize| {

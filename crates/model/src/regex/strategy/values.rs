@@ -1,21 +1,22 @@
-//! The finite set of values that a tree matches, where there is one and it is small.
+//! The finite set of values that a tree matches, if there is one and it is small.
 
 use crate::regex::class::Class;
 use crate::regex::tree::{Node, Repeat};
 use crate::value_set::ValueSet;
 use regex_syntax::hir::Look;
 
-/// Values that several choices one behind the other may multiply to: an index looks each of them
-/// up, and a thousand look-ups cost less than running an automaton over the values of a common
+/// Maximum number of values that consecutive alternatives may multiply to. An index looks up each
+/// of them, and a thousand look-ups cost less than running an automaton over the values of a common
 /// label.
 const PRODUCT_MAX: usize = 1024;
 
-/// Bytes that such a product may take; what an alternation lists itself is bounded by its text.
+/// Maximum size of such a product in bytes. The size of an explicit alternation is limited by its
+/// text.
 const PRODUCT_BYTES_MAX: usize = 1 << 20;
 
 type Values = Vec<Vec<u8>>;
 
-/// The values that match `tree`; `None` if they are too many or not known.
+/// Returns the values that match `tree`, or `None` if there are too many or they cannot be listed.
 pub(super) fn of(tree: &Node) -> Option<ValueSet> {
     let edges = Edges {
         start: true,
@@ -24,7 +25,7 @@ pub(super) fn of(tree: &Node) -> Option<ValueSet> {
     Some(node_values(tree, edges)?.into_iter().collect())
 }
 
-/// Whether a part stands at the start and at the end of the pattern, where `^` and `$` hold.
+/// Whether a part is at the start and at the end of the pattern, where `^` and `$` match.
 #[derive(Clone, Copy)]
 struct Edges {
     start: bool,
@@ -98,7 +99,7 @@ fn repeat_values(node: &Node, repeat: Repeat) -> Option<Values> {
     Some(values)
 }
 
-/// Every value of `left` followed by every value of `right`.
+/// Returns every value of `left` followed by every value of `right`.
 fn product(left: Values, right: &Values) -> Option<Values> {
     if let [only] = &left[..]
         && only.is_empty()
@@ -107,7 +108,7 @@ fn product(left: Values, right: &Values) -> Option<Values> {
     }
     let bytes = |values: &Values| values.iter().map(Vec::len).sum::<usize>();
     let total = bytes(&left) * right.len() + bytes(right) * left.len();
-    // One in front of or behind many makes no more of them than the text has.
+    // A single value before or after many does not increase their number beyond that in the text.
     let count = match left.len() == 1 || right.len() == 1 {
         true => 1,
         false => left.len() * right.len(),
