@@ -28,14 +28,14 @@ use crate::sample::{START_UNKNOWN, TimestampMs};
 use crate::series_key::KeyFormat;
 use std::ops::Range;
 
-/// A native histogram with its timestamps.
+/// A native histogram sample, together with its timestamps.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HistogramSample {
-    /// The timestamp of the sample.
+    /// The timestamp of the sample in milliseconds.
     pub time: TimestampMs,
     /// The start timestamp of the counter, or [`START_UNKNOWN`].
     pub start_time: TimestampMs,
-    /// The value of the sample.
+    /// The value of the sample: a histogram with integer or float counts.
     pub histogram: Histogram,
 }
 
@@ -51,7 +51,7 @@ pub enum Reading {
     Refused,
 }
 
-/// The state of the labels of a series.
+/// The state of the labels of a series, as stored in a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
     Canonical,
@@ -83,15 +83,15 @@ struct Ends {
 /// Samples of many series in columns. Reuse a batch with [`Batch::clear`] to keep its memory.
 #[derive(Clone, Debug, Default)]
 pub struct Batch {
-    /// The message that contains undecoded labels.
+    /// The message that contains undecoded labels. Empty if all labels were added in decoded form.
     message: Vec<u8>,
-    /// The format of the keys in the message.
+    /// The format of the keys in the message. `None` if there is no message.
     key_format: Option<&'static dyn KeyFormat>,
     label_bytes: Vec<u8>,
     /// The start of the current series' labels in the arena.
     labels_start: usize,
     labels: Vec<LabelSpan>,
-    /// Number of samples of rejected series.
+    /// Number of samples of rejected series, which are still in the columns.
     refused_samples: usize,
     times: Vec<TimestampMs>,
     values: Vec<f64>,
@@ -105,7 +105,7 @@ pub struct Batch {
     is_followed: bool,
 }
 
-/// A view of one series in a batch.
+/// A view of one series in a batch, which borrows from the columns.
 #[derive(Clone, Copy, Debug)]
 pub struct SeriesSamples<'a> {
     /// The label set. Empty while it is undecoded; see [`Batch::key`].
@@ -116,14 +116,14 @@ pub struct SeriesSamples<'a> {
     pub values: &'a [f64],
     /// The start timestamps of the float samples: one for each timestamp, or none at all.
     pub start_times: &'a [TimestampMs],
-    /// The histogram samples in order of arrival.
+    /// The histogram samples of the series in order of arrival.
     pub histograms: &'a [HistogramSample],
 }
 
 /// A batch to append, and the decoder of its labels. Labels may be undecoded, as they were
 /// received.
 pub trait Source {
-    /// Returns the batch.
+    /// Returns the batch with its samples. Its labels may be undecoded.
     fn batch(&self) -> &Batch;
 
     /// Decodes the labels of `series`, except those that are decoded already. `series` contains
@@ -146,7 +146,7 @@ pub trait Source {
     fn take_out(&mut self, series: &[u32]) -> Option<Batch>;
 }
 
-/// A batch whose labels are all decoded.
+/// A batch whose labels are all decoded, so it needs no decoder.
 impl Source for &Batch {
     fn batch(&self) -> &Batch {
         self
@@ -164,7 +164,7 @@ impl Source for &Batch {
 }
 
 impl Batch {
-    /// Removes all series and keeps the memory.
+    /// Removes all series and keeps the memory, so that the batch can be reused.
     pub fn clear(&mut self) {
         self.label_bytes.clear();
         self.labels_start = 0;
@@ -181,7 +181,7 @@ impl Batch {
         self.key_format = None;
     }
 
-    /// Adds a float sample to the current series.
+    /// Adds a float sample without a start timestamp to the current series.
     #[inline]
     pub fn push_float(&mut self, time: TimestampMs, value: f64) {
         self.times.push(time);
@@ -206,12 +206,12 @@ impl Batch {
         self.start_times.push(start_time);
     }
 
-    /// Adds a histogram sample to the current series.
+    /// Adds a histogram sample to the current series. Its order relative to floats is not stored.
     pub fn push_histogram(&mut self, sample: HistogramSample) {
         self.histograms.push(sample);
     }
 
-    /// Adds an exemplar to the current series.
+    /// Adds an exemplar to the current series. Its labels are copied.
     pub fn push_exemplar(&mut self, exemplar: TimedExemplar<'_>) {
         self.exemplars.push(self.ends.len() as u64, exemplar);
     }
@@ -238,7 +238,7 @@ impl Batch {
         self.is_followed = is_followed;
     }
 
-    /// Returns the value set by [`Batch::set_followed`].
+    /// Returns the value set by [`Batch::set_followed`], which is false by default.
     pub fn is_followed(&self) -> bool {
         self.is_followed
     }
@@ -383,7 +383,7 @@ impl Batch {
         Ok(())
     }
 
-    /// Adds a complete series of float samples.
+    /// Adds a complete series of float samples without start timestamps, and ends it.
     pub fn push_series(&mut self, labels: LabelsRef<'_>, samples: &[(TimestampMs, f64)]) {
         self.label_bytes.extend_from_slice(labels.as_bytes());
         for (time, value) in samples {
@@ -392,7 +392,7 @@ impl Batch {
         self.end_series();
     }
 
-    /// Returns the number of series, including rejected ones.
+    /// Returns the number of series, including rejected ones but not the current one.
     pub fn series_count(&self) -> usize {
         self.ends.len()
     }
@@ -402,7 +402,7 @@ impl Batch {
         self.times.len() + self.histograms.len() - self.refused_samples
     }
 
-    /// Returns whether the batch contains no series.
+    /// Returns whether the batch contains no series, not even rejected ones.
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
@@ -508,7 +508,7 @@ impl Batch {
         self.numbered().map(|(_, series)| series)
     }
 
-    /// Returns the series like [`Batch::iter`], with their indexes.
+    /// Returns the series like [`Batch::iter`], each with its index in the batch.
     pub fn numbered(&self) -> impl Iterator<Item = (u64, SeriesSamples<'_>)> {
         let stands = |i: &usize| self.labels[*i].form != Form::Read(Reading::Refused);
         let numbered = |i| (i as u64, self.series(i));

@@ -192,7 +192,7 @@ impl Budget {
         }
     }
 
-    /// Returns the number of bytes reserved now.
+    /// Returns the number of bytes reserved now, including those of child budgets.
     pub fn used_bytes(&self) -> usize {
         self.0.used_bytes.load(Ordering::Relaxed)
     }
@@ -202,7 +202,7 @@ impl Budget {
         self.0.peak_bytes.load(Ordering::Relaxed)
     }
 
-    /// Returns the limit in bytes.
+    /// Returns the limit in bytes. A limit of `usize::MAX` means that there is none.
     pub fn limit_bytes(&self) -> usize {
         self.0.limit_bytes
     }
@@ -242,7 +242,7 @@ impl Reservation {
         self.bytes = bytes;
     }
 
-    /// Returns the size of the reservation in bytes.
+    /// Returns the size of the reservation in bytes, which may be zero.
     pub fn bytes(&self) -> usize {
         self.bytes
     }

@@ -7,12 +7,12 @@ use crate::error::{Error, ErrorKind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-/// The reason why work was canceled.
+/// The reason why work was canceled, which determines the error for the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
     /// The client closed the connection, or an operator canceled the query.
     Canceled,
-    /// The time limit was exceeded.
+    /// The time limit of the request was exceeded.
     Timeout,
 }
 
@@ -21,7 +21,7 @@ pub enum Reason {
 pub struct Cancel(Arc<AtomicU8>);
 
 impl Cancel {
-    /// Creates a flag that is not set.
+    /// Creates a flag that is not set and is not shared yet.
     pub fn new() -> Self {
         Self::default()
     }
@@ -38,7 +38,7 @@ impl Cancel {
             .compare_exchange(0, code, Ordering::Relaxed, Ordering::Relaxed);
     }
 
-    /// Returns the reason if the flag is set.
+    /// Returns the reason if the flag is set, with one relaxed load.
     #[inline]
     pub fn reason(&self) -> Option<Reason> {
         match self.0.load(Ordering::Relaxed) {

@@ -14,7 +14,7 @@ use crate::sample::{TimeRange, TimestampMs};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// The float value of samples that are histograms.
+/// The float value of samples that are histograms. Readers must ignore it.
 pub const HISTOGRAM_PLACEHOLDER: f64 = 0.0;
 
 /// Number of newest time columns with which a new series is compared. In each shard of a store the
@@ -49,15 +49,15 @@ pub struct TimesKept {
     samples: Range<usize>,
 }
 
-/// A view of one series in a [`SeriesBatch`].
+/// A view of one series in a [`SeriesBatch`], which borrows from its columns.
 #[derive(Clone, Copy, Debug)]
 pub struct SeriesColumns<'a> {
     /// The index of the time column. Equal indexes mean equal timestamps. It was one of the newest
     /// [`COLUMNS_SHARED`] columns when the series was added.
     pub time_column: usize,
-    /// The timestamps in strictly ascending order.
+    /// The timestamps in strictly ascending order, possibly shared with other series.
     pub times: &'a [TimestampMs],
-    /// The float values; one for each timestamp.
+    /// The float values; one for each timestamp, including those of histograms.
     pub values: &'a [f64],
     /// The start timestamps: one for each timestamp, or none at all.
     pub start_times: &'a [TimestampMs],
@@ -66,7 +66,7 @@ pub struct SeriesColumns<'a> {
 }
 
 impl SeriesBatch {
-    /// Removes all series and keeps the memory.
+    /// Removes all series and time columns and keeps the memory.
     pub fn clear(&mut self) {
         self.times.clear();
         self.time_columns.clear();
@@ -167,17 +167,17 @@ impl SeriesBatch {
         self.time_columns.len() - 1
     }
 
-    /// Returns the number of series.
+    /// Returns the number of series, including those without samples.
     pub fn len(&self) -> usize {
         self.series.len()
     }
 
-    /// Returns whether the batch contains no series.
+    /// Returns whether the batch contains no series, not even one without samples.
     pub fn is_empty(&self) -> bool {
         self.series.is_empty()
     }
 
-    /// Returns the number of distinct time columns.
+    /// Returns the number of distinct time columns, at most one per series.
     pub fn time_column_count(&self) -> usize {
         self.time_columns.len()
     }

@@ -8,24 +8,24 @@ use std::path::{Path, PathBuf};
 /// The kind of file or memory that is damaged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum DamageKind {
-    /// A segment of the log.
+    /// A segment of the log, which contains recent records.
     Log,
-    /// A segment of pages.
+    /// A segment of pages, which contain sealed samples.
     Pages,
-    /// The catalogue of series.
+    /// The catalogue of series, which contains their labels and slots.
     Catalogue,
-    /// The file that contains exemplars.
+    /// The file that contains exemplars of all series.
     Exemplars,
     /// The manifest, which lists the files of a folder.
     Manifest,
-    /// Samples of the head in memory.
+    /// Samples of the head that are held in memory.
     Head,
-    /// A block.
+    /// A block of a range of data time, with its own index.
     Blocks,
 }
 
 impl DamageKind {
-    /// All kinds in order of declaration.
+    /// All kinds in order of declaration, for metrics with one series per kind.
     pub const ALL: [DamageKind; 7] = [
         Self::Log,
         Self::Pages,
@@ -50,16 +50,16 @@ impl DamageKind {
     }
 }
 
-/// One damaged range of bytes.
+/// One damaged range of bytes in a file or in memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Damage {
-    /// The kind of the damaged file or memory.
+    /// The kind of the damaged file or memory, which is a label of metrics.
     pub kind: DamageKind,
     /// The path of the damaged file; empty for memory.
     pub file: PathBuf,
     /// The byte offset of the damage in the file, or `None` if the whole file is damaged.
     pub offset: Option<u64>,
-    /// A description of the error.
+    /// A description of the error for the log and for users.
     pub what: String,
     /// Number of samples that cannot be read because of the damage, if it has been determined.
     pub samples: Option<u64>,

@@ -23,7 +23,7 @@ pub trait Clock: Send + Sync {
     fn monotonic(&self) -> Duration;
 }
 
-/// A source of random numbers.
+/// A source of random numbers. It is seeded in tests and unpredictable in production.
 pub trait Rng: Send + Sync {
     /// Returns the next random number; all 64 bits are random.
     fn next_u64(&self) -> u64;
@@ -49,21 +49,21 @@ pub trait File: Send + Sync {
     /// Truncates or extends the file to the given length.
     fn set_len(&self, bytes: u64) -> io::Result<()>;
 
-    /// Returns the length in bytes.
+    /// Returns the length in bytes, including unsynced writes.
     fn len(&self) -> io::Result<u64>;
 
-    /// Returns whether the length is zero.
+    /// Returns whether the length of the file is zero.
     fn is_empty(&self) -> io::Result<bool> {
         Ok(self.len()? == 0)
     }
 }
 
-/// The mode in which a file is opened.
+/// The mode in which a file is opened or created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpenMode {
-    /// Opens an existing file for reading.
+    /// Opens an existing file for reading. It is an error if it does not exist.
     Read,
-    /// Opens an existing file for reading and writing.
+    /// Opens an existing file for reading and writing. It is an error if it does not exist.
     Write,
     /// Creates a file for reading and writing. It is an error if it exists.
     CreateNew,
@@ -91,12 +91,13 @@ impl LockOwner {
     }
 }
 
-/// A file system.
+/// A file system. Paths are those of the operating system.
 pub trait Disk: Send + Sync {
-    /// Opens or creates a file.
+    /// Opens or creates a file, depending on `mode`. A created name is durable only after
+    /// [`Disk::sync_dir`].
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn File>>;
 
-    /// Returns the names in a folder, sorted.
+    /// Returns the names in a folder, sorted and without the path of the folder.
     fn list(&self, dir: &Path) -> io::Result<Vec<PathBuf>>;
 
     /// Creates a folder and its missing parents. Their names are durable afterwards.
@@ -105,13 +106,13 @@ pub trait Disk: Send + Sync {
     /// Atomically renames a file, and replaces the file `to` if it exists.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
 
-    /// Removes a file.
+    /// Removes a file. The removal is durable only after [`Disk::sync_dir`].
     fn remove_file(&self, path: &Path) -> io::Result<()>;
 
     /// Creates a hard link: a second name of the same file. It is an error if `to` exists.
     fn link(&self, from: &Path, to: &Path) -> io::Result<()>;
 
-    /// Removes an empty folder.
+    /// Removes a folder. It is an error if the folder is not empty.
     fn remove_dir(&self, dir: &Path) -> io::Result<()>;
 
     /// Makes created, linked, renamed and removed names in `dir` durable, including those of
@@ -141,10 +142,10 @@ pub enum Work {
     Compaction,
 }
 
-/// A job for [`Compute::spawn`].
+/// A job for [`Compute::spawn`], which runs exactly once unless the process ends.
 pub type Job = Box<dyn FnOnce() + Send>;
 
-/// The threads of the process.
+/// The threads of the process, for background jobs and for parallel computations.
 pub trait Compute: Send + Sync {
     /// Runs `job` on the thread for `work` and returns immediately. In a simulation it runs inline.
     fn spawn(&self, work: Work, job: Job);
@@ -154,20 +155,20 @@ pub trait Compute: Send + Sync {
     /// unspecified.
     fn for_each(&self, tasks: usize, task: &(dyn Fn(usize) + Sync));
 
-    /// Returns the number of compute threads.
+    /// Returns the number of compute threads, including the caller of `for_each`.
     fn threads(&self) -> usize;
 }
 
 /// The access to time, randomness, files and threads. Cloning is cheap.
 #[derive(Clone)]
 pub struct Env {
-    /// Wall time and elapsed time.
+    /// The source of wall time and elapsed time.
     pub clock: Arc<dyn Clock>,
-    /// The source of random numbers.
+    /// The source of random numbers, such as hash seeds.
     pub rng: Arc<dyn Rng>,
-    /// The file system.
+    /// The file system that contains the data folder.
     pub disk: Arc<dyn Disk>,
-    /// The threads of the process.
+    /// The threads for background jobs and computations.
     pub compute: Arc<dyn Compute>,
 }
 

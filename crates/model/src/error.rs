@@ -6,21 +6,21 @@
 /// The kind of an error, which determines how the caller must react.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ErrorKind {
-    /// The input is invalid. A retry fails again.
+    /// The input is invalid. A retry with the same input fails again.
     Invalid,
     /// A limit was exceeded. The message contains the value and the limit.
     Limited,
-    /// The requested item does not exist.
+    /// The requested item does not exist. A retry fails again until it is created.
     NotFound,
     /// The caller closed the connection or canceled the work.
     Canceled,
-    /// The time limit was exceeded.
+    /// The time limit for the work was exceeded before it was finished.
     Timeout,
     /// The state is temporarily unavailable. A later retry may succeed.
     Unavailable,
     /// Stored bytes are corrupt, or the disk cannot read them.
     Corrupt,
-    /// A defect of Firn itself.
+    /// A defect of Firn itself, which should be reported.
     Internal,
 }
 
@@ -28,7 +28,7 @@ pub enum ErrorKind {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct Error {
-    /// The kind of the error.
+    /// The kind of the error, by which the caller decides what to do.
     pub kind: ErrorKind,
     /// The text in lower case, without a full stop, with the value and the limit if there is one.
     pub message: String,

@@ -5,14 +5,14 @@ use crate::labels::{Labels, LabelsRef};
 use crate::sample::TimestampMs;
 use std::cmp::Ordering;
 
-/// An exemplar of a sample.
+/// An exemplar of a sample, as a decoder passes it on.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Exemplar<'a> {
     /// The labels of the exemplar, not those of the series.
     pub labels: LabelsRef<'a>,
-    /// The observed value.
+    /// The observed value, which may differ from that of the sample.
     pub value: f64,
-    /// The timestamp, if the source contains one.
+    /// The timestamp in milliseconds, if the source contains one.
     pub time: Option<TimestampMs>,
 }
 
@@ -32,7 +32,7 @@ struct Row {
 }
 
 impl Exemplars {
-    /// Removes all exemplars and keeps the memory.
+    /// Removes all exemplars and keeps the memory, so that the list can be reused.
     pub fn clear(&mut self) {
         self.label_bytes.clear();
         self.rows.clear();
@@ -48,19 +48,19 @@ impl Exemplars {
         });
     }
 
-    /// Adds all exemplars of another list.
+    /// Adds all exemplars of another list in order.
     pub fn extend(&mut self, others: &Exemplars) {
         for exemplar in others.iter() {
             self.push(exemplar.labels, exemplar.value, exemplar.time);
         }
     }
 
-    /// Returns the number of exemplars.
+    /// Returns the number of exemplars in the list.
     pub fn len(&self) -> usize {
         self.rows.len()
     }
 
-    /// Returns whether the list is empty.
+    /// Returns whether the list contains no exemplars.
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }
@@ -84,12 +84,12 @@ impl Exemplars {
 /// the limit of OpenMetrics.
 pub const LABEL_CHARS_MAX: usize = 128;
 
-/// An exemplar with a definite timestamp.
+/// An exemplar with a definite timestamp, as a store receives it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TimedExemplar<'a> {
     /// The labels of the exemplar, not those of the series.
     pub labels: LabelsRef<'a>,
-    /// The observed value.
+    /// The observed value, which may differ from that of the sample.
     pub value: f64,
     /// The timestamp of the exemplar, or that of its sample.
     pub time: TimestampMs,
@@ -154,13 +154,13 @@ struct SeriesRow {
 }
 
 impl SeriesExemplars {
-    /// Removes all exemplars and keeps the memory.
+    /// Removes all exemplars and keeps the memory, so that the list can be reused.
     pub fn clear(&mut self) {
         self.label_bytes.clear();
         self.rows.clear();
     }
 
-    /// Adds an exemplar of series number `series`.
+    /// Adds an exemplar of series number `series`. Its labels are copied.
     pub fn push(&mut self, series: u64, exemplar: TimedExemplar<'_>) {
         self.label_bytes
             .extend_from_slice(exemplar.labels.as_bytes());
@@ -195,12 +195,12 @@ impl SeriesExemplars {
         }
     }
 
-    /// Returns the number of exemplars.
+    /// Returns the number of exemplars of all series together.
     pub fn len(&self) -> usize {
         self.rows.len()
     }
 
-    /// Returns whether the list is empty.
+    /// Returns whether the list contains no exemplars.
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }
@@ -243,21 +243,21 @@ impl SeriesExemplars {
     }
 }
 
-/// An exemplar in the result of a look-up.
+/// An exemplar in the result of a look-up, with labels of its own.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FoundExemplar {
-    /// The labels of the exemplar.
+    /// The labels of the exemplar, not those of the series.
     pub labels: Labels,
-    /// The observed value.
+    /// The observed value, which may differ from those of samples.
     pub value: f64,
-    /// The timestamp in milliseconds.
+    /// The timestamp of the exemplar in milliseconds.
     pub time: TimestampMs,
 }
 
-/// The result of a look-up for one series.
+/// The result of a look-up for one series that has exemplars.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FoundExemplars {
-    /// The labels of the series.
+    /// The labels of the series to which the exemplars belong.
     pub series: Labels,
     /// The exemplars of the series in time order.
     pub exemplars: Vec<FoundExemplar>,

@@ -33,16 +33,16 @@ use std::sync::Arc;
 pub struct Fingerprint {
     /// The upper half, which selects the shard and the position in a hash table.
     pub high: u64,
-    /// The lower half.
+    /// The lower half, which distinguishes fingerprints with the same upper half.
     pub low: u64,
 }
 
-/// The seed from which secret keys are derived.
+/// The secret seed from which keys are derived. It is stored in the data folder.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Seed(pub [u64; 2]);
 
 impl Seed {
-    /// Generates a random seed.
+    /// Generates a random seed. This happens once for each data folder.
     pub fn draw(rng: &dyn Rng) -> Self {
         Self([rng.next_u64(), rng.next_u64()])
     }
@@ -55,17 +55,17 @@ impl std::fmt::Debug for Seed {
     }
 }
 
-/// The hash functions. Their fingerprints differ.
+/// The hash functions for fingerprints. Their results differ even with the same seed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HashKind {
-    /// Four rounds of AES per block.
+    /// Four rounds of AES per block of 16 bytes, for processors with AES instructions.
     Aes,
-    /// Two multiplications per block.
+    /// Two multiplications per block of 16 bytes, for all other processors.
     Nh,
 }
 
 impl HashKind {
-    /// Returns the hash that this processor computes fastest.
+    /// Returns the hash that this processor computes fastest: AES if it has the instructions.
     pub fn fastest() -> Self {
         #[cfg(target_arch = "x86_64")]
         if is_x86_feature_detected!("aes") {
@@ -92,12 +92,13 @@ enum Way {
 }
 
 impl HashKeys {
-    /// Generates random keys for the fastest hash.
+    /// Generates random keys for the hash that is fastest on this processor.
     pub fn new(rng: &dyn Rng) -> Self {
         Self::of(HashKind::fastest(), Seed::draw(rng))
     }
 
-    /// Derives the keys of a hash from `seed`.
+    /// Derives the keys of a hash from `seed`. Equal arguments give equal fingerprints on all
+    /// processors.
     pub fn of(kind: HashKind, seed: Seed) -> Self {
         let way = match kind {
             HashKind::Nh => Way::Nh(NhKeys::draw(&mut Words::of(seed))),
@@ -119,12 +120,12 @@ impl HashKeys {
         self.seed
     }
 
-    /// Returns the hash function of the keys.
+    /// Returns the hash function for which the keys were derived.
     pub fn kind(&self) -> HashKind {
         self.kind
     }
 
-    /// Returns the fingerprint of `bytes`.
+    /// Returns the fingerprint of `bytes` under these keys.
     #[inline]
     pub fn fingerprint(&self, bytes: &[u8]) -> Fingerprint {
         match &self.way {
@@ -144,7 +145,7 @@ impl HashKeys {
 /// The hash of a store for the keys of its series.
 #[derive(Clone, Debug)]
 pub struct SeriesHash {
-    /// The secret keys of the hash.
+    /// The secret keys of the hash, shared by all users of the store.
     pub keys: Arc<HashKeys>,
     /// The format of series keys that are created from labels.
     pub format: &'static dyn KeyFormat,

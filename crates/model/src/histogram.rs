@@ -17,36 +17,37 @@ pub use resolution::{EXPONENTIAL_SCHEMA_RESERVED_MAX, spans_of};
 use crate::error::{Error, ErrorKind};
 use crate::sample::is_stale;
 
-/// The schema of histograms with custom buckets.
+/// The schema of histograms with custom buckets, whose bounds are explicit.
 pub const CUSTOM_BUCKETS_SCHEMA: i32 = -53;
 
 /// The schema with the highest resolution. The lowest is [`EXPONENTIAL_SCHEMA_MIN`].
 pub const EXPONENTIAL_SCHEMA_MAX: i32 = 8;
 
-/// The exponential schema with the lowest resolution.
+/// The exponential schema with the lowest resolution, in which each bucket is 65,536 times wider
+/// than the previous one.
 pub const EXPONENTIAL_SCHEMA_MIN: i32 = -4;
 
 /// A hint whether the counter was reset between the previous histogram and this one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum ResetHint {
-    /// No information. Readers must compare both histograms.
+    /// No information. Readers must compare this histogram with the previous one.
     #[default]
     Unknown,
-    /// The counter was reset before this histogram.
+    /// The counter was reset between the previous histogram and this one.
     Reset,
-    /// The counter was not reset before this histogram.
+    /// The counter was not reset between the previous histogram and this one.
     NotReset,
     /// The histogram is a gauge, for which resets have no meaning.
     Gauge,
 }
 
-/// A run of consecutive buckets.
+/// A run of consecutive buckets, preceded by a gap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Span {
     /// Number of buckets between the end of the previous span and this one. For the first span: the
     /// index of its first bucket.
     pub offset: i32,
-    /// Number of buckets in the run.
+    /// Number of buckets in the run, including empty ones.
     pub length: u32,
 }
 
@@ -55,24 +56,24 @@ pub struct Span {
 pub enum Counts {
     /// Integer counts. Buckets are deltas from the previous bucket.
     Integer {
-        /// Number of all observations.
+        /// Number of all observations, including those of NaN.
         count: u64,
-        /// Number of observations in the zero bucket.
+        /// Number of observations in the zero bucket, up to the zero threshold.
         zero_count: u64,
-        /// One delta for each positive (or custom) bucket.
+        /// One delta for each positive (or custom) bucket that the spans cover.
         positive: Vec<i64>,
-        /// One delta for each negative bucket.
+        /// One delta for each negative bucket that the spans cover.
         negative: Vec<i64>,
     },
-    /// Float counts. Buckets are absolute.
+    /// The counts of a float histogram. Buckets are absolute.
     Float {
-        /// Number of all observations.
+        /// Number of all observations, including those of NaN.
         count: f64,
-        /// Number of observations in the zero bucket.
+        /// Number of observations in the zero bucket, up to the zero threshold.
         zero_count: f64,
-        /// One count for each positive (or custom) bucket.
+        /// One count for each positive (or custom) bucket that the spans cover.
         positive: Vec<f64>,
-        /// One count for each negative bucket.
+        /// One count for each negative bucket that the spans cover.
         negative: Vec<f64>,
     },
 }
@@ -80,39 +81,39 @@ pub enum Counts {
 /// The counts of a histogram as floats. Buckets are absolute.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FloatCounts {
-    /// Number of all observations.
+    /// Number of all observations, including those of NaN.
     pub count: f64,
-    /// Number of observations in the zero bucket.
+    /// Number of observations in the zero bucket, up to the zero threshold.
     pub zero_count: f64,
-    /// One count for each positive (or custom) bucket.
+    /// One count for each positive (or custom) bucket that the spans cover.
     pub positive: Vec<f64>,
-    /// One count for each negative bucket.
+    /// One count for each negative bucket that the spans cover.
     pub negative: Vec<f64>,
 }
 
-/// The value of a native histogram sample.
+/// The value of a native histogram sample, with integer or float counts.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Histogram {
     /// A hint whether the counter was reset before this sample.
     pub reset_hint: ResetHint,
-    /// The schema: -4 to 8, or [`CUSTOM_BUCKETS_SCHEMA`].
+    /// The schema, which determines the bucket bounds: -4 to 8, or [`CUSTOM_BUCKETS_SCHEMA`].
     pub schema: i32,
-    /// Half of the width of the zero bucket.
+    /// Half of the width of the zero bucket, which is symmetric around zero.
     pub zero_threshold: f64,
     /// The sum of all observations. If it is a staleness marker, the whole sample is one.
     pub sum: f64,
     /// The counts of the buckets and of all observations.
     pub counts: Counts,
-    /// The runs of positive (or custom) buckets.
+    /// The runs of positive (or custom) buckets in ascending order.
     pub positive_spans: Vec<Span>,
-    /// The runs of negative buckets.
+    /// The runs of negative buckets, ordered by the magnitude of their bounds.
     pub negative_spans: Vec<Span>,
     /// The upper bounds of custom buckets in ascending order, without +Inf.
     pub custom_values: Vec<f64>,
 }
 
 impl Histogram {
-    /// Returns whether this sample is a staleness marker.
+    /// Returns whether this sample is a staleness marker, which the sum determines.
     pub fn is_stale(&self) -> bool {
         is_stale(self.sum)
     }
@@ -147,7 +148,7 @@ impl Histogram {
         }
     }
 
-    /// Returns the memory in bytes, without unused capacity.
+    /// Returns the memory of the histogram in bytes, without unused capacity.
     pub fn memory_bytes(&self) -> usize {
         let spans = self.positive_spans.len() + self.negative_spans.len();
         let numbers = self.counts.bucket_count() + self.custom_values.len() + spans;
@@ -359,7 +360,7 @@ fn check_not_negative(side: &str, counts: &[f64]) -> Result<(), Error> {
     }
 }
 
-/// Returns the counts encoded by deltas.
+/// Returns the counts encoded by deltas. Overflow wraps around.
 fn absolute(deltas: &[i64]) -> impl Iterator<Item = i64> + '_ {
     deltas.iter().scan(0i64, |count, delta| {
         *count = count.wrapping_add(*delta);

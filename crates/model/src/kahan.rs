@@ -4,14 +4,14 @@
 /// A running sum, and the compensation for its rounding errors.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Kahan {
-    /// The sum without compensation.
+    /// The sum of the rounded additions, without compensation.
     pub sum: f64,
-    /// The compensation.
+    /// The compensation, which is the accumulated rounding error.
     pub lost: f64,
 }
 
 impl Kahan {
-    /// Creates a sum with a compensation.
+    /// Creates a sum with a compensation from its two parts.
     #[inline(always)]
     pub const fn new(sum: f64, lost: f64) -> Self {
         Self { sum, lost }
@@ -23,7 +23,7 @@ impl Kahan {
         Self::new(f(self.sum), f(self.lost))
     }
 
-    /// Returns the sum after adding `value`.
+    /// Returns the sum after adding `value`, and updates the compensation.
     #[inline(always)]
     pub fn plus(self, value: f64) -> Self {
         let total = self.sum + value;
@@ -60,7 +60,7 @@ impl Kahan {
         }
     }
 
-    /// Returns the sum including its compensation.
+    /// Returns the sum including its compensation, rounded once.
     #[inline(always)]
     pub fn total(self) -> f64 {
         self.sum + self.lost
@@ -78,7 +78,7 @@ pub struct Mean {
 }
 
 impl Mean {
-    /// Creates the mean of one value.
+    /// Creates the mean of a sequence with one value.
     pub fn of(first: f64) -> Self {
         Self {
             sum: Kahan::new(first, 0.0),
@@ -88,7 +88,7 @@ impl Mean {
         }
     }
 
-    /// Adds a value to the sequence.
+    /// Adds a value to the sequence. Switches to an incremental mean if the sum would overflow.
     pub fn add(&mut self, value: f64) {
         self.count += 1.0;
         if !self.incremental {
@@ -105,7 +105,7 @@ impl Mean {
         self.mean = weighed.plus(value / self.count);
     }
 
-    /// Returns the mean of all values so far.
+    /// Returns the mean of all values that were added so far.
     pub fn value(&self) -> f64 {
         if self.incremental {
             self.mean.total()

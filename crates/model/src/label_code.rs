@@ -47,7 +47,7 @@ pub struct LabelsEncoder {
 }
 
 impl LabelsEncoder {
-    /// Appends `labels` to `out`.
+    /// Appends `labels` to `out`, encoded relative to the previous set.
     pub fn push(&mut self, out: &mut Vec<u8>, labels: LabelsRef<'_>) {
         let mut counted = Counted::default();
         let mut steps = self.before.steps(labels);
@@ -128,7 +128,7 @@ struct Set {
 /// are copied from the previous set.
 #[derive(Debug)]
 pub struct LabelsDecoder {
-    /// The format of the returned sets.
+    /// The format in which decoded sets are returned.
     keys: &'static dyn KeyFormat,
     set: Set,
     before: Set,
@@ -156,7 +156,7 @@ impl LabelsDecoder {
         Ok(LabelsRef::from_canonical(self.read_key(rest)?))
     }
 
-    /// Decodes the next set and returns its key.
+    /// Decodes the next set and returns its key. Fails if the bytes are malformed or not canonical.
     pub fn read_key(&mut self, rest: &mut &[u8]) -> Result<&[u8], MalformedLabels> {
         std::mem::swap(&mut self.set, &mut self.before);
         let Self { keys, set, before } = self;
@@ -197,7 +197,7 @@ impl Set {
         Ok(&self.bytes[pair.name_start as usize..pair.name_end as usize])
     }
 
-    /// Checks that `name` is after the last name.
+    /// Checks that `name` is after the last name of the current set.
     fn check(&self, name: &[u8]) -> Result<(), MalformedLabels> {
         let last = self.pairs.len().checked_sub(1);
         let is_behind = match last {
@@ -207,7 +207,7 @@ impl Set {
         is_behind.then_some(()).ok_or(NOT_CANONICAL)
     }
 
-    /// Copies pairs of the previous set.
+    /// Copies pairs of the previous set to the current one. Fails if they do not exist.
     fn copy(&mut self, before: &Set, range: Range<usize>) -> Result<(), MalformedLabels> {
         let pairs = before.pairs.get(range).ok_or(NOT_THERE)?;
         let (Some(first), Some(last)) = (pairs.first(), pairs.last()) else {
@@ -227,7 +227,7 @@ impl Set {
         Ok(())
     }
 
-    /// Adds a pair. The name must be UTF-8.
+    /// Adds a pair to the current set. The name must be UTF-8 and after the last name.
     fn add(
         &mut self,
         keys: &dyn KeyFormat,
@@ -255,7 +255,7 @@ impl Set {
 pub struct StepReader<'c, 'a> {
     rest: &'c mut &'a [u8],
     step: Step<'a>,
-    /// Number of further repetitions of the step.
+    /// Number of further repetitions of the current step.
     repeats: u8,
 }
 

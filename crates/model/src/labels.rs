@@ -16,11 +16,11 @@ use std::sync::Arc;
 /// The name of the label that contains the metric name.
 pub const METRIC_NAME: &str = "__name__";
 
-/// An owned label set. Cloning is cheap.
+/// An owned label set in canonical form. Cloning is cheap, because the bytes are shared.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Labels(Arc<[u8]>);
 
-/// A borrowed label set in canonical form.
+/// A borrowed label set in canonical form. Copying is cheap.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct LabelsRef<'a>(&'a [u8]);
 
@@ -31,7 +31,7 @@ impl Default for Labels {
 }
 
 impl Labels {
-    /// Returns the label set without labels.
+    /// Returns the label set that contains no labels.
     pub fn empty() -> Self {
         Self(Arc::new([]))
     }
@@ -48,7 +48,7 @@ impl Labels {
         builder.build()
     }
 
-    /// Returns a borrowed label set.
+    /// Returns a borrowed label set with the same labels.
     pub fn as_ref(&self) -> LabelsRef<'_> {
         LabelsRef(&self.0)
     }
@@ -58,17 +58,17 @@ impl Labels {
         self.as_ref().get(name)
     }
 
-    /// Returns the pairs in order of names.
+    /// Returns the pairs of name and value in order of names.
     pub fn iter(&self) -> LabelsIter<'_> {
         self.as_ref().iter()
     }
 
-    /// Returns the canonical bytes.
+    /// Returns the bytes of the canonical form.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
 
-    /// Returns whether there are no labels.
+    /// Returns whether the label set contains no labels.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -81,12 +81,12 @@ impl<'a> LabelsRef<'a> {
         Self(bytes)
     }
 
-    /// Returns the canonical bytes.
+    /// Returns the bytes of the canonical form.
     pub fn as_bytes(self) -> &'a [u8] {
         self.0
     }
 
-    /// Returns the pairs in order of names.
+    /// Returns the pairs of name and value in order of names.
     pub fn iter(self) -> LabelsIter<'a> {
         LabelsIter { rest: self.0 }
     }
@@ -110,12 +110,12 @@ impl<'a> LabelsRef<'a> {
         &[]
     }
 
-    /// Returns whether there are no labels.
+    /// Returns whether the label set contains no labels.
     pub fn is_empty(self) -> bool {
         self.0.is_empty()
     }
 
-    /// Returns an owned copy of the label set.
+    /// Returns an owned copy of the label set. Allocates.
     pub fn to_owned(self) -> Labels {
         Labels(self.0.into())
     }
@@ -187,7 +187,7 @@ impl fmt::Display for LabelsRef<'_> {
     }
 }
 
-/// Returns whether a label name needs no quotes.
+/// Returns whether a label name needs no quotes in PromQL: letters, digits and underscores.
 pub fn is_plain_name(name: &str) -> bool {
     let is_plain = |b: u8| b.is_ascii_alphanumeric() || b == b'_';
     !name.is_empty() && !name.as_bytes()[0].is_ascii_digit() && name.bytes().all(is_plain)
@@ -219,7 +219,7 @@ pub struct LabelsIter<'a> {
 }
 
 impl<'a> LabelsIter<'a> {
-    /// Returns the canonical bytes of the remaining pairs.
+    /// Returns the canonical bytes of the remaining pairs, which are a label set themselves.
     pub fn rest(&self) -> &'a [u8] {
         self.rest
     }
@@ -305,12 +305,12 @@ pub fn is_canonical(bytes: &[u8]) -> bool {
 /// Modifies a label set pair by pair and builds the canonical form.
 #[derive(Clone, Debug, Default)]
 pub struct LabelsBuilder {
-    /// The pairs, sorted by unique names.
+    /// The pairs, sorted by name. Names are unique, and values are not empty.
     pairs: Vec<(String, Vec<u8>)>,
 }
 
 impl LabelsBuilder {
-    /// Creates a builder with the labels of `base`.
+    /// Creates a builder that contains the labels of `base`.
     pub fn from_labels(base: LabelsRef<'_>) -> Self {
         Self {
             pairs: base
@@ -333,7 +333,7 @@ impl LabelsBuilder {
         self
     }
 
-    /// Removes the label `name` if it exists.
+    /// Removes the label `name` if it exists, and returns the builder.
     pub fn remove(&mut self, name: &str) -> &mut Self {
         self.set(name, &[])
     }
@@ -344,7 +344,7 @@ impl LabelsBuilder {
         self
     }
 
-    /// Returns the pairs in order of names.
+    /// Returns the pairs of name and value in order of names.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &[u8])> {
         self.pairs.iter().map(|(n, v)| (n.as_str(), v.as_slice()))
     }
@@ -357,7 +357,7 @@ impl LabelsBuilder {
         }
     }
 
-    /// Returns the label set in canonical form.
+    /// Returns the label set in canonical form. The builder can be used further.
     pub fn build(&self) -> Labels {
         let mut out =
             Vec::with_capacity(self.pairs.iter().map(|(n, v)| n.len() + v.len() + 4).sum());

@@ -23,12 +23,12 @@ use std::path::PathBuf;
 pub struct Position(pub u64);
 
 impl Position {
-    /// Returns the position of the next record.
+    /// Returns the position of the next record, without checking that it exists.
     pub fn next(self) -> Self {
         Self(self.0.saturating_add(1))
     }
 
-    /// Returns the position of the previous record.
+    /// Returns the position of the previous record; that of position zero is zero.
     pub fn previous(self) -> Self {
         Self(self.0.saturating_sub(1))
     }
@@ -37,9 +37,9 @@ impl Position {
 /// A record as it was appended, except for hints.
 #[derive(Clone, Debug)]
 pub struct LogRecord {
-    /// The position of the record.
+    /// The position of the record, which increases by one per record.
     pub position: Position,
-    /// The appended data.
+    /// The appended data, decoded by the engine.
     pub batch: LogBatch,
 }
 
@@ -89,7 +89,7 @@ impl std::fmt::Debug for OnDurable {
     }
 }
 
-/// The positions of a log.
+/// The positions of a log at one moment, as [`DurableLog::positions`] returns them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Positions {
     /// The position of the first record in the log, or of the next record if the log is empty.
@@ -122,14 +122,14 @@ pub struct Pressure {
 /// The health of a log: whether it accepts records.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum LogHealth {
-    /// The log accepts records.
+    /// The log accepts records and makes them durable.
     #[default]
     Sound,
     /// The log rejects records until the disk has free space. It recovers by itself.
     NoRoom(String),
     /// The log rejects records until the disk can write and sync again. It retries by itself.
     Failing(String),
-    /// The log rejects records until the process restarts.
+    /// The log rejects records until the process restarts. Contains the reason.
     Poisoned(String),
 }
 
@@ -144,10 +144,10 @@ pub struct LogDamage {
     pub what: String,
 }
 
-/// A file in which a log stores records.
+/// A file in which a log stores records, for backups.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogFile {
-    /// The path of the file.
+    /// The path of the file, within the data folder.
     pub path: PathBuf,
     /// The number of bytes that contain all records acknowledged so far.
     pub bytes: u64,
@@ -232,6 +232,6 @@ pub trait DurableLog: Send + Sync {
     /// Deletes all records. The log must be closed, and its records must not be needed any more.
     fn remove_all(&self) -> Result<(), Error>;
 
-    /// Returns the metrics of the engine.
+    /// Returns the metrics of the engine, which the store adds to its own.
     fn metrics(&self) -> &dyn Collect;
 }

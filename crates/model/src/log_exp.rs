@@ -22,7 +22,7 @@ const REMEZ: [f64; 5] = [
 /// For larger exponents the power of two is not a normal number, and the system library is used.
 const EXPONENT_MAX: f64 = 1_000.0;
 
-/// Returns the natural logarithm.
+/// Returns the natural logarithm, with the same bits as Go's `math.Log`.
 pub fn ln(x: f64) -> f64 {
     libm::log(x)
 }
@@ -36,12 +36,12 @@ pub fn log2(x: f64) -> f64 {
     }
 }
 
-/// Returns the logarithm to base ten.
+/// Returns the logarithm to base ten, with the same bits as Go's `math.Log10`.
 pub fn log10(x: f64) -> f64 {
     ln(x) * LOG10_E
 }
 
-/// Returns two to the power of `x`.
+/// Returns two to the power of `x`, with the same bits as Go's `math.Exp2`.
 pub fn exp2(x: f64) -> f64 {
     if x.is_nan() || x.abs() > EXPONENT_MAX {
         return x.exp2();

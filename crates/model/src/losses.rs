@@ -55,7 +55,7 @@ impl Losses {
         kept.more += 1;
     }
 
-    /// Adds all texts of `other`.
+    /// Adds all texts of `other`, and the number of its omitted texts.
     pub fn add_all(&self, other: &Losses) {
         if Arc::ptr_eq(&self.0, &other.0) {
             return;
@@ -68,7 +68,7 @@ impl Losses {
         lock(&self.0).more += more;
     }
 
-    /// Returns whether no data is missing.
+    /// Returns whether no data is missing so far.
     pub fn is_empty(&self) -> bool {
         lock(&self.0).texts.is_empty()
     }
@@ -85,7 +85,7 @@ impl Losses {
     }
 }
 
-/// Returns the text, shortened to the maximum length.
+/// Returns the text, shortened to [`TEXT_BYTES_MAX`] bytes and marked if necessary.
 fn cut(text: &str) -> String {
     if text.len() <= TEXT_BYTES_MAX {
         return text.to_owned();

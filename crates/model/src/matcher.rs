@@ -13,12 +13,12 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-/// The operator of a matcher.
+/// The operator of a matcher, as in a PromQL selector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum MatchOp {
-    /// The operator `=`: the value is equal.
+    /// The operator `=`: the label has exactly this value.
     Equal,
-    /// The operator `!=`: the value is different.
+    /// The operator `!=`: the label has a different value. An absent label has the empty value.
     NotEqual,
     /// The operator `=~`: the whole value matches a regular expression.
     Regex,
@@ -27,7 +27,7 @@ pub enum MatchOp {
 }
 
 impl MatchOp {
-    /// Returns whether the operator is `!=` or `!~`.
+    /// Returns whether the operator is `!=` or `!~`, so that the condition is negated.
     pub fn is_negative(self) -> bool {
         matches!(self, MatchOp::NotEqual | MatchOp::NotRegex)
     }
@@ -45,9 +45,9 @@ impl MatchOp {
 
 /// The values that a matcher compares with, without considering a negation.
 enum Accepts {
-    /// A single value.
+    /// A single value, stored as a set so that it can be listed.
     Value(ValueSet),
-    /// A regular expression.
+    /// A regular expression, which is anchored at both ends.
     Pattern(Regex),
 }
 
@@ -58,7 +58,7 @@ struct Condition {
     accepts: Accepts,
 }
 
-/// A matcher of one label. Cloning is cheap.
+/// A matcher of one label, with its parsed pattern. Cloning is cheap.
 #[derive(Clone)]
 pub struct Matcher(Arc<Condition>);
 
@@ -87,12 +87,12 @@ impl Matcher {
         })))
     }
 
-    /// Returns the label name.
+    /// Returns the name of the label that is matched.
     pub fn name(&self) -> &str {
         &self.0.name
     }
 
-    /// Returns the operator.
+    /// Returns the operator of the matcher.
     pub fn op(&self) -> MatchOp {
         self.0.op
     }
@@ -194,7 +194,7 @@ impl Hash for Matcher {
     }
 }
 
-/// Formats the matcher as in a selector: `name=~"pattern"`.
+/// Formats the matcher as in a selector: `name=~"pattern"`. The value is escaped.
 impl fmt::Display for Matcher {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let value = String::from_utf8_lossy(&self.0.value);

@@ -1,22 +1,22 @@
 //! The metadata of metrics: type, help text and unit.
 
-/// The type of a metric family.
+/// The type of a metric family, as in OpenMetrics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum MetricType {
-    /// The type is unknown or was not specified.
+    /// The type is unknown, or the source did not specify it.
     #[default]
     Unknown,
     /// A cumulative value that only increases, until it is reset.
     Counter,
-    /// A value that may increase and decrease.
+    /// A value that may increase and decrease, such as a temperature.
     Gauge,
-    /// Cumulative counts of observations in buckets.
+    /// Cumulative counts of observations in buckets, classic or native.
     Histogram,
     /// Current counts of observations in buckets, which may decrease.
     GaugeHistogram,
-    /// Quantiles that the source has computed.
+    /// Quantiles that the source has computed, with a count and a sum.
     Summary,
-    /// Information in labels. The value is always 1.
+    /// Information in the labels of a series, whose value is always 1.
     Info,
     /// One series for each state of an entity, with the value 1 or 0.
     Stateset,
@@ -41,7 +41,7 @@ impl MetricType {
         found.unwrap_or_default()
     }
 
-    /// Returns the number of the type in files.
+    /// Returns the number of the type in files, which never changes.
     pub fn number(self) -> u8 {
         Self::ALL.iter().position(|kind| *kind == self).unwrap_or(0) as u8
     }
@@ -66,16 +66,16 @@ impl MetricType {
     }
 }
 
-/// The metadata of one metric.
+/// The metadata of one metric, as borrowed texts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Metadata<'a> {
     /// The name of the metric or of its family.
     pub name: &'a str,
-    /// The type of the metric.
+    /// The type of the metric, if the source specified it.
     pub kind: MetricType,
-    /// The help text for users.
+    /// The help text for users, empty if there is none.
     pub help: &'a str,
-    /// The unit of the values.
+    /// The unit of the values, empty if there is none.
     pub unit: &'a str,
 }
 
@@ -96,13 +96,13 @@ pub struct MetadataBatch {
 }
 
 impl MetadataBatch {
-    /// Removes all metadata and keeps the memory.
+    /// Removes all metadata and keeps the memory, so that the batch can be reused.
     pub fn clear(&mut self) {
         self.text.clear();
         self.rows.clear();
     }
 
-    /// Adds the metadata of one metric.
+    /// Adds the metadata of one metric. The texts are copied.
     pub fn push(&mut self, metadata: Metadata<'_>) {
         let mut put = |text| {
             self.text.push_str(text);
@@ -122,7 +122,7 @@ impl MetadataBatch {
         self.rows.len()
     }
 
-    /// Returns whether the batch is empty.
+    /// Returns whether the batch contains no metadata.
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }

@@ -12,33 +12,33 @@ use std::sync::LazyLock;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// A number that only increases.
+/// A number that only increases, shared by all threads.
 #[derive(Debug, Default)]
 pub struct Counter(AtomicU64);
 
 impl Counter {
-    /// Adds `n` to the counter.
+    /// Adds `n` to the counter, with one relaxed atomic operation.
     pub fn add(&self, n: u64) {
         self.0.fetch_add(n, Ordering::Relaxed);
     }
 
-    /// Adds one to the counter.
+    /// Adds one to the counter, with one relaxed atomic operation.
     pub fn inc(&self) {
         self.add(1);
     }
 
-    /// Returns the current count.
+    /// Returns the current count of the counter.
     pub fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 }
 
-/// A number that may increase and decrease.
+/// A number that may increase and decrease, shared by all threads.
 #[derive(Debug, Default)]
 pub struct Gauge(AtomicI64);
 
 impl Gauge {
-    /// Sets the gauge to `value`.
+    /// Sets the gauge to `value`, regardless of the previous value.
     pub fn set(&self, value: i64) {
         self.0.store(value, Ordering::Relaxed);
     }
@@ -48,12 +48,12 @@ impl Gauge {
         self.0.fetch_max(value, Ordering::Relaxed);
     }
 
-    /// Adds `n`, which may be negative.
+    /// Adds `n` to the gauge; a negative number decreases it.
     pub fn add(&self, n: i64) {
         self.0.fetch_add(n, Ordering::Relaxed);
     }
 
-    /// Returns the current value.
+    /// Returns the current value of the gauge.
     pub fn get(&self) -> i64 {
         self.0.load(Ordering::Relaxed)
     }
@@ -88,7 +88,7 @@ static NATIVE_BOUNDS_SECONDS: LazyLock<[f64; NATIVE_BUCKETS]> = LazyLock::new(||
 #[derive(Debug)]
 pub struct DurationHistogram {
     buckets: [AtomicU64; DURATION_BOUNDS_SECONDS.len() + 1],
-    /// The zero bucket, followed by all other buckets.
+    /// The zero bucket, followed by all other buckets in ascending order.
     native: [AtomicU64; NATIVE_BUCKETS + 1],
     sum_nanos: AtomicU64,
 }
@@ -104,7 +104,7 @@ impl Default for DurationHistogram {
 }
 
 impl DurationHistogram {
-    /// Counts a duration.
+    /// Counts a duration in its classic and its native bucket.
     pub fn observe(&self, duration: Duration) {
         let seconds = duration.as_secs_f64();
         let bucket = DURATION_BOUNDS_SECONDS.partition_point(|bound| *bound < seconds);
@@ -123,7 +123,7 @@ impl DurationHistogram {
             .collect()
     }
 
-    /// Returns the durations as a native histogram.
+    /// Returns the durations as a native histogram with integer counts. Allocates.
     pub fn native(&self) -> Histogram {
         let counts = self.native.each_ref().map(|b| b.load(Ordering::Relaxed));
         let [zero_count, buckets @ ..] = &counts;
@@ -155,7 +155,7 @@ impl DurationHistogram {
         histogram
     }
 
-    /// Returns the sum of all durations in seconds.
+    /// Returns the sum of all durations in seconds, accurate to nanoseconds.
     pub fn sum_seconds(&self) -> f64 {
         self.sum_nanos.load(Ordering::Relaxed) as f64 / 1e9
     }
@@ -174,11 +174,11 @@ fn native_bucket(seconds: f64) -> usize {
 /// The value of a metric in the form in which it is rendered.
 #[derive(Clone, Debug)]
 pub enum Value<'a> {
-    /// The value of a counter.
+    /// The value of a counter, which only increases.
     Counter(f64),
-    /// The value of a gauge.
+    /// The value of a gauge at this moment.
     Gauge(f64),
-    /// A histogram of durations.
+    /// A histogram of durations, rendered with classic and native buckets.
     Histogram(&'a DurationHistogram),
 }
 
@@ -188,9 +188,9 @@ pub trait Sink {
     fn metric(&mut self, name: &str, help: &str, labels: &[(&str, &str)], value: Value<'_>);
 }
 
-/// A component that has metrics.
+/// A component that has metrics, such as a store or a log.
 pub trait Collect: Send + Sync {
-    /// Passes every metric to `sink`.
+    /// Passes every metric with its current value to `sink`.
     fn collect(&self, sink: &mut dyn Sink);
 }
 

@@ -5,13 +5,13 @@
 pub enum NameScheme {
     /// Only letters, digits and underscores are valid, and the first character must not be a digit.
     Legacy,
-    /// Any text except the empty one is valid.
+    /// Any text except the empty one is valid, as in Prometheus since version 3.
     #[default]
     Utf8,
 }
 
 impl NameScheme {
-    /// Returns whether the label name is valid.
+    /// Returns whether the label name is valid under this rule.
     pub fn allows_label(self, name: &str) -> bool {
         match self {
             NameScheme::Utf8 => !name.is_empty(),

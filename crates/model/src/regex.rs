@@ -63,7 +63,7 @@ pub fn reading_bytes(pattern: &[u8]) -> usize {
     /// A node, its entry in a list with capacity for twice as many, and its heap block; or a value
     /// of a set, and its entries in two lists while it is sorted.
     const NODE_BYTES: usize = 256;
-    /// A range of a class, in two representations.
+    /// A range of a character class, in the tree and in the compiled form.
     const RANGE_BYTES: usize = 32;
     /// A literal character, in a tree and in a set.
     const CHAR_BYTES: usize = 4;
@@ -125,7 +125,7 @@ impl Regex {
         }
     }
 
-    /// Returns whether the whole `value` matches; see [`Regex::ready`].
+    /// Returns whether the whole `value` matches. See [`Regex::ready`] for failures.
     pub fn is_match(&self, value: &[u8]) -> bool {
         self.strategy.is_match(value)
     }

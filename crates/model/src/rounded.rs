@@ -9,10 +9,10 @@ const COUNT_UNITS: [&str; 5] = ["", " k", " M", " G", " T"];
 /// The units of sizes. Each is 1024 times the previous one.
 const SIZE_UNITS: [&str; 7] = [" B", " KiB", " MiB", " GiB", " TiB", " PiB", " EiB"];
 
-/// The largest count that is printed exactly.
+/// The largest count that is printed exactly, without a unit.
 const EXACT_MAX: u64 = 9_999;
 
-/// Formats a count: `812`, `13.4 k`, `1.34 M`.
+/// Formats a count, rounded to three digits above 9999: `812`, `13.4 k`, `1.34 M`.
 pub fn count(number: u64) -> String {
     match number {
         0..=EXACT_MAX => number.to_string(),
@@ -26,7 +26,7 @@ pub fn counted(number: u64, one: &str, many: &str) -> String {
     format!("{} {noun}", count(number))
 }
 
-/// Formats a rate per second: `1.34 M/s`, `0.5/s`.
+/// Formats a rate per second, rounded to three digits: `1.34 M/s`, `0.5/s`.
 pub fn rate(per_second: f64) -> String {
     format!("{}/s", scaled(per_second, 1000.0, &COUNT_UNITS, 3))
 }

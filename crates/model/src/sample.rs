@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-/// Milliseconds since the Unix epoch; negative before it.
+/// A timestamp: milliseconds since the Unix epoch, negative before it.
 pub type TimestampMs = i64;
 
 /// The bits of the NaN that marks the end of a series (`model/value/value.go` of Prometheus).
@@ -14,7 +14,7 @@ pub const NORMAL_NAN_BITS: u64 = 0x7ff8_0000_0000_0001;
 /// The start timestamp of a sample whose start is unknown.
 pub const START_UNKNOWN: TimestampMs = 0;
 
-/// Returns the staleness marker.
+/// Returns the staleness marker, a NaN with a particular bit pattern.
 pub const fn stale_nan() -> f64 {
     f64::from_bits(STALE_NAN_BITS)
 }
@@ -28,14 +28,14 @@ pub fn is_stale(value: f64) -> bool {
 /// A time range that includes both ends, like the ranges of PromQL and of the HTTP API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimeRange {
-    /// The first millisecond of the range.
+    /// The first millisecond of the range, inclusive.
     pub min: TimestampMs,
-    /// The last millisecond of the range, inclusive.
+    /// The last millisecond of the range, which is inclusive, too.
     pub max: TimestampMs,
 }
 
 impl TimeRange {
-    /// The range that contains all timestamps.
+    /// The range that contains all timestamps a sample can have.
     pub const ALL: TimeRange = TimeRange {
         min: i64::MIN,
         max: i64::MAX,
@@ -46,7 +46,7 @@ impl TimeRange {
         Self { min, max }
     }
 
-    /// Returns whether `ts` is in the range.
+    /// Returns whether the timestamp `ts` is in the range.
     pub const fn contains(&self, ts: TimestampMs) -> bool {
         self.min <= ts && ts <= self.max
     }
@@ -56,7 +56,7 @@ impl TimeRange {
         self.min <= other.max && other.min <= self.max
     }
 
-    /// Returns the shortest range that contains both ranges.
+    /// Returns the shortest range that contains both ranges and any gap between them.
     pub fn hull(self, other: TimeRange) -> Self {
         Self::new(self.min.min(other.min), self.max.max(other.max))
     }

@@ -27,7 +27,7 @@ pub trait KeyFormat: Debug + Send + Sync {
         None
     }
 
-    /// Appends the key of `labels`.
+    /// Appends the key of `labels` by encoding one label after another.
     fn push_key(&self, key: &mut Vec<u8>, labels: LabelsRef<'_>) {
         for (name, value) in labels.pairs() {
             self.push_label(key, name, value);

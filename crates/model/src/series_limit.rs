@@ -15,7 +15,7 @@ pub struct SeriesLimit {
 }
 
 impl SeriesLimit {
-    /// Creates a limit of `max` series.
+    /// Creates a limit of `max` series for one query.
     pub const fn new(max: usize) -> Self {
         Self {
             max,
@@ -23,7 +23,7 @@ impl SeriesLimit {
         }
     }
 
-    /// Creates a limit that is never exceeded.
+    /// Creates a limit that is never exceeded, for internal look-ups.
     pub const fn none() -> Self {
         Self::new(usize::MAX)
     }

@@ -28,10 +28,10 @@ const FORMS_BYTES_MAX: usize = 256 << 20;
 /// Maximum size of the share for request heads in bytes: 250 of the longest heads.
 const HEADS_BYTES_MAX: usize = 256 << 20;
 
-/// The shares of one memory limit, in bytes.
+/// The shares of one memory limit, in bytes, from which all budgets are created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shares {
-    /// The whole limit.
+    /// The whole limit, from which the shares are computed.
     pub limit: usize,
     /// All queries, and results that have not been sent yet.
     pub queries: usize,
@@ -46,9 +46,9 @@ pub struct Shares {
     pub writes: usize,
     /// Response bodies of targets while they are received and parsed. A typical body has 100 KB.
     pub scrape_bodies: usize,
-    /// The cache of opened pages.
+    /// The cache of opened pages, which later reads of the same samples use.
     pub pages: usize,
-    /// HTTP forms while they are received and processed.
+    /// HTTP forms of POST requests while they are received and processed.
     pub forms: usize,
     /// Request lines and headers beyond the buffer of each connection.
     pub heads: usize,

@@ -30,7 +30,7 @@ use std::task::{Context, Poll, Waker};
 /// The reasons why a sample of a valid request is not stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Rejection {
-    /// The series already has a newer sample.
+    /// The series already has a newer sample, and this sample may not be stored late.
     OutOfOrder,
     /// The series has a different value with this timestamp.
     DuplicateTimestamp,
@@ -47,20 +47,20 @@ pub enum Rejection {
 /// The samples that were rejected for the same reason.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rejected {
-    /// The reason of the rejection.
+    /// The reason of the rejection, which is the same for all these samples.
     pub rejection: Rejection,
-    /// Number of rejected samples.
+    /// Number of samples that were rejected for this reason.
     pub count: usize,
-    /// The labels of the first rejected sample.
+    /// The labels of the first rejected sample, for the log and error texts.
     pub first_labels: Labels,
-    /// The timestamp of the first rejected sample.
+    /// The timestamp of the first rejected sample in milliseconds.
     pub first_time: TimestampMs,
 }
 
-/// The reasons why an exemplar is not stored.
+/// The reasons why an exemplar is not stored although its samples may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ExemplarRefusal {
-    /// The series already has a newer exemplar.
+    /// The series already has a newer exemplar. Exemplars of a series are stored in order.
     OutOfOrder,
     /// The labels of the exemplar have too many characters.
     TooLong,
@@ -73,22 +73,22 @@ pub enum ExemplarRefusal {
 /// The exemplars that were rejected for the same reason.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RefusedExemplars {
-    /// The reason of the rejection.
+    /// The reason of the rejection, which is the same for all these exemplars.
     pub refusal: ExemplarRefusal,
-    /// Number of rejected exemplars.
+    /// Number of exemplars that were rejected for this reason.
     pub count: usize,
     /// The labels of the series of the first rejected exemplar.
     pub first_labels: Labels,
 }
 
-/// The result of a durable append.
+/// The result of an append whose samples are durable and visible.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Appended {
     /// Number of stored samples, including duplicates that were silently accepted.
     pub stored: usize,
-    /// Number of stored samples that are histograms.
+    /// Number of stored samples that are native histograms.
     pub stored_histograms: usize,
-    /// The rejected exemplars, one entry per reason.
+    /// The rejected exemplars, one entry for each reason that occurred.
     pub refused_exemplars: Vec<RefusedExemplars>,
     /// The rejected samples, one entry per reason, in order of the first occurrence.
     pub rejected: Vec<Rejected>,
@@ -97,7 +97,7 @@ pub struct Appended {
 /// The late samples of a batch that a store may accept, if it accepts any.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TakeLate {
-    /// All late samples.
+    /// All late samples within the limits of the store.
     #[default]
     All,
     /// All late samples except float staleness markers. The caller creates those itself, and a
@@ -113,9 +113,9 @@ pub enum TakeLate {
 /// The time limits for a batch, which the caller sets using its own clock.
 #[derive(Clone, Copy, Debug)]
 pub struct AppendBounds {
-    /// The newest timestamp that is accepted.
+    /// The newest timestamp that is accepted, in milliseconds.
     pub time_max: TimestampMs,
-    /// The late samples that may be accepted.
+    /// The late samples that the store may accept for this batch.
     pub late: TakeLate,
     /// Samples before this time are not appended in order, even if the series has no newer sample.
     /// Otherwise backfilled samples in arbitrary order would determine the present time of the
@@ -143,7 +143,7 @@ impl AppendBounds {
     }
 }
 
-/// A store that accepts samples.
+/// A store that accepts samples. Writers such as remote write, scrapes and rules use it.
 pub trait Append: Send + Sync {
     /// Stores `batch`. The ticket resolves when every stored sample is durable and visible, or with
     /// [`crate::error::ErrorKind::Unavailable`] if this cannot be guaranteed.
@@ -209,10 +209,10 @@ pub trait Append: Send + Sync {
     }
 }
 
-/// A request for series and their samples.
+/// A request for series and their samples, which the store answers with a [`Selection`].
 #[derive(Clone, Copy, Debug)]
 pub struct SelectRequest<'a> {
-    /// The tenant whose data is read.
+    /// The tenant whose data is read; other tenants are never visible.
     pub tenant: &'a TenantId,
     /// The matchers, all of which must match. Without matchers every series matches.
     pub matchers: &'a [Matcher],
@@ -242,35 +242,35 @@ impl SelectRequest<'_> {
     }
 }
 
-/// A request for metric metadata.
+/// A request for the metadata of one or all metric families.
 #[derive(Clone, Copy, Debug)]
 pub struct MetadataRequest<'a> {
-    /// The tenant whose data is read.
+    /// The tenant whose data is read; other tenants are never visible.
     pub tenant: &'a TenantId,
-    /// The metric family, or `None` for all families.
+    /// The metric family whose metadata is requested, or `None` for all families.
     pub metric: Option<&'a str>,
     /// The cancel flag, which is checked during the look-up.
     pub cancel: &'a Cancel,
-    /// The budget in which memory is reserved.
+    /// The budget in which the memory of the result is reserved.
     pub budget: &'a Budget,
 }
 
-/// A request for exemplars.
+/// A request for the exemplars of matching series.
 #[derive(Clone, Copy, Debug)]
 pub struct ExemplarRequest<'a> {
-    /// The tenant whose data is read.
+    /// The tenant whose data is read; other tenants are never visible.
     pub tenant: &'a TenantId,
     /// Sets of matchers. A series matches if all matchers of any set match.
     pub sets: &'a [Vec<Matcher>],
-    /// The time range of the exemplars.
+    /// The time range of the exemplars, inclusive on both ends.
     pub range: TimeRange,
     /// The cancel flag, which is checked during the look-up.
     pub cancel: &'a Cancel,
-    /// The budget in which memory is reserved.
+    /// The budget in which the memory of the result is reserved.
     pub budget: &'a Budget,
 }
 
-/// A store that can be read.
+/// A store that can be read. Queries, the API and rules use it.
 pub trait Select: Send + Sync {
     /// Returns the matching series, each once, in the order in which the store created them.
     ///
@@ -317,15 +317,15 @@ pub trait Select: Send + Sync {
 /// The series found by a look-up, and a consistent view of their samples: all whole batches that
 /// were visible when [`Select::select`] returned.
 pub trait Selection: Send + Sync {
-    /// Returns the number of series.
+    /// Returns the number of series found, including those without samples.
     fn len(&self) -> usize;
 
-    /// Returns whether no series was found.
+    /// Returns whether no series was found by the look-up.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Returns the label set of a series. Allocates.
+    /// Returns the label set of a series, given its index. Allocates.
     fn labels(&self, series: usize) -> Labels;
 
     /// Returns the values of one label for all series, for grouping and matching without complete
@@ -391,13 +391,13 @@ pub struct Ticket(TicketCell);
 pub struct TicketResolver(Option<TicketCell>);
 
 impl Ticket {
-    /// Creates a ticket and its resolver.
+    /// Creates a pending ticket and its resolver.
     pub fn new() -> (Ticket, TicketResolver) {
         let cell: TicketCell = Arc::default();
         (Ticket(cell.clone()), TicketResolver(Some(cell)))
     }
 
-    /// Creates a ticket that is resolved already.
+    /// Creates a ticket that is resolved already, for appends that need not wait.
     pub fn ready(outcome: Result<Appended, Error>) -> Ticket {
         let (ticket, resolver) = Ticket::new();
         resolver.resolve(outcome);
@@ -442,7 +442,7 @@ impl Ticket {
         ticket
     }
 
-    /// Blocks the calling thread until the ticket resolves.
+    /// Blocks the calling thread until the ticket resolves, and returns the outcome.
     pub fn wait(self) -> Result<Appended, Error> {
         let (state, changed) = &*self.0;
         let mut state = lock(state);
@@ -463,7 +463,7 @@ type Joining = Mutex<(Option<TicketResolver>, Option<Option<Appended>>)>;
 struct Join;
 
 impl Join {
-    /// Processes the outcome of one of both tickets.
+    /// Processes the outcome of one of both tickets, and resolves the common one if necessary.
     fn settle(join: &Joining, outcome: Result<Option<Appended>, Error>) {
         let mut state = lock(join);
         let whole = match (outcome, state.1.take()) {
@@ -496,7 +496,7 @@ impl Future for Ticket {
 }
 
 impl TicketResolver {
-    /// Resolves the ticket with an outcome.
+    /// Resolves the ticket with an outcome and wakes its waiter.
     pub fn resolve(mut self, outcome: Result<Appended, Error>) {
         self.settle(outcome);
     }
@@ -526,7 +526,8 @@ impl TicketResolver {
 pub struct EarlyRefusal(Option<TicketCell>);
 
 impl EarlyRefusal {
-    /// Resolves the ticket with an error; see [`TicketResolver::refuse_early`].
+    /// Resolves the ticket with an error, unless it is resolved; see
+    /// [`TicketResolver::refuse_early`].
     pub fn refuse(self, refusal: Error) {
         if let Some(cell) = &self.0 {
             settle(cell, Err(refusal));

@@ -6,7 +6,7 @@
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-/// Acquires the lock, even if it is poisoned.
+/// Acquires the lock, even if it is poisoned by a panic.
 pub fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -14,7 +14,7 @@ pub const TENANT_ID_BYTES_MAX: usize = 150;
 /// The tenant of every request if multitenancy is disabled.
 pub const ANONYMOUS: &str = "anonymous";
 
-/// A valid tenant id. Cloning is cheap.
+/// A valid tenant id, which can be used as the name of a folder. Cloning is cheap.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TenantId(Arc<str>);
 
@@ -48,7 +48,7 @@ impl TenantId {
         Self(ANONYMOUS.into())
     }
 
-    /// Returns the id as text.
+    /// Returns the id as text, as it was received.
     pub fn as_str(&self) -> &str {
         &self.0
     }

@@ -31,17 +31,18 @@ const TEXT_BYTES_MAX: usize = 1024;
 /// The scale of [`Tracer::set_fraction`]: half of the range of 64-bit numbers, as in the SDKs.
 const RATIO_SCALE: f64 = (1u64 << 63) as f64;
 
-/// The threshold with which no trace is sampled.
+/// The threshold with which no trace is sampled, because no id is below it.
 const NEVER: u64 = 0;
 
 /// The position of a span in a trace, as sent by another process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TraceParent {
-    /// The trace id, which is not zero.
+    /// The trace id, which all spans of a trace share; not zero.
     pub trace: u128,
-    /// The span id, which is not zero.
+    /// The id of the span in the other process; not zero.
     pub span: u64,
-    /// True if the other process samples the trace.
+    /// True if the other process samples the trace. This process then does, too, if it exports
+    /// spans.
     pub is_sampled: bool,
 }
 
@@ -63,7 +64,7 @@ impl TraceParent {
         })
     }
 
-    /// Returns the value of a `traceparent` header.
+    /// Returns the value of a `traceparent` header of version zero.
     pub fn header(&self) -> String {
         let flags = u8::from(self.is_sampled);
         format!("00-{:032x}-{:016x}-{flags:02x}", self.trace, self.span)
@@ -80,20 +81,20 @@ fn hex(text: &str, digits: usize) -> Option<u128> {
 /// The role of a span in a connection between two processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SpanKind {
-    /// An operation within the process.
+    /// An operation within the process, such as the evaluation of a query.
     Internal,
-    /// The processing of a request from another process.
+    /// The processing of a request that another process has sent.
     Server,
-    /// A request to another server.
+    /// A request that this process sends to another server.
     Client,
 }
 
-/// The value of an attribute.
+/// The value of an attribute of a span.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Attribute {
-    /// A text, which may have been cut.
+    /// A text, cut to a maximum length if necessary.
     Text(String),
-    /// A signed integer.
+    /// A signed integer, such as a number of series.
     Integer(i64),
 }
 
@@ -127,26 +128,26 @@ fn cut(text: &str) -> String {
     text[..end].to_owned()
 }
 
-/// A span that has ended.
+/// A span that has ended and waits for export.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FinishedSpan {
-    /// The trace id.
+    /// The trace id, which all spans of a trace share.
     pub trace: u128,
-    /// The span id.
+    /// The id of this span, unique in its trace.
     pub span: u64,
     /// The id of the parent span, if there is one.
     pub parent: Option<u64>,
-    /// The name of the operation.
+    /// The name of the operation, in the form that the exporter sends.
     pub name: String,
-    /// The role of the span in a connection.
+    /// The role of the span in a connection between processes.
     pub kind: SpanKind,
     /// The start time in nanoseconds since the Unix epoch.
     pub start_ns: u64,
     /// The end time in nanoseconds since the Unix epoch.
     pub end_ns: u64,
-    /// The attributes with their names.
+    /// The attributes with their names, in the order in which they were added.
     pub attributes: Vec<(&'static str, Attribute)>,
-    /// The error text if the operation failed.
+    /// The error text if the operation failed, otherwise `None`.
     pub error: Option<String>,
 }
 
@@ -170,7 +171,7 @@ impl std::fmt::Debug for Tracer {
 }
 
 impl Tracer {
-    /// Creates a tracer that samples nothing.
+    /// Creates a tracer that samples nothing until [`Tracer::set_fraction`] is called.
     pub fn new(clock: Arc<dyn Clock>, rng: Arc<dyn Rng>) -> Arc<Self> {
         Arc::new(Self {
             clock,
@@ -230,7 +231,7 @@ impl Tracer {
         keeper.begin((trace, parent.map(|at| at.span)), name(), kind)
     }
 
-    /// Returns a random number that is not zero.
+    /// Returns a random number that is not zero, for use as an id.
     fn number(&self) -> u64 {
         self.rng.next_u64().max(1)
     }
@@ -322,7 +323,7 @@ impl SpanContext {
         whole.map_or(Span::default(), |whole| whole.begin(name))
     }
 
-    /// Returns whether child spans are recorded.
+    /// Returns whether child spans are recorded, so that attributes are worth computing.
     pub fn is_kept(&self) -> bool {
         self.keeper.is_some()
     }
@@ -339,15 +340,15 @@ struct LiveSpan {
     keeper: Keeper,
 }
 
-/// The state of a span.
+/// The state of a span, depending on whether its trace is sampled.
 #[derive(Debug, Default)]
 enum State {
-    /// There is no trace.
+    /// There is no trace, so nothing is recorded or forwarded.
     #[default]
     None,
     /// A position in a trace that is not recorded in this process.
     Passed(TraceParent),
-    /// A span that is recorded when it ends.
+    /// A span that is recorded and passed to the tracer when it ends.
     Live(Box<LiveSpan>),
 }
 
@@ -380,7 +381,7 @@ impl Span {
         }
     }
 
-    /// Returns whether the span is recorded.
+    /// Returns whether the span is recorded, so that attributes are worth computing.
     pub fn is_kept(&self) -> bool {
         matches!(self.0, State::Live(_))
     }
@@ -415,7 +416,7 @@ impl Span {
         }
     }
 
-    /// Sets the error text of the span.
+    /// Sets the error text of the span. `error` is formatted only if the span is recorded.
     pub fn fail(&mut self, error: impl std::fmt::Display) {
         if let State::Live(live) = &mut self.0 {
             let mut text = String::new();

@@ -6,7 +6,7 @@
 use crate::quote::quote;
 use std::time::Duration;
 
-/// The units of durations in milliseconds, largest first.
+/// The units of durations in milliseconds, largest first. A year has 365 days.
 const DURATION_UNITS_MS: [(&str, u64); 7] = [
     ("y", 365 * 24 * 3_600_000),
     ("w", 7 * 24 * 3_600_000),
@@ -35,21 +35,21 @@ const DURATION_MS_MAX: u64 = i64::MAX as u64 / 1_000_000;
 /// Prometheus.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UnitError {
-    /// The text is empty.
+    /// The text is empty, which is not a duration.
     #[error("empty duration string")]
     EmptyDuration,
     /// The text is not a sequence of numbers and units with the largest unit first.
     #[error("not a valid duration string: {}", quote(.0.as_bytes()))]
     Duration(String),
-    /// The text contains an unknown unit.
+    /// The text contains a unit that durations do not have.
     #[error("unknown unit {} in duration {}", quote(unit.as_bytes()), quote(text.as_bytes()))]
     DurationUnit {
-        /// The unknown unit.
+        /// The unknown unit, as it was written.
         unit: String,
-        /// The whole text.
+        /// The whole text that was parsed.
         text: String,
     },
-    /// The duration is longer than about 290 years.
+    /// The duration is longer than about 290 years, the limit of Prometheus.
     #[error("duration out of range")]
     DurationRange,
     /// The text is not a number with a unit.

@@ -12,11 +12,11 @@
 
 use std::cmp::Ordering;
 
-/// A sorted set of byte strings.
+/// A sorted set of byte strings with fast membership tests.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ValueSet {
     bytes: Vec<u8>,
-    /// The end offset of each value in `bytes`.
+    /// The end offset of each value in `bytes`; a value starts where the previous one ends.
     ends: Vec<u32>,
     keys: Vec<u64>,
     /// The length of the common prefix of all values.
@@ -39,12 +39,12 @@ impl ValueList {
         }
     }
 
-    /// Appends bytes to the current value.
+    /// Appends bytes to the current value, which may be built in several steps.
     pub(crate) fn extend(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// Ends the current value, which may be empty.
+    /// Ends the current value, which may be empty, and starts the next one.
     pub(crate) fn end(&mut self) {
         self.ends.push(self.bytes.len() as u32);
     }
@@ -111,22 +111,22 @@ impl FromIterator<Vec<u8>> for ValueSet {
 }
 
 impl ValueSet {
-    /// Returns the number of values.
+    /// Returns the number of values in the set.
     pub fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// Returns whether the set is empty.
+    /// Returns whether the set contains no values.
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
 
-    /// Returns the values in order.
+    /// Returns the values in ascending order of bytes.
     pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
         (0..self.len()).map(|at| self.get(at))
     }
 
-    /// Returns whether the set contains `value`; O(log n).
+    /// Returns whether the set contains `value`. O(log n), mostly by comparing integers.
     pub fn contains(&self, value: &[u8]) -> bool {
         let Some((begin, rest)) = value.split_at_checked(self.shared) else {
             return false;
@@ -152,7 +152,7 @@ impl ValueSet {
         false
     }
 
-    /// Returns the common prefix of all values.
+    /// Returns the common prefix of all values, empty if the set is empty.
     pub fn shared_prefix(&self) -> &[u8] {
         match self.is_empty() {
             true => &[],

@@ -36,13 +36,14 @@ impl Span {
 /// A node of the syntax tree: an expression and its position.
 #[derive(Debug, PartialEq)]
 pub struct Expr {
-    /// The kind of the expression, with its operands.
+    /// The kind of the expression, which contains its operands.
     pub kind: ExprKind,
     /// The position of the node in the query text, which error messages show.
     pub span: Span,
 }
 
-/// The kinds of expressions.
+/// The kinds of expressions, with the operands of each. In a parsed tree their types have been
+/// checked.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ExprKind {
     /// A number: `1`, `0x1f`, or `5m` where a number is allowed.
@@ -51,19 +52,21 @@ pub enum ExprKind {
     String(Vec<u8>),
     /// An instant vector selector: `up{job="x"} offset 5m @ end()`.
     Vector(VectorSelector),
-    /// A range vector selector: `up[5m]`.
+    /// A range vector selector such as `up[5m]`: the samples in a window of each series.
     Matrix(MatrixSelector),
-    /// A subquery: `(expr)[30m:1m]`.
+    /// A subquery such as `(expr)[30m:1m]`: an expression evaluated at several inner steps.
     Subquery(Box<Subquery>),
-    /// A function call: `rate(...)`.
+    /// A function call such as `rate(...)`, with checked arguments.
     Call(Call),
-    /// An aggregation: `sum by (x) (...)`.
+    /// An aggregation such as `sum by (x) (...)`, with an optional parameter.
     Aggregate(Box<Aggregate>),
-    /// An infix operation: `a + on (x) b`.
+    /// An infix operation such as `a + on (x) b`, with an optional vector matching.
     Binary(Box<Binary>),
-    /// A prefix operation: `-a` or `+a`.
+    /// A prefix operation: `-a` or `+a`. The sign of a number literal is part of the number
+    /// instead.
     Unary(UnaryOp, Box<Expr>),
-    /// A parenthesized expression: `(a)`.
+    /// An expression in parentheses: `(a)`. The tree retains them so that the printed form is the
+    /// same.
     Paren(Box<Expr>),
 }
 
@@ -77,12 +80,12 @@ pub struct NumberLiteral {
     pub is_duration: bool,
 }
 
-/// The prefix operators of PromQL.
+/// The prefix operators of PromQL, which apply to scalars and instant vectors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnaryOp {
-    /// The plus sign `+`, which has no effect.
+    /// The plus sign `+`, which has no effect on values.
     Plus,
-    /// The minus sign `-`, which negates every value.
+    /// The minus sign `-`, which negates every value and removes the metric name.
     Minus,
 }
 
@@ -90,7 +93,7 @@ pub enum UnaryOp {
 /// and `range()`.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Duration {
-    /// A constant duration in milliseconds.
+    /// A constant duration in milliseconds, which may be negative for an offset.
     Millis(i64),
     /// A duration that depends on the step or the range of the query. [`crate::durations::resolve`]
     /// replaces it with milliseconds.
@@ -113,12 +116,12 @@ pub struct DurationExpr {
     pub span: Span,
 }
 
-/// The kinds of duration expressions.
+/// The kinds of duration expressions. Only the first three have no operands.
 #[derive(Clone, Debug, PartialEq)]
 pub enum DurationKind {
-    /// A number of seconds or a duration literal.
+    /// A number of seconds or a duration literal such as `5m`.
     Number(NumberLiteral),
-    /// The call `step()`: the step of the query.
+    /// The call `step()`: the step of the query, zero in an instant query.
     Step,
     /// The call `range()`: the distance between the start and the end of the query.
     Range,
@@ -126,9 +129,9 @@ pub enum DurationKind {
     Negative(Box<DurationExpr>),
     /// An operation `a + b`. Only arithmetic operators are allowed.
     Binary(BinaryOp, Box<DurationExpr>, Box<DurationExpr>),
-    /// The smaller of two durations: `min_of(a, b)`.
+    /// The smaller of two durations: `min_of(a, b)`, evaluated when the query starts.
     MinOf(Box<DurationExpr>, Box<DurationExpr>),
-    /// The larger of two durations: `max_of(a, b)`.
+    /// The larger of two durations: `max_of(a, b)`, evaluated when the query starts.
     MaxOf(Box<DurationExpr>, Box<DurationExpr>),
     /// A parenthesized expression `(a)`, where `a` is neither a number nor in parentheses itself.
     Paren(Box<DurationExpr>),
@@ -137,11 +140,11 @@ pub enum DurationKind {
 /// The `@` modifier, which fixes the evaluation time of a selector or subquery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum At {
-    /// A fixed timestamp: `@ 1609746000`.
+    /// A fixed timestamp in milliseconds, written in seconds: `@ 1609746000`.
     Time(TimestampMs),
-    /// The start of the query: `@ start()`.
+    /// The start of the query, `@ start()`, which is the evaluation time of an instant query.
     Start,
-    /// The end of the query: `@ end()`.
+    /// The end of the query, `@ end()`, which is the evaluation time of an instant query.
     End,
 }
 
@@ -157,29 +160,30 @@ pub enum Edges {
     Smoothed,
 }
 
-/// An instant vector selector: matchers and modifiers.
+/// An instant vector selector: the matchers that select series, and the modifiers that select
+/// samples.
 #[derive(Clone, Debug, PartialEq)]
 pub struct VectorSelector {
     /// The metric name written before the braces, if any. `matchers` contains it, too.
     pub name: Option<String>,
-    /// All matchers, including the matcher of `name`.
+    /// All matchers of the selector. The last one is that of `name`, if there is a name.
     pub matchers: Vec<Matcher>,
-    /// The `offset` modifier. Zero if it is absent.
+    /// The `offset` modifier, which shifts the window into the past. Zero if it is absent.
     pub offset: Duration,
-    /// The `@` modifier, if present.
+    /// The `@` modifier, which replaces the evaluation time, if present.
     pub at: Option<At>,
-    /// The `anchored` or `smoothed` modifier.
+    /// The `anchored` or `smoothed` modifier, which changes the samples at the edges of the window.
     pub edges: Edges,
 }
 
 /// A range vector selector: an instant vector selector and the length of its window.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MatrixSelector {
-    /// The matchers and modifiers of the selector.
+    /// The matchers and modifiers of the selector, without the range.
     pub vector: VectorSelector,
     /// The position of the vector selector without the range.
     pub vector_span: Span,
-    /// The length of the window.
+    /// The length of the window, which is positive.
     pub range: Duration,
 }
 
@@ -188,13 +192,13 @@ pub struct MatrixSelector {
 pub struct Subquery {
     /// The expression that is evaluated at each inner step.
     pub expr: Expr,
-    /// The length of the window.
+    /// The length of the window in which the expression is evaluated; positive.
     pub range: Duration,
     /// The distance between inner steps. If absent, the default step of the query options is used.
     pub step: Option<Duration>,
-    /// The `offset` modifier. Zero if it is absent.
+    /// The `offset` modifier, which shifts the window into the past. Zero if it is absent.
     pub offset: Duration,
-    /// The `@` modifier, if present.
+    /// The `@` modifier, which replaces the evaluation time, if present.
     pub at: Option<At>,
 }
 
@@ -239,17 +243,17 @@ pub enum Grouping {
 /// An aggregation. Without a modifier its grouping is `By([])`, as in Prometheus.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Aggregate {
-    /// The aggregation operator, such as `sum`.
+    /// The aggregation operator, such as `sum` or `topk`.
     pub op: AggregateOp,
-    /// The aggregated vector.
+    /// The aggregated expression, whose value is an instant vector.
     pub expr: Expr,
     /// The parameter of `topk`, `quantile`, `count_values` and similar operators.
     pub param: Option<Expr>,
-    /// The labels that form the groups.
+    /// The labels that form the groups; the names may contain duplicates.
     pub grouping: Grouping,
 }
 
-/// The infix operators of PromQL.
+/// The infix operators of PromQL. Precedence and class of each are in `BinaryOp::row`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
 pub enum BinaryOp {
@@ -306,11 +310,11 @@ pub struct Matching {
 /// An infix operation with two operands and an optional vector matching.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Binary {
-    /// The infix operator.
+    /// The infix operator, such as `+` or `and`.
     pub op: BinaryOp,
-    /// The operand on the left side.
+    /// The operand on the left side: a scalar or an instant vector.
     pub left: Expr,
-    /// The operand on the right side.
+    /// The operand on the right side: a scalar or an instant vector.
     pub right: Expr,
     /// True if the `bool` modifier is present: a comparison then returns 0 or 1 and drops no
     /// series.
@@ -358,7 +362,7 @@ impl AggregateOp {
         Some(row.0)
     }
 
-    /// Returns the name of the operator in PromQL.
+    /// Returns the name of the operator in PromQL, in lower case.
     pub fn as_str(self) -> &'static str {
         AGGREGATE_OPS[self as usize].1
     }
@@ -368,7 +372,8 @@ impl AggregateOp {
         AGGREGATE_OPS[self as usize].2
     }
 
-    /// Returns whether the operator requires the feature `promql-experimental-functions`.
+    /// Returns whether the operator is experimental and requires the feature
+    /// `promql-experimental-functions`.
     pub fn is_experimental(self) -> bool {
         matches!(self, AggregateOp::LimitK | AggregateOp::LimitRatio)
     }
@@ -438,7 +443,8 @@ impl BinaryOp {
     }
 }
 
-/// The types of PromQL expressions.
+/// The types of PromQL expressions, in the terms of Prometheus. A vector is an instant vector, a
+/// matrix a range vector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
 pub enum ValueType {

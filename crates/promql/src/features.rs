@@ -4,14 +4,17 @@
 /// by default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Features {
-    /// `promql-experimental-functions`: enables experimental functions and aggregations.
+    /// `promql-experimental-functions`: enables experimental functions and aggregations, such as
+    /// `limitk` and `info`.
     pub experimental_functions: bool,
-    /// `promql-extended-range-selectors`: enables the modifiers `anchored` and `smoothed`.
+    /// `promql-extended-range-selectors`: enables the modifiers `anchored` and `smoothed` of
+    /// selectors.
     pub extended_range_selectors: bool,
     /// `promql-binop-fill-modifiers`: enables `fill`, `fill_left` and `fill_right` in binary
     /// operations.
     pub binop_fill_modifiers: bool,
-    /// `promql-duration-expr`: enables arithmetic in durations.
+    /// `promql-duration-expr`: enables arithmetic and the functions `step()` and `range()` in
+    /// durations.
     pub duration_expressions: bool,
     /// `promql-delayed-name-removal`: removes metric names at the end of the evaluation instead of
     /// in each function.

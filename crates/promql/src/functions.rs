@@ -115,9 +115,9 @@ pub(crate) enum Evaluation {
     Float(fn(f64) -> f64),
     /// A function of each histogram. Floats have no result.
     OfHistogram(fn(&Histogram) -> f64),
-    /// A function of two scalars, such as `min_of`.
+    /// A function of two scalars, such as `min_of`. The planner folds it if both are constant.
     OfScalars(fn(f64, f64) -> f64),
-    /// A function of the window of each series.
+    /// A function of the window of each series, such as `rate`. A kernel computes it.
     Range(RangeFunction),
     /// A number that depends only on the start, end and step of the query.
     QueryTime,
@@ -143,16 +143,17 @@ pub struct Window {
     pub smoothed: bool,
 }
 
-/// The treatment of native histograms by a function.
+/// The treatment of native histograms by a function. The planner uses it to read histograms without
+/// buckets where possible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OfHistograms {
-    /// The function has no result for histograms.
+    /// The function has no result for histograms. It ignores them.
     Ignored,
     /// The function has a result for histograms, either the same as for floats or a different one.
     Used,
     /// The function reads only the count and the sum of histograms.
     CountAndSum,
-    /// The function reads all buckets of histograms.
+    /// The function reads all buckets of histograms, so they must not be omitted.
     Buckets,
 }
 
@@ -163,7 +164,8 @@ pub enum OfMetricName {
     Dropped,
     /// The result is the same metric: the name is kept.
     Kept,
-    /// The arguments of the call determine the name.
+    /// The arguments of the call determine the metric name and other labels, as for
+    /// `label_replace`.
     Set,
 }
 
@@ -181,9 +183,9 @@ pub(crate) enum Rows {
 /// A row of the function table: the signature, properties and implementation of one function.
 #[derive(Debug)]
 pub struct Function {
-    /// The name of the function in PromQL.
+    /// The name of the function in PromQL, by which [`lookup`] finds it.
     pub name: &'static str,
-    /// The identifier of the function in the evaluator.
+    /// The identifier of the function, by which the evaluator selects an operator.
     pub id: FunctionId,
     /// The types of the arguments. If the function is variadic, the last argument may be omitted or
     /// repeated.
@@ -191,21 +193,22 @@ pub struct Function {
     /// The number of optional arguments. 0: exactly as many arguments as `args`. n > 0: up to n in
     /// addition to all `args` except the last. -1: any number.
     pub variadic: i32,
-    /// The type of the result.
+    /// The type of the result, which the type checker compares with the context of the call.
     pub returns: ValueType,
-    /// True if the function requires the feature `promql-experimental-functions`.
+    /// True if the function is experimental and requires the feature
+    /// `promql-experimental-functions`.
     pub experimental: bool,
     /// The window requirements of a function of a range vector. `None` for all other functions.
     pub window: Option<Window>,
-    /// The treatment of native histograms.
+    /// The treatment of native histograms, which determines whether their buckets are read.
     pub histograms: OfHistograms,
-    /// The effect on the metric name.
+    /// The effect on the metric name and on other metadata labels.
     pub metric_name: OfMetricName,
     /// True if the value changes with the evaluation time although the arguments do not change.
     pub changes_with_time: bool,
-    /// A description of the function in one line.
+    /// A description of the function in one line, for user interfaces.
     pub doc: &'static str,
-    /// An example: a call that has a result.
+    /// An example: a call that has a result. A test evaluates all examples.
     pub example: &'static str,
     pub(crate) evaluation: Evaluation,
     pub(crate) rows: Rows,

@@ -53,7 +53,8 @@ pub(crate) fn format_f(value: f64) -> String {
     }
 }
 
-/// Formats like Go's `%f`, with six decimals.
+/// Formats like Go's `%f`, with six decimals. Infinite values and NaN are written as `+Inf`, `-Inf`
+/// and `NaN`.
 pub(crate) fn format_fixed(value: f64) -> String {
     match value.is_finite() {
         true => format!("{value:.6}"),

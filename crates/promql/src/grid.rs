@@ -6,11 +6,11 @@ use std::ops::Range;
 /// Evenly spaced times at which an expression is evaluated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Grid {
-    /// The time of the first step.
+    /// The time of the first step in milliseconds.
     pub(crate) start: TimestampMs,
-    /// Distance between steps in milliseconds; positive.
+    /// Distance between steps in milliseconds; always positive, also for an instant query.
     pub(crate) step_ms: i64,
-    /// The number of steps, which may be zero.
+    /// The number of steps, which may be zero for a subquery.
     pub(crate) count: usize,
     /// The requested end. The last step may be earlier, because it is a multiple of the step width.
     pub(crate) end: TimestampMs,
@@ -116,9 +116,10 @@ pub(crate) struct Reach {
     /// Length of the window in milliseconds: the range, or the lookback of an instant selector. The
     /// left edge is excluded.
     pub(crate) range_ms: i64,
-    /// The `offset` modifier in milliseconds.
+    /// The `offset` modifier in milliseconds; a positive offset shifts the window into the past.
     pub(crate) offset_ms: i64,
-    /// The timestamp of the `@` modifier, if present.
+    /// The timestamp of the `@` modifier in milliseconds, if present. It replaces the evaluation
+    /// time.
     pub(crate) at: Option<TimestampMs>,
 }
 

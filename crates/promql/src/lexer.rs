@@ -21,7 +21,7 @@ use crate::syntax_error::SyntaxError;
 #[derive(Clone, Debug)]
 pub(crate) struct Lexer<'a> {
     text: &'a str,
-    /// Byte offset of the next character.
+    /// Byte offset of the next character that has not been read yet.
     at: usize,
     /// Byte offset of the first character of the current token, or the end of the last one.
     start: usize,
@@ -56,7 +56,7 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    /// Returns the text of a token.
+    /// Returns the text of a token, which must belong to this lexer's text.
     pub(crate) fn text(&self, token: Token) -> &'a str {
         &self.text[token.start..token.end]
     }
@@ -341,7 +341,7 @@ impl<'a> Lexer<'a> {
         self.at += rest.len() - rest.trim_start_matches(keep).len();
     }
 
-    /// Ends the current token and returns it.
+    /// Ends the current token at the current position and returns it. The next token starts there.
     fn emit(&mut self, kind: TokenKind) -> Result<Token, SyntaxError> {
         let start = std::mem::replace(&mut self.start, self.at);
         Ok(Token {

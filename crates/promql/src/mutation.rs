@@ -8,7 +8,7 @@ use firn_model::env::sim::SimRng;
 /// Number of seeds of an ordinary test run, which takes a second or two.
 const SEEDS: u64 = 20;
 
-/// Number of texts generated from one seed.
+/// Number of texts generated from one seed, each of which is passed to the target.
 const TEXTS_PER_SEED: usize = 50;
 
 /// Calls `target` with random texts made from those of `corpus` and the small `pieces`.

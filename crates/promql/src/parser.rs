@@ -144,14 +144,14 @@ fn unlimited() -> Reservation {
     Budget::new("expression", usize::MAX).hold()
 }
 
-/// The reason why a grammar rule stopped.
+/// The reason why a grammar rule stopped. Rules pass it on with `?`.
 #[derive(Debug)]
 enum Stop {
-    /// An error with a message.
+    /// An error with a message and a position, which is final.
     Failed(SyntaxError),
     /// An unexpected token. An enclosing rule may add the expected token to the message.
     Unexpected(Token),
-    /// The memory limit was reached.
+    /// The memory limit was reached. The message contains the limit.
     Limited(String),
 }
 
@@ -166,17 +166,17 @@ type Parsed<T> = Result<T, Stop>;
 struct Parser<'a> {
     lexer: Lexer<'a>,
     features: Features,
-    /// The reservation for the memory of the tree.
+    /// The reservation for the memory of the tree, owned by the caller.
     memory: &'a mut Reservation,
     /// The token that was peeked at and not consumed yet.
     ahead: Option<Token>,
     /// Byte offset of the end of the last consumed token.
     taken_end: usize,
-    /// Number of open parentheses, calls and signs.
+    /// Number of open parentheses, calls and signs, limited by [`NESTING_MAX`].
     nesting: u32,
-    /// Number of nested calls of recursive rules.
+    /// Number of nested calls of recursive rules, limited by [`HEIGHT_MAX`].
     depth: u32,
-    /// Height of the tree that was built last.
+    /// Height of the tree that was built last. Rules combine it with the height of other operands.
     height: u32,
 }
 
@@ -207,7 +207,7 @@ impl<'a> Parser<'a> {
         self.expect(TokenKind::Eof).map(drop)
     }
 
-    /// Returns the next token without consuming it.
+    /// Returns the next token without consuming it. Fails if the lexer does.
     fn peek(&mut self) -> Parsed<Token> {
         if let Some(token) = self.ahead {
             return Ok(token);
@@ -217,7 +217,7 @@ impl<'a> Parser<'a> {
         Ok(token)
     }
 
-    /// Consumes the next token and returns it.
+    /// Consumes the next token and returns it. Fails if the lexer does.
     fn next(&mut self) -> Parsed<Token> {
         let token = self.peek()?;
         self.ahead = None;

@@ -28,12 +28,12 @@ use firn_model::sample::TimestampMs;
 /// A node of the plan. The evaluator computes its value at all steps of a grid.
 #[derive(Clone, Debug)]
 pub(crate) struct Node {
-    /// The operation of the node, with its operands.
+    /// The operation of the node, which contains its operands.
     pub(crate) kind: NodeKind,
     /// The position in the query text, or a place number if the node is part of a shared node; see
     /// [`Shared`].
     pub(crate) span: Span,
-    /// The type of the node's value.
+    /// The type of the node's value, which determines how the evaluator computes it.
     pub(crate) value_type: ValueType,
     /// True if the value is the same at all steps.
     pub(crate) is_invariant: bool,
@@ -94,26 +94,27 @@ impl Node {
     }
 }
 
-/// The operations of plan nodes.
+/// The operations of plan nodes. Unlike the syntax tree, the plan has neither parentheses nor
+/// duration expressions.
 #[derive(Clone, Debug)]
 pub(crate) enum NodeKind {
-    /// A constant number.
+    /// A constant number, possibly the result of constant folding.
     Number(f64),
-    /// A constant string.
+    /// A constant string, as raw bytes without quotes.
     Text(Vec<u8>),
-    /// An instant vector selector.
+    /// An instant vector selector, which reads the newest sample within the lookback.
     Vector(Selector),
     /// A range vector selector and its range in milliseconds.
     Matrix(Selector, i64),
-    /// A subquery: an expression evaluated at inner steps.
+    /// A subquery: an expression that is evaluated at the inner steps of a window.
     Subquery(Box<Subquery>),
-    /// A function call with its arguments.
+    /// A function call with its planned arguments, in the order of the query.
     Call(&'static Function, Vec<Node>),
-    /// An aggregation of a vector.
+    /// An aggregation of a vector into groups, with an optional parameter.
     Aggregate(Box<Aggregate>),
-    /// A binary operation on scalars or vectors.
+    /// A binary operation on scalars or vectors that is not constant.
     Binary(Box<Binary>),
-    /// A change of sign: `-a`.
+    /// A change of sign, `-a`, of a scalar or a vector.
     Negate(Box<Node>),
     /// The expression `+a`: the value of `a`, which is no longer treated as a selector.
     Same(Box<Node>),
@@ -122,13 +123,13 @@ pub(crate) enum NodeKind {
 /// A selector: its matchers, and the modifiers that determine the samples it reads.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Selector {
-    /// All matchers, including that of the metric name.
+    /// All matchers, including that of the metric name, in the order of the syntax tree.
     pub(crate) matchers: Vec<Matcher>,
-    /// The `offset` modifier in milliseconds.
+    /// The `offset` modifier in milliseconds, zero if it is absent.
     pub(crate) offset_ms: i64,
-    /// The timestamp of the `@` modifier, if present.
+    /// The timestamp of the `@` modifier, if present. `start()` and `end()` have been replaced.
     pub(crate) at: Option<TimestampMs>,
-    /// The `anchored` or `smoothed` modifier.
+    /// The `anchored` or `smoothed` modifier, which changes the samples at the edges of the window.
     pub(crate) edges: Edges,
     /// True if only the count and the sum of histograms are needed, so their buckets are not read.
     pub(crate) statistics_only: bool,
@@ -139,18 +140,19 @@ pub(crate) struct Selector {
 pub(crate) struct Subquery {
     /// The expression that is evaluated at each inner step.
     pub(crate) inner: Node,
-    /// The length of the window in milliseconds.
+    /// The length of the window in milliseconds, which is positive.
     pub(crate) range_ms: i64,
     /// The step in milliseconds, or `None` for the default step.
     pub(crate) step_ms: Option<i64>,
-    /// The `offset` modifier in milliseconds.
+    /// The `offset` modifier in milliseconds, zero if it is absent.
     pub(crate) offset_ms: i64,
-    /// The timestamp of the `@` modifier, if present.
+    /// The timestamp of the `@` modifier, if present. `start()` and `end()` have been replaced.
     pub(crate) at: Option<TimestampMs>,
 }
 
 impl Subquery {
-    /// Returns the position and length of the window.
+    /// Returns the position and length of the window, for reading the samples of the inner
+    /// expression.
     pub(crate) fn reach(&self) -> Reach {
         Reach {
             range_ms: self.range_ms,
@@ -173,27 +175,27 @@ impl Subquery {
     }
 }
 
-/// An aggregation of a vector into groups.
+/// An aggregation of a vector into groups, as the operators receive it.
 #[derive(Clone, Debug)]
 pub(crate) struct Aggregate {
-    /// The aggregation operator.
+    /// The aggregation operator, which selects the implementation.
     pub(crate) op: AggregateOp,
-    /// The aggregated vector.
+    /// The aggregated vector, which is evaluated after the parameter.
     pub(crate) input: Node,
-    /// The parameter of operators such as `topk`.
+    /// The parameter of operators such as `topk`: a scalar or a string.
     pub(crate) param: Option<Node>,
     /// The labels that form the groups; names are sorted and unique.
     pub(crate) grouping: Grouping,
 }
 
-/// A binary operation on scalars or vectors.
+/// A binary operation on scalars or vectors. Sides that are both constant have been folded.
 #[derive(Clone, Debug)]
 pub(crate) struct Binary {
-    /// The infix operator.
+    /// The infix operator, which determines the class of the operation.
     pub(crate) op: BinaryOp,
-    /// The operand on the left side.
+    /// The operand on the left side: a scalar or an instant vector.
     pub(crate) left: Node,
-    /// The operand on the right side.
+    /// The operand on the right side: a scalar or an instant vector.
     pub(crate) right: Node,
     /// True if a comparison has the `bool` modifier and returns 0 or 1.
     pub(crate) returns_bool: bool,
@@ -209,10 +211,10 @@ impl Drop for Binary {
     }
 }
 
-/// The start, end and step of the query.
+/// The start, end and step of the query, which replace `start()`, `end()`, `step()` and `range()`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct QueryTimes {
-    /// The time of the first step.
+    /// The time of the first step in milliseconds.
     pub(crate) start: TimestampMs,
     /// The requested end, which may be later than the last step.
     pub(crate) end: TimestampMs,
@@ -241,7 +243,7 @@ impl QueryTimes {
         }
     }
 
-    /// Returns the steps of the query.
+    /// Returns the steps of the query. An instant query has exactly one.
     pub(crate) fn grid(&self) -> Grid {
         Grid::between(self.start, self.end, self.step_ms.max(1))
     }

@@ -11,20 +11,20 @@ use firn_model::store::Select;
 use firn_model::tenant::TenantId;
 use std::sync::Mutex;
 
-/// Nanoseconds in a millisecond.
+/// Nanoseconds in a millisecond, for converting steps.
 const NANOS_PER_MS: i64 = 1_000_000;
 
-/// The times at which a query is evaluated.
+/// The times at which a query is evaluated. The server creates it from the parameters of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EvalTime {
-    /// An instant query: evaluated at one time.
+    /// An instant query, which is evaluated at one time.
     Instant(TimestampMs),
     /// A range query: evaluated at `start`, `start + step`, ... up to `end`. The step is used in
     /// whole milliseconds and must be at least one.
     Range {
-        /// The time of the first step.
+        /// The time of the first step in milliseconds.
         start: TimestampMs,
-        /// The upper limit of the last step, inclusive.
+        /// The upper limit of the last step in milliseconds, inclusive.
         end: TimestampMs,
         /// Distance between steps in nanoseconds, which is also the value of `step()`.
         step_ns: i64,
@@ -50,10 +50,11 @@ impl EvalTime {
     }
 }
 
-/// Limits and defaults of one query.
+/// Limits and defaults of one query. The server and the rule engine create it from flags and
+/// config.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// The enabled features of the language.
+    /// The enabled features of the language, from `--enable-feature`.
     pub features: Features,
     /// Lookback of an instant selector in milliseconds: the maximum age of a sample.
     pub lookback_ms: i64,
@@ -75,13 +76,13 @@ pub struct Options {
 /// The environment of a query: store, tenant, threads, memory and cancellation.
 #[derive(Clone, Copy)]
 pub struct Context<'a> {
-    /// The source of all samples.
+    /// The source of all samples, which is read through selections.
     pub store: &'a dyn Select,
-    /// The tenant whose series are read.
+    /// The tenant whose series are read by all selectors of the query.
     pub tenant: &'a TenantId,
     /// The thread pool that evaluates parts of the query.
     pub compute: &'a dyn Compute,
-    /// The memory budget of the query.
+    /// The memory budget of the query, in which all operators reserve memory.
     pub budget: &'a Budget,
     /// The cancel flag, set when the result is no longer needed.
     pub cancel: &'a Cancel,

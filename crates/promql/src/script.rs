@@ -57,14 +57,14 @@ pub const OPTIONS: Options = Options {
 
 /// A store for scripts. All data belongs to the anonymous tenant.
 pub trait ScriptStore {
-    /// Deletes all series.
+    /// Deletes all series. The runner calls this before each script and for the command `clear`.
     fn clear(&mut self) -> Result<(), Error>;
 
     /// Stores all samples of `batch` and makes them visible, or fails. The batch may contain a
     /// series several times; its samples are in order over all occurrences.
     fn append(&mut self, batch: &Batch) -> Result<(), Error>;
 
-    /// Returns the interface for reading the stored series.
+    /// Returns the interface for reading the stored series, which the runner evaluates queries on.
     fn select(&self) -> &dyn Select;
 }
 

@@ -17,7 +17,7 @@ impl SyntaxError {
         }
     }
 
-    /// Returns the message without the position.
+    /// Returns the message without the position and without `parse error`.
     pub(crate) fn message(&self) -> &str {
         &self.message
     }

@@ -10,20 +10,20 @@ use std::sync::Arc;
 /// The value of one point: a float or a native histogram.
 #[derive(Clone, Debug, PartialEq)]
 pub enum PointValue {
-    /// A float value.
+    /// A float value, which may be any NaN except the staleness marker.
     Float(f64),
-    /// A native histogram with float counts.
+    /// A native histogram with float counts, shared with the evaluation.
     Histogram(Arc<Histogram>),
 }
 
 /// One element of an instant vector: a series with a single point.
 #[derive(Clone, Debug, PartialEq)]
 pub struct VectorElement {
-    /// The labels of the series.
+    /// The labels of the series, without the metric name if the query removed it.
     pub labels: Labels,
-    /// The timestamp of the point.
+    /// The timestamp of the point in milliseconds: the evaluation time.
     pub time: TimestampMs,
-    /// The value of the point.
+    /// The value of the point: a float or a native histogram.
     pub value: PointValue,
 }
 
@@ -31,35 +31,35 @@ pub struct VectorElement {
 /// both.
 #[derive(Clone, Debug, PartialEq, Default)]
 pub struct MatrixSeries {
-    /// The labels of the series.
+    /// The labels of the series, without the metric name if the query removed it.
     pub labels: Labels,
-    /// The float points in time order.
+    /// The float points in time order, without duplicate timestamps.
     pub floats: Vec<(TimestampMs, f64)>,
-    /// The histogram points in time order.
+    /// The histogram points in time order, without duplicate timestamps.
     pub histograms: Vec<(TimestampMs, Arc<Histogram>)>,
 }
 
 /// The value of a query, by type of the expression.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
-    /// A number at the evaluation time.
+    /// A number at the evaluation time. Range queries return a matrix instead.
     Scalar(TimestampMs, f64),
-    /// A string at the evaluation time.
+    /// A string at the evaluation time, as raw bytes that need not be UTF-8.
     String(TimestampMs, Vec<u8>),
     /// An instant vector, in the same order as in Prometheus.
     Vector(Vec<VectorElement>),
-    /// A matrix, sorted by labels.
+    /// A matrix, sorted by labels. Range queries always return this type.
     Matrix(Vec<MatrixSeries>),
 }
 
-/// Statistics of the evaluation of one query.
+/// Statistics of the evaluation of one query, which the API returns on request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
     /// Number of samples read from the store and passed to operators, counted like in Prometheus.
     pub samples_total: u64,
-    /// Maximum number of samples held at one time.
+    /// Maximum number of samples held at one time, which the sample limit applies to.
     pub samples_peak: u64,
-    /// Maximum number of bytes held at one time.
+    /// Maximum number of bytes held at one time in the memory budget of the query.
     pub bytes_peak: u64,
 }
 
@@ -72,7 +72,7 @@ pub struct SampleCounts {
     pub total: u64,
     /// Number of samples that were read and that no earlier step had read.
     pub read: u64,
-    /// Maximum number of samples held at one time.
+    /// Maximum number of samples held at one time, which Prometheus reports as `peakSamples`.
     pub peak: u64,
     /// The part of `total` at each step; one entry for each step of the query.
     pub total_at: Vec<u64>,
@@ -83,14 +83,14 @@ pub struct SampleCounts {
 /// The result of a successful query, with annotations and statistics.
 #[derive(Debug)]
 pub struct QueryResult {
-    /// The value of the query.
+    /// The value of the query, whose type follows from the expression and the kind of query.
     pub value: Value,
     /// Warnings: first those of the store about missing data, then `PromQL warning: ...` with
     /// positions, in order of occurrence.
     pub warnings: Vec<String>,
     /// Info annotations: `PromQL info: ...` with positions, in order of occurrence.
     pub infos: Vec<String>,
-    /// Statistics of the evaluation.
+    /// Statistics of the evaluation, as measured in Firn.
     pub stats: Stats,
     /// Sample counts as Prometheus would report them, if [`counts_samples`] was set.
     ///
@@ -101,7 +101,8 @@ pub struct QueryResult {
     pub memory: Reservation,
 }
 
-/// The reasons why a query fails.
+/// The reasons why a query fails. The message is for the user and equals that of Prometheus where
+/// it has the same error.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum QueryError {
     /// The text is not valid PromQL. The message contains the position: `1:5: parse error: ...`.
@@ -110,7 +111,7 @@ pub enum QueryError {
     /// The evaluation failed, for example because of duplicate series in a vector match.
     #[error("{0}")]
     Execution(String),
-    /// The query exceeded its time limit.
+    /// The query exceeded its time limit, which the cancel flag reported.
     #[error("{0}")]
     Timeout(String),
     /// The client closed the connection, or an operator canceled the query.
@@ -119,7 +120,7 @@ pub enum QueryError {
     /// The query exceeded a limit on memory, samples, series or steps.
     #[error("{0}")]
     Limited(String),
-    /// The store returned an error.
+    /// The store returned an error while series were selected or read.
     #[error("{0}")]
     Storage(Error),
 }

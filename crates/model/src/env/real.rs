@@ -79,7 +79,7 @@ struct DirectFile {
 }
 
 struct LockedFile {
-    /// Holds the lock until it is closed.
+    /// Holds the lock until it is closed, when the process drops or ends.
     _file: fs::File,
 }
 
@@ -91,7 +91,7 @@ fn write_owner(mut file: &fs::File) -> io::Result<()> {
     file.write_all(format!("{}\n", std::process::id()).as_bytes())
 }
 
-/// Reads the process id from a lock file.
+/// Reads the process id from a lock file. Returns `None` if it contains none.
 fn read_owner(path: &Path) -> Option<LockOwner> {
     let text = fs::read_to_string(path).ok()?;
     text.trim_end().parse().ok().map(LockOwner)
@@ -193,7 +193,7 @@ impl Disk for SystemDisk {
 }
 
 impl DirectFile {
-    /// The largest sector size that is used.
+    /// The largest sector size for which direct writes are used, in bytes.
     const SECTOR_BYTES_MAX: usize = 4096;
 
     /// Opens a direct handle, or returns `None` if the operating system or the file system does not
@@ -294,7 +294,7 @@ struct Threads {
     /// Number of compute threads, including one for the caller.
     threads: usize,
     pool: Pool,
-    /// Number of active calls of `for_each`.
+    /// Number of active calls of `for_each`, by which helpers are distributed.
     callers: AtomicUsize,
     log: mpsc::Sender<Job>,
     background: mpsc::Sender<Job>,
@@ -320,10 +320,10 @@ impl Threads {
     }
 }
 
-/// Increments a counter while it exists.
+/// Increments a counter while it exists, also if the thread panics.
 struct Counted<'a> {
     counter: &'a AtomicUsize,
-    /// The value of the counter including this increment.
+    /// The value of the counter including this increment, when it was made.
     count: usize,
 }
 

@@ -19,7 +19,7 @@ use std::time::Duration;
 /// A simulated environment, with handles for the test to control it.
 #[derive(Clone, Debug)]
 pub struct Sim {
-    /// The environment for the code under test.
+    /// The environment for the code under test, which uses the clock and the disk below.
     pub env: Env,
     /// The clock of the environment, which starts at zero.
     pub clock: Arc<SimClock>,
@@ -48,7 +48,7 @@ pub fn env_with(seed: u64, compute: Arc<dyn Compute>) -> Sim {
     }
 }
 
-/// A clock that advances only on request.
+/// A clock that advances only on request of the test.
 #[derive(Debug, Default)]
 pub struct SimClock(AtomicI64);
 
@@ -90,7 +90,7 @@ impl SimRng {
         self.next_u64() % bound
     }
 
-    /// Returns true with the probability `1/n`.
+    /// Returns true with the probability `1/n`, for random decisions of tests.
     pub fn one_in(&self, n: u64) -> bool {
         self.below(n) == 0
     }

@@ -33,7 +33,7 @@
 use super::{Fingerprint, Words};
 use std::arch::x86_64::*;
 
-/// Bytes of a block.
+/// Number of bytes in a block, the block size of AES.
 const BLOCK: usize = 16;
 
 /// Number of blocks with keys of their own: 496 bytes, longer than nearly every label set.
@@ -42,7 +42,7 @@ const BLOCKS: usize = 31;
 /// Number of parts after the first with keys of their own: 4,464 bytes.
 const PARTS: usize = 8;
 
-/// The round keys of one block.
+/// The round keys of one block, of which the first is added before the rounds.
 type RoundKeys = [__m128i; 4];
 
 /// The keys of the hash. A value exists only on a processor with AES.
@@ -70,7 +70,7 @@ impl AesKeys {
         }))
     }
 
-    /// Returns the fingerprint of `bytes`.
+    /// Returns the fingerprint of `bytes`, at about sixteen bytes in two cycles.
     #[inline]
     pub(super) fn fingerprint(&self, bytes: &[u8]) -> Fingerprint {
         // SAFETY: `self` exists, so the processor supports AES.

@@ -23,7 +23,7 @@ struct Half {
     fold: [u64; 3],
 }
 
-/// The keys of both halves of the fingerprint.
+/// The keys of both halves of the fingerprint, which are independent.
 #[derive(Debug)]
 pub(super) struct NhKeys {
     high: Half,
@@ -31,7 +31,7 @@ pub(super) struct NhKeys {
 }
 
 impl NhKeys {
-    /// Generates the keys of both halves.
+    /// Generates the keys of both halves from the given words.
     pub(super) fn draw(words: &mut Words) -> Box<Self> {
         let mut half = || Half {
             words: std::array::from_fn(|_| words.next()),
@@ -43,7 +43,7 @@ impl NhKeys {
         })
     }
 
-    /// Returns the fingerprint of `bytes`.
+    /// Returns the fingerprint of `bytes`, which may have any length.
     pub(super) fn fingerprint(&self, bytes: &[u8]) -> Fingerprint {
         let (mut high, mut low) = (0, 0);
         let mut rest = bytes;

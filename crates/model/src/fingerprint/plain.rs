@@ -5,7 +5,7 @@ use super::{Fingerprint, Words};
 
 type Block = [u8; 16];
 
-/// The round keys of one block.
+/// The round keys of one block, of which the first is added before the rounds.
 type RoundKeys = [Block; 4];
 
 /// Number of blocks with keys of their own, as in the implementation with AES instructions.
@@ -22,7 +22,7 @@ pub(super) struct PlainKeys {
     substitutes: [u8; 256],
 }
 
-/// Prints no keys, which are secret.
+/// Prints only the name of the type, because keys are secret.
 impl std::fmt::Debug for PlainKeys {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("PlainKeys")
@@ -45,7 +45,7 @@ impl PlainKeys {
         })
     }
 
-    /// Returns the fingerprint of `bytes`.
+    /// Returns the same fingerprint of `bytes` as the implementation with AES instructions.
     pub(super) fn fingerprint(&self, bytes: &[u8]) -> Fingerprint {
         let mut sum = self.rounds((bytes.len() as u128).to_le_bytes(), &self.length);
         for (number, part) in bytes.chunks(BLOCKS * 16).enumerate() {
@@ -74,7 +74,7 @@ impl PlainKeys {
         state
     }
 
-    /// Computes one round of the cipher.
+    /// Computes one round of the cipher: substitution, shift, mix, and the addition of the key.
     pub(super) fn round(&self, state: Block, key: Block) -> Block {
         let shifted: Block = std::array::from_fn(|i| {
             let (column, row) = (i / 4, i % 4);

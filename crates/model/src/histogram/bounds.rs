@@ -55,7 +55,7 @@ fn power_of_two(exponent: i64) -> f64 {
     f64::from_bits(((1023 + exponent) as u64) << 52)
 }
 
-/// The bounds of schema 8 in [0.5, 1).
+/// The bounds of schema 8 in [0.5, 1), with the digits of Prometheus.
 const FRACTIONS: [f64; 256] = [
     0.5,
     0.5013556375251013,

@@ -13,14 +13,14 @@ use crate::labels::take_prefixed;
 /// Validates label sets, each relative to the previous one.
 #[derive(Debug, Default)]
 pub(super) struct LabelsChecker<'a> {
-    /// The names of the previous set.
+    /// The names of the previous set, in ascending order.
     before: Vec<&'a [u8]>,
     /// The names of the current set, as soon as they differ from those of the previous one.
     names: Vec<&'a [u8]>,
 }
 
 impl<'a> LabelsChecker<'a> {
-    /// Validates the next set.
+    /// Validates the next set and removes it from `rest`.
     pub(super) fn pass(&mut self, rest: &mut &'a [u8]) -> Result<(), MalformedLabels> {
         let mut at = 0;
         // True as long as all names equal those of the previous set, up to `at`.
@@ -66,7 +66,7 @@ impl<'a> LabelsChecker<'a> {
         }
     }
 
-    /// Copies names of the previous set.
+    /// Copies names of the previous set. Fails if they do not exist or are out of order.
     fn copy(&mut self, at: usize, count: usize, is_alike: bool) -> Result<(), MalformedLabels> {
         let names = self.before.get(at..at + count).ok_or(NOT_THERE)?;
         if let (false, Some(first)) = (is_alike, names.first()) {
@@ -76,7 +76,7 @@ impl<'a> LabelsChecker<'a> {
         Ok(())
     }
 
-    /// Checks that `name` is after the last name.
+    /// Checks that `name` is after the last name of the current set.
     fn check(&self, name: &[u8]) -> Result<(), MalformedLabels> {
         let is_behind = match self.names.last() {
             Some(last) => *last < name,

@@ -9,7 +9,7 @@ use super::{LabelsDecoder, MalformedLabels, StepReader, TRUNCATED};
 use crate::labels::{LabelsRef, take_uvarint};
 use crate::series_key::KeyFormat;
 
-/// An iterator over encoded series.
+/// An iterator over encoded series, which can be read as keys, labels or steps.
 #[derive(Clone, Debug)]
 pub struct SeriesRecords<'a> {
     rest: &'a [u8],

@@ -15,7 +15,7 @@ pub enum Step<'l> {
     Skip,
     /// The next pair has the same name as that of the previous set, with this value.
     Value(&'l [u8]),
-    /// A new pair: name and value.
+    /// A new pair, which the previous set does not contain: name and value.
     Pair(&'l [u8], &'l [u8]),
 }
 
@@ -23,14 +23,14 @@ pub enum Step<'l> {
 #[derive(Clone, Debug, Default)]
 pub struct Before {
     bytes: Vec<u8>,
-    /// The end offset of each pair.
+    /// The end offset of each pair in `bytes`.
     ends: Vec<u32>,
     /// The end offset of each pair in the current set.
     next_ends: Vec<u32>,
 }
 
 impl Before {
-    /// Discards the previous set.
+    /// Discards the previous set, so that the next one is encoded completely.
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.ends.clear();
@@ -53,7 +53,7 @@ impl Before {
     }
 }
 
-/// An iterator over the steps between two sets.
+/// An iterator over the steps from the previous set to another one.
 #[derive(Debug)]
 pub struct Steps<'b, 'l> {
     before: &'b mut Before,

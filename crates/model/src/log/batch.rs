@@ -16,9 +16,9 @@ use std::sync::Arc;
 /// batch contains only accepted samples, and existing samples are skipped.
 #[derive(Clone, Debug, Default)]
 pub struct LogBatch {
-    /// The series whose first sample this append wrote.
+    /// The series whose first sample this append wrote, with their labels.
     pub created: CreatedSeries,
-    /// The float samples that were appended in order.
+    /// The float samples that were appended to their series in order.
     pub floats: FloatRows,
     /// The native histogram samples that were appended in order.
     pub histograms: Vec<HistogramRow>,
@@ -27,7 +27,7 @@ pub struct LogBatch {
     /// The late float samples, which could not be appended in order to their series. Unlike all
     /// other samples they may repeat a timestamp of the series.
     pub late_floats: FloatRows,
-    /// The late native histogram samples.
+    /// The late native histogram samples, which could not be appended in order.
     pub late_histograms: Vec<HistogramRow>,
     /// The order of arrival of the late samples. Of two late samples with the same timestamp, the
     /// one in the batch with the larger number arrived later. Positions do not provide this order,
@@ -41,14 +41,14 @@ pub struct LogBatch {
 }
 
 impl LogBatch {
-    /// Returns whether there is nothing to log.
+    /// Returns whether there is nothing to log: no samples, series, exemplars or journal.
     pub fn is_empty(&self) -> bool {
         let has_samples = !self.floats.is_empty() || !self.histograms.is_empty();
         let has_any = has_samples || self.has_late();
         !has_any && self.created.is_empty() && self.exemplars.is_empty() && self.journal.is_none()
     }
 
-    /// Returns whether there are late samples.
+    /// Returns whether there are late samples of any type.
     pub fn has_late(&self) -> bool {
         !self.late_floats.is_empty() || !self.late_histograms.is_empty()
     }
@@ -110,27 +110,27 @@ impl DecimalHint {
     pub const NONE: Self = Self(u8::MAX);
 }
 
-/// A float sample.
+/// A float sample of one series, as a row.
 #[derive(Clone, Copy, Debug)]
 pub struct FloatRow {
-    /// The slot of the series.
+    /// The slot of the series in the store's folder.
     pub slot: u64,
-    /// The timestamp of the sample.
+    /// The timestamp of the sample in milliseconds.
     pub time: TimestampMs,
-    /// The start timestamp, or [`START_UNKNOWN`].
+    /// The start timestamp of the counter, or [`START_UNKNOWN`].
     pub start: TimestampMs,
-    /// The value of the sample.
+    /// The value of the sample, any float including the staleness marker.
     pub value: f64,
 }
 
-/// Float samples in columns of equal length.
+/// Float samples in columns of equal length, in the order of the append.
 #[derive(Clone, Debug, Default)]
 pub struct FloatRows {
-    /// The slots of the series.
+    /// The slots of the series; one for each sample.
     pub slots: Vec<u64>,
-    /// The timestamps of the samples.
+    /// The timestamps of the samples in milliseconds.
     pub times: Vec<TimestampMs>,
-    /// The values of the samples.
+    /// The values of the samples; one for each slot.
     pub values: Vec<f64>,
     /// The start timestamps. Empty if no sample has one.
     pub starts: Vec<TimestampMs>,
@@ -160,12 +160,12 @@ impl FloatRows {
         self.hints.push(hint);
     }
 
-    /// Returns the number of samples.
+    /// Returns the number of float samples.
     pub fn len(&self) -> usize {
         self.slots.len()
     }
 
-    /// Returns whether there are no samples.
+    /// Returns whether there are no float samples.
     pub fn is_empty(&self) -> bool {
         self.slots.is_empty()
     }
@@ -190,16 +190,16 @@ impl FloatRows {
     }
 }
 
-/// A native histogram sample.
+/// A native histogram sample of one series, as a row.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HistogramRow {
-    /// The slot of the series.
+    /// The slot of the series in the store's folder.
     pub slot: u64,
-    /// The timestamp of the sample.
+    /// The timestamp of the sample in milliseconds.
     pub time: TimestampMs,
-    /// The start timestamp, or [`START_UNKNOWN`].
+    /// The start timestamp of the counter, or [`START_UNKNOWN`].
     pub start: TimestampMs,
-    /// The value of the sample.
+    /// The value of the sample, shared with the head.
     pub value: Arc<Histogram>,
 }
 

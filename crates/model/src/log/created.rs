@@ -39,12 +39,12 @@ impl CreatedSeries {
         self.count += 1;
     }
 
-    /// Returns the number of series.
+    /// Returns the number of created series.
     pub fn len(&self) -> usize {
         self.count
     }
 
-    /// Returns whether there are no series.
+    /// Returns whether no series was created.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
@@ -55,7 +55,7 @@ impl CreatedSeries {
         &self.bytes
     }
 
-    /// Returns a reader of the series.
+    /// Returns a reader of the series, which decodes them in one of several ways.
     pub fn records(&self) -> SeriesRecords<'_> {
         SeriesRecords::new(&self.bytes, None)
     }
@@ -66,7 +66,7 @@ impl CreatedSeries {
         debug_assert_eq!(read, Ok(()), "code of created series is sound");
     }
 
-    /// Returns the memory of the series in bytes.
+    /// Returns the memory of the encoded series in bytes.
     pub(super) fn memory_bytes(&self) -> usize {
         self.bytes.len()
     }

@@ -16,7 +16,7 @@
 /// The relation of a record to those before it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum JournalMark {
-    /// The record continues the previous ones.
+    /// The record continues the previous ones, which are still needed.
     #[default]
     Continues,
     /// A new description of the complete state starts with this record.
@@ -24,23 +24,23 @@ pub enum JournalMark {
     /// The description of the complete state ends with this record. A replay may begin at the
     /// newest `Begins`.
     Complete,
-    /// The record contains the complete state.
+    /// The record contains the complete state, so no earlier record is needed.
     Whole,
     /// The state is discarded: no record is needed any more, including this one.
     Ends,
 }
 
-/// The bytes of one record, and their mark.
+/// The bytes of one record, and their mark. Empty by default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Journal {
-    /// The relation of this record to earlier ones.
+    /// The relation of this record to earlier ones of the same component.
     pub mark: JournalMark,
-    /// The bytes that the component wrote.
+    /// The bytes that the component wrote, which only it can interpret.
     pub bytes: Vec<u8>,
 }
 
 impl Journal {
-    /// Returns whether there is nothing to log.
+    /// Returns whether there is nothing to log: neither bytes nor a mark.
     pub fn is_none(&self) -> bool {
         self.bytes.is_empty() && self.mark == JournalMark::Continues
     }

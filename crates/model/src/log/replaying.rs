@@ -15,9 +15,9 @@ pub struct Replaying {
 /// The values of [`Replaying`] at one moment. All are zero if there is nothing to replay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Replayed {
-    /// The position of the first record.
+    /// The position of the first record that is replayed.
     pub first: Position,
-    /// The position of the last record.
+    /// The position of the last record that is replayed.
     pub last: Position,
     /// The position of the newest record that was read.
     pub at: Position,
@@ -39,7 +39,7 @@ impl Replaying {
         self.at.fetch_max(at.0, Ordering::Relaxed);
     }
 
-    /// Returns the current progress.
+    /// Returns the current progress, which another thread may update at the same time.
     pub fn now(&self) -> Replayed {
         let of = |place: &AtomicU64| Position(place.load(Ordering::Relaxed));
         Replayed {

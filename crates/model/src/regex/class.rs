@@ -8,7 +8,7 @@ use super::unicode::Table;
 use regex_syntax::hir::{ClassUnicode, ClassUnicodeRange};
 use std::sync::Arc;
 
-/// The largest code point of Unicode.
+/// The largest code point of Unicode, U+10FFFF.
 const CODE_POINT_MAX: u32 = char::MAX as u32;
 
 /// The set of characters that match at one position of a value.
@@ -21,7 +21,7 @@ pub(super) struct Class {
 }
 
 impl Class {
-    /// Creates the class of the given ranges.
+    /// Creates the class of the given ranges, without tables.
     pub fn of_ranges(ranges: ClassUnicode) -> Self {
         Self {
             ranges,
@@ -30,7 +30,7 @@ impl Class {
         }
     }
 
-    /// Returns whether the class contains `c`.
+    /// Returns whether the class contains `c`, by binary searches.
     pub fn contains(&self, c: char) -> bool {
         let in_tables = || {
             let has = |(table, negated): &(Table, bool)| is_in(table, c) != *negated;
@@ -50,7 +50,7 @@ impl Class {
         self.tables.is_empty().then_some(&self.ranges)
     }
 
-    /// Returns all ranges. Those of tables are copied.
+    /// Returns all ranges of the class as one set. Those of tables are copied.
     pub fn flat(&self) -> ClassUnicode {
         let mut flat = self.ranges.clone();
         for (table, negated) in &self.tables {
@@ -81,7 +81,7 @@ fn is_in(class: &ClassUnicode, c: char) -> bool {
 pub(super) struct ClassMembers {
     fold_case: bool,
     ranges: Vec<ClassUnicodeRange>,
-    /// Small sets, which are already case-folded.
+    /// The ranges of small sets, which are already case-folded.
     sets: Vec<ClassUnicodeRange>,
     tables: Vec<(Table, bool)>,
 }

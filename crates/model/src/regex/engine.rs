@@ -44,7 +44,7 @@ pub(super) struct Bounds {
 }
 
 impl Bounds {
-    /// Returns unlimited bounds, for patterns of the config.
+    /// Returns unlimited bounds, for patterns of the config that are not part of a query.
     pub fn none() -> Self {
         Self {
             budget: Budget::new("pattern", usize::MAX),
@@ -53,16 +53,16 @@ impl Bounds {
     }
 }
 
-/// The engine of a pattern.
+/// The engine of a pattern, selected by the size of its tree.
 #[derive(Debug)]
 pub(super) enum Engine {
-    /// An automaton over bytes.
+    /// An automaton over bytes, for small trees.
     Automaton {
         automaton: Box<meta::Regex>,
         bounds: Bounds,
         _memory: Reservation,
     },
-    /// A program over characters.
+    /// A program over characters, for large trees. The lock protects its cache.
     Walker(Box<Mutex<Walker>>),
 }
 

@@ -25,10 +25,10 @@ const RUNES_MAX: usize = (128 << 20) / 4;
 /// Maximum count of a repetition. The counts of nested repetitions are multiplied.
 const REPEAT_MAX: u32 = 1000;
 
-/// The reason why a pattern is rejected.
+/// The reason why a pattern is rejected, in the words of Go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SyntaxError<'p> {
-    /// Go's text for the error.
+    /// Go's text for the kind of error.
     pub code: &'static str,
     /// The part of the pattern that Go's message contains.
     pub expression: &'p str,
@@ -40,7 +40,7 @@ fn fail<'p, T>(code: &'static str, expression: &'p str) -> Parsed<'p, T> {
     Err(SyntaxError { code, expression })
 }
 
-/// Parses `pattern` and returns its syntax tree.
+/// Parses `pattern` and returns its syntax tree, or the first error.
 pub(super) fn parse(pattern: &str) -> Parsed<'_, Node> {
     let mut parser = Parser::new(pattern);
     while let Some(next) = parser.peek() {
@@ -64,7 +64,7 @@ struct Frame {
     flags_outside: Flags,
     branches: Vec<Item>,
     items: Vec<Item>,
-    /// The literal characters after the last item.
+    /// The literal characters after the last item, which may become one item.
     text: String,
 }
 
@@ -77,7 +77,7 @@ struct Parser<'p> {
     group_count: u32,
     /// Number of nodes so far. A run of literal characters counts as one.
     nodes: u64,
-    /// The product of the counts of all repetitions.
+    /// The product of the counts of all repetitions, limited by [`SIZE_MAX`].
     repeats: u64,
     /// Number of range bounds and literal characters so far.
     runes: usize,
@@ -191,7 +191,7 @@ impl<'p> Parser<'p> {
         self.push(Node::class(class))
     }
 
-    /// Adds a node without children.
+    /// Adds a node without children. Literals are merged with pending characters.
     fn push(&mut self, node: Node) -> Parsed<'p, ()> {
         if let Node::Literal(text) = &node {
             self.frame().text.push_str(text);
@@ -349,7 +349,7 @@ impl Frame {
         }
     }
 
-    /// Converts the pending literal characters to an item.
+    /// Converts the pending literal characters to an item, if there are any.
     fn end_text(&mut self) {
         if !self.text.is_empty() {
             let text = std::mem::take(&mut self.text);
@@ -404,7 +404,7 @@ impl Frame {
     }
 }
 
-/// Returns whether `c` may have another case.
+/// Returns whether `c` may have another case; true for all characters that are not ASCII.
 fn has_case(c: char) -> bool {
     match c {
         'a'..='z' | 'A'..='Z' => true,

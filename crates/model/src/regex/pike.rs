@@ -11,7 +11,7 @@ use crate::cancel::Cancel;
 /// The position of a group bound that was not reached.
 const UNSET: u32 = u32::MAX;
 
-/// A program with its working memory.
+/// A program with its working memory, which is reused for all values.
 #[derive(Debug)]
 pub(super) struct Pike {
     program: Program,
@@ -26,7 +26,7 @@ pub(super) struct Pike {
 /// An entry on the stack of instructions to follow.
 #[derive(Debug)]
 enum Open {
-    /// An instruction to follow.
+    /// An instruction to follow, by its index.
     Place(u32),
     /// A group bound and the value to restore after the instructions above were followed.
     Bound(u32, u32),

@@ -15,9 +15,9 @@ use std::collections::HashMap;
 /// An instruction. The next one follows, except after [`Inst::Jump`] and [`Inst::Match`].
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Inst {
-    /// Matches this character.
+    /// Matches exactly this character.
     Char(char),
-    /// Matches any character.
+    /// Matches any character, including newlines.
     Any,
     /// Matches a character of the class with this index.
     Class(u32),
@@ -27,11 +27,11 @@ pub(super) enum Inst {
     Try(u32),
     /// Continues with this instruction; if that fails, with the next one.
     Prefer(u32),
-    /// Continues with this instruction.
+    /// Continues with the instruction at this index.
     Jump(u32),
     /// Records the position as the group bound with this index.
     Save(u32),
-    /// The whole pattern has matched.
+    /// The whole pattern has matched up to this position.
     Match,
 }
 
@@ -42,7 +42,7 @@ pub(super) struct Program {
     classes: Vec<Class>,
 }
 
-/// Returns the number of instructions for `tree`.
+/// Returns the number of instructions for `tree`, which is an upper limit.
 pub(super) fn len(tree: &Node) -> u64 {
     body_len(tree).saturating_add(1)
 }
@@ -88,7 +88,7 @@ impl Program {
         }
     }
 
-    /// Returns whether the instruction matches `c`.
+    /// Returns whether the instruction matches the character `c`.
     pub fn takes(&self, inst: Inst, c: char) -> bool {
         match inst {
             Inst::Char(own) => own == c,
@@ -197,7 +197,7 @@ impl<'t> Compiler<'t> {
         }
     }
 
-    /// Compiles the repetition `x+`.
+    /// Compiles the repetition `x+`, whose loop jumps back to its start.
     fn plus(&mut self, node: &'t Node, greedy: bool) {
         let start = self.here();
         self.node(node);
@@ -221,16 +221,16 @@ fn skip(greedy: bool, end: u32) -> Inst {
 pub(super) enum Side {
     /// No character: the value starts or ends at this position.
     Edge,
-    /// A newline character.
+    /// A newline character, which `^` and `$` consider in multi-line mode.
     Newline,
     /// A word character: a letter, a digit or an underscore.
     Word,
-    /// Any other character.
+    /// Any other character, which matters for no assertion.
     Other,
 }
 
 impl Side {
-    /// Returns the kind of `c`.
+    /// Returns the kind of the character `c`.
     pub fn of(c: char) -> Self {
         match c {
             '\n' => Self::Newline,
@@ -240,7 +240,7 @@ impl Side {
         }
     }
 
-    /// Returns whether `look` matches between `before` and `behind`.
+    /// Returns whether the assertion `look` holds between `before` and `behind`.
     pub fn holds(look: Look, before: Self, behind: Self) -> bool {
         let is_boundary = (before == Self::Word) != (behind == Self::Word);
         match look {

@@ -48,7 +48,7 @@ impl SearchRegex {
         }
     }
 
-    /// Returns whether the pattern matches anywhere in `value`.
+    /// Returns whether the pattern matches anywhere in `value`, without finding where.
     pub fn is_match(&self, value: &[u8]) -> bool {
         self.automaton.is_match(value)
     }

@@ -15,7 +15,7 @@ use regex_automata::util::primitives::StateID;
 use regex_automata::util::start;
 use regex_automata::{Anchored, MatchKind};
 
-/// The automaton of a pattern.
+/// The automaton of a pattern, in a form without shared mutable state.
 #[derive(Debug)]
 pub struct Stepper {
     dfa: dense::DFA<Vec<u32>>,
@@ -62,19 +62,19 @@ impl Stepper {
         self.start
     }
 
-    /// Returns the state after one more byte.
+    /// Returns the state after one more byte, by a table look-up.
     #[inline]
     pub fn step(&self, state: State, byte: u8) -> State {
         State(self.dfa.next_state(state.0, byte))
     }
 
-    /// Returns whether no value with this prefix matches.
+    /// Returns whether no value with this prefix matches, so that the caller can skip them.
     #[inline]
     pub fn is_dead(&self, state: State) -> bool {
         self.dfa.is_dead_state(state.0)
     }
 
-    /// Returns whether a value that ends here matches.
+    /// Returns whether a value that ends in this state matches.
     #[inline]
     pub fn accepts(&self, state: State) -> bool {
         self.dfa.is_match_state(self.dfa.next_eoi_state(state.0))

@@ -15,14 +15,14 @@ use glob::Glob;
 use regex_syntax::hir::Look;
 use std::sync::OnceLock;
 
-/// The method by which values are matched.
+/// The method by which values are matched, selected when the pattern is parsed.
 #[derive(Debug)]
 pub(super) enum Strategy {
-    /// Exactly these values match.
+    /// Exactly these values match, which a binary search finds.
     Set(ValueSet),
-    /// Literals with arbitrary text between them.
+    /// Literals with arbitrary text between them, matched by substring searches.
     Glob(Glob),
-    /// Values are matched by an automaton.
+    /// Values are matched by an automaton, which is built on first use.
     Automaton(Box<Automaton>),
 }
 
@@ -31,14 +31,14 @@ pub(super) enum Strategy {
 pub(super) struct Automaton {
     tree: Node,
     matches_empty: bool,
-    /// The common prefix of all matching values.
+    /// The common prefix of all matching values, possibly empty.
     prefix: Vec<u8>,
     bounds: OnceLock<Bounds>,
     engine: OnceLock<Engine>,
 }
 
 impl Strategy {
-    /// Selects the cheapest method for `tree`.
+    /// Selects the cheapest method for `tree`, and computes the common prefix.
     pub fn new(tree: Node) -> Self {
         if let Some(values) = values::of(&tree) {
             return Strategy::Set(values);
@@ -64,7 +64,7 @@ impl Strategy {
         }))
     }
 
-    /// Returns whether `value` matches.
+    /// Returns whether the whole `value` matches.
     pub fn is_match(&self, value: &[u8]) -> bool {
         match self {
             Strategy::Set(values) => values.contains(value),
@@ -73,7 +73,7 @@ impl Strategy {
         }
     }
 
-    /// Returns the automaton, if the pattern needs one.
+    /// Returns the automaton, or `None` if the pattern needs none.
     pub fn automaton(&self) -> Option<&Automaton> {
         match self {
             Strategy::Automaton(automaton) => Some(automaton),
@@ -98,7 +98,7 @@ impl Strategy {
         }
     }
 
-    /// Returns true if every value certainly matches.
+    /// Returns true if every value certainly matches, including the empty one.
     pub fn matches_everything(&self) -> bool {
         matches!(self, Strategy::Glob(glob) if glob.chars_of_any_text() == Some(0))
     }
@@ -130,7 +130,7 @@ impl Automaton {
         Ok(engine)
     }
 
-    /// Returns an automaton for sorted values; see [`crate::regex::Regex::stepper`].
+    /// Returns an automaton for many sorted values; see [`crate::regex::Regex::stepper`].
     pub fn stepper(&self, bytes_max: usize) -> Option<Stepper> {
         match self.ready().ok()? {
             Engine::Automaton { bounds, .. } => Stepper::new(&self.tree, bytes_max, bounds),

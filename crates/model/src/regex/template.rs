@@ -11,7 +11,7 @@ pub(super) fn expand(captures: &Captures<'_, '_>, template: &str, into: &mut Vec
     pieces(captures, template, |piece| into.extend_from_slice(piece));
 }
 
-/// Returns the number of bytes that [`expand`] appends.
+/// Returns the number of bytes that [`expand`] appends, without allocating.
 pub(super) fn expanded_len(captures: &Captures<'_, '_>, template: &str) -> usize {
     let mut len = 0usize;
     pieces(captures, template, |piece| {
@@ -20,7 +20,7 @@ pub(super) fn expanded_len(captures: &Captures<'_, '_>, template: &str) -> usize
     len
 }
 
-/// Passes the expanded template to `each` in pieces.
+/// Passes the expanded template to `each` in pieces, so that it is not built twice.
 fn pieces(captures: &Captures<'_, '_>, template: &str, mut each: impl FnMut(&[u8])) {
     let mut rest = template;
     while let Some((before, after)) = rest.split_once('$') {

@@ -10,46 +10,46 @@ use regex_syntax::hir::Look;
 /// The maximum height of a tree, which is the limit of Go.
 pub(super) const HEIGHT_MAX: usize = 1000;
 
-/// A part of a pattern.
+/// A node of the syntax tree: a part of a pattern.
 #[derive(Clone, Debug)]
 pub(super) enum Node {
-    /// Matches the empty string.
+    /// Matches only the empty string.
     Empty,
-    /// Matches this text, which is not empty.
+    /// Matches exactly this text, which is not empty.
     Literal(String),
     /// Matches one of these characters. The class may be empty.
     Class(Box<Class>),
-    /// Matches any character, including newlines.
+    /// Matches any character, including newlines; a `.` with the flag `s`.
     AnyChar,
-    /// Matches at a position between characters.
+    /// Matches an empty string at certain positions, such as `^` or `\b`.
     Look(Look),
-    /// A repetition of a part.
+    /// A repetition of a part, such as `x*` or `x{2,5}`.
     Repeat(Box<Node>, Repeat),
-    /// A numbered group.
+    /// A numbered group, whose match can be returned.
     Capture(Box<Node>, Group),
-    /// A concatenation of parts.
+    /// A concatenation of parts, which match one after another.
     Concat(Vec<Node>),
     /// An alternation: the first part that matches is preferred.
     Alternation(Vec<Node>),
 }
 
-/// The count of a repetition.
+/// The minimum and maximum count of a repetition, and its preference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Repeat {
-    /// The minimum number of repetitions.
+    /// The minimum number of repetitions, zero for `*` and `?`.
     pub min: u32,
     /// The maximum number of repetitions, or `None` if there is no limit.
     pub max: Option<u32>,
-    /// True if more repetitions are preferred to fewer.
+    /// True if more repetitions are preferred to fewer, as by default.
     pub greedy: bool,
 }
 
-/// The number and the name of a group.
+/// The number and the name of a capturing group.
 #[derive(Clone, Debug)]
 pub(super) struct Group {
     /// The number of the group, counted from 1 in order of opening parentheses.
     pub index: u32,
-    /// The name of a group `(?P<name>...)`.
+    /// The name of a group `(?P<name>...)`, if it has one.
     pub name: Option<String>,
 }
 
@@ -63,7 +63,7 @@ impl Node {
         }
     }
 
-    /// Creates a concatenation of the parts.
+    /// Creates a concatenation of the parts, or a simpler node for fewer than two.
     pub fn concat(mut parts: Vec<Node>) -> Self {
         match parts.len() {
             0 => Node::Empty,
@@ -80,7 +80,7 @@ impl Node {
         }
     }
 
-    /// Returns the height of the tree.
+    /// Returns the height of the tree, at least one. Recursive.
     pub fn height(&self) -> usize {
         1 + match self {
             Node::Repeat(node, _) | Node::Capture(node, _) => node.height(),
@@ -91,7 +91,7 @@ impl Node {
         }
     }
 
-    /// Returns whether the empty value matches.
+    /// Returns whether the pattern matches the empty value.
     pub fn matches_empty(&self) -> bool {
         self.takes_nothing(|look| look != Look::WordAscii)
     }
@@ -141,7 +141,7 @@ impl Node {
         }
     }
 
-    /// Returns the number of the last group.
+    /// Returns the number of the last group, which is the number of groups.
     pub fn groups_count(&self) -> usize {
         match self {
             Node::Capture(node, group) => node.groups_count().max(group.index as usize),

@@ -92,7 +92,7 @@ pub(super) fn perl(letter: u8) -> Option<ClassUnicode> {
     }
 }
 
-/// Returns the set of `[:name:]`.
+/// Returns the set of the POSIX class `[:name:]`, or `None` if the name is unknown.
 pub(super) fn posix(name: &str) -> Option<ClassUnicode> {
     let ranges: &[(char, char)] = match name {
         "alnum" => &[('0', '9'), ('A', 'Z'), ('a', 'z')],

@@ -30,7 +30,7 @@ const STATE_BYTES: usize = 160;
 /// Number of instructions between two checks of the cancel flag.
 const CANCEL_EACH: usize = 1 << 16;
 
-/// The state from which no value matches.
+/// The index of the state from which no value matches.
 const DEAD: u32 = 0;
 
 /// The state before the first character of a value.
@@ -62,7 +62,7 @@ pub(super) struct Walker {
     failure: Option<Error>,
 }
 
-/// The working memory for computing a step.
+/// The working memory for computing a step, reused for all steps.
 #[derive(Debug)]
 struct Work {
     /// One bit per instruction: true if it was visited.
@@ -115,7 +115,7 @@ impl Walker {
         self.failure.as_ref()
     }
 
-    /// Returns whether the whole `value` matches.
+    /// Returns whether the whole `value` matches. False if the walker has failed.
     pub fn is_match(&mut self, value: &[u8]) -> bool {
         if self.failure.is_some() {
             return false;

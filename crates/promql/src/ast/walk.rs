@@ -36,7 +36,7 @@ impl Expr {
         Self::new(ExprKind::String(Vec::new()), Span::default())
     }
 
-    /// Returns the expression inside any number of parentheses.
+    /// Returns the expression inside any number of parentheses, or the expression itself.
     pub fn without_parens(&self) -> &Expr {
         let mut expr = self;
         while let ExprKind::Paren(inner) = &expr.kind {
@@ -45,8 +45,8 @@ impl Expr {
         expr
     }
 
-    /// Calls `visit` with each direct child in order of evaluation: an aggregation's parameter
-    /// follows its operand.
+    /// Calls `visit` with each direct child in a fixed order: operands from left to right, and the
+    /// parameter of an aggregation after its operand.
     pub fn for_each_child<'a>(&'a self, visit: &mut dyn FnMut(&'a Expr)) {
         deeper(|| match &self.kind {
             ExprKind::Number(_)

@@ -22,9 +22,9 @@ use std::sync::{Mutex, PoisonError};
 pub(crate) struct Cost {
     /// Number of samples held at the end of the part.
     held: u64,
-    /// Maximum number of samples held at one time.
+    /// Maximum number of samples held at one time during the part.
     peak: u64,
-    /// Number of samples read.
+    /// Number of samples read and passed to operators.
     total: u64,
 }
 
@@ -79,7 +79,7 @@ impl<'a> Account<'a> {
         }
     }
 
-    /// Returns the cancel flag of the query.
+    /// Returns the cancel flag of the query, for long computations that check it themselves.
     pub(crate) fn cancel(&self) -> &Cancel {
         self.cancel
     }
@@ -118,7 +118,7 @@ impl<'a> Account<'a> {
             .fetch_sub(samples.min(self.held()), Ordering::Relaxed);
     }
 
-    /// Returns the number of samples held now.
+    /// Returns the number of samples that the query holds now.
     pub(crate) fn held(&self) -> u64 {
         self.held.load(Ordering::Relaxed)
     }
@@ -135,7 +135,7 @@ impl<'a> Account<'a> {
         self.total.fetch_add(samples, Ordering::Relaxed);
     }
 
-    /// Returns the number of samples read so far.
+    /// Returns the number of samples that the query has read so far.
     pub(crate) fn total(&self) -> u64 {
         self.total.load(Ordering::Relaxed)
     }
@@ -157,7 +157,8 @@ impl<'a> Account<'a> {
         }
     }
 
-    /// Returns the cost since `mark`, which [`Account::begin`] returned.
+    /// Returns the cost since `mark`, which [`Account::begin`] returned. Calls must be properly
+    /// nested.
     pub(crate) fn cost_since(&self, mark: Cost) -> Cost {
         let peak = self.peak.fetch_max(mark.peak, Ordering::Relaxed);
         Cost {
@@ -180,14 +181,15 @@ impl<'a> Account<'a> {
         &self.series
     }
 
-    /// Reserves memory in the budget of the query.
+    /// Reserves memory in the budget of the query. Fails with [`QueryError::Limited`] if the budget
+    /// is exceeded.
     pub(crate) fn reserve(&self, bytes: usize) -> Result<Reservation, QueryError> {
         self.budget
             .reserve(bytes)
             .map_err(|e| QueryError::Limited(e.message))
     }
 
-    /// Returns the statistics of the query so far.
+    /// Returns the statistics of the query so far: samples read, and peaks of samples and bytes.
     pub(crate) fn stats(&self) -> Stats {
         Stats {
             samples_total: self.total(),

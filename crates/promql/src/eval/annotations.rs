@@ -11,7 +11,7 @@ use crate::quote::quote;
 use firn_model::histogram::float::NanRemark;
 use firn_model::sample::TimestampMs;
 
-/// The severity of an annotation.
+/// The severity of an annotation, which the API reports separately.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Level {
     Warning,
@@ -27,7 +27,7 @@ pub(crate) struct Annotation {
     total: Total,
 }
 
-/// The total of merged annotations with equal texts.
+/// The total of merged annotations with equal texts, which is appended to the text.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Total {
     Nothing,
@@ -52,14 +52,15 @@ pub(crate) struct Repairs {
     pub(crate) times: (TimestampMs, TimestampMs),
     /// The lowest and the highest bucket bound whose count was changed.
     pub(crate) bounds: (f64, f64),
-    /// The largest change of a count.
+    /// The largest change of a count by a correction.
     pub(crate) difference_max: f64,
-    /// Number of corrected histograms, counted like in Prometheus.
+    /// Number of corrected histograms, counted with the peculiarities of Prometheus.
     pub(crate) count: i64,
 }
 
 impl Repairs {
-    /// Returns the summary of both.
+    /// Returns the summary of both: the combined ranges, the larger difference, and the sum of the
+    /// numbers.
     pub(crate) fn merge(self, other: Self) -> Self {
         Self {
             times: (
@@ -88,14 +89,14 @@ impl Repairs {
     }
 }
 
-/// An operation on histograms, which annotations mention.
+/// An operation on histograms, which annotations about resets and bounds mention.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HistogramOperation {
-    /// Two histograms were added.
+    /// Two histograms were added by an operator or a function.
     Addition,
-    /// One histogram was subtracted from another.
+    /// One histogram was subtracted from another by an operator or a function.
     Subtraction,
-    /// Many histograms were added by an aggregation.
+    /// Many histograms were added by an aggregation or by a function of a window.
     Aggregation,
 }
 
@@ -145,7 +146,7 @@ impl Annotation {
         )
     }
 
-    /// A classic bucket without a bound.
+    /// The label `le` of a classic bucket is missing or is not a number.
     pub(crate) fn bad_bucket_label(span: Span, name: &[u8], bound: &[u8]) -> Self {
         let text = format!(
             "bucket label \"le\" is missing or has a malformed value of {}",
@@ -231,12 +232,12 @@ impl Annotation {
         )
     }
 
-    /// An aggregation ignores histograms.
+    /// An aggregation such as `max` ignores the histograms of its input.
     pub(crate) fn ignored_in_aggregation(span: Span, operator: &str) -> Self {
         Self::info(span, format!("ignored histogram in {operator} aggregation"))
     }
 
-    /// A function of a window ignores histograms.
+    /// A function of a window ignores histograms, because the window also contains floats.
     pub(crate) fn ignored_in_range(span: Span, name: &[u8]) -> Self {
         let text = "ignored histograms in a range containing both floats and histograms for \
                     metric name";
@@ -341,7 +342,7 @@ impl Annotations {
         }
     }
 
-    /// Adds all annotations of `other` in order.
+    /// Adds all annotations of `other` in order, and merges those with equal texts.
     pub(crate) fn merge(&mut self, other: Annotations) {
         for annotation in other.0 {
             self.add(annotation);

@@ -75,7 +75,7 @@ impl Steps {
         self.read_at.iter().sum()
     }
 
-    /// Adds samples that are read at each step.
+    /// Adds samples that are read at each step and have not been read before.
     fn add(&mut self, samples_at: &[u64]) {
         self.add_windows(samples_at, samples_at);
     }
@@ -120,7 +120,7 @@ struct Meter<'a> {
 }
 
 impl Meter<'_> {
-    /// Records that `samples` additional samples are held temporarily.
+    /// Records that `samples` additional samples are held temporarily, which may be the new peak.
     fn glimpse(&mut self, samples: u64) {
         self.peak = self.peak.max(self.held + samples);
     }
@@ -234,7 +234,7 @@ impl Meter<'_> {
         output
     }
 
-    /// Returns the recorded samples of the node's value.
+    /// Returns the recorded samples of the node's value. A scalar has one per step.
     fn output(&self, node: &Node, grid: Grid) -> Extent {
         match node.value_type {
             ValueType::Scalar => Extent::of_scalar(grid.count),
@@ -427,7 +427,7 @@ fn operand(node: &Node) -> &Node {
     }
 }
 
-/// Returns the expression inside any number of parentheses.
+/// Returns the expression inside any number of parentheses, or the expression itself.
 fn plain(expr: &Expr) -> &Expr {
     match &expr.kind {
         ExprKind::Paren(inner) => plain(inner),

@@ -33,7 +33,7 @@ const LEVEL_BYTES: usize = 4 << 10;
 
 /// The evaluator of one query, which traverses its plan.
 pub(crate) struct Evaluator<'a> {
-    /// The state of the evaluation that operators use.
+    /// The state of the evaluation that operators use, such as the account and the annotations.
     pub(crate) run: Run<'a>,
     /// Values that other nodes of the plan will use again.
     shared: SharedValues,
@@ -42,7 +42,7 @@ pub(crate) struct Evaluator<'a> {
 }
 
 impl<'a> Evaluator<'a> {
-    /// Creates an evaluator without any evaluated nodes.
+    /// Creates an evaluator for one query. It has not evaluated any node yet.
     pub(crate) fn new(run: Run<'a>) -> Self {
         Self {
             run,
@@ -308,7 +308,7 @@ impl<'a> Evaluator<'a> {
         }
     }
 
-    /// Evaluates all scalar arguments in order.
+    /// Evaluates all scalar arguments of a call in order; other arguments are skipped.
     fn scalars(&mut self, args: &[Node], grid: Grid) -> Result<Vec<Vec<f64>>, QueryError> {
         let are_scalars = |arg: &&Node| arg.value_type == ValueType::Scalar;
         let scalars = args.iter().filter(are_scalars);

@@ -110,7 +110,7 @@ fn vector_of(
     Ok((Value::Vector(elements), memory))
 }
 
-/// Sorts series by their labels.
+/// Sorts series by their labels. Fails if the query is canceled or memory is exceeded.
 fn by_labels(
     mut series: Vec<MatrixSeries>,
     account: &Account<'_>,

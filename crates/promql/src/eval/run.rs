@@ -11,7 +11,7 @@ pub(crate) struct Run<'a> {
     pub(crate) ctx: &'a Context<'a>,
     /// The account of the resources that the query uses.
     pub(crate) account: &'a Account<'a>,
-    /// The limits and features of the query.
+    /// The limits and features of the query, as the caller passed them.
     pub(crate) options: &'a Options,
     /// The tally for the samples of all nodes, if samples are counted.
     pub(crate) tally: Option<&'a Tally>,

@@ -28,7 +28,7 @@ const STEP_BYTES: usize = 5 * size_of::<u64>();
 #[derive(Debug, Default)]
 pub(crate) struct Tally(Mutex<FxHashMap<usize, Noted>>);
 
-/// The recorded samples of one node.
+/// The recorded samples of one node, and the reservation for their memory.
 #[derive(Debug)]
 struct Noted {
     rows: Arc<RowTally>,
@@ -97,7 +97,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// The number of samples of a value at each step. All lists have the same length.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Extent {
-    /// Number of points at each step.
+    /// Number of points at each step; a histogram is one point.
     pub(crate) counts: Vec<u64>,
     /// Number of samples that the points count for. A histogram counts for several.
     pub(crate) sizes: Vec<u64>,
@@ -106,7 +106,7 @@ pub(crate) struct Extent {
 }
 
 impl Extent {
-    /// Returns an extent without samples at any step.
+    /// Returns an extent without samples at any of `steps` steps.
     pub(crate) fn none(steps: usize) -> Self {
         Self {
             counts: vec![0; steps],
@@ -192,7 +192,7 @@ impl Passed {
     }
 }
 
-/// Records the rows of one node.
+/// Records the rows of one node: the number of floats and the sizes of histograms at each step.
 #[derive(Debug)]
 pub(crate) struct RowTally {
     passed: Mutex<Passed>,
@@ -211,7 +211,7 @@ impl RowTally {
         }
     }
 
-    /// Records a row of the node.
+    /// Records a row of the node, unless recording was stopped.
     pub(crate) fn add(&self, row: Row<'_>) {
         if !self.is_closed.load(Ordering::Relaxed) {
             lock(&self.passed).add(row);
@@ -239,7 +239,7 @@ impl RowTally {
     }
 }
 
-/// Records the windows of one node.
+/// Records the windows of one node, which parts of the series add in any order.
 #[derive(Debug, Default)]
 pub(crate) struct WindowTally {
     parts: Mutex<Vec<(usize, WindowExtent)>>,
@@ -285,13 +285,13 @@ pub(crate) struct WindowExtent {
 /// The samples of a series that remain held while the next series is evaluated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stays {
-    /// Results that count for this number of samples.
+    /// Results of a function, which count for this number of samples.
     Results(u64),
-    /// The samples of the last window.
+    /// The samples of the last window, for selectors whose samples are the result.
     Window,
 }
 
-/// The windows of one series at all steps.
+/// The windows of one series at all steps, by the number of samples that they count for.
 #[derive(Clone, Debug)]
 pub(crate) struct SeriesWindows {
     held: Vec<u64>,
@@ -322,7 +322,7 @@ impl SeriesWindows {
 }
 
 impl WindowExtent {
-    /// Adds the windows of the next series.
+    /// Adds the windows of the next series. `stays` is the number of samples that it leaves behind.
     pub(crate) fn add_series(&mut self, windows: &SeriesWindows, stays: Stays) {
         self.add(&windows.held, &windows.fresh);
         let last = windows.held.last().copied().unwrap_or_default();
@@ -341,7 +341,7 @@ impl WindowExtent {
         }
     }
 
-    /// Adds the windows of later series.
+    /// Adds the windows of later series, which are read after those in this extent.
     fn append(&mut self, later: &WindowExtent) {
         self.add(&later.held, &later.fresh);
         self.rise = self.rise.max(self.left + later.rise);
@@ -353,7 +353,7 @@ impl WindowExtent {
 /// markers.
 struct Sums {
     times: Vec<TimestampMs>,
-    /// One entry more than `times`.
+    /// The sums before each sample and after the last one: one entry more than `times`.
     sums: Vec<u64>,
 }
 

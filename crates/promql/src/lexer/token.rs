@@ -23,17 +23,17 @@ pub(crate) enum TokenKind {
     RightBrace,
     LeftBracket,
     RightBracket,
-    /// The sign `=`: an equality matcher.
+    /// The sign `=`: an equality matcher inside of braces.
     Assign,
-    /// The sign `=~`: a regular expression matcher.
+    /// The sign `=~`: a matcher with a regular expression.
     EqualRegex,
-    /// The sign `!~`: a negated regular expression matcher.
+    /// The sign `!~`: a negated matcher with a regular expression.
     NotEqualRegex,
-    /// The sign `@` of the modifier.
+    /// The sign `@` of the modifier that fixes the evaluation time.
     At,
     Number,
     Duration,
-    /// A string literal, including its quotes.
+    /// A string literal, including its quotes. [`super::unquote`] returns its bytes.
     String,
     Identifier,
     /// An identifier that contains a colon. It can only be a metric name.
@@ -44,7 +44,8 @@ pub(crate) enum TokenKind {
     Word(Word),
 }
 
-/// Keywords that are neither operators nor aggregations.
+/// Keywords that are neither operators nor aggregations. Most of them can also be metric or label
+/// names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Word {
     Anchored,

@@ -9,24 +9,24 @@ const DAY_SECONDS: i128 = 86_400;
 /// The first second that Go can represent is March 1st of this year.
 const EARLIEST_YEAR: i128 = -292_277_022_399;
 
-/// A point in time, split into calendar fields.
+/// A point in time in UTC, split into calendar fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Date {
-    /// The year. Year zero exists.
+    /// The year. Year zero exists, and earlier years are negative.
     pub(crate) year: i64,
-    /// The month: 1 to 12.
+    /// The month of the year: 1 to 12.
     pub(crate) month: u32,
     /// The day of the month: 1 to 31.
     pub(crate) day: u32,
-    /// The hour: 0 to 23.
+    /// The hour of the day: 0 to 23.
     pub(crate) hour: u32,
-    /// The minute: 0 to 59.
+    /// The minute of the hour: 0 to 59.
     pub(crate) minute: u32,
-    /// The second: 0 to 59.
+    /// The second of the minute: 0 to 59.
     pub(crate) second: u32,
-    /// The day of the week; 0 is Sunday.
+    /// The day of the week: 0 is Sunday, 6 is Saturday.
     pub(crate) weekday: u32,
-    /// The day of the year: 1 to 366.
+    /// The day of the year: 1 to 365, or 366 in a leap year.
     pub(crate) day_of_year: u32,
 }
 
@@ -59,7 +59,7 @@ impl Date {
         Self::from_unix(if fits { seconds as i64 } else { i64::MIN })
     }
 
-    /// Returns the number of days in the month.
+    /// Returns the number of days in the month, considering leap years.
     pub(crate) fn days_in_month(&self) -> u32 {
         match self.month {
             2 if is_leap(self.year) => 29,

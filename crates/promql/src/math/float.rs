@@ -153,7 +153,7 @@ pub(crate) struct Rank(i64);
 impl Rank {
     const NAN: Self = Self(i64::MIN);
 
-    /// Returns the rank of a value.
+    /// Returns the rank of a value. All NaN have the same rank, which is the lowest.
     #[inline(always)]
     pub(crate) fn of(value: f64) -> Self {
         match value.is_nan() {

@@ -5,7 +5,7 @@
 //! Invariant: from `-SMALL` to [`SMALL`] every result is exact. The caller must not pass larger
 //! integers.
 
-/// The largest integer that is converted exactly.
+/// The largest integer that is converted exactly. Larger ones give unspecified results.
 pub(crate) const SMALL: i64 = 1 << 51;
 
 /// A float whose unit in the last place is one, like that of its neighbours. Adding it rounds a
@@ -26,7 +26,7 @@ pub(crate) fn rounded(float: f64) -> f64 {
     (float + ROUNDING) - ROUNDING
 }
 
-/// Converts an integer to a float.
+/// Converts an integer to a float, which is exact up to [`SMALL`].
 #[inline(always)]
 pub(crate) fn float_of(integer: i64) -> f64 {
     f64::from_bits(ROUNDING.to_bits().wrapping_add(integer as u64)) - ROUNDING

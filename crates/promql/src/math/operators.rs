@@ -21,7 +21,7 @@ pub(crate) fn with_arithmetic<T>(op: BinaryOp, f: impl ArithmeticLoop<T>) -> Opt
 
 /// A loop that is generic over the arithmetic operator.
 pub(crate) trait ArithmeticLoop<T> {
-    /// Runs the loop with the operator `op`.
+    /// Runs the loop with the operator `op`, which is inlined into it.
     fn run(self, op: impl Fn(f64, f64) -> f64) -> T;
 }
 

@@ -9,7 +9,7 @@ pub(crate) struct Divisor {
 }
 
 impl Divisor {
-    /// Creates a divisor; this takes one division.
+    /// Creates a divisor and computes its inverse, which takes one division.
     pub(crate) const fn new(divisor: f64) -> Self {
         Self {
             divisor,
@@ -18,7 +18,7 @@ impl Divisor {
     }
 }
 
-/// Returns the quotient by an ordinary division.
+/// Returns the quotient by an ordinary division, for processors without fused multiply-add.
 #[inline(always)]
 pub(crate) fn plainly(dividend: f64, by: Divisor) -> f64 {
     dividend / by.divisor

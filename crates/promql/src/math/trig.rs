@@ -29,7 +29,7 @@ const DENOMINATOR: [f64; 5] = [
     1.945_506_571_482_614e2,
 ];
 
-/// Returns the arc tangent in radians.
+/// Returns the arc tangent in radians, between -pi/2 and pi/2.
 pub(crate) fn atan(x: f64) -> f64 {
     match x == 0.0 || x.is_nan() {
         true => x,

@@ -15,7 +15,7 @@ use firn_model::labels::METRIC_NAME;
 use firn_model::matcher::{MatchOp, Matcher};
 use firn_model::regex::reading_bytes;
 
-/// The expected tokens after `offset`, for error messages.
+/// The expected tokens after `offset`, as error messages of Prometheus list them.
 const OFFSET_EXPECTED: &str = "number, duration, step(), or range()";
 
 /// The modifiers that a selector already has. A repeated modifier is an error.
@@ -121,7 +121,7 @@ impl Parser<'_> {
         new_matcher(token, &name, op, &value)
     }
 
-    /// Parses the modifiers after an operand.
+    /// Parses the modifiers after an operand and applies them to it, in any permitted order.
     pub(super) fn with_selector_modifiers(&mut self, operand: Expr) -> Parsed<Expr> {
         let mut expr = operand;
         let mut seen = Seen::default();

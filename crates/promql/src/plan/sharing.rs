@@ -33,7 +33,7 @@ use std::sync::Arc;
 pub(crate) struct Shared {
     /// The class of the node. Nodes with the same value have the same class.
     pub(crate) class: u32,
-    /// Number of places that use the value.
+    /// Number of places in the plan that use the value.
     pub(crate) uses: u32,
     /// True if only the samples below the value are shared, not the value itself.
     pub(crate) of_samples: bool,
@@ -79,7 +79,7 @@ struct Key<'a> {
     grid: u32,
 }
 
-/// The operation of a node without its children.
+/// The operation of a node without its children, as part of the identity of its class.
 #[derive(PartialEq, Eq, Hash)]
 enum Shape<'a> {
     Number(u64),
@@ -109,7 +109,7 @@ type Window = (i64, Option<i64>, i64, Option<TimestampMs>);
 /// Identifies the grid on which a node is evaluated. The grid of the query has the number zero.
 #[derive(PartialEq, Eq, Hash)]
 enum GridKey {
-    /// The first step of another grid.
+    /// The first step of another grid, for values that are the same at all steps.
     First(u32),
     /// The inner steps of a subquery that is evaluated on another grid.
     Inside(u32, Window),
@@ -122,7 +122,7 @@ struct Classes<'a> {
     grids: FxHashMap<GridKey, u32>,
 }
 
-/// A node, its class, and its children.
+/// A node, its class, and its children, for the analysis before marking.
 struct Part<'a> {
     node: &'a Node,
     class: u32,
@@ -211,14 +211,14 @@ enum Consumer {
     Scan,
 }
 
-/// The uses of a class in the plan.
+/// The uses of a class in the plan, which determine whether it is kept.
 #[derive(Clone, Default)]
 struct Need {
     /// True if the rows of the class are kept for other uses.
     is_kept: bool,
     /// True if only the samples of the class are kept.
     of_samples: bool,
-    /// Number of places that use the class.
+    /// Number of places that use the class, without uses inside of other kept classes.
     uses: u32,
 }
 

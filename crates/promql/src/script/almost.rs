@@ -2,7 +2,7 @@
 
 use firn_model::sample::is_stale;
 
-/// The relative difference below which numbers are equal.
+/// The relative difference below which two numbers are considered equal.
 const EPSILON: f64 = 1e-6;
 
 /// Returns whether two numbers are equal or nearly equal: both are staleness markers, both are

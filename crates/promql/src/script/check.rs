@@ -82,7 +82,7 @@ impl Checker<'_> {
         })
     }
 
-    /// Checks a query result against all expectations.
+    /// Checks the outcome of a query against all expectations of the command.
     fn answer(
         &self,
         found: &Result<QueryResult, QueryError>,

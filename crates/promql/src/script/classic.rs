@@ -14,10 +14,10 @@ use std::collections::BTreeMap;
 /// The label with the upper bound of a bucket.
 const BOUND: &str = "le";
 
-/// A classic histogram at one timestamp.
+/// A classic histogram at one timestamp, collected from several series.
 #[derive(Default)]
 struct Classic {
-    /// Upper bounds and cumulative counts of the buckets.
+    /// Upper bounds and cumulative counts of the buckets, in any order.
     buckets: Vec<(f64, f64)>,
     count: Option<f64>,
     sum: f64,

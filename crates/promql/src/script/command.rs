@@ -16,7 +16,7 @@ use crate::{EvalTime, Features};
 use firn_model::labels::Labels;
 use firn_model::sample::START_UNKNOWN;
 
-/// One command of a script.
+/// One command of a script: `clear`, `load` or `eval`.
 #[derive(Debug)]
 pub(super) enum Command {
     Clear { line: usize },
@@ -24,7 +24,7 @@ pub(super) enum Command {
     Eval(Box<Eval>),
 }
 
-/// A `load` command: samples to store.
+/// A `load` command, which stores samples of several series.
 #[derive(Debug)]
 pub(super) struct Load {
     pub(super) line: usize,
@@ -38,14 +38,14 @@ pub(super) struct Load {
 #[derive(Debug)]
 pub(super) struct Eval {
     pub(super) line: usize,
-    /// The query text.
+    /// The query text, which is parsed when the command is executed.
     pub(super) text: String,
     pub(super) time: EvalTime,
     pub(super) expected: Expected,
     pub(super) expectations: Expectations,
 }
 
-/// The expected value of a query.
+/// The expected value of a query, with sequences of values for series.
 #[derive(Debug)]
 pub(super) enum Expected {
     Scalar(f64),

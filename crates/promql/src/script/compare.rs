@@ -144,7 +144,7 @@ fn compare_matrix(
     }
 }
 
-/// Checks that the series are sorted by labels.
+/// Checks that the series are sorted by labels, which every matrix must be.
 pub(super) fn check_sorted(found: &[MatrixSeries]) -> Result<(), String> {
     match found
         .windows(2)

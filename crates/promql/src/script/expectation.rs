@@ -2,7 +2,7 @@
 
 use firn_model::regex::Regex;
 
-/// The expected text of an error or annotation.
+/// The expected text of an error or annotation: any, exact, or a pattern.
 #[derive(Debug)]
 pub(super) enum Wanted {
     Anything,
@@ -11,7 +11,7 @@ pub(super) enum Wanted {
     Pattern(String, Regex),
 }
 
-/// The expectations of an `eval` command besides values.
+/// The expectations of an `eval` command in addition to its values.
 #[derive(Debug, Default)]
 pub(super) struct Expectations {
     /// Set if the query must fail, with the expected error.

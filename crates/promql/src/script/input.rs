@@ -13,7 +13,8 @@ use std::time::Duration;
 /// Input series whose samples are taken in time order, step by step.
 #[derive(Debug)]
 pub struct Input {
-    /// The remaining samples of each series, newest first.
+    /// The remaining samples of each series, newest first, so that the oldest can be removed
+    /// cheaply.
     series: Vec<(Labels, Vec<LoadSample>)>,
 }
 

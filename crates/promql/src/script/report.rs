@@ -10,12 +10,12 @@ pub struct Failure {
     pub line: usize,
     /// The query text, or the first line of the command.
     pub text: String,
-    /// The reason of the failure.
+    /// The reason of the failure, as a text for the user.
     pub why: String,
 }
 
 impl Failure {
-    /// Returns whether the command is an `eval`.
+    /// Returns whether the failed command is an `eval`, judging by its text.
     pub(super) fn is_eval(&self) -> bool {
         let command = self.text.get(..4);
         command.is_some_and(|word| word.eq_ignore_ascii_case("eval"))
@@ -28,12 +28,12 @@ impl fmt::Display for Failure {
     }
 }
 
-/// The results of all commands of one script.
+/// The results of all commands of one script. Its printed form lists the failures.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FileReport {
-    /// The name of the script.
+    /// The name of the script, usually that of its file.
     pub name: String,
-    /// Number of `eval` commands that passed.
+    /// Number of `eval` commands that passed in all ways of evaluation.
     pub passed: usize,
     /// The `eval` commands that failed or could not be parsed.
     pub failed: Vec<Failure>,
@@ -44,7 +44,7 @@ pub struct FileReport {
 /// The results of several scripts. Its printed form ends with `N passed, N failed`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ScriptReport {
-    /// One report per script, in order of execution.
+    /// One report for each script, in order of execution.
     pub files: Vec<FileReport>,
 }
 

@@ -14,12 +14,12 @@ use firn_model::units::parse_duration;
 /// Prometheus, and few enough that a histogram at each position fits in memory.
 pub(super) const POSITIONS_MAX: usize = 100_000;
 
-/// The value at one position of a series.
+/// The value at one position of a series: a float or a histogram.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum SampleValue {
-    /// A number or the staleness marker.
+    /// A number or the staleness marker, which is written as `stale`.
     Float(f64),
-    /// A native histogram.
+    /// A native histogram, written in double braces.
     Histogram(ScriptHistogram),
 }
 
@@ -323,7 +323,7 @@ fn take_duration(text: &str) -> Result<(i64, &str), String> {
     Ok((if text.starts_with('-') { -ms } else { ms }, rest))
 }
 
-/// Parses a duration such as `1h30m`. Returns milliseconds.
+/// Parses a duration such as `1h30m` and returns its milliseconds.
 pub(super) fn parse_duration_ms(text: &str) -> Result<i64, String> {
     let duration = parse_duration(text).map_err(|e| e.to_string())?;
     Ok(duration.as_millis() as i64)

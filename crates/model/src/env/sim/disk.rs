@@ -27,7 +27,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// A simulated disk; see the module.
+/// A simulated disk, which the test and the code under test share; see the module.
 #[derive(Debug)]
 pub struct SimDisk(Arc<Mutex<State>>);
 
@@ -67,7 +67,7 @@ impl SimDisk {
         self.state().power = Power::OffAfter(changes);
     }
 
-    /// Returns whether the power is off.
+    /// Returns whether the power is off, so that all operations fail.
     pub fn is_off(&self) -> bool {
         matches!(self.state().power, Power::Off)
     }
@@ -98,14 +98,14 @@ impl SimDisk {
         }
     }
 
-    /// Removes a file without a trace.
+    /// Removes a file without a trace, also from the durable state.
     pub fn lose(&self, path: &Path) {
         let mut state = self.state();
         state.names.remove(path);
         state.durable_names.remove(path);
     }
 
-    /// Returns the paths of all files, sorted.
+    /// Returns the paths of all files that the process sees, sorted.
     pub fn files(&self) -> Vec<PathBuf> {
         self.state().names.keys().cloned().collect()
     }
@@ -115,13 +115,13 @@ impl SimDisk {
         self.state().capacity_bytes = bytes;
     }
 
-    /// Sets the remaining capacity for all files together.
+    /// Sets the capacity such that all files together can grow by `bytes`.
     pub fn set_free_bytes(&self, bytes: u64) {
         let mut state = self.state();
         state.capacity_bytes = state.used_bytes().saturating_add(bytes);
     }
 
-    /// Lets every change fail with `ReadOnlyFilesystem`.
+    /// Lets every change fail with `ReadOnlyFilesystem`, while reads still succeed.
     pub fn set_read_only(&self, read_only: bool) {
         self.state().read_only = read_only;
     }

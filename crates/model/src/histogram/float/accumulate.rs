@@ -7,20 +7,20 @@ use super::add::{Incompatible, Joined};
 use super::form::FloatHistogram;
 use crate::histogram::ResetHint;
 
-/// The aggregate of the histograms.
+/// The aggregate of the histograms that an accumulator computes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Of {
-    /// The sum of the histograms.
+    /// The sum of the histograms, for `sum` and `sum_over_time`.
     Sum,
-    /// The arithmetic mean of the histograms.
+    /// The arithmetic mean of the histograms, for `avg` and `avg_over_time`.
     Mean,
 }
 
-/// The state of a sum or a mean.
+/// The state of a sum or a mean of histograms.
 #[derive(Clone, Debug)]
 pub struct Accumulator {
     of: Of,
-    /// The sum. After an overflow: the mean.
+    /// The sum so far. After an overflow: the mean so far.
     value: FloatHistogram,
     count: f64,
     is_mean: bool,
@@ -29,7 +29,7 @@ pub struct Accumulator {
 }
 
 impl Accumulator {
-    /// Creates an accumulator that contains one histogram.
+    /// Creates an accumulator that contains one histogram, whose hint it records.
     pub fn of(of: Of, first: FloatHistogram) -> Self {
         let mut out = Self {
             of,
@@ -124,7 +124,7 @@ impl Accumulator {
         self.value.heap_bytes()
     }
 
-    /// Returns the sum or the mean.
+    /// Returns the sum or the mean, with the compensations added.
     pub fn finish(mut self) -> FloatHistogram {
         if self.of == Of::Mean && !self.is_mean {
             self.value.divide(self.count);

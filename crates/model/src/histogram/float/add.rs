@@ -10,7 +10,7 @@ use std::cmp::Ordering;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Incompatible;
 
-/// The adjustments that were necessary for a sum.
+/// The adjustments that were necessary for a sum or a difference, for annotations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Joined {
     /// True if the hints contradict each other: one histogram is a reset, and the other is not.

@@ -4,14 +4,14 @@ use super::form::FloatHistogram;
 use super::side::Side;
 use crate::log_exp::log2;
 
-/// A bucket with its bounds and count.
+/// A bucket with its bounds and count, as in query results.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Bucket {
-    /// The lower bound, exclusive.
+    /// The lower bound of the bucket, exclusive.
     pub lower: f64,
-    /// The upper bound, inclusive.
+    /// The upper bound of the bucket, inclusive.
     pub upper: f64,
-    /// Number of observations in the bucket.
+    /// Number of observations in the bucket, which may be fractional.
     pub count: f64,
 }
 
@@ -41,7 +41,7 @@ impl FloatHistogram {
         negative.chain(zero).chain(positive)
     }
 
-    /// Returns the zero bucket, which may be empty.
+    /// Returns the zero bucket with its bounds. It may be empty.
     pub fn zero_bucket(&self) -> Bucket {
         Bucket {
             lower: -self.zero_threshold,

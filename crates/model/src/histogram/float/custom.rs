@@ -47,7 +47,7 @@ impl FloatHistogram {
     }
 }
 
-/// Returns the bounds that are in both lists.
+/// Returns the bounds that are in both lists, in ascending order.
 fn intersection(a: &[f64], b: &[f64]) -> Vec<f64> {
     let mut rest = b;
     let mut shared = Vec::new();

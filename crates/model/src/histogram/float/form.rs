@@ -7,24 +7,24 @@ use super::side::Side;
 use crate::histogram::bounds::upper_bound;
 use crate::histogram::{CUSTOM_BUCKETS_SCHEMA, Counts, Histogram, ResetHint};
 
-/// A histogram with float counts.
+/// A histogram with float counts, decoded for computations.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FloatHistogram {
     /// A hint whether the counter was reset before this histogram.
     pub hint: ResetHint,
     /// The schema of the stored histogram: -4 to 8, or that of custom buckets.
     pub schema: i32,
-    /// Half of the width of the zero bucket.
+    /// Half of the width of the zero bucket, which is symmetric around zero.
     pub zero_threshold: f64,
-    /// Number of observations in the zero bucket.
+    /// Number of observations in the zero bucket, possibly fractional.
     pub zero_count: f64,
-    /// Number of all observations.
+    /// Number of all observations, possibly fractional.
     pub count: f64,
-    /// The sum of all observations.
+    /// The sum of all observations, NaN if any observation is NaN.
     pub sum: f64,
-    /// The positive or custom buckets.
+    /// The positive buckets, or the custom buckets.
     pub positive: Side,
-    /// The negative buckets.
+    /// The negative buckets, by the magnitude of their bounds.
     pub negative: Side,
     pub(super) custom_values: Vec<f64>,
     pub(super) lost: Option<Lost>,
@@ -116,7 +116,7 @@ impl FloatHistogram {
         }
     }
 
-    /// Returns whether the histogram has custom buckets.
+    /// Returns whether the histogram has custom buckets instead of exponential ones.
     pub fn is_custom(&self) -> bool {
         self.schema == CUSTOM_BUCKETS_SCHEMA
     }
@@ -127,7 +127,7 @@ impl FloatHistogram {
         upper_bound(i64::from(index), self.schema, &self.custom_values)
     }
 
-    /// Enables compensation for all following sums.
+    /// Enables compensation for all following sums. Does nothing if it is enabled already.
     pub(super) fn compensate(&mut self) {
         self.lost.get_or_insert_default();
         self.positive.compensate();
@@ -154,7 +154,7 @@ impl FloatHistogram {
         })
     }
 
-    /// Returns the size on the heap in bytes.
+    /// Returns the size of the buckets and bounds on the heap in bytes.
     pub fn heap_bytes(&self) -> usize {
         let bounds = size_of_val(&self.custom_values[..]);
         self.positive.heap_bytes() + self.negative.heap_bytes() + bounds
@@ -194,7 +194,7 @@ impl FloatHistogram {
         self.negative.map_numbers(&f);
     }
 
-    /// Removes empty buckets on both sides.
+    /// Removes empty buckets on both sides, which changes no observations.
     pub fn compact(&mut self) {
         self.positive.compact();
         self.negative.compact();
@@ -210,7 +210,7 @@ impl FloatHistogram {
         self.schema = schema;
     }
 
-    /// Returns whether any number is infinite.
+    /// Returns whether any count, the sum or any bound is infinite.
     pub fn has_overflow(&self) -> bool {
         let totals = [self.zero_count, self.count, self.sum];
         let bounds = self.custom_values.iter();

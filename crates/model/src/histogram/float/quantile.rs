@@ -9,12 +9,12 @@ use super::buckets::Bucket;
 use super::form::FloatHistogram;
 use crate::log_exp::{exp2, log2};
 
-/// The effect of NaN observations on a result.
+/// The effect of NaN observations on a result, which an annotation reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NanRemark {
-    /// The quantile is one of the NaN observations.
+    /// The quantile is one of the NaN observations, so the result is NaN.
     ResultIsNan,
-    /// The NaN observations increase the quantile.
+    /// The NaN observations increase the quantile, because they count as the largest.
     SkewedHigher,
     /// The NaN observations are not part of any fraction.
     Excluded,

@@ -6,7 +6,7 @@
 use crate::histogram::Span;
 use crate::kahan::Kahan;
 
-/// The buckets on one side of a histogram.
+/// The buckets on one side of a histogram, in columns.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Side {
     indexes: Vec<i32>,
@@ -75,7 +75,7 @@ impl Side {
         &self.counts
     }
 
-    /// Returns the counts of the buckets for modification.
+    /// Returns the counts of the buckets for modification; indexes cannot change.
     pub(super) fn counts_mut(&mut self) -> &mut [f64] {
         &mut self.counts
     }
@@ -90,7 +90,7 @@ impl Side {
         Kahan::new(self.counts[at], lost)
     }
 
-    /// Returns the size on the heap in bytes.
+    /// Returns the size of the columns on the heap in bytes.
     pub(super) fn heap_bytes(&self) -> usize {
         size_of_val(&self.indexes[..]) + size_of_val(&self.counts[..]) + size_of_val(&self.lost[..])
     }
@@ -102,7 +102,7 @@ impl Side {
         }
     }
 
-    /// Enables compensation.
+    /// Enables compensation by adding a column of zeros.
     pub(super) fn compensate(&mut self) {
         self.lost.resize(self.counts.len(), 0.0);
     }

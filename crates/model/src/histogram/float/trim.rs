@@ -6,12 +6,12 @@
 use super::buckets::Bucket;
 use super::form::FloatHistogram;
 
-/// The observations that are kept.
+/// The observations that a trim operator keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trim {
-    /// The operator `</`: observations below the value.
+    /// The operator `</`, which keeps the observations below the value.
     KeepBelow,
-    /// The operator `>/`: observations above the value.
+    /// The operator `>/`, which keeps the observations above the value.
     KeepAbove,
 }
 
@@ -20,7 +20,7 @@ pub enum Trim {
 struct Kept {
     count: f64,
     middle: f64,
-    /// True if the whole bucket remains.
+    /// True if the whole bucket remains, so that nothing is estimated.
     whole: bool,
 }
 
@@ -53,7 +53,8 @@ impl Rest {
 }
 
 impl FloatHistogram {
-    /// Removes the observations above or below `at`.
+    /// Removes the observations above or below `at`, and estimates count and sum again if
+    /// necessary.
     pub fn trim(&mut self, at: f64, trim: Trim) {
         let mut rest = Rest::default();
         let custom = self.is_custom();
@@ -99,7 +100,7 @@ impl FloatHistogram {
     }
 }
 
-/// The assumed distribution of observations within a bucket.
+/// The assumed distribution of observations within a bucket, by kind of bucket.
 #[derive(Clone, Copy, Debug)]
 struct Shape {
     positive: bool,

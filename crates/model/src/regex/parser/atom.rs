@@ -11,18 +11,18 @@ const INVALID_ESCAPE: &str = "invalid escape sequence";
 const INVALID_GROUP: &str = "invalid or unsupported Perl syntax";
 const INVALID_NAME: &str = "invalid named capture";
 
-/// A named set of characters.
+/// A named set of characters, small or shared.
 enum Named {
-    /// A small set of ranges.
+    /// A small set of ranges, which the class copies.
     Set(ClassUnicode),
-    /// A table of ranges that all patterns share.
+    /// A table of ranges that all patterns share, which the class refers to.
     Table(unicode::Table),
 }
 
-/// A named set, and whether it is negated.
+/// A named set, and whether its complement is meant.
 type SignedSet = (Named, bool);
 
-/// Adds a named set to a class.
+/// Adds a named set or its complement to a class.
 fn add(members: &mut ClassMembers, (named, negated): SignedSet) {
     match named {
         Named::Set(set) => members.add_set(set, negated),
@@ -51,7 +51,7 @@ impl<'p> Parser<'p> {
         self.push(node)
     }
 
-    /// Parses an escape outside of a class.
+    /// Parses an escape outside of a class: an assertion, a set, or a character.
     fn escaped(&mut self) -> Parsed<'p, ()> {
         let look = match self.rest().as_bytes().get(1) {
             Some(b'A') => Some(Look::Start),
@@ -154,7 +154,7 @@ impl<'p> Parser<'p> {
         }
     }
 
-    /// Parses up to two more octal digits.
+    /// Parses up to two more octal digits after `value`.
     fn octal(&mut self, mut value: u32) -> u32 {
         for _ in 0..2 {
             let Some(digit) = self.peek().and_then(|c| c.to_digit(8)) else {
@@ -187,7 +187,7 @@ impl<'p> Parser<'p> {
         }
     }
 
-    /// Parses a class `[...]`.
+    /// Parses a class such as `[a-z]` or `[^[:space:]]`.
     fn bracketed(&mut self) -> Parsed<'p, ()> {
         let whole = self.rest();
         self.at += 1;

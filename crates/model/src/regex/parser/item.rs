@@ -6,9 +6,9 @@ use crate::regex::tree::{Node, Repeat};
 #[derive(Debug)]
 pub(super) struct Item {
     pub node: Node,
-    /// The height of the node's tree.
+    /// The height of the node's tree, limited by `HEIGHT_MAX`.
     pub height: usize,
-    /// Number of instructions in Go's program.
+    /// Number of instructions in Go's program for the node.
     pub size: u64,
 }
 

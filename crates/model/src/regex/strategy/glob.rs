@@ -9,12 +9,12 @@ use memchr::memmem::Finder;
 pub(in crate::regex) struct Glob {
     prefix: Vec<u8>,
     middles: Vec<Middle>,
-    /// Minimum number of characters before the suffix.
+    /// Minimum number of characters between the last literal and the suffix.
     last_gap_chars: usize,
     suffix: Vec<u8>,
 }
 
-/// A literal after a gap.
+/// A literal after a gap with a minimum number of characters.
 #[derive(Debug)]
 struct Middle {
     gap_chars: usize,
@@ -72,7 +72,7 @@ impl Glob {
         Some(skip_chars(rest, self.last_gap_chars)?.ends_with(&self.suffix))
     }
 
-    /// Returns the prefix of all matching values.
+    /// Returns the prefix of all matching values, possibly empty.
     pub fn prefix(&self) -> &[u8] {
         &self.prefix
     }

@@ -25,20 +25,20 @@ mod tests;
 /// range for anchored and smoothed selectors.
 pub(crate) type RangeVector = (Arc<dyn Source>, Reach, Option<Overhang>);
 
-/// A shared value, in one of several representations.
+/// A shared value, in one of several representations. Cloning it is cheap.
 #[derive(Clone)]
 pub(crate) enum SharedValue {
-    /// All rows of an instant vector.
+    /// All rows of an instant vector, computed at all steps.
     Rows(Arc<Frame>),
-    /// The numbers of a scalar, one per step.
+    /// The numbers of a scalar, one for each step.
     Numbers(Arc<[f64]>),
-    /// The series found by an instant selector.
+    /// The series found by an instant selector, whose samples each use reads again.
     Series(Arc<dyn Source>),
-    /// The series and windows of a range vector.
+    /// The series and windows of a range vector, whose samples each use reads again.
     Range(RangeVector),
 }
 
-/// A value that will be used again.
+/// A value that will be used again, with the grid, annotations and cost of its evaluation.
 struct Kept {
     grid: Grid,
     value: SharedValue,

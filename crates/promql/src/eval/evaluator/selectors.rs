@@ -105,7 +105,8 @@ impl Evaluator<'_> {
         Ok(Arc::new(Selected::new(selection, &selector.matchers)))
     }
 
-    /// Returns the samples of a range vector.
+    /// Returns the samples of a range vector: those of a selector, or the values of a subquery at
+    /// its inner steps.
     pub(crate) fn matrix(&mut self, node: &Node, grid: Grid) -> Result<RangeVector, QueryError> {
         let Some(shared) = &node.shared else {
             return self.matrix_of(node, grid);

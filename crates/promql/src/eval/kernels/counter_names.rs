@@ -13,7 +13,7 @@ pub(crate) struct CounterNames {
     /// For each series, the index of its annotation plus one, or zero. Empty if no series has an
     /// annotation.
     remarks_of: Vec<u32>,
-    /// The distinct annotations.
+    /// The distinct annotations, one for each combination of metric name and type.
     remarks: Vec<Annotation>,
 }
 
@@ -67,7 +67,8 @@ impl CounterNames {
         Ok(out)
     }
 
-    /// Returns the number of distinct annotations.
+    /// Returns the number of distinct annotations, which callers use to add each only once per
+    /// part.
     pub(crate) fn len(&self) -> usize {
         self.remarks.len()
     }

@@ -20,7 +20,7 @@ use multiversion::target::target_cfg_f;
 /// The plans for the time columns of a batch.
 #[derive(Debug, Default)]
 pub(super) struct ColumnPlans {
-    /// The windows of all steps, by time column.
+    /// The windows of all steps, one plan for each time column.
     pub(super) windows: Plans<Windows>,
     rates: Plans<RatePlan>,
 }
@@ -33,9 +33,9 @@ impl ColumnPlans {
     }
 }
 
-/// A series that contains only floats.
+/// A series that contains only floats in the range of the query.
 pub(super) struct FloatSeries<'a> {
-    /// The samples, without staleness markers.
+    /// The samples of the series, without staleness markers.
     pub(super) samples: Samples<'a>,
     /// True if the series is a counter that never decreases.
     pub(super) rising: bool,
@@ -43,12 +43,12 @@ pub(super) struct FloatSeries<'a> {
     pub(super) column: usize,
 }
 
-/// Counts of the computation of one row.
+/// Counts of the computation of one row, for the sample limit and for annotations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Filled {
-    /// Number of samples in all windows together.
+    /// Number of samples in all windows of the row together.
     pub(super) read: u64,
-    /// Number of samples in the largest window.
+    /// Number of samples in the largest window of the row.
     pub(super) window_max: u64,
     /// Number of windows in which a start timestamp overlaps with a sample.
     pub(super) overlaps: usize,

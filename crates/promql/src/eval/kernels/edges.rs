@@ -46,7 +46,7 @@ impl Overhang {
         })
     }
 
-    /// Returns the name of the modifier in PromQL.
+    /// Returns the name of the modifier in PromQL, for error messages.
     pub(crate) fn name(self) -> &'static str {
         match self.smoothed {
             true => "smoothed",
@@ -151,7 +151,7 @@ impl Overhang {
         (left, right)
     }
 
-    /// Computes `rate`, `increase` or `delta` of a window.
+    /// Computes `rate`, `increase` or `delta` of a window, without further extrapolation.
     fn change(self, how: Extrapolation, window: &Samples<'_>, range: Range) -> Option<f64> {
         let (first, last) = self.ends(window.times, range)?;
         if self.smoothed && window.times[first] > range.end {
@@ -190,9 +190,9 @@ impl Overhang {
 /// The range of a selector at a step, without the overhang.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Range {
-    /// The left edge in milliseconds.
+    /// The left edge in milliseconds. A sample exactly at it is outside of the range.
     pub(crate) start: TimestampMs,
-    /// The right edge in milliseconds.
+    /// The right edge in milliseconds. A sample exactly at it is inside of the range.
     pub(crate) end: TimestampMs,
 }
 

@@ -17,10 +17,10 @@ use firn_model::histogram::Histogram;
 use firn_model::histogram::float::FloatHistogram;
 use std::sync::Arc;
 
-/// An operation on the values of a row.
+/// An operation on the values of a row, which needs neither labels nor other rows.
 #[derive(Debug)]
 pub(crate) enum RowOp {
-    /// A function of each float. Histograms are removed.
+    /// A function of each float. Histograms are removed from the row.
     Map(fn(f64) -> f64),
     /// A binary operator whose other side is a scalar.
     Scalar(ScalarOp),
@@ -30,7 +30,7 @@ pub(crate) enum RowOp {
     Clamp(Vec<f64>, Vec<f64>),
     /// The evaluation time at each step that has a value.
     Time(Grid),
-    /// A change of sign of floats and histograms.
+    /// A change of sign of all floats and histograms.
     Negate,
     /// A function of each histogram. Floats have no result.
     OfHistogram(fn(&Histogram) -> f64),
@@ -41,22 +41,24 @@ pub(crate) enum RowOp {
 /// A binary operator with a scalar on one side.
 #[derive(Debug)]
 pub(crate) struct ScalarOp {
-    /// The infix operator.
+    /// The infix operator, of any class except set operators.
     pub(crate) op: BinaryOp,
-    /// The values of the scalar, one per step.
+    /// The values of the scalar, one for each step.
     pub(crate) scalars: Vec<f64>,
-    /// True if the scalar is the left operand.
+    /// True if the scalar is the left operand, which matters for operators that are not
+    /// commutative.
     pub(crate) scalar_left: bool,
     /// True if a comparison returns 0 or 1 (`bool`).
     pub(crate) returns_bool: bool,
-    /// The position of the operation, for annotations.
+    /// The position of the operation in the query, for annotations.
     pub(crate) span: Span,
-    /// The reservation for the memory of the scalars.
+    /// The reservation for the memory of the scalars, held as long as the operation exists.
     pub(crate) _memory: Reservation,
 }
 
 impl RowOp {
-    /// Returns whether the operation removes the metric name.
+    /// Returns whether the operation removes the metric name, because the result is a different
+    /// metric.
     pub(crate) fn drops_name(&self) -> bool {
         match self {
             RowOp::Scalar(op) => op.returns_bool || op.op.is_arithmetic(),
@@ -65,7 +67,7 @@ impl RowOp {
         }
     }
 
-    /// Applies the operation to the row in place.
+    /// Applies the operation to the row in place, and adds annotations to `notes`.
     pub(crate) fn apply(
         &self,
         row: &mut RowBuffer,

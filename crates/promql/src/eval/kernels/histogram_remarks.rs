@@ -22,18 +22,18 @@ impl<'a> Remarks<'a> {
         }
     }
 
-    /// Adds the collected annotations to `notes`.
+    /// Adds the collected annotations to `notes` when the result of the window is final.
     pub(crate) fn say(self, notes: &mut Annotations) {
         self.list.into_iter().for_each(|remark| notes.add(remark));
     }
 
-    /// Adds an annotation that contains the metric name.
+    /// Adds an annotation that contains the metric name, which is only determined now.
     pub(crate) fn add_named(&mut self, remark: fn(Span, &[u8]) -> Annotation) {
         let remark = remark(self.span, &(self.name)());
         self.list.push(remark);
     }
 
-    /// Adds an annotation about an operation on histograms.
+    /// Adds an annotation about an operation on histograms, which does not contain the metric name.
     pub(crate) fn add_on(
         &mut self,
         operation: HistogramOperation,

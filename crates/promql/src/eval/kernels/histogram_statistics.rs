@@ -17,9 +17,9 @@ use std::sync::Arc;
 /// The order in which the samples of a series are read, step by step.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reading<'a> {
-    /// The steps of the evaluation.
+    /// The steps of the evaluation, which determine the order of reading.
     pub(crate) grid: &'a Grid,
-    /// The window of a step.
+    /// The window of a step, relative to its evaluation time.
     pub(crate) reach: &'a Reach,
     /// Samples that are older than this, relative to the end of a step's window, are skipped. In
     /// milliseconds.

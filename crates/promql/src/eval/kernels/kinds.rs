@@ -10,14 +10,14 @@ use firn_model::histogram::{Histogram, ResetHint};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// The result of an operator for two operands.
+/// The result of an operator for two operands of which at least one is a histogram.
 #[derive(Debug)]
 pub(crate) enum Combined {
     /// A histogram, with an annotation about it if there is one.
     Histogram(Arc<Histogram>, Option<Annotation>),
-    /// The result of a comparison.
+    /// The result of a comparison of two histograms.
     Compared(bool),
-    /// The operator does not support these operands.
+    /// The operator does not support these operands. The annotation contains the reason.
     Refused(Annotation),
 }
 
@@ -111,7 +111,7 @@ pub(crate) fn refuse_all(op: BinaryOp, span: Span, frame: &Frame, notes: &mut An
 pub(crate) struct StepRemarks(BTreeMap<usize, Annotation>);
 
 impl StepRemarks {
-    /// Replaces the annotation of a step.
+    /// Replaces the annotation of a step, because Prometheus retains only the last one.
     pub(crate) fn set(&mut self, step: usize, remark: Annotation) {
         self.0.insert(step, remark);
     }
@@ -121,7 +121,7 @@ impl StepRemarks {
         self.0.extend(later.0);
     }
 
-    /// Returns the annotations in order of steps.
+    /// Returns the annotations in order of steps, at most one per step.
     pub(crate) fn into_iter(self) -> impl Iterator<Item = Annotation> {
         self.0.into_values()
     }

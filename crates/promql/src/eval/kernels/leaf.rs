@@ -29,28 +29,28 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// The value that is computed from the samples of a series.
 #[derive(Debug)]
 pub(crate) enum LeafKind {
-    /// The newest sample of the window.
+    /// The newest sample of the window, as an instant selector returns it.
     Newest,
-    /// The timestamp of the newest sample, in seconds.
+    /// The timestamp of the newest sample, in seconds, for the function `timestamp`.
     NewestTime,
     /// The start timestamp of the newest sample, in seconds.
     NewestStart,
     /// The sample at the step, or the value interpolated between its neighbours. Contains the
     /// position of the selector.
     Smoothed(Span),
-    /// A function of the samples in a window.
+    /// A function of the samples in a window, such as `rate`.
     Range(RangeCall),
 }
 
 /// The series of a source and the computation that is applied to each.
 pub(crate) struct Leaf {
-    /// The source of the series.
+    /// The source of the series, which is shared by all threads.
     pub(crate) source: Arc<dyn Source>,
-    /// The computation.
+    /// The computation that is applied to the samples of each series.
     pub(crate) kind: LeafKind,
-    /// The steps of the evaluation.
+    /// The steps of the evaluation, one for each value of a row.
     pub(crate) grid: Grid,
-    /// The window of a step.
+    /// The window of a step, relative to its evaluation time.
     pub(crate) reach: Reach,
     /// True if only the count and the sum of histograms are needed.
     pub(crate) statistics_only: bool,
@@ -68,7 +68,7 @@ const FEW_STEPS: usize = 4;
 pub(crate) type Each<'a> =
     dyn FnMut(usize, &mut RowBuffer, &mut Annotations) -> Result<(), QueryError> + 'a;
 
-/// The working memory of a part.
+/// The working memory of a part, which is reused for all its series and for later parts.
 #[derive(Debug, Default)]
 pub(crate) struct Scratch {
     buffer: ReadBuffer,
@@ -78,7 +78,7 @@ pub(crate) struct Scratch {
     compacted: Compacted,
 }
 
-/// The samples of a series without staleness markers.
+/// A copy of the samples of a series without staleness markers.
 #[derive(Debug, Default)]
 struct Compacted {
     times: Vec<TimestampMs>,
@@ -86,12 +86,12 @@ struct Compacted {
     starts: Vec<TimestampMs>,
 }
 
-/// The sample counts of a part.
+/// The sample counts of a part, which are added to the account at its end.
 #[derive(Debug, Default)]
 struct Counts {
-    /// Number of samples read.
+    /// Number of samples in all windows of the part.
     read: u64,
-    /// Number of samples in the largest window.
+    /// Number of samples in the largest window of the part.
     window_max: u64,
 }
 
@@ -229,7 +229,7 @@ impl Leaf {
         }
     }
 
-    /// Returns the metric name of a series.
+    /// Returns the metric name of a series, for annotations. Allocates.
     fn name(&self, series: usize) -> Vec<u8> {
         let labels = self.source.labels(series);
         labels.get(METRIC_NAME).to_vec()

@@ -26,14 +26,14 @@ use std::sync::Arc;
 /// The samples of a series by type, without staleness markers.
 #[derive(Default)]
 pub(crate) struct Kinds<'a> {
-    /// The timestamps of the floats.
+    /// The timestamps of the floats in ascending order.
     pub(crate) times: Vec<TimestampMs>,
     values: Vec<f64>,
     starts: Vec<TimestampMs>,
-    /// The timestamps of the histograms.
+    /// The timestamps of the histograms in ascending order.
     pub(crate) histogram_times: Vec<TimestampMs>,
     histogram_starts: Vec<TimestampMs>,
-    /// The histograms in time order.
+    /// The stored histograms in time order, without stale ones.
     pub(crate) histograms: Vec<&'a Arc<Histogram>>,
 }
 
@@ -74,13 +74,13 @@ impl<'a> Kinds<'a> {
         }
     }
 
-    /// Decodes the histograms for computations.
+    /// Decodes the histograms into the form for computations. Allocates for each histogram.
     pub(crate) fn ready(&self) -> Vec<FloatHistogram> {
         let stored = self.histograms.iter();
         stored.map(|h| FloatHistogram::from(&***h)).collect()
     }
 
-    /// Returns a view of the floats.
+    /// Returns a view of the floats, with start timestamps if they are used.
     pub(crate) fn floats(&self) -> Samples<'_> {
         Samples {
             times: &self.times,
@@ -92,11 +92,11 @@ impl<'a> Kinds<'a> {
 
 /// The samples of a series by type, and the windows of all steps.
 pub(crate) struct Seen<'a> {
-    /// The samples of the series by type.
+    /// The samples of the series by type, without staleness markers.
     pub(crate) kinds: Kinds<'a>,
-    /// The windows of the floats.
+    /// The windows of the floats, as indexes into the floats.
     pub(crate) of_floats: Windows,
-    /// The windows of the histograms.
+    /// The windows of the histograms, as indexes into the histograms.
     pub(crate) of_histograms: Windows,
 }
 
@@ -123,7 +123,7 @@ impl<'a> Seen<'a> {
 /// The decoded histograms of a series. Empty if the function does not need them.
 #[derive(Default)]
 pub(crate) struct Prepared {
-    /// The decoded histograms in time order.
+    /// The decoded histograms in time order, one for each stored histogram.
     pub(crate) histograms: Vec<FloatHistogram>,
     /// For each histogram, whether the counter was reset since the previous one. For `changes`:
     /// whether it differs from the previous one.
@@ -166,12 +166,12 @@ impl Prepared {
 /// The window of a step, by type of samples.
 struct Window<'a> {
     floats: Samples<'a>,
-    /// The timestamps and start timestamps of the histograms.
+    /// The timestamps and start timestamps of the histograms in the window.
     times: Samples<'a>,
     histograms: &'a [&'a Arc<Histogram>],
     ready: &'a [FloatHistogram],
     events: &'a [bool],
-    /// The right edge of the window.
+    /// The right edge of the window in milliseconds.
     edge: TimestampMs,
     range_ms: i64,
 }
@@ -188,15 +188,15 @@ fn kinds(
     all.into_iter().map(|(_, is_histogram)| is_histogram)
 }
 
-/// The result of a step.
+/// The result of a step whose window contains at least one histogram.
 enum Outcome {
-    /// The result of the floats alone.
+    /// The result that was already computed from the floats alone.
     OfFloats,
-    /// A different float.
+    /// A float that replaces the result of the floats alone.
     Float(f64),
-    /// A histogram.
+    /// A histogram that replaces the result of the floats alone.
     Histogram(Arc<Histogram>),
-    /// No result, because the window contains both types.
+    /// No result, because the window contains floats and histograms. An annotation is added.
     Mixed,
     /// The result of the floats alone, with an annotation that histograms were ignored.
     Ignored,

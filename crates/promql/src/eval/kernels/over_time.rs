@@ -22,12 +22,12 @@ use firn_model::kahan::Kahan;
 use firn_model::sample::TimestampMs;
 use pace::Pace;
 
-/// The arguments of a function besides the window.
+/// The arguments of a function at a step, besides the window.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct StepArguments {
-    /// The evaluation time in milliseconds.
+    /// The evaluation time in milliseconds, which only `predict_linear` uses.
     pub(crate) time: TimestampMs,
-    /// The scalar arguments in order.
+    /// The scalar arguments in order, zero where the function has fewer.
     pub(crate) scalars: [f64; 2],
 }
 
@@ -77,9 +77,9 @@ pub(crate) fn fill(
 /// once.
 #[derive(Clone, Copy, Debug)]
 enum Of {
-    /// A sum, or a function of sums.
+    /// A sum, or a function that is computed from sums, such as the mean.
     Sums(sums::Of),
-    /// A minimum or maximum.
+    /// A minimum or maximum, which overlapping windows can share.
     Extremes(extremes::Of),
 }
 

@@ -14,21 +14,21 @@ use firn_model::cancel::Cancel;
 /// A function of a range vector with its other arguments.
 #[derive(Debug)]
 pub(crate) struct RangeCall {
-    /// The function that is called.
+    /// The function that is called, by which the kernel is selected.
     pub(crate) function: RangeFunction,
-    /// The requirements of the function on its window.
+    /// The requirements of the function on its window. `None` if the function table contains none.
     pub(crate) window: Option<Window>,
-    /// True if the result keeps the metric name.
+    /// True if the result keeps the metric name, because it is the same metric.
     pub(crate) keeps_name: bool,
     /// The scalar arguments in order, each with one value per step.
     pub(crate) scalars: Vec<Vec<f64>>,
     /// The position of annotations: that of the first argument.
     pub(crate) span: Span,
-    /// The series that are probably not counters.
+    /// The series that are probably not counters, for annotations of `rate` and `increase`.
     pub(crate) counters: CounterNames,
-    /// True if start timestamps are used.
+    /// True if the function uses start timestamps and the feature is enabled.
     pub(crate) uses_starts: bool,
-    /// The overhang of an anchored or smoothed selector.
+    /// The overhang of an anchored or smoothed selector, `None` for a plain one.
     pub(crate) overhang: Option<Overhang>,
     /// The cancel flag, set when the row is no longer needed.
     pub(crate) cancel: Cancel,
@@ -36,13 +36,13 @@ pub(crate) struct RangeCall {
 
 /// A call, and the steps for which it is computed.
 pub(crate) struct View<'a> {
-    /// The call of the window function.
+    /// The call of the window function, with its arguments.
     pub(crate) call: &'a RangeCall,
-    /// The steps of the evaluation.
+    /// The steps for which the call is computed, which may be a part of those of the query.
     pub(crate) grid: &'a Grid,
-    /// The window of a step, including any overhang.
+    /// The window of a step, including any overhang of the selector.
     pub(crate) reach: &'a Reach,
-    /// Returns the metric name, for annotations.
+    /// Returns the metric name of the current series, for annotations. Allocates.
     pub(crate) name: &'a dyn Fn() -> Vec<u8>,
 }
 

@@ -2,19 +2,19 @@
 
 use firn_model::sample::{START_UNKNOWN, TimestampMs};
 
-/// Samples of one type, without staleness markers.
+/// A view of samples of one type in columns, without staleness markers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Samples<'a> {
-    /// The timestamps in ascending order.
+    /// The timestamps in strictly ascending order.
     pub(crate) times: &'a [TimestampMs],
-    /// The values. Empty if the samples are histograms.
+    /// The values; one for each timestamp, or none if the samples are histograms.
     pub(crate) values: &'a [f64],
     /// The start timestamps of the counter, one per sample. Empty if there are none.
     pub(crate) starts: &'a [TimestampMs],
 }
 
 impl<'a> Samples<'a> {
-    /// Returns the samples `start..end`.
+    /// Returns the samples `start..end`. Panics if the range is invalid.
     pub(crate) fn slice(&self, start: usize, end: usize) -> Samples<'a> {
         Samples {
             times: &self.times[start..end],

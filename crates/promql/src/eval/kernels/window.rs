@@ -109,9 +109,9 @@ impl Windows {
 /// Consecutive windows, each of which begins and ends one sample later than the previous one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stretch {
-    /// The first step.
+    /// The first step of the stretch.
     pub(crate) step: usize,
-    /// The number of steps.
+    /// The number of steps in the stretch.
     pub(crate) len: usize,
     /// Index of the first sample in the first window.
     pub(crate) start: usize,
@@ -120,7 +120,7 @@ pub(crate) struct Stretch {
 }
 
 impl Stretch {
-    /// Returns the steps of the stretch.
+    /// Returns the steps of the stretch as a range of indexes.
     pub(crate) fn steps(&self) -> Range<usize> {
         self.step..self.step + self.len
     }
@@ -131,7 +131,7 @@ impl Stretch {
         first..first + self.len
     }
 
-    /// Returns the number of samples in each window.
+    /// Returns the number of samples in each window; it is the same in all windows.
     pub(crate) fn samples(&self) -> usize {
         self.end - self.start
     }

@@ -70,7 +70,8 @@ impl Folding<'_> {
         Ok((cells, memory, notes))
     }
 
-    /// Adds the annotations about histograms that were added.
+    /// Adds the annotations about additions of histograms to `notes`, with the position of the
+    /// input.
     fn remark(&self, remarks: Remarks, notes: &mut Annotations) {
         let span = self.node.input.span;
         for series in remarks.incompatible {

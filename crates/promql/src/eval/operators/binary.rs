@@ -67,11 +67,11 @@ pub(crate) fn frame(
     Ok(frame)
 }
 
-/// A binary operation and its operands.
+/// A binary operation, its operands, and the signatures of their series.
 struct Pairing<'a> {
     operation: &'a Binary,
     span: Span,
-    /// The rule for the labels of results.
+    /// The rule by which the labels of results are created.
     rule: LabelRule,
     /// True if no side has two series with equal labels.
     is_distinct: bool,
@@ -82,7 +82,7 @@ struct Pairing<'a> {
     signatures: &'a Signatures,
 }
 
-/// Two series that are combined at every step.
+/// Two series that are combined at every step, as indexes into their frames.
 struct Pair {
     many: u32,
     one: u32,
@@ -184,7 +184,7 @@ impl Pairing<'_> {
             .all(|id| !std::mem::replace(&mut seen[*id as usize], true))
     }
 
-    /// Combines the rows of all pairs in parallel.
+    /// Combines the rows of all pairs in parallel, and merges the results in order.
     fn combine_rows(
         &self,
         run: &mut Run<'_>,
@@ -342,7 +342,7 @@ impl Pairing<'_> {
     }
 }
 
-/// The arithmetic of two rows, step by step.
+/// The arithmetic of two rows, step by step. A step is absent if either side is.
 struct RowLoop<'a> {
     left: &'a [f64],
     right: &'a [f64],
@@ -361,7 +361,7 @@ impl ArithmeticLoop<()> for RowLoop<'_> {
     }
 }
 
-/// The arithmetic of two single floats.
+/// The arithmetic of two single floats, for steps that are combined individually.
 struct Once {
     left: f64,
     right: f64,

@@ -35,12 +35,12 @@ use std::sync::Arc;
 /// The label with the upper bound of a bucket.
 const BOUND: &str = "le";
 
-/// Number of histograms in a part.
+/// Number of histograms in a part, each of which consists of many series.
 const HISTOGRAMS_PER_PART: usize = 32;
 
 /// The value that is computed from a histogram at each step.
 enum Question {
-    /// A quantile, with one parameter per step.
+    /// A quantile between 0 and 1, with one parameter per step.
     Quantile(Vec<f64>),
     /// The fraction of observations between two values, with one pair of values per step.
     Fraction(Vec<f64>, Vec<f64>),
@@ -88,7 +88,8 @@ fn remark_quantiles(run: &mut Run<'_>, arg: &Node, quantiles: &[f64]) {
     }
 }
 
-/// Evaluates `histogram_quantiles(v, label, q...)`.
+/// Evaluates `histogram_quantiles(v, label, q...)`: several quantiles of the same histograms,
+/// distinguished by a label.
 fn many_quantiles(
     run: &mut Run<'_>,
     args: &[Node],
@@ -165,7 +166,7 @@ fn open_metrics_float(value: f64) -> String {
     }
 }
 
-/// The histograms of a vector, classic and native.
+/// The histograms of a vector, classic and native, with conflicts between both.
 struct Histograms {
     frame: Arc<Frame>,
     grid: Grid,
@@ -174,7 +175,7 @@ struct Histograms {
     delayed: bool,
 }
 
-/// One classic histogram.
+/// One classic histogram, which consists of several series with bucket counts.
 struct Member {
     labels: Labels,
     name: Vec<u8>,

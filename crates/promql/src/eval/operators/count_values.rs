@@ -20,7 +20,8 @@ use firn_model::labels::LabelsBuilder;
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 
-/// Evaluates the aggregation. Values are written into `label`.
+/// Evaluates the aggregation. Values are written into `label` in their shortest form without an
+/// exponent.
 pub(crate) fn frame(
     run: &Run<'_>,
     node: &Aggregate,

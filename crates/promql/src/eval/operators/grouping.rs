@@ -25,18 +25,19 @@ const GROUP_BYTES: usize = 2 * size_of::<Labels>() + 32;
 /// many.
 const REFINED_BYTES: usize = 32;
 
-/// The groups of the series in a stream.
+/// The groups of the series in a stream, which aggregations fold into.
 pub(crate) struct Groups {
-    /// The index of the group of each series.
+    /// The index of the group of each series, in the order of the stream.
     pub(crate) of_series: Vec<u32>,
-    /// The labels of each group.
+    /// The labels of each group, which are those of the result.
     pub(crate) labels: Vec<Labels>,
-    /// The reservation for the memory of both lists.
+    /// The reservation for the memory of both lists, held as long as the groups exist.
     _memory: Reservation,
 }
 
 impl Groups {
-    /// Assigns the series of `stream` to groups.
+    /// Assigns the series of `stream` to groups. Groups are numbered in order of their first
+    /// series.
     pub(crate) fn of(
         stream: &Stream,
         grouping: &Grouping,
@@ -48,7 +49,7 @@ impl Groups {
         }
     }
 
-    /// Assigns the series of a frame to groups.
+    /// Assigns the series of a frame to groups, like [`Groups::of`].
     pub(crate) fn of_frame(
         frame: &Arc<Frame>,
         grouping: &Grouping,
@@ -57,7 +58,7 @@ impl Groups {
         Self::of(&frame.clone().into(), grouping, run)
     }
 
-    /// Returns the number of groups.
+    /// Returns the number of groups, which is zero if there are no series.
     pub(crate) fn len(&self) -> usize {
         self.labels.len()
     }
@@ -68,7 +69,8 @@ impl Groups {
         self.len() * size_of::<Vec<u32>>() + 2 * size_of_val(&self.of_series[..])
     }
 
-    /// Returns the series of each group.
+    /// Returns the series of each group in ascending order. Allocates; see
+    /// [`Groups::members_bytes`].
     pub(crate) fn members(&self) -> Vec<Vec<u32>> {
         let mut members = vec![Vec::new(); self.len()];
         for (series, group) in self.of_series.iter().enumerate() {

@@ -133,9 +133,10 @@ struct Join<'a> {
     row_of: FxHashMap<Labels, usize>,
     samples: u64,
     account: &'a Account<'a>,
-    /// The reservation for names, identities and partners.
+    /// The reservation for names, identities and partners, which are freed before the result is
+    /// built.
     memory: Reservation,
-    /// The reservation for the rows of the result.
+    /// The reservation for the rows of the result, which is passed to the frame.
     rows_memory: Reservation,
 }
 

@@ -57,7 +57,8 @@ impl<'a> LabelSetter<'a> {
         })
     }
 
-    /// Creates the function of `label_join(v, dst, separator, src...)`.
+    /// Creates the function of `label_join(v, dst, separator, src...)`. Fails if a label name is
+    /// invalid.
     pub(crate) fn join(args: &'a [Node]) -> Result<Self, QueryError> {
         let (destination, separator) = (text(args, 1), text(args, 2));
         let mut sources = Vec::new();
@@ -185,7 +186,7 @@ pub(crate) fn sort(
     Ok(sorted)
 }
 
-/// Compares values in ascending order, NaN last.
+/// Compares values in ascending order, NaN last, like the function `sort`.
 pub(crate) fn by_values(a: f64, b: f64) -> Ordering {
     let nan_last = a.is_nan().cmp(&b.is_nan());
     nan_last.then_with(|| a.partial_cmp(&b).unwrap_or(Ordering::Equal))

@@ -27,7 +27,7 @@ pub(crate) struct Extremes {
     pub(crate) min: f64,
     /// The largest value; NaN if any value is NaN.
     pub(crate) max: f64,
-    /// True if any value is NaN.
+    /// True if any value of the parameter is NaN.
     pub(crate) any_nan: bool,
 }
 
@@ -112,10 +112,10 @@ struct Choice<'a> {
     account: &'a Account<'a>,
 }
 
-/// The quantiles of all groups at some steps.
+/// The quantiles of all groups at some steps, computed by one thread.
 struct Part {
     steps: Range<usize>,
-    /// The values ordered by group, then by step.
+    /// The values ordered by group, then by step; absent if a group has no value.
     values: Vec<f64>,
     _memory: Reservation,
 }

@@ -27,7 +27,7 @@ use std::sync::Arc;
 /// as many.
 const ROW_BYTES: usize = 6 * size_of::<u32>();
 
-/// The producer of a stream's rows.
+/// The producer of a stream's rows: samples or rows in memory.
 pub(crate) enum Base {
     /// Samples of a source, which are converted to rows on demand.
     Leaf(Box<Leaf>),
@@ -160,7 +160,7 @@ impl Stream {
         }
     }
 
-    /// Returns the number of steps.
+    /// Returns the number of steps of each row.
     pub(crate) fn steps(&self) -> usize {
         match &self.base {
             Base::Leaf(leaf) => leaf.grid.count,
@@ -168,7 +168,8 @@ impl Stream {
         }
     }
 
-    /// Returns the labels of a series. May allocate.
+    /// Returns the labels of a series, without the metric name if an operation removed it. May
+    /// allocate.
     pub(crate) fn labels(&self, series: usize) -> Labels {
         let labels = match &self.base {
             Base::Leaf(leaf) => leaf.source.labels(series),

@@ -328,7 +328,7 @@ impl Choice<'_> {
     }
 }
 
-/// A value and the index of its series.
+/// An element of a heap: a value and the index of its series.
 #[derive(Clone, Copy, Debug)]
 struct Element {
     value: f64,

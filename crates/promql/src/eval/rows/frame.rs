@@ -35,7 +35,7 @@ pub(crate) struct Frame {
 }
 
 impl Frame {
-    /// Creates a frame without series.
+    /// Creates a frame without series whose rows have `steps` steps.
     pub(crate) fn new(steps: usize) -> Self {
         Self {
             steps,
@@ -125,7 +125,7 @@ impl Frame {
         values + self.row_labels.bytes() + size_of_val(&self.places[..]) + points.sum::<usize>()
     }
 
-    /// Adds a series. An empty row is ignored.
+    /// Adds a series with labels in memory. An empty row is ignored.
     pub(crate) fn push(&mut self, row_labels: RowLabels, row: Row<'_>) {
         if !row.is_empty() {
             self.row_labels.push(row_labels);
@@ -199,12 +199,12 @@ impl Frame {
         self.memory.append(&mut other.memory);
     }
 
-    /// Returns the number of series.
+    /// Returns the number of series, none of which is empty.
     pub(crate) fn len(&self) -> usize {
         self.places.len()
     }
 
-    /// Returns the number of steps.
+    /// Returns the number of steps in each row.
     pub(crate) fn steps(&self) -> usize {
         self.steps
     }
@@ -233,7 +233,7 @@ impl Frame {
         self.row_labels.label_column(name, account)
     }
 
-    /// Returns the labels of all rows.
+    /// Returns the labels of all rows, which may not have been created yet.
     pub(crate) fn all_labels(&self) -> &FrameLabels {
         &self.row_labels
     }
@@ -258,7 +258,7 @@ impl Frame {
         Ok(self.row_labels.make_all(account, memory)?)
     }
 
-    /// Returns the row of a series.
+    /// Returns the row of a series as a view. Panics if the index is out of range.
     pub(crate) fn row(&self, series: usize) -> Row<'_> {
         let (chunk, row) = self.places[series];
         let start = row as usize * self.steps;
@@ -269,7 +269,7 @@ impl Frame {
         }
     }
 
-    /// Returns whether any series has a histogram.
+    /// Returns whether any series has a histogram at any step.
     pub(crate) fn has_histograms(&self) -> bool {
         self.histograms.iter().any(|points| !points.is_empty())
     }

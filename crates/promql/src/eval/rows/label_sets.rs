@@ -27,14 +27,14 @@ pub(crate) fn retain_into(
     }
 }
 
-/// Returns the labels that `keep` accepts.
+/// Returns the labels whose names `keep` accepts. Allocates.
 pub(crate) fn retain(labels: LabelsRef<'_>, keep: impl FnMut(&str) -> bool) -> Labels {
     let mut out = Vec::with_capacity(labels.as_bytes().len());
     retain_into(labels, keep, &mut out);
     LabelsRef::from_canonical(&out).to_owned()
 }
 
-/// Returns `labels` without metadata labels; see [`is_metadata`].
+/// Returns `labels` without metadata labels, such as the metric name; see [`is_metadata`].
 pub(crate) fn without_metadata(labels: LabelsRef<'_>) -> Labels {
     // Names are sorted, so all labels after the last metadata label are copied at once.
     let mut kept = Vec::new();
@@ -66,7 +66,7 @@ pub(crate) struct Dictionary {
     strings: ByteStrings,
 }
 
-/// Byte strings in one buffer.
+/// A list of byte strings in one buffer, without an allocation per string.
 #[derive(Debug, Default)]
 pub(crate) struct ByteStrings {
     bytes: Vec<u8>,
@@ -74,13 +74,13 @@ pub(crate) struct ByteStrings {
 }
 
 impl ByteStrings {
-    /// Appends a string.
+    /// Appends a string to the list.
     pub(crate) fn push(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
         self.ends.push(self.bytes.len());
     }
 
-    /// Returns all strings in order.
+    /// Returns all strings in the order in which they were added.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &[u8]> {
         (0..self.ends.len()).map(|at| self.get(at))
     }
@@ -118,7 +118,7 @@ impl Dictionary {
         PLACE_BYTES + 2 * bytes.len()
     }
 
-    /// Returns the number of distinct strings.
+    /// Returns the number of distinct strings, which is also the next number.
     pub(crate) fn len(&self) -> usize {
         self.ids.len()
     }

@@ -73,7 +73,7 @@ pub(crate) fn in_parts<T: Send>(
     queue.failure.map_or(Ok(()), |(_, error)| Err(error))
 }
 
-/// Results that wait for the results before them.
+/// The results of parts that wait for the results before them.
 struct Queue<T> {
     next: usize,
     waiting: BTreeMap<usize, T>,

@@ -84,7 +84,7 @@ impl ReadBuffer {
         Ok(())
     }
 
-    /// Ensures that at least `bytes` are reserved.
+    /// Ensures that at least `bytes` are reserved. Fails if the budget is exceeded.
     fn reserve(&mut self, bytes: usize, account: &Account<'_>) -> Result<(), QueryError> {
         match &mut self.memory {
             Some(memory) => grow_to(memory, bytes),

@@ -10,34 +10,34 @@ use firn_model::histogram::{Counts, Histogram};
 use firn_model::sample::{STALE_NAN_BITS, is_stale};
 use std::sync::Arc;
 
-/// Marks a step without a float.
+/// The value that marks a step without a float: the bits of the staleness marker.
 pub(crate) const ABSENT: f64 = f64::from_bits(STALE_NAN_BITS);
 
-/// Returns whether the step has no float.
+/// Returns whether the value of a step means that it has no float.
 #[inline(always)]
 pub(crate) fn is_absent(value: f64) -> bool {
     is_stale(value)
 }
 
-/// Returns the number of steps without a float.
+/// Returns the number of steps without a float; O(steps).
 pub(crate) fn count_absent(values: &[f64]) -> usize {
     values.iter().filter(|value| is_absent(**value)).count()
 }
 
-/// A histogram and the index of its step.
+/// The index of a step, and the histogram at this step.
 pub(crate) type HistogramPoint = (u32, Arc<Histogram>);
 
 /// The value of a series at a step, as an operand of an operator.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Operand<'a> {
-    /// A float value.
+    /// A float value, which is not [`ABSENT`].
     Float(f64),
-    /// A native histogram.
+    /// A native histogram, borrowed from the row.
     Histogram(&'a Arc<Histogram>),
 }
 
 impl Operand<'_> {
-    /// Returns whether the value is a histogram.
+    /// Returns whether the value is a histogram and not a float.
     pub(crate) fn is_histogram(&self) -> bool {
         matches!(self, Operand::Histogram(_))
     }
@@ -46,16 +46,16 @@ impl Operand<'_> {
 /// A view of the values of one series at all steps.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Row<'a> {
-    /// One float per step, or [`ABSENT`].
+    /// One float per step, or [`ABSENT`] where the step has none.
     pub(crate) values: &'a [f64],
-    /// The histograms, in order of steps.
+    /// The histograms with the indexes of their steps, in ascending order.
     pub(crate) histograms: &'a [HistogramPoint],
     /// True if every step has a float. False if this is not certain.
     pub(crate) is_full: bool,
 }
 
 impl<'a> Row<'a> {
-    /// Creates a row without histograms.
+    /// Creates a row without histograms. It is not marked as full.
     pub(crate) fn of_floats(values: &'a [f64]) -> Self {
         Self {
             values,
@@ -64,17 +64,17 @@ impl<'a> Row<'a> {
         }
     }
 
-    /// Returns whether no step has a value.
+    /// Returns whether no step has a float or a histogram.
     pub(crate) fn is_empty(&self) -> bool {
         self.histograms.is_empty() && !self.has_floats()
     }
 
-    /// Returns whether any step has a float.
+    /// Returns whether any step has a float; O(steps).
     pub(crate) fn has_floats(&self) -> bool {
         self.values.iter().any(|v| !is_absent(*v))
     }
 
-    /// Returns the number of steps with a float.
+    /// Returns the number of steps with a float. O(1) if the row is full, otherwise O(steps).
     pub(crate) fn floats(&self) -> usize {
         match self.is_full {
             false => self.values.len() - count_absent(self.values),
@@ -111,7 +111,7 @@ impl<'a> Row<'a> {
         }
     }
 
-    /// Returns the histogram at a step; O(log n).
+    /// Returns the histogram at a step, if there is one; O(log n).
     pub(crate) fn histogram(&self, step: usize) -> Option<&Arc<Histogram>> {
         let at = self
             .histograms
@@ -158,9 +158,9 @@ fn bytes_of(histogram: &Histogram) -> u64 {
 /// A mutable row that an operator works on. It is reused for many series.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RowBuffer {
-    /// One float per step, or [`ABSENT`].
+    /// One float per step, or [`ABSENT`] where the step has none.
     pub(crate) values: Vec<f64>,
-    /// The histograms, in order of steps.
+    /// The histograms with the indexes of their steps, in ascending order.
     pub(crate) histograms: Vec<HistogramPoint>,
     /// True if every step has a float. The caller must set it after the last change of the values.
     pub(crate) is_full: bool,
@@ -182,7 +182,7 @@ impl RowBuffer {
         self.is_full = false;
     }
 
-    /// Copies the values of `row` into this row.
+    /// Copies the values and histograms of `row` into this row, and keeps the allocated memory.
     pub(crate) fn copy_from(&mut self, row: Row<'_>) {
         self.values.clear();
         self.values.extend_from_slice(row.values);
@@ -191,7 +191,7 @@ impl RowBuffer {
         self.is_full = row.is_full;
     }
 
-    /// Returns the row as a view.
+    /// Returns a view of the row, for operators that only read it.
     pub(crate) fn row(&self) -> Row<'_> {
         Row {
             values: &self.values,

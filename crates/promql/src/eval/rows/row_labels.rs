@@ -19,7 +19,7 @@ use std::sync::Arc;
 /// allocator, in bytes.
 pub(crate) const ALLOCATION_BYTES: usize = 32;
 
-/// The labels of one row.
+/// The labels of one row, and whether its metric name is still to be removed.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct RowLabels {
     /// The label set, which still contains the metric name if `drops_name` is set.
@@ -30,7 +30,7 @@ pub(crate) struct RowLabels {
 }
 
 impl RowLabels {
-    /// Creates labels that keep the metric name.
+    /// Creates the labels of a row that keeps its metric name.
     pub(crate) fn kept(labels: Labels) -> Self {
         let drops_name = false;
         RowLabels { labels, drops_name }
@@ -42,10 +42,10 @@ pub(crate) type HeldColumn = (LabelColumn, Reservation);
 
 /// A list of members, usually series, whose labels are created on request.
 pub(crate) trait Origin: Send + Sync {
-    /// Returns the number of members.
+    /// Returns the number of members, including those that no row refers to.
     fn len(&self) -> usize;
 
-    /// Returns the labels of a member. Allocates.
+    /// Returns the label set of a member. Allocates in each call.
     fn labels(&self, member: usize) -> Labels;
 
     /// Returns the values of one label for all members.
@@ -66,9 +66,9 @@ const DEPTH_MAX: u32 = 64;
 
 /// Members of another origin whose metric names are removed, now or at the end of the evaluation.
 pub(crate) struct Renamed {
-    /// The members with their metric names.
+    /// The members with their metric names, which are not changed.
     pub(crate) origin: Arc<dyn Origin>,
-    /// True if the metadata labels are removed now.
+    /// True if the metadata labels are removed from all label sets.
     pub(crate) strips: bool,
     /// True if the metadata labels are removed at the end of the evaluation.
     pub(crate) drops: bool,
@@ -126,9 +126,9 @@ pub(crate) fn gather(
     Ok((column, memory))
 }
 
-/// The labels of all rows of a frame.
+/// The labels of all rows of a frame, in memory or as references to an origin.
 pub(crate) enum FrameLabels {
-    /// Label sets in memory, one per row.
+    /// Label sets in memory, one for each row.
     Made(Vec<RowLabels>),
     /// Indexes of members of an origin, one per row. Label sets are created on request.
     Late(Arc<dyn Origin>, Vec<u32>),
@@ -172,12 +172,12 @@ impl FrameLabels {
         }
     }
 
-    /// Adds a label set in memory.
+    /// Adds a label set in memory. Creates all other label sets, too.
     pub(crate) fn push(&mut self, row_labels: RowLabels) {
         self.make().push(row_labels);
     }
 
-    /// Returns the number of rows.
+    /// Returns the number of rows that have labels.
     pub(crate) fn len(&self) -> usize {
         match self {
             FrameLabels::Made(made) => made.len(),
@@ -204,7 +204,7 @@ impl FrameLabels {
         }
     }
 
-    /// Creates all label sets and returns them.
+    /// Creates all label sets without reserving memory, and returns them.
     fn make(&mut self) -> &mut Vec<RowLabels> {
         if let FrameLabels::Late(..) = self {
             *self = FrameLabels::Made((0..self.len()).map(|row| self.get(row)).collect());
@@ -258,7 +258,7 @@ impl FrameLabels {
         }
     }
 
-    /// Appends the labels of other rows.
+    /// Appends the labels of other rows. References are kept if both lists have the same origin.
     pub(crate) fn append(&mut self, mut other: FrameLabels) {
         if self.len() == 0 {
             *self = other;
@@ -274,7 +274,7 @@ impl FrameLabels {
         }
     }
 
-    /// Returns the rows as members of an origin.
+    /// Returns the rows as an origin and the index of each row's member in it.
     pub(crate) fn origin(&self) -> (Arc<dyn Origin>, Vec<u32>) {
         match self {
             FrameLabels::Made(made) => {
@@ -294,7 +294,7 @@ impl FrameLabels {
     }
 }
 
-/// An origin whose label sets are in memory.
+/// An origin whose label sets are in memory, for frames that have created them.
 struct Made(Vec<RowLabels>);
 
 impl Origin for Made {

@@ -20,11 +20,12 @@ pub(crate) trait Source: Origin {
     /// Returns whether all series certainly have the same metric name.
     fn has_one_name(&self) -> bool;
 
-    /// Appends the samples of `series` to `into`.
+    /// Appends the samples of `series` to `into`, one series after another. Fails if the store
+    /// does.
     fn read(&self, series: Range<usize>, into: &mut SeriesBatch) -> Result<(), QueryError>;
 }
 
-/// The series of a selection in the store.
+/// The series of a selection in the store, for instant and range selectors.
 pub(crate) struct Selected {
     selection: Arc<dyn Selection>,
     has_one_name: bool,

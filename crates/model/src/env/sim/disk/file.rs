@@ -29,7 +29,7 @@ impl Drop for SimLock {
     }
 }
 
-/// An open file of a simulated disk.
+/// An open file of a simulated disk, valid until its process ends.
 pub(super) struct SimFile {
     pub(super) state: Arc<Mutex<State>>,
     pub(super) inode: Inode,
@@ -38,7 +38,7 @@ pub(super) struct SimFile {
     pub(super) is_direct: bool,
 }
 
-/// The sector size of most disks, in bytes.
+/// The sector size of most disks in bytes, reported for direct writes.
 const SECTOR_BYTES: u64 = 512;
 
 impl SimFile {

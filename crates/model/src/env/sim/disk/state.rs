@@ -13,14 +13,14 @@ use std::path::{Path, PathBuf};
 /// The number of bytes that a disk writes atomically.
 const SECTOR_BYTES: u64 = 512;
 
-/// The operations that a test can let fail.
+/// The operations that a test can let fail, once or always.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Operation {
-    /// A read of a file.
+    /// A read from a file at any offset.
     Read,
-    /// A write of a file.
+    /// A write to a file at any offset.
     Write,
-    /// A sync of a file or a folder.
+    /// A sync of a file or of the names in a folder.
     Sync,
 }
 
@@ -53,7 +53,7 @@ pub(super) struct FileState {
     pub(super) seen: Vec<u8>,
     pub(super) durable: Vec<u8>,
     pub(super) pending: Vec<Change>,
-    /// Bytes of which every read fails.
+    /// Bytes of which every read fails, as with a bad sector.
     pub(super) unreadable: Option<Range<u64>>,
 }
 
@@ -88,7 +88,7 @@ pub(super) enum Mercy {
 }
 
 impl State {
-    /// Creates an empty disk.
+    /// Creates an empty disk, whose random decisions depend on `seed`.
     pub(super) fn new(seed: u64) -> Self {
         Self {
             rng: SimRng::new(seed),
@@ -199,7 +199,7 @@ impl State {
         self.pending_names.retain(|change| !is_removal(change));
     }
 
-    /// Returns whether a folder contains anything.
+    /// Returns whether a folder contains any file or folder.
     pub(super) fn is_occupied(&self, dir: &Path) -> bool {
         let mut paths = self.names.keys().chain(&self.folders);
         paths.any(|path| path.parent() == Some(dir))
@@ -296,10 +296,10 @@ impl State {
     }
 }
 
-/// The result of a change that was started.
+/// The result of a change that was started, with respect to the power.
 pub(super) enum Fate {
     Done,
-    /// The power went off during the change.
+    /// The power went off during the change, which may or may not survive.
     Unknown,
 }
 

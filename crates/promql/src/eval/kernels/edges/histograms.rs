@@ -17,9 +17,9 @@ use firn_model::sample::TimestampMs;
 /// The histograms in the window of a step, including the overhang.
 #[derive(Clone, Copy)]
 pub(super) struct Points<'a> {
-    /// The timestamps of the histograms.
+    /// The timestamps of the histograms in ascending order.
     pub(super) times: &'a [TimestampMs],
-    /// The histograms, decoded for computations.
+    /// The histograms, decoded for computations; one for each timestamp.
     pub(super) histograms: &'a [FloatHistogram],
     /// For each histogram, whether it is a reset or a change, depending on the function. Empty if
     /// the function does not need it.

@@ -76,7 +76,7 @@ pub(crate) fn fill(
     Ok(seen.of_floats.samples() + seen.of_histograms.samples())
 }
 
-/// Computes the row of a smoothed instant selector.
+/// Computes the row of a smoothed instant selector: interpolated floats or histograms at each step.
 pub(crate) fn fill_smoothed(
     columns: &SeriesColumns<'_>,
     (grid, wide): (&Grid, &Reach),

@@ -3,10 +3,10 @@
 
 use crate::eval::kernels::window::Windows;
 
-/// The number of lanes.
+/// The number of lanes, which equals the number of floats in an AVX-512 register.
 pub(super) const LANES: usize = 8;
 
-/// Consecutive windows, none of which is empty.
+/// Consecutive windows that are computed together, none of which is empty.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Abreast {
     /// The steps of the windows. If there are too few windows, the last one is repeated.
@@ -16,7 +16,7 @@ pub(super) struct Abreast {
 }
 
 impl Abreast {
-    /// Returns all windows that contain samples, in order.
+    /// Returns all windows that contain samples, in order and in groups of [`LANES`].
     pub(super) fn all(windows: &Windows) -> impl Iterator<Item = Abreast> {
         let mut rest = windows.iter();
         std::iter::from_fn(move || {
@@ -41,7 +41,7 @@ impl Abreast {
         counts.map(|(start, end)| end - start).sum()
     }
 
-    /// Returns the samples of a lane.
+    /// Returns the samples in the window of a lane.
     pub(super) fn window<'a>(&self, lane: usize, values: &'a [f64]) -> &'a [f64] {
         &values[self.starts[lane]..self.ends[lane]]
     }

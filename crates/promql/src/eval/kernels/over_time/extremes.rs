@@ -14,12 +14,12 @@
 use super::pace::Pace;
 use crate::eval::kernels::window::Windows;
 
-/// The extreme that is computed.
+/// The extreme that is computed for each window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Of {
-    /// The smallest value.
+    /// The smallest value, for `min_over_time`.
     Least,
-    /// The largest value.
+    /// The largest value, for `max_over_time`.
     Greatest,
 }
 
@@ -41,7 +41,7 @@ impl Of {
     }
 }
 
-/// Computes all windows that contain samples.
+/// Computes all windows that contain samples, and leaves all other steps unchanged.
 #[inline(always)]
 pub(super) fn fill(
     of: Of,
@@ -112,7 +112,8 @@ fn of_stretches(of: Of, reach: usize, values: &[f64], pace: &mut Pace<'_>) -> Op
     Some(stretches)
 }
 
-/// Writes the extreme of each pair.
+/// Writes the extreme of each pair of values. The loop has no branches, so the compiler vectorizes
+/// it.
 #[inline(always)]
 fn choose(of: Of, firsts: &[f64], lasts: &[f64], out: &mut [f64]) {
     for (out, (a, b)) in out.iter_mut().zip(firsts.iter().zip(lasts)) {

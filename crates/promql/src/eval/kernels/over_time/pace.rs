@@ -12,7 +12,7 @@ pub(super) struct Pace<'a> {
 }
 
 impl<'a> Pace<'a> {
-    /// Creates a counter that starts at zero.
+    /// Creates a counter that starts at zero and checks the given flag.
     pub(super) fn new(cancel: &'a Cancel) -> Self {
         Self { cancel, samples: 0 }
     }

@@ -12,14 +12,14 @@ use crate::math::integers::{SMALL, float_of, nearest, rounded};
 use crate::math::quotient::{Divisor, by_inverse, plainly};
 use firn_model::kahan::{Kahan, Mean};
 
-/// The function of a window's values.
+/// The function of a window's values that is computed from sums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Of {
-    /// The sum of the values.
+    /// The sum of the values, for `sum_over_time`.
     Sum,
-    /// The arithmetic mean.
+    /// The arithmetic mean, for `avg_over_time`.
     Mean,
-    /// The population variance.
+    /// The population variance, for `stdvar_over_time`.
     Variance,
     /// The population standard deviation: the square root of the variance.
     Deviation,

@@ -64,7 +64,7 @@ impl Spread {
     }
 }
 
-/// Consecutive steps whose windows advance by equal strides.
+/// Consecutive steps whose windows advance by equal strides, so that a simple loop computes them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Run {
     pub(super) step: usize,
@@ -95,16 +95,16 @@ impl Run {
     }
 }
 
-/// The plan of a time column.
+/// The plan of a time column. Its memory is reused for other columns.
 #[derive(Debug, Default)]
 pub(crate) struct RatePlan {
     windows: Windows,
     runs: Vec<Run>,
-    /// True if the runs cover all steps.
+    /// True if the runs cover all steps, so that every step has a result.
     is_full: bool,
     /// The extrapolation factor of each step. Valid only for steps that a run covers.
     pub(super) factors: Vec<f64>,
-    /// The right edge of each step's window.
+    /// The right edge of each step's window in milliseconds.
     edges: Vec<TimestampMs>,
 }
 
@@ -153,7 +153,7 @@ impl RatePlan {
         }
     }
 
-    /// Returns the windows of all steps.
+    /// Returns the windows of all steps, including empty ones.
     pub(crate) fn windows(&self) -> &Windows {
         &self.windows
     }

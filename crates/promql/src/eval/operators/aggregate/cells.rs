@@ -15,30 +15,30 @@ use rows::{count, extreme, greatest, least, sum, variance};
 use rustc_hash::FxHashMap;
 use std::ops::Range;
 
-/// The function that folds values.
+/// The function that folds the values of a group into one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fold {
-    /// The sum of the values.
+    /// The sum of the values, with compensation, for `sum`.
     Sum,
-    /// The arithmetic mean.
+    /// The arithmetic mean, with compensation, for `avg`.
     Mean,
-    /// The number of values.
+    /// The number of values, floats and histograms, for `count`.
     Count,
-    /// The constant one, if there is any value.
+    /// The constant one, if there is any value, for `group`.
     Group,
-    /// The smallest value.
+    /// The smallest value, for `min`. Histograms are ignored.
     Min,
-    /// The largest value.
+    /// The largest value, for `max`. Histograms are ignored.
     Max,
-    /// The population variance, or its square root.
+    /// The population variance or its square root, for `stdvar` and `stddev`.
     Variance {
-        /// True if the result is the standard deviation.
+        /// True if the result is the standard deviation instead of the variance.
         root: bool,
     },
 }
 
 impl Fold {
-    /// Returns whether histograms are ignored, with an annotation.
+    /// Returns whether histograms are ignored, which an annotation must report.
     pub(crate) fn ignores_histograms(self) -> bool {
         matches!(self, Fold::Min | Fold::Max | Fold::Variance { .. })
     }
@@ -70,14 +70,14 @@ const CELLS_AT_FIRST: Range<usize> = 1 << 10..1 << 15;
 /// Maximum capacity in cells that is reserved for the groups of other parts: one megabyte.
 const CELLS_AHEAD: usize = 1 << 17;
 
-/// The properties of a group that has cells.
+/// The properties of a group that has cells in this part.
 #[derive(Clone, Debug)]
 struct Slot {
     group: u32,
     /// The index of the first series with a value.
     first: u32,
     drops_name: bool,
-    /// True if all steps certainly have a value.
+    /// True if all steps certainly have a value, so that faster loops can be used.
     is_full: bool,
 }
 
@@ -86,7 +86,7 @@ struct Slot {
 pub(crate) struct Cells {
     fold: Fold,
     steps: usize,
-    /// Maximum number of groups.
+    /// Maximum number of groups that this part can contain.
     groups: usize,
     /// The slots by index of the group. This is a map because a part usually contains few of all
     /// groups.
@@ -98,10 +98,10 @@ pub(crate) struct Cells {
     first: Vec<f64>,
     /// The compensation of the sum; for a variance, the mean.
     second: Vec<f64>,
-    /// The number of values, for means and variances.
+    /// The number of values, for means and variances. Empty for other functions.
     third: Vec<f64>,
     overflowed: bool,
-    /// The sums and means of histograms.
+    /// The sums and means of the histograms, for functions that support them.
     histograms: HistogramCells,
 }
 
@@ -126,14 +126,14 @@ impl Cells {
         }
     }
 
-    /// Returns the memory in use, in bytes.
+    /// Returns the memory in use, in bytes, which the caller reserves.
     pub(crate) fn bytes(&self) -> usize {
         let cells = self.first.len() + self.second.len() + self.third.len();
         let slot_bytes = size_of::<Slot>() + size_of::<(u32, u32)>();
         cells * size_of::<f64>() + self.slots.len() * slot_bytes + self.histograms.bytes()
     }
 
-    /// Returns the number of steps.
+    /// Returns the number of steps in each row of cells.
     pub(crate) fn steps(&self) -> usize {
         self.steps
     }
@@ -308,7 +308,7 @@ impl Cells {
         }
     }
 
-    /// Merges two variances (Chan, Golub, LeVeque 1979).
+    /// Merges the variances of two parts (Chan, Golub, LeVeque 1979).
     fn merge_variance(&mut self, to: usize, other: &Cells, from: usize) {
         let (count, more) = (self.third[to], other.third[from]);
         let total = count + more;
@@ -325,7 +325,7 @@ impl Cells {
         order
     }
 
-    /// Returns the group of a slot.
+    /// Returns the index of the group that a slot belongs to.
     pub(crate) fn group(&self, slot: usize) -> u32 {
         self.slots[slot].group
     }
@@ -357,7 +357,7 @@ impl Cells {
         }
     }
 
-    /// Writes the results of a slot to `out`.
+    /// Writes the results of a slot to `out`, absent where the group has no value.
     pub(crate) fn finish(&self, slot: usize, out: &mut Vec<f64>) {
         let range = slot * self.steps..(slot + 1) * self.steps;
         out.clear();

@@ -10,16 +10,16 @@ use std::collections::BTreeMap;
 /// Memory of a cell in bytes, in addition to its histogram.
 const CELL_BYTES: usize = size_of::<(u32, Cell)>() + size_of::<Accumulator>();
 
-/// The histograms of a group at a step.
+/// The histograms of a group at a step, while they are accumulated.
 #[derive(Clone, Debug)]
 enum Cell {
     /// The accumulated histogram, and the index of the first series that has one.
     Total(Box<Accumulator>, u32),
     /// A float occurred first, so no histograms are accumulated.
     AfterFloat,
-    /// The group contains both exponential and custom buckets.
+    /// The group contains both exponential and custom buckets, which cannot be added.
     Incompatible {
-        /// True if a float occurred before.
+        /// True if a float occurred before, so that the reason is the mix of types.
         has_float: bool,
     },
 }
@@ -29,7 +29,7 @@ enum Cell {
 pub(crate) enum Outcome {
     /// The accumulated histogram, which is valid if there are no floats.
     Total(Box<Accumulator>),
-    /// The group has no value at this step.
+    /// The group has no value at this step, although it contains histograms.
     Nothing {
         /// True if the reason is that there are floats, too.
         is_mix: bool,
@@ -39,7 +39,7 @@ pub(crate) enum Outcome {
 /// The reasons for annotations about histograms that were added.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Remarks {
-    /// True if custom bucket bounds were reconciled.
+    /// True if the bounds of custom buckets differed and were reconciled.
     pub(crate) reconciled: bool,
     /// The series whose buckets are incompatible with those before.
     pub(crate) incompatible: Vec<u32>,
@@ -49,7 +49,7 @@ pub(crate) struct Remarks {
 #[derive(Clone, Debug)]
 pub(crate) struct HistogramCells {
     of: Of,
-    /// The cells of each slot by step.
+    /// The cells of each slot, by step, without steps that have no histogram.
     cells: Vec<BTreeMap<u32, Cell>>,
     bytes: usize,
     remarks: Remarks,
@@ -62,7 +62,7 @@ impl Default for HistogramCells {
 }
 
 impl HistogramCells {
-    /// Creates an empty set of histograms.
+    /// Creates an empty set of histograms, which accumulates sums or means.
     pub(crate) fn new(of: Of) -> Self {
         Self {
             of,
@@ -72,7 +72,7 @@ impl HistogramCells {
         }
     }
 
-    /// Returns the memory in use, in bytes.
+    /// Returns the memory in use, in bytes, including that of the histograms.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
@@ -178,7 +178,7 @@ impl HistogramCells {
         }
     }
 
-    /// Merges the reasons for annotations of later series.
+    /// Merges the reasons for annotations of later series into this set.
     pub(crate) fn merge_remarks(&mut self, other: HistogramCells) {
         self.remarks.reconciled |= other.remarks.reconciled;
         self.remarks.incompatible.extend(other.remarks.incompatible);
@@ -202,7 +202,7 @@ impl HistogramCells {
             .collect()
     }
 
-    /// Returns the reasons for annotations, and removes them.
+    /// Returns the reasons for annotations so far, and removes them.
     pub(crate) fn take_remarks(&mut self) -> Remarks {
         std::mem::take(&mut self.remarks)
     }

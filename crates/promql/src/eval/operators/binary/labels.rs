@@ -23,11 +23,11 @@ use std::sync::Arc;
 
 /// The signature of each series on both sides, as a number.
 pub(super) struct Signatures {
-    /// The signatures of the left side.
+    /// The signatures of the left side, one for each series.
     pub(super) left: Vec<u32>,
-    /// The signatures of the right side.
+    /// The signatures of the right side, one for each series.
     pub(super) right: Vec<u32>,
-    /// The number of distinct signatures.
+    /// The number of distinct signatures on both sides together.
     pub(super) count: usize,
     /// True if a signature may contain a label that an operation removes.
     pub(super) hold_metadata: bool,
@@ -39,7 +39,7 @@ pub(super) struct Signatures {
 const REFINED_BYTES: usize = 32;
 
 impl Signatures {
-    /// Computes the signatures of all series.
+    /// Computes the signatures of all series on both sides, which share their numbers.
     pub(super) fn of(
         left: &Frame,
         right: &Frame,
@@ -176,10 +176,10 @@ pub(super) fn is_matched(name: &str, matching: &Matching) -> bool {
     }
 }
 
-/// The rule for the labels of results.
+/// The rule for the labels of results, which follows from the operator and the vector matching.
 #[derive(Clone)]
 pub(super) struct LabelRule {
-    /// The vector matching of the operation.
+    /// The vector matching of the operation, with the labels of `on` or `ignoring`.
     pub(super) matching: Matching,
     /// True if the metric name and other metadata labels are removed.
     pub(super) drops: bool,
@@ -254,7 +254,7 @@ impl LabelRule {
     }
 }
 
-/// Members of an origin, one per pair.
+/// Members of an origin on one side of the operation, one per pair.
 pub(super) type Side = (Arc<dyn Origin>, Vec<u32>);
 
 /// The origin of the labels of results, one member per pair.
@@ -263,7 +263,7 @@ pub(super) struct Paired {
     pub(super) many: Side,
     /// The "one" side, which has at most one series per signature.
     pub(super) one: Side,
-    /// The rule for the labels of results.
+    /// The rule by which the labels of a pair's result are created.
     pub(super) rule: LabelRule,
     /// True if metric names are removed at the end of the evaluation.
     pub(super) drops_name: bool,

@@ -19,7 +19,8 @@ use firn_model::labels::Labels;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::sync::Arc;
 
-/// Evaluates a binary operation step by step.
+/// Evaluates a binary operation step by step. Fails with the errors of Prometheus if series cannot
+/// be paired uniquely.
 pub(super) fn frame(
     pairing: &Pairing<'_>,
     account: &Account<'_>,
@@ -57,7 +58,7 @@ pub(super) fn frame(
     Ok(frame)
 }
 
-/// An element of one side at a step.
+/// An element of one side at a step: a float or a histogram.
 #[derive(Clone)]
 struct Element {
     /// The index of its series, or `NONE` for a value from `fill`.
@@ -74,7 +75,7 @@ struct Output<'a> {
     /// The index of the row of each label set.
     places: FxHashMap<Labels, usize>,
     rows: Vec<(Labels, RowBuffer)>,
-    /// The labels of results, by both series.
+    /// The labels of results by the indexes of both series, for reuse at later steps.
     labels: FxHashMap<(u32, u32), Labels>,
     /// The reservation for rows and labels. If labels change between steps, each step adds new
     /// ones.

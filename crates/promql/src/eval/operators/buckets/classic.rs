@@ -10,9 +10,9 @@ const SMALL_DIFFERENCE: f64 = 1e-12;
 /// A bucket: the number of observations up to a bound.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Bucket {
-    /// The upper bound, inclusive.
+    /// The upper bound of the bucket, inclusive.
     pub(super) bound: f64,
-    /// Number of observations up to the bound.
+    /// Number of observations up to the bound, including those of lower buckets.
     pub(super) count: f64,
 }
 
@@ -62,7 +62,8 @@ fn quantile_of_rising(quantile: f64, buckets: &[Bucket]) -> f64 {
     before.bound + width * ((rank - before.count) / (bucket.count - before.count))
 }
 
-/// Returns the fraction of observations between two values.
+/// Returns the estimated fraction of observations between two values, NaN if the buckets are
+/// incomplete.
 pub(super) fn fraction(lower: f64, upper: f64, buckets: &mut Vec<Bucket>) -> f64 {
     if !is_complete(buckets) {
         return f64::NAN;

@@ -15,7 +15,7 @@ use firn_model::histogram::float::{FloatHistogram, NanRemark};
 use firn_model::labels::{Labels, METRIC_NAME};
 use std::ops::Range;
 
-/// A series that contains native histograms.
+/// A series that contains native histograms at one step or more.
 pub(super) struct Native {
     labels: Labels,
     name: Vec<u8>,
@@ -72,7 +72,7 @@ impl Histograms {
         Ok(())
     }
 
-    /// Computes the results of all native histograms.
+    /// Computes the results of all native histograms in parallel, and adds annotations at `span`.
     pub(super) fn answer_natives(
         &self,
         run: &mut Run<'_>,

@@ -7,7 +7,7 @@
 use crate::ast::Span;
 use crate::eval::annotations::{Annotation, Annotations, Repairs};
 
-/// The corrections of histograms by metric name.
+/// The corrections of classic histograms, summarized by metric name.
 #[derive(Debug, Default)]
 pub(super) struct RepairLog(Vec<Entry>);
 
@@ -15,7 +15,7 @@ pub(super) struct RepairLog(Vec<Entry>);
 struct Entry {
     name: Vec<u8>,
     repairs: Repairs,
-    /// Number of corrected histograms at each step.
+    /// Number of corrected histograms at each step of the query.
     by_step: Vec<i64>,
 }
 
@@ -36,7 +36,7 @@ impl RepairLog {
         });
     }
 
-    /// Adds all entries of another log.
+    /// Adds all entries of the log of other histograms.
     pub(super) fn merge(&mut self, other: RepairLog) {
         self.merge_by(other, |known, more| known + more);
     }
@@ -59,7 +59,7 @@ impl RepairLog {
         }
     }
 
-    /// Adds annotations about all corrections to `notes`.
+    /// Adds annotations about all corrections to `notes`, one per metric name.
     pub(super) fn remark(self, span: Span, notes: &mut Annotations) {
         for Entry {
             name,

@@ -19,7 +19,7 @@ use firn_model::sample::{TimeRange, TimestampMs, is_stale};
 use firn_model::store::SelectRequest;
 use std::ops::Range;
 
-/// The name of the default info metric.
+/// The name of the default info metric, which OpenTelemetry defines.
 const TARGET_INFO: &[u8] = b"target_info";
 
 /// The pattern of info metric names that is used if all matchers of the name are negative.
@@ -35,7 +35,7 @@ pub(crate) fn never_seen(time: TimestampMs) -> bool {
 
 /// An info series and the timestamps of its samples.
 pub(crate) struct InfoSeries {
-    /// The labels of the series.
+    /// The labels of the series, including its metric name.
     pub(crate) labels: Labels,
     /// For each step, the timestamp of the newest sample. [`never_seen`] detects steps without a
     /// sample.
@@ -154,7 +154,7 @@ fn identifying_matchers(
     Ok(matchers)
 }
 
-/// Returns a pattern that matches only `value`.
+/// Returns a pattern that matches only `value`: special characters are escaped.
 fn literal(value: &[u8]) -> Vec<u8> {
     let mut pattern = Vec::with_capacity(value.len());
     for byte in value {

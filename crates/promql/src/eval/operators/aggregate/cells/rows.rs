@@ -51,7 +51,7 @@ fn sum_with_gaps(sums: &mut [f64], lost: &mut [f64], row: &[f64]) {
     }
 }
 
-/// Adds the number of values at each step.
+/// Adds one to the count of each step at which the row has a value.
 pub(super) fn count(counts: &mut [f64], row: &[f64]) {
     for (count, value) in counts.iter_mut().zip(row) {
         *count += f64::from(u8::from(!is_absent(*value)));
@@ -94,7 +94,7 @@ pub(super) fn greatest(known: f64, value: f64) -> f64 {
     }
 }
 
-/// Updates variances by Welford's method, as in Prometheus.
+/// Updates variances by Welford's method, with the same operations as Prometheus.
 pub(super) fn variance(squares: &mut [f64], means: &mut [f64], counts: &mut [f64], row: &[f64]) {
     let cells = squares.iter_mut().zip(means).zip(counts);
     for (((squares, mean), count), value) in cells.zip(row) {
