@@ -137,7 +137,7 @@ impl Annotation {
         )
     }
 
-    /// A ratio outside of -1 to 1, taken as `capped`.
+    /// The parameter of `limit_ratio` is not between -1 and 1, so `capped` is used instead.
     pub(crate) fn invalid_ratio(span: Span, ratio: f64, capped: f64) -> Self {
         let (got, to) = (format_g(ratio, None), format_g(capped, None));
         Self::warning(
@@ -155,7 +155,8 @@ impl Annotation {
         Self::warning(span, text + &for_metric(name))
     }
 
-    /// Floats and histograms in one window of a function that takes only one kind.
+    /// A window contains both floats and histograms, but the function supports only one of them at
+    /// a time.
     pub(crate) fn mixed_range(span: Span, name: &[u8]) -> Self {
         Self::warning(
             span,
