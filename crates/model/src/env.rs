@@ -103,7 +103,7 @@ pub trait Disk: Send + Sync {
     /// Creates a folder and its missing parents. Their names are durable afterwards.
     fn create_dir_all(&self, dir: &Path) -> io::Result<()>;
 
-    /// Atomically renames a file, and replaces the file `to` if it exists.
+    /// Renames a file atomically, and replaces the file `to` if it exists.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
 
     /// Removes a file. The removal is durable only after [`Disk::sync_dir`].

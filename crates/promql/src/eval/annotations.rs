@@ -128,7 +128,7 @@ impl Annotation {
         }
     }
 
-    /// A quantile that is NaN or not between 0 and 1.
+    /// Creates the warning that a quantile is NaN or not between 0 and 1.
     pub(crate) fn invalid_quantile(span: Span, quantile: f64) -> Self {
         let got = format_g(quantile, None);
         Self::warning(
@@ -137,7 +137,8 @@ impl Annotation {
         )
     }
 
-    /// The parameter of `limit_ratio` is not between -1 and 1, so `capped` is used instead.
+    /// Creates the warning that the parameter of `limit_ratio` is not between -1 and 1, so `capped`
+    /// is used instead.
     pub(crate) fn invalid_ratio(span: Span, ratio: f64, capped: f64) -> Self {
         let (got, to) = (format_g(ratio, None), format_g(capped, None));
         Self::warning(
@@ -146,7 +147,7 @@ impl Annotation {
         )
     }
 
-    /// The label `le` of a classic bucket is missing or is not a number.
+    /// Creates the warning that the label `le` of a classic bucket is missing or is not a number.
     pub(crate) fn bad_bucket_label(span: Span, name: &[u8], bound: &[u8]) -> Self {
         let text = format!(
             "bucket label \"le\" is missing or has a malformed value of {}",
@@ -155,8 +156,8 @@ impl Annotation {
         Self::warning(span, text + &for_metric(name))
     }
 
-    /// A window contains both floats and histograms, but the function supports only one of them at
-    /// a time.
+    /// Creates the warning that a window contains both floats and histograms, but the function
+    /// supports only one of them at a time.
     pub(crate) fn mixed_range(span: Span, name: &[u8]) -> Self {
         Self::warning(
             span,
@@ -167,26 +168,27 @@ impl Annotation {
         )
     }
 
-    /// A group of an aggregation contains both floats and histograms.
+    /// Creates the warning that a group of an aggregation contains both floats and histograms.
     pub(crate) fn mixed_aggregation(span: Span) -> Self {
         let text = "encountered a mix of histograms and floats for aggregation";
         Self::warning(span, text.into())
     }
 
-    /// Classic buckets and a native histogram have the same metric name.
+    /// Creates the warning that classic buckets and a native histogram have the same labels.
     pub(crate) fn mixed_classic_native(span: Span, name: &[u8]) -> Self {
         let text = String::from("vector contains a mix of classic and native histograms");
         Self::warning(span, text + &for_metric(name))
     }
 
-    /// The function `sort` has no effect in a range query.
+    /// Creates the warning that `sort` has no effect in a range query.
     pub(crate) fn sort_in_range_query(span: Span) -> Self {
         let text =
             "sort is ineffective for range queries since results are always ordered by labels";
         Self::warning(span, text.into())
     }
 
-    /// Start timestamps overlap with the previous sample in the given number of windows.
+    /// Creates the warning that start timestamps overlap with the previous sample in the given
+    /// number of windows.
     pub(crate) fn start_time_overlap(span: Span, name: &[u8], windows: usize) -> Self {
         let text = "sample has start time that overlaps with previous sample timestamp";
         let mut warning = Self::warning(span, format!("{text} for metric {}", quote(name)));
@@ -194,14 +196,16 @@ impl Annotation {
         warning
     }
 
-    /// The function expects a counter, but the metric name has no suffix of a counter.
+    /// Creates the info that the function expects a counter, but the metric name has no suffix of a
+    /// counter.
     pub(crate) fn possible_non_counter(span: Span, name: &[u8]) -> Self {
         let text = "metric might not be a counter, name does not end in \
                     _total/_sum/_count/_bucket:";
         Self::info(span, format!("{text} {}", quote(name)))
     }
 
-    /// The function expects a counter, but the label `__type__` has a different value.
+    /// Creates the info that the function expects a counter, but the label `__type__` has a
+    /// different value.
     pub(crate) fn possible_non_counter_type(span: Span, name: &[u8], kind: &[u8]) -> Self {
         let text = "metric might not be a counter, __type__ label is not set to \"counter\" \
                     or \"histogram\"";
@@ -211,7 +215,7 @@ impl Annotation {
         )
     }
 
-    /// The counts of classic buckets decreased and were corrected.
+    /// Creates the info that the counts of classic buckets decreased and were corrected.
     pub(crate) fn forced_monotonicity(span: Span, name: &[u8], repairs: Repairs) -> Self {
         let text = String::from(
             "input to histogram_quantile needed to be fixed for monotonicity \
@@ -222,7 +226,7 @@ impl Annotation {
         info
     }
 
-    /// An operator cannot combine the types of its operands.
+    /// Creates the info that an operator cannot combine the types of its operands.
     pub(crate) fn incompatible_types(span: Span, left: &str, operator: &str, right: &str) -> Self {
         Self::info(
             span,
@@ -233,57 +237,60 @@ impl Annotation {
         )
     }
 
-    /// An aggregation such as `max` ignores the histograms of its input.
+    /// Creates the info that an aggregation such as `max` ignores the histograms of its input.
     pub(crate) fn ignored_in_aggregation(span: Span, operator: &str) -> Self {
         Self::info(span, format!("ignored histogram in {operator} aggregation"))
     }
 
-    /// A function of a window ignores histograms, because the window also contains floats.
+    /// Creates the info that a function ignores histograms, because the window also contains
+    /// floats.
     pub(crate) fn ignored_in_range(span: Span, name: &[u8]) -> Self {
         let text = "ignored histograms in a range containing both floats and histograms for \
                     metric name";
         Self::info(span, format!("{text} {}", quote(name)))
     }
 
-    /// The function expects a counter, but the histogram is a gauge.
+    /// Creates the warning that the function expects a counter, but the histogram is a gauge.
     pub(crate) fn not_a_counter(span: Span, name: &[u8]) -> Self {
         let text = "this native histogram metric is not a counter:";
         Self::warning(span, format!("{text} {}", quote(name)))
     }
 
-    /// The function expects a gauge, but the histogram is a counter.
+    /// Creates the warning that the function expects a gauge, but the histogram is not one.
     pub(crate) fn not_a_gauge(span: Span, name: &[u8]) -> Self {
         let text = "this native histogram metric is not a gauge:";
         Self::warning(span, format!("{text} {}", quote(name)))
     }
 
-    /// A function cannot merge histograms with exponential and with custom buckets.
+    /// Creates the warning that histograms with exponential and with custom buckets cannot be
+    /// merged.
     pub(crate) fn mixed_schemas(span: Span, name: &[u8]) -> Self {
         let text = "vector contains a mix of histograms with exponential and custom buckets \
                     schemas for metric name";
         Self::warning(span, format!("{text} {}", quote(name)))
     }
 
-    /// A binary operator cannot combine a histogram with exponential buckets and one with custom
-    /// buckets.
+    /// Creates the warning that a binary operator cannot combine a histogram with exponential
+    /// buckets and one with custom buckets.
     pub(crate) fn incompatible_layout(span: Span, operator: &str) -> Self {
         let text = "incompatible bucket layout encountered for binary operator";
         Self::warning(span, format!("{text} {operator}"))
     }
 
-    /// Some histograms have a counter reset hint that contradicts that of others.
+    /// Creates the warning that the counter reset hints of histograms contradict each other.
     pub(crate) fn conflicting_resets(span: Span, operation: HistogramOperation) -> Self {
         let text = "conflicting counter resets during histogram";
         Self::warning(span, format!("{text} {}", operation.name()))
     }
 
-    /// The custom bounds of histograms differ and were reduced to the common bounds.
+    /// Creates the info that the custom bounds of histograms differ and were reduced to the common
+    /// ones.
     pub(crate) fn reconciled_bounds(span: Span, operation: HistogramOperation) -> Self {
         let text = "mismatched custom buckets were reconciled during";
         Self::info(span, format!("{text} {}", operation.name()))
     }
 
-    /// Observations of NaN affect a quantile or a fraction.
+    /// Creates the info that observations of NaN affect a quantile or a fraction.
     pub(crate) fn nan_observations(span: Span, name: &[u8], remark: NanRemark) -> Self {
         let text = match remark {
             NanRemark::ResultIsNan => {

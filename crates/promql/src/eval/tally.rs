@@ -387,7 +387,8 @@ impl Sums {
 mod tests {
     use super::*;
 
-    /// The windows of floats at every second, of which the third is a staleness marker.
+    /// Returns the windows of two series with a float at every second, except a staleness marker at
+    /// the third.
     fn windows(grid: Grid, reach: Reach, stays: Stays) -> WindowExtent {
         let times: Vec<TimestampMs> = (1..=10).map(|s| s * 1000).collect();
         let mut values = vec![1.0; 10];

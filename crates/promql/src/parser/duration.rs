@@ -1,7 +1,8 @@
 //! Parses duration expressions: between brackets and after `offset`.
 //!
-//! After `offset` the duration ends with a number, a call or a negation in parentheses, so `foo
-//! offset -2 ^ 2` is a power of `foo offset -2`. Any other duration extends as far as possible.
+//! After `offset` the duration ends after a number, a call or a negated expression in parentheses,
+//! so `foo offset -2 ^ 2` is a power of `foo offset -2`. Any other duration extends as far as
+//! possible.
 
 use super::{NESTING_MAX, Parsed, Parser, SIGN_OPERAND_PRECEDENCE, fail, span};
 use crate::ast::{BinaryOp, Duration, DurationExpr, DurationKind, NumberLiteral, Span, UnaryOp};

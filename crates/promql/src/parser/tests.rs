@@ -479,7 +479,7 @@ fn strip_number(literal: &mut NumberLiteral) {
     strip_nan(&mut literal.value);
 }
 
-/// NaN does not equal itself, and its sign is not printed, so it is replaced by a number.
+/// Replaces NaN by a number, because NaN does not equal itself and its sign is not printed.
 fn strip_nan(value: &mut f64) {
     if value.is_nan() {
         *value = f64::from_bits(1);

@@ -270,7 +270,7 @@ mod tests {
         per_second: true,
     };
 
-    /// The rate of a window, computed in the most simple way.
+    /// Computes the rate of a window in the simplest way, as the oracle of the tests.
     fn plain(times: &[i64], values: &[f64], edge: i64, range: i64) -> Option<f64> {
         let inside: Vec<usize> = (0..times.len())
             .filter(|i| times[*i] > edge - range && times[*i] <= edge)

@@ -63,8 +63,8 @@ fn plain(function: RangeFunction, window: &Samples<'_>) -> f64 {
     }
 }
 
-/// Random values of a column: integers, decimals, full precision, or values that are difficult to
-/// sum.
+/// Returns random values of a column: integers, decimals, full precision, or values that are
+/// difficult to sum.
 fn column(rng: &SimRng, count: usize) -> Vec<f64> {
     let odd = [
         f64::NAN,

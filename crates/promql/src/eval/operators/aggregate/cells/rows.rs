@@ -122,7 +122,7 @@ mod tests {
 
     const STEPS: usize = 12;
 
-    /// A random row: full, with values in one interval, or with gaps; many values are zero.
+    /// Returns a random row: full, with values in one interval, or with gaps; many values are zero.
     fn row(rng: &SimRng) -> Vec<f64> {
         let start = match rng.one_in(2) {
             true => 0,
