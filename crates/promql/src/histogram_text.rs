@@ -4,8 +4,8 @@ use crate::go_format::format_g;
 use firn_model::histogram::Histogram;
 use firn_model::histogram::float::{Bucket, FloatHistogram};
 
-/// Formats a histogram with its non-empty buckets in ascending order: `{count:4, sum:3, [-2,-1):1,
-/// [-0.5,0.5]:1, (1,2]:2}`.
+/// Formats a histogram with its non-empty buckets in ascending order:
+/// `{count:4, sum:3, [-2,-1):1, [-0.5,0.5]:1, (1,2]:2}`.
 pub(crate) fn histogram_text(histogram: &Histogram) -> String {
     let histogram = FloatHistogram::from(histogram);
     let mut out = format!("{{count:{}, sum:{}", g(histogram.count), g(histogram.sum));

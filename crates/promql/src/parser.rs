@@ -61,8 +61,8 @@ pub const TEXT_BYTES_MAX: usize = 16 << 20;
 
 /// Parses and checks an expression.
 ///
-/// Fails with [`QueryError::Parse`], whose text equals that of Prometheus 3.14: `1:5: parse error:
-/// unexpected end of input`. Memory is not limited.
+/// Fails with [`QueryError::Parse`], whose text equals that of Prometheus 3.14:
+/// `1:5: parse error: unexpected end of input`. Memory is not limited.
 pub fn parse(text: &str, features: Features) -> Result<Expr, QueryError> {
     parse_within(text, features, &mut unlimited())
 }

@@ -97,8 +97,8 @@ fn is_plain_name(name: &str) -> bool {
     name.bytes().all(is_word) && name.bytes().next().is_some_and(|b| !b.is_ascii_digit())
 }
 
-/// Returns the operator of a binary expression with all its modifiers: `+ bool on (a) group_left
-/// (b)`.
+/// Returns the operator of a binary expression with all its modifiers:
+/// `+ bool on (a) group_left (b)`.
 fn binary_head(binary: &Binary) -> String {
     let mut out = binary.op.as_str().to_owned();
     if binary.returns_bool {

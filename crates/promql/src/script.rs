@@ -9,8 +9,8 @@
 //!   {a="b"} 22
 //! ```
 //!
-//! The runner is independent of the store: the caller implements [`ScriptStore`]. Every `eval
-//! instant` is evaluated in several additional ways, which must return the same result; see
+//! The runner is independent of the store: the caller implements [`ScriptStore`]. Every
+//! `eval instant` is evaluated in several additional ways, which must return the same result; see
 //! [`check`]. A failure does not end a script, and each `eval` counts once, regardless of the
 //! number of evaluations.
 //!

@@ -1,7 +1,7 @@
 //! Reduction of the resolution: merges neighbouring buckets until the schema is reached.
 //!
-//! One step merges pairs of buckets: bucket `i` of a schema covers the same values as buckets `2i -
-//! 1` and `2i` of the next higher resolution. Follows `reduceResolution` in
+//! One step merges pairs of buckets: bucket `i` of a schema covers the same values as buckets
+//! `2i - 1` and `2i` of the next higher resolution. Follows `reduceResolution` in
 //! `model/histogram/generic.go` of Prometheus.
 
 use super::{Counts, Histogram, Span, bucket_indexes};

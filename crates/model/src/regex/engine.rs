@@ -6,7 +6,7 @@
 //! are compiled to a program over characters, whose size can be computed in advance.
 //!
 //! Invariant: for any tree, building takes only memory that was reserved before, and at most about
-//! ten milliseconds in addition to time proportional to this memory.
+//! ten milliseconds.
 
 use super::compile;
 use super::program::{self, Program};

@@ -1,5 +1,5 @@
-//! Native histograms in the notation of scripts: `{{schema:1 count:3 sum:4.5 buckets:[1 2]
-//! offset:-1}}`.
+//! Native histograms in the notation of scripts:
+//! `{{schema:1 count:3 sum:4.5 buckets:[1 2] offset:-1}}`.
 //!
 //! A list of buckets becomes a single span that includes empty buckets. Comparisons consider only
 //! non-empty buckets.
