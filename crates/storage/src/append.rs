@@ -1,20 +1,21 @@
-//! Appending: a batch goes into the head and to the log.
+//! The write path of the store: appends a batch of samples to the head and writes it to the log.
 //!
 //! ```text
-//! fingerprints -> look up, shard by shard -> labels of unknown series -> creation, in batch order
-//! -> append, shard by shard, under one sequence number -> one log record -> durable -> complete
+//! fingerprints -> lookup, shard by shard -> labels of unknown series -> creation, in batch order
+//! -> append, shard by shard, under one sequence number -> one log record -> durable -> visible
 //! ```
 //!
-//! A series is found by the fingerprint of its key, so the labels of a known series are never read.
-//! A sender may write equal labels in another order or form: such a key has another fingerprint,
-//! its labels are read, and the key that the store's format makes of them is looked up.
+//! A series is found by the fingerprint of its key, so the labels of an existing series are not
+//! read. A sender may encode equal labels in another order or form. Such a key has a different
+//! fingerprint: its labels are read, encoded in the key format of the store, and looked up again.
 //!
-//! Creations come in the order of the batch, so that series of a target get neighbouring slots. The
-//! creation is logged by the batch that stores the first sample of the series, which need not be
-//! the one that made it: a batch that is acked after that one waits for its record. The second pass
-//! enters every shard in the same order and holds one lock until it has the next: no batch
-//! overtakes another, so each shard sees sequence numbers ascend, and several batches are under way
-//! in different shards.
+//! Series are created in the order of the batch, so that the series of a target get neighbouring
+//! slots. The creation is logged by the batch that stores the first sample of the series, which may
+//! differ from the batch that created it; a batch that is acked later waits for that record.
+//!
+//! The append pass enters every shard in the same order and releases the lock of a shard only after
+//! it holds the next one. Batches therefore never overtake each other, each shard sees ascending
+//! sequence numbers, and several batches can be in progress in different shards.
 
 mod creation;
 mod exemplars;
@@ -45,11 +46,12 @@ use scratch::{Outcome, Scratch};
 use series_budget::SeriesBudget;
 use std::sync::Arc;
 
-/// Takes batches: finds or creates their series, fills the head, and hands records to the log.
+/// Appends batches: finds or creates their series, fills the head, and passes records to the log.
+/// Created by the store; one per store, used by all writers at once.
 pub(crate) struct Appender {
     parts: Arc<Parts>,
     maintenance: Arc<Maintenance>,
-    /// Working memory of appends that are done, for the next ones.
+    /// Working memory of finished appends, reused by the next ones.
     scratch: Mutex<Vec<Scratch>>,
     budget: Mutex<SeriesBudget>,
 }
@@ -63,7 +65,8 @@ impl std::ops::Deref for Appender {
 }
 
 impl Appender {
-    /// An appender to `parts`, which `maintenance` keeps small.
+    /// Returns an appender to the head and log in `parts`. `maintenance` is notified after each
+    /// append, so that it can seal and flush.
     pub(crate) fn new(parts: Arc<Parts>, maintenance: Arc<Maintenance>) -> Self {
         Self {
             parts,
@@ -73,12 +76,14 @@ impl Appender {
         }
     }
 
-    /// How often new series of each job were refused in the window under way, for the `top` jobs.
+    /// Returns the `top` jobs with the most rejected new series in the current window, each with
+    /// its number of rejections.
     pub(crate) fn offenders(&self, top: usize) -> Vec<(String, u64)> {
         lock(&self.budget).offenders(top)
     }
 
-    /// An error unless a batch could be taken now.
+    /// Returns an error if a batch would be rejected now: the log is stalled, or sealing lags too
+    /// far behind.
     pub(crate) fn admit(&self) -> Result<(), Error> {
         self.log.admit()?;
         self.admit_behind_sealing()
@@ -119,7 +124,7 @@ impl Appender {
             }
         };
         let mut spare = lock(&self.scratch);
-        // One for each thread that appends at a time is enough.
+        // More than one per appending thread would never be used.
         if spare.len() < self.env.compute.threads() {
             spare.push(scratch);
         }
@@ -128,7 +133,8 @@ impl Appender {
         ticket
     }
 
-    /// Has all labels read if the keys of the batch are of another format than those of the store.
+    /// Reads all labels of the batch if its keys have another format than those of the store,
+    /// because their fingerprints cannot match.
     fn read_foreign_keys(&self, source: &mut dyn Source) -> Result<(), Error> {
         if source.batch().has_keys_of(self.options.key_format) {
             return Ok(());
@@ -137,7 +143,8 @@ impl Appender {
         source.read_labels(&all)
     }
 
-    /// Finds the series of the batch in the head; the others stay unknown.
+    /// Finds the series of the batch in the head. Series that are not found keep the place
+    /// `UNKNOWN`.
     fn look_up(&self, scratch: &mut Scratch) {
         scratch.wanted.clear();
         for (number, shard) in self.shards.iter().enumerate() {
@@ -154,7 +161,7 @@ impl Appender {
                 let series = found.and_then(|local| Some((local, shard.series(local)?)));
                 let Some((local, series)) = series else {
                     scratch.wanted.push(at as u32);
-                    // Behind an unknown series come others.
+                    // An unknown series is usually followed by more of them.
                     if i >= warm {
                         warm = group.end.min(i + 1 + WARM);
                         let next = &scratch.grouped[i + 1..warm];
@@ -163,7 +170,7 @@ impl Appender {
                     continue;
                 };
                 scratch.locals[at] = local;
-                // Batches of a target come in one order, in which its series were created.
+                // Batches of a target have a stable order, in which its series were created.
                 guess = Local(local.0 + 1);
                 scratch.slots[at] = series.slot;
                 if !series.has_newest() {
@@ -173,7 +180,7 @@ impl Appender {
         }
     }
 
-    /// Takes back that [`Appender::look_up`] counted the batch as appending in its shards.
+    /// Undoes the count of appending batches that [`Appender::look_up`] incremented in each shard.
     fn leave(&self, scratch: &Scratch) {
         for (number, shard) in self.shards.iter().enumerate() {
             if !scratch.group(number).is_empty() {
@@ -189,9 +196,11 @@ impl Appender {
         let mut held: Option<MutexGuard<'_, Shard>> = None;
         for (number, shard) in self.shards.iter().enumerate() {
             let mut shard = lock(shard);
-            // Batches behind this one go on only now, so that none overtakes it.
+            // Only now may the next batch enter the previous shard, so that it cannot overtake this
+            // one.
             drop(held.take());
-            // Taken in the first one, and so is the floor: see `Parts::raise_floor`.
+            // The number and the floor are read under the lock of the first shard: see
+            // `Parts::raise_floor`.
             let begin = || {
                 window.min = window.min.max(self.floor.load(Ordering::Relaxed));
                 self.watermark.next()
@@ -222,9 +231,10 @@ impl Appender {
         taken.expect("a store has at least one shard")
     }
 
-    /// Appends a series of one float to its chunk under way and returns the time of the float.
-    /// Nearly all series of a batch are such. For all others it returns `None` and does nothing;
-    /// the caller must call [`Appender::append_series`].
+    /// Appends the only sample of a series to its open chunk and returns the time of the sample.
+    /// This is the fast path for a series with one float, which covers nearly all series of a
+    /// batch. Returns `None` without effect for all others; the caller must then call
+    /// [`Appender::append_series`].
     #[inline]
     fn append_sole(
         &self,
@@ -251,8 +261,8 @@ impl Appender {
         Some(time)
     }
 
-    /// Appends the samples of a series. Returns the newest time that was stored, or the least time
-    /// that there is.
+    /// Appends all samples of a series, in order or late. Returns the newest stored time, or
+    /// `i64::MIN` if no sample was stored in order.
     fn append_series(
         &self,
         shard: &mut Shard,
@@ -315,8 +325,8 @@ impl Appender {
         newest
     }
 
-    /// Tells the index that the series has a sample in the epoch of `time`, unless the sample
-    /// before was in that epoch.
+    /// Records in the index that the series has a sample in the epoch of `time`, unless its
+    /// previous sample is in the same epoch.
     #[inline]
     fn mark_if_new(
         &self,
@@ -330,7 +340,8 @@ impl Appender {
         }
     }
 
-    /// Appends the record to the log. The ticket resolves when the record is durable and visible.
+    /// Appends the record to the log. The returned ticket resolves when the record is durable and
+    /// visible to readers.
     fn hand_to_log(
         &self,
         taken: Taken,
@@ -370,7 +381,7 @@ impl Appender {
     }
 }
 
-/// The time of the first sample of a batch.
+/// Returns the time of the first sample of a batch, float or histogram.
 fn first_time(batch: &Batch) -> Option<TimestampMs> {
     batch.iter().find_map(|series| {
         let of_histogram = || series.histograms.first().map(|sample| sample.time);
@@ -378,7 +389,7 @@ fn first_time(batch: &Batch) -> Option<TimestampMs> {
     })
 }
 
-/// Where the epoch of a series' newest sample ends.
+/// End of the epoch that contains the newest sample of a series, read before the next append.
 #[derive(Clone, Copy)]
 struct EpochBefore {
     end: TimestampMs,

@@ -1,10 +1,11 @@
-//! The head: the newest samples of every series, in shards by the hash of their labels.
+//! The head: the newest samples of every series in memory, in shards by the fingerprint of the
+//! series.
 //!
-//! A shard owns its series, behind one mutex that is held for a slice of a batch or of a copy and
-//! never for IO. Invariant: in a shard, batches are applied in the order of their sequence numbers,
-//! so what a reader must not see yet of a series is its newest samples (see [`watermark`]).
-//! Samples that a series cannot append in order stand beside its chunks, each with the number of
-//! its batch ([`late`]).
+//! A shard owns its series behind one mutex, which is held for a slice of a batch or of a copy and
+//! never during IO. Invariant: a shard applies batches in the order of their sequence numbers, so
+//! the samples of a series that a reader must not see yet are always its newest ones (see
+//! [`watermark`]). Samples that a series cannot append in order are stored beside its chunks, each
+//! with the sequence number of its batch ([`late`]).
 
 pub(crate) mod copies;
 pub(crate) mod late;

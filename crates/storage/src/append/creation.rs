@@ -1,13 +1,14 @@
-//! Creation: series of a batch that the head does not keep get their places in shards and index.
+//! Series creation: gives the unknown series of a batch a place in their shard and a slot in the
+//! index.
 //!
 //! ```text
-//! shards: is it there by now? else its place is reserved -> index: creation, in batch order
-//!                                                       -> shards: the series takes its place
+//! shards: created meanwhile? otherwise reserve a place -> index: create, in batch order
+//!                                                      -> shards: fill the reserved place
 //! ```
 //!
-//! Creations of several batches come one after the other, under the index's lock, so a place that
-//! is reserved is of this batch alone: other batches see it as unknown and wait. Each shard is
-//! entered twice for a batch, however many of its series are created there.
+//! The lock of the index serializes the creations of all batches, so a reserved place belongs to
+//! this batch alone: other batches treat its series as unknown and wait. A batch enters each shard
+//! twice, however many series it creates there.
 
 use super::Appender;
 use super::scratch::{Scratch, UNINDEXED, UNKNOWN};
@@ -21,28 +22,29 @@ use crate::sync::lock;
 use firn_model::batch::{Batch, SeriesSamples, Source};
 use firn_model::error::Error;
 
-/// The label by which budgets of new series are told apart.
+/// Name of the label that selects the budget of a new series.
 const JOB: &str = "job";
 
-/// What a new series takes in the index besides its labels, about.
+/// Approximate memory of a new series in the index, in bytes, without its labels.
 const INDEXED_BYTES: usize = 128;
 
-/// The creation of the new series of one batch, which holds the lock of the index.
+/// The creation of the new series of one batch. Holds the lock of the index while it exists.
 struct Creating<'a> {
     index: SeriesCreation<'a>,
-    /// Slots from here on are new; a lower slot belongs to an evicted series that returns.
+    /// The first new slot. A lower slot belongs to an evicted series that is restored.
     first_new: SeriesRef,
-    /// How many more series the head takes, and how many bytes of them.
+    /// Remaining capacity of the head, in series and in bytes.
     room: usize,
     room_bytes: usize,
-    /// About what the created series take.
+    /// Approximate memory of the series created so far, in bytes.
     created_bytes: usize,
     created: u64,
     refused: u64,
 }
 
 impl Appender {
-    /// Has the labels read that are needed; looks up again if some series is another one by them.
+    /// Reads the labels that are needed for creation. If the canonical key of a series differs from
+    /// the key of the batch, computes the fingerprints again and repeats the lookup.
     pub(super) fn read_labels(
         &self,
         scratch: &mut Scratch,
@@ -73,7 +75,8 @@ impl Appender {
         Ok(())
     }
 
-    /// Gives the unknown series that have a sample in the window their places in shards and index.
+    /// Creates the unknown series that have a sample in the window, in shards and index. Series
+    /// beyond a limit remain unknown.
     pub(super) fn create_missing(&self, scratch: &mut Scratch, batch: &Batch, window: Window) {
         scratch.missing.clear();
         for (i, local) in scratch.locals.iter().enumerate() {
@@ -107,7 +110,7 @@ impl Appender {
         self.metrics.refused_series.add(creating.refused);
     }
 
-    /// Finds the missing series that another batch created meanwhile, and reserves the places of
+    /// Finds the missing series that another batch created in the meantime, and reserves places for
     /// all others.
     fn reserve(&self, scratch: &mut Scratch) {
         scratch.group_missing();
@@ -124,14 +127,14 @@ impl Appender {
                         (scratch.locals[i], scratch.slots[i]) = (local, slot);
                     }
                     Found::Reserved(local) => scratch.locals[i] = local,
-                    // The series is in this batch twice.
+                    // The batch contains the series twice.
                     Found::ReservedBefore => {}
                 }
             }
         }
     }
 
-    /// Gives the series with a reserved place their slots, in the order of the batch.
+    /// Gives each series with a reserved place its slot, in the order of the batch.
     fn index_missing(&self, scratch: &mut Scratch, batch: &Batch, creating: &mut Creating<'_>) {
         let mut budget = lock(&self.budget);
         let first = || batch.iter().find_map(|s| s.times.first().copied());
@@ -145,7 +148,7 @@ impl Appender {
         }
     }
 
-    /// The slot of series `i`, unless it is refused or the index is full.
+    /// Returns the slot of series `i`, or `None` if a limit rejects it or the index is full.
     fn index_one(
         &self,
         scratch: &Scratch,
@@ -175,7 +178,7 @@ impl Appender {
         Some(slot)
     }
 
-    /// Puts series into the places that were reserved for them, and gives up those of the refused.
+    /// Fills the reserved places with their series, and frees the places of rejected series.
     fn settle(&self, scratch: &mut Scratch, creating: &Creating<'_>) {
         for (number, shard) in self.shards.iter().enumerate() {
             let group = scratch.group_of_missing(number);
@@ -212,17 +215,17 @@ impl Appender {
         }
     }
 
-    /// How many more series the head takes. An evicted series counts as a sixteenth: its terms and
-    /// its page entries.
+    /// Returns the number of series that the head can still take. An evicted series counts as one
+    /// sixteenth, for its terms and page entries.
     fn room_for_series(&self) -> usize {
         let held = self.head_series() + self.index.evicted_count() / 16;
         self.options.series_max.saturating_sub(held)
     }
 
-    /// Prepares an evicted series that returns: it takes only samples that are newer than what is
-    /// sealed of it, also from a batch that began before the eviction.
+    /// Prepares an evicted series that is restored. It accepts only samples newer than its sealed
+    /// ones, even from a batch that began before the eviction.
     fn restore(&self, series: &mut Series) {
-        // It has its place in the index by now, and its samples are not in the log yet: see
+        // Its place is already in the index, but its samples are not in the log yet: see
         // `Coverage::tick`.
         let group = self.numbers.group_of(series.slot);
         let mut restored = lock(&self.restored_groups);
@@ -231,7 +234,7 @@ impl Appender {
         }
         drop(restored);
         if let Some(newest) = self.newest() {
-            // It was evicted when more, or less, may have been taken in order than now.
+            // The limit of lateness at the time of eviction may have been higher or lower than now.
             let sealed = newest.saturating_sub(self.lateness_ms());
             let sealed = sealed.max(self.evicted_to.load(Ordering::Relaxed));
             let sealed = sealed.saturating_sub(1);

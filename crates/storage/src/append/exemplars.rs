@@ -1,4 +1,5 @@
-//! The way of a batch's exemplars into its log record, and from there to those that are kept.
+//! Exemplars of a batch: selects those that can be stored, adds them to the log record, and keeps
+//! them in memory once the record is durable.
 
 use super::Appender;
 use super::scratch::{Scratch, UNINDEXED, UNKNOWN};
@@ -13,7 +14,7 @@ use firn_model::log::Position;
 use firn_model::store::{Appended, ExemplarRefusal, RefusedExemplars};
 use std::sync::Arc;
 
-/// Exemplars on their way through the log.
+/// Exemplars in a log record that is not durable yet.
 #[derive(Debug)]
 pub(super) struct Admitted {
     exemplars: SeriesExemplars,
@@ -21,15 +22,15 @@ pub(super) struct Admitted {
 }
 
 impl Admitted {
-    /// Keeps them, now that the record at `position` is durable.
+    /// Stores the exemplars in memory. Called when the record at `position` is durable.
     pub(super) fn keep(&self, position: Position) {
         self.kept.add(&self.exemplars, position);
     }
 }
 
 impl Appender {
-    /// Puts the exemplars of `batch` that are to be kept into its record; what was applied of the
-    /// batch is in `scratch`.
+    /// Adds the exemplars of `batch` that pass the checks to its log record, and counts rejected
+    /// ones in `appended`. `scratch` contains the outcome of each sample of the batch.
     #[inline]
     pub(super) fn admit_exemplars(
         &self,
@@ -90,7 +91,7 @@ impl Appender {
         })
     }
 
-    /// The labels of series number `i` of the batch, read or not.
+    /// Returns the labels of series `i` of the batch, from the index if the batch has only its key.
     fn labels_of(&self, scratch: &Scratch, batch: &Batch, i: usize) -> Labels {
         match batch.key(i) {
             Some(_) if scratch.slots[i] != UNINDEXED => self.index.series_labels(scratch.slots[i]),
@@ -98,8 +99,8 @@ impl Appender {
         }
     }
 
-    /// The slot of series number `i` of the batch, if it is in the head and its samples, if it has
-    /// any here, were not all refused.
+    /// Returns the slot of series `i` of the batch for its exemplars. Returns `None` if the series
+    /// is not in the head, or if the batch has samples of it and all of them were rejected.
     fn slot_for_exemplars(&self, scratch: &Scratch, batch: &Batch, i: usize) -> Option<SeriesRef> {
         let samples = batch.series(i);
         let (floats, histograms) = batch.offsets(i);
@@ -116,14 +117,14 @@ impl Appender {
         if scratch.slots[i] != UNINDEXED {
             return Some(scratch.slots[i]);
         }
-        // A sender puts exemplars into series of their own: the one before has the same labels.
+        // Senders put exemplars into a separate entry after the samples, with the same labels.
         let shard = lock(&self.shards[self.shard_of(scratch.prints[i])]);
         let local = shard.find(scratch.prints[i], UNKNOWN)?;
         shard.series(local).map(|series| series.slot)
     }
 }
 
-/// Counts an exemplar that was refused.
+/// Counts one rejected exemplar under its reason; keeps the labels of the first one.
 fn note(
     refused: &mut Vec<RefusedExemplars>,
     refusal: ExemplarRefusal,

@@ -1,9 +1,10 @@
-//! Samples that their series cannot append in order, on their way into the late ones.
+//! Late samples: samples that are older than the newest one of their series.
 //!
-//! Upstream's rules (`tsdb/head_append.go`): such a sample is late if it is not further behind the
-//! newest of the store than the window says, else it is too old. Another value at the time of the
-//! newest sample of the series is a duplicate and refused, unless the store is told to keep others
-//! than the first. What the caller wants in order or not at all is refused as out of order.
+//! The rules are upstream's (`tsdb/head_append.go`). A late sample is accepted if it is within the
+//! out-of-order window, counted from the newest sample of the store; otherwise it is too old. A
+//! different value at the time of the newest sample of the series is a duplicate and is rejected,
+//! unless the store is configured to keep another value than the first. If the caller accepts only
+//! samples in order, late samples are rejected as out of order.
 
 use super::Appender;
 use super::scratch::Scratch;
@@ -18,19 +19,19 @@ use firn_model::sample::{START_UNKNOWN, TimestampMs, is_stale};
 use firn_model::store::{Rejection, TakeLate};
 use std::sync::Arc;
 
-/// Late samples of a batch, counted.
+/// Counts of the late samples of one batch.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct LateCounts {
     taken: u64,
-    /// At the time of another late one.
+    /// Samples at the time of another late sample.
     repeated: u64,
-    /// Because too many are in memory.
+    /// Samples rejected because too many late samples are in memory.
     refused: u64,
 }
 
 impl Appender {
-    /// Takes those samples of series `i` late that were refused and may be; says of the others why
-    /// they are not taken.
+    /// Stores those rejected samples of series `i` that may be late. Updates the verdict of the
+    /// others with the reason for the rejection.
     #[cold]
     pub(super) fn append_late(
         &self,
@@ -93,8 +94,8 @@ impl Appender {
         }
     }
 
-    /// Whether a sample that was judged is late; if it is refused for another reason now, `verdict`
-    /// says so.
+    /// Returns whether a sample that was rejected in order is late. If it is rejected for another
+    /// reason now, sets `verdict` to that reason.
     fn judge_late(&self, verdict: &mut Verdict, time: TimestampMs, window: Window) -> bool {
         let Verdict::Refused(rejection) = *verdict else {
             return false;
@@ -114,18 +115,20 @@ impl Appender {
         true
     }
 
-    /// Bytes of the late samples in memory.
+    /// Returns the memory of all late samples, in bytes.
     fn late_bytes(&self) -> usize {
         usize::try_from(self.metrics.late_memory.get()).unwrap_or(0)
     }
 
-    /// Beyond so many bytes late samples are refused: twice what makes them due to leave.
+    /// Returns the memory, in bytes, above which late samples are rejected: twice the size at which
+    /// they become due for a flush.
     fn late_bytes_max(&self) -> usize {
         self.options.late_bytes_max().saturating_mul(2)
     }
 
-    /// Counts the late samples of a batch, and says why it must be sent again if some of them found
-    /// no room: the rest of it is stored, and is known then.
+    /// Adds the counts of late samples of a batch to the metrics. Returns an error if some samples
+    /// were rejected for lack of memory: the sender must repeat the batch, whose other samples are
+    /// stored and will then count as duplicates.
     pub(super) fn end_late(&self, scratch: &mut Scratch) -> Option<Error> {
         let counts = std::mem::take(&mut scratch.late);
         self.metrics.late_samples.add(counts.taken);
@@ -138,7 +141,7 @@ impl Appender {
     }
 }
 
-/// Whether the caller lets a sample with this value be late.
+/// Returns whether the caller permits a late sample with this value.
 fn may_be_late(value: &Sample, late: TakeLate) -> bool {
     match (late, value) {
         (TakeLate::All | TakeLate::OfAnyAge, _) => true,

@@ -1,4 +1,5 @@
-//! Working memory of an append: where the series of the batch are, and the outcome of each sample.
+//! Working memory of one append: the places of the series of the batch, and the outcome of each
+//! sample.
 
 use super::late::LateCounts;
 use crate::head::series::{Series, Verdict, Window};
@@ -13,13 +14,13 @@ use firn_model::sample::{START_UNKNOWN, TimestampMs};
 use firn_model::store::{Appended, Rejected, Rejection};
 use std::sync::Arc;
 
-/// A series that is not in the head.
+/// Place of a series that is not in the head.
 pub(super) const UNKNOWN: Local = Local(u32::MAX);
 
-/// A series that the index does not have.
+/// Slot of a series that is not in the index.
 pub(super) const UNINDEXED: SeriesRef = SeriesRef(u32::MAX);
 
-/// What became of a sample, and what its chunk found out about its value.
+/// Outcome of a float sample, with the decimal scale that its chunk found for the value.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Outcome {
     pub(super) hint: DecimalHint,
@@ -27,7 +28,7 @@ pub(super) struct Outcome {
 }
 
 impl Outcome {
-    /// The outcome for a float that is the newest sample of `series` now.
+    /// Returns the outcome of a float that has just become the newest sample of `series`.
     #[inline]
     pub(super) fn stored(series: &Series) -> Self {
         let known = series.open.newest_decimal();
@@ -43,7 +44,8 @@ const REFUSED: Outcome = Outcome {
     verdict: Verdict::Refused(Rejection::SeriesLimit),
 };
 
-/// Memory of a batch under way, used again for the next one.
+/// Memory of a batch in progress, reused for the next one. Columns have one entry per series of the
+/// batch unless noted otherwise.
 #[derive(Debug, Default)]
 pub(super) struct Scratch {
     pub(super) prints: Vec<Fingerprint>,
@@ -55,7 +57,7 @@ pub(super) struct Scratch {
     pub(super) slots: Vec<SeriesRef>,
     /// Series whose labels are needed: unknown ones, and those whose creation is not logged yet.
     pub(super) wanted: Vec<u32>,
-    /// Series that are to be created, in the order of the batch.
+    /// Series to create, in the order of the batch.
     pub(super) missing: Vec<u32>,
     /// `missing` grouped by shard; shard `s` has `missing_by_shard[missing_ends[s - 1]..]`.
     pub(super) missing_by_shard: Vec<u32>,
@@ -64,21 +66,21 @@ pub(super) struct Scratch {
     marks: Vec<bool>,
     /// Working memory for a series key.
     pub(super) key: Vec<u8>,
-    /// What became of each float sample and each histogram, in the order of the batch's columns.
+    /// Outcomes of float samples and of histograms, in the order of the batch's columns.
     pub(super) floats: Vec<Outcome>,
     pub(super) histograms: Vec<Verdict>,
-    /// Series of which this batch has the first sample.
+    /// Series whose first sample is in this batch.
     pub(super) created: Vec<u32>,
-    /// What became of its late samples.
+    /// Counts of the late samples of the batch.
     pub(super) late: LateCounts,
-    /// The batch for the log.
+    /// The log record of the batch.
     pub(super) record: LogBatch,
     pub(super) marker: Marker,
 }
 
 impl Scratch {
-    /// Computes the fingerprints, as far as the source has none at hand, and groups the series by
-    /// shard.
+    /// Resets the memory for a new batch, takes or computes the fingerprints of its series, and
+    /// groups them by shard.
     pub(super) fn begin(&mut self, parts: &Parts, source: &dyn Source) {
         let batch = source.batch();
         let made = source.prints(&parts.hash.keys).unwrap_or_default();
@@ -99,7 +101,7 @@ impl Scratch {
         self.group_by_shard(parts);
     }
 
-    /// Groups the series by the shards of their fingerprints; none of them is found yet.
+    /// Groups the series by the shards of their fingerprints, and marks all of them as not found.
     pub(super) fn group_by_shard(&mut self, parts: &Parts) {
         let series = self.prints.len();
         let shards = parts.shards.len();
@@ -115,30 +117,30 @@ impl Scratch {
         self.slots.resize(series, UNINDEXED);
     }
 
-    /// Where the series of a shard stand in `grouped`.
+    /// Returns the range of a shard's series in `grouped`.
     pub(super) fn group(&self, shard: usize) -> std::ops::Range<usize> {
         range_of(&self.ends, shard)
     }
 
-    /// Groups the missing series by shard.
+    /// Groups the missing series by shard into `missing_by_shard`.
     pub(super) fn group_missing(&mut self) {
         let into = (&mut self.missing_by_shard, &mut self.missing_ends);
         let missing = self.missing.iter().copied();
         group(missing, &self.shard_of, self.ends.len() - 1, into);
     }
 
-    /// Where the missing series of a shard stand.
+    /// Returns the range of a shard's missing series in `missing_by_shard`.
     pub(super) fn group_of_missing(&self, shard: usize) -> std::ops::Range<usize> {
         range_of(&self.missing_ends, shard)
     }
 
-    /// Brings the wanted into the order of the batch.
+    /// Sorts `wanted` into the order of the batch.
     pub(super) fn order_wanted(&mut self) {
         order(&mut self.wanted, &mut self.marks, self.prints.len());
     }
 
-    /// Refuses the samples of a series that was not created: for want of room, or because none of
-    /// them lies in the window.
+    /// Rejects all samples of a series that was not created, because a limit is reached or because
+    /// none of them is in the window.
     pub(super) fn refuse_missing(
         &mut self,
         (floats, histograms): (usize, usize),
@@ -166,14 +168,14 @@ impl Scratch {
         }
     }
 
-    /// Puts what was accepted of batch `sequence` into the record, in the order of the batch, and
-    /// counts what was not.
+    /// Fills the log record with the accepted samples of batch `sequence`, in the order of the
+    /// batch. Returns the counts of stored and rejected samples.
     pub(super) fn fill_record(&mut self, parts: &Parts, batch: &Batch, sequence: u64) -> Appended {
         let mut appended = Appended::default();
         self.record.floats.reserve(self.floats.len());
         order(&mut self.created, &mut self.marks, self.prints.len());
         let slot_of = |i: &u32| parts.numbers.slot(self.slots[*i as usize]);
-        // They are in this order already, unless another batch created some of them.
+        // Already sorted, unless another batch created some of the series.
         self.created.sort_by_key(slot_of);
         for i in &self.created {
             let labels = batch.series(*i as usize).labels;
@@ -197,7 +199,8 @@ impl Scratch {
         appended
     }
 
-    /// Puts what was accepted of one series into the record, and counts what was not.
+    /// Adds the accepted samples of one series to the log record, and counts all of them in
+    /// `appended`.
     fn record_series(&mut self, parts: &Parts, batch: &Batch, i: usize, appended: &mut Appended) {
         let samples = batch.series(i);
         let series = self.slots[i];
@@ -245,7 +248,8 @@ impl Scratch {
         }
     }
 
-    /// Puts the float sample with the number `at`, of the series at `slot`, into the record.
+    /// Adds the float sample at index `at` of the batch to the record, as a row of the series at
+    /// `slot`.
     #[inline]
     fn push_row(
         &mut self,
@@ -264,8 +268,8 @@ impl Scratch {
     }
 }
 
-/// Groups `numbers` by their shards, in the order in which they come; shard `s` gets
-/// `into.0[into.1[s - 1]..into.1[s]]`.
+/// Groups `numbers` by shard and keeps their order within a shard. Shard `s` gets `into.0[into.1[s
+/// - 1]..into.1[s]]`.
 fn group(
     numbers: impl Iterator<Item = u32> + Clone,
     shard_of: &[u32],
@@ -297,7 +301,8 @@ fn range_of(ends: &[u32], shard: usize) -> std::ops::Range<usize> {
     start as usize..ends[shard] as usize
 }
 
-/// Sorts distinct numbers below `end`; many of them by a look at each number there is.
+/// Sorts distinct numbers below `end`. Uses a bitmap of all numbers up to `end` if there are many,
+/// otherwise a comparison sort.
 fn order(numbers: &mut Vec<u32>, marks: &mut Vec<bool>, end: usize) {
     if numbers.len() < end / 8 {
         return numbers.sort_unstable();
@@ -312,7 +317,7 @@ fn order(numbers: &mut Vec<u32>, marks: &mut Vec<bool>, end: usize) {
     numbers.extend((0..end as u32).filter(is_marked));
 }
 
-/// Counts a sample at `time` of the series with `labels`.
+/// Counts a sample at `time` of the series with `labels` as stored or rejected.
 #[inline]
 fn count(
     appended: &mut Appended,

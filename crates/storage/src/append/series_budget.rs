@@ -1,18 +1,20 @@
-//! Budgets for new series: so many in a window of data time, altogether and of each job.
+//! Budgets for new series: a maximum per window of data time, in total and per job.
 //!
-//! A label bomb costs its own job the budget and no other job: series that are known go on, and so
-//! do new ones of other jobs. Windows follow the newest sample, so a replay is judged as life is. A
-//! series that comes back after its eviction is not new.
+//! A label explosion uses up the budget of its own job only: existing series and new series of
+//! other jobs are still accepted. Windows follow the newest sample of the store, so a replay gives
+//! the same result as the original writes. A series that is restored after its eviction does not
+//! count as new.
 
 use crate::parts::options::NewSeriesBudget;
 use std::collections::HashMap;
 
-/// The length of a window.
+/// Length of a budget window, in milliseconds of data time.
 const WINDOW_MS: i64 = 3_600_000;
 
-/// Jobs that are counted apart in a window; all others share the budget of one.
+/// Maximum number of jobs that are counted separately in a window; all others share one budget.
 const JOBS_MAX: usize = 1_024;
 
+/// Counts of one job in the current window.
 #[derive(Debug)]
 struct OfJob {
     name: Box<[u8]>,
@@ -20,19 +22,19 @@ struct OfJob {
     refused: u64,
 }
 
-/// What was created in the window under way.
+/// Counts of created and rejected series in the current window.
 #[derive(Debug, Default)]
 pub(super) struct SeriesBudget {
     window: i64,
     created: usize,
     jobs: Vec<OfJob>,
     by_name: HashMap<Box<[u8]>, usize>,
-    /// The job of the last request: neighbours are of one job.
+    /// Index of the job of the last request; neighbouring series usually have the same job.
     last: usize,
 }
 
 impl SeriesBudget {
-    /// Begins the window of `newest` if it is a later one.
+    /// Starts a new window if `newest`, a time in milliseconds, is after the current one.
     pub(super) fn turn_to(&mut self, newest: i64) {
         let window = newest.div_euclid(WINDOW_MS);
         if self.jobs.is_empty() || window > self.window {
@@ -43,8 +45,8 @@ impl SeriesBudget {
         }
     }
 
-    /// Whether one more series of `job` may be created. Counts it as created if so, else as
-    /// refused.
+    /// Returns whether one more series of `job` may be created. Counts the series as created or as
+    /// rejected.
     pub(super) fn admit(&mut self, budget: NewSeriesBudget, job: &[u8]) -> bool {
         if budget == NewSeriesBudget::NONE {
             return true;
@@ -60,7 +62,7 @@ impl SeriesBudget {
         true
     }
 
-    /// Takes back the last admission, which was of `job`.
+    /// Reverts the last admission, which was for `job`.
     pub(super) fn take_back(&mut self, job: &[u8]) {
         self.created = self.created.saturating_sub(1);
         if !self.jobs.is_empty() {
@@ -98,7 +100,7 @@ impl SeriesBudget {
         self.jobs.len() - 1
     }
 
-    /// The jobs of which series were refused, with how often, the most first; `top` at most.
+    /// Returns the jobs with rejected series and their counts, highest count first; `top` at most.
     pub(super) fn offenders(&self, top: usize) -> Vec<(String, u64)> {
         let refused = self.jobs.iter().filter(|of_job| of_job.refused > 0);
         let mut lines: Vec<(String, u64)> = refused

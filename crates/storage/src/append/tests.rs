@@ -1,4 +1,4 @@
-//! Batches that meet between the passes.
+//! Tests of batches that interleave between the passes of an append.
 
 use super::*;
 use crate::store::{Store, StoreOptions};

@@ -1,29 +1,30 @@
-//! What a reader takes away of series of the head: closed chunks are shared, open ones copied, the
-//! bytes of all series behind each other.
+//! Copies of head series for readers: closed chunks are shared, open chunks are copied into one
+//! buffer.
 //!
-//! Nothing is allocated for a series, so that a shard's lock is held for little but the copying.
-//! Invariant: a copy never changes, and samples that were hidden when it was made stay hidden.
+//! No memory is allocated per series, so that a reader holds a shard's lock for little more than
+//! the copy itself. Invariant: a copy never changes, and samples that were hidden when it was made
+//! stay hidden.
 
 use super::series::Series;
 use crate::chunk::{Chunk, ChunkView, Columns, TimesKnown};
 use crate::encoding::Malformed;
 use firn_model::sample::{TimeRange, TimestampMs};
 
-/// Copies of series, numbered in the order in which they were added.
+/// Copies of several series, numbered in the order in which they were added.
 #[derive(Debug, Default)]
 pub(crate) struct Copies {
     closed: Vec<Chunk>,
-    /// Of the chunks themselves.
+    /// Memory of the closed chunks, in bytes.
     closed_bytes: usize,
     open: Vec<u8>,
     ends: Vec<End>,
 }
 
-/// Where the copy of a series ends; it begins where the one before ends.
+/// End of the copy of one series; it begins at the end of the previous one.
 #[derive(Clone, Copy, Debug, Default)]
 struct End {
     closed: u32,
-    /// Samples to read of the last chunk; all of the others.
+    /// Number of readable samples of the last chunk; all other chunks are fully readable.
     last_samples: u32,
     open: usize,
 }
@@ -31,16 +32,16 @@ struct End {
 /// The copy of one series.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Copied<'a> {
-    /// Oldest first.
+    /// Closed chunks, oldest first.
     closed: &'a [Chunk],
-    /// Newer than those.
+    /// Copy of the open chunk, which is newer than the closed ones.
     open: Option<ChunkView<'a>>,
     last_samples: usize,
 }
 
 impl Copies {
-    /// Copies the newest sample of `series` alone; `false`, and nothing is added, if it does not
-    /// lie in `range` or is more than a float.
+    /// Copies only the newest sample of `series`. Returns false and adds nothing if the sample is
+    /// outside `range` or is not a plain float.
     pub(crate) fn add_newest(&mut self, series: &Series, range: TimeRange) -> bool {
         let open = &series.open;
         let added = range.contains(open.last_time()) && open.write_newest_to(&mut self.open);
@@ -54,12 +55,12 @@ impl Copies {
         added
     }
 
-    /// Copies what overlaps `range` of `series` without its newest `hidden` samples; whether that
-    /// is anything. If not, nothing is added.
+    /// Copies the chunks of `series` that overlap `range`, without its newest `hidden` samples.
+    /// Returns false and adds nothing if no chunk is left.
     pub(crate) fn add(&mut self, series: &Series, range: TimeRange, mut hidden: usize) -> bool {
         let first_closed = self.closed.len();
         let mut last_samples = None;
-        // Newest first, because that is where samples are hidden.
+        // Newest chunk first, because the hidden samples are the newest ones.
         let open = &series.open;
         let span = TimeRange::new(open.first_time(), open.last_time());
         let seen = see(open.sample_count(), &mut hidden);
@@ -90,31 +91,32 @@ impl Copies {
         true
     }
 
-    /// What another series may take if it is like these; `None` if there are none.
+    /// Returns an estimate of the bytes that one more series of the same kind takes; `None` if
+    /// there are no copies yet.
     pub(crate) fn bytes_each(&self) -> Option<usize> {
         let each = (self.closed_bytes + self.open.len()).checked_div(self.len())?;
         Some(each + each / 8 + size_of::<End>())
     }
 
-    /// Makes room for the chunks of some more series, of so many bytes each.
+    /// Reserves memory for the open chunks of `series` more series of `bytes_each` bytes.
     pub(crate) fn make_room(&mut self, series: usize, bytes_each: usize) {
         self.ends.reserve(series);
         self.open.reserve(series.saturating_mul(bytes_each));
     }
 
-    /// Gives back the room that was made, if most of it was not needed.
+    /// Releases reserved memory if most of it was not used.
     pub(crate) fn give_room_back(&mut self) {
         if self.open.len() < self.open.capacity() / 2 {
             self.open.shrink_to_fit();
         }
     }
 
-    /// How many.
+    /// Returns the number of copies.
     pub(crate) fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// The copy with this number.
+    /// Returns the copy with this number, which must be less than [`Copies::len`].
     #[inline]
     pub(crate) fn get(&self, number: usize) -> Copied<'_> {
         let before = number.checked_sub(1).map(|i| self.ends[i]);
@@ -127,7 +129,7 @@ impl Copies {
         }
     }
 
-    /// Bytes of memory, those of shared chunks included.
+    /// Returns the memory of all copies in bytes, shared chunks included.
     pub(crate) fn memory_bytes(&self) -> usize {
         self.closed_bytes
             + self.closed.capacity() * size_of::<Chunk>()
@@ -136,7 +138,8 @@ impl Copies {
     }
 }
 
-/// How many of a chunk's samples may be seen when `hidden` of the newest may not; counts them off.
+/// Returns the number of visible samples of a chunk if the newest `hidden` samples are hidden, and
+/// subtracts the hidden ones from `hidden`.
 fn see(count: usize, hidden: &mut usize) -> usize {
     let hidden_here = count.min(*hidden);
     *hidden -= hidden_here;
@@ -148,12 +151,12 @@ impl<'a> Copied<'a> {
         self.closed.iter().map(Chunk::view).chain(self.open)
     }
 
-    /// The time of its first sample.
+    /// Returns the time of the first sample.
     pub(crate) fn first_time(self) -> Option<TimestampMs> {
         self.chunks().next().map(|chunk| chunk.range().min)
     }
 
-    /// The chunk and how many samples may be read of it, if there is only one.
+    /// Returns the chunk and its number of readable samples if the copy has exactly one chunk.
     #[inline]
     pub(crate) fn sole_chunk(self) -> Option<(ChunkView<'a>, usize)> {
         let chunk = match (self.closed, self.open) {
@@ -164,14 +167,14 @@ impl<'a> Copied<'a> {
         Some((chunk, self.last_samples))
     }
 
-    /// From its first sample to its last.
+    /// Returns the time range from the first sample to the last one.
     pub(crate) fn range(self) -> Option<TimeRange> {
         let last = self.chunks().last()?.range().max;
         Some(TimeRange::new(self.first_time()?, last))
     }
 
-    /// Appends its samples to `into`. Those of a chunk that fails are left out; the first failure
-    /// is returned.
+    /// Appends the samples to `into`. A chunk that cannot be decoded is skipped; the first such
+    /// error is returned after all others are decoded.
     pub(crate) fn decode(
         self,
         known: &mut TimesKnown,

@@ -1,16 +1,17 @@
-//! The late samples of a shard: those that their series could not append in order.
+//! Late samples of a shard: samples that their series could not append in order.
 //!
 //! ```text
-//! local -> leaves, each of rows ascending by (time, order of arrival)
+//! place in the shard -> leaves, each with rows sorted by (time, order of arrival)
 //! ```
 //!
-//! Rows stay as they came until they leave the head, so a row of a float takes 32 bytes and not the
-//! one or two of a chunk. A leaf has few enough rows to be shifted for one more, and is shared with
-//! readers: a leaf that a reader holds is copied before it changes. A row is visible to a reader at
-//! a watermark if its sequence number is not greater.
+//! Rows remain uncompressed until they leave the head, so a float takes 32 bytes instead of the one
+//! or two bytes in a chunk. A leaf is small enough to shift its rows for an insertion. Leaves are
+//! shared with readers: a leaf that a reader holds is copied before it changes. A reader sees a row
+//! if the sequence number of the row is not greater than its watermark.
 //!
-//! Invariant: of rows at one time each stays over those before it, by the store's rule, when it is
-//! admitted; what would not is known already.
+//! Invariant: if several rows have the same time, each one replaced the previous ones by the
+//! duplicate rule of the store when it was admitted. A row that would not replace them is not
+//! added.
 
 use crate::chunk::{Duplicates, Sample};
 use crate::encoding::histogram::equal_but_hint;
@@ -19,24 +20,24 @@ use firn_model::sample::{START_UNKNOWN, TimeRange, TimestampMs};
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 
-/// Rows of a leaf: some 4 kB. Tests have few rows.
+/// Maximum number of rows of a leaf: about 4 kB. Small in tests, so that leaves split.
 const LEAF_ROWS: usize = if cfg!(test) { 4 } else { 128 };
 
-/// About what the table takes of a series beside its leaves, and of a leaf beside its rows.
+/// Approximate memory of a series in the table without its leaves, and of a leaf without its rows.
 const SERIES_BYTES: usize = 48;
 const LEAF_BYTES: usize = 24 + size_of::<Leaf>();
 
-/// A late sample.
+/// A late sample with the batch that it arrived in.
 #[derive(Clone, Debug)]
 pub(crate) struct LateRow {
     pub(crate) time: TimestampMs,
-    /// The number of the batch that brought it.
+    /// Sequence number of the batch that contained it.
     pub(crate) sequence: u64,
     pub(crate) value: Sample,
 }
 
-/// Where a row stands: by time, then by arrival. Of one batch floats come before histograms, as
-/// they do in its record, so that a start finds the same order.
+/// Sort key of a row: time, then order of arrival. Floats precede histograms of the same batch, as
+/// in its log record, so that replay restores the same order.
 type Key = (TimestampMs, u64, bool);
 
 impl LateRow {
@@ -46,65 +47,65 @@ impl LateRow {
     }
 }
 
-/// Neighbouring rows.
+/// Neighbouring rows of one series, sorted by [`Key`].
 #[derive(Clone, Debug, Default)]
 struct Leaf {
     rows: Vec<LateRow>,
-    /// The start timestamps; none if no row has one.
+    /// Start timestamps of the rows; empty if no row has one.
     starts: Vec<TimestampMs>,
-    /// Of the rows that are histograms.
+    /// Memory of the histograms among the rows, in bytes.
     histogram_bytes: usize,
 }
 
-/// Rows of a series, shared with its shard.
+/// The late rows of one series. Cheap to clone; clones share the leaves with the shard.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LateSeries {
-    /// Ascending; none is empty.
+    /// Sorted by time; no leaf is empty.
     leaves: Vec<Arc<Leaf>>,
 }
 
-/// The late rows of a shard's series.
+/// The late rows of all series of a shard.
 #[derive(Debug, Default)]
 pub(crate) struct LateTable {
     series: FxHashMap<Local, LateSeries>,
     bytes: usize,
-    /// The least number of a row's batch.
+    /// The smallest sequence number of any row.
     oldest: Option<u64>,
 }
 
 impl LateTable {
-    /// Whether there is no row.
+    /// Returns whether the table has no rows.
     pub(crate) fn is_empty(&self) -> bool {
         self.series.is_empty()
     }
 
-    /// Whether a series has a row.
+    /// Returns whether the series at `local` has late rows.
     pub(crate) fn has(&self, local: Local) -> bool {
         self.series.contains_key(&local)
     }
 
-    /// The rows of a series, if it has any.
+    /// Returns the late rows of the series at `local`, if it has any.
     pub(crate) fn get(&self, local: Local) -> Option<&LateSeries> {
         self.series.get(&local)
     }
 
-    /// Bytes of memory, about.
+    /// Returns the approximate memory of the table in bytes.
     pub(crate) fn memory_bytes(&self) -> usize {
         self.bytes
     }
 
-    /// The least number of a batch that brought a row.
+    /// Returns the smallest sequence number of the batches that the rows arrived in.
     pub(crate) fn oldest(&self) -> Option<u64> {
         self.oldest
     }
 
-    /// The series that have rows, in no order that means anything.
+    /// Returns the series that have rows, in an arbitrary order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Local, &LateSeries)> {
         self.series.iter().map(|(local, series)| (*local, series))
     }
 
-    /// Adds a row unless the series has a late one at its time that stays by `duplicates`, or is
-    /// equal; whether it was added.
+    /// Adds a row, unless the series has an equal late row at the same time or one that takes
+    /// precedence by `duplicates`. Returns which of these applied.
     pub(crate) fn admit(
         &mut self,
         local: Local,
@@ -128,20 +129,20 @@ impl LateTable {
         }
     }
 
-    /// Adds a row.
+    /// Adds a row without a check for duplicates.
     pub(crate) fn insert(&mut self, local: Local, row: LateRow, start: TimestampMs) {
         self.oldest = Some(self.oldest.unwrap_or(row.sequence).min(row.sequence));
         if !self.has(local) {
             self.bytes += SERIES_BYTES;
         }
         let series = self.series.entry(local).or_default();
-        // Less than before where a leaf that was shared lost its spare room.
+        // Negative if copying a shared leaf drops its spare capacity.
         let change = series.insert(row, start);
         self.bytes = self.bytes.wrapping_add_signed(change);
     }
 
-    /// Drops the rows of a series that batches up to `sequence` brought. [`LateTable::settle`] must
-    /// follow.
+    /// Drops the rows of a series from batches up to `sequence`. The caller must call
+    /// [`LateTable::settle`] afterwards.
     pub(crate) fn drop_through(&mut self, local: Local, sequence: u64) {
         let Some(series) = self.series.get_mut(&local) else {
             return;
@@ -155,7 +156,7 @@ impl LateTable {
         }
     }
 
-    /// Finds out anew which row is the oldest. Looks at all of them.
+    /// Recomputes the smallest sequence number with a scan of all rows, and releases unused memory.
     pub(crate) fn settle(&mut self) {
         let series = self.series.values();
         self.oldest = series
@@ -166,19 +167,19 @@ impl LateTable {
     }
 }
 
-/// What became of a row.
+/// Result of [`LateTable::admit`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Admission {
-    /// It is there, and the series has no other late one at its time.
+    /// The row was added, and the series has no other late row at its time.
     New,
-    /// It is there, and stays over another late one.
+    /// The row was added and takes precedence over another late row at its time.
     Replacing,
-    /// Nothing was added: another late one stays.
+    /// The row was not added: another late row at its time takes precedence.
     Known,
 }
 
 impl LateSeries {
-    /// The rows that lie in `range`, with their start timestamps.
+    /// Returns the rows in `range` with their start timestamps, in order.
     pub(crate) fn rows(&self, range: TimeRange) -> impl Iterator<Item = (&LateRow, TimestampMs)> {
         let leaves = self.leaves.iter();
         leaves.flat_map(move |leaf| {
@@ -189,7 +190,8 @@ impl LateSeries {
         })
     }
 
-    /// What a reader at `watermark` needs to read `range`, if that is anything.
+    /// Returns a shared copy of the leaves that a reader at `watermark` needs for `range`, or
+    /// `None` if no row is visible to it.
     pub(crate) fn share(&self, range: TimeRange, watermark: u64) -> Option<LateSeries> {
         let first = self
             .leaves
@@ -204,31 +206,31 @@ impl LateSeries {
         is_any_seen.then_some(shared)
     }
 
-    /// From the oldest row to the newest.
+    /// Returns the time range from the oldest row to the newest one.
     pub(crate) fn range(&self) -> Option<TimeRange> {
         let (first, last) = (self.leaves.first()?, self.leaves.last()?);
         Some(TimeRange::new(first.first().time, last.last().time))
     }
 
-    /// Whether batches up to `sequence` brought some of the rows.
+    /// Returns whether any row arrived in a batch up to `sequence`.
     pub(crate) fn has_through(&self, sequence: u64) -> bool {
         let mut rows = self.leaves.iter().flat_map(|leaf| &leaf.rows);
         rows.any(|row| row.sequence <= sequence)
     }
 
-    /// Bytes of memory behind the struct.
+    /// Returns the memory of the leaves in bytes, without the struct itself.
     pub(crate) fn memory_bytes(&self) -> usize {
         let leaves = self.leaves.iter().map(|leaf| leaf.memory_bytes());
         self.leaves.capacity() * size_of::<Arc<Leaf>>() + leaves.sum::<usize>()
     }
 
-    /// The row before a place.
+    /// Returns the last row that is not after `key`.
     fn before(&self, key: Key) -> Option<&LateRow> {
         let leaf = self.leaves.get(self.leaf_of(key))?;
         leaf.rows.get(leaf.place_of(key).checked_sub(1)?)
     }
 
-    /// The number of the leaf into which a row goes; 0 if there is none yet.
+    /// Returns the index of the leaf for a row with this key; 0 if there are no leaves yet.
     fn leaf_of(&self, key: Key) -> usize {
         let behind = self
             .leaves
@@ -236,7 +238,8 @@ impl LateSeries {
         behind.saturating_sub(1)
     }
 
-    /// Adds a row behind those of its time; returns by how many bytes the series grew.
+    /// Adds a row after those with the same time. Returns the change of the memory of the series in
+    /// bytes.
     fn insert(&mut self, row: LateRow, start: TimestampMs) -> isize {
         let of_list = self.leaves.capacity();
         let mut number = self.leaf_of(row.key());
@@ -251,7 +254,7 @@ impl LateSeries {
         } else if self.leaves[number].rows.len() >= LEAF_ROWS {
             let leaf = Arc::make_mut(&mut self.leaves[number]);
             let at = leaf.place_of(row.key());
-            // Rows mostly come in order of time: the leaf behind which they come stays full.
+            // Rows mostly arrive in order of time: a leaf that is split at its end stays full.
             let rest = leaf.split_off(if at < LEAF_ROWS { LEAF_ROWS / 2 } else { at });
             self.leaves.insert(number + 1, Arc::new(rest));
             let into = number + usize::from(at > LEAF_ROWS / 2);
@@ -287,7 +290,7 @@ impl Leaf {
         self.rows.last().expect("no leaf is empty")
     }
 
-    /// How many rows come before one with this key.
+    /// Returns the number of rows that precede a row with this key.
     fn place_of(&self, key: Key) -> usize {
         self.rows.partition_point(|row| row.key() <= key)
     }
@@ -306,7 +309,7 @@ impl Leaf {
         }
     }
 
-    /// Takes the rows from one on.
+    /// Moves the rows from index `at` on into a new leaf.
     fn split_off(&mut self, at: usize) -> Leaf {
         let at_starts = at.min(self.starts.len());
         let rows = self.rows.split_off(at);
@@ -319,7 +322,7 @@ impl Leaf {
         }
     }
 
-    /// The rows of which `is_gone` is not so.
+    /// Returns a leaf with the rows for which `is_gone` is false.
     fn without(&self, is_gone: impl Fn(&LateRow) -> bool) -> Leaf {
         let mut kept = Leaf::default();
         for (i, row) in self
@@ -345,7 +348,7 @@ impl Leaf {
     }
 }
 
-/// Bytes of the histogram of a row.
+/// Returns the memory of the histogram of a row in bytes; 0 for a float.
 fn histogram_bytes(row: &LateRow) -> usize {
     match &row.value {
         Sample::Float(_) => 0,
@@ -353,7 +356,8 @@ fn histogram_bytes(row: &LateRow) -> usize {
     }
 }
 
-/// Whether two values are equal to the bit.
+/// Returns whether two values are bit for bit equal, except for the counter reset hint of
+/// histograms.
 fn is_equal(a: &Sample, b: &Sample) -> bool {
     match (a, b) {
         (Sample::Float(a), Sample::Float(b)) => a.to_bits() == b.to_bits(),

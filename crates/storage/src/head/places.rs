@@ -1,9 +1,9 @@
-//! The places of a shard's series: a number each, its fingerprint and the series.
+//! The places of a shard: numbered entries, each with a fingerprint and a series.
 //!
-//! A place is free, reserved for a series that is being created, or has one. Numbers are given
-//! again, the lowest first, so that after a peak the places at the high end become free;
-//! [`Places::shrink`] gives their memory back. Invariant: a number does not change while its place
-//! is not free.
+//! A place is free, reserved for a series that is being created, or occupied. Free numbers are
+//! reused, lowest first, so that after a peak the places at the high end become free and
+//! [`Places::shrink`] can release their memory. Invariant: the number of a place does not change
+//! until the place is freed.
 
 use super::series::Series;
 use super::slabs::{SLAB_ITEMS, Slabs};
@@ -11,7 +11,7 @@ use super::vacancies::Vacancies;
 use crate::ids::Local;
 use firn_model::fingerprint::Fingerprint;
 
-/// The places.
+/// The places of one shard, stored as parallel columns of fingerprints and series.
 #[derive(Debug, Default)]
 pub(crate) struct Places {
     prints: Slabs<Fingerprint>,
@@ -20,25 +20,25 @@ pub(crate) struct Places {
 }
 
 impl Places {
-    /// Whether the place with this number is that of the series with this fingerprint.
+    /// Returns whether the place at `local` belongs to the series with this fingerprint.
     #[inline]
     pub(crate) fn is_of(&self, local: Local, print: Fingerprint) -> bool {
         self.prints.get(local.index()) == Some(&print)
     }
 
-    /// A place, also a free one.
+    /// Returns a place, which may be free or reserved; `None` if the number does not exist.
     #[inline]
     pub(crate) fn get(&self, local: Local) -> Option<&Option<Series>> {
         self.series.get(local.index())
     }
 
-    /// A place that is not free, to put a series into it or take it out.
+    /// Returns a place that is not free for the insertion or removal of its series.
     #[inline]
     pub(crate) fn get_mut(&mut self, local: Local) -> Option<&mut Option<Series>> {
         self.series.get_mut(local.index())
     }
 
-    /// Reserves the free place with the lowest number.
+    /// Reserves the free place with the lowest number, or a new one at the end.
     pub(crate) fn reserve(&mut self, print: Fingerprint) -> Local {
         let Some(local) = self.free.pop() else {
             self.prints.push(print);
@@ -54,26 +54,26 @@ impl Places {
         local
     }
 
-    /// Frees a reserved place; returns whose it was.
+    /// Frees a reserved place and returns its fingerprint.
     pub(crate) fn free(&mut self, local: Local) -> Option<Fingerprint> {
         let print = self.prints.get_mut(local.index())?;
         self.free.push(local);
         Some(std::mem::take(print))
     }
 
-    /// All series with their numbers.
+    /// Returns all series with their numbers, in order of the numbers.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Local, &Series)> {
         let numbered = self.series.iter();
         numbered.filter_map(|(local, s)| Some((Local(local as u32), s.as_ref()?)))
     }
 
-    /// One past the highest number.
+    /// Returns one past the highest number.
     pub(crate) fn end(&self) -> u32 {
         self.series.len() as u32
     }
 
-    /// Gives back the memory of slabs without a place that is taken, but for one slab of room for
-    /// what comes next.
+    /// Releases the memory of slabs that have no occupied or reserved place, except for one slab,
+    /// which remains for the next series.
     pub(crate) fn shrink(&mut self) {
         let slabs = self.series.slab_count();
         let mut free = (0..slabs).filter(|slab| self.is_free(*slab));
@@ -95,13 +95,13 @@ impl Places {
         self.free.truncate(end);
     }
 
-    /// Whether all places of a slab are free; those of one that was released are.
+    /// Returns whether all places of a slab are free, which includes released slabs.
     fn is_free(&self, slab: usize) -> bool {
         let items = self.series.held_in(slab);
         items == 0 || items == self.free.count_in(slab)
     }
 
-    /// Bytes of memory behind the struct.
+    /// Returns the memory of the columns in bytes, without the struct itself.
     pub(crate) fn memory_bytes(&self) -> usize {
         self.prints.memory_bytes() + self.series.memory_bytes() + self.free.memory_bytes()
     }
@@ -121,7 +121,7 @@ mod tests {
         }
     }
 
-    /// All taken places with the numbers of their series.
+    /// Returns the occupied places with the slots of their series.
     fn taken(places: &Places) -> BTreeMap<u32, u32> {
         let series = places.iter();
         series

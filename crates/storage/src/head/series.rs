@@ -1,4 +1,4 @@
-//! One series of the head: its chunks, and what it accepts next.
+//! One series of the head: its chunks, and the checks for the next sample.
 
 use crate::chunk::{Chunk, Columns, Newest, OpenChunk, Sample};
 use crate::encoding::{Malformed, histogram};
@@ -8,67 +8,67 @@ use firn_model::sample::{TimeRange, TimestampMs};
 use firn_model::store::{Rejection, TakeLate};
 use std::ops::RangeInclusive;
 
-/// The times that an append accepts.
+/// The times that an append accepts, in milliseconds. Computed once per batch.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Window {
-    /// The oldest.
+    /// Oldest accepted time for samples in order.
     pub(crate) min: TimestampMs,
-    /// The newest.
+    /// Newest accepted time.
     pub(crate) max: TimestampMs,
-    /// The oldest that is taken late, where it cannot be appended in order; `i64::MAX` if none is.
+    /// Oldest accepted time for late samples; `i64::MAX` if late samples are rejected.
     pub(crate) late_min: TimestampMs,
-    /// Which samples are taken late, of those that may be for their times.
+    /// Kinds of samples that are accepted late if their time permits.
     pub(crate) late: TakeLate,
 }
 
 impl Window {
-    /// Whether late samples are taken.
+    /// Returns whether late samples are accepted.
     pub(crate) fn takes_late(&self) -> bool {
         self.late_min != TimestampMs::MAX
     }
 
-    /// The times of a sample that may create its series.
+    /// Returns the times at which a sample may create its series, in order or late.
     pub(crate) fn times(&self) -> RangeInclusive<TimestampMs> {
         self.min.min(self.late_min)..=self.max
     }
 
-    /// Whether a sample of this time may create its series.
+    /// Returns whether a sample at this time may create its series.
     pub(crate) fn contains(&self, time: TimestampMs) -> bool {
         self.times().contains(&time)
     }
 }
 
-/// What became of a sample.
+/// Outcome of one sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// It was appended.
+    /// The sample was appended in order.
     Stored,
-    /// It was taken as a late one.
+    /// The sample was stored as a late one.
     Late,
-    /// It was there already.
+    /// The sample was already stored; counts as a success.
     Known,
-    /// It was refused.
+    /// The sample was rejected.
     Refused(Rejection),
 }
 
-/// A sample's value.
+/// The value of a sample to append.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Value<'a> {
     /// A float.
     Float(f64),
-    /// A histogram.
+    /// A native histogram.
     Histogram(&'a Histogram),
 }
 
-/// The chunks of one series. Times increase from chunk to chunk.
+/// The chunks of one series in memory. Times strictly increase across the chunks.
 #[derive(Debug)]
 pub(crate) struct Series {
-    /// Its number, which it keeps for as long as the store lives.
+    /// Number of the series, constant while the process runs.
     pub(crate) slot: SeriesRef,
-    /// The low half of the sequence number of the last batch that wrote to it.
+    /// Low 32 bits of the sequence number of the last batch that wrote to the series.
     pub(crate) last_sequence: u32,
     pub(crate) open: OpenChunk,
-    /// Oldest first.
+    /// Closed chunks, oldest first.
     #[expect(
         clippy::box_collection,
         reason = "most series of a young store have none: 8 bytes instead of 24"
@@ -77,7 +77,7 @@ pub(crate) struct Series {
 }
 
 impl Series {
-    /// A series without samples.
+    /// Returns a series without samples.
     pub(crate) fn new(slot: SeriesRef) -> Self {
         Self {
             slot,
@@ -87,18 +87,19 @@ impl Series {
         }
     }
 
-    /// Chunks that are closed, oldest first.
+    /// Returns the closed chunks, oldest first.
     pub(crate) fn closed(&self) -> &[Chunk] {
         self.closed.as_deref().map_or(&[], |c| c)
     }
 
-    /// Whether it ever had a sample.
+    /// Returns whether the series ever had a sample in this process, including a sealed one.
     pub(crate) fn has_newest(&self) -> bool {
         self.open.has_newest()
     }
 
-    /// Takes a sample, or says why not. The newest sample again is known whatever the window says,
-    /// so that a sender that did not hear of its success may repeat itself.
+    /// Appends a sample, or returns why it is rejected. A repetition of the newest sample is
+    /// accepted as known regardless of the window, so that a sender that missed the response can
+    /// retry.
     #[inline]
     pub(crate) fn append(
         &mut self,
@@ -135,17 +136,17 @@ impl Series {
         })
     }
 
-    /// Whether the newest sample has this value, to the bit.
+    /// Returns whether the newest sample has this value, bit for bit.
     pub(crate) fn is_newest_value(&self, value: Value<'_>) -> bool {
         match (self.open.newest(), value) {
             (Newest::Float(a), Value::Float(b)) => a.to_bits() == b.to_bits(),
-            // The hint is the head's own.
+            // The head computes the counter reset hint itself, so the hint is not compared.
             (Newest::Histogram(a), Value::Histogram(b)) => histogram::equal_but_hint(a, b),
             _ => false,
         }
     }
 
-    /// Appends a sample that is newer than all others.
+    /// Appends a sample that must be newer than all others.
     #[inline]
     pub(crate) fn push(&mut self, time: TimestampMs, start: TimestampMs, value: Value<'_>) {
         if self.open.is_full(Chunk::samples_max(self.slot)) {
@@ -167,8 +168,9 @@ impl Series {
         }
     }
 
-    /// Appends a float if it is newer than all others and the open chunk takes it as it is; returns
-    /// the bytes of memory that this took.
+    /// Appends a float without a start time if it is newer than all others and the open chunk has a
+    /// plain layout and is not full. Returns the number of bytes that the chunk grew by, or `None`
+    /// without effect.
     #[inline]
     pub(crate) fn push_sole(&mut self, time: TimestampMs, value: f64) -> Option<usize> {
         let is_full = self.open.is_full(Chunk::samples_max(self.slot));
@@ -190,7 +192,7 @@ impl Series {
         }
     }
 
-    /// From the oldest sample to the newest, if there are any.
+    /// Returns the time range from the oldest sample in memory to the newest one.
     pub(crate) fn range(&self) -> Option<TimeRange> {
         let last = match self.open.sample_count() {
             0 => self.closed().last()?.range().max,
@@ -203,7 +205,7 @@ impl Series {
         Some(TimeRange::new(first, last))
     }
 
-    /// Drops chunks that end before `time`; returns the bytes that were freed.
+    /// Drops chunks that end before `time`. Returns the number of freed bytes.
     pub(crate) fn drop_before(&mut self, time: TimestampMs) -> usize {
         let Some(closed) = &mut self.closed else {
             return self.drop_open_before(time);
@@ -226,32 +228,33 @@ impl Series {
         before - self.open.memory_bytes()
     }
 
-    /// Chunks, the open one included.
+    /// Returns the number of chunks, the open one included.
     pub(crate) fn chunk_count(&self) -> usize {
         self.closed().len() + usize::from(self.open.sample_count() > 0)
     }
 
-    /// Bytes of the open chunk and of those closed since there were `closed` of them: before and
-    /// after an append they differ by what it took.
+    /// Returns the bytes of the open chunk and of those closed chunks after the first `closed`
+    /// ones. The difference before and after an append is the memory that it took.
     #[inline]
     pub(crate) fn bytes_since(&self, closed: usize) -> usize {
         let fresh = self.closed().get(closed..).unwrap_or(&[]);
         self.open.memory_bytes() + fresh.iter().map(Chunk::memory_bytes).sum::<usize>()
     }
 
-    /// Bytes of memory behind the struct.
+    /// Returns the memory of the chunks in bytes, without the struct itself.
     pub(crate) fn memory_bytes(&self) -> usize {
         let closed: usize = self.closed().iter().map(Chunk::memory_bytes).sum();
         self.open.memory_bytes() + closed
     }
 
-    /// Says what the newest of its sealed samples is, before any other is known; one without a
-    /// value stands for a sample too old to be sent again.
+    /// Sets the newest sealed sample, before the series has any sample in memory. `None` as the
+    /// sample means that it is too old to be sent again.
     pub(crate) fn begin_behind(&mut self, time: TimestampMs, sample: Option<Sample>) {
         self.open = OpenChunk::behind(time, sample);
     }
 
-    /// Drops the samples up to `time`, which are sealed; the newest one stays known.
+    /// Drops the samples up to `time`, which are sealed. The newest sample remains known for the
+    /// check of duplicates.
     pub(crate) fn drop_through(&mut self, time: TimestampMs) -> Result<(), Malformed> {
         if let Some(closed) = &mut self.closed {
             let sealed = closed.partition_point(|c| c.range().max <= time);
@@ -295,8 +298,8 @@ impl Series {
         Ok(())
     }
 
-    /// Drops the samples up to `time`; where decoding a chunk fails, all chunks that have a sample
-    /// up to `time`.
+    /// Drops the samples up to `time`. If a chunk cannot be decoded, drops every chunk that has a
+    /// sample up to `time`.
     pub(crate) fn give_up_through(&mut self, time: TimestampMs) {
         if self.drop_through(time).is_ok() {
             return;
@@ -312,15 +315,15 @@ impl Series {
         }
     }
 
-    /// How many samples there are.
+    /// Returns the number of samples in memory.
     pub(crate) fn sample_count(&self) -> usize {
         let closed = self.closed().iter().map(Chunk::sample_count);
         closed.sum::<usize>() + self.open.sample_count()
     }
 
-    /// Puts samples that were taken in order into their place; one whose time is taken is known
-    /// already. Only replay needs it: records of the log may stand in another order than the head
-    /// took them in.
+    /// Inserts samples at their position in time; a sample whose time is already present is
+    /// skipped. Used only by replay, because log records may be in another order than the head
+    /// applied them.
     pub(crate) fn insert_displaced(
         &mut self,
         displaced: &[(TimestampMs, TimestampMs, Sample)],
@@ -352,7 +355,7 @@ impl Series {
 }
 
 impl Sample {
-    /// The sample, borrowed.
+    /// Returns the sample as a borrowed value.
     pub(crate) fn as_value(&self) -> Value<'_> {
         match self {
             Self::Float(value) => Value::Float(*value),

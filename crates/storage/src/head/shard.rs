@@ -1,4 +1,5 @@
-//! One shard: its series, how to find them, and which of their samples are not visible to all yet.
+//! One shard of the head: its series, their lookup by fingerprint, and the batches that are not
+//! visible to all readers yet.
 
 use super::late::LateTable;
 use super::places::Places;
@@ -11,58 +12,60 @@ use firn_model::fingerprint::Fingerprint;
 use firn_model::sample::TimestampMs;
 use std::collections::VecDeque;
 
-/// Series for which [`Shard::warm`] pays best: as many as the processor waits for at a time.
+/// Number of series for which [`Shard::warm`] is most effective: the number of memory loads that a
+/// processor has in flight.
 pub(crate) const WARM: usize = 12;
 
-/// Samples that a batch appended to one series.
+/// Number of samples that a batch appended to one series.
 #[derive(Clone, Copy, Debug)]
 struct Appended {
     local: Local,
     samples: u32,
 }
 
-/// A batch that some reader must not see.
+/// A batch that at least one reader must not see.
 #[derive(Debug)]
 struct Pending {
     sequence: u64,
     series: Vec<Appended>,
 }
 
-/// What [`Shard::find_or_reserve`] finds.
+/// Result of [`Shard::find_or_reserve`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Found {
-    /// A series that is there.
+    /// The series exists, at this place and with this slot.
     Series(Local, SeriesRef),
-    /// A place that was reserved now.
+    /// A new place was reserved.
     Reserved(Local),
-    /// A place that was reserved before.
+    /// The place was already reserved for this fingerprint.
     ReservedBefore,
 }
 
-/// A shard. Series keep their number, `local`, until they are removed; then it is given again.
+/// A shard of the head. A series keeps its place number, `local`, until it is removed; then the
+/// number is reused.
 #[derive(Debug, Default)]
 pub(crate) struct Shard {
     table: Table,
     places: Places,
-    /// By ascending sequence number.
+    /// In ascending order of sequence numbers.
     pending: VecDeque<Pending>,
-    /// The list of the batch being applied.
+    /// Entries of the batch that is being applied.
     applying: Vec<Appended>,
-    /// Lists of batches that went by, to be used again.
+    /// Lists of batches that all readers may see, kept for reuse.
     spare: Vec<Vec<Appended>>,
-    /// Batches that looked series up and have not written to them yet: none may be removed
-    /// meanwhile.
+    /// Number of batches that have looked up series and not written to them yet. No series may be
+    /// removed while it is not zero.
     pub(crate) appending: usize,
-    /// Bytes of chunks.
+    /// Memory of all chunks, in bytes.
     pub(crate) chunk_bytes: usize,
-    /// Samples that the series could not append in order.
+    /// Samples that their series could not append in order.
     pub(crate) late: LateTable,
-    /// Series with a recent sample when they were last counted.
+    /// Number of series with a recent sample at the last sweep.
     pub(crate) active: usize,
 }
 
 impl Shard {
-    /// The series with this fingerprint; `guess` is tried first.
+    /// Returns the place of the series with this fingerprint. `guess` is checked first.
     #[inline]
     pub(crate) fn find(&self, print: Fingerprint, guess: Local) -> Option<Local> {
         if self.places.is_of(guess, print) {
@@ -72,7 +75,7 @@ impl Shard {
             .find(print, |local| self.places.is_of(local, print))
     }
 
-    /// Asks for the memory of a series that is looked at soon.
+    /// Prefetches the memory of a series that is about to be read.
     #[inline]
     pub(crate) fn prefetch(&self, local: Local) {
         if let Some(place) = self.places.get(local) {
@@ -80,7 +83,7 @@ impl Shard {
         }
     }
 
-    /// Asks for the memory of the open chunk of a series that is copied soon.
+    /// Prefetches the memory of the open chunk of a series that is about to be copied.
     #[inline]
     pub(crate) fn prefetch_chunk(&self, local: Local) {
         if let Some(series) = self.series(local) {
@@ -88,8 +91,8 @@ impl Shard {
         }
     }
 
-    /// Prepares looking for series that are not there, which takes the table's memory from all
-    /// over.
+    /// Loads the cells of the table for fingerprints that are probably absent. Their lookups miss
+    /// the caches, and loading the cells together overlaps the misses.
     #[inline]
     pub(crate) fn warm(&self, prints: impl Iterator<Item = Fingerprint>) {
         self.table.warm(prints);
@@ -101,8 +104,8 @@ impl Shard {
             .probe(print, |local| self.places.is_of(local, print))
     }
 
-    /// The series with this fingerprint, or a place for it, which no other call
-    /// finds until [`Shard::fill`] fills it.
+    /// Returns the series with this fingerprint, or reserves a place for it. The place appears as
+    /// reserved to other calls until [`Shard::fill`] fills it.
     pub(crate) fn find_or_reserve(&mut self, print: Fingerprint) -> Found {
         match self.probe(print) {
             Ok(local) => match self.series(local) {
@@ -119,12 +122,12 @@ impl Shard {
         local
     }
 
-    /// Whether `local` is a place that was reserved.
+    /// Returns whether `local` is a reserved place without a series.
     pub(crate) fn is_reserved(&self, local: Local) -> bool {
         matches!(self.places.get(local), Some(None))
     }
 
-    /// Puts a series into the place that was reserved for it.
+    /// Stores a series in its reserved place.
     pub(crate) fn fill(&mut self, local: Local, series: Series) {
         self.chunk_bytes += series.memory_bytes();
         if let Some(place) = self.places.get_mut(local) {
@@ -132,15 +135,15 @@ impl Shard {
         }
     }
 
-    /// Gives up the place that was reserved for a series.
+    /// Frees the place that was reserved for a series.
     pub(crate) fn give_up(&mut self, local: Local) {
         if let Some(print) = self.places.free(local) {
             self.table.remove(print, local);
         }
     }
 
-    /// The number of the series with this fingerprint; adds `series` if there is none, and says
-    /// so.
+    /// Returns the place of the series with this fingerprint. If there is none, inserts `series`
+    /// and returns true as the second value.
     pub(crate) fn find_or_insert(&mut self, print: Fingerprint, series: Series) -> (Local, bool) {
         match self.probe(print) {
             Ok(local) => (local, false),
@@ -164,20 +167,20 @@ impl Shard {
         }
     }
 
-    /// The series with this number.
+    /// Returns the series at this place.
     #[inline]
     pub(crate) fn series(&self, local: Local) -> Option<&Series> {
         self.places.get(local)?.as_ref()
     }
 
-    /// The series with this number, to change it.
+    /// Returns the series at this place for modification.
     #[inline]
     pub(crate) fn series_mut(&mut self, local: Local) -> Option<&mut Series> {
         self.places.get_mut(local)?.as_mut()
     }
 
-    /// Drops the samples up to `time` of the series with this number, if it is still the one with
-    /// this slot.
+    /// Drops the samples up to `time` of the series at `local`, provided that it still has this
+    /// slot.
     pub(crate) fn drop_through(
         &mut self,
         local: Local,
@@ -194,8 +197,8 @@ impl Shard {
         dropped
     }
 
-    /// Drops the samples up to `time` of the series with this number, if it is still the one with
-    /// this slot: whole chunks where that fails otherwise. Returns how many went.
+    /// Drops the samples up to `time` of the series at `local`, provided that it still has this
+    /// slot; drops whole chunks if they cannot be decoded. Returns the number of dropped samples.
     pub(crate) fn give_up_through(
         &mut self,
         local: Local,
@@ -212,24 +215,23 @@ impl Shard {
         before.1.saturating_sub(after.1) as u64
     }
 
-    /// The series with this number, if it is still the one with this slot.
+    /// Returns the series at `local`, provided that it still has this slot.
     pub(crate) fn series_of_slot(&self, local: Local, slot: SeriesRef) -> Option<&Series> {
         self.series(local).filter(|s| s.slot == slot)
     }
 
-    /// All series, in no order that means anything.
+    /// Returns all series in an arbitrary order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Local, &Series)> {
         self.places.iter()
     }
 
-    /// One past the highest number.
+    /// Returns one past the highest place number.
     pub(crate) fn end(&self) -> u32 {
         self.places.end()
     }
 
-    /// Gives back the memory that a peak left behind: that of places without a series, and that of
-    /// a table far larger than it would be made now. Costs less than the table's last
-    /// growth did.
+    /// Releases memory that a peak left behind: places without a series, and a table that is far
+    /// larger than its series need. Costs less than the last growth of the table.
     pub(crate) fn shrink(&mut self) {
         self.places.shrink();
         self.table.shrink();
@@ -238,14 +240,14 @@ impl Shard {
         }
     }
 
-    /// Notes that the batch being applied appended to a series.
+    /// Records that the batch being applied appended `samples` samples to a series.
     #[inline]
     pub(crate) fn note(&mut self, local: Local, samples: u32) {
         self.applying.push(Appended { local, samples });
     }
 
-    /// Ends a batch: its samples are hidden from readers below `sequence`. What lies at or below
-    /// `floor` is visible to every reader.
+    /// Ends a batch: its samples are hidden from readers whose watermark is below `sequence`. All
+    /// batches up to `floor` are visible to every reader and are removed from the list.
     pub(crate) fn end_batch(&mut self, sequence: u64, floor: u64) {
         self.forget_pending(floor);
         if !self.applying.is_empty() {
@@ -259,20 +261,21 @@ impl Shard {
         }
     }
 
-    /// Forgets the batches that every reader may see.
+    /// Removes the batches that every reader may see from the list of pending ones.
     pub(crate) fn forget_pending(&mut self, floor: u64) {
         while let Some(mut old) = self.pending.pop_front_if(|p| p.sequence <= floor) {
             old.series.clear();
-            // As many as a busy shard needs; more would only hold memory.
+            // Enough for a busy shard; more lists would only hold memory.
             if self.spare.len() < 4 {
                 self.spare.push(old.series);
             }
         }
     }
 
-    /// How many of the newest samples of a series a reader at `watermark` must not see.
+    /// Returns how many of the newest samples of a series are hidden from a reader at `watermark`.
     pub(crate) fn hidden(&self, local: Local, series: &Series, watermark: u64) -> usize {
-        // Wrapping: a number from four billion batches ago costs a look at the list, nothing else.
+        // The difference wraps: a number from four billion batches ago only costs a needless scan
+        // of the list.
         let ahead = series.last_sequence.wrapping_sub(watermark as u32) as i32;
         if ahead <= 0 {
             return 0;
@@ -286,7 +289,7 @@ impl Shard {
             .sum()
     }
 
-    /// Bytes of memory of everything but chunks.
+    /// Returns the memory of the lookup table and the places in bytes, without chunks.
     pub(crate) fn table_bytes(&self) -> usize {
         self.table.memory_bytes() + self.places.memory_bytes()
     }

@@ -1,13 +1,13 @@
-//! A growing array in slabs, so that growth never copies and never leaves half of its memory
-//! unused. A slab none of whose items matters gives its memory back, and gets it again.
+//! A growable array in slabs of fixed size. Growth never copies items and never leaves half of the
+//! memory unused. A slab that has no live items can release its memory and allocate it again later.
 
-/// Items of a slab.
+/// Number of items in a slab.
 pub(crate) const SLAB_ITEMS: usize = 1_024;
 
-/// The array.
+/// The array. Items are addressed by their index, which never changes.
 #[derive(Debug)]
 pub(crate) struct Slabs<T> {
-    /// All but the last one are whole, or released and without memory.
+    /// Every slab except the last one is full, or released and without memory.
     slabs: Vec<Vec<T>>,
     len: usize,
 }
@@ -22,19 +22,19 @@ impl<T> Default for Slabs<T> {
 }
 
 impl<T> Slabs<T> {
-    /// How many items, those of released slabs included.
+    /// Returns the number of items, those of released slabs included.
     pub(crate) fn len(&self) -> usize {
         self.len
     }
 
-    /// Adds an item behind the others.
+    /// Adds an item at the end.
     pub(crate) fn push(&mut self, item: T) {
         let slab = self.len / SLAB_ITEMS;
         match self.slabs.get_mut(slab) {
             Some(slab) => slab.push(item),
             None => {
-                // The first slab of a small store grows as a vector does, later ones are made
-                // whole.
+                // The first slab of a small store grows like a vector; later ones are allocated in
+                // full.
                 let mut slab = Vec::new();
                 if !self.slabs.is_empty() {
                     slab.reserve_exact(SLAB_ITEMS);
@@ -46,13 +46,13 @@ impl<T> Slabs<T> {
         self.len += 1;
     }
 
-    /// The item with number `at`, unless its slab is released.
+    /// Returns the item at index `at`, unless its slab is released.
     #[inline]
     pub(crate) fn get(&self, at: usize) -> Option<&T> {
         self.slabs.get(at / SLAB_ITEMS)?.get(at % SLAB_ITEMS)
     }
 
-    /// The item with number `at`, to change it, unless its slab is released.
+    /// Returns the item at index `at` for modification, unless its slab is released.
     #[inline]
     pub(crate) fn get_mut(&mut self, at: usize) -> Option<&mut T> {
         self.slabs
@@ -60,7 +60,7 @@ impl<T> Slabs<T> {
             .get_mut(at % SLAB_ITEMS)
     }
 
-    /// All items with their numbers in order, but for those of released slabs.
+    /// Returns all items with their indices in order, except those of released slabs.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (usize, &T)> {
         let slabs = self.slabs.iter().enumerate();
         slabs.flat_map(|(slab, items)| {
@@ -69,23 +69,23 @@ impl<T> Slabs<T> {
         })
     }
 
-    /// Slabs, released ones included.
+    /// Returns the number of slabs, released ones included.
     pub(crate) fn slab_count(&self) -> usize {
         self.slabs.len()
     }
 
-    /// Items of a slab that would go with its memory.
+    /// Returns the number of items of a slab; 0 if it is released.
     pub(crate) fn held_in(&self, slab: usize) -> usize {
         self.slabs.get(slab).map_or(0, Vec::len)
     }
 
-    /// Gives back the memory of a slab that is not the last one.
+    /// Releases the memory of a slab, which must not be the last one.
     pub(crate) fn release(&mut self, slab: usize) {
         assert!(slab + 1 < self.slabs.len(), "the last slab grows");
         self.slabs[slab] = Vec::new();
     }
 
-    /// Makes a slab whole again if it was released, of `fresh` items.
+    /// Allocates a slab again if it was released, and fills it with items from `fresh`.
     pub(crate) fn restore(&mut self, slab: usize, fresh: impl FnMut() -> T) {
         if let Some(slab) = self.slabs.get_mut(slab).filter(|slab| slab.is_empty()) {
             slab.reserve_exact(SLAB_ITEMS);
@@ -102,7 +102,7 @@ impl<T> Slabs<T> {
         }
     }
 
-    /// Bytes of memory behind the struct.
+    /// Returns the memory of the slabs in bytes, without the struct itself.
     pub(crate) fn memory_bytes(&self) -> usize {
         let items: usize = self.slabs.iter().map(Vec::capacity).sum();
         items * size_of::<T>() + self.slabs.capacity() * size_of::<Vec<T>>()

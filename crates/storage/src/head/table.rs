@@ -1,30 +1,30 @@
-//! From a fingerprint to the series of a shard: open addressing with 32 bits of the hash in the
-//! cell.
+//! Hash table from fingerprints to the series of a shard, with open addressing and 32 bits of the
+//! fingerprint in each cell.
 //!
-//! A cell is `tag << 32 | local + 1`, zero is free. The caller compares the whole fingerprint when
-//! the tag fits. The tag also says where probing begins, so growth looks at nothing but cells; of
-//! neighbours in a large table it tells apart by what is left: one probe in some ten thousand
-//! compares a fingerprint in vain.
+//! A cell is `tag << 32 | local + 1`; zero is a free cell. If the tag matches, the caller compares
+//! the whole fingerprint. The tag also determines where probing begins, so the table can grow
+//! without access to the series. In a large table the remaining bits of the tag distinguish
+//! neighbouring cells: about one probe in ten thousand compares a fingerprint that differs.
 
 use crate::ids::Local;
 use firn_model::fingerprint::Fingerprint;
 
 const CELLS_MIN: usize = 16;
 
-/// A removed series: probing goes on behind it.
+/// Cell of a removed series; probing continues after it.
 const REMOVED: u64 = u32::MAX as u64;
 
-/// Where a number goes that is not there yet.
+/// Index of the free cell at which a missing fingerprint can be inserted.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Vacancy(usize);
 
-/// The table.
+/// The table, which stores places and not the fingerprints themselves.
 #[derive(Debug)]
 pub(crate) struct Table {
     cells: Vec<u64>,
-    /// Cells that are not free, removed ones included.
+    /// Number of cells that are not free, removed ones included.
     used: usize,
-    /// Series in it.
+    /// Number of series in the table.
     count: usize,
 }
 
@@ -39,13 +39,14 @@ impl Default for Table {
 }
 
 impl Table {
-    /// The number under `print` for which `is_it` says so.
+    /// Returns the place with the tag of `print` for which `is_it` returns true.
     #[inline]
     pub(crate) fn find(&self, print: Fingerprint, is_it: impl Fn(Local) -> bool) -> Option<Local> {
         self.probe(print, is_it).ok()
     }
 
-    /// The number under `print` for which `is_it` says so, or where one would go.
+    /// Returns the place with the tag of `print` for which `is_it` returns true, or the cell at
+    /// which it can be inserted.
     #[inline]
     pub(crate) fn probe(
         &self,
@@ -69,8 +70,8 @@ impl Table {
         }
     }
 
-    /// Reads what [`Table::probe`] reads first for each of `prints`: the processor waits for all
-    /// of them together, instead of for one after the other.
+    /// Loads the first cell that [`Table::probe`] reads for each of `prints`, so that the cache
+    /// misses overlap instead of following one another.
     #[inline]
     pub(crate) fn warm(&self, prints: impl Iterator<Item = Fingerprint>) {
         let mask = self.cells.len() - 1;
@@ -78,12 +79,13 @@ impl Table {
         std::hint::black_box(cells.fold(0, |all, cell| all ^ cell));
     }
 
-    /// Inserts `local` under `print`, for which there is a vacancy; nothing was inserted since.
+    /// Inserts `local` under `print` at the vacancy that [`Table::probe`] returned. No other
+    /// insertion may happen in between.
     #[inline]
     pub(crate) fn insert(&mut self, print: Fingerprint, local: Local, vacancy: Vacancy) {
         self.used += 1;
         self.count += 1;
-        // At most three quarters full: a miss sees eight cells, one line of memory.
+        // At most three quarters full: a miss reads about eight cells, one cache line.
         if self.used * 4 > self.cells.len() * 3 {
             self.rebuild(cells_for(self.count));
             self.used += 1;
@@ -101,7 +103,7 @@ impl Table {
         self.cells[at] = cell;
     }
 
-    /// Gets smaller if a table for what is in it has a quarter of its cells at most.
+    /// Shrinks the table if a new table for its series would have at most a quarter of its cells.
     pub(crate) fn shrink(&mut self) {
         let cells = cells_for(self.count);
         if cells <= self.cells.len() / 4 {
@@ -119,7 +121,7 @@ impl Table {
         }
     }
 
-    /// Forgets `local`, which is under `print`.
+    /// Removes `local`, which was inserted under `print`.
     pub(crate) fn remove(&mut self, print: Fingerprint, local: Local) {
         let mask = self.cells.len() - 1;
         let mut at = home(print.low, mask);
@@ -133,19 +135,20 @@ impl Table {
         }
     }
 
-    /// Bytes of memory behind the struct.
+    /// Returns the memory of the cells in bytes, without the struct itself.
     pub(crate) fn memory_bytes(&self) -> usize {
         self.cells.capacity() * 8
     }
 }
 
-/// Cells of a table for so many series: half of it or more stays free.
+/// Returns the number of cells for `count` series, at least half of which are free.
 fn cells_for(count: usize) -> usize {
     ((count + 1) * 2).next_power_of_two().max(CELLS_MIN)
 }
 
-/// Free cells, in memory that was written to. Placing reads a cell first, and a page that is read
-/// before it is written to costs two faults, of which the second one stops all other threads.
+/// Returns free cells in memory that has been written to. Insertion reads a cell first, and a page
+/// that is read before it is written costs two page faults, of which the second one interrupts all
+/// threads.
 fn written_zeros(cells: usize) -> Vec<u64> {
     const PAGE_CELLS: usize = 4_096 / size_of::<u64>();
     let mut zeros = vec![0; cells];
@@ -155,7 +158,7 @@ fn written_zeros(cells: usize) -> Vec<u64> {
     zeros
 }
 
-/// Where probing begins for a hash or a cell with its tag.
+/// Returns the cell at which probing begins for a hash, or for a cell that contains its tag.
 fn home(tagged: u64, mask: usize) -> usize {
     (tagged >> 32) as usize & mask
 }
@@ -168,7 +171,7 @@ fn cell(print: Fingerprint, local: Local) -> u64 {
 mod tests {
     use super::*;
 
-    /// Few distinct tags, so that probes run into each other.
+    /// Returns fingerprints with few distinct tags, so that probes collide.
     fn print(n: u32) -> Fingerprint {
         Fingerprint {
             high: u64::from(n),

@@ -1,30 +1,30 @@
-//! The numbers of a shard that no series has, the lowest of which is given first: series gather at
-//! the low end, and slabs at the high end become free.
+//! The free place numbers of a shard. The lowest number is used first, so that series gather at the
+//! low end and slabs at the high end become free.
 
 use super::slabs::SLAB_ITEMS;
 use crate::ids::Local;
 
 const WORDS: usize = SLAB_ITEMS / 64;
 
-/// The numbers of one slab.
+/// The free numbers of one slab.
 #[derive(Debug, Default)]
 struct OfSlab {
     count: u32,
-    /// A bit for each number.
+    /// One bit per number, set if it is free.
     words: [u64; WORDS],
 }
 
-/// The numbers.
+/// The set of free numbers, with a bitmap per slab.
 #[derive(Debug, Default)]
 pub(crate) struct Vacancies {
     slabs: Vec<OfSlab>,
-    /// No slab before this one has any.
+    /// All slabs before this one have no free number.
     first: usize,
     count: usize,
 }
 
 impl Vacancies {
-    /// Adds a number, which must not be there.
+    /// Adds a number, which must not be in the set.
     pub(crate) fn push(&mut self, local: Local) {
         let (slab, at) = (local.index() / SLAB_ITEMS, local.index() % SLAB_ITEMS);
         if self.slabs.len() <= slab {
@@ -37,7 +37,7 @@ impl Vacancies {
         self.first = self.first.min(slab);
     }
 
-    /// Takes the lowest number.
+    /// Removes and returns the lowest number.
     pub(crate) fn pop(&mut self) -> Option<Local> {
         if self.count == 0 {
             return None;
@@ -55,14 +55,14 @@ impl Vacancies {
         Some(Local(at as u32))
     }
 
-    /// How many there are in a slab.
+    /// Returns the number of free places in a slab.
     pub(crate) fn count_in(&self, slab: usize) -> usize {
         self.slabs
             .get(slab)
             .map_or(0, |of_slab| of_slab.count as usize)
     }
 
-    /// Forgets the numbers of the slabs from `end` on.
+    /// Removes the numbers of the slabs from `end` on.
     pub(crate) fn truncate(&mut self, end: usize) {
         let gone = self.slabs.drain(end.min(self.slabs.len())..);
         self.count -= gone.map(|of_slab| of_slab.count as usize).sum::<usize>();
@@ -72,7 +72,7 @@ impl Vacancies {
         self.first = self.first.min(end);
     }
 
-    /// Bytes of memory behind the struct.
+    /// Returns the memory of the bitmaps in bytes, without the struct itself.
     pub(crate) fn memory_bytes(&self) -> usize {
         self.slabs.capacity() * size_of::<OfSlab>()
     }

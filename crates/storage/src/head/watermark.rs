@@ -1,15 +1,15 @@
-//! Atomic visibility: which batches are complete, and up to where readers may look.
+//! Atomic visibility of batches: tracks which batches are complete, and which ones readers may see.
 //!
-//! Every batch has a sequence number. It is taken under a shard's lock and shards are entered in
-//! one order, so each shard applies batches in the order of their numbers. A batch is *complete*
-//! when its log record is durable; the *watermark* is the largest number below which all are
-//! complete. A reader cuts every series at the watermark it began with, so it sees all of a batch
-//! or nothing; a ticket resolves when the watermark has passed its batch, so what was acked is seen
-//! by every later reader.
+//! Every batch has a sequence number. The number is assigned under the lock of the first shard, and
+//! all batches enter the shards in the same order, so each shard applies batches in ascending
+//! order. A batch is *complete* when its log record is durable. The *watermark* is the largest
+//! number up to which all batches are complete. A reader hides all samples above the watermark that
+//! it began with, so it sees a batch in full or not at all. The ticket of a batch resolves when the
+//! watermark has passed the batch, so every later reader sees all acked samples.
 //!
-//! While a record cannot be written the watermark stands, reads go on, and tickets are refused
-//! early; once it is durable its batch becomes visible with all behind it. After a record that can
-//! never be durable the watermark stands for good.
+//! While a record cannot be written, the watermark does not advance, reads continue, and tickets
+//! are rejected early. Once the record is durable, its batch becomes visible with all later ones.
+//! After a record that can never become durable, the watermark does not advance any more.
 
 use crate::failpoints::{self, Flaw};
 use crate::sync::atomic::{AtomicU64, Ordering};
@@ -22,34 +22,34 @@ use std::sync::Arc;
 
 #[derive(Debug, Default)]
 struct State {
-    /// Complete numbers above the watermark.
+    /// Complete sequence numbers above the watermark.
     complete: BTreeSet<u64>,
     waiting: BTreeMap<u64, (TicketResolver, Appended)>,
-    /// Watermarks of readers that are still copying, with how many have it.
+    /// Watermarks of readers that are still copying, with the number of readers at each.
     readers: BTreeMap<u64, usize>,
-    /// Durable records by position, with the numbers of their batches, that are not all visible
-    /// yet.
+    /// Durable records by position, with the sequence numbers of their batches, that are not all
+    /// visible yet.
     durable: VecDeque<(Position, u64)>,
     visible_position: Position,
     failure: Option<Error>,
-    /// Why records wait to be written, while they do.
+    /// The error that delays the records, while they wait to be written.
     delay: Option<Error>,
 }
 
-/// The watermark of a store.
+/// The watermark of a store, shared by all appenders and readers.
 #[derive(Debug, Default)]
 pub(crate) struct Watermark {
     taken: AtomicU64,
     visible: AtomicU64,
-    /// No reader needs to be told apart what lies at or below.
+    /// Every current and future reader may see all batches up to this sequence number.
     floor: AtomicU64,
     state: Mutex<State>,
-    /// Signalled when a reader ends.
+    /// Notified when a reader ends.
     ended: Condvar,
 }
 
 impl Watermark {
-    /// Takes the next number. The caller holds the lock of the first shard.
+    /// Assigns the next sequence number. The caller must hold the lock of the first shard.
     pub(crate) fn next(self: &Arc<Self>) -> Taken {
         Taken {
             sequence: self.taken.fetch_add(1, Ordering::Relaxed) + 1,
@@ -58,17 +58,17 @@ impl Watermark {
         }
     }
 
-    /// The newest number that was taken.
+    /// Returns the newest assigned sequence number.
     pub(crate) fn newest(&self) -> u64 {
         self.taken.load(Ordering::Acquire)
     }
 
-    /// What no reader needs to be told apart from what is visible to all.
+    /// Returns the sequence number up to which every current and future reader sees all batches.
     pub(crate) fn floor(&self) -> u64 {
         self.floor.load(Ordering::Acquire)
     }
 
-    /// Begins to read at the watermark.
+    /// Begins a read at the current watermark. Batches above it stay hidden from this reader.
     pub(crate) fn read(&self) -> Reading<'_> {
         let mut state = lock(&self.state);
         let sequence = self.visible.load(Ordering::Acquire);
@@ -79,7 +79,8 @@ impl Watermark {
         }
     }
 
-    /// Begins to read what every reader sees, the oldest one included.
+    /// Begins a read at the watermark of the oldest active reader, so that it sees only samples
+    /// that all readers see.
     pub(crate) fn read_floor(&self) -> Reading<'_> {
         let mut state = lock(&self.state);
         let visible = self.visible.load(Ordering::Acquire);
@@ -92,7 +93,7 @@ impl Watermark {
         }
     }
 
-    /// Waits until no reader is left that must not see what is visible now.
+    /// Waits until every reader that began below the current watermark has ended.
     pub(crate) fn wait_for_readers(&self) {
         let mut state = lock(&self.state);
         let visible = self.visible.load(Ordering::Acquire);
@@ -101,14 +102,15 @@ impl Watermark {
         }
     }
 
-    /// The watermark, and a position up to which every record is of a batch at or below it.
+    /// Returns the watermark, and a log position up to which every record belongs to a batch at or
+    /// below the watermark.
     pub(crate) fn mark(&self) -> (u64, Position) {
         let state = lock(&self.state);
         (self.visible.load(Ordering::Acquire), state.visible_position)
     }
 
-    /// Batch `sequence` is complete, with its record at `position` if it needed one. The ticket
-    /// resolves when all before are complete too.
+    /// Marks batch `sequence` as complete, with its record at `position` if it needed one. The
+    /// ticket resolves when all earlier batches are complete too.
     fn complete(
         &self,
         sequence: u64,
@@ -124,7 +126,7 @@ impl Watermark {
         if position.is_some() {
             state.delay = None;
         } else if let Some(delay) = &state.delay {
-            // It became durable with batches that wait.
+            // The batch is complete but waits for earlier ones that are delayed.
             resolver.refuse_early(delay.clone());
         }
         state.complete.insert(sequence);
@@ -152,8 +154,9 @@ impl Watermark {
         }
     }
 
-    /// The record of a batch waits for a disk that cannot write: the tickets of that batch, and of
-    /// those behind it, are refused early. All of them become visible once the record is durable.
+    /// Records that a log record waits for a disk that cannot write. The tickets of its batch and
+    /// of later ones are rejected early; all of these batches become visible once the record is
+    /// durable.
     pub(crate) fn delay(&self, reason: &Error) {
         let mut state = lock(&self.state);
         state.delay = Some(reason.clone());
@@ -162,7 +165,7 @@ impl Watermark {
         }
     }
 
-    /// A batch can never be complete, and so none after it.
+    /// Records that a batch can never be complete. All waiting and later batches fail with it.
     fn fail(&self, error: &Error) {
         let mut state = lock(&self.state);
         let failure = Error::new(
@@ -177,8 +180,8 @@ impl Watermark {
         }
     }
 
-    /// Everything up to `position` was there before the first batch, whose number will be the one
-    /// after `sequence`.
+    /// Initializes the watermark after replay: all records up to `position` are visible, and the
+    /// next batch gets the sequence number after `sequence`.
     pub(crate) fn start_at(&self, position: Position, sequence: u64) {
         let mut state = lock(&self.state);
         state.visible_position = position;
@@ -199,19 +202,19 @@ impl Watermark {
     }
 }
 
-/// The number of a batch under way. Dropped unsettled, as by a panic, it fails the watermark,
-/// so that no ticket waits for a number that never completes.
+/// The sequence number of a batch in progress. If it is dropped without a result, for example by a
+/// panic, the watermark fails, so that no ticket waits for a number that never completes.
 #[derive(Debug)]
 pub(crate) struct Taken {
-    /// The number.
+    /// The sequence number.
     pub(crate) sequence: u64,
     watermark: Arc<Watermark>,
     is_settled: bool,
 }
 
 impl Taken {
-    /// The batch is complete, with its record at `position` if it needed one. The ticket resolves
-    /// when all before are complete too.
+    /// Marks the batch as complete, with its record at `position` if it needed one. The ticket
+    /// resolves when all earlier batches are complete too.
     pub(crate) fn complete(
         mut self,
         position: Option<Position>,
@@ -223,7 +226,7 @@ impl Taken {
             .complete(self.sequence, position, resolver, appended);
     }
 
-    /// The batch can never be complete, and so none after it.
+    /// Marks the batch as failed, and with it all later ones.
     pub(crate) fn fail(mut self, error: Error, resolver: TicketResolver) {
         self.is_settled = true;
         self.watermark.fail(&error);
@@ -240,10 +243,10 @@ impl Drop for Taken {
     }
 }
 
-/// A reader that copies what was visible when it began.
+/// A reader that copies the samples that were visible when it began. Unregisters when dropped.
 pub(crate) struct Reading<'a> {
     watermark: &'a Watermark,
-    /// The watermark it began with.
+    /// The watermark that the reader began with.
     pub(crate) sequence: u64,
 }
 

@@ -1,4 +1,4 @@
-//! The table of late rows beside plain maps.
+//! Compares the table of late rows with a model of plain maps.
 
 use super::*;
 use firn_model::env::sim::SimRng;
