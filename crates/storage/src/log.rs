@@ -1,14 +1,16 @@
-//! The local log: segments of checksummed records in one folder, group commit, recovery.
+//! The local log (WAL): segments of checksummed records in one folder, with group commit and
+//! recovery.
 //!
-//! An append queues a record. If nothing commits, a job on the log's thread is started that writes
-//! everything queued, syncs once, calls the callbacks in order of position, and repeats until the
-//! queue is empty: under load groups grow by themselves, and an idle log costs nothing.
+//! An append queues a record. If no commit is in progress, a job on the log's thread writes all
+//! queued records, syncs once, calls the callbacks in order of position, and repeats until the
+//! queue is empty. Groups therefore grow under load, and an idle log costs nothing.
 //!
-//! Invariants: a callback hears `Ok` only after its record is as durable as [`SyncMode`] promises;
-//! positions ascend by one and none is given twice to two acknowledged records; a segment is not
-//! written again after a failed write or sync (a retried sync may lie): what it held without being
-//! durable is written again in a new one, from memory. Records that cannot be written wait
-//! ([`stall`]), new ones are refused meanwhile, and reading goes on.
+//! Invariants: a callback receives `Ok` only after its record is as durable as [`SyncMode`]
+//! promises; positions ascend by one, and no two acknowledged records have the same position; a
+//! segment is not written again after a failed write or sync, because a repeated sync may succeed
+//! although data was lost. Its records that are not durable yet are written again from memory, into
+//! a new segment. Records that cannot be written wait ([`stall`]); in the meantime new ones are
+//! rejected and reads continue.
 
 mod commit;
 mod delta_codec;

@@ -1,8 +1,8 @@
-//! The job that commits groups until the queue is empty.
+//! The commit job, which writes groups of records until the queue is empty.
 //!
-//! Invariants: there is one at most, because it holds the only writer; it ends only when the queue
-//! is empty or the log is stalled; callbacks run in order of position and outside the lock. A job
-//! that is unwound by a panic poisons the log, so that no caller waits for it.
+//! Invariants: there is at most one job, because it owns the only writer; it ends only when the
+//! queue is empty or the log is stalled; callbacks run in order of position and outside the lock. A
+//! job that panics poisons the log, so that no caller waits for it.
 
 use super::queue::{Queued, Shared, State};
 use super::stall::{Fault, Stall};
@@ -13,7 +13,7 @@ use firn_model::error::Error;
 use firn_model::sync::lock;
 use std::sync::Arc;
 
-/// The job that commits groups; it holds the only writer.
+/// The commit job. Owns the only writer of the log and returns it when the job ends.
 pub(crate) struct Commit {
     shared: Arc<Shared>,
     /// `None` once the job has ended.
@@ -34,7 +34,7 @@ impl Commit {
             .expect("taken only by run and drop, which end the job")
     }
 
-    /// Commits groups until none is left, or none can be written.
+    /// Commits groups until the queue is empty or no group can be written.
     pub(crate) fn run(mut self) {
         while let Some(group) = self.next_group() {
             match self.write(&group) {
@@ -52,7 +52,8 @@ impl Commit {
         }
     }
 
-    /// Writes a group. A segment whose write or sync failed is given up at once for a new one.
+    /// Writes a group of records. If a write or sync fails, retries the group at once in a new
+    /// segment.
     fn write(&mut self, group: &[Queued]) -> Result<(), StorageError> {
         let stalled = lock(&self.shared.state).stalled.as_ref().map(|s| s.fault);
         let writer = self
@@ -77,7 +78,8 @@ impl Commit {
         }
     }
 
-    /// Ends the job: `group` and what queued up behind it waits until the disk can write.
+    /// Ends the job and puts `group` back at the front of the queue, where it waits until the disk
+    /// can write.
     fn stall(mut self, fault: Fault, error: &StorageError, group: Vec<Queued>) {
         let now = self.shared.env.clock.monotonic();
         let mut state = lock(&self.shared.state);
@@ -104,7 +106,8 @@ impl Commit {
         }
     }
 
-    /// Takes what is queued, or gives the writer back.
+    /// Takes all queued records. If there are none, returns the writer to the shared state and
+    /// `None`.
     fn next_group(&mut self) -> Option<Vec<Queued>> {
         let durable = self.writer_mut().durable();
         let mut state = lock(&self.shared.state);
@@ -134,16 +137,16 @@ impl Drop for Commit {
 }
 
 impl Shared {
-    /// Wakes the threads that wait for a change of `state`. A signal is a system call even if no
-    /// thread waits.
+    /// Wakes the threads that wait for a change of `state`. Skipped if there are none, because a
+    /// notification costs a system call.
     fn signal(&self, state: &State) {
         if state.waiting > 0 {
             self.changed.notify_all();
         }
     }
 
-    /// Takes the writer back from `commit`, which did other work, and commits what queued up
-    /// meanwhile.
+    /// Returns the writer of `commit` after other work, and commits the records that were queued in
+    /// the meantime.
     pub(crate) fn give_back(&self, mut commit: Commit) {
         {
             let mut state = lock(&self.state);
@@ -156,7 +159,7 @@ impl Shared {
         self.spawn(commit);
     }
 
-    /// A group was written: the log is not stalled, if it was.
+    /// Ends a stall, if there is one, after a group was written.
     fn go_on(&self) {
         let mut state = lock(&self.state);
         let Some(stall) = state.stalled.take() else {
@@ -175,7 +178,7 @@ impl Shared {
             .spawn(Work::Log, Box::new(move || commit.run()));
     }
 
-    /// Poisons the log: `group` and all that waits will never be durable.
+    /// Poisons the log: the records of `group` and all queued ones fail and can never be durable.
     pub(crate) fn fail(&self, error: &StorageError, group: Vec<Queued>) {
         let cause = match error {
             StorageError::Poisoned { cause } => cause.clone(),

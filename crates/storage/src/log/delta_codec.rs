@@ -1,20 +1,21 @@
-//! The form of a record in the local log: each value as its distance from a prediction.
+//! The delta codec of log records: each value is stored as its difference from a prediction.
 //!
 //! ```text
 //! LogBatch -> DeltaEncoder -> frame of kind 7 -> DeltaDecoder -> LogBatch
 //!              Context                             Context
 //! ```
 //!
-//! A plain record measures values against each other, because a log that keeps single records
-//! elsewhere has nothing but the record. A segment is read from its beginning, so here the encoder
-//! and the decoder know the newest value of each series in the segment, as a compressor with a
-//! dictionary would, and predict the next one from it. Batches without a float, and very large
-//! ones, are written as plain records.
+//! A plain record encodes its values relative to each other, because a log that stores single
+//! records elsewhere has no other context. A segment is always read from its beginning. Encoder and
+//! decoder therefore both track the newest value of each series in the segment, like a compressor
+//! with a dictionary, and predict the next value from it. Batches without floats and very large
+//! ones are written as plain records.
 //!
-//! Invariants: a [`Context`] begins anew with a segment, with a writer, and once its series have
-//! [`ROUNDS`] samples each; a frame names the position at which its context began. Every frame has
-//! a checksum of its values: where an earlier frame is lost and they were measured against that,
-//! decoding is an error and never another value. `docs/format/log.md` draws the bytes.
+//! Invariants: a [`Context`] is reset at the start of each segment, with each new writer, and after
+//! an average of [`ROUNDS`] samples per series; a frame contains the position at which its context
+//! began. Every frame contains a checksum of its values: if an earlier frame is lost that the
+//! values depend on, decoding returns an error and never a wrong value. `docs/format/log.md`
+//! describes the bytes.
 
 mod number;
 mod predictor;
@@ -29,39 +30,39 @@ use firn_model::log::{FloatRows, LogBatch, Position};
 use number::{NUMBER_BYTES_MAX, Number, NumberReader, NumberWriter};
 use predictor::{Context, SLAB_SLOTS};
 
-/// Rows of a delta-coded record. Requests have thousands.
+/// Maximum rows of a delta-coded record. Typical requests have thousands.
 const ROWS_MAX: usize = 1 << 20;
 
-/// Samples a series, on average, after which a context begins anew. It bounds what damage costs (a
-/// quarter of an hour of scrapes every 15 s) and gives back the memory of series that ended; a
-/// series costs some three bytes more in the first of its samples.
+/// Average number of samples per series after which the context is reset. It limits the effect of
+/// damage to a quarter of an hour of scrapes at 15 s, and releases the memory of ended series.
+/// After a reset the first sample of a series costs about three bytes more.
 const ROUNDS: u64 = 64;
 
-/// Values that go into a checksum at a time, by way of the stack.
+/// Number of values that are converted on the stack at a time for the checksum.
 const SUMMED_VALUES: usize = 64;
 
-/// Writes the records of one segment.
+/// Encodes the records of one segment. Created by the writer of the log.
 #[derive(Debug, Default)]
 pub(crate) struct DeltaEncoder {
     context: Context,
-    /// Where the context began; `None` before its first record.
+    /// Position at which the context began; `None` before its first record.
     began: Option<Position>,
-    /// Series in the context, and their samples.
+    /// Number of series in the context and of their samples.
     series: u64,
     rows: u64,
     writer: NumberWriter,
 }
 
 impl DeltaEncoder {
-    /// Begins a new context; the caller must do so with each segment.
+    /// Resets the context. The caller must do so at the start of each segment.
     pub(crate) fn begin(&mut self) {
         self.context.clear();
         self.began = None;
         (self.series, self.rows) = (0, 0);
     }
 
-    /// Sets `into` to what stands for `batch` at `position`, in `bytes_max` bytes at most. Returns
-    /// false if the batch is none to delta-code: then the caller must write a plain record.
+    /// Sets `into` to the encoding of `batch` at `position`, in at most `bytes_max` bytes. Returns
+    /// false if the batch cannot be delta-coded; then the caller must write a plain record.
     pub(crate) fn encode(
         &mut self,
         position: Position,
@@ -69,7 +70,8 @@ impl DeltaEncoder {
         bytes_max: usize,
         (record, into): (&mut RecordEncoder, &mut Vec<u8>),
     ) -> bool {
-        // Before the context is touched: of a batch that is written plainly it knows nothing.
+        // These checks precede any change of the context, which must not contain plainly written
+        // batches.
         let rows = batch.floats.len();
         if rows == 0 || rows > ROWS_MAX {
             return false;
@@ -109,7 +111,7 @@ impl DeltaEncoder {
     }
 }
 
-/// The checksum of values, eight bytes each.
+/// Returns the CRC-32C of the values, eight little-endian bytes each.
 fn sum_of(values: &[f64]) -> u32 {
     let mut sum = 0;
     let mut bytes = [0; SUMMED_VALUES * size_of::<f64>()];
@@ -123,7 +125,7 @@ fn sum_of(values: &[f64]) -> u32 {
     sum
 }
 
-/// Reads the records of one segment, from its beginning on.
+/// Decodes the records of one segment, in order from its first record.
 #[derive(Debug, Default)]
 pub(crate) struct DeltaDecoder {
     context: Context,
@@ -131,8 +133,8 @@ pub(crate) struct DeltaDecoder {
 }
 
 impl DeltaDecoder {
-    /// The batch for which `bytes` stand at `position`; an error if what its values are measured
-    /// against was lost.
+    /// Decodes the batch in `bytes`, the record at `position`. Returns an error if an earlier
+    /// record is lost that its values depend on.
     pub(crate) fn decode(
         &mut self,
         position: Position,
@@ -156,7 +158,7 @@ impl DeltaDecoder {
     }
 }
 
-/// Reads the values of one record, whose context began at a position.
+/// Decodes the values of one record, given the position at which its context began.
 struct DeltaValues<'a> {
     decoder: &'a mut DeltaDecoder,
     began: Position,

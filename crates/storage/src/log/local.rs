@@ -1,4 +1,4 @@
-//! [`LocalLog`]: the local engine behind [`DurableLog`].
+//! [`LocalLog`]: the implementation of [`DurableLog`] on a local disk.
 
 use super::commit::Commit;
 use super::metrics::LogMetrics;
@@ -28,22 +28,23 @@ use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
-/// Time between two looks at the free space, at most. A program that writes 500 MB/s takes less in
-/// it than [`LogOptions::free_bytes_min`].
+/// Maximum time between two checks of the free space. A program that writes 500 MB/s uses less than
+/// [`LogOptions::free_bytes_min`] in this time.
 const LOOK_EACH: Duration = Duration::from_millis(250);
 
-/// Bytes of batches taken between two looks, at most.
+/// Maximum bytes of accepted batches between two checks of the free space.
 const LOOK_BYTES: usize = 8 << 20;
 
-/// The extension of a segment that the disk does not deliver and the log does not need any more.
+/// File extension of a segment that the disk cannot read and the log does not need any more.
 const UNREADABLE_EXTENSION: &str = "unreadable";
 
-/// A log of segments in one folder of a local disk.
+/// A log of segments in one folder of a local disk. Created by the store; appends from several
+/// threads are queued and committed in groups.
 pub struct LocalLog(pub(super) Arc<Shared>);
 
 impl LocalLog {
-    /// Opens the log in `dir`, which exists. Cuts off a torn tail; what is damaged is kept and
-    /// reported when it is read.
+    /// Opens the log in the existing folder `dir`. Truncates a torn tail; damaged records are kept
+    /// and reported when they are read.
     pub fn open(
         env: &Env,
         dir: &Path,
@@ -81,8 +82,8 @@ impl LocalLog {
         Ok(log)
     }
 
-    /// The records behind `trimmed` that the manifest knows and no segment holds, if there are any.
-    /// Gaps between segments are not looked for: reading finds them.
+    /// Returns the records after `trimmed` that exist according to the manifest but are in no
+    /// segment. Gaps between segments are not searched for: reads find and report them.
     pub(crate) fn missing(&self, trimmed: Position, known: &Manifest) -> Option<Damage> {
         if known.log > trimmed && self.0.found_newest < known.log {
             let path = self.0.dir.join(segment::file_name(known.log));
@@ -93,13 +94,13 @@ impl LocalLog {
         let (from, to) = (trimmed.next(), known.logged.min(first.previous()));
         (from <= to).then(|| {
             let what = format!("records {} to {} are missing", from.0, to.0);
-            // Their times are not known: the records before them are gone.
+            // The time range is unknown, because the preceding records are gone too.
             Damage::of_file(DamageKind::Log, &self.0.dir, what).within(Some(TimeRange::ALL))
         })
     }
 
-    /// The job that tries again to write what waits; `None` if nothing waits or it is not time yet.
-    /// `at_once` does not wait for the time.
+    /// Returns the job that retries to write the waiting records; `None` if no records wait or the
+    /// retry is not due. `at_once` ignores the time of the next retry.
     fn next_attempt(&self, at_once: bool) -> Option<Commit> {
         let now = self.0.env.clock.monotonic();
         let mut state = lock(&self.0.state);
@@ -111,7 +112,7 @@ impl LocalLog {
         Some(Commit::new(self.0.clone(), writer))
     }
 
-    /// Calls [`Writer::vouch`] unless records are being written or wait.
+    /// Calls [`Writer::vouch`], unless records are being written or wait.
     fn vouch(&self) {
         let mut state = lock(&self.0.state);
         if !state.queue.is_empty() || state.poisoned.is_some() || state.stalled.is_some() {
@@ -123,13 +124,14 @@ impl LocalLog {
         drop(state);
         let mut commit = Commit::new(self.0.clone(), writer);
         if let Err(e) = commit.writer_mut().vouch() {
-            // The next record says the same, and reports what is wrong with the disk.
+            // The next record carries the same mark, and its write reports the disk error.
             let _ = commit.writer_mut().step_back(&e);
         }
         self.0.give_back(commit);
     }
 
-    /// Begins a segment behind all that was appended, unless the newest one has no record yet.
+    /// Starts a new segment after all appended records, unless the newest segment has no records
+    /// yet.
     fn begin_segment(&self) -> Result<(), StorageError> {
         let mut state = lock(&self.0.state);
         let writer = loop {
@@ -155,7 +157,7 @@ impl LocalLog {
         outcome
     }
 
-    /// The segments as they are now, oldest first.
+    /// Returns the current segments, oldest first.
     pub fn segments(&self) -> Vec<SegmentInfo> {
         self.0.segments.all(&self.0.dir)
     }
@@ -179,7 +181,7 @@ impl LocalLog {
         Some(item)
     }
 
-    /// Syncs what was written, unless the log cannot write.
+    /// Syncs all written records. Fails if the log cannot write.
     fn sync_written(&self) -> Result<(), StorageError> {
         let mut state = lock(&self.0.state);
         let writer = loop {
@@ -196,7 +198,8 @@ impl LocalLog {
         let outcome = match refusal {
             Some(refusal) => Err(refusal),
             None => commit.writer_mut().sync().inspect_err(|e| {
-                // Only a log that acknowledges before it syncs has anything to sync here.
+                // Only a log that acknowledges records before it syncs them has unsynced records
+                // here.
                 self.0.fail(e, Vec::new());
             }),
         };
@@ -204,7 +207,8 @@ impl LocalLog {
         outcome
     }
 
-    /// Refuses while the disk is nearly full. A disk that cannot say is taken to have space.
+    /// Checks the free space and rejects appends while the disk is nearly full. A disk that does
+    /// not report its free space counts as having enough.
     fn look_at_free_space(&self) -> Result<(), StorageError> {
         let required = self.0.options.free_bytes_min;
         let free = self.0.env.disk.free_bytes(&self.0.dir).unwrap_or(u64::MAX);
@@ -238,8 +242,8 @@ impl LocalLog {
         })
     }
 
-    /// Waits for a change by the commit job. Records that wait for one behind them are written
-    /// first: it may be the caller's.
+    /// Waits until the commit job changes the state. Records that are held back for a following one
+    /// are written first, because the caller's record may be that one.
     fn wait_for_commit<'a>(&'a self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
         if let Some(writer) = state.writer_for_queue() {
             drop(state);
@@ -253,8 +257,8 @@ impl LocalLog {
     }
 
     fn remove_before(&self, to: Position) -> Result<(), StorageError> {
-        // One is gone for good before the next one is touched: if a crash undid an older removal
-        // and not a newer one, there would be a gap.
+        // A removal is durable before the next one starts. Otherwise a crash could undo an older
+        // removal and not a newer one, which would leave a gap.
         while self.0.segments.second().is_some_and(|second| second <= to) {
             let first = self.0.segments.first();
             self.discard(first)?;
@@ -263,8 +267,8 @@ impl LocalLog {
         Ok(())
     }
 
-    /// Removes a segment. One that the disk did not deliver is kept under another name: what was in
-    /// it may be had once the disk is mended.
+    /// Removes a segment. A segment that the disk could not read is renamed and kept instead: its
+    /// records may be readable once the disk is repaired.
     fn discard(&self, first: Position) -> Result<(), StorageError> {
         let disk = &*self.0.env.disk;
         if !self.0.segments.is_unreadable(first) {
@@ -279,8 +283,8 @@ impl LocalLog {
     }
 }
 
-/// An error if the record of `batch` is too large for a frame. The coded form of anything takes
-/// less than twice its memory, so nearly all batches need not be coded to know.
+/// Returns an error if the record of `batch` is too large for a frame. An encoded record takes less
+/// than twice the memory of the batch, so almost no batch has to be encoded for this check.
 fn check_size(batch: &LogBatch) -> Result<(), StorageError> {
     if 2 * batch.memory_bytes() < PAYLOAD_BYTES_MAX {
         return Ok(());
@@ -385,7 +389,7 @@ impl DurableLog for LocalLog {
         }
     }
 
-    /// Reads the gauges, which follow the state under its lock: each batch asks.
+    /// Reads gauges, which follow the state under its lock: this is called for each batch.
     fn pressure(&self) -> Pressure {
         let metrics = &self.0.metrics;
         let bytes_of = |gauge: &Gauge| u64::try_from(gauge.get()).unwrap_or(0);
@@ -411,10 +415,10 @@ impl DurableLog for LocalLog {
         }
     }
 
-    /// Looks at the free space, tries again to write what could not be written, and says on disk
-    /// that the newest records are durable.
+    /// Checks the free space, retries to write waiting records, and writes a mark that the newest
+    /// records are durable.
     fn tick(&self) {
-        // The state says what the look found.
+        // The state contains the result.
         let _ = self.look_at_free_space();
         if let Some(commit) = self.next_attempt(false) {
             commit.run();
@@ -422,7 +426,7 @@ impl DurableLog for LocalLog {
         self.vouch();
     }
 
-    /// In interval mode an idle log is synced by this alone.
+    /// In interval mode, an idle log is synced only by this call.
     fn sync(&self) -> Result<(), Error> {
         Ok(self.sync_written()?)
     }

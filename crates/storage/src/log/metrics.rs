@@ -1,34 +1,34 @@
-//! The metrics of the log. Names, help and types stand in one table,
-//! [`LogMetrics::collect`].
+//! The metrics of the log. [`LogMetrics::collect`] contains their names, help texts and types in
+//! one table.
 
 use firn_model::metrics::{Collect, Counter, DurationHistogram, Gauge, Sink, Value};
 
 /// Metrics of one log, shared with the store, which renders them.
 #[derive(Debug, Default)]
 pub struct LogMetrics {
-    /// Time of each sync.
+    /// Duration of each sync.
     pub fsync_duration: DurationHistogram,
-    /// Groups committed.
+    /// Number of committed groups.
     pub groups: Counter,
-    /// Records written.
+    /// Number of written records.
     pub records: Counter,
     /// Bytes written to segments.
     pub written_bytes: Counter,
-    /// Bytes that wait for the group under way.
+    /// Bytes of the batches that wait for the next group.
     pub queued_bytes: Gauge,
-    /// Segments on disk.
+    /// Number of segments on disk.
     pub segments: Gauge,
     /// Bytes of all segments on disk.
     pub size_bytes: Gauge,
-    /// 1 after a failed write or sync.
+    /// 1 after a failure from which the log cannot recover until restart.
     pub poisoned: Gauge,
-    /// 1 while writes are refused because the disk is full, or nearly so.
+    /// 1 while writes are rejected because the disk is full or nearly full.
     pub disk_full: Gauge,
     /// 1 while records wait in memory for a disk that cannot write.
     pub stalled: Gauge,
-    /// Writes and syncs that failed for another reason than want of room.
+    /// Number of failed writes and syncs, except those for lack of space.
     pub faults: Counter,
-    /// Stretches of damage met while reading.
+    /// Number of damaged ranges found by reads.
     pub damages: Counter,
 }
 

@@ -1,40 +1,41 @@
-//! How a log behaves.
+//! The options of a log.
 
 use firn_model::log::Position;
 use std::time::Duration;
 
-/// When written records are synced.
+/// The time at which written records are synced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SyncMode {
-    /// Before they are acknowledged: they survive power loss.
+    /// Before they are acknowledged. Acknowledged records survive a power loss.
     Always,
-    /// With the first group after so much time, and by [`LocalLog::sync`]: acknowledged records
-    /// survive the end of the process; power loss costs at most what came since the last sync.
+    /// With the first group after this interval, and by [`LocalLog::sync`]. Acknowledged records
+    /// survive the end of the process; a power loss costs at most the records since the last sync.
     Interval(Duration),
-    /// When a segment is full and at a clean stop: records survive the end of the process only.
+    /// When a segment is full and at a clean stop. Records survive only the end of the process.
     None,
 }
 
-/// How a log behaves.
+/// The options of a log, set by the store.
 #[derive(Clone, Copy, Debug)]
 pub struct LogOptions {
     /// When to sync.
     pub sync: SyncMode,
-    /// A segment that has reached this size is closed. 64 MiB: a million samples a second make
-    /// about 1.5 MB of records, so a segment lasts most of a minute at the highest rates and an
-    /// hour at usual ones, trimming leaves at most so much behind, and a folder of 15 GB has 240
-    /// files.
+    /// Size at which a segment is closed, in bytes. 64 MiB: a million samples per second take about
+    /// 1.5 MB of records per second, so a segment lasts about a minute at the highest rates and an
+    /// hour at usual ones. Trimming leaves at most one such segment of old records, and a folder of
+    /// 15 GB has 240 files.
     pub segment_bytes: u64,
-    /// Bytes of memory of the batches that may wait while a group is written; beyond them writers
-    /// wait. As much again may be in the group itself. 32 MiB: 1.5 million samples.
+    /// Memory of the batches that may wait while a group is written, in bytes; above it appends
+    /// block. The group itself may take the same amount again. 32 MiB hold 1.5 million samples.
     pub queue_bytes_max: usize,
-    /// Below so many free bytes [`LocalLog::admit`] refuses, so that what was admitted can still be
-    /// written and sealing can still free space. Two segments: one to fill, one for the rest.
+    /// Free space in bytes below which [`LocalLog::admit`] rejects writes. Admitted records can
+    /// then still be written, and sealing can still free space. Two segments: one to fill, one in
+    /// reserve.
     pub free_bytes_min: u64,
-    /// Positions begin after this one, up to which pages cover the log. Segments before it are
-    /// removed when the log is opened.
+    /// Positions start after this one, up to which pages cover the log. Opening the log removes the
+    /// segments before it.
     pub start_after: Position,
-    /// Positions up to here were given, whatever is left of their records.
+    /// The newest assigned position, even if its record is lost. New records get later ones.
     pub given: Position,
 }
 

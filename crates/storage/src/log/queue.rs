@@ -1,7 +1,8 @@
-//! The records that wait to be written, and what appenders and the commit job share.
+//! The queue of records to write, and the state that appenders and the commit job share.
 //!
-//! Invariants: the writer is in [`State`] unless a group is committed, so there is one commit job;
-//! while it is there and the log is not stalled, all records in the queue are followed by others.
+//! Invariants: the writer is in [`State`] unless a group is being committed, so there is at most
+//! one commit job; while the writer is there and the log is not stalled, all queued records are
+//! marked as followed by another record.
 
 use super::metrics::LogMetrics;
 use super::options::LogOptions;
@@ -15,74 +16,75 @@ use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
-/// A record that waits.
+/// A record in the queue.
 pub(crate) struct Queued {
     pub(super) position: Position,
     pub(super) batch: LogBatch,
-    /// Bytes of memory of the batch.
+    /// Memory of the batch, in bytes.
     pub(super) bytes: usize,
     pub(super) done: OnDurable,
 }
 
 pub(super) struct State {
     pub(super) queue: Vec<Queued>,
-    /// Bytes of memory of the batches in the queue.
+    /// Memory of the batches in the queue, in bytes.
     pub(super) queued_bytes: usize,
     pub(super) next: Position,
-    /// The newest durable position when the last group ended.
+    /// The newest durable position at the end of the last group.
     pub(super) durable: Position,
-    /// Away while a group is committed.
+    /// `None` while a group is committed.
     pub(super) writer: Option<Box<Writer>>,
-    /// Threads that sleep until something changes.
+    /// Number of threads that wait for a change.
     pub(super) waiting: u32,
     pub(super) poisoned: Option<String>,
-    /// Records of the queue cannot be written now.
+    /// Set while the records of the queue cannot be written.
     pub(super) stalled: Option<Stall>,
     pub(super) closed: bool,
-    /// When the free space was looked at, on the monotonic clock, and bytes taken since.
+    /// Time of the last check of the free space on the monotonic clock, and bytes accepted since.
     pub(super) looked_at: Duration,
     pub(super) bytes_since: usize,
     pub(super) disk_full: bool,
 }
 
 impl State {
-    /// Whether there is no room for `bytes` more in the queue, and waiting makes some.
+    /// Returns whether an append of `bytes` must wait because the queue is full.
     pub(super) fn must_wait_for(&self, bytes: usize, queue_bytes_max: usize) -> bool {
-        // A stalled log takes what was admitted before: it is in the head already.
+        // A stalled log accepts batches that were admitted before, because the head already
+        // contains them.
         let full = self.queued_bytes > 0 && self.queued_bytes + bytes > queue_bytes_max;
         full && self.stalled.is_none() && self.refusal().is_none()
     }
 
-    /// The writer, to commit what is queued; none if nothing is, if a job has the writer, or if the
-    /// log is stalled.
+    /// Takes the writer to commit the queued records. Returns `None` if there are none, if a job
+    /// owns the writer, or if the log is stalled.
     pub(super) fn writer_for_queue(&mut self) -> Option<Box<Writer>> {
         let can_commit = !self.queue.is_empty() && self.stalled.is_none();
         self.writer.take_if(|_| can_commit)
     }
 
-    /// Why no record can be taken.
+    /// Returns the reason why no record can be accepted, if there is one.
     pub(super) fn refusal(&self) -> Option<StorageError> {
         let poison = self.poison();
         poison.or(self.closed.then_some(StorageError::Closed))
     }
 
-    /// Why no record can be taken until restart.
+    /// Returns the error of a poisoned log, which accepts no records until restart.
     pub(super) fn poison(&self) -> Option<StorageError> {
         let cause = self.poisoned.clone()?;
         Some(StorageError::Poisoned { cause })
     }
 }
 
-/// What appenders, the commit job and the owner share.
+/// The state shared by appenders, the commit job and the owner of the log.
 pub(super) struct Shared {
     pub(super) env: Env,
     pub(super) dir: PathBuf,
     pub(super) options: LogOptions,
     pub(super) segments: Arc<SegmentList>,
     pub(super) metrics: Arc<LogMetrics>,
-    /// The newest segment with which it was opened.
+    /// The newest segment that existed when the log was opened.
     pub(super) found_newest: Position,
     pub(super) state: Mutex<State>,
-    /// Signalled when the queue shrinks, when the writer comes back, and when the log is poisoned.
+    /// Notified when the queue shrinks, when the writer is returned, and when the log is poisoned.
     pub(super) changed: Condvar,
 }

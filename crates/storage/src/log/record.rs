@@ -1,12 +1,12 @@
-//! The coding of a record of the local log.
+//! Encoding of a record of the local log.
 //!
 //! ```text
 //! LogBatch -> RecordEncoder -> bytes -> decode -> LogBatch
 //! ```
 //!
-//! The columns are coded only against each other; for the values that is so in a plain record, and
-//! [`super::delta_codec`] puts other codes in their place. `docs/format/log-record.md` draws the
-//! bytes.
+//! The columns of a record are encoded relative to each other. In a plain record this includes the
+//! values; [`super::delta_codec`] encodes them differently. `docs/format/log-record.md` describes
+//! the bytes.
 
 mod columns;
 #[cfg(test)]
@@ -21,32 +21,32 @@ use columns::{NumberReader, ValueReader, push_numbers, push_values};
 use firn_model::log::{CreatedSeries, DecimalHint, FloatRows, HistogramRow, JournalMark, LogBatch};
 use std::sync::Arc;
 
-/// The version of the layout without exemplars, its first byte.
+/// First byte of a record without exemplars.
 const VERSION: u8 = 1;
 
-/// The version of the layout with exemplars. Records without exemplars keep the other version.
+/// First byte of a record with exemplars. Records without exemplars keep the version before.
 const VERSION_WITH_EXEMPLARS: u8 = 2;
 
-/// The version of the layout with late samples, which has exemplars too, or none. Records without
-/// late samples keep the others.
+/// First byte of a record with late samples, which may also have exemplars. Records without late
+/// samples keep the versions before.
 const VERSION_WITH_LATE: u8 = 3;
 
-/// The version of the layout with a journal, which has everything else too, or none of it. Records
-/// without a journal keep the others.
+/// First byte of a record with a journal, which may also have all other parts. Records without a
+/// journal keep the versions before.
 const VERSION_WITH_JOURNAL: u8 = 4;
 
-/// Codes batches. It keeps its memory from one to the next.
+/// Encodes batches, and reuses its memory from one to the next.
 #[derive(Debug, Default)]
 pub(crate) struct RecordEncoder {
     exemplars: ExemplarEncoder,
     column: Vec<u8>,
-    /// The record as far as the values, and what stands behind them.
+    /// Encoded parts of the record before and after the values.
     before: Vec<u8>,
     behind: Vec<u8>,
 }
 
 impl RecordEncoder {
-    /// Codes all of `batch` but for its values; returns how many bytes that took.
+    /// Encodes all of `batch` except its values. Returns the number of bytes.
     pub(crate) fn begin(&mut self, batch: &LogBatch) -> usize {
         let floats = &batch.floats;
         let columns = [floats.slots.len(), floats.times.len(), floats.values.len()];
@@ -73,14 +73,16 @@ impl RecordEncoder {
         self.before.len() + self.behind.len()
     }
 
-    /// Appends the record that began, with these codes of its values, to `into`.
+    /// Appends the record started by [`RecordEncoder::begin`] to `into`, with `values` as its
+    /// encoded values.
     pub(crate) fn finish(&mut self, values: &[u8], into: &mut Vec<u8>) {
         into.extend_from_slice(&self.before);
         push_prefixed(into, values);
         into.extend_from_slice(&self.behind);
     }
 
-    /// Sets `into` to the record of `batch`, with values that are coded against each other.
+    /// Sets `into` to the plain record of `batch`, with values that are encoded relative to each
+    /// other.
     pub(crate) fn encode(&mut self, batch: &LogBatch, into: &mut Vec<u8>) {
         self.begin(batch);
         let mut values = std::mem::take(&mut self.column);
@@ -90,7 +92,8 @@ impl RecordEncoder {
         self.column = values;
     }
 
-    /// Begins the record: its version, and exemplars where the version has them.
+    /// Writes the start of the record: its version, and the exemplars and the journal if the
+    /// version has them.
     fn begin_version(&mut self, batch: &LogBatch) {
         let has_journal = !batch.journal.is_none();
         let version = match (has_journal, batch.has_late(), batch.exemplars.is_empty()) {
@@ -112,8 +115,9 @@ impl RecordEncoder {
         }
     }
 
-    /// Adds the late samples, whose values are always coded against each other: the newest value
-    /// of a series says little about an older one, and must not be forgotten for it.
+    /// Adds the late samples. Their values are always encoded relative to each other: the newest
+    /// value of a series is a bad prediction for an older one, and an older one must not replace
+    /// it.
     fn push_late(&mut self, batch: &LogBatch) {
         let (floats, out) = (&batch.late_floats, &mut self.behind);
         push_uvarint(out, batch.late_order);
@@ -128,7 +132,7 @@ impl RecordEncoder {
     }
 }
 
-/// The marks of a journal, by code.
+/// The marks of a journal, in order of their codes.
 const MARKS: [JournalMark; 5] = [
     JournalMark::Continues,
     JournalMark::Begins,
@@ -156,7 +160,7 @@ fn push_histograms(rows: &[HistogramRow], out: &mut Vec<u8>) {
     }
 }
 
-/// Scale and integer of the value at `index`, if the hint beside it is right.
+/// Returns scale and integer of the value at `index`, if its hint is correct.
 #[inline]
 pub(crate) fn decimal_of(floats: &FloatRows, index: usize) -> Option<(Scale, i64)> {
     let hint = floats.hints.get(index).unwrap_or(&DecimalHint::NONE);
@@ -164,14 +168,14 @@ pub(crate) fn decimal_of(floats: &FloatRows, index: usize) -> Option<(Scale, i64
     Some((scale, scale.int(floats.values[index])?))
 }
 
-/// Reads the values of rows: takes their slots and the bytes of their codes, and appends as many
-/// values.
+/// Decodes the values of rows. Takes the slots of the rows and the encoded values, and appends one
+/// value per slot.
 pub(crate) trait ReadValues {
-    /// See the trait.
+    /// Appends the decoded values to `into`; see the trait.
     fn read(&mut self, slots: &[u64], codes: &[u8], into: &mut Vec<f64>) -> Result<(), Malformed>;
 }
 
-/// Reads values that are coded against each other.
+/// Decodes values that are encoded relative to each other.
 pub(crate) struct PlainValues;
 
 impl ReadValues for PlainValues {
@@ -184,7 +188,8 @@ impl ReadValues for PlainValues {
     }
 }
 
-/// The batch of which `bytes` are the record; memory grows with what the bytes yield.
+/// Decodes a record into a batch. Memory grows with the decoded content, never by an unchecked
+/// length.
 pub(crate) fn decode(bytes: &[u8], values: &mut impl ReadValues) -> Result<LogBatch, Malformed> {
     let mut batch = LogBatch::default();
     let mut cursor = Cursor::new(bytes);

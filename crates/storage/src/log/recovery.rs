@@ -1,5 +1,5 @@
-//! The end of the log after a stop of any kind: the segments that are there, and the newest one
-//! made ready to be written again. [`crate::file::survey`] says where it ends.
+//! Recovery of the log after a stop or crash: finds the segments, and prepares the newest one for
+//! more records. [`crate::file::survey`] determines where its valid part ends.
 
 use super::options::{LogOptions, SyncMode};
 use super::segment;
@@ -14,8 +14,8 @@ use firn_model::log::Position;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Finds the segments in `dir`, fills `segments`, and makes the end of the log ready to be written:
-/// all that counts is durable when this returns.
+/// Finds the segments in `dir`, adds them to `segments`, and prepares the end of the log for
+/// writing. All valid records are durable when this returns.
 pub(crate) fn recover(
     env: &Env,
     dir: &Path,
@@ -64,13 +64,13 @@ pub(crate) fn recover(
     })
 }
 
-/// The newest segment once it is ready.
+/// Result of the recovery of the newest segment.
 struct Newest {
-    /// `None` if it held nothing and was removed.
+    /// `None` if the segment contained no records and was removed.
     file: Option<Arc<dyn File>>,
     bytes: u64,
     last: Position,
-    /// More records may follow in the same file.
+    /// True if more records can be written to the same file.
     goes_on: bool,
 }
 
@@ -95,8 +95,8 @@ fn recover_newest(
     let header = segment::check_header(&*file, first, &path)?;
     let survey = survey(file.clone(), first, bytes, 0);
     if survey.unreadable {
-        // Nothing is cut that may be sound. Every record takes a header, which bounds the positions
-        // that the unreadable part may have given.
+        // Nothing that may be valid is cut off. Every record has a header, which limits the number
+        // of positions that the unreadable part can contain.
         let unseen = (bytes - survey.end) / FRAME_HEADER_BYTES as u64 + 1;
         tracing::error!(
             segment = %path.display(),

@@ -1,8 +1,9 @@
-//! The files of the log: their names, what is known of each, and how one is read.
+//! Segment files of the log: their names, their properties, and a reader.
 //!
-//! A segment is named by its first position, `00000000000000000001.wal`; positions in it ascend
-//! without a gap, and the next segment's first position follows its last one. Every segment but the
-//! newest is durable whole, because the log syncs one before it creates the next.
+//! A segment is named after its first position, `00000000000000000001.wal`. Its positions ascend
+//! without a gap, and the first position of the next segment follows its last one. Every segment
+//! except the newest one is fully durable, because the log syncs a segment before it creates the
+//! next one.
 
 use super::delta_codec::DeltaDecoder;
 use super::record::{self, PlainValues};
@@ -19,26 +20,26 @@ use std::sync::Arc;
 
 const SUFFIX: &str = ".wal";
 
-/// A segment as it was when the log was asked.
+/// A segment at the time when [`LocalLog::segments`](super::local::LocalLog::segments) was called.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SegmentInfo {
-    /// The file.
+    /// Path of the file.
     pub path: PathBuf,
-    /// The position of its first record.
+    /// Position of its first record.
     pub first: Position,
-    /// The position after its last record, if more segments follow; records lacking before it are
-    /// reported as missing.
+    /// Position after its last record, if more segments follow. Records that are absent before it
+    /// are reported as missing.
     pub next: Option<Position>,
-    /// Bytes to read; the newest segment may grow beyond them.
+    /// Number of readable bytes; the newest segment may grow beyond them.
     pub bytes: u64,
 }
 
-/// The file name of the segment that begins with `first`.
+/// Returns the file name of the segment that begins with `first`.
 pub(crate) fn file_name(first: Position) -> String {
     format!("{:020}{SUFFIX}", first.0)
 }
 
-/// The first positions of the segments in `dir`, ascending; other files are not looked at.
+/// Returns the first positions of the segments in `dir` in ascending order. Ignores other files.
 pub(crate) fn list(disk: &dyn Disk, dir: &Path) -> Result<Vec<Position>, StorageError> {
     let names = disk.list(dir).map_err(StorageError::io("list", dir))?;
     let mut firsts: Vec<Position> = names.iter().filter_map(|n| parse_name(n)).collect();
@@ -46,7 +47,7 @@ pub(crate) fn list(disk: &dyn Disk, dir: &Path) -> Result<Vec<Position>, Storage
     Ok(firsts)
 }
 
-/// Whether a file of this name is a segment.
+/// Returns whether a file of this name is a segment.
 pub(crate) fn is_name(name: &Path) -> bool {
     parse_name(name).is_some()
 }
@@ -57,8 +58,8 @@ fn parse_name(name: &Path) -> Option<Position> {
     (file_name(first) == name.to_str()?).then_some(first)
 }
 
-/// Removes the segment that begins with `first`, which an earlier attempt may have removed already;
-/// it is gone for good on return.
+/// Removes the segment that begins with `first`, durably. It is no error if the file does not
+/// exist, because an earlier attempt may have removed it.
 pub(crate) fn remove(disk: &dyn Disk, dir: &Path, first: Position) -> Result<(), StorageError> {
     let path = dir.join(file_name(first));
     match disk.remove_file(&path) {
@@ -71,7 +72,7 @@ pub(crate) fn remove(disk: &dyn Disk, dir: &Path, first: Position) -> Result<(),
         .map_err(StorageError::io("sync folder", dir))
 }
 
-/// Reads the header of an open segment.
+/// Reads and checks the header of an open segment.
 pub(crate) fn check_header(
     file: &dyn File,
     first: Position,
@@ -89,14 +90,15 @@ pub(crate) struct Reader {
     segment: SegmentInfo,
     scanner: Scanner,
     delta: DeltaDecoder,
-    /// The position of the next record.
+    /// Position of the next record.
     expected: Position,
-    /// The file header is not sound, and the reader has not reported it yet.
+    /// True if the file header is damaged and the reader has not reported it yet.
     is_header_damaged: bool,
 }
 
 impl Reader {
-    /// Opens `segment`.
+    /// Opens `segment` and checks its header. A damaged header is reported by the first call of
+    /// [`Reader::next`].
     pub(crate) fn open(disk: &dyn Disk, segment: SegmentInfo) -> Result<Self, StorageError> {
         let file: Arc<dyn File> = disk
             .open(&segment.path, OpenMode::Read)
@@ -111,17 +113,17 @@ impl Reader {
         })
     }
 
-    /// The position that names the segment.
+    /// Returns the first position of the segment, which is also its name.
     pub(crate) fn first(&self) -> Position {
         self.segment.first
     }
 
-    /// Whether the disk failed to deliver some bytes so far.
+    /// Returns whether the disk has failed to read some bytes so far.
     pub(crate) fn is_unreadable(&self) -> bool {
         self.scanner.unreadable()
     }
 
-    /// The next record, or a stretch of damage at its place; `None` at the end.
+    /// Returns the next record, or an error for a damaged range in its place; `None` at the end.
     pub(crate) fn next(&mut self) -> Option<Result<LogRecord, StorageError>> {
         if std::mem::take(&mut self.is_header_damaged) {
             return Some(Err(
@@ -148,8 +150,9 @@ impl Reader {
         })
     }
 
-    /// The next thing in the file, up to where the next segment begins: what lies behind that was
-    /// given up after a failed write or sync, and was written again there.
+    /// Returns the next frame or damaged range before the start of the next segment. The rest of
+    /// the file was abandoned after a failed write or sync, and its records were written again to
+    /// the next segment.
     fn next_found(&mut self) -> Option<Found> {
         let is_done = self.segment.next.is_some_and(|next| self.expected >= next);
         if is_done {

@@ -1,4 +1,4 @@
-//! Which segments the log has, how far each may be read, and which the disk did not deliver.
+//! The list of segments: how far each can be read, and which ones the disk failed to read.
 
 use super::metrics::LogMetrics;
 use super::segment::{SegmentInfo, file_name};
@@ -8,17 +8,17 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-/// The segments on disk.
+/// The segments on disk. Shared by the log, its writer and its readers.
 pub(crate) struct SegmentList {
-    /// The first position of each and the bytes that may be read, oldest first.
+    /// First position and number of readable bytes of each segment, oldest first.
     segments: Mutex<Vec<(Position, u64)>>,
-    /// The segments of which the disk did not deliver all.
+    /// The segments that the disk failed to read completely.
     unreadable: Mutex<BTreeSet<Position>>,
     metrics: Arc<LogMetrics>,
 }
 
 impl SegmentList {
-    /// An empty list that counts into `metrics`.
+    /// Returns an empty list that updates the gauges in `metrics`.
     pub(super) fn new(metrics: Arc<LogMetrics>) -> Self {
         Self {
             segments: Mutex::default(),
@@ -34,19 +34,19 @@ impl SegmentList {
         self.count(&segments);
     }
 
-    /// The first position of the oldest segment.
+    /// Returns the first position of the oldest segment.
     pub(super) fn first(&self) -> Position {
         let segments = lock(&self.segments);
         segments.first().map_or(Position(0), |segment| segment.0)
     }
 
-    /// The first position of the newest segment.
+    /// Returns the first position of the newest segment.
     pub(super) fn newest(&self) -> Position {
         let segments = lock(&self.segments);
         segments.last().map_or(Position(0), |segment| segment.0)
     }
 
-    /// The newest segment may be read up to `bytes`.
+    /// Sets the number of readable bytes of the newest segment.
     pub(super) fn grow(&self, bytes: u64) {
         let mut segments = lock(&self.segments);
         if let Some(newest) = segments.last_mut() {
@@ -55,30 +55,31 @@ impl SegmentList {
         self.count(&segments);
     }
 
-    /// The first position of the second-oldest segment: a trim to there removes the oldest one.
+    /// Returns the first position of the second-oldest segment: a trim up to it removes the oldest
+    /// one.
     pub(super) fn second(&self) -> Option<Position> {
         let segments = lock(&self.segments);
         segments.get(1).map(|segment| segment.0)
     }
 
-    /// Takes the segment that begins with `first` off the list.
+    /// Removes the segment that begins with `first` from the list.
     pub(super) fn forget(&self, first: Position) {
         let mut segments = lock(&self.segments);
         segments.retain(|segment| segment.0 != first);
         self.count(&segments);
     }
 
-    /// Notes that the disk did not deliver all of the segment that begins with `first`.
+    /// Records that the disk failed to read all of the segment that begins with `first`.
     pub(super) fn note_unreadable(&self, first: Position) {
         lock(&self.unreadable).insert(first);
     }
 
-    /// Whether the disk did not deliver all of the segment that begins with `first`.
+    /// Returns whether the disk failed to read all of the segment that begins with `first`.
     pub(super) fn is_unreadable(&self, first: Position) -> bool {
         lock(&self.unreadable).contains(&first)
     }
 
-    /// All segments of the log in `dir`, oldest first.
+    /// Returns all segments of the log in `dir`, oldest first.
     pub(super) fn all(&self, dir: &Path) -> Vec<SegmentInfo> {
         let segments = lock(&self.segments).clone();
         let nexts = segments.iter().skip(1).map(|s| Some(s.0)).chain([None]);
@@ -91,7 +92,7 @@ impl SegmentList {
         segments.iter().zip(nexts).map(info).collect()
     }
 
-    /// Takes all segments off the list.
+    /// Removes all segments from the list.
     pub(super) fn clear(&self) {
         lock(&self.segments).clear();
     }

@@ -1,48 +1,49 @@
-//! What keeps the log from writing for a while, and when it tries again.
+//! Stalls: errors that prevent the log from writing for a while, and the times of its retries.
 //!
 //! ```text
-//! sound -> no room (ENOSPC, EDQUOT)            tries again in place, once a second
-//!       -> failing (a write or sync: EIO ...)  tries again in a new segment, at once and then with
-//!                                              growing pauses
-//!       -> poisoned                            until restart
+//! sound -> no room (ENOSPC, EDQUOT)           retries in place, once a second
+//!       -> failing (a write or sync: EIO ...) retries in a new segment, at once and then with
+//!                                             growing pauses
+//!       -> poisoned                           until restart
 //! ```
 //!
-//! Invariant: while the log is stalled every record that it took and did not write stays in its
-//! queue, so that nothing is missing between what was written before and what is written after.
-//! Failing becomes poisoned only where records are neither known to be durable nor in the queue any
-//! more, which takes a log that acknowledges before it syncs.
+//! Invariant: while the log is stalled, every record that it accepted and did not write remains in
+//! its queue, so that no record is missing between the records written before and after the stall.
+//! A failing log becomes poisoned only if some records are neither durable nor in the queue, which
+//! can happen only if the log acknowledges records before it syncs them.
 
 use crate::error::StorageError;
 use firn_model::log::LogHealth;
 use std::time::Duration;
 
-/// What kind of failure it was.
+/// Kind of a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fault {
-    /// There was no room for a write. What was written before is as it was.
+    /// There was no space for a write. Earlier records are unaffected.
     NoRoom,
-    /// A write or sync failed: the segment is written no more.
+    /// A write or sync failed. The segment is not written any more.
     Failed,
 }
 
-/// Between attempts without room, and between the first two of a disk that fails.
+/// Time between retries without space, and between the first two retries of a failing disk.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Between attempts of a disk that goes on failing: each makes a file.
+/// Maximum time between retries of a disk that keeps failing: each retry creates a file.
 const PAUSE_MAX: Duration = Duration::from_secs(30);
 
-/// Why the log cannot write now, and when it tries again.
+/// The reason why the log cannot write now, and the time of its next retry.
 #[derive(Clone, Debug)]
 pub(super) struct Stall {
     pub(super) fault: Fault,
     pub(super) cause: String,
     attempts: u32,
-    /// On the monotonic clock.
+    /// Time of the next retry on the monotonic clock.
     next: Duration,
 }
 
 impl Stall {
-    /// A stall that begins, or goes on after `before`, at `now`.
+    /// Returns a stall at time `now`. `before` is the stall that it continues, if any; it lengthens
+    /// the pause.
     pub(super) fn new(
         fault: Fault,
         error: &StorageError,
@@ -62,12 +63,12 @@ impl Stall {
         }
     }
 
-    /// Whether it is time for another attempt.
+    /// Returns whether the next retry is due.
     pub(super) fn is_due(&self, now: Duration) -> bool {
         now >= self.next
     }
 
-    /// The error with which new records are refused.
+    /// Returns the error for new records.
     pub(super) fn refusal(&self) -> StorageError {
         let cause = self.cause.clone();
         match self.fault {
@@ -76,7 +77,7 @@ impl Stall {
         }
     }
 
-    /// The health of the log while it stalls.
+    /// Returns the health of the log during the stall.
     pub(super) fn health(&self) -> LogHealth {
         match self.fault {
             Fault::NoRoom => LogHealth::NoRoom(self.cause.clone()),
@@ -84,7 +85,7 @@ impl Stall {
         }
     }
 
-    /// Logs the stall, once, with what the operator can do.
+    /// Logs the stall once, with advice for the operator.
     pub(super) fn announce(&self) {
         match self.fault {
             Fault::NoRoom => tracing::warn!(

@@ -1,4 +1,4 @@
-//! The records of a log from a position on, segment by segment.
+//! Reads the records of a log from a position on, segment by segment.
 
 use super::local::LocalLog;
 use super::segment::{Reader, SegmentInfo};
@@ -7,7 +7,7 @@ use firn_model::error::Error;
 use firn_model::log::{LogDamage, LogRecord, Position, Tail};
 use std::path::PathBuf;
 
-/// Reads the segments that existed when the tail was opened.
+/// A reader of the segments that existed when it was created.
 pub(super) struct SegmentTail<'a> {
     log: &'a LocalLog,
     from: Position,

@@ -1,4 +1,4 @@
-//! The log's behaviour case by case; random histories are in `tests/log_simulation.rs`.
+//! Tests of the log, case by case; random histories are in `tests/log_simulation.rs`.
 
 mod delta_coded;
 mod held;
@@ -47,7 +47,7 @@ fn append(log: &LocalLog, payload: &[u8]) -> Answers {
     answers
 }
 
-/// Records stand one behind the other, as where the system's cache is not passed.
+/// Options with which records are not padded to sectors, as with the system's cache.
 fn unpadded() -> LogOptions {
     LogOptions {
         sync: SyncMode::Interval(Duration::ZERO),
@@ -55,7 +55,7 @@ fn unpadded() -> LogOptions {
     }
 }
 
-/// Records are acknowledged long before they are synced.
+/// Options with which records are acknowledged long before they are synced.
 fn unpadded_later() -> LogOptions {
     LogOptions {
         sync: SyncMode::Interval(Duration::from_secs(3_600)),
@@ -63,7 +63,7 @@ fn unpadded_later() -> LogOptions {
     }
 }
 
-/// The payloads in the log as text, damage as `!`.
+/// Returns the payloads in the log as text, with `!` for damage.
 fn contents(log: &LocalLog) -> Vec<String> {
     let mut items = Vec::new();
     let mut tail = log.tail(Position(0));
@@ -76,8 +76,9 @@ fn contents(log: &LocalLog) -> Vec<String> {
     items
 }
 
-/// A log of records `a` to `e`, one group each, stopped; then `change` is made to the bytes of its
-/// only segment. What is read after a restart, what follows it, and what a further restart says.
+/// Writes a log with the records `a` to `e`, one group each, stops it, and applies `change` to the
+/// bytes of its only segment. Checks the records that are read after a restart, a record that is
+/// appended then, and the records after another restart.
 #[track_caller]
 fn check_damage(change: impl FnOnce(&mut Vec<u8>), expected: &[&str]) {
     let sim = world();
@@ -101,10 +102,10 @@ fn check_damage(change: impl FnOnce(&mut Vec<u8>), expected: &[&str]) {
     assert_eq!(contents(&log), expected);
 }
 
-/// Bytes of a record besides those that it carries, if these are few.
+/// Bytes of a record without its payload, if the payload is short.
 const AROUND_BYTES: usize = 16;
 
-/// The first byte of record `index` of [`check_damage`]: each carries one byte.
+/// Returns the offset of record `index` of [`check_damage`]; each has a payload of one byte.
 fn block_at(index: usize) -> usize {
     FILE_HEADER + index * (frame::FRAME_HEADER_BYTES + AROUND_BYTES + 1)
 }
@@ -167,7 +168,7 @@ fn log_in_another_format_is_refused() {
     }
 }
 
-/// What a log in `mode` answers to a record during `fault`, with the health that it is in then.
+/// Checks the response of a log in `mode` to a record during `fault`, and its health at that time.
 #[track_caller]
 fn check_fault(
     mode: SyncMode,
@@ -199,8 +200,8 @@ fn check_fault(
     (sim, log)
 }
 
-/// The record that was delayed, and one behind it, are there once the disk writes again, and after
-/// a crash.
+/// Checks that the delayed record and one after it are in the log once the disk writes again, also
+/// after a crash.
 #[track_caller]
 fn check_goes_on(sim: &Sim, log: LocalLog, options: LogOptions) {
     let behind = append(&log, b"behind");
@@ -242,8 +243,8 @@ fn log_without_room_keeps_what_it_took_and_goes_on_by_itself() {
     }
 }
 
-/// Room that ends anywhere, also within the header of a next segment, behind which the records go on
-/// in the segment before.
+/// Space may run out anywhere, also within the header of a next segment; then the records continue
+/// in the previous segment.
 #[test]
 fn log_that_runs_out_of_room_anywhere_holds_all_that_it_took_later() {
     for (sync, room) in [SyncMode::Always, SyncMode::None]
@@ -279,8 +280,8 @@ fn log_that_runs_out_of_room_anywhere_holds_all_that_it_took_later() {
     }
 }
 
-/// A segment that fails before it holds a record is begun anew under its name, on a disk that is
-/// full or loses its power meanwhile.
+/// A segment that fails before it contains a record is created again under its name, on a disk that
+/// is full or loses power in the meantime.
 #[test]
 fn log_whose_segment_fails_twice_holds_all_that_it_took() {
     let payloads: Vec<String> = (0..8).map(|number| format!("{number:0>300}")).collect();
@@ -396,7 +397,7 @@ fn unit_that_was_begun_outlives_what_was_before() {
     assert_eq!(contents(&log), ["c", "d"]);
 }
 
-/// Begins a unit between two records while `fault` lasts; both are there after a crash.
+/// Starts a unit between two records during `fault`. Both records must be there after a crash.
 #[track_caller]
 fn check_unit(sync: SyncMode, fault: impl Fn(&Sim)) {
     let sim = world();
@@ -527,7 +528,7 @@ fn blocks_queued_while_a_group_waits_share_one_sync() {
     assert_eq!(syncs, 1);
 }
 
-/// Appends five records with 100 ms between them.
+/// Appends five records with 100 ms between them and checks the number of syncs.
 #[track_caller]
 fn check_syncs(sync: SyncMode, expected: u64) {
     let sim = world();
@@ -570,7 +571,7 @@ fn log_opened_behind_what_is_sealed_holds_nothing_of_it() {
     let log = open(&sim, options).unwrap();
     assert_eq!(contents(&log), ["e"]);
     assert_eq!(log.positions().last, Position(5));
-    // The log lost its end, but pages had it.
+    // The log lost its end, but the lost records are in pages.
     options.start_after = Position(9);
     let log = open(&sim, options).unwrap();
     assert_eq!(contents(&log), Vec::<String>::new());
@@ -610,8 +611,8 @@ fn segment_as_recorded_is_read_and_written_alike() {
     check_recorded(padded, 512);
 }
 
-/// `golden` holds three frames, each a group of its own that ends with a sector. What they carry is
-/// text and no batch, so that only frames are looked at.
+/// `golden` contains three frames, each a group of its own that ends at a sector boundary. Their
+/// payloads are text and not batches, so that only frames are compared.
 #[track_caller]
 fn check_recorded(golden: &[u8], sector: u64) {
     let payloads = ["first block", "", "third block"];
@@ -655,7 +656,7 @@ fn check_recorded(golden: &[u8], sector: u64) {
     assert_eq!(written, golden);
 }
 
-/// Appends a frame before which everything was durable.
+/// Appends a frame that marks everything before it as durable.
 fn push_frame(segment: &mut Vec<u8>, position: u64, kind: frame::FrameKind, payload: &[u8]) {
     let place = frame::Place {
         first: Position(1),
@@ -725,7 +726,7 @@ fn sector_that_cannot_be_read_costs_only_its_blocks() {
     let mut scanner = scan::Scanner::new(Arc::new(BadSector(file)), Position(1), range);
     let found: Vec<_> = std::iter::from_fn(|| scanner.next()).collect();
     let blocks = |f: &&scan::Found| matches!(f, scan::Found::Frame { .. });
-    // Records 9 to 17 of 500 bytes touch bytes 4096 to 8191.
+    // Records 9 to 17 of 500 bytes overlap bytes 4096 to 8191.
     assert_eq!(found.iter().filter(blocks).count(), 21);
     assert!(scanner.unreadable());
 }

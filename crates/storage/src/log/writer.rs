@@ -1,9 +1,8 @@
-//! The writing end of the log: one open segment, groups of records, one sync a group.
+//! The writer of the log: one open segment, groups of records, one sync per group.
 //!
-//! Owned by the job that commits at the moment, so no lock is held while the disk works.
-//! Invariants: a segment is synced before the next one is created; `durable` never runs ahead of
-//! what a sync confirmed; after an error the writer steps back to the last group that was written
-//! whole.
+//! The commit job owns the writer, so no lock is held during disk operations. Invariants: a segment
+//! is synced before the next one is created; `durable` is never ahead of the last successful sync;
+//! after an error the writer returns to the end of the last group that was written completely.
 
 use super::delta_codec::DeltaEncoder;
 use super::metrics::LogMetrics;
@@ -24,26 +23,27 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Bytes gathered for one write: a larger one gains nothing and costs memory.
+/// Bytes collected for one write. A larger write is not faster and costs memory.
 const WRITE_BYTES: usize = 1 << 20;
 
-/// A coded record up to this size leaves its memory for the next one; requests make kilobytes.
+/// Maximum size of an encoded record whose buffer is kept for the next one, in bytes; requests take
+/// kilobytes.
 const CODED_BYTES_KEPT: usize = 1 << 20;
 
-/// Where a writer goes on.
+/// The state at which a writer continues after recovery.
 pub(crate) struct Start {
     pub(crate) file: Arc<dyn File>,
     pub(crate) first: Position,
     pub(crate) offset: u64,
     pub(crate) last: Position,
-    /// The newest segment that was there before.
+    /// The newest segment that existed before recovery.
     pub(crate) found_newest: Position,
 }
 
-/// The name of a segment until its header is durable.
+/// Name of a segment file until its header is durable.
 const TEMPORARY: &str = "wal.tmp";
 
-/// Writes and syncs groups of records to the newest segment.
+/// Writes and syncs groups of records to the newest segment. Owned by one commit job at a time.
 pub(crate) struct Writer {
     env: Env,
     dir: PathBuf,
@@ -56,24 +56,24 @@ pub(crate) struct Writer {
     offset: u64,
     last: Position,
     durable: Position,
-    /// The newest position that some record says is durable.
+    /// The newest position that a written record marks as durable.
     vouched: Position,
-    /// The end of what was written whole: offset and position.
+    /// End of the last group that was written completely: offset and position.
     kept: (u64, Position),
-    /// The last operation that failed was a sync.
+    /// True if the last failed operation was a sync.
     has_failed_sync: bool,
-    /// A segment that could not be begun, and may be there in part.
+    /// A segment whose creation failed; parts of it may exist.
     unfinished: Option<Position>,
     last_sync: Duration,
     buffer: Vec<u8>,
     delta: DeltaEncoder,
     record: RecordEncoder,
-    /// Bytes of the record that is written.
+    /// Buffer of the record that is being written.
     coded: Vec<u8>,
 }
 
 impl Writer {
-    /// Goes on at `start`, all of which is durable.
+    /// Returns a writer that continues at `start`, up to which all records are durable.
     pub(crate) fn new(
         env: &Env,
         dir: &Path,
@@ -106,8 +106,8 @@ impl Writer {
         }
     }
 
-    /// Writes a group in order and syncs it as the mode says. Records that an attempt before wrote
-    /// are passed over.
+    /// Writes a group in order and syncs it if the sync mode requires that. Skips records that an
+    /// earlier attempt has written.
     pub(crate) fn write(&mut self, group: &[Queued]) -> Result<(), StorageError> {
         self.remove_unfinished()?;
         let written = self.last;
@@ -137,7 +137,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Goes on in a segment of its own, unless this one has no record yet.
+    /// Starts a new segment, unless the current one has no records yet.
     pub(crate) fn turn(&mut self) -> Result<(), StorageError> {
         if self.last < self.first {
             return Ok(());
@@ -146,9 +146,9 @@ impl Writer {
         self.begin_segment()
     }
 
-    /// Forgets, after an error, what was written since the last group that was written whole.
-    /// Returns how to go on; `None` if nothing can be promised any more, because records before
-    /// that group are neither known to be durable nor in the queue.
+    /// Discards, after an error, everything written since the end of the last complete group.
+    /// Returns how to continue, or `None` if the log must be poisoned, because records before that
+    /// end are neither durable nor in the queue.
     pub(crate) fn step_back(&mut self, error: &StorageError) -> Option<Fault> {
         self.buffer.clear();
         self.delta.begin();
@@ -160,12 +160,12 @@ impl Writer {
         }
     }
 
-    /// Makes ready to write again after [`Writer::step_back`]. What a failed write left behind the
-    /// end is cut off; a segment that failed is left as it is, and its end is where the next one
-    /// begins.
+    /// Prepares the writer for a retry after [`Writer::step_back`]. Without space, the remains of a
+    /// failed write are cut off. After another failure the segment is left as it is, and the next
+    /// one begins at its last complete group.
     pub(crate) fn prepare(&mut self, fault: Fault) -> Result<(), StorageError> {
         match fault {
-            // The file that was written to may have been replaced.
+            // The open file may have been replaced on disk.
             Fault::NoRoom if self.unfinished == Some(self.first) => self.begin_segment(),
             Fault::NoRoom => {
                 self.remove_unfinished()?;
@@ -186,9 +186,9 @@ impl Writer {
         Ok(())
     }
 
-    /// Writes a frame that says that all records are durable, unless a record says so already.
-    /// Without it a start cannot tell damage to the last records from a write that was cut off. The
-    /// frame is not synced: it need outlive the process only.
+    /// Writes a frame that marks all records as durable, unless a record does so already. Without
+    /// the mark, recovery cannot distinguish damage of the last records from a torn write. The
+    /// frame is not synced, because it only has to outlive the process.
     pub(crate) fn vouch(&mut self) -> Result<(), StorageError> {
         if self.durable < self.last || self.vouched >= self.last {
             return Ok(());
@@ -220,8 +220,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Puts the record of `batch` into the buffer, with the position of the last one; delta-coded
-    /// if it can be.
+    /// Adds the record of `batch` to the buffer at the position `last`, delta-coded if possible.
     fn encode_batch(&mut self, batch: &LogBatch) {
         let mut coded = std::mem::take(&mut self.coded);
         let mut record = std::mem::take(&mut self.record);
@@ -240,7 +239,7 @@ impl Writer {
         }
     }
 
-    /// Puts a record with the position of the last one into the buffer.
+    /// Adds a frame at the position `last` to the buffer.
     fn encode(&mut self, kind: FrameKind, payload: &[u8]) {
         let place = Place {
             first: self.first,
@@ -258,7 +257,7 @@ impl Writer {
         );
     }
 
-    /// Fills the buffer up to the end of a sector, so that the write and the next one go past the
+    /// Pads the buffer to the end of a sector, so that this write and the next one can bypass the
     /// system's cache.
     fn pad(&mut self) {
         let sector = self.file.sector_bytes();
@@ -271,12 +270,12 @@ impl Writer {
         self.encode(FrameKind::Padding, &vec![0; zeros as usize]);
     }
 
-    /// The newest position that is known to be durable.
+    /// Returns the newest durable position.
     pub(crate) fn durable(&self) -> Position {
         self.durable
     }
 
-    /// Makes all that was written durable.
+    /// Syncs all written records, so that they are durable.
     pub(crate) fn sync(&mut self) -> Result<(), StorageError> {
         if self.durable == self.last {
             return Ok(());
@@ -315,16 +314,16 @@ impl Writer {
         self.begin_segment()
     }
 
-    /// Goes on in a segment of its own behind the last record, which is durable.
+    /// Starts a new segment after the last record, which must be durable.
     fn begin_segment(&mut self) -> Result<(), StorageError> {
         let first = self.last.next();
-        // What an attempt that failed left there holds nothing that was promised, and is replaced.
+        // A leftover of a failed attempt contains no acknowledged records, and is replaced.
         self.unfinished = Some(first);
         self.file = create_segment(&self.env, &self.dir, first, self.sync)?;
         self.unfinished = None;
         self.offset = FILE_HEADER_BYTES;
         self.kept = (self.offset, self.last);
-        // A segment says of those before it that they are durable.
+        // A segment implies that all earlier ones are durable.
         self.vouched = self.last;
         if !failpoints::has(Flaw::KeepsContext) {
             self.delta.begin();
@@ -336,8 +335,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Removes the segment that could not be begun, durably: a reader takes its name for the end of
-    /// the segment that the next records go into.
+    /// Removes a segment whose creation failed, durably. Readers would otherwise take its name as
+    /// the end of the segment that receives the next records.
     fn remove_unfinished(&mut self) -> Result<(), StorageError> {
         if let Some(first) = self.unfinished {
             segment::remove(&*self.env.disk, &self.dir, first)?;
@@ -351,8 +350,9 @@ impl Writer {
     }
 }
 
-/// Creates the segment that begins with `first`, in place of one that may be there; its header and
-/// its name are durable on return. No file has the name of a segment and not its header.
+/// Creates the segment that begins with `first` and replaces an existing one; its header and its
+/// name are durable on return. The file gets the name of a segment only after its header is
+/// durable, so no segment is without a header.
 pub(crate) fn create_segment(
     env: &Env,
     dir: &Path,

@@ -1,17 +1,17 @@
-//! The code of one value: how far it is from what its series' predictor says, in as many bits as
-//! the differences of that series usually have (Rice coding, its width adapted as in LOCO-I:
+//! Encoding of one value: its difference from the prediction for its series, in as many bits as the
+//! differences of that series usually have (Rice coding with a width that is adapted as in LOCO-I:
 //! Weinberger et al. 2000).
 //!
 //! ```text
-//! known series:
+//! series with a predictor:
 //! 1 q times, 0, w bits    the difference is q << w | bits; q below 12, w the width of the series
 //! 1 12 times, 0           whole difference: length - 1 in 6 bits, then its bits
-//! 1 12 times, 10, whole   another number, at which the series begins anew
-//! 1 12 times, 11, whole   another number, which says nothing about the series
-//! unknown series: whole
+//! 1 12 times, 10, whole   another number, with which the predictor restarts
+//! 1 12 times, 11, whole   another number, which the predictor ignores
+//! new series: whole
 //! whole:
-//! 1                       the number of the row before
-//! 01, difference          of the form of the row before: length - 1 in 6 bits, then its bits
+//! 1                       the number of the previous row
+//! 01, difference          in the form of the previous row: length - 1 in 6 bits, then its bits
 //! 00, form, difference    5 bits of form; the difference is from zero
 //! ```
 
@@ -23,20 +23,19 @@ use crate::encoding::{Malformed, unzigzag, zigzag};
 
 const FORM_BITS: u32 = 5;
 
-/// Ones that say that the difference is not written in the width of its series.
+/// Number of one bits that mark a difference which is not encoded in the width of its series.
 const ONES_MAX: u32 = 12;
 
 /// Bits of a length.
 const LENGTH_BITS: u32 = 6;
 
-/// Bytes that a number takes at most, rounded up: what says that it is another one, its form, its
-/// length and 64 bits.
+/// Maximum bytes of an encoded number, rounded up: the escape, its form, its length and 64 bits.
 pub(super) const NUMBER_BYTES_MAX: usize = 12;
 
-/// Bits by which a number that begins a series anew is longer than a difference of its length.
+/// Extra bits of a number that restarts the predictor, compared to a difference of the same length.
 const RESTART_BITS: u32 = ONES_MAX + 4 + FORM_BITS + LENGTH_BITS;
 
-/// A float as an integer: of a scale, or its bits. Zero by default.
+/// A float as an integer: scaled by a decimal scale, or its raw bits. Zero by default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Number {
     pub(super) form: u8,
@@ -44,7 +43,8 @@ pub(super) struct Number {
 }
 
 impl Number {
-    /// The float with these bits, of which scale and integer are known or which has none.
+    /// Returns the number for the float with these bits. `known` is its decimal scale and integer,
+    /// if it has one.
     #[inline]
     pub(super) fn new(bits: u64, known: Option<(Scale, i64)>) -> Self {
         match known {
@@ -59,7 +59,7 @@ impl Number {
         }
     }
 
-    /// The float's bits.
+    /// Returns the bits of the float.
     #[inline]
     pub(super) fn bits(self) -> u64 {
         match Scale::from_code(self.form) {
@@ -68,7 +68,8 @@ impl Number {
         }
     }
 
-    /// The integer of the float in another form, if it has that form.
+    /// Returns the integer of the float in another form, if it can be represented exactly in that
+    /// form.
     fn in_form(self, form: u8) -> Option<i64> {
         match Scale::from_code(form) {
             Some(scale) => scale.int(f64::from_bits(self.bits())),
@@ -81,7 +82,7 @@ impl Number {
     }
 }
 
-/// The width of a series behind a difference that was written in this one.
+/// Returns the new width of a series after a difference was encoded in `width`.
 #[inline]
 fn adapted(width: u32, difference: u64) -> u32 {
     let bits = bit_len(difference) as u32;
@@ -92,7 +93,7 @@ fn length(difference: u64) -> u32 {
     bit_len(difference | 1) as u32
 }
 
-/// Writes the numbers of one record.
+/// Encodes the numbers of one record.
 #[derive(Debug, Default)]
 pub(super) struct NumberWriter {
     bytes: Vec<u8>,
@@ -101,13 +102,13 @@ pub(super) struct NumberWriter {
 }
 
 impl NumberWriter {
-    /// Begins a record; the bytes of the one before are dropped, their memory is kept.
+    /// Starts a record: drops the bytes of the previous one and keeps their memory.
     pub(super) fn begin(&mut self) {
         self.bytes.clear();
         self.before = Number::default();
     }
 
-    /// The bytes of the record's numbers.
+    /// Returns the encoded numbers of the record.
     pub(super) fn finish(&mut self) -> &[u8] {
         std::mem::take(&mut self.bits).finish(&mut self.bytes);
         &self.bytes
@@ -118,7 +119,8 @@ impl NumberWriter {
         self.bits.put(&mut self.bytes, bits, width);
     }
 
-    /// Appends a number of the series at `index` of `slab`; whether the series was not known.
+    /// Appends a number of the series at `index` of `slab`. Returns whether the series is new in
+    /// the context.
     #[inline]
     pub(super) fn push(&mut self, slab: &mut Slab, index: u32, number: Number) -> bool {
         let mut series = slab.series(index);
@@ -166,7 +168,8 @@ impl NumberWriter {
         self.put(difference, length);
     }
 
-    /// A number that has not the form of its series; returns it as it was written.
+    /// Appends a number whose form differs from that of its series. Returns the number as it was
+    /// encoded.
     #[cold]
     fn push_other(&mut self, series: &mut Series<'_>, form: u8, number: Number) -> Number {
         if let Some(int) = number.in_form(form) {
@@ -176,7 +179,7 @@ impl NumberWriter {
                 return Number { form, int };
             }
         }
-        // Infinities and NaNs, staleness markers above all, say nothing about what follows.
+        // Infinities and NaNs, mostly staleness markers, are bad predictions for the next value.
         let is_aside = !number.is_finite();
         let escape = (1 << (ONES_MAX + 1)) - 1;
         self.put(u64::from(is_aside) << (ONES_MAX + 1) | escape, ONES_MAX + 2);
@@ -202,7 +205,7 @@ impl NumberWriter {
     }
 }
 
-/// Reads the numbers of one record.
+/// Decodes the numbers of one record.
 #[derive(Debug)]
 pub(super) struct NumberReader<'a> {
     bits: BitReader<'a>,
@@ -210,7 +213,7 @@ pub(super) struct NumberReader<'a> {
 }
 
 impl<'a> NumberReader<'a> {
-    /// At the first number in `bytes`.
+    /// Returns a reader at the first number in `bytes`.
     pub(super) fn new(bytes: &'a [u8]) -> Self {
         Self {
             bits: BitReader::new(bytes),
@@ -218,7 +221,7 @@ impl<'a> NumberReader<'a> {
         }
     }
 
-    /// The next number, of the series at `index` of `slab`.
+    /// Decodes the next number, of the series at `index` of `slab`.
     #[inline]
     pub(super) fn next(&mut self, slab: &mut Slab, index: u32) -> Number {
         let mut series = slab.series(index);
@@ -242,15 +245,16 @@ impl<'a> NumberReader<'a> {
         self.before
     }
 
-    /// Checks that there is nothing behind the last number.
+    /// Returns an error if bytes remain after the last number.
     pub(super) fn finish(&self) -> Result<(), Malformed> {
         self.bits.finish()
     }
 }
 
-// These take and give the bits by value: so the reader stays in registers around them.
+// These functions take and return the bits by value, so that the reader stays in registers around
+// them.
 
-/// The first number of a series.
+/// Decodes the first number of a series.
 #[cold]
 fn unknown<'a>(
     mut bits: BitReader<'a>,
@@ -262,7 +266,7 @@ fn unknown<'a>(
     (bits, number)
 }
 
-/// A number of more bits than fit a word, or one that says how long it is.
+/// Decodes a number that needs more bits than a word has, or that is encoded with its length.
 #[cold]
 fn long<'a>(
     mut bits: BitReader<'a>,

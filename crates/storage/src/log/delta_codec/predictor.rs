@@ -1,13 +1,14 @@
-//! A predictor for each series, by slot: where its next value should lie. Twelve bytes a series.
+//! A predictor of the next value for each series, by slot. Takes twelve bytes per series.
 
 use super::number::Number;
 use std::collections::HashMap;
 
-/// Slots of a slab. Series of a target have neighbouring slots, so slabs are full while the target
-/// lives, and few enough share one that a slab of targets that ended is soon not asked for.
+/// Slots of a slab. The series of a target have neighbouring slots, so slabs are full while the
+/// target exists; and a slab has few enough slots that it is soon unused after its targets have
+/// ended.
 pub(super) const SLAB_SLOTS: u64 = 64;
 
-/// In the place of a form: nothing was logged of the series.
+/// Form of a series that has no value in the context yet.
 const UNKNOWN: u8 = 0xff;
 
 /// Predictors of neighbouring slots: 768 bytes.
@@ -30,7 +31,7 @@ impl Slab {
         })
     }
 
-    /// What is known of a series.
+    /// Returns the predictor of the series at `index`.
     #[inline]
     pub(super) fn series(&mut self, index: u32) -> Series<'_> {
         let index = index as usize % SLAB_SLOTS as usize;
@@ -41,7 +42,7 @@ impl Slab {
     }
 }
 
-/// How a series goes on; one load and one store.
+/// The trend of a series; read and written as one word.
 #[derive(Clone, Copy, Debug)]
 struct Predictor {
     step: Step,
@@ -49,7 +50,7 @@ struct Predictor {
     width: u8,
 }
 
-/// What is known of one series.
+/// Mutable access to the predictor of one series.
 #[derive(Debug)]
 pub(super) struct Series<'a> {
     int: &'a mut i64,
@@ -57,31 +58,31 @@ pub(super) struct Series<'a> {
 }
 
 impl Series<'_> {
-    /// The form of its newest number, if there was one.
+    /// Returns the form of the newest number, if there is one.
     #[inline]
     pub(super) fn form(&self) -> Option<u8> {
         (self.predictor.form != UNKNOWN).then_some(self.predictor.form)
     }
 
-    /// The integer that would follow if it went on as before.
+    /// Returns the predicted integer of the next number.
     #[inline]
     pub(super) fn expected(&self) -> i64 {
         self.int.wrapping_add(self.predictor.step.get())
     }
 
-    /// How many low bits of a difference are written as they are.
+    /// Returns the number of low bits of a difference that are stored uncoded.
     #[inline]
     pub(super) fn width(&self) -> u32 {
         u32::from(self.predictor.width)
     }
 
-    /// Goes on to the next number, which has this integer.
+    /// Updates the predictor with the integer of the next number.
     #[inline]
     pub(super) fn go_to(&mut self, int: i64, width: u32) {
         let step = int.wrapping_sub(*self.int);
         let before = self.predictor.step.get();
-        // Half-way between the last step and the one before: of a gauge that wavers, the last step
-        // alone predicts worse.
+        // The mean of the last step and the one before: for a gauge that fluctuates, the last step
+        // alone is a worse prediction.
         let step = before.wrapping_add(step.wrapping_sub(before) >> 1);
         *self.int = int;
         *self.predictor = Predictor {
@@ -91,7 +92,7 @@ impl Series<'_> {
         };
     }
 
-    /// Begins the series anew with this number.
+    /// Restarts the predictor with this number.
     pub(super) fn restart(&mut self, number: Number) {
         *self.int = number.int;
         self.predictor.form = number.form;
@@ -99,8 +100,8 @@ impl Series<'_> {
     }
 }
 
-/// A step to nine significant bits, which is all that a prediction needs: ten bits with the sign,
-/// and six for the zeros behind them.
+/// A step rounded to nine significant bits, which suffice for a prediction: ten bits with the sign,
+/// and six bits for the number of zeros that follow.
 #[derive(Clone, Copy, Debug, Default)]
 struct Step(i16);
 
@@ -123,19 +124,19 @@ impl Step {
     }
 }
 
-/// The predictors of all series of a segment.
+/// The predictors of all series of a segment, allocated in slabs on first use.
 #[derive(Debug, Default)]
 pub(super) struct Context {
     slabs: HashMap<u64, Box<Slab>>,
 }
 
 impl Context {
-    /// Forgets everything, and gives the memory back.
+    /// Removes all predictors and releases their memory.
     pub(super) fn clear(&mut self) {
         *self = Self::default();
     }
 
-    /// The slab with this number.
+    /// Returns the slab with this number; creates it if necessary.
     pub(super) fn slab(&mut self, number: u64) -> &mut Slab {
         self.slabs.entry(number).or_insert_with(Slab::new)
     }

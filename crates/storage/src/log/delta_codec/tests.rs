@@ -1,4 +1,4 @@
-//! Delta-coded records: what is decoded reads as what was logged, to the bit, or is an error.
+//! Tests of delta-coded records: decoding returns the encoded values bit for bit, or an error.
 
 use super::*;
 use crate::failpoints::with_flaw;
@@ -29,7 +29,7 @@ fn batch(rows: &[FloatRow]) -> LogBatch {
     batch
 }
 
-/// One batch, coded after those that `delta` had before.
+/// Encodes one batch in the current context of `delta`.
 fn encode_one(delta: &mut DeltaEncoder, position: u64, batch: &LogBatch) -> Option<Vec<u8>> {
     let (mut record, mut into) = (RecordEncoder::default(), Vec::new());
     let position = Position(position);
@@ -37,12 +37,12 @@ fn encode_one(delta: &mut DeltaEncoder, position: u64, batch: &LogBatch) -> Opti
     is_coded.then_some(into)
 }
 
-/// The delta-coded records of batches at the positions from 1 on.
+/// Returns the delta-coded records of batches at the positions from 1 on.
 fn encode(batches: &[LogBatch]) -> Vec<Vec<u8>> {
     encode_by_writers(batches, |_| false)
 }
 
-/// Like `encode`, by several writers: a new one begins where `is_new` says so.
+/// Like `encode`, with several writers: a new one starts wherever `is_new` returns true.
 fn encode_by_writers(batches: &[LogBatch], is_new: impl Fn(u64) -> bool) -> Vec<Vec<u8>> {
     let mut delta = DeltaEncoder::default();
     let numbered = batches.iter().zip(1..);
@@ -55,7 +55,7 @@ fn encode_by_writers(batches: &[LogBatch], is_new: impl Fn(u64) -> bool) -> Vec<
     numbered.map(encode).collect()
 }
 
-/// Encodes and decodes; returns the bytes of each record.
+/// Encodes and decodes the batches; returns the size of each record in bytes.
 #[track_caller]
 fn check(batches: &[LogBatch]) -> Vec<usize> {
     let mut delta = DeltaDecoder::default();
@@ -67,7 +67,7 @@ fn check(batches: &[LogBatch]) -> Vec<usize> {
     records.iter().map(Vec::len).collect()
 }
 
-/// Each value in a record of its own, of one series.
+/// Checks one series with one value per record.
 #[track_caller]
 fn check_values(values: &[f64]) {
     let one = |(value, time): (&f64, i64)| batch(&[row(7, time, *value)]);
@@ -110,7 +110,8 @@ fn random_value(rng: &SimRng, kind: u64, round: u64) -> f64 {
     }
 }
 
-/// Rows of records in which series come and go; contexts begin anew now and then.
+/// Returns rows of records in which series appear and disappear, so that contexts are reset now and
+/// then.
 fn random_rows(rng: &SimRng) -> Vec<Vec<FloatRow>> {
     let base = match rng.below(3) {
         0 => u64::from(u32::MAX) - 300,
@@ -147,8 +148,8 @@ fn delta_coded_random_records_read_as_what_was_logged() {
     }
 }
 
-/// Loses some records and decodes the others; an error if one reads as something else, or if one is
-/// refused although nothing that it is measured against was lost.
+/// Drops some records and decodes the others. Returns an error if a record is decoded to other
+/// values, or is rejected although no record that it depends on is lost.
 fn lose_records(seed: u64) -> Result<(), String> {
     let rng = SimRng::new(seed);
     let rows = random_rows(&rng);
@@ -216,7 +217,7 @@ fn batch_without_floats_or_too_large_is_not_delta_coded() {
     let whole = batch(&[row(1, 2, 3.0), row(2, 2, 4.5)]);
     let (mut record, mut into) = (RecordEncoder::default(), Vec::new());
     assert!(!delta.encode(Position(1), &whole, 30, (&mut record, &mut into)));
-    // As if nothing had been before.
+    // As if no batch had been encoded before.
     let coded = encode_one(&mut delta, 9, &whole);
     assert_eq!(coded.as_ref(), encode(&[whole]).first());
 }
@@ -255,7 +256,7 @@ fn delta_coded_record_changed_anywhere_is_read_or_refused_without_a_panic() {
                 1 => record.truncate(at),
                 _ => {}
             }
-            // What it reads is protected by the checksums around it.
+            // The bytes are protected by the checksums of their frame.
             let _ = delta.decode(Position(position), record);
         }
     }
@@ -271,7 +272,7 @@ fn encoder_begins_anew_once_series_have_their_rounds() {
     let backs: Vec<u8> = encode(&batches).iter().map(|b| b[0]).collect();
     let expected: Vec<u8> = (0..rounds as u8).chain([0]).collect();
     assert_eq!(backs, expected);
-    // Time and values are written out again.
+    // Times and values are encoded in full again.
     assert!(
         bytes[rounds as usize] > bytes[rounds as usize - 1] + 5,
         "{bytes:?}"

@@ -1,4 +1,4 @@
-//! The columns of a record: slots, times, values, and start timestamps where there are any.
+//! The columns of a record: slots, times, values, and start timestamps if there are any.
 //!
 //! ```text
 //! rows   = count varint | slots | times | values | starts        each: bytes varint, bytes
@@ -15,10 +15,10 @@ use crate::encoding::value::ValueState;
 use crate::encoding::{Malformed, push_prefixed};
 use firn_model::log::FloatRows;
 
-/// Rows for which a column reserves memory at once; requests have thousands.
+/// Maximum number of rows for which a column reserves memory in advance; requests have thousands.
 const ROWS_RESERVED: u64 = 1 << 16;
 
-/// Appends a column of numbers to `out`; `column` is memory.
+/// Appends a column of numbers to `out`. `column` is working memory.
 pub(super) fn push_numbers(
     numbers: impl Iterator<Item = i64>,
     column: &mut Vec<u8>,
@@ -32,7 +32,7 @@ pub(super) fn push_numbers(
     push_prefixed(out, column);
 }
 
-/// Sets `out` to the codes of the values, each measured against the row before.
+/// Sets `out` to the encoded values, each relative to the previous row.
 pub(super) fn push_values(floats: &FloatRows, out: &mut Vec<u8>) {
     out.clear();
     let (mut state, mut run_at) = (ValueState::default(), 0);
@@ -48,14 +48,14 @@ fn finish(cursor: &Cursor<'_>) -> Result<(), Malformed> {
     }
 }
 
-/// Reads slots, times or start timestamps.
+/// Decodes slots, times or start timestamps.
 pub(super) struct NumberReader<'a> {
     cursor: Cursor<'a>,
     state: TimeState,
 }
 
 impl<'a> NumberReader<'a> {
-    /// The column in `bytes`.
+    /// Returns a reader of the column in `bytes`.
     pub(super) fn new(bytes: &'a [u8]) -> Self {
         Self {
             cursor: Cursor::new(bytes),
@@ -63,7 +63,7 @@ impl<'a> NumberReader<'a> {
         }
     }
 
-    /// Appends `count` numbers, which must be all there are, to `into`.
+    /// Appends `count` numbers to `into`. Returns an error if the column contains more or fewer.
     pub(super) fn read<T>(
         &mut self,
         count: u64,
@@ -92,7 +92,7 @@ impl<'a> NumberReader<'a> {
     }
 }
 
-/// Reads values that are coded against each other.
+/// Decodes values that are encoded relative to each other.
 pub(super) struct ValueReader<'a> {
     cursor: Cursor<'a>,
     state: ValueState,
@@ -100,7 +100,7 @@ pub(super) struct ValueReader<'a> {
 }
 
 impl<'a> ValueReader<'a> {
-    /// The column in `bytes`.
+    /// Returns a reader of the column in `bytes`.
     pub(super) fn new(bytes: &'a [u8]) -> Self {
         Self {
             cursor: Cursor::new(bytes),
@@ -109,7 +109,7 @@ impl<'a> ValueReader<'a> {
         }
     }
 
-    /// The next value.
+    /// Returns the next value.
     #[inline]
     pub(super) fn next(&mut self) -> Result<f64, Malformed> {
         if self.repeats == 0 {
@@ -120,7 +120,7 @@ impl<'a> ValueReader<'a> {
         Ok(f64::from_bits(self.state.bits))
     }
 
-    /// Checks that nothing is left.
+    /// Returns an error if values remain.
     pub(super) fn finish(&self) -> Result<(), Malformed> {
         finish(&self.cursor)
     }

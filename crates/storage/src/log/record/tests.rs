@@ -1,4 +1,5 @@
-//! Records of the log: what is encoded is read back, golden bytes stay, corrupt bytes are errors.
+//! Tests of log records: decoding inverts encoding, golden bytes are stable, corrupt bytes are
+//! errors.
 
 use super::*;
 use crate::chunk::OpenChunk;
@@ -16,10 +17,10 @@ use firn_model::series_key::{CanonicalKeys, KeyFormat};
 
 type Created = Vec<(u64, Labels)>;
 
-/// A row with its bits.
+/// A row with the bits of its value.
 type Bits = (u64, i64, i64, u64);
 
-/// What a search finds out about a value.
+/// Returns the decimal scale that a search finds for a value.
 pub(crate) fn hint(value: f64) -> DecimalHint {
     let found = Scale::find(value);
     found.map_or(DecimalHint::NONE, |(scale, _)| DecimalHint(scale.code()))
@@ -39,7 +40,7 @@ fn batch(created: &Created, rows: &[FloatRow], histograms: &[HistogramRow]) -> L
 
 fn encode(batch: &LogBatch) -> Vec<u8> {
     let (mut encoder, mut bytes) = (RecordEncoder::default(), Vec::new());
-    // What was encoded before must not show.
+    // The result must not depend on the previous batch.
     let mut before = crate::payload::batch_of(b"before");
     let row = FloatRow {
         slot: 1,
@@ -54,7 +55,7 @@ fn encode(batch: &LogBatch) -> Vec<u8> {
     bytes
 }
 
-/// All that a batch says but for exemplars, in a form that can be compared.
+/// Returns the contents of a batch without exemplars, in a comparable form.
 pub(crate) fn contents(batch: &LogBatch) -> (Created, Vec<Bits>, Vec<HistogramRow>) {
     let mut created = Vec::new();
     let each = |slot, labels: LabelsRef<'_>| created.push((slot, labels.to_owned()));
@@ -73,7 +74,7 @@ fn check(batch: &LogBatch, context: &str) {
     assert_eq!(contents(&read), contents(batch), "{context}");
 }
 
-/// A histogram sample without buckets.
+/// Returns a histogram sample without buckets.
 pub(crate) fn histogram(slot: u64) -> HistogramRow {
     HistogramRow {
         slot,
@@ -175,7 +176,7 @@ fn record_from_corrupt_bytes_never_panics() {
     }
 }
 
-/// Neighbours share scrape time and differ little: what the disk sees of a plain fleet.
+/// Neighbours share a scrape time and differ little, as in the records of a typical fleet.
 #[test]
 fn record_of_a_steady_target_takes_a_byte_or_two_a_sample() {
     let rows: Vec<FloatRow> = (0..2_000)
@@ -204,8 +205,8 @@ fn open_chunk_newest_decimal_is_what_the_log_would_find() {
     }
 }
 
-/// Fails when the format changes: `docs/format/log-record.md` and the data folder's format number
-/// go with it.
+/// If the format changes, `docs/format/log-record.md` and the format number of the data folder must
+/// change too.
 #[test]
 fn record_golden_bytes_stay() {
     let created = vec![
@@ -236,7 +237,7 @@ fn record_golden_bytes_stay() {
     assert_eq!(encode(&batch(&created, &rows, &[])), golden);
 }
 
-/// A format that marks each label of a key.
+/// A key format that puts a mark before each label.
 #[derive(Debug)]
 struct MarkedKeys;
 
@@ -314,7 +315,7 @@ fn record_with_exemplars_returns_them_and_the_rest() {
             let mut bytes = bytes.clone();
             let at = rng.below(bytes.len() as u64) as usize;
             bytes[at] = rng.next_u64() as u8;
-            // Whatever it is, it is no panic.
+            // Any result is fine except a panic.
             let _ = decode(&bytes, &mut PlainValues);
         }
     }
@@ -344,7 +345,7 @@ fn record_with_exemplars_golden_bytes_stay() {
     assert_eq!(encode(&batch), golden);
 }
 
-/// A batch with samples that were late, and perhaps others.
+/// Returns a batch with late samples, and sometimes others.
 fn late_batch(rng: &SimRng) -> LogBatch {
     let rows = |count: u64| -> Vec<FloatRow> {
         let count = rng.below(count);
@@ -389,7 +390,7 @@ fn record_with_late_samples_returns_them_and_the_rest() {
             let at = rng.below(bytes.len() as u64) as usize;
             bytes[at] = rng.next_u64() as u8;
             bytes.truncate(rng.below(bytes.len() as u64 + 1) as usize);
-            // Whatever it is, it is no panic.
+            // Any result is fine except a panic.
             let _ = decode(&bytes, &mut PlainValues);
         }
     }
@@ -413,13 +414,13 @@ fn record_with_late_samples_golden_bytes_stay() {
     let golden: Vec<u8> = [
         // Version, no exemplars, no created series, no rows, no histograms.
         &[3, 0, 0, 0, 0, 0, 0, 0, 0, 0][..],
-        // When they arrived; two rows of slot 7: times, one value, start timestamps.
+        // Sequence number; two rows of slot 7: times, one value, start timestamps.
         &[0xac, 2, 2],
         &[2, 14, 13],
         &[4, 231, 208, 232, 151],
         &[4, 240, 1, 30, 160],
         &[2, 192, 14],
-        // A histogram: slot, time, start timestamp, and what it is.
+        // A histogram: slot, time, start timestamp, and its encoding.
         &[1, 8, 9, 14],
         &[3, 0, 0, 0, 0, 0, 0, 0, 224, 63, 0, 0, 0, 0, 0, 98],
         &[10, 64, 113, 64, 113, 64],
@@ -460,7 +461,7 @@ fn record_with_a_journal_returns_it_and_the_rest() {
             let at = rng.below(bytes.len() as u64) as usize;
             bytes[at] = rng.next_u64() as u8;
             bytes.truncate(rng.below(bytes.len() as u64 + 1) as usize);
-            // Whatever it is, it is no panic.
+            // Any result is fine except a panic.
             let _ = decode(&bytes, &mut PlainValues);
         }
     }

@@ -1,4 +1,4 @@
-//! A log of batches: delta-coded segments are torn, damaged and gone on with.
+//! Tests of a log with delta-coded segments that are torn, damaged and continued.
 
 use super::{FILE_HEADER, FIRST_SEGMENT, open, unpadded, world};
 use super::{LocalLog, LogOptions};
@@ -8,7 +8,7 @@ use firn_model::env::sim::Sim;
 use firn_model::log::{DurableLog, FloatRow, LogBatch, OnDurable, Position};
 use std::path::Path;
 
-/// The values of series 1, 2 and 3.
+/// The values of the series 1, 2 and 3.
 type Values = [f64; 3];
 
 const RECORDED: [Values; 5] = [
@@ -44,7 +44,7 @@ fn append(log: &LocalLog, batch: LogBatch) {
     log.append(batch, OnDurable::new(|outcome| assert!(outcome.is_ok())));
 }
 
-/// The values in the log; `None` for damage.
+/// Returns the values in the log, with `None` for damage.
 fn values(log: &LocalLog) -> Vec<Option<Vec<f64>>> {
     let mut items = Vec::new();
     let mut tail = log.tail(Position(0));
@@ -58,7 +58,7 @@ fn expected(values: &[Values]) -> Vec<Option<Vec<f64>>> {
     values.iter().map(|v| Some(v.to_vec())).collect()
 }
 
-/// The bytes of a log of the recorded blocks.
+/// Returns the bytes of a log of the recorded batches.
 fn written() -> Vec<u8> {
     let sim = world();
     let log = open(&sim, unpadded()).unwrap();
@@ -97,7 +97,7 @@ fn delta_coded_segment_cut_anywhere_loses_only_what_was_cut() {
         let sim = world_of(&golden[..cut]);
         let log = open(&sim, unpadded()).unwrap();
         assert_eq!(values(&log), expected(&RECORDED[..whole]), "cut at {cut}");
-        // Goes on in the same segment, with a context of its own.
+        // Continues in the same segment, with a new context.
         let [_, b, c, ..] = RECORDED;
         append(&log, batch(9_000, c));
         append(&log, batch(9_500, b));
@@ -126,7 +126,7 @@ fn delta_coded_segment_changed_anywhere_yields_nothing_that_was_not_written() {
     }
 }
 
-/// Two segments of two blocks each, read back.
+/// Writes two segments of two records each and returns the values read back.
 fn log_of_two_segments() -> Vec<Option<Vec<f64>>> {
     let sim = world();
     let options = LogOptions {

@@ -1,11 +1,11 @@
-//! Records that wait for the one behind them: what ends the wait.
+//! Tests of records that are held back for the following one: the events that end the wait.
 
 use super::{Answers, LocalLog, LogOptions, append, contents, open, world};
 use crate::payload::batch_of;
 use firn_model::log::{DurableLog, LogBatch, OnDurable, Position};
 use firn_model::sync::lock;
 
-/// Appends a record that another one follows.
+/// Appends a record that is marked as followed by another one.
 fn append_followed(log: &LocalLog, payload: &[u8]) -> Answers {
     let answers = Answers::default();
     let sink = answers.clone();
@@ -20,7 +20,8 @@ fn append_followed(log: &LocalLog, payload: &[u8]) -> Answers {
     answers
 }
 
-/// A log with a record that waits for one behind it; what ends the wait must make it durable.
+/// Creates a log with a record that is held back. `ends` must end the wait and make the record
+/// durable.
 fn check_held(options: LogOptions, ends: impl FnOnce(&LocalLog)) {
     let sim = world();
     let log = open(&sim, options).unwrap();
@@ -45,7 +46,8 @@ fn log_record_that_is_followed_is_written_with_what_follows_or_before_a_wait() {
     check_held(all(), |log| log.close().unwrap());
     check_held(all(), |log| log.sync().unwrap());
     check_held(all(), |log| log.begin_unit().unwrap());
-    // No room for another one: it is written first, though the other one is followed too.
+    // There is no room for another one: the held record is written first, although the other one is
+    // followed too.
     let little = LogOptions {
         queue_bytes_max: 1,
         ..all()
