@@ -1,9 +1,10 @@
-//! The active index: from matchers to series. One for the store, permanent, never rotated.
+//! The active index of the store: finds the series that match. There is one for all time; it is
+//! never rotated.
 //!
-//! A series is a *slot*, a number in order of creation that is never given twice. A pair of label
-//! name and value is a *term*; a series is a list of terms. Per label the index knows its terms and
-//! the series that have it at all; per term the series that have it; per two hours of data time the
-//! series with a sample.
+//! A series has a *slot*, a number in order of creation that is never reused. A pair of label name
+//! and value is a *term*; a series is a list of terms. The index contains the terms of each label
+//! and the series that have the label; the series of each term; and, for each two hours of data
+//! time, the series with a sample.
 //!
 //! ```text
 //! labels: name -> { present: postings, values: value -> term }      term -> { value, postings }
@@ -11,9 +12,9 @@
 //! ```
 //!
 //! Creations and removals take a mutex, one batch at a time. Readers take no lock and never wait:
-//! everything is append-only or swapped by pointer, and slots at or above `published` do not exist
-//! for them. Invariant: a slot below `published` is in all of its postings. What it leaves to
-//! others: samples, durability.
+//! all structures are append-only or replaced by a pointer swap, and readers ignore slots at or
+//! above `published`. Invariant: a slot below `published` is in all of its postings. The index does
+//! not store samples and is not durable; replay rebuilds it.
 
 mod core;
 mod costs;

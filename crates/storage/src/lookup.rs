@@ -1,13 +1,13 @@
-//! How a look-up is planned, whichever index it is of: that of the head, or that of a block.
+//! Planner of lookups, for the index of the head and those of blocks.
 //!
-//! A condition is answered in one of two ways: the lists of the series that satisfy it are read and
-//! laid beside the candidates, or each candidate that the others leave is asked for its value. What
-//! both cost is known before a list is read, so a matcher that nearly all series satisfy, or an
-//! expression over many values, costs next to nothing beside a narrow one. An index says what its
-//! steps cost ([`PlannedIndex`]); which step is taken is decided here, for all of them.
+//! A condition is evaluated in one of two ways: the lists of the series that satisfy it are read
+//! and intersected with the candidates, or the value of each remaining candidate is checked. Both
+//! costs are known before a list is read, so a matcher that nearly all series satisfy, or an
+//! expression over many values, costs almost nothing in addition to a narrow one. An index provides
+//! the costs of its steps ([`PlannedIndex`]); this module chooses the steps for all of them.
 //!
-//! Invariant: no decision changes the answer, only what it costs. To read lists and to ask
-//! candidates is left to the indexes, which keep them in forms of their own.
+//! Invariant: no decision changes the result, only its cost. Reading lists and checking candidates
+//! is left to the indexes, which store them in their own formats.
 
 mod lists;
 
@@ -18,28 +18,29 @@ use firn_model::error::Error;
 use firn_model::matcher::Matcher;
 use std::cmp::Reverse;
 
-/// An index over labels and values, as its planner sees it. Costs are nanoseconds, of which only
-/// the ratios matter.
+/// An index over labels and values, as seen by the planner. Costs are in nanoseconds; only their
+/// ratios matter.
 pub(crate) trait PlannedIndex<'a> {
-    /// A label that some series has.
+    /// A label that at least one series has.
     type Label: Copy;
-    /// A pair of label and value that some series has.
+    /// A pair of label and value that at least one series has.
     type Term;
 
-    /// The label with this name.
+    /// Returns the label with this name.
     fn label(&self, name: &str) -> Option<Self::Label>;
 
-    /// How many series are looked among.
+    /// Returns the number of series to search.
     fn series_count(&self) -> usize;
 
-    /// How many values series have of a label.
+    /// Returns the number of distinct values of a label.
     fn values_count(&self, label: Self::Label) -> usize;
 
-    /// What comes next for a condition on `label`: its lists are read if they are known, and found
-    /// out if not.
+    /// Returns cost and size of the next step for a condition on `label`: reading its lists if
+    /// their terms are known, otherwise finding their terms.
     fn next_step(&self, label: Self::Label, lists: &Lists<'a, Self::Term>) -> Step;
 
-    /// The terms of lists that are not known yet, ascending; none of lists that are.
+    /// Returns the terms of lists that are not known yet, in ascending order; empty for lists that
+    /// are known.
     fn find_terms(
         &self,
         label: Self::Label,
@@ -47,14 +48,14 @@ pub(crate) trait PlannedIndex<'a> {
         cancel: &Cancel,
     ) -> Result<Vec<Self::Term>, Error>;
 
-    /// What it takes to read lists before anything else, and to go through what they leave once.
+    /// Returns the cost of reading lists first, including one scan of the series in them.
     fn first_nanos(&self, step: Step) -> usize;
 
-    /// What it takes to have so many candidates at hand, so that they can be asked.
+    /// Returns the cost of preparing so many candidates for checks.
     fn meet_nanos(&self, candidates: usize) -> usize;
 
-    /// What asking so many candidates at hand takes, the verdict on their values being known or
-    /// not.
+    /// Returns the cost of checking so many prepared candidates. `is_known` is true if no values
+    /// have to be matched for that.
     fn ask_nanos(&self, label: Self::Label, is_known: bool, candidates: usize) -> usize;
 }
 
@@ -62,32 +63,33 @@ pub(crate) trait PlannedIndex<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Step {
     pub(crate) nanos: usize,
-    /// Series in the lists, at most.
+    /// Maximum number of series in the lists.
     pub(crate) series_max: usize,
 }
 
-/// How a condition is answered.
+/// The way in which a condition is evaluated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
-    /// Its lists are known, and read.
+    /// Its lists are known and will be read.
     Read,
-    /// Each candidate is asked.
+    /// Each candidate will be checked.
     Ask,
 }
 
-/// What one matcher asks for.
+/// The condition that a matcher imposes on a label.
 #[derive(Debug)]
 pub(crate) struct Condition<'a, I: PlannedIndex<'a> + ?Sized> {
     pub(crate) matcher: &'a Matcher,
     pub(crate) label: I::Label,
     pub(crate) lists: Lists<'a, I::Term>,
-    /// Whether a series must be in a list, or in none: then series without the label match.
+    /// True if a series must be in one of the lists. False if it must be in none; then series
+    /// without the label match.
     pub(crate) is_in: bool,
     next: Step,
 }
 
-/// The conditions of all matchers; `None` if no series can match. An absent label has the empty
-/// value, so a matcher that accepts it accepts series without the label.
+/// Returns the conditions of all matchers, or `None` if no series can match. An absent label has
+/// the empty value, so a matcher that accepts the empty value accepts series without the label.
 pub(crate) fn conditions<'a, I: PlannedIndex<'a>>(
     index: &I,
     matchers: &'a [Matcher],
@@ -114,11 +116,12 @@ pub(crate) fn conditions<'a, I: PlannedIndex<'a>>(
     Some(conditions)
 }
 
-/// Takes the condition that leaves the fewest series, as far as finding that out takes less than
-/// reading what is known so far. `None` where asking all series takes
-/// less than reading any list: there are few of them, or no list is known. What takes equally long
-/// to find out is found out first of the label with the most values, of which one is in the fewest
-/// series; where it is in none, nothing else is found out.
+/// Removes and returns the condition that leaves the fewest series. Finds the terms of further
+/// conditions as long as this costs less than the cheapest known step. Returns `None` if checking
+/// all series is cheaper than reading any list, because there are few of them or no list is known.
+/// Among equally expensive conditions, that of the label with the most values comes first, because
+/// one of its values is in the fewest series; if a condition matches no series, no others are
+/// evaluated.
 pub(crate) fn take_first<'a, I: PlannedIndex<'a>>(
     index: &I,
     conditions: &mut Vec<Condition<'a, I>>,
@@ -146,9 +149,8 @@ pub(crate) fn take_first<'a, I: PlannedIndex<'a>>(
     }
 }
 
-/// Puts conditions in the order in which they are answered: first those whose next step takes
-/// least for each series of `all` that it leaves out. `beside` is what laying any list beside the
-/// candidates takes.
+/// Sorts conditions into the order of evaluation: lowest cost of the next step per excluded series
+/// of `all` first. `beside` is the cost of intersecting a list with the candidates.
 pub(crate) fn rank<'a, I: PlannedIndex<'a>>(
     conditions: &mut [Condition<'a, I>],
     beside: usize,
@@ -158,18 +160,18 @@ pub(crate) fn rank<'a, I: PlannedIndex<'a>>(
 }
 
 impl<'a, I: PlannedIndex<'a>> Condition<'a, I> {
-    /// Whether the terms of the lists are known.
+    /// Returns whether the terms of the lists are known.
     pub(crate) fn is_known(&self) -> bool {
         self.lists.are_known()
     }
 
-    /// Series in the lists, at most.
+    /// Returns the maximum number of series in the lists.
     pub(crate) fn series_max(&self) -> usize {
         self.next.series_max
     }
 
-    /// How to answer the condition where so many candidates are left, which take `meeting` until
-    /// they can be asked. Finds the lists out where that takes less than asking.
+    /// Decides how to evaluate the condition for the remaining candidates, which cost `meeting` to
+    /// prepare for checks. Finds the terms of the lists if that costs less than checking.
     pub(crate) fn way(
         &mut self,
         index: &I,
@@ -198,7 +200,8 @@ impl<'a, I: PlannedIndex<'a>> Condition<'a, I> {
         index.ask_nanos(self.label, self.is_known(), candidates)
     }
 
-    /// Nothing is known of what a negative expression leaves out, which is mostly little.
+    /// The size of a negative expression is unknown before its evaluation; it usually excludes few
+    /// series.
     fn rank(&self, beside: usize, all: usize) -> usize {
         let left_out = match (self.is_in, self.is_known()) {
             (true, _) => all.saturating_sub(self.next.series_max),

@@ -1,4 +1,4 @@
-//! The index's parts, and what is said of it as a whole.
+//! The index with its parts, counts, and marks of series with samples.
 
 use super::costs::Costs;
 use super::generation::Generation;
@@ -17,15 +17,15 @@ use firn_model::fingerprint::HashKeys;
 use firn_model::sample::{TimeRange, TimestampMs};
 use std::sync::Arc;
 
-/// The index.
+/// The active index. Created by the store; shared by all readers and writers.
 #[derive(Debug)]
 pub(crate) struct Index {
     pub(super) dictionary: Terms,
-    /// Slots below are fully indexed.
+    /// All slots below this number are fully indexed.
     pub(super) published: AtomicU32,
-    /// Series that were not removed.
+    /// Number of series that are not removed.
     pub(super) live: AtomicU32,
-    /// Of those, series that the head does not keep, by the hash of their terms.
+    /// Evicted series, which are not in the head, by the hash of their terms.
     pub(super) evicted: IdTable,
     pub(super) membership: Membership,
     pub(super) generation: ArcSwap<Generation>,
@@ -45,7 +45,7 @@ impl std::ops::Deref for Index {
 }
 
 impl Index {
-    /// An empty index.
+    /// Returns an empty index. `keys` are the keys of its hashes.
     pub(crate) fn new(keys: Arc<HashKeys>) -> Self {
         Self {
             dictionary: Terms::new(keys),
@@ -62,61 +62,63 @@ impl Index {
         }
     }
 
-    /// Series in the index.
+    /// Returns the number of series in the index, evicted ones included.
     pub(crate) fn series_count(&self) -> usize {
         self.live.load(Ordering::Relaxed) as usize
     }
 
-    /// What look-ups went through so far.
+    /// Returns the counters of the work of all lookups.
     pub(crate) fn work(&self) -> &LookupWork {
         &self.work
     }
 
-    /// Slots below this are indexed; the next slot that will be given is at least this.
+    /// Returns a number such that all slots below it are indexed and no slot below it will be
+    /// assigned again.
     pub(crate) fn published(&self) -> u32 {
         self.published.load(Ordering::Acquire)
     }
 
-    /// Says that the series with `slot` has a sample in `epoch`.
+    /// Records that the series with `slot` has a sample in `epoch`.
     pub(crate) fn mark(&self, slot: SeriesRef, epoch: i64) {
         self.membership.set(slot, epoch);
     }
 
-    /// Like `mark`, for one of several series of a batch: `marker` keeps the leaf of the one
-    /// before.
+    /// Like [`Index::mark`], for one of several series of a batch. `marker` caches the leaf of the
+    /// previous series.
     #[inline]
     pub(crate) fn mark_with(&self, marker: &mut Marker, slot: SeriesRef, epoch: i64) {
         self.membership.set_with(marker, slot, epoch);
     }
 
-    /// Says that the series with `slot` has a late sample at `time` in the head.
+    /// Records that the series with `slot` has a late sample at `time` in the head.
     pub(crate) fn mark_late(&self, marker: &mut Marker, slot: SeriesRef, time: TimestampMs) {
         self.membership.set_late(marker, slot, time);
     }
 
-    /// Some late samples are about to leave the head: from here on the marks of those that stay are
-    /// made anew.
+    /// Starts a new set of marks for late samples, before some of them leave the head. The caller
+    /// marks the remaining ones again.
     pub(crate) fn begin_late_marks(&self) {
         self.membership.late.begin();
     }
 
-    /// Says that the series with `slot` keeps late samples in the head, the first and the last of
-    /// which lie where `range` does.
+    /// Marks again that the series with `slot` has late samples in the head, from the start to the
+    /// end of `range`.
     pub(crate) fn mark_late_again(&self, slot: SeriesRef, range: TimeRange) {
         self.membership.late.keep(slot, range);
     }
 
-    /// All that stay were marked, or came since the beginning: only those are found now.
+    /// Replaces the marks of late samples by those set since [`Index::begin_late_marks`].
     pub(crate) fn end_late_marks(&self) {
         self.membership.late.end();
     }
 
-    /// Takes back what was said of a series that is gone before it was indexed.
+    /// Removes the marks of a series that is dropped before it is indexed.
     pub(crate) fn unmark(&self, slot: SeriesRef) {
         self.membership.clear(slot);
     }
 
-    /// What readers hold so that nothing they look at is forgotten.
+    /// Returns the current generation. A reader holds it so that the series and terms that it reads
+    /// are not freed.
     pub(crate) fn generation(&self) -> Arc<Generation> {
         self.generation.load_full()
     }

@@ -1,26 +1,26 @@
-//! What parts of a look-up cost, for the planner.
+//! Costs of the steps of a lookup, for the planner.
 
-/// What parts of a look-up take, in nanoseconds.
+/// Costs of the steps of a lookup, in nanoseconds.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Costs {
-    /// A run of postings read and laid beside the candidates.
+    /// Reading a run of postings and intersecting it with the candidates.
     pub(super) run: usize,
-    /// A value looked up in the label's table, or a term's postings begun: a wait or two for
-    /// memory.
+    /// Looking up a value in the table of its label, or starting to read the postings of a term:
+    /// one or two cache misses.
     pub(super) term: usize,
-    /// A value asked in the label's dictionary.
+    /// Matching one value in the dictionary of a label.
     pub(super) value: usize,
-    /// 64 slots of a run looked up among those with a sample.
+    /// Checking which of 64 slots of a run have a sample.
     pub(super) members: usize,
-    /// The terms of a series read.
+    /// Reading the terms of a series.
     pub(super) series: usize,
-    /// One of them compared, the verdict on it being known.
+    /// Comparing one of its terms, if the result for its value is cached.
     pub(super) check: usize,
 }
 
 impl Costs {
-    /// Measured with `cargo bench -p firn-storage --bench lookups`. Only their ratios matter: a
-    /// plan that is off by half costs half more.
+    /// Measured with `cargo bench -p firn-storage --bench lookups`. Only the ratios matter: a plan
+    /// that is wrong by half costs half as much again.
     pub(super) const MEASURED: Self = Self {
         run: 3,
         term: 100,

@@ -1,8 +1,8 @@
-//! Creation: the one place where series enter the index.
+//! Series creation: adds new series to the index.
 //!
-//! Series of a batch share most of their labels with the series before them, so interning looks for
-//! what is equal to that one first. Postings are told of whole runs of series, and once for all
-//! runs of a term in a batch.
+//! Consecutive series of a batch share most of their labels, so interning compares a series with
+//! the previous one first. Postings receive whole runs of series, and all runs of a term in a batch
+//! at once.
 
 use super::core::Index;
 use super::series_table::{LEAF_SLOTS, Place};
@@ -16,7 +16,8 @@ use crate::sync::lock;
 use firn_model::label_code::steps::Step;
 use firn_model::labels::LabelsRef;
 
-/// Series of one batch that enter the index; readers see all of them once it is dropped.
+/// The creation of series of one batch. Holds the lock of the index; readers see the series when it
+/// is dropped.
 pub(crate) struct SeriesCreation<'a> {
     pub(super) index: &'a Index,
     pub(super) writer: MutexGuard<'a, Writer>,
@@ -24,7 +25,7 @@ pub(crate) struct SeriesCreation<'a> {
 }
 
 impl Index {
-    /// Begins to create series; other creators and removals wait until it is dropped.
+    /// Starts to create series. Other creations and removals wait until the result is dropped.
     pub(crate) fn create_series(&self) -> SeriesCreation<'_> {
         SeriesCreation {
             index: self,
@@ -33,13 +34,13 @@ impl Index {
         }
     }
 
-    /// Slots below this were given; the next new series gets it.
+    /// Returns the slot that the next new series gets; all lower slots are taken.
     pub(crate) fn next_slot(&self) -> u32 {
         let writer = lock(&self.writer);
         writer.next_slot
     }
 
-    /// For how many new series there are numbers.
+    /// Returns the number of new series for which slots remain.
     pub(crate) fn numbers_left(&self) -> u32 {
         let writer = lock(&self.writer);
         writer.end_slot.saturating_sub(writer.next_slot)
@@ -47,13 +48,13 @@ impl Index {
 }
 
 impl SeriesCreation<'_> {
-    /// The slot that the next new series gets.
+    /// Returns the slot that the next new series gets.
     pub(crate) fn next_slot(&self) -> SeriesRef {
         SeriesRef(self.writer.next_slot)
     }
 
-    /// Indexes a series that the head keeps at `place` from here on; returns its slot. An evicted
-    /// one gets its own again.
+    /// Indexes a series at `place` of the head and returns its slot. An evicted series gets its old
+    /// slot. Fails if the index is full.
     pub(crate) fn add(&mut self, labels: LabelsRef<'_>, place: Place) -> Result<SeriesRef, Full> {
         self.intern(labels)?;
         let terms = std::mem::take(&mut self.writer.terms);
@@ -72,7 +73,8 @@ impl SeriesCreation<'_> {
         Ok(slot)
     }
 
-    /// The terms of `labels`, in their order; valid until the next call.
+    /// Returns the terms of `labels` in their order, valid until the next call. Creates missing
+    /// labels and terms.
     pub(crate) fn intern(&mut self, labels: LabelsRef<'_>) -> Result<&[TermId], Full> {
         let writer = &mut *self.writer;
         if writer.next_slot >= writer.end_slot {
@@ -85,7 +87,8 @@ impl SeriesCreation<'_> {
         Ok(&writer.terms)
     }
 
-    /// Like `intern`, for labels that are given as the steps from those of the call before.
+    /// Like [`SeriesCreation::intern`], for labels given as differences from those of the previous
+    /// call.
     pub(crate) fn intern_steps<'l>(
         &mut self,
         steps: impl Iterator<Item = Step<'l>>,
@@ -98,7 +101,7 @@ impl SeriesCreation<'_> {
         Ok(&writer.terms)
     }
 
-    /// Gives `terms` the series `slot`, which is behind all others.
+    /// Adds the series `slot` with these terms. The slot must be higher than all others.
     pub(crate) fn place(&mut self, SeriesRef(slot): SeriesRef, place: Place, terms: &[TermId]) {
         let index = self.index;
         let writer = &mut *self.writer;
@@ -147,7 +150,7 @@ impl SeriesCreation<'_> {
         }
     }
 
-    /// Gives no slot below `end` any more: those are of series that a start found.
+    /// Reserves all slots below `end` for series that replay has found. New series get higher ones.
     pub(crate) fn skip_to(&mut self, end: u32) {
         let writer = &mut *self.writer;
         if end > writer.next_slot {
@@ -161,7 +164,8 @@ impl SeriesCreation<'_> {
 }
 
 impl SeriesCreation<'_> {
-    /// A start is done: what comes now is new. Tests have numbers for some series alone.
+    /// Ends replay: the slots of new series start at `first`. Tests can limit the number of new
+    /// series.
     pub(crate) fn begin_new(&mut self, first: SeriesRef) {
         self.skip_to(first.0);
         if let Some(max) = failpoints::faults().new_series_max {

@@ -1,16 +1,17 @@
-//! Sorted lists of the values of a label, for expressions: made when a label with many values is
-//! first asked for, and kept.
+//! Sorted lists of the values of a label, for regular expressions. Created by the first lookup of a
+//! label with many values, then kept.
 //!
-//! Values lie scattered in memory, and reading a million of them costs a cache miss each. So they
-//! are copied into lists in order, one behind the other, a share with each look-up so that none
-//! takes long. Later values are sorted once they are many, and lists of like length are joined, so
-//! that a value is copied a logarithmic number of times; until then they are read where they lie.
-//! No reader waits for a list: while one makes it, the others read the values where they lie.
+//! The values of a label are scattered in memory, and reading a million of them costs a cache miss
+//! each. They are therefore copied into sorted, contiguous lists. Each lookup copies a limited
+//! number of values, so that none of them takes long. Newer values are sorted once there are many
+//! of them, and lists of similar length are merged, so that a value is copied a logarithmic number
+//! of times. Values that are in no list yet are read in place. No reader waits for a list: while
+//! one reader builds it, the others read the values in place.
 //!
-//! Invariant: a term that was there before a reader began is in one list or has a number behind all
-//! that were put in order. Values that were removed may be in a list still; their terms have no
-//! postings. Where a quarter is gone, the lists are made anew when they are asked, and where more
-//! than half is, they go.
+//! Invariant: a term that existed before a reader began is in exactly one list, or its number is
+//! higher than those of all listed terms. Removed values may remain in a list; their terms have no
+//! postings. If a quarter of the values is removed, the next lookup rebuilds the lists; if more
+//! than half is removed, the lists are dropped.
 
 use super::sorted_values::{Question, SortedValues};
 use super::terms::{Label, Terms};
@@ -23,26 +24,25 @@ use firn_model::error::Error;
 use firn_model::regex::Regex;
 use std::sync::{Arc, TryLockError};
 
-/// Values behind the lists that are put in order: fewer are looked at where they are in less time
-/// than that takes.
+/// Minimum number of unlisted values to sort. Reading fewer in place is faster than sorting them.
 const SORTED_MIN: usize = 256;
 
-/// Values that one look-up puts in order, some 3 MB of them: what the processor's cache holds, and
-/// less work than looking at a million where they are.
+/// Maximum number of values that one lookup sorts, about 3 MB: this fits the processor's cache, and
+/// takes less time than reading a million values in place.
 const SORTED_MAX: usize = 1 << 16;
 
-/// The lists of a label.
+/// The sorted lists of one label.
 #[derive(Debug, Default)]
 pub(super) struct Dictionary {
     lists: ArcSwapOption<Lists>,
-    /// Held to make lists.
+    /// Held while lists are built.
     making: Mutex<()>,
 }
 
 #[derive(Clone, Debug, Default)]
 struct Lists {
     lists: Vec<Arc<SortedValues>>,
-    /// Terms of the label below this are in the lists.
+    /// Terms of the label below this number are in the lists.
     terms_end: u32,
 }
 
@@ -51,7 +51,7 @@ impl Lists {
         self.lists.iter().map(|list| list.len()).sum()
     }
 
-    /// Adds a list, and joins those at the end that are not longer than what follows them.
+    /// Adds a list, and merges the last lists while one is not longer than its successor.
     fn push(&mut self, list: SortedValues, terms_end: u32) {
         self.terms_end = terms_end;
         self.lists.push(Arc::new(list));
@@ -66,8 +66,9 @@ impl Lists {
 }
 
 impl Dictionary {
-    /// Values that an expression must be asked of, in order and where they are, with `distinct`
-    /// values in all: those that begin as all do that match, and the others where they are wanted.
+    /// Returns the number of values that an expression must be matched against, in the lists and in
+    /// place. `distinct` is the number of values of the label. Only values with the prefix of the
+    /// expression count in the lists, or all if non-matching values are wanted.
     pub(super) fn in_reach(
         &self,
         regex: &Regex,
@@ -85,7 +86,8 @@ impl Dictionary {
         (in_order, distinct.saturating_sub(lists.len()))
     }
 
-    /// Forgets the lists if of their values, of which `distinct` are left, more than half are gone.
+    /// Drops the lists if more than half of their values are removed. `distinct` is the number of
+    /// values that the label still has.
     pub(super) fn forget_if_gone(&self, distinct: usize) {
         let lists = self.lists.load();
         let is_gone = |lists: &Arc<Lists>| lists.len() > SORTED_MIN.max(distinct * 2);
@@ -94,7 +96,7 @@ impl Dictionary {
         }
     }
 
-    /// Bytes of memory behind the struct.
+    /// Returns the memory of the lists in bytes, without the struct itself.
     pub(super) fn memory_bytes(&self) -> usize {
         let lists = self.lists.load();
         let bytes = |lists: &Arc<Lists>| lists.lists.iter().map(|list| list.memory_bytes()).sum();
@@ -103,8 +105,8 @@ impl Dictionary {
 }
 
 impl Terms {
-    /// The terms of a label whose values match, or do not unless `wants_match`, ascending; and how
-    /// many values were looked at.
+    /// Returns the terms of a label whose values match the expression, or do not match it if
+    /// `wants_match` is false, in ascending order; and the number of values that were read.
     pub(super) fn terms_by_expression(
         &self,
         label: &Label,
@@ -120,7 +122,7 @@ impl Terms {
             looked_at += list.ask(&question, &mut terms, cancel)?;
         }
         for id in behind {
-            // A look is a load, and a pattern may take long.
+            // Reading a value is a cache miss, and a pattern may take long.
             cancel.check()?;
             let is_wanted = self.with_term(id, |t| question.wants(&t.value));
             terms.extend((is_wanted == Some(true)).then_some(id));
@@ -129,7 +131,8 @@ impl Terms {
         Ok((terms, looked_at))
     }
 
-    /// The lists of a label, and the terms that are in none, ascending.
+    /// Returns the lists of a label, and the terms that are in no list in ascending order. Extends
+    /// or rebuilds the lists if necessary.
     fn values_in_order(
         &self,
         label: &Label,
@@ -145,7 +148,7 @@ impl Terms {
         let Some(_making) = try_lock(&label.dictionary.making) else {
             return Ok((lists, behind));
         };
-        // Another reader may have made some since.
+        // Another reader may have built some in the meantime.
         let mut lists = match is_stale {
             true => Lists::default(),
             false => {
@@ -179,12 +182,12 @@ impl Terms {
         (SortedValues::sort(&arena, &values), end)
     }
 
-    /// The terms of a label with this number or a larger one, ascending.
+    /// Returns the terms of a label with the number `first` or a higher one, in ascending order.
     fn terms_from(&self, first: u32, label: &Label) -> Vec<TermId> {
-        // Terms that are created after this have no series that the reader may see.
+        // Terms created later have no series that this reader may see.
         let end = self.term_count.load(Ordering::Acquire);
         let is_of = |term: &TermId| self.label_of(*term) == label.id;
-        // The label's table has some two cells a value.
+        // The table of the label has about two cells per value.
         if ((end - first) as usize) < label.values_count() * 2 {
             return (first..end).map(TermId).filter(is_of).collect();
         }
@@ -195,7 +198,7 @@ impl Terms {
     }
 }
 
-/// The lock, unless another thread holds it.
+/// Returns the guard of the lock, or `None` if another thread holds it.
 fn try_lock(lock: &Mutex<()>) -> Option<MutexGuard<'_, ()>> {
     match lock.try_lock() {
         Ok(guard) => Some(guard),

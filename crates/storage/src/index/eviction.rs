@@ -1,10 +1,10 @@
-//! Series that the head does not keep any more, but that have sealed samples.
+//! Eviction: removes series from the head that have only sealed samples, and restores them.
 //!
-//! A series that fell silent costs the head its chunk, its fingerprint and its place in a table.
-//! Once all of its samples are sealed and a new one could not be as old as they are, it is
-//! *evicted*: it stays in the postings, so that its samples are found, and leaves the head. A
-//! series that returns takes its slot back, so that its label set is there once: creation looks
-//! into a table of the evicted series by the hash of their terms.
+//! A silent series costs the head its chunk, its fingerprint and its place in a table. Once all of
+//! its samples are sealed and no new sample could be as old as they are, it is *evicted*: it leaves
+//! the head and remains in the postings, so that queries find its samples. A series that gets
+//! samples again keeps its slot, so that each label set exists once: creation searches a table of
+//! evicted series by the hash of their terms.
 
 use super::core::Index;
 use super::creation::SeriesCreation;
@@ -14,16 +14,17 @@ use crate::failpoints::{self, Flaw};
 use crate::ids::{SeriesRef, TermId};
 use std::sync::Arc;
 
-/// Terms that are hashed: those behind it are compared alone.
+/// Maximum number of terms in the hash; further terms are only compared.
 const TERMS_HASHED: usize = 64;
 
 impl Index {
-    /// Evicted series that were not removed.
+    /// Returns the number of evicted series that are not removed.
     pub(crate) fn evicted_count(&self) -> usize {
         self.evicted.count()
     }
 
-    /// The evicted series with exactly these terms, which are in the order of their labels.
+    /// Returns the evicted series with exactly these terms, which must be in the order of their
+    /// labels.
     pub(super) fn find_evicted(&self, terms: &[TermId]) -> Option<SeriesRef> {
         if self.evicted_count() == 0 || failpoints::has(Flaw::LosesEvicted) {
             return None;
@@ -35,13 +36,13 @@ impl Index {
         found.map(SeriesRef)
     }
 
-    /// The series with a sample in any epoch that is kept.
+    /// Returns the series with a sample in any epoch that is kept.
     pub(crate) fn members(&self) -> Members {
         self.membership.of_all()
     }
 
-    /// The evicted series among slots `first` to before `end` that have no sample in any epoch
-    /// that is kept.
+    /// Returns the evicted series in slots `first..end` that have no sample in any epoch that is
+    /// kept.
     pub(super) fn evicted_without_samples(&self, first: u32, end: u32) -> Vec<SeriesRef> {
         let mut cursor = SeriesCursor::new(self);
         let is_evicted = |slot: &SeriesRef| cursor.place(*slot) == Some(Place::EVICTED);
@@ -52,7 +53,7 @@ impl Index {
 }
 
 impl Index {
-    /// The hash by which a series with these terms, in the order of their labels, is found again.
+    /// Returns the hash of a series with these terms, which must be in the order of their labels.
     fn hash_of_terms(&self, terms: impl IntoIterator<Item = TermId>) -> u64 {
         let mut bytes = [0; 4 * TERMS_HASHED];
         let mut end = 0;
@@ -67,7 +68,8 @@ impl Index {
         self.hash_of_terms(cursor.terms(slot).iter().copied())
     }
 
-    /// Takes a series out of the evicted ones, if it is one; its terms must still be there.
+    /// Removes a series from the table of evicted ones, if it is in it. The terms of the series
+    /// must still exist.
     pub(super) fn forget_evicted(&self, slot: SeriesRef) {
         let mut cursor = SeriesCursor::new(self);
         if cursor.place(slot) == Some(Place::EVICTED) {
@@ -78,8 +80,8 @@ impl Index {
 }
 
 impl SeriesCreation<'_> {
-    /// Takes series out of the head; their slots ascend. The caller holds the shards that kept
-    /// them, or runs before any reader or writer does.
+    /// Marks series as evicted; `slots` must be in ascending order. The caller holds the locks of
+    /// their shards, or runs before all readers and writers.
     pub(crate) fn evict(&mut self, slots: &[SeriesRef]) {
         assert!(slots.is_sorted(), "leaves are written once");
         for of_leaf in slots.chunk_by(|a, b| a.0 / LEAF_SLOTS == b.0 / LEAF_SLOTS) {
@@ -93,13 +95,13 @@ impl SeriesCreation<'_> {
         }
     }
 
-    /// Gives a evicted series its place in the head.
+    /// Restores an evicted series at its new place in the head.
     pub(crate) fn restore(&mut self, slot: SeriesRef, place: Place) {
         self.index.forget_evicted(slot);
         self.move_in_leaf(&[slot], place);
     }
 
-    /// Moves slots of one leaf.
+    /// Changes the places of slots of one leaf.
     fn move_in_leaf(&mut self, slots: &[SeriesRef], place: Place) {
         let Some(number) = slots.first().map(|slot| slot.0 / LEAF_SLOTS) else {
             return;

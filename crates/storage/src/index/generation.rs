@@ -1,5 +1,5 @@
-//! Generations of readers: see [`super::removal`].
+//! Generations of readers, which delay the freeing of removed series: see [`super::removal`].
 
-/// A stretch of time between two removals.
+/// The time between two removals. Readers hold the generation in which they began.
 #[derive(Debug, Default)]
 pub(crate) struct Generation;

@@ -1,30 +1,31 @@
-//! An open-addressing table from hashes to ids that one writer fills and any number of readers
-//! probe without a lock.
+//! A hash table from hashes to ids, with open addressing. One writer fills it; any number of
+//! readers search it without a lock.
 //!
-//! A cell is `tag << 32 | id + 1`, the tag being the hash's high half; zero is free. The tag also
-//! says where probing begins, so growth asks for no hash again: it copies the cells into a larger
-//! table and swaps the pointer; readers finish on the table that they hold. A table of which nearly
-//! all was removed gives its memory back in the same way.
-//! Invariant: an id that was inserted before a reader began is found, unless it was removed.
+//! A cell is `tag << 32 | id + 1`, where the tag is the high half of the hash; zero is a free cell.
+//! The tag also determines where probing begins, so the table grows without the hashes: it copies
+//! the cells into a larger table and swaps the pointer. Readers finish on the table that they hold.
+//! A table that is almost empty after removals shrinks in the same way. Invariant: an id that was
+//! inserted before a reader began is found, unless it was removed.
 
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use arc_swap::ArcSwap;
 use std::sync::Arc;
 
-/// A removed id: probing goes on behind it.
+/// Cell of a removed id; probing continues after it.
 const REMOVED: u64 = u32::MAX as u64;
 
 const CELLS_MIN: usize = 8;
 
-/// Cells for each id beyond which a table is copied into a smaller one. A copy has two to four of
-/// them, so that what comes and goes does not copy it each time.
+/// Number of cells per id above which the table is copied into a smaller one. A copy has two to
+/// four cells per id, so that a changing number of ids does not cause repeated copies.
 const CELLS_EACH_MAX: usize = 16;
 
-/// The table. Removing and inserting is for one writer at a time.
+/// The table. Insertions and removals require that there is only one writer at a time.
 #[derive(Debug)]
 pub(crate) struct IdTable {
     cells: ArcSwap<Box<[AtomicU64]>>,
-    /// Cells that are not free, removed ones included: what growth goes by.
+    /// Number of cells that are not free, removed ones included; it determines when the table
+    /// grows.
     used: AtomicU32,
     count: AtomicU32,
 }
@@ -43,19 +44,19 @@ fn free_cells(cells: usize) -> Box<[AtomicU64]> {
     (0..cells).map(|_| AtomicU64::new(0)).collect()
 }
 
-/// Where probing begins for a hash or a cell with its tag.
+/// Returns the cell at which probing begins for a hash, or for a cell that contains its tag.
 fn home(tagged: u64, cells: usize) -> usize {
     (tagged >> 32) as usize & (cells - 1)
 }
 
 impl IdTable {
-    /// The id under `hash` for which `is_it` says so.
+    /// Returns the id under `hash` for which `is_it` returns true.
     #[inline]
     pub(crate) fn find(&self, hash: u64, is_it: impl Fn(u32) -> bool) -> Option<u32> {
         let cells = self.cells.load();
         let mut at = home(hash, cells.len());
         loop {
-            // Acquire: a reader that sees the id sees what it stands for.
+            // Acquire: a reader that sees the id sees the object behind it.
             let cell = cells[at].load(Ordering::Acquire);
             if cell == 0 {
                 return None;
@@ -70,10 +71,10 @@ impl IdTable {
         }
     }
 
-    /// Inserts `id` under `hash`; it must not be there.
+    /// Inserts `id` under `hash`. The id must not be in the table.
     pub(crate) fn insert(&self, hash: u64, id: u32) {
         let used = self.used.load(Ordering::Relaxed) as usize + 1;
-        // At most two thirds full: a probe sees three cells on average.
+        // At most two thirds full: a probe reads three cells on average.
         if used * 3 > self.cells.load().len() * 2 {
             self.rebuild();
         }
@@ -95,7 +96,7 @@ impl IdTable {
         self.cells.store(Arc::new(cells));
     }
 
-    /// Forgets `id`.
+    /// Removes `id`, which was inserted under `hash`.
     pub(crate) fn remove(&self, hash: u64, id: u32) {
         let cells = self.cells.load();
         let wanted = cell(hash, id);
@@ -116,12 +117,12 @@ impl IdTable {
         }
     }
 
-    /// How many ids there are.
+    /// Returns the number of ids.
     pub(crate) fn count(&self) -> usize {
         self.count.load(Ordering::Relaxed) as usize
     }
 
-    /// All ids, in no order.
+    /// Returns all ids in an arbitrary order.
     pub(crate) fn ids(&self) -> Vec<u32> {
         let cells = self.cells.load();
         cells
@@ -132,7 +133,7 @@ impl IdTable {
             .collect()
     }
 
-    /// Bytes of memory.
+    /// Returns the memory of the table in bytes.
     pub(crate) fn memory_bytes(&self) -> usize {
         self.cells.load().len() * 8
     }
@@ -154,7 +155,7 @@ fn place(cells: &[AtomicU64], cell: u64) {
 mod tests {
     use super::*;
 
-    /// Few distinct hashes, so that probes run into each other.
+    /// Returns few distinct hashes, so that probes collide.
     fn hash(id: u32) -> u64 {
         u64::from(id % 37) << 32
     }

@@ -1,11 +1,12 @@
-//! From the labels of a series to its terms, most of which are those of the series before.
+//! Interning: converts the labels of a series to terms, most of which are equal to those of the
+//! previous series.
 
 use super::terms::{Full, Terms};
 use crate::ids::{LabelId, TermId};
 use firn_model::label_code::steps::{Before, Step};
 use firn_model::labels::LabelsRef;
 
-/// Label and term of a pair.
+/// Ids of the label and the term of a pair.
 #[derive(Clone, Copy, Debug)]
 struct Ids {
     label: LabelId,
@@ -13,30 +14,30 @@ struct Ids {
 }
 
 impl Ids {
-    /// What a pair has for which there was no room.
+    /// The ids of a pair for which the index had no room.
     const NONE: Self = Self {
         label: LabelId(u32::MAX),
         term: TermId(u32::MAX),
     };
 }
 
-/// The series that was interned last.
+/// Interns series one after the other, and reuses the ids of the previous one.
 #[derive(Debug, Default)]
 pub(super) struct Interner {
     before: Before,
     ids: Vec<Ids>,
-    /// Those of the series under way.
+    /// Ids of the current series.
     next: Vec<Ids>,
 }
 
 impl Interner {
-    /// Forgets the series before: its terms may be removed.
+    /// Drops the previous series, because its terms may be removed.
     pub(super) fn forget(&mut self) {
         self.before.clear();
         self.ids.clear();
     }
 
-    /// Adds the terms of `labels` to `terms`, in their order.
+    /// Adds the terms of `labels` to `terms`, in their order. Creates missing labels and terms.
     pub(super) fn intern(
         &mut self,
         index: &Terms,
@@ -57,8 +58,8 @@ impl Interner {
         Ok(())
     }
 
-    /// Like `intern`, for labels that are given as the steps from those of the series before. Takes
-    /// all steps even if the index is full: those of the next series follow them.
+    /// Like `intern`, for labels given as differences from those of the previous series. Consumes
+    /// all steps even if the index is full, because the steps of the next series depend on them.
     pub(super) fn intern_steps<'l>(
         &mut self,
         index: &Terms,
@@ -82,7 +83,7 @@ impl Interner {
     }
 }
 
-/// What the pair of a step has, if it has one in the set that it leads to.
+/// Returns the ids of the pair of a step, or `None` if the step removes a pair.
 #[inline]
 fn ids_of<'i>(
     index: &Terms,
@@ -100,7 +101,7 @@ fn ids_of<'i>(
             term: index.add_term(*label, value)?,
         }),
         (Step::Pair(name, value), _) => {
-            // Canonical names are text, so none is turned away here.
+            // Canonical names are valid text, so none is rejected here.
             let name = std::str::from_utf8(name).map_err(|_| Full)?;
             let label = index.add_label(name)?;
             let term = index.add_term(label, value)?;

@@ -1,14 +1,14 @@
-//! Terms of labels that were asked for before, by slot: a dashboard groups the same series by the
-//! same labels every few seconds, and a load is less than decoding the terms of a series.
+//! Cache of the terms of labels by slot. A dashboard groups the same series by the same labels
+//! every few seconds, and a cached load is cheaper than decoding the terms of a series.
 //!
-//! A slot is never given again, its series keeps its labels, and a term's number is never given
-//! again either, so nothing here becomes wrong. No query asks for a series that was removed.
+//! A slot is never reused, its series keeps its labels, and the number of a term is never reused
+//! either, so entries never become invalid. No query reads an entry of a removed series.
 //!
 //! ```text
 //! label, leaf of slots -> one of the cells -> label | leaf | a term for each slot of the leaf
 //! ```
 //!
-//! A cell has one piece: the next one takes its place. Invariant: there are no more pieces than
+//! A cell contains one piece; a new piece replaces it. Invariant: there are no more pieces than
 //! cells.
 
 use super::series_table::LEAF_SLOTS;
@@ -17,16 +17,16 @@ use crate::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use arc_swap::{ArcSwapOption, Guard};
 use std::sync::Arc;
 
-/// Pieces that are kept at most, of 1 KB each: two labels of a million series.
+/// Maximum number of pieces of 1 KB each: enough for two labels of a million series.
 const CELLS: usize = 8_192;
 
-/// The slot's term was not asked for yet.
+/// Entry of a slot whose term is not cached yet.
 const UNKNOWN: u32 = 0;
 
-/// The series does not have the label.
+/// Entry of a series without the label.
 const ABSENT: u32 = u32::MAX;
 
-/// The pieces.
+/// The cache, shared by all readers.
 #[derive(Debug)]
 pub(super) struct LabelValueCache {
     cells: Box<[ArcSwapOption<Piece>]>,
@@ -42,8 +42,8 @@ impl Default for LabelValueCache {
     }
 }
 
-/// What is known of one label in one leaf of slots: the number of the term and one more,
-/// [`UNKNOWN`] or [`ABSENT`].
+/// The entries of one label for one leaf of slots: the number of the term plus one, [`UNKNOWN`] or
+/// [`ABSENT`].
 #[derive(Debug)]
 struct Piece {
     label: LabelId,
@@ -66,7 +66,7 @@ impl Piece {
 }
 
 impl LabelValueCache {
-    /// What reads the terms of `label`.
+    /// Returns a reader of the terms of `label`.
     pub(super) fn reader(&self, label: LabelId) -> LabelValueReader<'_> {
         LabelValueReader {
             known: self,
@@ -75,9 +75,11 @@ impl LabelValueCache {
         }
     }
 
-    /// The piece of a label and a leaf: that which is there or an empty one in its place.
+    /// Returns the piece of a label and a leaf. If its cell contains another piece, replaces that
+    /// by an empty one.
     fn piece(&self, label: LabelId, leaf: u32) -> Guard<Option<Arc<Piece>>> {
-        // Labels begin far apart, and the leaves of one label are neighbours.
+        // The cells of different labels start far apart, and the leaves of one label are
+        // neighbours.
         let start = label.0.wrapping_mul(0x9e37_79b9) >> 16;
         let cell = &self.cells[(start.wrapping_add(leaf)) as usize % CELLS];
         let there = cell.load();
@@ -92,23 +94,24 @@ impl LabelValueCache {
         Guard::from_inner(piece)
     }
 
-    /// Bytes of memory.
+    /// Returns the memory of the cache in bytes.
     pub(super) fn memory_bytes(&self) -> usize {
         let pieces = self.pieces.load(Ordering::Relaxed);
         size_of_val(&self.cells[..]) + pieces * (size_of::<Piece>() + 16)
     }
 }
 
-/// Looks at one slot after the other; cheap when they come in order.
+/// Reads the terms of one label for several slots; fastest in ascending order.
 pub(super) struct LabelValueReader<'a> {
     known: &'a LabelValueCache,
     label: LabelId,
-    /// Not a clone of it: all threads would count theirs in the piece.
+    /// A guard and not a clone of the `Arc`, whose reference count would be contended by all
+    /// threads.
     piece: Guard<Option<Arc<Piece>>>,
 }
 
 impl LabelValueReader<'_> {
-    /// The term of the series with `slot`; `read` finds it the first time.
+    /// Returns the term of the series with `slot`. `read` finds the term if it is not cached.
     #[inline]
     pub(super) fn term_of(
         &mut self,
@@ -141,7 +144,7 @@ mod tests {
     use super::*;
     use firn_model::env::sim::SimRng;
 
-    /// The term of a label that a series has, by numbers alone.
+    /// Returns the term of a label for a series, computed from their numbers alone.
     fn term(LabelId(label): LabelId, SeriesRef(slot): SeriesRef) -> Option<TermId> {
         let is_there = !(slot + label).is_multiple_of(5);
         is_there.then(|| TermId(label.wrapping_mul(1_000_003) ^ (slot / 3)))

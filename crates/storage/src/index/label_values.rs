@@ -1,7 +1,8 @@
-//! From slots to label names, values and columns.
+//! Label names, label values and label columns of series.
 //!
-//! Which names or values the series found have is asked of the series, or where they are many of
-//! each list of postings whether it meets them: that ends at the first that does.
+//! The names or values of the matching series are read from the series themselves. If there are
+//! many series, every list of postings is checked for a matching series instead, which stops at the
+//! first one.
 
 use super::core::Index;
 use super::lookup_work::CANCEL_EACH;
@@ -25,38 +26,38 @@ use std::collections::BTreeSet;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
-/// Series whose label one thread reads: to wake another for fewer takes as long. Tests have few
-/// series.
+/// Number of series whose labels one thread reads. Waking another thread for fewer takes as long as
+/// reading them. Small in tests.
 const COLUMN_PART: usize = if cfg!(test) { 4 } else { 2_048 };
 
-/// One label of some series, as numbers into a list of terms.
+/// One label of some series, as indices into a list of terms.
 struct TermColumn {
     ids: Vec<u32>,
     /// `None` for series without the label.
     terms: Vec<Option<TermId>>,
 }
 
-/// What is reserved at a time for the values of a column: some hundred of them.
+/// Bytes reserved at a time for the values of a column: some hundred values.
 const ROOM_BYTES: usize = 16 << 10;
 
-/// What a series takes while a column is made: its number within its part, and a term, in a list
-/// that may have room for twice as many.
+/// Working memory per series while a column is built, in bytes: its index within its part, and a
+/// term in a list that may have twice the necessary capacity.
 const PASSING_BYTES: usize = size_of::<u32>() + 2 * size_of::<Option<TermId>>();
 
-/// What the number of a value takes while a column is made, in a map that may have room for twice
-/// as many.
+/// Working memory for the index of a value while a column is built, in bytes, in a map that may
+/// have twice the necessary capacity.
 const NUMBER_BYTES: usize = 2 * size_of::<(Option<TermId>, u32)>();
 
-/// The series that are asked for their labels.
+/// The series whose labels are requested.
 enum Asked {
-    /// All that have a sample.
+    /// All series that have a sample.
     Members(Members),
-    /// Those that were found.
+    /// The series that match.
     Found(Runs),
 }
 
 impl Asked {
-    /// Whether one of them is in `postings`.
+    /// Returns whether any of the series is in `postings` below `limit`.
     fn meet(&self, postings: &Postings, limit: u32) -> bool {
         match self {
             Self::Members(members) => postings.any(0..limit, |run| members.any(run)),
@@ -74,7 +75,7 @@ impl Asked {
 }
 
 impl Index {
-    /// The names of labels on the series that match, sorted.
+    /// Returns the sorted names of the labels of all matching series with a sample in `range`.
     pub(crate) fn label_names(
         &self,
         matchers: &[Matcher],
@@ -111,7 +112,8 @@ impl Index {
         Ok(names.into_iter().collect())
     }
 
-    /// The values of `name` on the series that match, sorted.
+    /// Returns the sorted values of the label `name` of all matching series with a sample in
+    /// `range`.
     pub(crate) fn label_values(
         &self,
         name: &str,
@@ -123,7 +125,7 @@ impl Index {
             return Ok(Vec::new());
         };
         let asked = self.asked(matchers, range, cancel)?;
-        // Each series of the label may be a run of its own.
+        // In the worst case, each series of the label is a run of its own.
         let reading =
             label.values_count() * self.costs.term + label.present.count() * self.costs.run;
         let terms: Vec<TermId> = match &asked {
@@ -173,7 +175,8 @@ impl Index {
         Ok(terms)
     }
 
-    /// One label of many series, which `compute` shares.
+    /// Returns one label of many series as a column, read by the threads of `compute`. Reserves its
+    /// memory in `memory`.
     pub(crate) fn label_column(
         &self,
         name: &str,
@@ -216,7 +219,7 @@ impl Index {
         Ok(column)
     }
 
-    /// The terms of one label of series, in the order in which they first occur.
+    /// Returns the terms of one label of series, in the order in which they first occur.
     fn term_column(
         &self,
         label: Option<LabelId>,
@@ -258,10 +261,10 @@ impl Index {
     }
 }
 
-/// Memory that is reserved a piece at a time, because the counters are shared by all threads.
+/// Memory that is reserved in large pieces, because all threads share the counters.
 struct Room<'a> {
     memory: &'a mut Reservation,
-    /// Reserved and not taken.
+    /// Reserved bytes that are not used yet.
     bytes: usize,
 }
 

@@ -1,9 +1,9 @@
-//! Which series have late samples in the head, and from when to when those lie.
+//! Marks of the series that have late samples in the head, and the time range of those samples.
 //!
-//! A late sample may be older than every epoch whose bits are kept: the series would not be found,
-//! or would be taken for one without samples. So it has a bit here too, for as long as late samples
-//! are in the head, and look-ups that reach back behind the epochs that are kept take these bits
-//! with theirs. What they find beyond that has no sample in their range, which is seen later.
+//! A late sample may be older than every epoch whose bits are kept: its series would not be found,
+//! or would be taken for a series without samples. The series therefore also has a bit here while
+//! late samples are in the head. Lookups of times before the kept epochs add these bits to the
+//! result. This may return series without a sample in the range, which the read filters out later.
 
 use super::membership::{Leaves, set_bit};
 use crate::ids::SeriesRef;
@@ -13,7 +13,7 @@ use arc_swap::ArcSwap;
 use firn_model::sample::{TimeRange, TimestampMs};
 use std::sync::Arc;
 
-/// Bits of series, and the times that they stand for.
+/// One bit per series, and the time range of their late samples.
 #[derive(Debug)]
 struct Marks {
     leaves: ArcSwap<Leaves>,
@@ -39,16 +39,17 @@ impl Marks {
     }
 }
 
-/// See the module.
+/// The marks of series with late samples. Replaced as a whole when late samples leave the head.
 #[derive(Debug, Default)]
 pub(crate) struct LateMembers {
     current: ArcSwap<Marks>,
-    /// Held to set a mark. What takes the place of the current ones, while that is made.
+    /// Held to set a mark. Contains the marks that will replace the current ones while they are
+    /// collected.
     next: Mutex<Option<Marks>>,
 }
 
 impl LateMembers {
-    /// Says that a series has a late sample at `time`, before it is visible.
+    /// Records that a series has a late sample at `time`. Called before the sample is visible.
     pub(crate) fn set(&self, slot: SeriesRef, time: TimestampMs) {
         let next = lock(&self.next);
         self.current.load().set(slot, time);
@@ -57,13 +58,13 @@ impl LateMembers {
         }
     }
 
-    /// From here on marks are made that take the place of the current ones.
+    /// Starts to collect marks that will replace the current ones.
     pub(super) fn begin(&self) {
         *lock(&self.next) = Some(Marks::default());
     }
 
-    /// Adds to the marks that are being made that a series still has late samples from the
-    /// beginning of `range` to its end.
+    /// Adds to the collected marks that a series still has late samples from the start of `range`
+    /// to its end.
     pub(super) fn keep(&self, slot: SeriesRef, range: TimeRange) {
         if let Some(next) = &*lock(&self.next) {
             next.set(slot, range.min);
@@ -71,14 +72,14 @@ impl LateMembers {
         }
     }
 
-    /// What was marked since the beginning takes the place of the current marks.
+    /// Replaces the current marks by the collected ones.
     pub(super) fn end(&self) {
         if let Some(next) = lock(&self.next).take() {
             self.current.store(Arc::new(next));
         }
     }
 
-    /// The bits of series that may have a late sample in `range`, if there are any.
+    /// Returns the bits of the series that may have a late sample in `range`, if there are any.
     pub(super) fn overlapping(&self, range: TimeRange) -> Option<Arc<Leaves>> {
         let marks = self.current.load();
         let min = marks.min.load(Ordering::Relaxed);

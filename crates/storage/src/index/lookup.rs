@@ -1,13 +1,13 @@
-//! Look-ups: matchers to slots.
+//! Lookups: find the slots of the series that match.
 //!
-//! What was asked before is looked for among the series that were created since (module
-//! `matcher_cache`). The list with the fewest series is read first, and what has no sample in the
-//! range goes, where that is much. Then come the others, the next step of each being to read
-//! postings or to find out which terms have them: it is done where it costs less than asking the
-//! candidates that are left. What is put off is asked of each candidate, in one pass over their
-//! terms. Postings are laid beside the candidates while they are read, so that no list is ever held
-//! that is longer than the answer so far. Invariant: neither order nor what was asked before
-//! changes the answer.
+//! A lookup first searches the cache of earlier results (module `matcher_cache`) and then only the
+//! series created since. It reads the list with the fewest series first, and drops series without a
+//! sample in the range if these are many. For each other condition it reads the postings or
+//! determines their terms, provided that this costs less than checking the remaining candidates.
+//! All other conditions are checked on each candidate, in one pass over the terms of the
+//! candidates. Postings are intersected with the candidates while they are read, so no list longer
+//! than the current result is ever held. Invariant: neither the order nor the cache changes the
+//! result.
 
 use super::core::Index;
 use super::lookup_work::CANCEL_EACH;
@@ -25,34 +25,34 @@ use firn_model::matcher::Matcher;
 use firn_model::sample::TimeRange;
 use std::ops::Range;
 
-/// Series without a sample in the range that are looked up none the less, so that the answer can be
-/// kept: as many as there are with one, and some.
+/// Number of series without a sample in the range that are looked up nevertheless, in addition to
+/// as many as there are with one, so that the result can be cached.
 const KEPT_WITHOUT_SAMPLES: usize = 256;
 
-/// What one matcher asks of the index.
+/// The condition of one matcher on this index.
 type Condition<'a> = lookup::Condition<'a, Among<'a>>;
 
-/// A look-up under way.
+/// A lookup in progress.
 struct Lookup<'a> {
     among: Among<'a>,
     cancel: &'a Cancel,
-    /// What satisfies all conditions so far.
+    /// The series that satisfy all conditions so far.
     candidates: Runs,
-    /// Whether those without a sample are among them.
+    /// True if the candidates include those without a sample.
     has_all: bool,
-    /// Conditions that are asked of each candidate.
+    /// Conditions to check on each candidate.
     filters: Vec<Filter<'a>>,
 }
 
 impl Index {
-    /// The series that match and have a sample in an epoch of `range`, ascending.
+    /// Returns the series that match and have a sample in an epoch of `range`, in ascending order.
     pub(crate) fn lookup(
         &self,
         matchers: &[Matcher],
         range: TimeRange,
         cancel: &Cancel,
     ) -> Result<Runs, Error> {
-        // Before any term is looked up: series below have theirs.
+        // Read before any term is looked up, so that all series below it have their terms.
         let limit = self.published();
         let members = self.membership.of_range(range);
         let known = self.matcher_cache.get(self, matchers);
@@ -71,7 +71,7 @@ impl Index {
         Ok(members.filter(&found))
     }
 
-    /// The series among `slots` that match: all of them, or only those with a sample.
+    /// Returns the matching series in `slots`, and whether they include those without a sample.
     fn search(
         &self,
         matchers: &[Matcher],
@@ -105,8 +105,8 @@ impl Index {
 }
 
 impl<'a> Lookup<'a> {
-    /// Leaves out candidates without a sample, unless they are few beside those that have one, or
-    /// cost nothing because no condition is left.
+    /// Drops candidates without a sample, unless they are few compared to those with one, or no
+    /// condition is left.
     fn drop_without_samples(&mut self, members: &Members, is_checked: bool) {
         if !is_checked {
             return;
@@ -118,11 +118,11 @@ impl<'a> Lookup<'a> {
         }
     }
 
-    /// Leaves the candidates that satisfy `condition`, or puts it off.
+    /// Reduces the candidates to those that satisfy `condition`, or adds it to the filters.
     fn narrow(&mut self, mut condition: Condition<'a>) -> Result<(), Error> {
         self.cancel.check()?;
         let count = self.candidates.len();
-        // They are met once for all filters.
+        // The terms of the candidates are read once for all filters.
         let meeting = match self.filters.is_empty() {
             true => self.among.meet_nanos(count),
             false => 0,
@@ -157,7 +157,7 @@ impl<'a> Lookup<'a> {
         Ok(())
     }
 
-    /// Adds the candidates that are in `postings`: nothing else of them is kept.
+    /// Adds the candidates that are in `postings` to `both`.
     fn read(&self, postings: &Postings, both: &mut Vec<Run>) {
         let mut beside = self.candidates.beside();
         let mut runs = 0;
@@ -168,7 +168,7 @@ impl<'a> Lookup<'a> {
         self.among.index.work.runs.add(runs);
     }
 
-    /// The candidates that satisfy what was put off.
+    /// Returns the candidates that satisfy the filters.
     fn filtered(mut self) -> Result<Runs, Error> {
         if self.filters.is_empty() {
             return Ok(self.candidates);
@@ -177,7 +177,7 @@ impl<'a> Lookup<'a> {
         let mut cursor = SeriesCursor::new(self.among.index);
         let mut count = 0usize;
         let kept = self.candidates.filter(|slot| {
-            // A look is a load, and a pattern may take long.
+            // Reading a series is a cache miss, and a pattern may take long.
             self.cancel.check()?;
             count += 1;
             let terms = cursor.terms(slot);
@@ -189,25 +189,25 @@ impl<'a> Lookup<'a> {
         kept
     }
 
-    /// Fails if what is put off cannot be asked, or could not.
+    /// Returns an error if the pattern of a filter cannot be evaluated.
     fn check_filters(&self) -> Result<(), Error> {
         let mut asked = self.filters.iter().filter(|f| !f.condition.is_known());
         asked.try_for_each(|filter| filter.condition.matcher.ready())
     }
 }
 
-/// Verdicts on values that a filter remembers.
+/// Maximum number of results per value that a filter caches.
 const VERDICTS: usize = 256;
 
-/// A condition that is asked of candidates.
+/// A condition that is checked on each candidate.
 struct Filter<'a> {
     condition: Condition<'a>,
-    /// Which of its terms the series before had of the label: mostly the next one's too.
+    /// Index of the label's term in the previous series; usually the same in the next one.
     place: usize,
-    /// The last verdict: neighbours mostly share the value.
+    /// The last result: neighbours mostly share the value.
     newest: Option<(TermId, bool)>,
-    /// Verdicts on values that were asked already, each where its term's number says; a value that
-    /// finds another there is asked again. Made when a second value comes.
+    /// Cached results by value, at the number of its term modulo the size. A colliding value is
+    /// matched again. Allocated at the second distinct value.
     verdicts: Vec<Option<(TermId, bool)>>,
 }
 
@@ -221,7 +221,7 @@ impl<'a> Filter<'a> {
         }
     }
 
-    /// Whether a series with these terms satisfies the condition.
+    /// Returns whether a series with these terms satisfies the condition.
     fn keeps(&mut self, index: &Index, terms: &[TermId]) -> bool {
         let label = self.condition.label.id;
         let is_of = |term: &TermId| index.label_of(*term) == label;

@@ -1,17 +1,17 @@
-//! What look-ups count, and how often they look at the cancel flag.
+//! Counters of the work of lookups, and the interval at which they check the cancel flag.
 
 use firn_model::metrics::Counter;
 
-/// Values or series between two looks at the cancel flag: some 100 us.
+/// Number of values or series between two checks of the cancel flag: about 100 us.
 pub(super) const CANCEL_EACH: usize = 1_024;
 
-/// What look-ups went through.
+/// Work of all lookups since the start.
 #[derive(Debug, Default)]
 pub(crate) struct LookupWork {
-    /// Runs of postings that were read.
+    /// Number of runs of postings that were read.
     pub(crate) runs: Counter,
-    /// Values that were looked up or asked whether they match.
+    /// Number of values that were looked up or matched.
     pub(crate) values: Counter,
-    /// Candidates whose terms were read.
+    /// Number of candidates whose terms were read.
     pub(crate) series: Counter,
 }

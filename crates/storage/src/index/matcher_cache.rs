@@ -1,16 +1,16 @@
-//! Answers to look-ups that were asked before: a dashboard asks the same every few seconds.
+//! Cache of lookup results: a dashboard repeats the same lookups every few seconds.
 //!
-//! Whether a series matches does not change: its labels stay, and its slot is never given again. So
-//! an answer holds for the slots below its limit as long as the process lives, and the next look-up
-//! goes through those that were created since. A series that was removed has a sample in no epoch,
-//! so a look-up that keeps only series with a sample leaves it out. Nothing is ever made invalid.
+//! Whether a series matches never changes: its labels are constant, and its slot is never reused. A
+//! result therefore holds for all slots below its limit as long as the process runs, and the next
+//! lookup only searches the series created since. A removed series has no sample in any epoch, so
+//! lookups of series with a sample leave it out. Results are never invalidated.
 //!
 //! ```text
 //! hash of the matchers -> one of the cells -> matchers | limit | slots below it that match
 //! ```
 //!
-//! A cell has one answer: the next one takes its place. Invariant: the answers together take no
-//! more than a bound, by which others give way in turn.
+//! A cell contains one result; a new one replaces it. Invariant: all results together take no more
+//! than a limit, above which cells are cleared in turn.
 
 use super::runs::{Run, Runs};
 use super::terms::Terms;
@@ -19,26 +19,27 @@ use arc_swap::ArcSwapOption;
 use firn_model::matcher::{MatchOp, Matcher};
 use std::sync::Arc;
 
-/// Answers that are kept at most: some hundred dashboards of ten selectors.
+/// Maximum number of cached results: some hundred dashboards of ten selectors.
 const CELLS: usize = 4_096;
 
-/// What all of them may take: 1 KB a cell, twice what an answer of forty scattered series and its
-/// matchers take, and a thousandth of a small server's memory.
+/// Maximum memory of all results, in bytes: 1 KB per cell, twice the size of a result of forty
+/// scattered series with its matchers, and a thousandth of the memory of a small server.
 const BYTES_MAX: usize = 4 << 20;
 
-/// What one of them may take, so that no answer drives out many: thousands of values in a matcher,
-/// or some ten thousand runs.
+/// Maximum memory of one result, in bytes, so that no result displaces many others. Allows
+/// thousands of values in a matcher, or some ten thousand runs.
 const ANSWER_BYTES_MAX: usize = 256 << 10;
 
-/// Bytes at either end of a matcher's value that are hashed: values are compared anyway.
+/// Bytes at either end of a matcher's value that are hashed. Longer values only collide, because
+/// they are compared in full.
 const HASHED_BYTES: usize = 32;
 
-/// See the module.
+/// The cache, shared by all lookups.
 #[derive(Debug)]
 pub(super) struct MatcherCache {
     cells: Box<[ArcSwapOption<Answer>]>,
     bytes: AtomicUsize,
-    /// The cell that gives way next.
+    /// The cell that is cleared next.
     next: AtomicUsize,
 }
 
@@ -52,17 +53,17 @@ impl Default for MatcherCache {
     }
 }
 
-/// Which series match.
+/// A cached result.
 #[derive(Debug)]
 pub(super) struct Answer {
     matchers: Box<[Asked]>,
-    /// Slots from here on were not looked at.
+    /// Slots from here on were not searched.
     pub(super) limit: u32,
-    /// The slots below it that match, removed ones perhaps among them.
+    /// The matching slots below the limit; may include removed ones.
     pub(super) found: Runs,
 }
 
-/// A matcher as it was written: what it was compiled to is not held.
+/// A matcher in source form, without its compiled expression.
 #[derive(Debug)]
 struct Asked {
     name: Box<str>,
@@ -94,13 +95,13 @@ impl Answer {
 }
 
 impl MatcherCache {
-    /// The answer to `matchers`, if it was given before and is still there.
+    /// Returns the cached result for `matchers`, if there is one.
     pub(super) fn get(&self, index: &Terms, matchers: &[Matcher]) -> Option<Arc<Answer>> {
         let answer = self.cells[cell_of(index, matchers)].load_full()?;
         answer.is_to(matchers).then_some(answer)
     }
 
-    /// Keeps an answer that is not too large: `found` are all slots below `limit` that match.
+    /// Caches a result unless it is too large. `found` are all matching slots below `limit`.
     pub(super) fn keep(&self, index: &Terms, matchers: &[Matcher], limit: u32, found: &Runs) {
         let asked = |m: &Matcher| Asked {
             name: m.name().into(),
@@ -129,7 +130,7 @@ impl MatcherCache {
         }
     }
 
-    /// Bytes of memory.
+    /// Returns the memory of the cache in bytes.
     pub(super) fn memory_bytes(&self) -> usize {
         size_of_val(&self.cells[..]) + self.bytes.load(Ordering::Relaxed)
     }
@@ -148,7 +149,7 @@ fn cell_of(index: &Terms, matchers: &[Matcher]) -> usize {
     index.keys.hash(&bytes) as usize % CELLS
 }
 
-/// The slots of both, all of `later` behind those of `found`.
+/// Returns the union of two sets, where all slots of `later` are above those of `found`.
 pub(super) fn joined(found: &Runs, later: &Runs) -> Runs {
     let mut all = found.clone();
     let runs: &[Run] = later.as_slice();
@@ -167,7 +168,7 @@ mod tests {
         Matcher::new("pod", MatchOp::NotEqual, value.as_bytes()).unwrap()
     }
 
-    /// So many runs of one slot each.
+    /// Returns `count` runs of one slot each.
     fn runs(count: u32) -> Runs {
         let run = |i| Run {
             start: i * 2,
@@ -198,7 +199,7 @@ mod tests {
         }
         let mut kept = 0;
         for i in 0..asked.len() {
-            // Another matcher of the same text.
+            // A different matcher with the same text.
             let again = [matcher(&i.to_string())];
             if let Some(answer) = answers.get(&index, &again) {
                 assert_eq!((answer.limit, &answer.found), (i as u32, &runs(count(i))));

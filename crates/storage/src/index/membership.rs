@@ -1,8 +1,9 @@
-//! Which series have samples in which two hours of data time: one bit each.
+//! Membership: which series have samples in which two hours of data time, one bit each.
 //!
-//! A bit is set when a series is first written in an epoch, before the sample is visible. A look-up
+//! A bit is set when a series is first written in an epoch, before the sample is visible. A lookup
 //! keeps the slots that have a bit in any epoch of its range, so series that ended long ago cost
-//! nothing, and a series without a bit in any epoch is gone. Bits lie in leaves of 4,096 slots.
+//! nothing, and a series without a bit in any epoch can be removed. The bits are stored in leaves
+//! of 4,096 slots.
 
 use super::late_members::LateMembers;
 use super::runs::{Run, Runs};
@@ -13,8 +14,8 @@ use arc_swap::ArcSwap;
 use firn_model::sample::{TimeRange, TimestampMs};
 use std::sync::Arc;
 
-/// The length of an epoch: the length of a block of Prometheus, and about one chunk of a 15 s
-/// scrape.
+/// Length of an epoch in milliseconds: the length of a block of Prometheus, and about one chunk at
+/// a scrape interval of 15 s.
 pub(crate) const EPOCH_MS: i64 = 2 * 3_600_000;
 
 const LEAF_WORDS: usize = 64;
@@ -23,7 +24,7 @@ const LEAF_SLOTS: u32 = 64 * LEAF_WORDS as u32;
 type Leaf = [AtomicU64; LEAF_WORDS];
 pub(super) type Leaves = Vec<Option<Arc<Leaf>>>;
 
-/// The epoch of a timestamp.
+/// Returns the epoch of a timestamp.
 #[inline]
 pub(crate) fn epoch_of(time: TimestampMs) -> i64 {
     time.div_euclid(EPOCH_MS)
@@ -35,8 +36,8 @@ struct Epoch {
     leaves: ArcSwap<Leaves>,
 }
 
-/// The leaf that bits were set in last. It is for one batch: an epoch that is forgotten and begins
-/// anew has other leaves.
+/// Cache of the leaf in which a bit was last set. Valid for one batch only, because a dropped epoch
+/// that starts again has other leaves.
 #[derive(Debug, Default)]
 pub(crate) struct Marker(Option<HeldLeaf>);
 
@@ -50,11 +51,11 @@ struct HeldLeaf {
 /// The bits of all epochs.
 #[derive(Debug)]
 pub(crate) struct Membership {
-    /// Ascending by number.
+    /// In ascending order of their numbers.
     epochs: ArcSwap<Vec<Arc<Epoch>>>,
-    /// Held to add epochs or leaves, never to set a bit that has its leaf.
+    /// Held to add epochs or leaves, but not to set a bit in an existing leaf.
     growing: Mutex<()>,
-    /// Epochs before this one are forgotten.
+    /// Epochs before this one are dropped.
     first: AtomicI64,
     /// Series with late samples in the head, whatever their epochs.
     pub(super) late: LateMembers,
@@ -72,13 +73,13 @@ impl Default for Membership {
 }
 
 impl Membership {
-    /// Says that `slot` has a sample in `epoch`.
+    /// Records that `slot` has a sample in `epoch`.
     pub(crate) fn set(&self, slot: SeriesRef, epoch: i64) {
         self.set_with(&mut Marker::default(), slot, epoch);
     }
 
-    /// Says that `slot` has a sample in `epoch`; `marker` keeps the leaf, so that neighbours in one
-    /// epoch look for it once.
+    /// Records that `slot` has a sample in `epoch`. `marker` caches the leaf, so that neighbours in
+    /// one epoch search for it once.
     #[inline]
     pub(crate) fn set_with(&self, marker: &mut Marker, SeriesRef(slot): SeriesRef, epoch: i64) {
         let leaf = (slot / LEAF_SLOTS) as usize;
@@ -126,8 +127,8 @@ impl Membership {
         self.epochs.store(Arc::new(epochs));
     }
 
-    /// Says that `slot` has a late sample at `time`, which stays in the head for now. Its epoch may
-    /// be forgotten before that.
+    /// Records that `slot` has a late sample at `time` in the head. The epoch may be dropped before
+    /// the sample leaves the head.
     pub(crate) fn set_late(&self, marker: &mut Marker, slot: SeriesRef, time: TimestampMs) {
         self.late.set(slot, time);
         if epoch_of(time) >= self.first.load(Ordering::Relaxed) {
@@ -135,10 +136,10 @@ impl Membership {
         }
     }
 
-    /// Forgets the epochs before `epoch`. Whether there were any.
+    /// Drops the epochs before `epoch`. Returns whether there were any.
     pub(crate) fn drop_before(&self, epoch: i64) -> bool {
         let _growing = lock(&self.growing);
-        // First: who does not find the epochs knows that they are gone.
+        // Set first: a reader that does not find the epochs sees that they are dropped.
         self.first.fetch_max(epoch, Ordering::Release);
         let epochs = self.epochs.load();
         let kept: Vec<_> = epochs
@@ -153,7 +154,7 @@ impl Membership {
         any
     }
 
-    /// Takes the bits of `slot` away.
+    /// Clears all bits of `slot`.
     pub(crate) fn clear(&self, SeriesRef(slot): SeriesRef) {
         for epoch in self.epochs.load().iter() {
             if let Some(Some(words)) = epoch.leaves.load().get((slot / LEAF_SLOTS) as usize) {
@@ -163,13 +164,13 @@ impl Membership {
         }
     }
 
-    /// The bits of all epochs, as they are now.
+    /// Returns the current bits of all epochs.
     pub(crate) fn of_all(&self) -> Members {
         let epochs = self.epochs.load();
         Members(epochs.iter().map(|e| e.leaves.load_full()).collect())
     }
 
-    /// The bits of the epochs that `range` touches, as they are now.
+    /// Returns the current bits of the epochs that overlap `range`.
     pub(crate) fn of_range(&self, range: TimeRange) -> Members {
         let (first, last) = (epoch_of(range.min), epoch_of(range.max));
         let epochs = self.epochs.load();
@@ -187,7 +188,7 @@ impl Membership {
         Members(members)
     }
 
-    /// Bytes of memory.
+    /// Returns the memory of the bits in bytes.
     pub(crate) fn memory_bytes(&self) -> usize {
         let leaf_bytes = |e: &Arc<Epoch>| {
             let leaves = e.leaves.load();
@@ -197,7 +198,8 @@ impl Membership {
     }
 }
 
-/// Adds the leaf with this number, if it is not there. The caller holds what guards the leaves.
+/// Adds the leaf with this number if it does not exist. The caller must hold the lock of the
+/// leaves.
 fn add_leaf(of: &ArcSwap<Leaves>, leaf: usize) {
     let mut leaves = Vec::clone(&of.load());
     if leaves.len() <= leaf {
@@ -207,7 +209,7 @@ fn add_leaf(of: &ArcSwap<Leaves>, leaf: usize) {
     of.store(Arc::new(leaves));
 }
 
-/// Sets the bit of a slot. The caller holds what guards the leaves.
+/// Sets the bit of a slot. The caller must hold the lock of the leaves.
 pub(super) fn set_bit(of: &ArcSwap<Leaves>, SeriesRef(slot): SeriesRef) {
     let (leaf, bit) = ((slot / LEAF_SLOTS) as usize, slot % LEAF_SLOTS);
     if !matches!(of.load().get(leaf), Some(Some(_))) {
@@ -218,12 +220,13 @@ pub(super) fn set_bit(of: &ArcSwap<Leaves>, SeriesRef(slot): SeriesRef) {
     }
 }
 
-/// The series with a sample in some range of time.
+/// The series with a sample in some time range: a snapshot of the lists of leaves, whose bits may
+/// still be set.
 #[derive(Debug)]
 pub(crate) struct Members(Vec<Arc<Leaves>>);
 
 impl Members {
-    /// Bits of the 64 slots from `word * 64` on.
+    /// Returns the bits of the 64 slots from `word * 64` on.
     fn word(&self, word: u32) -> u64 {
         let (leaf, at) = ((word / 64) as usize, (word % 64) as usize);
         let mut bits = 0;
@@ -235,12 +238,12 @@ impl Members {
         bits
     }
 
-    /// Whether `slot` has a sample.
+    /// Returns whether `slot` has a sample.
     pub(crate) fn has(&self, SeriesRef(slot): SeriesRef) -> bool {
         self.word(slot / 64) >> (slot % 64) & 1 == 1
     }
 
-    /// Those of `runs`.
+    /// Returns the slots of `runs` that have a sample.
     pub(crate) fn filter(&self, runs: &Runs) -> Runs {
         let mut kept = Runs::default();
         for run in runs.as_slice() {
@@ -254,12 +257,12 @@ impl Members {
         kept
     }
 
-    /// Whether there is any of `run`.
+    /// Returns whether any slot of `run` has a sample.
     pub(crate) fn any(&self, run: Run) -> bool {
         let mut slot = run.start;
         while slot < run.end {
             let end = run.end.min((slot / 64 + 1) * 64);
-            // At least one slot of the word: the shift is less than its width.
+            // At least one slot of the word, so the shift is less than its width.
             let wanted = u64::MAX >> (64 - (end - slot)) << (slot % 64);
             if self.word(slot / 64) & wanted != 0 {
                 return true;
@@ -270,7 +273,7 @@ impl Members {
     }
 }
 
-/// Adds the slots from `start` to before `end`, all of one word, that have their bit.
+/// Adds the slots in `start..end` whose bit is set; all of them are in one word.
 fn push_bits(kept: &mut Runs, word: u64, start: u32, end: u32) {
     let mut slot = start;
     while slot < end {

@@ -1,17 +1,17 @@
-//! Series by metric: the first key of the order in which blocks keep them.
+//! Groups series by metric name, the first sort key of series in blocks.
 
 use super::core::Index;
 use super::series_table::SeriesCursor;
 use crate::ids::{SeriesRef, TermId};
 use rustc_hash::FxHashMap;
 
-/// The label of the metric's name.
+/// Name of the label with the metric name.
 const METRIC: &str = "__name__";
 
 impl Index {
-    /// Those of `slots` that were not removed, in lists by metric: those without a name first, the
-    /// others in order of their names. No two have the same labels: what was removed may linger
-    /// beside a series that came back.
+    /// Returns the series of `slots` that are not removed, in one list per metric: series without a
+    /// name first, then in order of the names. No two series have the same labels, although a
+    /// removed series may still exist beside a new one with the same labels.
     pub(crate) fn by_metric(&self, slots: &[SeriesRef]) -> Vec<Vec<SeriesRef>> {
         let label = self.label(METRIC).map(|label| label.id);
         let members = self.members();

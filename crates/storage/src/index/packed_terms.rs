@@ -1,42 +1,43 @@
-//! The terms of neighbouring series, each series against the one before it.
+//! The terms of neighbouring series, each encoded relative to the previous one.
 //!
-//! Series of a target come one after the other and differ in a label or two, so a series says which
-//! of its terms differ and gives only those; every sixteenth gives all. A look at one series
-//! decodes eight on average, a walk over all of them each once.
+//! The series of a target follow each other and differ in one or two labels. A series therefore
+//! stores which of its terms differ, and only those; every sixteenth series stores all terms.
+//! Access to one series decodes eight on average, and a scan of all series decodes each of them
+//! once.
 //!
 //! ```text
 //! series = count varint | which differ, varint, a bit a term | term varint *
 //! ```
 //!
-//! A place without a series has the count 0 and nothing behind it. Terms behind the 64th are always
-//! given.
+//! A place without a series has the count 0 and no more bytes. Terms after the 64th are always
+//! stored.
 
 use crate::encoding::cursor::Cursor;
 use crate::encoding::{Malformed, push_uvarint};
 use crate::ids::TermId;
 
-/// Series from one that gives all of its terms to the next such.
+/// Number of series from one that stores all of its terms to the next such one.
 const RUN: usize = 16;
 
-/// Terms that have a bit.
+/// Number of terms that have a bit.
 const BITS: usize = 64;
 
-/// The terms of series, for readers.
+/// The encoded terms of a leaf of series, immutable.
 #[derive(Debug, Default)]
 pub(super) struct PackedTerms {
-    /// Where each run begins.
+    /// Offset of each run.
     starts: Box<[u32]>,
     bytes: Box<[u8]>,
 }
 
 impl PackedTerms {
-    /// Bytes of memory, the struct included.
+    /// Returns the memory in bytes, the struct included.
     pub(super) fn memory_bytes(&self) -> usize {
         size_of::<Self>() + self.starts.len() * 4 + self.bytes.len()
     }
 }
 
-/// Terms under way.
+/// Encodes the terms of series one after the other.
 #[derive(Debug, Default)]
 pub(super) struct TermPacker {
     starts: Vec<u32>,
@@ -46,7 +47,7 @@ pub(super) struct TermPacker {
 }
 
 impl TermPacker {
-    /// Adds a series, or a place without one if it has no terms.
+    /// Adds a series, or a place without one if `terms` is empty.
     pub(super) fn push(&mut self, terms: &[TermId]) {
         if self.count.is_multiple_of(RUN) {
             self.starts.push(self.bytes.len() as u32);
@@ -67,7 +68,7 @@ impl TermPacker {
         self.newest.extend_from_slice(terms);
     }
 
-    /// What was added so far, as readers get it.
+    /// Returns an immutable copy of the series added so far.
     pub(super) fn build(&self) -> PackedTerms {
         PackedTerms {
             starts: self.starts.as_slice().into(),
@@ -75,7 +76,7 @@ impl TermPacker {
         }
     }
 
-    /// Empties it and keeps its memory.
+    /// Removes all series and keeps the memory.
     pub(super) fn clear(&mut self) {
         self.starts.clear();
         self.bytes.clear();
@@ -84,24 +85,24 @@ impl TermPacker {
     }
 }
 
-/// Reads terms; goes on from where it stands if it can.
+/// Decodes terms. Continues from the last position if possible, so that ascending access is cheap.
 #[derive(Debug, Default)]
 pub(super) struct TermReader {
-    /// The place of the series behind the one that `terms` are of.
+    /// Place after the series that `terms` belongs to.
     next: usize,
     at: usize,
     terms: Vec<TermId>,
 }
 
 impl TermReader {
-    /// Begins with other terms.
+    /// Resets the reader for another leaf.
     pub(super) fn reset(&mut self) {
         self.next = 0;
         self.at = 0;
         self.terms.clear();
     }
 
-    /// The terms of the series at `place`; none if there is no such.
+    /// Returns the terms of the series at `place`; empty if there is no such series.
     pub(super) fn read(&mut self, packed: &PackedTerms, place: usize) -> &[TermId] {
         let run = place / RUN;
         if place + 1 < self.next || run * RUN >= self.next {
@@ -115,7 +116,7 @@ impl TermReader {
             if self.next.is_multiple_of(RUN) {
                 self.terms.clear();
             }
-            // Only this file writes what is read here, so this never happens.
+            // Only this file writes these bytes, so decoding never fails.
             if self.follow(packed).is_err() {
                 self.reset();
                 return &[];
@@ -149,7 +150,8 @@ mod tests {
     use super::*;
     use firn_model::env::{Rng, sim::SimRng};
 
-    /// A series that resembles the one before it, another one, none, or one with many terms.
+    /// Returns a series that resembles the previous one, a different one, none, or one with many
+    /// terms.
     fn next_terms(rng: &SimRng, before: &[TermId]) -> Vec<TermId> {
         match rng.below(12) {
             0 => Vec::new(),

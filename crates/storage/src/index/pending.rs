@@ -1,25 +1,25 @@
-//! Runs of slots on their way into postings.
+//! Buffer of runs of slots on their way to the postings.
 //!
-//! A term that some series of each target have gets a run from each, many in a batch. They are
-//! gathered by term, so that a list is looked up and grown once for all of them: most of what a
-//! creation cost was that. Invariant: the runs of a list arrive in the order in which they were
-//! pushed.
+//! A term that occurs in a few series of each target gets one run per target, which are many in a
+//! batch. The runs are collected by term, so that each list is looked up and extended once for all
+//! of its runs; otherwise this would be most of the cost of a creation. Invariant: the runs of a
+//! list arrive in the order in which they were pushed.
 
 use super::runs::Run;
 use super::terms::Terms;
 use crate::ids::TermId;
 
-/// Runs that are gathered at most: a batch of some thousand new series has so many, and what waits
-/// takes less than 200 KB.
+/// Maximum number of collected runs: a batch of some thousand new series has as many, and they take
+/// less than 200 KB.
 const RUNS_MAX: usize = 1 << 13;
 
-/// Cells of the table that finds the group of a list.
+/// Number of cells of the table that finds the group of a list.
 const CELLS: usize = 1 << 10;
 
-/// What stands for the end of a chain.
+/// Marks the end of a chain.
 const END: u32 = u32::MAX;
 
-/// Runs of one list, in a chain.
+/// A chain of runs of one list.
 #[derive(Debug)]
 struct Group {
     id: u32,
@@ -27,13 +27,13 @@ struct Group {
     last: u32,
 }
 
-/// Runs by the number of their list.
+/// Runs grouped by the id of their list.
 #[derive(Debug)]
 pub(super) struct Gathered {
     runs: Vec<(Run, u32)>,
     groups: Vec<Group>,
-    /// The newest group whose list falls on the cell, if it is still one: lists that push each
-    /// other out have several groups, in order.
+    /// The newest group of the lists that map to each cell, if it still exists. Lists that collide
+    /// have several groups, in order.
     cells: Box<[u32]>,
 }
 
@@ -48,7 +48,7 @@ impl Default for Gathered {
 }
 
 impl Gathered {
-    /// Adds a run to list `id`, behind those that it has.
+    /// Adds a run to list `id`, after its earlier ones.
     #[inline]
     pub(super) fn push(&mut self, id: u32, run: Run) {
         let at = self.runs.len() as u32;
@@ -85,7 +85,7 @@ impl Gathered {
     }
 }
 
-/// Runs of terms and of labels.
+/// Collected runs of terms and of labels.
 #[derive(Debug, Default)]
 pub(super) struct Pending {
     pub(super) of_terms: Gathered,
@@ -93,7 +93,7 @@ pub(super) struct Pending {
 }
 
 impl Pending {
-    /// Tells the postings of everything.
+    /// Appends all collected runs to the postings.
     pub(super) fn flush(&mut self, index: &Terms) {
         for group in &self.of_terms.groups {
             if let Some(term) = index.term(TermId(group.id)) {

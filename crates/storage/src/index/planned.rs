@@ -1,4 +1,4 @@
-//! The active index as the planner of look-ups sees it (`crate::lookup`): what its steps cost.
+//! The active index for the planner of lookups (`crate::lookup`): the costs of its steps.
 
 use super::core::Index;
 use super::postings::Postings;
@@ -9,11 +9,11 @@ use firn_model::cancel::Cancel;
 use firn_model::error::Error;
 use std::ops::Range;
 
-/// The part of the index that a look-up is about.
+/// The part of the index that a lookup searches.
 #[derive(Clone, Debug)]
 pub(super) struct Among<'a> {
     pub(super) index: &'a Index,
-    /// The slots that are looked for.
+    /// The range of slots to search.
     pub(super) slots: Range<u32>,
 }
 
@@ -91,12 +91,12 @@ impl<'a> PlannedIndex<'a> for Among<'a> {
         Ok(terms)
     }
 
-    /// What has no sample is left out at once.
+    /// Includes the check for samples, which follows immediately.
     fn first_nanos(&self, step: Step) -> usize {
         step.nanos + step.series_max / 64 * self.index.costs.members
     }
 
-    /// Their terms are read.
+    /// The cost of reading the terms of the candidates.
     fn meet_nanos(&self, candidates: usize) -> usize {
         candidates * self.index.costs.series
     }

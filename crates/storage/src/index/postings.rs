@@ -1,13 +1,15 @@
-//! The slots of the series that have a term: appended by one writer, read without a lock.
+//! Postings: the slots of the series that have a term. One writer appends to them, and readers take
+//! no lock.
 //!
 //! ```text
 //! first run | more: sealed runs (bytes) | tail of runs (atomics, the last one grows in place)
 //! ```
 //!
-//! Most terms belong to one run of series and hold nothing but `first`. Slots only ever ascend, so
-//! a run is one atomic word that a reader sees before or after it grew, never in between; what lies
-//! at or above the reader's limit is cut off. Sealed runs are `gap << 1 | longer than one` and the
-//! length, as varints: two bytes where a target's series have the term in one place each.
+//! Most terms belong to one run of series and use only `first`. Slots are always appended in
+//! ascending order. A run is therefore one atomic word, which a reader sees before or after its
+//! growth, never in between; slots at or above the limit of the reader are cut off. Sealed runs are
+//! stored as varints, `gap << 1 | longer than one` and the length: two bytes per target whose
+//! series have the term in one place each.
 
 use super::runs::{Run, Runs};
 use crate::encoding::cursor::Cursor;
@@ -17,11 +19,11 @@ use arc_swap::ArcSwapOption;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Runs that wait in the tail before they are sealed: sealing costs an allocation and a pointer
+/// Number of runs in the tail before they are sealed. Sealing costs an allocation and a pointer
 /// swap.
 const TAIL_RUNS: usize = 32;
 
-/// One list. All changes are made by one writer at a time.
+/// One list of postings. All changes are made by one writer at a time.
 #[derive(Debug, Default)]
 pub(crate) struct Postings {
     count: AtomicU32,
@@ -29,21 +31,21 @@ pub(crate) struct Postings {
     more: ArcSwapOption<More>,
 }
 
-/// What follows the first run.
+/// The runs after the first one.
 #[derive(Debug)]
 struct More {
-    /// Set by a rewrite: the first run is in here too and the field is void.
+    /// Set by a rewrite: the first run is stored here too, and the field `first` is unused.
     is_whole: bool,
     sealed: Vec<Sealed>,
     tail: Box<[AtomicU64]>,
     tail_len: AtomicU32,
 }
 
-/// Runs as bytes, measured against the end of the runs before.
+/// Encoded runs, relative to the end of the runs before.
 #[derive(Clone, Debug)]
 struct Sealed {
     runs: u32,
-    /// Where the last of them ends.
+    /// End of the last run.
     end: u32,
     bytes: Arc<[u8]>,
 }
@@ -60,12 +62,13 @@ fn unpack(word: u64) -> Run {
 }
 
 impl Postings {
-    /// Series in the list, exact.
+    /// Returns the exact number of series in the list.
     pub(crate) fn count(&self) -> usize {
         self.count.load(Ordering::Relaxed) as usize
     }
 
-    /// How many runs reading it from slot `first` on goes through, at most: known without that.
+    /// Returns the maximum number of runs that a scan from slot `first` on reads, without reading
+    /// them.
     pub(crate) fn runs_from(&self, first: u32) -> usize {
         self.more.load().as_ref().map_or(1, |more| {
             let sealed = more.sealed.iter().filter(|sealed| sealed.end > first);
@@ -74,7 +77,7 @@ impl Postings {
         })
     }
 
-    /// Appends runs, each behind all that are there.
+    /// Appends runs, each of which must start after all existing ones.
     pub(crate) fn extend(&self, runs: impl IntoIterator<Item = Run>) {
         let held = self.more.load();
         let mut fresh: Option<More> = None;
@@ -93,7 +96,8 @@ impl Postings {
         self.count.fetch_add(slots, Ordering::Relaxed);
     }
 
-    /// Appends to a list that has one run or none; returns what follows that, if anything does.
+    /// Appends to a list with at most one run. Returns the further runs if there are two
+    /// afterwards.
     fn append_to_first(&self, run: Run) -> Option<More> {
         let first = unpack(self.first.load(Ordering::Relaxed));
         assert!(first.end <= run.start, "runs are appended in order");
@@ -111,7 +115,7 @@ impl Postings {
         None
     }
 
-    /// The slots below `limit`.
+    /// Returns the slots below `limit`.
     pub(crate) fn read(&self, limit: u32) -> Runs {
         let mut runs = Runs::default();
         self.any(0..limit, |run| {
@@ -121,10 +125,10 @@ impl Postings {
         runs
     }
 
-    /// Whether `is_it` says so of any run with one of `slots`; stops at the first. Runs may begin
-    /// in front of those, and some may lie there.
+    /// Returns whether `is_it` returns true for any run that overlaps `slots`; stops at the first
+    /// one. Runs may start before `slots` or be entirely before it.
     pub(crate) fn any(&self, slots: Range<u32>, mut is_it: impl FnMut(Run) -> bool) -> bool {
-        // Before the first run: once the list is whole, that field is never to be looked at again.
+        // Loaded before the first run, which must not be read any more once the list is whole.
         let more = self.more.load();
         let mut is_it_below = |run: Run| {
             let end = run.end.min(slots.end);
@@ -138,7 +142,7 @@ impl Postings {
             .is_some_and(|more| more.any(slots.start, is_it_below))
     }
 
-    /// Takes the slots of `gone` out. Readers see the list before or after.
+    /// Removes the slots of `gone`. Readers see the list either before or after the removal.
     pub(crate) fn remove(&self, gone: &Runs) {
         let before = self.read(u32::MAX);
         let left = before.and_not(gone);
@@ -150,7 +154,7 @@ impl Postings {
         self.count.fetch_sub(removed, Ordering::Relaxed);
     }
 
-    /// Bytes of memory behind the struct.
+    /// Returns the memory of the further runs in bytes, without the struct itself.
     pub(crate) fn memory_bytes(&self) -> usize {
         self.more.load().as_ref().map_or(0, |m| {
             let sealed: usize = m.sealed.iter().map(|s| s.bytes.len() + 40).sum();
@@ -171,7 +175,7 @@ impl More {
         }
     }
 
-    /// A list of its own that holds `runs`; without any, one empty run stands for none.
+    /// Returns a complete list of `runs`; an empty run represents an empty list.
     fn whole(runs: &Runs) -> Self {
         let none = Run { start: 0, end: 0 };
         let mut runs = runs.as_slice().iter().copied();
@@ -184,7 +188,7 @@ impl More {
         more
     }
 
-    /// Whether there was room.
+    /// Appends a run in place. Returns false if the tail is full.
     fn append(&self, run: Run) -> bool {
         let len = self.tail_len.load(Ordering::Relaxed) as usize;
         let last = unpack(self.tail[len - 1].load(Ordering::Relaxed));
@@ -205,8 +209,8 @@ impl More {
         true
     }
 
-    /// A copy of the list with `run` behind it: in a longer tail, or in a new one once the tail is
-    /// sealed.
+    /// Returns a copy of the list with `run` appended: in a longer tail, or in a new one after
+    /// sealing the old one.
     fn grown(&self, run: Run) -> Self {
         if self.tail.len() < TAIL_RUNS {
             let more = Self::new(self.is_whole, self.tail.len() * 2, run);
@@ -252,8 +256,8 @@ impl More {
         }
     }
 
-    /// Whether `is_it` says so of any run that ends behind `first`; it may be asked about some that
-    /// end before.
+    /// Returns whether `is_it` returns true for any run that ends after `first`. May also call it
+    /// for some runs that end before.
     fn any(&self, first: u32, mut is_it: impl FnMut(Run) -> bool) -> bool {
         let mut end = 0u32;
         for sealed in &self.sealed {
@@ -281,7 +285,7 @@ impl More {
     }
 }
 
-/// Joins sealed parts of equal size, newest first, so that there are few of them and each run is
+/// Merges sealed parts of similar size, newest first, so that there are few parts and each run is
 /// copied a logarithmic number of times.
 fn merge_equals(sealed: &mut Vec<Sealed>) {
     while let [.., before, last] = sealed.as_slice()

@@ -1,5 +1,5 @@
-//! A growing array that is read without a lock: its cells are made where they are first asked for
-//! and never move.
+//! A growable array that is read without a lock: its cells are allocated on first use and never
+//! move.
 
 use std::sync::OnceLock;
 
@@ -8,7 +8,7 @@ const LEAF_CELLS: usize = 1 << LEAF_BITS;
 
 type Leaf<T> = Box<[OnceLock<T>]>;
 
-/// Up to 2^24 cells, in leaves of 4,096.
+/// An array of up to 2^24 cells, in leaves of 4,096.
 #[derive(Debug)]
 pub(crate) struct Radix<T> {
     leaves: Box<[OnceLock<Leaf<T>>]>,
@@ -27,7 +27,7 @@ fn empty<U>(cells: usize) -> Leaf<U> {
 }
 
 impl<T> Radix<T> {
-    /// The cell with number `at`, if it was made.
+    /// Returns the cell at index `at`, if it was initialized.
     #[inline]
     pub(crate) fn get(&self, at: u32) -> Option<&T> {
         self.leaves
@@ -37,7 +37,8 @@ impl<T> Radix<T> {
             .get()
     }
 
-    /// The cell with number `at`; panics at 2^24.
+    /// Returns the cell at index `at`, and initializes it with `make` if necessary. Panics if `at`
+    /// is 2^24 or more.
     pub(crate) fn get_or_init(&self, at: u32, make: impl FnOnce() -> T) -> &T {
         let leaf = self.leaves[(at >> LEAF_BITS) as usize].get_or_init(|| empty(LEAF_CELLS));
         leaf[at as usize % LEAF_CELLS].get_or_init(make)

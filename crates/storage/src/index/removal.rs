@@ -1,9 +1,9 @@
-//! Forgetting series: first out of the postings, later out of memory.
+//! Removal of series: first from the postings, later from memory.
 //!
-//! A reader that found a slot may look at its labels for as long as it likes, so what it may look
-//! at stays until every reader that began before the removal is done. Readers hold the
-//! [`Generation`] of their beginning; a removal begins a new one, and its [`Garbage`] is swept when
-//! the old one has no holder.
+//! A reader that found a slot may read its labels at any later time, so removed series and terms
+//! remain in memory until every reader that began before the removal is done. Readers hold the
+//! [`Generation`] in which they began. A removal starts a new generation, and its [`Garbage`] is
+//! swept when no reader holds the old one.
 
 use super::core::Index;
 use super::generation::Generation;
@@ -18,7 +18,7 @@ use crate::sync::lock;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// What a removal leaves behind for readers that began before it.
+/// Removed series and terms that earlier readers may still access.
 #[derive(Debug)]
 pub(crate) struct Garbage {
     generation: Arc<Generation>,
@@ -27,25 +27,25 @@ pub(crate) struct Garbage {
 }
 
 impl Index {
-    /// Forgets the membership of epochs before `epoch`; whether there was any.
+    /// Drops the membership of epochs before `epoch`. Returns whether there was any.
     pub(crate) fn drop_epochs_before(&self, epoch: i64) -> bool {
         self.membership.drop_before(epoch)
     }
 
-    /// Takes `gone`, ascending, out of all postings and epochs. New look-ups do not find them any
-    /// more.
+    /// Removes the series of `gone`, which must be in ascending order, from all postings and
+    /// epochs. New lookups do not find them any more.
     pub(crate) fn remove(&self, gone: &[SeriesRef]) -> Garbage {
         let mut writer = lock(&self.writer);
         self.remove_with(&mut writer, gone)
     }
 
-    /// Takes the evicted series among slots `first` to before `end` that have no sample in any
-    /// epoch that is kept out of all postings; returns how many.
+    /// Removes the evicted series in slots `first..end` that have no sample in any epoch that is
+    /// kept from all postings. Returns their number with the garbage, or `None` if there are none.
     pub(crate) fn remove_evicted(&self, first: u32, end: u32) -> Option<(usize, Garbage)> {
         let gone = || self.evicted_without_samples(first, end);
         let too_early = failpoints::has(Flaw::RemovesUnlocked).then(gone);
         failpoints::turn();
-        // Held throughout: none of them comes back meanwhile.
+        // Held throughout, so that none of them is restored in the meantime.
         let mut writer = lock(&self.writer);
         let gone = too_early.unwrap_or_else(gone);
         (!gone.is_empty()).then(|| (gone.len(), self.remove_with(&mut writer, &gone)))
@@ -53,7 +53,7 @@ impl Index {
 
     fn remove_with(&self, writer: &mut Writer, gone: &[SeriesRef]) -> Garbage {
         assert!(gone.is_sorted(), "sets of slots are built in order");
-        // It remembers terms that may go.
+        // The interner caches terms that may be removed.
         writer.forget();
         let mut by_term: BTreeMap<TermId, Runs> = BTreeMap::new();
         let mut by_label: BTreeMap<LabelId, Runs> = BTreeMap::new();
@@ -87,7 +87,7 @@ impl Index {
         }
     }
 
-    /// Whether no series has the term any more.
+    /// Removes slots from the postings of a term. Returns whether no series has the term any more.
     fn remove_from_term(&self, id: TermId, slots: &Runs) -> bool {
         let Some(term) = self.term(id) else {
             return false;
@@ -102,7 +102,8 @@ impl Index {
         is_unused
     }
 
-    /// Frees what a removal left, unless someone may still look at it.
+    /// Frees the memory of a removal, or returns `garbage` unchanged if a reader may still access
+    /// it.
     pub(crate) fn sweep(&self, garbage: Garbage) -> Option<Garbage> {
         let is_held = Arc::strong_count(&garbage.generation) > 1;
         if is_held && !failpoints::has(Flaw::SweepsUnderReaders) {

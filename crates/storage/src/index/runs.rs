@@ -1,22 +1,22 @@
-//! Sorted sets of slots as runs of consecutive ones, and their algebra.
+//! Sorted sets of slots as runs of consecutive ones, with set operations.
 //!
-//! Series of one target are created one after the other, so a term's postings are mostly runs: a
-//! set operation costs the runs, not the series. Invariant: runs are sorted, not empty, and neither
-//! touch nor overlap.
+//! The series of one target are created one after the other, so the postings of a term consist
+//! mostly of runs, and the cost of a set operation depends on the runs and not on the series.
+//! Invariant: runs are sorted and not empty, and do not touch or overlap.
 
 use crate::ids::SeriesRef;
 
-/// Consecutive slots.
+/// A range of consecutive slots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Run {
-    /// The first one.
+    /// The first slot.
     pub(crate) start: u32,
-    /// One past the last one.
+    /// One past the last slot.
     pub(crate) end: u32,
 }
 
 impl Run {
-    /// One series alone.
+    /// Returns a run of one slot.
     #[inline]
     pub(crate) fn of(slot: SeriesRef) -> Self {
         Self {
@@ -31,14 +31,14 @@ impl Run {
 pub(crate) struct Runs(Vec<Run>);
 
 impl Runs {
-    /// The slots from `start` to before `end`.
+    /// Returns the set of the slots in `start..end`.
     pub(crate) fn span(start: u32, end: u32) -> Self {
         let mut runs = Self::default();
         runs.push(Run { start, end });
         runs
     }
 
-    /// Adds a run that begins at or behind the end of the last one.
+    /// Adds a run that starts at or after the end of the last one. Ignores an empty run.
     #[inline]
     pub(crate) fn push(&mut self, run: Run) {
         if run.start >= run.end {
@@ -51,27 +51,27 @@ impl Runs {
         }
     }
 
-    /// The runs.
+    /// Returns the runs in ascending order.
     pub(crate) fn as_slice(&self) -> &[Run] {
         &self.0
     }
 
-    /// Whether there is no slot.
+    /// Returns whether the set is empty.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// How many slots.
+    /// Returns the number of slots.
     pub(crate) fn len(&self) -> usize {
         self.0.iter().map(|r| (r.end - r.start) as usize).sum()
     }
 
-    /// The slots, ascending.
+    /// Returns the slots in ascending order.
     pub(crate) fn slots(&self) -> impl Iterator<Item = SeriesRef> {
         self.0.iter().flat_map(|r| (r.start..r.end).map(SeriesRef))
     }
 
-    /// Slots in both sets.
+    /// Returns the intersection of both sets.
     pub(crate) fn and(&self, other: &Runs) -> Runs {
         let mut both = Vec::new();
         let mut beside = self.beside();
@@ -83,7 +83,7 @@ impl Runs {
         Runs::of(both)
     }
 
-    /// Slots of this set that are not in the other.
+    /// Returns the slots of this set that are not in `other`.
     pub(crate) fn and_not(&self, other: &Runs) -> Runs {
         let mut left = Runs::default();
         let mut holes = other.0.iter().peekable();
@@ -111,7 +111,8 @@ impl Runs {
         left
     }
 
-    /// Slots of any of `runs`, which may come in any order and overlap; cheapest in order.
+    /// Returns the union of `runs`, which may be in any order and overlap; cheapest if they are
+    /// sorted.
     pub(crate) fn of(mut runs: Vec<Run>) -> Runs {
         runs.sort_unstable_by_key(|r| r.start);
         runs.dedup_by(|next, last| {
@@ -124,12 +125,12 @@ impl Runs {
         Runs(runs)
     }
 
-    /// Looks at the set beside ascending runs of another one.
+    /// Returns a cursor that compares the set with ascending runs of another one.
     pub(crate) fn beside(&self) -> Beside<'_> {
         Beside { runs: &self.0 }
     }
 
-    /// The slots for which `keep` says so.
+    /// Returns the slots for which `keep` returns true.
     pub(crate) fn filter<E>(
         &self,
         mut keep: impl FnMut(SeriesRef) -> Result<bool, E>,
@@ -144,14 +145,15 @@ impl Runs {
     }
 }
 
-/// What is left of a set while ascending runs of another one go by.
+/// The rest of a set while it is compared with ascending runs of another one.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Beside<'a> {
     runs: &'a [Run],
 }
 
 impl Beside<'_> {
-    /// Adds what `run` shares with the set to `both`. Whether the set goes on behind it.
+    /// Adds the intersection of `run` and the set to `both`. Returns whether the set has slots
+    /// after `run`.
     #[inline]
     pub(crate) fn and(&mut self, run: Run, both: &mut Vec<Run>) -> bool {
         self.skip_to(run.start);
@@ -170,20 +172,20 @@ impl Beside<'_> {
         !self.runs.is_empty()
     }
 
-    /// Whether the set ends before the next run could begin.
+    /// Returns whether the set has no slots at or after the last run.
     pub(crate) fn is_over(&self) -> bool {
         self.runs.is_empty()
     }
 
-    /// Whether `run` shares a slot with the set.
+    /// Returns whether `run` overlaps the set.
     #[inline]
     pub(crate) fn meets(&mut self, run: Run) -> bool {
         self.skip_to(run.start);
         self.runs.first().is_some_and(|own| own.start < run.end)
     }
 
-    /// Leaves out what ends at or before `start`: in steps that double, since the next run is
-    /// mostly near.
+    /// Skips the runs that end at or before `start`. Searches in steps that double, because the
+    /// next run is usually near.
     #[inline]
     fn skip_to(&mut self, start: u32) {
         let mut step = 1;

@@ -1,7 +1,7 @@
-//! From a slot to the series: its place in the head and its terms.
+//! The series by slot: their places in the head and their terms.
 //!
-//! Leaves of 256 slots are immutable; the leaf under way is published again after each batch of new
-//! series, so readers swap a pointer and nothing moves under them. Terms are in the order of their
+//! Leaves of 256 slots are immutable. The current leaf is published again after each batch of new
+//! series, so that readers swap a pointer and never see a change. Terms are in the order of their
 //! labels' names.
 
 use super::packed_terms::{PackedTerms, TermPacker, TermReader};
@@ -10,23 +10,23 @@ use crate::ids::{LabelId, SeriesRef, TermId};
 use arc_swap::Guard;
 use std::sync::Arc;
 
-/// Slots of a leaf: publishing one again copies some 4 KB.
+/// Number of slots of a leaf; publishing one copies about 4 KB.
 pub(super) const LEAF_SLOTS: u32 = 256;
 
-/// Where the head keeps a series: `local * shards + shard`.
+/// The place of a series in the head: `local * shards + shard`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place(pub(crate) u32);
 
 impl Place {
-    /// A series that the head does not keep: all of its samples are sealed.
+    /// The place of a series that is not in the head, because all of its samples are sealed.
     pub(crate) const EVICTED: Self = Self(u32::MAX - 1);
 }
 
-/// One leaf, for readers.
+/// One immutable leaf for readers.
 #[derive(Debug, Default)]
 pub(super) struct SeriesLeaf {
     places: Box<[Place]>,
-    /// Shared by the leaves of one number whose series only moved.
+    /// Shared by successive versions of a leaf in which only the places differ.
     terms: Arc<PackedTerms>,
 }
 
@@ -37,7 +37,7 @@ impl SeriesLeaf {
         (place != LeafBuilder::NO_PLACE).then_some(place)
     }
 
-    /// A copy of the leaf with some of its series at another place.
+    /// Returns a copy of the leaf in which the series at `slots` have the place `to`.
     pub(super) fn moved(&self, slots: impl IntoIterator<Item = usize>, to: Place) -> Self {
         let mut places = self.places.clone();
         for at in slots {
@@ -54,7 +54,7 @@ impl SeriesLeaf {
     }
 }
 
-/// Moves a slot unless it is gone.
+/// Changes the place of a slot, unless its series is removed.
 fn move_to(places: &mut [Place], at: usize, to: Place) {
     let known = places.get_mut(at);
     if let Some(known) = known.filter(|known| **known != LeafBuilder::NO_PLACE) {
@@ -62,7 +62,7 @@ fn move_to(places: &mut [Place], at: usize, to: Place) {
     }
 }
 
-/// One leaf, as it grows.
+/// The current leaf, to which series are added.
 #[derive(Debug, Default)]
 pub(super) struct LeafBuilder {
     places: Vec<Place>,
@@ -72,7 +72,8 @@ pub(super) struct LeafBuilder {
 impl LeafBuilder {
     const NO_PLACE: Place = Place(u32::MAX);
 
-    /// Begins anew from `leaf` without the slots for which `is_gone` says so.
+    /// Returns a builder with the contents of `leaf`, without the slots for which `is_gone` returns
+    /// true.
     pub(super) fn from_leaf(leaf: &SeriesLeaf, is_gone: impl Fn(usize) -> bool) -> Self {
         let mut builder = Self::default();
         let mut reader = TermReader::default();
@@ -85,12 +86,12 @@ impl LeafBuilder {
         builder
     }
 
-    /// Moves slot `at` to another place, unless it is gone.
+    /// Changes the place of slot `at`, unless its series is removed.
     pub(super) fn move_to(&mut self, at: usize, place: Place) {
         move_to(&mut self.places, at, place);
     }
 
-    /// Adds slot `at` of the leaf, skipping those before it that are not there.
+    /// Adds slot `at` of the leaf, and marks the skipped slots before it as absent.
     pub(super) fn push(&mut self, at: usize, place: Place, terms: &[TermId]) {
         assert!(self.places.len() <= at, "slots of a leaf come in order");
         while self.places.len() < at {
@@ -104,7 +105,7 @@ impl LeafBuilder {
         self.terms.push(terms);
     }
 
-    /// The leaf as readers get it.
+    /// Returns an immutable copy of the leaf for readers.
     pub(super) fn build(&self) -> SeriesLeaf {
         SeriesLeaf {
             places: self.places.as_slice().into(),
@@ -112,29 +113,29 @@ impl LeafBuilder {
         }
     }
 
-    /// Empties the leaf for the next number.
+    /// Clears the leaf for the next number.
     pub(super) fn clear(&mut self) {
         self.places.clear();
         self.terms.clear();
     }
 
-    /// Whether every slot in it is gone.
+    /// Returns whether no slot of the leaf has a series.
     pub(super) fn is_vacant(&self) -> bool {
         self.places.iter().all(|p| *p == Self::NO_PLACE)
     }
 }
 
-/// Looks at one series after the other; cheap when they come in order of their slots.
+/// Reads the series of several slots; cheapest in ascending order.
 pub(crate) struct SeriesCursor<'a> {
     index: &'a Terms,
     leaf: Option<(u32, Guard<Arc<SeriesLeaf>>)>,
     reader: TermReader,
-    /// Where among the terms of a series the last one that was asked for stood.
+    /// Index of the last requested term within the terms of its series.
     found_at: usize,
 }
 
 impl<'a> SeriesCursor<'a> {
-    /// A cursor over `index`.
+    /// Returns a cursor over `index`.
     pub(crate) fn new(index: &'a Terms) -> Self {
         Self {
             index,
@@ -144,7 +145,7 @@ impl<'a> SeriesCursor<'a> {
         }
     }
 
-    /// The leaf of `slot`, and what reads its terms.
+    /// Loads the leaf of `slot`. Returns it with the reader of its terms.
     fn turn_to(&mut self, slot: SeriesRef) -> Option<(&SeriesLeaf, &mut TermReader)> {
         let number = slot.0 / LEAF_SLOTS;
         if self.leaf.as_ref().is_none_or(|(held, _)| *held != number) {
@@ -155,13 +156,13 @@ impl<'a> SeriesCursor<'a> {
         Some((leaf, &mut self.reader))
     }
 
-    /// Where the series lives, unless it is gone.
+    /// Returns the place of the series, or `None` if it is removed.
     pub(crate) fn place(&mut self, slot: SeriesRef) -> Option<Place> {
         let (leaf, _) = self.turn_to(slot)?;
         leaf.place((slot.0 % LEAF_SLOTS) as usize)
     }
 
-    /// The terms of the series in the order of their labels' names; none if it is gone.
+    /// Returns the terms of the series in the order of their labels' names; empty if it is removed.
     pub(crate) fn terms(&mut self, slot: SeriesRef) -> &[TermId] {
         let at = (slot.0 % LEAF_SLOTS) as usize;
         match self.turn_to(slot) {
@@ -170,7 +171,7 @@ impl<'a> SeriesCursor<'a> {
         }
     }
 
-    /// The series' term of `label`.
+    /// Returns the term of the series for `label`.
     pub(crate) fn term_of(&mut self, slot: SeriesRef, label: LabelId) -> Option<TermId> {
         let index = self.index;
         let is_of = |term: &&TermId| index.label_of(**term) == label;

@@ -1,12 +1,12 @@
-//! Values in order with their terms, one behind the other in memory, each against the one before.
+//! Sorted values with their terms, contiguous in memory, each encoded relative to the previous one.
 //!
 //! ```text
 //! run of 16 values = (bytes shared with the value before | bytes of its own | those) *
 //! ```
 //!
-//! The first value of a run shares nothing, so that a run is found by bisection. An expression
-//! is led through the bytes that are new; what begins as a value did that could match no more is
-//! passed over, whole runs at a time.
+//! The first value of a run is stored in full, so that runs can be searched by bisection. An
+//! automaton of the expression processes only the bytes that differ from the previous value. Values
+//! with a prefix that cannot match any more are skipped, whole runs at a time.
 
 use super::lookup_work::CANCEL_EACH;
 use crate::encoding::cursor::Cursor;
@@ -18,25 +18,26 @@ use firn_model::regex::{Regex, State, Stepper};
 use std::cmp::Ordering;
 use std::ops::Range;
 
-/// Values of a run: bisection reads one of each run, a walk all.
+/// Number of values of a run. Bisection reads one value per run, a scan reads all.
 const RUN: usize = 16;
 
-/// Values through which an automaton is led: building it takes as long as comparing so many.
+/// Minimum number of values for which an automaton is built. Building it takes as long as matching
+/// that many values.
 const STEPPER_VALUES_MIN: usize = 4_096;
 
-/// Bytes that the automaton may take: filling them takes some milliseconds.
+/// Maximum memory of the automaton in bytes; filling it takes some milliseconds.
 const STEPPER_BYTES_MAX: usize = 1 << 20;
 
-/// How an expression is asked of many values.
+/// An expression, prepared to be matched against many values.
 pub(super) struct Question<'a> {
     regex: &'a Regex,
     stepper: Option<Stepper>,
-    /// Whether the values are looked for that match, or those that do not.
+    /// True if matching values are wanted, false if non-matching ones are.
     wants_match: bool,
 }
 
 impl<'a> Question<'a> {
-    /// Asks `regex` of some `count` values.
+    /// Prepares `regex` to be matched against about `count` values.
     pub(super) fn new(regex: &'a Regex, wants_match: bool, count: usize) -> Self {
         let is_led = count >= STEPPER_VALUES_MIN;
         Self {
@@ -46,23 +47,23 @@ impl<'a> Question<'a> {
         }
     }
 
-    /// Asks it of one value.
+    /// Returns whether `value` is wanted.
     pub(super) fn wants(&self, value: &[u8]) -> bool {
         self.regex.is_match(value) == self.wants_match
     }
 }
 
-/// The list.
+/// The sorted list.
 #[derive(Debug, Default)]
 pub(super) struct SortedValues {
-    /// Where each run begins.
+    /// Offset of each run.
     starts: Vec<usize>,
     bytes: Vec<u8>,
     terms: Vec<TermId>,
 }
 
 impl SortedValues {
-    /// Values in one piece of memory, at their places there, with their terms; in any order.
+    /// Sorts values that are stored in `arena` at the given ranges, in any order, with their terms.
     pub(super) fn sort(arena: &[u8], values: &[(Range<usize>, TermId)]) -> Self {
         let value = |number: u32| &arena[values[number as usize].0.clone()];
         let shared = (1..values.len() as u32).fold(usize::MAX, |shared, number| {
@@ -82,7 +83,7 @@ impl SortedValues {
         list.finish()
     }
 
-    /// The values of both.
+    /// Merges two lists into a new one.
     pub(super) fn join(&self, other: &Self) -> Self {
         let (mut a, mut b) = (Reader::new(self), Reader::new(other));
         let (mut a_term, mut b_term) = (a.next(), b.next());
@@ -104,28 +105,28 @@ impl SortedValues {
         }
     }
 
-    /// How many values.
+    /// Returns the number of values.
     pub(super) fn len(&self) -> usize {
         self.terms.len()
     }
 
-    /// Bytes of memory, the struct included.
+    /// Returns the memory in bytes, the struct included.
     pub(super) fn memory_bytes(&self) -> usize {
         size_of::<Self>() + self.starts.len() * 8 + self.bytes.len() + self.terms.len() * 4
     }
 
-    /// How many values at most begin as all do that match.
+    /// Returns the maximum number of values that begin with the prefix of all matching values.
     pub(super) fn count_in_reach(&self, regex: &Regex) -> usize {
         self.runs_with(regex.prefix()).len() * RUN
     }
 
-    /// Blocks in which there may be values that begin with `prefix`.
+    /// Returns the runs that may contain values with `prefix`.
     fn runs_with(&self, prefix: &[u8]) -> Range<usize> {
         let head = |start: &usize| {
             let first = self.first_value(*start);
             &first[..first.len().min(prefix.len())]
         };
-        // Values with the prefix may begin in the run in front of the first that begins with it.
+        // Values with the prefix may begin in the run before the first one that begins with it.
         let first = self.starts.partition_point(|s| head(s) < prefix);
         let end = self.starts.partition_point(|s| head(s) <= prefix);
         first.saturating_sub(1)..end
@@ -142,7 +143,7 @@ impl SortedValues {
         &self.terms[(runs.start * RUN).min(end)..end]
     }
 
-    /// Adds the terms of the values that are wanted. Returns how many values were looked at.
+    /// Adds the terms of the wanted values. Returns the number of values that were read.
     pub(super) fn ask(
         &self,
         question: &Question<'_>,
@@ -176,7 +177,7 @@ impl SortedValues {
         while reader.number < end
             && let Some((_, term)) = reader.next()
         {
-            // A look is a load, and a pattern may take long.
+            // Reading a value is a cache miss, and a pattern may take long.
             cancel.check()?;
             count += 1;
             if question.wants(&reader.value) {
@@ -187,7 +188,7 @@ impl SortedValues {
     }
 }
 
-/// A list under way; values come in order.
+/// A list under construction; values must be added in order.
 #[derive(Default)]
 struct Packer {
     list: SortedValues,
@@ -220,8 +221,8 @@ impl Packer {
     }
 }
 
-/// The first sixteen bytes as a number, ordered as they are but for zeros behind the end: whole
-/// values are compared where these are equal.
+/// Returns the first sixteen bytes as a number in the same order, except for zeros at the end:
+/// whole values are compared if their keys are equal.
 fn key(bytes: &[u8]) -> u128 {
     let mut first = [0; 16];
     let len = bytes.len().min(16);
@@ -233,11 +234,11 @@ fn shared_bytes(a: &[u8], b: &[u8]) -> usize {
     a.iter().zip(b).take_while(|(a, b)| a == b).count()
 }
 
-/// Reads one value after the other.
+/// Reads the values one after the other.
 struct Reader<'a> {
     list: &'a SortedValues,
     cursor: Cursor<'a>,
-    /// Of the next value.
+    /// Index of the next value.
     number: usize,
     value: Vec<u8>,
 }
@@ -252,7 +253,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Goes on with the first value of a run.
+    /// Moves to the first value of a run.
     fn turn_to(&mut self, run: usize) {
         let start = self.list.starts.get(run).copied();
         let rest = start.and_then(|start| self.list.bytes.get(start..));
@@ -260,11 +261,12 @@ impl<'a> Reader<'a> {
         self.number = run * RUN;
     }
 
-    /// Reads a value: how many bytes it shares with the one that was read before, and its term.
+    /// Reads a value. Returns the number of bytes that it shares with the previous one, and its
+    /// term.
     #[inline]
     fn next(&mut self) -> Option<(usize, TermId)> {
         let term = *self.list.terms.get(self.number)?;
-        // Only this file writes what is read here, so none of this fails.
+        // Only this file writes these bytes, so none of this fails.
         let coded = self.cursor.uvarint().ok()? as usize;
         let len = self.cursor.uvarint().ok()? as usize;
         let own = self.cursor.bytes(len).ok()?;
@@ -279,11 +281,11 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Leads an automaton through a list.
+/// Runs an automaton over the values of a list.
 struct Walk<'a> {
     reader: Reader<'a>,
     stepper: &'a Stepper,
-    /// The state behind each byte of the value that was read last, up to the first that is dead.
+    /// The state after each byte of the last value, up to the first dead one.
     states: Vec<State>,
 }
 
@@ -331,7 +333,8 @@ impl<'a> Walk<'a> {
         Ok(count)
     }
 
-    /// Whether the value that was just read matches.
+    /// Returns whether the current value matches. `shared` is the number of bytes that it shares
+    /// with the previous value.
     #[inline]
     fn accepts(&mut self, shared: usize) -> bool {
         self.states.truncate(shared + 1);
@@ -352,8 +355,8 @@ impl<'a> Walk<'a> {
         self.stepper.accepts(state)
     }
 
-    /// The first of the runs from `next` on that holds values which do not begin as one did that
-    /// can match no more: found in steps that double.
+    /// Returns the first run from `next` on with values that do not begin with the dead prefix of
+    /// the current value. Searches in steps that double.
     fn run_behind_dead(&self, next: usize, end: usize) -> usize {
         let dead = self.states.last().is_some_and(|s| self.stepper.is_dead(*s));
         let begun = &self.reader.value[..self.states.len() - 1];
@@ -372,7 +375,7 @@ impl<'a> Walk<'a> {
             return next;
         }
         let near = &list.starts[known..end.min(known + step)];
-        // The last run that begins so may end otherwise.
+        // The last run that begins with the prefix may end with other values.
         known + near.partition_point(is_dead) - 1
     }
 }
@@ -382,7 +385,8 @@ mod tests {
     use super::*;
     use firn_model::env::sim::SimRng;
 
-    /// Short values of few letters, so that they share beginnings and patterns match some.
+    /// Returns short values of few letters, so that they share prefixes and patterns match some of
+    /// them.
     fn random_value(rng: &SimRng) -> Vec<u8> {
         let letters = [&b"a"[..], b"b", b"-", "é".as_bytes(), b"\xff", b"ab-ab-ab-"];
         let count = rng.below(7) as usize;

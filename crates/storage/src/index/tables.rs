@@ -1,4 +1,4 @@
-//! Figures about the index: the tables of the status page and the bytes it holds.
+//! Statistics of the index: the tables of the status page, and its memory.
 
 use super::core::Index;
 use super::terms::{LEAF_TERMS, Term, TermLeaf};
@@ -7,26 +7,26 @@ use crate::sync::atomic::Ordering;
 use firn_model::labels::METRIC_NAME;
 use std::cmp::Reverse;
 
-/// A name and a number.
+/// A name with its number.
 pub(crate) type Line = (String, u64);
 
 /// The tables of Prometheus's status page, each sorted by descending number.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tables {
-    /// Distinct pairs of name and value.
+    /// Number of distinct pairs of name and value.
     pub(crate) label_pairs: u64,
-    /// Series of each metric.
+    /// Number of series per metric.
     pub(crate) series_by_metric: Vec<Line>,
-    /// Distinct values of each label.
+    /// Number of distinct values per label.
     pub(crate) values_by_label: Vec<Line>,
-    /// Bytes of each label's values, once for every series.
+    /// Bytes of each label's values, counted once per series.
     pub(crate) bytes_by_label: Vec<Line>,
-    /// Series of each `name=value`.
+    /// Number of series per `name=value`.
     pub(crate) series_by_pair: Vec<Line>,
 }
 
 impl Index {
-    /// The tables with at most `top` lines each.
+    /// Returns the tables with at most `top` lines each. Reads all terms.
     pub(crate) fn tables(&self, top: usize) -> Tables {
         let mut tables = Tables::default();
         for label in self.all_labels() {
@@ -55,7 +55,7 @@ impl Index {
         tables
     }
 
-    /// Bytes of memory, to within the allocator's rounding.
+    /// Returns the memory of the index in bytes, except for the rounding of the allocator.
     pub(crate) fn memory_bytes(&self) -> usize {
         let mut bytes = self.membership.memory_bytes() + self.evicted.memory_bytes();
         bytes += self.matcher_cache.memory_bytes() + self.label_value_cache.memory_bytes();
@@ -67,7 +67,7 @@ impl Index {
         let terms = self.term_count.load(Ordering::Acquire);
         bytes += terms.div_ceil(LEAF_TERMS) as usize * size_of::<TermLeaf>();
         for term in (0..terms).filter_map(|id| self.term(TermId(id))) {
-            // The counts of the `Arc`.
+            // The counters of the `Arc`.
             bytes += size_of::<Term>() + 16 + term.value.len() + term.postings.memory_bytes();
         }
         let leaves = self.published().div_ceil(super::series_table::LEAF_SLOTS);
@@ -78,7 +78,8 @@ impl Index {
     }
 }
 
-/// Inserts a line where it belongs and keeps the first `top`; names are made only for those.
+/// Inserts a line at its sorted position and keeps the first `top` lines. Calls `name` only for
+/// lines that are kept.
 fn keep_top(lines: &mut Vec<Line>, top: usize, value: u64, name: impl FnOnce() -> String) {
     let is_in = lines.len() < top || lines.last().is_some_and(|(_, least)| *least < value);
     if top > 0 && is_in {

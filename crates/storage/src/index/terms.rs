@@ -1,7 +1,8 @@
 //! The dictionary of the index: label names, terms, and the series that have them.
 //!
-//! Everything is append-only or swapped by pointer, so readers take no lock. Invariant: the numbers
-//! of labels and terms are given once; one that was published stays until no reader can hold it.
+//! All structures are append-only or replaced by a pointer swap, so readers take no lock.
+//! Invariant: the numbers of labels and terms are never reused; a published label or term remains
+//! until no reader can hold it.
 
 use super::dictionary::Dictionary;
 use super::id_table::IdTable;
@@ -15,21 +16,21 @@ use firn_model::fingerprint::HashKeys;
 use firn_model::labels::{Labels, LabelsRef, push_pair};
 use std::sync::Arc;
 
-/// Terms of a leaf of the table of terms.
+/// Number of terms of a leaf of the table of terms.
 pub(super) const LEAF_TERMS: u32 = 256;
 
-/// Distinct label names that the index takes: each costs some 300 bytes for ever, since names,
-/// unlike values, are not removed.
+/// Maximum number of distinct label names. Each takes about 300 bytes permanently, because names,
+/// unlike values, are never removed.
 pub(super) const LABELS_MAX: u32 = 1 << 20;
 
-/// The label by which the buckets of a classic histogram differ.
+/// Name of the label that distinguishes the buckets of a classic histogram.
 const BUCKET_LABEL: &str = "le";
 
-/// The index takes no more series, label names or values.
+/// Error of a full index, which accepts no more series, label names or values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Full;
 
-/// A label name. Names stay when their last series goes.
+/// A label name with its values. Names remain when their last series is removed.
 #[derive(Debug)]
 pub(super) struct Label {
     pub(super) id: LabelId,
@@ -41,7 +42,7 @@ pub(super) struct Label {
     pub(super) dictionary: Dictionary,
 }
 
-/// A pair of name and value.
+/// A pair of label name and value, with the series that have it.
 #[derive(Debug)]
 pub(super) struct Term {
     pub(super) label: LabelId,
@@ -49,7 +50,8 @@ pub(super) struct Term {
     pub(super) postings: Postings,
 }
 
-/// 256 terms. The labels stand apart, because finding a label of many series reads nothing else.
+/// A leaf of 256 terms. Their labels are stored separately, because finding a label of many series
+/// reads nothing else.
 #[derive(Debug)]
 pub(super) struct TermLeaf {
     pub(super) labels: [AtomicU32; LEAF_TERMS as usize],
@@ -66,18 +68,18 @@ impl Default for TermLeaf {
 }
 
 impl Label {
-    /// How many values the label has.
+    /// Returns the number of values of the label.
     pub(super) fn values_count(&self) -> usize {
         self.distinct.load(Ordering::Relaxed) as usize
     }
 
-    /// The terms of the label, in no order.
+    /// Returns the terms of the label in an arbitrary order.
     pub(super) fn terms(&self) -> impl Iterator<Item = TermId> {
         self.values.ids().into_iter().map(TermId)
     }
 }
 
-/// See the module.
+/// The label names, terms and series of the index.
 #[derive(Debug)]
 pub(crate) struct Terms {
     pub(super) keys: Arc<HashKeys>,
@@ -90,7 +92,7 @@ pub(crate) struct Terms {
 }
 
 impl Terms {
-    /// No labels.
+    /// Returns an empty dictionary.
     pub(super) fn new(keys: Arc<HashKeys>) -> Self {
         Self {
             keys,
@@ -103,7 +105,7 @@ impl Terms {
         }
     }
 
-    /// The label set of a series; empty if the series is gone.
+    /// Returns the label set of a series; empty if the series is removed.
     pub(crate) fn series_labels(&self, slot: SeriesRef) -> Labels {
         let mut bytes = Vec::with_capacity(256);
         for term in SeriesCursor::new(self).terms(slot) {
@@ -112,8 +114,8 @@ impl Terms {
         LabelsRef::from_canonical(&bytes).to_owned()
     }
 
-    /// A hash of the labels of a series without `le`, if it has one: buckets of one histogram have
-    /// the same.
+    /// Returns a hash of the labels of a series without `le`, or `None` if it has no `le`. The
+    /// buckets of one histogram have the same hash.
     pub(crate) fn family(&self, slot: SeriesRef) -> Option<u64> {
         let le = self.label(BUCKET_LABEL)?.id;
         let mut is_bucket = false;
@@ -128,7 +130,7 @@ impl Terms {
         is_bucket.then(|| self.keys.hash(&bytes))
     }
 
-    /// Appends the name and the value of a term as they stand in a label set.
+    /// Appends name and value of a term in the encoding of a label set.
     pub(crate) fn push_term(&self, TermId(term): TermId, out: &mut Vec<u8>) {
         let (leaf, at) = (term / LEAF_TERMS, (term % LEAF_TERMS) as usize);
         let Some(leaf) = self.terms.get(leaf) else {
@@ -146,7 +148,7 @@ impl Terms {
         self.terms.get(id / LEAF_TERMS)?.terms[(id % LEAF_TERMS) as usize].load_full()
     }
 
-    /// Looks at a term, if it is there: without the count of [`Index::term`].
+    /// Calls `look` with a term, if it exists, without the reference count of [`Index::term`].
     #[inline]
     pub(super) fn with_term<T>(
         &self,
@@ -158,7 +160,7 @@ impl Terms {
         term.as_deref().map(look)
     }
 
-    /// The label of a term; one load, no count.
+    /// Returns the label of a term with one load and no reference count.
     #[inline]
     pub(super) fn label_of(&self, TermId(term): TermId) -> LabelId {
         LabelId(self.terms.get(term / LEAF_TERMS).map_or(u32::MAX, |leaf| {
@@ -184,7 +186,7 @@ impl Terms {
         found.map(TermId)
     }
 
-    /// Labels in order of their ids.
+    /// Returns all labels in order of their ids.
     pub(super) fn all_labels(&self) -> impl Iterator<Item = &Label> {
         let count = self.label_count.load(Ordering::Acquire);
         (0..count).filter_map(|id| self.labels.get(id))
@@ -244,7 +246,7 @@ impl Terms {
         cell.store(leaf);
     }
 
-    /// Whether the name of one label sorts before another's.
+    /// Returns whether the name of label `a` sorts before that of `b`.
     pub(super) fn is_before(&self, a: LabelId, b: LabelId) -> bool {
         let name = |id: LabelId| self.labels.get(id.0).map(|l| &*l.name);
         name(a) < name(b)

@@ -1,4 +1,5 @@
-//! The index against brute force: planned look-ups find what a scan of all series finds.
+//! Compares the index with brute force: planned lookups return the same series as a scan of all
+//! series.
 
 use super::costs::Costs;
 use super::*;
@@ -29,7 +30,7 @@ fn create(index: &Index, series: &[Labels]) {
     }
 }
 
-/// A fleet in which labels come and go and values repeat.
+/// Returns labels of a fleet in which labels appear and disappear and values repeat.
 fn random_labels(rng: &SimRng, number: u64) -> Labels {
     let mut pairs = vec![
         ("__name__", format!("m{}", rng.next_u64() % 5)),
@@ -45,7 +46,7 @@ fn random_labels(rng: &SimRng, number: u64) -> Labels {
     Labels::from_pairs(pairs)
 }
 
-/// More values than it costs to ask a few candidates.
+/// A set with so many values that checking a few candidates is cheaper.
 const WIDE: &str = "([1-9][0-9]?[02468])";
 
 fn random_matcher(rng: &SimRng) -> Matcher {
@@ -80,7 +81,7 @@ fn matches(labels: &Labels, matchers: &[Matcher]) -> bool {
     matchers.iter().all(|m| m.matches(labels.get(m.name())))
 }
 
-/// Costs by which any way of answering a matcher may be the cheapest.
+/// Returns costs with which any way of evaluating a matcher may be the cheapest.
 fn random_costs(rng: &SimRng) -> Costs {
     let cost = || [0, 1, 100, 1_000_000][rng.below(4) as usize];
     Costs {
@@ -183,10 +184,10 @@ fn check_lookups(index: &Index, alive: &[(SeriesRef, Labels)], rng: &SimRng, see
     }
 }
 
-/// A series that is there: its slot, its labels, the epochs in which it has samples.
+/// An existing series: its slot, its labels, and the epochs in which it has samples.
 type Alive = (SeriesRef, Labels, BTreeSet<i64>);
 
-/// Asks one of `sets` about some epochs.
+/// Looks up one of `sets` in some epochs.
 fn check_asked_again(index: &Index, alive: &[Alive], sets: &[Vec<Matcher>], rng: &SimRng) {
     let matchers = &sets[rng.below(sets.len() as u64) as usize];
     let (first, last) = (rng.below(4) as i64, rng.below(4) as i64);
@@ -218,7 +219,7 @@ fn index_lookup_asked_again_after_creations_and_removals_equals_filtering_all_se
                 0 => {
                     let start = index.published();
                     let epoch = rng.below(4) as i64;
-                    // Some more than are looked up although they have no sample.
+                    // A few more than are looked up although they have no sample.
                     let count = 1 + rng.below(if rng.one_in(4) { 2_000 } else { 60 });
                     let mut creation = index.create_series();
                     for slot in start..start + count as u32 {
@@ -284,7 +285,7 @@ fn index_lookup_asked_again_reads_what_was_born_since() {
     assert!(series <= 20, "{series} series");
 }
 
-/// What a look-up went through: runs of postings, values, series.
+/// Returns the number of series found and the work of a lookup: runs of postings, values, series.
 fn work_of(index: &Index, matchers: &[(&str, MatchOp, &str)]) -> (usize, [u64; 3]) {
     let matchers = matchers.iter().map(|(name, op, value)| {
         let matcher = Matcher::new(name, *op, value.as_bytes());
@@ -304,7 +305,7 @@ fn index_lookup_with_broad_matchers_reads_no_more_postings() {
     use MatchOp::{Equal, NotEqual, NotRegex, Regex};
     let index = index();
     let series = |i: u32| {
-        // Every label is there in runs of one.
+        // Every label occurs in runs of one slot.
         let (pod, half) = (i / 50, if i.is_multiple_of(2) { "even" } else { "" });
         Labels::from_pairs([
             ("__name__", format!("m{}", i % 50)),
@@ -404,7 +405,7 @@ fn index_lookup_by_expression_over_very_many_values_puts_a_share_in_order_each_t
                 .1
     };
     for (round, sorted) in [SHARE, 2 * SHARE, COUNT, COUNT].into_iter().enumerate() {
-        // Another one each time: what was asked before would be known.
+        // A different one each time, because a repeated one would be cached.
         let ending = format!("7{round}");
         let matcher = Matcher::new("id", MatchOp::Regex, format!(".*{ending}").as_bytes());
         let found = index.lookup(&[matcher.unwrap()], TimeRange::ALL, &Cancel::new());

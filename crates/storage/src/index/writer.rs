@@ -1,5 +1,5 @@
-//! What the creation of series keeps between batches: the leaf under way, open runs, the series
-//! interned last.
+//! The state of series creation that is kept between batches: the current leaf, open runs, and the
+//! last interned series.
 
 use super::interning::Interner;
 use super::pending::Pending;
@@ -8,7 +8,7 @@ use super::series_table::{LEAF_SLOTS, LeafBuilder};
 use super::terms::Terms;
 use crate::ids::{LabelId, SeriesRef, TermId};
 
-/// A term whose postings have not been told yet of the newest run.
+/// A term whose newest run is not in its postings yet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OpenRun {
     pub(super) term: TermId,
@@ -17,18 +17,18 @@ pub(super) struct OpenRun {
     pub(super) label_start: u32,
 }
 
-/// What is kept from batch to batch of new series.
+/// The state that is kept between batches of new series, behind the lock of the index.
 #[derive(Debug)]
 pub(super) struct Writer {
     pub(super) next_slot: u32,
-    /// No new series gets a number from here on.
+    /// New series get slots below this one only.
     pub(super) end_slot: u32,
     pub(super) leaf: LeafBuilder,
     pub(super) open: Vec<OpenRun>,
     pub(super) scratch_open: Vec<OpenRun>,
-    /// Runs that postings are not told of yet.
+    /// Runs that are not in the postings yet.
     pub(super) pending: Pending,
-    /// The series interned last.
+    /// Interner with the last series.
     pub(super) interner: Interner,
     pub(super) terms: Vec<TermId>,
 }
@@ -49,7 +49,7 @@ impl Default for Writer {
 }
 
 impl Writer {
-    /// Tells every posting list of the runs that are open.
+    /// Appends all open runs to the postings.
     pub(super) fn flush(&mut self, index: &Terms) {
         let end = self.next_slot;
         for run in self.open.drain(..) {
@@ -59,7 +59,7 @@ impl Writer {
         self.pending.flush(index);
     }
 
-    /// Publishes the leaf of the last slot and begins the next one.
+    /// Publishes the leaf of the last slot and starts the next one.
     pub(super) fn turn_leaf(&mut self, index: &Terms) {
         if let Some(last) = self.next_slot.checked_sub(1) {
             self.turn_leaf_after(index, last);
@@ -73,12 +73,12 @@ impl Writer {
         self.leaf.clear();
     }
 
-    /// Drops what it remembers of the series before, whose terms may be removed.
+    /// Drops the last interned series, whose terms may be removed.
     pub(super) fn forget(&mut self) {
         self.interner.forget();
     }
 
-    /// The leaf under way, if `number` is its number.
+    /// Returns the current leaf if it has this number.
     pub(super) fn leaf_under_way(&mut self, number: u32) -> Option<&mut LeafBuilder> {
         let is_it =
             !self.next_slot.is_multiple_of(LEAF_SLOTS) && self.next_slot / LEAF_SLOTS == number;

@@ -1,30 +1,32 @@
-//! Which lists of series answer a matcher: one rule for every index over labels and values.
+//! The lists of series that answer a matcher: one rule for every index over labels and values.
 //!
-//! An index has a list of series for each label, and one for each of its terms. A matcher is
-//! answered by some of them: a series must be in one of these lists, or in none, because an absent
-//! label has the empty value. Which lists these are follows from the matcher alone; what they cost
-//! follows from the index, and is left to its planner.
+//! An index has a list of series for each label and one for each term. A matcher is answered by
+//! some of these lists: a series must be in one of them, or in none, because an absent label has
+//! the empty value. The matcher alone determines the lists; their costs depend on the index and are
+//! left to its planner.
 
 use firn_model::matcher::Matcher;
 use firn_model::regex::Regex;
 use firn_model::value_set::ValueSet;
 
-/// The lists that answer a matcher; `T` is how an index names a term.
+/// The lists that answer a matcher. `T` is the term type of the index.
 #[derive(Debug)]
 pub(crate) enum Lists<'a, T> {
-    /// That of the label.
+    /// The list of the label.
     Presence,
-    /// Those of these terms, ascending.
+    /// The lists of these terms, in ascending order.
     Terms(Vec<T>),
-    /// Those of the terms with these values, which are not looked up yet.
+    /// The lists of the terms with these values, which are not looked up yet.
     Values(&'a ValueSet),
-    /// Those of terms whose values match, or do not unless `wants_match`; not evaluated yet.
+    /// The lists of the terms whose values match, or do not match if `wants_match` is false; not
+    /// evaluated yet.
     Expression { regex: &'a Regex, wants_match: bool },
 }
 
 impl<'a, T> Lists<'a, T> {
-    /// Those of a matcher that does not accept every series. A matcher that accepts the empty value
-    /// accepts series without the label: it asks for those that are in none of the lists.
+    /// Returns the lists for a matcher that does not accept every series. If the matcher accepts
+    /// the empty value, it accepts series without the label: then the lists contain the series that
+    /// do not match.
     pub(crate) fn of(matcher: &'a Matcher) -> Self {
         let or_absent = matcher.matches_empty();
         let is_negative = matcher.op().is_negative();
@@ -42,13 +44,13 @@ impl<'a, T> Lists<'a, T> {
                 regex,
                 wants_match: is_negative == or_absent,
             },
-            // Only `=` and `!=` have no pattern: a value of theirs was listed above, and that it is
-            // empty is told by presence.
+            // Only `=` and `!=` have no pattern. Their values are handled above, and the empty
+            // value is handled by presence.
             (None, _) => Self::Presence,
         }
     }
 
-    /// Whether it is known which lists they are.
+    /// Returns whether the terms of the lists are known.
     pub(crate) fn are_known(&self) -> bool {
         matches!(self, Self::Presence | Self::Terms(_))
     }
