@@ -1,7 +1,7 @@
-//! A chunk: consecutive samples of one series in a few bytes each, exact to the bit.
+//! Chunks: consecutive samples of one series in memory, in a few bytes each, exact to the bit.
 //!
 //! A series appends to its [`OpenChunk`] and closes a full one into an immutable [`Chunk`], which
-//! readers share. `docs/format/chunk.md` draws the bytes.
+//! readers share. `docs/format/chunk.md` describes the bytes.
 //!
 //! ```text
 //! chunk = samples u16 | last time i64 | body          little endian
@@ -9,7 +9,8 @@
 //! start, time, value = codes of `encoding`; time and value only where no run covers them
 //! ```
 //!
-//! Invariant: a `Chunk` decodes to the samples that it counts, with strictly increasing times.
+//! Invariant: a `Chunk` decodes to as many samples as its header contains, with strictly increasing
+//! times.
 
 mod closed;
 mod columns;

@@ -1,10 +1,10 @@
-//! How numbers, times, values and histograms become bytes, exact to the bit.
+//! Bit-exact encodings of numbers, times, values and histograms.
 //!
-//! This room lies at the bottom of storage: chunks, pages, the log's records and the catalogue
-//! choose layouts made of these codes; nothing here knows any of them. An encoder appends to a
-//! [`sink::Sink`]. A decoder reads through [`cursor::Cursor`], which checks every length: corrupt
-//! bytes end in [`Malformed`], never in a panic or a large allocation. `docs/format/chunk.md` draws
-//! the codes.
+//! These codes are the lowest layer of the storage crate. Chunks, pages, log records and the
+//! catalogue build their layouts from them; this module depends on none of those. An encoder
+//! appends to a [`sink::Sink`]. A decoder reads through a [`cursor::Cursor`], which checks every
+//! length: corrupt bytes cause a [`Malformed`] error, never a panic or a large allocation.
+//! `docs/format/chunk.md` describes the codes.
 
 pub(crate) mod bits;
 pub(crate) mod cursor;
@@ -20,13 +20,13 @@ pub(crate) mod varint;
 use firn_model::label_code::MalformedLabels;
 pub(crate) use varint::{push_prefixed, push_uvarint, unzigzag, zigzag};
 
-/// Encoded bytes that no encoder writes.
+/// Error of a decoder: the bytes are truncated or corrupt. The text names the first violated rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("malformed bytes: {0}")]
 pub struct Malformed(pub(crate) &'static str);
 
 impl Malformed {
-    /// Label sets among the bytes that no encoder writes.
+    /// Converts the error of malformed label sets.
     pub(crate) fn labels(MalformedLabels(what): MalformedLabels) -> Self {
         Self(what)
     }

@@ -1,4 +1,4 @@
-//! A closed chunk, and one as it lies in a copy of the head.
+//! Closed chunks, and views of chunks inside a copy of the head.
 
 use super::columns::Columns;
 use super::decode;
@@ -9,81 +9,85 @@ use crate::ids::SeriesRef;
 use firn_model::sample::{TimeRange, TimestampMs};
 use std::sync::Arc;
 
-/// An immutable run of samples. Cheap to clone.
+/// An immutable sequence of samples of one series. Created by [`super::OpenChunk::close`] or a
+/// snapshot; cheap to clone, because clones share the bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Chunk(pub(super) Arc<[u8]>);
 
 impl Chunk {
-    /// Samples after which the series with this slot closes a chunk.
+    /// Returns the number of samples after which the series with this slot closes a chunk. Varies
+    /// by slot, so that series do not close their chunks at the same time.
     pub(crate) fn samples_max(slot: SeriesRef) -> u16 {
-        // Fibonacci hashing: neighbouring slots land far apart.
+        // Fibonacci hashing: neighbouring slots are mapped far apart.
         let spread = slot.0.wrapping_mul(0x9e37_79b9) >> 16;
         SAMPLES - (spread % u32::from(SAMPLES_SPREAD)) as u16
     }
 
-    /// When the series with this slot packs its samples: together with its neighbours, which are
-    /// scraped together, and apart from others.
+    /// Returns the phase in which the series with this slot packs its samples: the same as that of
+    /// its neighbours, which are scraped together, and different from others.
     #[inline]
     pub(crate) fn phase(slot: SeriesRef) -> u32 {
         slot.0 / NEIGHBOURS
     }
 
-    /// The bytes.
+    /// Returns the encoded bytes, header included.
     #[cfg(test)]
     pub(crate) fn as_bytes(&self) -> &[u8] {
         &self.0
     }
 
-    /// Bytes of memory.
+    /// Returns the memory of the chunk in bytes, the struct included.
     pub(crate) fn memory_bytes(&self) -> usize {
-        // The counts of the `Arc` and the pointer to it.
+        // The counters of the `Arc` and the pointer to it.
         self.0.len() + 16 + size_of::<Self>()
     }
 
-    /// A look at it.
+    /// Returns a view of the chunk for decoding.
     pub(crate) fn view(&self) -> ChunkView<'_> {
         ChunkView(&self.0)
     }
 
-    /// Samples in the chunk.
+    /// Returns the number of samples.
     pub(crate) fn sample_count(&self) -> usize {
         self.view().sample_count()
     }
 
-    /// From the first sample to the last.
+    /// Returns the time range from the first sample to the last one.
     pub(crate) fn range(&self) -> TimeRange {
         self.view().range()
     }
 
-    /// Appends the first `samples_max` samples to `into`.
+    /// Decodes the first `samples_max` samples and appends them to `into`.
     pub(crate) fn decode(&self, samples_max: usize, into: &mut Columns) -> Result<(), Malformed> {
         let known = &mut TimesKnown::default();
         self.view().decode(samples_max, known, into)
     }
 }
 
-/// The bytes of a chunk, wherever they lie.
+/// The bytes of a chunk, borrowed from a [`Chunk`] or from a copy of the head. Malformed bytes
+/// cause errors and never a panic.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ChunkView<'a>(&'a [u8]);
 
 impl<'a> ChunkView<'a> {
-    /// The chunk that [`write`] wrote.
+    /// Returns a view of the bytes that [`write`] wrote.
     pub(crate) fn new(bytes: &'a [u8]) -> Self {
         Self(bytes)
     }
 
-    /// Samples in the chunk.
+    /// Returns the number of samples.
     pub(crate) fn sample_count(self) -> usize {
         usize::from(u16::from_le_bytes(self.field(0)))
     }
 
-    /// From the first sample to the last.
+    /// Returns the time range from the first sample to the last one.
     pub(crate) fn range(self) -> TimeRange {
         let last = i64::from_le_bytes(self.field(COUNT_BYTES));
         TimeRange::new(first_time(self.body()), last)
     }
 
-    /// Appends the first `samples_max` samples to `into`.
+    /// Decodes the first `samples_max` samples and appends them to `into`. `known` caches the times
+    /// of the previous chunk.
     pub(crate) fn decode(
         self,
         samples_max: usize,
@@ -94,8 +98,9 @@ impl<'a> ChunkView<'a> {
         decode::body(self.body(), samples, known, into)
     }
 
-    /// Appends the first `samples_max` values of a chunk of floats without start timestamps; their
-    /// times are then `known.newest()`. Returns false, and appends nothing, for other chunks.
+    /// Decodes the first `samples_max` values of a chunk of floats without start timestamps and
+    /// appends them to `values`; their times are then `known.newest()`. Returns false and appends
+    /// nothing for other chunks.
     pub(crate) fn decode_plain(
         self,
         samples_max: usize,
@@ -118,7 +123,7 @@ impl<'a> ChunkView<'a> {
     }
 }
 
-/// Appends a chunk to `out`, whose body lies in two pieces.
+/// Appends a chunk to `out`. Its body is given in two parts.
 pub(super) fn write(
     count: u16,
     last: TimestampMs,

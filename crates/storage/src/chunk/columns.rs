@@ -1,4 +1,4 @@
-//! Decoded samples, column by column.
+//! Decoded samples of a series, in columns.
 
 use super::duplicates::Duplicates;
 use firn_model::columns::{HISTOGRAM_PLACEHOLDER, SeriesBatch};
@@ -7,31 +7,31 @@ use firn_model::sample::{START_UNKNOWN, TimeRange, TimestampMs};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Decoded samples, in the shape of [`firn_model::columns::SeriesColumns`]. Reuse one to keep its
-/// memory.
+/// Decoded samples, in the shape of [`firn_model::columns::SeriesColumns`]. Reuse an instance to
+/// keep its memory.
 #[derive(Clone, Debug, Default)]
 pub struct Columns {
-    /// Timestamps.
+    /// Timestamps in milliseconds.
     pub times: Vec<TimestampMs>,
-    /// Values; as many as times.
+    /// Values, one per timestamp; a placeholder for a histogram.
     pub values: Vec<f64>,
-    /// Start timestamps; as many as times, or none.
+    /// Start timestamps, one per timestamp, or empty if no sample has one.
     pub start_times: Vec<TimestampMs>,
     /// Histograms with their index in `times`.
     pub histograms: Vec<(u32, Arc<Histogram>)>,
 }
 
-/// The value of one sample.
+/// The value of one sample, owned.
 #[derive(Clone, Debug)]
 pub enum Sample {
     /// A float.
     Float(f64),
-    /// A histogram.
+    /// A native histogram.
     Histogram(Arc<Histogram>),
 }
 
 impl Columns {
-    /// Empties the columns and keeps their memory.
+    /// Removes all samples and keeps the memory of the columns.
     pub fn clear(&mut self) {
         self.times.clear();
         self.values.clear();
@@ -39,7 +39,7 @@ impl Columns {
         self.histograms.clear();
     }
 
-    /// Drops the samples from the one with number `len` on.
+    /// Drops the samples from index `len` on.
     pub(crate) fn truncate(&mut self, len: usize) {
         self.times.truncate(len);
         self.values.truncate(len);
@@ -50,9 +50,9 @@ impl Columns {
         self.histograms.truncate(kept);
     }
 
-    /// Merges the samples from number `len` on, which must ascend as those before them do, into
-    /// those before. Of two samples at one time the first stays. Costs one comparison where the
-    /// later samples are newer, as they nearly always are.
+    /// Merges the samples from index `len` on into those before. Both parts must be sorted by time.
+    /// If two samples have the same time, the first one is kept. Costs one comparison if all later
+    /// samples are newer, which is nearly always the case.
     pub(crate) fn merge_from(&mut self, len: usize) {
         let last = len.checked_sub(1).and_then(|i| self.times.get(i));
         let is_newer = |last: &TimestampMs| self.times.get(len).is_none_or(|next| last < next);
@@ -65,10 +65,10 @@ impl Columns {
         self.put_in_order(&order, usize::MAX);
     }
 
-    /// Merges the late samples from number `len` on into those before. Of equal times they stand in
-    /// the order in which they arrived; which one stays is what `duplicates` says. A histogram that
-    /// stands behind another sample than it was compared with says no more whether the counter was
-    /// reset.
+    /// Merges the late samples from index `len` on into those before. Samples with equal times must
+    /// be in order of arrival; `duplicates` determines which one is kept. A histogram whose
+    /// predecessor changes loses its counter reset hint, because it was compared with another
+    /// sample.
     pub(crate) fn merge_late(&mut self, len: usize, duplicates: Duplicates) {
         let mut order: Vec<usize> = (0..self.times.len()).collect();
         order.sort_by_key(|i| self.times[*i]);
@@ -85,7 +85,7 @@ impl Columns {
         self.put_in_order(&order, len);
     }
 
-    /// The value of a sample; histograms ascend.
+    /// Returns the value of the sample at index `i`. The histograms must be sorted.
     fn sample(&self, i: usize) -> Sample {
         let found = self
             .histograms
@@ -96,8 +96,8 @@ impl Columns {
         }
     }
 
-    /// Leaves the samples with these numbers, in this order. Those from number `late` on were
-    /// compared with none before them.
+    /// Keeps the samples with the indices in `order`, in this order. The hints of samples from
+    /// index `late` on are not valid for their new predecessors.
     fn put_in_order(&mut self, order: &[usize], late: usize) {
         let mut histograms = std::mem::take(&mut self.histograms);
         histograms.sort_by_key(|(i, _)| *i);
@@ -120,7 +120,8 @@ impl Columns {
         }
     }
 
-    /// Adds a sample.
+    /// Appends a sample without a check of its time. `START_UNKNOWN` is the start of a sample
+    /// without one.
     pub fn push(&mut self, time: TimestampMs, start: TimestampMs, value: &Sample) {
         let at = self.times.len();
         if start != START_UNKNOWN || !self.start_times.is_empty() {
@@ -137,7 +138,7 @@ impl Columns {
         });
     }
 
-    /// The samples one by one, as (time, start, value).
+    /// Returns the samples one by one, as (time, start, value).
     pub fn samples(&self) -> impl Iterator<Item = (TimestampMs, TimestampMs, Sample)> {
         let mut histograms = self.histograms.iter().peekable();
         self.times.iter().enumerate().map(move |(i, time)| {
@@ -150,7 +151,7 @@ impl Columns {
         })
     }
 
-    /// Adds the samples that lie in `range` to `batch` as a series.
+    /// Adds the samples in `range` to `batch` as one series.
     pub fn push_range(&self, range: TimeRange, batch: &mut SeriesBatch) {
         let Range { start, end } = range.indexes(&self.times);
         let in_range = self.histograms.iter().filter_map(|(i, histogram)| {
@@ -165,7 +166,7 @@ impl Columns {
         );
     }
 
-    /// Gives each sample before `end` that lacks one the start timestamp `start`.
+    /// Sets the start timestamp of each sample before `end` that has none to `start`.
     pub(super) fn fill_starts(&mut self, start: TimestampMs, end: usize) {
         if start != START_UNKNOWN || !self.start_times.is_empty() {
             self.start_times.resize(end, start);

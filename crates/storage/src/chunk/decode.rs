@@ -1,4 +1,4 @@
-//! From a chunk's body to columns, many samples at a time where runs allow it.
+//! Decoding of chunk bodies to columns, many samples at a time where runs permit it.
 
 use super::columns::Columns;
 use super::known_times::TimesKnown;
@@ -13,7 +13,8 @@ use firn_model::histogram::Histogram;
 use firn_model::sample::{START_UNKNOWN, TimestampMs};
 use std::sync::Arc;
 
-/// Appends up to `samples_max` samples of `body` to `into`, which takes memory for so many.
+/// Decodes up to `samples_max` samples of `body` and appends them to `into`. Allocates memory for
+/// that many samples.
 pub(super) fn body(
     body: &[u8],
     samples_max: usize,
@@ -23,7 +24,7 @@ pub(super) fn body(
     let mut walk = Walk::new(body)?;
     let packs = Packs::find(body)?;
     let base = into.times.len();
-    // Made at their full length: a push for each sample would look at the capacity each time.
+    // Allocated at full length: a push per sample would check the capacity each time.
     let room = samples_max.max(packs.samples);
     into.times.resize(base + room, 0);
     into.values.resize(base + room, HISTOGRAM_PLACEHOLDER);
@@ -44,9 +45,9 @@ pub(super) fn body(
     Ok(())
 }
 
-/// Appends up to `samples_max` values of `body` to `values`; their times are then the newest that
-/// are known. `false`, and nothing is appended, if there is more to its samples than that: then
-/// [`body`] is to be asked.
+/// Decodes up to `samples_max` values of `body` and appends them to `values`; their times are then
+/// the newest ones of `known`. Returns false and appends nothing if the samples have histograms or
+/// start timestamps; then the caller must use [`body`].
 pub(super) fn plain(
     body: &[u8],
     samples_max: usize,
@@ -86,7 +87,7 @@ struct Rest {
     histogram: Option<Arc<Histogram>>,
 }
 
-/// Fills the columns from `base` on, as far as the bytes go; returns where they end.
+/// Fills the columns from index `base` on until the bytes or the space end. Returns the end index.
 fn samples(
     walk: &mut Walk<'_>,
     rest: &mut Rest,
@@ -118,26 +119,26 @@ fn samples(
     }
 }
 
-/// The outcome of a walk over floats.
+/// Result of [`Walk::floats`].
 struct Floats {
     count: usize,
     stop: Stop,
-    /// Whether some of the places had held another time.
+    /// True if some of the times replaced a different value.
     moved: bool,
 }
 
-/// Why a walk over floats came to an end.
+/// Reason why the decoding of floats ended.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stop {
-    /// The bytes or the places for samples ended.
+    /// No bytes or no space for samples is left.
     End,
     /// A change of the start timestamp follows, before the next time.
     Start,
-    /// The time of the next sample is there, and a histogram follows.
+    /// The time of the next sample is decoded, and a histogram follows.
     Histogram,
 }
 
-/// Where in a body a decoder stands.
+/// Position of a decoder in a body.
 struct Walk<'a> {
     cursor: Cursor<'a>,
     time: TimeState,
@@ -158,7 +159,8 @@ impl<'a> Walk<'a> {
         })
     }
 
-    /// Goes on behind the packs: their times are known then, their values the first of `values`.
+    /// Decodes the packs and moves after them. Their times are then in `known`, and their values at
+    /// the start of `values`.
     #[inline]
     fn packed(
         &mut self,
@@ -176,13 +178,13 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// Fills the columns with floats as far as there is nothing else.
+    /// Fills the columns with floats until another kind of sample follows.
     fn floats(
         &mut self,
         times: &mut [TimestampMs],
         values: &mut [f64],
     ) -> Result<Floats, Malformed> {
-        // Copies, so that all that changes with each sample stays in registers.
+        // Copies, so that all state that changes with each sample stays in registers.
         let (mut cursor, mut time, mut value) = (self.cursor, self.time, self.value);
         let (mut time_repeats, mut value_repeats) = (self.time_repeats, self.value_repeats);
         let (mut count, mut stop, mut moved) = (0, Stop::End, 0);
@@ -191,7 +193,8 @@ impl<'a> Walk<'a> {
                 time_repeats -= 1;
                 time.repeat();
             } else {
-                // Every run of a value covers samples that have times: bytes can only end here.
+                // Every run of a value covers samples that have times, so the bytes can only end
+                // here.
                 if cursor.is_empty() {
                     break;
                 }

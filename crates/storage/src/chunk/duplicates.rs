@@ -1,27 +1,28 @@
-//! Which of two samples of one series at one time stays.
+//! The rule for two samples of one series at the same time.
 //!
-//! The store asks in the order of [`crate::read`]: what was taken in order comes before what was
-//! late, and of late samples the one that arrived first. Invariant: asking one after the other,
-//! each time with the one that stayed so far, gives the same whatever was left out between that
-//! would not have stayed.
+//! Reads apply the rule in the order of [`crate::read`]: samples appended in order come before late
+//! ones, and late ones are in order of arrival. Invariant: applying the rule step by step, each
+//! time with the sample kept so far, gives the same result if samples that would not be kept are
+//! left out.
 
 use super::columns::Sample;
 
-/// Which of two samples at one time a query is given.
+/// The rule that selects the sample that a query returns if several have the same time. Set by the
+/// configuration of the store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Duplicates {
-    /// The one that arrived first: nothing that was seen changes.
+    /// Keep the sample that arrived first. A result that was returned once never changes.
     #[default]
     KeepFirst,
-    /// The one that arrived last: a sample can be corrected.
+    /// Keep the sample that arrived last, so that samples can be corrected.
     KeepLast,
-    /// The greatest float. A histogram goes before a float, and of two histograms the last one
-    /// stays; what is not a number goes behind every number.
+    /// Keep the greatest float. A histogram takes precedence over a float, and the last of several
+    /// histograms is kept; any number takes precedence over NaN.
     Max,
 }
 
 impl Duplicates {
-    /// Whether `later` stays and not `first`, which has the same time.
+    /// Returns whether `later` replaces `first`, which has the same time.
     pub(crate) fn replaces(self, first: &Sample, later: &Sample) -> bool {
         match (self, first, later) {
             (Self::KeepFirst, ..) => false,

@@ -1,44 +1,44 @@
-//! The times that were decoded last, for series that were scraped together.
+//! Cache of the last decoded times, for series that were scraped together.
 
 use super::pack;
 use crate::encoding::Malformed;
 use crate::encoding::time::TimeState;
 use firn_model::sample::TimestampMs;
 
-/// The times that were decoded last. Series that were scraped together have equal times: a reader
-/// that goes from one to the next decodes the times of their packs once, and learns from
-/// [`TimesKnown::generation`] that they did not change. Reuse one to keep its memory.
+/// The last decoded times. Series that were scraped together have equal times: a reader of several
+/// series decodes the times of their packs once, and [`TimesKnown::generation`] shows that they did
+/// not change. Reuse an instance to keep its memory.
 #[derive(Debug, Default)]
 pub(crate) struct TimesKnown {
     first: TimestampMs,
     bytes: Vec<u8>,
-    /// Those of the packs first; behind them may be those of loose samples.
+    /// Times of the packs first; the times of unpacked samples may follow.
     times: Vec<TimestampMs>,
     samples: usize,
-    /// Behind the last of the packs.
+    /// State of the decoder after the last pack.
     state: TimeState,
-    /// Times of the last chunk of floats.
+    /// Number of times of the last chunk of floats.
     count: usize,
     generation: u64,
 }
 
 impl TimesKnown {
-    /// The times of the chunk of floats that was decoded last.
+    /// Returns the times of the last decoded chunk of floats.
     pub(crate) fn newest(&self) -> &[TimestampMs] {
         &self.times[..self.count]
     }
 
-    /// A number that changes whenever [`TimesKnown::newest`] does.
+    /// Returns a number that changes whenever [`TimesKnown::newest`] changes.
     pub(crate) fn generation(&self) -> u64 {
         self.generation
     }
 
-    /// The first `samples` times, which [`TimesKnown::know`] has read.
+    /// Returns the first `samples` times, which [`TimesKnown::know`] must have decoded.
     pub(super) fn first(&self, samples: usize) -> &[TimestampMs] {
         &self.times[..samples]
     }
 
-    /// Makes sure that the times of packs are known; returns the state behind them.
+    /// Decodes the times of packs, unless they are cached. Returns the decoder state after them.
     #[inline]
     pub(super) fn know(
         &mut self,
@@ -71,16 +71,16 @@ impl TimesKnown {
         Ok(())
     }
 
-    /// The places of the times from `samples` up to `room`, for the caller to fill; only the first
-    /// `samples` stay known.
+    /// Returns the places `samples..room` of the times for the caller to fill. Only the first
+    /// `samples` times remain cached.
     pub(super) fn places_behind(&mut self, samples: usize, room: usize) -> &mut [TimestampMs] {
         self.samples = samples;
         self.make_room(room);
         &mut self.times[samples..room]
     }
 
-    /// Says that the first `count` times are those of a chunk of floats; `moved` if one of them
-    /// changed.
+    /// Records that the first `count` times belong to a chunk of floats; `moved` is true if any of
+    /// them changed.
     pub(super) fn keep(&mut self, count: usize, moved: bool) {
         if moved || self.count != count {
             self.forget();

@@ -1,8 +1,9 @@
-//! The chunk that a series appends to.
+//! The open chunk, to which a series appends.
 //!
-//! Its newest bytes lie in the series itself: appending to one series after the other then reads
-//! memory in order, and the body elsewhere in memory is touched once for several samples. A run
-//! grows as long as it lies in there; behind a flush the next repeat begins a new one.
+//! Its newest bytes are stored in the series itself, in the tail. Appending to one series after the
+//! other therefore accesses memory in order, and the body, which is elsewhere in memory, is written
+//! once for several samples. A run can grow while it is in the tail; after a flush, the next repeat
+//! begins a new run.
 
 use super::closed::{Chunk, first_time, write};
 use super::columns::{Columns, Sample};
@@ -20,31 +21,32 @@ use firn_model::histogram::{Histogram, ResetHint};
 use firn_model::sample::{START_UNKNOWN, TimestampMs};
 use std::sync::Arc;
 
-/// The newest samples of a series, still growing. 80 bytes and the body.
+/// The newest samples of a series, still growing. Takes 80 bytes and the body. Also keeps the
+/// newest sample after its chunk was closed, for the check of duplicates.
 #[derive(Debug, Default)]
 pub(crate) struct OpenChunk {
-    /// The bytes before the tail, and room for more.
+    /// The bytes before the tail, with spare capacity.
     body: Box<[u8]>,
     time: TimeState,
     bits: u64,
     int: i64,
-    /// Only series with histograms or start timestamps pay for their state.
+    /// Only series with histograms or start timestamps pay for this state.
     rare: Option<Box<Rare>>,
     count: u16,
     form: Form,
-    /// Bytes of the body that are used; [`WHOLE`] if all are.
+    /// Number of used bytes of the body; [`WHOLE`] if all are used.
     used: u16,
     known: Known,
-    /// Where the runs that may grow stand in the tail, counted from one: four bits for times and
-    /// above them four for values.
+    /// Positions of the growing runs in the tail, counted from one: four bits for times, and above
+    /// them four bits for values.
     runs_at: u8,
     tail: Tail,
 }
 
-/// A body that has no room, however long it is.
+/// Value of `used` for a body without spare capacity, whatever its length.
 const WHOLE: u16 = u16::MAX;
 
-/// How much is known of the newest sample.
+/// The available information about the newest sample.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Known {
     #[default]
@@ -57,23 +59,23 @@ enum Known {
 struct Rare {
     start: TimestampMs,
     histogram: Option<Arc<Histogram>>,
-    /// Whether the newest sample is `histogram`.
+    /// True if the newest sample is `histogram`.
     ends_in_histogram: bool,
 }
 
-/// A series' newest sample.
+/// The newest sample of a series.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Newest<'a> {
     /// A float.
     Float(f64),
-    /// A histogram.
+    /// A native histogram.
     Histogram(&'a Histogram),
-    /// It is no longer known, or there never was one.
+    /// The value is not available, or there never was a sample.
     Unknown,
 }
 
 impl OpenChunk {
-    /// An empty chunk behind a sample at `time`, whose value may be forgotten.
+    /// Returns an empty chunk after a sample at `time`, whose value may be unavailable.
     pub(crate) fn behind(time: TimestampMs, sample: Option<Sample>) -> Self {
         let mut open = Self {
             time: TimeState::starting_at(time),
@@ -98,12 +100,12 @@ impl OpenChunk {
         open
     }
 
-    /// Samples in the chunk.
+    /// Returns the number of samples in the chunk.
     pub(crate) fn sample_count(&self) -> usize {
         usize::from(self.count)
     }
 
-    /// The time of the first sample; meaningless while there is none.
+    /// Returns the time of the first sample; meaningless if the chunk is empty.
     pub(crate) fn first_time(&self) -> TimestampMs {
         match self.body.is_empty() {
             true => first_time(&self.tail.bytes()),
@@ -117,17 +119,17 @@ impl OpenChunk {
         prefetch::bytes(self.used_body());
     }
 
-    /// Whether a sample was ever appended.
+    /// Returns whether a sample was ever appended or set.
     pub(crate) fn has_newest(&self) -> bool {
         self.known != Known::Nothing
     }
 
-    /// The time of the newest sample ever appended, also if its chunk has been closed since.
+    /// Returns the time of the newest sample, even if its chunk has been closed.
     pub(crate) fn last_time(&self) -> TimestampMs {
         self.time.time
     }
 
-    /// The newest sample ever appended, also if its chunk has been closed since.
+    /// Returns the newest sample, even if its chunk has been closed.
     pub(crate) fn newest(&self) -> Newest<'_> {
         match self.rare.as_deref() {
             _ if self.known != Known::Sample => Newest::Unknown,
@@ -140,8 +142,8 @@ impl OpenChunk {
         }
     }
 
-    /// Scale and integer of the newest float, if it has them. An encoder of the same float takes
-    /// them instead of searching.
+    /// Returns scale and integer of the newest float, if it has them. An encoder of the same float
+    /// uses them instead of a search.
     #[inline]
     pub(crate) fn newest_decimal(&self) -> Option<(Scale, i64)> {
         self.value().known()
@@ -156,17 +158,17 @@ impl OpenChunk {
         }
     }
 
-    /// Bytes of memory behind the struct.
+    /// Returns the memory of the chunk in bytes, without the struct itself.
     pub(crate) fn memory_bytes(&self) -> usize {
         self.body.len() + self.rare.as_ref().map_or(0, |_| size_of::<Rare>())
     }
 
-    /// Whether the next sample belongs into a new chunk.
+    /// Returns whether the chunk must be closed before the next sample.
     pub(crate) fn is_full(&self, samples_max: u16) -> bool {
         self.count >= samples_max || self.used_body().len() + TAIL_BYTES >= BODY_BYTES
     }
 
-    /// Whether a float without a start timestamp may go the short way of
+    /// Returns whether a float without a start timestamp can be appended with
     /// [`OpenChunk::push_sole`].
     #[inline]
     pub(crate) fn is_plain(&self) -> bool {
@@ -204,7 +206,7 @@ impl OpenChunk {
         self.put_tail(&buffer);
     }
 
-    /// Appends a float.
+    /// Appends a float with a start timestamp.
     ///
     /// Panics unless `time` is after the last one, also of a chunk that was closed.
     pub(crate) fn push_float(&mut self, time: TimestampMs, start: TimestampMs, value: f64) {
@@ -217,7 +219,7 @@ impl OpenChunk {
         self.count += 1;
     }
 
-    /// Appends a histogram with `hint` for its own.
+    /// Appends a histogram with `hint` as its counter reset hint.
     ///
     /// Panics unless `time` is after the last one, also of a chunk that was closed.
     pub(crate) fn push_histogram(
@@ -231,7 +233,8 @@ impl OpenChunk {
         buffer.put(HISTOGRAM);
         let rare = self.rare.get_or_insert_default();
         let mut bytes = buffer.as_bytes().to_vec();
-        // The first one of a body says its shape, so that the body decodes from itself.
+        // The first histogram of a body contains its shape, so that the body can be decoded on its
+        // own.
         histogram::push(&mut bytes, rare.histogram.as_deref(), histogram, hint);
         histogram::replace(&mut rare.histogram, histogram, hint);
         rare.ends_in_histogram = true;
@@ -239,7 +242,7 @@ impl OpenChunk {
         self.count += 1;
     }
 
-    /// Begins a sample and the chunk if it is the first: all but the value.
+    /// Starts a sample, and the chunk if it is empty: writes everything except the value.
     fn begin_sample(&mut self, time: TimestampMs, start: TimestampMs) -> TailBuffer {
         let is_next = !self.has_newest() || time > self.time.time;
         assert!(is_next, "times of a series ascend");
@@ -255,13 +258,13 @@ impl OpenChunk {
         buffer
     }
 
-    /// Where the runs of times and of values stand that may grow.
+    /// Returns the positions of the growing runs of times and of values.
     #[inline]
     fn runs(&self) -> (u16, u16) {
         (u16::from(self.runs_at & 15), u16::from(self.runs_at >> 4))
     }
 
-    /// One that stands further back is flushed with this sample, and forgotten.
+    /// A run at a higher position is flushed with this sample, so its position is not stored.
     #[inline]
     fn set_runs(&mut self, time: u16, value: u16) {
         self.runs_at = time.min(15) as u8 | (value.min(15) as u8) << 4;
@@ -302,7 +305,7 @@ impl OpenChunk {
         self.tail = Tail::new(u128::from_le_bytes(bytes), written.len());
     }
 
-    /// Puts `bytes` behind the body, and nothing into the tail.
+    /// Appends `bytes` to the body and clears the tail.
     #[inline(never)]
     fn flush(&mut self, bytes: &[u8]) {
         let used = self.used_body().len();
@@ -312,7 +315,7 @@ impl OpenChunk {
         self.end_body(needed);
     }
 
-    /// Makes the body hold so many bytes.
+    /// Grows the body to at least `needed` bytes.
     fn make_room(&mut self, needed: usize) {
         if needed > self.body.len() {
             // Bodies are most of a head's memory: half as much again, in steps that allocators
@@ -328,14 +331,14 @@ impl OpenChunk {
         }
     }
 
-    /// The body holds all that there is, in its first `used` bytes.
+    /// Records that the body contains the whole chunk, in its first `used` bytes.
     fn end_body(&mut self, used: usize) {
         self.used = u16::try_from(used).unwrap_or(WHOLE);
         self.tail = Tail::default();
         self.runs_at = 0;
     }
 
-    /// Packs the samples behind the last pack if it is time to: see [`pack::is_due`].
+    /// Packs the samples after the last pack if a pack is due: see [`pack::is_due`].
     #[inline]
     pub(crate) fn pack_if_due(&mut self, phase: u32) {
         if pack::is_due(self.sample_count(), phase) && self.rare.is_none() {
@@ -343,8 +346,8 @@ impl OpenChunk {
         }
     }
 
-    /// If it cannot be done now, it is not done in this chunk again: there are too many samples
-    /// behind the last pack from then on.
+    /// If this fails, the chunk is not packed any more, because from then on it has too many
+    /// samples after the last pack.
     #[inline(never)]
     fn pack(&mut self) {
         let tail = self.tail.bytes();
@@ -372,7 +375,7 @@ impl OpenChunk {
         }
     }
 
-    /// Begins a body at `time`.
+    /// Starts a body at `time`.
     fn begin(&mut self, buffer: &mut TailBuffer, time: TimestampMs) {
         buffer.put_low(time as u64, 8);
         self.time = TimeState::starting_at(time);
@@ -391,15 +394,15 @@ impl OpenChunk {
         buffer.put(START);
         push_uvarint(buffer, zigzag(start.wrapping_sub(rare.start)));
         rare.start = start;
-        // The decoder looks for a start only where it looks for a time.
+        // The decoder expects a start timestamp only where it expects a time.
         self.runs_at &= !15;
     }
 
-    /// Closes the chunk: what it held is immutable, and the next sample begins a new one. `None` if
-    /// it is empty.
+    /// Closes the chunk and returns it as an immutable one; the next sample begins a new chunk.
+    /// Returns `None` if it is empty.
     pub(crate) fn close(&mut self) -> Option<Chunk> {
         let chunk = self.snapshot()?;
-        // The memory goes back: a series that ends here should not keep it.
+        // Releases the memory, which a series that ends here should not keep.
         self.body = Box::default();
         self.used = 0;
         self.tail = Tail::default();
@@ -407,14 +410,14 @@ impl OpenChunk {
         Some(chunk)
     }
 
-    /// A copy of what the chunk holds now. `None` if it is empty.
+    /// Returns a copy of the current samples, or `None` if the chunk is empty.
     pub(crate) fn snapshot(&self) -> Option<Chunk> {
         let mut bytes = Vec::new();
         self.write_to(&mut bytes).then(|| Chunk(bytes.into()))
     }
 
-    /// Appends a chunk of nothing but the newest sample, for [`super::ChunkView::new`]. `false`,
-    /// and nothing is appended, if there is more to it than a float.
+    /// Appends a chunk with only the newest sample to `out`, for [`super::ChunkView::new`]. Returns
+    /// false and appends nothing if that sample is not a plain float.
     pub(crate) fn write_newest_to(&self, out: &mut Vec<u8>) -> bool {
         let Newest::Float(value) = self.newest() else {
             return false;
@@ -429,8 +432,8 @@ impl OpenChunk {
         true
     }
 
-    /// Appends a copy of what the chunk holds now, for [`super::ChunkView::new`]. `false`, and
-    /// nothing is appended, if it is empty.
+    /// Appends a copy of the chunk to `out`, for [`super::ChunkView::new`]. Returns false and
+    /// appends nothing if the chunk is empty.
     pub(crate) fn write_to(&self, out: &mut Vec<u8>) -> bool {
         let tail = self.tail.bytes();
         let body = (self.used_body(), &tail[..self.tail.len()]);
@@ -442,7 +445,7 @@ impl OpenChunk {
 }
 
 impl Chunk {
-    /// A copy without the samples up to `time`; the chunk must have newer ones.
+    /// Returns a copy without the samples up to `time`. The chunk must have newer ones.
     pub(crate) fn behind(&self, time: TimestampMs) -> Result<Self, Malformed> {
         let mut columns = Columns::default();
         self.decode(usize::MAX, &mut columns)?;

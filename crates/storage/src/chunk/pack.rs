@@ -1,20 +1,21 @@
-//! Packs: the codes of some sixteen consecutive floats, written again so that they decode many at a
+//! Packs: about sixteen consecutive floats, encoded again so that they can be decoded many at a
 //! time.
 //!
-//! Times and values part. Times become distances from a line ([`times`]), the same bytes for series
-//! that were scraped together: a reader of one after the other follows them once. Values
-//! become steps of as many bits as the widest needs. Invariant: what was packed decodes to the same
-//! samples and leaves the decoder in the same state as the codes did.
+//! Times and values are stored separately. Times are stored as their distance from a line
+//! ([`times`]), which gives the same bytes for series that were scraped together, so that a reader
+//! of several series decodes them once. Values are stored as steps with as many bits as the widest
+//! step needs. Invariant: a pack decodes to the same samples as the codes it replaces, and leaves
+//! the decoder in the same state.
 //!
 //! ```text
 //! packs  = f9 | samples u15, is raw u1 | bytes of times u16 | bytes of values u16 | times | values
 //! values = one for each pack:
 //!   00..38       no step is negative, each of so many bits
 //!   40..78       the same for zigzags of steps
-//!   80 | these   behind it a uvarint, the zigzag of the first step, 0 among the others
+//!   80 | these   followed by a uvarint, the zigzag of the first step, which is 0 among the others
 //!   39 SS        the scale is SS from here on, the integer before is 0; one of the above follows
 //!   3a           codes, a run for each value that repeats
-//!   3b           steps not of the integer but of the order of the bits; one of the above follows
+//!   3b           steps of the order of the bits, not of the integer; one of the above follows
 //! ```
 
 pub(super) mod times;
@@ -27,24 +28,24 @@ use crate::encoding::Malformed;
 use crate::encoding::bits::BITS_MAX;
 use crate::encoding::cursor::Cursor;
 
-/// Samples of a pack, but for the first of a chunk.
+/// Number of samples of a pack, except for the first one of a chunk.
 const SAMPLES: usize = 16;
 
-/// The first pack has at least so many: what comes with packs is paid for by then.
+/// Minimum number of samples of the first pack, at which packs save more than they cost.
 const FIRST_MIN: usize = 9;
 
-/// The first pack has at most so many.
+/// Maximum number of samples of the first pack.
 const FIRST_MAX: usize = FIRST_MIN + SAMPLES - 1;
 
 const FIRST_TIME_BYTES: usize = 8;
 
-/// Operation behind the first time: packs follow.
+/// Operation after the first time: packs follow.
 const PACKED: u8 = 0xf9;
 
-/// Bytes that say how much packs hold.
+/// Bytes of the header of the packs.
 const HEADER_BYTES: usize = 6;
 
-/// Bits of a step at most.
+/// Maximum number of bits of a step.
 const WIDTH_MAX: usize = BITS_MAX as usize;
 
 const WIDTH: u8 = 0x3f;
@@ -54,26 +55,27 @@ const SCALE: u8 = 0x39;
 const CODES: u8 = 0x3a;
 const ORDERED: u8 = 0x3b;
 
-/// In the number of samples: the newest value is not what the integer and the scale say.
+/// Flag in the number of samples: the newest value is not given by the integer and the scale.
 const RAW: u16 = 1 << 15;
 
-/// How many more bytes than its codes a pack of steps may take: it decodes several times as fast.
+/// Maximum number of bytes by which a pack of steps may exceed its codes: it decodes several times
+/// as fast.
 const DEARER_BYTES: usize = 8;
 
-/// How much the packs of a body hold. They lie behind the first time.
+/// Header of the packs of a body, which follow the first time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Packs {
-    /// Samples; without any there are no packs, nor anything that says so.
+    /// Number of samples; zero if the body has no packs and no header.
     pub(super) samples: usize,
-    /// Bytes of their times.
+    /// Bytes of the encoded times.
     times: usize,
-    /// Bytes of their values.
+    /// Bytes of the encoded values.
     values: usize,
     is_raw: bool,
 }
 
 impl Packs {
-    /// Those of a body that is whole or none.
+    /// Reads the header of a body, which may be empty.
     pub(super) fn find(body: &[u8]) -> Result<Self, Malformed> {
         let mut cursor = Cursor::new(body.get(FIRST_TIME_BYTES..).unwrap_or(&[]));
         match cursor.rest().first() {
@@ -93,7 +95,8 @@ impl Packs {
             values: usize::from((word >> 32) as u16),
             is_raw: samples & RAW != 0,
         };
-        // Each pack has a byte of values: memory for samples is taken by this number.
+        // Each pack has at least a byte of values. The number of samples determines an allocation,
+        // so it is checked against that.
         match packs.samples.checked_sub(FIRST_MIN) {
             Some(behind) if behind / SAMPLES < packs.values => Ok(packs),
             _ => Err(Malformed("packs without their values")),
@@ -106,7 +109,7 @@ impl Packs {
         samples | (self.times as u64) << 16 | (self.values as u64) << 32
     }
 
-    /// The packs with `pack` behind the others; `None` if the header cannot count them.
+    /// Returns the header after appending `pack`, or `None` if its fields would overflow.
     pub(super) fn with(self, pack: &Pack, is_raw: bool) -> Option<Self> {
         let with = Self {
             samples: self.samples + pack.samples,
@@ -122,7 +125,7 @@ impl Packs {
         FIRST_TIME_BYTES + 1 + HEADER_BYTES + self.times
     }
 
-    /// Where the codes behind them begin in a body.
+    /// Returns the offset of the codes after the packs in a body.
     pub(super) fn end(self) -> usize {
         match self.samples {
             0 => FIRST_TIME_BYTES,
@@ -130,7 +133,8 @@ impl Packs {
         }
     }
 
-    /// Puts `pack` into `body`, which held `before` and is long enough for these.
+    /// Inserts `pack` into `body`, whose packs are described by `before`. The body must be long
+    /// enough for the new header `self`.
     pub(super) fn insert(self, before: Self, pack: &Pack, body: &mut [u8]) {
         let (old, new) = (before.values_at(), self.values_at());
         body.copy_within(old..old + before.values, new);
@@ -141,7 +145,7 @@ impl Packs {
         body[FIRST_TIME_BYTES + 1..][..HEADER_BYTES].copy_from_slice(word);
     }
 
-    /// The bytes of times and those of values, in the body in which they were found.
+    /// Returns the bytes of the times and those of the values in `body`.
     pub(super) fn bytes(self, body: &[u8]) -> Result<(&[u8], &[u8]), Malformed> {
         let all = body.get(..self.end()).ok_or(Malformed("packs cut short"))?;
         let (times, values) = all.split_at(self.values_at());
@@ -149,15 +153,15 @@ impl Packs {
     }
 }
 
-/// Whether a chunk of `samples` samples should pack now. Chunks of one `phase` pack at the same
-/// samples, so that equal times have equal bytes; other phases pack at other samples, so that the
-/// work is spread over scrapes.
+/// Returns whether a chunk of `samples` samples should pack now. Chunks of one `phase` pack at the
+/// same samples, so that equal times have equal bytes. Other phases pack at other samples, so that
+/// the work is spread over the scrapes.
 #[inline]
 pub(super) fn is_due(samples: usize, phase: u32) -> bool {
     (samples + phase as usize).is_multiple_of(SAMPLES)
 }
 
-/// Cuts `out` into the places of the first pack and those of each other pack.
+/// Splits `out` into the places of the first pack and those of each further pack.
 #[inline]
 fn apart<T>(out: &mut [T]) -> Result<(&mut [T], &mut [[T; SAMPLES]]), Malformed> {
     let Some(behind) = out.len().checked_sub(FIRST_MIN) else {
@@ -167,7 +171,7 @@ fn apart<T>(out: &mut [T]) -> Result<(&mut [T], &mut [[T; SAMPLES]]), Malformed>
     Ok((first, others.as_chunks_mut().0))
 }
 
-/// Passes over as many numbers of `width` bits; returns bytes that begin with them.
+/// Skips as many `numbers` of `width` bits. Returns bytes that begin with them.
 #[inline]
 fn read_packed<'a>(
     cursor: &mut Cursor<'a>,

@@ -1,13 +1,13 @@
-//! The newest bytes of an open chunk, which lie in the series itself.
+//! The tail: the newest bytes of an open chunk, stored in the series itself.
 
 use crate::encoding::sink::{Buffer, Sink};
 
-/// Bytes of the tail: as many as round a series up to 96 bytes. A sample takes one to three.
+/// Bytes of the tail, which round up a series to 96 bytes. A sample takes one to three.
 pub(super) const TAIL_BYTES: usize = 15;
 
-/// The tail, from the lowest byte on; the highest byte says how many they are. Two words, because
-/// bytes that are written one by one cannot be read as words for some twenty cycles: a sample is
-/// added in registers ([`Word`]).
+/// The tail, from the lowest byte on; the highest byte contains its length. It consists of two
+/// words, because bytes that are written one by one cannot be read as words for about twenty
+/// cycles: a sample is added in registers ([`Word`]).
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Tail([u64; 2]);
 
@@ -22,7 +22,7 @@ impl Tail {
         (self.0[1] >> 56) as usize
     }
 
-    /// The bytes, and zeros behind them.
+    /// Returns the bytes, followed by zeros.
     #[inline]
     fn bits(self) -> u128 {
         u128::from(self.0[1] & (u64::MAX >> 8)) << 64 | u128::from(self.0[0])
@@ -33,11 +33,11 @@ impl Tail {
     }
 }
 
-/// A tail in registers, to which a sample is added. Bytes that do not fit are lost; [`Word::tail`]
-/// notices.
+/// A tail in registers, to which a sample is added. Bytes that do not fit are lost, which
+/// [`Word::tail`] detects.
 pub(super) struct Word {
     bits: u128,
-    /// From one on, as in [`TailBuffer`].
+    /// Counted from one, as in [`TailBuffer`].
     end: usize,
 }
 
@@ -50,7 +50,7 @@ impl Word {
         }
     }
 
-    /// `None` if it holds more than a tail does.
+    /// Returns the tail, or `None` if the bytes do not fit into one.
     #[inline]
     pub(super) fn tail(&self) -> Option<Tail> {
         let len = self.end - 1;
@@ -91,6 +91,6 @@ impl Sink for Word {
     }
 }
 
-/// A buffer for a tail and all that one sample adds to it: a first time, a start, a time and a
-/// value, and the slack of a move of eight bytes.
+/// A buffer for a tail and all bytes that one sample adds to it: a first time, a start, a time and
+/// a value, and the slack of an eight-byte store.
 pub(super) type TailBuffer = Buffer<{ 1 + TAIL_BYTES + 8 + 11 + 9 + 11 + 8 }>;

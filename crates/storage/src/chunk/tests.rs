@@ -1,4 +1,4 @@
-//! Chunks against a model: every value comes back to the bit, corrupt bytes are errors.
+//! Tests of chunks against a model: every value is returned bit for bit, corrupt bytes are errors.
 
 use super::layout::HEADER_BYTES;
 use super::*;
@@ -37,8 +37,8 @@ fn push(open: &mut OpenChunk, sample: &Sample) {
     }
 }
 
-/// Encodes, decodes and compares bit for bit; also the first half, and the half behind the middle:
-/// as codes, and packed in several phases. Returns the bytes of the codes.
+/// Encodes, decodes and compares bit for bit: the whole chunk, its first half, and its second half
+/// after a cut; as codes, and packed in several phases. Returns the bytes of the codes.
 fn check(samples: &[Sample], context: &str) -> Vec<u8> {
     for phase in [0, 3, 10] {
         check_packed(samples, Some(phase), &format!("{context}, phase {phase}"));
@@ -200,8 +200,8 @@ fn chunk_of_steady_series_takes_its_documented_bytes() {
     };
     let exact = |_| 0;
     let shaky = |i: i64| (i * 7_919 % 11) - 5;
-    // Header, first time, first and second time code, then a byte for 32 times and for 32 values;
-    // and one for a run that a flush of the tail cut in two, which is one in 14 bytes at most.
+    // Header, first time, first and second time code, then a byte per 32 times and per 32 values,
+    // and one for a run that a flush of the tail splits, which is at most one in 14 bytes.
     let in_runs = 10 + 8 + 1 + 3 + 15 + 1 + 15;
     assert!((in_runs..=in_runs + 4).contains(&bytes(|_| 7.0, exact)));
     let counting = 10 + 8 + 1 + 3 + 15 + 480;
@@ -242,7 +242,7 @@ fn chunk_newest_after_close_is_still_known() {
     assert_eq!((open.last_time(), open.sample_count()), (7, 0));
 }
 
-/// A value like those that exporters send, of a kind fixed by `kind`.
+/// Returns a value like those of exporters, of a kind fixed by `kind`.
 fn random_value(rng: &SimRng, kind: u64, before: f64) -> Value {
     let n = rng.next_u64();
     Value::Float(match kind {
@@ -295,16 +295,18 @@ fn chunk_of_steady_series_packs_into_its_documented_bytes() {
             .collect();
         check_packed(&floats(&samples), Some(0), "steady").len()
     };
-    // Header, first time, what says that there are packs; a byte for 16 times once there is a line,
-    // which is three bytes more than no distance and begins as many behind the first time.
+    // Header, first time, header of the packs; then a byte per 16 times. The first line takes three
+    // bytes more, because its interval differs from zero and it begins that far from the first
+    // time.
     let times = 10 + 8 + 7 + 6 + 30;
-    // A constant is a byte for 16 after the first step, a count two more of one bit each.
+    // A constant takes a byte per 16 values after the first step, a counter two more with one bit
+    // each.
     assert_eq!(bytes(|_| 7.0), times + 30 + 1);
     assert_eq!(bytes(|i| i as f64), times + 30 * 3);
     assert_eq!(bytes(|i| (i % 2) as f64), times + 30 * 5);
     assert_eq!(bytes(|i| (i + 1) as f64 * 0.25), times + 30 * 11 + 2);
-    // Full-precision floats are a byte for the order, two for how, and the bits of the largest
-    // step.
+    // Full-precision floats take a byte for the order, two for the encoding, and the bits of the
+    // largest step.
     let third = bytes(|i| (i + 1_000) as f64 / 3.0);
     assert!(third < times + 30 * (2 + 2 * 47), "{third}");
 }
@@ -350,7 +352,7 @@ fn chunk_of_packs_is_damaged_and_nothing_panics() {
 fn chunk_after_another_of_its_target_decodes_with_the_times_of_that() {
     let of = |late: i64, count: i64, value: f64| {
         let mut open = OpenChunk::default();
-        // A short one begins elsewhere.
+        // A short one begins at another time.
         for i in if count < 9 { 7..7 + count } else { 0..count } {
             let late = if i == 40 { late } else { 0 };
             open.push_float(i * 15_000 + late, START_UNKNOWN, value * i as f64);
@@ -385,7 +387,7 @@ fn chunk_after_another_of_its_target_decodes_with_the_times_of_that() {
     }
 }
 
-/// Times of a scrape: some late, some missing, now and then with another interval.
+/// Returns times of a scrape: some late, some missing, sometimes with another interval.
 fn scraped(rng: &SimRng, count: usize) -> Vec<i64> {
     let (mut at, mut interval) = (rng.below(1 << 40) as i64, 15_000);
     let (late, gaps) = (1 + rng.below(40), 8 + rng.below(90));
@@ -448,7 +450,7 @@ fn chunks_of_scrapes_in_any_order_decode_as_each_alone() {
     }
 }
 
-/// Fails when the bytes change: `docs/format/chunk.md` goes with them.
+/// If the bytes change, `docs/format/chunk.md` must change too.
 #[test]
 fn chunk_golden_bytes_stay() {
     let samples = floats(&[
@@ -464,7 +466,7 @@ fn chunk_golden_bytes_stay() {
         &[6, 0][..],
         &[0xe3, 0x28, 1, 0, 0, 0, 0, 0],
         &[0xe8, 3, 0, 0, 0, 0, 0, 0],
-        // No distance yet, and one step of 1.
+        // No interval yet, and one step of 1.
         &[0xc0, 2],
         // A change of 15,000 and another step; then both repeat.
         &[0xf1, 0x30, 0x75, 2],
@@ -480,7 +482,7 @@ fn chunk_golden_bytes_stay() {
     assert_eq!(check(&samples, "golden"), golden);
 }
 
-/// Fails when the bytes change: `docs/format/chunk.md` goes with them.
+/// If the bytes change, `docs/format/chunk.md` must change too.
 #[test]
 fn chunk_golden_bytes_of_packs_stay() {
     let value = |i: i64| match i {
@@ -492,17 +494,17 @@ fn chunk_golden_bytes_of_packs_stay() {
     let time = |i: i64| 1_000 + i * 15_000 + if i == 12 { 7 } else { 0 };
     let samples: Vec<(i64, f64)> = (0..34).map(|i| (time(i), value(i))).collect();
     let golden: Vec<u8> = [
-        // 34 samples and the time of the last.
+        // 34 samples and the time of the last one.
         &[34, 0][..],
         &[0x80, 0x91, 7, 0, 0, 0, 0, 0],
         // The first time; packs of 32 samples, bytes of their times and values.
         &[0xe8, 3, 0, 0, 0, 0, 0, 0],
         &[0xf9, 32, 0, 14, 0, 34, 0],
-        // A line of 15,000 more than no distance, 15,000 before the first time; of three bits each,
-        // one is seven behind it.
+        // A line with an interval of 15,000 more than zero, beginning 15,000 before the first time;
+        // three bits each, one time is seven after the line.
         &[0x80 | 0x40 | 3, 0xb0, 0xea, 1, 0xaf, 0xea, 1],
         &[0, 0, 0, 0, 0x70, 0],
-        // A pack without anything late.
+        // A pack without late times.
         &[0],
         // 10,005 / 10^1, and zigzags of six bits: steps of zero, ten and minus twenty.
         &[0x39, 1, 0x80 | 0x40 | 6, 0xaa, 0x9c, 1],

@@ -1,14 +1,14 @@
-//! Numbers of any width in bytes, least significant bit first: the one bit writer and the one bit
-//! reader of storage.
+//! Numbers of any width in bytes, least significant bit first: the only bit writer and bit reader
+//! of the storage crate.
 //!
-//! The log, the page directory and packs of chunks read and write it as it is; vectors of pages
+//! The log, the page directory and the packs of chunks use this order directly; vectors of pages
 //! interleave it in lanes.
 
 use super::Malformed;
 use super::sink::Sink;
 
-/// Widest number that [`BitReader::take`] reads: a word loaded at a byte holds that many bits
-/// behind the up to seven that were read before.
+/// Maximum width of a number that [`BitReader::take`] reads: a word loaded at a byte boundary
+/// contains that many bits after up to seven bits that were already read.
 pub(crate) const BITS_MAX: u32 = 56;
 
 /// Writes bits to a [`Sink`], eight bytes at a time.
@@ -20,7 +20,7 @@ pub(crate) struct BitWriter {
 }
 
 impl BitWriter {
-    /// Appends the low `width` bits of `number`, at most 64; its other bits must be zero.
+    /// Appends the low `width` bits of `number`, at most 64. The other bits must be zero.
     #[inline]
     pub(crate) fn put(&mut self, out: &mut impl Sink, number: u64, width: u32) {
         debug_assert!(width <= 64 && number.unbounded_shr(width) == 0);
@@ -33,7 +33,7 @@ impl BitWriter {
         }
     }
 
-    /// Appends the bits that are left and fills the last byte up with zeros.
+    /// Appends the remaining bits and fills the last byte with zeros.
     #[inline]
     pub(crate) fn finish(self, out: &mut impl Sink) {
         if self.bits > 0 {
@@ -42,7 +42,7 @@ impl BitWriter {
     }
 }
 
-/// Appends numbers of `width` bits each and rounds up to bytes.
+/// Appends numbers of `width` bits each and fills the last byte with zeros.
 #[inline]
 pub(crate) fn push_bits(out: &mut impl Sink, width: usize, numbers: impl Iterator<Item = u64>) {
     let mut bits = BitWriter::default();
@@ -52,8 +52,8 @@ pub(crate) fn push_bits(out: &mut impl Sink, width: usize, numbers: impl Iterato
     bits.finish(out);
 }
 
-/// Reads bits. Behind the end it reads zeros; [`BitReader::finish`] reports that, so that not every
-/// step has to check.
+/// Reads bits. After the end it returns zeros, and [`BitReader::finish`] reports an error, so that
+/// single reads need no check.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BitReader<'a> {
     bytes: &'a [u8],
@@ -61,13 +61,14 @@ pub(crate) struct BitReader<'a> {
 }
 
 impl<'a> BitReader<'a> {
-    /// A reader at the first bit of `bytes`.
+    /// Returns a reader at the first bit of `bytes`.
     #[inline]
     pub(crate) fn new(bytes: &'a [u8]) -> Self {
         Self { bytes, at: 0 }
     }
 
-    /// The next bits; at least 57 of them are valid, the higher ones may be zero.
+    /// Returns the next bits without consuming them. At least 57 of them are valid; the higher ones
+    /// may be zero.
     #[inline]
     pub(crate) fn peek(&self) -> u64 {
         let rest = self.bytes.get(self.at / 8..).unwrap_or(&[]);
@@ -78,13 +79,13 @@ impl<'a> BitReader<'a> {
         word >> (self.at % 8)
     }
 
-    /// Passes over `count` bits.
+    /// Skips `count` bits.
     #[inline]
     pub(crate) fn skip(&mut self, count: usize) {
         self.at += count;
     }
 
-    /// The next `count` bits, at most [`BITS_MAX`].
+    /// Returns the next `count` bits, at most [`BITS_MAX`].
     #[inline]
     pub(crate) fn take(&mut self, count: u32) -> u64 {
         let bits = self.peek() & ((1 << count) - 1);
@@ -92,7 +93,7 @@ impl<'a> BitReader<'a> {
         bits
     }
 
-    /// The next `count` bits, at most 64.
+    /// Returns the next `count` bits, at most 64.
     #[inline]
     pub(crate) fn take_long(&mut self, count: u32) -> u64 {
         match count {
@@ -101,8 +102,7 @@ impl<'a> BitReader<'a> {
         }
     }
 
-    /// Checks that all bytes were read, nothing behind them, and that the last byte was filled up
-    /// with zeros.
+    /// Returns an error unless exactly all bytes were read and the last byte is filled with zeros.
     pub(crate) fn finish(&self) -> Result<(), Malformed> {
         if self.at.div_ceil(8) == self.bytes.len() && self.peek() == 0 {
             Ok(())
@@ -121,8 +121,8 @@ fn last_word(rest: &[u8]) -> u64 {
     u64::from_le_bytes(word)
 }
 
-/// Sets each place of `out` to `each` of the next number of at most [`BITS_MAX`] bits in `bytes`,
-/// which begin with the first one. Behind the end of `bytes` numbers are zero.
+/// Reads one number of at most [`BITS_MAX`] bits for each place of `out` from the start of `bytes`,
+/// and stores the result of `each` for it. After the end of `bytes`, numbers are zero.
 #[inline]
 pub(crate) fn unpack(
     bytes: &[u8],
@@ -139,8 +139,8 @@ pub(crate) fn unpack(
     }
 }
 
-/// Takes `EACH` numbers out of a word. Words begin at multiples of `EACH` bits of a byte, so 64
-/// bits are valid of eight numbers, 60 of four and 58 of two.
+/// Extracts `EACH` numbers from each word. Words begin at multiples of `EACH` bits of a byte, so
+/// that 64 bits are valid for eight numbers, 60 for four and 58 for two.
 #[inline]
 fn unpack_by<const EACH: usize>(
     bytes: &[u8],

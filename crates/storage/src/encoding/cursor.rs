@@ -1,43 +1,43 @@
-//! Reads untrusted bytes front to back; every step checks what is left.
+//! A reader of untrusted bytes from front to back; every step checks the remaining length.
 
 use super::Malformed;
 
 const TRUNCATED: Malformed = Malformed("truncated");
 
-/// The bytes that are left to read.
+/// The bytes that remain to be read.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cursor<'a> {
     rest: &'a [u8],
 }
 
 impl<'a> Cursor<'a> {
-    /// A cursor at the first of `bytes`.
+    /// Returns a cursor at the start of `bytes`.
     pub(crate) fn new(bytes: &'a [u8]) -> Self {
         Self { rest: bytes }
     }
 
-    /// The bytes that are left, unchecked.
+    /// Returns the remaining bytes without consuming them.
     #[inline]
     pub(crate) fn rest(&self) -> &'a [u8] {
         self.rest
     }
 
-    /// The bytes that are left, for a reader that takes some of them.
+    /// Returns the remaining bytes, for a reader that consumes some of them.
     pub(crate) fn rest_mut(&mut self) -> &mut &'a [u8] {
         &mut self.rest
     }
 
-    /// Bytes left.
+    /// Returns the number of remaining bytes.
     pub(crate) fn len(&self) -> usize {
         self.rest.len()
     }
 
-    /// Whether nothing is left.
+    /// Returns whether no bytes remain.
     pub(crate) fn is_empty(&self) -> bool {
         self.rest.is_empty()
     }
 
-    /// The next byte.
+    /// Reads the next byte.
     #[inline]
     pub(crate) fn byte(&mut self) -> Result<u8, Malformed> {
         let (first, rest) = self.rest.split_first().ok_or(TRUNCATED)?;
@@ -45,7 +45,7 @@ impl<'a> Cursor<'a> {
         Ok(*first)
     }
 
-    /// The next `len` bytes.
+    /// Reads the next `len` bytes.
     #[inline]
     pub(crate) fn bytes(&mut self, len: usize) -> Result<&'a [u8], Malformed> {
         let (taken, rest) = self.rest.split_at_checked(len).ok_or(TRUNCATED)?;
@@ -53,17 +53,17 @@ impl<'a> Cursor<'a> {
         Ok(taken)
     }
 
-    /// A little-endian number of `len` bytes, 1 to 8.
+    /// Reads a little-endian number of `len` bytes, 1 to 8.
     #[inline]
     pub(crate) fn number(&mut self, len: usize) -> Result<u64, Malformed> {
-        // One load where eight bytes are left, which is nearly always.
+        // One load if eight bytes remain, which is nearly always the case.
         if let Some(word) = self.rest.first_chunk::<8>() {
             let shift = 64 - 8 * len as u32;
             self.rest = &self.rest[len..];
             return Ok(u64::from_le_bytes(*word) << shift >> shift);
         }
         let bytes = self.bytes(len)?;
-        // The halves of the number overlap; a copy of so many bytes would be a call.
+        // The halves of the number overlap; a copy of a variable number of bytes would be a call.
         let (low, high) = match (bytes.first_chunk(), bytes.last_chunk()) {
             (Some(low), Some(high)) => (u32::from_le_bytes(*low), u32::from_le_bytes(*high)),
             _ => return Ok(little_endian(bytes)),
@@ -71,12 +71,12 @@ impl<'a> Cursor<'a> {
         Ok(u64::from(low) | u64::from(high) << (8 * (len - 4)))
     }
 
-    /// Eight bytes, little endian.
+    /// Reads eight bytes, little endian.
     pub(crate) fn u64(&mut self) -> Result<u64, Malformed> {
         self.number(8)
     }
 
-    /// A number of seven bits a byte; at most ten bytes.
+    /// Reads a varint: seven bits per byte, at most ten bytes.
     #[inline]
     pub(crate) fn uvarint(&mut self) -> Result<u64, Malformed> {
         let mut n = 0u64;
@@ -93,8 +93,8 @@ impl<'a> Cursor<'a> {
         Err(Malformed("varint too long"))
     }
 
-    /// A length of things that take at least `bytes_each` bytes: never more than what is left can
-    /// hold, so that it may be allocated.
+    /// Reads a number of items that take at least `bytes_each` bytes each. Returns an error if the
+    /// remaining bytes cannot contain that many, so that the result is safe to allocate.
     pub(crate) fn count(&mut self, bytes_each: usize) -> Result<usize, Malformed> {
         let n = usize::try_from(self.uvarint()?).map_err(|_| TRUNCATED)?;
         match n.checked_mul(bytes_each) {
@@ -103,15 +103,15 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// A length, then as many bytes.
+    /// Reads a length, then that many bytes.
     pub(crate) fn prefixed(&mut self) -> Result<&'a [u8], Malformed> {
         let n = self.count(1)?;
         self.bytes(n)
     }
 }
 
-/// A little-endian number of fewer than eight bytes, byte by byte: a copy of as many would be a
-/// call.
+/// Decodes a little-endian number of fewer than eight bytes byte by byte, because a copy of a
+/// variable number of bytes would be a call.
 #[inline]
 pub(crate) fn little_endian(bytes: &[u8]) -> u64 {
     let byte = |(i, byte): (usize, &u8)| u64::from(*byte) << (8 * i);

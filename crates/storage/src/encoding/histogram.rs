@@ -1,5 +1,5 @@
-//! Native histograms of every kind, exact, each measured against the one before where both have the
-//! same shape.
+//! Encoding of native histograms of every kind, exact to the bit. A histogram is encoded relative
+//! to the previous one if both have the same shape.
 //!
 //! ```text
 //! histogram = flags u8 | shape if flags has NEW_SHAPE | counts
@@ -23,7 +23,7 @@ use std::sync::Arc;
 const FLOAT: u8 = 1;
 const NEW_SHAPE: u8 = 2;
 
-/// Appends `histogram` with `hint` for its own, measured against `previous`.
+/// Appends `histogram` with `hint` as its counter reset hint, encoded relative to `previous`.
 pub(crate) fn push(
     out: &mut Vec<u8>,
     previous: Option<&Histogram>,
@@ -41,7 +41,7 @@ pub(crate) fn push(
     push_counts(out, previous.map(|p| &p.counts), &histogram.counts);
 }
 
-/// Whether all fields but the hint are equal to the bit.
+/// Returns whether all fields except the counter reset hint are bit for bit equal.
 pub(crate) fn equal_but_hint(a: &Histogram, b: &Histogram) -> bool {
     let bytes = |histogram| {
         let mut bytes = Vec::new();
@@ -60,8 +60,8 @@ pub(crate) fn same_shape(a: &Histogram, b: &Histogram) -> bool {
         && bucket_counts(&a.counts) == bucket_counts(&b.counts)
 }
 
-/// Replaces the histogram `kept` by another one with `hint` for its own. Reuses the memory of the
-/// one before if no other reference to it exists and the shapes are equal.
+/// Replaces the histogram in `kept` by another one with `hint` as its hint. Reuses the memory of
+/// the old one if no other reference to it exists and the shapes are equal.
 pub(crate) fn replace(kept: &mut Option<Arc<Histogram>>, by: &Histogram, hint: ResetHint) {
     let own = kept.as_mut().and_then(Arc::get_mut);
     match own.filter(|own| same_shape(own, by)) {
@@ -79,7 +79,7 @@ pub(crate) fn replace(kept: &mut Option<Arc<Histogram>>, by: &Histogram, hint: R
     }
 }
 
-/// Replaces counts by others of as many buckets.
+/// Replaces counts by others with the same numbers of buckets.
 fn replace_counts(own: &mut Counts, by: &Counts) {
     match (own, by) {
         (
@@ -126,7 +126,7 @@ fn same_bits(a: &[f64], b: &[f64]) -> bool {
     a.len() == b.len() && a.iter().zip(b).all(|(x, y)| x.to_bits() == y.to_bits())
 }
 
-/// Whether the counts are floats, and the positive and negative buckets.
+/// Returns whether the counts are floats, and the numbers of positive and negative buckets.
 pub(crate) fn bucket_counts(counts: &Counts) -> (bool, usize, usize) {
     match counts {
         Counts::Integer {
@@ -242,7 +242,7 @@ fn push_xor(out: &mut Vec<u8>, before: f64, value: f64) {
     out.put_low(shifted, len);
 }
 
-/// Reads a histogram that was measured against `previous`.
+/// Decodes a histogram that was encoded relative to `previous`.
 pub(crate) fn read(
     cursor: &mut Cursor<'_>,
     previous: Option<&Histogram>,
@@ -272,7 +272,7 @@ pub(crate) fn read(
     })
 }
 
-/// A histogram of the shape that is read next, with zeros for counts.
+/// Decodes a shape and returns a histogram of that shape with all counts zero.
 pub(crate) fn read_shape(cursor: &mut Cursor<'_>, is_float: bool) -> Result<Histogram, Malformed> {
     let schema = i32::try_from(unzigzag(cursor.uvarint()?))
         .map_err(|_| Malformed("histogram schema out of range"))?;

@@ -1,10 +1,10 @@
 //! Vectors of numbers of one width, packed in lanes.
 //!
-//! Neighbouring numbers lie in neighbouring words, so that a compiler unpacks them side by side. Up
-//! to 32 bits there are four lanes of 32-bit words, above two lanes of 64-bit words: number `i` of
-//! four lanes is the `i / 4`th of lane `i % 4`, a lane is packed least significant bit first, and
-//! the words of the lanes alternate. Of the last word of each lane there are only the bytes that
-//! hold something.
+//! Neighbouring numbers are in neighbouring words, so that a compiler can unpack them in parallel.
+//! Up to 32 bits there are four lanes of 32-bit words, above that two lanes of 64-bit words. Number
+//! `i` of four lanes is the `i / 4`th of lane `i % 4`. A lane is packed least significant bit
+//! first, and the words of the lanes alternate. Of the last word of each lane only the used bytes
+//! are stored.
 //!
 //! Source of the lanes: Lemire and Boytsov, "Decoding billions of integers per second through
 //! vectorization".
@@ -14,20 +14,20 @@ use super::bits::push_bits;
 use super::cursor::Cursor;
 use super::simd::{self, Packed};
 
-/// Numbers in a full vector.
+/// Number of numbers in a full vector.
 pub(crate) const VECTOR: usize = 128;
 
-/// Widths up to here have four lanes of 32-bit words.
+/// Maximum width with four lanes of 32-bit words.
 pub(super) const NARROW: usize = 32;
 
-/// Bytes of `count` numbers of `width` bits.
+/// Returns the size in bytes of `count` packed numbers of `width` bits.
 #[inline]
 pub(crate) fn packed_bytes(count: usize, width: usize) -> usize {
     let lanes = if width <= NARROW { 4 } else { 2 };
     lanes * (count.div_ceil(lanes) * width).div_ceil(8)
 }
 
-/// Appends at most [`VECTOR`] numbers, the low `width` bits of each.
+/// Packs at most [`VECTOR`] numbers, the low `width` bits of each, and appends them to `out`.
 pub(crate) fn pack(out: &mut Vec<u8>, numbers: &[u64], width: usize) {
     match width {
         0 => (),
@@ -50,7 +50,7 @@ fn pack_lanes<const LANES: usize, const WORD: usize>(
         lane_bytes.clear();
         let of_lane = numbers.iter().skip(lane).step_by(LANES);
         push_bits(&mut lane_bytes, width, of_lane.map(|n| n & mask));
-        // A lane that lacks a number may lack bytes.
+        // A lane with one number less may have fewer bytes.
         lane_bytes.resize(packed.len() / LANES, 0);
         for (row, word) in lane_bytes.chunks(WORD).enumerate() {
             let at = row * LANES * WORD + lane * word.len();
@@ -59,9 +59,9 @@ fn pack_lanes<const LANES: usize, const WORD: usize>(
     }
 }
 
-/// Reads `count` numbers of `width` bits, at most [`VECTOR`] and 64, adds `low` to each, wrapping,
-/// and puts those into `out` for which it has room, a multiple of eight; places of `out` behind the
-/// last number may change.
+/// Unpacks `count` numbers of `width` bits, at most [`VECTOR`] and 64, and adds `low` to each,
+/// wrapping. Stores as many as `out` has places, which must be a multiple of eight; the places
+/// after the last number may change.
 #[inline]
 pub(crate) fn unpack(
     cursor: &mut Cursor<'_>,

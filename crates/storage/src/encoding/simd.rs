@@ -1,8 +1,9 @@
-//! The loops that decoding of pages spends its time in, in the best form that the processor has.
+//! The loops in which page decoding spends its time, in the fastest form that the processor
+//! supports.
 //!
-//! Each function looks at the processor and calls one of three forms that give the same bits: for
-//! AVX-512, for AVX2 with FMA, or the portable one, which every processor can run and tests compare
-//! with. docs/adr/0094 says what each is worth.
+//! Each function detects the processor and calls one of three forms with identical results: for
+//! AVX-512, for AVX2 with FMA, or the portable form, which runs on every processor and serves as
+//! the reference in tests. docs/adr/0094 contains measurements of each.
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
@@ -18,19 +19,20 @@ use avx2::Avx2;
 #[cfg(target_arch = "x86_64")]
 use avx512::Avx512;
 
-/// Numbers of one width that lie in lanes.
+/// Packed numbers of one width, in lanes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Packed<'a> {
-    /// Their bytes.
+    /// The bytes of the numbers.
     pub(crate) bytes: &'a [u8],
-    /// `bytes` with those that follow them: a loop may read these too and ignores their values.
+    /// `bytes` with those that follow in memory. A loop may read the latter and ignores their
+    /// values.
     pub(crate) rest: &'a [u8],
     /// Bits of each number, 1 to 64.
     pub(crate) width: usize,
 }
 
-/// Unpacks numbers, adds `low` to each, wrapping, and puts those into `out` for which it has room,
-/// a multiple of eight.
+/// Unpacks numbers, adds `low` to each, wrapping, and stores as many as `out` has places, which
+/// must be a multiple of eight.
 #[inline]
 pub(crate) fn unpack(packed: Packed<'_>, low: i64, out: &mut [i64]) {
     #[cfg(target_arch = "x86_64")]
@@ -46,8 +48,8 @@ pub(crate) fn unpack(packed: Packed<'_>, low: i64, out: &mut [i64]) {
     portable::unpack(packed, low, out);
 }
 
-/// Makes each difference the sum of all up to it and of `before`, wrapping; returns the last one.
-/// There is a multiple of four of them.
+/// Replaces each difference by the sum of `before` and all differences up to it, wrapping. Returns
+/// the last sum. The number of differences must be a multiple of four.
 #[inline]
 pub(crate) fn add_up(before: i64, differences: &mut [i64]) -> i64 {
     #[cfg(target_arch = "x86_64")]
@@ -61,7 +63,7 @@ pub(crate) fn add_up(before: i64, differences: &mut [i64]) -> i64 {
     portable::add_up(before, differences)
 }
 
-/// Sets `floats` to what as many integers stand for.
+/// Converts integers to floats; both slices must have the same length.
 #[inline]
 pub(crate) fn floats(scaling: Scaling, ints: &[i64], floats: &mut [f64]) {
     #[cfg(target_arch = "x86_64")]
@@ -85,7 +87,7 @@ mod tests {
     use firn_model::env::Rng;
     use firn_model::env::sim::SimRng;
 
-    /// AVX2, which is not dispatched where there is AVX-512.
+    /// Returns AVX2, which is not selected on processors with AVX-512.
     #[cfg(target_arch = "x86_64")]
     fn avx2() -> Option<Avx2> {
         Avx2::detect()
@@ -103,7 +105,7 @@ mod tests {
             let mut rest = Vec::new();
             pack(&mut rest, &numbers, width);
             let end = rest.len();
-            // What follows must not matter.
+            // The bytes that follow must not affect the result.
             rest.extend((0..rng.below(3) * 9).map(|_| rng.next_u64() as u8));
             let packed = Packed {
                 bytes: &rest[..end],
@@ -154,7 +156,7 @@ mod tests {
                 _ => rng.next_u64() as i64 >> (63 - width.min(50)),
             };
             let ints: Vec<i64> = (0..seed as usize % 300).map(int).collect();
-            // Also without those that are too large, so that the fast way is taken to its end.
+            // Also without integers that are too large, so that the fast path runs to its end.
             let small: Vec<i64> = ints.iter().map(|int| int >> 12).collect();
             for (scaling, ints) in scalings.iter().flat_map(|s| [(*s, &ints), (*s, &small)]) {
                 let bits = |convert: &dyn Fn(&mut [f64]) -> bool| {

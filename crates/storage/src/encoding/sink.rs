@@ -1,8 +1,8 @@
-//! What an encoder writes to: a vector, or a buffer of fixed size on the stack.
+//! Output of an encoder: a vector, or a buffer of fixed size on the stack.
 
-/// What an encoder writes to.
+/// The output of an encoder, to which it appends bytes.
 pub(crate) trait Sink {
-    /// Bytes written so far; a [`Buffer`] counts from one.
+    /// Returns the number of bytes written so far; a [`Buffer`] counts from one.
     fn position(&self) -> usize;
 
     /// Appends a byte.
@@ -11,8 +11,8 @@ pub(crate) trait Sink {
     /// Appends the low `len` bytes of `n`, little endian.
     fn put_low(&mut self, n: u64, len: usize);
 
-    /// Adds one to the byte at `position`. Returns false, and changes nothing, if that byte is
-    /// `last` or was not written.
+    /// Adds one to the byte at `position`. Returns false without a change if that byte is `last` or
+    /// was not written.
     fn increment(&mut self, position: usize, last: u8) -> bool;
 }
 
@@ -38,12 +38,12 @@ impl Sink for Vec<u8> {
     }
 }
 
-/// At most `BYTES` bytes, counted with one byte in front and the slack of an eight-byte store. The
-/// caller must know that what it writes fits.
+/// A buffer of at most `BYTES` bytes, including one byte in front and the slack of an eight-byte
+/// store. The caller must ensure that everything fits.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Buffer<const BYTES: usize> {
     bytes: [u8; BYTES],
-    /// Counts from one, so that no run begins at position zero, which stands for "no run".
+    /// Counts from one, so that no run begins at position zero, which means "no run".
     end: usize,
 }
 
@@ -57,7 +57,7 @@ impl<const BYTES: usize> Default for Buffer<BYTES> {
 }
 
 impl<const BYTES: usize> Buffer<BYTES> {
-    /// The bytes written so far.
+    /// Returns the bytes written so far.
     #[inline]
     pub(crate) fn as_bytes(&self) -> &[u8] {
         &self.bytes[1..self.end]

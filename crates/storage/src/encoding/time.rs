@@ -1,5 +1,5 @@
-//! Timestamps as the change of their distance, one byte each for a steady scrape and a fraction of
-//! one for an exact one.
+//! Encoding of timestamps as delta of delta: one byte each for a steady scrape interval, and a
+//! fraction of a byte for an exact one.
 //!
 //! ```text
 //! 00..bf       zigzag of the change, -96..=95
@@ -22,17 +22,17 @@ const TWELVE_BITS: u8 = 0xe0;
 const BYTES: u8 = 0xf0;
 const BYTES_LAST: u8 = 0xf7;
 
-/// What an operation says.
+/// A decoded operation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Code {
-    /// So many timestamps at the distance of the newest.
+    /// So many timestamps with an unchanged delta.
     Repeats(u32),
-    /// The zigzag of what the distance changes by.
+    /// The zigzag of a change of the delta.
     Change(u64),
 }
 
 impl Code {
-    /// What `op` says, with what follows on it.
+    /// Decodes the operation `op` and the bytes that belong to it.
     #[inline(always)]
     pub(crate) fn read(op: u8, cursor: &mut Cursor<'_>) -> Result<Self, Malformed> {
         Ok(Self::Change(match op {
@@ -45,8 +45,8 @@ impl Code {
     }
 }
 
-/// Appends the zigzag of a change of the distance. `run_at` is where the run that may grow stands
-/// in `out`, zero for none.
+/// Appends the zigzag of a change of the delta. `run_at` is the position of the growing run in
+/// `out`, zero for none.
 #[inline]
 pub(crate) fn push_change(out: &mut impl Sink, run_at: &mut u16, change: u64) {
     if change == 0 {
@@ -65,23 +65,23 @@ pub(crate) fn push_change(out: &mut impl Sink, run_at: &mut u16, change: u64) {
     }
 }
 
-/// The state that the next timestamp is coded against. An encoder and its decoder go through the
+/// The state that the next timestamp is encoded against. An encoder and its decoder go through the
 /// same states.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct TimeState {
     /// The newest timestamp.
     pub(crate) time: TimestampMs,
-    /// Its distance to the one before.
+    /// The difference between the newest timestamp and the one before.
     pub(crate) delta: i64,
 }
 
 impl TimeState {
-    /// Before the first timestamp, which costs one byte if it is `time` itself.
+    /// Returns the state before the first timestamp, which costs one byte if it is equal to `time`.
     pub(crate) fn starting_at(time: TimestampMs) -> Self {
         Self { time, delta: 0 }
     }
 
-    /// Appends `time`. `run_at` is where the run that may grow stands in `out`, zero for none.
+    /// Appends `time`. `run_at` is the position of the growing run in `out`, zero for none.
     #[inline]
     pub(crate) fn push(&mut self, out: &mut impl Sink, run_at: &mut u16, time: TimestampMs) {
         let delta = time.wrapping_sub(self.time);
@@ -90,18 +90,19 @@ impl TimeState {
         push_change(out, run_at, change);
     }
 
-    /// Goes one unchanged distance on.
+    /// Advances by one unchanged delta and returns the timestamp.
     #[inline]
     pub(crate) fn repeat(&mut self) -> TimestampMs {
         self.time = self.time.wrapping_add(self.delta);
         self.time
     }
 
-    /// Follows an operation. For a run it returns how many times [`TimeState::repeat`] is due, and
-    /// nothing is done yet; otherwise the state has moved on and it returns zero.
+    /// Decodes and applies an operation. For a run, returns how often [`TimeState::repeat`] is due,
+    /// and leaves the state unchanged; otherwise advances the state by one timestamp and returns
+    /// zero.
     #[inline(always)]
     pub(crate) fn apply(&mut self, op: u8, cursor: &mut Cursor<'_>) -> Result<u32, Malformed> {
-        // Of nearly all samples, which say all in a byte.
+        // The fast path for nearly all samples, whose operation is one byte.
         if op < RUN {
             self.change(u64::from(op));
             return Ok(0);
@@ -131,7 +132,7 @@ pub(super) fn push_repeat(out: &mut impl Sink, run_at: &mut u16, run: u8, run_ma
     if *run_at != 0 && out.increment(usize::from(*run_at), run + run_max - 1) {
         return;
     }
-    // A run beyond the reach of the offset is not remembered: it just stays as short as it is.
+    // A run beyond the range of the offset is not recorded, so it does not grow any more.
     *run_at = u16::try_from(out.position()).unwrap_or(0);
     out.put(run);
 }

@@ -1,5 +1,5 @@
-//! Float values: runs of repeats, small steps of decimal-scaled integers, and raw bits where no
-//! scale fits.
+//! Encoding of float values: runs of repeats, small steps of decimal-scaled integers, and raw bits
+//! where no scale fits.
 //!
 //! ```text
 //! 00..9f       zigzag of the integer's step, -80..=79
@@ -10,7 +10,7 @@
 //! f0 SS        the scale is SS from here on, and the integer before is 0
 //! ```
 //!
-//! Invariant: bits come back as they went in, for every f64.
+//! Invariant: decoding returns the same bits for every f64.
 
 use super::Malformed;
 use super::cursor::Cursor;
@@ -27,31 +27,31 @@ const XOR: u8 = 0xe8;
 const XOR_LAST: u8 = 0xef;
 const SCALE: u8 = 0xf0;
 
-/// Values without a scale after which the encoder stops searching for one: a column of
-/// full-precision floats would cost 31 multiplications a value in vain.
+/// Number of values without a scale after which the encoder stops to search for one: a column of
+/// full-precision floats would cost 31 needless multiplications per value.
 const MISSES_MAX: u8 = 4;
 
-/// The state that the next value is coded against. An encoder and its decoder go through the same
+/// The state that the next value is encoded against. An encoder and its decoder go through the same
 /// states, except for `misses`, which only the encoder uses.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ValueState {
-    /// The newest float.
+    /// Bits of the newest float.
     pub(crate) bits: u64,
     /// The newest integer.
     pub(crate) int: i64,
     pub(crate) form: Form,
 }
 
-/// How the newest values were written. A struct of its own, so that a series can store the state in
-/// 18 bytes instead of 24.
+/// Encoding of the newest values. A struct of its own, so that a series can store the state in 18
+/// bytes instead of 24.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Form {
     scale: Scale,
-    /// Values in vain searched for a scale; and [`RAW`].
+    /// Number of failed searches for a scale, combined with [`RAW`].
     misses: u8,
 }
 
-/// The newest float is not what the integer and the scale say.
+/// Flag: the newest float is not given by the integer and the scale.
 const RAW: u8 = 0x80;
 
 impl Form {
@@ -60,21 +60,21 @@ impl Form {
     }
 }
 
-/// What an operation says.
+/// A decoded operation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Code {
-    /// So many times the newest bits.
+    /// So many repeats of the newest bits.
     Repeats(u32),
-    /// The zigzag of the integer's step.
+    /// The zigzag of a step of the integer.
     Step(u64),
-    /// The newest bits but for these.
+    /// Exclusive-or with the newest bits.
     Xor(u64),
-    /// A scale and a step follow.
+    /// A change of the scale; a scale and a step follow.
     Scale,
 }
 
 impl Code {
-    /// What `op` says, with what follows on it.
+    /// Decodes the operation `op` and the bytes that belong to it.
     #[inline(always)]
     pub(crate) fn read(op: u8, cursor: &mut Cursor<'_>) -> Result<Self, Malformed> {
         Ok(match op {
@@ -90,7 +90,7 @@ impl Code {
         })
     }
 
-    /// The zigzag of the step behind a scale.
+    /// Decodes the zigzag of the step after a scale.
     pub(crate) fn step_of_scale(cursor: &mut Cursor<'_>) -> Result<u64, Malformed> {
         match Self::read(cursor.byte()?, cursor)? {
             Self::Step(step) => Ok(step),
@@ -99,13 +99,13 @@ impl Code {
     }
 }
 
-/// Appends one more repeat. `run_at` is where the run that may grow stands in `out`, zero for none.
+/// Appends one more repeat. `run_at` is the position of the growing run in `out`, zero for none.
 pub(crate) fn push_run(out: &mut impl Sink, run_at: &mut u16) {
     push_repeat(out, run_at, RUN, RUN_MAX);
 }
 
 impl ValueState {
-    /// Appends `value`. `run_at` is where the run that may grow stands in `out`, zero for none.
+    /// Appends `value`. `run_at` is the position of the growing run in `out`, zero for none.
     pub(crate) fn push(&mut self, out: &mut impl Sink, run_at: &mut u16, value: f64) {
         if !self.push_fitting(out, run_at, value) {
             self.push_outlier(out, value);
@@ -113,8 +113,9 @@ impl ValueState {
         }
     }
 
-    /// Appends `value` if it is the newest one again or the scale fits it; otherwise returns false
-    /// and appends nothing. Calls nothing else, so that all of the state stays in registers.
+    /// Appends `value` if it repeats the newest one or has an integer in the current scale;
+    /// otherwise returns false and appends nothing. Calls nothing else, so that the whole state
+    /// stays in registers.
     #[inline]
     pub(crate) fn push_fitting(
         &mut self,
@@ -140,15 +141,16 @@ impl ValueState {
         true
     }
 
-    /// Whether a step to `int` is shorter than what differs of `bits`. Most full-precision floats
-    /// below ten are integers of 16 digits by chance: a column of them stays one of bits.
+    /// Returns whether a step to `int` is shorter than the changed bytes of `bits`. Most
+    /// full-precision floats below ten happen to be integers of 16 digits: a column of them should
+    /// remain encoded as bits.
     #[cold]
     fn is_nearer(&self, int: i64, bits: u64) -> bool {
         let step = zigzag(int.wrapping_sub(self.int));
         byte_len(step) < byte_len(bits ^ self.bits)
     }
 
-    /// Appends `value`, for which the caller knows scale and integer, if there are any.
+    /// Appends `value`, whose scale and integer are given by the caller, if there are any.
     #[inline]
     pub(crate) fn push_known(
         &mut self,
@@ -174,7 +176,7 @@ impl ValueState {
         self.bits = bits;
     }
 
-    /// Scale and integer of the newest value, if it has them.
+    /// Returns scale and integer of the newest value, if it has them.
     #[inline]
     pub(crate) fn known(&self) -> Option<(Scale, i64)> {
         (!self.form.is_raw()).then_some((self.form.scale, self.int))
@@ -212,7 +214,7 @@ impl ValueState {
         }
     }
 
-    /// Appends a value that the scale does not fit: with another scale, or as bits.
+    /// Appends a value that the current scale does not fit: with another scale, or as bits.
     #[cold]
     fn push_outlier(&mut self, out: &mut impl Sink, value: f64) {
         if self.form.misses & !RAW < MISSES_MAX
@@ -221,7 +223,7 @@ impl ValueState {
             self.push_scale(out, scale);
             return self.push_int(out, int);
         }
-        // Infinities and NaNs, staleness markers above all, say nothing about the values around
+        // Infinities and NaNs, mostly staleness markers, give no indication of the values around
         // them.
         if value.is_finite() {
             self.form.misses = (self.form.misses + 1).min(RAW | MISSES_MAX);
@@ -229,11 +231,12 @@ impl ValueState {
         self.push_bits(out, value.to_bits());
     }
 
-    /// Follows an operation. For a run it returns how many repeats of [`ValueState::bits`] are due;
-    /// otherwise the state has moved on to the next value and it returns zero.
+    /// Decodes and applies an operation. For a run, returns how many repeats of
+    /// [`ValueState::bits`] are due; otherwise advances the state to the next value and returns
+    /// zero.
     #[inline(always)]
     pub(crate) fn apply(&mut self, op: u8, cursor: &mut Cursor<'_>) -> Result<u32, Malformed> {
-        // Of nearly all samples, which say all in a byte.
+        // The fast path for nearly all samples, whose operation is one byte.
         if op < RUN {
             self.follow(u64::from(op));
             return Ok(0);
@@ -253,7 +256,7 @@ impl ValueState {
         Ok(0)
     }
 
-    /// Goes a zigzag step on.
+    /// Advances by a zigzag step of the integer.
     #[inline]
     pub(crate) fn follow(&mut self, step: u64) {
         self.int = self.int.wrapping_add(unzigzag(step));
@@ -261,40 +264,40 @@ impl ValueState {
         self.bits = self.form.scale.float(self.int).to_bits();
     }
 
-    /// How integers become floats.
+    /// Returns the conversion of integers of the current scale to floats.
     #[inline]
     pub(crate) fn scaling(&self) -> Scaling {
         self.form.scale.scaling()
     }
 
-    /// Goes on to a float, which is what the integer and the scale say.
+    /// Advances to a float that is given by `int` and the scale.
     #[inline]
     pub(crate) fn turn_to_int(&mut self, int: i64, float: f64) {
         (self.int, self.bits) = (int, float.to_bits());
         self.form.misses &= !RAW;
     }
 
-    /// Goes on to a float, whatever the integer and the scale say.
+    /// Advances to a float that is not given by the integer and the scale.
     #[inline]
     pub(crate) fn turn_to_bits(&mut self, float: f64) {
         self.bits = float.to_bits();
         self.form.misses |= RAW;
     }
 
-    /// Whether the newest float is not what the integer and the scale say.
+    /// Returns whether the newest float is not given by the integer and the scale.
     pub(crate) fn is_raw(&self) -> bool {
         self.form.is_raw()
     }
 
-    /// Turns to the scale with this code; the integer before is 0 then.
+    /// Changes to the scale with this code, and resets the integer to 0.
     pub(crate) fn rescale(&mut self, code: u8) -> Result<(), Malformed> {
         self.form.scale = Scale::from_code(code).ok_or(Malformed("unknown scale"))?;
         self.int = 0;
         Ok(())
     }
 
-    /// Reads what follows on a change of the scale. Takes and returns state and cursor by value, so
-    /// that the caller can keep its own in registers.
+    /// Decodes the bytes after a change of the scale. Takes and returns state and cursor by value,
+    /// so that the caller can keep its own in registers.
     #[cold]
     fn rescaled<'a>(mut self, mut cursor: Cursor<'a>) -> Result<(Self, Cursor<'a>), Malformed> {
         self.rescale(cursor.byte()?)?;

@@ -1,35 +1,35 @@
-//! Varints, zigzag and lengths in bytes and bits.
+//! Varints, zigzag encoding, and lengths of numbers in bytes and bits.
 
 use super::sink::Sink;
 
-/// A signed number as an unsigned one that is small when the number is near zero.
+/// Maps a signed number to an unsigned one that is small if the number is near zero.
 #[inline]
 pub(crate) fn zigzag(n: i64) -> u64 {
     ((n << 1) ^ (n >> 63)) as u64
 }
 
-/// The inverse of [`zigzag`].
+/// Inverts [`zigzag`].
 #[inline]
 pub(crate) fn unzigzag(z: u64) -> i64 {
     (z >> 1) as i64 ^ -((z & 1) as i64)
 }
 
-/// Bytes that `n` needs without its leading zero bytes; at least one.
+/// Returns the bytes of `n` without its leading zero bytes; at least one.
 pub(crate) fn byte_len(n: u64) -> usize {
     (8 - (n | 1).leading_zeros() as usize / 8).max(1)
 }
 
-/// Bits that `n` needs without its leading zeros; none for zero.
+/// Returns the bits of `n` without its leading zeros; zero for zero.
 pub(crate) fn bit_len(n: u64) -> usize {
     (u64::BITS - n.leading_zeros()) as usize
 }
 
-/// Bytes that [`push_uvarint`] appends.
+/// Returns the number of bytes that [`push_uvarint`] appends.
 pub(crate) fn uvarint_len(n: u64) -> usize {
     bit_len(n | 1).div_ceil(7)
 }
 
-/// Appends `n`, seven bits a byte, least significant first.
+/// Appends `n`, seven bits per byte, least significant first.
 pub(crate) fn push_uvarint(out: &mut impl Sink, mut n: u64) {
     while n >= 0x80 {
         out.put((n & 0x7f) as u8 | 0x80);

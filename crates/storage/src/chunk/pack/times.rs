@@ -1,15 +1,16 @@
-//! Times of packs: how far each is from a line, or the codes that they were.
+//! Times of packs: their distances from a line, or the original codes.
 //!
-//! The line goes on from the newest time before the pack by one distance a sample. A scrape that is
-//! late now and then lies a few milliseconds behind it, so that times decode several to a word and
-//! none waits for a branch; where a scrape is missing the line is far off, and codes are shorter.
+//! The line continues from the newest time before the pack with a constant interval per sample. A
+//! scrape that is sometimes late has times a few milliseconds after the line, so that a word
+//! contains several times and decoding needs no branches. If a scrape is missing, the line is far
+//! off and the codes are shorter.
 //!
 //! ```text
 //! times = one for each pack:
-//!   00..38       how far each is behind the line, of so many bits
-//!   40 | these   behind it a uvarint, the zigzag of what all of them are behind the line at least
-//!   80 | these   before that a uvarint, the zigzag of what the line's distance is more than the
-//!                one between the newest times before the pack
+//!   00..38       how far each is after the line, of so many bits
+//!   40 | these   followed by a uvarint, the zigzag of the minimum distance of all of them
+//!   80 | these   preceded by a uvarint, the zigzag of the difference between the interval of the line
+//!                and the one between the newest times before the pack
 //!   39           codes, whose last run ends with the pack
 //! ```
 
@@ -26,10 +27,11 @@ const LOW: u8 = 0x40;
 const DISTANCE: u8 = 0x80;
 const CODES: u8 = 0x39;
 
-/// How many more bytes than its codes a line may take: it decodes several times as fast.
+/// Maximum number of bytes by which a line may exceed its codes: it decodes several times as fast.
 const DEARER_BYTES: usize = 4;
 
-/// Appends a pack's times, of which it is known how the distance changes to each, as zigzag.
+/// Appends the times of a pack. `changes` are the zigzags of the change of the interval at each
+/// sample.
 pub(super) fn push(changes: &[u64], out: &mut impl Sink) {
     let mut codes = Buffer::<{ FIRST_MAX * 9 + 1 }>::default();
     codes.put(CODES);
@@ -40,7 +42,7 @@ pub(super) fn push(changes: &[u64], out: &mut impl Sink) {
     let mut line = Buffer::<{ FIRST_MAX * 7 + 32 }>::default();
     let is_narrow = Line::of(changes).write(&mut line);
     let (codes, line) = (codes.as_bytes(), line.as_bytes());
-    // Codes have one more, which says that they are codes.
+    // Codes have one more byte, which marks them as codes.
     let bytes = match is_narrow && line.len() < codes.len() + DEARER_BYTES {
         true => line,
         false => codes,
@@ -48,16 +50,16 @@ pub(super) fn push(changes: &[u64], out: &mut impl Sink) {
     bytes.iter().for_each(|byte| out.put(*byte));
 }
 
-/// A line and how far times are behind it.
+/// A line, and the distances of the times from it.
 struct Line {
-    /// What its distance is more than the one before the pack.
+    /// Difference between the interval of the line and the last interval before the pack.
     distance: i64,
     behind: [i64; FIRST_MAX],
     samples: usize,
 }
 
 impl Line {
-    /// The line of the middle one of all distances.
+    /// Returns the line with the median of all intervals.
     fn of(changes: &[u64]) -> Self {
         let (mut behind, samples) = ([0; FIRST_MAX], changes.len());
         let mut distance = 0i64;
@@ -80,13 +82,13 @@ impl Line {
         }
     }
 
-    /// Writes it, if its numbers are not too wide.
+    /// Writes the line. Returns false if its numbers are too wide.
     fn write(&self, out: &mut impl Sink) -> bool {
         let behind = &self.behind[..self.samples];
         let low = behind.iter().copied().min().unwrap_or(0);
         let numbers = |low: i64| behind.iter().map(move |at| at.wrapping_sub(low) as u64);
         let width = |low: i64| bit_len(numbers(low).fold(0, |any, number| any | number));
-        // Nothing is taken off where that saves nothing.
+        // No minimum is subtracted if that saves nothing.
         let (whole, above_low) = (width(0), width(low));
         let (low, width) = match above_low < whole {
             true => (low, above_low),
@@ -107,7 +109,8 @@ impl Line {
     }
 }
 
-/// Reads a time for each place of `out`; `state` goes on as if it had read their codes.
+/// Decodes a time for each place of `out`. `state` is then the same as after decoding the original
+/// codes.
 pub(in crate::chunk) fn read(
     bytes: &[u8],
     state: &mut TimeState,

@@ -1,4 +1,4 @@
-//! Reading the values of packs.
+//! Decoding of the values of packs.
 
 use super::{
     CODES, FIRST_APART, FIRST_MAX, ORDERED, SAMPLES, SCALE, WIDTH, ZIGZAG, apart, read_packed,
@@ -10,7 +10,8 @@ use crate::encoding::simd;
 use crate::encoding::value::ValueState;
 use crate::encoding::{Malformed, unzigzag};
 
-/// Reads a value for each place of `out`; `state` goes on as if it had read their codes.
+/// Decodes a value for each place of `out`. `state` is then the same as after decoding the original
+/// codes.
 pub(in crate::chunk) fn read(
     bytes: &[u8],
     state: &mut ValueState,
@@ -18,10 +19,10 @@ pub(in crate::chunk) fn read(
 ) -> Result<(), Malformed> {
     let mut cursor = Cursor::new(bytes);
     let (first, others) = apart(out)?;
-    // One loop for all of them: a function that is called at one place alone is inlined.
+    // One loop for all of them, because a function with a single call site is inlined.
     let others = others.iter_mut().map(<[f64; SAMPLES]>::as_mut_slice);
     for places in std::iter::once(first).chain(others) {
-        // A pack of one value repeated, as every second counter has, is one byte.
+        // A pack of one repeated value, as every second counter has, is one byte.
         match cursor.rest().first() {
             Some(0) => {
                 cursor.byte()?;

@@ -1,4 +1,5 @@
-//! Writing a pack: from the codes of a chunk to distances from a line and steps of one width.
+//! Encoding of a pack: converts the codes of a chunk to distances from a line and steps of one
+//! width.
 
 use super::{
     CODES, DEARER_BYTES, FIRST_APART, FIRST_MAX, FIRST_MIN, ORDERED, Packs, SAMPLES, SCALE,
@@ -11,7 +12,7 @@ use crate::encoding::sink::{Buffer, Sink};
 use crate::encoding::varint::bit_len;
 use crate::encoding::{Malformed, push_uvarint, time, unzigzag, value, zigzag};
 
-/// A pack, written.
+/// An encoded pack, to be inserted into a body.
 pub(in crate::chunk) struct Pack {
     pub(super) samples: usize,
     pub(super) times: Buffer<{ FIRST_MAX * 9 + 9 }>,
@@ -19,9 +20,9 @@ pub(in crate::chunk) struct Pack {
 }
 
 impl Pack {
-    /// Packs the `samples` floats whose `codes` lie behind `packs`; `None` if they are too few or
-    /// too many, or more than floats. `last` are the bits of the last one. No code may continue a
-    /// run that began before.
+    /// Packs the `samples` floats in `codes`, which follow `packs`. Returns `None` if they are too
+    /// few or too many, or not only floats. `last` are the bits of the last one. No code may
+    /// continue a run that began before.
     pub(in crate::chunk) fn of(
         packs: Packs,
         codes: &[u8],
@@ -48,7 +49,7 @@ impl Pack {
         Some(pack)
     }
 
-    /// Also returns the values.
+    /// Encodes the times and returns the values.
     fn write_times(&mut self, codes: &[u8], is_raw: bool) -> Result<Values, Malformed> {
         let mut walk = Walk::new(codes);
         let (mut steps, mut changes) = (Values::default(), [0; FIRST_MAX]);
@@ -59,7 +60,7 @@ impl Pack {
                 value::Code::Repeats(_) => continue,
                 value::Code::Step(step) => {
                     steps.of[i] = unzigzag(step);
-                    // Repeats before it were not of the integer.
+                    // The repeats before it were not of the integer.
                     match is_raw && i > 0 && steps.kind == Kind::Repeats {
                         true => Kind::Mixed,
                         false => Kind::Integers,
@@ -111,7 +112,7 @@ impl Pack {
     }
 }
 
-/// Where in codes that are to be packed a reader stands.
+/// Position of a reader in the codes to pack.
 struct Walk<'a> {
     cursor: Cursor<'a>,
     time_repeats: u32,
@@ -127,7 +128,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// The zigzag of the change of the next distance.
+    /// Returns the zigzag of the change of the next interval.
     #[inline]
     fn change(&mut self) -> Result<u64, Malformed> {
         if self.time_repeats == 0 {
@@ -140,7 +141,8 @@ impl<'a> Walk<'a> {
         Ok(0)
     }
 
-    /// The next value; runs one by one, and what follows on a scale is left to read.
+    /// Returns the next value. Runs are returned one by one; a scale is returned without the step
+    /// that follows.
     #[inline]
     fn value(&mut self) -> Result<value::Code, Malformed> {
         if self.value_repeats == 0 {
@@ -155,16 +157,16 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// What the codes of a pack are, repeats aside.
+/// Kind of the codes of a pack, apart from repeats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    /// Nothing else.
+    /// Only repeats.
     Repeats,
-    /// Steps of the integer; where there are none, it is what it was.
+    /// Steps of the integer, which is constant in between.
     Integers,
-    /// Bits, exclusive-or with those before.
+    /// Bits, exclusive-or with the previous ones.
     Bits,
-    /// Neither alone.
+    /// Both steps and bits.
     Mixed,
 }
 
@@ -181,7 +183,7 @@ impl Kind {
 /// The values of a pack, between codes and bytes.
 struct Values {
     kind: Kind,
-    /// Code of the scale that the first of them begins with.
+    /// Code of the scale at the first value, if it changes there.
     scale: Option<u8>,
     of: [i64; FIRST_MAX],
     code_bytes: usize,
@@ -199,7 +201,8 @@ impl Default for Values {
 }
 
 impl Values {
-    /// Makes bits, of which the last ones are known, steps of their order.
+    /// Converts exclusive-or bits to steps of the order of the bits. `last` are the bits of the
+    /// last value.
     fn find_order(&mut self, samples: usize, last: u64) {
         if self.kind != Kind::Bits {
             return;
@@ -213,13 +216,13 @@ impl Values {
         }
     }
 
-    /// Writes them, if that takes not much more than their codes.
+    /// Writes the values as steps. Returns false if that takes much more space than their codes.
     fn write(mut self, samples: usize, out: &mut impl Sink) -> bool {
         if self.kind == Kind::Mixed {
             return false;
         }
         let first = zigzag(self.of[0]);
-        // Behind the last there are zeros.
+        // The places after the last value are zero.
         let is_falling = self.of.iter().fold(0, |any, step| any | step) < 0;
         if is_falling {
             for step in &mut self.of {

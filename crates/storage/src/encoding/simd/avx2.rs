@@ -1,8 +1,9 @@
 //! The loops of [`super`] for processors with AVX2 and FMA.
 //!
-//! A value of [`Avx2`] proves that the processor has both: only [`Avx2::detect`] makes one. Each
-//! loop gives the bits that [`super::portable`] gives. Nothing here reads or writes through a
-//! pointer: what is unsafe is only to call a function whose instructions the processor may lack.
+//! A value of [`Avx2`] proves that the processor has both, because only [`Avx2::detect`] creates
+//! one. Each loop gives the same bits as [`super::portable`]. Nothing here reads or writes through
+//! a pointer: the only unsafe operation is to call a function whose instructions the processor may
+//! lack.
 
 #![allow(unsafe_code)]
 
@@ -10,22 +11,22 @@ use super::Packed;
 use crate::encoding::decimal::{OFFSET, SMALL, Scaling};
 use std::arch::x86_64::*;
 
-/// Bytes of a word of each lane.
+/// Bytes of a row, which contains one word of each lane.
 const ROW: usize = 16;
 
-/// A processor with AVX2 and FMA.
+/// Proof that the processor has AVX2 and FMA.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Avx2(());
 
 impl Avx2 {
-    /// The proof, if the processor and the system have it.
+    /// Returns the proof, if the processor and the operating system support both.
     #[inline]
     pub(super) fn detect() -> Option<Self> {
         let has_both = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
         has_both.then_some(Self(()))
     }
 
-    /// Unpacks; see [`super::unpack`].
+    /// Unpacks numbers; see [`super::unpack`].
     #[inline]
     pub(super) fn unpack(self, packed: Packed<'_>, low: i64, out: &mut [i64]) {
         let Packed { bytes, rest, width } = packed;
@@ -33,7 +34,7 @@ impl Avx2 {
         if bytes.len().is_multiple_of(ROW) && rows.len() > bytes.len() / ROW {
             return self.unpack_rows(rows, width, low, out);
         }
-        // Memory is cleared for as many words as there can be.
+        // One case per range of widths, so that no more memory than necessary is cleared.
         match width {
             0..=8 => self.unpack_rows(&whole_words::<4, 9>(bytes), width, low, out),
             9..=16 => self.unpack_rows(&whole_words::<4, 17>(bytes), width, low, out),
@@ -42,7 +43,7 @@ impl Avx2 {
         }
     }
 
-    /// Behind the rows of the numbers there must be one more, of anything.
+    /// After the rows of the numbers there must be one more row, with any content.
     #[inline]
     fn unpack_rows(self, rows: &[[u8; ROW]], width: usize, low: i64, out: &mut [i64]) {
         // SAFETY: `self` exists, so the processor has AVX2 and FMA.
@@ -54,15 +55,15 @@ impl Avx2 {
         }
     }
 
-    /// Adds up; see [`super::add_up`].
+    /// Computes running sums; see [`super::add_up`].
     #[inline]
     pub(super) fn add_up(self, before: i64, out: &mut [i64]) -> i64 {
         // SAFETY: `self` exists, so the processor has AVX2 and FMA.
         unsafe { add_up(before, out) }
     }
 
-    /// Converts; see [`super::floats`]. Returns false if some integer is too large: then `floats`
-    /// are of no use.
+    /// Converts integers to floats; see [`super::floats`]. Returns false if an integer is too
+    /// large: then the contents of `floats` are arbitrary.
     #[inline]
     pub(super) fn floats(self, scaling: Scaling, ints: &[i64], floats: &mut [f64]) -> bool {
         // SAFETY: `self` exists, so the processor has AVX2 and FMA.
@@ -94,7 +95,7 @@ fn store(numbers: __m256i, four: &mut [i64; 4]) {
     ];
 }
 
-/// The rows in which the numbers of two rows begin, and those behind them.
+/// Loads the rows in which the numbers of two rows begin, and the rows after them.
 #[inline]
 #[target_feature(enable = "avx2,fma")]
 fn load_rows(rows: &[[u8; ROW]], first: usize, second: usize) -> (__m256i, __m256i) {
@@ -106,7 +107,7 @@ fn load_rows(rows: &[[u8; ROW]], first: usize, second: usize) -> (__m256i, __m25
     (_mm256_set_m128i(b.0, a.0), _mm256_set_m128i(b.1, a.1))
 }
 
-/// Eight numbers at a time.
+/// Unpacks eight numbers at a time.
 #[target_feature(enable = "avx2,fma")]
 fn unpack_narrow(rows: &[[u8; ROW]], width: usize, low: i64, out: &mut [i64]) {
     let mask = _mm256_set1_epi32((u32::MAX >> (32 - width)) as i32);
@@ -123,7 +124,7 @@ fn unpack_narrow(rows: &[[u8; ROW]], width: usize, low: i64, out: &mut [i64]) {
         );
         let shift = _mm256_set_m128i(second, first);
         let back = _mm256_sub_epi32(_mm256_set1_epi32(32), shift);
-        // A shift by 32 leaves nothing.
+        // A shift by 32 leaves zero.
         let these = _mm256_srlv_epi32(these, shift);
         let next = _mm256_sllv_epi32(next, back);
         let numbers = _mm256_and_si256(_mm256_or_si256(these, next), mask);
@@ -142,7 +143,7 @@ fn unpack_narrow(rows: &[[u8; ROW]], width: usize, low: i64, out: &mut [i64]) {
     }
 }
 
-/// Four numbers at a time.
+/// Unpacks four numbers at a time.
 #[target_feature(enable = "avx2,fma")]
 fn unpack_wide(rows: &[[u8; ROW]], width: usize, low: i64, out: &mut [i64]) {
     let mask = _mm256_set1_epi64x((u64::MAX >> (64 - width)) as i64);
@@ -167,13 +168,13 @@ fn add_up(before: i64, out: &mut [i64]) -> i64 {
     let mut sums = _mm256_set1_epi64x(before);
     for four in out.as_chunks_mut::<4>().0 {
         let n = load_four(four);
-        // Of each half by itself, then the first half's sum to the second.
+        // First within each half, then the sum of the first half is added to the second.
         let pairs = _mm256_add_epi64(n, _mm256_slli_si256::<8>(n));
         let first = _mm256_permute4x64_epi64::<0b01_01_01_01>(pairs);
         let first = _mm256_blend_epi32::<0b1111_0000>(_mm256_setzero_si256(), first);
         let n = _mm256_add_epi64(pairs, first);
         store(_mm256_add_epi64(n, sums), four);
-        // So that only an addition waits for the four before.
+        // Computed so that only one addition depends on the previous four.
         sums = _mm256_add_epi64(sums, _mm256_permute4x64_epi64::<0b11_11_11_11>(n));
     }
     _mm256_extract_epi64::<0>(sums)
@@ -196,14 +197,14 @@ fn convert(scaling: Scaling, ints: &[i64], floats: &mut [f64]) -> bool {
     true
 }
 
-/// The quotient, rounded as a division rounds it, in a third of its time.
+/// Returns the quotient, correctly rounded like a division, in a third of its time.
 ///
 /// The inverse is rounded to the nearest, so the product is off by less than two units in the last
-/// place, and one step of Newton's leaves less than one. From there a second step gives the
-/// correctly rounded quotient, as the remainder of such an approximation is exact (Markstein,
+/// place, and one Newton step leaves less than one. From there a second step gives the correctly
+/// rounded quotient, because the remainder of such an approximation is exact (Markstein,
 /// "Computation of elementary functions on the IBM RISC System/6000 processor", theorem 8.2 in
 /// Cornea, Harrison and Tang). Dividends are integers below 2^51 and divisors powers of ten up to
-/// 10^15, far from where exponents end; a dividend of zero stays zero.
+/// 10^15, far from the limits of the exponents; a dividend of zero stays zero.
 #[inline]
 #[target_feature(enable = "avx2,fma")]
 fn divide(dividend: __m256d, divisor: __m256d, inverse: __m256d) -> __m256d {
@@ -223,8 +224,8 @@ fn unorder(ints: __m256i) -> __m256d {
     _mm256_castsi256_pd(_mm256_xor_si256(ints, turned))
 }
 
-/// Integers within 2^51 of zero to floats and through `scale`. Returns false if one of them is
-/// larger.
+/// Converts integers within 2^51 of zero to floats and applies `scale`. Returns false if an integer
+/// is larger.
 #[inline]
 #[target_feature(enable = "avx2,fma")]
 fn each_small(ints: &[i64], floats: &mut [f64], scale: impl Fn(__m256d) -> __m256d) -> bool {
@@ -241,7 +242,7 @@ fn each_small(ints: &[i64], floats: &mut [f64], scale: impl Fn(__m256d) -> __m25
     _mm256_testz_si256(above, above) == 1
 }
 
-/// Puts integers through `make`, four at a time.
+/// Applies `make` to all integers, four at a time.
 #[inline]
 #[target_feature(enable = "avx2,fma")]
 fn each_four(ints: &[i64], floats: &mut [f64], mut make: impl FnMut(__m256i) -> __m256d) {
@@ -263,7 +264,8 @@ fn each_four(ints: &[i64], floats: &mut [f64], mut make: impl FnMut(__m256i) -> 
     }
 }
 
-/// The words of lanes whose last ones may not be whole in `bytes`, and a row of zeros.
+/// Returns the rows of `bytes`, of which the last words may be incomplete, followed by a row of
+/// zeros.
 #[inline]
 fn whole_words<const WORD: usize, const ROWS: usize>(bytes: &[u8]) -> [[u8; ROW]; ROWS] {
     let mut rows = [[0; ROW]; ROWS];
@@ -277,7 +279,7 @@ fn whole_words<const WORD: usize, const ROWS: usize>(bytes: &[u8]) -> [[u8; ROW]
         let lane_bytes = partial.len() / (ROW / WORD);
         let words = row.as_chunks_mut::<WORD>().0.iter_mut();
         for (word, bytes) in words.zip(partial.chunks(lane_bytes)) {
-            // Not a copy of so many bytes, which would be a call.
+            // Byte by byte, because a copy of a variable number of bytes would be a call.
             for (to, from) in word.iter_mut().zip(bytes) {
                 *to = *from;
             }

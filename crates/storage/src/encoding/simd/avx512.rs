@@ -1,10 +1,10 @@
-//! The loops of [`super`], eight numbers at a time, for processors with AVX-512 and its
-//! permutations of bytes.
+//! The loops of [`super`], eight numbers at a time, for processors with AVX-512 and its byte
+//! permutations.
 //!
-//! A value of [`Avx512`] proves that the processor has the instructions: only [`Avx512::detect`]
-//! makes one. Words of lanes lie so that a permutation gives each of eight numbers the word in
-//! which it begins and the one behind it, as a word of twice as many bits: one shift is then
-//! enough.
+//! A value of [`Avx512`] proves that the processor has the instructions, because only
+//! [`Avx512::detect`] creates one. The words of lanes are arranged so that one permutation gives
+//! each of eight numbers the word in which it begins together with the next one, as a word of twice
+//! as many bits. One shift then extracts the number.
 
 #![allow(unsafe_code)]
 
@@ -17,14 +17,15 @@ const EACH: usize = 8;
 /// Bytes of a vector.
 const BYTES: usize = 64;
 
-/// Bytes of a word of each lane.
+/// Bytes of a row, which contains one word of each lane.
 const ROW: usize = 16;
 
-/// Rows of a vector: the numbers of two rows, wherever they begin, lie in three.
+/// Rows of a vector. The numbers of two rows are in at most three consecutive rows, wherever they
+/// begin.
 const ROWS: usize = 4;
 
-/// For each byte of a row where it is in words of so many bytes, which lie behind each other; what
-/// a word lacks is anything.
+/// For each byte of a row, its index in contiguous words of 0 to 3 bytes. The index of an absent
+/// byte is arbitrary.
 const PLACES: [[i64; 2]; 4] = [
     [0, 0],
     [0x0101_0101_0000_0000, 0x0303_0303_0202_0202],
@@ -32,12 +33,12 @@ const PLACES: [[i64; 2]; 4] = [
     [0x0505_0403_0202_0100, 0x0b0b_0a09_0808_0706],
 ];
 
-/// A processor with AVX-512 and its permutations of bytes.
+/// Proof that the processor has AVX-512 and its byte permutations.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Avx512(());
 
 impl Avx512 {
-    /// The proof, if the processor and the system have it.
+    /// Returns the proof, if the processor and the operating system support all of them.
     #[inline]
     pub(super) fn detect() -> Option<Self> {
         let has_all = is_x86_feature_detected!("avx512f")
@@ -50,21 +51,24 @@ impl Avx512 {
     /// Unpacks numbers of at most 32 bits; see [`super::unpack`].
     #[inline]
     pub(super) fn unpack_narrow(self, bytes: &[u8], width: usize, low: i64, out: &mut [i64]) {
-        // SAFETY: `self` exists, so the processor has what the function is compiled for.
+        // SAFETY: `self` exists, so the processor has all instructions that the function is
+        // compiled for.
         unsafe { unpack_narrow(bytes, width, low, out) }
     }
 
-    /// Adds up; see [`super::add_up`].
+    /// Computes running sums; see [`super::add_up`].
     #[inline]
     pub(super) fn add_up(self, before: i64, out: &mut [i64]) -> i64 {
-        // SAFETY: `self` exists, so the processor has what the function is compiled for.
+        // SAFETY: `self` exists, so the processor has all instructions that the function is
+        // compiled for.
         unsafe { add_up_all(before, out) }
     }
 
-    /// Converts; see [`super::floats`].
+    /// Converts integers to floats; see [`super::floats`].
     #[inline]
     pub(super) fn floats(self, scaling: Scaling, ints: &[i64], floats: &mut [f64]) {
-        // SAFETY: `self` exists, so the processor has what the function is compiled for.
+        // SAFETY: `self` exists, so the processor has all instructions that the function is
+        // compiled for.
         unsafe { convert(scaling, ints, floats) }
     }
 }
@@ -72,10 +76,10 @@ impl Avx512 {
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vbmi")]
 fn unpack_narrow(bytes: &[u8], width: usize, low: i64, out: &mut [i64]) {
     let whole = bytes.as_chunks::<ROW>().0;
-    // What a vector would read beyond the whole rows.
+    // The rows for which a full vector load would exceed the whole rows.
     let last_from = whole.len().saturating_sub(ROWS - 1);
     let last = last_rows(&bytes[last_from * ROW..]);
-    // Of each lane the word of a row and the one behind it, for two rows of numbers.
+    // For two rows of numbers: of each lane, the word of a row and the next one.
     let words = _mm512_set_epi32(7, 3, 6, 2, 5, 1, 4, 0, 7, 3, 6, 2, 5, 1, 4, 0);
     let mask = _mm512_set1_epi64((u32::MAX >> (32 - width)).into());
     let low = _mm512_set1_epi64(low);
@@ -98,8 +102,8 @@ fn unpack_narrow(bytes: &[u8], width: usize, low: i64, out: &mut [i64]) {
     }
 }
 
-/// Fewer than four rows, and behind the whole ones the one of whose words there are only the first
-/// bytes. What no number reaches is anything.
+/// Loads fewer than four whole rows, and after them a row of which only the first bytes of each
+/// word are stored. Bytes that belong to no number are arbitrary.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vbmi")]
 fn last_rows(bytes: &[u8]) -> __m512i {
@@ -135,7 +139,7 @@ fn convert(scaling: Scaling, ints: &[i64], floats: &mut [f64]) {
     store_first(last_floats, to_floats(scaling, load_first(last_ints)));
 }
 
-/// The first bytes; what lacks is zero.
+/// Loads the first bytes of a vector; missing ones are zero.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vbmi")]
 fn load(bytes: &[u8]) -> __m512i {
@@ -143,34 +147,34 @@ fn load(bytes: &[u8]) -> __m512i {
         len @ ..BYTES => (1 << len) - 1,
         _ => u64::MAX,
     };
-    // SAFETY: only the bytes of the mask are read, and those are of `bytes`.
+    // SAFETY: only the bytes of the mask are read, and those are in `bytes`.
     unsafe { _mm512_maskz_loadu_epi8(there, bytes.as_ptr().cast()) }
 }
 
-/// The first integers, at most eight; what lacks is zero. Not a copy into eight zeros: a vector
-/// that is loaded from what was stored in pieces waits for all of them.
+/// Loads the first integers, at most eight; missing ones are zero. This avoids a copy into eight
+/// zeros, because a vector load from memory that was stored in pieces has to wait for all of them.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vbmi")]
 fn load_first(ints: &[i64]) -> __m512i {
-    // SAFETY: only the integers of the mask are read, and those are of `ints`.
+    // SAFETY: only the integers of the mask are read, and those are in `ints`.
     unsafe { _mm512_maskz_loadu_epi64(first(ints.len()), ints.as_ptr()) }
 }
 
-/// Puts the first floats of a vector into these places, at most eight.
+/// Stores the first floats of a vector in `floats`, at most eight.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vbmi")]
 fn store_first(floats: &mut [f64], vector: __m512d) {
-    // SAFETY: only the places of the mask are written, and those are of `floats`.
+    // SAFETY: only the places of the mask are written, and those are in `floats`.
     unsafe { _mm512_mask_storeu_pd(floats.as_mut_ptr(), first(floats.len()), vector) }
 }
 
-/// A mask of so many lanes, at most eight.
+/// Returns a mask of the first `lanes` lanes, at most eight.
 #[inline]
 fn first(lanes: usize) -> __mmask8 {
     ((1u32 << lanes.min(EACH)) - 1) as __mmask8
 }
 
-/// A vector as floats.
+/// Returns the lanes of a vector as floats.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vbmi")]
 fn floats_of(vector: __m512d) -> [f64; EACH] {
@@ -178,7 +182,7 @@ fn floats_of(vector: __m512d) -> [f64; EACH] {
     unsafe { std::mem::transmute::<__m512d, [f64; EACH]>(vector) }
 }
 
-/// A vector as integers.
+/// Returns the lanes of a vector as integers.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vbmi")]
 fn ints_of(vector: __m512i) -> [i64; EACH] {
@@ -186,18 +190,18 @@ fn ints_of(vector: __m512i) -> [i64; EACH] {
     unsafe { std::mem::transmute::<__m512i, [i64; EACH]>(vector) }
 }
 
-/// Makes each number the sum of all up to it.
+/// Replaces each number by the sum of all numbers up to it.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vbmi")]
 fn add_up(numbers: __m512i) -> __m512i {
     let none = _mm512_setzero_si512();
-    // Of two, of four and of eight.
+    // Sums of two, of four and of eight.
     let sums = _mm512_add_epi64(numbers, _mm512_alignr_epi64::<7>(numbers, none));
     let sums = _mm512_add_epi64(sums, _mm512_alignr_epi64::<6>(sums, none));
     _mm512_add_epi64(sums, _mm512_alignr_epi64::<4>(sums, none))
 }
 
-/// Undoes [`crate::encoding::decimal::ordered`].
+/// Inverts [`crate::encoding::decimal::ordered`].
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vbmi")]
 fn unorder(ints: __m512i) -> __m512d {
@@ -206,7 +210,7 @@ fn unorder(ints: __m512i) -> __m512d {
     _mm512_castsi512_pd(_mm512_xor_si512(ints, turned))
 }
 
-/// The floats that integers stand for.
+/// Converts integers to floats.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vbmi")]
 fn to_floats(scaling: Scaling, ints: __m512i) -> __m512d {
@@ -218,8 +222,8 @@ fn to_floats(scaling: Scaling, ints: __m512i) -> __m512d {
     }
 }
 
-/// The quotients, rounded as a division rounds them; of small integers by the way that
-/// `super::avx2::divide` proves right.
+/// Returns the quotients, correctly rounded like a division. For small integers it uses the method
+/// that `super::avx2::divide` proves correct.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vbmi")]
 fn divide(ints: __m512i, by: Divisor) -> __m512d {
@@ -237,7 +241,7 @@ fn divide(ints: __m512i, by: Divisor) -> __m512d {
     quotient
 }
 
-/// Eight integers as a vector.
+/// Returns a vector of eight integers.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vbmi")]
 fn vector_of(ints: [i64; EACH]) -> __m512i {
@@ -245,14 +249,14 @@ fn vector_of(ints: [i64; EACH]) -> __m512i {
     unsafe { std::mem::transmute::<[i64; EACH], __m512i>(ints) }
 }
 
-/// A vector whose lanes are all the last of these.
+/// Returns a vector in which all lanes are the last one of `ints`.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vbmi")]
 fn last_of(ints: __m512i) -> __m512i {
     _mm512_permutexvar_epi64(_mm512_set1_epi64(EACH as i64 - 1), ints)
 }
 
-/// The first lane.
+/// Returns the first lane.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vbmi")]
 fn first_lane(ints: __m512i) -> i64 {

@@ -1,20 +1,20 @@
-//! The loops of [`super`] for every processor, written so that a compiler does several numbers at a
-//! time.
+//! The loops of [`super`] for every processor, written so that a compiler can process several
+//! numbers at a time.
 
 use super::Packed;
 use crate::encoding::cursor::little_endian;
 use crate::encoding::decimal::{OFFSET, SMALL, Scaling, ordered};
 use crate::encoding::lanes::{NARROW, VECTOR};
 
-/// Words of all lanes that lie behind each other.
+/// Bytes of a row, which contains one word of each lane.
 const ROW_BYTES: usize = 16;
 
-/// Rows of a vector at most, and one more: the last number of a lane may look at it, and masks it
+/// Maximum number of rows of a vector plus one: the last number of a lane may read it, and masks it
 /// out.
 const ROWS: usize = VECTOR * 64 / 8 / ROW_BYTES + 1;
 const NARROW_ROWS: usize = VECTOR * NARROW / 8 / ROW_BYTES + 1;
 
-/// Unpacks; see [`super::unpack`].
+/// Unpacks numbers; see [`super::unpack`].
 pub(super) fn unpack(packed: Packed<'_>, low: i64, out: &mut [i64]) {
     match packed.width {
         ..=NARROW => unpack_narrow(packed.bytes, packed.width, low, out),
@@ -32,7 +32,7 @@ fn unpack_narrow(bytes: &[u8], width: usize, low: i64, out: &mut [i64]) {
         let (at, shift) = (bit / NARROW, (bit % NARROW) as u32);
         let (these, next) = (rows[at], rows[at + 1]);
         for lane in 0..LANES {
-            // Two shifts, as one by 32 is none.
+            // Two shifts, because a shift by 32 is not possible.
             let word = these[lane] >> shift | next[lane] << 1 << (31 - shift);
             out[lane] = low.wrapping_add(i64::from(word & mask));
         }
@@ -55,7 +55,8 @@ fn unpack_wide(bytes: &[u8], width: usize, low: i64, out: &mut [i64]) {
     }
 }
 
-/// Calls `each` with row, lane and value of every word; those of the last row may lack bytes.
+/// Calls `each` with row, lane and value of every word. The words of the last row may be
+/// incomplete.
 #[inline]
 fn each_word<const LANES: usize, const WORD: usize>(
     bytes: &[u8],
@@ -74,10 +75,10 @@ fn each_word<const LANES: usize, const WORD: usize>(
     }
 }
 
-/// Adds up; see [`super::add_up`].
+/// Computes running sums; see [`super::add_up`].
 pub(super) fn add_up(before: i64, out: &mut [i64]) -> i64 {
     let mut sum = before;
-    // Four at once, so that only one addition of four waits for the one before.
+    // Four at once, so that only one of four additions depends on the previous ones.
     for four in out.as_chunks_mut::<4>().0 {
         let [a, b, c, d] = *four;
         let ab = a.wrapping_add(b);
@@ -89,7 +90,7 @@ pub(super) fn add_up(before: i64, out: &mut [i64]) -> i64 {
     sum
 }
 
-/// Converts; see [`super::floats`].
+/// Converts integers to floats; see [`super::floats`].
 pub(super) fn floats(scaling: Scaling, ints: &[i64], floats: &mut [f64]) {
     match scaling {
         Scaling::Ordered => each(ints, floats, |int| {
@@ -101,7 +102,7 @@ pub(super) fn floats(scaling: Scaling, ints: &[i64], floats: &mut [f64]) {
     }
 }
 
-/// Integers to floats and through `scale`; several at a time where all are small.
+/// Converts integers to floats and applies `scale`; several at a time if all are small.
 #[inline]
 fn scaled(ints: &[i64], floats: &mut [f64], scale: impl Fn(f64) -> f64) {
     let above = |int: &i64| int.wrapping_add(SMALL) as u64 >> 52;
