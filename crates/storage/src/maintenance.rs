@@ -1,12 +1,13 @@
-//! Maintenance: what keeps the store small while samples come. Sealing, retention, trimming, the
-//! sweep.
+//! Maintenance: the background work of a store, which keeps log, head and disk usage small while
+//! samples arrive.
 //!
 //! ```text
 //! tick: retry the log -> mark -> seal what is due -> cut a block -> drop old blocks and pages
-//!       -> trim the log -> keep to the limit of size -> manifest -> sweep
+//!       -> trim the log -> enforce the size limit -> manifest -> sweep
 //! ```
 //!
-//! Each tick does a share of what there is, on the background thread; one runs at a time.
+//! Each tick does a share of the pending work on the background thread. Only one tick runs at a
+//! time; compaction runs beside it on a thread of its own.
 
 mod compaction;
 pub(crate) mod coverage;
@@ -33,17 +34,18 @@ use state::State;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-/// Before what failed is tried again: neither the space nor the disk's faults change from tick to
+/// Pause before failed work is retried: neither free space nor disk errors change from tick to
 /// tick.
 const PAUSE: Duration = Duration::from_secs(60);
 
-/// The background work of a store.
+/// The background work of a store. Created by the store, which calls [`Maintenance::tick`]; appends
+/// call [`Maintenance::after_append`].
 pub(crate) struct Maintenance {
     parts: Arc<Parts>,
-    /// Held by the tick under way.
+    /// Locked by the current tick.
     pub(crate) state: Mutex<State>,
     is_scheduled: AtomicBool,
-    /// The newest time when the last tick began.
+    /// The newest sample time at the start of the last tick.
     began_at: AtomicI64,
     compaction: Compaction,
     me: Weak<Maintenance>,
@@ -57,7 +59,7 @@ impl std::ops::Deref for Maintenance {
     }
 }
 
-/// The tick under way. When it ends, also by a panic, the next may be scheduled.
+/// Guard of the current tick. When it is dropped, also by a panic, the next tick may be scheduled.
 struct Scheduled(Arc<Maintenance>);
 
 impl Drop for Scheduled {
@@ -67,7 +69,7 @@ impl Drop for Scheduled {
 }
 
 impl Maintenance {
-    /// Maintenance of `parts`, which begins with `state`.
+    /// Returns the maintenance of `parts`. `state` is the state that replay restored.
     pub(crate) fn new(parts: Arc<Parts>, state: State) -> Arc<Self> {
         Arc::new_cyclic(|me| Self {
             parts,
@@ -79,10 +81,10 @@ impl Maintenance {
         })
     }
 
-    /// Starts the work that is due on the background thread.
+    /// Schedules a tick on the background thread.
     pub(crate) fn tick(&self) {
         let Some(me) = self.me.upgrade() else { return };
-        // One tick at a time: a call during a tick does nothing, and the next tick does more.
+        // One tick at a time: a call during a tick has no effect, and the next tick does more.
         if self.is_scheduled.swap(true, Ordering::AcqRel) {
             return;
         }
@@ -91,7 +93,7 @@ impl Maintenance {
         self.env.compute.spawn(Work::Background, Box::new(job));
     }
 
-    /// Does or starts what is due after an append, by data time.
+    /// Performs or schedules the work that is due after an append, by data time.
     pub(crate) fn after_append(&self) {
         if self.options.sealing == Sealing::WithWrites {
             self.seal_now();
@@ -114,7 +116,7 @@ impl Maintenance {
         }
     }
 
-    /// Does what is due: one tick.
+    /// Runs one tick.
     pub(super) fn run_due(&self) {
         let mut state = lock(&self.state);
         let newest = self.newest.load(Ordering::Relaxed);
@@ -144,10 +146,11 @@ impl Maintenance {
         self.compact_share();
     }
 
-    /// Ends cleanly: the log takes no more records, every sample that was taken in order is in a
-    /// page, and the log is gone, unless it is all there is of some late samples.
+    /// Shuts down cleanly. Afterwards the log accepts no records and every sample that was appended
+    /// in order is in a page. The log is removed, unless it contains late samples that are in no
+    /// block.
     pub(crate) fn close(&self) -> Result<(), Error> {
-        // The tick under way, if there is one, ends first.
+        // Waits for the end of the current tick.
         let mut state = lock(&self.state);
         self.log.close()?;
         let last = self.log.positions().last;
@@ -167,9 +170,9 @@ impl Maintenance {
         self.log.remove_all()
     }
 
-    /// Seals whatever the closed log holds up to its last record.
+    /// Seals all samples of the closed log up to its last record.
     fn seal_all(&self, state: &mut State, last: Position) -> Result<(), Error> {
-        // Only what every reader may see is sealed.
+        // Only samples that every reader may see can be sealed.
         self.watermark.wait_for_readers();
         self.leave_mark(state);
         let all = state.coverage.all(self.newest.load(Ordering::Acquire));
@@ -179,7 +182,7 @@ impl Maintenance {
             if state.coverage.covered() >= last {
                 return Ok(());
             }
-            // A column too long for one page goes in parts.
+            // A column that is too long for one page is sealed in several passes.
             if self.metrics.sealed_samples.get() == before {
                 let message = "some samples are not in any page; the log is kept";
                 return Err(Error::new(ErrorKind::Internal, message.to_owned()));

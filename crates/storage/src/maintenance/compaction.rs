@@ -1,14 +1,15 @@
-//! Compaction: blocks of neighbouring times, and late blocks, become one block.
+//! Compaction: merges blocks of neighbouring times, and late blocks, into one block.
 //!
 //! ```text
-//! plan (pure, of the manifest) -> a share of the merge with each tick -> block synced
-//!     -> manifest: the result in the place of its inputs -> readers -> the inputs' folders go
+//! plan (pure, from the manifest) -> a share of the merge with each tick -> block synced
+//!     -> manifest: the result replaces its inputs -> readers -> the folders of the inputs are removed
 //! ```
 //!
-//! It runs on a thread of its own, beside sealing and the cut. A share is a number of samples, so
-//! it has a rate; a merge that would take long takes larger ones. It holds a few units of each
-//! input and one series, whatever the number of series. The same inputs make the same bytes. A
-//! block that cannot be read is named as bad and left; what does not need it goes on.
+//! It runs on a thread of its own, beside sealing and the cut. A share is a number of samples,
+//! which limits the rate; a merge that would take too long gets larger shares. The merge holds a
+//! few units of each input and one series, regardless of the number of series. Equal inputs give
+//! identical bytes. A block that cannot be read is marked as bad and excluded; other merges
+//! continue.
 
 mod merging;
 pub(super) mod progress;
@@ -26,19 +27,20 @@ use firn_model::env::Work;
 use merging::{Failure, Merging};
 use std::sync::Arc;
 
-/// Samples merged with a tick, at least: some 100 ms of a core.
+/// Minimum number of samples merged per tick: about 100 ms of CPU time.
 const SHARE_MIN: u64 = 4 << 20;
 
-/// Ticks that a merge takes, at most: ten minutes at one a second.
+/// Maximum number of ticks of a merge: ten minutes at one per second.
 const TICKS_MAX: u64 = 600;
 
-/// Blocks cover at most this share of the retention, so that retention frees space in steps.
+/// Blocks cover at most this fraction of the retention, so that retention frees space in steps.
 const OF_RETENTION: i64 = 10;
 
-/// The longest block where the retention has no end: that of a retention of a year.
+/// Maximum time range of a block if the retention is unlimited: that of a retention of one year.
 const WINDOW_MAX_MS: i64 = 36 * 24 * 3_600_000;
 
-/// The share under way. When it ends, also by a panic, the next may be scheduled.
+/// Guard of the current share. When it is dropped, also by a panic, the next share may be
+/// scheduled.
 struct Scheduled(Arc<Maintenance>);
 
 impl Drop for Scheduled {
@@ -51,7 +53,7 @@ impl Drop for Scheduled {
 }
 
 impl Maintenance {
-    /// Starts a share of the compaction on its thread, unless one is under way.
+    /// Schedules a share of the compaction on its thread, unless one is running.
     pub(super) fn compact_share(&self) {
         let Some(me) = self.me.upgrade() else { return };
         if self.compaction.is_scheduled.swap(true, Ordering::AcqRel) {
@@ -83,7 +85,7 @@ impl Maintenance {
         }
     }
 
-    /// Begins the merge that is due, if one is.
+    /// Starts the next merge that is due, if there is one.
     fn begin_merge(&self) -> Result<Option<Merging>, StorageError> {
         let Some(merge) = plan::next(
             &self.blocks.mergeable(),
@@ -105,7 +107,7 @@ impl Maintenance {
         }
     }
 
-    /// Merges a share; what is left of the merge.
+    /// Merges one share. Returns the merge if it is not complete yet.
     fn go_on(&self, mut merging: Merging) -> Result<Option<Merging>, StorageError> {
         let share = SHARE_MIN.max(merging.samples_in / TICKS_MAX);
         match merging.advance(share) {
@@ -128,7 +130,7 @@ impl Maintenance {
         }
     }
 
-    /// Puts the result in the place of its inputs.
+    /// Replaces the inputs by the result of the merge.
     fn end_merge(&self, merging: Merging) -> Result<(), StorageError> {
         let (merge, metas) = merging.finish()?;
         failpoints::turn();
@@ -152,13 +154,13 @@ impl Maintenance {
             );
             return Ok(());
         }
-        // An input left the retention meanwhile.
+        // An input was deleted by the retention in the meantime.
         let mut folders = metas.iter().map(|meta| self.blocks.dir_of(meta.id));
         folders.try_for_each(|folder| remove_folder(&self.env, &folder))
     }
 
-    /// A merge failed: a block that cannot be read is named, and merges go on without it until the
-    /// next start.
+    /// Handles a failed merge: if an input cannot be read, reports it and excludes it from merges
+    /// until restart. Returns other errors.
     fn leave_bad_input(&self, failure: Failure) -> Result<(), StorageError> {
         let Some((id, range)) = failure.input else {
             return Err(failure.error);
@@ -182,7 +184,8 @@ impl Maintenance {
     }
 }
 
-/// Puts blocks of `metas` in the place of the inputs of `merge`, unless one of them is gone.
+/// Replaces the inputs of `merge` in the list by the blocks of `metas`. Returns false without a
+/// change if an input is gone.
 fn replace(list: &mut BlockList, merge: &Merge, metas: &[BlockMeta]) -> bool {
     let is_input = |entry: &BlockEntry| merge.inputs.iter().any(|input| input.id == entry.id);
     let found = list.blocks.iter().filter(|entry| is_input(entry)).count();

@@ -1,14 +1,14 @@
-//! Which groups are due to be sealed, and up to where pages cover the log.
+//! Coverage: which groups are due for sealing, and up to which position pages cover the log.
 //!
-//! Time is cut into windows, for each group at its own phase, so that groups created together are
-//! not due together. A group is due once the newest sample of the store lies so far behind the end
-//! of a window that what belongs into it has arrived: data time decides, so a group whose series
-//! fell silent is sealed as the others are, and the log never waits for it.
+//! Data time is divided into windows. Each group has its own phase, so that groups created together
+//! are not due together. A group is due once the newest sample of the store is far enough after the
+//! end of a window that the samples of the window have arrived. Only data time matters, so a group
+//! with silent series is sealed like all others, and never delays the trimming of the log.
 //!
-//! Every tick leaves a *mark*: no record of the log up to its position has a sample newer than its
-//! time. So a group that was sealed up to time `t` has nothing left in the records up to the newest
-//! mark not newer than `t`. Those positions never run ahead of the truth; the least of them over
-//! all groups is how far the log is covered.
+//! Every tick leaves a *mark*: no log record up to its position has a sample newer than its time. A
+//! group that is sealed up to time `t` therefore has no unsealed samples in the records up to the
+//! newest mark that is not newer than `t`. The minimum of these positions over all groups is the
+//! coverage of the log. Invariant: no position is covered before all samples up to it are sealed.
 
 #[cfg(test)]
 mod tests;
@@ -19,27 +19,29 @@ use firn_model::log::Position;
 use firn_model::sample::TimestampMs;
 use std::collections::{BTreeMap, VecDeque};
 
-/// Marks kept at most; beyond them every second one goes. A window has some 2,000 at one a second.
+/// Maximum number of marks; above it every second one is dropped. A window has about 2,000 marks at
+/// one per second.
 const MARKS_MAX: usize = 8_192;
 
-/// How long after the end of a window it is sealed, as a share of the window: 60 s of 32 minutes.
-/// What arrives later is stored all the same and belongs to the next page.
+/// Delay between the end of a window and its sealing, as a fraction of the window: 60 s of 32
+/// minutes. Samples that arrive later are stored too, and belong to the next page.
 const GRACE_SHARE: i64 = 32;
 
-/// How time is cut.
+/// Division of data time into windows.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Windows {
-    /// The length of a window, at least 1.
+    /// Length of a window in milliseconds, at least 1.
     pub(crate) window_ms: i64,
-    /// Whether groups have phases of their own.
+    /// True if each group has a phase of its own.
     pub(crate) is_jittered: bool,
 }
 
 impl Windows {
-    /// The newest end of a window of `group` that is due when the newest sample is at `newest`.
+    /// Returns the end of the newest window of `group` that is due if the newest sample of the
+    /// store is at `newest`.
     pub(crate) fn due_end(self, group: GroupId, newest: TimestampMs) -> TimestampMs {
         let phase = match self.is_jittered {
-            // Fibonacci hashing: neighbours land far apart, and any run of them evenly.
+            // Fibonacci hashing: neighbours are mapped far apart, and any range of them evenly.
             true => {
                 (u64::from((group.0 as u32).wrapping_mul(0x9e37_79b9)) * self.window_ms as u64)
                     >> 32
@@ -53,8 +55,8 @@ impl Windows {
     }
 }
 
-/// No record up to `position` has a sample newer than `newest`, and all of them are of batches up
-/// to `sequence`.
+/// A statement about the log: no record up to `position` has a sample newer than `newest`, and all
+/// of these records belong to batches up to `sequence`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Mark {
     pub(crate) newest: TimestampMs,
@@ -68,26 +70,26 @@ struct Group {
     unsealed_after: Position,
 }
 
-/// A group that is due, and the end of its window.
+/// A group that is due for sealing, with the end of its window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Due {
     pub(crate) group: GroupId,
     pub(crate) end: TimestampMs,
 }
 
-/// Up to where each group is sealed, and the marks that relate data time to the log.
+/// The time up to which each group is sealed, and the marks that relate data time to the log.
 #[derive(Debug)]
 pub(crate) struct Coverage {
     windows: Windows,
-    /// Ascending in every field.
+    /// In ascending order of every field.
     marks: VecDeque<Mark>,
     groups: BTreeMap<GroupId, Group>,
-    /// Groups below are known, or gone.
+    /// All groups below are registered, or gone.
     end_group: GroupId,
 }
 
 impl Coverage {
-    /// A coverage without groups; nothing up to `start` needs the log.
+    /// Returns a coverage without groups. The log is not needed up to `start`.
     pub(crate) fn new(windows: Windows, start: Position) -> Self {
         let mark = Mark {
             newest: i64::MIN,
@@ -102,8 +104,8 @@ impl Coverage {
         }
     }
 
-    /// Takes in a group that is sealed up to `sealed_to` and has nothing unsealed in records up to
-    /// `unsealed_after`. Of a known group it takes the later of each.
+    /// Registers a group that is sealed up to `sealed_to` and has no unsealed samples in records up
+    /// to `unsealed_after`. For a registered group, keeps the maximum of both values.
     pub(crate) fn restore(
         &mut self,
         group: GroupId,
@@ -119,26 +121,28 @@ impl Coverage {
         self.end_group = self.end_group.max(GroupId(group.0 + 1));
     }
 
-    /// Takes in, at a start, a group that has nothing in records up to `start` and no unsealed
+    /// Registers a group at startup that has no samples in records up to `start` and no unsealed
     /// sample older than `oldest`.
     pub(crate) fn restore_at(&mut self, group: GroupId, oldest: TimestampMs, start: Position) {
         let sealed_to = self.windows.due_end(group, oldest);
         self.restore(group, sealed_to, start);
     }
 
-    /// New series get slots of `first` and the groups behind it: those before are known, or gone.
+    /// Declares that new series get slots in `first` and later groups. All earlier groups are
+    /// registered, or gone.
     pub(crate) fn begin_new(&mut self, first: GroupId) {
         self.end_group = self.end_group.max(first);
     }
 
-    /// Leaves a mark, and takes in the groups below `end_group` and the groups `restored`, of which
-    /// an evicted series returned since the tick before: their samples came after the mark before
-    /// this one. The caller must read the position of `mark` before its time, and that before
+    /// Leaves a mark. Registers the groups below `end_group` and the groups `restored`, in which an
+    /// evicted series was restored since the last tick: their samples arrived after the previous
+    /// mark. The caller must read the position of `mark` before its time, and the time before
     /// `end_group` and `restored`.
     ///
-    /// A series that returns is noted after it has its place in the index and before its samples
-    /// stand in the log. So a series that is noted too late for this tick has no sample up to the
-    /// position of `mark`, and a group that is found without series after this tick is noted later.
+    /// A restored series is recorded after it has its place in the index and before its samples are
+    /// in the log. A series that is recorded too late for this tick therefore has no sample up to
+    /// the position of `mark`, and a group that is found without series after this tick is recorded
+    /// later.
     pub(crate) fn tick(&mut self, mark: Mark, end_group: GroupId, restored: &[GroupId]) {
         let before = self.marks.back().map_or(Position(0), |m| m.position);
         assert!(
@@ -166,7 +170,7 @@ impl Coverage {
         self.prune();
     }
 
-    /// Forgets the marks that no group needs any more.
+    /// Drops the marks that no group needs any more.
     fn prune(&mut self) {
         let oldest = self.groups.values().map(|g| g.sealed_to).min();
         let oldest = oldest.unwrap_or(i64::MAX);
@@ -182,7 +186,7 @@ impl Coverage {
         }
     }
 
-    /// The groups that are due, the longest overdue first.
+    /// Returns the groups that are due, the longest overdue first.
     pub(crate) fn due(&self, newest: TimestampMs) -> Vec<Due> {
         let ends = self.groups.iter().filter_map(|(group, state)| {
             let end = self.windows.due_end(*group, newest);
@@ -193,14 +197,14 @@ impl Coverage {
         due.into_iter().map(|(_, due)| due).collect()
     }
 
-    /// All groups, to be sealed up to `end`.
+    /// Returns all groups, to be sealed up to `end`.
     pub(crate) fn all(&self, end: TimestampMs) -> Vec<Due> {
         let groups = self.groups.keys();
         groups.map(|group| Due { group: *group, end }).collect()
     }
 
-    /// Up to where the log has nothing for a group that was sealed up to `end` with what batches up
-    /// to `sequence` brought.
+    /// Returns the position up to which the log has no unsealed samples of a group, if the group is
+    /// sealed up to `due.end` with the samples of batches up to `sequence`.
     pub(crate) fn unsealed_after(&self, due: Due, sequence: u64) -> Position {
         let known = self.groups.get(&due.group).map(|g| g.unsealed_after);
         let trusts = failpoints::has(Flaw::TrustsUnsealedMark);
@@ -209,8 +213,8 @@ impl Coverage {
         known.max(mark).unwrap_or_default()
     }
 
-    /// Notes that a group was sealed. Forgets a group without series in the head, unless new series
-    /// may still get its slots.
+    /// Records that a group was sealed. Removes a group without series in the head, unless new
+    /// series may still get its slots.
     pub(crate) fn sealed(&mut self, due: Due, unsealed_after: Position, is_gone: bool) {
         if is_gone && due.group.0 + 1 < self.end_group.0 {
             self.groups.remove(&due.group);
@@ -219,13 +223,13 @@ impl Coverage {
         }
     }
 
-    /// Whether the log cannot be trimmed further because of this group.
+    /// Returns whether this group prevents further trimming of the log.
     pub(crate) fn pins(&self, group: GroupId) -> bool {
         let known = self.groups.get(&group);
         known.is_some_and(|group| group.unsealed_after <= self.covered())
     }
 
-    /// Records of the log up to here have no sample that is not sealed.
+    /// Returns the position up to which all samples in the log are sealed.
     pub(crate) fn covered(&self) -> Position {
         let last = self.marks.back().map_or(Position(0), |m| m.position);
         let groups = self.groups.values().map(|g| g.unsealed_after);

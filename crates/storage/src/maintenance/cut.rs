@@ -1,19 +1,19 @@
-//! The cut: two hours of data time move from pages into a block.
+//! The cut: moves two hours of data time from pages into a block.
 //!
 //! ```text
-//! due -> no in-order sample before the end is taken any more
-//!     -> what the head holds before it is sealed
+//! due -> no in-order sample before the end is accepted any more
+//!     -> samples in the head before the end are sealed
 //!     -> a partition of the series with each tick: columns from pages, into the block
 //!     -> block synced -> manifest: block and cut time -> readers
-//!     -> pages, epochs and silent series go
+//!     -> pages, epochs and silent series are removed
 //! ```
 //!
-//! Nothing waits for it: appends go on, readers take pages until the manifest is committed, and a
-//! tick does a share, which is larger where cuts wait behind the one under way. What it holds is
-//! the columns of one partition, so its memory does not follow the size of the block. A crash
-//! leaves a folder that no manifest names. Pages that it passed over go, so it waits for those that
-//! the disk does not deliver. Invariant: after the commit every in-order sample before the cut time
-//! is in a block, and none is in the head.
+//! Nothing waits for the cut: appends continue, and readers use pages until the manifest is
+//! committed. A tick does one share, or more if further cuts are due. The cut holds the columns of
+//! one partition, so its memory does not depend on the size of the block. A crash leaves a folder
+//! that is not in the manifest. Damaged pages that a cut skips are removed afterwards, so a cut
+//! waits for pages that the disk temporarily fails to read. Invariant: after the commit every
+//! in-order sample before the cut time is in a block, and none is in the head.
 
 mod order;
 mod pass;
@@ -35,21 +35,21 @@ use progress::{Step, Writing};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// Series looked at under one lock: some 10 us.
+/// Number of series visited under one lock: about 10 us.
 const SLICE: u32 = 1_024;
 
-/// Steps with one tick for each cut that waits, beside one.
+/// Additional steps per tick for each waiting cut.
 const STEPS_EACH: i64 = 2;
 
-/// Those of all that wait, at most.
+/// Maximum number of additional steps per tick.
 const STEPS_MAX: i64 = 32;
 
-/// No further step of a tick begins after this long: sealing waits for the tick.
+/// Time after which a tick starts no further step, because sealing waits for the tick.
 const STEPS_WITHIN: Duration = Duration::from_millis(200);
 
 impl Maintenance {
-    /// Does this tick's share of the cut: a step, and some more for each cut that waits behind the
-    /// one under way. A replay that passes hours of data time a second leaves no queue behind.
+    /// Performs this tick's share of the cut: one step, and more if further cuts are due. A replay
+    /// that advances hours of data time per second therefore leaves no backlog.
     pub(super) fn cut_share(&self, state: &mut State) {
         let now = self.env.clock.monotonic();
         if now < state.cut.not_before {
@@ -78,11 +78,12 @@ impl Maintenance {
         state.cut.not_before = self.env.clock.monotonic().saturating_add(PAUSE);
     }
 
-    /// Steps of a tick beside one, for the cuts that are due behind the one under way.
+    /// Returns the number of additional steps per tick, for the cuts that are due after the current
+    /// one.
     fn steps_for_others(&self, step: &Step) -> i64 {
         let length = self.options.cut_ms.max(1);
         let end = match step {
-            // How far back the first one reaches is not known yet.
+            // The start of the first cut is not determined yet.
             Step::Idle if self.blocks.view().cut == i64::MIN => return 0,
             Step::Idle => self.blocks.view().cut.saturating_add(length),
             Step::Closing { end, .. } => *end,
@@ -93,14 +94,15 @@ impl Maintenance {
         waiting.saturating_mul(STEPS_EACH).min(STEPS_MAX)
     }
 
-    /// Takes the next step; whether there was one.
+    /// Takes the next step. Returns whether there was one.
     fn cut_step(&self, state: &mut State) -> Result<bool, Error> {
         match &mut state.cut.step {
             Step::Idle => {
                 let Some(end) = self.cut_due() else {
                     return Ok(false);
                 };
-                // What it holds may be there again, after a start or on another disk.
+                // A segment that could not be read before may be readable again, after a restart or
+                // on another disk.
                 state.segments.check_delivered_before(end)?;
                 self.raise_floor(end);
                 let sequence = self.watermark.newest();
@@ -131,8 +133,8 @@ impl Maintenance {
         Ok(true)
     }
 
-    /// The end of the next cut, if it is due: no sample before it is taken in order any more, and
-    /// pages have what came.
+    /// Returns the end of the next cut if it is due: no sample before it is accepted in order any
+    /// more, and pages contain all of them.
     fn cut_due(&self) -> Option<TimestampMs> {
         let closed = self.closed()?;
         let cut = self.blocks.view().cut;
@@ -144,14 +146,14 @@ impl Maintenance {
         (end <= closed).then_some(end)
     }
 
-    /// The time before which cuts are due: no batch that is sent now has an in-order sample before
-    /// it, and pages have what came.
+    /// Returns the time before which cuts are due. No batch sent now has an in-order sample before
+    /// it, and pages contain all of those samples.
     fn closed(&self) -> Option<TimestampMs> {
         self.newest()?.checked_sub(self.options.open_ms())
     }
 
-    /// Raises the floor to where it may have stood before the start: a sample that was late then is
-    /// so now.
+    /// Raises the floor to its possible value before the restart, so that a sample that was late
+    /// then is still late.
     pub(crate) fn restore_floor(&self) {
         if let Some(closed) = self.closed() {
             let length = self.options.cut_ms.max(1);
@@ -159,7 +161,7 @@ impl Maintenance {
         }
     }
 
-    /// The end of the cut that takes a sample at `time`.
+    /// Returns the end of the cut that contains a sample at `time`.
     fn cut_behind(&self, time: TimestampMs) -> TimestampMs {
         let length = self.options.cut_ms.max(1);
         time.div_euclid(length)
@@ -167,7 +169,7 @@ impl Maintenance {
             .saturating_mul(length)
     }
 
-    /// Seals what the head holds before `end`; whether nothing is left.
+    /// Seals the samples of the head before `end`. Returns whether there were none left.
     fn seal_before(&self, state: &mut State, end: TimestampMs) -> Result<bool, Error> {
         let groups = self.groups_with_samples_before(end);
         if groups.is_empty() {
@@ -199,7 +201,7 @@ impl Maintenance {
         groups
     }
 
-    /// Begins the block of what pages hold before `end` and no block has.
+    /// Starts a block for the samples before `end` that are in pages and in no block.
     fn begin_block(&self, end: TimestampMs) -> Result<Step, StorageError> {
         let cut = self.blocks.view().cut;
         let range = TimeRange::new(cut, end.saturating_sub(1));
@@ -240,7 +242,7 @@ impl Maintenance {
         })))
     }
 
-    /// Ends the block and makes it the owner of its samples.
+    /// Completes the block and commits it, so that readers use it instead of the pages.
     fn commit_block(&self, writing: Writing) -> Result<(), StorageError> {
         let Writing {
             end,

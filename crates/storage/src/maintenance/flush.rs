@@ -1,15 +1,15 @@
-//! The flush: late samples leave the head and become late blocks.
+//! The flush: moves late samples from the head into late blocks.
 //!
 //! ```text
 //! due -> rows of all batches that every reader sees -> blocks, one for each window of data time
-//!     -> manifest: blocks, and up to which position the log's late samples are in blocks
-//!     -> readers find the blocks -> the head drops the rows -> the log may go
+//!     -> manifest: blocks, and the log position up to which late samples are in blocks
+//!     -> readers find the blocks -> the head drops the rows -> the log can be trimmed
 //! ```
 //!
-//! A reader copies the head before it takes its view of the blocks, so it meets a row twice or
-//! once, and never not at all; a row that it meets twice is the same in both. A crash before the
-//! manifest leaves folders that it does not name, and the rows in the log; behind it a start passes
-//! over them.
+//! A reader copies the head before it takes its view of the blocks, so it finds a row once or twice
+//! and never misses it; a row found twice is the same in both. A crash before the manifest is
+//! written leaves folders that it does not contain, and the rows in the log. After a crash behind
+//! that point, replay skips the rows.
 
 use super::late::DueSeries;
 use super::state::State;
@@ -20,7 +20,7 @@ use crate::parts::options::SyncMode;
 use firn_model::error::Error;
 
 impl Maintenance {
-    /// Flushes the late samples that are due.
+    /// Flushes the late samples if they are due.
     pub(super) fn flush_due(&self, state: &mut State) {
         let now = self.env.clock.monotonic();
         if now < state.flush_not_before || !self.has_late_due(state) {
@@ -37,12 +37,13 @@ impl Maintenance {
     pub(crate) fn flush_late(&self, state: &mut State) -> Result<(), Error> {
         let (sequence, position) = self.watermark.mark();
         let reading = self.watermark.read_floor();
-        // A reader from before is still copying: blocks would show it what it must not see.
+        // An earlier reader is still copying, and blocks would show it rows that it must not see.
         if reading.sequence < sequence {
             return Ok(());
         }
         if self.options.sync != SyncMode::Always {
-            // A block outlives a power loss; so must the rest of the batches it has a part of.
+            // A block survives a power loss, so all other parts of its batches must survive one
+            // too.
             self.log.sync()?;
         }
         let mut taken = self.take_late(sequence);
@@ -64,7 +65,8 @@ impl Maintenance {
         Ok(())
     }
 
-    /// The rows that leave, and of those at one time the one that stays.
+    /// Returns the rows to flush. If several rows of a series have the same time, only the one that
+    /// takes precedence is kept.
     fn buffer_of(&self, taken: &[DueSeries], sequence: u64) -> Buffer {
         let duplicates = self.options.duplicates;
         let mut buffer = Buffer::new(self.options.cut_ms);

@@ -1,8 +1,9 @@
-//! Late samples: when they are due to leave the head, which of them go, and how they do.
+//! Late samples in the head: when they are due for a flush, which ones are flushed, and their
+//! removal from the head.
 //!
-//! What batches up to a mark brought leaves together, so that the log behind the mark's position is
-//! all that is needed of it then. Rows are due when the oldest arrived a window of data time ago,
-//! when they take too much memory, and when the log that holds them is too long.
+//! All rows of batches up to a mark are flushed together, so that the log is not needed for late
+//! samples up to the position of the mark. Rows are due when the oldest one arrived a window of
+//! data time ago, when they take too much memory, or when the log that contains them is too long.
 
 use super::Maintenance;
 use super::state::State;
@@ -12,10 +13,10 @@ use crate::ids::{Local, SeriesRef};
 use crate::sync::lock;
 use firn_model::sample::{TimeRange, TimestampMs};
 
-/// Series that lose their rows under one lock: some 50 us.
+/// Number of series whose rows are dropped under one lock: about 50 us.
 const SLICE: usize = 64;
 
-/// The late rows of a series, some of which are to leave the head.
+/// The late rows of a series, some of which are due for a flush.
 #[derive(Debug)]
 pub(crate) struct DueSeries {
     shard: usize,
@@ -26,8 +27,8 @@ pub(crate) struct DueSeries {
 }
 
 impl DueSeries {
-    /// The rows of batches up to `sequence`, with their start timestamps: by time, and of one time
-    /// by arrival.
+    /// Returns the rows of batches up to `sequence` with their start timestamps, in order of time
+    /// and then of arrival.
     pub(crate) fn rows(&self, sequence: u64) -> impl Iterator<Item = (&LateRow, TimestampMs)> {
         let rows = self.rows.rows(TimeRange::ALL);
         rows.filter(move |(row, _)| row.sequence <= sequence)
@@ -35,18 +36,18 @@ impl DueSeries {
 }
 
 impl Maintenance {
-    /// The least number of a batch that brought a late row in the head.
+    /// Returns the smallest sequence number of a batch with a late row in the head.
     pub(super) fn oldest_late(&self) -> Option<u64> {
         let shards = self.shards.iter();
         shards.filter_map(|shard| lock(shard).late.oldest()).min()
     }
 
-    /// Whether late rows are due to leave the head.
+    /// Returns whether late rows are due for a flush.
     pub(crate) fn has_late_due(&self, state: &State) -> bool {
         let Some(since) = state.late.since() else {
             return false;
         };
-        // A store whose samples are all late has no newest time yet.
+        // A store with only late samples has no newest time yet.
         let age = self
             .newest()
             .map_or(0, |newest| newest.saturating_sub(since));
@@ -58,7 +59,8 @@ impl Maintenance {
             || pressure.bytes > self.options.backlog_bytes_max / 2
     }
 
-    /// The series with late rows of batches up to `sequence`, by slot; the rows stay in the head.
+    /// Returns the series with late rows of batches up to `sequence`, by slot. The rows remain in
+    /// the head.
     pub(crate) fn take_late(&self, sequence: u64) -> Vec<DueSeries> {
         let mut due = Vec::new();
         for (number, shard) in self.shards.iter().enumerate() {
@@ -72,8 +74,8 @@ impl Maintenance {
         due
     }
 
-    /// Drops the rows of batches up to `sequence` of series that were taken, now that blocks have
-    /// them and readers find those.
+    /// Drops the rows of batches up to `sequence` of the series in `taken`, after readers can find
+    /// them in blocks.
     pub(crate) fn drop_late(&self, state: &mut State, mut taken: Vec<DueSeries>, sequence: u64) {
         taken.sort_unstable_by_key(|due| (due.shard, due.local));
         self.index.begin_late_marks();
@@ -98,7 +100,7 @@ impl Maintenance {
         state.late.settle(oldest);
     }
 
-    /// Marks what is left of a shard's late rows in the marks that are being made.
+    /// Adds the remaining late rows of a shard to the new marks.
     fn mark_late_rows(&self, shard: &Shard) {
         for (local, rows) in shard.late.iter() {
             if let (Some(series), Some(range)) = (shard.series(local), rows.range()) {
@@ -108,7 +110,7 @@ impl Maintenance {
     }
 }
 
-/// The series of a shard with late rows of batches up to `sequence`.
+/// Returns the series of a shard with late rows of batches up to `sequence`.
 fn due_of(number: usize, shard: &Shard, sequence: u64) -> Vec<DueSeries> {
     let with_rows = shard
         .late

@@ -1,28 +1,30 @@
-//! Up to where the log is needed for late samples.
+//! The position up to which the log is not needed for late samples.
 //!
-//! A late row is in the log and in the head until a block has it. Marks, one a tick, relate numbers
-//! of batches to positions: every record up to the position of a mark is of a batch up to its
-//! number. So the log is not needed for late rows up to the newest mark whose number is less than
-//! that of every row in the head.
+//! A late row is in the log and in the head until a block contains it. Marks, one per tick, relate
+//! sequence numbers of batches to positions: every record up to the position of a mark belongs to a
+//! batch up to its sequence number. The log is therefore not needed for late rows up to the newest
+//! mark whose sequence number is less than that of every late row in the head.
 
 use super::coverage::Mark;
 use firn_model::log::Position;
 use firn_model::sample::TimestampMs;
 use std::collections::VecDeque;
 
-/// Marks kept at most; beyond them every second one goes. A window has some 2,000 at one a second.
+/// Maximum number of marks; above it every second one is dropped. A window has about 2,000 marks at
+/// one per second.
 const MARKS_MAX: usize = 8_192;
 
-/// Up to where the log is needed for late rows.
+/// Tracks the position up to which the log is not needed for late rows.
 #[derive(Debug)]
 pub(crate) struct LateCoverage {
     covered: Position,
-    /// Those that cannot count yet, ascending: some row in the head is not behind them.
+    /// Marks that are not covered yet, in ascending order: a row in the head precedes them.
     marks: VecDeque<Mark>,
 }
 
 impl LateCoverage {
-    /// Records up to `covered` have no late row that is in the head.
+    /// Returns a coverage in which the records up to `covered` have no late row that is in the
+    /// head.
     pub(crate) fn new(covered: Position) -> Self {
         Self {
             covered,
@@ -30,8 +32,8 @@ impl LateCoverage {
         }
     }
 
-    /// Leaves a mark; `oldest` is the least number of a late row's batch in the head, as it was
-    /// found after the mark.
+    /// Leaves a mark. `oldest` is the smallest sequence number of a late row in the head, read
+    /// after the mark.
     pub(crate) fn tick(&mut self, mark: Mark, oldest: Option<u64>) {
         match self.marks.back_mut() {
             Some(last) if last.newest == mark.newest => *last = mark,
@@ -47,7 +49,7 @@ impl LateCoverage {
         }
     }
 
-    /// Lets those marks count that lie before all late rows.
+    /// Advances the covered position to the newest mark that precedes all late rows.
     pub(crate) fn settle(&mut self, oldest: Option<u64>) {
         let is_before = |mark: &mut Mark| oldest.is_none_or(|oldest| mark.sequence < oldest);
         while let Some(mark) = self.marks.pop_front_if(is_before) {
@@ -55,12 +57,13 @@ impl LateCoverage {
         }
     }
 
-    /// Records of the log up to here have no late row that is in no block.
+    /// Returns the position up to which every late row in the log is in a block.
     pub(crate) fn covered(&self) -> Position {
         self.covered
     }
 
-    /// The newest time of the store when the oldest late row in the head arrived, about.
+    /// Returns the approximate newest time of the store when the oldest late row in the head
+    /// arrived.
     pub(crate) fn since(&self) -> Option<TimestampMs> {
         self.marks.front().map(|mark| mark.newest)
     }
@@ -81,7 +84,8 @@ mod tests {
     #[test]
     fn late_coverage_follows_marks_before_all_late_rows() {
         let mut coverage = LateCoverage::new(Position(3));
-        // The number of each tick's mark, the oldest late row, and what is covered then.
+        // Sequence number of each tick's mark, the oldest late row, the expected covered position
+        // and time.
         let ticks = [
             (1, None, 10, None),
             (2, Some(2), 10, Some(2_000)),

@@ -2,12 +2,13 @@
 //!
 //! ```text
 //! by time: blocks and page segments all of whose samples are too old
-//! by size: the oldest blocks until what is left fits; if none is left, the oldest page segments
+//! by size: the oldest blocks until the rest fits; if no blocks are left, the oldest page segments
 //! ```
 //!
-//! The manifest forgets them first, then their files go; nothing is written anew. Blocks go whole,
-//! so what is left may lack up to a block of the limit. Invariant: what the head may still add to
-//! does not go by size, and neither do pages that a cut is reading.
+//! Blocks and segments are first removed from the manifest, then their files are deleted; nothing
+//! is rewritten. Blocks are deleted whole, so up to a block less than the limit may remain.
+//! Invariant: the size limit does not delete pages to which the head may still add, or pages that a
+//! cut is reading.
 
 use super::Maintenance;
 use super::state::State;
@@ -20,8 +21,8 @@ use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
 impl Maintenance {
-    /// Takes blocks that left the retention by time out of the manifest, and removes the folders of
-    /// those that no reader holds.
+    /// Removes blocks that are older than the retention time from the manifest, and deletes the
+    /// folders of those that no reader holds.
     pub(super) fn drop_old_blocks(&self) {
         let cutoff = self.cutoff();
         let list = self.blocks.list();
@@ -34,8 +35,8 @@ impl Maintenance {
         self.blocks.remove_left();
     }
 
-    /// Takes the oldest blocks out of the manifest, or if there is none the oldest page segments
-    /// off the disk, while all files together take more than they may.
+    /// Enforces the size limit: removes the oldest blocks from the manifest, or, if there are none,
+    /// deletes the oldest page segments, until all files together fit.
     pub(super) fn keep_to_size(&self, state: &mut State) {
         self.measure_files(state);
         let limit = self.size_limit();
@@ -60,7 +61,7 @@ impl Maintenance {
         }
     }
 
-    /// Makes the manifest forget blocks; whether it did.
+    /// Removes blocks from the manifest. Returns whether that succeeded.
     fn forget_blocks(&self, gone: &BTreeSet<BlockId>) -> bool {
         if gone.is_empty() {
             return false;
@@ -78,13 +79,13 @@ impl Maintenance {
         dropped.is_ok()
     }
 
-    /// Removes the oldest page segments, so many bytes if there are.
+    /// Deletes the oldest page segments with at least `bytes` bytes, if there are so many.
     fn drop_pages_for(&self, bytes: u64, state: &mut State) {
         let Some(newest) = self.newest() else { return };
         if state.cut.is_under_way() {
             return;
         }
-        // What is older is sealed, and nothing is appended in order there.
+        // Older samples are sealed, and nothing is appended in order before this time.
         let closed = newest.saturating_sub(self.options.open_ms());
         let Some(cutoff) = state.segments.cutoff_for(bytes, closed) else {
             return;
@@ -102,7 +103,8 @@ impl Maintenance {
     }
 
     fn measure_files(&self, state: &State) {
-        // What is in blocks goes as soon as no reader needs it, and is not counted twice.
+        // Pages whose samples are in blocks are deleted as soon as no reader needs them, and are
+        // not counted twice.
         let pages = state.segments.bytes_from(self.blocks.view().cut);
         let gauges = [
             (&self.retaining.page_bytes, pages),
@@ -114,11 +116,11 @@ impl Maintenance {
         }
     }
 
-    /// Bytes that the files may take.
+    /// Returns the size limit of all files in bytes, if there is one.
     fn size_limit(&self) -> Option<u64> {
         let limits = self.retaining.limits();
         let of_disk = limits.percent.and_then(|percent| {
-            // A disk that cannot say leaves it at the limit in bytes.
+            // If the disk does not report its size, only the limit in bytes applies.
             let total = self.env.disk.total_bytes(self.dir.root()).ok()?;
             (total > 0).then_some((total as f64 * percent / 100.0) as u64)
         });
@@ -126,8 +128,8 @@ impl Maintenance {
     }
 }
 
-/// The blocks beyond `bytes`, counted from the newest one: the one that does not fit any more, and
-/// all that are older, as upstream.
+/// Returns the blocks beyond `bytes`, counted from the newest one: the first one that does not fit,
+/// and all older ones, as upstream.
 fn beyond(blocks: &[BlockEntry], bytes: u64) -> BTreeSet<BlockId> {
     let mut newest_first: Vec<BlockSet<'_>> = BlockSet::all(blocks).collect();
     newest_first.sort_by_key(|set| {
@@ -150,7 +152,8 @@ mod tests {
     use crate::blocks::BlockKind;
     use firn_model::sample::TimeRange;
 
-    /// Blocks of (newest time, bytes), of which those with the newest times in `gone` go.
+    /// Checks blocks given as (newest time, bytes); the ones with the newest times in `gone` must
+    /// be removed.
     #[track_caller]
     fn check(blocks: &[(i64, u64)], bytes: u64, gone: &[i64]) {
         let entry = |(number, &(max, bytes)): (usize, &(i64, u64))| BlockEntry {
@@ -180,7 +183,7 @@ mod tests {
         check(&blocks, 20, &[1, 2]);
         check(&blocks, 0, &[1, 4, 2, 3]);
         check(&[], 0, &[]);
-        // One that does not fit takes those with it that are older, also small ones.
+        // A block that does not fit causes the removal of all older ones, even small ones.
         check(&[(1, 1), (2, 90), (3, 10)], 50, &[1, 2]);
         check(&[(1, 0), (2, u64::MAX), (3, u64::MAX)], 50, &[1, 2, 3]);
     }

@@ -1,21 +1,21 @@
-//! Sealing: what a group holds for a window of data time moves from the head into a page.
+//! Sealing: moves the samples of a group for a window of data time from the head into a page.
 //!
 //! ```text
 //! copy (each shard for a moment) -> encode -> new series, then pages: write, sync
-//!   -> the page is found by readers -> the head drops what is in it (each shard for a moment)
-//!   -> the log may go
+//!   -> readers find the page -> the head drops its samples (each shard for a moment)
+//!   -> the log can be trimmed
 //! ```
 //!
-//! A reader copies the head first and asks for pages after it, so between those steps it
-//! meets samples twice and never misses one; twice does not happen in its answer either, since of a
-//! page it reads only what is older than what it copied. Only what every reader sees is sealed, and
-//! only what is durable in the log. After a crash at any point the pages that are whole count: what
-//! the log still has of their samples is skipped.
+//! A reader copies the head first and looks up pages after it, so between those steps it finds
+//! samples twice and never misses one. Its result contains them once, because it reads from a page
+//! only samples older than the copied ones. Only samples that every reader sees and that are
+//! durable in the log are sealed. After a crash at any point, all complete pages are valid, and
+//! replay skips their samples in the log.
 //!
-//! What cannot be sealed of a group costs that group: the others go on (see [`troubles`]).
+//! Samples that cannot be sealed affect only their own group (see [`troubles`]).
 //!
-//! Work has a shape: each tick seals a fixed share of the groups that are due, so a queue of any
-//! length shrinks by that share and what arrives steadily leaves steadily.
+//! Each tick seals a fixed fraction of the due groups. A queue of any length therefore shrinks by
+//! that fraction, and a steady input gives a steady output.
 
 mod encode;
 pub(crate) mod troubles;
@@ -41,16 +41,16 @@ use firn_model::log::Position;
 use firn_model::sample::{TimeRange, TimestampMs};
 use std::sync::Arc;
 
-/// A tick seals one in so many of the groups that are due, and at least one.
+/// A tick seals one in `TICKS` of the due groups, and at least one.
 const TICKS: usize = 16;
 
-/// Groups that share a sync: their pages wait for it in memory, some 30 kB each.
+/// Number of groups that share a sync. Their pages wait for it in memory, about 30 kB each.
 const GROUPS_PER_SYNC: usize = 32;
 
-/// Series copied or cut under one lock: some 50 us.
+/// Number of series copied or cut under one lock: about 50 us.
 const SLICE: usize = 64;
 
-/// Where a series lives, and up to when it is sealed.
+/// Place of a series, and the time up to which it is sealed.
 #[derive(Clone, Copy, Debug)]
 struct Cut {
     shard: usize,
@@ -59,48 +59,47 @@ struct Cut {
     time: TimestampMs,
 }
 
-/// A group on its way into pages.
+/// A group that is being sealed.
 struct Sealed {
     due: Due,
     cuts: Vec<Cut>,
-    /// Its pages; none if it has no samples for one. What it holds goes into one, unless that would
-    /// be too large.
+    /// Its encoded pages: usually one, several if one would be too large, none without samples.
     pages: Vec<(PageMeta, Vec<u8>)>,
     unsealed_after: Position,
-    /// The head has no series of the group.
+    /// True if the head has no series of the group.
     is_gone: bool,
-    /// What cannot be sealed.
+    /// The samples that cannot be sealed, if there are any.
     stuck: Option<Stuck>,
 }
 
-/// What cannot be sealed of a group.
+/// The part of a group that cannot be sealed.
 struct Stuck {
     why: String,
-    /// Its series; the time is that up to which they are given up.
+    /// The affected series, each with the time up to which its samples would be dropped.
     series: Vec<Cut>,
-    /// Samples of theirs that are sealed all the same.
+    /// Number of their samples that are sealed nevertheless.
     saved: u64,
     range: Option<TimeRange>,
 }
 
-/// Whether a group may be covered although some of it cannot be sealed.
+/// Treatment of samples that cannot be sealed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stance {
-    /// What cannot be sealed stays in head and log.
+    /// They remain in head and log, and the group is not covered.
     Keep,
-    /// It is given up.
+    /// They are dropped, and the group counts as covered.
     GiveUp,
 }
 
-/// Samples that are to be sealed.
+/// Copies of the samples to seal.
 #[derive(Default)]
 struct Taken {
     copies: Copies,
-    /// By slot.
+    /// In order of slots.
     series: Vec<TakenSeries>,
 }
 
-/// A series and the number of its copy.
+/// A series with the number of its copy.
 struct TakenSeries {
     shard: usize,
     local: Local,
@@ -109,8 +108,8 @@ struct TakenSeries {
 }
 
 impl Maintenance {
-    /// Seals this tick's share of the groups that are due; all groups if the log fills the disk or
-    /// grows towards its bound.
+    /// Seals this tick's share of the due groups, or all groups if the log fills the disk or
+    /// approaches its limit.
     pub(super) fn seal_due(&self, state: &mut State) {
         let Some(newest) = self.newest() else { return };
         let now = self.env.clock.monotonic();
@@ -141,7 +140,7 @@ impl Maintenance {
             let took = self.env.clock.monotonic().saturating_sub(start);
             self.metrics.seal_duration.observe(took);
         }
-        // All groups were sealed for want of space: there is as little with the next tick.
+        // All groups were sealed for lack of space, and the next tick would not free more.
         if is_full || outcome.is_err() {
             state.seal_not_before = now.saturating_add(PAUSE);
         }
@@ -151,14 +150,14 @@ impl Maintenance {
         }
     }
 
-    /// Bytes of the disk that pages leave to the log: a failed write of the log ends all writing, a
-    /// log that is longer than it should be does not. A log that takes no more records lends half
-    /// of its reserve, since sealing is what frees space.
+    /// Returns the disk space in bytes that pages must leave to the log: a failed write of the log
+    /// stops all writes, while a long log does not. A log that accepts no records leaves half of
+    /// its reserve to pages, because sealing is the way to free space.
     pub(super) fn reserve_bytes(&self, is_full: bool) -> u64 {
         self.log.pressure().free_bytes_min / if is_full { 2 } else { 1 }
     }
 
-    /// Seals the groups, some with each sync.
+    /// Seals the groups, several with each sync.
     pub(crate) fn seal(
         &self,
         state: &mut State,
@@ -196,7 +195,7 @@ impl Maintenance {
         Ok(())
     }
 
-    /// Copies and encodes groups.
+    /// Copies and encodes the samples of groups.
     fn encode_groups(
         &self,
         state: &State,
@@ -205,7 +204,7 @@ impl Maintenance {
     ) -> Result<Vec<Sealed>, Error> {
         let reading = self.watermark.read_floor();
         if self.options.sync != SyncMode::Always {
-            // A page outlives a power loss; so must the rest of the batches it has a part of.
+            // A page survives a power loss, so all other parts of its batches must survive one too.
             self.log.sync()?;
         }
         let encode = |due: &Due| {
@@ -222,8 +221,8 @@ impl Maintenance {
         Ok(due.iter().map(encode).collect())
     }
 
-    /// Copies what is to be sealed of a group, by slot. The flag says that the head has none of its
-    /// series.
+    /// Copies the samples to seal of a group, in order of slots. The second value is true if the
+    /// head has none of its series.
     fn copy_group(&self, due: Due, sequence: u64) -> (Taken, bool) {
         let of_group = self.numbers.of_group(due.group).unwrap_or_default();
         let end = self.index.published().min(of_group.end);
@@ -264,7 +263,8 @@ impl Maintenance {
         (taken, places.is_empty())
     }
 
-    /// Writes pages and makes them durable.
+    /// Writes the pages of `sealed` and syncs them. Returns their entries for the directory, by
+    /// group.
     fn write_pages(
         &self,
         state: &mut State,
@@ -277,7 +277,7 @@ impl Maintenance {
             return Ok(sealed.iter().map(|_| Vec::new()).collect());
         }
         self.look_for_room(reserve_bytes.saturating_add(bytes as u64))?;
-        // A start that finds a page must find the labels of its series.
+        // After a restart, the labels of all series in a page must be found.
         let last = pages().filter_map(|(meta, _)| meta.slots().last()).max();
         if last >= Some(state.catalogue.end_slot()) {
             self.write_catalogue(state, state.trimmed())?;
@@ -299,7 +299,7 @@ impl Maintenance {
 
     pub(super) fn look_for_room(&self, required: u64) -> Result<(), StorageError> {
         let path = self.dir.pages();
-        // A disk that cannot say is taken to have space.
+        // A disk that does not report its free space counts as having enough.
         let free = self.env.disk.free_bytes(&path).unwrap_or(u64::MAX);
         if free < required {
             return Err(StorageError::DiskFull {
@@ -311,7 +311,7 @@ impl Maintenance {
         Ok(())
     }
 
-    /// Shows the pages of a group to readers and drops from the head what is in them.
+    /// Makes the pages of a group visible to readers and drops their samples from the head.
     fn publish(
         &self,
         state: &mut State,
@@ -341,7 +341,7 @@ impl Maintenance {
         Ok(())
     }
 
-    /// Drops from the head what is in a page.
+    /// Drops the samples that are in a page from the head.
     fn drop_sealed(&self, cuts: &mut [Cut]) -> Result<(), Error> {
         cuts.sort_unstable_by_key(|cut| (cut.shard, cut.local));
         for of_shard in cuts.chunk_by(|a, b| a.shard == b.shard) {
@@ -357,7 +357,7 @@ impl Maintenance {
         Ok(())
     }
 
-    /// Tells the coverage where the log and data time stand.
+    /// Adds a mark with the current log position and data time to the coverage.
     pub(super) fn leave_mark(&self, state: &mut State) {
         // In this order: see `Coverage::tick`.
         let newest = || self.newest.load(Ordering::Acquire);
@@ -371,7 +371,7 @@ impl Maintenance {
             sequence,
             position,
         };
-        // Behind the group that was begun last.
+        // The end of the last group in which slots are assigned.
         let next = self.index.next_slot().next_multiple_of(GROUP_SLOTS);
         let end_group = self.numbers.group_of(SeriesRef(next));
         let mut restored = std::mem::take(&mut *lock(&self.restored_groups));

@@ -1,16 +1,16 @@
-//! A snapshot of a store that runs: its folder as a crash at this moment would leave it.
+//! A snapshot of a running store: a folder in the state that a crash at this moment would leave.
 //!
 //! ```text
-//! maintenance stands still:  pages and closed segments of the log are linked; catalogue,
-//!                            exemplars and the growing segment are opened; blocks are held
-//! it goes on:                blocks are linked; what was opened is copied up to its length
+//! maintenance is locked:   pages and closed segments of the log are linked; catalogue,
+//!                          exemplars and the growing segment are opened; blocks are held
+//! maintenance continues:   blocks are linked; the opened files are copied up to their length
 //! ```
 //!
-//! Appends and queries go on throughout. The log is taken last: it has every batch that was
-//! acknowledged before, whole, and what pages have of later ones is in it too. Files of other rooms
-//! are taken before it, so that they speak of nothing that it does not have. Without the log the
-//! snapshot has what is sealed and nothing of other rooms, and its manifest says that no more is
-//! missing.
+//! Appends and queries continue throughout. The log is collected last, so it contains every batch
+//! acknowledged before in full, and also the samples of later batches that are in pages. Files of
+//! other components are collected before it, so that they refer only to records that it contains.
+//! Without the log, the snapshot contains the sealed samples and no files of other components, and
+//! its manifest declares that no more is missing.
 
 use super::Maintenance;
 use super::state::State;
@@ -24,7 +24,7 @@ use firn_model::error::Error;
 use firn_model::log::Position;
 
 impl Maintenance {
-    /// Makes the snapshot `name`; without the log if `skips_head`. It is durable on return.
+    /// Creates the snapshot `name`, without the log if `skips_head`. It is durable on return.
     pub(crate) fn take_snapshot(&self, name: &str, skips_head: bool) -> Result<(), Error> {
         let start = self.env.clock.monotonic();
         let mut begun = Unfinished::begin(&self.env, &self.dir, name)?;
@@ -50,7 +50,8 @@ impl Maintenance {
         Ok(())
     }
 
-    /// Gives `begun` all files of this moment but for blocks; returns what they hold.
+    /// Adds all files of this moment except blocks to `begun`. Returns the manifest of their
+    /// contents.
     fn gather(
         &self,
         begun: &mut Unfinished<'_>,
@@ -61,7 +62,7 @@ impl Maintenance {
             self.gather_log(begun)?;
         }
         failpoints::turn();
-        // What is complete need not be copied.
+        // Complete segments are linked and need no copy.
         if let Err(e) = state.segments.finish() {
             state.segments.abandon();
             return Err(e);
@@ -70,7 +71,7 @@ impl Maintenance {
             self.write_catalogue(state, state.trimmed())?;
         }
         let mut manifest = self.manifest(state);
-        // What is not there is not missing from a copy either.
+        // A file that does not exist is not missing in a copy either.
         manifest.catalogue = state.catalogue.place().unwrap_or_default();
         manifest.exemplars = state.exemplars.place().unwrap_or_default();
         for entry in &manifest.segments {
@@ -95,7 +96,8 @@ impl Maintenance {
                 }
             }
             true => {
-                // No position is given twice: pages say which ones they cover.
+                // No position is assigned twice, because pages contain the positions that they
+                // cover.
                 let last = self.log.positions().last;
                 manifest.trimmed = last;
                 manifest.logged = last;

@@ -1,4 +1,5 @@
-//! What maintenance keeps between ticks: the files that it writes, and where its rounds stand.
+//! State of maintenance that is kept between ticks: the files that it writes, and the progress of
+//! its rounds.
 
 use super::coverage::Coverage;
 use super::cut::progress::Cut;
@@ -13,43 +14,44 @@ use crate::sealed::segments::Segments;
 use firn_model::log::Position;
 use std::time::Duration;
 
-/// What the background job keeps between ticks.
+/// State that the background job keeps between ticks. Created by replay, locked by the current
+/// tick.
 pub(crate) struct State {
     pub(crate) segments: Segments,
     pub(crate) catalogue: Catalogue,
     pub(crate) exemplars: ExemplarFile,
     pub(crate) coverage: Coverage,
     pub(crate) late: LateCoverage,
-    /// The manifest as it was last written, or read at the start.
+    /// The manifest as last written, or as read at startup.
     pub(crate) manifest: Manifest,
-    /// When it may be written again after a failure, on the monotonic clock.
+    /// Time at which it may be written again after a failure, on the monotonic clock.
     pub(crate) manifest_not_before: Duration,
     pub(crate) troubles: Troubles,
-    /// On the monotonic clock.
+    /// Time at which sealing may be retried after a failure, on the monotonic clock.
     pub(crate) seal_not_before: Duration,
     pub(super) cut: Cut,
-    /// When late samples may be flushed again after a failure, on the monotonic clock.
+    /// Time at which late samples may be flushed again after a failure, on the monotonic clock.
     pub(crate) flush_not_before: Duration,
     pub(super) garbage: Vec<Garbage>,
     pub(super) shard: usize,
     pub(super) local: Local,
     pub(super) active: usize,
-    /// Places of series in all shards, taken or not, when the last tick ended.
+    /// Number of places in all shards at the end of the last tick, free ones included.
     pub(super) places: usize,
     pub(super) evicted: EvictedRound,
 }
 
-/// Where the round over the evicted series stands.
+/// Progress of the round over the evicted series.
 #[derive(Debug, Default)]
 pub(super) struct EvictedRound {
-    /// The slot that is looked at next.
+    /// The next slot to visit.
     pub(super) next: u32,
-    /// Slots that are looked at in a hurry.
+    /// Number of slots left to visit at the higher rate.
     pub(super) hurried: u32,
 }
 
 impl State {
-    /// The state of a store that was just opened.
+    /// Returns the state of a store that was just opened.
     pub(crate) fn new(
         segments: Segments,
         catalogue: Catalogue,
@@ -78,7 +80,7 @@ impl State {
         }
     }
 
-    /// Up to where the log is covered as the catalogue on disk says.
+    /// Returns the position up to which the log is covered according to the catalogue on disk.
     pub(crate) fn trimmed(&self) -> Position {
         self.catalogue.trimmed()
     }

@@ -1,9 +1,9 @@
-//! The sweep: one round after the other over all series, a share of them with each tick.
+//! The sweep: repeated rounds over all series, a share of them with each tick.
 //!
-//! It counts what the gauges show, drops chunks that left the retention, evicts series that fell
-//! silent and removes those without samples; a shard that was seen whole gives back the memory that
-//! a peak left behind. The whole head is seen every [`SWEEP_TICKS`] ticks
-//! whatever its size, and no tick does more than its share. Retention follows data time.
+//! It counts series for the gauges, drops chunks that are older than the retention, evicts silent
+//! series and removes those without samples. After each complete pass over a shard, it releases
+//! memory that a peak left behind. The whole head is visited every [`SWEEP_TICKS`] ticks regardless
+//! of its size, and no tick does more than its share. Retention follows data time.
 
 use super::Maintenance;
 use super::state::State;
@@ -14,30 +14,32 @@ use crate::sync::atomic::Ordering;
 use crate::sync::lock;
 use firn_model::sample::TimestampMs;
 
-/// Ticks for a sweep of the whole head: how old the gauges may be, in seconds.
+/// Number of ticks for a sweep of the whole head, and so the maximum age of the gauges in seconds.
 const SWEEP_TICKS: usize = 8;
 
-/// Series looked at under one lock: some 10 us.
+/// Number of series visited under one lock: about 10 us.
 const SLICE: u32 = 1_024;
 
-/// Ticks for a round over the evicted series, and for one since two hours of data time left the
-/// head: evicted series have their last sample in such a stretch, and leave with it.
+/// Number of ticks for a round over the evicted series, and for a faster round after an epoch of
+/// two hours was dropped: the evicted series whose last sample was in that epoch can then be
+/// removed.
 const EVICTED_TICKS: u32 = 256;
 const EVICTED_HURRIED_TICKS: u32 = 16;
 
-/// Evicted series looked at under one lock of the index.
+/// Number of evicted series visited under one lock of the index.
 const EVICTED_SLICE: u32 = 4_096;
 
-/// A series is active if its newest sample is so near to the newest of the store.
+/// Maximum age in milliseconds of the newest sample of an active series, relative to the newest
+/// sample of the store.
 const ACTIVE_MS: i64 = 20 * 60_000;
 
 impl Maintenance {
-    /// Sweeps this tick's share.
+    /// Sweeps this tick's share of the series.
     pub(super) fn sweep_share(&self, state: &mut State) {
         let Some(newest) = self.newest() else { return };
         let cutoff = self.retaining.cutoff_at(newest);
         let has_dropped = self.index.drop_epochs_before(epoch_of(self.pages_from()));
-        // Places without a series are passed over too.
+        // Places without a series are visited too.
         let slices = state.places / SLICE as usize + self.shards.len();
         let mut gone = Vec::new();
         let mut is_round = false;
@@ -94,8 +96,8 @@ impl Maintenance {
                 state.active += 1;
             }
             let freed = series.drop_before(cutoff);
-            // A new sample is newer than what is sealed of it. One that never had any is idle too:
-            // a batch that is about to give it one counts as appending.
+            // New samples must be newer than the sealed ones. A series that never had a sample is
+            // idle too: a batch that is about to append one counts as appending.
             let is_idle = series.chunk_count() == 0
                 && (!series.has_newest() || series.open.last_time() < evict_before);
             let slot = series.slot;
@@ -120,13 +122,14 @@ impl Maintenance {
         is_end && state.shard == 0
     }
 
-    /// Takes idle series out of a shard. Series with samples in pages are evicted, the others go to
-    /// `gone`.
+    /// Removes idle series from a shard. Series with samples in pages are evicted, the others are
+    /// added to `gone`.
     fn evict(&self, number: usize, idle: &[(SeriesRef, Local)], gone: &mut Vec<SeriesRef>) {
         if idle.is_empty() {
             return;
         }
-        // Creation takes the locks in this order too: no series returns before it is evicted.
+        // Creation takes the locks in the same order, so that no series is restored before it is
+        // evicted.
         let mut creation = self.index.create_series();
         let mut shard = lock(&self.shards[number]);
         if shard.appending > 0 && !failpoints::has(Flaw::EvictsAppending) {
@@ -151,7 +154,8 @@ impl Maintenance {
         creation.evict(&evicted);
     }
 
-    /// Removes this tick's share of the evicted series whose samples all left the retention.
+    /// Removes this tick's share of the evicted series all of whose samples are older than the
+    /// retention.
     fn remove_evicted(&self, state: &mut State, has_dropped: bool) {
         let State {
             evicted, garbage, ..

@@ -1,5 +1,5 @@
-//! Trimming: the log forgets what pages and the catalogue hold, and pages go with the retention.
-//! The manifest says first what is left.
+//! Trimming: removes log segments whose contents are in pages and in the catalogue, and pages that
+//! are older than the retention. The manifest is always updated first.
 
 use super::state::State;
 use super::{Maintenance, PAUSE};
@@ -13,7 +13,7 @@ use firn_model::error::Error;
 use firn_model::log::Position;
 
 impl Maintenance {
-    /// Up to where late samples let the log be trimmed.
+    /// Returns the position up to which the log can be trimmed with respect to late samples.
     fn late_covered(&self, state: &State) -> Position {
         match failpoints::has(Flaw::TrimsLate) {
             true => self.log.positions().last,
@@ -21,13 +21,14 @@ impl Maintenance {
         }
     }
 
-    /// Up to where the log may be trimmed by what it holds beside samples in order.
+    /// Returns the position up to which the log can be trimmed with respect to everything except
+    /// samples in order.
     pub(super) fn needed_beside(&self, state: &State) -> Position {
         self.late_covered(state).min(self.journal.covered())
     }
 
-    /// Removes the segments of the log all of whose samples are sealed, or late and in blocks, once
-    /// their series are in the catalogue.
+    /// Removes the log segments all of whose samples are sealed, or late and in blocks, after their
+    /// series are in the catalogue.
     pub(crate) fn trim_log(&self, state: &mut State) {
         let mut covered = state.coverage.covered().min(self.needed_beside(state));
         if failpoints::has(Flaw::TrimsTooFar) {
@@ -43,7 +44,7 @@ impl Maintenance {
             .map_err(Error::from)
             .and_then(|()| {
                 failpoints::turn();
-                // What the log forgets is in pages, and the catalogue says so durably.
+                // All removed records are in pages, and the catalogue on disk records that.
                 let trimmed = state.trimmed();
                 assert!(
                     covered <= trimmed,
@@ -57,8 +58,8 @@ impl Maintenance {
         }
     }
 
-    /// Writes to the catalogue that the log is covered up to `trimmed`, with the series that the
-    /// log may then forget: those in the index, which has all series of records up to there.
+    /// Writes to the catalogue that the log is covered up to `trimmed`, together with the new
+    /// series of the index, which contains all series of records up to there.
     pub(crate) fn write_catalogue(
         &self,
         state: &mut State,
@@ -90,7 +91,7 @@ impl Maintenance {
         Ok(())
     }
 
-    /// Writes the exemplars that only the log holds to their file.
+    /// Writes the exemplars that are only in the log to their file.
     pub(crate) fn write_exemplars(&self, state: &mut State) -> Result<(), StorageError> {
         if self.exemplars.is_on() {
             self.exemplars.write(&mut state.exemplars)?;
@@ -98,7 +99,7 @@ impl Maintenance {
         Ok(())
     }
 
-    /// Removes the page segments that left the retention, or whose samples are in blocks.
+    /// Removes the page segments that are older than the retention, or whose samples are in blocks.
     pub(crate) fn drop_old_pages(&self, state: &mut State) {
         let sealed = &self.sealed;
         let segments = &mut state.segments;
@@ -131,7 +132,7 @@ impl Maintenance {
         self.metrics.page_segments.set(segments.count() as i64);
     }
 
-    /// Writes the manifest if files have come, were completed or replaced since.
+    /// Writes the manifest if files were added, completed or replaced since the last time.
     pub(crate) fn keep_manifest(&self, state: &mut State) {
         let known = |manifest: &Manifest| {
             let segments = manifest.segments.iter();
@@ -150,14 +151,14 @@ impl Maintenance {
         }
     }
 
-    /// The manifest of what is there now.
+    /// Returns the manifest of the current files.
     pub(super) fn manifest(&self, state: &State) -> Manifest {
         let before = &state.manifest;
         Manifest {
             trimmed: state.trimmed().max(before.trimmed),
             logged: self.log.positions().durable.max(before.logged),
             log: self.log.positions().growing,
-            // What is damaged is named until it is written anew.
+            // A damaged file remains in the manifest until it is written again.
             catalogue: state.catalogue.place().unwrap_or(before.catalogue),
             exemplars: state.exemplars.place().unwrap_or(before.exemplars),
             seed: before.seed,
@@ -165,7 +166,7 @@ impl Maintenance {
         }
     }
 
-    /// Writes the manifest.
+    /// Writes the manifest if it has changed.
     pub(crate) fn write_manifest(&self, state: &mut State) -> Result<(), StorageError> {
         let manifest = self.manifest(state);
         self.replace_manifest(state, manifest)

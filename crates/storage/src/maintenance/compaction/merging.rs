@@ -1,5 +1,5 @@
-//! One merge: series by series, in block order, from all inputs at once, into one block or, where
-//! that would be too large, into several that follow each other in block order.
+//! One merge: reads all inputs in parallel, series by series in block order, and writes one block,
+//! or several consecutive shards if one would be too large.
 
 use crate::block::{
     Block, BlockCache, BlockId, BlockMeta, BlockReader, BlockWriter, LabelsReader, Sayings, Source,
@@ -19,33 +19,35 @@ use std::cmp::Ordering;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Series whose labels are read together.
+/// Number of series whose labels are read together.
 const LABELS_AHEAD: u32 = 512;
 
-/// Bytes of units that the inputs of a merge hold together: a few of each.
+/// Memory of the unit cache shared by all inputs of a merge, in bytes; enough for a few units of
+/// each.
 const CACHE_BYTES: usize = 32 << 20;
 
-/// Why a merge ended, and the input whose bytes it was, with its times.
+/// The error that ended a merge. `input` is the block that could not be read, if any, with its time
+/// range.
 pub(super) struct Failure {
     pub(super) error: StorageError,
     pub(super) input: Option<(BlockId, TimeRange)>,
 }
 
-/// An input: a block of which the series before `next` were merged.
+/// An input block. The series before `next` are merged.
 struct Input {
     entry: BlockEntry,
     block: Arc<Block>,
     next: u32,
     labels: LabelsReader,
-    /// The labels of the series from `next` on.
+    /// The labels of the series from `next` on that were read ahead.
     ahead: Ahead,
 }
 
-/// Labels of series that follow each other, the first ones of which were taken.
+/// Labels of consecutive series, the first `taken` of which are consumed.
 #[derive(Default)]
 struct Ahead {
     bytes: Vec<u8>,
-    /// Where those of each series end.
+    /// End of the labels of each series in `bytes`.
     ends: Vec<usize>,
     taken: usize,
 }
@@ -62,7 +64,7 @@ impl Ahead {
         self.taken = 0;
     }
 
-    /// The labels of the next series.
+    /// Returns the labels of the next series.
     fn next(&self) -> Option<LabelsRef<'_>> {
         let end = *self.ends.get(self.taken)?;
         let before = self.taken.checked_sub(1);
@@ -71,14 +73,15 @@ impl Ahead {
     }
 }
 
-/// A merge under way.
+/// A merge in progress. Created by [`Merging::new`], advanced in shares, and ended by `finish` or
+/// `abandon`.
 pub(super) struct Merging {
     env: Env,
-    /// The folder of blocks.
+    /// Folder that contains the blocks.
     dir: PathBuf,
     merge: Merge,
     inputs: Vec<Input>,
-    /// The block that is written, and those that were: the shards before.
+    /// The current output block, and the complete shards before it.
     writer: BlockWriter,
     written: Vec<BlockMeta>,
     source: Source,
@@ -86,20 +89,20 @@ pub(super) struct Merging {
     duplicates: Duplicates,
     columns: Columns,
     exemplars: SeriesExemplars,
-    /// What all inputs say of metrics.
+    /// The metric metadata of all inputs.
     sayings: Sayings,
-    /// The labels that come first among the next series of all inputs, and the inputs whose next
-    /// series has them.
+    /// The first labels in block order among the next series of all inputs, and the inputs whose
+    /// next series has them.
     least: Vec<u8>,
     having: Vec<usize>,
-    /// Samples of all inputs.
+    /// Number of samples of all inputs.
     pub(super) samples_in: u64,
-    /// Those that were read.
+    /// Number of samples read so far.
     pub(super) samples_done: u64,
 }
 
 impl Input {
-    /// Has the labels of its next series at hand; none at its end.
+    /// Reads the labels of the next series ahead, if there is a next series.
     fn read_labels(&mut self) -> Result<(), StorageError> {
         if self.ahead.next().is_some() {
             return Ok(());
@@ -113,14 +116,14 @@ impl Input {
 }
 
 impl Merging {
-    /// Begins `merge`.
+    /// Starts `merge`: opens its inputs and creates the output block.
     pub(super) fn new(
         env: &Env,
         blocks: &Blocks,
         merge: Merge,
         options: &StoreOptions,
     ) -> Result<Self, Failure> {
-        // Of its own, so that what queries read stays in theirs.
+        // A separate cache, so that the merge does not displace the units that queries use.
         let cache = Arc::new(BlockCache::new(CACHE_BYTES));
         let mut inputs = Vec::with_capacity(merge.inputs.len());
         for entry in &merge.inputs {
@@ -152,7 +155,7 @@ impl Merging {
             sources,
             range: Some(merge.range),
         };
-        // A merge that failed at its commit had the same name, of it and of its shards.
+        // A merge that failed at its commit had the same block ids, also for its shards.
         let created = blocks
             .dir_to_write(source.id)
             .and_then(|dir| BlockWriter::create(env, &dir, source.clone()));
@@ -180,24 +183,24 @@ impl Merging {
 }
 
 impl Merging {
-    /// Series of all inputs, those of several counted for each.
+    /// Returns the number of series of all inputs; a series in several inputs is counted for each.
     pub(super) fn series(&self) -> u64 {
         let inputs = self.inputs.iter();
         inputs.map(|i| u64::from(i.block.series_count())).sum()
     }
 
-    /// Those that were merged.
+    /// Returns the number of series merged so far, counted like [`Merging::series`].
     pub(super) fn series_done(&self) -> u64 {
         self.inputs.iter().map(|input| u64::from(input.next)).sum()
     }
 
-    /// Bytes of all its blocks so far.
+    /// Returns the bytes of all output blocks so far.
     pub(super) fn written_bytes(&self) -> u64 {
         let written: u64 = self.written.iter().map(BlockMeta::file_bytes).sum();
         written + self.writer.written_bytes()
     }
 
-    /// Merges series until so many samples were read; whether that was all.
+    /// Merges series until `samples` more samples were read. Returns true if the merge is complete.
     pub(super) fn advance(&mut self, samples: u64) -> Result<bool, Failure> {
         let enough = self.samples_done.saturating_add(samples);
         let blocks: Vec<Arc<Block>> = self.inputs.iter().map(|i| i.block.clone()).collect();
@@ -212,8 +215,8 @@ impl Merging {
         Ok(false)
     }
 
-    /// Finds the labels that come first among the next series of all inputs, and who has them; no
-    /// one at the end.
+    /// Finds the first labels in block order among the next series of all inputs, and the inputs
+    /// that have them. `having` is empty at the end.
     fn find_least(&mut self) -> Result<(), Failure> {
         let (least, having) = (&mut self.least, &mut self.having);
         having.clear();
@@ -226,7 +229,7 @@ impl Merging {
             };
             let order = match having.is_empty() {
                 true => Ordering::Less,
-                // Mostly all have the same one.
+                // Usually all inputs have the same next series.
                 false if next.as_bytes() == least.as_slice() => Ordering::Equal,
                 false => block_order(next, LabelsRef::from_canonical(least)),
             };
@@ -243,7 +246,7 @@ impl Merging {
         Ok(())
     }
 
-    /// Merges the next series of the inputs that have the least labels.
+    /// Merges the next series of the inputs in `having`.
     fn merge_series(&mut self, readers: &mut [BlockReader<'_>]) -> Result<(), Failure> {
         let columns = &mut self.columns;
         columns.clear();
@@ -269,7 +272,7 @@ impl Merging {
         self.push().map_err(|error| Failure { error, input: None })
     }
 
-    /// Writes the series that was merged.
+    /// Writes the merged series to the output block.
     fn push(&mut self) -> Result<(), StorageError> {
         let is_full = self.writer.series_count() >= self.block_max.series
             || self.writer.written_bytes() >= self.block_max.bytes;
@@ -284,7 +287,7 @@ impl Merging {
         Ok(())
     }
 
-    /// Ends the block under way, and begins the one for the series that follow.
+    /// Ends the current output block as a shard, and starts the next one.
     fn begin_shard(&mut self) -> Result<(), StorageError> {
         let number = self.written.len() as u32;
         let source = Source {
@@ -301,7 +304,7 @@ impl Merging {
         Ok(())
     }
 
-    /// Ends the merge: what it was, and its blocks, which are synced.
+    /// Ends the merge. Returns it with the metadata of its blocks, which are synced.
     pub(super) fn finish(mut self) -> Result<(Merge, Vec<BlockMeta>), StorageError> {
         let number = self.written.len() as u32;
         self.writer.say(&self.sayings)?;
@@ -312,7 +315,7 @@ impl Merging {
         Ok((self.merge, self.written))
     }
 
-    /// Removes what was written.
+    /// Removes all output blocks after a failure.
     pub(super) fn abandon(self) {
         let _ = self.writer.abandon();
         for shard in self.written {

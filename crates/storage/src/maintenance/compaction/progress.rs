@@ -1,11 +1,11 @@
-//! Where the compaction of a store stands. Data alone: what is done with it stands in [`super`].
+//! Progress of the compaction of a store. Contains only data; the logic is in [`super`].
 
 use super::merging::Merging;
 use crate::sync::Mutex;
 use crate::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-/// The compaction of a store.
+/// State of the compaction, behind its own lock so that it does not delay ticks.
 #[derive(Default)]
 pub(crate) struct Compaction {
     pub(super) under_way: Mutex<UnderWay>,
@@ -15,6 +15,6 @@ pub(crate) struct Compaction {
 #[derive(Default)]
 pub(super) struct UnderWay {
     pub(super) merging: Option<Merging>,
-    /// On the monotonic clock.
+    /// Time of the next attempt after a failure, on the monotonic clock.
     pub(super) not_before: Duration,
 }

@@ -1,4 +1,4 @@
-//! Coverage beside a plain account of every sample.
+//! Compares the coverage with a plain list of all samples.
 
 use super::*;
 use crate::ids::GroupId;
@@ -9,11 +9,11 @@ const WINDOWS: Windows = Windows {
     is_jittered: true,
 };
 
-/// A sample that is in the log: its position, group and time.
+/// A sample in the log: its position, group and time.
 type Logged = (u64, GroupId, i64);
 
-/// Random logs, ticks and sealing: no position is called covered while a sample at or before it is
-/// not sealed.
+/// Random sequences of records, ticks and sealing: no position is covered while a sample at or
+/// before it is unsealed.
 #[test]
 fn covered_position_never_runs_ahead_of_what_is_sealed() {
     for seed in 0..2_000 {
@@ -55,7 +55,7 @@ fn covered_position_never_runs_ahead_of_what_is_sealed() {
             let left = unsealed.iter().find(|s| s.0 <= covered);
             assert_eq!(left, None, "seed {seed}: covered {covered}");
         }
-        // Everything is sealed once time went on, whatever each group has.
+        // Everything is sealed as time advances, whatever samples each group has.
         let mark = |newest| Mark {
             newest,
             sequence: position,

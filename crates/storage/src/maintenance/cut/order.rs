@@ -1,7 +1,7 @@
-//! The series of a cut in the order of blocks: by metric, then by labels.
+//! The series of a cut in block order: by metric, then by labels.
 //!
-//! Labels are made for one metric at a time, when the cut comes to it: all that is held of the
-//! others is their slots.
+//! Labels are materialized for one metric at a time, when the cut reaches it. Of all other series
+//! only the slots are held.
 
 use crate::ids::SeriesRef;
 use crate::index::{Index, SeriesCursor};
@@ -10,17 +10,17 @@ use crate::sealed::directory::PageLists;
 use firn_model::labels::Labels;
 use std::collections::VecDeque;
 
-/// See the module.
+/// Iterator over the series of a cut in block order.
 pub(super) struct SeriesOrder {
-    /// The metrics that were not come to yet, in order, each with its series by slot.
+    /// The remaining metrics in order, each with the slots of its series.
     metrics: VecDeque<Vec<SeriesRef>>,
-    /// What is left of the metric under way, in order.
+    /// The remaining series of the current metric, in order.
     of_metric: VecDeque<(SeriesRef, Labels)>,
     len: usize,
 }
 
 impl SeriesOrder {
-    /// The series that have a column in `pages` and labels in the index.
+    /// Returns the series that have a column in `pages` and labels in the index.
     pub(super) fn new(parts: &Parts, pages: &PageLists) -> Self {
         let mut slots = Vec::new();
         for (_, pages) in pages {
@@ -47,12 +47,13 @@ impl SeriesOrder {
         }
     }
 
-    /// How many series there are.
+    /// Returns the total number of series.
     pub(super) fn len(&self) -> usize {
         self.len
     }
 
-    /// The next series, at most `count` and at least one unless there is none.
+    /// Returns the next series with their labels: at most `count`, and at least one unless none is
+    /// left.
     pub(super) fn next(&mut self, index: &Index, count: usize) -> Vec<(SeriesRef, Labels)> {
         let mut next = Vec::new();
         while next.len() < count.max(1) {
@@ -63,7 +64,7 @@ impl SeriesOrder {
             let Some(slots) = self.metrics.pop_front() else {
                 break;
             };
-            // The retention may have taken a series since the cut began.
+            // Retention may have removed a series since the cut began.
             let mut cursor = SeriesCursor::new(index);
             let there = slots
                 .into_iter()
@@ -76,7 +77,7 @@ impl SeriesOrder {
         next
     }
 
-    /// Whether all series were given.
+    /// Returns whether all series were returned.
     pub(super) fn is_done(&self) -> bool {
         self.of_metric.is_empty() && self.metrics.is_empty()
     }

@@ -1,9 +1,10 @@
-//! One pass of a cut: the columns of a partition of the series, from all pages that have them.
+//! One pass of a cut: collects the columns of a partition of the series from all pages that have
+//! them.
 //!
-//! Pages lie by target and blocks by metric, so each pass opens every page that holds a series of
-//! its partition. That costs some 15 us a page, mostly from the system's cache; holding the columns
-//! of all series instead would cost memory that follows the size of the block, and spilling them to
-//! the disk would write every sample once more.
+//! Pages are ordered by target and blocks by metric, so each pass opens every page with a series of
+//! its partition. This costs about 15 us per page, mostly from the system's cache. The alternatives
+//! are worse: holding the columns of all series would take memory proportional to the size of the
+//! block, and spilling them to disk would write every sample once more.
 
 use super::progress::Writing;
 use crate::chunk::Columns;
@@ -19,26 +20,26 @@ use firn_model::exemplar::SeriesExemplars;
 use firn_model::labels::Labels;
 use std::sync::Arc;
 
-/// Samples that are decoded at a time, at least: 8 MiB of columns.
+/// Minimum number of samples decoded at a time: 8 MiB of columns.
 const SAMPLES_MIN: usize = 512 << 10;
 
-/// Passes over the pages, at most, but for a few where series differ in length.
+/// Maximum number of passes over the pages, apart from a few more if series differ in length.
 const PASSES_MAX: usize = 64;
 
-/// Samples decoded at a time for a block of so many.
+/// Returns the number of samples to decode at a time for a block of `samples` samples.
 pub(super) fn samples_at_once(samples: usize) -> usize {
     SAMPLES_MIN.max(samples / PASSES_MAX)
 }
 
-/// How many samples the pages have, about: what they take on the disk says it.
+/// Returns an estimate of the number of samples in the pages, from their size on disk.
 pub(super) fn samples_in(pages: &PageLists) -> usize {
     let pages = pages.iter().flat_map(|(_, pages)| pages);
-    // Between 0.5 and 2 bytes a sample, mostly.
+    // A sample usually takes between 0.5 and 2 bytes.
     pages.map(|page| page.bytes as usize).sum()
 }
 
 impl Maintenance {
-    /// Writes the next partition; whether it was the last one.
+    /// Writes the next partition. Returns whether it was the last one.
     pub(super) fn write_partition(&self, writing: &mut Writing) -> Result<bool, StorageError> {
         let count = writing.samples_at_once / writing.samples_each;
         let series = writing.order.next(&self.index, count);
@@ -60,7 +61,7 @@ impl Maintenance {
         Ok(writing.order.is_done())
     }
 
-    /// The columns of `series`, in their order.
+    /// Returns the columns of `series`, in their order.
     fn read_columns(
         &self,
         writing: &Writing,
@@ -98,8 +99,8 @@ impl Maintenance {
         Ok(columns)
     }
 
-    /// The page of `entry`; none if it is damaged, which is reported. A disk that fails is an
-    /// error: the page stays what it is, and the cut waits.
+    /// Reads the page of `entry`. Returns `None` if it is damaged, and reports the damage. A disk
+    /// error is returned: the page is kept, and the cut waits.
     fn page_of_cut(&self, entry: &Arc<PageEntry>) -> Result<Option<Page>, StorageError> {
         match read(entry) {
             Ok(page) => Ok(Some(page)),
@@ -131,7 +132,7 @@ impl Maintenance {
         }
     }
 
-    /// What cannot be read does not come into the block, and is reported as any reader does.
+    /// Reports samples that cannot be read, like any reader; they will be missing in the block.
     fn lose_in_cut(&self, entry: &PageEntry, error: &StorageError) {
         let damage = damage::met(DamageKind::Pages, error);
         self.damages.report_met(damage.within(Some(entry.range)));

@@ -1,4 +1,4 @@
-//! Where the cut under way stands. Data alone: what is done with it stands in [`super`].
+//! Progress of the current cut. Contains only data; the logic is in [`super`].
 
 use super::order::SeriesOrder;
 use crate::block::{BlockId, BlockWriter};
@@ -6,51 +6,51 @@ use crate::sealed::directory::PageLists;
 use firn_model::sample::{TimeRange, TimestampMs};
 use std::time::Duration;
 
-/// How far before the samples of a block its exemplars begin. Those that are in two blocks for it
-/// are found once.
+/// Time before the samples of a block at which its exemplars begin, in milliseconds. Exemplars that
+/// are in two blocks for this reason are returned once.
 const EXEMPLARS_BEFORE_MS: i64 = 5 * 60_000;
 
-/// The cut under way, and when the next one may begin.
+/// The current cut, and the earliest time of the next one.
 #[derive(Default)]
 pub(crate) struct Cut {
     pub(super) step: Step,
-    /// On the monotonic clock.
+    /// Time of the next attempt after a failure, on the monotonic clock.
     pub(super) not_before: Duration,
 }
 
 #[derive(Default)]
 pub(super) enum Step {
-    /// None is under way.
+    /// No cut is in progress.
     #[default]
     Idle,
-    /// In-order samples before `end` are refused; batches up to `sequence` may have some.
+    /// In-order samples before `end` are rejected; batches up to `sequence` may contain some.
     Closing { end: TimestampMs, sequence: u64 },
-    /// The block is written.
+    /// The block is being written.
     Writing(Box<Writing>),
 }
 
-/// A block in the making.
+/// A block that is being written.
 pub(super) struct Writing {
     pub(super) end: TimestampMs,
-    /// What of the pages goes into it.
+    /// Time range of the samples that go into the block.
     pub(super) range: TimeRange,
     pub(super) id: BlockId,
     pub(super) writer: BlockWriter,
     pub(super) order: SeriesOrder,
     /// The pages with samples in `range`.
     pub(super) pages: PageLists,
-    /// Samples of a series, about.
+    /// Estimated number of samples per series.
     pub(super) samples_each: usize,
-    /// Samples decoded at a time.
+    /// Number of samples to decode at a time.
     pub(super) samples_at_once: usize,
-    /// Series that were come to.
+    /// Number of series written so far.
     pub(super) series_done: u64,
 }
 
 impl Writing {
-    /// The times of the exemplars that go into it. An exemplar comes before the sample that it is
-    /// attached to, by a scrape interval at most: that sample may be the first one of its series,
-    /// and in the block behind.
+    /// Returns the times of the exemplars that go into the block. An exemplar precedes its sample
+    /// by at most a scrape interval; that sample may be the first one of its series, and may be in
+    /// the next block.
     pub(super) fn exemplar_range(&self) -> TimeRange {
         let first = self.range.min.saturating_sub(EXEMPLARS_BEFORE_MS);
         TimeRange::new(first, self.range.max)
@@ -58,7 +58,7 @@ impl Writing {
 }
 
 impl Cut {
-    /// Whether pages are read, or about to be.
+    /// Returns whether pages are being read, or are about to be.
     pub(in crate::maintenance) fn is_under_way(&self) -> bool {
         !matches!(self.step, Step::Idle)
     }

@@ -1,8 +1,8 @@
-//! Encoding: what was copied of a group becomes pages.
+//! Encoding of the copied samples of a group into pages.
 //!
-//! One page, as a rule. What would be too large for one goes in parts, split by series; the last
-//! part alone says that the group is covered. A series that cannot be decoded, and a part that no
-//! record can hold, are left out, and then no part says it.
+//! Usually one page. A group that is too large for one page is split by series into parts, of which
+//! only the last one declares the group as covered. Series that cannot be decoded and parts that
+//! are too large for a record are left out; then no part declares the group as covered.
 
 use super::{Cut, Sealed, Stance, Stuck, Taken, TakenSeries};
 use crate::chunk::{Columns, TimesKnown};
@@ -19,37 +19,37 @@ use crate::sealed::place_in_group;
 use firn_model::log::Position;
 use firn_model::sample::{TimeRange, TimestampMs};
 
-/// Bytes after which a page ends and another part begins. The longest column that a page takes,
-/// four million buckets of ten bytes each, still fits the record behind it.
+/// Size in bytes at which a page ends and the next part begins. The longest possible column of a
+/// page, four million buckets of ten bytes each, still fits into the record after it.
 const PART_BYTES: usize = 16 << 20;
 
-/// What stands before a page in its record, at most: 512 runs of slots and a few numbers.
+/// Maximum bytes before a page in its record: 512 runs of slots and a few numbers.
 const META_BYTES_MAX: usize = 4 << 10;
 
-/// A page in the making.
+/// A page under construction.
 struct Part {
     builder: PageBuilder,
     places: Runs,
     range: TimeRange,
     cuts: Vec<Cut>,
-    /// More than its times take: they are not encoded yet.
+    /// Upper bound of the bytes of the times, which are not encoded yet.
     times_bytes: usize,
 }
 
-/// A group in the making.
+/// A group under construction.
 struct Parts<'a> {
     store: &'a Maintenance,
     due: Due,
     unsealed_after: Position,
     sealed_up_to: Position,
-    /// Samples before this left the retention.
+    /// Samples before this time are older than the retention.
     cutoff: TimestampMs,
     sealed: Sealed,
 }
 
 impl Maintenance {
-    /// Encodes what was copied of a group, up to the end of its window. What left the retention
-    /// already gets no page.
+    /// Encodes the copied samples of a group up to the end of its window. Samples that are older
+    /// than the retention get no page.
     pub(super) fn encode(
         &self,
         due: Due,
@@ -135,7 +135,7 @@ impl Part {
         !self.cuts.is_empty() && bytes >= limit
     }
 
-    /// Adds a series, as much of it as a page takes.
+    /// Adds as many samples of a series as fit into a page.
     fn push(
         &mut self,
         store: &Maintenance,
@@ -146,7 +146,7 @@ impl Part {
         let family = store.index.family(series.slot).map(Family);
         let slot = store.numbers.slot(series.slot);
         while !columns.times.is_empty() && self.builder.push(slot, family, columns).is_err() {
-            // Part of it now; the group stays due for the rest.
+            // Seals a part of it now; the group remains due for the rest.
             columns.truncate(columns.times.len() / 2);
             sealed.claim_nothing();
         }
@@ -177,8 +177,8 @@ impl Parts<'_> {
         }
     }
 
-    /// Ends a part, which is a page unless it is empty, or all of it left the retention. The last
-    /// one says what the group claims.
+    /// Ends a part, and adds it as a page unless it is empty or entirely older than the retention.
+    /// The last part declares the coverage of the group.
     fn end(&mut self, mut part: Part, stance: Stance, is_last: bool) {
         if part.cuts.is_empty() {
             return;
@@ -231,7 +231,7 @@ impl Parts<'_> {
         self.sealed.pages.push((meta, page));
     }
 
-    /// Leaves series out.
+    /// Records that series are left out.
     fn leave(&mut self, series: &[Cut], why: String, range: Option<TimeRange>) {
         let stuck = self.sealed.stuck.get_or_insert(Stuck {
             why,
@@ -245,7 +245,7 @@ impl Parts<'_> {
 }
 
 impl Parts<'_> {
-    /// So many samples of a series that is given up are sealed all the same.
+    /// Counts samples that are sealed although their series is given up.
     fn count_saved(&mut self, samples: usize) {
         if let Some(stuck) = &mut self.sealed.stuck {
             stuck.saved += samples as u64;
@@ -254,7 +254,7 @@ impl Parts<'_> {
 }
 
 impl Sealed {
-    /// What is sealed of the group is not all that there is up to its end.
+    /// Declares that the group is not covered, because samples before its end are not sealed.
     pub(super) fn claim_nothing(&mut self) {
         self.due.end = i64::MIN;
         self.unsealed_after = Position(0);

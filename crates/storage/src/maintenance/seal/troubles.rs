@@ -1,11 +1,11 @@
-//! Groups of which something cannot be sealed: a chunk that cannot be decoded, a page that no
-//! record can hold.
+//! Groups with samples that cannot be sealed: a chunk that cannot be decoded, or a page that is too
+//! large for a record.
 //!
-//! Such a group costs itself: its other series are sealed, other groups go on, and it is tried
-//! again with growing pauses. What cannot be sealed stays in head and log, where queries find it
-//! and a start brings it back. Once the log has grown to half of what it may hold for the sake of
-//! such a group, that is given up, so that writes go on: it is reported as a damage, and the group
-//! counts as sealed.
+//! The failure affects only that group: its other series and other groups are sealed, and the group
+//! is retried with growing pauses. The samples that cannot be sealed remain in head and log, where
+//! queries and a restart find them. When the log has grown to half of its limit because of such a
+//! group, these samples are dropped, so that writes can continue: the loss is reported as damage,
+//! and the group counts as sealed.
 
 use super::{Cut, Due, SLICE, Stance, Stuck};
 use crate::damage::{Damage, DamageKind};
@@ -19,37 +19,38 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Until a group is tried again; twice as long after each further failure.
+/// Pause before the first retry of a group; doubled after each further failure.
 const PAUSE_MIN: Duration = Duration::from_secs(60);
 
-/// Half of a window: what the group has beside waits no longer in the head than it does anyway.
+/// Maximum pause: half of a window, so that the other samples of the group do not wait in the head
+/// longer than usual.
 const PAUSE_MAX: Duration = Duration::from_secs(16 * 60);
 
-/// Times that a group is tried before it is given up.
+/// Minimum number of attempts before samples are dropped.
 const TRIES_MIN: u32 = 2;
 
-/// A group that could not be sealed, not all of it.
+/// A group that could not be sealed completely.
 #[derive(Clone, Copy, Debug)]
 struct Trouble {
     tries: u32,
-    /// On the monotonic clock.
+    /// Time of the next attempt on the monotonic clock.
     not_before: Duration,
 }
 
-/// The groups of which something could not be sealed, by number.
+/// The groups that could not be sealed completely, by number.
 #[derive(Debug, Default)]
 pub(crate) struct Troubles {
     groups: BTreeMap<GroupId, Trouble>,
 }
 
 impl Troubles {
-    /// Whether the time has come to try a group.
+    /// Returns whether a group may be sealed now.
     pub(super) fn may_try(&self, group: GroupId, now: Duration) -> bool {
         let trouble = self.groups.get(&group);
         trouble.is_none_or(|trouble| now >= trouble.not_before)
     }
 
-    /// Counts a failure of a group; whether it is the first.
+    /// Counts a failure of a group. Returns whether it is the first one.
     fn count(&mut self, group: GroupId, now: Duration) -> bool {
         let trouble = self.groups.entry(group).or_insert(Trouble {
             tries: 0,
@@ -63,7 +64,8 @@ impl Troubles {
 }
 
 impl Maintenance {
-    /// What could not be sealed of a group when it was its turn, if there was something.
+    /// Records the result of sealing a group: `stuck` are the samples that could not be sealed, if
+    /// any.
     pub(super) fn note_trouble(&self, state: &mut State, group: GroupId, stuck: Option<Stuck>) {
         let troubles = &mut state.troubles;
         if let Some(stuck) = stuck {
@@ -82,7 +84,7 @@ impl Maintenance {
         self.metrics.stuck_groups.set(troubles.groups.len() as i64);
     }
 
-    /// Gives up what cannot be sealed of the groups for which the log cannot be trimmed.
+    /// Drops the samples that cannot be sealed of those groups that prevent trimming of the log.
     pub(super) fn give_up_what_pins(
         &self,
         state: &mut State,
@@ -100,7 +102,8 @@ impl Maintenance {
         self.seal_as(state, &stuck, (reserve_bytes, Stance::GiveUp))
     }
 
-    /// Drops from the head what cannot be sealed of a group, and reports it as damage.
+    /// Drops the samples of a group that cannot be sealed from the head, and reports them as
+    /// damage.
     pub(super) fn give_up(&self, group: GroupId, stuck: &Stuck) {
         let mut series: Vec<Cut> = stuck.series.clone();
         series.sort_unstable_by_key(|cut| (cut.shard, cut.local));
