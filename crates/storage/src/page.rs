@@ -1,23 +1,23 @@
-//! A page: the samples of many series over a window, sealed: small, checked, and read a column at a
-//! time.
+//! Pages: the sealed samples of many series over a window of data time. A page is small, protected
+//! by checksums, and read one column at a time.
 //!
-//! `docs/format/page.md` draws the bytes.
+//! `docs/format/page.md` describes the bytes.
 //!
 //! ```text
 //! PageBuilder::push(slot, ..)* -> finish() -> bytes -> Page::open -> find(slot) -> decode(range)
 //!
-//! page = header | sections: directory, data, whatever else is optional
+//! page = header | sections: directory, data, optional others
 //! data = stripes of some 64 KiB, each with its checksum: time columns, start columns, columns of
 //!        values
 //! ```
 //!
-//! A column is what a page holds of one series. Times are stored once for all series that share
-//! them, values are exact to the bit, and decoding a range touches the vectors of 128 samples that
-//! it needs and those on which they lean. The same pushes make the same bytes.
+//! A column contains the samples of one series. Times are stored once for all series that share
+//! them, values are exact to the bit, and decoding a range reads the vectors of 128 samples that it
+//! needs and those that they depend on. Equal pushes give equal bytes.
 //!
-//! Invariant: reading a page that was changed gives an error or what was pushed, never a panic, and
-//! takes no memory beyond [`SAMPLES_MAX`] and [`HISTOGRAM_NUMBERS_MAX`]. Pages know no files: the
-//! caller reads and writes them.
+//! Invariant: reading a modified page returns an error or the original samples, never panics, and
+//! takes no memory beyond [`SAMPLES_MAX`] and [`HISTOGRAM_NUMBERS_MAX`]. This module does no file
+//! IO; the caller reads and writes the bytes.
 
 mod builder;
 pub(crate) mod directory;

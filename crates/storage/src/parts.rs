@@ -1,8 +1,8 @@
-//! What appending, reading, maintenance and replay share: the log, the head, the index, the pages
-//! and what is known of them.
+//! The state shared by appends, reads, maintenance and replay: the log, the head, the index, the
+//! pages, the blocks and the registry of damage.
 //!
-//! Each of them holds the parts and adds what it alone needs. Invariant: nothing here starts work
-//! or waits for more than one lock.
+//! Each of these modules holds the parts and adds its own state. Invariant: nothing here starts
+//! background work or waits for more than one lock.
 
 pub(crate) mod block_work;
 pub(crate) mod journal;
@@ -40,53 +40,54 @@ use options::StoreOptions;
 use retention::Retaining;
 use std::sync::{Arc, OnceLock};
 
-/// The shared parts of a store.
+/// The shared parts of a store. Created by the store when it is opened.
 pub(crate) struct Parts {
     pub(crate) options: StoreOptions,
     pub(crate) env: Env,
     pub(crate) dir: DataDir,
     pub(crate) log: Box<dyn DurableLog>,
     pub(crate) metrics: StoreMetrics,
-    /// How keys of series are hashed.
+    /// Hash of series keys.
     pub(crate) hash: SeriesHash,
     pub(crate) index: Arc<Index>,
-    /// Which slots the numbers of series stand for.
+    /// Mapping between the numbers of series in memory and their slots on disk.
     pub(crate) numbers: Arc<Numbers>,
     pub(crate) shards: Box<[Mutex<Shard>]>,
     pub(crate) watermark: Arc<Watermark>,
-    /// The newest time stored, `i64::MIN` before the first.
+    /// The newest stored time, `i64::MIN` before the first sample.
     pub(crate) newest: AtomicI64,
-    /// How far behind the newest time late samples are taken; 0 is not at all.
+    /// The out-of-order window in milliseconds, counted back from the newest time; 0 rejects late
+    /// samples.
     pub(crate) late_window_ms: AtomicI64,
-    /// Nothing before this time is appended in order. See [`Parts::raise_floor`].
+    /// No sample before this time is appended in order. See [`Parts::raise_floor`].
     pub(crate) floor: AtomicI64,
-    /// All samples of the series that were evicted are before this time.
+    /// All samples of evicted series are before this time.
     pub(crate) evicted_to: AtomicI64,
     pub(crate) sealed: Arc<Sealed>,
     pub(crate) blocks: Arc<Blocks>,
     pub(crate) exemplars: Arc<Exemplars>,
     pub(crate) retaining: Retaining,
-    /// What was found damaged since the store was opened.
+    /// Damage found since the store was opened.
     pub(crate) damages: Arc<Damages>,
-    /// Groups of which an evicted series came back since the last mark.
+    /// Groups in which an evicted series was restored since the last mark.
     pub(crate) restored_groups: Mutex<Vec<GroupId>>,
-    /// What another room logs beside batches.
+    /// The journal that another component writes to the log.
     pub(crate) journal: Arc<JournalKeeper>,
-    /// Who knows what metrics are.
+    /// Callback that returns the metadata of metrics.
     pub(crate) learn_metadata: OnceLock<LearnMetadata>,
 }
 
-/// Says what is known of metrics at the moment.
+/// Returns the current metadata of metrics.
 pub type LearnMetadata = Box<dyn Fn() -> MetadataBatch + Send + Sync>;
 
 impl Parts {
-    /// The newest time stored, if there is a sample.
+    /// Returns the newest stored time, if there is a sample.
     pub(crate) fn newest(&self) -> Option<TimestampMs> {
         let newest = self.newest.load(Ordering::Relaxed);
         (newest != i64::MIN).then_some(newest)
     }
 
-    /// The time of the oldest sample of pages and head. Looks at every series.
+    /// Returns the time of the oldest sample in pages and head. Visits every series.
     pub(crate) fn oldest(&self) -> Option<TimestampMs> {
         let mut oldest = self.sealed.directory.summary().oldest;
         for shard in &self.shards {
@@ -101,40 +102,42 @@ impl Parts {
         oldest
     }
 
-    /// The fingerprint of a label set: that of its key in the store's format. `key` is memory.
+    /// Returns the fingerprint of a label set: the hash of its key in the format of the store.
+    /// `key` is working memory.
     pub(crate) fn fingerprint_of(&self, labels: LabelsRef<'_>, key: &mut Vec<u8>) -> Fingerprint {
         self.hash.of_labels(labels, key)
     }
 
-    /// The shard of a fingerprint: its high bits, scaled.
+    /// Returns the shard of a fingerprint, from its high bits.
     #[inline]
     pub(crate) fn shard_of(&self, print: Fingerprint) -> usize {
         ((u128::from(print.high) * self.shards.len() as u128) >> 64) as usize
     }
 
-    /// How the index writes where a series lives.
+    /// Returns the place of a series as stored in the index.
     pub(crate) fn place(&self, shard: usize, local: Local) -> Place {
         Place(local.0 * self.shards.len() as u32 + shard as u32)
     }
 
-    /// The inverse of [`Parts::place`].
+    /// Inverts [`Parts::place`].
     pub(crate) fn shard_and_local(&self, place: Place) -> (usize, Local) {
         let shards = self.shards.len() as u32;
         ((place.0 % shards) as usize, Local(place.0 / shards))
     }
 
-    /// Series that the head keeps.
+    /// Returns the number of series in the head.
     pub(crate) fn head_series(&self) -> usize {
         let evicted = self.index.evicted_count();
         self.index.series_count().saturating_sub(evicted)
     }
 
-    /// Series with a sample in the last 20 minutes of data time, as of the last sweep.
+    /// Returns the number of series with a sample in the last 20 minutes of data time, as of the
+    /// last sweep.
     pub(crate) fn active_series(&self) -> usize {
         self.shards.iter().map(|shard| lock(shard).active).sum()
     }
 
-    /// Memory by part, as of the last sweep.
+    /// Returns the memory by part, as of the last sweep.
     pub(crate) fn memory(&self) -> [(&'static str, &Gauge); 7] {
         let m = &self.metrics;
         [
@@ -148,22 +151,22 @@ impl Parts {
         ]
     }
 
-    /// Bytes of memory of the store, as of the last sweep: chunks, late samples, index, tables,
-    /// exemplars, and what is kept of pages and blocks.
+    /// Returns the memory of the store in bytes, as of the last sweep: chunks, late samples, index,
+    /// tables, exemplars, and cached pages and blocks.
     pub(crate) fn memory_bytes(&self) -> usize {
         let of_metrics = self.memory();
         let bytes: i64 = of_metrics.iter().map(|(_, gauge)| gauge.get()).sum();
         usize::try_from(bytes).unwrap_or(0) + self.exemplars.memory_bytes()
     }
 
-    /// What is known of metrics at the moment; it is made anew.
+    /// Returns the current metadata of metrics, which is collected for each call.
     pub(crate) fn metadata(&self) -> MetadataBatch {
         let learn = self.learn_metadata.get();
         learn.map_or_else(MetadataBatch::default, |learn| learn())
     }
 
-    /// Refuses a write while sealing is too far behind: without a bound log and head would grow
-    /// until disk or memory are full. The sender tries again.
+    /// Rejects a write if sealing lags too far behind. Without this limit, log and head would grow
+    /// until disk or memory are full. The sender must retry.
     pub(crate) fn admit_behind_sealing(&self) -> Result<(), Error> {
         let (bytes, limit) = (self.log.pressure().bytes, self.options.backlog_bytes_max);
         if bytes <= limit {
@@ -173,12 +176,12 @@ impl Parts {
         Err(StorageError::Backlog { bytes, limit }.into())
     }
 
-    /// What is known to be lost of samples in `range`, of whatever series.
+    /// Returns the reported losses of samples in `range`, of any series.
     pub(crate) fn losses_in(&self, range: TimeRange) -> Losses {
         warnings_of(self.damages.touching(range))
     }
 
-    /// What look-ups of labels and exemplars in `range` may lack.
+    /// Returns the losses that may affect lookups of labels and exemplars in `range`.
     pub(crate) fn look_up_losses_in(&self, range: TimeRange) -> Losses {
         warnings_of(self.damages.touching_look_ups(range))
     }

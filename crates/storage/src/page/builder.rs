@@ -1,4 +1,4 @@
-//! Puts a page together, a series at a time.
+//! Builds a page, one series at a time.
 
 use super::directory::Draft;
 use super::encoder::{ColumnEncoder, Family, Placed};
@@ -11,17 +11,18 @@ use crate::chunk::Columns;
 use crate::ids::Slot;
 use firn_model::sample::TimeRange;
 
-/// A series that does not fit a page; the caller must split it by time.
+/// Error for a series that is too long for a page; the caller must split it by time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("column too long for a page: {samples} samples and {numbers} buckets, spans and bounds")]
 pub struct ColumnTooLong {
-    /// Its samples, limit [`SAMPLES_MAX`].
+    /// Number of samples; the limit is [`SAMPLES_MAX`].
     pub samples: usize,
-    /// Buckets, spans and bounds of all its histograms, limit [`HISTOGRAM_NUMBERS_MAX`].
+    /// Number of buckets, spans and bounds of all histograms; the limit is
+    /// [`HISTOGRAM_NUMBERS_MAX`].
     pub numbers: usize,
 }
 
-/// A page in the making. Equal pushes in equal order make equal bytes.
+/// A page under construction. Equal pushes in equal order give equal bytes.
 #[derive(Debug, Default)]
 pub struct PageBuilder {
     meta: LogSpan,
@@ -33,7 +34,7 @@ pub struct PageBuilder {
 }
 
 impl PageBuilder {
-    /// An empty page that covers what `meta` says.
+    /// Returns an empty page that covers the part of the log in `meta`.
     pub fn new(meta: LogSpan) -> Self {
         Self {
             meta,
@@ -41,9 +42,10 @@ impl PageBuilder {
         }
     }
 
-    /// Adds the samples of a series: at least one, their times increasing, slots increasing from
-    /// push to push and of one era. `family` says which neighbours are buckets of one histogram;
-    /// without it the neighbour is tried.
+    /// Adds the samples of a series: at least one, with increasing times. Slots must increase from
+    /// push to push and be of one era; otherwise this panics. `family` identifies neighbours that
+    /// are buckets of one histogram; without it the previous column is tried as a reference. Fails
+    /// without effect if the column is too long.
     pub fn push(
         &mut self,
         slot: Slot,
@@ -74,22 +76,23 @@ impl PageBuilder {
         Ok(())
     }
 
-    /// Series so far.
+    /// Returns the number of series added so far.
     pub fn column_count(&self) -> usize {
         self.draft.slots.len()
     }
 
-    /// Samples so far.
+    /// Returns the number of samples added so far.
     pub fn sample_count(&self) -> u64 {
         self.samples
     }
 
-    /// Bytes of values so far: the page's size but for its time columns and its directory.
+    /// Returns the bytes of the encoded values: the size of the page without its time columns and
+    /// its directory.
     pub fn value_bytes(&self) -> usize {
         self.values.data().len()
     }
 
-    /// The page. `None` if nothing was pushed.
+    /// Returns the encoded page, or `None` if it has no series.
     pub fn finish(mut self) -> Option<Vec<u8>> {
         let (first_slot, last_slot) = (*self.draft.slots.first()?, *self.draft.slots.last()?);
         let encoded = self.times.encode(&mut self.values.encoders.ints);
@@ -124,7 +127,7 @@ impl PageBuilder {
         self.draft.offsets.iter_mut().for_each(|o| *o += before);
         data.extend_from_slice(self.values.data());
         ends.extend(self.values.stripes().iter().map(|start| before + start));
-        // A stripe that was begun for a column that is stored elsewhere has no bytes.
+        // A stripe that was started for a column that is stored elsewhere has no bytes.
         if ends.last() != Some(&data.len()) {
             ends.push(data.len());
         }

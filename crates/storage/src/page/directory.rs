@@ -1,4 +1,4 @@
-//! The directory: which columns a page has and where they stand, read where it lies.
+//! The directory: the list of the columns of a page with their offsets, read in its encoded form.
 //!
 //! ```text
 //! directory = columns varint | times varint | starts varint | stripes varint
@@ -7,9 +7,10 @@
 //!           | offsets of starts | ends of stripes | crc32c u32 of each stripe
 //! ```
 //!
-//! Each list is packed (see [`super::packed`]). A slot is what it is more than the first slot of
-//! the header and the column's index; a first time is what it is more than that of the header;
-//! starts are counted from one, zero is for none. Offsets count from the first byte of the data.
+//! Each list is packed (see [`super::packed`]). A slot is stored as its difference from the sum of
+//! the header's first slot and the index of the column, a first time as its difference from that of
+//! the header. Numbers of start columns count from one; zero means none. Offsets count from the
+//! first byte of the data.
 
 use super::header::Header;
 use super::limits::{COLUMNS_MAX, SAMPLES_MAX};
@@ -22,10 +23,10 @@ use firn_model::sample::{TimeRange, TimestampMs};
 use std::cmp::Ordering;
 use std::ops::Range;
 
-/// What the bytes of a column are.
+/// Encoding of the values of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// The bits of one float for all samples.
+    /// One float, which is the value of all samples.
     Constant,
     /// A float column.
     Floats,
@@ -33,47 +34,48 @@ pub(crate) enum Kind {
     Mixed,
 }
 
-/// What a page holds of one series.
+/// The directory entry of the column of one series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Column {
     pub(super) kind: Kind,
     pub(super) slot: Slot,
     pub(super) offset: usize,
     pub(super) times: usize,
-    /// One more than the number of the start column.
+    /// Number of the start column plus one; zero if there is none.
     pub(super) starts: usize,
     pub(super) count: usize,
     pub(super) range: TimeRange,
 }
 
 impl Column {
-    /// The series.
+    /// Returns the slot of the series.
     pub fn slot(&self) -> Slot {
         self.slot
     }
 
-    /// From the first sample to the last.
+    /// Returns the time range from the first sample to the last one.
     pub fn range(&self) -> TimeRange {
         self.range
     }
 
-    /// How many samples.
+    /// Returns the number of samples.
     pub fn sample_count(&self) -> usize {
         self.count
     }
 
-    /// The number of its time column: columns of one page with equal numbers have equal times.
+    /// Returns the number of its time column: columns of one page with equal numbers have equal
+    /// times.
     pub fn time_column(&self) -> usize {
         self.times
     }
 
-    /// Whether all samples are floats without start timestamps.
+    /// Returns whether all samples are floats without start timestamps.
     pub fn is_plain(&self) -> bool {
         self.kind != Kind::Mixed && self.starts == 0
     }
 }
 
-/// A directory that is being put together, in the order of its lists.
+/// A directory under construction, with its lists in order.
 #[derive(Debug, Default)]
 pub(super) struct Draft {
     pub(super) slots: Vec<Slot>,
@@ -83,12 +85,12 @@ pub(super) struct Draft {
     pub(super) starts: Vec<usize>,
     pub(super) time_entries: Vec<(usize, TimesEntry)>,
     pub(super) start_offsets: Vec<usize>,
-    /// Where each stripe ends.
+    /// End offset of each stripe.
     pub(super) stripe_ends: Vec<usize>,
 }
 
 impl Draft {
-    /// The directory's bytes; `data` is the data section.
+    /// Returns the encoded directory. `data` is the data section.
     pub(super) fn encode(&self, header: &Header, data: &[u8]) -> Vec<u8> {
         let mut out = Vec::new();
         for count in [
@@ -129,7 +131,7 @@ impl Draft {
 }
 
 impl Kind {
-    /// The number that stands for it.
+    /// Returns the code of the kind in a directory.
     pub(crate) fn code(self) -> u64 {
         match self {
             Self::Constant => 0,
@@ -138,7 +140,7 @@ impl Kind {
         }
     }
 
-    /// The kind that a number stands for.
+    /// Returns the kind with this code.
     pub(crate) fn from_code(code: u64) -> Result<Self, Malformed> {
         match code {
             0 => Ok(Self::Constant),
@@ -149,7 +151,7 @@ impl Kind {
     }
 }
 
-/// Where the lists of a directory stand.
+/// Positions of the lists in an encoded directory.
 #[derive(Clone, Debug)]
 pub(super) struct Directory {
     first_slot: u64,
@@ -168,14 +170,14 @@ pub(super) struct Directory {
     checksums_at: usize,
 }
 
-/// The number of a column's time column, and what is said of that.
+/// The number of the time column of a column, with its entry.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TimesOfColumn {
     pub(super) times: usize,
     pub(super) entry: TimesEntry,
 }
 
-/// A stripe: its place in the data section, and its checksum.
+/// A stripe: its range in the data section, and its checksum.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct StripeEntry {
     pub(super) range: Range<usize>,
@@ -183,7 +185,7 @@ pub(super) struct StripeEntry {
 }
 
 impl Directory {
-    /// Finds the lists in the directory's bytes.
+    /// Locates the lists in an encoded directory and checks their lengths.
     pub(super) fn open(bytes: &[u8], header: &Header) -> Result<Self, Malformed> {
         let mut cursor = Cursor::new(bytes);
         let mut count = || {
@@ -220,17 +222,17 @@ impl Directory {
         Ok(directory)
     }
 
-    /// How many columns.
+    /// Returns the number of columns.
     pub(super) fn len(&self) -> usize {
         self.slots.len()
     }
 
-    /// How many time columns.
+    /// Returns the number of time columns.
     pub(super) fn time_columns(&self) -> usize {
         self.time_counts.len()
     }
 
-    /// Bytes of the times of all time columns.
+    /// Returns the bytes of all time columns in decoded form.
     pub(super) fn times_bytes(&self, bytes: &[u8]) -> usize {
         let count = |number| self.time_counts.get(bytes, number).unwrap_or(u64::MAX);
         let counts = (0..self.time_columns()).map(count);
@@ -239,7 +241,7 @@ impl Directory {
         all.saturating_mul(size_of::<TimestampMs>())
     }
 
-    /// The index of the column of `slot`.
+    /// Returns the index of the column of `slot`, by bisection.
     pub(super) fn find(&self, bytes: &[u8], slot: Slot) -> Result<Option<usize>, Malformed> {
         let Some(distance) = slot.0.checked_sub(self.first_slot) else {
             return Ok(None);
@@ -248,7 +250,7 @@ impl Directory {
             Ok(self.slots.get(bytes, index)?.saturating_add(index as u64))
         };
         let (mut low, mut high) = (0, self.len().min((distance as usize).saturating_add(1)));
-        // Without gaps before it, the usual case, a slot is at the last place where it can be.
+        // Usually there are no gaps before a slot, and it is at the last possible position.
         if low < high && slot_at(high - 1)? == distance {
             return Ok(Some(high - 1));
         }
@@ -263,7 +265,7 @@ impl Directory {
         Ok(None)
     }
 
-    /// The slot of the column with this index.
+    /// Returns the slot of the column at this index.
     pub(super) fn slot(&self, bytes: &[u8], index: usize) -> Result<Slot, Malformed> {
         let more = self.slots.get(bytes, index)?;
         let slot = self.first_slot.checked_add(more);
@@ -271,13 +273,13 @@ impl Directory {
         slot.map(Slot).ok_or(Malformed("slot out of range"))
     }
 
-    /// The number of the time column of the column with this index.
+    /// Returns the number of the time column of the column at this index.
     #[inline]
     pub(super) fn times_of(&self, bytes: &[u8], index: usize) -> Result<usize, Malformed> {
         Ok(self.times.get(bytes, index)? as usize)
     }
 
-    /// The column with this index, of which slot and times are known.
+    /// Returns the column at this index, given its slot and times.
     #[inline]
     pub(super) fn column(
         &self,
@@ -298,7 +300,7 @@ impl Directory {
         })
     }
 
-    /// What is said of the time column with this number.
+    /// Returns the entry of the time column with this number.
     pub(super) fn times_entry(&self, bytes: &[u8], number: usize) -> Result<TimesEntry, Malformed> {
         let count = self.time_counts.get(bytes, number)? as usize;
         if count == 0 || count > SAMPLES_MAX {
@@ -314,17 +316,17 @@ impl Directory {
         })
     }
 
-    /// Where the time column with this number begins.
+    /// Returns the offset of the time column with this number.
     pub(super) fn times_offset(&self, bytes: &[u8], number: usize) -> Result<usize, Malformed> {
         Ok(self.time_offsets.get(bytes, number)? as usize)
     }
 
-    /// Where the start column with this number begins.
+    /// Returns the offset of the start column with this number.
     pub(super) fn starts_offset(&self, bytes: &[u8], number: usize) -> Result<usize, Malformed> {
         Ok(self.start_offsets.get(bytes, number)? as usize)
     }
 
-    /// The stripes, in order.
+    /// Returns the stripes in order.
     pub(super) fn stripes(&self, bytes: &[u8]) -> Result<Vec<StripeEntry>, Malformed> {
         let mut start = 0;
         let checksums = bytes.get(self.checksums_at..).unwrap_or(&[]);

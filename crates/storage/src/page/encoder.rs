@@ -1,8 +1,8 @@
-//! Encodes columns of values one behind the other: constants, floats that may lean on the column
-//! before, and columns with histograms.
+//! Encodes columns of values one after the other: constants, floats that may use the previous
+//! column as a reference, and columns with histograms.
 //!
-//! Times are a number here: who has them, a page or a block, is the caller's. Columns that are
-//! equal to one before are not stored again. Invariant: the same pushes make the same bytes.
+//! Times are represented by a number; the caller, a page or a block, stores them. A column that is
+//! equal to an earlier one is not stored again. Invariant: equal pushes give equal bytes.
 
 use super::directory::Kind;
 use super::equal::hash;
@@ -13,35 +13,36 @@ use crate::encoding::decimal::{BITS, Scale};
 use crate::encoding::{push_uvarint, zigzag};
 use std::collections::BTreeMap;
 
-/// What neighbouring series have in common: a hash of the labels without `le`. Equal ones in a row
-/// are taken for buckets that grow together; a wrong one costs space, not truth.
+/// A hash of the labels without `le`, which neighbouring buckets of a histogram share. Consecutive
+/// columns with equal hashes are encoded as buckets that grow together; a collision costs space and
+/// never correctness.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Family(pub u64);
 
-/// Columns in the making.
+/// Encoder of the value columns of a page or a block.
 #[derive(Debug, Default)]
 pub(crate) struct ColumnEncoder {
-    /// The columns of values, and where their stripes begin.
+    /// The encoded columns, and the start offsets of their stripes.
     data: Vec<u8>,
     stripes: Vec<usize>,
-    /// For a hash of values, the first column that has it.
+    /// The first column for each hash of values.
     by_hash: BTreeMap<u64, Known>,
     last: Last,
     pushed: Pushed,
-    /// What encodes, for those too who put other columns beside these.
+    /// The encoders of single columns, which the caller may also use for other columns.
     pub(crate) encoders: Encoders,
 }
 
-/// Where a column stands.
+/// Kind and position of an encoded column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Placed {
-    /// What its bytes are.
+    /// Encoding of its values.
     pub(crate) kind: Kind,
-    /// Its first byte, counted from that of the first column.
+    /// Offset of its first byte from that of the first column.
     pub(crate) offset: usize,
 }
 
-/// A column that others may be equal to.
+/// A column that later ones may be equal to.
 #[derive(Clone, Copy, Debug)]
 struct Known {
     kind: Kind,
@@ -50,7 +51,7 @@ struct Known {
     stripe: usize,
 }
 
-/// The float column before, for the next one to lean on.
+/// The previous float column, the possible reference of the next one.
 #[derive(Debug, Default)]
 struct Last {
     family: Option<Family>,
@@ -60,7 +61,7 @@ struct Last {
 }
 
 impl ColumnEncoder {
-    /// Adds the values of a series whose times have this number. There is at least one.
+    /// Adds the values of a series, at least one. `times` is the number of its time column.
     pub(crate) fn push(
         &mut self,
         times: usize,
@@ -79,28 +80,28 @@ impl ColumnEncoder {
         }
     }
 
-    /// The bytes of all columns.
+    /// Returns the bytes of all columns.
     pub(crate) fn data(&self) -> &[u8] {
         &self.data
     }
 
-    /// Begins a new stripe: what comes leans on nothing before.
+    /// Starts a new stripe, in which no column refers to an earlier stripe.
     pub(super) fn begin_stripe(&mut self) {
         self.stripes.push(self.data.len());
         self.last.column = None;
     }
 
-    /// Bytes of the stripe under way.
+    /// Returns the bytes of the current stripe.
     pub(super) fn stripe_bytes(&self) -> usize {
         self.data.len() - self.stripes.last().copied().unwrap_or(0)
     }
 
-    /// Where each stripe but the first begins.
+    /// Returns the start offset of each stripe except the first one.
     pub(super) fn stripes(&self) -> &[usize] {
         &self.stripes
     }
 
-    /// Forgets all columns and keeps the memory of what encodes.
+    /// Removes all columns and keeps the memory of the encoders.
     pub(crate) fn clear(&mut self) {
         self.data.clear();
         self.stripes.clear();
@@ -113,7 +114,7 @@ impl ColumnEncoder {
         let is_constant = values
             .iter()
             .fold(true, |all, v| all & (v.to_bits() == first));
-        // A constant is the same for any number of samples.
+        // A constant has the same encoding for any number of samples.
         let hashed = if is_constant { &values[..1] } else { values };
         let hash = hash(hashed.iter().map(|v| v.to_bits()));
         let known = self.by_hash.get(&hash).copied();
@@ -155,7 +156,7 @@ impl ColumnEncoder {
         known.placed()
     }
 
-    /// Whether a column whose hash is that of `values` holds them.
+    /// Returns whether an earlier column with the same hash contains exactly `values`.
     fn holds(&self, known: &Known, is_constant: bool, values: &[f64]) -> bool {
         if is_constant || known.kind == Kind::Constant {
             return is_constant && known.kind == Kind::Constant && {
@@ -185,7 +186,7 @@ impl Known {
     }
 }
 
-/// Appends what a constant column is: a scale and an integer, or scale 16 and the bits.
+/// Appends a constant column: a scale and an integer, or scale 16 and the bits.
 fn push_constant(out: &mut Vec<u8>, value: f64) {
     match Scale::find(value) {
         Some((scale, int)) => {

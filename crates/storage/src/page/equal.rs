@@ -1,10 +1,10 @@
-//! Finds columns that are equal to one before: they are stored once.
+//! Hashing of columns, to find equal ones, which are stored once.
 
-/// A hash of numbers that are compared wherever it is the same; nothing is stored of it.
+/// Returns a hash of numbers. It is never stored, and equal hashes are followed by a comparison.
 pub(super) fn hash(numbers: impl Iterator<Item = u64>) -> u64 {
     const LANES: usize = 4;
     const FACTOR: u64 = 0xd6e8_feb8_6659_fd93;
-    // Several at once, as each step waits for the one before.
+    // Several lanes, because each step depends on the previous one of its lane.
     let mut lanes = [1, 2, 3, 4u64];
     for (i, n) in numbers.enumerate() {
         let lane = &mut lanes[i % LANES];

@@ -1,5 +1,5 @@
-//! Runs of floats: integers under a scale, or the order of their bits where no scale does, with
-//! outliers beside.
+//! Runs of floats: integers with a scale, or the order of their bits if there is no scale, with
+//! separate outliers.
 //!
 //! ```text
 //! run      = tag u8 | [scale u8] | [outliers] | rest of the integer run
@@ -8,10 +8,10 @@
 //! kind     = 0 bits f64; 1 staleness marker; 2 NaN of arithmetic; 3 -0; 4 +Inf; 5 -Inf
 //! ```
 //!
-//! Scales are those of [`crate::encoding::decimal`]; scale 16 takes the bits themselves as an
-//! integer that is ordered as the floats are, so that full-precision floats that lie near each
-//! other differ by few bits. With a reference column, the integers are what the reference's lack to
-//! this column's. Invariant: bits come back as they went in, for every f64.
+//! The scales are those of [`crate::encoding::decimal`]. Scale 16 uses the bits themselves as an
+//! integer with the same order as the floats, so that full-precision floats that are close to each
+//! other differ by few bits. With a reference column, the integers are the differences between this
+//! column and the reference. Invariant: decoding returns the same bits for every f64.
 
 use super::ints;
 use super::planner::Planner;
@@ -26,7 +26,7 @@ const SCALE: u8 = 1 << 4;
 const OUTLIERS: u8 = 1 << 5;
 const REFERENCE: u8 = 1 << 6;
 
-/// Outliers that have a kind of their own; the kind is the index plus one.
+/// Outliers that have a kind of their own, at the index of the kind minus one.
 const KNOWN_OUTLIERS: [u64; 5] = [
     STALE_NAN_BITS,
     NORMAL_NAN_BITS,
@@ -35,16 +35,16 @@ const KNOWN_OUTLIERS: [u64; 5] = [
     0xfff0_0000_0000_0000,
 ];
 
-/// Values that are looked at to find a scale for a run.
+/// Number of values that are tested to find a scale for a run.
 const PROBES: usize = 24;
 
-/// Probes without a scale after which a run is taken to have none.
+/// Number of tested values without a scale after which the run is encoded without one.
 const PROBES_IN_VAIN: usize = 6;
 
-/// Bytes a value from which on ordered bits are tried beside a scale: few decimals need as many.
+/// Bytes per value from which on ordered bits are tried beside a scale: few decimals need as many.
 const WIDE_BYTES: usize = 3;
 
-/// Integers of a run under a scale.
+/// The integers of a run with their scale.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Scaled {
     scale: u8,
@@ -53,7 +53,7 @@ pub(super) struct Scaled {
     outlier_bytes: usize,
 }
 
-/// Writes runs. Reuse one to keep its memory.
+/// Encodes runs. Reuse an instance to keep its memory.
 #[derive(Debug, Default)]
 pub(super) struct FloatEncoder {
     plain: Planner,
@@ -63,8 +63,9 @@ pub(super) struct FloatEncoder {
 }
 
 impl FloatEncoder {
-    /// Appends a run of `values`, as differences to a run of the `reference` column if that is
-    /// smaller. Leaves the run's integers in `scaled` and returns whether it used the reference.
+    /// Appends a run of `values`, as differences from a run of the `reference` column if that is
+    /// smaller. Stores the integers of the run in `scaled`, and returns whether the reference was
+    /// used.
     pub(super) fn push(
         &mut self,
         out: &mut Vec<u8>,
@@ -96,8 +97,8 @@ impl FloatEncoder {
         false
     }
 
-    /// Whether the differences to a reference take clearly less, so that it pays a reader to decode
-    /// both.
+    /// Returns whether the differences from a reference take clearly less space, so that it is
+    /// worth decoding both columns.
     fn beats(&mut self, bytes: usize, scaled: &Scaled, reference: &Scaled) -> bool {
         let pairs = scaled.ints.iter().zip(&reference.ints);
         self.differences.clear();
@@ -107,7 +108,7 @@ impl FloatEncoder {
         with_reference + bytes / 8 < bytes
     }
 
-    /// Finds the scale with the fewest outliers. False if no value had one.
+    /// Finds the scale with the fewest outliers. Returns false if no tested value has a scale.
     fn find_scale(&mut self, values: &[f64], scaled: &mut Scaled) -> bool {
         let Some((divisor, factor)) = candidates(values) else {
             scaled.outlier_bytes = usize::MAX;
@@ -126,7 +127,8 @@ impl FloatEncoder {
     }
 }
 
-/// The finest divisor among the scales of probed values, and the commonest factor if any needs one.
+/// Returns the finest divisor among the scales of the tested values, and the most frequent factor
+/// if any value needs one.
 fn candidates(values: &[f64]) -> Option<(Scale, Option<Scale>)> {
     let mut divisor = Scale::default();
     let mut factors = [0u8; 32];
@@ -139,7 +141,7 @@ fn candidates(values: &[f64]) -> Option<(Scale, Option<Scale>)> {
         }
         match Scale::find(*value) {
             Some((scale, _)) if scale.code() < BITS => {
-                // Coarser than the one so far it is only because its integers would be too large.
+                // It is coarser than the current one only because its integers would be too large.
                 if scale.code() > divisor.code() {
                     divisor = scale;
                 }
@@ -164,7 +166,7 @@ fn candidates(values: &[f64]) -> Option<(Scale, Option<Scale>)> {
 }
 
 impl Scaled {
-    /// Takes `values` under `scale`; where a value does not fit, the integer before stands in.
+    /// Converts `values` to integers with `scale`. An outlier repeats the previous integer.
     fn apply(&mut self, scale: Scale, values: &[f64]) {
         self.scale = scale.code();
         self.outliers.clear();
@@ -185,7 +187,7 @@ impl Scaled {
         self.outlier_bytes = self.outliers.iter().map(bytes).sum();
     }
 
-    /// Takes the bits of `values`.
+    /// Converts `values` to the order of their bits.
     fn order(&mut self, values: &[f64]) {
         self.scale = BITS;
         self.outliers.clear();
@@ -227,17 +229,17 @@ fn push_outliers(out: &mut Vec<u8>, outliers: &[(usize, u64)]) {
     }
 }
 
-/// What stands before the integers of a run.
+/// The header of a run, before its integers.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Head<'a> {
     tag: u8,
-    /// The scale's code, or [`BITS`].
+    /// Code of the scale, or [`BITS`].
     pub(super) scale: u8,
     outliers: Option<Cursor<'a>>,
 }
 
 impl<'a> Head<'a> {
-    /// Reads it; the cursor is then where the integers begin.
+    /// Reads the header and moves the cursor to the integers.
     #[inline]
     pub(super) fn read(cursor: &mut Cursor<'a>) -> Result<Self, Malformed> {
         let tag = cursor.byte()?;
@@ -259,17 +261,17 @@ impl<'a> Head<'a> {
         })
     }
 
-    /// Whether the integers are differences to those of the reference column.
+    /// Returns whether the integers are differences from those of the reference column.
     pub(super) fn has_reference(&self) -> bool {
         self.tag & REFERENCE != 0
     }
 
-    /// The bits of the tag that tell how the integers are to be read.
+    /// Returns the bits of the tag that describe the encoding of the integers.
     pub(super) fn tag_of_ints(&self) -> u8 {
         self.tag & ints::TAG_BITS
     }
 
-    /// Appends floats for `ints`, which begin with the `first`th of the run.
+    /// Appends the floats for `ints`, which begin at index `first` of the run, with its outliers.
     #[inline]
     pub(super) fn append(
         &self,
@@ -315,7 +317,7 @@ fn each_outlier(
     Ok(())
 }
 
-/// How integers become floats under a scale which [`Head::read`] accepted.
+/// Returns the conversion for a scale that [`Head::read`] accepted.
 #[inline]
 fn scaling_of(scale: u8) -> Scaling {
     match scale {
@@ -324,7 +326,7 @@ fn scaling_of(scale: u8) -> Scaling {
     }
 }
 
-/// Passes over a column of `count` floats.
+/// Skips a column of `count` floats.
 pub(super) fn skip_column(cursor: &mut Cursor<'_>, count: usize) -> Result<(), Malformed> {
     runs::pass(cursor, count, |cursor, count| {
         let head = Head::read(cursor)?;

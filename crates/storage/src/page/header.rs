@@ -1,4 +1,4 @@
-//! What a page begins with: what it covers, and where its sections stand.
+//! The header of a page: the time range and slots of the page, and the positions of its sections.
 //!
 //! ```text
 //! header  = "FIRNPAGE" | version u16 | flags u16 | sections u32 | bytes of the page u64
@@ -8,10 +8,10 @@
 //! section = kind u16 | flags u16 (bit 0: optional) | crc32c u32 | offset u64 | bytes u64
 //! ```
 //!
-//! The era is the upper half of all slots of a page, of which the fields have the lower half.
+//! The era is the upper half of all slots of a page; the slot fields contain the lower half.
 //!
-//! The checksum of the data section is zero: its stripes have their own. A reader refuses a section
-//! that it does not know unless it is optional.
+//! The checksum of the data section is zero, because each stripe has its own. A reader rejects a
+//! page with an unknown section, unless the section is optional.
 
 use crate::encoding::Malformed;
 use crate::encoding::cursor::Cursor;
@@ -23,7 +23,7 @@ use std::ops::{Range, RangeInclusive};
 
 const MAGIC: &[u8; 8] = b"FIRNPAGE";
 
-/// The only version that is read.
+/// The only version that can be read.
 const VERSION: u16 = 1;
 
 /// Bytes before the sections.
@@ -31,40 +31,40 @@ const FIXED_BYTES: usize = 80;
 
 const SECTION_BYTES: usize = 24;
 
-/// Sections at most: the known ones, and room for those to come.
+/// Maximum number of sections, with room for future ones.
 const SECTIONS_MAX: usize = 64;
 
-/// Kind of the directory.
+/// Kind of the directory section.
 pub(super) const DIRECTORY: u16 = 1;
 
-/// Kind of the stripes.
+/// Kind of the data section, which contains the stripes.
 pub(super) const DATA: u16 = 2;
 
-/// A reader that does not know the section passes over it.
+/// Flag of a section that readers may skip if they do not support it.
 const OPTIONAL: u16 = 1;
 
-/// Which part of the log a page covers. A reader of samples does not look at it: repair does, where
-/// the directory of the page's segment, which says the same, is damaged.
+/// The part of the log that a page covers. Queries do not use it. Repair uses it if the directory
+/// of the page's segment, which contains the same positions, is damaged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LogSpan {
-    /// Samples of log records before this position lie in earlier pages, not in this one.
+    /// Samples of log records before this position are in earlier pages, not in this one.
     pub log_from: Position,
-    /// The last log record of which the page may hold samples.
+    /// The last log record whose samples may be in the page.
     pub log_to: Position,
 }
 
-/// The header but for what follows from the sections.
+/// The header without the fields that follow from the sections.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Header {
     pub(super) meta: LogSpan,
     pub(super) range: TimeRange,
-    /// The first and the last one, of one era.
+    /// The first and the last slot, of one era.
     pub(super) slots: RangeInclusive<Slot>,
     pub(super) columns: u32,
     pub(super) samples: u64,
 }
 
-/// A page's header as it was read, and its two known sections.
+/// The decoded header of a page, with the positions of its two sections.
 #[derive(Clone, Debug)]
 pub(super) struct Opened {
     pub(super) header: Header,
@@ -72,12 +72,12 @@ pub(super) struct Opened {
     pub(super) data: Range<usize>,
 }
 
-/// The upper half of a slot.
+/// Returns the upper half of a slot.
 pub(super) fn era_of(slot: Slot) -> u32 {
     (slot.0 >> u32::BITS) as u32
 }
 
-/// Puts a page together.
+/// Assembles a page from its header and its encoded sections.
 pub(super) fn assemble(header: &Header, directory: &[u8], data: &[u8]) -> Vec<u8> {
     let head_bytes = FIXED_BYTES + 2 * SECTION_BYTES + 4;
     let bytes = head_bytes + directory.len() + data.len();
@@ -126,7 +126,7 @@ pub(super) fn assemble(header: &Header, directory: &[u8], data: &[u8]) -> Vec<u8
     out
 }
 
-/// How many samples the page says that it has; its header alone is looked at, unchecked.
+/// Returns the number of samples according to the header, without a check of any checksum.
 pub(crate) fn sample_count(page: &[u8]) -> Option<u64> {
     let mut cursor = Cursor::new(page);
     if cursor.bytes(8).ok()? != MAGIC {
@@ -137,8 +137,8 @@ pub(crate) fn sample_count(page: &[u8]) -> Option<u64> {
     Some(read_header(&mut cursor).ok()?.samples)
 }
 
-/// Reads the header of a page of so many bytes, checks it, and checks the checksums of all sections
-/// that it must know.
+/// Reads the header of a page, which must be all of `page`, and verifies the checksums of the
+/// header and of all required sections.
 pub(super) fn open(page: &[u8]) -> Result<Opened, Malformed> {
     let mut cursor = Cursor::new(page);
     if cursor.bytes(8)? != MAGIC {
@@ -219,7 +219,7 @@ struct Section {
 }
 
 impl Section {
-    /// Reads where a section stands and checks that it lies behind the header and in the page.
+    /// Reads the position of a section and checks that it is after the header and within the page.
     fn read(cursor: &mut Cursor<'_>, min: usize, max: usize) -> Result<Self, Malformed> {
         let kind = cursor.number(2)? as u16;
         let flags = cursor.number(2)? as u16;

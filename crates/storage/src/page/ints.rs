@@ -1,5 +1,5 @@
-//! Runs of integers: taken relative to their smallest, to the one before, or to a line through
-//! the two before, divided by what divides them all, and packed in vectors.
+//! Runs of integers: stored relative to the smallest one, to the previous one, or to a line through
+//! the two previous ones, divided by a common divisor, and packed in vectors.
 //!
 //! ```text
 //! run = tag u8 | .. | base | first if DELTA2 | low unless PLAIN | [step varint] | vector*
@@ -11,8 +11,8 @@
 //!
 //! With `n` for a number of a vector: PLAIN `v = base + step n`; DELTA `v = before + low + step n`;
 //! DELTA2 the same of the differences; LINE `v = before + low`, without vectors. The first value is
-//! `base`, the first difference of DELTA2 `first`, whatever the numbers say there. Arithmetic
-//! wraps, so every sequence of i64 is representable.
+//! `base` and the first difference of DELTA2 is `first`, regardless of the numbers at their
+//! positions. Arithmetic wraps, so every sequence of i64 is representable.
 
 use super::planner::Planner;
 use super::runs::{self, Run};
@@ -32,10 +32,10 @@ pub(super) const STEP: u8 = 1 << 2;
 pub(super) const LOWS: u8 = 1 << 3;
 pub(super) const ZIGZAG: u8 = 1 << 7;
 
-/// The bits of a tag that this module gives a meaning.
+/// The bits of a tag that belong to this module.
 pub(super) const TAG_BITS: u8 = TRANSFORM | STEP | LOWS | ZIGZAG;
 
-/// Appends a column.
+/// Encodes a column of integers and appends it to `out`.
 pub(crate) fn push_column(out: &mut Vec<u8>, planner: &mut Planner, values: &[i64]) {
     runs::push(out, values.len(), |out, range| {
         planner.plan(&values[range]);
@@ -43,8 +43,8 @@ pub(crate) fn push_column(out: &mut Vec<u8>, planner: &mut Planner, values: &[i6
     });
 }
 
-/// Appends the values `wanted` of a column of `count` to `into`. The cursor must be the column's
-/// own: it may end anywhere.
+/// Decodes the values `wanted` of a column of `count` and appends them to `into`. Takes a copy of
+/// the cursor, which may end anywhere.
 pub(crate) fn read_column(
     cursor: Cursor<'_>,
     count: usize,
@@ -65,7 +65,7 @@ pub(crate) fn read_column(
     Ok(())
 }
 
-/// Passes over a column of `count` values.
+/// Skips a column of `count` values.
 pub(crate) fn skip_column(cursor: &mut Cursor<'_>, count: usize) -> Result<(), Malformed> {
     runs::pass(cursor, count, |cursor, count| {
         let tag = read_tag(cursor)?;
@@ -80,7 +80,7 @@ fn read_tag(cursor: &mut Cursor<'_>) -> Result<u8, Malformed> {
     }
 }
 
-/// What stands before the vectors.
+/// The header of a run, before its vectors.
 struct Head {
     transform: u8,
     base: i64,
@@ -120,8 +120,8 @@ impl Head {
     }
 }
 
-/// Reads a run whose tag has been read, and puts the wanted values of it in their places in
-/// `out`, which has room for all; other places may change too.
+/// Decodes a run after its tag. Stores the wanted values at their positions in `out`, which has
+/// room for all values of the run; other positions may change too.
 #[inline]
 pub(super) fn read(
     cursor: &mut Cursor<'_>,
@@ -147,7 +147,7 @@ pub(super) fn read(
         if start >= wanted.end {
             break;
         }
-        // Loops take eight at a time, and stop behind the last wanted one.
+        // The loops process eight values at a time, and stop after the last wanted one.
         let needed = (wanted.end - start).next_multiple_of(8).min(VECTOR);
         let out = &mut out[..needed];
         let count = (count - start).min(VECTOR);
@@ -164,7 +164,8 @@ pub(super) fn read(
                 state = Some((add_up(before, &mut *out), 0));
             }
             _ => {
-                // What comes before the first two makes them the base and the first difference.
+                // Chosen so that the first two values become the base and the base plus the first
+                // difference.
                 let second = head.first.wrapping_sub(out[1]);
                 let first = second.wrapping_sub(out[0]);
                 let before = head.base.wrapping_sub(second);
@@ -178,7 +179,8 @@ pub(super) fn read(
 }
 
 impl Head {
-    /// Reads a vector's numbers and makes them what they stand for; `less` is the vector's low.
+    /// Decodes the numbers of a vector and converts them to values or differences; `less` is the
+    /// low of the vector.
     #[inline]
     fn numbers(
         &self,
@@ -198,7 +200,7 @@ impl Head {
         if self.is_folded {
             out.iter_mut().for_each(|n| *n = unzigzag(*n as u64));
         }
-        // Steps are powers of two more often than not, and shifts are done several at a time.
+        // Steps are usually powers of two, and shifts can be vectorized.
         if self.step.count_ones() == 1 {
             let twos = self.step.trailing_zeros();
             out.iter_mut()
@@ -212,7 +214,7 @@ impl Head {
     }
 }
 
-/// Passes over a run of `count` values whose tag has been read.
+/// Skips a run of `count` values after its tag.
 pub(super) fn skip(cursor: &mut Cursor<'_>, tag: u8, count: usize) -> Result<(), Malformed> {
     let head = Head::read(cursor, tag)?;
     if head.transform == LINE {

@@ -1,14 +1,16 @@
-//! The bounds of a page, which builder and reader share.
+//! The limits of a page, shared by builder and reader.
 
-/// Samples of a column at most: a day and a half of one-second scrapes, a megabyte when decoded.
+/// Maximum number of samples of a column: a day and a half of scrapes at one second, a megabyte
+/// when decoded.
 pub const SAMPLES_MAX: usize = 1 << 17;
 
-/// Buckets, spans and custom bounds of all histograms of a column at most: 700 of a day at 15 s,
-/// and 32 MiB when decoded.
+/// Maximum number of buckets, spans and custom bounds of all histograms of a column: 700 per
+/// histogram for a day at 15 s, and 32 MiB when decoded.
 pub const HISTOGRAM_NUMBERS_MAX: usize = 1 << 22;
 
-/// Series in a page at most.
+/// Maximum number of series in a page.
 pub const COLUMNS_MAX: usize = 1 << 20;
 
-/// Bytes after which a stripe ends: what is read and checked for the sake of one column.
+/// Size at which a stripe ends, in bytes: the amount that is read and verified for access to one
+/// column.
 pub(super) const STRIPE_BYTES: usize = 64 << 10;

@@ -1,4 +1,4 @@
-//! Columns with histograms: stretches of floats and of histograms of one shape.
+//! Columns with histograms: sections of floats, and of histograms of one shape.
 //!
 //! ```text
 //! mixed   = stretch*                               until the column's samples are covered
@@ -6,9 +6,9 @@
 //! histograms = float counts? u8 | shape | hints | sums | counts | zero counts | buckets*
 //! ```
 //!
-//! The shape is that of [`crate::encoding::histogram`]. Hints are an integer column, sums a float
-//! column. Float counts are float columns as they are; integer ones are integer columns: of a
-//! bucket the absolute count, of all observations what the buckets do not account for.
+//! The shape is encoded as in [`crate::encoding::histogram`]. Hints are an integer column, sums a
+//! float column. Float counts are float columns. Integer counts are integer columns: buckets
+//! contain absolute counts, and the total count contains the observations that are in no bucket.
 
 use super::floats::{self, FloatEncoder};
 use super::ints;
@@ -26,12 +26,13 @@ use firn_model::histogram::{Counts, Histogram};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Buckets, spans and bounds of all histograms of a column: what limits are about.
+/// Returns the number of buckets, spans and bounds of all histograms of a column, to which the
+/// limits apply.
 pub(crate) fn numbers(columns: &Columns) -> usize {
     columns.histograms.iter().map(|(_, h)| numbers_of(h)).sum()
 }
 
-/// Those of one histogram.
+/// Returns the number of buckets, spans and bounds of one histogram.
 pub(crate) fn numbers_of(h: &Histogram) -> usize {
     h.counts.bucket_count()
         + h.positive_spans.len()
@@ -39,15 +40,15 @@ pub(crate) fn numbers_of(h: &Histogram) -> usize {
         + h.custom_values.len()
 }
 
-/// What encodes the columns of a page, and the memory that it works in.
+/// The encoders for the columns of a page, with their working memory.
 #[derive(Debug, Default)]
 pub(crate) struct Encoders {
     pub(super) floats: FloatEncoder,
-    /// Of columns of integers.
+    /// Encoder of integer columns.
     pub(crate) ints: Planner,
 }
 
-/// Appends the samples of `columns`.
+/// Encodes the values and histograms of `columns` and appends them to `out`.
 pub(super) fn push(out: &mut Vec<u8>, encoders: &mut Encoders, columns: &Columns) {
     let mut histograms = &columns.histograms[..];
     let mut at = 0;
@@ -111,9 +112,9 @@ fn push_stretch(out: &mut Vec<u8>, encoders: &mut Encoders, stretch: &[(u32, Arc
     }
 }
 
-/// The counts of one histogram as the numbers that are stored: all observations, the zero bucket,
-/// then positive and negative buckets. Of integer counts buckets are absolute, and all observations
-/// are what the buckets do not account for.
+/// The counts of one histogram as stored: total, zero bucket, then positive and negative buckets.
+/// Integer buckets are absolute, and the integer total contains the observations that are in no
+/// bucket.
 #[derive(Clone)]
 enum Row {
     Integers(Vec<i64>),
@@ -150,7 +151,7 @@ impl Row {
         }
     }
 
-    /// The counts of a histogram with so many positive buckets.
+    /// Returns the counts of a histogram with `positive` positive buckets.
     fn into_counts(self, positive: usize) -> Counts {
         match self {
             Self::Integers(row) => {
@@ -188,8 +189,8 @@ impl Row {
     }
 }
 
-/// Appends the samples `wanted` of a column of `count` to values and histograms of `into`; the
-/// first one gets the index that the values have room for next.
+/// Decodes the samples `wanted` of a column of `count` and appends them to the values and
+/// histograms of `into`. The index of a histogram is its position in the values.
 pub(crate) fn read(
     mut cursor: Cursor<'_>,
     count: usize,
@@ -230,12 +231,13 @@ fn read_stretch(
         _ => return Err(Malformed("unknown kind of histogram")),
     };
     let mut shape = read_shape(&mut cursor, is_float)?;
-    // The page's limit holds for all histograms together, so that no shape can be had for nothing.
+    // The limit applies to all histograms of the column together, so that a shape cannot be
+    // repeated for free.
     let rest = budget.checked_sub(numbers_of(&shape).saturating_mul(wanted.len()));
     *budget = rest.ok_or(Malformed("more buckets than a column may have"))?;
     let mut rows = vec![Row::of(&shape.counts); wanted.len()];
     let (_, positive, _) = bucket_counts(&shape.counts);
-    // The shape is cloned for each histogram, which has counts of its own.
+    // The shape is cloned for each histogram, which has its own counts.
     shape.counts = Row::Floats(vec![0.0; 2]).into_counts(0);
     let mut hints = Vec::new();
     ints::read_column(cursor, count, wanted.clone(), &mut hints)?;

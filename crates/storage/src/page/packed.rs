@@ -1,18 +1,18 @@
-//! Numbers of one width in a row, each readable where it stands.
+//! Arrays of numbers of equal width, with random access to the encoded form.
 //!
 //! ```text
 //! packed = width u8 | n x width bits, least significant first, rounded up to bytes
 //! ```
 //!
-//! The directory is made of them, so that it is as small on a heap as it is on a disk: a look-up
-//! reads the few numbers that it needs.
+//! The directory consists of such arrays, so it is as small in memory as on disk: a lookup reads
+//! only the few numbers that it needs.
 
 use crate::encoding::Malformed;
 use crate::encoding::bits::{BitReader, push_bits};
 use crate::encoding::cursor::Cursor;
 use crate::encoding::varint::bit_len;
 
-/// Appends `numbers`.
+/// Encodes `numbers` and appends them to `out`.
 pub(crate) fn push(out: &mut Vec<u8>, numbers: &[u64]) {
     let all = numbers.iter().fold(0, |all, n| all | n);
     let width = bit_len(all);
@@ -20,7 +20,7 @@ pub(crate) fn push(out: &mut Vec<u8>, numbers: &[u64]) {
     push_bits(out, width, numbers.iter().copied());
 }
 
-/// Where numbers stand in the bytes that they were read from.
+/// Position of an array in the bytes that it was read from.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Packed {
     at: usize,
@@ -29,7 +29,7 @@ pub(crate) struct Packed {
 }
 
 impl Packed {
-    /// Finds `count` numbers at the cursor, which reads `bytes` to their end.
+    /// Locates an array of `count` numbers at the cursor, which must be a cursor of `bytes`.
     pub(crate) fn read(
         bytes: &[u8],
         cursor: &mut Cursor<'_>,
@@ -48,12 +48,12 @@ impl Packed {
         Ok(Self { at, width, count })
     }
 
-    /// How many.
+    /// Returns the number of numbers.
     pub(super) fn len(&self) -> usize {
         self.count
     }
 
-    /// The number with this index, of the bytes in which the numbers were found.
+    /// Returns the number at this index. `bytes` must be those passed to [`Packed::read`].
     #[inline]
     pub(crate) fn get(&self, bytes: &[u8], index: usize) -> Result<u64, Malformed> {
         if index >= self.count {

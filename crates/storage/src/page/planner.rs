@@ -1,29 +1,29 @@
-//! Finds the smallest form of a run of integers.
+//! Planner: finds the smallest encoding of a run of integers.
 //!
-//! A few measures of the values rule most forms out, and those that are left are laid out in full
-//! and compared by their bytes.
+//! Simple measures of the values exclude most encodings. The remaining ones are laid out in full
+//! and compared by their size.
 
 use super::ints::{DELTA, DELTA2, LINE, LOWS, PLAIN, STEP, ZIGZAG};
 use super::vector::Layout;
 use crate::encoding::lanes::VECTOR;
 use crate::encoding::varint::{bit_len, push_uvarint, uvarint_len, zigzag};
 
-/// Values that are looked at together for extremes.
+/// Number of values that are examined together for extremes.
 const GROUP: usize = 16;
 
-/// Groups of a vector from which on its outermost one may be an extreme.
+/// Minimum number of groups of a vector for ignoring its most extreme group.
 const GROUPS_TRIMMED: usize = 4;
 
-/// Finds the smallest form of a run. Reuse one to keep its memory.
+/// Finds the smallest encoding of a run. Reuse an instance to keep its memory.
 #[derive(Debug, Default)]
 pub(crate) struct Planner {
-    /// What each transform makes of the values.
+    /// The values after each transform.
     sequences: [Vec<i64>; 3],
     trial: Form,
     best: Form,
 }
 
-/// One form of a run.
+/// One encoding of a run.
 #[derive(Debug, Default)]
 struct Form {
     tag: u8,
@@ -33,26 +33,26 @@ struct Form {
     low: i64,
     step: u64,
     numbers: Vec<u64>,
-    /// What each vector's numbers are less; all zero without lows.
+    /// The low of each vector, which is subtracted from its numbers; all zero without lows.
     lows: Vec<u64>,
     layouts: Vec<Layout>,
-    /// Layouts with lows while they are compared with those without.
+    /// Layouts with lows, during the comparison with those without.
     lowered: Vec<Layout>,
     bytes: usize,
 }
 
-/// What a sequence spans.
+/// The range of a sequence.
 #[derive(Clone, Copy, Debug)]
 struct Spread {
     least: i64,
-    /// The least but for extremes.
+    /// The minimum without extremes.
     usual: i64,
-    /// What vectors of it take at least, in bits, but for extremes.
+    /// Lower bound of the bits of its vectors, without extremes.
     bits: usize,
 }
 
 impl Planner {
-    /// Finds the best form of the values of a run and returns its bytes; the next
+    /// Finds the best encoding of the values of a run and returns its size in bytes; the next
     /// [`Planner::push`] writes it.
     pub(super) fn plan(&mut self, values: &[i64]) -> usize {
         self.best.bytes = usize::MAX;
@@ -66,12 +66,13 @@ impl Planner {
         let [plain, delta, delta2] = &mut self.sequences;
         plain.clear();
         plain.extend_from_slice(values);
-        // What the numbers say of the first values is not looked at: let it disturb nothing.
+        // The first numbers are ignored by decoders, so they get a value that does not affect the
+        // rest.
         differences(plain, delta, 1);
         differences(delta, delta2, 2);
         let spreads = [spread(plain), spread(delta), spread(delta2)];
         let least = spreads.iter().map(|s| s.bits).min().unwrap_or(0);
-        // A quarter of a bit each is what the estimate may be wrong by.
+        // The estimate may be wrong by a quarter of a bit per value.
         let enough = least + values.len() / 4;
         for transform in [PLAIN, DELTA, DELTA2] {
             let spread = spreads[usize::from(transform)];
@@ -82,7 +83,7 @@ impl Planner {
         self.best.bytes
     }
 
-    /// Tries the lows that may be good for a transform.
+    /// Tries the lows that may suit a transform.
     fn consider(&mut self, transform: u8, base: i64, first: i64, spread: Spread) {
         self.attempt(transform, base, first, spread.least);
         if spread.usual != spread.least {
@@ -97,7 +98,7 @@ impl Planner {
         }
     }
 
-    /// Tries a low: what lies below wraps around and becomes an exception.
+    /// Tries a low. Numbers below it wrap around and become exceptions.
     fn attempt(&mut self, transform: u8, base: i64, first: i64, low: i64) {
         self.trial.begin(transform, base, first, low);
         self.trial.take(&self.sequences[usize::from(transform)]);
@@ -112,8 +113,8 @@ impl Planner {
         }
     }
 
-    /// Appends the tag with the bits of `tag` besides, what `between` appends, and the form that
-    /// was planned last.
+    /// Appends the planned encoding: its tag combined with the bits of `tag`, the output of
+    /// `between`, and the rest.
     pub(super) fn push(&self, out: &mut Vec<u8>, tag: u8, between: impl FnOnce(&mut Vec<u8>)) {
         let form = &self.best;
         out.push(tag | form.tag);
@@ -142,7 +143,7 @@ impl Form {
     fn begin(&mut self, transform: u8, base: i64, first: i64, low: i64) {
         self.tag = transform;
         self.transform = transform;
-        // Plain values have no first one that is known: their low is the base.
+        // Plain values have no separate first value: their low is the base.
         self.base = if transform == PLAIN { low } else { base };
         (self.first, self.low) = (first, low);
         self.step = 1;
@@ -156,7 +157,7 @@ impl Form {
         self.transform != PLAIN
     }
 
-    /// Takes what `sequence` is more than the low, divided by what divides it all.
+    /// Subtracts the low from `sequence` and divides the result by its greatest common divisor.
     fn take(&mut self, sequence: &[i64]) {
         let low = self.low;
         let numbers = sequence.iter().map(|v| v.wrapping_sub(low) as u64);
@@ -168,7 +169,7 @@ impl Form {
             .trailing_zeros();
         let mut odd = 0;
         for n in &self.numbers {
-            // Below the low they are negative.
+            // Numbers below the low are negative.
             odd = gcd(odd, (*n as i64).unsigned_abs() >> twos.min(63));
             if odd == 1 {
                 break;
@@ -223,7 +224,7 @@ impl Form {
         }
     }
 
-    /// Folds what is less than the low to what is more, for numbers on both sides of it.
+    /// Applies zigzag to the numbers, for values on both sides of the low.
     fn fold(&mut self) {
         self.tag |= ZIGZAG;
         self.numbers.iter_mut().for_each(|n| *n = zigzag(*n as i64));
@@ -233,7 +234,7 @@ impl Form {
         self.bytes = bytes_of(&self.layouts);
     }
 
-    /// Adds the bytes in front of the vectors.
+    /// Adds the bytes before the vectors to the size.
     fn close(&mut self) {
         self.bytes += 1 + uvarint_len(zigzag(self.base));
         if self.has_low() {
@@ -253,7 +254,8 @@ fn is_line(values: &[i64], step: i64) -> bool {
     values.windows(2).fold(0, |any, w| any | off(w)) == 0
 }
 
-/// The differences of neighbours of `from`, of which the first `known` are as the one behind them.
+/// Computes the differences of neighbours of `from`. The first `known` ones are set to the one
+/// after them.
 fn differences(from: &[i64], to: &mut Vec<i64>, known: usize) {
     to.clear();
     let pairs = from.iter().zip(from.get(1..).unwrap_or(&[]));
@@ -264,7 +266,8 @@ fn differences(from: &[i64], to: &mut Vec<i64>, known: usize) {
     to[..known].fill(next);
 }
 
-/// Measures a sequence vector by vector, leaving out what only one group of a vector has.
+/// Measures a sequence vector by vector, and ignores extremes that occur in only one group of a
+/// vector.
 fn spread(sequence: &[i64]) -> Spread {
     let mut spread = Spread {
         least: i64::MAX,
@@ -292,9 +295,9 @@ fn spread(sequence: &[i64]) -> Spread {
     spread
 }
 
-/// The value that nearly all of a sequence are, if there is one.
+/// Returns the value that most elements of a sequence have, if there is one.
 fn majority(sequence: &[i64]) -> Option<i64> {
-    // It is among any three probes more often than not; if it is not, little is lost.
+    // It is usually among three samples; if it is missed, the cost is small.
     let at = |part: usize| sequence.get(sequence.len() * part / 4).copied();
     let (a, b, c) = (at(1)?, at(2)?, at(3)?);
     let value = if a == b || a == c { a } else { b };
@@ -316,7 +319,7 @@ fn gcd(mut a: u64, mut b: u64) -> u64 {
     a
 }
 
-/// The inverse of an odd number modulo 2^64, by Newton's iteration.
+/// Returns the inverse of an odd number modulo 2^64, by Newton's iteration.
 fn inverse_of(odd: u64) -> u64 {
     let mut inverse = odd;
     for _ in 0..5 {

@@ -1,4 +1,4 @@
-//! Reads pages, a column at a time.
+//! Reads pages, one column at a time.
 
 use super::directory::{Column, Directory, Kind, StripeEntry, TimesOfColumn};
 use super::header::{self, Header, LogSpan};
@@ -14,14 +14,14 @@ use std::ops::{Range, RangeInclusive};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// Pages of which a [`Scratch`] remembers the float column read last: those that a query goes
-/// through for each series of a family.
+/// Number of pages whose last float column is cached in a [`Scratch`]: enough for the pages that a
+/// query reads for each series of a family.
 const PAGES_KEPT: usize = 8;
 
 const LACKS_SAMPLES: Malformed =
     Malformed("column does not contain the number of samples that it declares");
 
-/// An opened page. Header and directory are checked; a stripe is when it is first read.
+/// An opened page. Header and directory are verified; a stripe is verified when it is first read.
 #[derive(Debug)]
 pub struct Page {
     bytes: Arc<[u8]>,
@@ -30,21 +30,21 @@ pub struct Page {
     data_at: Range<usize>,
     directory: Directory,
     stripes: Box<[CheckedOnce]>,
-    /// By number: series of a target share theirs, and so do queries. None has a place where all of
-    /// them would take more memory than the page.
+    /// Time columns by number, cached because the series of a target and repeated queries share
+    /// them. Empty if all of them would take more memory than the page.
     times: Box<[TimesPlace]>,
     times_bytes: usize,
 }
 
-/// A time column, and what the directory says of it.
+/// A time column with its directory entry.
 #[derive(Debug)]
 struct TimesPlace {
     entry: TimesEntry,
-    /// Once they were read.
+    /// Set when the times are first read.
     times: OnceLock<Arc<[TimestampMs]>>,
 }
 
-/// Memory that decoding works in, and what neighbouring columns share. Reuse one.
+/// Working memory of decoding, with data that neighbouring columns share. Reuse an instance.
 #[derive(Debug, Default)]
 pub struct Scratch {
     floats: Vec<FloatReader>,
@@ -52,7 +52,8 @@ pub struct Scratch {
 }
 
 impl Page {
-    /// Opens a page, which must be all of `bytes`.
+    /// Opens a page, which must be all of `bytes`. Returns an error if the header or the directory
+    /// is corrupt.
     pub fn open(bytes: Arc<[u8]>) -> Result<Self, Malformed> {
         let opened = header::open(&bytes)?;
         let directory = Directory::open(&bytes[opened.directory.clone()], &opened.header)?;
@@ -84,44 +85,44 @@ impl Page {
         })
     }
 
-    /// What the page covers of its store.
+    /// Returns the part of the log that the page covers.
     pub fn meta(&self) -> LogSpan {
         self.header.meta
     }
 
-    /// From the first sample of any column to the last.
+    /// Returns the time range from the first sample of any column to the last one.
     pub fn range(&self) -> TimeRange {
         self.header.range
     }
 
-    /// The first slot and the last.
+    /// Returns the first and the last slot.
     pub fn slots(&self) -> RangeInclusive<Slot> {
         self.header.slots.clone()
     }
 
-    /// How many series.
+    /// Returns the number of series.
     pub fn column_count(&self) -> usize {
         self.directory.len()
     }
 
-    /// Samples of all series.
+    /// Returns the number of samples of all series.
     pub fn sample_count(&self) -> u64 {
         self.header.samples
     }
 
-    /// Bytes of memory, once all times were asked for.
+    /// Returns the memory of the page in bytes when all its times are cached.
     pub fn memory_bytes(&self) -> usize {
         let times = size_of_val(&*self.times) + self.times_bytes;
         size_of::<Self>() + self.bytes.len() + size_of_val(&*self.stripes) + times
     }
 
-    /// The column with this index, in the order of slots.
+    /// Returns the column at this index, in the order of slots.
     pub fn column(&self, index: usize) -> Result<Column, Malformed> {
         let slot = self.directory.slot(self.directory_bytes(), index)?;
         self.column_of(index, slot)
     }
 
-    /// What the page holds of the series with this slot.
+    /// Returns the column of the series with this slot, if there is one.
     #[inline]
     pub fn find(&self, slot: Slot) -> Result<Option<Column>, Malformed> {
         let index = self.directory.find(self.directory_bytes(), slot)?;
@@ -140,21 +141,22 @@ impl Page {
         self.directory.column(bytes, index, slot, of_times)
     }
 
-    /// The times of a column.
+    /// Returns the times of a column, from the cache if possible.
     pub fn times(&self, column: &Column) -> Result<Arc<[TimestampMs]>, Malformed> {
         let known = self.times.get(column.times).map(|place| &place.times);
         if let Some(times) = known.and_then(OnceLock::get) {
             return Ok(times.clone());
         }
         let times: Arc<[TimestampMs]> = self.read_times(column.times)?.into();
-        // Another thread may have read them meanwhile; all share one copy.
+        // Another thread may have read them in the meantime; all share one copy.
         Ok(match known {
             Some(place) => place.get_or_init(|| times).clone(),
             None => times,
         })
     }
 
-    /// Appends the samples of a column that lie in `range` to `into`; all of them or none.
+    /// Decodes the samples of a column in `range` and appends them to `into`. On an error, `into`
+    /// is unchanged.
     pub fn decode(
         &self,
         column: &Column,
@@ -173,7 +175,7 @@ impl Page {
         decoded
     }
 
-    /// Like `decode`, but on an error some of the columns may be longer than others.
+    /// Like `decode`, but after an error the columns of `into` may have different lengths.
     fn decode_in(
         &self,
         column: &Column,
@@ -200,8 +202,8 @@ impl Page {
         Ok(())
     }
 
-    /// Appends the values `wanted`, counted from the first, of a column that holds nothing but
-    /// floats. All of them must be there.
+    /// Decodes the values `wanted`, given as indices, of a column with only floats. Returns an
+    /// error unless all of them exist.
     pub(crate) fn decode_plain(
         &self,
         column: &Column,
@@ -217,8 +219,8 @@ impl Page {
         }
     }
 
-    /// Appends the samples `wanted` of a column, counted from its first, to the values and
-    /// histograms of `into`, not their times.
+    /// Decodes the samples `wanted`, given as indices, of a column and appends them to the values
+    /// and histograms of `into`, without their times.
     pub fn decode_values(
         &self,
         column: &Column,
@@ -234,7 +236,7 @@ impl Page {
         mixed::read(cursor, column.count, wanted, into)
     }
 
-    /// Appends the values `wanted` of a column that holds floats alone.
+    /// Decodes the values `wanted` of a column with only floats.
     fn decode_floats(
         &self,
         column: &Column,
@@ -259,7 +261,7 @@ impl Page {
         reader.read(stripe, at, column.count, wanted, into)
     }
 
-    /// Checks every stripe that was not checked yet; some 10 GB/s.
+    /// Verifies every stripe that was not verified yet, at about 10 GB/s.
     pub(crate) fn verify(&self) -> Result<(), Malformed> {
         for stripe in &self.stripes {
             self.stripe(stripe.entry.range.start)?;
@@ -267,7 +269,7 @@ impl Page {
         Ok(())
     }
 
-    /// Appends start timestamps, of which `into` has none or as many as times.
+    /// Appends start timestamps to `into`, which has either none or as many as times.
     fn decode_starts(
         &self,
         column: &Column,
@@ -308,7 +310,8 @@ impl Page {
         &self.bytes[self.directory_at.clone()]
     }
 
-    /// The stripe that holds the byte at `offset` of the data, its checksum checked.
+    /// Returns the stripe that contains the byte at `offset` of the data, after verifying its
+    /// checksum.
     #[inline]
     fn stripe(&self, offset: usize) -> Result<Checked<'_>, Malformed> {
         let outside = Malformed("page stripe outside of the data");
@@ -333,7 +336,7 @@ impl Page {
 }
 
 impl Scratch {
-    /// The reader that remembers this page, or the one that is to from now on.
+    /// Returns the reader that caches this page, or one to be used for it from now on.
     fn reader_of(&mut self, page: &Arc<[u8]>) -> &mut FloatReader {
         let known = self.floats.iter().position(|r| r.remembers(page));
         let index = known.unwrap_or_else(|| {
@@ -348,14 +351,14 @@ impl Scratch {
     }
 }
 
-/// A stripe, and whether it was read before.
+/// A stripe, and whether its checksum was verified before.
 #[derive(Debug)]
 struct CheckedOnce {
     entry: StripeEntry,
     is_checked: AtomicBool,
 }
 
-/// A stripe whose checksum was right.
+/// A stripe with a valid checksum.
 struct Checked<'a> {
     index: usize,
     start: usize,
@@ -363,7 +366,7 @@ struct Checked<'a> {
 }
 
 impl<'a> Checked<'a> {
-    /// A cursor at an offset of the data section.
+    /// Returns a cursor at an offset of the data section.
     fn cursor(&self, offset: usize) -> Result<Cursor<'a>, Malformed> {
         let at = offset.checked_sub(self.start);
         let bytes = at.and_then(|at| self.bytes.get(at..));

@@ -1,5 +1,4 @@
-//! Where the runs of a column stand: a column of any length is cut into runs of 1,024 samples
-//! that decode each from itself.
+//! Division of columns into runs of 1,024 samples, each of which can be decoded on its own.
 //!
 //! ```text
 //! column = { length of run varint }* for all runs but the last | runs
@@ -10,11 +9,11 @@ use crate::encoding::lanes::VECTOR;
 use crate::encoding::{Malformed, push_uvarint};
 use std::ops::Range;
 
-/// Samples of a run: what a reader of one sample decodes at most.
+/// Number of samples of a run: the maximum that is decoded for access to one sample.
 pub(super) const RUN: usize = 1_024;
 
-/// Puts the runs that a column of `count` samples needs behind each other; `push` appends the one
-/// that covers the given samples.
+/// Appends the runs of a column of `count` samples, with their lengths; `push` appends the run of
+/// the given samples.
 pub(super) fn push(
     out: &mut Vec<u8>,
     count: usize,
@@ -36,25 +35,25 @@ pub(super) fn push(
     out.extend_from_slice(&runs);
 }
 
-/// One run of a column and what is wanted of it.
+/// One run of a column, with the wanted part of it.
 #[derive(Clone, Debug)]
 pub(super) struct Run {
-    /// Which one.
+    /// Index of the run.
     pub(super) index: usize,
-    /// Its samples.
+    /// Number of its samples.
     pub(super) count: usize,
-    /// Those of them that are wanted.
+    /// Range of the wanted samples within the run.
     pub(super) wanted: Range<usize>,
 }
 
 impl Run {
-    /// Places that its integers are unpacked to: whole vectors.
+    /// Returns the number of places for its unpacked integers: whole vectors.
     pub(super) fn room(&self) -> usize {
         self.count.next_multiple_of(VECTOR)
     }
 }
 
-/// The runs that hold the samples `wanted` of a column of `count` samples.
+/// Returns the runs that contain the samples `wanted` of a column of `count` samples.
 pub(super) fn covering(count: usize, wanted: Range<usize>) -> impl Iterator<Item = Run> {
     let end = wanted.end.min(count);
     let first = wanted.start / RUN;
@@ -73,14 +72,15 @@ pub(super) fn covering(count: usize, wanted: Range<usize>) -> impl Iterator<Item
     })
 }
 
-/// Moves a cursor from the first byte of a column of `count` samples to that of a run.
+/// Moves a cursor from the start of a column of `count` samples to the start of a run.
 pub(super) fn seek(cursor: &mut Cursor<'_>, count: usize, run: usize) -> Result<(), Malformed> {
     if count <= RUN {
         return Ok(());
     }
     let mut before = 0usize;
     for index in 0..count.div_ceil(RUN) - 1 {
-        // Each is bounded by what is left, so the sum of a few hundred is no large number.
+        // Each length is limited by the remaining bytes, so the sum of a few hundred cannot
+        // overflow.
         let len = cursor.count(1)?;
         if index < run {
             before += len;
@@ -89,7 +89,7 @@ pub(super) fn seek(cursor: &mut Cursor<'_>, count: usize, run: usize) -> Result<
     cursor.bytes(before).map(|_| ())
 }
 
-/// Passes over a column of `count` samples, of whose runs `skip` passes over one.
+/// Skips a column of `count` samples; `skip` skips one run.
 pub(super) fn pass(
     cursor: &mut Cursor<'_>,
     count: usize,

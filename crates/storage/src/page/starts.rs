@@ -1,4 +1,4 @@
-//! Columns of start timestamps: each distinct one is stored once.
+//! Columns of start timestamps: each distinct column is stored once.
 //!
 //! ```text
 //! starts = integer column | samples varint
@@ -11,7 +11,7 @@ use crate::encoding::push_uvarint;
 use firn_model::sample::TimestampMs;
 use std::collections::BTreeMap;
 
-/// The distinct columns of a page that is being built, as their bytes.
+/// The distinct start columns of a page under construction, in encoded form.
 #[derive(Debug, Default)]
 pub(crate) struct StartColumns {
     columns: Vec<Vec<u8>>,
@@ -19,14 +19,14 @@ pub(crate) struct StartColumns {
 }
 
 impl StartColumns {
-    /// The number of the start column plus one; zero if there are none.
+    /// Returns the number of the start column plus one; zero if `starts` is empty.
     pub(crate) fn number(&mut self, planner: &mut Planner, starts: &[TimestampMs]) -> usize {
         if starts.is_empty() {
             return 0;
         }
         let mut bytes = Vec::new();
         ints::push_column(&mut bytes, planner, starts);
-        // Columns are told apart by their bytes, to which their length belongs.
+        // Columns are compared by their bytes, which include their length.
         push_uvarint(&mut bytes, starts.len() as u64);
         let hash = hash(bytes.iter().map(|b| u64::from(*b)));
         let same = self.by_hash.entry(hash).or_default();
@@ -39,12 +39,12 @@ impl StartColumns {
         number + 1
     }
 
-    /// The bytes of each column.
+    /// Returns the encoded columns, by number.
     pub(crate) fn columns(&self) -> &[Vec<u8>] {
         &self.columns
     }
 
-    /// Forgets all columns.
+    /// Removes all columns.
     pub(crate) fn clear(&mut self) {
         self.columns.clear();
         self.by_hash.clear();

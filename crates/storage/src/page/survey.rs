@@ -1,4 +1,4 @@
-//! What of a damaged page cannot be read.
+//! Survey of a damaged page: counts the samples that cannot be read.
 
 use super::reader::{Page, Scratch};
 use crate::chunk::Columns;
@@ -7,17 +7,17 @@ use firn_model::sample::TimeRange;
 /// The columns of a page that cannot be read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lost {
-    /// How many.
+    /// Number of columns.
     pub columns: usize,
-    /// Their samples.
+    /// Number of their samples.
     pub samples: u64,
-    /// From their first sample to their last; none if there are no such columns.
+    /// Time range from their first sample to their last one; none if there are no such columns.
     pub range: Option<TimeRange>,
 }
 
 impl Page {
-    /// Decodes every column, and counts those that fail. A thousand times the work of a read: for
-    /// a page of which one column failed already.
+    /// Decodes every column, and counts those that fail. Costs a thousand times as much as a read,
+    /// so it is meant for a page in which one column has already failed.
     pub fn survey(&self) -> Lost {
         let (mut lost, mut columns) = (Lost::default(), Columns::default());
         let mut scratch = Scratch::default();

@@ -1,4 +1,4 @@
-//! Time columns: each distinct one is stored once, and many are a part of another.
+//! Time columns: each distinct column is stored once, and many are stored as a part of another one.
 //!
 //! ```text
 //! times = 0 | step zigzag varint | integer column         time i = first time + i step + integer i
@@ -6,8 +6,8 @@
 //!       | 2 | base varint | from varint | span varint | mask    those of them whose bit is set
 //! ```
 //!
-//! Count, first and last time stand in the directory. A base is a column of the first form. A
-//! series that missed scrapes, or began or ended in the window, costs a few bytes this way.
+//! Count, first and last time are in the directory. A base is a column of the first form. A series
+//! that missed scrapes, or that started or ended within the window, takes a few bytes this way.
 
 use super::equal::hash;
 use super::ints;
@@ -23,10 +23,10 @@ const OWN: u8 = 0;
 const PART: u8 = 1;
 const MASKED: u8 = 2;
 
-/// Bases that are looked at for each column.
+/// Maximum number of bases that are tried for each column.
 const BASES_MAX: usize = 64;
 
-/// The distinct columns of a page that is being built.
+/// The distinct time columns of a page under construction.
 #[derive(Debug, Default)]
 pub(crate) struct TimeColumns {
     columns: Vec<Vec<TimestampMs>>,
@@ -35,7 +35,7 @@ pub(crate) struct TimeColumns {
 }
 
 impl TimeColumns {
-    /// The number of the column with these times.
+    /// Returns the number of the column with these times; adds it if necessary.
     pub(crate) fn number(&mut self, times: &[TimestampMs]) -> usize {
         if self.columns.get(self.last).is_some_and(|c| c == times) {
             return self.last;
@@ -55,14 +55,14 @@ impl TimeColumns {
         self.last
     }
 
-    /// The columns, by number.
+    /// Returns the columns, by number.
     pub(crate) fn columns(&self) -> &[Vec<TimestampMs>] {
         &self.columns
     }
 
-    /// The bytes of each column, by number.
+    /// Returns the encoded columns, by number.
     pub(crate) fn encode(&self, planner: &mut Planner) -> Vec<Vec<u8>> {
-        // The longest first: it may hold the others.
+        // The longest first, because others may be a part of it.
         let mut order: Vec<usize> = (0..self.columns.len()).collect();
         order.sort_by_key(|i| std::cmp::Reverse(self.columns[*i].len()));
         let mut encoded = vec![Vec::new(); self.columns.len()];
@@ -106,7 +106,7 @@ fn push_own(out: &mut Vec<u8>, planner: &mut Planner, times: &[TimestampMs]) {
     ints::push_column(out, planner, &rest);
 }
 
-/// `times` as a part of the column with number `base`, if they are one.
+/// Encodes `times` as a part of the column with number `base`, if they are one.
 fn part_of(base: usize, of: &[TimestampMs], times: &[TimestampMs]) -> Option<Vec<u8>> {
     let from = of.binary_search(times.first()?).ok()?;
     let to = of.binary_search(times.last()?).ok()?;
@@ -132,18 +132,18 @@ fn part_of(base: usize, of: &[TimestampMs], times: &[TimestampMs]) -> Option<Vec
     Some(out)
 }
 
-/// What the directory says of a time column.
+/// The directory entry of a time column.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TimesEntry {
-    /// How many times, at most [`SAMPLES_MAX`].
+    /// Number of times, at most [`SAMPLES_MAX`].
     pub(crate) count: usize,
-    /// The first one.
+    /// The first time.
     pub(crate) first: TimestampMs,
-    /// The last one.
+    /// The last time.
     pub(crate) last: TimestampMs,
 }
 
-/// Reads the times of a column. `base` is asked for those of the column with some number, which
+/// Decodes the times of a column. `base` returns those of the column with the given number, which
 /// must be of the first form.
 pub(crate) fn read(
     mut cursor: Cursor<'_>,
@@ -175,7 +175,7 @@ pub(crate) fn read(
     Ok(times)
 }
 
-/// Reads a column that is a base.
+/// Decodes a column that is a base.
 pub(crate) fn read_base(
     mut cursor: Cursor<'_>,
     entry: TimesEntry,
@@ -199,7 +199,7 @@ fn read_own(mut cursor: Cursor<'_>, entry: TimesEntry) -> Result<Vec<TimestampMs
     Ok(times)
 }
 
-/// What readers rely on.
+/// Checks the properties that readers rely on.
 fn check(times: &[TimestampMs], entry: TimesEntry) -> Result<(), Malformed> {
     let ends = (times.first(), times.last());
     if times.len() != entry.count || ends != (Some(&entry.first), Some(&entry.last)) {

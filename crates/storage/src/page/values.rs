@@ -1,12 +1,13 @@
-//! Columns of floats: runs, and the reference column whose integers they may lean on.
+//! Columns of floats: runs, and the reference column that their integers may be relative to.
 //!
 //! ```text
 //! floats = reference varint | column    the reference column begins so many bytes before; 0: none
 //! ```
 //!
 //! A column and its reference are neighbouring buckets of one family, which grow together. A chain
-//! of references is at most [`CHAIN_MAX`] long and stays in its stripe. A reader that goes from
-//! neighbour to neighbour keeps the integers of the one before and need not decode them again.
+//! of references has at most [`CHAIN_MAX`] columns and stays within its stripe. A reader that
+//! decodes neighbours one after the other caches the integers of the previous column and need not
+//! decode them again.
 
 use super::floats::{FloatEncoder, Head, Scaled};
 use super::ints;
@@ -17,21 +18,21 @@ use crate::encoding::{Malformed, push_uvarint, unzigzag};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Columns that a reader of one decodes at most.
+/// Maximum number of columns that are decoded for access to one.
 pub(super) const CHAIN_MAX: usize = 16;
 
-/// A column that was appended, for the next one to lean on.
+/// The last appended column, a possible reference of the next one.
 #[derive(Debug, Default)]
 pub(super) struct Pushed {
-    /// Where it stands.
+    /// Its offset.
     pub(super) at: usize,
     /// Its integers, run by run.
     runs: Vec<Scaled>,
-    /// How many columns a reader decodes for it.
+    /// Number of columns that are decoded for access to it.
     pub(super) chain: usize,
 }
 
-/// Appends a column, and says in `pushed` what the next one can lean on.
+/// Appends a column, and stores in `pushed` the data for using it as a reference.
 pub(super) fn push(
     out: &mut Vec<u8>,
     encoder: &mut FloatEncoder,
@@ -60,7 +61,7 @@ pub(super) fn push(
     out.extend_from_slice(&column);
 }
 
-/// Appends a column that leans on none and has no place for a reference.
+/// Appends a column without a reference and without a field for one.
 pub(super) fn push_alone(out: &mut Vec<u8>, encoder: &mut FloatEncoder, values: &[f64]) {
     let mut scaled = Scaled::default();
     runs::push(out, values.len(), |out, range| {
@@ -68,7 +69,8 @@ pub(super) fn push_alone(out: &mut Vec<u8>, encoder: &mut FloatEncoder, values: 
     });
 }
 
-/// Appends the values `wanted` of a column of `count` that leans on none to `into`.
+/// Decodes the values `wanted` of a column of `count` without a reference and appends them to
+/// `into`.
 pub(super) fn read_alone(
     cursor: Cursor<'_>,
     count: usize,
@@ -87,19 +89,19 @@ pub(super) fn read_alone(
     Ok(())
 }
 
-/// Integers of a column that was read.
+/// Cached integers of a decoded column.
 #[derive(Debug, Default)]
 struct Read {
-    /// Which column of the page: stripe, place and what of it. None while they are read.
+    /// Stripe, offset and decoded range of the column. None while it is being decoded.
     column: Option<(usize, usize, Range<usize>)>,
     runs: Vec<Vec<i64>>,
     scales: Vec<u8>,
 }
 
-/// Reads columns. Reuse one to keep its memory and what neighbours share.
+/// Reads columns. Reuse an instance to keep its memory and the data that neighbours share.
 #[derive(Debug, Default)]
 pub(crate) struct FloatReader {
-    /// The page of which columns were read.
+    /// The page of the cached columns.
     page: Option<Arc<[u8]>>,
     now: Read,
     last: Read,
@@ -109,11 +111,11 @@ pub(crate) struct FloatReader {
 /// A stripe of a page.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stripe<'a> {
-    /// What tells the page from others.
+    /// Identifies the page.
     pub(crate) page: &'a Arc<[u8]>,
-    /// Which stripe.
+    /// Index of the stripe.
     pub(crate) index: usize,
-    /// Its bytes.
+    /// The bytes of the stripe.
     pub(crate) bytes: &'a [u8],
 }
 
@@ -132,12 +134,13 @@ impl<'a> Stripe<'a> {
 }
 
 impl FloatReader {
-    /// Whether the column read last is one of this page.
+    /// Returns whether the last decoded column is from this page.
     pub(super) fn remembers(&self, page: &Arc<[u8]>) -> bool {
         self.page.as_ref().is_some_and(|p| Arc::ptr_eq(p, page))
     }
 
-    /// Appends the values `wanted` of the column at `at`, which has `count`, to `into`.
+    /// Decodes the values `wanted` of the column at offset `at`, which has `count` values, and
+    /// appends them to `into`.
     pub(crate) fn read(
         &mut self,
         stripe: Stripe<'_>,
@@ -186,7 +189,7 @@ impl FloatReader {
 }
 
 impl Read {
-    /// The integers of the `nth` run read, if they are those of this column.
+    /// Returns the integers of the `nth` decoded run, if they belong to this column.
     fn run(
         &self,
         (stripe, at, wanted): (usize, usize, &Range<usize>),
@@ -200,7 +203,7 @@ impl Read {
     }
 }
 
-/// Adds the integers of the column at `at` and of those on which it leans.
+/// Adds the integers of the column at `at` and of its chain of references to `values`.
 fn add_chain(
     stripe: &Stripe<'_>,
     (mut at, scale): (usize, u8),
@@ -224,8 +227,8 @@ fn add_chain(
     Err(Malformed("chain of siblings too long"))
 }
 
-/// Grows memory to the places that a run's integers take. What is there already stays: readers go
-/// from run to run, and to clear it took longer than to read few values.
+/// Grows memory to the places of a run's integers. The content is kept: clearing it for each run
+/// would take longer than decoding a few values.
 fn make_room(values: &mut Vec<i64>, run: &Run) {
     if values.len() < run.room() {
         values.resize(run.room(), 0);
@@ -239,7 +242,7 @@ fn add(values: &mut [i64], more: &[i64], wanted: &Range<usize>) {
     }
 }
 
-/// Reads the integers of a run of the column at the cursor.
+/// Decodes the integers of a run of the column at the cursor.
 #[inline]
 fn read_run<'a>(
     mut cursor: Cursor<'a>,
@@ -264,7 +267,7 @@ fn append(
     head.append(&values[run.wanted.clone()], run.wanted.start, into)
 }
 
-/// Reads the value of a constant column.
+/// Decodes the value of a constant column.
 pub(crate) fn read_constant(mut cursor: Cursor<'_>) -> Result<f64, Malformed> {
     match cursor.byte()? {
         BITS => cursor.u64().map(f64::from_bits),
@@ -275,7 +278,7 @@ pub(crate) fn read_constant(mut cursor: Cursor<'_>) -> Result<f64, Malformed> {
     }
 }
 
-/// Whether the column at `at` of a stripe has exactly these values.
+/// Returns whether the column at `at` of a stripe has exactly these values.
 pub(super) fn holds(stripe: &[u8], at: usize, values: &[f64]) -> bool {
     let (mut reader, mut read) = (FloatReader::default(), Vec::new());
     let stripe = Stripe {

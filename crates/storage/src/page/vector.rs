@@ -1,5 +1,5 @@
-//! A vector: up to 128 numbers packed at a width that most of them need, with exceptions for the
-//! rest (PFOR).
+//! Vectors: up to 128 numbers, packed at a width that suffices for most of them, with exceptions
+//! for the rest (PFOR).
 //!
 //! ```text
 //! vector = width u8 (bit 7: exceptions) | [exceptions] | numbers, the low `width` bits of each
@@ -15,20 +15,22 @@ use crate::encoding::varint::{bit_len, push_uvarint};
 
 const EXCEPTIONS: u8 = 0x80;
 
-/// How a vector is best packed.
+/// The best packing of a vector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Layout {
     width: u32,
     exceptions: usize,
-    /// Bytes that the vector takes.
+    /// Size of the packed vector.
     pub(super) bytes: usize,
 }
 
 impl Layout {
-    /// The smallest layout for `numbers`; of two equal ones that with fewer exceptions.
+    /// Returns the smallest layout for `numbers`; of two equally small ones, the one with fewer
+    /// exceptions.
     pub(super) fn of(numbers: &[u64]) -> Self {
         let mut counts = [0usize; 65];
-        // Neighbours are often as wide: two tables, so that they need not wait for each other.
+        // Neighbours often have the same width: two tables, so that their increments do not depend
+        // on each other.
         let mut others = [0usize; 65];
         for pair in numbers.chunks(2) {
             counts[bit_len(pair[0])] += 1;
@@ -46,7 +48,7 @@ impl Layout {
         };
         let mut exceptions = counts[widest];
         for width in (0..widest).rev() {
-            // Only widths that some number has, and none: between them more bits save nothing.
+            // Only widths that some number has, and zero: a width in between saves nothing.
             if counts[width] == 0 && width > 0 {
                 continue;
             }
@@ -63,7 +65,7 @@ impl Layout {
                 };
             }
             exceptions += counts[width];
-            // Exceptions alone would take more than the best.
+            // The exceptions alone would take more space than the best layout.
             if 2 * exceptions > best.bytes {
                 break;
             }
@@ -71,7 +73,7 @@ impl Layout {
         best
     }
 
-    /// Appends `numbers`, for which this layout was made.
+    /// Packs `numbers`, for which this layout was created, and appends them to `out`.
     pub(super) fn push(&self, out: &mut Vec<u8>, numbers: &[u64]) {
         if self.exceptions == 0 {
             out.push(self.width as u8);
@@ -92,8 +94,9 @@ impl Layout {
     }
 }
 
-/// Reads `count` numbers, at most [`VECTOR`], adds `low` to each, wrapping, and puts those into
-/// `out` for which it has room, a multiple of eight; what lies behind them there may change.
+/// Reads `count` numbers, at most [`VECTOR`], and adds `low` to each, wrapping. Stores as many as
+/// `out` has places, which must be a multiple of eight; the places after the last number may
+/// change.
 #[inline]
 pub(super) fn read(
     cursor: &mut Cursor<'_>,
@@ -123,7 +126,7 @@ pub(super) fn read(
     Ok(())
 }
 
-/// Passes over a vector of `count` numbers.
+/// Skips a vector of `count` numbers.
 pub(super) fn skip(cursor: &mut Cursor<'_>, count: usize) -> Result<(), Malformed> {
     let (width, exceptions) = read_header(cursor)?;
     cursor.bytes(exceptions)?;

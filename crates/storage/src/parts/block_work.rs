@@ -1,6 +1,7 @@
-//! How far the work on blocks is: the cut, and the merge.
+//! Progress of the work on blocks: the cut and the merge.
 //!
-//! Gauges that the work sets and that metrics and the page show. Nothing is decided by them.
+//! The work sets these gauges for the metrics and the status page. They have no influence on the
+//! work.
 
 use firn_model::env::Clock;
 use firn_model::metrics::{Gauge, Sink, Value};
@@ -8,22 +9,22 @@ use firn_model::stats::BlockWorkStats;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// One kind of work, of which one is under way at most.
+/// Progress of one kind of work, of which at most one instance runs at a time.
 #[derive(Debug, Default)]
 pub(crate) struct BlockWork {
     running: Gauge,
-    /// Series to be read, those that were, and bytes written for them; of the newest one.
+    /// Series to read, series read and bytes written by the current or last work.
     series: Gauge,
     series_done: Gauge,
     written_bytes: Gauge,
-    /// What the newest one that ended took.
+    /// Duration of the last completed work.
     last_ms: Gauge,
-    /// When the one under way began, on the monotonic clock.
+    /// Start of the current work on the monotonic clock.
     began_ms: AtomicU64,
 }
 
 impl BlockWork {
-    /// Begins one that has so many series to read.
+    /// Records the start of work on `series` series.
     pub(crate) fn begin(&self, clock: &dyn Clock, series: u64) {
         self.began_ms
             .store(millis(clock.monotonic()), Ordering::Relaxed);
@@ -32,13 +33,13 @@ impl BlockWork {
         self.running.set(1);
     }
 
-    /// Says how many series were read, and how many bytes were written for them.
+    /// Records the number of series read so far, and of bytes written for them.
     pub(crate) fn go_on(&self, series_done: u64, written_bytes: u64) {
         self.series_done.set(clamped(series_done));
         self.written_bytes.set(clamped(written_bytes));
     }
 
-    /// The one under way is done, and wrote so many bytes in all.
+    /// Records the end of the current work, with the total of written bytes.
     pub(crate) fn end(&self, clock: &dyn Clock, written_bytes: u64) {
         let began = self.began_ms.load(Ordering::Relaxed);
         let took = millis(clock.monotonic()).saturating_sub(began);
@@ -48,12 +49,12 @@ impl BlockWork {
         self.stop();
     }
 
-    /// None is under way.
+    /// Records that no work is in progress.
     pub(crate) fn stop(&self) {
         self.running.set(0);
     }
 
-    /// How far it is.
+    /// Returns the current progress.
     pub(crate) fn stats(&self) -> BlockWorkStats {
         let count = |gauge: &Gauge| u64::try_from(gauge.get()).unwrap_or(0);
         BlockWorkStats {
@@ -66,7 +67,7 @@ impl BlockWork {
     }
 }
 
-/// Tells how far both kinds of work are.
+/// Writes the progress of both kinds of work to `sink`.
 pub(crate) fn collect(cut: &BlockWork, compaction: &BlockWork, sink: &mut dyn Sink) {
     for (work, stats) in [("cut", cut.stats()), ("compaction", compaction.stats())] {
         let table = [

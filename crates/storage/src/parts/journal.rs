@@ -1,14 +1,15 @@
-//! How much of the log the journal of another room needs, and what a start found of it.
+//! The part of the log that the journal of another component needs, and its records found at
+//! startup.
 //!
-//! See [`firn_model::log::Journal`]. Records are noted in their order, when they are durable or
-//! were read at a start. Invariant: the log is not trimmed behind the first record of the journal,
-//! or behind the newest one at which a replay of it may begin.
+//! See [`firn_model::log::Journal`]. Records are registered in order, when they are durable or are
+//! read at startup. Invariant: the log is not trimmed beyond the first record of the journal, or
+//! beyond the newest record at which a replay of the journal may begin.
 
 use crate::failpoints::{self, Flaw};
 use crate::sync::{Mutex, lock};
 use firn_model::log::{Journal, JournalMark, Position};
 
-/// The journal of one other room.
+/// The journal of one other component.
 #[derive(Debug, Default)]
 pub(crate) struct JournalKeeper(Mutex<Kept>);
 
@@ -16,37 +17,37 @@ pub(crate) struct JournalKeeper(Mutex<Kept>);
 struct Kept {
     /// The first record that is needed; `None` if there is no journal.
     from: Option<Position>,
-    /// The newest one that begins to tell the state anew.
+    /// The newest record that starts a complete description of the state.
     begun: Option<Position>,
-    /// What a start read from `from` on.
+    /// Records found at startup, from `from` on.
     found: Vec<(Position, Vec<u8>)>,
 }
 
 impl JournalKeeper {
-    /// Notes a durable record.
+    /// Registers a durable record.
     pub(crate) fn note(&self, mark: JournalMark, position: Position) {
         lock(&self.0).note(mark, position);
     }
 
-    /// Notes a record that a start read, and keeps its bytes until they are asked for.
+    /// Registers a record read at startup, and keeps its bytes until they are taken.
     pub(crate) fn replay(&self, journal: Journal, position: Position) {
         let mut kept = lock(&self.0);
         kept.note(journal.mark, position);
         kept.found.push((position, journal.bytes));
         let from = kept.from.unwrap_or(Position(u64::MAX));
-        // Once for each whole state that was told: each record goes once.
+        // Happens once per complete state, so each record is dropped once.
         if kept.found.first().is_some_and(|(first, _)| *first < from) {
             kept.found.retain(|(position, _)| *position >= from);
         }
     }
 
-    /// What a start found, in order, each time nothing but the first.
+    /// Returns the records found at startup in order. Later calls return nothing.
     pub(crate) fn take_found(&self) -> Vec<Vec<u8>> {
         let found = std::mem::take(&mut lock(&self.0).found);
         found.into_iter().map(|(_, bytes)| bytes).collect()
     }
 
-    /// Up to here the log is not needed for the journal.
+    /// Returns the position up to which the journal does not need the log.
     pub(crate) fn covered(&self) -> Position {
         if failpoints::has(Flaw::TrimsJournal) {
             return Position(u64::MAX);

@@ -1,5 +1,5 @@
-//! Which samples are appended in order, and which are late: the bounds that may change while the
-//! store works.
+//! The bounds between samples in order, late samples and rejected ones. They may change while the
+//! store runs.
 
 use super::Parts;
 use crate::head::series::Window;
@@ -19,18 +19,18 @@ impl Parts {
         self.late_window_ms.load(Ordering::Relaxed)
     }
 
-    /// How far behind the newest sample of the store one may lie that is appended in order. Where
-    /// late samples are taken from further back than that, senders are so far behind, but not
-    /// further than the next cut: what is before it is late anyway, and series that need not wait
-    /// for it leave memory.
+    /// Returns how far behind the newest sample of the store a sample may be to be appended in
+    /// order, in milliseconds. With a larger out-of-order window the bound grows to that window,
+    /// because senders lag that much, but not beyond the next cut: samples before the cut are late
+    /// in any case, and series can leave memory sooner.
     pub(crate) fn lateness_ms(&self) -> i64 {
         let of_cut = self.options.open_ms().saturating_add(self.options.cut_ms);
         let of_window = self.late_window_ms().min(of_cut);
         self.options.lateness_max_ms.max(of_window)
     }
 
-    /// The times that a batch may have; `first` is that of its first sample, which counts as the
-    /// newest of an empty store.
+    /// Returns the accepted times for a batch. `first` is the time of its first sample, which
+    /// counts as the newest one of an empty store.
     pub(crate) fn window(
         &self,
         bounds: AppendBounds,
@@ -53,13 +53,14 @@ impl Parts {
         }
     }
 
-    /// From the return of this on no sample before `time` is appended in order: such samples are
-    /// late, or out of bounds where late ones are not taken. Waits for the batches that are being
-    /// applied.
+    /// Prevents that samples before `time` are appended in order after this call returns: they are
+    /// then late, or out of bounds if late samples are rejected. Waits for the batches that are
+    /// being applied.
     pub(crate) fn raise_floor(&self, time: TimestampMs) {
         self.floor.fetch_max(time, Ordering::Relaxed);
-        // A batch reads the floor under the lock of the first shard, and holds one lock until it
-        // has the next: one that did not see this floor is in a shard further on, and stays ahead.
+        // A batch reads the floor under the lock of the first shard, and releases each lock only
+        // after it holds the next one. A batch that did not read the new floor is in a later shard,
+        // and stays ahead.
         let mut held = None;
         for shard in &self.shards {
             let shard = lock(shard);

@@ -1,71 +1,71 @@
-//! The metrics of the store.
+//! The metrics of the store: values, names and help texts.
 
 use super::Parts;
 use super::block_work::{self, BlockWork};
 use crate::damage::DamageKind;
 use firn_model::metrics::{Collect, Counter, DurationHistogram, Gauge, Sink, Value};
 
-/// Metrics of the head and its maintenance.
+/// Metrics of the head and its maintenance, updated by the code that does the work.
 #[derive(Debug, Default)]
 pub(crate) struct StoreMetrics {
-    /// Samples that the head holds since, silently accepted duplicates included.
+    /// Samples stored in the head, including silently accepted duplicates.
     pub(crate) appended_samples: Counter,
-    /// Late samples that were taken; that repeated the time of another late one; that were refused
-    /// because too many wait in memory.
+    /// Late samples that were accepted, that repeated the time of another late one, and that were
+    /// rejected because too many were in memory.
     pub(crate) late_samples: Counter,
     pub(crate) late_repeated: Counter,
     pub(crate) late_refused: Counter,
-    /// Series that were created.
+    /// Number of created series.
     pub(crate) created_series: Counter,
-    /// Times that a new series was refused.
+    /// Number of rejected new series.
     pub(crate) refused_series: Counter,
-    /// Series that left the head and are found in pages only.
+    /// Number of series that were evicted from the head and are only in pages.
     pub(crate) evicted_series: Counter,
-    /// Series that were removed.
+    /// Number of removed series.
     pub(crate) removed_series: Counter,
-    /// Samples that were sealed, the pages they make, and bytes of those written.
+    /// Sealed samples, pages written for them, and the bytes of these pages.
     pub(crate) sealed_samples: Counter,
     pub(crate) sealed_pages: Counter,
     pub(crate) page_bytes: Counter,
-    /// Groups that are due to be sealed.
+    /// Number of groups that are due for sealing.
     pub(crate) seal_queue: Gauge,
-    /// Time of each tick that sealed something.
+    /// Duration of each tick that sealed samples.
     pub(crate) seal_duration: DurationHistogram,
-    /// Ticks that could not.
+    /// Number of ticks in which sealing failed.
     pub(crate) seal_failures: Counter,
-    /// Times that some series of a group could not be sealed, and groups of which that is so.
+    /// Number of failures to seal some series of a group, and the number of affected groups.
     pub(crate) stuck_seals: Counter,
     pub(crate) stuck_groups: Gauge,
-    /// Blocks that were cut, attempts that failed, and bytes of blocks written.
+    /// Blocks that were cut, failed attempts, and bytes of blocks written.
     pub(crate) cuts: Counter,
     pub(crate) cut_failures: Counter,
     pub(crate) block_bytes_written: Counter,
-    /// Late samples that went into blocks, and attempts that failed.
+    /// Late samples that were flushed to blocks, and failed attempts.
     pub(crate) flushed_samples: Counter,
     pub(crate) flush_failures: Counter,
-    /// Merges of blocks, attempts that failed, and samples that the merge under way has left.
+    /// Merges of blocks, failed attempts, and samples that the current merge has left.
     pub(crate) compactions: Counter,
     pub(crate) compaction_failures: Counter,
     pub(crate) compaction_left: Gauge,
-    /// How far the cut and the merge under way are.
+    /// Progress of the current cut and the current merge.
     pub(crate) cutting: BlockWork,
     pub(crate) merging: BlockWork,
-    /// Page segments there are, and ones that left the retention.
+    /// Number of page segments, and of those removed by retention.
     pub(crate) page_segments: Gauge,
     pub(crate) removed_segments: Counter,
-    /// Bytes of the series catalogue written, and attempts that failed.
+    /// Bytes of the series catalogue written, and failed attempts.
     pub(crate) catalogue_bytes: Counter,
     pub(crate) catalogue_failures: Counter,
     /// Records and pages that replay could not read.
     pub(crate) damaged_records: Counter,
-    /// Writes refused because sealing was behind.
+    /// Writes rejected because sealing lagged behind.
     pub(crate) backlog_refusals: Counter,
-    /// Bytes of memory of chunks, late samples, index and tables. Those of late samples are those
-    /// of this moment.
+    /// Memory of chunks, late samples, index and tables in bytes. The memory of late samples is
+    /// always current.
     pub(crate) chunk_memory: Gauge,
     pub(crate) late_memory: Gauge,
     pub(crate) index_memory: Gauge,
-    /// About what the series take that were created since the index was measured.
+    /// Approximate memory of series created since the index was last measured.
     pub(crate) new_series_memory: Gauge,
     pub(crate) table_memory: Gauge,
 }

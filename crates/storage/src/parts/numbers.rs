@@ -1,16 +1,17 @@
-//! Which slots the numbers of a store stand for.
+//! Mapping between the numbers of series in memory and their slots on disk.
 //!
 //! ```text
 //! numbers   0 ..      512 ..    1024 ..   1536 ..   2048 ..             u32, of this process
 //! groups    #3        #9        #70000    #70001    #70002 ...          u64, of the folder
-//!           the groups that a start finds       | those that are begun since
+//!           groups found at startup               | groups started since
 //! ```
 //!
-//! A folder names its series by slots, which only ascend. A start gives the series that it finds
-//! numbers from 0 on, a group of neighbouring slots at a time, in the order in which it meets them;
-//! groups of which nothing is left get none. So what is kept of a series in memory names it by half
-//! as many bytes, and the tables there are as long as what lives, whatever was created before.
-//! Invariant: a number stands for one slot, and a slot for one number, until the store is closed.
+//! A data folder identifies series by slots, which only ascend. At startup, series found in the
+//! folder get numbers from 0 on, one group of neighbouring slots at a time, in the order in which
+//! they are found; groups without series get none. Series in memory are therefore identified by
+//! half as many bytes, and tables are as long as the number of existing series requires, regardless
+//! of how many were created before. Invariant: numbers and slots correspond one to one until the
+//! store is closed.
 
 use crate::ids::{GroupId, SeriesRef, Slot};
 use crate::sealed::{GROUP_SLOTS, group_of, place_in_group};
@@ -18,28 +19,28 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::OnceLock;
 
-/// Groups that have numbers at most. A start finds no more of them than had numbers before it.
+/// Maximum number of groups with numbers. Startup finds at most as many as had numbers before.
 const GROUPS_MAX: u32 = SeriesRef::END / GROUP_SLOTS;
 
-/// The groups that a start finds, while it finds them.
+/// The groups found so far during startup.
 #[derive(Debug, Default)]
 pub(crate) struct FoundGroups {
-    /// By number.
+    /// In order of their numbers.
     groups: Vec<GroupId>,
     by_group: BTreeMap<GroupId, u32>,
-    /// The one that was asked for last, and its number: neighbours are mostly of one group.
+    /// The last requested group with its number: neighbours are mostly in one group.
     newest: Option<(GroupId, u32)>,
 }
 
 impl FoundGroups {
-    /// The number of the first series of a group, if it has one.
+    /// Returns the number of the first series of a group, if it has one.
     #[inline]
     pub(crate) fn first_of(&self, group: GroupId) -> Option<SeriesRef> {
         let number = *self.by_group.get(&group)?;
         Some(SeriesRef(number * GROUP_SLOTS))
     }
 
-    /// Finds the numbers of one slot after the other.
+    /// Returns a cursor for lookups of several slots.
     pub(crate) fn cursor(&self) -> NumberCursor<'_> {
         NumberCursor {
             groups: self,
@@ -47,8 +48,8 @@ impl FoundGroups {
         }
     }
 
-    /// The number of a slot, whose group gets the next one unless it has one; `None` if there is no
-    /// number left.
+    /// Returns the number of a slot. A new group gets the next numbers; returns `None` if none are
+    /// left.
     pub(crate) fn number_or_new(&mut self, slot: Slot) -> Option<SeriesRef> {
         let (group, next) = (group_of(slot), self.groups.len() as u32);
         let newest = self.newest.filter(|(known, _)| *known == group);
@@ -66,22 +67,22 @@ impl FoundGroups {
         Some(SeriesRef(number * GROUP_SLOTS + place_in_group(slot)))
     }
 
-    /// The slot of a number.
+    /// Returns the slot of a number.
     pub(crate) fn slot(&self, series: SeriesRef) -> Option<Slot> {
         let group = self.groups.get((series.0 / GROUP_SLOTS) as usize)?;
         Some(group.slot(series.0 % GROUP_SLOTS))
     }
 }
 
-/// Finds the numbers of slots; cheap when neighbours come together.
+/// Looks up the numbers of slots; cheap if neighbours follow each other.
 pub(crate) struct NumberCursor<'a> {
     groups: &'a FoundGroups,
-    /// The group that was asked for last, and the number of its first series.
+    /// The last requested group, and the number of its first series.
     newest: Option<(GroupId, Option<SeriesRef>)>,
 }
 
 impl NumberCursor<'_> {
-    /// The number of a slot, if its group has one.
+    /// Returns the number of a slot, if its group has one.
     #[inline]
     pub(crate) fn number(&mut self, slot: Slot) -> Option<SeriesRef> {
         let group = group_of(slot);
@@ -92,24 +93,24 @@ impl NumberCursor<'_> {
     }
 }
 
-/// All groups: those that the start found, and behind them those of new series.
+/// All groups: those found at startup, followed by those of new series.
 #[derive(Debug, Default)]
 struct Groups {
     found: FoundGroups,
-    /// The group behind the last of them.
+    /// The first group of new series after those in `found`.
     next: GroupId,
 }
 
-/// See the module. Until the start is done numbers are slots.
+/// The mapping of a store. Until startup is complete, numbers are equal to slots.
 #[derive(Debug, Default)]
 pub(crate) struct Numbers(OnceLock<Groups>);
 
 impl Numbers {
-    /// The start found these groups; no slot from `next` on was ever given. Returns the number of
-    /// the first new series, behind all others.
+    /// Completes startup with the groups that were found; no slot from `next` on was ever assigned.
+    /// Returns the number of the first new series, which is higher than all others.
     pub(crate) fn settle(&self, mut found: FoundGroups, mut next: Slot) -> SeriesRef {
         let number = found.by_group.get(&group_of(next)).map(|n| *n as usize);
-        // Its group goes on, if no other one has numbers behind it.
+        // Its group is continued, if no other group has higher numbers.
         if number.is_some_and(|number| number + 1 < found.groups.len()) {
             next = GroupId(group_of(next).0 + 1).slot(0);
         }
@@ -122,13 +123,13 @@ impl Numbers {
         first.unwrap_or(SeriesRef(SeriesRef::END))
     }
 
-    /// Whether two series are of one group.
+    /// Returns whether two series are in one group.
     #[inline]
     pub(crate) fn share_group(a: SeriesRef, b: SeriesRef) -> bool {
         a.0 / GROUP_SLOTS == b.0 / GROUP_SLOTS
     }
 
-    /// The group of a series.
+    /// Returns the group of a series.
     #[inline]
     pub(crate) fn group_of(&self, series: SeriesRef) -> GroupId {
         let number = series.0 / GROUP_SLOTS;
@@ -144,13 +145,13 @@ impl Numbers {
         }
     }
 
-    /// The slot of a series.
+    /// Returns the slot of a series.
     #[inline]
     pub(crate) fn slot(&self, series: SeriesRef) -> Slot {
         self.group_of(series).slot(series.0 % GROUP_SLOTS)
     }
 
-    /// The numbers that the series of a group have, if they have any.
+    /// Returns the numbers of the series of a group, if it has any.
     pub(crate) fn of_group(&self, group: GroupId) -> Option<Range<u32>> {
         let first = match self.0.get() {
             None => u32::try_from(group.0).ok()?.checked_mul(GROUP_SLOTS)?,
@@ -166,13 +167,13 @@ impl Numbers {
         (first < SeriesRef::END).then(|| first..first + GROUP_SLOTS)
     }
 
-    /// The number of a slot, if its group has one.
+    /// Returns the number of a slot, if its group has one.
     pub(crate) fn number(&self, slot: Slot) -> Option<SeriesRef> {
         let numbers = self.of_group(group_of(slot))?;
         Some(SeriesRef(numbers.start + place_in_group(slot)))
     }
 
-    /// The numbers below `end` whose slots are `first` or greater, in the order of slots.
+    /// Returns the numbers below `end` whose slots are `first` or higher, in the order of slots.
     pub(crate) fn behind_slot(&self, first: Slot, end: u32) -> impl Iterator<Item = SeriesRef> {
         let (groups, first_group) = (self.0.get(), group_of(first));
         let found = groups.map_or(0, |groups| groups.found.groups.len() as u64);
@@ -208,7 +209,7 @@ mod tests {
                 .map(|_| Slot((rng.below(3) << 32) + rng.below(5_000)))
                 .collect();
             let mut met: Vec<Slot> = slots.iter().copied().collect();
-            // Nearly in order, as a start meets them.
+            // Almost in order, as at startup.
             if met.len() > 1 && rng.one_in(2) {
                 let at = rng.below(met.len() as u64 - 1) as usize;
                 met.swap(at, at + 1);

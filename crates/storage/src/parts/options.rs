@@ -10,19 +10,19 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Between syncs in [`SyncMode::Interval`]: what power loss costs at most.
+/// Time between syncs in [`SyncMode::Interval`]: the maximum loss after a power failure.
 const SYNC_INTERVAL: Duration = Duration::from_millis(200);
 
-/// When a batch counts as durable.
+/// The point at which a batch counts as durable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum SyncMode {
-    /// After the sync of its record: survives power loss.
+    /// After the sync of its record. The batch survives a power loss.
     #[default]
     Always,
-    /// After the write of its record, a sync following soon: survives the end of the process, and
-    /// power loss costs at most 200 ms under load, a second when idle.
+    /// After the write of its record, which is synced soon after. The batch survives the end of the
+    /// process; a power loss costs at most 200 ms under load, and a second when idle.
     Interval,
-    /// After the write of its record: survives the end of the process.
+    /// After the write of its record. The batch survives the end of the process.
     None,
 }
 
@@ -36,153 +36,160 @@ impl From<SyncMode> for log::SyncMode {
     }
 }
 
-/// Retention when nothing else is said: Prometheus's 15 days.
+/// Default retention, in milliseconds: Prometheus's 15 days.
 pub const RETENTION_MS: i64 = 15 * 24 * 3_600_000;
 
-/// How far behind the newest sample of the store a sample may lie: half of Prometheus's two-hour
-/// block, as upstream without an out-of-order window.
+/// Default maximum age of samples in order, relative to the newest sample of the store: half of
+/// Prometheus's two-hour block, as upstream without an out-of-order window.
 pub const LATENESS_MAX_MS: i64 = 3_600_000;
 
-/// The window that a page covers: 128 scrapes at 15 s. Shorter ones make more pages and more bytes
-/// a sample, longer ones more log to replay and more samples in memory in their larger form.
+/// Default length of the window that a page covers: 128 scrapes at 15 s. Shorter windows mean more
+/// pages and more bytes per sample, longer ones mean more log to replay and more samples in their
+/// larger form in memory.
 pub const WINDOW_MS: i64 = 32 * 60_000;
 
-/// The data time that a cut moves into a block: Prometheus's.
+/// Default data time that a cut moves into a block: that of Prometheus.
 pub const CUT_MS: i64 = 2 * 3_600_000;
 
-/// Data time between ticks at most: a 64th of a window, so that a replay at any speed meets as many
-/// ticks in a window as sealing needs to spread its work.
+/// Default maximum data time between ticks: a 64th of a window, so that a replay at any speed has
+/// as many ticks per window as sealing needs to spread its work.
 pub const TICK_MS: i64 = 30_000;
 
-/// Bytes of log that may wait to be sealed: 45 minutes of a million samples a second, and a minute
+/// Default maximum bytes of unsealed log: 45 minutes of a million samples per second, and a minute
 /// of replay after a crash.
 pub const BACKLOG_BYTES_MAX: u64 = 4 << 30;
 
-/// Bytes of opened pages in memory: two hours of 300,000 series.
+/// Default memory of cached pages, in bytes: two hours of 300,000 series.
 pub const PAGE_CACHE_BYTES: usize = 64 << 20;
 
-/// The least bound on bytes of late samples in memory.
+/// Minimum of the memory limit of late samples, in bytes.
 const LATE_BYTES_MIN: usize = 8 << 20;
 
-/// Where samples are sealed into pages.
+/// The thread that seals samples into pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Sealing {
-    /// By ticks, on the background thread: writers wait for no page.
+    /// The background thread, by ticks: writes never wait for a page.
     #[default]
     Background,
-    /// By the write that finds a window full, before it returns. Only to show what the background
-    /// is worth.
+    /// The thread of the write that finds a window full, before it returns. For benchmarks only.
     WithWrites,
 }
 
-/// New series that are taken in an hour of data time; more are refused.
+/// Maximum number of new series per hour of data time; more are rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NewSeriesBudget {
-    /// Series altogether.
+    /// Maximum number of new series in total.
     pub all: usize,
-    /// Series of each job.
+    /// Maximum number of new series per job.
     pub of_job: usize,
 }
 
 impl NewSeriesBudget {
-    /// No bound.
+    /// No limit.
     pub const NONE: Self = Self {
         all: usize::MAX,
         of_job: usize::MAX,
     };
 }
 
-/// How large a block becomes by a merge. What is more goes into a further one, which begins where
-/// that ends in the order of blocks.
+/// Maximum size of a block that is the result of a merge. Further series go into another block,
+/// which follows in block order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockMax {
-    /// Its series.
+    /// Maximum number of series.
     pub series: u32,
-    /// Its bytes.
+    /// Maximum number of bytes.
     pub bytes: u64,
 }
 
 impl BlockMax {
-    /// Eight million series: terms and lists wait in memory while a block is written, some ten
-    /// bytes a series. 32 GiB: 64 files of pages, each of which is open while the block is.
+    /// Eight million series: terms and lists are held in memory while a block is written, about ten
+    /// bytes per series. 32 GiB: 64 files of pages, each of which is open while the block is.
     pub const DEFAULT: Self = Self {
         series: 8 << 20,
         bytes: 32 << 30,
     };
 }
 
-/// How a store is opened.
+/// The options of a store. [`StoreOptions::new`] returns the defaults.
 #[derive(Clone, Debug)]
 pub struct StoreOptions {
     /// The data folder; created if it does not exist.
     pub dir: PathBuf,
-    /// Whose samples they are: the store takes and gives no others.
+    /// The tenant of all samples: requests for other tenants are rejected.
     pub tenant: TenantId,
-    /// The format of series keys under which the store finds series without their labels. The
-    /// labels of samples that come with keys of another format are always read.
+    /// The format of series keys with which the store finds series without their labels. For
+    /// samples with keys of another format, the labels are always read.
     pub key_format: &'static dyn KeyFormat,
-    /// Shards of the head: more let more writers work at once. With one shard series are created in
-    /// the order of their batch and everything is deterministic.
+    /// Number of shards of the head: more shards let more writers work at once. With one shard,
+    /// series are created in the order of their batch and everything is deterministic.
     pub shards: usize,
-    /// When a batch counts as durable.
+    /// The point at which a batch counts as durable.
     pub sync: SyncMode,
-    /// Samples older than the newest one by this much are dropped, and series without any. This and
-    /// the two after it change with [`crate::store::Store::set_retention`].
+    /// Retention time in milliseconds: samples older than the newest one by this much are deleted,
+    /// as are series without samples. This option and the next two can be changed with
+    /// [`crate::store::Store::set_retention`].
     pub retention_ms: i64,
-    /// Bytes that the files may take.
+    /// Maximum size of all files, in bytes.
     pub retention_bytes: Option<u64>,
-    /// Hundredths of their file system that the files may take.
+    /// Maximum size of all files, as a percentage of their file system.
     pub retention_percent: Option<f64>,
-    /// Samples older than the newest sample of the store by more than this are refused.
+    /// Maximum age of samples in order in milliseconds, relative to the newest sample of the store.
     pub lateness_max_ms: i64,
-    /// How far behind the newest sample of the store a sample may lie that cannot be appended in
-    /// order: it is taken as a late one. 0 is not at all. See
-    /// [`crate::store::Store::set_late_window_ms`].
+    /// The out-of-order window in milliseconds: samples that cannot be appended in order are
+    /// accepted as late ones up to this age, relative to the newest sample of the store; 0 rejects
+    /// them. See [`crate::store::Store::set_late_window_ms`].
     pub late_window_ms: i64,
-    /// Which of two samples of a series at one time stays.
+    /// The rule for two samples of a series at the same time.
     pub duplicates: Duplicates,
-    /// Files that other rooms keep in the folder and a snapshot takes along, by their paths in it.
-    /// Each grows or is replaced by another one, and says no more than the log does at that moment.
+    /// Files of other components in the folder that a snapshot includes, as paths relative to the
+    /// folder. Each file grows or is replaced, and refers only to records that the log contains at
+    /// that moment.
     pub beside: Vec<PathBuf>,
-    /// Series that the store holds at most.
+    /// Maximum number of series.
     pub series_max: usize,
-    /// Bytes of memory of the head beyond which it takes no new series: series with long labels
+    /// Memory of the head in bytes above which new series are rejected: series with long labels
     /// take more than others.
     pub head_bytes_max: usize,
-    /// Bytes of memory for everything: a folder whose series take more is not opened.
+    /// Memory limit for everything, in bytes: a folder whose series take more is not opened.
     pub memory_max: usize,
-    /// New series that are taken in an hour of data time; more are refused as beyond a limit.
+    /// Maximum number of new series per hour of data time; more are rejected like those beyond a
+    /// limit.
     pub new_series: NewSeriesBudget,
-    /// The window of data time that a page covers.
+    /// Length of the window of data time that a page covers, in milliseconds.
     pub window_ms: i64,
-    /// The data time that a cut moves into a block, and of the smallest window of compaction.
+    /// Data time that a cut moves into a block, in milliseconds; also the smallest window of
+    /// compaction.
     pub cut_ms: i64,
-    /// How large a block becomes by a merge.
+    /// Maximum size of a block that is the result of a merge.
     pub block_max: BlockMax,
-    /// Whether the windows of neighbouring series end at different times, so that the work is
-    /// spread. Off only to show what that is worth.
+    /// True if the windows of neighbouring series end at different times, so that the work is
+    /// spread. False for benchmarks only.
     pub is_jittered: bool,
-    /// Where samples are sealed into pages.
+    /// The thread that seals samples into pages.
     pub sealing: Sealing,
-    /// The store ticks by itself when so much data time has passed since the last tick.
+    /// Data time in milliseconds after which an append triggers a tick.
     pub tick_ms: i64,
-    /// A segment of the log is closed at this size: so much may lie in the log that is sealed.
+    /// Size in bytes at which a segment of the log is closed: the maximum amount of sealed records
+    /// that remain in the log.
     pub log_segment_bytes: u64,
-    /// Bytes of the log, which holds what is not sealed, beyond which writes are refused until
-    /// sealing has caught up. From half of it on everything is sealed at once.
+    /// Size of the log, which contains the unsealed samples, above which writes are rejected until
+    /// sealing has caught up. Above half of it, everything is sealed at once.
     pub backlog_bytes_max: u64,
-    /// A segment of pages is closed at this size, or with its two hours of data time.
+    /// Size in bytes at which a segment of pages is closed; it is also closed after two hours of
+    /// data time.
     pub page_segment_bytes: u64,
-    /// Bytes of opened pages in memory.
+    /// Memory of cached pages, in bytes.
     pub page_cache_bytes: usize,
-    /// Exemplars that are kept: 48 bytes and their labels each, which are 128 characters at most.
+    /// Maximum number of exemplars: 48 bytes each plus their labels, which have at most 128
+    /// characters.
     pub exemplars_max: usize,
-    /// Is told how far the log is replayed.
+    /// Receives the progress of the replay of the log.
     pub replaying: Arc<Replaying>,
 }
 
 impl StoreOptions {
-    /// The defaults for a store in `dir`.
+    /// Returns the default options for a store in `dir`.
     pub fn new(dir: impl Into<PathBuf>) -> Self {
         Self {
             dir: dir.into(),
@@ -216,19 +223,20 @@ impl StoreOptions {
         }
     }
 
-    /// Bytes of late samples in memory from which on they are due to leave it: a sixteenth of what
-    /// there is, and at least what is small beside any store.
+    /// Returns the memory of late samples in bytes at which a flush is due: a sixteenth of the
+    /// memory limit, but not less than an amount that is small for any store.
     pub(crate) fn late_bytes_max(&self) -> usize {
         (self.memory_max / 16).max(LATE_BYTES_MIN)
     }
 
-    /// How far behind the newest sample everything is taken in order and sealed: a group is sealed
-    /// at most a window and its grace after the end of its window.
+    /// Returns the time in milliseconds behind the newest sample after which everything is appended
+    /// and sealed: a group is sealed at most a window and its grace period after the end of its
+    /// window.
     pub(crate) fn open_ms(&self) -> i64 {
         self.lateness_max_ms.max(2 * self.window_ms)
     }
 
-    /// How long, and how much, is kept.
+    /// Returns the retention limits.
     pub(crate) fn retention(&self) -> Retention {
         Retention {
             time_ms: self.retention_ms,

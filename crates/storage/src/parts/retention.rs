@@ -1,8 +1,8 @@
-//! How long, and how much, a store keeps: the limits in force, and what counts against them.
+//! The retention limits of a store, and the files that count against them.
 //!
-//! Invariants: the limits change at once and without a restart, and a change writes nothing anew;
-//! what counts against the limit of size is what the store itself put on the disk, so snapshots and
-//! what a repair set aside do not.
+//! Invariants: a change of the limits takes effect at once without a restart, and rewrites no data;
+//! only files that the store itself writes count against the size limit, so snapshots and files set
+//! aside by a repair do not.
 
 use super::Parts;
 use crate::sync::atomic::Ordering;
@@ -12,36 +12,37 @@ use firn_model::sample::TimestampMs;
 use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
 
-/// How long, and how much, a store keeps.
+/// Retention limits of a store, by time and by size.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Retention {
-    /// Samples older than the newest one by this much go; `i64::MAX` is no limit.
+    /// Samples older than the newest one by this many milliseconds are deleted; `i64::MAX` means no
+    /// limit.
     pub time_ms: i64,
-    /// The files of the store take so many bytes at most.
+    /// Maximum size of the files of the store, in bytes.
     pub bytes: Option<u64>,
-    /// They take so many hundredths of their file system at most. It goes before `bytes`, which
-    /// holds where the size of the file system cannot be told.
+    /// Maximum size of the files as a percentage of their file system. Takes precedence over
+    /// `bytes`, unless the size of the file system is unavailable.
     pub percent: Option<f64>,
 }
 
-/// The retention in force, and what it did.
+/// The current retention limits, with counters of their effect.
 pub(crate) struct Retaining {
     limits: ArcSwap<Retention>,
-    /// Pages before this went because of the limit of size.
+    /// Pages before this time were deleted by the size limit.
     pub(crate) pages_gone_before: AtomicI64,
-    /// Times that blocks went because of the limit of time, and because of that of size.
+    /// Number of times that blocks were deleted by the time limit, and by the size limit.
     pub(crate) by_time: Counter,
     pub(crate) by_size: Counter,
-    /// The limit of size in bytes as of the last tick; 0 is none.
+    /// The size limit in bytes as of the last tick; 0 means none.
     pub(crate) limit_bytes: Gauge,
-    /// Bytes on the disk as of the last tick; those of log and blocks are counted by themselves.
+    /// Bytes on disk as of the last tick; log and blocks are counted separately.
     pub(crate) page_bytes: Gauge,
     pub(crate) catalogue_bytes: Gauge,
     pub(crate) exemplar_bytes: Gauge,
 }
 
 impl Retaining {
-    /// Begins with `limits`.
+    /// Returns the state with these limits.
     pub(crate) fn new(limits: Retention) -> Self {
         Self {
             limits: ArcSwap::from_pointee(limits),
@@ -55,22 +56,22 @@ impl Retaining {
         }
     }
 
-    /// The limits in force.
+    /// Returns the current limits.
     pub(crate) fn limits(&self) -> Retention {
         **self.limits.load()
     }
 
-    /// From here on `limits` hold.
+    /// Replaces the limits.
     pub(crate) fn set(&self, limits: Retention) {
         self.limits.store(Arc::new(limits));
     }
 
-    /// The first time that is kept if `newest` is the newest one.
+    /// Returns the first time that is kept if `newest` is the newest one.
     pub(crate) fn cutoff_at(&self, newest: TimestampMs) -> TimestampMs {
         newest.saturating_sub(self.limits().time_ms)
     }
 
-    /// Bytes of pages, catalogue and exemplars as of the last tick.
+    /// Returns the bytes of pages, catalogue and exemplars as of the last tick.
     pub(crate) fn file_bytes(&self) -> u64 {
         let parts = [
             &self.page_bytes,
@@ -86,21 +87,22 @@ fn bytes_of(gauge: &Gauge) -> u64 {
 }
 
 impl Parts {
-    /// Samples older than this left the retention.
+    /// Returns the first time that is kept; older samples are beyond the retention.
     pub(crate) fn cutoff(&self) -> TimestampMs {
         let newest = self.newest();
         newest.map_or(i64::MIN, |newest| self.retaining.cutoff_at(newest))
     }
 
-    /// Pages and head have no sample before this that a reader needs of them: it left the
-    /// retention, or is in a block.
+    /// Returns the time before which readers need no sample from pages and head, because it is
+    /// beyond the retention or in a block.
     pub(crate) fn pages_from(&self) -> TimestampMs {
         let by_size = self.retaining.pages_gone_before.load(Ordering::Relaxed);
         let readers = self.blocks.cut_of_all_readers();
         self.cutoff().max(readers).max(by_size)
     }
 
-    /// Bytes of the files that blocks, and then pages, make room for.
+    /// Returns the bytes of all files except blocks, for which blocks and then pages must make
+    /// room.
     pub(crate) fn bytes_beside_blocks(&self) -> u64 {
         self.log
             .pressure()
