@@ -1,9 +1,10 @@
-//! Reading: from matchers to a selection that decodes on whatever thread asks.
+//! The read path: selects the series that match and decodes their samples on the caller's threads.
 //!
-//! A selection holds what was visible when it was made: its chunks are immutable or copied, and
-//! samples of batches that were not complete are counted off. Pages are asked for after the
-//! copying: what was sealed meanwhile is in both then. [`merge`] says how the samples of one series
-//! come together from its sources, and [`plain`] does it without copying where they do not overlap.
+//! A selection contains the state that was visible when it was created: its chunks are immutable or
+//! copied, and samples of incomplete batches are hidden. Pages are listed after the head is copied,
+//! so samples that are sealed in between are in both. [`merge`] defines how the samples of a series
+//! are merged from its sources, and [`plain`] reads them without a copy if the sources do not
+//! overlap.
 
 mod exemplars;
 mod head_read;
@@ -45,41 +46,42 @@ use plain::TimesMade;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Series found, with their chunks and pages.
+/// The selected series of head and pages, with their chunks and pages.
 struct HeadSelection {
     index: Arc<Index>,
     numbers: Arc<Numbers>,
     compute: Arc<dyn Compute>,
     sealed: Arc<Sealed>,
-    /// While it is held, nothing that the index knew is forgotten.
+    /// Held so that no series or term of the index is freed.
     _generation: Arc<Generation>,
-    /// What is read of pages and of what the head took in order: from the cut time on.
+    /// Time range for pages and for in-order samples of the head: begins at the cut time.
     range: TimeRange,
-    /// What was asked for: late samples may lie before the cut time.
+    /// Requested time range: late samples may be before the cut time.
     late_range: TimeRange,
     newest_only: bool,
     slots: Vec<SeriesRef>,
-    /// What the head held of the series that were asked for.
+    /// Copies of the candidate series in the head.
     head: HeadCopies,
-    /// Which late samples are seen, and which of two at one time stays.
+    /// Visibility of late samples, and the rule for equal times.
     late_rule: LateRule,
-    /// Their numbers, if some of them turned out to have no samples.
+    /// Candidate numbers of the series in `slots`, if some candidates turned out to have no
+    /// samples.
     asked: Option<Vec<u32>>,
-    /// The pages of each group of `slots`, ascending.
+    /// The pages of each group of `slots`, in ascending order of groups.
     pages: PageLists,
-    /// The reservation for `pages`.
+    /// Memory reservation for `pages`.
     memory: Reservation,
-    /// Where reads reserve the pages that they hold.
+    /// Budget from which reads reserve the pages that they hold.
     budget: Budget,
-    /// The samples that reads could not give.
+    /// Samples that reads could not return because of damage.
     losses: Losses,
-    /// Memory of reads that are done.
+    /// Working memory of finished reads, for reuse.
     idle: Mutex<Vec<Memory>>,
-    /// While it is held, no page that it does not own is removed.
+    /// Held so that pages whose samples are in newer blocks are not removed.
     view: Option<Arc<View>>,
 }
 
-/// What a read works in: a series at a time.
+/// Working memory of a read, used for one series at a time.
 #[derive(Default)]
 struct Memory {
     columns: Columns,
@@ -88,21 +90,21 @@ struct Memory {
     page: Scratch,
 }
 
-/// The pages of a group: those of neighbouring series are the same.
+/// The pages of a group, which all its series share.
 struct OpenGroup<'a> {
     group: Option<GroupId>,
     entries: &'a [Arc<PageEntry>],
-    /// One for each entry; opened when a series needs it.
+    /// One per entry; opened when a series needs it.
     pages: Vec<Opened>,
-    /// The reservation for the open pages.
+    /// Memory reservation for the open pages.
     memory: Reservation,
-    /// Whether no series of the group follows: its pages need not be remembered.
+    /// True if no other series of the group follows, so that its pages need not be kept open.
     is_last: bool,
-    /// The head may hold samples older than those of its pages.
+    /// True if the head may contain samples older than those in pages.
     is_mixed: bool,
 }
 
-/// Answers look-ups from the parts of a store.
+/// Executes queries on the parts of a store.
 pub(crate) struct Reader(pub(crate) Arc<Parts>);
 
 impl std::ops::Deref for Reader {
@@ -117,19 +119,20 @@ impl Reader {
     pub(crate) fn select(&self, request: SelectRequest<'_>) -> Result<Arc<dyn Selection>, Error> {
         let early = self.blocks.view();
         let of_blocks = |view: &View| view.overlapping(request.range).next().is_some();
-        // Until the view is taken: no block in it has a sample that this reader must not see.
+        // Held until the view is taken, so that no block in it contains a sample that this reader
+        // must not see.
         let reading = self.watermark.read();
         let asked = self.asked_of_head(request, of_blocks(&early));
         let mut head = self.select_in_head(asked, &reading)?;
         failpoints::turn();
-        // After the head was copied: late samples that left it before are in its blocks. Pages that
-        // a cut frees stay as long as a view from before it.
+        // Taken after the head was copied, so that the view contains the late samples that left the
+        // head before. Pages that a cut frees remain as long as a view from before the cut.
         let mut view = match failpoints::has(Flaw::ViewsBlocksFirst) {
             true => early,
             false => self.blocks.view(),
         };
         if head.newest_only && of_blocks(&view) {
-            // The first block in this range came meanwhile.
+            // The first block in this range was added in the meantime.
             head = self.select_in_head(self.asked_of_head(request, true), &reading)?;
             view = self.blocks.view();
         }
@@ -146,8 +149,8 @@ impl Reader {
         Ok(Arc::new(head))
     }
 
-    /// What head and pages are asked for. Beside blocks that is more than the newest sample: a late
-    /// one in a block must meet what was taken in order at its time.
+    /// Returns the request for head and pages. If blocks overlap the range, more than the newest
+    /// sample is needed, because a late sample in a block may have the time of an in-order sample.
     fn asked_of_head<'a>(&self, request: SelectRequest<'a>, has_blocks: bool) -> SelectRequest<'a> {
         SelectRequest {
             newest_only: request.newest_only && !has_blocks,
@@ -155,8 +158,8 @@ impl Reader {
         }
     }
 
-    /// The series with samples in head and pages. `reading` began before: a series that is found
-    /// was indexed before its samples became visible.
+    /// Selects the series with samples in head and pages. `reading` must have begun before: every
+    /// series found was indexed before its samples became visible.
     fn select_in_head(
         &self,
         request: SelectRequest<'_>,
@@ -208,7 +211,8 @@ impl Reader {
         Ok(selection)
     }
 
-    /// The pages of the groups of `slots`, ascending, that overlap `range`.
+    /// Returns the pages of the groups of `slots` that overlap `range`, in ascending order of
+    /// groups.
     fn pages_of(
         &self,
         slots: &[SeriesRef],
@@ -280,19 +284,19 @@ impl HeadSelection {
                 memory.columns.push_range(self.late_range, into);
             }
             if i == series.start {
-                // The other series are mostly like the first.
+                // The other series usually resemble the first one.
                 into.make_room(series.len() - 1);
             }
         }
         Ok(())
     }
 
-    /// Reads nothing before `cut`, which blocks own.
+    /// Restricts the selection to samples from `cut` on; blocks contain the earlier ones.
     fn begin_at(&mut self, cut: TimestampMs) {
         self.range.min = self.range.min.max(cut);
     }
 
-    /// Leaves out the series of which neither head nor pages hold anything.
+    /// Keeps the series of `slots` with samples in head or pages.
     fn keep_those_with_samples(&mut self, slots: Vec<SeriesRef>) {
         let is_there =
             |(number, slot): &(usize, &SeriesRef)| self.head.has(*number) || self.has_page(**slot);
@@ -306,25 +310,25 @@ impl HeadSelection {
         self.asked = Some(asked);
     }
 
-    /// What the head held of a series in order.
+    /// Returns the copy of a series' in-order samples in the head.
     fn copy(&self, series: usize) -> Option<Copied<'_>> {
         self.head.get(self.number(series))
     }
 
-    /// What the head held of a series' late samples.
+    /// Returns the copy of a series' late samples in the head.
     #[inline]
     fn late(&self, series: usize) -> Option<&LateSeries> {
         self.head.late(self.number(series))
     }
 
-    /// The number of a series among those that were asked for.
+    /// Returns the candidate number of a series.
     #[inline]
     fn number(&self, series: usize) -> usize {
         let asked = self.asked.as_ref();
         asked.map_or(series, |asked| asked[series] as usize)
     }
 
-    /// The pages of the group of `slot`.
+    /// Returns the pages of the group of `slot`.
     fn pages(&self, slot: SeriesRef) -> &[Arc<PageEntry>] {
         let group = self.numbers.group_of(slot);
         match self.pages.binary_search_by_key(&group, |(g, _)| *g) {
@@ -340,7 +344,7 @@ impl HeadSelection {
 }
 
 impl<'a> OpenGroup<'a> {
-    /// No group yet; what its pages take is reserved in `memory`.
+    /// Returns an empty group. Its pages will be reserved in `memory`.
     fn new(memory: Reservation) -> Self {
         Self {
             group: None,
@@ -352,7 +356,7 @@ impl<'a> OpenGroup<'a> {
         }
     }
 
-    /// Goes on with another group and its pages.
+    /// Switches to another group and its pages.
     fn turn_to(&mut self, group: GroupId, entries: &'a [Arc<PageEntry>]) {
         self.group = Some(group);
         self.entries = entries;

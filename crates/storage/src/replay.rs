@@ -1,14 +1,14 @@
-//! Replay: a start reads the catalogue, the pages, then the log behind them, on all compute
+//! Replay: reads the catalogue, the pages, and then the log after them at startup, on all compute
 //! threads.
 //!
-//! Records are parsed in parallel and samples applied in parallel by shard; reading the log and
-//! interning are one after the other each, beside the rest. Nothing depends on the order of
-//! records: a sample whose series is not known yet waits for the end, one that comes after a newer
-//! one is put into its place, and one that is there or in a page is skipped: of one series, pages
-//! hold all samples up to the newest that they hold. Where pages are damaged or missing only what a
-//! page is seen to hold is skipped, and the log is kept until everything else is sealed again. Late
-//! samples are rows of their own and go where they were, whatever pages hold ([`late`]). The index
-//! is built last, in order of creation.
+//! Records are parsed in parallel, and samples are applied in parallel by shard. Reading the log
+//! and interning labels are sequential, but run beside the rest. The result does not depend on the
+//! order of records: a sample whose series is not found yet waits until the end, one that is older
+//! than an applied one is inserted at its position, and one that is already applied or in a page is
+//! skipped. For each series, pages contain all samples up to their newest one. If pages are damaged
+//! or missing, only samples that are found in a page are skipped, and the log is kept until
+//! everything else is sealed again. Late samples are restored to the tables of late rows,
+//! regardless of pages ([`late`]). The index is built last, in order of creation.
 
 mod late;
 mod pages;
@@ -39,62 +39,61 @@ use series::{ReplaySeries, TermLists};
 use shard_rows::{Displaced, ShardRows};
 use std::collections::BTreeMap;
 
-/// Bytes of the catalogue that are read together: what is read of them takes more memory, which
-/// adds to what a start takes at most. Four times as many gain no time.
+/// Bytes of the catalogue that are processed together. Their decoded form adds to the peak memory
+/// of a start. Four times as many are not faster.
 const CATALOGUE_BYTES: usize = 256 << 10;
 
-/// Samples and created series of the log that are applied together. Four times as many gain no
-/// time.
+/// Samples and created series of the log that are applied together. Four times as many are not
+/// faster.
 const GROUP_ROWS: usize = 32 << 10;
 
-/// Bytes of memory of the batches that are applied together, at most, which add to what a start
-/// takes. Samples take 20 bytes each, created series some tens.
+/// Maximum memory of the batches that are applied together, in bytes, which adds to the peak memory
+/// of a start. Samples take 20 bytes each, created series some tens.
 const GROUP_BYTES: usize = 4 << 20;
 
-/// What replay keeps beside the head.
+/// State of replay in addition to the head.
 struct Replay<'a> {
     store: &'a Parts,
     known: Mutex<ReplaySeries>,
     terms: Mutex<TermLists>,
-    /// For each shard, samples that came after newer ones of their series although they were taken
-    /// in order.
+    /// For each shard, in-order samples that were found after newer ones of their series.
     displaced: Box<[Mutex<Vec<Displaced>>]>,
     late: LateReplay,
-    /// Slots below were given.
+    /// All slots below were assigned.
     next_slot: AtomicU64,
-    /// Rows of groups that were applied: their memory is used again.
+    /// Memory of applied groups of rows, for reuse.
     spare_rows: Mutex<Vec<ShardRows>>,
-    /// Decompressors of the catalogue that are idle.
+    /// Idle decompressors of the catalogue.
     inflaters: Mutex<Vec<Inflater>>,
 }
 
-/// A series as it was read.
+/// Slot and fingerprint of a series that was read.
 #[derive(Clone, Copy)]
 struct Read {
     slot: Slot,
     print: Fingerprint,
 }
 
-/// Series that were read: of a payload of the catalogue, or of a batch of the log.
+/// Series of a payload of the catalogue, or of a batch of the log.
 struct ReadSeries<'a> {
-    /// The same once more, for the steps between their labels.
+    /// The encoded series, for the differences between their labels.
     records: SeriesRecords<'a>,
     series: Vec<Read>,
 }
 
-/// What a start finds beside the catalogue, the exemplars and the log themselves.
+/// State found at startup in addition to the catalogue, the exemplars and the log.
 pub(crate) struct FoundPages {
     pub(crate) pages: Vec<Placed>,
-    /// Whether the segments of `pages` are all there and whole: if not, of the log only that is
-    /// passed over which some page is seen to hold.
+    /// True if all segments of `pages` exist and are undamaged. Otherwise, only samples that are
+    /// found in a page are skipped in the log.
     pub(crate) is_whole: bool,
-    /// What the log should hold and does not.
+    /// Records that should be in the log and are missing.
     pub(crate) missing_log: Option<Damage>,
-    /// Blocks hold the late samples of the log up to here.
+    /// Blocks contain the late samples of the log up to this position.
     pub(crate) late_from: Position,
 }
 
-/// Fills the empty `store`.
+/// Restores the contents of the empty `store` and the state of maintenance.
 pub(crate) fn replay(store: &Parts, state: &mut State, found: FoundPages) -> Result<(), Error> {
     let start = store.env.clock.monotonic();
     let mut replay = Replay {
@@ -115,7 +114,7 @@ pub(crate) fn replay(store: &Parts, state: &mut State, found: FoundPages) -> Res
     });
     let from = match is_whole {
         true => state.trimmed().next(),
-        // What the log was to forget next may be all there is of it.
+        // The oldest records, which would be trimmed next, may be the only copy of some samples.
         false => store.log.positions().first,
     };
     let log_records = replay.load_log(from, kept, found.missing_log)?;
@@ -139,7 +138,7 @@ pub(crate) fn replay(store: &Parts, state: &mut State, found: FoundPages) -> Res
 }
 
 impl Replay<'_> {
-    /// Reports that something was read that no version of the store wrote.
+    /// Reports a record that no version of the store wrote.
     fn report(&self, what: &str) {
         self.store.metrics.damaged_records.inc();
         let dir = self.store.dir.root();
@@ -149,8 +148,8 @@ impl Replay<'_> {
 }
 
 impl Replay<'_> {
-    /// Gives the series of the catalogue their places; an error if they take more memory than there
-    /// is, which is known before it is taken.
+    /// Creates the series of the catalogue in the shards. Returns an error before their memory
+    /// exceeds the limit.
     fn load_catalogue(&self, state: &mut State) -> Result<(), Error> {
         let mut payloads = Vec::new();
         let mut bytes = 0;
@@ -173,7 +172,7 @@ impl Replay<'_> {
         Ok(())
     }
 
-    /// An error if what `series` series take for certain is more than the memory that there is.
+    /// Returns an error if `series` series need more memory than the limit.
     fn check_memory(&self, series: u64) -> Result<(), StorageError> {
         let shards = self.store.shards.iter();
         let tables: usize = shards.map(|shard| lock(shard).table_bytes()).sum();
@@ -190,7 +189,7 @@ impl Replay<'_> {
         })
     }
 
-    /// Reads payloads of the catalogue on all threads; returns how many series they have.
+    /// Reads payloads of the catalogue on all threads. Returns the number of their series.
     fn read_catalogue(&self, payloads: &[Vec<u8>]) -> u64 {
         let compute = &*self.store.env.compute;
         let unpacked = map(compute, payloads.len(), |i| self.unpack(&payloads[i]));
@@ -204,7 +203,7 @@ impl Replay<'_> {
         read.iter().map(|read| read.series.len() as u64).sum()
     }
 
-    /// Inflates a payload of the catalogue, or reports that it is none.
+    /// Decompresses a payload of the catalogue. Reports an invalid one and returns `None`.
     fn unpack<'a>(&self, payload: &'a [u8]) -> Option<Payload<'a>> {
         let mut inflater = lock(&self.inflaters).pop().unwrap_or_default();
         let unpacked = Payload::read(payload, &mut inflater);
@@ -212,8 +211,8 @@ impl Replay<'_> {
         unpacked.map_err(|e| self.report(&e.to_string())).ok()
     }
 
-    /// Applies the log from `from` on, and its exemplars behind `kept`; returns how many records it
-    /// has. While one group of records is applied the next one is read, on one thread.
+    /// Applies the log from `from` on, and its exemplars after `kept`. Returns the number of
+    /// records. While one group of records is applied, one thread reads the next one.
     fn load_log(
         &self,
         from: Position,
@@ -250,7 +249,7 @@ impl Replay<'_> {
         Ok(records)
     }
 
-    /// The batches of the next records; none at the end of the log.
+    /// Reads the batches of the next records; returns none at the end of the log.
     fn read_group(
         &self,
         reading: &mut Reading<'_>,
@@ -284,15 +283,15 @@ impl Replay<'_> {
         Ok(group)
     }
 
-    /// Reserves the slots of exemplars: a series created later must not inherit those of a series
-    /// whose creation was never acked.
+    /// Reserves the slots of exemplars: a series created later must not inherit the exemplars of a
+    /// series whose creation was never acked.
     fn keep_slots_of_exemplars(&self) {
         if let Some(slot) = self.store.exemplars.last_slot() {
             self.note_slot(slot);
         }
     }
 
-    /// A slot was given.
+    /// Records that a slot was assigned.
     fn note_slot(&self, slot: Slot) {
         self.next_slot
             .fetch_max(slot.0.saturating_add(1), Ordering::Relaxed);
@@ -317,7 +316,7 @@ impl Replay<'_> {
         ReadSeries { records, series }
     }
 
-    /// Applies records that follow each other in the log.
+    /// Applies consecutive records of the log.
     fn apply_group(&self, batches: &[LogBatch], orphans: &mut ShardRows) {
         let compute = &*self.store.env.compute;
         let creating: Vec<&CreatedSeries> = batches
@@ -325,7 +324,7 @@ impl Replay<'_> {
             .map(|batch| &batch.created)
             .filter(|created| !created.is_empty())
             .collect();
-        // Most groups create no series, and threads need not be woken to find that.
+        // Most groups create no series, and threads need not be woken for that.
         if !creating.is_empty() {
             let read = map(compute, creating.len(), |i| {
                 self.read_series(creating[i].records())
@@ -359,8 +358,7 @@ impl Replay<'_> {
         let samples = batches.iter().flat_map(LogBatch::samples);
         let newest = samples.reduce(|a, b| (a.0.max(b.0), a.1.max(b.1)));
         if let Some((slot, time)) = newest {
-            // Also of slots that no series has: a series created later must not inherit their
-            // samples.
+            // Also slots without a series: a series created later must not inherit their samples.
             self.note_slot(Slot(slot));
             self.store.newest.fetch_max(time, Ordering::Relaxed);
         }
@@ -378,8 +376,8 @@ impl Replay<'_> {
         });
     }
 
-    /// Samples whose series stood in a later record; those without any belong to removed series, or
-    /// to series whose creation was never acked.
+    /// Applies samples whose series was created in a later record. Samples without a series belong
+    /// to removed series, or to series whose creation was never acked.
     fn apply_orphans(&self, mut orphans: ShardRows) {
         orphans.sort(self.store, &lock(&self.known));
         self.apply_rows(&[orphans]);
@@ -407,12 +405,12 @@ impl Replay<'_> {
         creation.begin_new(first_new);
     }
 
-    /// The oldest sample of every group that is not sealed, by group.
+    /// Returns the oldest unsealed sample of every group that has one.
     fn oldest_unsealed(&self) -> BTreeMap<GroupId, TimestampMs> {
         let mut oldest: BTreeMap<GroupId, TimestampMs> = BTreeMap::new();
         let newest = self.store.newest.load(Ordering::Relaxed);
         for shard in &self.store.shards {
-            // Neighbours in a shard are of one group, mostly.
+            // Neighbours in a shard are usually in one group.
             let mut last = None;
             for (_, series) in lock(shard).iter() {
                 let of_series = (
@@ -428,7 +426,7 @@ impl Replay<'_> {
         oldest
     }
 
-    /// The slot of the next new series: behind all that were ever given.
+    /// Returns the slot of the next new series, which is higher than all assigned ones.
     fn next_slot(&self) -> Slot {
         let next = self.next_slot.load(Ordering::Relaxed);
         match failpoints::faults().turns_eras {
@@ -437,8 +435,8 @@ impl Replay<'_> {
         }
     }
 
-    /// Numbers what was found, builds the index, and says to the coverage what every group has that
-    /// is not sealed.
+    /// Assigns numbers to the groups found, builds the index, and registers the unsealed samples of
+    /// every group in the coverage.
     fn finish(&self, state: &mut State) {
         let groups = std::mem::take(&mut lock(&self.known).groups);
         let first_new = self.store.numbers.settle(groups, self.next_slot());

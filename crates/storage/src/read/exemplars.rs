@@ -1,8 +1,9 @@
-//! Exemplars, found by the labels of their series: those of the ring, and those of blocks.
+//! Queries of exemplars by the labels of their series: from the ring in memory and from blocks.
 //!
-//! The ring knows series by slots, so what it holds is found as long as the index has the series;
-//! the blocks have it from the cut on. The view of the blocks is taken after the look-up in the
-//! index: a series that left it meanwhile is in there. What both have is in the answer once.
+//! The ring identifies series by slots, so its exemplars are found while the index contains the
+//! series. From the cut on, the blocks contain the exemplars too. The view of the blocks is taken
+//! after the lookup in the index, so a series that leaves the index in between is in a block of the
+//! view. Exemplars that are in both are returned once.
 
 use super::Reader;
 use super::union::lose_in;
@@ -19,13 +20,14 @@ use firn_model::store::ExemplarRequest;
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Series between two looks at the cancel flag: some 100 us.
+/// Number of series between two checks of the cancel flag: about 100 us.
 const CANCEL_EACH: usize = 256;
 
-/// What an exemplar takes beside its labels: itself and an allocation, twice while it is sorted.
+/// Memory of an exemplar without its labels, in bytes: the struct and an allocation, twice because
+/// of the sort.
 const EXEMPLAR_BYTES: usize = 2 * (size_of::<FoundExemplar>() + 32);
 
-/// What was found so far, by the labels of series.
+/// Exemplars found so far, by the labels of their series.
 struct Found {
     series: BTreeMap<Labels, SeriesExemplars>,
     memory: Reservation,
@@ -43,7 +45,7 @@ impl Found {
         Ok(())
     }
 
-    /// The answer: each exemplar once, in order.
+    /// Returns the result: each exemplar once, in order.
     fn into_answer(self) -> Vec<FoundExemplars> {
         let series = self.series.into_iter();
         let found = series.map(|(series, all)| {
@@ -65,7 +67,7 @@ impl Found {
 }
 
 impl Reader {
-    /// The exemplars of the series that any of the sets matches, by labels.
+    /// Returns the exemplars of the series that any of the sets matches, in order of their labels.
     pub(crate) fn select_exemplars(
         &self,
         request: ExemplarRequest<'_>,
@@ -122,8 +124,8 @@ impl Reader {
         Ok(())
     }
 
-    /// Adds what a block has. Damage costs what lies in it: it is reported, and the warnings of the
-    /// range have it from then on.
+    /// Adds the exemplars of a block. If the block is damaged, reports the damage, so that all
+    /// queries of its range return a warning.
     fn exemplars_of_block(
         &self,
         open: &OpenBlock,
@@ -162,8 +164,8 @@ impl Reader {
     }
 }
 
-/// The exemplars in `range` of a series of a block, and its labels if there are any. A block has
-/// some thousand of a series at most.
+/// Reads the exemplars in `range` of a series of a block into `into`, and returns its labels if
+/// there are any. A block contains at most some thousand exemplars per series.
 fn read(
     block: &Block,
     ordinal: u32,

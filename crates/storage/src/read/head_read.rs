@@ -1,7 +1,7 @@
-//! Copies of what a reader may see of the head: the part of a selection that needs locks.
+//! Copies the visible samples of the head: the part of a selection that needs locks.
 //!
 //! The series are copied in parts on all compute threads. A shard's lock is held for a slice of a
-//! part at a time, so that no writer waits for a wide query.
+//! part at a time, so that no writer has to wait for a large query.
 
 use super::Reader;
 use super::late::LateCopies;
@@ -16,67 +16,66 @@ use firn_model::budget::Reservation;
 use firn_model::error::Error;
 use firn_model::store::SelectRequest;
 
-/// Series that a thread copies in one go, some 100 us: to wake another for fewer takes as long.
-/// Tests have few series.
+/// Number of series that a thread copies at a time, about 100 us. Waking another thread for fewer
+/// takes as long. Small in tests.
 const PART: usize = if cfg!(test) { 4 } else { 512 };
 
-/// Series copied under one lock: some 20 us, less than a batch holds it.
+/// Number of series copied under one lock: about 20 us, less than a batch holds it.
 const COPY_SLICE: usize = 256;
 
-/// Turns between asking for the memory of a series, for that of its chunk, and its copy.
+/// Number of iterations between prefetching a series, prefetching its chunk, and copying it.
 const AHEAD: usize = 8;
 
-/// Bytes that a selection keeps of each series beside its copy: its slot, twice, its shard, where
-/// it is looked for, and the number of its copy.
+/// Memory of a selection per series in bytes, without its copy: its slot, twice, its shard, its
+/// place, and the number of its copy.
 const SERIES_BYTES: usize = 40;
 
-/// What the copy of a series is expected to take before one was made, and has room for: a chunk of
-/// half an hour.
+/// Expected memory of the copy of a series in bytes before any was made: a chunk of half an hour.
 const COPIED_BYTES: usize = 256;
 
-/// What a copy of the newest sample alone takes.
+/// Memory of the copy of only the newest sample, in bytes.
 const NEWEST_BYTES: usize = 48;
 
-/// The number of a copy that was not made.
+/// Number of a copy that does not exist.
 const NO_COPY: u32 = u32::MAX;
 
-/// Copies of the series that were asked for.
+/// Copies of the candidate series, in parts.
 #[derive(Default)]
 pub(super) struct HeadCopies {
     parts: Vec<PartCopies>,
-    /// Whether any series has late samples: nearly always none has, and none is asked then.
+    /// True if any series has late samples. Usually none has, and then no lookups are needed.
     has_late: bool,
-    /// For what the selection keeps beside the copies.
+    /// Memory reservation for everything except the copies.
     _memory: Option<Reservation>,
 }
 
-/// What the head holds of the series of a part.
+/// Copies of the series of one part.
 struct PartCopies {
     copies: Copies,
     late: LateCopies,
-    /// Series that were not looked for yet.
+    /// Number of series that are not visited yet.
     left: usize,
-    /// For each series its copy's number.
+    /// Number of the copy of each series.
     numbers: Vec<u32>,
     memory: Reservation,
 }
 
-/// A series of a part that a shard may hold.
+/// A series of a part with its place in a shard.
 #[derive(Clone, Copy)]
 struct Wanted {
-    /// Its place in the part.
+    /// Index of the series in the part.
     place: u32,
     slot: SeriesRef,
     local: Local,
 }
 
 impl HeadCopies {
-    /// Whether there is a copy of the series with this number, or late samples of it.
+    /// Returns whether the series with this number has a copy or late samples.
     pub(super) fn has(&self, number: usize) -> bool {
         self.find(number).is_some() || self.late(number).is_some()
     }
 
-    /// The late samples of the series with this number, if there are some.
+    /// Returns the late samples of the series with this number, if there are any.
     #[inline]
     pub(super) fn late(&self, number: usize) -> Option<&LateSeries> {
         match self.has_late {
@@ -85,13 +84,13 @@ impl HeadCopies {
         }
     }
 
-    /// The copy of the series with this number among those that were asked for, if there is one.
+    /// Returns the copy of the candidate series with this number, if there is one.
     pub(super) fn get(&self, number: usize) -> Option<Copied<'_>> {
         let (copies, copy) = self.find(number)?;
         Some(copies.get(copy))
     }
 
-    /// Where the copy of a series is.
+    /// Returns the copies of a part and the number of the series' copy in them.
     fn find(&self, number: usize) -> Option<(&Copies, usize)> {
         let part = &self.parts[number / PART];
         let copy = part.numbers[number % PART];
@@ -100,7 +99,7 @@ impl HeadCopies {
 }
 
 impl Reader {
-    /// What a reader at `watermark` may see of the series with these slots.
+    /// Copies the samples of the series with these slots that are visible at `watermark`.
     pub(super) fn copy_head(
         &self,
         slots: &[SeriesRef],
@@ -127,7 +126,7 @@ impl Reader {
         watermark: u64,
     ) -> Result<PartCopies, Error> {
         let shards = self.shards.len();
-        // Slots are spread evenly; where they are not, a list grows.
+        // Slots are usually spread evenly over the shards; otherwise a list grows.
         let each = 2 * slots.len() / shards;
         let mut wanted: Vec<_> = (0..shards).map(|_| Vec::with_capacity(each)).collect();
         let mut cursor = SeriesCursor::new(&self.index);
@@ -181,7 +180,7 @@ impl Reader {
                 let of = (&*shard, one.local);
                 let has_late = has_late && into.late.add(one.place, of, request.range, watermark);
                 let copies = &mut into.copies;
-                // Beside late samples all are needed to know which of two at one time stays.
+                // With late samples, all samples are needed to apply the rule for equal times.
                 let is_newest_enough = request.newest_only && hidden == 0 && !has_late;
                 if is_newest_enough && copies.add_newest(series, request.range)
                     || copies.add(series, request.range, hidden)
@@ -197,11 +196,11 @@ impl Reader {
     }
 }
 
-/// Series that are copied one after the other, whose memory is asked for some turns before.
+/// Prefetches the memory of series that are copied one after the other.
 struct Ahead<'a> {
     shard: &'a Shard,
     series: &'a [Wanted],
-    /// Whether their chunks are not looked at.
+    /// True if their chunks are not read.
     newest_only: bool,
 }
 
@@ -217,7 +216,7 @@ impl<'a> Ahead<'a> {
         ahead
     }
 
-    /// Asks for what the turns behind turn `i` want.
+    /// Prefetches the memory for the iterations after `i`.
     #[inline]
     fn ask(&self, i: usize) {
         self.ask_for_series(i + 2 * AHEAD);
@@ -240,8 +239,8 @@ impl<'a> Ahead<'a> {
 }
 
 impl PartCopies {
-    /// Reserves what the series that are left are expected to take, by those before them if there
-    /// are some: what they do take is seen under the lock only.
+    /// Reserves the expected memory of the remaining series, estimated from the previous ones,
+    /// because the actual size is only determined under the lock.
     fn expect(&mut self, newest_only: bool) -> Result<(), Error> {
         let each = self.copies.bytes_each().unwrap_or(match newest_only {
             true => NEWEST_BYTES,
@@ -252,7 +251,7 @@ impl PartCopies {
         Ok(())
     }
 
-    /// Reserves what the copies take.
+    /// Reserves the actual memory of the copies.
     fn hold(&mut self) -> Result<(), Error> {
         self.reserve(self.memory_bytes())
     }
@@ -265,7 +264,7 @@ impl PartCopies {
         self.memory.grow(bytes.saturating_sub(self.memory.bytes()))
     }
 
-    /// Gives back what was expected and did not come.
+    /// Releases memory that was reserved and not used.
     fn settle(&mut self) {
         self.copies.give_room_back();
         self.late.settle();

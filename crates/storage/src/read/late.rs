@@ -1,8 +1,7 @@
-//! The late samples of a selection: those of the head, shared with it.
+//! The late samples of a selection, which it shares with the head.
 //!
-//! A reader holds the leaves that overlap its range, and of their rows it sees those of batches up
-//! to its watermark. They are merged behind everything that was taken in order (see
-//! [`super::merge`]).
+//! A reader holds the leaves that overlap its range, and of their rows it returns those of batches
+//! up to its watermark. They are merged after all in-order samples (see [`super::merge`]).
 
 use crate::chunk::Duplicates;
 use crate::failpoints::{self, Flaw};
@@ -11,16 +10,16 @@ use crate::head::shard::Shard;
 use crate::ids::Local;
 use firn_model::sample::{TimeRange, TimestampMs};
 
-/// The late samples of a part of the series that were asked for.
+/// The late samples of the candidate series of a part.
 #[derive(Default)]
 pub(super) struct LateCopies {
-    /// By the place of the series in the part.
+    /// With the index of the series in the part.
     series: Vec<(u32, LateSeries)>,
     bytes: usize,
 }
 
 impl LateCopies {
-    /// Takes what a reader may see of a series; whether that is anything.
+    /// Adds the late samples of a series that are visible. Returns whether there are any.
     pub(super) fn add(
         &mut self,
         place: u32,
@@ -37,17 +36,17 @@ impl LateCopies {
         true
     }
 
-    /// Whether there are none.
+    /// Returns whether there are no late samples.
     pub(super) fn is_empty(&self) -> bool {
         self.series.is_empty()
     }
 
-    /// All series were added.
+    /// Sorts the series, after all of them were added.
     pub(super) fn settle(&mut self) {
         self.series.sort_unstable_by_key(|(place, _)| *place);
     }
 
-    /// The late samples of a series; only once all were added.
+    /// Returns the late samples of a series. Valid only after [`LateCopies::settle`].
     #[inline]
     pub(super) fn get(&self, place: usize) -> Option<&LateSeries> {
         let found = self
@@ -56,22 +55,23 @@ impl LateCopies {
         found.ok().map(|at| &self.series[at].1)
     }
 
-    /// Bytes of memory, those that the head has too included: it may drop them first.
+    /// Returns the memory in bytes, including memory shared with the head, which may release it
+    /// first.
     pub(super) fn memory_bytes(&self) -> usize {
         self.bytes
     }
 }
 
-/// What a selection does with late samples.
+/// The rules of a selection for late samples.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct LateRule {
-    /// Rows of batches behind this one are not seen.
+    /// Rows of later batches are hidden.
     watermark: u64,
     pub(super) duplicates: Duplicates,
 }
 
 impl LateRule {
-    /// That of a reader at `watermark`.
+    /// Returns the rules for a reader at `watermark`.
     pub(super) fn new(watermark: u64, duplicates: Duplicates) -> Self {
         Self {
             watermark: seen_to(watermark),
@@ -79,7 +79,7 @@ impl LateRule {
         }
     }
 
-    /// The rows that are seen, with their start timestamps.
+    /// Returns the visible rows with their start timestamps.
     pub(super) fn rows(
         self,
         late: &LateSeries,
@@ -90,7 +90,7 @@ impl LateRule {
     }
 }
 
-/// Up to which batch a reader at `watermark` sees late rows.
+/// Returns the last batch whose late rows are visible at `watermark`.
 fn seen_to(watermark: u64) -> u64 {
     match failpoints::has(Flaw::ShowsLateEarly) {
         true => u64::MAX,

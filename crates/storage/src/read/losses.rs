@@ -1,7 +1,8 @@
-//! Damage met by a selection: what cannot be read is left out, and the answer warns of it.
+//! Damage found by a selection: samples that cannot be read are left out, and the result contains a
+//! warning.
 //!
-//! Damage costs the columns that lie in the damaged bytes and nothing else. The series' other pages
-//! and what the head holds of it are given, and series that are whole answer as ever.
+//! Damage affects only the columns in the damaged bytes. The other pages of the series and its
+//! samples in the head are returned, and undamaged series are not affected.
 
 use super::HeadSelection;
 use crate::damage::{Damage, DamageKind};
@@ -15,21 +16,21 @@ use firn_model::store::Selection;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// What an open page takes beside its bytes and times.
+/// Memory of an open page without its bytes and times, in bytes.
 const PAGE_BYTES: usize = 1 << 10;
 
-/// A page of a group whose series are read.
+/// State of a page of the group that is being read.
 pub(super) enum Opened {
-    /// No series asked for it yet.
+    /// Not opened yet.
     No,
-    /// It is there, and so many bytes are reserved for it.
+    /// The open page, with the number of bytes reserved for it.
     Page(Arc<Page>, usize),
-    /// It could not be read, and that was said; or it left the retention.
+    /// The page could not be read, which was reported, or was removed by retention.
     Lost,
 }
 
 impl Opened {
-    /// Closes a page that no series of the read needs any more.
+    /// Closes a page that no other series of the read needs.
     pub(super) fn close(&mut self, memory: &mut Reservation) {
         if let Self::Page(_, held) = self {
             let left = memory.bytes().saturating_sub(*held);
@@ -40,7 +41,7 @@ impl Opened {
 }
 
 impl HeadSelection {
-    /// The page of `entry`, which `opened` remembers; none if it cannot be read.
+    /// Returns the page of `entry` and caches it in `opened`; `None` if it cannot be read.
     #[inline]
     pub(super) fn opened<'a>(
         &self,
@@ -64,11 +65,11 @@ impl HeadSelection {
         match self.sealed.cache.get(entry) {
             Ok(page) => {
                 let held = memory.bytes() - before;
-                // Times of its columns, which are read when they are asked for.
+                // The times of its columns, which are decoded on demand.
                 memory.grow(page.memory_bytes().saturating_sub(held))?;
                 Ok(Opened::Page(page, memory.bytes() - before))
             }
-            // The retention took it since it was listed.
+            // Removed by retention after it was listed.
             Err(_) if entry.segment.ranges().is_removed() => Ok(Opened::Lost),
             Err(e) => {
                 let damage = self.sealed.lose_page(entry, e)?;
@@ -78,7 +79,8 @@ impl HeadSelection {
         }
     }
 
-    /// A column of a page failed, which was found unless the page's directory failed.
+    /// Reports that a column of a page cannot be read. `column` is `None` if the directory of the
+    /// page is damaged.
     #[cold]
     pub(super) fn lose_column(
         &self,
@@ -89,7 +91,7 @@ impl HeadSelection {
     ) {
         let damage = self.sealed.lose_columns(entry, page, &why.to_string());
         let range = column.map_or(entry.range, |column| column.range());
-        // What the head has of the series is not read from pages.
+        // Samples that the head contains are not read from pages.
         let unsealed = self.copy(series).and_then(Copied::first_time);
         let is_sealed = unsealed.is_none_or(|unsealed| range.min < unsealed);
         if is_sealed && range.overlaps(&self.range) {
@@ -97,7 +99,7 @@ impl HeadSelection {
         }
     }
 
-    /// Some of what the head held of a series failed.
+    /// Reports that a chunk of a series in the head cannot be decoded.
     #[cold]
     pub(super) fn lose_chunk(&self, series: usize, copy: Copied<'_>, why: Malformed) {
         let damage = self.sealed.damages.report_met(Damage {

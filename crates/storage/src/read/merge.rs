@@ -1,37 +1,37 @@
-//! The samples of one series, merged from its sources.
+//! Merges the samples of one series from its sources.
 //!
 //! ```text
 //! pages of the group, in the order in which they were sealed -> the copy of the head
 //!   -> the late samples of the head -> columns
 //! ```
 //!
-//! Sources may overlap: what was sealed while a selection was made is in a page and in the copy of
-//! the head, what a start took in again from the log may lie before or between what pages hold, and
-//! late samples lie anywhere.
-//! Invariants:
+//! Sources may overlap: samples that were sealed while a selection was created are in a page and in
+//! the copy of the head, samples that replay restored from the log may be before or between those
+//! in pages, and late samples may be anywhere. Invariants:
 //!
-//! - **Which sample stays.** The merged columns ascend and have each time once. Pages and copy have
-//!   what was taken in order: each ascends and has a time once, and where two of them have the same
-//!   time both samples are equal, because a series takes one sample for a time in order. Late
-//!   samples may repeat the time of any other. They stand behind all that was taken in order, by
-//!   arrival, and [`crate::chunk::Duplicates`] says which of those at one time stays.
-//! - **Exactly covered.** Every visible sample in the selection's range is in at least one source
-//!   that the selection holds. The head was copied first and pages were listed after it, so a
-//!   sample that left the head meanwhile is in a listed page. Nothing is read of a source that the
-//!   selection did not hold when it was made.
-//! - **Damage** costs the part of a source that is damaged; the other sources are given.
+//! - **Precedence.** The times of the merged columns strictly increase. Pages and the copy contain
+//!   samples that were appended in order: the times of each strictly increase, and two samples at
+//!   the same time are equal, because a series accepts one in-order sample per time. Late samples
+//!   may repeat the time of any other sample. They come after all in-order samples, in order of
+//!   arrival, and [`crate::chunk::Duplicates`] determines which sample of a time is returned.
+//! - **Completeness.** Every visible sample in the selection's range is in at least one source that
+//!   the selection holds. The head is copied first and pages are listed after that, so a sample
+//!   that leaves the head in between is in a listed page. Nothing is read from a source that the
+//!   selection did not hold when it was created.
+//! - **Damage** affects only the damaged part of a source; all other samples are returned.
 //!
-//! A further source is added in [`HeadSelection::merge_sources`], at its place in the order:
-//! appended to the columns and merged from where it begins. [`super::plain`] must not see a series
-//! that has a source beside pages and one chunk, unless it can show that its times lie apart.
+//! To add another source, append it to the columns in [`HeadSelection::merge_sources`], at its
+//! position in the order, and merge it from where it begins. [`super::plain`] must not read a
+//! series that has a source other than pages and one chunk, unless the times of the sources cannot
+//! overlap.
 
 use super::{HeadSelection, Memory, OpenGroup};
 use firn_model::error::Error;
 
 impl HeadSelection {
-    /// Merges the samples of a series, whose group is open, into the columns of `memory`. What is
-    /// damaged is left out and reported. A merge costs one comparison for each source whose samples
-    /// are newer than those before it.
+    /// Merges the samples of a series into the columns of `memory`. The group of the series must be
+    /// open. Damaged samples are left out and reported. A merge costs one comparison for each
+    /// source whose samples are newer than the previous ones.
     pub(super) fn merge_sources(
         &self,
         series: usize,
@@ -44,8 +44,8 @@ impl HeadSelection {
         Ok(())
     }
 
-    /// Merges what pages and head took in order of a series into what the columns of `memory` have
-    /// from sources that win over them.
+    /// Merges the in-order samples of a series from pages and head into the columns of `memory`,
+    /// which may contain samples of sources with precedence.
     pub(super) fn append_in_order(
         &self,
         series: usize,
@@ -57,7 +57,7 @@ impl HeadSelection {
         Ok(())
     }
 
-    /// Merges what the pages of the group hold of a series.
+    /// Merges the samples of a series from the pages of the group.
     fn merge_pages(
         &self,
         series: usize,
@@ -91,7 +91,7 @@ impl HeadSelection {
         Ok(())
     }
 
-    /// Merges what the head held of a series.
+    /// Merges the in-order samples of a series from the head.
     fn merge_head(&self, series: usize, memory: &mut Memory) {
         let Some(copy) = self.copy(series) else {
             return;
@@ -104,7 +104,7 @@ impl HeadSelection {
         }
     }
 
-    /// Merges the late samples that the head held of a series, behind all that was taken in order.
+    /// Merges the late samples of a series from the head, after all in-order samples.
     pub(super) fn merge_late(&self, series: usize, memory: &mut Memory) {
         let Some(late) = self.late(series) else {
             return;

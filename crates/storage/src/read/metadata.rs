@@ -1,4 +1,4 @@
-//! What was said of metrics, as the blocks have it.
+//! Metadata of metrics from the blocks.
 
 use super::Reader;
 use super::union::lose_in;
@@ -8,8 +8,8 @@ use firn_model::metadata::MetadataBatch;
 use firn_model::store::MetadataRequest;
 
 impl Reader {
-    /// The newest that any block says of each metric, by name. Damage costs what lies in it: it is
-    /// reported, and what other blocks say stays.
+    /// Returns the newest metadata of each metric from any block, in order of names. If a block is
+    /// damaged, reports the damage and returns the metadata of the other blocks.
     pub(crate) fn metadata(&self, request: MetadataRequest<'_>) -> Result<MetadataBatch, Error> {
         let mut found = MetadataBatch::default();
         if *request.tenant != self.options.tenant {
@@ -23,7 +23,7 @@ impl Reader {
             if let Err(e) = open.block.read_metadata(request.metric, &mut all) {
                 lose_in(&self.damages, open, e)?;
             }
-            // Twice: the answer has them too.
+            // Twice, because the result contains them too.
             let bytes = 2 * all.memory_bytes();
             memory.grow(bytes.saturating_sub(held))?;
             held = held.max(bytes);

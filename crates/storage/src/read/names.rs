@@ -1,4 +1,4 @@
-//! Names and values of labels: what the index says of head and pages, and what blocks say.
+//! Label names and values: from the index for head and pages, and from blocks.
 
 use super::Reader;
 use crate::blocks::OpenBlock;
@@ -39,16 +39,16 @@ impl Reader {
         )
     }
 
-    /// Whether head and pages begin before the end of `range` and end after its start. Upstream
-    /// asks this alone of all that it holds, so that a range whose start is behind its end finds
-    /// everything of what it lies in; that of blocks is [`TimeRange::overlaps`].
+    /// Returns whether head and pages begin before the end of `range` and end after its start.
+    /// Upstream makes only this check for its head, so a range whose start is after its end returns
+    /// all of it. Blocks are checked with [`TimeRange::overlaps`].
     fn is_around(&self, range: TimeRange) -> bool {
         let held = self.oldest().zip(self.newest());
         held.is_some_and(|(min, max)| TimeRange::new(min, max).overlaps(&range))
     }
 
-    /// From when on head and pages own samples: the cut, or all time while late ones from before it
-    /// wait for their block.
+    /// Returns the time from which head and pages own samples: the cut, or all times while earlier
+    /// late samples wait for their block.
     fn owned_since(&self, cut: TimestampMs) -> TimestampMs {
         let is_before = |range: TimeRange| range.min < cut;
         let waits = self.shards.iter().any(|shard| {
@@ -59,8 +59,8 @@ impl Reader {
         if waits { TimestampMs::MIN } else { cut }
     }
 
-    /// What the index says of the part of the request's range that head and pages own, and what
-    /// blocks say of all of it; sorted.
+    /// Returns the sorted results of the index, for the part of the request's range that head and
+    /// pages own, and of blocks, for the whole range.
     fn all_of<T: Ord>(
         &self,
         request: SelectRequest<'_>,
@@ -85,7 +85,7 @@ impl Reader {
             }
             false => Vec::new(),
         };
-        // What left the index meanwhile is in a block that this view has.
+        // A series that left the index in the meantime is in a block of this view.
         let view = self.blocks.view();
         let mut blocks = view.matching(request.range, request.matchers).peekable();
         if blocks.peek().is_none() {
@@ -96,7 +96,7 @@ impl Reader {
         for open in blocks {
             match of_block(open, &mut memory) {
                 Ok(found) => all.extend(found),
-                // The warnings of the range have it from here on.
+                // From here on, queries of this range return a warning.
                 Err(e) if e.kind == ErrorKind::Corrupt => {
                     self.lose_look_up(open, &e);
                 }

@@ -1,9 +1,10 @@
-//! Series of floats, of which the head has one chunk at most, on their way straight into a batch.
+//! Fast path for series of floats with at most one chunk in the head: decodes them directly into a
+//! batch.
 //!
-//! Their values are decoded where the batch keeps them. Their times come in pieces, those of pages
-//! and those of the chunk; series that were scraped together are made of the same pieces, one after
-//! the other, and then the batch has their times: they are neither put together nor compared.
-//! Invariant: equal pieces are equal times.
+//! Values are decoded to their final place in the batch. Times consist of pieces: those of pages,
+//! and those of the chunk. Consecutive series that were scraped together have the same pieces, so
+//! that the batch already contains their times, and they are neither assembled nor compared.
+//! Invariant: equal pieces contain equal times.
 
 use super::{HeadSelection, Memory, OpenGroup};
 use crate::chunk::{ChunkView, TimesKnown};
@@ -16,45 +17,47 @@ use firn_model::sample::{TimeRange, TimestampMs};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// The times of the newest series of a batch, and what they were made of.
+/// The times of the last series of a batch, with the pieces that they consist of.
 #[derive(Debug, Default)]
 pub(super) struct TimesMade {
-    /// The times of pages, oldest first, and behind them memory of earlier pieces. A piece is
-    /// written in place: moving a freshly written struct stalls on store forwarding.
+    /// The times of pages, oldest first, followed by memory of earlier pieces. A piece is written
+    /// in place, because moving a freshly written struct stalls on store forwarding.
     pieces: Vec<Piece>,
-    /// How many there are.
+    /// Number of current pieces.
     count: usize,
-    /// Which times those of the chunk are; none without a chunk.
+    /// Generation of the times of the chunk; none without a chunk.
     of_chunk: Option<u64>,
-    /// Where the batch has them; none if they are others than those of the series before.
+    /// Position of the times in the batch; none if they differ from those of the previous series.
     kept: Option<TimesKept>,
-    /// Where they are put together.
+    /// Buffer in which the times are assembled.
     all: Vec<TimestampMs>,
 }
 
-/// What of a page's time column is wanted.
+/// The wanted part of a time column of a page.
 #[derive(Debug)]
 struct Piece {
-    /// The number of the page in its group.
+    /// Index of the page in its group.
     page: usize,
-    /// The number of the time column in the page.
+    /// Number of the time column in the page.
     column: usize,
-    /// What was asked for.
+    /// The requested range.
     range: TimeRange,
     times: Arc<[TimestampMs]>,
     wanted: Range<usize>,
-    /// Where pages behind it may begin: what two of them hold is read of the first.
+    /// Start of the range for later pages: samples that are in two pages are read from the first
+    /// one.
     rest: TimestampMs,
 }
 
 impl TimesMade {
-    /// Another batch or another group follows, or a series whose times are not made here.
+    /// Resets the state before another batch, another group, or after a series that does not use
+    /// this path.
     pub(super) fn forget(&mut self) {
         self.cut(0);
         self.kept = None;
     }
 
-    /// There are no more than so many pieces.
+    /// Drops all pieces from number `pieces` on.
     #[inline]
     fn cut(&mut self, pieces: usize) {
         if self.count > pieces {
@@ -63,7 +66,7 @@ impl TimesMade {
         }
     }
 
-    /// The piece with this number, which is what a column of a page has in `range`.
+    /// Returns the piece with this number: the times of a page's column in `range`.
     #[inline]
     fn piece(
         &mut self,
@@ -86,7 +89,7 @@ impl TimesMade {
         Ok(&self.pieces[number])
     }
 
-    /// The times behind the pieces are these of a chunk, or none.
+    /// Sets the times after the pieces: those of a chunk, or none.
     #[inline]
     fn end(&mut self, of_chunk: Option<u64>) {
         if self.of_chunk != of_chunk {
@@ -95,7 +98,7 @@ impl TimesMade {
         }
     }
 
-    /// Adds the series to `batch`, which has so many values of it.
+    /// Adds the series to `batch`, which contains `values` values of it.
     #[inline]
     fn add_to(
         &mut self,
@@ -119,7 +122,7 @@ impl TimesMade {
 }
 
 impl Piece {
-    /// A place for one.
+    /// Returns an empty piece.
     fn empty(range: TimeRange) -> Self {
         Self {
             page: 0,
@@ -131,7 +134,7 @@ impl Piece {
         }
     }
 
-    /// Becomes what these times of a page's column have in a range.
+    /// Sets the piece to the times of a page's column in a range.
     #[inline]
     fn turn_to(
         &mut self,
@@ -147,8 +150,8 @@ impl Piece {
 }
 
 impl HeadSelection {
-    /// Adds a series to the batch; `false`, and nothing is added, if it is more than floats in
-    /// pages and a chunk, or some of it is damaged. Its group is open.
+    /// Adds a series to the batch. Returns false and adds nothing if it has more than floats in
+    /// pages and a chunk, or is damaged. Its group must be open.
     pub(super) fn read_plain(
         &self,
         series: usize,
@@ -176,8 +179,8 @@ impl HeadSelection {
         Ok(true)
     }
 
-    /// Appends the values that pages hold of a series before those of its chunk; `false`, and what
-    /// was appended is of no use, if it is more than floats or damaged.
+    /// Appends the values of a series from pages that are older than its chunk. Returns false, with
+    /// arbitrary values appended, if it has more than floats or is damaged.
     fn read_pages(
         &self,
         series: usize,
@@ -187,7 +190,7 @@ impl HeadSelection {
     ) -> Result<bool, Error> {
         let (mut range, mut pieces) = (self.range, 0);
         if let Some((chunk, _)) = chunk {
-            // Pages are older than what the head holds.
+            // Pages are older than the samples in the head.
             let sealed_max = chunk.range().min.saturating_sub(1);
             range.max = range.max.min(sealed_max);
             if self.newest_only || range.min > range.max {
@@ -211,8 +214,8 @@ impl HeadSelection {
                 Ok(None) => continue,
                 Err(_) => return Ok(false),
             };
-            // Pages that were sealed from what came back out of the log may hold older samples than
-            // those before them.
+            // A page with samples that replay restored from the log may contain older samples than
+            // the pages before it.
             let is_behind = pieces == 0 || column.range().min >= range.min;
             let is_before = chunk.is_none_or(|(chunk, _)| column.range().max < chunk.range().min);
             if !column.is_plain() || !is_behind || !is_before {
@@ -236,7 +239,7 @@ impl HeadSelection {
         Ok(true)
     }
 
-    /// Appends the values of a chunk; `false`, and none is appended, if it holds more than floats
+    /// Appends the values of a chunk. Returns false and appends nothing if it has more than floats
     /// or is damaged.
     fn read_chunk(
         &self,

@@ -1,11 +1,11 @@
-//! A selection over head, pages and blocks: the series of the head's selection, with what blocks
-//! hold of them, and behind them those that only blocks know.
+//! A selection over head, pages and blocks: the series of the head's selection, extended by their
+//! samples in blocks, followed by the series that are only in blocks.
 //!
-//! Invariants: the cut time of the view says who owns a sample that was taken in order, so of those
-//! each is read once; late ones may be anywhere and are merged by time. The view was taken after
-//! the pages were listed, and is held for as long as the selection is: neither a page that it does
-//! not cover nor a block that it names is removed meanwhile. What is damaged in a block is left out
-//! and said, and costs nothing else.
+//! Invariants: the cut time of the view separates the in-order samples of blocks from those of
+//! pages and head, so each is read once; late samples may be anywhere and are merged by time. The
+//! view is taken after the pages are listed, and is held as long as the selection: neither a page
+//! whose samples are not in its blocks nor one of its blocks is removed in that time. Damaged parts
+//! of a block are left out and reported, and do not affect others.
 
 mod labels;
 mod pairs;
@@ -29,23 +29,23 @@ use series::{BlockSeries, Joined};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// See the module.
+/// The selection of a query that overlaps blocks.
 pub(super) struct UnionSelection {
     head: HeadSelection,
-    /// What was asked for.
+    /// The requested time range.
     range: TimeRange,
-    /// The blocks that were looked into, in the order in which they win at one time.
+    /// The blocks with matching series, in order of precedence for equal times.
     blocks: Vec<Arc<OpenBlock>>,
     joined: Joined,
     damages: Arc<Damages>,
-    /// Held for the blocks and for the pages that they own.
+    /// Held so that its blocks, and pages not covered by them, are not removed.
     _view: Arc<View>,
-    /// For `joined`.
+    /// Memory reservation for `joined`.
     _memory: Reservation,
 }
 
 impl Reader {
-    /// Joins the series of `head` with those of the blocks of `view` that match.
+    /// Joins the series of `head` with the matching ones of the blocks of `view`.
     pub(super) fn join(
         &self,
         head: HeadSelection,
@@ -82,7 +82,8 @@ impl Reader {
         }))
     }
 
-    /// What a warning says of a block whose index cannot be read: no series of it is found.
+    /// Reports a block whose index cannot be read, so that none of its series is found. Returns the
+    /// text of the warning.
     pub(super) fn lose_look_up(&self, open: &OpenBlock, error: &Error) -> String {
         let dir = self.blocks.dir_of(open.entry.id);
         let damage = Damage::of_file(DamageKind::Blocks, &dir, error.message.clone());
@@ -94,7 +95,8 @@ impl Reader {
     }
 }
 
-/// Joins the series of one block, the next one of a selection; whether any matches.
+/// Joins the matching series of one block, the next one of a selection. Returns whether there are
+/// any.
 fn join_block(
     open: &OpenBlock,
     number: usize,
@@ -156,9 +158,9 @@ impl Selection for UnionSelection {
     }
 }
 
-/// What reading a stretch of series works in.
+/// Working memory for reading a range of series.
 struct Working<'a> {
-    /// One for each block, once a series needs it.
+    /// One per block; opened when a series needs it.
     readers: Vec<Option<BlockReader<'a>>>,
     open: OpenGroup<'a>,
     memory: Memory,
@@ -183,7 +185,7 @@ impl UnionSelection {
         Ok(())
     }
 
-    /// Has the pages of blocks that `series` need read, neighbours together.
+    /// Reads the pages of blocks that `series` need ahead, neighbours together.
     fn fetch(&self, series: &Range<usize>) -> Result<(), Error> {
         for (number, open) in self.blocks.iter().enumerate() {
             let ordinals = self.joined.ordinals_of(number, series.clone());
@@ -194,8 +196,9 @@ impl UnionSelection {
         Ok(())
     }
 
-    /// Merges the samples of a series into the columns of `working`: main blocks, pages and what
-    /// the head took in order, then late blocks and late samples of the head, by arrival.
+    /// Merges the samples of a series into the columns of `working`: main blocks, pages and
+    /// in-order samples of the head, then late blocks and late samples of the head, in order of
+    /// arrival.
     fn merge<'a>(&'a self, series: usize, working: &mut Working<'a>) -> Result<(), Error> {
         working.memory.columns.clear();
         let mut of_blocks = self.joined.of(series).peekable();
@@ -243,7 +246,8 @@ impl UnionSelection {
             .append_in_order(series, &mut working.open, &mut working.memory)
     }
 
-    /// Says what a block does not give; an error that says nothing about the block is returned.
+    /// Adds a warning for a block that cannot be read. Returns an error that has another cause than
+    /// the block.
     #[cold]
     fn lose(&self, open: &OpenBlock, error: StorageError) -> Result<(), Error> {
         let text = lose_in(&self.damages, open, error)?;
@@ -252,8 +256,8 @@ impl UnionSelection {
     }
 }
 
-/// What a warning says of a block that cannot be read; an error that says nothing about the block
-/// is returned.
+/// Reports a block that cannot be read and returns the text of the warning. Returns an error that
+/// has another cause than the block.
 pub(super) fn lose_in(
     damages: &Damages,
     open: &OpenBlock,

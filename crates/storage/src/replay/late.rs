@@ -1,9 +1,9 @@
-//! Late samples of the log on their way back into the head.
+//! Replay of late samples from the log.
 //!
-//! They were never appended in order, so nothing that pages hold says whether they are elsewhere:
-//! that is what a position of the log says, up to which blocks hold them. Those behind it go into
-//! the tables that they came from, under the numbers that they had, so that of two at one time the
-//! same one stays as before. All of them are visible to everyone.
+//! Late samples were never appended in order, so pages give no information about them. Instead, a
+//! position of the log determines which of them are in blocks. Those after that position are
+//! restored to the tables of late rows with their original sequence numbers, so that the rule for
+//! equal times gives the same result as before. All of them are visible to every reader.
 
 use super::Replay;
 use super::series::ReplaySeries;
@@ -18,25 +18,25 @@ use crate::sync::lock;
 use firn_model::log::{LogBatch, Position};
 use firn_model::sample::TimestampMs;
 
-/// A late row of the log.
+/// A late row of the log, with the slot of its series.
 struct LogRow {
     slot: Slot,
     start: TimestampMs,
     row: LateRow,
 }
 
-/// What replay knows of late samples.
+/// State of the replay of late samples.
 pub(super) struct LateReplay {
-    /// Blocks hold those of records up to here.
+    /// Blocks contain the late samples of records up to this position.
     from: Position,
-    /// The greatest number of a batch that brought some.
+    /// The highest sequence number of a batch with late samples.
     newest: AtomicU64,
-    /// Rows whose series is not known yet.
+    /// Rows whose series is not found yet.
     orphans: Mutex<Vec<LogRow>>,
 }
 
 impl LateReplay {
-    /// Blocks hold the late samples of records up to `from`.
+    /// Returns the initial state. Blocks contain the late samples of records up to `from`.
     pub(super) fn new(from: Position) -> Self {
         Self {
             from,
@@ -45,12 +45,13 @@ impl LateReplay {
         }
     }
 
-    /// The greatest number of a batch that brought late samples, as far as the log was read.
+    /// Returns the highest sequence number of a batch with late samples in the part of the log read
+    /// so far.
     pub(super) fn newest(&self) -> u64 {
         self.newest.load(Ordering::Relaxed)
     }
 
-    /// Takes the late samples that blocks hold out of the batch at `position`.
+    /// Removes the late samples that are in blocks from the batch at `position`.
     pub(super) fn leave(&self, position: Position, batch: &mut LogBatch) {
         if !batch.has_late() {
             return;
@@ -67,8 +68,8 @@ impl LateReplay {
 }
 
 impl Replay<'_> {
-    /// Puts the late samples of a batch into the tables of their shards; those of series that are
-    /// not known wait.
+    /// Adds the late samples of a batch to the tables of their shards. Those whose series is not
+    /// found yet are kept.
     pub(super) fn apply_late_of(&self, batch: &LogBatch, known: &ReplaySeries) {
         let sequence = batch.late_order;
         let row = |time, value| LateRow {
@@ -90,7 +91,7 @@ impl Replay<'_> {
         lock(&self.late.orphans).extend(unknown);
     }
 
-    /// Puts rows into the tables of their shards; returns those of series that are not known.
+    /// Adds rows to the tables of their shards. Returns those whose series is not found.
     fn apply_late_rows(
         &self,
         rows: impl Iterator<Item = LogRow>,
@@ -99,7 +100,7 @@ impl Replay<'_> {
         let mut unknown = Vec::new();
         let (mut marker, mut numbers) = (Marker::default(), known.groups.cursor());
         for LogRow { slot, start, row } in rows {
-            // Also of slots that no series has: a series created later must not inherit them.
+            // Also slots without a series: a series created later must not inherit them.
             self.note_slot(slot);
             let Some((series, place)) = known.find(&mut numbers, slot) else {
                 unknown.push(LogRow { slot, start, row });
@@ -116,8 +117,8 @@ impl Replay<'_> {
         unknown
     }
 
-    /// Puts the late samples whose series stood in a later record into the tables. Those without
-    /// any belong to removed series, or to series whose creation was never acked.
+    /// Adds the late samples whose series was created in a later record to the tables. Those
+    /// without a series belong to removed series, or to series whose creation was never acked.
     pub(super) fn end_late(&self) {
         let orphans = std::mem::take(&mut *lock(&self.late.orphans));
         self.apply_late_rows(orphans.into_iter(), &lock(&self.known));

@@ -1,9 +1,10 @@
-//! Reading pages at a start: which series have samples when, and the newest sample of each.
+//! Replay of pages: finds out which series have samples in which epochs, and the newest sample of
+//! each series.
 //!
-//! The newest sample of a series decides what it accepts next and which rows of the log are in a
-//! page already. It is read from a page only if it can matter: the log may hold the page's samples
-//! still, or the page is so recent that a sample beside it could be accepted. Otherwise the end of
-//! the page stands for it.
+//! The newest sample of a series determines which samples it accepts next, and which rows of the
+//! log are already in a page. It is read from a page only if necessary: if the log may still
+//! contain the page's samples, or if the page is so recent that a sample near it could be accepted.
+//! Otherwise the end of the page is used instead.
 
 use super::Replay;
 use super::series::ReplaySeries;
@@ -27,41 +28,43 @@ use firn_model::log::Position;
 use firn_model::sample::{TimeRange, TimestampMs};
 use std::collections::BTreeMap;
 
-/// When the newest sample of a page must be read.
+/// Conditions under which the newest sample of a page must be read.
 #[derive(Clone, Copy)]
 struct Needed {
     /// The first position of the log.
     log_first: Position,
-    /// A sample at least so new could stand beside an acceptable one.
+    /// Pages with samples at or after this time are recent.
     recent: TimestampMs,
-    /// Samples before this left the retention, or are in blocks.
+    /// Samples before this time are beyond the retention, or in blocks.
     cutoff: TimestampMs,
 }
 
-/// A group while its pages are taken in.
+/// A group whose pages are being loaded.
 struct Group<'a> {
     known: &'a ReplaySeries,
     numbers: NumberCursor<'a>,
     needed: Needed,
-    /// The newest sample of each series in the pages that were seen.
+    /// The newest sample of each series in the pages loaded so far.
     newest: [TimestampMs; GROUP_SLOTS as usize],
     found: OfGroup,
 }
 
-/// What the pages of a group say.
+/// Result of loading the pages of a group.
 #[derive(Default)]
 struct OfGroup {
-    /// Up to when series are sealed, where the log may repeat it.
+    /// Time up to which series are sealed, if the log may repeat their samples.
     sealed: Vec<(SeriesRef, TimestampMs)>,
-    /// Some page that the log may repeat could not be read whole.
+    /// True if a page whose samples the log may repeat could not be read completely.
     is_damaged: bool,
-    /// Series with samples that no catalogue names, and the times of those.
+    /// Number of series with samples that are not in the catalogue, and the time range of those
+    /// samples.
     nameless: u64,
     nameless_range: Option<TimeRange>,
 }
 
 impl Group<'_> {
-    /// Whether a page up to `time` may have a newer sample of a series than those that were seen.
+    /// Returns whether a page up to `time` may have a newer sample of a series than the pages
+    /// loaded so far.
     fn is_fresh(&self, slot: Slot, time: TimestampMs) -> bool {
         self.newest[place_in_group(slot) as usize] < time
     }
@@ -70,16 +73,17 @@ impl Group<'_> {
         self.newest[place_in_group(slot) as usize] = time;
     }
 
-    /// The number of a series and where it lives, if a catalogue names it.
+    /// Returns number and place of a series, if it is in the catalogue.
     fn find(&mut self, slot: Slot) -> Option<(SeriesRef, Place)> {
         self.known.find(&mut self.numbers, slot)
     }
 }
 
 impl Replay<'_> {
-    /// Shows the pages to readers, and tells head, index and coverage of them; whether all of them
-    /// that matter to the log were whole. If not, or if `is_whole` says that not all are there, the
-    /// log is passed over only where a page is seen to hold it, and is kept.
+    /// Makes the pages visible to readers and registers them in head, index and coverage. Returns
+    /// whether all pages that the log may repeat were undamaged. If not, or if `is_whole` is false
+    /// because pages are missing, only samples that are found in a page are skipped in the log, and
+    /// the log is kept.
     pub(super) fn load_pages(
         &mut self,
         pages: Vec<Placed>,
@@ -98,7 +102,7 @@ impl Replay<'_> {
             cutoff: store.retaining.cutoff_at(newest).max(cut),
         };
         let mut groups: BTreeMap<GroupId, Vec<Placed>> = BTreeMap::new();
-        // The next tick removes the segments of pages that blocks have taken over.
+        // The next tick removes the segments of pages whose samples are in blocks.
         for (meta, entry) in pages.into_iter().filter(|(meta, _)| meta.range.max >= cut) {
             meta.slots()
                 .last()
@@ -141,13 +145,13 @@ impl Replay<'_> {
         all_whole
     }
 
-    /// Says to the coverage what the pages of a group say of the log. Unless they are trusted the
-    /// log may hold what they do not, and is needed from its beginning.
+    /// Registers the log positions of a group's pages in the coverage. If the pages are not
+    /// trusted, the log may contain samples that are in no page, and is needed from its beginning.
     fn restore_coverage(&self, pages: &[Placed], trusts: bool, state: &mut State) {
         let log_last = self.store.log.positions().last;
         let start = self.store.log.positions().first.previous();
         for (meta, _) in pages {
-            // A log that was emptied by hand gives its positions again.
+            // A log that was removed manually assigns its positions again.
             let unsealed_after = match trusts {
                 true => meta.unsealed_after.min(log_last),
                 false => start,
@@ -158,7 +162,8 @@ impl Replay<'_> {
         }
     }
 
-    /// Reports series whose part of the catalogue is lost: no query finds samples without labels.
+    /// Reports series whose part of the catalogue is lost: queries cannot find samples without
+    /// labels.
     fn report_nameless(&self, (series, range): (u64, Option<TimeRange>)) {
         if series == 0 {
             return;
@@ -169,7 +174,7 @@ impl Replay<'_> {
         self.store.damages.report(damage.within(range));
     }
 
-    /// Takes in the pages of one group, newest first.
+    /// Loads the pages of one group, newest first.
     fn load_group(&self, pages: &[Placed], known: &ReplaySeries, needed: Needed) -> OfGroup {
         let mut group = Group {
             known,
@@ -208,7 +213,7 @@ impl Replay<'_> {
         }
         for slot in meta.slots() {
             let Some((series, place)) = group.find(slot) else {
-                // Of series whose samples left the retention nothing is said.
+                // Series whose samples are beyond the retention are not reported.
                 if let Some(page) = open.as_ref().filter(|_| is_kept) {
                     group.note_nameless(page, slot);
                 }
@@ -236,10 +241,10 @@ impl Replay<'_> {
                     group.found.sealed.push((series, range.max));
                 }
                 Some(_) => {}
-                // The log has what is damaged here, unless it was trimmed.
+                // The log contains the damaged samples, unless it was trimmed.
                 None if repeats => {}
-                // The end of the page stands for the newest sample. A next one in its epoch counts
-                // as one of an epoch that is marked.
+                // The end of the page represents the newest sample, so a next sample in the same
+                // epoch does not mark the epoch again.
                 None => {
                     self.store.index.mark(series, last);
                     group.know(slot, meta.range.max);
@@ -249,7 +254,7 @@ impl Replay<'_> {
         }
     }
 
-    /// A page, or a column of it, cannot be read.
+    /// Reports that a page, or a column of it, cannot be read.
     fn meet(&self, meta: &PageMeta, error: &StorageError, repeats: bool, group: &mut Group<'_>) {
         group.found.is_damaged |= repeats;
         let damage = damage::met(DamageKind::Pages, error);
@@ -258,8 +263,8 @@ impl Replay<'_> {
             .report_met(damage.within(Some(meta.range)));
     }
 
-    /// Says in which epochs a series has samples in a page that may leave some out: what lies
-    /// between two samples may be the whole of time.
+    /// Marks the epochs in which a series has samples, for a page in which epochs may be skipped:
+    /// two consecutive samples may be any time apart.
     fn mark_epochs(&self, page: &Page, slot: Slot, series: SeriesRef) -> Result<(), Malformed> {
         let Some(column) = page.find(slot)? else {
             return Ok(());
@@ -292,14 +297,14 @@ impl Replay<'_> {
 }
 
 impl Group<'_> {
-    /// Counts a series that no catalogue names, if it has samples that did not leave the retention.
+    /// Counts a series that is not in the catalogue, if it has samples within the retention.
     fn note_nameless(&mut self, page: &Page, slot: Slot) {
         let Ok(Some(column)) = page.find(slot) else {
             return;
         };
         let newest = column.range().max;
         if newest >= self.needed.cutoff && self.is_fresh(slot, newest) {
-            // Once, however many pages have it.
+            // Counted once, however many pages contain it.
             self.know(slot, TimestampMs::MAX);
             self.found.nameless += 1;
             self.found.nameless_range =
@@ -308,12 +313,13 @@ impl Group<'_> {
     }
 }
 
-/// From when to when pages of a group that the log may repeat are seen to hold its series.
+/// Returns the time ranges that undamaged columns of a group contain, for pages whose samples the
+/// log may repeat.
 fn spans(pages: &[Placed], needed: Needed) -> Vec<(Slot, TimeRange)> {
     let mut spans = Vec::new();
     let repeats = |placed: &&Placed| placed.0.sealed_up_to >= needed.log_first;
     for (meta, entry) in pages.iter().filter(repeats) {
-        // What cannot be read was reported.
+        // Unreadable pages were reported before.
         let Ok(page) = read(entry) else { continue };
         for slot in meta.slots() {
             if let Ok(Some((range, _))) = newest(&page, slot) {
@@ -324,8 +330,8 @@ fn spans(pages: &[Placed], needed: Needed) -> Vec<(Slot, TimeRange)> {
     spans
 }
 
-/// From when to when a series has samples in `page`, if it has any, and the newest of them.
-/// Decoding shows that the column is whole.
+/// Returns the time range of the samples of a series in `page`, and the newest one. Decoding checks
+/// that the column is undamaged.
 fn newest(page: &Page, slot: Slot) -> Result<Option<(TimeRange, Sample)>, Malformed> {
     let Some(column) = page.find(slot)? else {
         return Ok(None);

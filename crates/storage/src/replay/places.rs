@@ -1,8 +1,8 @@
-//! Places for series that were read: in the shards on all threads, and in the index on one of them.
+//! Creates series that were read: in the shards on all threads, and in the index on one of them.
 //!
-//! Interning is one after the other, so one thread interns while the others fill shards; it follows
-//! the steps from set to set as they are stored and needs no labels. What both found comes together
-//! at the end.
+//! Interning is sequential, so one thread interns while the others fill shards. It follows the
+//! stored differences between label sets and needs no complete labels. The results of both are
+//! combined at the end.
 
 use super::{Read, ReadSeries, Replay};
 use crate::head::series::Series;
@@ -14,7 +14,7 @@ use crate::sync::lock;
 
 /// A series that got a place in a shard.
 struct InShard {
-    /// Which of those that were read.
+    /// Index of the series among those that were read.
     read: usize,
     local: Local,
     /// A series with equal labels that was removed before this one was created.
@@ -22,8 +22,8 @@ struct InShard {
 }
 
 impl Replay<'_> {
-    /// Gives series their places. A series that has one keeps it; one with the labels of a later
-    /// series gets none, because it was removed before the later one was created.
+    /// Creates series in shards and index. An existing series keeps its place. A series with the
+    /// labels of a later one gets none, because it was removed before the later one was created.
     pub(super) fn register_all(&self, sources: &[ReadSeries<'_>]) {
         let series: Vec<Read> = sources
             .iter()
@@ -73,8 +73,8 @@ impl Replay<'_> {
         }
     }
 
-    /// Has the index give every series its terms; returns the numbers of those that it did not
-    /// take, ascending.
+    /// Interns the terms of every series. Returns the indices of those that the index did not
+    /// accept, in ascending order.
     fn intern(&self, sources: &[ReadSeries<'_>], numbers: &[Option<SeriesRef>]) -> Vec<usize> {
         let mut interning = self.store.index.create_series();
         let mut terms = lock(&self.terms);
@@ -93,7 +93,8 @@ impl Replay<'_> {
         untaken
     }
 
-    /// `of_shard` are the numbers of its series among those that were read, ascending.
+    /// Fills one shard. `of_shard` are the indices of its series among those that were read, in
+    /// ascending order.
     fn fill_shard(
         &self,
         number: usize,
@@ -115,7 +116,7 @@ impl Replay<'_> {
     }
 }
 
-/// Gives the series with the number `i` its place, unless a later one has it.
+/// Creates the series with index `i` in the shard, unless a later one has its place.
 fn fill_one(
     shard: &mut Shard,
     i: usize,

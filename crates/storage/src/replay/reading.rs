@@ -1,23 +1,23 @@
-//! The log as replay reads it, and between which times its damage lies.
+//! Reads the log for replay, and determines the time ranges of damaged records.
 //!
-//! What a damaged record held is not known. It came between its neighbours, so its samples lay
-//! between theirs, or nearly: that is the range which is reported, and of which queries are warned.
+//! The content of a damaged record is lost. It was written between its neighbours, so its samples
+//! were at or near the times of theirs. This range is reported, and queries of it return a warning.
 
 use crate::damage::{Damage, Damages};
 use firn_model::log::{LogBatch, LogDamage, Tail};
 use firn_model::sample::TimeRange;
 
-/// The log while it is read, and the damage met so far.
+/// The log being read, with the damage found so far.
 pub(super) struct Reading<'a> {
     pub(super) tail: Box<dyn Tail + 'a>,
-    /// The times of the record before.
+    /// Time range of the previous record.
     before: Option<TimeRange>,
-    /// Damage whose next sound record was not read yet.
+    /// Damage after which no valid record was read yet.
     open: Vec<Damage>,
 }
 
 impl<'a> Reading<'a> {
-    /// Begins to read `tail`.
+    /// Returns a reader of `tail`.
     pub(super) fn new(tail: Box<dyn Tail + 'a>) -> Self {
         Self {
             tail,
@@ -26,19 +26,19 @@ impl<'a> Reading<'a> {
         }
     }
 
-    /// Notes damage behind `last`, or behind what was read before if there is no such record.
+    /// Records damage after the batch `last`, or after the previous one if it is `None`.
     pub(super) fn meet(&mut self, damage: LogDamage, last: Option<&LogBatch>) {
         self.remember(last);
         self.add(Damage::of_log(damage));
     }
 
-    /// Notes damage behind what was read.
+    /// Records damage after the records read so far.
     pub(super) fn add(&mut self, damage: Damage) {
         let range = damage.range.or(self.before);
         self.open.push(damage.within(range));
     }
 
-    /// Notes a sound record: damage before it ends there, and is reported.
+    /// Records a valid batch: reports the damage before it, whose range ends here.
     pub(super) fn go_on(&mut self, batch: &LogBatch, damages: &Damages) {
         if self.open.is_empty() {
             return;
@@ -52,7 +52,7 @@ impl<'a> Reading<'a> {
         }
     }
 
-    /// Notes the last record of those that were read.
+    /// Records the last of the batches read so far.
     pub(super) fn remember(&mut self, last: Option<&LogBatch>) {
         self.before = last.and_then(LogBatch::time_range).or(self.before);
     }
@@ -60,7 +60,7 @@ impl<'a> Reading<'a> {
     /// Reports the damage at the end of the log.
     pub(super) fn end(self, damages: &Damages) {
         for damage in self.open {
-            // How far it went, or from where, is not known.
+            // The extent of the damage is unknown at one or both ends.
             let from = damage.range.map_or(i64::MIN, |range| range.min);
             let open_end = TimeRange::new(from, i64::MAX);
             damages.report(damage.within(Some(open_end)));

@@ -1,7 +1,7 @@
-//! The series that replay has met: their places, and their terms until the index is built.
+//! The series found by replay: their places, and their terms until the index is built.
 //!
-//! Tables grow by leaves, so that growing copies nothing and a start of a million series holds
-//! some 60 bytes for each beside the head that it fills.
+//! Tables grow by leaves, so that growth copies nothing. A start with a million series takes about
+//! 60 bytes per series in addition to the head.
 
 use crate::failpoints::{self, Flaw};
 use crate::ids::{GroupId, SeriesRef, Slot, TermId};
@@ -15,10 +15,10 @@ const LEAF: usize = 4_096;
 
 const NOWHERE: Place = Place(u32::MAX);
 
-/// Terms of a leaf; the terms of a series lie in one.
+/// Number of terms in a leaf; all terms of a series are in one leaf.
 const TERMS_OF_LEAF: usize = 1 << 18;
 
-/// The leaves of a table by number; a leaf is there once one of its numbers is.
+/// The leaves of a table by number; a leaf is allocated when one of its numbers is first used.
 struct Leaves<T>(Vec<Option<Box<[T]>>>);
 
 impl<T> Default for Leaves<T> {
@@ -34,7 +34,7 @@ impl<T: Copy> Leaves<T> {
         Some(leaf[slot as usize % LEAF])
     }
 
-    /// What `slot` has; `none` if nothing was there yet.
+    /// Returns the entry of `slot`, initialized to `none`.
     fn entry(&mut self, SeriesRef(slot): SeriesRef, none: T) -> &mut T {
         let number = slot as usize / LEAF;
         if self.0.len() <= number {
@@ -45,23 +45,23 @@ impl<T: Copy> Leaves<T> {
     }
 }
 
-/// The series, by the numbers that their slots get as they are met.
+/// The series by the numbers assigned to their slots during replay.
 pub(super) struct ReplaySeries {
     /// The groups that have numbers.
     pub(super) groups: FoundGroups,
     places: Leaves<Place>,
-    /// The newest sealed sample's time, for those whose pages the log may repeat.
+    /// Time of the newest sealed sample, for series whose pages the log may repeat.
     sealed: Leaves<Option<TimestampMs>>,
-    /// Of groups whose pages are damaged: from when to when some page is seen to hold a series.
+    /// For groups with damaged pages: the time ranges that undamaged pages contain, by series.
     spans: BTreeMap<GroupId, BTreeMap<Slot, Vec<TimeRange>>>,
-    /// All groups count as such: what pages there were is not known.
+    /// True if all groups are treated like those with damaged pages, because pages may be missing.
     trusts_spans_only: bool,
-    /// Blocks have all in-order samples before this time.
+    /// Blocks contain all in-order samples before this time.
     cut: TimestampMs,
 }
 
 impl ReplaySeries {
-    /// None yet; blocks have all in-order samples before `cut`.
+    /// Returns an empty table. Blocks contain all in-order samples before `cut`.
     pub(super) fn new(cut: TimestampMs) -> Self {
         Self {
             groups: FoundGroups::default(),
@@ -73,19 +73,19 @@ impl ReplaySeries {
         }
     }
 
-    /// Notes where a series lives.
+    /// Sets the place of a series.
     pub(super) fn add(&mut self, slot: SeriesRef, place: Place) {
         *self.places.entry(slot, NOWHERE) = place;
     }
 
-    /// Forgets a series.
+    /// Removes a series.
     pub(super) fn forget(&mut self, slot: SeriesRef) {
         if self.place(slot).is_some() {
             self.add(slot, NOWHERE);
         }
     }
 
-    /// The number of a slot and where its series lives, if there is one.
+    /// Returns number and place of the series with this slot, if there is one.
     #[inline]
     pub(super) fn find(
         &self,
@@ -96,20 +96,20 @@ impl ReplaySeries {
         Some((series, self.place(series)?))
     }
 
-    /// Where a series lives.
+    /// Returns the place of a series.
     #[inline]
     pub(super) fn place(&self, slot: SeriesRef) -> Option<Place> {
         self.places.get(slot).filter(|place| *place != NOWHERE)
     }
 
-    /// Notes that the samples of a series up to `time` are sealed.
+    /// Records that the samples of a series up to `time` are sealed.
     pub(super) fn set_sealed(&mut self, slot: SeriesRef, time: TimestampMs) {
         let known = self.sealed.entry(slot, None);
         *known = Some(time).max(*known);
     }
 
-    /// Notes from when to when pages are seen to hold the series of a group whose pages are
-    /// damaged. Nothing else of the group counts as sealed.
+    /// Records the time ranges that undamaged pages contain for a group with damaged pages. No
+    /// other samples of the group count as sealed.
     pub(super) fn set_spans(&mut self, group: GroupId, spans: Vec<(Slot, TimeRange)>) {
         let of_group = self.spans.entry(group).or_default();
         for (slot, span) in spans {
@@ -117,13 +117,13 @@ impl ReplaySeries {
         }
     }
 
-    /// From now on nothing counts as sealed but what [`ReplaySeries::set_spans`] noted, of any
-    /// group.
+    /// From now on, no samples of any group count as sealed except those passed to
+    /// [`ReplaySeries::set_spans`].
     pub(super) fn trust_spans_only(&mut self) {
         self.trusts_spans_only = true;
     }
 
-    /// Whether the sample of a series at `time`, which was taken in order, is in a page or a block.
+    /// Returns whether an in-order sample of a series at `time` is in a page or a block.
     #[inline]
     pub(super) fn is_sealed(&self, slot: SeriesRef, time: TimestampMs) -> bool {
         if time < self.cut {
@@ -143,7 +143,7 @@ impl ReplaySeries {
         sealed.is_some_and(|sealed| time <= sealed) && !failpoints::has(Flaw::ReplaysSealed)
     }
 
-    /// Calls `each` with the series that were not forgotten, by ascending number.
+    /// Calls `each` with the series that were not removed, in ascending order of numbers.
     pub(super) fn each_in_order(&self, mut each: impl FnMut(SeriesRef, Place)) {
         for (number, leaf) in self.places.0.iter().enumerate() {
             for (at, place) in leaf.iter().flat_map(|places| places.iter()).enumerate() {
@@ -155,7 +155,7 @@ impl ReplaySeries {
     }
 }
 
-/// Where the terms of a series lie.
+/// Position of the terms of a series.
 #[derive(Clone, Copy, Default)]
 struct List {
     leaf: u32,
@@ -163,7 +163,7 @@ struct List {
     count: u32,
 }
 
-/// The terms of series, until the index is built.
+/// The terms of all series, until the index is built.
 #[derive(Default)]
 pub(super) struct TermLists {
     by_slot: Leaves<List>,
@@ -175,7 +175,7 @@ impl TermLists {
     pub(super) fn add(&mut self, slot: SeriesRef, terms: &[TermId]) {
         let is_full = |leaf: &Vec<TermId>| leaf.len() + terms.len() > TERMS_OF_LEAF;
         if self.terms.last().is_none_or(is_full) {
-            // The first one of a small store grows as a vector does.
+            // The first leaf of a small store grows like a vector.
             let capacity = if self.terms.is_empty() {
                 0
             } else {
@@ -193,7 +193,7 @@ impl TermLists {
         into.extend_from_slice(terms);
     }
 
-    /// Bytes of memory of the terms; as many go into the index.
+    /// Returns the memory of the terms in bytes; the index will need as much.
     pub(super) fn memory_bytes(&self) -> usize {
         let leaves = self.terms.iter();
         leaves
@@ -201,7 +201,7 @@ impl TermLists {
             .sum()
     }
 
-    /// The terms of a series; none if it is not known.
+    /// Returns the terms of a series; empty if it is unknown.
     pub(super) fn of(&self, slot: SeriesRef) -> &[TermId] {
         let list = self.by_slot.get(slot).unwrap_or_default();
         let leaf = self.terms.get(list.leaf as usize);

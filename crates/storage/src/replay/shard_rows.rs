@@ -1,4 +1,4 @@
-//! Samples of the log on their way into the shards.
+//! Samples of the log, sorted by shard before they are applied.
 
 use super::series::ReplaySeries;
 use crate::chunk::Sample;
@@ -11,8 +11,8 @@ use crate::parts::Parts;
 use firn_model::log::{FloatRow, HistogramRow, LogBatch};
 use firn_model::sample::TimestampMs;
 
-/// A sample that was taken in order and came after a newer one of its series, because records stand
-/// in another order: (local, time, start, value).
+/// An in-order sample that was found after a newer one of its series, because records are in
+/// another order: (local, time, start, value).
 pub(super) type Displaced = (Local, TimestampMs, TimestampMs, Sample);
 
 /// A float sample of the series `local` of a shard.
@@ -24,14 +24,14 @@ struct ShardRow {
     value: f64,
 }
 
-/// Samples of one shard's series.
+/// Samples of the series of one shard.
 #[derive(Default)]
 struct OfShard {
     floats: Vec<ShardRow>,
     histograms: Vec<(Local, HistogramRow)>,
 }
 
-/// Rows by shard, and those whose series is not known.
+/// Rows by shard, and rows whose series is not found yet.
 #[derive(Default)]
 pub(super) struct ShardRows {
     floats: Vec<FloatRow>,
@@ -40,8 +40,8 @@ pub(super) struct ShardRows {
 }
 
 impl ShardRows {
-    /// Adds the samples of a batch but for those that are sealed: to the shards of their series, or
-    /// to those whose series is not known.
+    /// Adds the samples of a batch that are not sealed, by shard; separately those whose series is
+    /// not found.
     pub(super) fn add(&mut self, store: &Parts, known: &ReplaySeries, batch: &LogBatch) {
         self.shards
             .resize_with(store.shards.len(), OfShard::default);
@@ -56,7 +56,7 @@ impl ShardRows {
         self.sort_histograms(store, known);
     }
 
-    /// Forgets all rows, and keeps their memory.
+    /// Removes all rows and keeps their memory.
     pub(super) fn clear(&mut self) {
         self.floats.clear();
         self.histograms.clear();
@@ -66,14 +66,13 @@ impl ShardRows {
         }
     }
 
-    /// Takes the rows of `other` whose series is not known.
+    /// Takes the rows of `other` whose series is not found.
     pub(super) fn take_unknown(&mut self, other: &mut ShardRows) {
         self.floats.append(&mut other.floats);
         self.histograms.append(&mut other.histograms);
     }
 
-    /// Sorts the rows whose series was not known and is so now into shards, but for those that are
-    /// sealed.
+    /// Sorts rows whose series has been found in the meantime into shards, except sealed ones.
     pub(super) fn sort(&mut self, store: &Parts, known: &ReplaySeries) {
         self.shards
             .resize_with(store.shards.len(), OfShard::default);
@@ -99,7 +98,7 @@ impl ShardRows {
         });
     }
 
-    /// Applies the rows of one shard; those that come after newer ones go to
+    /// Applies the rows of one shard. Rows that are older than applied ones are added to
     /// `displaced`.
     pub(super) fn apply(
         &self,
@@ -142,7 +141,8 @@ impl ShardRows {
     }
 }
 
-/// Gives a row to the shard of its series, unless it is sealed; false if the series is not known.
+/// Adds a row to the shard of its series, unless it is sealed. Returns false if the series is not
+/// found.
 #[inline]
 fn sort_row(
     store: &Parts,
@@ -165,7 +165,8 @@ fn sort_row(
     true
 }
 
-/// Appends a sample unless it is there already; whether that is done.
+/// Appends a sample, unless it is already there. Returns false if it is older than the newest one
+/// and must be inserted.
 #[inline]
 fn apply_one(
     (store, marker): (&Parts, &mut Marker),
@@ -194,7 +195,7 @@ fn apply_one(
     true
 }
 
-/// Puts displaced samples into their places, series by series.
+/// Inserts displaced samples at their positions, series by series.
 pub(super) fn insert_displaced(
     store: &Parts,
     shard: &mut Shard,

@@ -1,4 +1,4 @@
-//! One label of all series of a union: the head's column, and behind it what blocks say.
+//! One label of all series of a union: the head's column, extended by the series of blocks.
 
 use super::series::Joined;
 use firn_model::budget::Reservation;
@@ -8,16 +8,16 @@ use firn_model::error::Error;
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 
-/// Series between looks at the cancel flag.
+/// Number of series between checks of the cancel flag.
 const CANCEL_EACH: usize = 4_096;
 
-/// What the value of a pair takes.
+/// Memory of the value id of a pair, in bytes.
 const ID_BYTES: usize = size_of::<Option<u32>>();
 
-/// What a distinct value takes beside its bytes.
+/// Memory of a distinct value without its bytes.
 const VALUE_BYTES: usize = 64;
 
-/// Appends the values that the series behind those of the head have for `name`.
+/// Appends the values of the label `name` for the series after those of the head.
 pub(super) fn extend(
     mut column: LabelColumn,
     joined: &Joined,

@@ -1,20 +1,20 @@
-//! Pairs of a label's name and value, numbered across the head and all blocks of a selection, so
-//! that label sets are told apart by a few numbers.
+//! Pairs of label name and value, numbered across the head and all blocks of a selection, so that
+//! label sets can be compared by a few numbers.
 //!
-//! Invariant: equal numbers are equal pairs, and the other way around.
+//! Invariant: two pairs have equal numbers if and only if they are equal.
 
 use firn_model::budget::Reservation;
 use firn_model::error::Error;
 use firn_model::labels::LabelsRef;
 use rustc_hash::FxHashMap;
 
-/// What a pair takes beside its bytes, which are there twice until all are known.
+/// Memory of a pair in bytes, without its content, which is stored twice until all pairs are added.
 const PAIR_BYTES: usize = 64;
 
-/// What the number of a pair by the term of a source takes.
+/// Memory of the mapping from a term of a source to its pair, in bytes.
 const TERM_BYTES: usize = 24;
 
-/// See the module.
+/// The distinct pairs, by number.
 #[derive(Debug, Default)]
 pub(super) struct Pairs {
     bytes: Vec<u8>,
@@ -23,26 +23,26 @@ pub(super) struct Pairs {
 }
 
 impl Pairs {
-    /// How many there are.
+    /// Returns the number of pairs.
     pub(super) fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// A pair as it stands in a label set.
+    /// Returns a pair in the encoding of a label set.
     pub(super) fn get(&self, number: u32) -> &[u8] {
         let at = number as usize;
         let start = at.checked_sub(1).map_or(0, |before| self.ends[before]);
         &self.bytes[start..self.ends[at]]
     }
 
-    /// The name and the value of each.
+    /// Returns name and value of each pair.
     pub(super) fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         let pairs =
             (0..self.len() as u32).map(|number| LabelsRef::from_canonical(self.get(number)));
         pairs.map(|pair| pair.pairs().next().unwrap_or_default())
     }
 
-    /// The number of a pair.
+    /// Returns the number of a pair; adds it if necessary.
     fn number(&mut self, pair: &[u8], memory: &mut Reservation) -> Result<u32, Error> {
         if let Some(known) = self.by_bytes.get(pair) {
             return Ok(*known);
@@ -55,25 +55,25 @@ impl Pairs {
         Ok(number)
     }
 
-    /// No pair follows.
+    /// Drops the table that is needed only to add pairs.
     pub(super) fn settle(&mut self) {
         self.by_bytes = FxHashMap::default();
     }
 }
 
-/// The pairs of a source by its own numbers for them: each is looked at once.
+/// Maps the terms of a source to pairs, so that each term is decoded once.
 #[derive(Debug, Default)]
 pub(super) struct SourcePairs {
     known: FxHashMap<u32, u32>,
-    /// What stood last at a place of a label set: mostly the next series has it too.
+    /// The last term and pair at each position of a label set; usually the same in the next series.
     newest: Vec<(u32, u32)>,
-    /// The bytes of a pair under way.
+    /// Buffer for the bytes of a pair.
     pair: Vec<u8>,
 }
 
 impl SourcePairs {
-    /// Appends the pairs of a label set, in order, of which the source has the numbers `terms`.
-    /// `write` appends the bytes of one.
+    /// Appends the numbers of the pairs of a label set to `set`, in order. `terms` are the numbers
+    /// of the source; `write` appends the bytes of one.
     pub(super) fn push_set(
         &mut self,
         terms: impl IntoIterator<Item = u32>,

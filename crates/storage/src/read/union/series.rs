@@ -1,8 +1,8 @@
-//! Which series of blocks are which series of a selection.
+//! Maps the series of blocks to the series of a selection.
 //!
-//! A series of a block is that of the head with the same labels, if the head's selection has it;
-//! the others are told apart by their labels, and come behind in the order in which blocks give
-//! them. Labels are compared whole, as numbers of pairs: a hash finds, and never decides.
+//! A series of a block is identified with the series of the head with the same labels, if the
+//! head's selection contains it. The others are identified by their labels, and follow in the order
+//! of the blocks. Labels are compared in full, as numbers of pairs: a hash only finds candidates.
 
 use super::pairs::{Pairs, SourcePairs};
 use crate::block::Block;
@@ -16,42 +16,42 @@ use rustc_hash::{FxHashMap, FxHasher};
 use std::hash::Hasher;
 use std::ops::Range;
 
-/// What a series takes: its place in two lists and in a table, and the numbers of its pairs.
+/// Memory of a series in bytes: its entries in two lists and a table, and the numbers of its pairs.
 const SERIES_BYTES: usize = 96;
 
-/// What a series of a block takes.
+/// Memory of a series of a block, in bytes.
 const FOUND_BYTES: usize = 16;
 
-/// Series between looks at the cancel flag.
+/// Number of series between checks of the cancel flag.
 const CANCEL_EACH: usize = 4_096;
 
 /// A series of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct BlockSeries {
-    /// The number of the block in the selection.
+    /// Index of the block in the selection.
     pub(super) block: u32,
     pub(super) ordinal: u32,
 }
 
-/// See the module.
+/// The series of a selection, with their counterparts in blocks.
 #[derive(Debug, Default)]
 pub(super) struct Joined {
-    /// Series of the head, which come first.
+    /// Number of series of the head, which come first.
     of_head: usize,
-    /// Series of blocks, each with the number of its series; by number once settled.
+    /// Series of blocks, each with the number of its series; sorted by number after `settle`.
     found: Vec<(u32, BlockSeries)>,
-    /// Where in `found` those of a series begin.
+    /// Start of each series in `found`.
     starts: Vec<u32>,
     pairs: Pairs,
     /// The numbers of the pairs of each series, one set after the other.
     sets: Vec<u32>,
     ends: Vec<usize>,
-    /// Series by a hash of their set; where that is taken, by the next number that is free.
+    /// Series by a hash of their set; on a collision, by the next free hash.
     by_hash: FxHashMap<u64, u32>,
 }
 
 impl Joined {
-    /// The series of the head alone.
+    /// Returns the series of the head alone.
     pub(super) fn behind(
         index: &Index,
         head: &[SeriesRef],
@@ -80,12 +80,12 @@ impl Joined {
         Ok(joined)
     }
 
-    /// How many series there are.
+    /// Returns the number of series.
     pub(super) fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// Adds series of a block: all of them or none.
+    /// Adds series of a block: all of them, or none on an error.
     pub(super) fn add(
         &mut self,
         number: usize,
@@ -119,7 +119,7 @@ impl Joined {
         added
     }
 
-    /// The number of the series with these terms of a block.
+    /// Returns the number of the series with these terms of a block.
     fn series_of(
         &mut self,
         terms: &[u32],
@@ -142,8 +142,8 @@ impl Joined {
         Ok(series)
     }
 
-    /// The number of the series whose set stands behind the others: `number`, or that of the one
-    /// that has the same set; then it is taken off again.
+    /// Returns the number of the series with the set at the end of `sets`: `number` for a new set,
+    /// or that of the series with an equal set, whose copy is then removed.
     fn keep_set(&mut self, number: u32) -> u32 {
         let start = self.ends.last().copied().unwrap_or(0);
         let mut hash = hash_of(&self.sets[start..]);
@@ -159,7 +159,7 @@ impl Joined {
         number
     }
 
-    /// All blocks were added.
+    /// Completes the mapping after all blocks were added.
     pub(super) fn settle(&mut self) {
         self.by_hash = FxHashMap::default();
         self.pairs.settle();
@@ -175,7 +175,7 @@ impl Joined {
         }
     }
 
-    /// What blocks hold of a series, in the order of the blocks.
+    /// Returns the counterparts of a series in blocks, in the order of the blocks.
     pub(super) fn of(&self, series: usize) -> impl Iterator<Item = BlockSeries> + Clone {
         let of_series = self.starts[series] as usize..self.starts[series + 1] as usize;
         self.found[of_series].iter().map(|(_, of)| *of)
@@ -185,7 +185,7 @@ impl Joined {
         self.starts[series] < self.starts[series + 1]
     }
 
-    /// The series from the first of `range` on that no block has.
+    /// Returns the longest prefix of `range` whose series are in no block.
     pub(super) fn without_blocks(&self, range: Range<usize>) -> Range<usize> {
         let count = range
             .clone()
@@ -194,13 +194,13 @@ impl Joined {
         range.start..range.start + count
     }
 
-    /// The end of the series from `first` on that have to be merged.
+    /// Returns the end of the consecutive series from `first` on that must be merged.
     pub(super) fn with_blocks_until(&self, first: usize, end: usize) -> usize {
         let is_merged = |series: &usize| *series >= self.of_head || self.has_blocks(*series);
         first + (first..end).take_while(is_merged).count()
     }
 
-    /// The ordinals that `series` have in a block, ascending.
+    /// Returns the ordinals of `series` in a block, in ascending order.
     pub(super) fn ordinals_of(&self, block: usize, series: Range<usize>) -> Vec<u32> {
         let found = self.starts[series.start] as usize..self.starts[series.end] as usize;
         let of_block = self.found[found]
@@ -211,7 +211,7 @@ impl Joined {
         ordinals
     }
 
-    /// The labels of a series that the head does not have, counted from the first of those.
+    /// Returns the labels of a series that is only in blocks, counted from the first such series.
     pub(super) fn labels(&self, number: usize) -> Labels {
         let mut bytes = Vec::with_capacity(256);
         for pair in self.set(self.of_head + number) {
@@ -220,17 +220,17 @@ impl Joined {
         LabelsRef::from_canonical(&bytes).to_owned()
     }
 
-    /// The numbers of the pairs of a series that the head does not have.
+    /// Returns the numbers of the pairs of a series that is only in blocks.
     pub(super) fn pairs_of(&self, number: usize) -> &[u32] {
         self.set(self.of_head + number)
     }
 
-    /// All pairs of names and values.
+    /// Returns all pairs of names and values.
     pub(super) fn pairs(&self) -> &Pairs {
         &self.pairs
     }
 
-    /// How many series the head does not have.
+    /// Returns the number of series that are only in blocks.
     pub(super) fn behind_head(&self) -> usize {
         self.ends.len() - self.of_head
     }
