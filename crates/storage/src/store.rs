@@ -1,16 +1,17 @@
-//! The store: log, head and active index behind the two traits that the other rooms see.
+//! The store: combines log, head, index, pages and blocks behind the traits that the other crates
+//! use.
 //!
 //! ```text
 //! append:      head (at once, hidden) -> log -> visible and acked
-//! read:        index -> head, what is visible -> pages
-//! maintenance: sealing moves windows of samples into pages; the log and what left the retention go
-//! replay:      at a start, catalogue and pages, then the log behind them
+//! read:        index -> head, visible samples -> pages and blocks
+//! maintenance: sealing moves windows of samples into pages; old log records and samples are removed
+//! replay:      at startup, catalogue and pages, then the log after them
 //! ```
 //!
-//! This file wires them. Invariants: what was acked is found by every later reader and after every
-//! restart, once; a reader sees all of a batch or nothing of it; the log is never longer than what
-//! is not sealed, but for its segments' grain. The store knows one tenant; it knows nothing of
-//! HTTP, and of wall time only what a caller passes in.
+//! This file only wires the parts. Invariants: every later reader, also after a restart, finds each
+//! acked sample exactly once; a reader sees a batch in full or not at all; the log contains the
+//! unsealed samples and at most a segment more. The store belongs to one tenant. It is independent
+//! of HTTP, and of wall time except for times that callers pass in.
 
 mod block_stats;
 mod files;
@@ -63,11 +64,11 @@ use firn_model::tenant::TenantId;
 use std::ops::RangeInclusive;
 use std::sync::{Arc, OnceLock};
 
-/// More shards than threads that could write at once only make the passes over them longer.
+/// More shards than threads that could write at once only lengthen the passes over them.
 const SHARDS_MAX: usize = 256;
 
-/// The local store of one tenant: its parts, and what appends to them, reads them and keeps them
-/// small.
+/// The local store of one tenant. Created by [`Store::open`] and shared by all writers, readers and
+/// the background thread.
 pub struct Store {
     parts: Arc<Parts>,
     pub(crate) appender: Appender,
@@ -82,14 +83,15 @@ impl std::fmt::Debug for Store {
 }
 
 impl Store {
-    /// Opens the store in `options.dir` and brings back everything that was acked. Damage is logged
-    /// and counted, and what can be read behind it is kept.
+    /// Opens the store in `options.dir` and restores everything that was acked. Damage is logged
+    /// and counted, and all readable data is kept. Fails if the folder is in use, has another
+    /// format or cannot be written.
     pub fn open(env: Env, options: StoreOptions) -> Result<Arc<Store>, Error> {
         let dir = DataDir::open(&env, &options.dir)?;
         Self::open_in(dir, env, options)
     }
 
-    /// Like [`Store::open`], in a folder that this process took before: that of the options.
+    /// Like [`Store::open`], with the folder of the options already locked by this process.
     pub fn open_in(dir: DataDir, env: Env, options: StoreOptions) -> Result<Arc<Store>, Error> {
         let damages = Arc::new(Damages::default());
         let files = Files::open(&env, dir, &options, &damages)?;
@@ -160,9 +162,9 @@ impl Store {
         }))
     }
 
-    /// Starts background work that is due. The binary calls it once a second; the store itself does
-    /// when [`StoreOptions::tick_ms`] of data time have passed, so that samples that come faster
-    /// than life are kept up with as those of life are.
+    /// Schedules background work that is due. The binary calls it once a second. The store also
+    /// calls it after [`StoreOptions::tick_ms`] of data time, so that it keeps up with samples that
+    /// arrive faster than real time.
     pub fn tick(&self) {
         self.maintenance.tick();
     }
@@ -181,76 +183,78 @@ impl Store {
         ))
     }
 
-    /// Ends cleanly: appends fail from here on, every sample is in a page, and the log is gone.
+    /// Shuts down cleanly: later appends fail, every sample is sealed into a page, and the log is
+    /// removed.
     pub fn close(&self) -> Result<(), Error> {
         self.maintenance.close()
     }
 
-    /// What another room logged beside batches before this start: from where its state can be made
-    /// again, in order. Each caller but the first gets nothing.
+    /// Returns the journal that another component wrote to the log before this start, in order,
+    /// from the last record at which its state can be restored. Later calls return nothing.
     pub fn take_journal(&self) -> Vec<Vec<u8>> {
         self.parts.journal.take_found()
     }
 
-    /// Where samples of any age are imported to.
+    /// Returns the target for imports of samples of any age.
     pub fn imports(&self) -> Target {
         Target::of(&self.parts.env, &self.parts.blocks)
     }
 
-    /// Makes room for `max` exemplars; the oldest go if they are more.
+    /// Sets the maximum number of exemplars, and drops the oldest ones above it.
     pub fn set_exemplars_max(&self, max: usize) {
         self.parts.exemplars.set_max(max);
     }
 
-    /// Has `learn` say what metrics are: a block that is cut keeps what is said of its own.
+    /// Sets the source of metric metadata: a cut stores the metadata of its metrics in the block.
     pub fn learn_metadata_by(&self, learn: LearnMetadata) {
-        // A process is wired once.
+        // A process sets it only once.
         let _ = self.parts.learn_metadata.set(learn);
     }
 
-    /// Takes late samples up to so far behind the newest one from here on; 0 is not at all.
+    /// Sets the out-of-order window in milliseconds, counted back from the newest sample; 0 rejects
+    /// late samples.
     pub fn set_late_window_ms(&self, window_ms: i64) {
         self.parts.set_late_window_ms(window_ms);
     }
 
-    /// Makes a data folder of what is there now, `snapshots/<name>` in the store's own: all that
-    /// was acknowledged before the call, or with `skips_head` what is sealed. It is durable on
-    /// return. Appends and queries go on; the files that never change are shared, so it takes
-    /// little room. The name is a time and a number, `20060102T150405Z-0123456789abcdef`.
+    /// Creates a data folder with the current contents, `snapshots/<name>` in the folder of the
+    /// store: everything acked before the call, or with `skips_head` only the sealed samples. It is
+    /// durable on return. Appends and queries continue; files that never change are hard links, so
+    /// it takes little space. The name is a time and a number, `20060102T150405Z-0123456789abcdef`.
     pub fn snapshot(&self, name: &str, skips_head: bool) -> Result<(), Error> {
         self.maintenance.take_snapshot(name, skips_head)
     }
 
-    /// Keeps samples by `retention` from here on. What it does not cover goes soon after; nothing
-    /// is written anew.
+    /// Changes the retention limits. Data beyond them is deleted soon after; no data is rewritten.
     pub fn set_retention(&self, retention: Retention) {
         self.parts.retaining.set(retention);
         self.maintenance.tick();
     }
 
-    /// Bytes of memory of the store, as of the last sweep: chunks, index, tables, exemplars and the
-    /// pages that are kept open.
+    /// Returns the memory of the store in bytes as of the last sweep: chunks, index, tables,
+    /// exemplars and cached pages.
     pub fn memory_bytes(&self) -> usize {
         self.parts.memory_bytes()
     }
 
-    /// Series with a sample in the last 20 minutes of data time, as of the last sweep.
+    /// Returns the number of series with a sample in the last 20 minutes of data time, as of the
+    /// last sweep.
     pub fn active_series(&self) -> usize {
         self.parts.active_series()
     }
 
-    /// Whether the log takes writes, and why not.
+    /// Returns whether the log accepts writes, or why it does not.
     pub fn health(&self) -> LogHealth {
         self.parts.log.health()
     }
 
-    /// What was found damaged since the store was opened, in the order in which it was met.
+    /// Returns the damage found since the store was opened, in the order in which it was found.
     pub fn damages(&self) -> Vec<Damage> {
         self.parts.damages.list()
     }
 }
 
-/// The metrics of the store and its log.
+/// Writes the metrics of the store and its log.
 impl Collect for Store {
     fn collect(&self, sink: &mut dyn Sink) {
         self.parts.collect(sink);

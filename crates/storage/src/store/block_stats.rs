@@ -1,4 +1,4 @@
-//! The blocks of a store, and the work on them, for `/api/v1/status/tsdb/blocks`.
+//! The blocks of a store and the work on them, for `/api/v1/status/tsdb/blocks`.
 
 use super::Store;
 use crate::block::BlockId;
@@ -7,13 +7,13 @@ use firn_model::sample::TimestampMs;
 use firn_model::stats::{BlockStats, BlocksStats};
 
 impl Store {
-    /// When the oldest block begins, if there is one.
+    /// Returns the start time of the oldest block, if there is one.
     pub fn first_block_ms(&self) -> Option<TimestampMs> {
         let view = self.parts.blocks.view();
         view.blocks.iter().map(|open| open.entry.range.min).min()
     }
 
-    /// What the manifest names, by time, and how far the cut and the merge under way are.
+    /// Returns the blocks in the manifest in order of time, and the progress of cut and merge.
     pub fn block_stats(&self) -> BlocksStats {
         let parts = &*self.parts;
         let (list, view) = parts.blocks.list_and_view();
@@ -35,7 +35,7 @@ impl Store {
     }
 }
 
-/// What is known of a block: of one that is damaged what the manifest says.
+/// Returns the statistics of a block. For a damaged block they come from the manifest alone.
 fn stats_of(entry: &BlockEntry, open: Option<&OpenBlock>) -> BlockStats {
     let said = BlockStats {
         id: entry.id.to_string(),

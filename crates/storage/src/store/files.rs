@@ -1,9 +1,9 @@
-//! The files of a data folder as a start finds them, held against the manifest.
+//! Opens the files of a data folder at startup and compares them with the manifest.
 //!
-//! Everything is opened here, before anything is replayed: catalogue, pages, exemplars, then the
-//! log behind what they cover. Invariant: what is damaged or missing is reported, or handed on to
-//! replay where only that knows the times, before a new manifest takes the place of the one that
-//! named it.
+//! All files are opened before anything is replayed: catalogue, pages, exemplars, then the log
+//! after the positions that they cover. Invariant: damaged and missing files are reported before a
+//! new manifest replaces the one that names them, or are passed to replay if only replay can
+//! determine the affected times.
 
 use crate::catalogue::Catalogue;
 use crate::damage::{Damage, DamageKind, Damages};
@@ -20,26 +20,26 @@ use firn_model::fingerprint::{HashKeys, HashKind, Seed};
 use firn_model::log::DurableLog;
 use std::sync::Arc;
 
-/// See the module.
+/// The opened files of a data folder, as passed to replay.
 pub(super) struct Files {
     pub(super) dir: DataDir,
     pub(super) catalogue: Catalogue,
-    /// Its damages are reported.
+    /// The page segments; their damage is already reported.
     pub(super) found: Found,
-    /// Whether no damage to pages was found.
+    /// True if no page segment is damaged or missing.
     pub(super) has_all_pages: bool,
     pub(super) exemplars: ExemplarFile,
     pub(super) log: Box<dyn DurableLog>,
-    /// What the log should hold and does not, at its beginning or its end.
+    /// Records missing at the start or the end of the log, if any.
     pub(super) missing_log: Option<Damage>,
-    /// The keys of fingerprints, the same ones at each start on a processor of one kind.
+    /// The keys of fingerprints, which are the same at each start on the same kind of processor.
     pub(super) keys: Arc<HashKeys>,
     /// The manifest that the open wrote.
     pub(super) manifest: Manifest,
 }
 
 impl Files {
-    /// Opens the files of the folder and takes it over if it is of the format before.
+    /// Opens the files of the folder, and upgrades the folder if it has an older format.
     pub(super) fn open(
         env: &Env,
         mut dir: DataDir,
@@ -79,8 +79,8 @@ impl Files {
         };
         let manifest = match manifest.write(&*env.disk, dir.root()) {
             Ok(()) => manifest,
-            // Readers need no room, and the first tick tries again: until then a segment that gets
-            // lost is not missed, as between any two manifests.
+            // Readers need no space, and the first tick retries. Until then the loss of a segment
+            // cannot be detected, as between any two manifests.
             Err(e) if e.is_no_room() && dir.is_current() => {
                 tracing::error!(
                     error = %e,
@@ -109,7 +109,8 @@ impl Files {
     }
 }
 
-/// What the manifest says; nothing if there is none, which of a folder of this version is damage.
+/// Reads the manifest. Returns an empty one if it does not exist, which is reported as damage in a
+/// folder of the current format.
 fn read_manifest(env: &Env, dir: &DataDir, damages: &Damages) -> Manifest {
     match Manifest::read(&*env.disk, dir.root()) {
         Ok(Some(manifest)) => return manifest,

@@ -1,4 +1,4 @@
-//! Figures about the head for `/api/v1/status/tsdb`.
+//! Statistics of the head for `/api/v1/status/tsdb`.
 
 use super::Store;
 use crate::sync::lock;
@@ -6,7 +6,7 @@ use firn_model::sample::TimeRange;
 use firn_model::stats::{Stat, StoreStats};
 
 impl Store {
-    /// Figures about the head; each table has at most `top` lines. Looks at every series.
+    /// Returns statistics of the head; each table has at most `top` lines. Visits every series.
     pub fn stats(&self, top: usize) -> StoreStats {
         let parts = &*self.parts;
         let tables = parts.index.tables(top);
@@ -36,8 +36,8 @@ impl Store {
         stats
     }
 
-    /// Stretches of time in which all samples lie: one for pages and what the head took in order,
-    /// one for each block, and those of late samples. They may overlap. Looks at every series.
+    /// Returns time ranges that contain all samples: one for pages and in-order samples of the
+    /// head, one for each block, and those of late samples. They may overlap. Visits every series.
     pub fn time_ranges(&self) -> Vec<TimeRange> {
         let parts = &*self.parts;
         let newest = parts.oldest().zip(parts.newest());
@@ -50,7 +50,7 @@ impl Store {
             .collect()
     }
 
-    /// The stretches of time in which series have late samples in the head.
+    /// Returns the merged time ranges of the late samples in the head.
     fn late_ranges(&self) -> Vec<TimeRange> {
         let mut ranges = Vec::new();
         for shard in &self.parts.shards {

@@ -1,4 +1,4 @@
-//! The store beside a model of plain maps, on a simulated disk.
+//! Compares the store with a model of plain maps, on a simulated disk.
 
 mod any_age;
 mod backlog;
@@ -76,7 +76,7 @@ fn select(store: &Store, matchers: &[Matcher], range: TimeRange) -> Arc<dyn Sele
     select_of(store, matchers, (range, false))
 }
 
-/// The same of all samples or of the newest ones.
+/// Like `select`, for all samples or only the newest ones.
 fn select_of(
     store: &Store,
     matchers: &[Matcher],
@@ -95,12 +95,12 @@ fn select_of(
     store.select(request).unwrap()
 }
 
-/// Everything in `range` as (name, samples), in the order of the selection.
+/// Returns everything in `range` as (name, samples), in the order of the selection.
 fn contents(store: &Store, range: TimeRange) -> Vec<(String, Vec<(i64, f64)>)> {
     contents_of(&*select(store, &[], range))
 }
 
-/// The samples of a selection by name.
+/// Returns the samples of a selection by name.
 fn contents_of(selection: &dyn Selection) -> Vec<(String, Vec<(i64, f64)>)> {
     let mut batch = SeriesBatch::default();
     selection.read(0..selection.len(), &mut batch).unwrap();
@@ -157,7 +157,7 @@ fn store_append_refuses_by_reason_and_stores_the_rest() {
         ("d".to_owned(), vec![(11 * HOUR, 1.0)]),
     ];
     assert_eq!(contents(&store, TimeRange::ALL), held);
-    // In the tick after the last of the head, all of it is older than an hour.
+    // After the cut of the last block, the head has only samples within the last hour.
     assert_eq!(contents(&store, TimeRange::new(1, 10 * HOUR)).len(), 2);
 }
 
@@ -238,7 +238,7 @@ fn store_append_over_the_budget_of_new_series_refuses_only_those_of_the_job() {
     let refused: Vec<_> = refused.iter().map(|s| (s.name.as_str(), s.value)).collect();
     assert_eq!(refused, [("bomb", 14), ("calm", 1)]);
     assert_eq!(store.parts.metrics.refused_series.get(), 15);
-    // The newest sample opens the next hour; the batch behind it finds a fresh budget.
+    // The newest sample starts the next hour; the following batch has a fresh budget.
     assert_eq!(send("calm", 0..1, HOUR), 1);
     assert_eq!(send("bomb", 3..10, HOUR + 1), 3);
 }

@@ -1,4 +1,4 @@
-//! Back-fill: samples of any age, whatever the store takes late otherwise.
+//! Tests of backfill: samples of any age, regardless of the out-of-order window.
 
 use super::*;
 
@@ -15,7 +15,7 @@ fn with_window(late_window_ms: i64) -> StoreOptions {
     StoreOptions {
         late_window_ms,
         retention_ms: i64::MAX,
-        // By themselves ticks would come between.
+        // Prevents ticks by data time between the steps of a test.
         tick_ms: i64::MAX,
         ..options()
     }
@@ -36,8 +36,8 @@ fn flush(store: &Store) {
     store.maintenance.flush_late(&mut state).unwrap();
 }
 
-/// Fills in the past of a store that holds `before`, and looks at it at once, after a crash, after
-/// a flush, and after a clean end.
+/// Backfills a store that contains `before`, and checks it at once, after a crash, after a flush,
+/// and after a clean stop.
 fn check(late_window_ms: i64, before: &[Series<'_>]) {
     let sim = sim::env(1);
     let options = with_window(late_window_ms);
@@ -97,7 +97,7 @@ fn past_of_an_empty_store_is_not_its_present() {
     assert_eq!(store.parts.newest(), None);
     fill(&store, &[("a", &[(NOW, 1.0)])]);
     assert_eq!(store.parts.newest(), Some(NOW));
-    // Pushes are judged as before.
+    // Normal writes are checked as before.
     let pushed = append(&store, &batch(&[("a", &[(3 * YEAR, 1.0)])]), ALWAYS);
     assert_eq!(rejections(&pushed), [(Rejection::OutOfBounds, 1, 3 * YEAR)]);
 }

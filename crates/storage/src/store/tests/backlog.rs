@@ -1,4 +1,4 @@
-//! Writes that come faster than they are sealed.
+//! Tests of writes that arrive faster than they are sealed.
 
 use super::*;
 
@@ -31,7 +31,7 @@ fn writes_that_sealing_lags_behind_are_refused_until_it_caught_up() {
         assert!(refusal.message.starts_with(start), "{}", refusal.message);
         assert_eq!(store.parts.metrics.backlog_refusals.get(), round);
         assert!(store.parts.log.pressure().bytes < 2_600);
-        // No window is over; all the same the tick makes room.
+        // No window has ended; nevertheless the tick frees space.
         store.tick();
         assert!(store.parts.log.pressure().bytes < 1_100);
     }

@@ -1,16 +1,16 @@
-//! The store on a disk that crashes, tears, reorders, fails and fills up: random histories, one
-//! check.
+//! Crash tests of the store on a disk that crashes, tears and reorders writes, fails and fills up:
+//! random histories with one check.
 //!
-//! Series come and go, are sealed, evicted and leave the retention meanwhile. Where late samples are
-//! taken, batches are held back and sent behind newer ones, and batches are sent again. In the turns
-//! between the steps of a job another thread sends, looks, lets records become durable or not.
-//! What an operator does meanwhile is in [`operator`].
+//! Series appear and disappear, and are sealed, evicted and deleted by retention in the meantime.
+//! If late samples are accepted, batches are held back and sent after newer ones, and batches are
+//! sent again. At the turns between the steps of a job another thread sends, reads, and lets
+//! records become durable or not. The actions of an operator are in [`operator`].
 //!
-//! After every restart, and now and then between: every sample that was promised is there once with
-//! its value, nothing is there that was never sent, and of every batch either all is there or
-//! nothing. Promised is what was acknowledged, what a reader saw, and what a restarted store
-//! showed. In every second history each start gives slots of the next era, whose lower halves come
-//! again and again; in some a start has numbers for few new series. `FIRN_SEEDS=n` runs n seeds, `FIRN_SEED=s` one.
+//! After every restart, and sometimes in between: every promised sample is there once with its
+//! value, nothing is there that was never sent, and each batch is there in full or not at all. A
+//! sample is promised if it was acked, if a reader saw it, or if a restarted store returned it. In
+//! every second history each start assigns slots of the next era, whose lower halves repeat; in
+//! some a start has slots for few new series. `FIRN_SEEDS=n` runs n seeds, `FIRN_SEED=s` one.
 
 mod operator;
 
@@ -37,45 +37,45 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-/// Seeds of an ordinary run: half a minute unoptimised.
+/// Number of seeds of an ordinary run: half a minute unoptimised.
 const SEEDS: u64 = 150;
 
 const STEPS: u64 = 55;
 const SERIES: u64 = 40;
 const SCRAPE_MS: i64 = 15_000;
 
-/// A sample's series and time. Times are never used twice, so a time names a batch.
+/// Series and time of a sample. Times are never reused, so a time identifies a batch.
 type Key = (u64, i64);
 
-/// Values by their bits: they come back bit for bit.
+/// Values as bits, to compare them bit for bit.
 type Samples = BTreeMap<Key, u64>;
 
-/// A batch that was sent and not answered yet.
+/// A batch that was sent and has no result yet.
 struct Sent {
     ticket: Ticket,
     samples: Samples,
 }
 
-/// What another thread did in the turns of a job.
+/// Actions of another thread in the turns of a job.
 #[derive(Default)]
 struct Meanwhile {
-    /// What it will send.
+    /// The batches that it will send.
     unsent: VecDeque<Samples>,
     sent: Vec<Sent>,
-    /// What it saw when it looked.
+    /// The samples that its reads returned.
     seen: Vec<Result<Samples, String>>,
 }
 
-/// What others do in the turns of a job.
+/// Actions of other threads in the turns of a job.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Others {
-    /// They send, look and work in the background.
+    /// They send, read, and run background work.
     Work,
     /// The background waits for a lock that the job holds.
     Wait,
 }
 
-/// One history.
+/// One random history with the model of its samples.
 struct History {
     rng: Arc<SimRng>,
     sim: Sim,
@@ -86,20 +86,20 @@ struct History {
     now: i64,
     sent: Samples,
     waiting: Vec<Sent>,
-    /// The batch that failed last; a sender tries it again.
+    /// The batch that failed last, for a retry.
     failed: Option<Samples>,
-    /// The times of batches of which a part was refused, as their answers said.
+    /// Times of batches that were rejected in part according to their results.
     in_part: BTreeSet<i64>,
-    /// The times of batches that came behind a newer one.
+    /// Times of batches that arrived after a newer one.
     late: BTreeSet<i64>,
     imports: Vec<Samples>,
-    /// Old times that were given to imports.
+    /// Number of old times used for imports.
     old_times: i64,
     snapshots: Vec<operator::Snapshot>,
-    /// Whether there is a limit of size at times, and was one.
+    /// Whether the history sets size limits, and whether it has set one.
     limits_size: bool,
     is_limited: bool,
-    /// Batches that come late, if at all, and some that were sent and come once more.
+    /// Batches that are sent late or never, and some that are sent again.
     held_back: Vec<Samples>,
     acked: Samples,
     promised: Samples,
@@ -120,7 +120,7 @@ impl History {
             options.cut_ms = SCRAPE_MS * (2 + rng.below(60) as i64);
         }
         if rng.one_in(2) {
-            // Merges end in several blocks.
+            // Merges produce several blocks.
             options.block_max.series = 1 + rng.below(30) as u32;
         }
         options.is_jittered = !rng.one_in(4);
@@ -139,7 +139,7 @@ impl History {
         }
         options.page_segment_bytes = 100 + rng.below(2_000);
         options.page_cache_bytes = rng.below(4_000) as usize;
-        // A write that seals may wait for the log's thread: there must be one.
+        // A write that seals may wait for the log's thread, so there must be one.
         if deferred.is_none() && rng.one_in(4) {
             options.sealing = Sealing::WithWrites;
         }
@@ -148,9 +148,9 @@ impl History {
             1 => SyncMode::None,
             _ => SyncMode::Always,
         };
-        // Without a draw, which would make other histories of the same seeds.
+        // Not drawn from `rng`, which would change the histories of all seeds.
         let faults = Faults {
-            // The lower halves of slots are those of every start before.
+            // The lower halves of slots repeat those of earlier starts.
             turns_eras: seed % 2 == 1,
             new_series_max: (seed % 8 == 7).then_some(20 + seed as u32 % 64),
             ..Faults::NONE
@@ -183,7 +183,7 @@ impl History {
         failpoints::set_faults(self.faults);
         self.reopen()?;
         if self.rng.one_in(3) {
-            // Those that follow are born at the border of two groups.
+            // The series that follow are created at the border of two groups.
             let others = 1_000..1_000 + 470 + self.rng.below(40);
             let samples = others.map(|series| ((series, 0), 0)).collect();
             self.send_samples(samples);
@@ -239,7 +239,7 @@ impl History {
         self.store.as_ref().expect("open between restarts")
     }
 
-    /// Sends some batches at once; a batch that failed is tried again first.
+    /// Sends some batches; retries a failed batch first.
     fn send(&mut self) {
         for _ in 0..=self.rng.below(3) {
             let again = self.failed.take().filter(|s| self.is_newest(s));
@@ -249,7 +249,7 @@ impl History {
             let takes_late = self.options.late_window_ms > 0;
             if takes_late && self.rng.one_in(6) {
                 self.held_back.push(samples.clone());
-                // Sent again, or not sent before.
+                // Sent again later, or sent late for the first time.
                 if self.rng.one_in(2) {
                     continue;
                 }
@@ -258,7 +258,7 @@ impl History {
         }
     }
 
-    /// A batch that was held back and is not too old.
+    /// Returns a batch that was held back and is not too old.
     fn take_held_back(&mut self) -> Option<Samples> {
         if self.held_back.is_empty() || !self.rng.one_in(4) {
             return None;
@@ -270,7 +270,8 @@ impl History {
         is_taken.then_some(samples)
     }
 
-    /// Whether no later batch overtook this one: if one did, the store may refuse a part of it.
+    /// Returns whether no later batch overtook this one; otherwise the store may reject a part of
+    /// it.
     fn is_newest(&self, samples: &Samples) -> bool {
         let newest = |samples: &Samples| samples.keys().map(|(_, time)| *time).max();
         let taken = self.waiting.iter().map(|sent| newest(&sent.samples));
@@ -287,7 +288,7 @@ impl History {
         self.waiting.push(sent);
     }
 
-    /// Ticks, with work of the background between them or not.
+    /// Ticks, with or without background work in between.
     fn keep_up(&mut self) -> Result<(), String> {
         for _ in 0..=self.rng.below(12) {
             self.store().tick();
@@ -298,15 +299,15 @@ impl History {
         Ok(())
     }
 
-    /// Appends, jobs or a look, in whose turns another thread does the like.
+    /// Appends, runs jobs or reads, with another thread acting in the turns.
     fn work_with_turns(&mut self) -> Result<(), String> {
-        // A write that seals waits for the background job; nobody would go on with that.
+        // A write that seals waits for the background job, which nothing would continue.
         if self.options.sealing == Sealing::WithWrites {
             self.run_jobs();
             return Ok(());
         }
         self.take_answers()?;
-        // Of other series, so that none of them becomes too late.
+        // Other series, so that none of the usual ones becomes too late.
         let samples = self.scrape_from(2_000);
         let (store, own) = (self.store().clone(), self.rng.below(4));
         let mut seen = None;
@@ -319,7 +320,8 @@ impl History {
         self.judge(seen, meanwhile)
     }
 
-    /// Does `work`, in whose turns another thread sends and looks; returns what that one did.
+    /// Runs `work`, with another thread sending and reading in the turns. Returns the actions of
+    /// that thread.
     fn beside_others(&mut self, others: Others, work: impl FnOnce(&mut Self)) -> Meanwhile {
         let meanwhile = Rc::new(RefCell::new(Meanwhile::default()));
         for _ in 0..self.rng.below(8) {
@@ -332,16 +334,16 @@ impl History {
         meanwhile.take()
     }
 
-    /// Judges what was seen, first by the one who worked, and takes the answers.
+    /// Checks the results of reads, those of the own thread first, and takes the results of writes.
     fn judge(
         &mut self,
         seen: Option<Result<Samples, String>>,
         meanwhile: Meanwhile,
     ) -> Result<(), String> {
         self.waiting.extend(meanwhile.sent);
-        // Those who looked need not have seen what was acknowledged later.
+        // A reader need not have seen samples that were acked later.
         let acked = self.answers()?;
-        // What was begun first may have seen the least.
+        // The read that began first may have seen the least.
         for seen in seen.into_iter().chain(meanwhile.seen) {
             match seen {
                 Ok(seen) => {
@@ -356,7 +358,7 @@ impl History {
         Ok(())
     }
 
-    /// What another thread does in a turn.
+    /// Returns the action of another thread in a turn.
     fn turn(&self, others: Others, meanwhile: Rc<RefCell<Meanwhile>>) -> impl FnMut() + 'static {
         let (rng, store) = (self.rng.clone(), self.store().clone());
         let (deferred, sync) = (self.deferred.clone(), self.options.sync);
@@ -384,7 +386,7 @@ impl History {
         move || (0..rng.below(5)).for_each(|_| act())
     }
 
-    /// The background works while no record becomes durable.
+    /// Runs background work while no record becomes durable.
     fn run_background(&self) {
         match &self.deferred {
             Some(deferred) if self.options.sync == SyncMode::Always => {
@@ -394,15 +396,15 @@ impl History {
         }
     }
 
-    /// New samples of some series at the next time.
+    /// Returns new samples of some series at the next time.
     fn scrape(&mut self) -> Samples {
         self.scrape_from(0)
     }
 
-    /// New samples of some series from `base` on at the next time.
+    /// Returns new samples of some series from `base` on at the next time.
     fn scrape_from(&mut self, base: u64) -> Samples {
         self.now += SCRAPE_MS;
-        // Series come and go: every now and then most of them are new.
+        // Series appear and disappear: from time to time most of them are new.
         let generation = self.now as u64 / (20 * SCRAPE_MS as u64) % 3;
         let base = base + generation * SERIES / 2;
         let first = base + self.rng.below(SERIES);
@@ -435,19 +437,19 @@ impl History {
         self.sim.disk.fail_after(operation, self.rng.below(6));
     }
 
-    /// Nothing is left but a few bytes until the next restart.
+    /// Leaves only a few free bytes until the next restart.
     fn fill_the_disk(&self) {
         self.sim.disk.set_free_bytes(self.rng.below(3_000));
     }
 
-    /// The process ends. What was acknowledged survives in every mode.
+    /// Ends the process. Acked samples survive in every mode.
     fn kill(&mut self) -> Result<(), String> {
         self.end_process()?;
         self.sim.disk.kill();
         Ok(())
     }
 
-    /// The power fails. What was acknowledged survives if the mode promises it.
+    /// Cuts the power. Acked samples survive if the sync mode promises it.
     fn crash(&mut self) -> Result<(), String> {
         self.end_process()?;
         self.lose_power();
@@ -481,7 +483,7 @@ impl History {
         Ok(())
     }
 
-    /// What was acknowledged since the last call.
+    /// Returns the samples acked since the last call.
     fn answers(&mut self) -> Result<Samples, String> {
         let mut acked = Samples::new();
         let mut context = Context::from_waker(Waker::noop());
@@ -492,7 +494,7 @@ impl History {
                     self.may_be_in_part(&sent);
                     self.failed = Some(sent.samples);
                 }
-                // A batch that is tried again, or was under way while a series of it was evicted,
+                // A batch that is retried, or was in progress while one of its series was evicted,
                 // may be too late for some of its series.
                 Poll::Ready(Ok(appended)) if !appended.rejected.is_empty() => {
                     self.in_part
@@ -509,8 +511,8 @@ impl History {
         Ok(acked)
     }
 
-    /// A batch without an answer, which may be stored all the same: where a start has few numbers
-    /// for new series nobody was told which of its series got none.
+    /// Records a batch without a result, which may be stored nevertheless: if a start has slots for
+    /// few new series, it is unknown which series of the batch got none.
     fn may_be_in_part(&mut self, sent: &Sent) {
         if self.faults.new_series_max.is_some() {
             self.in_part
@@ -518,7 +520,7 @@ impl History {
         }
     }
 
-    /// A reader looks at everything; what it sees survives whatever comes.
+    /// Reads everything; all samples returned must survive from now on.
     fn look(&mut self) -> Result<(), String> {
         self.take_answers()?;
         let seen = read_all(self.store())?;
@@ -527,7 +529,7 @@ impl History {
         Ok(())
     }
 
-    /// Opens the store, again if the disk fails meanwhile, and checks what it holds.
+    /// Opens the store, repeatedly if the disk fails, and checks its contents.
     fn reopen(&mut self) -> Result<(), String> {
         self.sim.disk.set_capacity_bytes(u64::MAX);
         let store = loop {
@@ -553,7 +555,7 @@ impl History {
         self.check_whole(held, when)
     }
 
-    /// Nothing is there that was never sent.
+    /// Checks that nothing is there that was never sent.
     fn check_sent(&self, held: &Samples, when: &str) -> Result<(), String> {
         for (key, bits) in held {
             if self.sent.get(key) != Some(bits) {
@@ -563,7 +565,7 @@ impl History {
         Ok(())
     }
 
-    /// What was promised is there. What left the retention may be gone, sample by sample.
+    /// Checks that all promised samples are there, except those beyond the retention.
     fn check_kept(&self, held: &Samples, promised: &Samples, when: &str) -> Result<(), String> {
         for (key, bits) in promised {
             if held.get(key) != Some(bits) && !self.may_be_gone(key.1) {
@@ -573,7 +575,7 @@ impl History {
         Ok(())
     }
 
-    /// Of every batch and of every import all is there or nothing.
+    /// Checks that every batch and every import is there in full or not at all.
     fn check_whole(&self, held: &Samples, when: &str) -> Result<(), String> {
         let count = |samples: &Samples| {
             let mut counts = BTreeMap::<i64, usize>::new();
@@ -609,7 +611,7 @@ fn labels(series: u64) -> Labels {
     Labels::from_pairs([("__name__", "m"), ("series", number.as_str())])
 }
 
-/// Everything that a reader sees.
+/// Returns everything that a reader sees.
 fn read_all(store: &Store) -> Result<Samples, String> {
     let request = SelectRequest {
         tenant: &TenantId::anonymous(),
@@ -644,7 +646,7 @@ fn read_all(store: &Store) -> Result<Samples, String> {
     Ok(samples)
 }
 
-/// The first of `seeds` whose history goes wrong, and how.
+/// Returns the first of `seeds` whose history fails, with the error.
 pub(super) fn first_trouble(seeds: Range<u64>) -> Option<(u64, String)> {
     seeds
         .into_iter()
@@ -658,9 +660,9 @@ fn store_on_an_unkind_disk_keeps_what_it_promised() {
     }
 }
 
-/// Histories beyond those of an ordinary run that a fault was found by:
+/// Histories beyond those of an ordinary run that found a bug:
 ///
-/// - 10081: a segment of pages whose sync failed, which the next start took for durable.
+/// - 10081: a segment of pages whose sync failed, which the next start assumed to be durable.
 #[test]
 fn histories_that_found_a_fault_go_well() {
     for seed in [10_081] {

@@ -1,13 +1,12 @@
-//! Damage at rest, of every kind to every kind of file: what is lost is what was hit, it is said,
-//! and nothing else changes.
+//! Damage at rest, of every kind in every kind of file: only samples in the damaged bytes are lost,
+//! the loss is reported, and nothing else changes.
 //!
-//! A random history is written, stopped in any way, and read by other code than the store's: which
-//! bytes of which file hold which sample. Then a file is changed, cut, emptied, taken away or made
-//! unreadable. After the start every sample is there with its value that has some place that was
-//! not hit; if any is missing a damage is listed, and a query over its time carries a warning. Then
-//! the store goes on, is closed and opened again, and nothing more is missing. What was only
-//! unreadable is all there once the disk delivers it again. `FIRN_SEEDS=n` runs n seeds,
-//! `FIRN_SEED=s` one.
+//! A random history is written, stopped in any way, and read by independent code that determines
+//! which bytes of which file contain which sample. Then a file is changed, cut, emptied, removed or
+//! made unreadable. After the start, every sample with an undamaged copy is there with its value;
+//! if any sample is missing, damage is listed, and a query over its time returns a warning. Then
+//! the store continues, is closed and opened again, and nothing more is missing. Unreadable samples
+//! are all there again once the disk can read them. `FIRN_SEEDS=n` runs n seeds, `FIRN_SEED=s` one.
 
 use super::*;
 use crate::chunk::Columns;
@@ -28,17 +27,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-/// Seeds of an ordinary run.
+/// Number of seeds of an ordinary run.
 const SEEDS: u64 = 250;
 
 const SERIES: u64 = 30;
 const SCRAPE_MS: i64 = 15_000;
 
-/// A sample's series and time.
+/// Series and time of a sample.
 type Key = (u64, i64);
 type Samples = BTreeMap<Key, u64>;
 
-/// Where samples lie: bytes of a file, and what is lost with them.
+/// Location of samples: bytes of a file, and the samples that are lost with them.
 struct Placed {
     file: PathBuf,
     bytes: Range<u64>,
@@ -62,12 +61,12 @@ fn random_options(rng: &SimRng) -> StoreOptions {
     }
 }
 
-/// Writes a history and stops, cleanly or not; what was acknowledged, and where it lies.
+/// Writes a history and stops, cleanly or not. Returns the acked samples and their locations.
 fn write(rng: &SimRng, sim: &Sim, options: &StoreOptions) -> (Samples, Vec<Placed>) {
     let mut store = open(sim, options.clone());
     let mut sent = Samples::new();
     if rng.one_in(2) {
-        // Those that follow are born at the border of two groups.
+        // The series that follow are created at the border of two groups.
         let mut batch = Batch::default();
         for series in 1_000..1_000 + 490 + rng.below(20) {
             batch.push_series(labels(&name(series)).as_ref(), &[(0, 1.0)]);
@@ -99,7 +98,7 @@ fn write(rng: &SimRng, sim: &Sim, options: &StoreOptions) -> (Samples, Vec<Place
             store = open(sim, options.clone());
         }
     }
-    // The last records are vouched for.
+    // Marks the last records as durable.
     store.tick();
     if rng.one_in(4) {
         store.close().unwrap();
@@ -111,7 +110,7 @@ fn write(rng: &SimRng, sim: &Sim, options: &StoreOptions) -> (Samples, Vec<Place
     (sent, placed)
 }
 
-/// The series of slots.
+/// Returns the series of all slots.
 fn slots(store: &Store) -> BTreeMap<Slot, u64> {
     let mut cursor = SeriesCursor::new(&store.parts.index);
     let mut slots = BTreeMap::new();
@@ -126,7 +125,7 @@ fn slots(store: &Store) -> BTreeMap<Slot, u64> {
     slots
 }
 
-/// Where the samples lie, in all files.
+/// Returns the locations of the samples in all files.
 fn places(sim: &Sim, slots: &BTreeMap<Slot, u64>) -> Vec<Placed> {
     let mut placed = Vec::new();
     for file in sim.disk.files() {
@@ -179,8 +178,8 @@ fn places_of_pages(sim: &Sim, path: &Path, slots: &BTreeMap<Slot, u64>) -> Vec<P
     placed
 }
 
-/// A record of the log takes along those behind it in its segment, which may be measured against
-/// it.
+/// A record of the log is lost together with the ones after it in its segment, which may be encoded
+/// relative to it.
 fn places_of_log(sim: &Sim, path: &Path, slots: &BTreeMap<Slot, u64>) -> Vec<Placed> {
     let options = crate::log::LogOptions::default();
     let log = LocalLog::open(&sim.env, Path::new("/data/wal"), options, Arc::default()).unwrap();
@@ -203,7 +202,7 @@ fn places_of_log(sim: &Sim, path: &Path, slots: &BTreeMap<Slot, u64>) -> Vec<Pla
     for (bytes, _, position) in &blocks {
         placed.push(Placed {
             file: path.to_path_buf(),
-            // From the beginning of the segment: damage before it may take it along.
+            // From the start of the segment: damage before a record may affect it.
             bytes: begins.first().copied().unwrap_or(0)..bytes.end,
             keys: rows.remove(position).unwrap_or_default(),
         });
@@ -211,7 +210,7 @@ fn places_of_log(sim: &Sim, path: &Path, slots: &BTreeMap<Slot, u64>) -> Vec<Pla
     placed
 }
 
-/// What is done to a file.
+/// A kind of damage to a file.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Fault {
     Flip,
@@ -231,7 +230,7 @@ const FAULTS: [Fault; 6] = [
     Fault::Unreadable,
 ];
 
-/// Does it; which bytes were hit.
+/// Damages a file. Returns the affected bytes.
 fn hit(rng: &SimRng, sim: &Sim, path: &Path, fault: Fault) -> Range<u64> {
     let mut bytes = sim.disk.contents(path).unwrap();
     let len = bytes.len() as u64;
@@ -262,7 +261,7 @@ fn hit(rng: &SimRng, sim: &Sim, path: &Path, fault: Fault) -> Range<u64> {
     range
 }
 
-/// Everything that a reader sees, and the warnings of a query over each time.
+/// Returns everything that a reader sees, and the number of warnings of a query over each time.
 fn read(store: &Store) -> (Samples, BTreeMap<i64, usize>) {
     let mut samples = Samples::new();
     for (name, found) in contents(store, TimeRange::ALL) {
@@ -287,7 +286,7 @@ fn is_hit(placed: &Placed, path: &Path, hit: &Range<u64>) -> bool {
     placed.file == path && placed.bytes.start < hit.end && hit.start < placed.bytes.end
 }
 
-/// One history; what goes wrong with it.
+/// Runs one history. Returns an error that describes a failed check.
 fn run(seed: u64) -> Result<(), String> {
     let rng = SimRng::new(seed);
     let sim = sim::env(seed);
@@ -301,7 +300,7 @@ fn run(seed: u64) -> Result<(), String> {
     let hit = hit(&rng, &sim, &path, fault);
     let what = format!("{fault:?} of {} at {hit:?}", path.display());
 
-    // What has a place that was not hit.
+    // The samples with an undamaged copy.
     let whole = placed.iter().filter(|p| !is_hit(p, &path, &hit));
     let safe: BTreeSet<Key> = whole.flat_map(|p| p.keys.iter().copied()).collect();
     let store = Store::open(sim.env.clone(), options.clone());
@@ -312,7 +311,7 @@ fn run(seed: u64) -> Result<(), String> {
             return Err(format!("{what}: {key:?} has a value that was never sent"));
         }
     }
-    // Of the newest segment of the log nobody but itself knows how long it was.
+    // The length of the newest segment of the log is recorded nowhere else.
     let newest_log = files
         .iter()
         .rfind(|path| path.extension().is_some_and(|e| e == "wal"));
@@ -334,7 +333,7 @@ fn run(seed: u64) -> Result<(), String> {
             ));
         }
     }
-    // The store goes on, and loses nothing more.
+    // The store continues, and loses nothing more.
     let mut batch = Batch::default();
     batch.push_series(labels("s0").as_ref(), &[(200 * SCRAPE_MS, 7.0)]);
     append(&store, &batch, ALWAYS);
@@ -351,7 +350,7 @@ fn run(seed: u64) -> Result<(), String> {
     let is_log = path.extension().is_some_and(|extension| extension == "wal");
     let expected = match fault {
         Fault::Unreadable if is_log => {
-            // Its readable part is sealed; the file is kept, unless pages hold all of it.
+            // Its readable part is sealed. The file is kept, unless pages contain all of it.
             let kept = sim.disk.contents(&path.with_extension("unreadable"));
             let is_gone = kept.or_else(|| sim.disk.contents(&path)).is_none();
             if is_gone && held.len() < sent.len() {

@@ -1,5 +1,5 @@
-//! Pages that the disk changed: what lies in the damaged bytes is left out and named, and all else
-//! is given as it was written.
+//! Pages changed on disk: samples in the damaged bytes are left out and reported, and all others
+//! are returned as they were written.
 
 use super::*;
 use firn_model::env::Rng;
@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 
 const HOUR: i64 = 3_600_000;
 
-/// Series by name, with their samples.
+/// Series by name, with the bits of their samples.
 type Contents = Vec<(String, Vec<(i64, u64)>)>;
 
-/// No block takes the pages over.
+/// Options with which no block replaces the pages.
 fn uncut() -> StoreOptions {
     StoreOptions {
         cut_ms: 1_000 * HOUR,
@@ -19,7 +19,7 @@ fn uncut() -> StoreOptions {
     }
 }
 
-/// Everything in `range`, and what the answer lacks.
+/// Returns everything in `range`, and the warnings.
 fn read(store: &Store, range: TimeRange) -> (Contents, Vec<String>) {
     let selection = select(store, &[], range);
     let mut batch = SeriesBatch::default();
@@ -34,15 +34,15 @@ fn read(store: &Store, range: TimeRange) -> (Contents, Vec<String>) {
     (read.collect(), selection.losses().texts())
 }
 
-/// A store of two segments, stopped, and the path of the older one, whose page holds `series`
-/// series of so many samples in half an hour.
+/// Creates a store with two segments and stops it. Returns the path of the older segment, whose
+/// page contains `series` series with `samples` samples in half an hour.
 fn two_segments(sim: &Sim, (series, samples): (usize, i64)) -> PathBuf {
     let rng = SimRng::new(7);
     for start in [0, 8 * HOUR] {
         let store = open(sim, uncut());
         let mut batch = Batch::default();
         for number in 0..series {
-            // Some share their times, some values stay, and some are as random as can be.
+            // Some share their times, some values are constant, and some are completely random.
             let apart = (number % 3) as i64;
             let value = |_| match number % 4 {
                 0 => 1.0,
@@ -60,8 +60,8 @@ fn two_segments(sim: &Sim, (series, samples): (usize, i64)) -> PathBuf {
     Path::new("/data/pages").join(&names[0])
 }
 
-/// Reads a store whose older segment has `bytes`: what is lost is named, and nothing else is; the
-/// number of series that lack something. None if it does not start.
+/// Reads a store whose older segment has `bytes`, and checks that exactly the lost samples are
+/// reported. Returns the number of affected series, or `None` if the store does not open.
 fn judge(sim: &Sim, (path, bytes): (&Path, &[u8]), whole: &Contents) -> Option<usize> {
     sim.disk.overwrite(path, bytes);
     let store = Store::open(sim.env.clone(), uncut()).ok()?;
@@ -79,7 +79,7 @@ fn judge(sim: &Sim, (path, bytes): (&Path, &[u8]), whole: &Contents) -> Option<u
     for ((name, got), (_, all)) in got.iter().zip(whole) {
         if got != all {
             lacking += 1;
-            // A column goes as a whole.
+            // A column is lost as a whole.
             let newer: Vec<_> = all.iter().filter(|s| s.0 >= 8 * HOUR).collect();
             assert!(got.iter().eq(newer), "{name}");
         }
@@ -91,7 +91,7 @@ fn judge(sim: &Sim, (path, bytes): (&Path, &[u8]), whole: &Contents) -> Option<u
         let held = format!("it contained samples of {lacking} series");
         assert!(text.contains(&held), "{text}, {lacking} lack something");
         assert!(text.contains(", from "), "{text}");
-        // Met again it is said again, and counted once.
+        // Found again, the damage is reported again and counted once.
         assert_eq!(read(&store, TimeRange::ALL).1, losses);
         let damages = store.damages();
         assert_eq!(damages.len(), before + 1);
@@ -125,7 +125,7 @@ fn flipped_byte_of_a_page_costs_its_columns_and_the_answer_names_it() {
 
 #[test]
 fn flipped_byte_of_a_stripe_costs_no_series_of_other_stripes() {
-    // Some 90 kB of random values, so two stripes.
+    // About 90 kB of random values, so two stripes.
     let shape = (240, 60);
     let sim = sim::env(1);
     let path = two_segments(&sim, shape);

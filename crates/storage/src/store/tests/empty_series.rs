@@ -1,4 +1,4 @@
-//! Series that have no samples for a while: they left the retention, or were never there.
+//! Series without samples for a while: their samples are beyond the retention, or never existed.
 
 use super::*;
 use firn_model::env::sim::Deferred;
@@ -12,7 +12,7 @@ fn short() -> StoreOptions {
     }
 }
 
-/// A store in which `old` has lost its only chunk, left the head and is not forgotten yet.
+/// Returns a store in which `old` has lost its only chunk, is evicted and is not removed yet.
 fn with_emptied_series(sim: &Sim, run: &dyn Fn()) -> Arc<Store> {
     let store = open(sim, short());
     for time in [0, 4 * HOUR + 1] {
@@ -65,7 +65,7 @@ fn series_that_returns_while_the_catalogue_is_written_survives() {
     run();
     assert_eq!(ticket.wait().unwrap().stored, 1);
     drop(store);
-    // The log still has what left the retention.
+    // The log still contains samples beyond the retention.
     let held = contents(&open(&sim, short()), TimeRange::new(1, i64::MAX));
     assert_eq!(held[0], ("old".to_owned(), vec![(5 * HOUR, 2.0)]));
 }

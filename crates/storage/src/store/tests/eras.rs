@@ -1,5 +1,5 @@
-//! Slots beyond 32 bits: each start gives those of the next era, so that the lower halves of slots
-//! come again and again. And a start that has numbers for few new series.
+//! Slots beyond 32 bits: each start assigns slots of the next era, so that the lower halves of
+//! slots repeat. Also a start with slots for few new series.
 
 use super::*;
 use crate::failpoints::{Faults, set_faults};
@@ -19,7 +19,7 @@ fn short() -> StoreOptions {
     }
 }
 
-/// One sample at `time` for each of the series, with an exemplar that names its series.
+/// Sends one sample at `time` for each of the series, with an exemplar that names its series.
 fn send(store: &Store, names: &[&str], time: i64) -> Appended {
     let mut batch = Batch::default();
     for name in names {
@@ -39,7 +39,7 @@ fn send(store: &Store, names: &[&str], time: i64) -> Appended {
     append(store, &batch, ALWAYS)
 }
 
-/// The names of the series that have exemplars, and what those name.
+/// Returns the names of the series that have exemplars, with the names in the exemplars.
 fn exemplars(store: &Store) -> Vec<(String, String)> {
     let request = ExemplarRequest {
         tenant: &TenantId::anonymous(),

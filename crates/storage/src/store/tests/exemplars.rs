@@ -1,4 +1,4 @@
-//! Exemplars: through the log, the ring and the file, and through crashes.
+//! Tests of exemplars in log, ring and file, and through crashes.
 
 use super::*;
 use firn_model::env::sim::SimRng;
@@ -10,7 +10,7 @@ const MINUTE: i64 = 60_000;
 fn keeping(max: usize) -> StoreOptions {
     StoreOptions {
         exemplars_max: max,
-        // A few batches a segment, so that the log is trimmed all the time.
+        // A few batches per segment, so that the log is trimmed all the time.
         log_segment_bytes: 4 << 10,
         ..options()
     }
@@ -25,7 +25,7 @@ fn push(batch: &mut Batch, id: &str, value: f64, time: i64) {
     });
 }
 
-/// A series as remote write sends it: exemplars in a series of their own.
+/// Adds a series as remote write sends it: exemplars in a separate entry.
 fn add_exemplars(batch: &mut Batch, name: &str, exemplars: &[(f64, i64)]) {
     batch
         .label_bytes()
@@ -36,7 +36,7 @@ fn add_exemplars(batch: &mut Batch, name: &str, exemplars: &[(f64, i64)]) {
     batch.end_series();
 }
 
-/// What is found of `job="test"`, as `name value@time`.
+/// Returns the exemplars of `job="test"`, as `name value@time`.
 fn found(store: &Store, range: TimeRange) -> Vec<String> {
     let sets = [vec![Matcher::new("job", MatchOp::Equal, b"test").unwrap()]];
     let request = ExemplarRequest {
@@ -101,7 +101,7 @@ fn exemplars_that_cannot_be_kept_are_passed_over() {
     sent.label_bytes().extend_from_slice(labels("a").as_bytes());
     push(&mut sent, &"x".repeat(200), 1.0, 3);
     sent.end_series();
-    // Its only sample is too old, and so the exemplar goes with it.
+    // Its only sample is too old, so the exemplar is rejected too.
     sent.label_bytes().extend_from_slice(labels("a").as_bytes());
     sent.push_float(-HOUR, 1.0);
     push(&mut sent, "a-4", 1.0, 4);
@@ -109,7 +109,7 @@ fn exemplars_that_cannot_be_kept_are_passed_over() {
     append(&store, &sent, ALWAYS);
     assert_eq!(all(&store), ["a 1@2"]);
     assert_eq!(contents(&store, TimeRange::ALL).len(), 1);
-    // Nothing to keep is nothing to log.
+    // If nothing is stored, nothing is logged.
     let blocks = store.parts.log.positions().last;
     let mut again = Batch::default();
     add_exemplars(&mut again, "a", &[(1.0, 2)]);
@@ -129,7 +129,7 @@ fn exemplars_without_room_leave_batches_as_they_are() {
 
 const HOUR: i64 = 60 * MINUTE;
 
-/// Random batches, ticks, crashes and stops beside a list of the newest exemplars.
+/// Compares random batches, ticks, crashes and stops with a list of the newest exemplars.
 #[test]
 fn exemplars_through_trims_and_crashes_are_the_newest_acked() {
     for seed in 0..10 {
@@ -179,15 +179,15 @@ fn exemplars_through_trims_and_crashes_are_the_newest_acked() {
     }
 }
 
-/// Sends for so many hours of data time, with a tick a minute: a steady series, and one for each
-/// hour, with an exemplar each ten minutes.
+/// Sends `hours` of data time with a tick per minute: a steady series, and one for each hour with
+/// an exemplar every ten minutes.
 fn send_hours(store: &Store, hours: std::ops::Range<i64>) {
     for minute in hours.start * 60..hours.end * 60 {
         let now = minute * MINUTE;
         let name = format!("hour{}", minute / 60);
         let mut sent = batch(&[("steady", &[(now, 1.0)]), (&name, &[(now, 1.0)])]);
         if minute % 10 == 0 {
-            // Observed before it was scraped.
+            // Observed before the scrape.
             add_exemplars(&mut sent, &name, &[(0.5, now - 1_000)]);
         }
         append(store, &sent, ALWAYS);
@@ -195,7 +195,7 @@ fn send_hours(store: &Store, hours: std::ops::Range<i64>) {
     }
 }
 
-/// What was sent, as [`found`] says it.
+/// Returns the sent exemplars in the form of [`found`].
 fn sent_of(hours: std::ops::Range<i64>) -> Vec<String> {
     let mut sent = Vec::new();
     for hour in hours {
@@ -216,13 +216,13 @@ fn exemplars_of_series_that_left_the_head_are_found_in_blocks() {
     send_hours(&store, 0..26);
     assert_eq!(all(&store), sent_of(0..26));
     assert!(store.parts.index.series_count() < 9);
-    // Merged, and not as they were cut.
+    // Merged blocks, not those of the cut.
     let levels = store.parts.blocks.list().blocks;
     assert!(levels.iter().all(|block| block.level > 1), "{levels:?}");
     store.close().unwrap();
     drop(store);
     sim.disk.crash();
-    // What only the ring has is gone without it; its series are gone already.
+    // Exemplars that were only in the ring are gone without it; their series are gone already.
     store = open(&sim, keeping(0));
     let cut = store.parts.blocks.view().cut / HOUR;
     assert_eq!(cut, 24);

@@ -1,10 +1,11 @@
-//! Samples as far apart as timestamps can be.
+//! Samples that are as far apart as timestamps permit.
 
 use super::*;
 
 const NOW: i64 = 1_700_000_000_000;
 
-/// A store keeps what `times` say, sweeps, and brings it back from log and pages.
+/// Checks that a store keeps samples at `times` through a sweep, and restores them from log and
+/// pages.
 fn check(times: &[i64]) {
     let sim = sim::env(1);
     let all_kept = StoreOptions {
@@ -46,7 +47,7 @@ fn store_with_samples_at_the_ends_of_time_starts_again() {
     check(&[i64::MIN]);
 }
 
-/// The end of a page stands for the newest sample of a series in it, and may lie in two hours in
+/// The end of a page represents the newest sample of a series in it, and may be in an epoch in
 /// which the series has none.
 #[test]
 fn series_whose_page_went_on_without_it_is_found_by_its_next_sample() {

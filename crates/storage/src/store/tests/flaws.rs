@@ -1,5 +1,5 @@
-//! Deliberately broken variants of the store, each of which a test must catch: by the simulation of
-//! [`super::crashes`] or, where what goes wrong needs a rare order of steps, by a case.
+//! Deliberately broken variants of the store, each of which a test must detect: the simulation of
+//! [`super::crashes`] or, if the failure needs a rare order of steps, a specific test.
 
 use super::crashes::first_trouble;
 use super::*;
@@ -9,7 +9,7 @@ use crate::sealed::GROUP_SLOTS;
 use std::cell::Cell;
 use std::rc::Rc;
 
-/// Seeds within which the simulation finds each. Without a flaw it passes them.
+/// Number of seeds within which the simulation detects each flaw. Without a flaw it passes them.
 const SEEDS: u64 = 400;
 
 const MINUTE: i64 = 60_000;
@@ -52,7 +52,8 @@ fn store_with_a_flaw_is_caught_by_the_simulation() {
     }
 }
 
-/// What is visible to a new reader and hidden from an old one is not sealed: the log must keep it.
+/// Samples that are visible to a new reader and hidden from an old one are not sealed, so the log
+/// must keep them.
 fn sample_hidden_from_a_reader_survives() -> bool {
     let sim = sim::env(1);
     let short = StoreOptions {
@@ -90,8 +91,8 @@ fn mark_of_batches_that_were_not_sealed_keeps_the_log() {
     ));
 }
 
-/// A group of which all series retired is not due any more; whether a sample of one that comes back
-/// survives although the log goes on being trimmed.
+/// A group without series in the head is not due any more. Returns whether a sample of a restored
+/// series survives while the log is trimmed further.
 fn sample_of_a_series_that_comes_back_survives() -> bool {
     let sim = sim::env(1);
     let short = StoreOptions {
@@ -117,7 +118,7 @@ fn sample_of_a_series_that_comes_back_survives() -> bool {
     assert_eq!(store.parts.index.evicted_count(), GROUP_SLOTS as usize);
     let groups = |store: &Store| lock(&store.maintenance.state).coverage.all(0).len();
     assert_eq!(groups(&store), 1, "the group of those that retired is gone");
-    // Its window goes on; others are sealed meanwhile.
+    // Its window continues; others are sealed in the meantime.
     send("old3", 40 * MINUTE);
     for second in 1..50 {
         send("new", 40 * MINUTE + second * 1_000);
@@ -153,7 +154,7 @@ fn group_whose_series_retired_is_known_again_when_one_comes_back() {
     ));
 }
 
-/// Chunks of the head after a start, of two series of which one is sealed.
+/// Returns the number of chunks in the head after a start with two series, one of which is sealed.
 fn chunks_after_a_start() -> u64 {
     let sim = sim::env(1);
     let short = StoreOptions {
@@ -174,21 +175,21 @@ fn chunks_after_a_start() -> u64 {
     store.stats(0).chunks
 }
 
-/// Answers would be the same: what is there twice is put together.
+/// Query results would be equal, because samples that are there twice are merged.
 #[test]
 fn head_after_a_start_has_what_no_page_has() {
     assert_eq!(chunks_after_a_start(), 1);
     assert_eq!(with_flaw(Flaw::ReplaysSealed, chunks_after_a_start), 2);
 }
 
-/// A series that retired and has no sample left comes back in the turn with this number of the tick
-/// that removes it; whether its sample is found. `None` if the tick has fewer turns.
+/// An evicted series without samples gets a sample in turn `number` of the tick that removes it.
+/// Returns whether the sample is found, or `None` if the tick has fewer turns.
 fn series_back_in_turn_is_found(number: u32) -> Option<bool> {
     let sim = sim::env(1);
     let short = StoreOptions {
         retention_ms: 3 * HOUR,
         cut_ms: 1_000 * HOUR,
-        // By themselves ticks would come before the turns.
+        // Prevents ticks by data time before the turns.
         tick_ms: i64::MAX,
         ..options()
     };

@@ -1,4 +1,4 @@
-//! A disk that is full, or nearly so.
+//! Tests of a disk that is full or nearly full.
 
 use super::*;
 use firn_model::env::sim::Operation;
@@ -7,7 +7,7 @@ use firn_model::log::LogHealth;
 const MIB: u64 = 1 << 20;
 const MINUTE: i64 = 60_000;
 
-/// A store that has a window to seal after its second batch.
+/// Returns a store with a window to seal after its second batch.
 fn store_with_a_window(sim: &Sim) -> Arc<Store> {
     let by_hand = StoreOptions {
         tick_ms: i64::MAX,
@@ -20,7 +20,7 @@ fn store_with_a_window(sim: &Sim) -> Arc<Store> {
     store
 }
 
-/// Failed ticks and pages.
+/// Returns the numbers of failed ticks and of sealed pages.
 fn outcomes(store: &Store) -> (u64, u64) {
     let m = &store.parts.metrics;
     (m.seal_failures.get(), m.sealed_pages.get())
@@ -89,7 +89,7 @@ fn store_on_a_disk_that_was_full_has_all_that_it_took_and_goes_on() {
     sim.clock.advance_ms(1_000);
     store.tick();
     assert_eq!(store.health(), LogHealth::Sound);
-    // What the sender tries again is there already.
+    // The retried sample is already stored.
     assert_eq!(send(2).unwrap().stored, 1);
     assert!(send(3).is_ok());
     drop(store);
@@ -126,7 +126,7 @@ fn store_that_starts_on_a_full_disk_is_read_and_goes_on_once_there_is_room() {
     assert_eq!(held[0].1.last(), Some(&(3, 3.0)));
 }
 
-/// A segment of pages that was given up holds what no start relies on: the log has it.
+/// No start relies on an abandoned segment of pages: the log contains its samples.
 #[test]
 fn segment_of_which_nothing_became_durable_is_not_missed_after_a_power_loss() {
     let mut failed = 0;
@@ -147,8 +147,8 @@ fn segment_of_which_nothing_became_durable_is_not_missed_after_a_power_loss() {
     assert!(failed > 0, "no seal failed");
 }
 
-/// A sync fails while pages are sealed, completed and leave the retention; soon or later the process
-/// is killed, and then the power goes.
+/// A sync fails while pages are sealed, completed and deleted by retention. Soon or later the
+/// process is killed, and then the power fails.
 #[test]
 fn sync_that_fails_once_costs_nothing_and_makes_nothing_seem_lost() {
     const HOUR: i64 = 60 * MINUTE;
@@ -172,7 +172,7 @@ fn sync_that_fails_once_costs_nothing_and_makes_nothing_seem_lost() {
             store.tick();
         }
         if killed_at == QUARTERS {
-            // Whatever failed was tried again.
+            // Every failed operation was retried.
             let m = &store.parts.metrics;
             assert!(
                 m.sealed_pages.get() > 10 && m.removed_segments.get() > 2,

@@ -1,5 +1,5 @@
-//! The journal of another room: it comes back after every start, from where its state was told
-//! anew, however much of the log is sealed meanwhile.
+//! The journal of another component: it is restored after every start, from its last complete state
+//! on, however much of the log is sealed in the meantime.
 
 use super::*;
 use crate::failpoints::{Flaw, with_flaw};
@@ -7,7 +7,7 @@ use firn_model::log::{Journal, JournalMark};
 
 const MINUTE: i64 = 60_000;
 
-/// Seals and trims at once what it can.
+/// Options with which everything possible is sealed and trimmed at once.
 fn short() -> StoreOptions {
     StoreOptions {
         window_ms: MINUTE,
@@ -17,7 +17,7 @@ fn short() -> StoreOptions {
     }
 }
 
-/// Appends a sample of `a` at `minute` beside the journal.
+/// Appends a sample of `a` at `minute` together with the journal.
 fn log(store: &Arc<Store>, minute: i64, mark: JournalMark, bytes: &[u8]) {
     let mut batch = batch(&[("a", &[(minute * MINUTE, 1.0)])]);
     batch.set_journal(Journal {
@@ -30,7 +30,7 @@ fn log(store: &Arc<Store>, minute: i64, mark: JournalMark, bytes: &[u8]) {
     }
 }
 
-/// What a start finds behind these marks, each with its number as bytes.
+/// Returns the journal that a start finds after these marks, each with its number as bytes.
 fn found_after(marks: &[JournalMark], is_clean: bool) -> Vec<u8> {
     let sim = sim::env(1);
     let store = open(&sim, short());

@@ -1,4 +1,4 @@
-//! Late samples: which are taken, what queries see of them, and that nothing loses them.
+//! Tests of late samples: which are accepted, the results of queries, and that none is lost.
 
 use super::*;
 use crate::failpoints::{Flaw, with_flaw, with_turns};
@@ -21,7 +21,7 @@ type Held = Vec<(String, Vec<(i64, f64)>)>;
 fn with_window(late_window_ms: i64) -> StoreOptions {
     StoreOptions {
         late_window_ms,
-        // By themselves ticks would come between.
+        // Prevents ticks by data time between the steps of a test.
         tick_ms: i64::MAX,
         ..options()
     }
@@ -41,7 +41,8 @@ fn expected(series: &[Series<'_>]) -> Held {
         .collect()
 }
 
-/// What a store says to one sample behind `held`, with the newest of the store at 10 h.
+/// Checks the result for one sample of a series with the samples `held`, if the newest sample of
+/// the store is at 10 h.
 #[track_caller]
 fn check(
     options: StoreOptions,
@@ -66,7 +67,7 @@ fn check(
     assert_eq!(appended.stored, usize::from(verdict.is_none()), "{context}");
 }
 
-/// As upstream, version 3.14: `tsdb/head_append.go`.
+/// Same rules as upstream, version 3.14: `tsdb/head_append.go`.
 #[test]
 fn sample_that_cannot_be_appended_in_order_is_late_or_refused() {
     use Rejection::{DuplicateTimestamp, OutOfBounds, OutOfOrder, TooOld};
@@ -89,7 +90,7 @@ fn sample_that_cannot_be_appended_in_order_is_late_or_refused() {
         (half, known, (newest - 2 * HOUR, 1.0), Some(TooOld)),
         (half, known, (newest - 10, 2.0), Some(DuplicateTimestamp)),
         (half, known, (newest - 10, 1.0), None),
-        // Its series has nothing newer: in order within an hour, whatever the window.
+        // Its series has no newer sample: in order within an hour, whatever the window.
         (half, none, (newest - HOUR, 1.0), None),
         (half, none, (newest - HOUR - 1, 1.0), Some(TooOld)),
         (far, known, (newest - far, 1.0), None),
@@ -235,7 +236,7 @@ fn floor_that_rises_makes_older_samples_late_or_refuses_them() {
     }
 }
 
-/// Whether a series of which the head has nothing but a late sample is there after a crash.
+/// A series with only a late sample in the head must survive a crash.
 #[test]
 fn series_with_late_samples_alone_survives_a_crash_and_the_sweep() {
     let sim = sim::env(1);
@@ -257,7 +258,7 @@ fn series_with_late_samples_alone_survives_a_crash_and_the_sweep() {
     sim.disk.crash();
     let store = open(&sim, options.clone());
     assert_eq!(held(&store), wanted);
-    // Its creation stands in the log once more.
+    // Its creation is logged once more.
     send(&store, &[("old", &[(50 * HOUR, 8.0)])]);
     drop(store);
     sim.disk.crash();
@@ -310,11 +311,11 @@ fn late_samples_older_than_every_epoch_that_is_kept_are_found() {
         store.label_values("__name__", request).unwrap()
     };
     assert!(values(EPOCH_MS).is_empty());
-    // A late sample of the other series lies behind, and which epoch it is in is forgotten.
+    // A late sample of the other series is before it, and its epoch is dropped.
     assert_eq!(values(4 * HOUR), [b"a".to_vec(), b"b".to_vec()]);
 }
 
-/// Seals all that may be, so that only late samples are in the log alone.
+/// Seals everything possible, so that only late samples remain in the log alone.
 fn seal_and_trim(store: &Store, minutes: std::ops::Range<i64>) {
     for minute in minutes {
         send(store, &[("a", &[(minute * MINUTE, 1.0)])]);
@@ -322,12 +323,12 @@ fn seal_and_trim(store: &Store, minutes: std::ops::Range<i64>) {
     }
 }
 
-/// Late samples stay in the head.
+/// Keeps late samples in the head.
 fn pause_flushes(store: &Store) {
     lock(&store.maintenance.state).flush_not_before = Duration::MAX;
 }
 
-/// Whether a late sample survives that was sent before much else was sealed and trimmed.
+/// Returns whether a late sample survives that was sent before many others were sealed and trimmed.
 fn late_sample_survives_trimming() -> bool {
     let sim = sim::env(1);
     let options = StoreOptions {
@@ -413,7 +414,7 @@ fn late_samples_that_left_the_head_let_the_log_go() {
         series.iter().map(|(_, samples)| early(samples)).collect()
     };
     assert_eq!(minute(&held(&store)), [vec![], vec![(MINUTE / 2, 3.0)]]);
-    // Only the last one is looked for where it may lie.
+    // Only the last one is found where it may be.
     store.parts.index.drop_epochs_before(1);
     assert_eq!(contents(&store, TimeRange::new(0, MINUTE / 2)).len(), 1);
     assert!(contents(&store, TimeRange::new(0, MINUTE / 3)).is_empty());
@@ -426,7 +427,7 @@ fn late_samples_that_left_the_head_let_the_log_go() {
     assert_eq!(store.parts.metrics.late_memory.get(), bytes as i64);
 }
 
-/// A store with late samples that the next tick flushes, and all that it holds.
+/// Returns a store with late samples that the next tick flushes, and its contents.
 fn store_with_due_rows(sim: &Sim) -> (Arc<Store>, Held) {
     let options = StoreOptions {
         window_ms: MINUTE,
@@ -463,7 +464,7 @@ fn late_samples_that_are_flushed_are_in_blocks_and_free_head_and_log() {
     assert_eq!(held(&open(&sim, options)), with_newest);
 }
 
-/// What readers see between the steps of a tick that flushes: whether that is all, each time.
+/// Returns for each step of a tick that flushes whether a reader sees everything.
 fn readers_during_a_flush_see_all() -> Vec<bool> {
     let (store, all) = store_with_due_rows(&sim::env(1));
     let seen = Rc::new(RefCell::new(Vec::new()));
@@ -484,15 +485,15 @@ fn readers_during_a_flush_see_late_samples_once() {
     assert!(seen.contains(&false), "{seen:?}");
 }
 
-/// Whether a reader finds all when late samples are flushed in this turn of it; `None` if it has
-/// fewer turns.
+/// Returns whether a reader sees everything if late samples are flushed in its turn `number`;
+/// `None` if it has fewer turns.
 fn reader_with_a_flush_in_turn_sees_all(number: u32) -> Option<bool> {
     let (store, all) = store_with_due_rows(&sim::env(1));
     let (other, turns) = (store.clone(), Rc::new(Cell::new(0)));
     let taken = turns.clone();
     let flush = move || {
         if taken.replace(taken.get() + 1) == number {
-            // Readers that are looking put a flush off.
+            // Active readers postpone a flush.
             (0..2).for_each(|_| other.tick());
         }
     };
@@ -512,7 +513,7 @@ fn reader_sees_late_samples_that_are_flushed_meanwhile() {
     assert!(of_turns.contains(&false), "{of_turns:?}");
 }
 
-/// In each turn of a reader a batch comes, of which a part is late, and is flushed.
+/// In each turn of a reader a batch arrives, a part of which is late, and is flushed.
 #[test]
 fn reader_sees_all_of_a_batch_or_nothing_although_its_late_samples_are_flushed() {
     for number in 0.. {
@@ -650,7 +651,7 @@ fn late_samples_that_arrived_later_than_others_do_so_after_a_restart() {
         };
         let store = open(&sim, options.clone());
         send(&store, &[("a", &[(10, 1.0)])]);
-        // Batches take numbers in the order in which they arrive, and reach the log in any order.
+        // Batches get sequence numbers in order of arrival, and reach the log in any order.
         let row = |value: f64, order: u64| {
             let mut batch = firn_model::log::LogBatch::default();
             let row = firn_model::log::FloatRow {
@@ -729,7 +730,7 @@ fn late_histograms_stand_among_the_others_and_say_nothing_of_resets() {
     assert_eq!(see(&open(&sim, with_window(HOUR))), (times, hints, starts));
 }
 
-/// A batch reads the floor when it is applied, however long it is under way before.
+/// A batch reads the floor when it is applied, however long it was in progress before.
 #[test]
 fn floor_that_rises_while_a_batch_is_under_way_holds_for_it_until_it_is_applied() {
     let in_order_at = |turn: u32| {

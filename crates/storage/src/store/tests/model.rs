@@ -1,5 +1,5 @@
-//! Random histories of appends in any order of time, restarts, crashes, sealing and time passing,
-//! beside plain maps.
+//! Compares random histories of appends in any order of time, restarts, crashes, sealing and time
+//! steps with plain maps.
 
 use super::*;
 use crate::failpoints::{Faults, set_faults};
@@ -15,30 +15,30 @@ const RETENTION_MS: i64 = 30 * HOUR;
 
 #[derive(Clone, Debug, PartialEq)]
 enum Value {
-    /// By its bits, so that NaNs are equal to themselves.
+    /// As bits, so that NaNs are equal to themselves.
     Float(u64),
     Histogram(Histogram),
 }
 
 type Samples = BTreeMap<i64, Value>;
 
-/// What a series took.
+/// The accepted samples of a series.
 #[derive(Clone, Debug, Default)]
 struct Taken {
     in_order: Samples,
-    /// In order of arrival: by number of batch, of one batch floats first.
+    /// In order of arrival: by number of batch, floats first within a batch.
     late: BTreeMap<i64, Vec<(u64, bool, Value)>>,
 }
 
 impl Taken {
-    /// All samples at a time, those that were taken in order first.
+    /// Returns all samples at a time, in-order samples first.
     fn at(&self, time: i64) -> impl Iterator<Item = &Value> {
         let late = self.late.get(&time).into_iter().flatten();
         let late = late.map(|(.., value)| value);
         self.in_order.get(&time).into_iter().chain(late)
     }
 
-    /// The times in `range`, ascending.
+    /// Returns the times in `range`, in ascending order.
     fn times(&self, range: TimeRange) -> Vec<i64> {
         let all = self.in_order.keys().chain(self.late.keys()).copied();
         let mut times: Vec<i64> = all.filter(|time| range.contains(*time)).collect();
@@ -47,7 +47,7 @@ impl Taken {
         times
     }
 
-    /// The sample at a time that stays.
+    /// Returns the sample at a time that takes precedence.
     fn stays(&self, time: i64, duplicates: Duplicates) -> Option<&Value> {
         match duplicates {
             Duplicates::KeepFirst => self.at(time).next(),
@@ -79,7 +79,7 @@ struct World {
     jobs: Arc<Deferred>,
     store: Option<Arc<Store>>,
     options: StoreOptions,
-    /// What a reader must see, and what the head took.
+    /// The samples that a reader must see, and those that the head accepted.
     visible: Contents,
     applied: Contents,
     in_flight: Vec<(Ticket, Appended)>,
@@ -173,7 +173,8 @@ impl World {
         }
     }
 
-    /// Lets the records under way become durable: their tickets resolve as the model says.
+    /// Lets the records in progress become durable: their tickets must resolve as the model
+    /// expects.
     fn settle(&mut self) {
         self.jobs.run();
         for (ticket, expected) in self.in_flight.drain(..) {
@@ -182,7 +183,7 @@ impl World {
         self.visible = self.applied.clone();
     }
 
-    /// The newest sample that was taken in order.
+    /// Returns the time of the newest in-order sample.
     fn newest(&self) -> Option<i64> {
         let series = self.applied.values();
         series
@@ -197,14 +198,14 @@ impl World {
         let window_ms = self.options.late_window_ms;
         let lateness_ms = self.options.lateness_max_ms.max(window_ms);
         let oldest = newest.map_or(i64::MIN, |t| t - lateness_ms);
-        // Some fill in the past.
+        // Some batches are backfill.
         let time_max = self.now + 60_000;
         let bounds = match self.rng.one_in(6) {
             true => AppendBounds::of_any_age(time_max, self.now - HOUR),
             false => AppendBounds::until(time_max),
         };
         let fills_in = bounds.late == TakeLate::OfAnyAge;
-        // A cut may have passed more: what was newest then need not have been durable.
+        // A cut may be further ahead: the newest sample at that time need not have been durable.
         let floor = self.store().parts.floor.load(Ordering::Relaxed);
         let cut_max = self
             .newest_ever
@@ -220,12 +221,12 @@ impl World {
             let samples: Vec<(i64, Value)> = (0..1 + self.rng.below(3))
                 .map(|_| self.sample(&labels, oldest, fills_in))
                 .collect();
-            // Floats come first in a batch, whatever their times.
+            // Floats precede histograms in a batch, whatever their times.
             let (floats, histograms): (Vec<_>, Vec<_>) = samples
                 .into_iter()
                 .partition(|(_, v)| matches!(v, Value::Float(_)));
             for (time, value) in floats.into_iter().chain(histograms) {
-                // Of an empty store the first sample counts as the newest.
+                // The first sample of an empty store counts as the newest one.
                 let late_from = match fills_in {
                     true => i64::MIN,
                     false => *newest.get_or_insert(time) - window_ms,
@@ -253,7 +254,7 @@ impl World {
         if let Some(known) = known
             && self.rng.one_in(8)
         {
-            // Another value, or the same, at the time of some sample before.
+            // Another value, or the same, at the time of an earlier sample.
             let times = known.times(TimeRange::new(oldest, self.now));
             let at = self.rng.below(times.len().max(1) as u64) as usize;
             if let Some(time) = times.get(at) {
@@ -282,7 +283,7 @@ impl World {
         (time, value)
     }
 
-    /// What the store must do with a sample.
+    /// Returns the expected result for a sample.
     fn expect(
         &mut self,
         expected: &mut Appended,
@@ -341,7 +342,7 @@ impl World {
         }
     }
 
-    /// Compares what is visible in some range; what left the retention may be there still.
+    /// Compares the visible samples in a range. Samples beyond the retention may still be there.
     fn check(&mut self) {
         let context = format!("seed {}", self.seed);
         let kept_from = self.newest().map_or(i64::MIN, |t| t - RETENTION_MS);
@@ -362,7 +363,7 @@ impl World {
             for (time, value) in &samples {
                 assert!(range.contains(*time), "{time}, {context}");
                 let stays = expected.and_then(|e| e.stays(*time, duplicates));
-                // One that goes before it may have left the retention.
+                // A sample with precedence may have been deleted by retention.
                 let mut sent = expected.into_iter().flat_map(|e| e.at(*time));
                 let may_stay = *time < kept_from && sent.any(|sent| sent == value);
                 if !may_stay {
@@ -397,7 +398,7 @@ fn samples_of(batch: &SeriesBatch, i: usize) -> Samples {
     let values = columns.values.iter().map(|v| Value::Float(v.to_bits()));
     let mut samples: Vec<_> = columns.times.iter().copied().zip(values).collect();
     for (at, histogram) in columns.histograms {
-        // What is known about resets the head finds out by itself.
+        // The head computes counter reset hints itself.
         samples[*at as usize].1 = Value::Histogram(Histogram {
             reset_hint: ResetHint::Unknown,
             ..Histogram::clone(histogram)

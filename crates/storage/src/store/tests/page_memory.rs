@@ -1,14 +1,14 @@
-//! Memory of queries over many pages: lists and open pages are reserved before they are there.
+//! Memory of queries over many pages: lists and open pages are reserved before they are allocated.
 
 use super::*;
 use firn_model::error::Error;
 
 const HOUR: i64 = 3_600_000;
 
-/// Pages of the group.
+/// Number of pages of the group.
 const PAGES: i64 = 60;
 
-/// A store of three series in many pages, none of which is in memory.
+/// Returns a store with three series in many pages, none of which is cached.
 fn many_pages(sim: &Sim) -> Arc<Store> {
     let uncached = StoreOptions {
         page_cache_bytes: 0,
@@ -79,12 +79,12 @@ fn read_reserves_the_pages_that_it_holds_or_is_refused() {
             budget.peak_bytes() - before
         })
     };
-    // Pages that other series need are held, all of them.
+    // Pages that other series need are all held.
     let together = read(&all, 0..3).unwrap();
     assert!(together > PAGES as usize * 1_024, "{together}");
     let small = Budget::new("query", held + together / 2);
     assert_eq!(read(&small, 0..3).unwrap_err().kind, ErrorKind::Limited);
-    // Those of one series go one by one.
+    // Those of one series are closed one by one.
     let tiny = Budget::new("query", held + together / 20);
     for series in 0..3 {
         assert!(read(&tiny, series..series + 1).unwrap() < together / 20);

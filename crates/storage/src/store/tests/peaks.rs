@@ -1,4 +1,4 @@
-//! Memory after a peak: what a crowd of series took goes when they fall silent.
+//! Memory after a peak: the memory of many series is released after they fall silent.
 
 use super::*;
 use crate::head::series::Series;
@@ -7,8 +7,8 @@ use firn_model::fingerprint::Fingerprint;
 
 const MINUTE: i64 = 60_000;
 
-/// Bytes of the head's tables when a store has one series, and again when a crowd came to it and
-/// fell silent; whether all that came is still there.
+/// Returns the bytes of the head's tables when a store has one series, and again after many series
+/// came and fell silent. Checks that all their samples are still there.
 fn tables_around(crowd: usize) -> (usize, usize) {
     let sim = sim::env(1);
     let store = open(
@@ -43,7 +43,7 @@ fn tables_around(crowd: usize) -> (usize, usize) {
     assert_eq!(store.parts.index.evicted_count(), crowd);
     let found = contents(&store, TimeRange::ALL);
     assert_eq!(found.len(), crowd + 1);
-    // They find their way back.
+    // Evicted series can be restored.
     append(
         &store,
         &batch(&[(&names[crowd - 1], &[(30 * MINUTE, 3.0)])]),
@@ -57,7 +57,7 @@ fn tables_around(crowd: usize) -> (usize, usize) {
 #[test]
 fn tables_of_the_head_after_a_crowd_are_as_small_as_before() {
     let (before, after) = tables_around(10_000);
-    // In each shard a slab with a series and a free one, for what comes next; ten at the peak.
+    // In each shard a slab with a series and a free one in reserve; ten at the peak.
     let slab = SLAB_ITEMS * (size_of::<Option<Series>>() + size_of::<Fingerprint>());
     assert!(after <= before + 4 * slab, "{before} before, {after} after");
 }

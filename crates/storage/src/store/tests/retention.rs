@@ -1,4 +1,5 @@
-//! Limits of time and size that change while the store runs, and what goes because of them.
+//! Tests of time and size limits that change while the store runs, and of the data that they
+//! delete.
 
 use super::*;
 use crate::block::BlockId;
@@ -9,7 +10,7 @@ use std::path::Path;
 
 const MINUTE: i64 = 60_000;
 
-/// Pages of a minute and segments of a few of them, which nothing is appended to soon after.
+/// Options with pages of a minute and segments of a few pages, which are soon closed.
 fn small_pages() -> StoreOptions {
     StoreOptions {
         retention_ms: i64::MAX,
@@ -21,7 +22,7 @@ fn small_pages() -> StoreOptions {
     }
 }
 
-/// A store with an hour of samples, nearly all of them sealed.
+/// Returns a store with an hour of samples, nearly all of them sealed.
 fn store_of_an_hour(sim: &Sim) -> Arc<Store> {
     let store = open(sim, small_pages());
     for time in (0..60 * MINUTE).step_by(10_000) {
@@ -45,7 +46,7 @@ fn limit(time_ms: i64, bytes: Option<u64>, percent: Option<f64>) -> Retention {
     }
 }
 
-/// Bytes of the files that count.
+/// Returns the bytes of the files that count against the limit.
 fn counted(store: &Store) -> u64 {
     store.parts.bytes_beside_blocks() + store.parts.blocks.bytes.get() as u64
 }
@@ -90,7 +91,7 @@ fn limit_of_size_set_later_takes_the_oldest_pages_and_stays() {
         kept.len()
     );
     assert_eq!(store.parts.retaining.by_size.get(), 1);
-    // Nothing comes back with a higher limit, and nothing else goes.
+    // A higher limit restores nothing, and nothing else is deleted.
     store.set_retention(limit(i64::MAX, None, None));
     assert_eq!(times(&store), kept);
     drop(store);
@@ -163,7 +164,7 @@ fn limit_of_time_set_later_takes_what_is_too_old_and_is_shown() {
     assert!(sim.env.disk.list(Path::new("/data/pages")).unwrap().len() > 1);
 }
 
-/// Receives plain numbers.
+/// A sink for plain numbers.
 struct Numbers<'a>(&'a mut dyn FnMut(&str, f64));
 
 impl Sink for Numbers<'_> {
@@ -183,7 +184,7 @@ fn small_blocks() -> StoreOptions {
     }
 }
 
-/// From the oldest sample of each block to its newest, and its bytes; the oldest block first.
+/// Returns the time range and the bytes of each block, oldest first.
 fn blocks(store: &Store) -> Vec<(TimeRange, u64)> {
     let list = store.parts.blocks.list().blocks.into_iter();
     let mut blocks: Vec<_> = list.map(|block| (block.range, block.bytes)).collect();
@@ -222,7 +223,7 @@ fn limit_of_size_takes_the_oldest_blocks_once_no_reader_holds_them() {
     let kept = times(&store);
     assert_eq!(kept[0], next.0.max + 10_000);
     assert_eq!(kept.last(), Some(&(90 * MINUTE - 10_000)));
-    // Who began before reads on.
+    // An earlier reader can continue.
     let mut columns = SeriesBatch::default();
     reader.read(0..1, &mut columns).unwrap();
     assert_eq!(columns.series(0).times.len(), all[0].1.len());
@@ -262,7 +263,7 @@ fn limit_of_size_below_log_and_pages_leaves_no_block_and_all_that_is_not_in_one(
     assert_eq!((times(&store), store.damages()), (kept, Vec::new()));
 }
 
-/// Whatever the number of blocks, one manifest is written and each file that goes is unlinked.
+/// Whatever the number of blocks, one manifest is written and each deleted file is unlinked.
 #[test]
 fn limit_set_later_costs_one_manifest_and_what_it_unlinks() {
     const BLOCKS: i64 = 300;

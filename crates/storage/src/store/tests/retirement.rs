@@ -1,4 +1,4 @@
-//! Series that fall silent leave the head, are found all the same, and come back.
+//! Tests of eviction: silent series leave the head, are still found, and are restored.
 
 use super::*;
 
@@ -13,7 +13,7 @@ fn short() -> StoreOptions {
     }
 }
 
-/// Sends samples of `name` every ten minutes from `first` to before `end`, with a tick after each.
+/// Sends samples of `name` every ten minutes in `first..end`, with ticks after each.
 fn send(store: &Arc<Store>, name: &str, first: i64, end: i64) {
     for time in (first..end).step_by(10 * MINUTE as usize) {
         append(store, &batch(&[(name, &[(time, time as f64)])]), ALWAYS);
@@ -56,7 +56,7 @@ fn silent_series_leaves_the_head_is_still_found_and_takes_its_slot_back() {
     send(&store, "old", 4 * HOUR, 4 * HOUR + 1);
     assert_eq!(head_and_index(&store), (2, 2));
     assert_eq!(times(&store, "old").len(), 7);
-    // A series that has some of the same labels is another one.
+    // A series with some of the same labels is a different one.
     send(&store, "other", 4 * HOUR, 4 * HOUR + 1);
     assert_eq!(head_and_index(&store), (3, 3));
     drop(store);

@@ -1,4 +1,4 @@
-//! Snapshots: what they hold, what they leave alone, and what a crash leaves of them.
+//! Tests of snapshots: their contents, files that they must not change, and crashes.
 
 use super::*;
 use crate::failpoints::with_turns;
@@ -14,7 +14,7 @@ const MINUTE: i64 = 60_000;
 const NAME: &str = "20060102T150405Z-0123456789abcdef";
 const SERIES: [&str; 3] = ["a", "b", "c"];
 
-/// Pages of a minute, and segments of a few records.
+/// Options with pages of a minute, and segments of a few records.
 fn small() -> StoreOptions {
     StoreOptions {
         lateness_max_ms: MINUTE,
@@ -46,7 +46,7 @@ fn send(store: &Store, number: i64) {
     assert_eq!(append(store, &batch(&all), ALWAYS).stored, SERIES.len());
 }
 
-/// A store of so many batches, most of them sealed.
+/// Returns a store with so many batches, most of them sealed.
 fn store_of(sim: &Sim, batches: i64) -> Arc<Store> {
     let store = open(sim, small());
     for number in 0..batches {
@@ -56,7 +56,8 @@ fn store_of(sim: &Sim, batches: i64) -> Arc<Store> {
     store
 }
 
-/// How many batches the store holds: all series have them, from the first one on.
+/// Returns the number of batches in the store. Checks that all series have them, from the first one
+/// on.
 #[track_caller]
 fn batches(store: &Store) -> i64 {
     let found = contents(store, TimeRange::ALL);
@@ -71,7 +72,7 @@ fn batches(store: &Store) -> i64 {
     count
 }
 
-/// Everything below `root` but the lock, with its bytes.
+/// Returns everything below `root` except the lock, with its bytes.
 fn files_below(sim: &Sim, root: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     let files = sim.disk.files().into_iter();
     let inside = files.filter(|path| path.starts_with(root) && !path.ends_with("LOCK"));
@@ -125,7 +126,7 @@ fn snapshot_takes_files_of_other_rooms_along_unless_it_has_no_log() {
                 assert_eq!(made.unwrap(), place());
             }
         }
-        // Of its own from here on.
+        // The copy is independent from here on.
         file.write_all_at(0, b"firing!").unwrap();
         sim.disk.crash();
         let copied = sim.disk.contents(&at(place()));
@@ -136,7 +137,8 @@ fn snapshot_takes_files_of_other_rooms_along_unless_it_has_no_log() {
     }
 }
 
-/// A file of another room is as old as the log or older: what it says is in the snapshot.
+/// A file of another component is as old as the log or older: everything it refers to is in the
+/// snapshot.
 #[test]
 fn snapshot_has_no_file_of_another_room_that_is_ahead_of_its_log() {
     let sim = sim::env(1);
@@ -152,7 +154,7 @@ fn snapshot_has_no_file_of_another_room_that_is_ahead_of_its_log() {
     let file = sim.disk.open(path, OpenMode::CreateNew).unwrap();
     send(&store, 0);
     store.tick();
-    // With each turn a batch is sent, and the file says how many were.
+    // In each turn a batch is sent, and the number of batches is written to the file.
     let sent = Rc::new(Cell::new(1_i64));
     let (count, sender) = (sent.clone(), store.clone());
     let turn = move || {
@@ -186,7 +188,7 @@ fn snapshot_shares_what_never_changes() {
         .map(|(_, bytes)| bytes.len())
         .sum();
     let taken = (before - free()) as usize;
-    // The last segment of pages got its directory, too.
+    // Includes the directory of the last segment of pages.
     assert!(
         taken < all - pages + 1_000,
         "{taken} bytes for {all}, {pages} of pages"
@@ -231,7 +233,7 @@ fn store_on_a_snapshot_writes_into_no_file_of_the_original() {
     }
     copy.close().unwrap();
     assert!(original(&sim) == before, "the original changed");
-    // Nor does what becomes of the original reach the snapshot.
+    // Changes of the original do not affect the snapshot either.
     drop(copy);
     let before = files_below(&sim, &place());
     for number in 100..200 {
@@ -281,7 +283,7 @@ fn snapshot_during_appends_has_all_acked_before_and_no_half_of_a_batch() {
     }
 }
 
-/// Cuts the power at each change of the disk that a snapshot makes.
+/// Cuts the power at each disk operation of a snapshot.
 #[test]
 fn snapshot_cut_off_by_power_loss_anywhere_is_whole_or_gone() {
     for skips_head in [false, true] {
@@ -403,7 +405,7 @@ fn snapshot_of_a_folder_at_rest_has_all_of_it_and_changes_nothing() {
     }
 }
 
-/// Between the steps of cuts and merges, which go on meanwhile.
+/// Takes snapshots between the steps of cuts and merges, which continue in the meantime.
 #[test]
 fn snapshot_at_any_moment_of_cuts_and_merges_opens_whole() {
     let sim = sim::env(1);

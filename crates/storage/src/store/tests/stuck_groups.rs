@@ -1,4 +1,4 @@
-//! Groups of which something cannot be sealed: they cost themselves and no other.
+//! Groups with samples that cannot be sealed: they affect no other group.
 
 use super::*;
 use crate::damage::DamageKind;
@@ -8,10 +8,10 @@ use std::collections::BTreeMap;
 
 const MINUTE: i64 = 60_000;
 
-/// Two groups of series, and a few of a third.
+/// Two groups of series, and a few series of a third.
 const SERIES: usize = 1_100;
 
-/// What every series has.
+/// The samples of every series.
 type Sent = Vec<(i64, f64)>;
 
 const BROKEN_SERIES: Faults = Faults {
@@ -34,7 +34,8 @@ fn short() -> StoreOptions {
     }
 }
 
-/// Every series has what was sent, but for those in `lacking`, which have what stands there.
+/// Checks that every series has the sent samples, except those in `lacking`, which have the samples
+/// listed there.
 fn check(store: &Store, sent: &Sent, lacking: &BTreeMap<usize, Sent>) {
     let held = contents(store, TimeRange::ALL);
     assert_eq!(held.len(), SERIES);
@@ -44,7 +45,7 @@ fn check(store: &Store, sent: &Sent, lacking: &BTreeMap<usize, Sent>) {
     }
 }
 
-/// The series with something in the head that is older than the last windows.
+/// Returns the series with samples in the head that are older than the last windows.
 fn left_behind(store: &Store, sent: &Sent) -> Vec<SeriesRef> {
     let newest = sent.last().map_or(0, |(time, _)| *time);
     let shard = lock(&store.parts.shards[0]);
@@ -53,7 +54,7 @@ fn left_behind(store: &Store, sent: &Sent) -> Vec<SeriesRef> {
     old.map(|(_, s)| s.slot).collect()
 }
 
-/// Twenty minutes of data time, and eighty of the clock.
+/// Sends twenty minutes of data time in eighty minutes of clock time.
 fn run(sim: &Sim, store: &Arc<Store>) -> Sent {
     let mut sent = Sent::new();
     for round in 0..80 {
@@ -87,7 +88,7 @@ fn series_that_cannot_be_decoded_keeps_no_other_from_being_sealed() {
     sim.clock.advance_ms(16 * MINUTE);
     (0..16).for_each(|_| store.tick());
     assert_eq!(left_behind(&store, &sent), [SeriesRef(7)]);
-    // The log is kept for it, through an unclean end and a clean one.
+    // The log is kept for it, through a crash and a clean stop.
     drop(store);
     sim.disk.crash();
     let store = open(&sim, short());
@@ -156,7 +157,7 @@ fn group_that_pins_half_of_the_log_is_given_up_and_writes_go_on() {
         let damages = store.damages();
         let lost: u64 = damages.iter().filter_map(|damage| damage.samples).sum();
         assert!(damages.iter().all(|damage| damage.kind == DamageKind::Head));
-        // What is lost is of those series, and older than what they still have.
+        // The lost samples belong to those series, and are older than their remaining ones.
         let held = contents(&store, TimeRange::ALL);
         let of_series = series
             .clone()

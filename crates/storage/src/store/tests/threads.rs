@@ -1,4 +1,4 @@
-//! Writers and readers at once, on real threads.
+//! Writers and readers in parallel, on real threads.
 
 use super::*;
 use firn_model::env::real;
@@ -7,14 +7,16 @@ use std::sync::atomic::AtomicUsize;
 const SERIES: usize = 200;
 const BATCHES: usize = 150;
 
-/// The simulated disk with real threads: what is tested is the head, not the file system.
+/// The simulated disk with real threads, because the subject of the test is the head and not the
+/// file system.
 fn env() -> Sim {
     let mut sim = sim::env(3);
     sim.env.compute = real::env().unwrap().compute;
     sim
 }
 
-/// One writer sends to all series in each batch; whoever reads must find as many samples in each.
+/// One writer sends to all series in each batch; every reader must find the same number of samples
+/// in each.
 #[test]
 fn select_while_batches_are_written_never_sees_half_of_one() {
     let sim = env();
@@ -58,7 +60,7 @@ fn select_while_batches_are_written_never_sees_half_of_one() {
     }
 }
 
-/// Several writers share the series: each gives birth to some and meets those of others.
+/// Several writers share the series: each creates some and appends to those of others.
 #[test]
 fn append_from_several_threads_stores_every_sample_once() {
     let sim = env();

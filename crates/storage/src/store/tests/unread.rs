@@ -1,20 +1,20 @@
-//! Batches whose labels lie there as they came.
+//! Tests of batches whose labels are not decoded yet.
 
 use super::*;
 use firn_model::batch::{Reading, Source};
 use firn_model::error::Error;
 use firn_model::series_key::{CanonicalKeys, KeyFormat};
 
-/// A source that notes what it is asked for. Its keys may have their labels in any order.
+/// A source that records the requests for labels. Its keys may have their labels in any order.
 struct Noting {
     batch: Batch,
     asked: Vec<u32>,
-    /// Series that it refuses.
+    /// Series that it rejects.
     refuses: Vec<u32>,
     fails: bool,
 }
 
-/// One series for each name, with its labels the wrong way round where it says so.
+/// Returns a source with one series for each name; labels are in reverse order if the flag is set.
 fn unread(series: &[(&str, i64, bool)]) -> Noting {
     let mut batch = Batch::default();
     let mut message = Vec::new();
@@ -41,7 +41,7 @@ fn unread(series: &[(&str, i64, bool)]) -> Noting {
     }
 }
 
-/// The labels of a key whose lengths are all short.
+/// Returns the labels of a key whose lengths are all short.
 fn parse(key: &[u8]) -> Labels {
     let mut pairs = Vec::new();
     let mut rest = key;
@@ -166,7 +166,7 @@ fn batch_with_unreadable_labels_leaves_no_trace() {
     assert_eq!(seen, [("a".to_owned(), vec![(1, 1.0)])]);
 }
 
-/// Keys that are written as the store's are, in a format that it does not know.
+/// Keys that are encoded like the store's, in a format with another name.
 #[derive(Debug)]
 struct ForeignKeys;
 

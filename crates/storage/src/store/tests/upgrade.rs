@@ -1,15 +1,15 @@
-//! A folder of format 3, from before there were blocks, as users have it.
+//! Upgrade of a folder of format 3, from before there were blocks, as users have it.
 //!
 //! The server of the last version with that format (367bb5d) wrote it: five hours of data time, a
-//! scrape each 15 s, sent by remote write, and then it was killed, so that there are pages and a
-//! log that is not sealed. What it was sent is worked out here once more ([`sent`]):
+//! scrape each 15 s, sent by remote write. Then it was killed, so that there are pages and an
+//! unsealed log. The sent samples are computed again here ([`sent`]):
 //!
 //! ```text
 //! 20 counters and 20 gauges, of which a quarter ends after two hours with a marker and a quarter
 //! begins after three; 3 native histograms; an exemplar each five minutes
 //! ```
 //!
-//! Each file lies packed with gzip below `tests/fixtures/format-3/folder`.
+//! The files are stored with gzip below `tests/fixtures/format-3/folder`.
 
 use super::*;
 use firn_model::histogram::{Counts, Histogram, ResetHint, Span};
@@ -28,7 +28,7 @@ const MINUTE: i64 = 60_000;
 
 #[derive(Clone, Debug, PartialEq)]
 enum Value {
-    /// By its bits.
+    /// As bits.
     Float(u64),
     Histogram(Box<Histogram>),
 }
@@ -83,7 +83,7 @@ fn histogram(number: i64, step: i64) -> Value {
     }))
 }
 
-/// Everything that the server was sent.
+/// Returns everything that was sent to the server.
 fn sent() -> Held {
     let mut held = Held::new();
     for step in 0..STEPS {
@@ -107,7 +107,7 @@ fn sent() -> Held {
     held
 }
 
-/// Puts the folder on a simulated disk.
+/// Copies the folder to a simulated disk.
 fn put(sim: &Sim, from: &Path, to: &Path) {
     for entry in std::fs::read_dir(from).unwrap() {
         let path = entry.unwrap().path();
@@ -147,7 +147,7 @@ fn upgrading() -> StoreOptions {
     }
 }
 
-/// Everything that a store holds of the fixture.
+/// Returns all samples of the fixture in a store.
 fn held(store: &Store) -> Held {
     let matchers = [Matcher::new("job", MatchOp::Equal, b"fixture").unwrap()];
     let selection = select(store, &matchers, TimeRange::ALL);
@@ -162,7 +162,7 @@ fn held(store: &Store) -> Held {
             .collect();
         for (at, histogram) in columns.histograms {
             let mut histogram = Histogram::clone(histogram);
-            // What is known of resets follows from the samples around it.
+            // Counter reset hints follow from the neighbouring samples.
             histogram.reset_hint = ResetHint::default();
             samples[*at as usize].1 = Value::Histogram(Box::new(histogram));
         }
@@ -206,7 +206,7 @@ fn exemplars(store: &Store) -> Vec<(i64, f64)> {
         .collect()
 }
 
-/// Sends a sample of another series each minute, with a tick behind each.
+/// Sends a sample of another series each minute, with a tick after each.
 fn go_on(store: &Store, minutes: std::ops::Range<i64>) {
     for minute in minutes {
         let time = START + STEPS * STEP + minute * MINUTE;
@@ -255,7 +255,7 @@ fn folder_of_format_3_is_taken_over_and_its_pages_become_blocks() {
     check(&open(&sim, upgrading()), "after a clean stop");
 }
 
-/// A machine that stops at any moment of the first start: the next one finds the same.
+/// The machine may stop at any moment of the first start: the next start finds the same samples.
 #[test]
 fn first_start_of_a_folder_of_format_3_may_stop_anywhere() {
     for changes in [0, 1, 2, 3, 5, 8, 13, 21, 34] {

@@ -1,8 +1,8 @@
-//! What an operator does in a history: imports, snapshots, limits of size.
+//! Actions of an operator in a history: imports, snapshots, size limits.
 //!
-//! An import is there whole or not at all, also where its blocks are several. A snapshot that was
-//! made is a data folder that survives whatever comes, with all that was promised when it was asked
-//! for. A limit of size takes what blocks and closed pages have, and nothing else.
+//! An import is there in full or not at all, also if it has several blocks. A complete snapshot is
+//! a data folder that survives everything, with all samples promised when it was requested. A size
+//! limit deletes only data in blocks and closed pages.
 
 use super::{History, Others, SCRAPE_MS, SERIES, Samples, labels, read_all};
 use crate::block::block_order;
@@ -13,14 +13,14 @@ use firn_model::error::Error;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// A snapshot that was made, and all that it holds.
+/// A complete snapshot with its contents.
 pub(super) struct Snapshot {
     name: String,
     held: Samples,
 }
 
 impl History {
-    /// Writes old samples as blocks, all of them at once.
+    /// Imports old samples as several blocks at once.
     pub(super) fn import(&mut self) -> Result<(), String> {
         let windows: Vec<Samples> = (0..1 + self.rng.below(3)).map(|_| self.old()).collect();
         let all: Samples = windows.iter().flatten().map(|(k, v)| (*k, *v)).collect();
@@ -39,9 +39,9 @@ impl History {
         Ok(())
     }
 
-    /// Does what the operator asks for while others send and look.
+    /// Runs an action of the operator while others send and read.
     fn ask_beside_others(&mut self, ask: impl FnOnce()) -> Result<(), String> {
-        // On one thread others would wait for a lock that a snapshot holds.
+        // On a single thread, others would wait for a lock that a snapshot holds.
         if self.deferred.is_none() {
             ask();
             return Ok(());
@@ -51,7 +51,7 @@ impl History {
         self.judge(None, meanwhile)
     }
 
-    /// Samples of some series at an old time that no batch has.
+    /// Returns samples of some series at an old time that no batch has.
     fn old(&mut self) -> Samples {
         self.old_times += 1;
         let age_ms = SCRAPE_MS * (1 + self.rng.below(100) as i64);
@@ -63,7 +63,7 @@ impl History {
             .collect()
     }
 
-    /// Makes a snapshot while others send and look, and opens it.
+    /// Takes a snapshot while others send and read, and opens it.
     pub(super) fn snapshot(&mut self) -> Result<(), String> {
         self.take_answers()?;
         let mut promised = self.promised.clone();
@@ -83,7 +83,8 @@ impl History {
             name,
             held: promised,
         };
-        // To open it makes durable what was not; some are opened after the next start alone.
+        // Opening a snapshot syncs its files, so some snapshots are first opened after the next
+        // start.
         if self.rng.one_in(2) {
             let Some(held) = self.open_snapshot(&snapshot)? else {
                 return Ok(());
@@ -97,7 +98,7 @@ impl History {
         Ok(())
     }
 
-    /// Opens a snapshot that was made before, or none.
+    /// Opens an earlier snapshot, if there is one.
     pub(super) fn look_at_snapshot(&mut self) -> Result<(), String> {
         if self.snapshots.is_empty() {
             return Ok(());
@@ -110,8 +111,8 @@ impl History {
         Ok(())
     }
 
-    /// What a snapshot holds, `None` if the disk fails meanwhile: what it must have, and nothing
-    /// that was never sent.
+    /// Returns the contents of a snapshot after checking them, or `None` if the disk fails in the
+    /// meantime.
     fn open_snapshot(&mut self, snapshot: &Snapshot) -> Result<Option<Samples>, String> {
         let options = StoreOptions {
             dir: Path::new("data/snapshots").join(&snapshot.name),
@@ -136,7 +137,7 @@ impl History {
         Ok(Some(held))
     }
 
-    /// Changes the limit of size.
+    /// Changes the size limit.
     pub(super) fn limit_size(&mut self) {
         if !self.limits_size {
             return;
@@ -154,8 +155,8 @@ impl History {
         self.store().set_retention(retention);
     }
 
-    /// Whether a sample may have left the retention: by time, or by size out of a block or out of
-    /// pages that nothing is added to.
+    /// Returns whether a sample may have been deleted by retention: by time, or by size from a
+    /// block or from pages that are not appended to.
     pub(super) fn may_be_gone(&self, time: i64) -> bool {
         let is_in_blocks = self.late.contains(&time) || self.is_imported(time);
         let by_size = is_in_blocks || time < self.now - self.options.open_ms();
@@ -167,7 +168,7 @@ impl History {
         keys.any(|key| key.1 == time)
     }
 
-    /// An import is there whole or not at all.
+    /// Checks that an import is there in full or not at all.
     pub(super) fn check_imports(&self, held: &Samples, when: &str) -> Result<(), String> {
         for import in &self.imports {
             let mut kept = import.keys().filter(|key| !self.may_be_gone(key.1));
@@ -182,7 +183,7 @@ impl History {
         Ok(())
     }
 
-    /// That something failed is right where the disk does.
+    /// Accepts an error if the disk fails.
     fn expect_disk_trouble(&self, e: &Error, what: &str) -> Result<(), String> {
         let texts = ["input/output error", "no storage space", "is full"];
         let is_expected = self.sim.disk.is_off() || texts.iter().any(|t| e.message.contains(t));
@@ -193,7 +194,7 @@ impl History {
     }
 }
 
-/// Imports each of `windows` as a block of its own, and all of them together.
+/// Imports each of `windows` as a block of its own, all of them together.
 fn write(target: &Target, windows: &[Samples]) -> Result<(), Error> {
     let mut import = target.begin();
     for window in windows {
