@@ -1,4 +1,4 @@
-//! The series catalogue: the labels of every series, so that the log may be trimmed.
+//! The series catalogue: the labels of every series on disk, so that the log can be trimmed.
 //!
 //! ```text
 //! series/00000000000000000001.series       frames: docs/format/log.md
@@ -7,14 +7,16 @@
 //! series  = slot varint (from the one before) | labels
 //! ```
 //!
-//! It grows by the series created since it was written last, whenever the log is about to be
-//! trimmed, and is written anew under another name once most of it is about series that are gone.
-//! *Trimmed* is the position up to which the log is covered by catalogue and pages. Series are
-//! never taken out: one without a sample anywhere is removed after the next start.
+//! The series created since the last write are appended whenever the log is about to be trimmed.
+//! Once most of the catalogue belongs to removed series, it is rewritten under another name.
+//! *Trimmed* is the position up to which catalogue and pages cover the log. Series are never
+//! removed from the catalogue in place: a series without any sample is removed after the next
+//! start.
 //!
-//! Without its labels no sample of a series can be found, so they are on disk twice. Both files are
-//! synced before a write returns. What one of them lacks at a start is read from the other, and the
-//! next write makes both anew. Invariant: nothing is appended to a pair of which one is damaged.
+//! Without its labels no sample of a series can be found, so the labels are on disk twice. Both
+//! files are synced before a write returns. Parts that are missing in one of them at startup are
+//! read from the other, and the next write rewrites both. Invariant: nothing is appended to a pair
+//! with a damaged file.
 
 pub(crate) mod payload;
 
@@ -41,40 +43,40 @@ pub(crate) const SERIES: FileKind = FileKind {
     frame: FrameKind::Series,
 };
 
-/// Their copies.
+/// The copies of the files.
 pub(crate) const COPY: FileKind = FileKind {
     suffix: ".copy",
     ..SERIES
 };
 
-/// A payload is closed once its series have so many bytes: enough that its header and its first
-/// label set, which is written out, are nothing; few enough that damage to both files at once costs
-/// some thousand series.
+/// Size of the series in a payload at which it is closed, in bytes. Large enough that the overhead
+/// of the header and of the first label set, which is stored in full, is negligible; small enough
+/// that damage to both files at once affects about a thousand series.
 const PAYLOAD_BYTES: usize = 32 << 10;
 
-/// Below so many series that are gone it is not written anew.
+/// Number of removed series below which the catalogue is not rewritten.
 const DEAD_MIN: u64 = 4_096;
 
-/// See the module.
+/// The catalogue of a store. Opened at startup, written by maintenance.
 pub(crate) struct Catalogue {
     env: Env,
     dir: PathBuf,
-    /// There from the first write on, unless what was found cannot be appended to.
+    /// `None` before the first write, and if the files found cannot be appended to.
     files: Option<Pair>,
-    /// What a start found, until it was read.
+    /// The files found at startup, until they are read.
     found: Vec<AppendOnlyFile>,
-    /// Only a whole write may follow.
+    /// True if only a complete rewrite is possible.
     needs_whole: bool,
-    /// The number of the next files.
+    /// Number of the next files.
     next: Position,
-    /// Series in the files, those that are gone included.
+    /// Number of series in the files, removed ones included.
     series: u64,
-    /// Slots below are in it.
+    /// All series with lower slots are in the catalogue.
     end_slot: Slot,
     trimmed: Position,
 }
 
-/// The file and its copy, which are equal.
+/// The file and its copy, which have the same contents.
 struct Pair {
     main: AppendOnlyFile,
     copy: AppendOnlyFile,
@@ -104,16 +106,16 @@ impl Pair {
     }
 }
 
-/// Receives payloads.
+/// Callback that receives payloads.
 pub(crate) type EachPayload<'a> = dyn FnMut(&[u8]) + 'a;
 
-/// Writes series.
+/// Callback that writes series.
 pub(crate) type Fill<'a> = dyn FnMut(&mut SeriesEncoder<'_>) -> Result<(), StorageError> + 'a;
 
 impl Catalogue {
-    /// Opens the newest catalogue in `dir`, which exists, and removes what an interrupted rewrite
-    /// left. The file with the number in `known` had so many bytes at least. What it says is read
-    /// with [`Catalogue::payloads`].
+    /// Opens the newest catalogue in the existing folder `dir`, and removes the remains of an
+    /// interrupted rewrite. The file with the number in `known` had at least that many durable
+    /// bytes. The contents are read with [`Catalogue::payloads`].
     pub(crate) fn open(env: &Env, dir: &Path, known: KnownFile) -> Result<Self, StorageError> {
         let main = SERIES.open_newest(env, dir, known)?;
         let copy = COPY.open_newest(env, dir, known)?;
@@ -136,8 +138,8 @@ impl Catalogue {
         Ok(catalogue)
     }
 
-    /// Calls `each` with every payload that a start found, in order, and once more with those of
-    /// the copy where the file lacks some.
+    /// Calls `each` with every payload found at startup, in order. If the file is incomplete, also
+    /// calls it with those of the copy.
     pub(crate) fn payloads(&self, each: &mut EachPayload<'_>) {
         for file in &self.found {
             payloads_of(file, each);
@@ -147,7 +149,7 @@ impl Catalogue {
         }
     }
 
-    /// Whether a start found both files, whole and equal.
+    /// Returns whether startup found both files, undamaged and equal.
     fn is_pair(&self) -> bool {
         let [main, copy] = self.found.as_slice() else {
             return false;
@@ -156,8 +158,9 @@ impl Catalogue {
         main.is_whole() && copy.is_whole() && place(main) == place(copy)
     }
 
-    /// What is damaged of what a start found; `known` as in [`Catalogue::open`]. Until the manifest
-    /// names a file its copy may lack, since they come one after the other.
+    /// Returns the damage of the files found at startup; `known` as in [`Catalogue::open`]. The
+    /// copy of a file that is not in the manifest yet may be missing, because the copy is written
+    /// second.
     pub(crate) fn damages(&self, known: KnownFile) -> Vec<Damage> {
         if self.is_pair() {
             return Vec::new();
@@ -187,7 +190,8 @@ impl Catalogue {
         damages
     }
 
-    /// What was found was read: it is appended to if it is a pair, or else written anew.
+    /// Completes startup after the files were read: a pair will be appended to, other files will be
+    /// rewritten.
     pub(crate) fn settle(&mut self) {
         let is_pair = self.is_pair();
         let mut found = std::mem::take(&mut self.found).into_iter();
@@ -197,7 +201,7 @@ impl Catalogue {
         }
     }
 
-    /// The number and the length of the files, if there are any.
+    /// Returns number and length of the files, if there are any.
     pub(crate) fn place(&self) -> Option<KnownFile> {
         let files = self.files.as_ref().map(|files| &files.main);
         let main = files.or_else(|| self.found.first().filter(|_| self.is_pair()))?;
@@ -207,7 +211,7 @@ impl Catalogue {
         })
     }
 
-    /// The files that a write appends to, with their lengths; none if there was no write.
+    /// Returns the files that a write appends to, with their lengths; none before the first write.
     pub(crate) fn files(&self) -> impl Iterator<Item = (&Path, u64)> {
         let files = self
             .files
@@ -216,13 +220,13 @@ impl Catalogue {
         files.map(|file| (file.path(), file.bytes()))
     }
 
-    /// Bytes of the files on disk.
+    /// Returns the bytes of the files on disk.
     pub(crate) fn bytes(&self) -> u64 {
         let found: u64 = self.found.iter().map(AppendOnlyFile::bytes).sum();
         found + self.files.as_ref().map_or(0, Pair::bytes)
     }
 
-    /// Says how many series a reader found in it.
+    /// Sets the number of series that a reader found in the catalogue.
     pub(crate) fn count(&mut self, series: u64) {
         self.series = series;
     }
@@ -232,30 +236,30 @@ impl Catalogue {
         self.trimmed = self.trimmed.max(header.trimmed);
     }
 
-    /// The log is covered up to here.
+    /// Returns the position up to which the log is covered.
     pub(crate) fn trimmed(&self) -> Position {
         self.trimmed
     }
 
-    /// Slots below are in it.
+    /// Returns the slot below which all series are in the catalogue.
     pub(crate) fn end_slot(&self) -> Slot {
         self.end_slot
     }
 
-    /// Whether most of it is about series that are gone, if there are `live` ones.
+    /// Returns whether most of the catalogue belongs to removed series, if there are `live` others.
     pub(crate) fn is_mostly_dead(&self, live: u64) -> bool {
         self.series > 2 * live + DEAD_MIN
     }
 
-    /// Adds what `fill` pushes; durable on return. With `is_whole` it is all there is to say, and
-    /// the files are written anew.
+    /// Writes the series that `fill` adds, durably. With `is_whole` they replace the previous
+    /// contents, and the files are rewritten. Returns the number of written bytes.
     pub(crate) fn write(
         &mut self,
         header: Header,
         is_whole: bool,
         fill: &mut Fill<'_>,
     ) -> Result<u64, StorageError> {
-        // Taken out: files whose write failed are not written again.
+        // Taken out, because files whose write failed are not written again.
         let old = self.files.take();
         self.needs_whole |= old.is_some();
         let (mut files, old) = match old {
@@ -288,7 +292,8 @@ impl Catalogue {
         Ok(bytes)
     }
 
-    /// Whether a write failed, or a start found damage, so that only a whole one may follow.
+    /// Returns whether only a complete rewrite is possible, because a write failed or startup found
+    /// damage.
     pub(crate) fn needs_whole(&self) -> bool {
         self.needs_whole
     }
@@ -301,7 +306,7 @@ fn payloads_of(file: &AppendOnlyFile, each: &mut EachPayload<'_>) {
     });
 }
 
-/// The positions of the payloads that a file holds.
+/// Returns the positions of the payloads in a file.
 fn positions_of(file: &AppendOnlyFile) -> Vec<Position> {
     let mut positions = Vec::new();
     file.each_frame(FrameKind::Series, &mut |_, _, header| {
@@ -310,13 +315,13 @@ fn positions_of(file: &AppendOnlyFile) -> Vec<Position> {
     positions
 }
 
-/// Builds payloads and writes them.
+/// Encodes series into payloads and writes them.
 pub(crate) struct SeriesEncoder<'a> {
     files: &'a mut Pair,
-    /// What held before this write: all but its last payload say so, because the end of a write may
-    /// be torn off.
+    /// The header before this write. All payloads but the last contain it, because the end of a
+    /// write may be torn off.
     until_now: Header,
-    /// The series of the payload under way.
+    /// The series of the current payload.
     bytes: Vec<u8>,
     labels: LabelsEncoder,
     deflater: Deflater,
@@ -337,7 +342,7 @@ impl<'a> SeriesEncoder<'a> {
         }
     }
 
-    /// Writes the payload under way and begins the next.
+    /// Writes the current payload and starts the next one.
     fn write(&mut self, header: Header) -> Result<(), StorageError> {
         self.files
             .append(&payload::write(header, &self.bytes, &mut self.deflater))?;
@@ -347,7 +352,7 @@ impl<'a> SeriesEncoder<'a> {
         Ok(())
     }
 
-    /// Adds a series; slots ascend.
+    /// Adds a series. Slots must be in ascending order.
     pub(crate) fn push(&mut self, slot: Slot, labels: LabelsRef<'_>) -> Result<(), StorageError> {
         let is_first = self.bytes.is_empty();
         assert!(is_first || self.last_slot < slot, "slots ascend");
@@ -361,7 +366,8 @@ impl<'a> SeriesEncoder<'a> {
         Ok(())
     }
 
-    /// Writes the last payload. There is always one: it says what the log may forget.
+    /// Writes the last payload, which is always present because it contains the new header. Returns
+    /// the number of series.
     fn finish(mut self, header: Header) -> Result<u64, StorageError> {
         self.write(header)?;
         Ok(self.series)

@@ -1,21 +1,21 @@
-//! The data folder: its lock, its format, and what lies where.
+//! The data folder: its lock, its format version, and the files and folders in it.
 //!
 //! ```text
 //! LOCK            held by the process that uses the folder
 //! FORMAT          "firn data format 4\n"; written before anything but the first manifest
-//! MANIFEST        the files that ought to be there
+//! MANIFEST        the files that must exist
 //! wal/            segments of the log
 //! pages/          segments of sealed samples
 //! series/         the series catalogue
 //! exemplars/      the file of exemplars
 //! blocks/         blocks and their manifest
-//! metadata/       what pushes say of metrics, which the binary keeps
-//! snapshots/      copies of the folder at some moments
-//! set-aside/      what a repair took out of its place
+//! metadata/       metric metadata from pushes, written by the binary
+//! snapshots/      copies of the folder at certain times
+//! set-aside/      damaged files that a repair replaced
 //! ```
 //!
-//! Invariant: nothing is written into a folder that another process uses, that holds something
-//! else, or whose format this version does not know. `docs/format/data-folder.md` is the reference.
+//! Invariant: nothing is written to a folder that another process uses, that contains other data,
+//! or whose format this version does not support. `docs/format/data-folder.md` is the reference.
 
 use crate::error::StorageError;
 use crate::manifest::{self, Manifest};
@@ -23,11 +23,11 @@ use firn_model::env::{DirLock, Disk, Env, LockOwner, OpenMode};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The format of the folder as a whole; the files in it carry their own versions too.
+/// Format version of the folder as a whole; its files have versions of their own.
 pub const DATA_FORMAT: u32 = 4;
 
-/// The formats before, which are taken over: 3 had no blocks, 2 had neither a manifest nor a copy
-/// of the catalogue.
+/// Older formats that can be upgraded: 3 had no blocks, 2 had neither a manifest nor a copy of the
+/// catalogue.
 const DATA_FORMATS_BEFORE: [u32; 2] = [3, 2];
 
 const LOCK: &str = "LOCK";
@@ -35,10 +35,11 @@ const FORMAT: &str = "FORMAT";
 const FORMAT_TEMPORARY: &str = "FORMAT.tmp";
 const FORMAT_PREFIX: &str = "firn data format ";
 
-/// Longer than any `FORMAT` file; what is longer is not one.
+/// Maximum size of a `FORMAT` file in bytes; a longer file is something else.
 const FORMAT_BYTES_MAX: usize = 64;
 
-/// Names that an empty folder may hold: ours, and what file systems put into their root.
+/// Names that an empty folder may contain: those of Firn, and those that file systems create in
+/// their root.
 const HARMLESS: [&str; 5] = [
     LOCK,
     FORMAT_TEMPORARY,
@@ -47,15 +48,15 @@ const HARMLESS: [&str; 5] = [
     "lost+found",
 ];
 
-/// Where a repair puts what it takes out of its place.
+/// Folder for damaged files that a repair replaced.
 pub(crate) const SET_ASIDE: &str = "set-aside";
 
-/// The folder of the blocks.
+/// Name of the folder of the blocks.
 pub(crate) const BLOCKS: &str = "blocks";
 
 const SNAPSHOTS: &str = "snapshots";
 
-/// Other names that a folder in use may hold.
+/// Other names that a folder in use may contain.
 const KNOWN: [&str; 11] = [
     FORMAT,
     "wal",
@@ -70,16 +71,17 @@ const KNOWN: [&str; 11] = [
     SET_ASIDE,
 ];
 
-/// A data folder that this process owns until it is dropped.
+/// A data folder that this process owns exclusively until it is dropped.
 pub struct DataDir {
     root: PathBuf,
-    /// Its format, until it is taken over.
+    /// Its format version; the current one after an upgrade.
     format: u32,
     _lock: Box<dyn DirLock>,
 }
 
 impl DataDir {
-    /// Takes the folder at `root`; creates it if there is none.
+    /// Opens and locks the folder at `root`; creates it if it does not exist. Fails if another
+    /// process uses it, or if it contains other data or another format.
     pub fn open(env: &Env, root: &Path) -> Result<Self, StorageError> {
         let disk = &*env.disk;
         let writable = |e| refused(root, "create folder", e);
@@ -99,7 +101,7 @@ impl DataDir {
         if is_ours {
             format = check_format(disk, &root.join(FORMAT))?;
         } else {
-            // First, so that a folder of this format without a manifest has lost it.
+            // First, so that a folder of this format without a manifest is detected as damaged.
             Manifest::default().write(disk, root)?;
             write_format(disk, root, DATA_FORMAT)
                 .map_err(|e| refused(root, "write format of", e))?;
@@ -116,8 +118,7 @@ impl DataDir {
         Ok(dir)
     }
 
-    /// Takes the folder at `root`, which must be one, to look at it: nothing is created but the
-    /// file of the lock.
+    /// Locks the existing data folder at `root` for reading: only the lock file is created.
     pub fn hold(env: &Env, root: &Path) -> Result<Self, StorageError> {
         let disk = &*env.disk;
         let names = disk.list(root).map_err(StorageError::io("list", root))?;
@@ -134,17 +135,17 @@ impl DataDir {
         })
     }
 
-    /// Whether it has a format that had no manifest.
+    /// Returns whether its format has no manifest.
     pub(crate) fn is_without_manifest(&self) -> bool {
         self.format == 2
     }
 
-    /// Whether it has this version's format.
+    /// Returns whether it has the current format.
     pub(crate) fn is_current(&self) -> bool {
         self.format == DATA_FORMAT
     }
 
-    /// Says that it has this version's format from here on. Its manifest is written.
+    /// Sets the format version to the current one. The manifest must already be written.
     pub(crate) fn upgrade(&mut self, env: &Env) -> Result<(), StorageError> {
         if !self.is_current() {
             write_format(&*env.disk, &self.root, DATA_FORMAT)
@@ -154,42 +155,42 @@ impl DataDir {
         Ok(())
     }
 
-    /// The folder itself.
+    /// Returns the path of the folder.
     pub fn root(&self) -> &Path {
         &self.root
     }
 
-    /// The folder of the log.
+    /// Returns the folder of the log.
     pub fn wal(&self) -> PathBuf {
         self.root.join("wal")
     }
 
-    /// The folder of the page segments.
+    /// Returns the folder of the page segments.
     pub fn pages(&self) -> PathBuf {
         self.root.join("pages")
     }
 
-    /// The folder of the series catalogue.
+    /// Returns the folder of the series catalogue.
     pub fn series(&self) -> PathBuf {
         self.root.join("series")
     }
 
-    /// The folder of the file of exemplars.
+    /// Returns the folder of the file of exemplars.
     pub fn exemplars(&self) -> PathBuf {
         self.root.join("exemplars")
     }
 
-    /// The folder of the blocks and their manifest.
+    /// Returns the folder of the blocks and their manifest.
     pub fn blocks(&self) -> PathBuf {
         self.root.join(BLOCKS)
     }
 
-    /// The folder of the snapshots, which may not be there.
+    /// Returns the folder of the snapshots, which may not exist.
     pub(crate) fn snapshots(&self) -> PathBuf {
         self.root.join(SNAPSHOTS)
     }
 
-    /// The folders that each data folder has.
+    /// Returns the folders that every data folder has.
     pub(crate) fn folders(&self) -> [PathBuf; 5] {
         [
             self.wal(),
@@ -200,19 +201,19 @@ impl DataDir {
         ]
     }
 
-    /// Its format.
+    /// Returns the format version.
     pub(crate) fn format(&self) -> u32 {
         self.format
     }
 }
 
-/// Whether the folder at `root` says that it is a data folder.
+/// Returns whether the folder at `root` contains a `FORMAT` file.
 pub(crate) fn has_format(disk: &dyn Disk, root: &Path) -> bool {
     let names = disk.list(root).unwrap_or_default();
     names.iter().any(|name| name.as_os_str() == FORMAT)
 }
 
-/// Makes the folder at `root` no data folder any more, whatever else is in it.
+/// Removes the `FORMAT` file at `root`, after which the folder is not a data folder any more.
 pub(crate) fn remove_format(disk: &dyn Disk, root: &Path) -> io::Result<()> {
     match disk.remove_file(&root.join(FORMAT)) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -231,7 +232,7 @@ fn take_lock(disk: &dyn Disk, root: &Path) -> Result<Box<dyn DirLock>, StorageEr
     })
 }
 
-/// Whether something of this name belongs into a data folder.
+/// Returns whether a file or folder of this name belongs to a data folder.
 pub(crate) fn is_known(name: &Path) -> bool {
     KNOWN.iter().any(|known| name.as_os_str() == *known) || is_harmless(name)
 }
@@ -254,7 +255,7 @@ fn refused(root: &Path, action: &'static str, source: io::Error) -> StorageError
     }
 }
 
-/// The format of a folder that this version reads.
+/// Returns the format version of a folder, or an error if this version does not support it.
 fn check_format(disk: &dyn Disk, path: &Path) -> Result<u32, StorageError> {
     let mut bytes = [0; FORMAT_BYTES_MAX];
     let read = disk
@@ -275,7 +276,7 @@ fn check_format(disk: &dyn Disk, path: &Path) -> Result<u32, StorageError> {
     })
 }
 
-/// Writes the file under another name first, so that it is there whole or not at all.
+/// Writes the file under another name first, so that it exists completely or not at all.
 pub(crate) fn write_format(disk: &dyn Disk, root: &Path, format: u32) -> io::Result<()> {
     let temporary = root.join(FORMAT_TEMPORARY);
     match disk.remove_file(&temporary) {
@@ -296,7 +297,7 @@ mod tests {
 
     const ROOT: &str = "var/firn";
 
-    /// Opens the folder of `sim`; what it refuses with, if it does.
+    /// Opens the folder of `sim`, and compares the error with the expected one.
     #[track_caller]
     fn check(sim: &Sim, expected: Result<(), &str>) {
         let opened = DataDir::open(&sim.env, Path::new(ROOT));

@@ -1,116 +1,116 @@
-//! What can go wrong with the local store: one enum, mapped to the kinds that cross room borders.
+//! Errors of the local store: one enum, mapped to the error kinds that other crates use.
 //!
-//! Messages name the file, the offset or the limit, so that the operator can act.
+//! Messages contain the file, the offset or the limit, so that the operator can act.
 
 use firn_model::error::{Error, ErrorKind};
 use firn_model::log::Position;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// An error of the local store.
+/// An error of the local store. [`StorageError::kind`] determines the reaction of the caller.
 #[derive(Debug, thiserror::Error)]
 pub enum StorageError {
-    /// The disk refused an operation.
+    /// A disk operation failed.
     #[error("{action} {}: {source}", path.display())]
     Io {
-        /// Verb and object: `read segment`.
+        /// Verb and object of the operation: `read segment`.
         action: &'static str,
-        /// The file or folder.
+        /// Path of the file or folder.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the operating system.
         source: io::Error,
     },
-    /// Another process owns the data folder.
+    /// Another process uses the data folder.
     #[error(
         "data folder {} is locked: another process{} is using it",
         path.display(),
         shown(*owner)
     )]
     Locked {
-        /// The folder.
+        /// Path of the folder.
         path: PathBuf,
-        /// The process, if it is known.
+        /// Id of the process, if available.
         owner: Option<u32>,
     },
-    /// The data folder cannot be written.
+    /// The data folder is not writable.
     #[error("data folder {} is not writable: {source}", path.display())]
     NotWritable {
-        /// The folder.
+        /// Path of the folder.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the operating system.
         source: io::Error,
     },
-    /// The folder holds something else.
+    /// The folder contains other data.
     #[error(
         "folder {} is not empty and is not a firn data folder: it contains {found}",
         path.display()
     )]
     Foreign {
-        /// The folder.
+        /// Path of the folder.
         path: PathBuf,
-        /// The first name found in it.
+        /// Name of the first foreign file found in it.
         found: String,
     },
-    /// The folder holds no data of ours.
+    /// The folder is not a data folder.
     #[error(
         "folder {} is not a firn data folder: it does not contain a file FORMAT", path.display())]
     NoData {
-        /// The folder.
+        /// Path of the folder.
         path: PathBuf,
     },
-    /// A file that the disk does not deliver cannot be copied, so it is not replaced either.
+    /// A file cannot be read from the disk. It cannot be copied, so repair does not replace it
+    /// either.
     #[error(
         "{} cannot be read from this disk; copy all readable files of the data folder to another \
          disk and repair the copy",
         path.display()
     )]
     NotRepairable {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
     },
-    /// The bytes are of a format that this version does not read.
+    /// The file has a format that this version does not support.
     #[error("{} has format {found}, but this version supports format {known}", path.display())]
     Format {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// The format that was found.
+        /// The format in the file.
         found: String,
-        /// The only one that this version reads.
+        /// The format that this version supports.
         known: u32,
     },
-    /// Bytes that were durable do not say what they should.
+    /// Durable bytes are corrupt.
     #[error("{} is damaged at offset {offset}: {what}", path.display())]
     Damaged {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Where the damage begins.
+        /// Offset at which the damage begins.
         offset: u64,
-        /// What is wrong or lost.
+        /// Description of the damage or the loss.
         what: String,
     },
-    /// The disk, or the file system's own structures, fail where bytes of a block lie: they may be
-    /// there.
+    /// The disk or the file system fails to read bytes of a block, which may still be there.
     #[error("read {}: {source}", path.display())]
     Undelivered {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the operating system.
         source: io::Error,
     },
-    /// An earlier write or sync failed, and its bytes are no longer in memory; nothing is promised
-    /// until the process restarts.
+    /// An earlier write or sync failed, and its data is no longer in memory. The log gives no
+    /// guarantees until the process restarts.
     #[error("the log rejects writes until restart: {cause}")]
     Poisoned {
-        /// The failure.
+        /// The first failure.
         cause: String,
     },
-    /// A write found no room on the disk or in the quota.
+    /// A write failed because the disk or the quota is full.
     #[error("the disk is full, writes resume when space is free: {cause}")]
     NoRoom {
-        /// What the system said.
+        /// Error of the operating system.
         cause: String,
     },
-    /// A write or sync failed, and so did those that were tried since.
+    /// A write or sync failed, and so did all retries.
     #[error("disk error, writes are retried: {cause}")]
     Failing {
         /// The last failure.
@@ -119,78 +119,78 @@ pub enum StorageError {
     /// The disk is nearly full.
     #[error("disk of {} is full: {free} bytes free, {required} required", path.display())]
     DiskFull {
-        /// The folder of the log or the pages.
+        /// Path of the folder of the log or the pages.
         path: PathBuf,
-        /// Bytes free.
+        /// Free space in bytes.
         free: u64,
-        /// Bytes that must stay free.
+        /// Required free space in bytes.
         required: u64,
     },
-    /// Sealing does not keep up with what is written.
+    /// Sealing lags too far behind the writes.
     #[error("sealing is behind: {bytes} bytes of the log are not sealed, limit {limit}")]
     Backlog {
-        /// Bytes of the log.
+        /// Bytes of unsealed log.
         bytes: u64,
-        /// The most there may be.
+        /// Maximum bytes of unsealed log.
         limit: u64,
     },
-    /// Late samples come faster than they leave memory.
+    /// Late samples arrive faster than they are flushed.
     #[error("too many late samples in memory: {bytes} bytes, limit {limit}")]
     LateBacklog {
-        /// Bytes that they take.
+        /// Memory of the late samples in bytes.
         bytes: usize,
-        /// The most there may be.
+        /// Maximum memory of late samples in bytes.
         limit: usize,
     },
-    /// A record is larger than the format holds.
+    /// A record exceeds the maximum of the format.
     #[error("log record too large: {bytes} bytes, limit {limit}")]
     RecordTooLarge {
-        /// Bytes of the record.
+        /// Size of the record in bytes.
         bytes: usize,
-        /// The largest payload.
+        /// Maximum size of a payload in bytes.
         limit: usize,
     },
-    /// The series of the folder do not fit into memory.
+    /// The series of the folder need more memory than the limit.
     #[error(
         "too many series in {}: the labels of {series} series need {bytes} bytes of memory, limit \
          {limit}; raise firn.memory_limit or use a machine with more memory",
         path.display()
     )]
     TooManySeries {
-        /// The folder of the catalogue.
+        /// Path of the folder of the catalogue.
         path: PathBuf,
-        /// Those that were read.
+        /// Number of series read so far.
         series: u64,
-        /// What they take for certain.
+        /// Lower bound of the memory that they need, in bytes.
         bytes: usize,
-        /// The memory that there is.
+        /// Memory limit in bytes.
         limit: usize,
     },
-    /// A histogram has more buckets than any column holds.
+    /// A histogram has more buckets than a column can contain.
     #[error("histogram too large: {buckets} buckets, spans and bounds, limit {limit}")]
     TooManyBuckets {
-        /// Its buckets, spans and custom bounds.
+        /// Number of its buckets, spans and custom bounds.
         buckets: usize,
-        /// The most there may be.
+        /// Maximum number of them.
         limit: usize,
     },
-    /// The log was closed before the record reached it.
+    /// The log was closed before the record was queued.
     #[error("the log is closed")]
     Closed,
-    /// Records that the log should hold are gone.
+    /// Records of the log are missing.
     #[error("log {} misses records {} to {}", path.display(), from.0, to.0)]
     Missing {
-        /// The segment at whose end they should be.
+        /// Path of the segment after whose end they are missing.
         path: PathBuf,
-        /// The first one.
+        /// Position of the first missing record.
         from: Position,
-        /// The last one.
+        /// Position of the last missing record.
         to: Position,
     },
 }
 
-/// Whether the disk, or the file system's own structures, failed: what is asked for may be there.
-/// A full table of open files, a missing permission or a missing file are no faults of the disk.
+/// Returns whether the disk or the file system failed, so that the data may still be there. A full
+/// table of open files, a missing permission and a missing file are not disk faults.
 pub(crate) fn is_disk_fault(error: &io::Error) -> bool {
     /// EIO, EBADMSG and EUCLEAN of Linux.
     const FAULTS: [i32; 3] = [5, 74, 117];
@@ -201,7 +201,7 @@ pub(crate) fn is_disk_fault(error: &io::Error) -> bool {
 }
 
 impl StorageError {
-    /// Whether the disk did not deliver what is stored, see [`is_disk_fault`].
+    /// Returns whether the disk failed to read stored data, see [`is_disk_fault`].
     pub(crate) fn is_disk_fault(&self) -> bool {
         match self {
             Self::Undelivered { .. } => true,
@@ -210,7 +210,7 @@ impl StorageError {
         }
     }
 
-    /// Whether there was no room on the disk.
+    /// Returns whether the disk had no space.
     pub(crate) fn is_no_room(&self) -> bool {
         use io::ErrorKind::{QuotaExceeded, StorageFull};
         match self {
@@ -219,7 +219,7 @@ impl StorageError {
         }
     }
 
-    /// What the caller must do about it.
+    /// Returns the error kind, which determines the reaction of the caller.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Io { .. } | Self::Poisoned { .. } | Self::DiskFull { .. } | Self::Closed => {
@@ -242,7 +242,7 @@ impl StorageError {
         }
     }
 
-    /// For `map_err`: the disk refused `action` on `path`.
+    /// Returns a function for `map_err` that creates the error of a failed `action` on `path`.
     pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_path_buf();
         move |source| Self::Io {
@@ -253,7 +253,7 @@ impl StorageError {
     }
 }
 
-/// The id of a process, as ` (12)`; nothing if it is unknown.
+/// Formats the id of a process as ` (12)`; empty if it is unknown.
 fn shown(process: Option<u32>) -> String {
     process.map_or(String::new(), |id| format!(" ({id})"))
 }

@@ -1,15 +1,15 @@
-//! Exemplars of all series: the newest ones, so many at most.
+//! Exemplars of all series: the newest ones, up to a maximum number.
 //!
 //! ```text
 //! append: checked against the ring -> log frame -> durable -> ring
-//! trim:   ring, what is new of it -> file -> the log may go
-//! open:   file -> ring, then what the log has behind the file's position
+//! trim:   ring, new exemplars of it -> file -> the log can be trimmed
+//! open:   file -> ring, then the exemplars in the log after the file's position
 //! ```
 //!
-//! Follows upstream's `tsdb/exemplar.go` in what is taken. Exemplars get into the ring in the order
-//! of the log's frames, so replay makes the same ring. The ring knows series by their slots; their
-//! labels are in the index. Invariant: an exemplar whose frame is durable is in the ring,
-//! or pushed out by newer ones, now and after every restart.
+//! The rules for accepting exemplars follow upstream's `tsdb/exemplar.go`. Exemplars are added to
+//! the ring in the order of the log's frames, so replay creates the same ring. The ring identifies
+//! series by their slots; the labels are in the index. Invariant: an exemplar whose frame is
+//! durable is in the ring, or replaced by newer ones, now and after every restart.
 
 mod code;
 mod file;
@@ -31,10 +31,10 @@ use firn_model::sync::lock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
-/// The exemplars of a store.
+/// The exemplars of a store, with their counters. Shared by appends, queries and maintenance.
 #[derive(Debug, Default)]
 pub(crate) struct Exemplars {
-    /// Whether there is room for any: looked at before each append.
+    /// True if exemplars are stored; checked before each append.
     is_on: AtomicBool,
     ring: Mutex<Ring>,
     added: Counter,
@@ -46,20 +46,20 @@ pub(crate) struct Exemplars {
 }
 
 impl Exemplars {
-    /// Room for `max` exemplars.
+    /// Returns a store for up to `max` exemplars.
     pub(crate) fn new(max: usize) -> Self {
         let exemplars = Self::default();
         exemplars.set_max(max);
         exemplars
     }
 
-    /// Makes room for `max` exemplars; the oldest go if they are more.
+    /// Sets the maximum number of exemplars, and drops the oldest ones above it.
     pub(crate) fn set_max(&self, max: usize) {
         self.ring().set_max(max);
         self.is_on.store(max > 0, Ordering::Release);
     }
 
-    /// Whether exemplars are kept.
+    /// Returns whether exemplars are stored.
     #[inline]
     pub(crate) fn is_on(&self) -> bool {
         self.is_on.load(Ordering::Acquire)
@@ -69,8 +69,8 @@ impl Exemplars {
         lock(&self.ring)
     }
 
-    /// Those of `offered` that may be logged, in their order; their numbers of series are slots.
-    /// `refuse` is told the place of each of the others among them.
+    /// Returns those of `offered` that can be logged, in order; their series numbers must be slots.
+    /// Calls `refuse` with the index of each rejected one.
     pub(crate) fn admit(
         &self,
         offered: &SeriesExemplars,
@@ -96,17 +96,17 @@ impl Exemplars {
         admitted
     }
 
-    /// Counts an exemplar of a series that is not there.
+    /// Counts an exemplar of a series that does not exist.
     pub(crate) fn count_without_series(&self) {
         self.without_series.inc();
     }
 
-    /// Counts an exemplar that lies too far in the future.
+    /// Counts an exemplar that is too far in the future.
     pub(crate) fn count_too_far_in_future(&self) {
         self.too_far_in_future.inc();
     }
 
-    /// Takes what the frame at `position` holds, now that it is durable.
+    /// Adds the exemplars of the frame at `position`, which is durable now.
     pub(crate) fn add(&self, exemplars: &SeriesExemplars, position: Position) {
         let mut ring = self.ring();
         for (slot, exemplar) in exemplars.iter() {
@@ -119,14 +119,14 @@ impl Exemplars {
         ring.note(position);
     }
 
-    /// Fills the ring from its file; returns the position behind which the log has more.
+    /// Fills the ring from its file. Returns the position after which the log has more exemplars.
     pub(crate) fn load(&self, file: &ExemplarFile, report: &mut dyn FnMut(Damage)) -> Position {
         let mut ring = self.ring();
         file.read(&mut ring, report);
         ring.position()
     }
 
-    /// Takes what replay finds in the log's frame at `position`.
+    /// Adds the exemplars of the log's frame at `position` during replay.
     pub(crate) fn replay(&self, exemplars: &SeriesExemplars, position: Position) {
         let mut ring = self.ring();
         for (slot, exemplar) in exemplars.iter() {
@@ -135,12 +135,12 @@ impl Exemplars {
         ring.note(position);
     }
 
-    /// The highest slot of an exemplar.
+    /// Returns the highest slot of a series with exemplars.
     pub(crate) fn last_slot(&self) -> Option<Slot> {
         self.ring().slots().max()
     }
 
-    /// Writes what the file does not have yet; durable on return.
+    /// Appends the exemplars that are not in the file yet, durably.
     pub(crate) fn write(&self, file: &mut ExemplarFile) -> Result<(), StorageError> {
         let news = self.ring().news(file.has());
         if let Some(news) = news {
@@ -149,19 +149,19 @@ impl Exemplars {
         Ok(())
     }
 
-    /// The slots that have exemplars, ascending.
+    /// Returns the slots of the series with exemplars, in ascending order.
     pub(crate) fn slots(&self) -> Vec<Slot> {
         let mut slots: Vec<Slot> = self.ring().slots().collect();
         slots.sort_unstable();
         slots
     }
 
-    /// How many there are.
+    /// Returns the number of exemplars.
     pub(crate) fn len(&self) -> usize {
         self.ring().len()
     }
 
-    /// Adds the exemplars of `slot` in `range` to `into`, as those of the same number.
+    /// Adds the exemplars of `slot` in `range` to `into`, under the same number.
     pub(crate) fn copy_series(&self, slot: Slot, range: TimeRange, into: &mut SeriesExemplars) {
         let ring = self.ring();
         for exemplar in ring.of_series(slot).filter(|e| range.contains(e.time)) {
@@ -169,12 +169,12 @@ impl Exemplars {
         }
     }
 
-    /// Bytes of memory of the ring.
+    /// Returns the memory of the ring in bytes.
     pub(crate) fn memory_bytes(&self) -> usize {
         self.ring().memory_bytes()
     }
 
-    /// Tells what is counted.
+    /// Writes the metrics of exemplars to `sink`.
     pub(crate) fn collect(&self, sink: &mut dyn Sink) {
         let reasons = [
             ("out_of_order", &self.out_of_order),

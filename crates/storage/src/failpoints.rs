@@ -1,108 +1,109 @@
-//! Points at which tests make the store fail: a deliberate flaw, something broken, or a turn of
-//! another thread between two steps of a job.
+//! Failpoints for tests: deliberate flaws, injected faults, and turns of another thread between the
+//! steps of a job.
 //!
-//! A proof is worth what it would catch. Each [`Flaw`] breaks one rule that the store keeps, and a
-//! test must find it. Outside of tests both functions are empty and their branches are gone.
+//! A test proves only that it would detect a failure. Each [`Flaw`] therefore breaks one rule of
+//! the store, and a test must detect it. Outside of tests the functions are empty and their
+//! branches are removed.
 
 #[cfg(test)]
 pub(crate) use switched::{faults, has, set_faults, turn, with_flaw, with_turns};
 
-/// A rule of the store that is broken.
+/// A rule of the store that a test breaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Flaw {
-    /// The log is trimmed one position further than pages cover it.
+    /// Trims the log one position further than pages cover it.
     TrimsTooFar,
-    /// Pages count as durable without a sync.
+    /// Treats pages as durable without a sync.
     SkipsPageSync,
-    /// The head drops samples before their page is written.
+    /// Drops samples from the head before their page is written.
     DropsBeforeWrite,
-    /// Samples are sealed of batches that are not durable yet.
+    /// Seals samples of batches that are not durable yet.
     SealsUnseen,
-    /// The range that a page claims ends before its newest sample.
+    /// Ends the declared range of a page before its newest sample.
     ClaimsShortRange,
-    /// A page does not name its last series.
+    /// Omits the last series of a page from its metadata.
     ForgetsLastSlot,
-    /// A start takes in again what pages hold of the log.
+    /// Applies samples of the log at startup that are in pages.
     ReplaysSealed,
-    /// The coverage is not told of evicted series that return.
+    /// Does not inform the coverage of restored series.
     ForgetsRestored,
-    /// A mark's position is read after its time.
+    /// Reads the position of a mark after its time.
     MarksTimeFirst,
-    /// A mark counts for batches that were not sealed.
+    /// Uses a mark for batches that were not sealed.
     TrustsUnsealedMark,
-    /// An evicted series that returns gets another slot.
+    /// Assigns a new slot to an evicted series that is restored.
     LosesEvicted,
-    /// A series is evicted while a batch is about to write to it.
+    /// Evicts a series while a batch is about to write to it.
     EvictsAppending,
-    /// A series with sealed samples is removed as if it had none.
+    /// Removes a series with sealed samples as if it had none.
     RemovesSealed,
-    /// Pages are unlinked a window before they left the retention.
+    /// Deletes pages a window before they are beyond the retention.
     UnlinksEarly,
-    /// The cut time lies one millisecond behind the newest sample of the block.
+    /// Sets the cut time one millisecond after the newest sample of the block.
     CutsTooFar,
-    /// The manifest names a block whose files are not synced.
+    /// Adds a block to the manifest before its files are synced.
     SkipsBlockSync,
-    /// The head drops late samples before blocks have them.
+    /// Drops late samples from the head before they are in blocks.
     DropsLateFirst,
-    /// A reader takes its view of the blocks before it copies the head.
+    /// Takes the view of the blocks before copying the head.
     ViewsBlocksFirst,
-    /// A reader asks for pages before it copies the head.
+    /// Lists pages before copying the head.
     ReadsPagesFirst,
-    /// A batch becomes visible before those ahead of it.
+    /// Makes a batch visible before earlier ones.
     ShowsOutOfOrder,
-    /// The floor follows the newest reader and not the oldest.
+    /// Derives the floor from the newest reader instead of the oldest.
     RaisesFloorEarly,
-    /// What a removal left is swept under readers that began before it.
+    /// Sweeps removed series that earlier readers may still access.
     SweepsUnderReaders,
-    /// An evicted series is removed although it may return meanwhile.
+    /// Removes an evicted series that may be restored at the same time.
     RemovesUnlocked,
-    /// A segment goes on with the context of the one before it.
+    /// Continues a new segment with the context of the previous one.
     KeepsContext,
-    /// A reader of the log goes on with its context when the writer began another.
+    /// Continues to decode with the old context after the writer reset it.
     MixesContexts,
-    /// A reader of the log trusts its context where a record before was lost.
+    /// Continues to decode with the context although an earlier record is lost.
     TrustsContext,
-    /// A start passes over late samples at times that are sealed.
+    /// Skips late samples at sealed times during replay.
     SkipsLateSealed,
-    /// The log is trimmed although late samples are in it alone.
+    /// Trims the log although it has the only copy of late samples.
     TrimsLate,
-    /// A reader sees late samples of batches that are not complete.
+    /// Shows late samples of batches that are not complete.
     ShowsLateEarly,
-    /// A start numbers late samples by the positions of their records.
+    /// Numbers late samples by the positions of their records during replay.
     NumbersLateByPosition,
-    /// The log is trimmed although a journal is needed.
+    /// Trims the log although a journal needs it.
     TrimsJournal,
-    /// A start takes the lower half of a slot for all of it.
+    /// Uses only the lower half of a slot during replay.
     HalvesSlots,
-    /// The era that a page says is not looked at.
+    /// Ignores the era of a page.
     IgnoresEra,
-    /// A snapshot counts as made while its copies are not synced.
+    /// Completes a snapshot before its copies are synced.
     SkipsCopySync,
-    /// A snapshot takes the log before the pages.
+    /// Collects the log for a snapshot before the pages.
     CopiesLogFirst,
-    /// Each block of an import is committed by itself.
+    /// Commits each block of an import separately.
     CommitsApart,
-    /// Blocks beyond a limit go before the manifest forgets them.
+    /// Deletes blocks beyond a limit before they are removed from the manifest.
     RemovesBeforeCommit,
 }
 
-/// What a test breaks inside a sound store.
+/// Faults that a test injects into a correct store.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Faults {
-    /// The slot whose chunks cannot be decoded when they are sealed.
+    /// Number of the series whose chunks cannot be decoded when they are sealed.
     pub(crate) malformed: Option<u32>,
-    /// Bytes after which a page ends.
+    /// Size in bytes at which a page ends.
     pub(crate) part_bytes: Option<usize>,
-    /// A group, and how large its pages may be.
+    /// A group with the maximum size of its pages in bytes.
     pub(crate) page_bytes: Option<(u64, usize)>,
-    /// For how many new series a start has numbers.
+    /// Number of new series for which a start has slots.
     pub(crate) new_series_max: Option<u32>,
-    /// Each start gives new series slots of the next era.
+    /// True if each start assigns slots of the next era to new series.
     pub(crate) turns_eras: bool,
 }
 
 impl Faults {
-    /// None.
+    /// No faults.
     pub(crate) const NONE: Self = Self {
         malformed: None,
         part_bytes: None,
@@ -112,21 +113,21 @@ impl Faults {
     };
 }
 
-/// What is broken now: nothing.
+/// Returns the injected faults: none outside of tests.
 #[cfg(not(test))]
 #[inline(always)]
 pub(crate) const fn faults() -> Faults {
     Faults::NONE
 }
 
-/// Whether the flaw is switched on.
+/// Returns whether the flaw is switched on.
 #[cfg(not(test))]
 #[inline(always)]
 pub(crate) const fn has(_: Flaw) -> bool {
     false
 }
 
-/// A place where another thread may do something; no lock that it needs is held.
+/// A point at which another thread may act; no lock that it needs is held.
 #[cfg(not(test))]
 #[inline(always)]
 pub(crate) const fn turn() {}
@@ -144,7 +145,7 @@ mod switched {
         static TURN: RefCell<Option<Turn>> = const { RefCell::new(None) };
     }
 
-    /// Switches the flaw off and the turns out when a test ends, were it by a panic.
+    /// Switches off the flaw and the turns when a test ends, also by a panic.
     struct Reset;
 
     impl Drop for Reset {
@@ -165,7 +166,7 @@ mod switched {
         FAULTS.get()
     }
 
-    /// Breaks something from here on, on this thread, which the test has for itself.
+    /// Injects faults from here on into this thread, which the test must own.
     pub(crate) fn set_faults(faults: Faults) {
         FAULTS.set(faults);
     }
@@ -175,7 +176,7 @@ mod switched {
     }
 
     pub(crate) fn turn() {
-        // Away while it runs: a turn has no turns in it.
+        // Taken out while it runs, because a turn contains no turns.
         let Some(mut taken) = TURN.take() else { return };
         taken();
         TURN.set(Some(taken));
@@ -188,7 +189,7 @@ mod switched {
         test()
     }
 
-    /// Runs `test` on this thread; `each` is called at every turn of it.
+    /// Runs `test` on this thread; `each` is called at every turn.
     pub(crate) fn with_turns<T>(each: impl FnMut() + 'static, test: impl FnOnce() -> T) -> T {
         let _none = NoTurns;
         TURN.set(Some(Box::new(each)));

@@ -1,15 +1,15 @@
-//! Work that the compute threads share, in parts.
+//! Distributes work over the compute threads.
 //!
-//! Invariant: results come in the order of the parts, whichever thread made them; of several
-//! failures the first part's is returned.
+//! Invariant: results are in the order of the parts, whichever thread computed them; if several
+//! parts fail, the error of the first one is returned.
 
 use crate::ids::SeriesRef;
 use crate::sync::{Mutex, into_inner, lock};
 use firn_model::env::Compute;
 use firn_model::error::Error;
 
-/// Calls `task` with each number below `count`, on all compute threads, and returns its results in
-/// order. Does a single task on the calling thread: to wake another takes longer.
+/// Calls `task` with each number below `count` on all compute threads, and returns the results in
+/// order. Runs a single task on the calling thread, because waking another one takes longer.
 pub(crate) fn map<T: Send>(
     compute: &dyn Compute,
     count: usize,
@@ -26,8 +26,8 @@ pub(crate) fn map<T: Send>(
     results.into_iter().filter_map(into_inner).collect()
 }
 
-/// Calls `task` with number and series of each part, on all compute threads, and returns its
-/// results.
+/// Calls `task` with number and series of each part on all compute threads. Returns the results in
+/// order, or the error of the first part that failed.
 pub(crate) fn in_parts<T: Send>(
     compute: &dyn Compute,
     parts: &[&[SeriesRef]],

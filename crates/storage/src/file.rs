@@ -1,9 +1,8 @@
-//! Files of checksummed frames: how bytes lie on the disk, and what they say after a stop of any
-//! kind.
+//! Files of checksummed frames: their layout on disk, and their recovery after a stop or crash.
 //!
 //! Segments of the log and of pages, the series catalogue and the file of exemplars are all files
-//! of frames. This room knows nothing of what a payload means. Invariant: what a reader accepts was
-//! written at that place of that file by this room.
+//! of frames. This module is independent of the contents of payloads. Invariant: a reader accepts
+//! only bytes that this module wrote at that position of that file.
 
 pub(crate) mod append_only;
 pub(crate) mod frame;

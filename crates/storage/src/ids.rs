@@ -1,39 +1,38 @@
-//! The numbers by which the parts of a store name things, each of a type of its own, so that none
-//! is taken for another.
+//! Typed numbers for series, groups, terms and labels, so that they cannot be confused.
 //!
-//! Ranges and sums of them are plain numbers again: a run of series is `start..end` (see
-//! [`crate::index::Run`]), a bit or a cell is found by the number itself.
+//! Ranges and computed values are plain numbers: a run of series is `start..end` (see
+//! [`crate::index::Run`]), and a bit or a cell is addressed by the number itself.
 
-/// A series of a folder: what is stored names it so. Slots are given in order of creation and never
-/// twice, however often the folder is opened: a page, a record or an exemplar of a series that is
-/// gone is never taken for one of another.
+/// Identifies a series in a data folder and in its files. Slots are assigned in order of creation
+/// and never reused, however often the folder is opened, so a page, a record or an exemplar of a
+/// removed series is never attributed to another one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(transparent)]
 pub struct Slot(pub u64);
 
-/// A series of a store that is open: index, head and queries name it so. Numbers are given in order
-/// and never twice until the store is closed; [`crate::parts::numbers`] says which slots they stand
-/// for. In the names of fields it is the series' slot too.
+/// Identifies a series in an open store: in index, head and queries. Numbers are assigned in order
+/// and never reused until the store is closed; [`crate::parts::numbers`] maps them to slots. Fields
+/// and variables of this type are also named `slot`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(transparent)]
 pub struct SeriesRef(pub u32);
 
 impl SeriesRef {
-    /// Numbers are below: a multiple of what groups and leaves of tables have.
+    /// All numbers are below this one, which is a multiple of the size of groups and of leaves.
     pub(crate) const END: u32 = !0xfff;
 }
 
-/// A series within its shard: a number is given again once its series left the shard.
+/// Place of a series within its shard. A number is reused after its series has left the shard.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(transparent)]
 pub(crate) struct Local(pub(crate) u32);
 
-/// A group: neighbouring slots that are sealed together (see [`crate::sealed::group_of`]).
+/// A group of neighbouring slots that are sealed together (see [`crate::sealed::group_of`]).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(transparent)]
 pub(crate) struct GroupId(pub(crate) u64);
 
-/// A pair of label name and value in the index. Numbers are never given twice.
+/// A pair of label name and value in the index. Numbers are never reused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(transparent)]
 pub(crate) struct TermId(pub(crate) u32);
@@ -44,7 +43,7 @@ pub(crate) struct TermId(pub(crate) u32);
 pub(crate) struct LabelId(pub(crate) u32);
 
 impl Local {
-    /// The series' place in the arrays of its shard.
+    /// Returns the index of the series in the arrays of its shard.
     #[inline]
     pub(crate) fn index(self) -> usize {
         self.0 as usize

@@ -1,4 +1,4 @@
-//! Import: samples of any age that become late blocks without passing log and head.
+//! Import: writes samples of any age directly into late blocks, without log and head.
 //!
 //! ```text
 //! series in block order -> Import::block -> a block of its own
@@ -6,10 +6,10 @@
 //!                       -> Import::commit: all blocks of the import at once, or none
 //! ```
 //!
-//! Invariants: nothing of an import is seen before it is committed, and then all of it; what was
-//! there at one time stays, since an import is late. A crash before the commit leaves folders that
-//! no manifest names, which the next start removes. An import does not know where its samples come
-//! from: text, another system's blocks, or a request.
+//! Invariants: an import is invisible before its commit, and completely visible after it. Existing
+//! samples take precedence at equal times, because imported ones count as late. A crash before the
+//! commit leaves folders that are not in the manifest, which the next start removes. The source of
+//! the samples does not matter: text, blocks of another system, or a request.
 
 mod buffer;
 
@@ -31,44 +31,45 @@ use firn_model::sample::TimeRange;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Bytes of blocks that are kept in memory of a folder that no server uses.
+/// Memory of the block cache for a folder that no server uses, in bytes.
 const CACHE_BYTES: usize = 32 << 20;
 
-/// Where imports go: the blocks of a store.
+/// The blocks of a store as the target of imports.
 #[derive(Clone)]
 pub struct Target {
     env: Env,
     blocks: Arc<Blocks>,
-    /// Held for a folder that no server uses.
+    /// Held to lock a folder that no server uses.
     _dir: Option<Arc<DataDir>>,
 }
 
-/// One import: blocks that are committed together.
+/// One import: a set of blocks that are committed together. Created by [`Target::begin`].
 pub struct Import {
     target: Target,
-    /// What the samples were before, if it has a name: each block names it as a source.
+    /// Id of the original block, if the samples come from one: each written block names it as a
+    /// source.
     origin: Option<BlockId>,
     written: Vec<BlockMeta>,
-    /// What is known of metrics.
+    /// Metadata of the metrics.
     said: MetadataBatch,
 }
 
-/// What was imported.
+/// Summary of an import.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Imported {
-    /// Blocks that were written.
+    /// Number of written blocks.
     pub blocks: usize,
-    /// Their series, counted once for each block.
+    /// Number of their series, counted once per block.
     pub series: u64,
-    /// Their samples.
+    /// Number of their samples.
     pub samples: u64,
-    /// Their bytes.
+    /// Size of their files in bytes.
     pub bytes: u64,
 }
 
 impl Target {
-    /// The blocks of the data folder at `root`, which no server must use and which is created if
-    /// there is none.
+    /// Returns the target for the data folder at `root`, which is created if it does not exist.
+    /// Locks the folder, so it fails while a server uses it.
     pub fn folder(env: &Env, root: &Path) -> Result<Self, Error> {
         let mut dir = DataDir::open(env, root)?;
         dir.upgrade(env)?;
@@ -82,7 +83,7 @@ impl Target {
         })
     }
 
-    /// The blocks of a store that runs.
+    /// Returns the target for the blocks of a running store.
     pub(crate) fn of(env: &Env, blocks: &Arc<Blocks>) -> Self {
         Self {
             env: env.clone(),
@@ -91,22 +92,22 @@ impl Target {
         }
     }
 
-    /// Whether a block was made of the one with this name, or is it: an import that begins anew
-    /// passes over what it has done.
+    /// Returns whether a block with this id was imported or exists, so that a repeated import can
+    /// skip it.
     pub fn has(&self, id: BlockId) -> bool {
         let view = self.blocks.view();
         let mut metas = view.blocks.iter().map(|open| open.block.meta());
         metas.any(|meta| meta.id == id || meta.sources.contains(&id))
     }
 
-    /// A name that no other block has.
+    /// Returns a block id that no other block has.
     pub fn new_id(&self, time_ms: i64) -> BlockId {
         let rest = u128::from(self.env.rng.next_u64()) << 16
             | u128::from(self.env.rng.next_u64() & 0xffff);
         BlockId::new(time_ms, rest)
     }
 
-    /// Begins an import.
+    /// Starts an import.
     pub fn begin(&self) -> Import {
         Import {
             target: self.clone(),
@@ -116,7 +117,8 @@ impl Target {
         }
     }
 
-    /// Begins the import of what has this name: once it is committed, [`Target::has`] knows it.
+    /// Starts the import of the block with this id: after the commit, [`Target::has`] returns true
+    /// for it.
     pub fn begin_of(&self, origin: BlockId) -> Import {
         Import {
             origin: Some(origin),
@@ -126,12 +128,13 @@ impl Target {
 }
 
 impl Import {
-    /// Knows of metrics what `said` says: blocks that are written from here on keep it of theirs.
+    /// Sets the metadata of metrics: blocks that are written later store the metadata of their
+    /// metrics.
     pub fn know(&mut self, said: MetadataBatch) {
         self.said = said;
     }
 
-    /// Writes one block: `fill` pushes its series in block order. A block without samples is none.
+    /// Writes one block: `fill` adds its series in block order. A block without samples is dropped.
     pub fn block(
         &mut self,
         id: BlockId,
@@ -164,8 +167,8 @@ impl Import {
         Ok(())
     }
 
-    /// Reads back every byte that was written and decodes every sample; fails with what is damaged.
-    /// Returns what is there.
+    /// Reads back every written byte and decodes every sample. Returns the first damage as an
+    /// error, otherwise the summary.
     pub fn verify(&self) -> Result<Imported, Error> {
         let Target { env, blocks, .. } = &self.target;
         for meta in &self.written {
@@ -181,14 +184,14 @@ impl Import {
         Ok(Imported::of(&self.written))
     }
 
-    /// Makes the blocks that were written part of the store: durable on return, and seen by every
-    /// reader that begins later.
+    /// Commits the written blocks: they are durable on return, and visible to every reader that
+    /// begins later.
     pub fn commit(self) -> Result<Imported, Error> {
         self.commit_as(|_| {})
     }
 
-    /// The same of late samples of the log, which has none up to `position` then that are not in
-    /// blocks.
+    /// Like [`Import::commit`], for late samples of the log: afterwards all late samples up to
+    /// `position` are in blocks.
     pub(crate) fn commit_through(self, position: Position) -> Result<Imported, Error> {
         self.commit_as(|list| list.late_through = list.late_through.max(position))
     }
@@ -231,7 +234,7 @@ impl Imported {
         }
     }
 
-    /// Adds what another import brought.
+    /// Adds the counts of another import.
     pub fn add(&mut self, other: Self) {
         self.blocks += other.blocks;
         self.series += other.series;
@@ -240,22 +243,22 @@ impl Imported {
     }
 }
 
-/// Takes the series of a block that is written.
+/// Receives the series of a block that is being written.
 pub struct Series<'a>(&'a mut BlockWriter);
 
 impl Series<'_> {
-    /// A series behind the one before in block order (by metric name, then by labels), with its
-    /// samples by ascending time.
+    /// Adds a series with its samples in ascending order of time. It must follow the previous
+    /// series in block order (by metric name, then by labels).
     pub fn push(&mut self, labels: LabelsRef<'_>, columns: &Columns) -> Result<(), Error> {
         Ok(self.0.push(labels, columns)?)
     }
 
-    /// More samples of the newest series, later than all it has.
+    /// Adds samples to the last series, which must be later than its previous ones.
     pub fn push_more(&mut self, columns: &Columns) -> Result<(), Error> {
         Ok(self.0.push_more(columns)?)
     }
 
-    /// Samples so far.
+    /// Returns the number of samples so far.
     pub fn sample_count(&self) -> u64 {
         self.0.sample_count()
     }

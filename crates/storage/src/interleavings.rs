@@ -1,10 +1,10 @@
-//! The orders in which threads may meet in watermark, index and store, tried by seed.
+//! Tests of watermark, index and store with many thread interleavings, selected by seed.
 //!
 //! Each test runs its threads on one thread of the system, and a scheduler decides at every lock
-//! and atomic who goes on. With the flaw that it names the same test fails. `make interleavings`
-//! runs them, `FIRN_SEED=s` begins at another seed; orders that only a weakly ordered memory shows
-//! are not tried.
-// A panic is how a test fails, and what it prints is shown when it does.
+//! and atomic which one continues. With the named flaw the same test must fail. `make
+//! interleavings` runs them; `FIRN_SEED=s` starts at another seed. Interleavings that only weakly
+//! ordered memory permits are not tested.
+// A test fails by a panic, and its output is shown in that case.
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
 mod index;
@@ -17,15 +17,14 @@ use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
 use shuttle::{Config, FailurePersistence, Runner};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Bytes of a thread's stack: opening a store takes more than the usual 32 KiB.
+/// Stack size of a thread: opening a store takes more than the default of 32 KiB.
 const STACK_BYTES: usize = 1 << 20;
 
-/// How often a thread is held back for the others at most: few races need more.
+/// Maximum number of times that a thread is preempted: few races need more.
 const CHANGES: usize = 3;
 
-/// Runs `test` under `orders` orders of its threads that are even, and as many in which one thread
-/// runs far ahead of the others (Burckhardt et al. 2010); and with each of `flaws`, which must
-/// fail.
+/// Runs `test` under `orders` fair interleavings, and as many in which one thread runs far ahead of
+/// the others (Burckhardt et al. 2010). Repeats this with each of `flaws`, which must fail.
 #[track_caller]
 fn check(orders: usize, flaws: &[Flaw], test: impl Fn() + Copy + Send + Sync + 'static) {
     let seed = seeds(1).start;

@@ -33,11 +33,11 @@
 //!
 //! # Guarantees
 //!
-//! An acked batch is found by every later reader and after every restart, and readers see a batch
-//! in full or not at all. Damaged bytes cost only the samples in them: the loss is reported,
-//! affected queries return a warning, and everything else remains available. All time, randomness,
-//! threads and disk access come from [`firn_model::env::Env`], so a test can replay any crash from
-//! its seed.
+//! Every later reader finds an acked batch, also after a restart and, with
+//! [`store::SyncMode::Always`], after a power loss. Readers see a batch in full or not at all.
+//! Damaged bytes cost only the samples in them: the loss is reported, affected queries return a
+//! warning, and everything else remains available. All time, randomness, threads and disk access
+//! come from [`firn_model::env::Env`], so a test can replay any crash from its seed.
 //!
 //! # Not in this crate
 //!

@@ -1,7 +1,7 @@
-//! The blocks of a data folder as its manifest names them, for people to look at.
+//! Lists the blocks of a data folder according to its manifest, for display.
 //!
-//! Nothing is locked or changed: a server may use the folder. What it replaces meanwhile is read
-//! once more.
+//! Nothing is locked or changed, so a server may use the folder. A manifest that the server
+//! replaces in the meantime is read again.
 
 use crate::blocks::{BlockKind, BlockList};
 use crate::data_dir;
@@ -11,38 +11,39 @@ use firn_model::sample::TimeRange;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-/// Times that a list is read again which went away meanwhile.
+/// Maximum number of attempts to read a manifest that is replaced in the meantime.
 const ATTEMPTS: usize = 10;
 
-/// A block.
+/// A block in the list, as described by the manifest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListedBlock {
-    /// Its name, a ULID.
+    /// Id of the block, a ULID.
     pub id: String,
-    /// From its oldest sample to its newest.
+    /// Time range from its oldest sample to its newest one.
     pub range: TimeRange,
-    /// How many samples it has.
+    /// Number of its samples.
     pub samples: u64,
-    /// How many series it has.
+    /// Number of its series.
     pub series: u64,
-    /// Bytes of its files.
+    /// Size of its files in bytes.
     pub bytes: u64,
-    /// Whether all of it came late or by an import.
+    /// True if all of its samples were late or imported.
     pub is_late: bool,
-    /// Whether it was found damaged.
+    /// True if the block is marked as damaged.
     pub is_bad: bool,
-    /// How often its samples were merged.
+    /// Number of merges that its samples went through.
     pub level: u32,
 }
 
 impl ListedBlock {
-    /// Its folder in the data folder at `root`.
+    /// Returns the folder of the block in the data folder at `root`.
     pub fn folder(&self, root: &Path) -> PathBuf {
         root.join(data_dir::BLOCKS).join(&self.id)
     }
 }
 
-/// The blocks of the data folder at `root`, the oldest first.
+/// Returns the blocks of the data folder at `root`, oldest first. Fails if `root` is not a data
+/// folder.
 pub fn list(env: &Env, root: &Path) -> Result<Vec<ListedBlock>, StorageError> {
     let disk = &*env.disk;
     if !data_dir::has_format(disk, root) {
@@ -51,7 +52,7 @@ pub fn list(env: &Env, root: &Path) -> Result<Vec<ListedBlock>, StorageError> {
         });
     }
     let folder = root.join(data_dir::BLOCKS);
-    // A folder of a format before has none.
+    // A folder of an older format has no blocks.
     if disk
         .list(&folder)
         .is_err_and(|e| e.kind() == ErrorKind::NotFound)

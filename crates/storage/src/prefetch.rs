@@ -1,22 +1,22 @@
-//! Software prefetch: a hint that the processor loads memory before it is read.
+//! Software prefetch: hints that the processor should load memory before it is read.
 //!
-//! Series and their chunks lie all over the heap. A reader of one after the other waits for each; a
-//! reader that prefetches those of the next turns waits for a dozen at a time. No result depends on
-//! it: where there is no such instruction, nothing is prefetched. docs/adr/0094 says what it is
-//! worth.
+//! Series and their chunks are scattered over the heap. A reader that visits one after the other
+//! waits for each of them; a reader that prefetches those of the next iterations waits for a dozen
+//! at a time. No result depends on it: without such an instruction, nothing is prefetched.
+//! docs/adr/0094 contains measurements.
 
 #![allow(unsafe_code)]
 
 /// Bytes of a cache line.
 const LINE: usize = 64;
 
-/// Prefetches a value.
+/// Prefetches all cache lines of a value.
 #[inline(always)]
 pub(crate) fn value<T>(value: &T) {
     lines(std::ptr::from_ref(value).cast(), size_of::<T>());
 }
 
-/// Prefetches bytes.
+/// Prefetches all cache lines of a slice.
 #[inline(always)]
 pub(crate) fn bytes(bytes: &[u8]) {
     lines(bytes.as_ptr(), bytes.len());
@@ -34,7 +34,7 @@ fn lines(start: *const u8, len: usize) {
 #[inline(always)]
 fn line_at(place: *const u8) {
     use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-    // SAFETY: a hint; it reads nothing, and no address is wrong.
+    // SAFETY: a prefetch is a hint that reads nothing and accepts any address.
     unsafe { _mm_prefetch::<_MM_HINT_T0>(place.cast()) }
 }
 

@@ -1,14 +1,15 @@
-//! A snapshot: a data folder of its own inside of another one, made of second names of its files.
+//! Snapshots: a data folder inside another one, which consists of hard links and copies of its
+//! files.
 //!
 //! ```text
-//! snapshots/<time>-<number>/      files that never change: a second name; files that grow: a copy
-//!   -> copies synced -> manifests -> folders synced -> FORMAT: from here on it is one
+//! snapshots/<time>-<number>/      files that never change: a hard link; files that grow: a copy
+//!   -> copies synced -> manifests -> folders synced -> FORMAT: from here on it is a snapshot
 //! ```
 //!
-//! [`Unfinished`] puts one together; the store says of what while it runs, and [`take`] of a folder
-//! that no process uses. Invariants: a server on a snapshot writes into no file of the original; a
-//! folder without `FORMAT` is no snapshot: no store opens it, and it goes with the next start; the
-//! original is not changed.
+//! [`Unfinished`] assembles a snapshot. The store selects the files while it runs, and [`take`]
+//! those of a folder that no process uses. Invariants: a server that runs on a snapshot writes to
+//! no file of the original; a folder without `FORMAT` is not a snapshot: no store opens it, and the
+//! next start removes it; the original is not changed.
 
 use crate::blocks::BlockList;
 use crate::catalogue::{COPY, SERIES};
@@ -29,8 +30,8 @@ use std::sync::Arc;
 /// Bytes copied at once.
 const COPY_BYTES: usize = 1 << 20;
 
-/// Whether a snapshot may have this name, `20060102T150405Z-0123456789abcdef`: nothing else in the
-/// folder of snapshots is touched.
+/// Returns whether a snapshot may have this name, `20060102T150405Z-0123456789abcdef`. Nothing else
+/// in the folder of snapshots is touched.
 fn is_name(name: &str) -> bool {
     let digits =
         |text: &str, count| text.len() == count && text.bytes().all(|byte| byte.is_ascii_digit());
@@ -44,7 +45,7 @@ fn is_name(name: &str) -> bool {
     digits(date, 8) && digits(clock, 6) && number.len() == 16 && number.bytes().all(is_hex)
 }
 
-/// A snapshot in the making. Dropped before it is finished, it is removed.
+/// A snapshot under construction. It is removed if it is dropped before it is finished.
 pub(crate) struct Unfinished<'a> {
     env: &'a Env,
     source: &'a DataDir,
@@ -54,7 +55,7 @@ pub(crate) struct Unfinished<'a> {
     is_finished: bool,
 }
 
-/// A file that grows: what it had when it was named, held open.
+/// A file that grows, held open, with its length when it was added.
 struct Growing {
     file: Arc<dyn File>,
     from: PathBuf,
@@ -63,7 +64,7 @@ struct Growing {
 }
 
 impl<'a> Unfinished<'a> {
-    /// Begins the snapshot `name` of `source`.
+    /// Starts the snapshot `name` of `source`. Fails if the name is invalid or exists.
     pub(crate) fn begin(env: &'a Env, source: &'a DataDir, name: &str) -> Result<Self, Error> {
         if !is_name(name) {
             let message = format!("invalid snapshot name: {name:?}");
@@ -88,7 +89,7 @@ impl<'a> Unfinished<'a> {
         Ok(begun)
     }
 
-    /// Where a path of the original lies in the snapshot.
+    /// Returns the path in the snapshot for a path of the original.
     fn place_of(&self, path: &Path) -> PathBuf {
         let inside = path.strip_prefix(self.source.root()).unwrap_or(path);
         self.root.join(inside)
@@ -102,13 +103,13 @@ impl<'a> Unfinished<'a> {
         Ok(())
     }
 
-    /// Adds a file that never changes again.
+    /// Adds a file that never changes again, as a hard link.
     pub(crate) fn link(&mut self, path: &Path) -> Result<(), StorageError> {
         let linked = self.env.disk.link(path, &self.place_of(path));
         linked.map_err(StorageError::io("link file", path))
     }
 
-    /// Adds the first `bytes` of a file that grows: whatever becomes of it, these stay.
+    /// Adds the first `bytes` of a file that grows. Later changes of the file do not affect them.
     pub(crate) fn copy(&mut self, path: &Path, bytes: u64) -> Result<(), StorageError> {
         let file = self.env.disk.open(path, OpenMode::Read);
         let file = file.map_err(StorageError::io("open file", path))?;
@@ -125,8 +126,8 @@ impl<'a> Unfinished<'a> {
         });
     }
 
-    /// Adds a file of another room, as it is now, by its path in the folder. What is not there
-    /// lacks in the snapshot too.
+    /// Adds the current contents of a file of another component, by its path in the folder. A file
+    /// that does not exist is skipped.
     pub(crate) fn take_along(&mut self, inside: &Path) -> Result<(), StorageError> {
         let path = self.source.root().join(inside);
         let file = match self.env.disk.open(&path, OpenMode::Read) {
@@ -141,7 +142,7 @@ impl<'a> Unfinished<'a> {
         Ok(())
     }
 
-    /// Adds the folders of blocks. One that is known as damaged may lack.
+    /// Adds the folders of blocks. A block that is marked as damaged may be missing.
     pub(crate) fn link_blocks(&mut self, list: &BlockList) -> Result<(), StorageError> {
         for entry in &list.blocks {
             let folder = self.source.blocks().join(entry.id.to_string());
@@ -160,12 +161,12 @@ impl<'a> Unfinished<'a> {
         Ok(())
     }
 
-    /// Bytes that are still to be copied.
+    /// Returns the number of bytes that remain to be copied.
     pub(crate) fn bytes_to_copy(&self) -> u64 {
         self.copies.iter().map(|growing| growing.bytes).sum()
     }
 
-    /// Copies what grows, writes what says what is there, and makes all of it durable.
+    /// Copies the growing files, writes manifests and `FORMAT`, and makes everything durable.
     pub(crate) fn finish(
         mut self,
         manifest: Option<&Manifest>,
@@ -235,10 +236,10 @@ impl Drop for Unfinished<'_> {
     }
 }
 
-/// Removes what is left of snapshots that were not finished. What is no snapshot stays.
+/// Removes the remains of unfinished snapshots. Other folders are not touched.
 pub(crate) fn remove_unfinished(env: &Env, dir: &DataDir) {
     let snapshots = dir.snapshots();
-    // Without snapshots there is no folder for them.
+    // Without snapshots the folder does not exist.
     for name in env.disk.list(&snapshots).unwrap_or_default() {
         let root = snapshots.join(&name);
         let is_ours = name.to_str().is_some_and(is_name);
@@ -252,14 +253,14 @@ pub(crate) fn remove_unfinished(env: &Env, dir: &DataDir) {
     }
 }
 
-/// Removes a snapshot, finished or not: first what says that it is one.
+/// Removes a snapshot, finished or not: `FORMAT` first, so that it is not opened any more.
 fn remove_snapshot(env: &Env, root: &Path) -> Result<(), StorageError> {
     let gone = data_dir::remove_format(&*env.disk, root);
     gone.map_err(StorageError::io("remove format of", root))?;
     remove_tree(env, root)
 }
 
-/// Removes a folder and all that is in it.
+/// Removes a folder and everything in it.
 fn remove_tree(env: &Env, root: &Path) -> Result<(), StorageError> {
     let disk = &*env.disk;
     let names = disk.list(root).map_err(StorageError::io("list", root))?;
@@ -277,8 +278,8 @@ fn remove_tree(env: &Env, root: &Path) -> Result<(), StorageError> {
         .map_err(StorageError::io("remove", root))
 }
 
-/// Makes the snapshot `name` of the data folder at `root`, which no process uses meanwhile, with
-/// the files `beside` that other rooms keep there; says where it lies.
+/// Creates the snapshot `name` of the data folder at `root`, which no process may use, with the
+/// files `beside` of other components. Returns its path.
 pub fn take(env: &Env, root: &Path, name: &str, beside: &[PathBuf]) -> Result<PathBuf, Error> {
     let dir = DataDir::hold(env, root)?;
     let disk = &*env.disk;

@@ -1,5 +1,5 @@
-//! The locks and atomics of head, index and store: those of std, but in the tests of
-//! `make interleavings` those of a scheduler that tries orders of threads.
+//! The locks and atomics of head, index and store: those of std, or, in the tests of `make
+//! interleavings`, those of a scheduler that tries many interleavings.
 
 #[cfg(not(all(test, feature = "shuttle")))]
 pub(crate) use firn_model::sync::{into_inner, lock, wait};

@@ -1,12 +1,13 @@
-//! What one frame of the catalogue holds: a header and series, deflated.
+//! Contents of a frame of the catalogue: a header and deflated series.
 //!
 //! ```text
 //! version 2 = 2 u8 | trimmed varint | next ref varint | bytes varint | deflate(series*)
 //! version 1 = 1 u8 | trimmed varint | next ref varint | series*          (read, not written)
 //! ```
 //!
-//! Series of one target have nearly the same labels, so deflated they take a twelfth. Invariant: a
-//! payload is unpacked into no more memory than deflate can make of its length.
+//! The series of a target have nearly the same labels, so compression reduces them to a twelfth.
+//! Invariant: decompression takes no more memory than deflate can produce from the length of the
+//! payload.
 
 use crate::encoding::cursor::Cursor;
 use crate::encoding::{Malformed, push_uvarint};
@@ -19,19 +20,19 @@ use std::borrow::Cow;
 const VERSION: u8 = 2;
 const VERSION_PLAIN: u8 = 1;
 
-/// Deflate makes at most so many bytes of one: 258 of two bits, and some.
+/// Maximum ratio of deflate: one byte yields 258 bytes per two bits, and a few more.
 const RATIO_MAX: usize = 1_040;
 
-/// What a payload says beside its series.
+/// The header of a payload.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Header {
-    /// The log is covered by catalogue and pages up to here.
+    /// The log is covered by catalogue and pages up to this position.
     pub(crate) trimmed: Position,
-    /// Slots below were given.
+    /// All lower slots were assigned.
     pub(crate) next_slot: Slot,
 }
 
-/// A payload, unpacked.
+/// A decompressed payload.
 #[derive(Debug)]
 pub(crate) struct Payload<'a> {
     pub(crate) header: Header,
@@ -39,7 +40,7 @@ pub(crate) struct Payload<'a> {
 }
 
 impl<'a> Payload<'a> {
-    /// Unpacks a payload.
+    /// Decompresses a payload. Returns an error for an unknown version or a corrupt stream.
     pub(crate) fn read(payload: &'a [u8], inflater: &mut Inflater) -> Result<Self, Malformed> {
         let mut cursor = Cursor::new(payload);
         let version = cursor.byte()?;
@@ -56,13 +57,13 @@ impl<'a> Payload<'a> {
         Ok(Self { header, series })
     }
 
-    /// Its series.
+    /// Returns its series.
     pub(crate) fn records(&self) -> SeriesRecords<'_> {
         SeriesRecords::new(&self.series, None)
     }
 }
 
-/// Reads the header of a payload alone.
+/// Reads only the header of a payload.
 pub(crate) fn header_of(payload: &[u8]) -> Result<Header, Malformed> {
     let mut cursor = Cursor::new(payload);
     match cursor.byte()? {
@@ -77,18 +78,18 @@ fn read_header(cursor: &mut Cursor<'_>) -> Result<Header, Malformed> {
     Ok(Header { trimmed, next_slot })
 }
 
-/// Deflates payloads, with one compressor for all of them.
+/// Compresses payloads, with one compressor for all of them.
 #[derive(Debug)]
 pub(crate) struct Deflater(Compress);
 
 impl Default for Deflater {
     fn default() -> Self {
-        // The fastest level: the others gain a tenth.
+        // The fastest level: the others save only a tenth.
         Self(Compress::new(Compression::fast(), false))
     }
 }
 
-/// Inflates payloads, with one decompressor for all of them.
+/// Decompresses payloads, with one decompressor for all of them.
 #[derive(Debug)]
 pub(crate) struct Inflater(Decompress);
 
@@ -98,7 +99,7 @@ impl Default for Inflater {
     }
 }
 
-/// Makes a payload of series as [`SeriesRecords`] reads them.
+/// Encodes a payload from series in the format of [`SeriesRecords`].
 pub(crate) fn write(header: Header, series: &[u8], deflater: &mut Deflater) -> Vec<u8> {
     let mut payload = Vec::with_capacity(series.len() / 4 + 64);
     payload.push(VERSION);
@@ -124,7 +125,7 @@ fn deflate(mut input: &[u8], out: &mut Vec<u8>, deflater: &mut Compress) {
     }
 }
 
-/// The `bytes` bytes that `input` was made of.
+/// Decompresses `input`, which must yield exactly `bytes` bytes.
 fn inflate(input: &[u8], bytes: usize, inflater: &mut Inflater) -> Result<Vec<u8>, Malformed> {
     const DAMAGED: Malformed = Malformed("catalogue payload is not a valid deflate stream");
     if bytes > input.len().saturating_mul(RATIO_MAX) {
@@ -195,7 +196,7 @@ mod tests {
             for bit in 0..8 {
                 let mut changed = payload.clone();
                 changed[at] ^= 1 << bit;
-                // The frame's checksum finds what deflate does not.
+                // Damage that deflate does not detect is detected by the checksum of the frame.
                 if let Ok(read) = Payload::read(&changed, &mut inflater) {
                     assert!(read.series.len() <= payload.len() * RATIO_MAX);
                 }

@@ -1,8 +1,8 @@
-//! Exemplars as bytes, one behind the other: in the log and in the file.
+//! Encoding of sequences of exemplars, in the log and in the file.
 //!
 //! ```text
 //! exemplar = slot varint | time zigzag varint, from the one before | value, 8 bytes
-//!            | own time u8, 0 or 1 | labels, measured against those before
+//!            | own time u8, 0 or 1 | labels, relative to those before
 //! ```
 
 use crate::encoding::cursor::Cursor;
@@ -11,7 +11,7 @@ use crate::ids::Slot;
 use firn_model::exemplar::{SeriesExemplars, TimedExemplar};
 use firn_model::label_code::{LabelsDecoder, LabelsEncoder};
 
-/// Encodes one exemplar after the other.
+/// Encodes exemplars, each relative to the previous one.
 #[derive(Debug, Default)]
 pub(crate) struct ExemplarEncoder {
     labels: LabelsEncoder,
@@ -29,14 +29,14 @@ impl ExemplarEncoder {
         self.labels.push(out, exemplar.labels);
     }
 
-    /// Forgets what was encoded.
+    /// Resets the encoder for an independent sequence.
     pub(crate) fn clear(&mut self) {
         self.labels.clear();
         self.last_time = 0;
     }
 }
 
-/// Adds the exemplars that `bytes` hold to `into`.
+/// Decodes the exemplars in `bytes` and adds them to `into`.
 pub(crate) fn read_exemplars(bytes: &[u8], into: &mut SeriesExemplars) -> Result<(), Malformed> {
     each_exemplar(bytes, |slot, exemplar| {
         into.push(slot, exemplar);
@@ -44,8 +44,8 @@ pub(crate) fn read_exemplars(bytes: &[u8], into: &mut SeriesExemplars) -> Result
     })
 }
 
-/// Calls `each` with the exemplars that `bytes` hold, and the numbers of their series, until it
-/// fails.
+/// Decodes the exemplars in `bytes`, and calls `each` with the number of the series and the
+/// exemplar until it fails.
 pub(crate) fn each_exemplar(
     bytes: &[u8],
     mut each: impl FnMut(u64, TimedExemplar<'_>) -> Result<(), Malformed>,

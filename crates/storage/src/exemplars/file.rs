@@ -1,14 +1,15 @@
-//! The file of exemplars: what the ring holds, so that the log may be trimmed.
+//! The file of exemplars: a copy of the ring, so that the log can be trimmed.
 //!
 //! ```text
 //! exemplars/00000000000000000001.exemplars       frames: docs/format/log.md
 //! payload = version u8 | position varint | exemplars of `code`
 //! ```
 //!
-//! It grows by what came since it was written last, whenever the log is about to be trimmed, and is
-//! written anew under another name once most of it is out of the ring. Each write ends with the
-//! payload that has the position up to which the log is in it; the others have zero, so that a
-//! write that was cut off says nothing. Invariant: what a write returned for is durable.
+//! New exemplars are appended whenever the log is about to be trimmed. Once most of the file is no
+//! longer in the ring, it is rewritten under another name. Each write ends with a payload that
+//! contains the position up to which the exemplars of the log are in the file. The other payloads
+//! contain zero, so that a torn write has no effect on the position. Invariant: a write is durable
+//! when it returns.
 
 use super::code::{ExemplarEncoder, read_exemplars};
 use super::ring::{News, Ring};
@@ -35,29 +36,30 @@ pub(crate) const EXEMPLARS: FileKind = FileKind {
 
 const VERSION: u8 = 1;
 
-/// A payload is closed once it has so many bytes, so that damage costs no more.
+/// Size at which a payload is closed, in bytes, which limits the effect of damage.
 const PAYLOAD_BYTES: usize = 4 << 10;
 
-/// Below so many bytes a file is not written anew.
+/// Size below which a file is not rewritten, in bytes.
 const WHOLE_BYTES_MIN: u64 = 256 << 10;
 
-/// See the module.
+/// The file of exemplars of a store. Opened at startup, written by maintenance.
 pub(crate) struct ExemplarFile {
     env: Env,
     dir: PathBuf,
-    /// There from the first write on.
+    /// `None` before the first write.
     file: Option<AppendOnlyFile>,
-    /// The number of the next file.
+    /// Number of the next file.
     next: Position,
     /// Entries of the ring before this number are in the file.
     has: u64,
-    /// The size of the file when it was written anew.
+    /// Size of the file after its last rewrite, in bytes.
     whole_bytes: u64,
 }
 
 impl ExemplarFile {
-    /// Opens the newest file in `dir`, if there is such a folder, and removes what an interrupted
-    /// rewrite left. The file with the number in `known` had so many bytes at least.
+    /// Opens the newest file in `dir`, if the folder exists, and removes the remains of an
+    /// interrupted rewrite. The file with the number in `known` had at least that many durable
+    /// bytes.
     pub(crate) fn find(env: &Env, dir: &Path, known: KnownFile) -> Result<Self, StorageError> {
         let newest = EXEMPLARS.open_newest(env, dir, known)?;
         Ok(Self {
@@ -65,13 +67,13 @@ impl ExemplarFile {
             dir: dir.to_path_buf(),
             file: newest.file,
             next: newest.next,
-            // The first write after a start is a whole one.
+            // The first write after a start rewrites the file.
             has: 0,
             whole_bytes: 0,
         })
     }
 
-    /// The number and the length of the file, if there is one.
+    /// Returns number and length of the file, if there is an undamaged one.
     pub(crate) fn place(&self) -> Option<KnownFile> {
         let file = self.file.as_ref().filter(|file| file.is_whole())?;
         Some(KnownFile {
@@ -80,18 +82,18 @@ impl ExemplarFile {
         })
     }
 
-    /// The file with its length, if there is one that can be read.
+    /// Returns the file with its length, if there is one that can be read.
     pub(crate) fn files(&self) -> impl Iterator<Item = (&Path, u64)> {
         let file = self.file.iter().filter(|file| !file.is_unreadable());
         file.map(|file| (file.path(), file.bytes()))
     }
 
-    /// Its bytes on disk.
+    /// Returns the size of the file on disk, in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         self.file.as_ref().map_or(0, AppendOnlyFile::bytes)
     }
 
-    /// What is damaged of what a start found; `known` as in [`ExemplarFile::find`].
+    /// Returns the damage of the file found at startup; `known` as in [`ExemplarFile::find`].
     pub(crate) fn damages(&self, known: KnownFile) -> Option<Damage> {
         let (path, what) = match &self.file {
             Some(file) if file.is_whole() => return None,
@@ -106,8 +108,8 @@ impl ExemplarFile {
         Some(Damage::of_file(DamageKind::Exemplars, &path, what))
     }
 
-    /// Entries of the ring before this number need not be written. None once the file holds more
-    /// of the past than of the ring: it is written anew then.
+    /// Returns the number of the first entry of the ring that must be written. Zero if most of the
+    /// file is no longer in the ring, so that the next write rewrites it.
     pub(crate) fn has(&self) -> u64 {
         let bytes = self.file.as_ref().map_or(0, AppendOnlyFile::bytes);
         match bytes > WHOLE_BYTES_MIN.max(2 * self.whole_bytes) {
@@ -116,7 +118,8 @@ impl ExemplarFile {
         }
     }
 
-    /// Fills `ring`; damage is passed over, and reported where a sound frame says what is none.
+    /// Reads the file into `ring`. Skips damage, and reports payloads that are malformed within a
+    /// valid frame.
     pub(crate) fn read(&self, ring: &mut Ring, report: &mut dyn FnMut(Damage)) {
         let Some(file) = &self.file else { return };
         file.each_frame(FrameKind::Exemplars, &mut |scanner, offset, header| {
@@ -130,9 +133,9 @@ impl ExemplarFile {
         });
     }
 
-    /// Adds `news`; returns the bytes written.
+    /// Writes `news` durably. Returns the number of written bytes.
     pub(crate) fn write(&mut self, news: &News) -> Result<u64, StorageError> {
-        // Taken out: a file whose write failed is not written again.
+        // Taken out, because a file whose write failed is not written again.
         let old = self.file.take();
         let (mut file, old) = match old {
             Some(file) if !news.is_whole => (file, None),
@@ -146,7 +149,7 @@ impl ExemplarFile {
             EXEMPLARS.put_in_place(&self.env, &self.dir, &mut file)?;
             self.whole_bytes = file.bytes();
         }
-        // One that the disk does not deliver is left as it is.
+        // A file that the disk cannot read is left as it is.
         if let Some(old) = old.filter(|old| !old.is_unreadable()) {
             append_only::remove(&self.env, old.path())?;
         }
@@ -184,7 +187,7 @@ fn begin(payload: &mut Vec<u8>, position: Position) {
     push_uvarint(payload, position.0);
 }
 
-/// How many exemplars a payload has.
+/// Returns the number of exemplars in a payload.
 pub(crate) fn count_payload(payload: &[u8]) -> Result<u64, Malformed> {
     let (_, exemplars) = decode_payload(payload)?;
     Ok(exemplars.iter().count() as u64)

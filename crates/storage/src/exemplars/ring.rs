@@ -1,13 +1,14 @@
-//! The newest exemplars, in the order in which they came, and chained by series.
+//! Ring of the newest exemplars in order of arrival, with a chain per series.
 //!
 //! ```text
-//! entries   #40 a   #41 b   #42 a   #43 c   ...        the oldest goes when there is no room
+//! entries   #40 a   #41 b   #42 a   #43 c   ...        the oldest is dropped when the ring is full
 //! next       #42     -       -       -
 //! chains    a: #40..#42   b: #41..#41   c: #43..#43
 //! ```
 //!
-//! An entry is known by its number, which counts all that ever came. Invariant: along a chain
-//! numbers and [`TimedExemplar::order`] ascend, but for exemplars whose time is that of a sample.
+//! An entry is identified by its number, which counts all exemplars ever added. Invariant: along a
+//! chain, numbers and [`TimedExemplar::order`] ascend, except for exemplars that have the time of a
+//! sample.
 
 use crate::ids::Slot;
 use firn_model::exemplar::{SeriesExemplars, TimedExemplar};
@@ -17,27 +18,27 @@ use firn_model::sample::TimestampMs;
 use std::cmp::Ordering;
 use std::collections::{HashMap, VecDeque};
 
-/// No entry.
+/// Marks the end of a chain.
 const NONE: u64 = u64::MAX;
 
-/// What became of an exemplar.
+/// Result of adding an exemplar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Taken {
-    /// It is in the ring.
+    /// The exemplar is in the ring.
     Added,
-    /// The newest of its series says the same.
+    /// The newest exemplar of the series is equal.
     Repeated,
-    /// The newest of its series comes behind it.
+    /// The newest exemplar of the series is after it.
     OutOfOrder,
 }
 
 #[derive(Debug)]
 struct Entry {
-    /// Canonical.
+    /// Labels in canonical encoding.
     labels: Box<[u8]>,
     value: f64,
     time: TimestampMs,
-    /// The next entry of the series.
+    /// Number of the next entry of the series.
     next: u64,
     slot: Slot,
     has_own_time: bool,
@@ -54,40 +55,40 @@ impl Entry {
     }
 }
 
-/// The first and the last entry of a series.
+/// The numbers of the first and the last entry of a series.
 #[derive(Clone, Copy, Debug)]
 struct Chain {
     oldest: u64,
     newest: u64,
 }
 
-/// What a file lacks of a ring.
+/// The exemplars of a ring that are not in the file yet.
 #[derive(Debug)]
 pub(crate) struct News {
     pub(crate) exemplars: SeriesExemplars,
-    /// Whether that is the whole ring: what the file has is out of it.
+    /// True if these are all exemplars of the ring, so that the file must be rewritten.
     pub(crate) is_whole: bool,
-    /// The number behind the last of them.
+    /// The number after the last of them.
     pub(crate) end: u64,
-    /// All of the log's exemplars up to here are among them or were before.
+    /// All exemplars of the log up to this position are among them or in the file.
     pub(crate) position: Position,
 }
 
-/// See the module.
+/// The ring, with entries of all series.
 #[derive(Debug, Default)]
 pub(crate) struct Ring {
     max: usize,
     entries: VecDeque<Entry>,
-    /// The number of the first entry.
+    /// Number of the first entry.
     first: u64,
     chains: HashMap<Slot, Chain>,
     label_bytes: usize,
-    /// The last record whose exemplars are in the ring.
+    /// Position of the last record whose exemplars are in the ring.
     position: Position,
 }
 
 impl Ring {
-    /// Makes room for `max` entries; the oldest go if they are more.
+    /// Sets the maximum number of entries, and drops the oldest ones above it.
     pub(crate) fn set_max(&mut self, max: usize) {
         self.max = max;
         while self.entries.len() > max {
@@ -96,37 +97,37 @@ impl Ring {
         self.entries.shrink_to(max);
     }
 
-    /// Room for so many.
+    /// Returns the maximum number of entries.
     pub(crate) fn max(&self) -> usize {
         self.max
     }
 
-    /// How many there are.
+    /// Returns the number of entries.
     pub(crate) fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// The series that have any.
+    /// Returns the slots of the series with exemplars.
     pub(crate) fn slots(&self) -> impl Iterator<Item = Slot> {
         self.chains.keys().copied()
     }
 
-    /// The time of the entry that goes next.
+    /// Returns the time of the oldest entry, which is dropped next.
     pub(crate) fn oldest_time(&self) -> Option<TimestampMs> {
         self.entries.front().map(|entry| entry.time)
     }
 
-    /// The last record whose exemplars are in the ring.
+    /// Returns the position of the last record whose exemplars are in the ring.
     pub(crate) fn position(&self) -> Position {
         self.position
     }
 
-    /// Says that the exemplars of the record at `position` are in the ring.
+    /// Records that the exemplars of the record at `position` are in the ring.
     pub(crate) fn note(&mut self, position: Position) {
         self.position = self.position.max(position);
     }
 
-    /// What would become of an exemplar of the series at `slot`.
+    /// Returns the result that adding an exemplar of the series at `slot` would have.
     pub(crate) fn would_take(&self, slot: Slot, exemplar: &TimedExemplar<'_>) -> Taken {
         let chain = self.chains.get(&slot);
         let Some(newest) = chain.and_then(|chain| self.entry(chain.newest)) else {
@@ -143,7 +144,7 @@ impl Ring {
         }
     }
 
-    /// Takes an exemplar of the series at `slot`.
+    /// Adds an exemplar of the series at `slot`.
     pub(crate) fn add(&mut self, slot: Slot, exemplar: &TimedExemplar<'_>) -> Taken {
         let taken = self.would_take(slot, exemplar);
         if taken != Taken::Added || self.max == 0 {
@@ -195,7 +196,7 @@ impl Ring {
         }
     }
 
-    /// The number of the next entry.
+    /// Returns the number of the next entry.
     fn end(&self) -> u64 {
         self.first + self.entries.len() as u64
     }
@@ -205,7 +206,7 @@ impl Ring {
         self.entries.get(usize::try_from(at).ok()?)
     }
 
-    /// The exemplars of a series, the oldest first.
+    /// Returns the exemplars of a series, oldest first.
     pub(crate) fn of_series(&self, slot: Slot) -> impl Iterator<Item = TimedExemplar<'_>> {
         let mut next = self.chains.get(&slot).map_or(NONE, |chain| chain.oldest);
         std::iter::from_fn(move || {
@@ -215,7 +216,8 @@ impl Ring {
         })
     }
 
-    /// The entries that a file lacks which has those before number `has`; `None` if there are none.
+    /// Returns the entries from number `has` on, which are not in the file; `None` if there are
+    /// none.
     pub(crate) fn news(&self, has: u64) -> Option<News> {
         if self.end() <= has {
             return None;
@@ -233,9 +235,9 @@ impl Ring {
         })
     }
 
-    /// Bytes of memory.
+    /// Returns the memory of the ring in bytes.
     pub(crate) fn memory_bytes(&self) -> usize {
-        // A table of the standard library has a byte beside each place.
+        // A hash table of the standard library has one byte per bucket in addition.
         let chain = size_of::<(Slot, Chain)>() + 1;
         self.entries.capacity() * size_of::<Entry>()
             + self.label_bytes
@@ -281,7 +283,7 @@ mod tests {
             (&a, 9.0, 9, true, OutOfOrder),
             (&a, 1.0, 11, true, Added),
             (&a, 2.0, 12, false, Added),
-            // Without times of their own the same is the same at any time.
+            // Without times of their own, equal exemplars at different times are repetitions.
             (&a, 2.0, 13, false, Repeated),
             (&a, 2.0, 13, true, Added),
             (&a, f64::NAN, 14, true, Added),

@@ -1,13 +1,14 @@
-//! Append-only files of checksummed frames: what page segments and the series catalogue are.
+//! Append-only files of checksummed frames, used for page segments, the series catalogue and
+//! exemplars.
 //!
-//! The frames are those of the log, numbered on from the number in the file's name, and each says
-//! how many before it were not known to be durable. So what is found after a stop of any kind is
-//! judged as the log judges its newest segment: damage to what was durable is reported and kept,
-//! and the torn tail of a group that was never promised is cut off. Each sync is followed by a
-//! frame that says that all before it is durable. Invariants: after [`AppendOnlyFile::recover`] or
-//! [`AppendOnlyFile::sync`] returned, every frame in the file is durable. A file whose write or
-//! sync failed is not written again, and one that the disk does not deliver whole is left exactly
-//! as it is.
+//! The frames are those of the log, numbered from the number in the file's name. Each frame
+//! contains the number of preceding frames that were not durable when it was written. After a
+//! crash, a file is therefore recovered like the newest segment of the log: damage of durable
+//! frames is kept and reported, and the torn tail of a group that was never acknowledged is cut
+//! off. Each sync is followed by a frame that marks everything before it as durable. Invariants:
+//! after [`AppendOnlyFile::recover`] or [`AppendOnlyFile::sync`] returned, every frame in the file
+//! is durable. A file whose write or sync failed is not written again, and a file that the disk
+//! cannot read completely is left exactly as it is.
 
 use super::frame::{self, FRAME_HEADER_BYTES, FrameHeader, FrameKind, PAYLOAD_BYTES_MAX, Place};
 use super::header::{self, FILE_HEADER_BYTES, HeaderState, Magic};
@@ -21,24 +22,25 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// What a file is called and what it is.
+/// Properties of one kind of file: its magic, its name suffix and its frames.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FileKind {
-    /// Its first eight bytes.
+    /// Magic in its first eight bytes.
     pub(crate) magic: Magic,
-    /// Behind the number in its name.
+    /// Suffix of its name after the number.
     pub(crate) suffix: &'static str,
-    /// What its frames hold.
+    /// Kind of its frames.
     pub(crate) frame: FrameKind,
 }
 
 impl FileKind {
-    /// The path of the file with this number.
+    /// Returns the path of the file with this number.
     pub(crate) fn path(&self, dir: &Path, number: Position) -> PathBuf {
         dir.join(format!("{:020}{}", number.0, self.suffix))
     }
 
-    /// The numbers of the files of this kind in `dir`, ascending; others are not looked at.
+    /// Returns the numbers of the files of this kind in `dir`, in ascending order. Ignores other
+    /// files.
     pub(crate) fn list(&self, env: &Env, dir: &Path) -> Result<Vec<Position>, StorageError> {
         let names = env.disk.list(dir).map_err(StorageError::io("list", dir))?;
         let mut numbers: Vec<Position> = names.iter().filter_map(|n| self.parse(n)).collect();
@@ -46,7 +48,7 @@ impl FileKind {
         Ok(numbers)
     }
 
-    /// The number in the name of a file of this kind.
+    /// Returns the number in the name of a file of this kind.
     pub(crate) fn parse(&self, name: &Path) -> Option<Position> {
         let digits = name.to_str()?.strip_suffix(self.suffix)?;
         let number = Position(digits.parse().ok()?);
@@ -54,25 +56,25 @@ impl FileKind {
     }
 }
 
-/// What [`FileKind::open_newest`] found.
+/// Result of [`FileKind::open_newest`].
 pub(crate) struct Newest {
     /// The newest file, if there is one.
     pub(crate) file: Option<AppendOnlyFile>,
-    /// The number of the next one.
+    /// Number of the next file.
     pub(crate) next: Position,
 }
 
-/// Behind the name of a file that is not in its place yet.
+/// Suffix of a file that is not at its final name yet.
 const TEMPORARY_SUFFIX: &str = ".tmp";
 
-/// Bytes read at once where only whether they can be read matters.
+/// Bytes read at once to check whether a file can be read.
 const READ_BYTES: usize = 256 << 10;
 
-/// For kinds of which one file counts: it grows until a new one takes its place.
+/// For kinds with a single current file, which grows until a new one replaces it.
 impl FileKind {
-    /// Opens the newest file in `dir`, if there is one. Older files are removed, unless it is
-    /// damaged, and so is what an interrupted replacement left. Of the file with the number in
-    /// `known` so many bytes are known to have been durable.
+    /// Opens the newest file in `dir`, if there is one. Removes older files, unless the newest one
+    /// is damaged, and the remains of an interrupted replacement. The file with the number in
+    /// `known` had at least that many durable bytes.
     pub(crate) fn open_newest(
         &self,
         env: &Env,
@@ -106,8 +108,8 @@ impl FileKind {
         Ok(newest)
     }
 
-    /// Begins the file with this number; it counts once [`FileKind::put_in_place`] puts it into its
-    /// place.
+    /// Creates the file with this number under a temporary name. It becomes the current file when
+    /// [`FileKind::put_in_place`] renames it.
     pub(crate) fn begin(
         &self,
         env: &Env,
@@ -121,8 +123,8 @@ impl FileKind {
         AppendOnlyFile::create(env, path, *self, number)
     }
 
-    /// Puts `fresh`, which is synced, into its place in `dir`. After an error it is not known which
-    /// of the files a start would take, so neither may be written again.
+    /// Renames `fresh`, which must be synced, to its final name in `dir`. After an error, a restart
+    /// may open either file, so neither may be written again.
     pub(crate) fn put_in_place(
         &self,
         env: &Env,
@@ -133,7 +135,7 @@ impl FileKind {
     }
 }
 
-/// Whether the disk delivers all of a file.
+/// Returns whether the disk can read a file completely.
 fn is_readable(env: &Env, path: &Path) -> bool {
     let Ok(file) = env.disk.open(path, OpenMode::Read) else {
         return false;
@@ -149,8 +151,8 @@ fn is_readable(env: &Env, path: &Path) -> bool {
     }
 }
 
-/// Removes a file, which an earlier attempt may have removed already; it is gone for good on
-/// return.
+/// Removes a file durably. It is no error if the file does not exist, because an earlier attempt
+/// may have removed it.
 pub(crate) fn remove(env: &Env, path: &Path) -> Result<(), StorageError> {
     match env.disk.remove_file(path) {
         Err(e) if e.kind() != ErrorKind::NotFound => {
@@ -168,7 +170,8 @@ fn sync_dir_of(env: &Env, path: &Path) -> Result<(), StorageError> {
         .map_err(StorageError::io("sync folder", dir))
 }
 
-/// See the module.
+/// An open append-only file. Created by [`FileKind::begin`] or [`AppendOnlyFile::create`], or
+/// recovered at startup.
 pub(crate) struct AppendOnlyFile {
     path: PathBuf,
     file: Arc<dyn File>,
@@ -177,14 +180,14 @@ pub(crate) struct AppendOnlyFile {
     last: Position,
     durable: Position,
     offset: u64,
-    /// How far it is durable.
+    /// Number of durable bytes.
     durable_bytes: u64,
-    /// CRC-32C of the file, if all of it was written here.
+    /// CRC-32C of the file, if this process wrote all of it.
     crc: Option<u32>,
     buffer: Vec<u8>,
-    /// What of it is no frame although it was durable, in bytes.
+    /// Number of bytes that were durable and are not valid frames.
     damaged_bytes: u64,
-    /// The disk does not deliver all of it: nothing may be written to it.
+    /// True if the disk cannot read the file completely: nothing may be written to it.
     is_unreadable: bool,
 }
 
@@ -222,9 +225,9 @@ impl AppendOnlyFile {
         })
     }
 
-    /// Takes a file that was left behind, of which `durable_bytes` are known to have been durable:
-    /// cuts off a torn tail and makes the rest durable. `None` if it holds nothing and was removed.
-    /// A file that the disk does not deliver is left as it is.
+    /// Recovers an existing file, of which at least `durable_bytes` were durable: cuts off a torn
+    /// tail and makes the rest durable. Returns `None` if it contains no frames and was removed. A
+    /// file that the disk cannot read is left as it is.
     pub(crate) fn recover(
         env: &Env,
         path: PathBuf,
@@ -281,12 +284,12 @@ impl AppendOnlyFile {
         Ok(Some(recovered(survey.end)))
     }
 
-    /// Whether every frame that was durable is there and can be read.
+    /// Returns whether every durable frame exists and can be read.
     pub(crate) fn is_whole(&self) -> bool {
         !self.is_unreadable && self.damaged_bytes == 0
     }
 
-    /// What is wrong with a file that is not whole.
+    /// Describes the damage of a file that is not whole.
     pub(crate) fn trouble(&self) -> String {
         match self.is_unreadable {
             true => "the disk does not deliver all of it".to_owned(),
@@ -294,19 +297,20 @@ impl AppendOnlyFile {
         }
     }
 
-    /// Whether the disk does not deliver all of it, so that nothing may be written to it.
+    /// Returns whether the disk cannot read the file completely, so that nothing may be written to
+    /// it.
     pub(crate) fn is_unreadable(&self) -> bool {
         self.is_unreadable
     }
 
-    /// Walks its frames from the first one.
+    /// Returns a scanner over its frames from the first one.
     pub(crate) fn scanner(&self) -> Scanner {
         let range = FILE_HEADER_BYTES..self.offset;
         Scanner::new(self.file.clone(), self.first, range)
     }
 
-    /// Calls `each` with the sound frames of a kind, and passes over what is damaged. The scanner
-    /// reads their payloads.
+    /// Calls `each` with the valid frames of a kind, and skips damage. The scanner reads their
+    /// payloads.
     pub(crate) fn each_frame(
         &self,
         kind: FrameKind,
@@ -322,32 +326,32 @@ impl AppendOnlyFile {
         }
     }
 
-    /// Where it lies.
+    /// Returns the path of the file.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The number in its name.
+    /// Returns the number in its name.
     pub(crate) fn first(&self) -> Position {
         self.first
     }
 
-    /// The number of the last frame; the one before the first if there is none.
+    /// Returns the number of the last frame; the one before the first if there is none.
     pub(crate) fn last(&self) -> Position {
         self.last
     }
 
-    /// Its length.
+    /// Returns its length in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         self.offset
     }
 
-    /// Writes a frame; returns where its payload begins.
+    /// Writes a frame. Returns the offset of its payload.
     pub(crate) fn append(&mut self, payload: &[u8]) -> Result<u64, StorageError> {
         self.append_kind(self.kind, payload)
     }
 
-    /// Writes a frame of another kind; returns where its payload begins.
+    /// Writes a frame of another kind. Returns the offset of its payload.
     pub(crate) fn append_kind(
         &mut self,
         kind: FrameKind,
@@ -374,7 +378,7 @@ impl AppendOnlyFile {
         Ok(place.offset + FRAME_HEADER_BYTES as u64)
     }
 
-    /// Writes bytes that are no frame.
+    /// Writes bytes that are not a frame.
     pub(crate) fn append_raw(&mut self, bytes: &[u8]) -> Result<(), StorageError> {
         self.file
             .write_all_at(self.offset, bytes)
@@ -384,17 +388,17 @@ impl AppendOnlyFile {
         Ok(())
     }
 
-    /// How many of its bytes are durable.
+    /// Returns the number of durable bytes.
     pub(crate) fn durable_bytes(&self) -> u64 {
         self.durable_bytes
     }
 
-    /// CRC-32C of the file, if all of it was written by this process.
+    /// Returns the CRC-32C of the file, if this process wrote all of it.
     pub(crate) fn crc(&self) -> Option<u32> {
         self.crc
     }
 
-    /// Gives the file another name, which is durable on return.
+    /// Renames the file durably.
     fn rename(&mut self, env: &Env, to: PathBuf) -> Result<(), StorageError> {
         env.disk
             .rename(&self.path, &to)
@@ -404,8 +408,8 @@ impl AppendOnlyFile {
         Ok(())
     }
 
-    /// Makes all that was written durable, and says so behind it: what is found damaged before was
-    /// not torn.
+    /// Syncs all written frames and marks them as durable with another frame, so that later damage
+    /// of them is not taken for a torn write.
     pub(crate) fn sync(&mut self) -> Result<(), StorageError> {
         self.sync_end()?;
         if self.last < self.first {
@@ -435,7 +439,7 @@ impl AppendOnlyFile {
     }
 }
 
-/// Reads the header of an open file.
+/// Reads and checks the header of an open file.
 pub(crate) fn check_header(
     file: &dyn File,
     kind: FileKind,

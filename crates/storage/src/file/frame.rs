@@ -1,4 +1,4 @@
-//! One checksummed frame as bytes, the unit of log segments, page segments and the series
+//! Encoding of one checksummed frame, the unit of log segments, page segments and the series
 //! catalogue.
 //!
 //! ```text
@@ -7,38 +7,38 @@
 //!        | crc32c | crc32c  | bytes   | u64      | u32      | u8   |
 //! ```
 //!
-//! Integers are little endian. The header's checksum also covers the place where the frame stands
-//! (the first position of its file and its offset), so bytes of another file or another place are
-//! never taken for a frame. Invariant: what [`decode_header`] accepts was written there by
-//! [`encode`]; the payload is checked by its own sum, so that a damaged payload behind a sound
-//! header costs one frame. `docs/format/log.md` draws it byte by byte.
+//! Integers are little endian. The header's checksum also covers the place of the frame (the first
+//! position of its file and its offset), so bytes of another file or another place are never
+//! accepted as a frame. Invariant: [`decode_header`] accepts only headers that [`encode`] wrote at
+//! that place; the payload has a checksum of its own, so that a damaged payload after a valid
+//! header affects one frame. `docs/format/log.md` describes the bytes.
 
 use firn_model::log::Position;
 
 /// Bytes of a frame before its payload.
 pub(crate) const FRAME_HEADER_BYTES: usize = 25;
 
-/// The largest payload: a decompressed remote-write body is at most half of it, and what the log
-/// holds of a body is smaller than the body.
+/// Maximum size of a payload in bytes: a decompressed remote-write body is at most half of it, and
+/// its record in the log is smaller than the body.
 pub const PAYLOAD_BYTES_MAX: usize = 64 << 20;
 
-/// What a frame holds.
+/// Kind of the payload of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum FrameKind {
-    /// A payload of the log.
+    /// A plain record of the log.
     Log = 1,
-    /// Zeros up to the end of a sector, with the position of the frame before.
+    /// Zeros up to the end of a sector, with the position of the previous frame or the next one.
     Padding = 2,
-    /// The directory at the end of a file that is complete.
+    /// The directory at the end of a complete file.
     Directory = 3,
     /// A page of samples.
     Page = 4,
     /// Series of the catalogue.
     Series = 5,
-    /// Exemplars.
+    /// Exemplars of the file of exemplars.
     Exemplars = 6,
-    /// A record of the log, delta-coded.
+    /// A delta-coded record of the log.
     DeltaCoded = 7,
 }
 
@@ -57,21 +57,21 @@ impl FrameKind {
     }
 }
 
-/// Where a frame stands; part of its checksum.
+/// The place of a frame, which is part of its checksum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
-    /// The first position of the file.
+    /// First position of the file.
     pub(crate) first: Position,
-    /// The frame's offset in the file.
+    /// Offset of the frame in the file.
     pub(crate) offset: u64,
 }
 
-/// A frame's header.
+/// The header of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FrameHeader {
     pub(crate) position: Position,
-    /// How many frames right before this one were not known to be durable when it was written.
-    /// All earlier ones were: damage to them is damage, not a torn tail.
+    /// Number of frames directly before this one that were not durable when it was written. All
+    /// earlier ones were durable: their damage is never a torn tail.
     pub(crate) unsynced: u32,
     pub(crate) kind: FrameKind,
     pub(crate) payload_bytes: u32,
@@ -79,20 +79,19 @@ pub(crate) struct FrameHeader {
 }
 
 impl FrameHeader {
-    /// Header and payload together.
+    /// Returns the size of header and payload together.
     pub(crate) fn frame_bytes(&self) -> u64 {
         FRAME_HEADER_BYTES as u64 + u64::from(self.payload_bytes)
     }
 
-    /// The newest position that was durable when this frame was written.
+    /// Returns the newest position that was durable when this frame was written.
     pub(crate) fn durable_before(&self) -> Position {
         let before = self.position.previous().0;
         Position(before.saturating_sub(u64::from(self.unsynced)))
     }
 }
 
-/// Appends a frame to `into`. The caller has checked that the payload is within
-/// [`PAYLOAD_BYTES_MAX`].
+/// Appends a frame to `into`. The payload must not exceed [`PAYLOAD_BYTES_MAX`].
 pub(crate) fn encode(
     place: Place,
     position: Position,
@@ -114,7 +113,7 @@ pub(crate) fn encode(
     into.extend_from_slice(payload);
 }
 
-/// Reads a header; `None` unless one was written at `place`.
+/// Decodes a header; returns `None` unless it was written at `place`.
 pub(crate) fn decode_header(place: Place, bytes: &[u8; FRAME_HEADER_BYTES]) -> Option<FrameHeader> {
     let kind = FrameKind::from_byte(bytes[24])?;
     let payload_bytes = u32_at(bytes, 8);

@@ -1,7 +1,7 @@
 //! The first 24 bytes of a file of frames: magic, format version, first position, checksum.
 //!
-//! The file name says the same position, so a damaged header costs nothing: frames are checked
-//! against the name. The header exists to tell a newer format from damage.
+//! The file name contains the same position, so a damaged header loses nothing: frames are checked
+//! against the name. The header exists to distinguish a newer format from damage.
 
 use crate::error::StorageError;
 use firn_model::log::Position;
@@ -10,12 +10,12 @@ use std::path::Path;
 /// Bytes before the first frame.
 pub(crate) const FILE_HEADER_BYTES: u64 = 24;
 
-/// What kind of file it is.
+/// Magic and version of a kind of file.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Magic {
-    /// Its first eight bytes.
+    /// The first eight bytes of the file.
     bytes: [u8; 8],
-    /// The format that this version writes and reads.
+    /// The format version that this release writes and reads.
     version: u32,
 }
 
@@ -25,30 +25,30 @@ impl Magic {
     }
 }
 
-/// Of log segments.
+/// Magic of log segments.
 pub(crate) const SEGMENT_MAGIC: Magic = Magic::new(*b"FIRNWAL\0", 2);
 
-/// Of page segments.
+/// Magic of page segments.
 pub(crate) const PAGES_MAGIC: Magic = Magic::new(*b"FIRNPGS\0", 1);
 
-/// Of the series catalogue.
+/// Magic of the series catalogue.
 pub(crate) const SERIES_MAGIC: Magic = Magic::new(*b"FIRNSER\0", 1);
 
-/// Of the file of exemplars.
+/// Magic of the file of exemplars.
 pub(crate) const EXEMPLARS_MAGIC: Magic = Magic::new(*b"FIRNEXM\0", 1);
 
-/// What the first bytes of a file turned out to be.
+/// State of a file header.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum HeaderState {
-    /// The bytes that were written.
+    /// The header is valid.
     Sound,
-    /// Not what was written, or too short.
+    /// The header is corrupt or too short.
     Damaged,
-    /// The disk did not deliver it.
+    /// The disk failed to read the header.
     Unreadable,
 }
 
-/// The header's bytes.
+/// Encodes a file header.
 pub(crate) fn encode(magic: &Magic, first: Position) -> [u8; FILE_HEADER_BYTES as usize] {
     let mut bytes = [0; FILE_HEADER_BYTES as usize];
     bytes[..8].copy_from_slice(&magic.bytes);
@@ -59,8 +59,8 @@ pub(crate) fn encode(magic: &Magic, first: Position) -> [u8; FILE_HEADER_BYTES a
     bytes
 }
 
-/// Checks `bytes`, the file's first ones, against what the name of `path` promises. A sound header
-/// of another version is an error, so that no newer file is ever taken for a damaged one.
+/// Checks `bytes`, the first ones of the file at `path`, against the expected header. A valid
+/// header of another version is an error, so that a newer file is never treated as damaged.
 pub(crate) fn check(
     bytes: &[u8],
     magic: &Magic,

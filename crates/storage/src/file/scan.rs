@@ -1,9 +1,9 @@
-//! Walks the frames of a file whose bytes are not to be trusted.
+//! Scans the frames of a file with untrusted contents.
 //!
-//! A [`Scanner`] yields sound frames and, between them, stretches of damage; behind a damaged
-//! header it looks at every offset for the next sound one. Sectors that the disk cannot read count
-//! as damage too. Memory is one window or the largest frame, and never more than the file holds.
-//! What damage means (torn tail or loss) is for the caller to say.
+//! A [`Scanner`] returns valid frames and, between them, damaged ranges; after a damaged header it
+//! searches every offset for the next valid one. Sectors that the disk cannot read count as damage
+//! too. Memory is one window or the largest frame, and never exceeds the size of the file. The
+//! caller decides whether damage is a torn tail or a loss.
 
 use super::frame::{FRAME_HEADER_BYTES, FrameHeader, Place, decode_header};
 use firn_model::env::File;
@@ -11,27 +11,28 @@ use firn_model::log::Position;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Bytes read at once: large enough that system calls do not show, small enough for a cache.
+/// Bytes read at once: large enough to make the cost of system calls negligible, small enough for a
+/// cache.
 const WINDOW_BYTES: usize = 256 << 10;
 
-/// The unit in which unreadable stretches are skipped.
+/// Unit in which unreadable ranges are skipped.
 const SECTOR_BYTES: usize = 4096;
 
-/// One step of a [`Scanner`].
+/// One result of a [`Scanner`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Found {
-    /// A sound frame.
+    /// A valid frame.
     Frame {
-        /// Where its header begins.
+        /// Offset of its header.
         offset: u64,
-        /// The header.
+        /// Its decoded header.
         header: FrameHeader,
     },
-    /// Bytes that are no frame.
+    /// A range of bytes that is not a valid frame.
     Damage(Range<u64>),
 }
 
-/// See the module.
+/// Iterates over the frames and damaged ranges of a file.
 pub(crate) struct Scanner {
     file: Arc<dyn File>,
     first: Position,
@@ -43,8 +44,8 @@ pub(crate) struct Scanner {
 }
 
 impl Scanner {
-    /// Walks `range` of `file`, whose first position is `first`. The range ends at or before the
-    /// end of the file.
+    /// Returns a scanner over `range` of `file`, whose first position is `first`. The range must
+    /// end at or before the end of the file.
     pub(crate) fn new(file: Arc<dyn File>, first: Position, range: Range<u64>) -> Self {
         Self {
             file,
@@ -57,12 +58,12 @@ impl Scanner {
         }
     }
 
-    /// Whether the disk failed to deliver some bytes so far.
+    /// Returns whether the disk has failed to read some bytes so far.
     pub(crate) fn unreadable(&self) -> bool {
         self.unreadable
     }
 
-    /// The next frame or stretch of damage; `None` at the end.
+    /// Returns the next frame or damaged range; `None` at the end.
     pub(crate) fn next(&mut self) -> Option<Found> {
         let start = self.at;
         if start >= self.end {
@@ -88,7 +89,7 @@ impl Scanner {
         }
     }
 
-    /// The payload of a frame that this scanner found.
+    /// Returns the payload of a frame that this scanner found.
     pub(crate) fn payload(&mut self, offset: u64, header: &FrameHeader) -> &[u8] {
         self.view(
             offset + FRAME_HEADER_BYTES as u64,
@@ -96,7 +97,7 @@ impl Scanner {
         )
     }
 
-    /// The first offset from `from` on where a sound header stands, or the end.
+    /// Returns the first offset from `from` on with a valid header, or the end.
     fn resynchronise(&mut self, from: u64) -> u64 {
         (from..self.end)
             .find(|offset| self.header_at(*offset).is_some())
@@ -112,7 +113,7 @@ impl Scanner {
         decode_header(Place { first, offset }, bytes.try_into().ok()?)
     }
 
-    /// `count` bytes at `offset`, which lie before the end.
+    /// Returns `count` bytes at `offset`, which must be before the end.
     fn view(&mut self, offset: u64, count: usize) -> &[u8] {
         let window_end = self.window_start + self.window.len() as u64;
         if offset < self.window_start || offset + count as u64 > window_end {
@@ -122,8 +123,8 @@ impl Scanner {
         &self.window[start..start + count]
     }
 
-    /// Moves the window over `count` bytes at `offset`. It begins with a sector, so that an
-    /// unreadable one costs no more than itself.
+    /// Moves the window to contain `count` bytes at `offset`. It begins at a sector boundary, so
+    /// that an unreadable sector affects no other one.
     fn load(&mut self, offset: u64, count: usize) {
         let start = offset - offset % SECTOR_BYTES as u64;
         let least = (offset - start) as usize + count;
@@ -137,7 +138,7 @@ impl Scanner {
         }
     }
 
-    /// Reads what can be read; the rest stays zero, which no checksum accepts.
+    /// Reads the window sector by sector. Unreadable sectors stay zero, which no checksum accepts.
     fn load_by_sector(&mut self) {
         let mut offset = self.window_start;
         for sector in self.window.chunks_mut(SECTOR_BYTES) {

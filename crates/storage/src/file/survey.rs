@@ -1,10 +1,11 @@
-//! What a file of frames holds after a stop of any kind: where it ends, and what of it must be made
-//! durable again before anything is promised on top of it.
+//! Survey of a file of frames after a stop or crash: determines where it ends, and which part must
+//! be made durable again before more is written.
 //!
-//! The rule: a frame says how far its file was durable when it was written. Damage at or below that
-//! mark in any sound frame is loss of durable data, reported when the file is read. The first
-//! damage above every mark is the torn tail of a group that was never acknowledged: the file ends
-//! there, also if later frames of that group survived, because what they build on is gone.
+//! Each frame contains a mark: the position up to which its file was durable when it was written.
+//! Damage at or below the mark of any valid frame is a loss of durable data, which is reported when
+//! the file is read. The first damage above every mark is the torn tail of a group that was never
+//! acknowledged. The file ends there, even if later frames of that group survived, because frames
+//! that they depend on are lost.
 
 use super::frame::FrameKind;
 use super::header::FILE_HEADER_BYTES;
@@ -15,11 +16,11 @@ use firn_model::log::Position;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Bytes copied at once when a tail is written again.
+/// Bytes copied at once when a tail is rewritten.
 const COPY_BYTES: usize = 1 << 20;
 
-/// Cuts the file at its end and makes the rest durable. The part that no later frame vouches for is
-/// written again first.
+/// Cuts the file at its end and makes the rest durable. The part that is above the marks of all
+/// frames is rewritten first.
 pub(crate) fn make_durable(file: &dyn File, survey: &Survey) -> std::io::Result<()> {
     if file.len()? != survey.end {
         file.set_len(survey.end)?;
@@ -27,9 +28,9 @@ pub(crate) fn make_durable(file: &dyn File, survey: &Survey) -> std::io::Result<
     write_again(file, survey.durable_end..survey.end)
 }
 
-/// Writes a part of a file as it is there and syncs it: after a failed sync the system may hold it
-/// in memory, call it clean and never write it. What the disk does not deliver is not held in
-/// memory, and is passed over.
+/// Rewrites a part of a file in place and syncs it: after a failed sync the system may hold the
+/// data in memory, treat it as clean and never write it. Parts that the disk cannot read are not in
+/// memory, and are skipped.
 pub(crate) fn write_again(file: &dyn File, part: Range<u64>) -> std::io::Result<()> {
     let mut buffer = vec![0; COPY_BYTES];
     let mut offset = part.start;
@@ -46,25 +47,25 @@ pub(crate) fn write_again(file: &dyn File, part: Range<u64>) -> std::io::Result<
     file.sync_data()
 }
 
-/// A file after a look at all its bytes.
+/// Result of reading all bytes of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Survey {
-    /// Where it ends: the offset after the last frame that counts.
+    /// Offset after the last valid frame, at which the file ends.
     pub(crate) end: u64,
-    /// The position of that frame; the one before the file's first if there is none.
+    /// Position of that frame; the one before the file's first if there is none.
     pub(crate) last: Position,
-    /// Bytes from here to `end` are vouched for by no later frame.
+    /// Offset from which on no later frame marks the bytes as durable.
     pub(crate) durable_end: u64,
-    /// Whole frames in the torn tail.
+    /// Number of complete frames in the torn tail.
     pub(crate) torn_frames: u64,
-    /// The disk failed to deliver bytes, so nothing can be said about the tail.
+    /// True if the disk failed to read some bytes, so that the state of the tail is unknown.
     pub(crate) unreadable: bool,
-    /// Bytes before the end that were durable and are no frame.
+    /// Number of bytes before the end that were durable and are not valid frames.
     pub(crate) damaged_bytes: u64,
 }
 
-/// Looks at the first `bytes` of the file that begins with `first`, of which `durable_bytes` are
-/// known to have been durable: damage there is no torn tail.
+/// Surveys the first `bytes` of a file whose first position is `first`. At least `durable_bytes` of
+/// it were durable: damage in them is not a torn tail.
 pub(crate) fn survey(
     file: Arc<dyn File>,
     first: Position,
@@ -102,8 +103,8 @@ pub(crate) fn survey(
             }
         };
         let expected = match header.kind {
-            // Padding has the position of the frame before, or of the next one: then it only says
-            // that all before is durable.
+            // Padding has the position of the previous frame, or of the next one: then it only
+            // marks everything before it as durable.
             FrameKind::Padding if header.position == survey.last => survey.last,
             _ => survey.last.next(),
         };
@@ -122,13 +123,13 @@ pub(crate) fn survey(
             survey.durable_end = survey.end;
         }
     }
-    // Those positions were given, whatever is left of their frames.
+    // These positions were assigned, even if their frames are lost.
     survey.last = survey.last.max(durable);
     survey.unreadable = scanner.unreadable();
     survey
 }
 
-/// The newest position that some sound frame says was durable before it.
+/// Returns the newest position that any valid frame marks as durable.
 fn newest_mark(file: Arc<dyn File>, first: Position, bytes: u64) -> Position {
     let mut newest = Position(0);
     let mut scanner = Scanner::new(file, first, FILE_HEADER_BYTES..bytes);

@@ -1,4 +1,4 @@
-//! Samples in any order, held until they are many: sorted then, and written as blocks.
+//! A buffer for samples in any order, which are sorted and written as blocks when it is flushed.
 
 use super::{Import, Series};
 use crate::block::block_order;
@@ -10,36 +10,36 @@ use firn_model::sample::{TimeRange, TimestampMs};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeSet;
 
-/// What a sample takes in the buffer.
+/// Memory of a sample in the buffer, in bytes.
 const SAMPLE_BYTES: usize = size_of::<Row>();
 
-/// What a series takes beside its labels and samples: its places in table and list.
+/// Memory of a series without its labels and samples, in bytes: its entries in table and list.
 const SERIES_BYTES: usize = 96;
 
-/// Blocks of one cut's length that a flush makes, at most: samples that lie further apart go into
+/// Maximum number of blocks of one cut's length in a flush. Samples that are further apart go into
 /// blocks that are [`LARGER`] times as long.
 const SMALL_MAX: usize = 4;
 
-/// How many cuts a larger block is long: that of the third level of compaction.
+/// Length of a larger block in cuts: that of the third level of compaction.
 const LARGER: i64 = 16;
 
-/// Blocks that one flush makes, at most: samples that lie further apart share larger ones.
+/// Maximum number of blocks in a flush. Samples that are further apart share larger blocks.
 const WINDOWS_MAX: usize = 64;
 
 type Row = (TimestampMs, TimestampMs, Sample);
 
-/// See the module.
+/// Buffered samples by series. Filled by [`Buffer::push`], emptied by [`Buffer::flush`].
 pub struct Buffer {
     cut_ms: i64,
-    /// By canonical bytes of labels.
+    /// Numbers of the series, by the canonical encoding of their labels.
     numbers: FxHashMap<Box<[u8]>, usize>,
-    /// By number; samples in the order in which they came.
+    /// Samples by number of the series, in order of arrival.
     series: Vec<Vec<Row>>,
     bytes: usize,
     samples: u64,
 }
 
-/// One for cuts of the usual length.
+/// A buffer for cuts of the default length.
 impl Default for Buffer {
     fn default() -> Self {
         Self::new(EPOCH_MS)
@@ -47,7 +47,8 @@ impl Default for Buffer {
 }
 
 impl Buffer {
-    /// An empty one; blocks are made for windows of `cut_ms` of data time, or of several of those.
+    /// Returns an empty buffer. Blocks will cover windows of `cut_ms` of data time, or of several
+    /// of those.
     pub fn new(cut_ms: i64) -> Self {
         Self {
             cut_ms: cut_ms.max(1),
@@ -58,7 +59,7 @@ impl Buffer {
         }
     }
 
-    /// Adds a sample.
+    /// Adds a sample of the series with `labels`.
     pub fn push(
         &mut self,
         labels: LabelsRef<'_>,
@@ -82,18 +83,18 @@ impl Buffer {
         self.samples += 1;
     }
 
-    /// Bytes of memory, about; vectors may have as much again to spare.
+    /// Returns the approximate memory in bytes; vectors may have as much spare capacity.
     pub fn memory_bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Samples that it holds.
+    /// Returns the number of buffered samples.
     pub fn sample_count(&self) -> u64 {
         self.samples
     }
 
-    /// Writes the samples as blocks of `import`, one for each window that they touch, and is empty
-    /// then. Of two samples of a series at one time the one that came first stays.
+    /// Writes the samples as blocks of `import`, one for each window with samples, and empties the
+    /// buffer. If a series has several samples at one time, the first one is kept.
     pub fn flush(&mut self, import: &mut Import) -> Result<(), Error> {
         let Self {
             numbers, series, ..
@@ -119,7 +120,7 @@ impl Buffer {
     }
 }
 
-/// The windows that have a sample, oldest first.
+/// Returns the windows that contain samples, oldest first.
 fn windows_of(series: &[(Labels, Vec<Row>)], cut_ms: i64) -> Vec<TimeRange> {
     let (mut length, mut max) = (cut_ms, SMALL_MAX);
     loop {
@@ -135,7 +136,8 @@ fn windows_of(series: &[(Labels, Vec<Row>)], cut_ms: i64) -> Vec<TimeRange> {
     }
 }
 
-/// Which windows of this length have a sample; none if they are more than `max`.
+/// Returns the numbers of the windows of this length that contain samples; `None` if there are more
+/// than `max`.
 fn window_numbers(series: &[(Labels, Vec<Row>)], length: i64, max: usize) -> Option<BTreeSet<i64>> {
     let mut numbers = BTreeSet::new();
     for (_, rows) in series {

@@ -1,4 +1,4 @@
-//! Readers of the index beside creation, removal and sweeping.
+//! Readers of the index concurrent with creation, removal and sweeping.
 
 use super::check;
 use crate::failpoints::Flaw;
@@ -28,8 +28,8 @@ fn create(index: &Index, instances: std::ops::Range<u32>) {
     }
 }
 
-/// What a reader holds it may look at for as long as it likes: each series has the labels by which
-/// it was found, and of a batch of new series it finds all or none.
+/// Reads the index. A reader may access a series it found at any later time: each series must have
+/// the labels by which it was found, and a batch of new series must be found in full or not at all.
 fn read(index: &Index) {
     let generation = index.generation();
     let matcher = Matcher::new("__name__", MatchOp::Equal, b"m").unwrap();

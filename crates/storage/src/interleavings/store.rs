@@ -1,4 +1,4 @@
-//! Batches, readers, sealing, eviction and removal of one store at once.
+//! Concurrent batches, reads, sealing, eviction and removal in one store.
 
 use super::check;
 use crate::failpoints::Flaw;
@@ -28,9 +28,9 @@ fn options() -> StoreOptions {
         shards: 2,
         window_ms: 10 * MINUTE,
         retention_ms: 3 * HOUR,
-        // Pages leave by retention alone.
+        // Pages are deleted only by retention.
         cut_ms: 1_000 * HOUR,
-        // By themselves ticks would come before the threads that race with them.
+        // Prevents ticks by data time before the threads that race with them.
         tick_ms: i64::MAX,
         ..StoreOptions::new("/data")
     }
@@ -40,7 +40,7 @@ fn open(sim: &Sim) -> Arc<Store> {
     Store::open(sim.env.clone(), options()).unwrap()
 }
 
-/// Waits as a sender does: another thread may be the one that makes the batch durable.
+/// Waits like a sender: another thread may be the one that makes the batch durable.
 fn wait(mut ticket: Ticket) -> usize {
     let mut context = Context::from_waker(Waker::noop());
     loop {
@@ -51,7 +51,7 @@ fn wait(mut ticket: Ticket) -> usize {
     }
 }
 
-/// One sample at `time` for each series; returns how many were stored.
+/// Sends one sample at `time` for each series. Returns the number of stored samples.
 fn send(store: &Store, names: &[&str], time: i64) -> usize {
     let mut batch = Batch::default();
     for name in names {
@@ -62,7 +62,7 @@ fn send(store: &Store, names: &[&str], time: i64) -> usize {
     wait(store.append(&TenantId::anonymous(), &batch, bounds))
 }
 
-/// The times of each series; a name that is there twice is an error.
+/// Returns the times of each series. Panics if a name is there twice.
 fn contents(store: &Store) -> BTreeMap<String, Vec<i64>> {
     let request = SelectRequest {
         tenant: &TenantId::anonymous(),
@@ -125,8 +125,9 @@ fn store_reader_sees_all_of_a_batch_or_nothing_while_it_is_sealed() {
     });
 }
 
-/// Two series were silent up to `end` and are about to leave when data time goes to `newest`. They
-/// get samples meanwhile, which are found once, before and after a restart.
+/// Two series are silent up to `end` and about to be evicted or removed when data time reaches
+/// `newest`. They get samples in the meantime, which must be found once, before and after a
+/// restart.
 fn send_while_they_leave(end: i64, newest: i64) {
     let sim = sim::env(1);
     let store = open(&sim);

@@ -1,4 +1,4 @@
-//! Numbers that complete in any order, and what readers may see meanwhile.
+//! Batches that complete in any order, and their visibility to readers.
 
 use super::check;
 use crate::failpoints::Flaw;
@@ -18,8 +18,8 @@ const WRITERS: u64 = 3;
 
 type Complete = Arc<Mutex<BTreeSet<u64>>>;
 
-/// The newest position of the log, whose callbacks come one after the other. Every other batch
-/// needs no record.
+/// The newest position of the log, whose callbacks run one after the other. Every other batch needs
+/// no record.
 type Log = Arc<Mutex<u64>>;
 
 fn is_resolved(ticket: &mut Ticket) -> bool {
@@ -27,8 +27,8 @@ fn is_resolved(ticket: &mut Ticket) -> bool {
     Pin::new(ticket).poll(&mut context).is_ready()
 }
 
-/// Completes batches and says so before it does. A ticket that is resolved was passed by every
-/// later reader.
+/// Completes batches, and registers each before that. Every reader that begins after a ticket
+/// resolved must see its batch.
 fn write(watermark: Arc<Watermark>, complete: Complete, log: Log) -> JoinHandle<()> {
     spawn(move || {
         for _ in 0..BATCHES_PER_WRITER {
@@ -51,7 +51,7 @@ fn write(watermark: Arc<Watermark>, complete: Complete, log: Log) -> JoinHandle<
     })
 }
 
-/// Reads, and checks that all it may see is complete and hidden from no reader beside it.
+/// Reads, and checks that everything visible is complete and above the floor.
 fn read(watermark: Arc<Watermark>, complete: Complete) -> JoinHandle<()> {
     spawn(move || {
         let mut before = 0;

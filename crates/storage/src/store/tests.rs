@@ -157,7 +157,7 @@ fn store_append_refuses_by_reason_and_stores_the_rest() {
         ("d".to_owned(), vec![(11 * HOUR, 1.0)]),
     ];
     assert_eq!(contents(&store, TimeRange::ALL), held);
-    // After the cut of the last block, the head has only samples within the last hour.
+    // `d` has no sample in this range.
     assert_eq!(contents(&store, TimeRange::new(1, 10 * HOUR)).len(), 2);
 }
 
