@@ -82,8 +82,8 @@ impl Appender {
         lock(&self.budget).offenders(top)
     }
 
-    /// Returns an error if a batch would be rejected now: the log is stalled, or sealing lags too
-    /// far behind.
+    /// Returns an error if a batch would be rejected now: the log accepts no records, or sealing
+    /// lags too far behind.
     pub(crate) fn admit(&self) -> Result<(), Error> {
         self.log.admit()?;
         self.admit_behind_sealing()
@@ -143,8 +143,9 @@ impl Appender {
         source.read_labels(&all)
     }
 
-    /// Finds the series of the batch in the head. Series that are not found keep the place
-    /// `UNKNOWN`.
+    /// Finds the series of the batch in the head, and counts the batch as appending in each shard
+    /// it touches. Series that are not found keep the place `UNKNOWN`, and their labels will be
+    /// read.
     fn look_up(&self, scratch: &mut Scratch) {
         scratch.wanted.clear();
         for (number, shard) in self.shards.iter().enumerate() {

@@ -231,6 +231,7 @@ impl Catalogue {
         self.series = series;
     }
 
+    /// Advances covered position and end slot to those of a payload's header.
     fn note(&mut self, header: Header) {
         self.end_slot = self.end_slot.max(header.next_slot);
         self.trimmed = self.trimmed.max(header.trimmed);

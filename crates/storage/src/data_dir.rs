@@ -222,6 +222,7 @@ pub(crate) fn remove_format(disk: &dyn Disk, root: &Path) -> io::Result<()> {
     }
 }
 
+/// Locks the folder at `root` for this process; the lock is released when the result is dropped.
 fn take_lock(disk: &dyn Disk, root: &Path) -> Result<Box<dyn DirLock>, StorageError> {
     disk.lock(&root.join(LOCK)).map_err(|e| match e.kind() {
         io::ErrorKind::WouldBlock => StorageError::Locked {
@@ -243,6 +244,8 @@ fn is_harmless(name: &Path) -> bool {
         .any(|harmless| name.as_os_str() == *harmless)
 }
 
+/// Returns the error of a failed operation on the folder, with a clear message if the folder is not
+/// writable.
 fn refused(root: &Path, action: &'static str, source: io::Error) -> StorageError {
     match source.kind() {
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {

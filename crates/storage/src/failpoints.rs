@@ -127,7 +127,8 @@ pub(crate) const fn has(_: Flaw) -> bool {
     false
 }
 
-/// A point at which another thread may act; no lock that it needs is held.
+/// Gives another thread a turn in tests. The caller must not hold a lock that the other thread
+/// needs.
 #[cfg(not(test))]
 #[inline(always)]
 pub(crate) const fn turn() {}

@@ -196,6 +196,7 @@ impl Import {
         self.commit_as(|list| list.late_through = list.late_through.max(position))
     }
 
+    /// Commits the written blocks to the manifest together with another `change` of it.
     fn commit_as(self, change: impl FnOnce(&mut BlockList)) -> Result<Imported, Error> {
         let written = self.written;
         if written.is_empty() {

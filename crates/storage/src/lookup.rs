@@ -189,6 +189,7 @@ impl<'a, I: PlannedIndex<'a>> Condition<'a, I> {
         })
     }
 
+    /// Finds the terms of the lists, and determines the cost of reading them.
     fn find_out(&mut self, index: &I, cancel: &Cancel) -> Result<(), Error> {
         let terms = index.find_terms(self.label, &self.lists, cancel)?;
         self.lists = Lists::Terms(terms);
@@ -200,8 +201,8 @@ impl<'a, I: PlannedIndex<'a>> Condition<'a, I> {
         index.ask_nanos(self.label, self.is_known(), candidates)
     }
 
-    /// The size of a negative expression is unknown before its evaluation; it usually excludes few
-    /// series.
+    /// Returns the sort key of the condition. The number of series that a negative expression
+    /// excludes is unknown before its evaluation, and assumed to be small.
     fn rank(&self, beside: usize, all: usize) -> usize {
         let left_out = match (self.is_in, self.is_known()) {
             (true, _) => all.saturating_sub(self.next.series_max),

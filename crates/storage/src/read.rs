@@ -116,6 +116,8 @@ impl std::ops::Deref for Reader {
 }
 
 impl Reader {
+    /// Selects the series that match and have samples in the range, from head, pages and blocks.
+    /// The selection holds everything that it reads.
     pub(crate) fn select(&self, request: SelectRequest<'_>) -> Result<Arc<dyn Selection>, Error> {
         let early = self.blocks.view();
         let of_blocks = |view: &View| view.overlapping(request.range).next().is_some();
@@ -258,6 +260,8 @@ impl Selection for HeadSelection {
 }
 
 impl HeadSelection {
+    /// Reads the samples of consecutive series of the selection into `into`, with this working
+    /// memory.
     fn read_in(
         &self,
         memory: &mut Memory,
@@ -337,6 +341,7 @@ impl HeadSelection {
         }
     }
 
+    /// Returns whether any listed page contains the series.
     fn has_page(&self, slot: SeriesRef) -> bool {
         let stored = self.numbers.slot(slot);
         self.pages(slot).iter().any(|page| page.has(stored))

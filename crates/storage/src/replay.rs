@@ -365,6 +365,7 @@ impl Replay<'_> {
         rows
     }
 
+    /// Applies rows to all shards in parallel; displaced samples are kept for the end.
     fn apply_rows(&self, parts: &[ShardRows]) {
         let store = self.store;
         store.env.compute.for_each(store.shards.len(), &|number| {
@@ -383,6 +384,8 @@ impl Replay<'_> {
         self.apply_rows(&[orphans]);
     }
 
+    /// Inserts the samples that were found after newer ones of their series, in all shards in
+    /// parallel.
     fn apply_displaced(&self) {
         let store = self.store;
         store.env.compute.for_each(store.shards.len(), &|number| {

@@ -117,6 +117,7 @@ impl<'a> Unfinished<'a> {
         Ok(())
     }
 
+    /// Adds the first `bytes` of an open file, to be copied by [`Unfinished::finish`].
     fn copy_open(&mut self, file: Arc<dyn File>, path: &Path, bytes: u64) {
         self.copies.push(Growing {
             file,
@@ -325,6 +326,7 @@ pub fn take(env: &Env, root: &Path, name: &str, beside: &[PathBuf]) -> Result<Pa
     Ok(dir.snapshots().join(name))
 }
 
+/// Adds a file that no process changes, in its current length.
 fn copy_whole(begun: &mut Unfinished<'_>, path: &Path) -> Result<(), StorageError> {
     let file = begun.env.disk.open(path, OpenMode::Read);
     let bytes = file.and_then(|file| file.len());

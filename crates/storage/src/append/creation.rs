@@ -244,6 +244,7 @@ impl Appender {
     }
 }
 
+/// Returns whether any sample of a series is at a time at which it may create the series.
 fn has_sample_in(series: SeriesSamples<'_>, window: Window) -> bool {
     let floats = series.times.iter().copied();
     let histograms = series.histograms.iter().map(|h| h.time);

@@ -296,6 +296,7 @@ fn group(
     }
 }
 
+/// Returns the range of a shard in a grouped list, given the end of each shard.
 fn range_of(ends: &[u32], shard: usize) -> std::ops::Range<usize> {
     let start = shard.checked_sub(1).map_or(0, |before| ends[before]);
     start as usize..ends[shard] as usize
@@ -331,6 +332,8 @@ fn count(
     }
 }
 
+/// Counts a rejected sample under its reason, with labels and time of the first one. Out of line,
+/// because rejections are rare.
 #[cold]
 fn refuse(
     appended: &mut Appended,

@@ -71,6 +71,8 @@ impl SeriesBudget {
         }
     }
 
+    /// Returns the counts of a job. Beyond [`JOBS_MAX`] jobs, returns the shared counts of all
+    /// others.
     fn of_job(&mut self, job: &[u8]) -> &mut OfJob {
         if self
             .jobs
@@ -90,6 +92,7 @@ impl SeriesBudget {
         &mut self.jobs[self.last]
     }
 
+    /// Adds a job to the current window and returns its index.
     fn add(&mut self, job: &[u8]) -> usize {
         self.jobs.push(OfJob {
             name: job.into(),

@@ -20,7 +20,8 @@ use std::borrow::Cow;
 const VERSION: u8 = 2;
 const VERSION_PLAIN: u8 = 1;
 
-/// Maximum ratio of deflate: one byte yields 258 bytes per two bits, and a few more.
+/// Maximum number of bytes that deflate produces from one byte: 258 for every two bits, and a
+/// margin.
 const RATIO_MAX: usize = 1_040;
 
 /// The header of a payload.

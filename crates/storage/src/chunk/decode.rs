@@ -148,6 +148,7 @@ struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
+    /// Returns a decoder at the start of a body, whose first eight bytes are the first time.
     fn new(body: &'a [u8]) -> Result<Self, Malformed> {
         let mut cursor = Cursor::new(body);
         Ok(Self {

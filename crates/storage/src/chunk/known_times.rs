@@ -53,6 +53,7 @@ impl TimesKnown {
         Ok(self.state)
     }
 
+    /// Decodes the times of packs and caches them with the bytes that they were decoded from.
     fn follow(
         &mut self,
         first: TimestampMs,
@@ -88,6 +89,7 @@ impl TimesKnown {
         }
     }
 
+    /// Invalidates the times of the last chunk, so that readers see a new generation.
     pub(super) fn forget(&mut self) {
         self.generation += 1;
         self.count = 0;

@@ -55,6 +55,7 @@ enum Known {
     Sample,
 }
 
+/// Encoder state that only series with histograms or start timestamps need.
 #[derive(Debug, Default)]
 struct Rare {
     start: TimestampMs,
@@ -198,6 +199,7 @@ impl OpenChunk {
         self.count += 1;
     }
 
+    /// Appends a float whose encoding does not fit into the tail, or needs another scale.
     #[inline(never)]
     fn push_by_buffer(&mut self, time: TimestampMs, value: f64) {
         let mut buffer = self.take_tail();
@@ -264,7 +266,8 @@ impl OpenChunk {
         (u16::from(self.runs_at & 15), u16::from(self.runs_at >> 4))
     }
 
-    /// A run at a higher position is flushed with this sample, so its position is not stored.
+    /// Sets the positions of the growing runs in the tail. A run at a position beyond its four bits
+    /// is about to be flushed with this sample and cannot grow any more.
     #[inline]
     fn set_runs(&mut self, time: u16, value: u16) {
         self.runs_at = time.min(15) as u8 | (value.min(15) as u8) << 4;
@@ -289,12 +292,15 @@ impl OpenChunk {
         self.set_value(value);
     }
 
+    /// Returns a buffer that starts with the bytes of the tail, to which a sample can be added.
     fn take_tail(&self) -> TailBuffer {
         let mut buffer = TailBuffer::default();
         buffer.put_first(self.tail.bytes(), self.tail.len());
         buffer
     }
 
+    /// Stores the bytes of a buffer as the new tail, or flushes them to the body if they are too
+    /// many.
     fn put_tail(&mut self, buffer: &TailBuffer) {
         let written = buffer.as_bytes();
         if written.len() > TAIL_BYTES {
@@ -346,8 +352,8 @@ impl OpenChunk {
         }
     }
 
-    /// If this fails, the chunk is not packed any more, because from then on it has too many
-    /// samples after the last pack.
+    /// Packs the samples after the last pack. If this fails, the chunk is not packed any more,
+    /// because from then on it has too many samples after the last pack.
     #[inline(never)]
     fn pack(&mut self) {
         let tail = self.tail.bytes();
@@ -388,6 +394,7 @@ impl OpenChunk {
         }
     }
 
+    /// Writes a change of the start timestamp before the time of the next sample.
     #[cold]
     fn push_start(&mut self, buffer: &mut TailBuffer, start: TimestampMs) {
         let rare = self.rare.get_or_insert_default();

@@ -51,6 +51,8 @@ pub(crate) fn equal_but_hint(a: &Histogram, b: &Histogram) -> bool {
     bytes(a) == bytes(b)
 }
 
+/// Returns whether two histograms have the same schema, spans, bounds and numbers of buckets, so
+/// that only their counts differ.
 pub(crate) fn same_shape(a: &Histogram, b: &Histogram) -> bool {
     a.schema == b.schema
         && a.zero_threshold.to_bits() == b.zero_threshold.to_bits()
@@ -138,6 +140,7 @@ pub(crate) fn bucket_counts(counts: &Counts) -> (bool, usize, usize) {
     }
 }
 
+/// Returns the code of a counter reset hint, in two bits.
 pub(crate) fn hint_code(hint: ResetHint) -> u8 {
     match hint {
         ResetHint::Unknown => 0,
@@ -147,6 +150,7 @@ pub(crate) fn hint_code(hint: ResetHint) -> u8 {
     }
 }
 
+/// Returns the counter reset hint with this code; only the low two bits are used.
 pub(crate) fn hint_from_code(code: u8) -> ResetHint {
     match code & 3 {
         0 => ResetHint::Unknown,
@@ -156,6 +160,7 @@ pub(crate) fn hint_from_code(code: u8) -> ResetHint {
     }
 }
 
+/// Appends everything of a histogram except its counts, sum and hint.
 pub(crate) fn push_shape(out: &mut Vec<u8>, histogram: &Histogram) {
     push_uvarint(out, zigzag(i64::from(histogram.schema)));
     out.put_low(histogram.zero_threshold.to_bits(), 8);

@@ -94,6 +94,8 @@ impl<const BYTES: usize> Sink for Buffer<BYTES> {
     }
 }
 
+/// Adds one to the byte at `position`, unless it is `last` or does not exist; returns whether it
+/// did.
 #[inline]
 fn increment(bytes: &mut [u8], position: usize, last: u8) -> bool {
     match bytes.get_mut(position) {

@@ -193,6 +193,8 @@ pub(crate) fn count_payload(payload: &[u8]) -> Result<u64, Malformed> {
     Ok(exemplars.iter().count() as u64)
 }
 
+/// Decodes a payload into its position, which is zero for all but the last one of a write, and its
+/// exemplars.
 fn decode_payload(payload: &[u8]) -> Result<(Position, SeriesExemplars), Malformed> {
     let mut cursor = Cursor::new(payload);
     if cursor.byte()? != VERSION {

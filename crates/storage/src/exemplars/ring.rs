@@ -32,6 +32,7 @@ pub(crate) enum Taken {
     OutOfOrder,
 }
 
+/// An exemplar in the ring, linked to the next one of its series.
 #[derive(Debug)]
 struct Entry {
     /// Labels in canonical encoding.
@@ -183,6 +184,7 @@ impl Ring {
         taken
     }
 
+    /// Drops the oldest entry and unlinks it from the chain of its series.
     fn drop_oldest(&mut self) {
         let Some(gone) = self.entries.pop_front() else {
             return;

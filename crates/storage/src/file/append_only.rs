@@ -163,6 +163,7 @@ pub(crate) fn remove(env: &Env, path: &Path) -> Result<(), StorageError> {
     sync_dir_of(env, path)
 }
 
+/// Syncs the folder that contains `path`, so that a new or removed name in it is durable.
 fn sync_dir_of(env: &Env, path: &Path) -> Result<(), StorageError> {
     let dir = path.parent().unwrap_or(Path::new("."));
     env.disk

@@ -132,6 +132,7 @@ pub(crate) fn decode_header(place: Place, bytes: &[u8; FRAME_HEADER_BYTES]) -> O
     })
 }
 
+/// Returns the CRC-32C of a header together with the place of its frame.
 fn header_crc(place: Place, header: &[u8; FRAME_HEADER_BYTES]) -> u32 {
     let mut bytes = [0; 16 + FRAME_HEADER_BYTES - 4];
     bytes[..8].copy_from_slice(&place.first.0.to_le_bytes());

@@ -268,6 +268,7 @@ impl LateSeries {
         after as isize - before as isize
     }
 
+    /// Drops the rows of batches up to `sequence`, and all leaves that become empty.
     fn drop_through(&mut self, sequence: u64) {
         let is_old = |row: &LateRow| row.sequence <= sequence;
         for leaf in &mut self.leaves {

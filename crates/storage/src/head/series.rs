@@ -92,7 +92,7 @@ impl Series {
         self.closed.as_deref().map_or(&[], |c| c)
     }
 
-    /// Returns whether the series ever had a sample in this process, including a sealed one.
+    /// Returns whether the series ever had a sample, even if that is sealed by now.
     pub(crate) fn has_newest(&self) -> bool {
         self.open.has_newest()
     }
@@ -121,6 +121,7 @@ impl Series {
         Verdict::Stored
     }
 
+    /// Returns the verdict on a sample that is not newer than the newest one of the series.
     #[cold]
     fn judge_old(&self, window: Window, time: TimestampMs, value: Value<'_>) -> Verdict {
         let is_newest = time == self.open.last_time();
@@ -183,6 +184,7 @@ impl Series {
         Some(self.open.memory_bytes() - before)
     }
 
+    /// Closes the open chunk and adds it to the closed ones.
     #[cold]
     fn close_chunk(&mut self) {
         if let Some(chunk) = self.open.close() {

@@ -116,6 +116,7 @@ impl Shard {
         }
     }
 
+    /// Reserves a place and inserts it into the table at the vacancy that the probe found.
     fn reserve(&mut self, print: Fingerprint, vacancy: Vacancy) -> Local {
         let local = self.places.reserve(print);
         self.table.insert(print, local, vacancy);

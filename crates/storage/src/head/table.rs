@@ -111,6 +111,7 @@ impl Table {
         }
     }
 
+    /// Moves all series to a table with `cells` cells, without the cells of removed ones.
     fn rebuild(&mut self, cells: usize) {
         let is_alive = |c: &u64| *c != 0 && *c != REMOVED;
         let old = std::mem::replace(&mut self.cells, written_zeros(cells));

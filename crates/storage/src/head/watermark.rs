@@ -20,6 +20,7 @@ use firn_model::store::{Appended, TicketResolver};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
+/// State behind the lock: completed batches, waiting tickets and active readers.
 #[derive(Debug, Default)]
 struct State {
     /// Complete sequence numbers above the watermark.
@@ -190,6 +191,8 @@ impl Watermark {
         self.publish_floor(&state);
     }
 
+    /// Sets the floor to the watermark of the oldest active reader, or to the current one without
+    /// readers.
     fn publish_floor(&self, state: &State) {
         let visible = self.visible.load(Ordering::Relaxed);
         let mut readers = state.readers.keys();

@@ -72,8 +72,7 @@ impl Index {
         &self.work
     }
 
-    /// Returns a number such that all slots below it are indexed and no slot below it will be
-    /// assigned again.
+    /// Returns the slot below which all slots are indexed. Slots assigned later are not below it.
     pub(crate) fn published(&self) -> u32 {
         self.published.load(Ordering::Acquire)
     }

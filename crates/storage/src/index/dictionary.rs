@@ -39,6 +39,7 @@ pub(super) struct Dictionary {
     making: Mutex<()>,
 }
 
+/// An immutable set of sorted lists, replaced as a whole.
 #[derive(Clone, Debug, Default)]
 struct Lists {
     lists: Vec<Arc<SortedValues>>,
@@ -168,6 +169,7 @@ impl Terms {
         Ok((lists, rest))
     }
 
+    /// Sorts the values of terms into a list. Returns it with the number after the last term.
     fn sorted(&self, ids: &[TermId]) -> (SortedValues, u32) {
         let mut arena = Vec::new();
         let mut values = Vec::with_capacity(ids.len());

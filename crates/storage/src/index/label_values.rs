@@ -146,6 +146,8 @@ impl Index {
         Ok(in_order.collect())
     }
 
+    /// Returns the series that match: all with a sample in `range` if there are no matchers,
+    /// otherwise the result of a lookup.
     fn asked(
         &self,
         matchers: &[Matcher],
@@ -158,6 +160,8 @@ impl Index {
         })
     }
 
+    /// Returns the terms of a label that any of the requested series has, by a check of all their
+    /// postings.
     fn terms_that_meet(
         &self,
         label: &Label,

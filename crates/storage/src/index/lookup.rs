@@ -145,6 +145,7 @@ impl<'a> Lookup<'a> {
         Ok(())
     }
 
+    /// Adds the candidates that are in the postings of any of `terms` to `both`.
     fn read_terms(&self, terms: &[TermId], both: &mut Vec<Run>) -> Result<(), Error> {
         for terms in terms.chunks(CANCEL_EACH) {
             self.cancel.check()?;
@@ -239,6 +240,7 @@ impl<'a> Filter<'a> {
         }
     }
 
+    /// Returns whether the value of a term matches, from the cached results if possible.
     fn verdict(&mut self, index: &Index, term: TermId) -> bool {
         if let Some((newest, verdict)) = self.newest
             && newest == term

@@ -124,6 +124,7 @@ impl MatcherCache {
         }
     }
 
+    /// Replaces the contents of a cell and updates the memory of all results.
     fn put(&self, cell: usize, answer: Option<Arc<Answer>>) {
         if let Some(before) = self.cells[cell].swap(answer) {
             self.bytes.fetch_sub(before.bytes(), Ordering::Relaxed);
@@ -136,6 +137,8 @@ impl MatcherCache {
     }
 }
 
+/// Returns the cell for a list of matchers, by a hash of their names, operators and the ends of
+/// their values.
 fn cell_of(index: &Terms, matchers: &[Matcher]) -> usize {
     let mut bytes = Vec::with_capacity(256);
     for matcher in matchers {

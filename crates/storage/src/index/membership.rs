@@ -30,6 +30,7 @@ pub(crate) fn epoch_of(time: TimestampMs) -> i64 {
     time.div_euclid(EPOCH_MS)
 }
 
+/// The bits of one epoch, in leaves that are allocated on first use.
 #[derive(Debug)]
 struct Epoch {
     number: i64,
@@ -41,6 +42,7 @@ struct Epoch {
 #[derive(Debug, Default)]
 pub(crate) struct Marker(Option<HeldLeaf>);
 
+/// A leaf with its epoch and its number, as cached by a [`Marker`].
 #[derive(Debug)]
 struct HeldLeaf {
     epoch: i64,
@@ -96,6 +98,7 @@ impl Membership {
         held.words[(bit / 64) as usize].fetch_or(1 << (bit % 64), Ordering::Relaxed);
     }
 
+    /// Returns a leaf of an epoch; allocates both if necessary.
     fn leaf(&self, epoch: i64, leaf: usize) -> Arc<Leaf> {
         loop {
             let epochs = self.epochs.load();
@@ -108,6 +111,7 @@ impl Membership {
         }
     }
 
+    /// Adds a leaf to an epoch, and the epoch if it does not exist.
     #[cold]
     fn grow(&self, epoch: i64, leaf: usize) {
         let _growing = lock(&self.growing);

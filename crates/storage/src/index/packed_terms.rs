@@ -126,6 +126,7 @@ impl TermReader {
         &self.terms
     }
 
+    /// Decodes the terms of the next series relative to those of the previous one.
     fn follow(&mut self, packed: &PackedTerms) -> Result<(), Malformed> {
         let mut cursor = Cursor::new(packed.bytes.get(self.at..).unwrap_or_default());
         let count = cursor.count(0)?;

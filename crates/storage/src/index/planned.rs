@@ -91,12 +91,12 @@ impl<'a> PlannedIndex<'a> for Among<'a> {
         Ok(terms)
     }
 
-    /// Includes the check for samples, which follows immediately.
+    /// Returns the cost including the check for samples, which follows immediately.
     fn first_nanos(&self, step: Step) -> usize {
         step.nanos + step.series_max / 64 * self.index.costs.members
     }
 
-    /// The cost of reading the terms of the candidates.
+    /// Returns the cost of reading the terms of the candidates.
     fn meet_nanos(&self, candidates: usize) -> usize {
         candidates * self.index.costs.series
     }

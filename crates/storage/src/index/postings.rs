@@ -50,6 +50,7 @@ struct Sealed {
     bytes: Arc<[u8]>,
 }
 
+/// Returns a run as one word, so that it can be stored atomically.
 fn pack(run: Run) -> u64 {
     u64::from(run.start) << 32 | u64::from(run.end)
 }
@@ -234,6 +235,7 @@ impl More {
         }
     }
 
+    /// Encodes the runs of the tail as bytes, relative to the end of the sealed runs.
     fn seal_tail(&self) -> Sealed {
         let mut bytes = Vec::with_capacity(self.tail.len() * 3);
         let mut end = self.sealed.last().map_or(0, |sealed| sealed.end);

@@ -51,6 +51,7 @@ impl Index {
         (!gone.is_empty()).then(|| (gone.len(), self.remove_with(&mut writer, &gone)))
     }
 
+    /// Removes series under the lock of the writer, and starts a new generation of readers.
     fn remove_with(&self, writer: &mut Writer, gone: &[SeriesRef]) -> Garbage {
         assert!(gone.is_sorted(), "sets of slots are built in order");
         // The interner caches terms that may be removed.

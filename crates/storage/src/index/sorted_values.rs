@@ -163,6 +163,8 @@ impl SortedValues {
         }
     }
 
+    /// Matches every value of the runs `reach` one by one, without an automaton. Returns the number
+    /// of values read.
     fn ask_each(
         &self,
         reach: Range<usize>,
@@ -298,6 +300,8 @@ impl<'a> Walk<'a> {
         }
     }
 
+    /// Runs the automaton over the runs `reach` and adds the wanted terms. Returns the number of
+    /// values read.
     fn over(
         mut self,
         reach: Range<usize>,

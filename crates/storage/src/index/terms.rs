@@ -144,6 +144,7 @@ impl Terms {
         }
     }
 
+    /// Returns a term with a reference count of its own, unless it was freed after a removal.
     pub(super) fn term(&self, TermId(id): TermId) -> Option<Arc<Term>> {
         self.terms.get(id / LEAF_TERMS)?.terms[(id % LEAF_TERMS) as usize].load_full()
     }
@@ -168,12 +169,14 @@ impl Terms {
         }))
     }
 
+    /// Returns the label with this name, if any series ever had it.
     pub(super) fn label(&self, name: &str) -> Option<&Label> {
         let is_it = |id| self.labels.get(id).is_some_and(|l| &*l.name == name);
         let id = self.names.find(self.keys.hash(name.as_bytes()), is_it)?;
         self.labels.get(id)
     }
 
+    /// Returns the term of a label with this value, if it exists.
     pub(super) fn find_term(&self, label: &Label, value: &[u8]) -> Option<TermId> {
         let is_it = |id: u32| {
             let leaf = self.terms.get(id / LEAF_TERMS);
@@ -192,6 +195,8 @@ impl Terms {
         (0..count).filter_map(|id| self.labels.get(id))
     }
 
+    /// Returns the label with this name; creates it if necessary. Fails if there are [`LABELS_MAX`]
+    /// labels.
     pub(super) fn add_label(&self, name: &str) -> Result<LabelId, Full> {
         if let Some(label) = self.label(name) {
             return Ok(label.id);
@@ -213,6 +218,8 @@ impl Terms {
         Ok(LabelId(id))
     }
 
+    /// Returns the term of a label with this value; creates it if necessary. Fails if all term
+    /// numbers are used.
     pub(super) fn add_term(&self, label_id: LabelId, value: &[u8]) -> Result<TermId, Full> {
         let label = self.labels.get(label_id.0).ok_or(Full)?;
         if let Some(term) = self.find_term(label, value) {
@@ -238,6 +245,7 @@ impl Terms {
         Ok(TermId(id))
     }
 
+    /// Makes a new version of a leaf of series visible to readers.
     pub(super) fn publish_leaf(&self, number: u32, leaf: SeriesLeaf) {
         let leaf = Arc::new(leaf);
         let cell = self

@@ -66,6 +66,7 @@ impl Writer {
         }
     }
 
+    /// Publishes the leaf that contains the slot `last`, and clears the builder for the next leaf.
     pub(super) fn turn_leaf_after(&mut self, index: &Terms, last: u32) {
         if !self.leaf.is_vacant() {
             index.publish_leaf(last / LEAF_SLOTS, self.leaf.build());
@@ -87,11 +88,13 @@ impl Writer {
 }
 
 impl OpenRun {
+    /// Ends the run of the term before slot `end`, and adds it to the pending ones.
     pub(super) fn end_term(&self, pending: &mut Pending, end: u32) {
         let start = self.term_start;
         pending.of_terms.push(self.term.0, Run { start, end });
     }
 
+    /// Ends the run of the label before slot `end`, and adds it to the pending ones.
     pub(super) fn end_label(&self, pending: &mut Pending, end: u32) {
         let start = self.label_start;
         pending.of_labels.push(self.label.0, Run { start, end });

@@ -125,9 +125,8 @@ fn store_reader_sees_all_of_a_batch_or_nothing_while_it_is_sealed() {
     });
 }
 
-/// Two series are silent up to `end` and about to be evicted or removed when data time reaches
-/// `newest`. They get samples in the meantime, which must be found once, before and after a
-/// restart.
+/// Sends samples to two series that were silent up to `end`, while they are evicted or removed
+/// because data time reaches `newest`. The samples must be found once, before and after a restart.
 fn send_while_they_leave(end: i64, newest: i64) {
     let sim = sim::env(1);
     let store = open(&sim);

@@ -21,6 +21,7 @@ pub(crate) struct Commit {
 }
 
 impl Commit {
+    /// Returns a job that owns `writer` until it ends.
     pub(crate) fn new(shared: Arc<Shared>, writer: Box<Writer>) -> Self {
         Self {
             shared,

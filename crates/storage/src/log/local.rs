@@ -166,6 +166,7 @@ impl LocalLog {
         Reader::open(&*self.0.env.disk, segment)
     }
 
+    /// Returns the next record of a segment, and counts damage and unreadable segments.
     pub(super) fn next_record(
         &self,
         reader: &mut Reader,
@@ -256,6 +257,7 @@ impl LocalLog {
         state
     }
 
+    /// Removes the segments all of whose records are before `to`, oldest first.
     fn remove_before(&self, to: Position) -> Result<(), StorageError> {
         // A removal is durable before the next one starts. Otherwise a crash could undo an older
         // removal and not a newer one, which would leave a gap.
@@ -426,7 +428,7 @@ impl DurableLog for LocalLog {
         self.vouch();
     }
 
-    /// In interval mode, an idle log is synced only by this call.
+    /// Syncs all written records. In interval mode, only this call syncs an idle log.
     fn sync(&self) -> Result<(), Error> {
         Ok(self.sync_written()?)
     }

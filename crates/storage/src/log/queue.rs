@@ -25,6 +25,7 @@ pub(crate) struct Queued {
     pub(super) done: OnDurable,
 }
 
+/// State of the log behind its lock: the queue, the idle writer, and failures.
 pub(super) struct State {
     pub(super) queue: Vec<Queued>,
     /// Memory of the batches in the queue, in bytes.

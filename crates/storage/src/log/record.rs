@@ -150,6 +150,7 @@ fn mark_of(code: u8) -> Option<JournalMark> {
     MARKS.get(usize::from(code)).copied()
 }
 
+/// Appends histogram samples, each relative to the previous one.
 fn push_histograms(rows: &[HistogramRow], out: &mut Vec<u8>) {
     push_uvarint(out, rows.len() as u64);
     for row in rows {

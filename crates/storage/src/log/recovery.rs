@@ -74,6 +74,8 @@ struct Newest {
     goes_on: bool,
 }
 
+/// Recovers the newest segment: removes it if it has no records, cuts off a torn tail, and syncs
+/// the rest.
 fn recover_newest(
     env: &Env,
     dir: &Path,

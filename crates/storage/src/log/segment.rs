@@ -161,6 +161,7 @@ impl Reader {
         self.scanner.next()
     }
 
+    /// Decodes a frame into a record, and checks that its position is not before the expected one.
     fn record(&mut self, offset: u64, header: &FrameHeader) -> Result<LogRecord, StorageError> {
         if header.position < self.expected {
             return Err(self.damaged(offset, "a block is out of place".to_owned()));
@@ -180,6 +181,7 @@ impl Reader {
     }
 }
 
+/// Decodes the payload of a frame, plain or delta-coded.
 fn read_record(
     delta: &mut DeltaDecoder,
     header: &FrameHeader,

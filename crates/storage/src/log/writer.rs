@@ -179,6 +179,7 @@ impl Writer {
         }
     }
 
+    /// Truncates the file at the current offset, to remove the rest of a failed write.
     fn cut_behind_the_end(&self) -> std::io::Result<()> {
         if self.file.len()? > self.offset {
             self.file.set_len(self.offset)?;
@@ -292,6 +293,7 @@ impl Writer {
         Ok(())
     }
 
+    /// Pads the buffer to a sector and writes it to the segment, without a sync.
     fn flush(&mut self) -> Result<(), StorageError> {
         if self.buffer.is_empty() {
             return Ok(());
@@ -306,6 +308,7 @@ impl Writer {
         Ok(())
     }
 
+    /// Writes and syncs the current segment, and starts the next one.
     fn rotate(&mut self) -> Result<(), StorageError> {
         self.flush()?;
         self.sync()?;

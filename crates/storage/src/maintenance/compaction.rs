@@ -64,6 +64,7 @@ impl Maintenance {
         self.env.compute.spawn(Work::Compaction, Box::new(job));
     }
 
+    /// Runs one share of the compaction: continues the current merge or starts the next one.
     fn compact(&self) {
         let mut under_way = lock(&self.compaction.under_way);
         let now = self.env.clock.monotonic();
@@ -175,6 +176,7 @@ impl Maintenance {
         Ok(())
     }
 
+    /// Returns the maximum time range of a block in milliseconds, a fraction of the retention time.
     fn window_max(&self) -> i64 {
         let of_retention = self.retaining.limits().time_ms / OF_RETENTION;
         of_retention.clamp(

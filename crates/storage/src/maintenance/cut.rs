@@ -68,6 +68,8 @@ impl Maintenance {
         }
     }
 
+    /// Ends the current cut after an error: removes the incomplete block, and pauses before the
+    /// next attempt.
     fn give_up_cut(&self, state: &mut State, error: &Error) {
         self.metrics.cut_failures.inc();
         tracing::error!(error = %error, "failed to cut a block");
@@ -182,6 +184,7 @@ impl Maintenance {
         Ok(false)
     }
 
+    /// Returns the groups with samples before `end` in the head. Visits every series, in slices.
     fn groups_with_samples_before(&self, end: TimestampMs) -> BTreeSet<GroupId> {
         let mut groups = BTreeSet::new();
         for shard in &self.shards {

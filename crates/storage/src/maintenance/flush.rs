@@ -8,8 +8,8 @@
 //!
 //! A reader copies the head before it takes its view of the blocks, so it finds a row once or twice
 //! and never misses it; a row found twice is the same in both. A crash before the manifest is
-//! written leaves folders that it does not contain, and the rows in the log. After a crash behind
-//! that point, replay skips the rows.
+//! written leaves folders that it does not contain, and the rows in the log. If a crash happens
+//! later, replay skips the rows.
 
 use super::late::DueSeries;
 use super::state::State;

@@ -102,6 +102,7 @@ impl Maintenance {
         }
     }
 
+    /// Updates the gauges of the sizes of all files that count against the limit.
     fn measure_files(&self, state: &State) {
         // Pages whose samples are in blocks are deleted as soon as no reader needs them, and are
         // not counted twice.

@@ -167,6 +167,8 @@ impl Maintenance {
         self.seal_as(state, due, (reserve_bytes, Stance::Keep))
     }
 
+    /// Seals groups in batches that share a sync, and treats samples that cannot be sealed
+    /// according to the stance.
     fn seal_as(
         &self,
         state: &mut State,
@@ -297,6 +299,7 @@ impl Maintenance {
         Ok(entries)
     }
 
+    /// Returns an error unless the disk has `required` free bytes.
     pub(super) fn look_for_room(&self, required: u64) -> Result<(), StorageError> {
         let path = self.dir.pages();
         // A disk that does not report its free space counts as having enough.

@@ -107,6 +107,7 @@ impl Maintenance {
         Ok(manifest)
     }
 
+    /// Adds the log to a snapshot: complete segments as links, the growing one as a copy.
     fn gather_log(&self, begun: &mut Unfinished<'_>) -> Result<(), StorageError> {
         for file in self.log.files() {
             failpoints::turn();

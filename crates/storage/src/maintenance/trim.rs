@@ -181,6 +181,7 @@ impl Maintenance {
         self.replace_manifest(state, manifest)
     }
 
+    /// Writes `manifest` and keeps it in the state, unless it is equal to the last one.
     fn replace_manifest(&self, state: &mut State, manifest: Manifest) -> Result<(), StorageError> {
         if manifest != state.manifest {
             manifest.write(&*self.env.disk, self.dir.root())?;

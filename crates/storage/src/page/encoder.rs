@@ -109,6 +109,8 @@ impl ColumnEncoder {
         self.last = Last::default();
     }
 
+    /// Adds a column of floats: refers to an equal earlier one, or encodes it as a constant or a
+    /// float column.
     fn push_floats(&mut self, times: usize, family: Option<Family>, values: &[f64]) -> Placed {
         let first = values[0].to_bits();
         let is_constant = values

@@ -296,6 +296,7 @@ impl<'a> Head<'a> {
     }
 }
 
+/// Decodes the outliers of a run, and calls `each` with the index and the bits of each.
 fn each_outlier(
     cursor: &mut Cursor<'_>,
     mut each: impl FnMut(usize, u64),

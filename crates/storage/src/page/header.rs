@@ -189,6 +189,7 @@ pub(super) fn open(page: &[u8]) -> Result<Opened, Malformed> {
     })
 }
 
+/// Decodes the fixed fields after the length of the page, without the sections.
 fn read_header(cursor: &mut Cursor<'_>) -> Result<Header, Malformed> {
     let meta = LogSpan {
         log_from: Position(cursor.u64()?),
@@ -211,6 +212,7 @@ fn read_header(cursor: &mut Cursor<'_>) -> Result<Header, Malformed> {
     })
 }
 
+/// A section in the header: its kind, flags, checksum and range in the page.
 struct Section {
     kind: u16,
     flags: u16,

@@ -81,6 +81,7 @@ pub(super) fn push(out: &mut Vec<u8>, encoders: &mut Encoders, columns: &Columns
     }
 }
 
+/// Encodes consecutive histograms of one shape as columns of hints, sums and counts.
 fn push_stretch(out: &mut Vec<u8>, encoders: &mut Encoders, stretch: &[(u32, Arc<Histogram>)]) {
     let Encoders { floats, ints } = encoders;
     let Some((_, first)) = stretch.first() else {
@@ -219,6 +220,8 @@ pub(crate) fn read(
     Ok(())
 }
 
+/// Decodes the wanted histograms of a section with one shape, within the remaining budget of
+/// buckets.
 fn read_stretch(
     mut cursor: Cursor<'_>,
     count: usize,

@@ -129,6 +129,7 @@ impl Page {
         index.map(|index| self.column_of(index, slot)).transpose()
     }
 
+    /// Returns the column at an index, with its time entry from the cache if possible.
     #[inline]
     fn column_of(&self, index: usize, slot: Slot) -> Result<Column, Malformed> {
         let bytes = self.directory_bytes();
@@ -291,6 +292,7 @@ impl Page {
         ints::read_column(cursor, column.count, wanted, &mut into.start_times)
     }
 
+    /// Decodes a time column, and its base if it is stored as a part of one.
     fn read_times(&self, number: usize) -> Result<Vec<TimestampMs>, Malformed> {
         let (cursor, entry) = self.times_at(number)?;
         times::read(cursor, entry, |base| {
@@ -299,6 +301,7 @@ impl Page {
         })
     }
 
+    /// Returns a cursor at the start of a time column, with its entry.
     fn times_at(&self, number: usize) -> Result<(Cursor<'_>, TimesEntry), Malformed> {
         let bytes = self.directory_bytes();
         let entry = self.directory.times_entry(bytes, number)?;

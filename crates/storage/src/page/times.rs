@@ -87,6 +87,8 @@ impl TimeColumns {
     }
 }
 
+/// Encodes times on their own: the median interval, and the distances from a line with that
+/// interval.
 fn push_own(out: &mut Vec<u8>, planner: &mut Planner, times: &[TimestampMs]) {
     let mut steps: Vec<i64> = times.windows(2).map(|w| w[1].wrapping_sub(w[0])).collect();
     let middle = steps.len() / 2;
@@ -186,6 +188,7 @@ pub(crate) fn read_base(
     read_own(cursor, entry)
 }
 
+/// Decodes times that are encoded on their own.
 fn read_own(mut cursor: Cursor<'_>, entry: TimesEntry) -> Result<Vec<TimestampMs>, Malformed> {
     let step = unzigzag(cursor.uvarint()?);
     debug_assert!(entry.count <= SAMPLES_MAX);

@@ -13,6 +13,7 @@ use firn_model::log::{Journal, JournalMark, Position};
 #[derive(Debug, Default)]
 pub(crate) struct JournalKeeper(Mutex<Kept>);
 
+/// The registered positions of the journal, and the records found at startup.
 #[derive(Debug, Default)]
 struct Kept {
     /// The first record that is needed; `None` if there is no journal.
@@ -59,6 +60,8 @@ impl JournalKeeper {
 }
 
 impl Kept {
+    /// Registers a record: a complete state makes all earlier records unnecessary, an end makes all
+    /// of them unnecessary.
     fn note(&mut self, mark: JournalMark, position: Position) {
         if mark == JournalMark::Ends {
             (self.from, self.begun) = (None, None);

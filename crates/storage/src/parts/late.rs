@@ -15,6 +15,7 @@ impl Parts {
             .store(window_ms.max(0), Ordering::Relaxed);
     }
 
+    /// Returns the current out-of-order window in milliseconds.
     fn late_window_ms(&self) -> i64 {
         self.late_window_ms.load(Ordering::Relaxed)
     }

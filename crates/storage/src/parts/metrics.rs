@@ -144,6 +144,7 @@ impl Collect for Parts {
 }
 
 impl Parts {
+    /// Writes the metrics of late samples and their flushes.
     fn collect_late(&self, sink: &mut dyn Sink) {
         let m = &self.metrics;
         let table = [
@@ -169,6 +170,7 @@ impl Parts {
         }
     }
 
+    /// Writes the metrics of sealing and of groups that cannot be sealed.
     fn collect_sealing(&self, sink: &mut dyn Sink) {
         let counter = |c: &Counter| Value::Counter(c.get() as f64);
         let m = &self.metrics;
@@ -219,6 +221,7 @@ impl Parts {
         }
     }
 
+    /// Writes the metrics of page segments, the page cache and the catalogue.
     fn collect_pages(&self, sink: &mut dyn Sink) {
         let counter = |c: &Counter| Value::Counter(c.get() as f64);
         let m = &self.metrics;
@@ -289,6 +292,7 @@ impl Parts {
         }
     }
 
+    /// Writes the number of damages by kind.
     fn collect_damages(&self, sink: &mut dyn Sink) {
         for kind in DamageKind::ALL {
             sink.metric(
@@ -300,6 +304,7 @@ impl Parts {
         }
     }
 
+    /// Writes the metrics of blocks, cuts and merges.
     fn collect_blocks(&self, sink: &mut dyn Sink) {
         let counter = |c: &Counter| Value::Counter(c.get() as f64);
         let gauge = |g: &Gauge| Value::Gauge(g.get() as f64);
@@ -371,6 +376,7 @@ impl Parts {
         }
     }
 
+    /// Writes the metrics of the work of lookups.
     fn collect_lookups(&self, sink: &mut dyn Sink) {
         let work = self.index.work();
         let table = [
@@ -395,6 +401,7 @@ impl Parts {
         }
     }
 
+    /// Writes the memory of the store by part.
     fn collect_memory(&self, sink: &mut dyn Sink) {
         for (part, bytes) in self.memory() {
             sink.metric(

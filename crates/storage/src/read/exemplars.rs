@@ -90,6 +90,7 @@ impl Reader {
         Ok(found.into_answer())
     }
 
+    /// Adds the exemplars in the ring of all series that match.
     fn exemplars_of_ring(
         &self,
         request: ExemplarRequest<'_>,

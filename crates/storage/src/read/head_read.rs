@@ -118,6 +118,7 @@ impl Reader {
         })
     }
 
+    /// Copies the visible samples of one part of the series, shard by shard.
     fn copy_part(
         &self,
         part: usize,
@@ -156,6 +157,8 @@ impl Reader {
         Ok(of_part)
     }
 
+    /// Copies the visible samples of the series of a part that are in one shard, in slices under
+    /// its lock.
     fn copy_of_shard(
         &self,
         shard: usize,

@@ -58,6 +58,8 @@ impl HeadSelection {
         })
     }
 
+    /// Opens a page and reserves its memory. Reports a page that cannot be read, unless retention
+    /// has removed it.
     #[cold]
     fn open(&self, entry: &PageEntry, memory: &mut Reservation) -> Result<Opened, Error> {
         let before = memory.bytes();

@@ -40,8 +40,8 @@ impl Reader {
     }
 
     /// Returns whether head and pages begin before the end of `range` and end after its start.
-    /// Upstream makes only this check for its head, so a range whose start is after its end returns
-    /// all of it. Blocks are checked with [`TimeRange::overlaps`].
+    /// Upstream makes only this check, so an inverted range within the data selects all of it.
+    /// Blocks are checked with [`TimeRange::overlaps`].
     fn is_around(&self, range: TimeRange) -> bool {
         let held = self.oldest().zip(self.newest());
         held.is_some_and(|(min, max)| TimeRange::new(min, max).overlaps(&range))

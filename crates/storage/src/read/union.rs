@@ -167,6 +167,7 @@ struct Working<'a> {
 }
 
 impl UnionSelection {
+    /// Reads series that have samples in blocks, and merges all their sources.
     fn read_merged(&self, series: Range<usize>, into: &mut SeriesBatch) -> Result<(), Error> {
         self.fetch(&series)?;
         let mut working = Working {
@@ -219,6 +220,7 @@ impl UnionSelection {
         Ok(())
     }
 
+    /// Merges the samples of a series from one block; reports a block that cannot be read.
     fn append_block<'a>(
         &'a self,
         BlockSeries { block, ordinal }: BlockSeries,
@@ -236,6 +238,7 @@ impl UnionSelection {
         Ok(())
     }
 
+    /// Merges the in-order samples of a series from pages and head.
     fn append_head<'a>(&'a self, series: usize, working: &mut Working<'a>) -> Result<(), Error> {
         let slot = self.head.slots[series];
         let group = self.head.numbers.group_of(slot);

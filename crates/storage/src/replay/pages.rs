@@ -69,6 +69,7 @@ impl Group<'_> {
         self.newest[place_in_group(slot) as usize] < time
     }
 
+    /// Sets the newest sample of a series in the pages loaded so far.
     fn know(&mut self, slot: Slot, time: TimestampMs) {
         self.newest[place_in_group(slot) as usize] = time;
     }
@@ -189,6 +190,8 @@ impl Replay<'_> {
         group.found
     }
 
+    /// Loads one page: marks the epochs of its series in the index, and sets their newest samples
+    /// in the head.
     fn load_page(&self, (meta, entry): &Placed, group: &mut Group<'_>) {
         let (first, last) = (epoch_of(meta.range.min), epoch_of(meta.range.max));
         let repeats = meta.sealed_up_to >= group.needed.log_first;
@@ -284,6 +287,7 @@ impl Replay<'_> {
         Ok(())
     }
 
+    /// Sets the newest sealed sample of a series in the head.
     fn begin_behind(&self, place: Place, time: TimestampMs, sample: Option<Sample>) {
         let (number, local) = self.store.shard_and_local(place);
         let mut shard = lock(&self.store.shards[number]);

@@ -117,7 +117,7 @@ impl ReplaySeries {
         }
     }
 
-    /// From now on, no samples of any group count as sealed except those passed to
+    /// Treats samples as unsealed from now on, in all groups, except those in the ranges passed to
     /// [`ReplaySeries::set_spans`].
     pub(super) fn trust_spans_only(&mut self) {
         self.trusts_spans_only = true;

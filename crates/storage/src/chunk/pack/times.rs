@@ -125,6 +125,7 @@ pub(in crate::chunk) fn read(
     Ok(())
 }
 
+/// Decodes the times of one pack, which fill `out` exactly.
 #[inline]
 fn one(
     cursor: &mut Cursor<'_>,
@@ -155,6 +156,7 @@ fn one(
     Ok(())
 }
 
+/// Decodes the times of a pack that consists of the original codes.
 fn codes(
     cursor: &mut Cursor<'_>,
     state: &mut TimeState,

@@ -34,6 +34,7 @@ pub(in crate::chunk) fn read(
     Ok(())
 }
 
+/// Decodes the values of one pack, which fill `out` exactly.
 #[inline]
 fn one(cursor: &mut Cursor<'_>, state: &mut ValueState, out: &mut [f64]) -> Result<(), Malformed> {
     let mut head = cursor.byte()?;
@@ -83,6 +84,7 @@ fn one(cursor: &mut Cursor<'_>, state: &mut ValueState, out: &mut [f64]) -> Resu
     Ok(())
 }
 
+/// Decodes the values of a pack that consists of the original codes.
 #[cold]
 fn codes(
     cursor: &mut Cursor<'_>,

@@ -86,6 +86,7 @@ impl Pack {
         Ok(steps)
     }
 
+    /// Copies the codes of the values into the pack, for values that have no steps of one kind.
     #[cold]
     fn write_codes(&mut self, codes: &[u8]) -> Result<(), Malformed> {
         let (mut walk, mut run) = (Walk::new(codes), 0);

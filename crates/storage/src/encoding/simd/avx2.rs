@@ -43,7 +43,8 @@ impl Avx2 {
         }
     }
 
-    /// After the rows of the numbers there must be one more row, with any content.
+    /// Unpacks numbers from rows. After the rows of the numbers there must be one more row, with
+    /// any content.
     #[inline]
     fn unpack_rows(self, rows: &[[u8; ROW]], width: usize, low: i64, out: &mut [i64]) {
         // SAFETY: `self` exists, so the processor has AVX2 and FMA.

@@ -140,6 +140,7 @@ impl NumberWriter {
         form.is_none()
     }
 
+    /// Appends the difference of `int` from the prediction, and updates the predictor.
     #[inline]
     fn push_difference(&mut self, series: &mut Series<'_>, int: i64) {
         let width = series.width();
@@ -162,6 +163,7 @@ impl NumberWriter {
         series.go_to(int, adapted(width, difference));
     }
 
+    /// Appends a difference as its length in bits and that many bits.
     fn push_length(&mut self, difference: u64) {
         let length = length(difference);
         self.put(u64::from(length - 1), LENGTH_BITS);
@@ -190,6 +192,8 @@ impl NumberWriter {
         number
     }
 
+    /// Appends a number independently of its series: a repetition of the previous row, a difference
+    /// from it, or a form and an integer.
     fn push_whole(&mut self, number: Number) {
         if number == self.before {
             return self.put(1, 1);
@@ -298,6 +302,7 @@ fn long<'a>(
     (bits, Number { form, int })
 }
 
+/// Decodes a number that was encoded independently of its series.
 fn whole(bits: &mut BitReader<'_>, before: Number) -> Number {
     if bits.take(1) == 1 {
         return before;

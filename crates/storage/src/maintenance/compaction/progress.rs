@@ -12,6 +12,7 @@ pub(crate) struct Compaction {
     pub(super) is_scheduled: AtomicBool,
 }
 
+/// The current merge, if there is one, and the pause after a failure.
 #[derive(Default)]
 pub(super) struct UnderWay {
     pub(super) merging: Option<Merging>,

@@ -18,6 +18,7 @@ pub(crate) struct Cut {
     pub(super) not_before: Duration,
 }
 
+/// The step that a cut has reached.
 #[derive(Default)]
 pub(super) enum Step {
     /// No cut is in progress.
