@@ -36,14 +36,15 @@ use payload::{Deflater, Header, header_of};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-/// The files of the catalogue.
+/// The main files of the catalogue, of which the one with the highest number is current.
 pub(crate) const SERIES: FileKind = FileKind {
     magic: SERIES_MAGIC,
     suffix: ".series",
     frame: FrameKind::Series,
 };
 
-/// The copies of the files.
+/// The copies of the main files, with the same bytes. Parts that are damaged in one are read from
+/// the other.
 pub(crate) const COPY: FileKind = FileKind {
     suffix: ".copy",
     ..SERIES
@@ -106,10 +107,10 @@ impl Pair {
     }
 }
 
-/// Callback that receives payloads.
+/// Callback that receives the payload of each valid frame, in the order of the file.
 pub(crate) type EachPayload<'a> = dyn FnMut(&[u8]) + 'a;
 
-/// Callback that writes series.
+/// Callback that passes series, in ascending order of slots, to the encoder of a write.
 pub(crate) type Fill<'a> = dyn FnMut(&mut SeriesEncoder<'_>) -> Result<(), StorageError> + 'a;
 
 impl Catalogue {

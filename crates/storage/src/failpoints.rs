@@ -103,7 +103,7 @@ pub(crate) struct Faults {
 }
 
 impl Faults {
-    /// No faults.
+    /// No faults: the code behaves as in production.
     pub(crate) const NONE: Self = Self {
         malformed: None,
         part_bytes: None,

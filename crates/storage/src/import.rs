@@ -54,14 +54,14 @@ pub struct Import {
     said: MetadataBatch,
 }
 
-/// Summary of an import.
+/// Summary of an import or of several: what was written to the blocks folder.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Imported {
-    /// Number of written blocks.
+    /// Number of blocks with at least one sample.
     pub blocks: usize,
     /// Number of their series, counted once per block.
     pub series: u64,
-    /// Number of their samples.
+    /// Number of samples in these blocks.
     pub samples: u64,
     /// Size of their files in bytes.
     pub bytes: u64,
@@ -107,7 +107,8 @@ impl Target {
         BlockId::new(time_ms, rest)
     }
 
-    /// Starts an import.
+    /// Starts an import of samples that do not come from an existing block. Nothing is visible
+    /// before its commit.
     pub fn begin(&self) -> Import {
         Import {
             target: self.clone(),
@@ -235,7 +236,7 @@ impl Imported {
         }
     }
 
-    /// Adds the counts of another import.
+    /// Adds the counts of another import to these.
     pub fn add(&mut self, other: Self) {
         self.blocks += other.blocks;
         self.series += other.series;

@@ -26,7 +26,7 @@ pub(crate) trait PlannedIndex<'a> {
     /// A pair of label and value that at least one series has.
     type Term;
 
-    /// Returns the label with this name.
+    /// Returns the label with this name, or `None` if no series has it.
     fn label(&self, name: &str) -> Option<Self::Label>;
 
     /// Returns the number of series to search.
@@ -59,7 +59,7 @@ pub(crate) trait PlannedIndex<'a> {
     fn ask_nanos(&self, label: Self::Label, is_known: bool, candidates: usize) -> usize;
 }
 
-/// The next step of a condition.
+/// The next step of a condition: its cost in nanoseconds and the size of its result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Step {
     pub(crate) nanos: usize,

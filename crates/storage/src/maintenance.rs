@@ -116,7 +116,7 @@ impl Maintenance {
         }
     }
 
-    /// Runs one tick.
+    /// Runs one tick: all maintenance that is due now.
     pub(super) fn run_due(&self) {
         let mut state = lock(&self.state);
         let newest = self.newest.load(Ordering::Relaxed);

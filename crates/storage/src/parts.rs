@@ -47,7 +47,7 @@ pub(crate) struct Parts {
     pub(crate) dir: DataDir,
     pub(crate) log: Box<dyn DurableLog>,
     pub(crate) metrics: StoreMetrics,
-    /// Hash of series keys.
+    /// The hash from which the fingerprints of series keys are computed.
     pub(crate) hash: SeriesHash,
     pub(crate) index: Arc<Index>,
     /// Mapping between the numbers of series in memory and their slots on disk.
@@ -77,7 +77,8 @@ pub(crate) struct Parts {
     pub(crate) learn_metadata: OnceLock<LearnMetadata>,
 }
 
-/// Returns the current metadata of metrics.
+/// Callback that returns the current metadata (type, unit, help) of metrics, to be stored in
+/// blocks.
 pub type LearnMetadata = Box<dyn Fn() -> MetadataBatch + Send + Sync>;
 
 impl Parts {
@@ -119,7 +120,7 @@ impl Parts {
         Place(local.0 * self.shards.len() as u32 + shard as u32)
     }
 
-    /// Inverts [`Parts::place`].
+    /// Returns the shard of a place and the number within it: the inverse of [`Parts::place`].
     pub(crate) fn shard_and_local(&self, place: Place) -> (usize, Local) {
         let shards = self.shards.len() as u32;
         ((place.0 % shards) as usize, Local(place.0 / shards))

@@ -291,7 +291,7 @@ impl Replay<'_> {
         }
     }
 
-    /// Records that a slot was assigned.
+    /// Records that a slot was assigned, so that no new series gets it.
     fn note_slot(&self, slot: Slot) {
         self.next_slot
             .fetch_max(slot.0.saturating_add(1), Ordering::Relaxed);
@@ -316,7 +316,8 @@ impl Replay<'_> {
         ReadSeries { records, series }
     }
 
-    /// Applies consecutive records of the log.
+    /// Applies consecutive records of the log: creates their series, and adds their samples to the
+    /// head.
     fn apply_group(&self, batches: &[LogBatch], orphans: &mut ShardRows) {
         let compute = &*self.store.env.compute;
         let creating: Vec<&CreatedSeries> = batches

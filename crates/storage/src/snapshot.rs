@@ -27,7 +27,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Bytes copied at once.
+/// Number of bytes that a copy reads and writes at once.
 const COPY_BYTES: usize = 1 << 20;
 
 /// Returns whether a snapshot may have this name, `20060102T150405Z-0123456789abcdef`. Nothing else

@@ -24,7 +24,7 @@ const VERSION_PLAIN: u8 = 1;
 /// margin.
 const RATIO_MAX: usize = 1_040;
 
-/// The header of a payload.
+/// The header of a payload, which describes the log as of the write that added it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Header {
     /// The log is covered by catalogue and pages up to this position.
@@ -33,7 +33,7 @@ pub(crate) struct Header {
     pub(crate) next_slot: Slot,
 }
 
-/// A decompressed payload.
+/// A decompressed payload: its header and the encoded series, which [`Payload::records`] decodes.
 #[derive(Debug)]
 pub(crate) struct Payload<'a> {
     pub(crate) header: Header,
@@ -58,7 +58,7 @@ impl<'a> Payload<'a> {
         Ok(Self { header, series })
     }
 
-    /// Returns its series.
+    /// Returns an iterator over the slots and labels of its series.
     pub(crate) fn records(&self) -> SeriesRecords<'_> {
         SeriesRecords::new(&self.series, None)
     }

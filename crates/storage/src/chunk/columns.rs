@@ -21,7 +21,7 @@ pub struct Columns {
     pub histograms: Vec<(u32, Arc<Histogram>)>,
 }
 
-/// The value of one sample, owned.
+/// The value of one sample: a float, or a native histogram that is shared.
 #[derive(Clone, Debug)]
 pub enum Sample {
     /// A float.

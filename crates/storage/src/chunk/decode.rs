@@ -119,7 +119,7 @@ fn samples(
     }
 }
 
-/// Result of [`Walk::floats`].
+/// Result of [`Walk::floats`]: the number of decoded samples, and why it stopped there.
 struct Floats {
     count: usize,
     stop: Stop,

@@ -26,7 +26,7 @@ pub(super) const START: u8 = 0xf8;
 /// Operation in the place of a value: the sample is a histogram.
 pub(super) const HISTOGRAM: u8 = 0xf1;
 
-/// Bytes of the number of samples.
+/// Bytes of the number of samples, a little-endian u16 at the start of a chunk.
 pub(super) const COUNT_BYTES: usize = 2;
 
 /// Bytes of the header: the number of samples and the time of the last one.

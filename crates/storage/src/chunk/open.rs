@@ -64,7 +64,7 @@ struct Rare {
     ends_in_histogram: bool,
 }
 
-/// The newest sample of a series.
+/// The value of the newest sample of a series, as far as the open chunk still has it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Newest<'a> {
     /// A float.

@@ -5,12 +5,12 @@
 //! divisor or a factor. Invariant: [`Scale::float`] of the result of [`Scale::int`] has the same
 //! bits as the input.
 
-/// The exact powers of ten.
+/// The powers of ten up to 1e15, all of which a float represents exactly.
 const POWERS: [f64; 16] = [
     1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15,
 ];
 
-/// The floats nearest to their inverses.
+/// The floats nearest to the inverses of these powers; all except the first are inexact.
 const INVERSES: [f64; 16] = [
     1e0, 1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8, 1e-9, 1e-10, 1e-11, 1e-12, 1e-13, 1e-14,
     1e-15,

@@ -22,7 +22,7 @@ const TWELVE_BITS: u8 = 0xe0;
 const BYTES: u8 = 0xf0;
 const BYTES_LAST: u8 = 0xf7;
 
-/// A decoded operation.
+/// A decoded operation of the time encoding: the next deltas, relative to the newest one.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Code {
     /// So many timestamps with an unchanged delta.

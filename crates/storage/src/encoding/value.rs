@@ -60,7 +60,7 @@ impl Form {
     }
 }
 
-/// A decoded operation.
+/// A decoded operation of the value encoding: the next values, relative to the newest one.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Code {
     /// So many repeats of the newest bits.

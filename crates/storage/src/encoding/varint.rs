@@ -8,7 +8,7 @@ pub(crate) fn zigzag(n: i64) -> u64 {
     ((n << 1) ^ (n >> 63)) as u64
 }
 
-/// Inverts [`zigzag`].
+/// Returns the signed integer that [`zigzag`] maps to `z`.
 #[inline]
 pub(crate) fn unzigzag(z: u64) -> i64 {
     (z >> 1) as i64 ^ -((z & 1) as i64)

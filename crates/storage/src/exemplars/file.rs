@@ -27,7 +27,7 @@ use firn_model::exemplar::SeriesExemplars;
 use firn_model::log::Position;
 use std::path::{Path, PathBuf};
 
-/// The files of exemplars.
+/// The files of exemplars, of which the one with the highest number is current.
 pub(crate) const EXEMPLARS: FileKind = FileKind {
     magic: EXEMPLARS_MAGIC,
     suffix: ".exemplars",
@@ -161,7 +161,7 @@ impl ExemplarFile {
     }
 }
 
-/// Appends the payloads of a write.
+/// Appends the payloads of a write, the last of which contains the position. Does not sync.
 fn append(file: &mut AppendOnlyFile, news: &News) -> Result<(), StorageError> {
     let mut encoder = ExemplarEncoder::default();
     let mut exemplars = Vec::new();
@@ -206,7 +206,7 @@ fn decode_payload(payload: &[u8]) -> Result<(Position, SeriesExemplars), Malform
     Ok((position, exemplars))
 }
 
-/// Reads a payload into `ring`.
+/// Reads a payload, and adds its exemplars to `ring`.
 fn read_payload(payload: &[u8], ring: &mut Ring) -> Result<(), Malformed> {
     let (position, exemplars) = decode_payload(payload)?;
     for (slot, exemplar) in exemplars.iter() {

@@ -18,10 +18,10 @@ use firn_model::sample::TimestampMs;
 use std::cmp::Ordering;
 use std::collections::{HashMap, VecDeque};
 
-/// Marks the end of a chain.
+/// Marks the end of a chain: the number of no entry.
 const NONE: u64 = u64::MAX;
 
-/// Result of adding an exemplar.
+/// Result of adding an exemplar: it was stored, or the reason why it was not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Taken {
     /// The exemplar is in the ring.

@@ -56,7 +56,7 @@ impl FileKind {
     }
 }
 
-/// Result of [`FileKind::open_newest`].
+/// Result of [`FileKind::open_newest`]: the current file, and the number for its replacement.
 pub(crate) struct Newest {
     /// The newest file, if there is one.
     pub(crate) file: Option<AppendOnlyFile>,
@@ -332,7 +332,7 @@ impl AppendOnlyFile {
         &self.path
     }
 
-    /// Returns the number in its name.
+    /// Returns the number in its name, which is also that of its first frame.
     pub(crate) fn first(&self) -> Position {
         self.first
     }
@@ -399,7 +399,7 @@ impl AppendOnlyFile {
         self.crc
     }
 
-    /// Renames the file durably.
+    /// Renames the file, and syncs the folder so that the new name is durable.
     fn rename(&mut self, env: &Env, to: PathBuf) -> Result<(), StorageError> {
         env.disk
             .rename(&self.path, &to)

@@ -66,7 +66,7 @@ pub(crate) struct Place {
     pub(crate) offset: u64,
 }
 
-/// The header of a frame.
+/// The decoded header of a frame, without the place that its checksum also covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FrameHeader {
     pub(crate) position: Position,

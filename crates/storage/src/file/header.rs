@@ -7,7 +7,7 @@ use crate::error::StorageError;
 use firn_model::log::Position;
 use std::path::Path;
 
-/// Bytes before the first frame.
+/// Size of the file header, and so the offset of the first frame.
 pub(crate) const FILE_HEADER_BYTES: u64 = 24;
 
 /// Magic and version of a kind of file.
@@ -25,19 +25,19 @@ impl Magic {
     }
 }
 
-/// Magic of log segments.
+/// Magic of log segments, and the version of their format.
 pub(crate) const SEGMENT_MAGIC: Magic = Magic::new(*b"FIRNWAL\0", 2);
 
-/// Magic of page segments.
+/// Magic of page segments, and the version of their format.
 pub(crate) const PAGES_MAGIC: Magic = Magic::new(*b"FIRNPGS\0", 1);
 
-/// Magic of the series catalogue.
+/// Magic of the series catalogue and its copy, and the version of their format.
 pub(crate) const SERIES_MAGIC: Magic = Magic::new(*b"FIRNSER\0", 1);
 
-/// Magic of the file of exemplars.
+/// Magic of the files of exemplars, and the version of their format.
 pub(crate) const EXEMPLARS_MAGIC: Magic = Magic::new(*b"FIRNEXM\0", 1);
 
-/// State of a file header.
+/// State of a file header, as determined by [`check`].
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum HeaderState {
     /// The header is valid.
@@ -48,7 +48,7 @@ pub(crate) enum HeaderState {
     Unreadable,
 }
 
-/// Encodes a file header.
+/// Encodes the header of a file that begins at position `first`, checksum included.
 pub(crate) fn encode(magic: &Magic, first: Position) -> [u8; FILE_HEADER_BYTES as usize] {
     let mut bytes = [0; FILE_HEADER_BYTES as usize];
     bytes[..8].copy_from_slice(&magic.bytes);

@@ -18,14 +18,14 @@ const WINDOW_BYTES: usize = 256 << 10;
 /// Unit in which unreadable ranges are skipped.
 const SECTOR_BYTES: usize = 4096;
 
-/// One result of a [`Scanner`].
+/// One result of a [`Scanner`]: the next valid frame, or a damaged range in its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Found {
     /// A valid frame.
     Frame {
-        /// Offset of its header.
+        /// Offset of its header in the file.
         offset: u64,
-        /// Its decoded header.
+        /// Its decoded header. The payload has a valid checksum, too.
         header: FrameHeader,
     },
     /// A range of bytes that is not a valid frame.

@@ -29,10 +29,10 @@ struct End {
     open: usize,
 }
 
-/// The copy of one series.
+/// The copy of one series in [`Copies`]: readable samples of its chunks, oldest first.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Copied<'a> {
-    /// Closed chunks, oldest first.
+    /// Closed chunks that overlap the copied range, oldest first.
     closed: &'a [Chunk],
     /// Copy of the open chunk, which is newer than the closed ones.
     open: Option<ChunkView<'a>>,

@@ -167,7 +167,7 @@ impl LateTable {
     }
 }
 
-/// Result of [`LateTable::admit`].
+/// Result of [`LateTable::admit`]: whether a late row was added, and whether it replaces another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Admission {
     /// The row was added, and the series has no other late row at its time.

@@ -38,7 +38,7 @@ impl Window {
     }
 }
 
-/// Outcome of one sample.
+/// Outcome of one sample that was appended to a series of the head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// The sample was appended in order.
@@ -47,7 +47,7 @@ pub(crate) enum Verdict {
     Late,
     /// The sample was already stored; counts as a success.
     Known,
-    /// The sample was rejected.
+    /// The sample was rejected, for this reason.
     Refused(Rejection),
 }
 
@@ -77,7 +77,7 @@ pub(crate) struct Series {
 }
 
 impl Series {
-    /// Returns a series without samples.
+    /// Returns a series without samples, in the slot `slot`.
     pub(crate) fn new(slot: SeriesRef) -> Self {
         Self {
             slot,

@@ -30,7 +30,7 @@ struct Pending {
     series: Vec<Appended>,
 }
 
-/// Result of [`Shard::find_or_reserve`].
+/// Result of [`Shard::find_or_reserve`]: an existing series, or a place for a new one.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Found {
     /// The series exists, at this place and with this slot.

@@ -1,7 +1,7 @@
 //! A growable array in slabs of fixed size. Growth never copies items and never leaves half of the
 //! memory unused. A slab that has no live items can release its memory and allocate it again later.
 
-/// Number of items in a slab.
+/// Number of items in a slab, the unit in which the array allocates and releases memory.
 pub(crate) const SLAB_ITEMS: usize = 1_024;
 
 /// The array. Items are addressed by their index, which never changes.
@@ -93,7 +93,7 @@ impl<T> Slabs<T> {
         }
     }
 
-    /// Removes the slabs from `end` on.
+    /// Removes the slabs from number `end` on, with all of their items.
     pub(crate) fn truncate(&mut self, end: usize) {
         self.slabs.truncate(end);
         self.len = self.len.min(end * SLAB_ITEMS);

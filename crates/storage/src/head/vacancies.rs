@@ -6,7 +6,7 @@ use crate::ids::Local;
 
 const WORDS: usize = SLAB_ITEMS / 64;
 
-/// The free numbers of one slab.
+/// The free place numbers within the range of one slab.
 #[derive(Debug, Default)]
 struct OfSlab {
     count: u32,
@@ -37,7 +37,7 @@ impl Vacancies {
         self.first = self.first.min(slab);
     }
 
-    /// Removes and returns the lowest number.
+    /// Removes and returns the lowest free number, if there is one.
     pub(crate) fn pop(&mut self) -> Option<Local> {
         if self.count == 0 {
             return None;

@@ -59,7 +59,7 @@ impl Watermark {
         }
     }
 
-    /// Returns the newest assigned sequence number.
+    /// Returns the newest assigned sequence number, whose batch may not be visible yet.
     pub(crate) fn newest(&self) -> u64 {
         self.taken.load(Ordering::Acquire)
     }

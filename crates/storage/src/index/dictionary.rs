@@ -31,7 +31,7 @@ const SORTED_MIN: usize = 256;
 /// takes less time than reading a million values in place.
 const SORTED_MAX: usize = 1 << 16;
 
-/// The sorted lists of one label.
+/// The sorted lists of the values of one label. Readers load the current lists without a lock.
 #[derive(Debug, Default)]
 pub(super) struct Dictionary {
     lists: ArcSwapOption<Lists>,

@@ -26,7 +26,7 @@ const UNKNOWN: u32 = 0;
 /// Entry of a series without the label.
 const ABSENT: u32 = u32::MAX;
 
-/// The cache, shared by all readers.
+/// The cache, shared by all readers of an index: cells that hold one piece each.
 #[derive(Debug)]
 pub(super) struct LabelValueCache {
     cells: Box<[ArcSwapOption<Piece>]>,

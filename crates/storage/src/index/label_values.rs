@@ -48,11 +48,11 @@ const PASSING_BYTES: usize = size_of::<u32>() + 2 * size_of::<Option<TermId>>();
 /// have twice the necessary capacity.
 const NUMBER_BYTES: usize = 2 * size_of::<(Option<TermId>, u32)>();
 
-/// The series whose labels are requested.
+/// The series whose labels are requested, selected by time alone or by matchers too.
 enum Asked {
     /// All series that have a sample.
     Members(Members),
-    /// The series that match.
+    /// The series that match and have a sample in the requested range.
     Found(Runs),
 }
 

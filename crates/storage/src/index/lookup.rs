@@ -32,7 +32,7 @@ const KEPT_WITHOUT_SAMPLES: usize = 256;
 /// The condition of one matcher on this index.
 type Condition<'a> = lookup::Condition<'a, Among<'a>>;
 
-/// A lookup in progress.
+/// A lookup in progress: the candidates that remain, and the conditions not evaluated yet.
 struct Lookup<'a> {
     among: Among<'a>,
     cancel: &'a Cancel,

@@ -34,7 +34,7 @@ const ANSWER_BYTES_MAX: usize = 256 << 10;
 /// they are compared in full.
 const HASHED_BYTES: usize = 32;
 
-/// The cache, shared by all lookups.
+/// The cache, shared by all lookups of an index: cells that hold one result each.
 #[derive(Debug)]
 pub(super) struct MatcherCache {
     cells: Box<[ArcSwapOption<Answer>]>,
@@ -53,7 +53,7 @@ impl Default for MatcherCache {
     }
 }
 
-/// A cached result.
+/// A cached result: the matchers of a lookup and the series that satisfy them.
 #[derive(Debug)]
 pub(super) struct Answer {
     matchers: Box<[Asked]>,

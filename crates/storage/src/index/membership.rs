@@ -24,7 +24,7 @@ const LEAF_SLOTS: u32 = 64 * LEAF_WORDS as u32;
 type Leaf = [AtomicU64; LEAF_WORDS];
 pub(super) type Leaves = Vec<Option<Arc<Leaf>>>;
 
-/// Returns the epoch of a timestamp.
+/// Returns the epoch of a timestamp: its window of two hours, counted from 1970.
 #[inline]
 pub(crate) fn epoch_of(time: TimestampMs) -> i64 {
     time.div_euclid(EPOCH_MS)
@@ -50,7 +50,7 @@ struct HeldLeaf {
     words: Arc<Leaf>,
 }
 
-/// The bits of all epochs.
+/// The bits of all epochs, and the series whose late samples are in the head.
 #[derive(Debug)]
 pub(crate) struct Membership {
     /// In ascending order of their numbers.
@@ -158,7 +158,7 @@ impl Membership {
         any
     }
 
-    /// Clears all bits of `slot`.
+    /// Clears all bits of `slot`, so that no lookup finds its series any more.
     pub(crate) fn clear(&self, SeriesRef(slot): SeriesRef) {
         for epoch in self.epochs.load().iter() {
             if let Some(Some(words)) = epoch.leaves.load().get((slot / LEAF_SLOTS) as usize) {
@@ -242,7 +242,7 @@ impl Members {
         bits
     }
 
-    /// Returns whether `slot` has a sample.
+    /// Returns whether `slot` has a sample in the time range of the snapshot.
     pub(crate) fn has(&self, SeriesRef(slot): SeriesRef) -> bool {
         self.word(slot / 64) >> (slot % 64) & 1 == 1
     }

@@ -25,7 +25,7 @@ const BITS: usize = 64;
 /// The encoded terms of a leaf of series, immutable.
 #[derive(Debug, Default)]
 pub(super) struct PackedTerms {
-    /// Offset of each run.
+    /// Offset in `bytes` at which each run of 16 series begins.
     starts: Box<[u32]>,
     bytes: Box<[u8]>,
 }
@@ -95,7 +95,7 @@ pub(super) struct TermReader {
 }
 
 impl TermReader {
-    /// Resets the reader for another leaf.
+    /// Resets the reader to the start of another leaf. Keeps the allocated memory.
     pub(super) fn reset(&mut self) {
         self.next = 0;
         self.at = 0;

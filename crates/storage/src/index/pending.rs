@@ -16,7 +16,7 @@ const RUNS_MAX: usize = 1 << 13;
 /// Number of cells of the table that finds the group of a list.
 const CELLS: usize = 1 << 10;
 
-/// Marks the end of a chain.
+/// Marks the end of a chain of runs: the index of no run.
 const END: u32 = u32::MAX;
 
 /// A chain of runs of one list.

@@ -31,7 +31,7 @@ pub(crate) struct Postings {
     more: ArcSwapOption<More>,
 }
 
-/// The runs after the first one.
+/// The runs after the first one, allocated when a term gets a second run.
 #[derive(Debug)]
 struct More {
     /// Set by a rewrite: the first run is stored here too, and the field `first` is unused.
@@ -116,7 +116,7 @@ impl Postings {
         None
     }
 
-    /// Returns the slots below `limit`.
+    /// Returns the slots below `limit`, decoded into one set.
     pub(crate) fn read(&self, limit: u32) -> Runs {
         let mut runs = Runs::default();
         self.any(0..limit, |run| {

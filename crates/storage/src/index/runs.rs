@@ -6,17 +6,17 @@
 
 use crate::ids::SeriesRef;
 
-/// A range of consecutive slots.
+/// A non-empty range of consecutive slots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Run {
-    /// The first slot.
+    /// The first slot of the run.
     pub(crate) start: u32,
     /// One past the last slot.
     pub(crate) end: u32,
 }
 
 impl Run {
-    /// Returns a run of one slot.
+    /// Returns a run that contains one slot.
     #[inline]
     pub(crate) fn of(slot: SeriesRef) -> Self {
         Self {
@@ -26,7 +26,7 @@ impl Run {
     }
 }
 
-/// A set of slots.
+/// A set of slots, as disjoint runs in ascending order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Runs(Vec<Run>);
 
@@ -71,7 +71,7 @@ impl Runs {
         self.0.iter().flat_map(|r| (r.start..r.end).map(SeriesRef))
     }
 
-    /// Returns the intersection of both sets.
+    /// Returns the slots that are in both sets.
     pub(crate) fn and(&self, other: &Runs) -> Runs {
         let mut both = Vec::new();
         let mut beside = self.beside();

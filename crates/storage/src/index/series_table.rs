@@ -22,7 +22,7 @@ impl Place {
     pub(crate) const EVICTED: Self = Self(u32::MAX - 1);
 }
 
-/// One immutable leaf for readers.
+/// One leaf of the table as readers see it: the places and terms of up to 256 slots. Never changes.
 #[derive(Debug, Default)]
 pub(super) struct SeriesLeaf {
     places: Box<[Place]>,
@@ -135,7 +135,7 @@ pub(crate) struct SeriesCursor<'a> {
 }
 
 impl<'a> SeriesCursor<'a> {
-    /// Returns a cursor over `index`.
+    /// Returns a cursor over `index` that has not read any leaf yet.
     pub(crate) fn new(index: &'a Terms) -> Self {
         Self {
             index,

@@ -53,10 +53,10 @@ impl<'a> Question<'a> {
     }
 }
 
-/// The sorted list.
+/// A sorted list of values and their terms, compressed by shared prefixes.
 #[derive(Debug, Default)]
 pub(super) struct SortedValues {
-    /// Offset of each run.
+    /// Offset in `bytes` at which each run of 16 values begins.
     starts: Vec<usize>,
     bytes: Vec<u8>,
     terms: Vec<TermId>,

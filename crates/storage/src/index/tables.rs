@@ -7,7 +7,7 @@ use crate::sync::atomic::Ordering;
 use firn_model::labels::METRIC_NAME;
 use std::cmp::Reverse;
 
-/// A name with its number.
+/// A row of a table: a name with its number.
 pub(crate) type Line = (String, u64);
 
 /// The tables of Prometheus's status page, each sorted by descending number.

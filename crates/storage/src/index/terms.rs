@@ -92,7 +92,7 @@ pub(crate) struct Terms {
 }
 
 impl Terms {
-    /// Returns an empty dictionary.
+    /// Returns an empty dictionary that hashes strings with `keys`.
     pub(super) fn new(keys: Arc<HashKeys>) -> Self {
         Self {
             keys,

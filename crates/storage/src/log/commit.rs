@@ -172,7 +172,7 @@ impl Shared {
         tracing::info!(after = %stall.cause, "writes to the log succeed again");
     }
 
-    /// Runs `commit` on the log's thread.
+    /// Runs `commit` on the log's thread, and returns at once.
     pub(crate) fn spawn(&self, commit: Commit) {
         self.env
             .compute

@@ -16,7 +16,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
-/// A record in the queue.
+/// An accepted record that waits to be written, with the callback to run once it is durable.
 pub(crate) struct Queued {
     pub(super) position: Position,
     pub(super) batch: LogBatch,

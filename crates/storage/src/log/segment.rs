@@ -85,7 +85,7 @@ pub(crate) fn check_header(
     header::check(&bytes[..read], &SEGMENT_MAGIC, first, path)
 }
 
-/// Reads a segment, record by record.
+/// Reads a segment record by record, and reports damage instead of stopping at it.
 pub(crate) struct Reader {
     segment: SegmentInfo,
     scanner: Scanner,

@@ -27,7 +27,7 @@ impl SegmentList {
         }
     }
 
-    /// Adds the newest segment.
+    /// Adds the newest segment, which begins at position `first`, and updates the metrics.
     pub(super) fn push(&self, first: Position, bytes: u64) {
         let mut segments = lock(&self.segments);
         segments.push((first, bytes));
@@ -92,7 +92,7 @@ impl SegmentList {
         segments.iter().zip(nexts).map(info).collect()
     }
 
-    /// Removes all segments from the list.
+    /// Removes all segments from the list, but not from the disk.
     pub(super) fn clear(&self) {
         lock(&self.segments).clear();
     }

@@ -16,7 +16,7 @@ use crate::error::StorageError;
 use firn_model::log::LogHealth;
 use std::time::Duration;
 
-/// Kind of a failure.
+/// Kind of a failure, which determines how the log retries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fault {
     /// There was no space for a write. Earlier records are unaffected.
@@ -68,7 +68,7 @@ impl Stall {
         now >= self.next
     }
 
-    /// Returns the error for new records.
+    /// Returns the error with which new records are rejected during the stall.
     pub(super) fn refusal(&self) -> StorageError {
         let cause = self.cause.clone();
         match self.fault {

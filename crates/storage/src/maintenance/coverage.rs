@@ -27,7 +27,7 @@ const MARKS_MAX: usize = 8_192;
 /// minutes. Samples that arrive later are stored too, and belong to the next page.
 const GRACE_SHARE: i64 = 32;
 
-/// Division of data time into windows.
+/// Division of data time into windows, at whose ends groups are sealed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Windows {
     /// Length of a window in milliseconds, at least 1.

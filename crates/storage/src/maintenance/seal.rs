@@ -59,7 +59,7 @@ struct Cut {
     time: TimestampMs,
 }
 
-/// A group that is being sealed.
+/// A group that is being sealed: its encoded pages, and the samples to drop from the head.
 struct Sealed {
     due: Due,
     cuts: Vec<Cut>,
@@ -91,11 +91,11 @@ enum Stance {
     GiveUp,
 }
 
-/// Copies of the samples to seal.
+/// Copies of the samples of a group that are to be sealed.
 #[derive(Default)]
 struct Taken {
     copies: Copies,
-    /// In order of slots.
+    /// The copied series in ascending order of slots.
     series: Vec<TakenSeries>,
 }
 

@@ -140,7 +140,7 @@ impl Kind {
         }
     }
 
-    /// Returns the kind with this code.
+    /// Returns the kind with this code, or an error if there is none.
     pub(crate) fn from_code(code: u64) -> Result<Self, Malformed> {
         match code {
             0 => Ok(Self::Constant),

@@ -327,7 +327,7 @@ fn scaling_of(scale: u8) -> Scaling {
     }
 }
 
-/// Skips a column of `count` floats.
+/// Skips a column of `count` floats without decoding its vectors.
 pub(super) fn skip_column(cursor: &mut Cursor<'_>, count: usize) -> Result<(), Malformed> {
     runs::pass(cursor, count, |cursor, count| {
         let head = Head::read(cursor)?;

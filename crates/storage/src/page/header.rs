@@ -26,7 +26,7 @@ const MAGIC: &[u8; 8] = b"FIRNPAGE";
 /// The only version that can be read.
 const VERSION: u16 = 1;
 
-/// Bytes before the sections.
+/// Bytes of the header before its list of sections.
 const FIXED_BYTES: usize = 80;
 
 const SECTION_BYTES: usize = 24;
@@ -34,7 +34,7 @@ const SECTION_BYTES: usize = 24;
 /// Maximum number of sections, with room for future ones.
 const SECTIONS_MAX: usize = 64;
 
-/// Kind of the directory section.
+/// Kind of the directory section, which lists the series and their columns.
 pub(super) const DIRECTORY: u16 = 1;
 
 /// Kind of the data section, which contains the stripes.

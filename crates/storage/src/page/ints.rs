@@ -65,7 +65,7 @@ pub(crate) fn read_column(
     Ok(())
 }
 
-/// Skips a column of `count` values.
+/// Skips a column of `count` integers without decoding its vectors.
 pub(crate) fn skip_column(cursor: &mut Cursor<'_>, count: usize) -> Result<(), Malformed> {
     runs::pass(cursor, count, |cursor, count| {
         let tag = read_tag(cursor)?;

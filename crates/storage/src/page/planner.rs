@@ -23,7 +23,7 @@ pub(crate) struct Planner {
     best: Form,
 }
 
-/// One encoding of a run.
+/// One encoding of a run: its transform and parameters, and the numbers that it would write.
 #[derive(Debug, Default)]
 struct Form {
     tag: u8,
@@ -41,11 +41,11 @@ struct Form {
     bytes: usize,
 }
 
-/// The range of a sequence.
+/// The range of the values of a run after a transform, with and without extremes.
 #[derive(Clone, Copy, Debug)]
 struct Spread {
     least: i64,
-    /// The minimum without extremes.
+    /// The minimum without extremes; larger than `least` if a few values are far below the rest.
     usual: i64,
     /// Lower bound of the bits of its vectors, without extremes.
     bits: usize,
@@ -188,7 +188,7 @@ impl Form {
         }
     }
 
-    /// Decides on lows and widths.
+    /// Chooses the low of each vector, or none, and the widths of all vectors.
     fn lower(&mut self) {
         let mut may_gain = false;
         for numbers in self.numbers.chunks(VECTOR) {

@@ -361,7 +361,7 @@ struct CheckedOnce {
     is_checked: AtomicBool,
 }
 
-/// A stripe with a valid checksum.
+/// A stripe with a valid checksum, whose columns can be decoded.
 struct Checked<'a> {
     index: usize,
     start: usize,

@@ -44,7 +44,7 @@ impl StartColumns {
         &self.columns
     }
 
-    /// Removes all columns.
+    /// Removes all columns, so that the next page can be encoded.
     pub(crate) fn clear(&mut self) {
         self.columns.clear();
         self.by_hash.clear();

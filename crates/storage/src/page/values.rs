@@ -89,7 +89,7 @@ pub(super) fn read_alone(
     Ok(())
 }
 
-/// Cached integers of a decoded column.
+/// Cached integers of one decoded column, by run, with the scale of each run.
 #[derive(Debug, Default)]
 struct Read {
     /// Stripe, offset and decoded range of the column. None while it is being decoded.
@@ -108,10 +108,10 @@ pub(crate) struct FloatReader {
     reference: Vec<i64>,
 }
 
-/// A stripe of a page.
+/// A stripe of a page, which contains whole columns.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stripe<'a> {
-    /// Identifies the page.
+    /// The bytes of the page, which also identify it.
     pub(crate) page: &'a Arc<[u8]>,
     /// Index of the stripe.
     pub(crate) index: usize,

@@ -15,7 +15,7 @@ use crate::encoding::varint::{bit_len, push_uvarint};
 
 const EXCEPTIONS: u8 = 0x80;
 
-/// The best packing of a vector.
+/// The best packing of a vector: its width, and the number of exceptions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Layout {
     width: u32,
@@ -126,7 +126,7 @@ pub(super) fn read(
     Ok(())
 }
 
-/// Skips a vector of `count` numbers.
+/// Skips a vector of `count` numbers without unpacking it.
 pub(super) fn skip(cursor: &mut Cursor<'_>, count: usize) -> Result<(), Malformed> {
     let (width, exceptions) = read_header(cursor)?;
     cursor.bytes(exceptions)?;

@@ -54,7 +54,7 @@ impl BlockWork {
         self.running.set(0);
     }
 
-    /// Returns the current progress.
+    /// Returns the progress of the current work, or the result of the last one.
     pub(crate) fn stats(&self) -> BlockWorkStats {
         let count = |gauge: &Gauge| u64::try_from(gauge.get()).unwrap_or(0);
         BlockWorkStats {

@@ -9,7 +9,7 @@ use crate::failpoints::{self, Flaw};
 use crate::sync::{Mutex, lock};
 use firn_model::log::{Journal, JournalMark, Position};
 
-/// The journal of one other component.
+/// The journal of one other component: the part of the log that must be kept for it.
 #[derive(Debug, Default)]
 pub(crate) struct JournalKeeper(Mutex<Kept>);
 
@@ -25,7 +25,7 @@ struct Kept {
 }
 
 impl JournalKeeper {
-    /// Registers a durable record.
+    /// Registers a journal record at `position`, which is durable.
     pub(crate) fn note(&self, mark: JournalMark, position: Position) {
         lock(&self.0).note(mark, position);
     }

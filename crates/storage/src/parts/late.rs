@@ -9,7 +9,7 @@ use firn_model::sample::TimestampMs;
 use firn_model::store::{AppendBounds, TakeLate};
 
 impl Parts {
-    /// See [`crate::store::Store::set_late_window_ms`].
+    /// Implements [`crate::store::Store::set_late_window_ms`]; a negative window counts as zero.
     pub(crate) fn set_late_window_ms(&self, window_ms: i64) {
         self.late_window_ms
             .store(window_ms.max(0), Ordering::Relaxed);

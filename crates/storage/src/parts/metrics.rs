@@ -15,7 +15,7 @@ pub(crate) struct StoreMetrics {
     pub(crate) late_samples: Counter,
     pub(crate) late_repeated: Counter,
     pub(crate) late_refused: Counter,
-    /// Number of created series.
+    /// Number of series that were created in the head.
     pub(crate) created_series: Counter,
     /// Number of rejected new series.
     pub(crate) refused_series: Counter,

@@ -85,7 +85,7 @@ pub struct NewSeriesBudget {
 }
 
 impl NewSeriesBudget {
-    /// No limit.
+    /// No limit on the number of new series.
     pub const NONE: Self = Self {
         all: usize::MAX,
         of_job: usize::MAX,

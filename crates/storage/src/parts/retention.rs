@@ -42,7 +42,7 @@ pub(crate) struct Retaining {
 }
 
 impl Retaining {
-    /// Returns the state with these limits.
+    /// Returns the state with these limits, and with all counters at zero.
     pub(crate) fn new(limits: Retention) -> Self {
         Self {
             limits: ArcSwap::from_pointee(limits),
@@ -56,12 +56,12 @@ impl Retaining {
         }
     }
 
-    /// Returns the current limits.
+    /// Returns the current limits, which may change at any time.
     pub(crate) fn limits(&self) -> Retention {
         **self.limits.load()
     }
 
-    /// Replaces the limits.
+    /// Replaces the limits. The new ones take effect without a restart.
     pub(crate) fn set(&self, limits: Retention) {
         self.limits.store(Arc::new(limits));
     }

@@ -10,7 +10,7 @@ use firn_model::store::SelectRequest;
 use std::collections::BTreeSet;
 
 impl Reader {
-    /// See [`firn_model::store::Select::label_names`].
+    /// Implements [`firn_model::store::Select::label_names`].
     pub(crate) fn label_names(&self, request: SelectRequest<'_>) -> Result<Vec<String>, Error> {
         self.all_of(
             request,
@@ -25,7 +25,7 @@ impl Reader {
         )
     }
 
-    /// See [`firn_model::store::Select::label_values`].
+    /// Implements [`firn_model::store::Select::label_values`].
     pub(crate) fn label_values(
         &self,
         name: &str,

@@ -40,7 +40,7 @@ struct Piece {
     page: usize,
     /// Number of the time column in the page.
     column: usize,
-    /// The requested range.
+    /// The requested time range; samples outside of it are skipped.
     range: TimeRange,
     times: Arc<[TimestampMs]>,
     wanted: Range<usize>,

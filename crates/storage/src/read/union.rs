@@ -32,7 +32,7 @@ use std::sync::Arc;
 /// The selection of a query that overlaps blocks.
 pub(super) struct UnionSelection {
     head: HeadSelection,
-    /// The requested time range.
+    /// The requested time range; samples outside of it are skipped.
     range: TimeRange,
     /// The blocks with matching series, in order of precedence for equal times.
     blocks: Vec<Arc<OpenBlock>>,

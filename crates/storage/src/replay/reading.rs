@@ -17,7 +17,7 @@ pub(super) struct Reading<'a> {
 }
 
 impl<'a> Reading<'a> {
-    /// Returns a reader of `tail`.
+    /// Returns a reader of the records of `tail` that has not read any.
     pub(super) fn new(tail: Box<dyn Tail + 'a>) -> Self {
         Self {
             tail,

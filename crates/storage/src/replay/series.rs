@@ -73,12 +73,12 @@ impl ReplaySeries {
         }
     }
 
-    /// Sets the place of a series.
+    /// Sets the place of a series in the head.
     pub(super) fn add(&mut self, slot: SeriesRef, place: Place) {
         *self.places.entry(slot, NOWHERE) = place;
     }
 
-    /// Removes a series.
+    /// Removes a series from the table, if it is in it.
     pub(super) fn forget(&mut self, slot: SeriesRef) {
         if self.place(slot).is_some() {
             self.add(slot, NOWHERE);
@@ -96,7 +96,7 @@ impl ReplaySeries {
         Some((series, self.place(series)?))
     }
 
-    /// Returns the place of a series.
+    /// Returns the place of a series in the head, if it has one.
     #[inline]
     pub(super) fn place(&self, slot: SeriesRef) -> Option<Place> {
         self.places.get(slot).filter(|place| *place != NOWHERE)

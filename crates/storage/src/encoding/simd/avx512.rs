@@ -11,10 +11,10 @@
 use crate::encoding::decimal::{Divisor, SMALL, Scaling};
 use std::arch::x86_64::*;
 
-/// Numbers of a vector.
+/// Number of 64-bit integers or floats in one vector register.
 const EACH: usize = 8;
 
-/// Bytes of a vector.
+/// Number of bytes in one vector register.
 const BYTES: usize = 64;
 
 /// Bytes of a row, which contains one word of each lane.
@@ -201,7 +201,7 @@ fn add_up(numbers: __m512i) -> __m512i {
     _mm512_add_epi64(sums, _mm512_alignr_epi64::<4>(sums, none))
 }
 
-/// Inverts [`crate::encoding::decimal::ordered`].
+/// Inverts [`crate::encoding::decimal::ordered`] for eight integers at once.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vbmi")]
 fn unorder(ints: __m512i) -> __m512d {
@@ -210,7 +210,7 @@ fn unorder(ints: __m512i) -> __m512d {
     _mm512_castsi512_pd(_mm512_xor_si512(ints, turned))
 }
 
-/// Converts integers to floats.
+/// Converts eight integers to floats.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vbmi")]
 fn to_floats(scaling: Scaling, ints: __m512i) -> __m512d {

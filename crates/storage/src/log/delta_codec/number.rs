@@ -26,7 +26,7 @@ const FORM_BITS: u32 = 5;
 /// Number of one bits that mark a difference which is not encoded in the width of its series.
 const ONES_MAX: u32 = 12;
 
-/// Bits of a length.
+/// Bits that store the length of a number, minus one.
 const LENGTH_BITS: u32 = 6;
 
 /// Maximum bytes of an encoded number, rounded up: the escape, its form, its length and 64 bits.
@@ -93,7 +93,7 @@ fn length(difference: u64) -> u32 {
     bit_len(difference | 1) as u32
 }
 
-/// Encodes the numbers of one record.
+/// Encodes the numbers of one record, each relative to its predictor or to the previous row.
 #[derive(Debug, Default)]
 pub(super) struct NumberWriter {
     bytes: Vec<u8>,
@@ -209,7 +209,7 @@ impl NumberWriter {
     }
 }
 
-/// Decodes the numbers of one record.
+/// Decodes the numbers of one record, in the order in which they were encoded.
 #[derive(Debug)]
 pub(super) struct NumberReader<'a> {
     bits: BitReader<'a>,

@@ -11,7 +11,7 @@ pub(super) const SLAB_SLOTS: u64 = 64;
 /// Form of a series that has no value in the context yet.
 const UNKNOWN: u8 = 0xff;
 
-/// Predictors of neighbouring slots: 768 bytes.
+/// The predictors of [`SLAB_SLOTS`] neighbouring slots. Takes 768 bytes.
 #[derive(Debug)]
 pub(super) struct Slab {
     ints: [i64; SLAB_SLOTS as usize],
@@ -92,7 +92,7 @@ impl Series<'_> {
         };
     }
 
-    /// Restarts the predictor with this number.
+    /// Restarts the predictor with this number: the next value is predicted to be equal.
     pub(super) fn restart(&mut self, number: Number) {
         *self.int = number.int;
         self.predictor.form = number.form;

@@ -48,7 +48,7 @@ fn finish(cursor: &Cursor<'_>) -> Result<(), Malformed> {
     }
 }
 
-/// Decodes slots, times or start timestamps.
+/// Decodes a column of integers: slots, times or start timestamps.
 pub(super) struct NumberReader<'a> {
     cursor: Cursor<'a>,
     state: TimeState,
@@ -109,7 +109,7 @@ impl<'a> ValueReader<'a> {
         }
     }
 
-    /// Returns the next value.
+    /// Returns the next value of the column, or an error if the bytes are malformed.
     #[inline]
     pub(super) fn next(&mut self) -> Result<f64, Malformed> {
         if self.repeats == 0 {
@@ -120,7 +120,7 @@ impl<'a> ValueReader<'a> {
         Ok(f64::from_bits(self.state.bits))
     }
 
-    /// Returns an error if values remain.
+    /// Returns an error if bytes or repeats remain after the last value.
     pub(super) fn finish(&self) -> Result<(), Malformed> {
         finish(&self.cursor)
     }

@@ -77,7 +77,7 @@ impl SeriesOrder {
         next
     }
 
-    /// Returns whether all series were returned.
+    /// Returns whether all series of the block were returned.
     pub(super) fn is_done(&self) -> bool {
         self.of_metric.is_empty() && self.metrics.is_empty()
     }

@@ -30,7 +30,7 @@ pub(super) enum Step {
     Writing(Box<Writing>),
 }
 
-/// A block that is being written.
+/// A block that is being written by a cut, and the progress of the work on it.
 pub(super) struct Writing {
     pub(super) end: TimestampMs,
     /// Time range of the samples that go into the block.

@@ -26,7 +26,7 @@ const PART_BYTES: usize = 16 << 20;
 /// Maximum bytes before a page in its record: 512 runs of slots and a few numbers.
 const META_BYTES_MAX: usize = 4 << 10;
 
-/// A page under construction.
+/// A page under construction: one part of a group, which ends once it is large enough.
 struct Part {
     builder: PageBuilder,
     places: Runs,
@@ -36,7 +36,7 @@ struct Part {
     times_bytes: usize,
 }
 
-/// A group under construction.
+/// A group under construction: its context, and the parts that are complete.
 struct Parts<'a> {
     store: &'a Maintenance,
     due: Due,
@@ -102,7 +102,7 @@ impl Maintenance {
         parts.sealed
     }
 
-    /// Decodes the copy of a series.
+    /// Decodes the copied samples of a series and appends them to `into`.
     fn decode_taken(
         &self,
         taken: &Taken,
@@ -231,7 +231,7 @@ impl Parts<'_> {
         self.sealed.pages.push((meta, page));
     }
 
-    /// Records that series are left out.
+    /// Records that these series are left out of the group's pages, and the reason.
     fn leave(&mut self, series: &[Cut], why: String, range: Option<TimeRange>) {
         let stuck = self.sealed.stuck.get_or_insert(Stuck {
             why,

@@ -14,7 +14,7 @@ const PAIR_BYTES: usize = 64;
 /// Memory of the mapping from a term of a source to its pair, in bytes.
 const TERM_BYTES: usize = 24;
 
-/// The distinct pairs, by number.
+/// The distinct pairs of label name and value, by number, and their numbers by content.
 #[derive(Debug, Default)]
 pub(super) struct Pairs {
     bytes: Vec<u8>,

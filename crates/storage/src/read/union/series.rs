@@ -25,7 +25,7 @@ const FOUND_BYTES: usize = 16;
 /// Number of series between checks of the cancel flag.
 const CANCEL_EACH: usize = 4_096;
 
-/// A series of a block.
+/// A series of a block in the selection, by its number in that block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct BlockSeries {
     /// Index of the block in the selection.
