@@ -68,7 +68,7 @@ pub(crate) struct Catalogue {
     found: Vec<AppendOnlyFile>,
     /// True if only a complete rewrite is possible.
     needs_whole: bool,
-    /// Number of the next files.
+    /// Number of the files that the next rewrite creates.
     next: Position,
     /// Number of series in the files, removed ones included.
     series: u64,

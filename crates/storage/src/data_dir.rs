@@ -135,12 +135,12 @@ impl DataDir {
         })
     }
 
-    /// Returns whether its format has no manifest.
+    /// Returns whether the folder has format 2, the last one without a manifest.
     pub(crate) fn is_without_manifest(&self) -> bool {
         self.format == 2
     }
 
-    /// Returns whether it has the current format.
+    /// Returns whether the folder has the current format.
     pub(crate) fn is_current(&self) -> bool {
         self.format == DATA_FORMAT
     }

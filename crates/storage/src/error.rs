@@ -10,14 +10,14 @@ use std::path::{Path, PathBuf};
 /// An error of the local store. [`StorageError::kind`] determines the reaction of the caller.
 #[derive(Debug, thiserror::Error)]
 pub enum StorageError {
-    /// A disk operation failed.
+    /// A disk operation failed, for a reason that has no variant of its own.
     #[error("{action} {}: {source}", path.display())]
     Io {
         /// Verb and object of the operation: `read segment`.
         action: &'static str,
         /// Path of the file or folder.
         path: PathBuf,
-        /// Error of the operating system.
+        /// Error of the operating system, which determines the reason.
         source: io::Error,
     },
     /// Another process uses the data folder.
@@ -27,7 +27,7 @@ pub enum StorageError {
         shown(*owner)
     )]
     Locked {
-        /// Path of the folder.
+        /// Path of the locked data folder.
         path: PathBuf,
         /// Id of the process, if available.
         owner: Option<u32>,
@@ -35,18 +35,18 @@ pub enum StorageError {
     /// The data folder is not writable.
     #[error("data folder {} is not writable: {source}", path.display())]
     NotWritable {
-        /// Path of the folder.
+        /// Path of the data folder.
         path: PathBuf,
-        /// Error of the operating system.
+        /// Error of the operating system on the attempt to write.
         source: io::Error,
     },
-    /// The folder contains other data.
+    /// The folder is not empty and contains no data folder, so the store does not create one in it.
     #[error(
         "folder {} is not empty and is not a firn data folder: it contains {found}",
         path.display()
     )]
     Foreign {
-        /// Path of the folder.
+        /// Path of the folder, which is left unchanged.
         path: PathBuf,
         /// Name of the first foreign file found in it.
         found: String,
@@ -55,7 +55,7 @@ pub enum StorageError {
     #[error(
         "folder {} is not a firn data folder: it does not contain a file FORMAT", path.display())]
     NoData {
-        /// Path of the folder.
+        /// Path of the folder that has no file `FORMAT`.
         path: PathBuf,
     },
     /// A file cannot be read from the disk. It cannot be copied, so repair does not replace it
@@ -66,23 +66,23 @@ pub enum StorageError {
         path.display()
     )]
     NotRepairable {
-        /// Path of the file.
+        /// Path of the unreadable file.
         path: PathBuf,
     },
     /// The file has a format that this version does not support.
     #[error("{} has format {found}, but this version supports format {known}", path.display())]
     Format {
-        /// Path of the file.
+        /// Path of the file with the unsupported format.
         path: PathBuf,
-        /// The format in the file.
+        /// The format in the file, as text.
         found: String,
         /// The format that this version supports.
         known: u32,
     },
-    /// Durable bytes are corrupt.
+    /// Bytes that were durable are corrupt or missing, so data is lost.
     #[error("{} is damaged at offset {offset}: {what}", path.display())]
     Damaged {
-        /// Path of the file.
+        /// Path of the damaged file.
         path: PathBuf,
         /// Offset at which the damage begins.
         offset: u64,
@@ -92,46 +92,46 @@ pub enum StorageError {
     /// The disk or the file system fails to read bytes of a block, which may still be there.
     #[error("read {}: {source}", path.display())]
     Undelivered {
-        /// Path of the file.
+        /// Path of the file that cannot be read.
         path: PathBuf,
-        /// Error of the operating system.
+        /// Error of the operating system on the attempt to read.
         source: io::Error,
     },
     /// An earlier write or sync failed, and its data is no longer in memory. The log gives no
     /// guarantees until the process restarts.
     #[error("the log rejects writes until restart: {cause}")]
     Poisoned {
-        /// The first failure.
+        /// Message of the first failure, after which the log rejects all writes.
         cause: String,
     },
     /// A write failed because the disk or the quota is full.
     #[error("the disk is full, writes resume when space is free: {cause}")]
     NoRoom {
-        /// Error of the operating system.
+        /// Message of the failed write.
         cause: String,
     },
     /// A write or sync failed, and so did all retries.
     #[error("disk error, writes are retried: {cause}")]
     Failing {
-        /// The last failure.
+        /// Message of the last failed attempt.
         cause: String,
     },
-    /// The disk is nearly full.
+    /// The disk is nearly full, so writes are rejected before it is.
     #[error("disk of {} is full: {free} bytes free, {required} required", path.display())]
     DiskFull {
         /// Path of the folder of the log or the pages.
         path: PathBuf,
-        /// Free space in bytes.
+        /// Free space of the file system in bytes.
         free: u64,
-        /// Required free space in bytes.
+        /// Free space in bytes below which writes are rejected.
         required: u64,
     },
     /// Sealing lags too far behind the writes.
     #[error("sealing is behind: {bytes} bytes of the log are not sealed, limit {limit}")]
     Backlog {
-        /// Bytes of unsealed log.
+        /// Bytes of the log whose samples are not sealed.
         bytes: u64,
-        /// Maximum bytes of unsealed log.
+        /// Maximum bytes of unsealed log, above which writes are rejected.
         limit: u64,
     },
     /// Late samples arrive faster than they are flushed.
@@ -163,7 +163,7 @@ pub enum StorageError {
         series: u64,
         /// Lower bound of the memory that they need, in bytes.
         bytes: usize,
-        /// Memory limit in bytes.
+        /// Maximum memory for them, in bytes: the option `memory_max` of the store.
         limit: usize,
     },
     /// A histogram has more buckets than a column can contain.
@@ -171,7 +171,7 @@ pub enum StorageError {
     TooManyBuckets {
         /// Number of its buckets, spans and custom bounds.
         buckets: usize,
-        /// Maximum number of them.
+        /// Maximum number of buckets, spans and custom bounds of a histogram.
         limit: usize,
     },
     /// The log was closed before the record was queued.

@@ -50,7 +50,7 @@ pub struct Import {
     /// source.
     origin: Option<BlockId>,
     written: Vec<BlockMeta>,
-    /// Metadata of the metrics.
+    /// Metadata of the metrics, stored in blocks that are written later.
     said: MetadataBatch,
 }
 
@@ -107,8 +107,8 @@ impl Target {
         BlockId::new(time_ms, rest)
     }
 
-    /// Starts an import of samples that do not come from an existing block. Nothing is visible
-    /// before its commit.
+    /// Starts an import of samples that are not from an existing block. Nothing is visible before
+    /// its commit.
     pub fn begin(&self) -> Import {
         Import {
             target: self.clone(),

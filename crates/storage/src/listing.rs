@@ -21,9 +21,9 @@ pub struct ListedBlock {
     pub id: String,
     /// Time range from its oldest sample to its newest one.
     pub range: TimeRange,
-    /// Number of its samples.
+    /// Number of samples in the block.
     pub samples: u64,
-    /// Number of its series.
+    /// Number of series with a sample in the block.
     pub series: u64,
     /// Size of its files in bytes.
     pub bytes: u64,

@@ -2,8 +2,9 @@
 //! samples arrive.
 //!
 //! ```text
-//! tick: retry the log -> mark -> seal what is due -> cut a block -> drop old blocks and pages
-//!       -> trim the log -> enforce the size limit -> manifest -> sweep
+//! tick: retry the log -> mark -> seal due groups -> flush late samples -> cut a block
+//!       -> drop old blocks and pages -> trim the log -> enforce the size limit -> manifest
+//!       -> sweep
 //! ```
 //!
 //! Each tick does a share of the pending work on the background thread. Only one tick runs at a
@@ -81,7 +82,7 @@ impl Maintenance {
         })
     }
 
-    /// Schedules a tick on the background thread.
+    /// Schedules a tick on the background thread. Has no effect if one is scheduled or running.
     pub(crate) fn tick(&self) {
         let Some(me) = self.me.upgrade() else { return };
         // One tick at a time: a call during a tick has no effect, and the next tick does more.
@@ -105,7 +106,7 @@ impl Maintenance {
         }
     }
 
-    /// Seals what is due on the calling thread, for [`Sealing::WithWrites`].
+    /// Seals all due groups on the calling thread, for [`Sealing::WithWrites`].
     fn seal_now(&self) {
         let Some(newest) = self.newest() else { return };
         let mut state = lock(&self.state);

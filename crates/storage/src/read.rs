@@ -69,7 +69,7 @@ struct HeadSelection {
     asked: Option<Vec<u32>>,
     /// The pages of each group of `slots`, in ascending order of groups.
     pages: PageLists,
-    /// Memory reservation for `pages`.
+    /// Memory reservation of the query for `pages`.
     memory: Reservation,
     /// Budget from which reads reserve the pages that they hold.
     budget: Budget,
@@ -325,7 +325,7 @@ impl HeadSelection {
         self.head.late(self.number(series))
     }
 
-    /// Returns the candidate number of a series.
+    /// Returns the number of a requested series among the candidates of the selection.
     #[inline]
     fn number(&self, series: usize) -> usize {
         let asked = self.asked.as_ref();
@@ -361,7 +361,7 @@ impl<'a> OpenGroup<'a> {
         }
     }
 
-    /// Switches to another group and its pages.
+    /// Switches to another group and its pages, and releases the pages of the last one.
     fn turn_to(&mut self, group: GroupId, entries: &'a [Arc<PageEntry>]) {
         self.group = Some(group);
         self.entries = entries;

@@ -59,7 +59,7 @@ struct Replay<'a> {
     /// For each shard, in-order samples that were found after newer ones of their series.
     displaced: Box<[Mutex<Vec<Displaced>>]>,
     late: LateReplay,
-    /// All slots below were assigned.
+    /// All slots below this one were assigned; new series get higher ones.
     next_slot: AtomicU64,
     /// Memory of applied groups of rows, for reuse.
     spare_rows: Mutex<Vec<ShardRows>>,
@@ -297,7 +297,8 @@ impl Replay<'_> {
             .fetch_max(slot.0.saturating_add(1), Ordering::Relaxed);
     }
 
-    /// Reads the slots and fingerprints of series.
+    /// Reads the slots and fingerprints of series. Reports malformed records and returns those
+    /// before them.
     fn read_series<'a>(&self, records: SeriesRecords<'a>) -> ReadSeries<'a> {
         let mut series = Vec::new();
         let read = records

@@ -261,7 +261,7 @@ fn remove_snapshot(env: &Env, root: &Path) -> Result<(), StorageError> {
     remove_tree(env, root)
 }
 
-/// Removes a folder and everything in it.
+/// Removes everything in a folder, and then the folder itself.
 fn remove_tree(env: &Env, root: &Path) -> Result<(), StorageError> {
     let disk = &*env.disk;
     let names = disk.list(root).map_err(StorageError::io("list", root))?;

@@ -62,7 +62,7 @@ pub(super) struct Scratch {
     /// `missing` grouped by shard; shard `s` has `missing_by_shard[missing_ends[s - 1]..]`.
     pub(super) missing_by_shard: Vec<u32>,
     missing_ends: Vec<u32>,
-    /// Working memory of [`order`].
+    /// Working memory of [`order`]: for each number below the end, whether it occurs.
     marks: Vec<bool>,
     /// Working memory for a series key.
     pub(super) key: Vec<u8>,

@@ -29,7 +29,7 @@ const RATIO_MAX: usize = 1_040;
 pub(crate) struct Header {
     /// The log is covered by catalogue and pages up to this position.
     pub(crate) trimmed: Position,
-    /// All lower slots were assigned.
+    /// All slots below this one were assigned, also those of removed series.
     pub(crate) next_slot: Slot,
 }
 

@@ -11,7 +11,7 @@ use std::sync::Arc;
 /// keep its memory.
 #[derive(Clone, Debug, Default)]
 pub struct Columns {
-    /// Timestamps in milliseconds.
+    /// Timestamps in milliseconds since 1970, in strictly ascending order.
     pub times: Vec<TimestampMs>,
     /// Values, one per timestamp; a placeholder for a histogram.
     pub values: Vec<f64>,

@@ -103,7 +103,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Reads a length, then that many bytes.
+    /// Reads a length as a varint, then that many bytes.
     pub(crate) fn prefixed(&mut self) -> Result<&'a [u8], Malformed> {
         let n = self.count(1)?;
         self.bytes(n)

@@ -69,7 +69,7 @@ pub(crate) fn push_change(out: &mut impl Sink, run_at: &mut u16, change: u64) {
 /// same states.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct TimeState {
-    /// The newest timestamp.
+    /// The newest timestamp, to which the next delta is added.
     pub(crate) time: TimestampMs,
     /// The difference between the newest timestamp and the one before.
     pub(crate) delta: i64,

@@ -37,7 +37,7 @@ const MISSES_MAX: u8 = 4;
 pub(crate) struct ValueState {
     /// Bits of the newest float.
     pub(crate) bits: u64,
-    /// The newest integer.
+    /// The newest integer, to which the next step is added.
     pub(crate) int: i64,
     pub(crate) form: Form,
 }
@@ -67,7 +67,7 @@ pub(crate) enum Code {
     Repeats(u32),
     /// The zigzag of a step of the integer.
     Step(u64),
-    /// Exclusive-or with the newest bits.
+    /// Exclusive-or of the next float's bits with the newest ones.
     Xor(u64),
     /// A change of the scale; a scale and a step follow.
     Scale,

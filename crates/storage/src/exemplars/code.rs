@@ -29,7 +29,7 @@ impl ExemplarEncoder {
         self.labels.push(out, exemplar.labels);
     }
 
-    /// Resets the encoder for an independent sequence.
+    /// Resets the encoder, so that the next exemplars can be decoded without the earlier ones.
     pub(crate) fn clear(&mut self) {
         self.labels.clear();
         self.last_time = 0;

@@ -35,7 +35,7 @@ pub(crate) enum Taken {
 /// An exemplar in the ring, linked to the next one of its series.
 #[derive(Debug)]
 struct Entry {
-    /// Labels in canonical encoding.
+    /// Labels of the exemplar in canonical encoding.
     labels: Box<[u8]>,
     value: f64,
     time: TimestampMs,

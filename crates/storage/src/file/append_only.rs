@@ -29,7 +29,7 @@ pub(crate) struct FileKind {
     pub(crate) magic: Magic,
     /// Suffix of its name after the number.
     pub(crate) suffix: &'static str,
-    /// Kind of its frames.
+    /// Kind of the frames that contain its data.
     pub(crate) frame: FrameKind,
 }
 
@@ -181,7 +181,7 @@ pub(crate) struct AppendOnlyFile {
     last: Position,
     durable: Position,
     offset: u64,
-    /// Number of durable bytes.
+    /// Number of bytes from the start of the file that are durable.
     durable_bytes: u64,
     /// CRC-32C of the file, if this process wrote all of it.
     crc: Option<u32>,
@@ -379,7 +379,7 @@ impl AppendOnlyFile {
         Ok(place.offset + FRAME_HEADER_BYTES as u64)
     }
 
-    /// Writes bytes that are not a frame.
+    /// Writes bytes that are not a frame at the end of the file.
     pub(crate) fn append_raw(&mut self, bytes: &[u8]) -> Result<(), StorageError> {
         self.file
             .write_all_at(self.offset, bytes)

@@ -32,9 +32,9 @@ pub(crate) enum FrameKind {
     Padding = 2,
     /// The directory at the end of a complete file.
     Directory = 3,
-    /// A page of samples.
+    /// A page of samples, in a page segment.
     Page = 4,
-    /// Series of the catalogue.
+    /// Series of the catalogue: slots and labels.
     Series = 5,
     /// Exemplars of the file of exemplars.
     Exemplars = 6,

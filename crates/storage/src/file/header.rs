@@ -40,7 +40,7 @@ pub(crate) const EXEMPLARS_MAGIC: Magic = Magic::new(*b"FIRNEXM\0", 1);
 /// State of a file header, as determined by [`check`].
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum HeaderState {
-    /// The header is valid.
+    /// The header is valid, and its position is that of the file name.
     Sound,
     /// The header is corrupt or too short.
     Damaged,

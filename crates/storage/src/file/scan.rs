@@ -21,7 +21,7 @@ const SECTOR_BYTES: usize = 4096;
 /// One result of a [`Scanner`]: the next valid frame, or a damaged range in its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Found {
-    /// A valid frame.
+    /// A valid frame, whose header and payload match their checksums.
     Frame {
         /// Offset of its header in the file.
         offset: u64,

@@ -13,7 +13,7 @@ use std::ops::RangeInclusive;
 pub(crate) struct Window {
     /// Oldest accepted time for samples in order.
     pub(crate) min: TimestampMs,
-    /// Newest accepted time.
+    /// The newest accepted time; later samples are rejected.
     pub(crate) max: TimestampMs,
     /// Oldest accepted time for late samples; `i64::MAX` if late samples are rejected.
     pub(crate) late_min: TimestampMs,
@@ -68,7 +68,7 @@ pub(crate) struct Series {
     /// Low 32 bits of the sequence number of the last batch that wrote to the series.
     pub(crate) last_sequence: u32,
     pub(crate) open: OpenChunk,
-    /// Closed chunks, oldest first.
+    /// Closed chunks, oldest first. `None` for the many series that have none.
     #[expect(
         clippy::box_collection,
         reason = "most series of a young store have none: 8 bytes instead of 24"

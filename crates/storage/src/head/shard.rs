@@ -128,7 +128,7 @@ impl Shard {
         matches!(self.places.get(local), Some(None))
     }
 
-    /// Stores a series in its reserved place.
+    /// Stores a series in its reserved place, and counts the memory of its chunks.
     pub(crate) fn fill(&mut self, local: Local, series: Series) {
         self.chunk_bytes += series.memory_bytes();
         if let Some(place) = self.places.get_mut(local) {

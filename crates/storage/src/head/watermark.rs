@@ -209,7 +209,7 @@ impl Watermark {
 /// panic, the watermark fails, so that no ticket waits for a number that never completes.
 #[derive(Debug)]
 pub(crate) struct Taken {
-    /// The sequence number.
+    /// The sequence number that was assigned to the batch.
     pub(crate) sequence: u64,
     watermark: Arc<Watermark>,
     is_settled: bool,

@@ -169,7 +169,7 @@ impl<'a> Lookup<'a> {
         self.among.index.work.runs.add(runs);
     }
 
-    /// Returns the candidates that satisfy the filters.
+    /// Returns the candidates that satisfy the filters. Reads the terms of each candidate once.
     fn filtered(mut self) -> Result<Runs, Error> {
         if self.filters.is_empty() {
             return Ok(self.candidates);

@@ -93,7 +93,7 @@ pub(super) struct Pending {
 }
 
 impl Pending {
-    /// Appends all collected runs to the postings.
+    /// Appends all collected runs to the postings of their terms and labels.
     pub(super) fn flush(&mut self, index: &Terms) {
         for group in &self.of_terms.groups {
             if let Some(term) = index.term(TermId(group.id)) {

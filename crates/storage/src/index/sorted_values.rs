@@ -83,7 +83,7 @@ impl SortedValues {
         list.finish()
     }
 
-    /// Merges two lists into a new one.
+    /// Merges two lists into a new one, in order of values.
     pub(super) fn join(&self, other: &Self) -> Self {
         let (mut a, mut b) = (Reader::new(self), Reader::new(other));
         let (mut a_term, mut b_term) = (a.next(), b.next());

@@ -49,7 +49,7 @@ impl Default for Writer {
 }
 
 impl Writer {
-    /// Appends all open runs to the postings.
+    /// Ends all open runs at the next slot, and appends them to the postings.
     pub(super) fn flush(&mut self, index: &Terms) {
         let end = self.next_slot;
         for run in self.open.drain(..) {

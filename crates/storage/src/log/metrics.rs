@@ -6,17 +6,17 @@ use firn_model::metrics::{Collect, Counter, DurationHistogram, Gauge, Sink, Valu
 /// Metrics of one log, shared with the store, which renders them.
 #[derive(Debug, Default)]
 pub struct LogMetrics {
-    /// Duration of each sync.
+    /// Duration of each sync of a segment.
     pub fsync_duration: DurationHistogram,
-    /// Number of committed groups.
+    /// Number of committed groups, each of which was written at once.
     pub groups: Counter,
-    /// Number of written records.
+    /// Number of records written to segments.
     pub records: Counter,
-    /// Bytes written to segments.
+    /// Number of bytes written to segments, padding included.
     pub written_bytes: Counter,
     /// Bytes of the batches that wait for the next group.
     pub queued_bytes: Gauge,
-    /// Number of segments on disk.
+    /// Number of segments on disk, the current one included.
     pub segments: Gauge,
     /// Bytes of all segments on disk.
     pub size_bytes: Gauge,

@@ -23,7 +23,7 @@ const SUFFIX: &str = ".wal";
 /// A segment at the time when [`LocalLog::segments`](super::local::LocalLog::segments) was called.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SegmentInfo {
-    /// Path of the file.
+    /// Path of the file of the segment.
     pub path: PathBuf,
     /// Position of its first record.
     pub first: Position,
@@ -90,7 +90,7 @@ pub(crate) struct Reader {
     segment: SegmentInfo,
     scanner: Scanner,
     delta: DeltaDecoder,
-    /// Position of the next record.
+    /// Position of the next record, if none is missing.
     expected: Position,
     /// True if the file header is damaged and the reader has not reported it yet.
     is_header_damaged: bool,

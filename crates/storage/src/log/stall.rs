@@ -63,7 +63,7 @@ impl Stall {
         }
     }
 
-    /// Returns whether the next retry is due.
+    /// Returns whether the next retry is due at time `now`.
     pub(super) fn is_due(&self, now: Duration) -> bool {
         now >= self.next
     }

@@ -12,7 +12,7 @@ use firn_model::value_set::ValueSet;
 /// The lists that answer a matcher. `T` is the term type of the index.
 #[derive(Debug)]
 pub(crate) enum Lists<'a, T> {
-    /// The list of the label.
+    /// The list of the label: all series that have it.
     Presence,
     /// The lists of these terms, in ascending order.
     Terms(Vec<T>),

@@ -22,7 +22,7 @@ pub(crate) struct DueSeries {
     shard: usize,
     local: Local,
     pub(crate) slot: SeriesRef,
-    /// Shared with the head.
+    /// The late samples of the series, shared with the head.
     rows: LateSeries,
 }
 

@@ -157,7 +157,8 @@ impl Maintenance {
         self.log.pressure().free_bytes_min / if is_full { 2 } else { 1 }
     }
 
-    /// Seals the groups, several with each sync.
+    /// Seals the groups, several with each sync. Samples that cannot be sealed remain in head and
+    /// log.
     pub(crate) fn seal(
         &self,
         state: &mut State,
@@ -197,7 +198,8 @@ impl Maintenance {
         Ok(())
     }
 
-    /// Copies and encodes the samples of groups.
+    /// Copies and encodes those samples of the groups that every reader sees. Syncs the log first
+    /// if its records may not be durable.
     fn encode_groups(
         &self,
         state: &State,

@@ -34,7 +34,8 @@ const EVICTED_SLICE: u32 = 4_096;
 const ACTIVE_MS: i64 = 20 * 60_000;
 
 impl Maintenance {
-    /// Sweeps this tick's share of the series.
+    /// Sweeps this tick's share of the series: removes those whose samples left the retention, and
+    /// updates the metrics of memory.
     pub(super) fn sweep_share(&self, state: &mut State) {
         let Some(newest) = self.newest() else { return };
         let cutoff = self.retaining.cutoff_at(newest);

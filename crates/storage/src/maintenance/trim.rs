@@ -151,7 +151,8 @@ impl Maintenance {
         }
     }
 
-    /// Returns the manifest of the current files.
+    /// Returns the manifest of the current files. Positions in it never move back, and damaged
+    /// files keep their entries.
     pub(super) fn manifest(&self, state: &State) -> Manifest {
         let before = &state.manifest;
         Manifest {
@@ -166,7 +167,7 @@ impl Maintenance {
         }
     }
 
-    /// Writes the manifest if it has changed.
+    /// Writes the manifest of the current files if it has changed since the last write.
     pub(crate) fn write_manifest(&self, state: &mut State) -> Result<(), StorageError> {
         let manifest = self.manifest(state);
         self.replace_manifest(state, manifest)

@@ -28,7 +28,7 @@ use std::ops::Range;
 pub(crate) enum Kind {
     /// One float, which is the value of all samples.
     Constant,
-    /// A float column.
+    /// A column of floats, encoded by runs.
     Floats,
     /// Histograms, with or without floats.
     Mixed,

@@ -36,7 +36,7 @@ pub(crate) struct ColumnEncoder {
 /// Kind and position of an encoded column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Placed {
-    /// Encoding of its values.
+    /// Encoding of its values, stored in the directory.
     pub(crate) kind: Kind,
     /// Offset of its first byte from that of the first column.
     pub(crate) offset: usize,

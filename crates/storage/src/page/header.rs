@@ -72,7 +72,7 @@ pub(super) struct Opened {
     pub(super) data: Range<usize>,
 }
 
-/// Returns the upper half of a slot.
+/// Returns the era of a slot, which is its upper half.
 pub(super) fn era_of(slot: Slot) -> u32 {
     (slot.0 >> u32::BITS) as u32
 }

@@ -44,7 +44,7 @@ pub(crate) fn numbers_of(h: &Histogram) -> usize {
 #[derive(Debug, Default)]
 pub(crate) struct Encoders {
     pub(super) floats: FloatEncoder,
-    /// Encoder of integer columns.
+    /// Encoder of the columns of integers.
     pub(crate) ints: Planner,
 }
 

@@ -12,7 +12,7 @@ use crate::encoding::bits::{BitReader, push_bits};
 use crate::encoding::cursor::Cursor;
 use crate::encoding::varint::bit_len;
 
-/// Encodes `numbers` and appends them to `out`.
+/// Encodes `numbers` at the width of the largest one, and appends them to `out`.
 pub(crate) fn push(out: &mut Vec<u8>, numbers: &[u64]) {
     let all = numbers.iter().fold(0, |all, n| all | n);
     let width = bit_len(all);

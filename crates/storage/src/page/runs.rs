@@ -38,9 +38,9 @@ pub(super) fn push(
 /// One run of a column, with the wanted part of it.
 #[derive(Clone, Debug)]
 pub(super) struct Run {
-    /// Index of the run.
+    /// Index of the run within its column.
     pub(super) index: usize,
-    /// Number of its samples.
+    /// Number of samples of the run.
     pub(super) count: usize,
     /// Range of the wanted samples within the run.
     pub(super) wanted: Range<usize>,

@@ -7,9 +7,9 @@ use firn_model::sample::TimeRange;
 /// The columns of a page that cannot be read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lost {
-    /// Number of columns.
+    /// Number of columns that cannot be read.
     pub columns: usize,
-    /// Number of their samples.
+    /// Number of samples in these columns.
     pub samples: u64,
     /// Time range from their first sample to their last one; none if there are no such columns.
     pub range: Option<TimeRange>,

@@ -139,9 +139,9 @@ fn part_of(base: usize, of: &[TimestampMs], times: &[TimestampMs]) -> Option<Vec
 pub(crate) struct TimesEntry {
     /// Number of times, at most [`SAMPLES_MAX`].
     pub(crate) count: usize,
-    /// The first time.
+    /// The first time of the column, in milliseconds.
     pub(crate) first: TimestampMs,
-    /// The last time.
+    /// The last time of the column, in milliseconds.
     pub(crate) last: TimestampMs,
 }
 
@@ -177,7 +177,7 @@ pub(crate) fn read(
     Ok(times)
 }
 
-/// Decodes a column that is a base.
+/// Decodes a column that is a base of others. It must be encoded on its own.
 pub(crate) fn read_base(
     mut cursor: Cursor<'_>,
     entry: TimesEntry,
@@ -202,7 +202,8 @@ fn read_own(mut cursor: Cursor<'_>, entry: TimesEntry) -> Result<Vec<TimestampMs
     Ok(times)
 }
 
-/// Checks the properties that readers rely on.
+/// Checks the properties that readers rely on: count, first and last time, and strictly ascending
+/// order.
 fn check(times: &[TimestampMs], entry: TimesEntry) -> Result<(), Malformed> {
     let ends = (times.first(), times.last());
     if times.len() != entry.count || ends != (Some(&entry.first), Some(&entry.last)) {

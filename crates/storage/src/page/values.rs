@@ -24,7 +24,7 @@ pub(super) const CHAIN_MAX: usize = 16;
 /// The last appended column, a possible reference of the next one.
 #[derive(Debug, Default)]
 pub(super) struct Pushed {
-    /// Its offset.
+    /// Its offset in the stripe.
     pub(super) at: usize,
     /// Its integers, run by run.
     runs: Vec<Scaled>,
@@ -113,7 +113,7 @@ pub(crate) struct FloatReader {
 pub(crate) struct Stripe<'a> {
     /// The bytes of the page, which also identify it.
     pub(crate) page: &'a Arc<[u8]>,
-    /// Index of the stripe.
+    /// Index of the stripe within its page.
     pub(crate) index: usize,
     /// The bytes of the stripe.
     pub(crate) bytes: &'a [u8],
@@ -267,7 +267,7 @@ fn append(
     head.append(&values[run.wanted.clone()], run.wanted.start, into)
 }
 
-/// Decodes the value of a constant column.
+/// Decodes the value of a constant column: raw bits, or a decimal scale and an integer.
 pub(crate) fn read_constant(mut cursor: Cursor<'_>) -> Result<f64, Malformed> {
     match cursor.byte()? {
         BITS => cursor.u64().map(f64::from_bits),

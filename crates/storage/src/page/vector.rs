@@ -20,7 +20,7 @@ const EXCEPTIONS: u8 = 0x80;
 pub(super) struct Layout {
     width: u32,
     exceptions: usize,
-    /// Size of the packed vector.
+    /// Size of the packed vector in bytes, header and exceptions included.
     pub(super) bytes: usize,
 }
 

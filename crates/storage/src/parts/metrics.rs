@@ -17,11 +17,11 @@ pub(crate) struct StoreMetrics {
     pub(crate) late_refused: Counter,
     /// Number of series that were created in the head.
     pub(crate) created_series: Counter,
-    /// Number of rejected new series.
+    /// Number of new series rejected because the head is full or a limit on new series is reached.
     pub(crate) refused_series: Counter,
     /// Number of series that were evicted from the head and are only in pages.
     pub(crate) evicted_series: Counter,
-    /// Number of removed series.
+    /// Number of series removed after their last sample left the retention.
     pub(crate) removed_series: Counter,
     /// Sealed samples, pages written for them, and the bytes of these pages.
     pub(crate) sealed_samples: Counter,
@@ -144,7 +144,7 @@ impl Collect for Parts {
 }
 
 impl Parts {
-    /// Writes the metrics of late samples and their flushes.
+    /// Writes the metrics of late samples in the head.
     fn collect_late(&self, sink: &mut dyn Sink) {
         let m = &self.metrics;
         let table = [
@@ -170,7 +170,8 @@ impl Parts {
         }
     }
 
-    /// Writes the metrics of sealing and of groups that cannot be sealed.
+    /// Writes the metrics of sealing, of groups that cannot be sealed, and of writes rejected
+    /// because sealing lags behind.
     fn collect_sealing(&self, sink: &mut dyn Sink) {
         let counter = |c: &Counter| Value::Counter(c.get() as f64);
         let m = &self.metrics;
@@ -221,7 +222,8 @@ impl Parts {
         }
     }
 
-    /// Writes the metrics of page segments, the page cache and the catalogue.
+    /// Writes the metrics of page segments, of the caches of pages and blocks, and of the
+    /// catalogue.
     fn collect_pages(&self, sink: &mut dyn Sink) {
         let counter = |c: &Counter| Value::Counter(c.get() as f64);
         let m = &self.metrics;
@@ -304,7 +306,7 @@ impl Parts {
         }
     }
 
-    /// Writes the metrics of blocks, cuts and merges.
+    /// Writes the metrics of blocks, cuts, flushes of late samples, and merges.
     fn collect_blocks(&self, sink: &mut dyn Sink) {
         let counter = |c: &Counter| Value::Counter(c.get() as f64);
         let gauge = |g: &Gauge| Value::Gauge(g.get() as f64);

@@ -25,7 +25,7 @@ const GROUPS_MAX: u32 = SeriesRef::END / GROUP_SLOTS;
 /// The groups found so far during startup.
 #[derive(Debug, Default)]
 pub(crate) struct FoundGroups {
-    /// In order of their numbers.
+    /// The groups, in ascending order of their numbers.
     groups: Vec<GroupId>,
     by_group: BTreeMap<GroupId, u32>,
     /// The last requested group with its number: neighbours are mostly in one group.

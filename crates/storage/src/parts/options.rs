@@ -96,9 +96,9 @@ impl NewSeriesBudget {
 /// which follows in block order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockMax {
-    /// Maximum number of series.
+    /// Maximum number of series in one block.
     pub series: u32,
-    /// Maximum number of bytes.
+    /// Maximum size of one block in bytes.
     pub bytes: u64,
 }
 

@@ -254,7 +254,7 @@ impl PartCopies {
         Ok(())
     }
 
-    /// Reserves the actual memory of the copies.
+    /// Reserves the actual memory of the copies, if it exceeds the estimate that was reserved.
     fn hold(&mut self) -> Result<(), Error> {
         self.reserve(self.memory_bytes())
     }

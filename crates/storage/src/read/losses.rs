@@ -21,7 +21,7 @@ const PAGE_BYTES: usize = 1 << 10;
 
 /// State of a page of the group that is being read.
 pub(super) enum Opened {
-    /// Not opened yet.
+    /// The page was not opened yet.
     No,
     /// The open page, with the number of bytes reserved for it.
     Page(Arc<Page>, usize),

@@ -23,7 +23,7 @@ pub(super) struct TimesMade {
     /// The times of pages, oldest first, followed by memory of earlier pieces. A piece is written
     /// in place, because moving a freshly written struct stalls on store forwarding.
     pieces: Vec<Piece>,
-    /// Number of current pieces.
+    /// Number of pieces in use.
     count: usize,
     /// Generation of the times of the chunk; none without a chunk.
     of_chunk: Option<u64>,

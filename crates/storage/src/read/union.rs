@@ -40,7 +40,7 @@ pub(super) struct UnionSelection {
     damages: Arc<Damages>,
     /// Held so that its blocks, and pages not covered by them, are not removed.
     _view: Arc<View>,
-    /// Memory reservation for `joined`.
+    /// Memory reservation of the query for `joined`.
     _memory: Reservation,
 }
 

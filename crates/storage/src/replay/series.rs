@@ -47,7 +47,7 @@ impl<T: Copy> Leaves<T> {
 
 /// The series by the numbers assigned to their slots during replay.
 pub(super) struct ReplaySeries {
-    /// The groups that have numbers.
+    /// The groups of slots to which numbers were assigned.
     pub(super) groups: FoundGroups,
     places: Leaves<Place>,
     /// Time of the newest sealed sample, for series whose pages the log may repeat.

@@ -161,13 +161,13 @@ impl<'a> Walk<'a> {
 /// Kind of the codes of a pack, apart from repeats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    /// Only repeats.
+    /// Only repeats, neither steps nor bits.
     Repeats,
     /// Steps of the integer, which is constant in between.
     Integers,
     /// Bits, exclusive-or with the previous ones.
     Bits,
-    /// Both steps and bits.
+    /// Both steps of integers and changes of raw bits.
     Mixed,
 }
 

@@ -315,7 +315,7 @@ impl Merging {
         Ok((self.merge, self.written))
     }
 
-    /// Removes all output blocks after a failure.
+    /// Removes all output blocks after a failure, so that only the input blocks remain.
     pub(super) fn abandon(self) {
         let _ = self.writer.abandon();
         for shard in self.written {
