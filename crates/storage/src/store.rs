@@ -4,7 +4,7 @@
 //! ```text
 //! append:      head (at once, hidden) -> log -> visible and acked
 //! read:        index -> head, visible samples -> pages and blocks
-//! maintenance: sealing moves windows of samples into pages; old log records and samples are removed
+//! maintenance: sealing moves samples into pages; old log records and old samples are removed
 //! replay:      at startup, catalogue and pages, then the log after them
 //! ```
 //!

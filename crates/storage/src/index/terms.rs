@@ -149,7 +149,7 @@ impl Terms {
         self.terms.get(id / LEAF_TERMS)?.terms[(id % LEAF_TERMS) as usize].load_full()
     }
 
-    /// Calls `look` with a term, if it exists, without the reference count of [`Index::term`].
+    /// Calls `look` with a term, if it exists, without the reference count of [`Terms::term`].
     #[inline]
     pub(super) fn with_term<T>(
         &self,

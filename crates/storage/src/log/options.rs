@@ -8,8 +8,9 @@ use std::time::Duration;
 pub enum SyncMode {
     /// Before they are acknowledged. Acknowledged records survive a power loss.
     Always,
-    /// With the first group after this interval, and by [`LocalLog::sync`]. Acknowledged records
-    /// survive the end of the process; a power loss costs at most the records since the last sync.
+    /// With the first group after this interval, and by
+    /// [`LocalLog::sync`](super::local::LocalLog::sync). Acknowledged records survive the end of
+    /// the process; a power loss costs at most the records since the last sync.
     Interval(Duration),
     /// When a segment is full and at a clean stop. Records survive only the end of the process.
     None,
@@ -28,9 +29,9 @@ pub struct LogOptions {
     /// Memory of the batches that may wait while a group is written, in bytes; above it appends
     /// block. The group itself may take the same amount again. 32 MiB hold 1.5 million samples.
     pub queue_bytes_max: usize,
-    /// Free space in bytes below which [`LocalLog::admit`] rejects writes. Admitted records can
-    /// then still be written, and sealing can still free space. Two segments: one to fill, one in
-    /// reserve.
+    /// Free space in bytes below which [`LocalLog::admit`](super::local::LocalLog::admit) rejects
+    /// writes. Admitted records can then still be written, and sealing can still free space. Two
+    /// segments: one to fill, one in reserve.
     pub free_bytes_min: u64,
     /// Positions start after this one, up to which pages cover the log. Opening the log removes the
     /// segments before it.

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! plan (pure, from the manifest) -> a share of the merge with each tick -> block synced
-//!     -> manifest: the result replaces its inputs -> readers -> the folders of the inputs are removed
+//!     -> manifest: the result replaces its inputs -> readers -> remove the folders of the inputs
 //! ```
 //!
 //! It runs on a thread of its own, beside sealing and the cut. A share is a number of samples,

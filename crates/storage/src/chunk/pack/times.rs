@@ -9,8 +9,8 @@
 //! times = one for each pack:
 //!   00..38       how far each is after the line, of so many bits
 //!   40 | these   followed by a uvarint, the zigzag of the minimum distance of all of them
-//!   80 | these   preceded by a uvarint, the zigzag of the difference between the interval of the line
-//!                and the one between the newest times before the pack
+//!   80 | these   preceded by a uvarint, the zigzag of the difference between the interval of the
+//!                line and the one between the newest times before the pack
 //!   39           codes, whose last run ends with the pack
 //! ```
 
