@@ -51,11 +51,11 @@ pub(crate) trait PlannedIndex<'a> {
     /// Returns the cost of reading lists first, including one scan of the series in them.
     fn first_nanos(&self, step: Step) -> usize;
 
-    /// Returns the cost of preparing so many candidates for checks.
+    /// Returns the cost of preparing this number of candidates for checks.
     fn meet_nanos(&self, candidates: usize) -> usize;
 
-    /// Returns the cost of checking so many prepared candidates. `is_known` is true if no values
-    /// have to be matched for that.
+    /// Returns the cost of checking this number of prepared candidates. `is_known` is true if no
+    /// values have to be matched for that.
     fn ask_nanos(&self, label: Self::Label, is_known: bool, candidates: usize) -> usize;
 }
 

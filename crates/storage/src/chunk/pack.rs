@@ -10,7 +10,7 @@
 //! ```text
 //! packs  = f9 | samples u15, is raw u1 | bytes of times u16 | bytes of values u16 | times | values
 //! values = one for each pack:
-//!   00..38       no step is negative, each of so many bits
+//!   00..38       steps, none negative; the byte is the number of bits of each
 //!   40..78       the same for zigzags of steps
 //!   80 | these   followed by a uvarint, the zigzag of the first step, which is 0 among the others
 //!   39 SS        the scale is SS from here on, the integer before is 0; one of the above follows

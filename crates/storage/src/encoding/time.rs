@@ -25,7 +25,7 @@ const BYTES_LAST: u8 = 0xf7;
 /// A decoded operation of the time encoding: the next deltas, relative to the newest one.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Code {
-    /// So many timestamps with an unchanged delta.
+    /// This number of timestamps with an unchanged delta.
     Repeats(u32),
     /// The zigzag of a change of the delta.
     Change(u64),

@@ -63,7 +63,7 @@ impl Form {
 /// A decoded operation of the value encoding: the next values, relative to the newest one.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Code {
-    /// So many repeats of the newest bits.
+    /// This number of values with the newest bits.
     Repeats(u32),
     /// The zigzag of a step of the integer.
     Step(u64),

@@ -79,7 +79,8 @@ impl Maintenance {
         dropped.is_ok()
     }
 
-    /// Deletes the oldest page segments with at least `bytes` bytes, if there are so many.
+    /// Deletes the oldest page segments until they free `bytes` bytes. Keeps segments with times at
+    /// which samples may still be appended.
     fn drop_pages_for(&self, bytes: u64, state: &mut State) {
         let Some(newest) = self.newest() else { return };
         if state.cut.is_under_way() {

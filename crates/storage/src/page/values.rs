@@ -1,7 +1,7 @@
 //! Columns of floats: runs, and the reference column that their integers may be relative to.
 //!
 //! ```text
-//! floats = reference varint | column    the reference column begins so many bytes before; 0: none
+//! floats = reference varint | column    distance back to the reference column in bytes; 0: none
 //! ```
 //!
 //! A column and its reference are neighbouring buckets of one family, which grow together. A chain

@@ -7,7 +7,7 @@
 //!
 //! ```text
 //! times = one for each pack:
-//!   00..38       how far each is after the line, of so many bits
+//!   00..38       distance of each after the line; the byte is the number of bits of each
 //!   40 | these   followed by a uvarint, the zigzag of the minimum distance of all of them
 //!   80 | these   preceded by a uvarint, the zigzag of the difference between the interval of the
 //!                line and the one between the newest times before the pack

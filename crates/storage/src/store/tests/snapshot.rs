@@ -46,7 +46,7 @@ fn send(store: &Store, number: i64) {
     assert_eq!(append(store, &batch(&all), ALWAYS).stored, SERIES.len());
 }
 
-/// Returns a store with so many batches, most of them sealed.
+/// Returns a store with this number of batches, most of them sealed.
 fn store_of(sim: &Sim, batches: i64) -> Arc<Store> {
     let store = open(sim, small());
     for number in 0..batches {
