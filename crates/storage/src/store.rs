@@ -183,8 +183,9 @@ impl Store {
         ))
     }
 
-    /// Shuts down cleanly: later appends fail, every sample is sealed into a page, and the log is
-    /// removed.
+    /// Shuts down cleanly: later appends fail, and every sample that was appended in order is
+    /// sealed into a page. The log is removed, unless it contains late samples that are in no
+    /// block.
     pub fn close(&self) -> Result<(), Error> {
         self.maintenance.close()
     }

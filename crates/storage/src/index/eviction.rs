@@ -41,8 +41,7 @@ impl Index {
         self.membership.of_all()
     }
 
-    /// Returns the evicted series in slots `first..end` that have no sample in any epoch that is
-    /// kept.
+    /// Returns the evicted series in slots `first..end` that have no sample in any remaining epoch.
     pub(super) fn evicted_without_samples(&self, first: u32, end: u32) -> Vec<SeriesRef> {
         let mut cursor = SeriesCursor::new(self);
         let is_evicted = |slot: &SeriesRef| cursor.place(*slot) == Some(Place::EVICTED);

@@ -39,8 +39,8 @@ impl Index {
         self.remove_with(&mut writer, gone)
     }
 
-    /// Removes the evicted series in slots `first..end` that have no sample in any epoch that is
-    /// kept from all postings. Returns their number with the garbage, or `None` if there are none.
+    /// Removes from all postings the evicted series in slots `first..end` that have no sample in
+    /// any remaining epoch. Returns their number with the garbage, or `None` if there are none.
     pub(crate) fn remove_evicted(&self, first: u32, end: u32) -> Option<(usize, Garbage)> {
         let gone = || self.evicted_without_samples(first, end);
         let too_early = failpoints::has(Flaw::RemovesUnlocked).then(gone);
