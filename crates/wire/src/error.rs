@@ -1,47 +1,50 @@
-//! Why a message as a whole could not be read.
+//! Errors that reject a request body as a whole.
 
 use firn_model::error::{Error, ErrorKind};
 
-/// Why a message as a whole could not be read. What is wrong with single series is no error but
-/// part of what was decoded.
+/// The reason why a decoder rejected a message as a whole. Faults of single series are not errors:
+/// the decoded request lists them beside its valid series.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WireError {
-    /// The body is not what snappy writes.
+    /// The body is not valid snappy.
     #[error("snappy: corrupt input")]
     SnappyCorrupt,
-    /// The body says that it unpacks to more than is allowed.
+    /// The uncompressed size in the snappy header exceeds the limit, so that nothing was
+    /// decompressed.
     #[error("message too large: {bytes} bytes decompressed, limit {limit}")]
     MessageTooLarge {
-        /// What the body declares.
+        /// Uncompressed size in bytes that the body declares.
         bytes: u64,
-        /// What is allowed.
+        /// Largest allowed uncompressed size in bytes.
         limit: usize,
     },
-    /// The bytes are no message of the protocol.
+    /// The bytes are not a valid protobuf message of the protocol; the string describes the first
+    /// fault.
     #[error("protobuf: {0}")]
     Protobuf(&'static str),
-    /// The text is no message of the protocol in JSON.
+    /// The text is not a valid message in the JSON encoding of the protocol; the string describes
+    /// the first fault.
     #[error("JSON: {0}")]
     Json(String),
-    /// More series than a request may have.
+    /// The request has more series than the limit allows.
     #[error("too many series in one request: limit {limit}")]
     TooManySeries {
-        /// What is allowed.
+        /// Largest allowed number of series in one request.
         limit: usize,
     },
-    /// The samples would take more memory than a request may.
+    /// The decoded samples would need more memory than one request may use.
     #[error("too many samples in one request: more than {limit} bytes in memory")]
     TooManySamples {
-        /// What is allowed.
+        /// Largest allowed size of the decoded samples in bytes.
         limit: usize,
     },
-    /// There is no memory left for the samples now.
+    /// The memory budget is exhausted at the moment, so that the sender should retry.
     #[error("{0}")]
     NoMemory(String),
 }
 
 impl WireError {
-    /// What the sender must do.
+    /// Returns the kind of error, which decides whether the sender may retry the request.
     pub fn kind(&self) -> ErrorKind {
         match self {
             WireError::SnappyCorrupt | WireError::Protobuf(_) | WireError::Json(_) => {

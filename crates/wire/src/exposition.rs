@@ -1,8 +1,8 @@
-//! What targets expose: read from them, written about ourselves.
+//! The exposition formats: parsers for scraped bodies, and sinks that write Firn's own metrics.
 //!
-//! [`Parser`] pulls samples and metadata out of a body, [`Format`] says from the content type how
-//! to read it, and [`accept_header`] asks a target for formats. [`TextSink`] and [`FamilySink`]
-//! write what the rooms of this process count.
+//! [`Format`] picks the format of a body from its content type, [`accept_header`] builds the header
+//! that requests formats from a target, and [`Parser`] pulls samples and metadata out of a body.
+//! [`TextSink`] and [`FamilySink`] write the metrics of this process.
 //!
 //! ```text
 //! let format = Format::of_content_type(header, fallback)?.format;
@@ -19,15 +19,15 @@
 //! }
 //! ```
 //!
-//! A body is read as Prometheus reads it (`model/textparse`): the same is accepted, what is refused
-//! is refused with the same words, and at the first refusal all ends, because a target that writes
-//! half a line may have lost the other half of its lines too.
+//! The parsers accept the same bodies as Prometheus (`model/textparse`) and reject the others with
+//! the same error texts. The first error ends the parse, because a target that wrote half a line
+//! may have lost other lines too.
 //!
-//! [`Pieces`] reads a text of any length that comes in parts.
+//! [`Pieces`] parses a text of any length that arrives in parts.
 //!
-//! Invariant: a parser allocates no more than a small multiple of the body that it reads. Keys are
-//! comparable within one format only: a caller that keeps keys must forget them when a target's
-//! format changes.
+//! Invariant: a parser allocates no more than a small multiple of the size of its body. Keys of
+//! series are comparable within one format only: a caller that caches keys must drop them when the
+//! format of a target changes.
 
 mod convert;
 mod custom;
@@ -66,7 +66,7 @@ use firn_model::metadata::MetricType;
 use firn_model::sample::{START_UNKNOWN, TimestampMs};
 use source::Source;
 
-/// Reads a body from its beginning to its end.
+/// Parses one body from its beginning to its end and yields its samples and metadata as events.
 #[derive(Debug)]
 pub struct Parser<'t> {
     source: Source<'t>,
@@ -76,7 +76,7 @@ pub struct Parser<'t> {
 }
 
 impl<'t> Parser<'t> {
-    /// A parser at the start of `body`.
+    /// Returns a parser at the start of `body`, before its first event.
     pub fn new(format: Format, body: &'t [u8], switches: Switches) -> Self {
         Self {
             source: Source::new(format, body, switches),
@@ -86,25 +86,27 @@ impl<'t> Parser<'t> {
         }
     }
 
-    /// A parser of a text that goes on another one, which stated `kind` last.
+    /// Returns a parser of `text`, which continues another text whose last `# TYPE` line declared
+    /// `kind`.
     fn resuming(format: Format, text: &'t [u8], kind: MetricType) -> Self {
         let mut parser = Self::new(format, text, Switches::default());
         parser.source.resume(kind);
         parser
     }
 
-    /// Where it stands.
+    /// Returns the position of the parser in the text.
     fn place(&self) -> Place {
         self.source.place()
     }
 
-    /// Goes to the next event; false at the end. After an error there is nothing more to read.
+    /// Moves to the next event; returns false at the end of the body. After an error the parser
+    /// must not be used again.
     pub fn advance(&mut self) -> Result<bool, ParseError> {
         self.advance_expecting(b"")
     }
 
-    /// Goes to the next event like [`Parser::advance`]. If it is a sample of the series `key`,
-    /// which a parser of the same format and switches returned, its labels are not read at all.
+    /// Moves to the next event like [`Parser::advance`]. If that is a sample of the series `key`,
+    /// which a parser of the same format and switches returned earlier, its labels are not parsed.
     #[inline]
     pub fn advance_expecting(&mut self, key: &[u8]) -> Result<bool, ParseError> {
         let entry = loop {
@@ -121,7 +123,7 @@ impl<'t> Parser<'t> {
         Ok(true)
     }
 
-    /// What the last advance found.
+    /// Returns the event at which the last call of `advance` stopped.
     #[inline]
     pub fn event(&self) -> Event<'_> {
         match self.entry {
@@ -133,14 +135,14 @@ impl<'t> Parser<'t> {
         }
     }
 
-    /// Replaces `out` with the labels of the sample just found, its metric's name among them,
-    /// sorted by name.
+    /// Replaces `out` with the labels of the current sample, sorted by name and including the
+    /// metric name.
     pub fn labels(&self, out: &mut LabelPairs) -> Result<(), ParseError> {
         self.source.labels(out)
     }
 
-    /// Replaces `out` with the exemplars of the sample just found. Those whose labels have names
-    /// that are not UTF-8 are left out, and so are a histogram's that have no time.
+    /// Replaces `out` with the exemplars of the current sample. Exemplars with a label name that is
+    /// not UTF-8 are left out, and so are exemplars of a histogram without a timestamp.
     pub fn exemplars(&self, out: &mut Exemplars) {
         out.clear();
         self.source.exemplars(out);

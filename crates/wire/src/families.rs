@@ -1,24 +1,24 @@
-//! `io.prometheus.client.MetricFamily` as it is written: what an exposition of this process and
-//! federation share.
+//! Writes `io.prometheus.client.MetricFamily` messages, for the exposition of this process and for
+//! federation.
 //!
 //! ```text
 //! body = { length | family }*
 //! family = name(1) | help(2) | type(3) | metric(4)*
-//! metric = label(1)* | what its type has | time(6)
+//! metric = label(1)* | value for its type | time(6)
 //! ```
 //!
-//! The format is the second version of protocol buffers: a field may be set to what an absent one
-//! has, and repeated numbers are not packed. Which fields a metric has is left to the callers;
-//! reading is [`crate::exposition`]'s.
+//! The messages use proto2: a field may be written even if it has its default value, and repeated
+//! numbers are not packed. The callers decide which fields a metric has; [`crate::exposition`]
+//! reads such messages.
 
 use crate::protobuf::{WireType, put_bytes, put_integer, put_key, put_varint, to_zigzag};
 use firn_model::histogram::Span;
 
-/// The media type of families, each with its length before it.
+/// The media type of delimited families, each of which is preceded by its length.
 pub(crate) const MEDIA_TYPE: &str = "application/vnd.google.protobuf; \
      proto=io.prometheus.client.MetricFamily; encoding=delimited";
 
-/// Numbers of fields.
+/// Field numbers of the messages.
 pub(crate) mod field {
     pub(crate) const FAMILY_NAME: u32 = 1;
     pub(crate) const FAMILY_HELP: u32 = 2;
@@ -34,7 +34,7 @@ pub(crate) mod field {
 
     pub(crate) const LABEL_NAME: u32 = 1;
     pub(crate) const LABEL_VALUE: u32 = 2;
-    /// Of a counter, a gauge, or what has no type.
+    /// Value field of counters, gauges and untyped metrics.
     pub(crate) const VALUE: u32 = 1;
 
     pub(crate) const COUNT: u32 = 1;
@@ -58,7 +58,7 @@ pub(crate) mod field {
     pub(crate) const SPAN_LENGTH: u32 = 2;
 }
 
-/// What the metrics of a family are, by its number (`io.prometheus.client.MetricType`).
+/// The type of a family, with the numbers of `io.prometheus.client.MetricType`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MetricType {
     Counter = 0,
@@ -68,16 +68,16 @@ pub(crate) enum MetricType {
     GaugeHistogram = 5,
 }
 
-/// A family under way; none at first, and behind [`Family::finish`].
+/// An unfinished family; empty at first and after [`Family::finish`].
 #[derive(Debug, Default)]
 pub(crate) struct Family {
     message: Vec<u8>,
-    /// A message within a metric, as it is put together.
+    /// Working memory for a message within a metric.
     part: Vec<u8>,
 }
 
 impl Family {
-    /// Begins a family in place of the one before. An empty help is none.
+    /// Starts a family and discards an unfinished one. An empty help text is left out.
     pub(crate) fn begin(&mut self, name: &str, help: &str, metric_type: MetricType) {
         self.message.clear();
         put_bytes(&mut self.message, field::FAMILY_NAME, name.as_bytes());
@@ -87,7 +87,7 @@ impl Family {
         put_integer(&mut self.message, field::FAMILY_TYPE, metric_type as u64);
     }
 
-    /// Appends a label to `metric`.
+    /// Appends a label to the unfinished metric `metric`.
     pub(crate) fn put_label(&mut self, metric: &mut Vec<u8>, name: &str, value: &[u8]) {
         self.part.clear();
         put_bytes(&mut self.part, field::LABEL_NAME, name.as_bytes());
@@ -95,12 +95,12 @@ impl Family {
         put_bytes(metric, field::METRIC_LABEL, &self.part);
     }
 
-    /// Appends a metric.
+    /// Appends a finished metric to the family.
     pub(crate) fn push(&mut self, metric: &[u8]) {
         put_bytes(&mut self.message, field::FAMILY_METRIC, metric);
     }
 
-    /// Appends the family to `out`, its length before it, if there is one.
+    /// Appends the family with its length to `out`, unless it is empty.
     pub(crate) fn finish(&mut self, out: &mut Vec<u8>) {
         if !self.message.is_empty() {
             put_varint(out, self.message.len() as u64);
@@ -109,19 +109,19 @@ impl Family {
     }
 }
 
-/// A float field, also where it has the value of an absent one.
+/// Writes a float field even if it has the default value.
 pub(crate) fn put_set_double(out: &mut Vec<u8>, number: u32, value: f64) {
     put_key(out, number, WireType::Fixed64);
     out.extend_from_slice(&value.to_le_bytes());
 }
 
-/// An integer field, also where it has the value of an absent one.
+/// Writes an integer field even if it has the default value.
 pub(crate) fn put_set_integer(out: &mut Vec<u8>, number: u32, value: u64) {
     put_key(out, number, WireType::Varint);
     put_varint(out, value);
 }
 
-/// Spans of buckets.
+/// Writes the spans of native buckets, one message each.
 pub(crate) fn put_spans(out: &mut Vec<u8>, number: u32, spans: &[Span]) {
     let mut part = Vec::new();
     for span in spans {

@@ -1,13 +1,14 @@
-//! The answer of `/federate`: one sample of each series, in the form that the client takes.
+//! Writes the response of `/federate`: one sample of each series, in the format that the client
+//! negotiates.
 //!
 //! ```text
-//! Accept --negotiate--> Format --Families: series by series, in the order of their names--> bytes
+//! Accept --negotiate--> Format --Families: series by series, sorted by name--> bytes
 //! ```
 //!
-//! Bytes are those of Prometheus (`web/federate.go` and the encoders of its client library): text,
-//! or delimited protocol buffers, which have native histograms too.
+//! The bytes equal those of Prometheus (`web/federate.go` and the encoders of its client library).
+//! Formats are text and delimited protocol buffers; only the latter contain native histograms.
 //!
-//! Invariant: samples of one name and one kind that come one after the other are one family.
+//! Invariant: consecutive samples with the same name and kind form one family.
 
 mod accept;
 mod name;
@@ -22,19 +23,19 @@ use firn_model::sample::TimestampMs;
 use name::escaped;
 use protobuf::Family;
 
-/// The name of a metric is the value of this label.
+/// The label whose value is the metric name.
 const NAME: &str = "__name__";
 
-/// What was measured.
+/// The value of a federated sample.
 #[derive(Clone, Copy, Debug)]
 pub enum FederatedValue<'a> {
     /// A float.
     Float(f64),
-    /// A histogram.
+    /// A native histogram, with exponential or custom buckets.
     Histogram(&'a Histogram),
 }
 
-/// A kind of families. A gauge's histograms are one of their own.
+/// The kind of a family. Gauge histograms form separate families.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Untyped,
@@ -54,29 +55,30 @@ impl Kind {
     }
 }
 
-/// A sample with its labels as they are written.
+/// A sample with its labels in the form in which they are written.
 struct Written<'a> {
-    /// Without the name.
+    /// All labels except for the metric name.
     labels: &'a [(String, Vec<u8>)],
     value: FederatedValue<'a>,
     time: TimestampMs,
 }
 
-/// Writes families.
+/// Groups samples into families and writes them in one format.
 #[derive(Debug)]
 pub struct Families {
     format: Format,
     external: Vec<(String, Vec<u8>)>,
-    /// The name and the kind of the family under way.
+    /// Name and kind of the unfinished family.
     open: Option<(Vec<u8>, Kind)>,
-    /// The family under way, where it is written as a whole.
+    /// The unfinished family in the protobuf format, which is written as a whole.
     family: Family,
     labels: Vec<(String, Vec<u8>)>,
 }
 
 impl Families {
-    /// Families in this format. Series without one of the `external` labels get it; those without
-    /// `instance` get an empty one, so that the client leaves it so.
+    /// Returns a writer for this format. Each series gets the `external` labels that it does not
+    /// have itself. Series without `instance` get an empty one, so that the scraping server does
+    /// not add its own.
     pub fn new(format: Format, external: &Labels) -> Self {
         let pairs = external.iter();
         let mut all: Vec<_> = pairs.map(|(n, v)| (n.to_owned(), v.to_vec())).collect();
@@ -93,7 +95,7 @@ impl Families {
         }
     }
 
-    /// Whether the format has room for such a value.
+    /// Returns whether the format can represent such a value.
     fn takes(&self, value: FederatedValue<'_>) -> bool {
         match value {
             FederatedValue::Float(_) => true,
@@ -101,8 +103,8 @@ impl Families {
         }
     }
 
-    /// Appends what can be written of a sample to `out`. Series without a name are left out, and
-    /// native histograms in text.
+    /// Appends a sample to `out`. Leaves out series without a name, and in the text format native
+    /// histograms with exponential buckets.
     pub fn push(
         &mut self,
         out: &mut Vec<u8>,
@@ -160,7 +162,7 @@ impl Families {
         }
     }
 
-    /// Ends the family under way, of which all bytes are in `out` then.
+    /// Finishes the current family, so that all its bytes are in `out`.
     pub fn finish(&mut self, out: &mut Vec<u8>) {
         if self.open.take().is_some() && self.format.is_protobuf() {
             self.family.finish(out);

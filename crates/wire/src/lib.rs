@@ -1,17 +1,17 @@
-//! Bytes to the data model and back: remote write, OTLP, the text exposition format, protobuf,
-//! snappy, remote read, federation, folders of Prometheus's TSDB, ZooKeeper's protocol.
+//! Wire formats: decoders and encoders between bytes and the data model.
 //!
-//! Owns the formats that other programs speak with Firn. [`remote_write::Decoder`] turns a
-//! request's body into a [`firn_model::batch::Batch`] and [`remote_write::encode`] does the
-//! reverse; [`otlp`] reads what OpenTelemetry sends; [`exposition`] reads what a target exposes and
-//! writes what Firn exposes about itself; [`thinning`] leaves series out of messages that are
-//! passed on; [`traces`] writes spans for a collector; [`snappy`] is the compression around
-//! requests, [`unpack`] that of other bodies; [`tsdb`] reads the files of a Prometheus and writes
-//! blocks for one; [`zookeeper`] is what a client of ZooKeeper sends and hears.
+//! [`remote_write::Decoder`] decodes a request body into a [`firn_model::batch::Batch`], and
+//! [`remote_write::encode`] does the reverse. [`otlp`] decodes the metrics that OpenTelemetry
+//! exporters send. [`exposition`] parses scraped bodies and writes Firn's own metrics.
+//! [`remote_read`] and [`federation`] answer other servers. [`thinning`] removes series from
+//! messages that are forwarded. [`traces`] encodes spans for a collector. [`snappy`] compresses
+//! requests, and [`unpack`] decompresses other bodies. [`tsdb`] reads the data folder of a
+//! Prometheus and writes blocks for one. [`zookeeper`] encodes and decodes the messages of a
+//! ZooKeeper client.
 //!
-//! Invariant: for any bytes, nothing here panics or allocates beyond the caps in [`WireLimits`], or
-//! in [`tsdb`] beyond what a file has; decoding what was encoded gives back the same. Nothing here
-//! does IO, knows HTTP or reads a clock.
+//! Invariant: no input makes this crate panic or allocate beyond the limits in [`WireLimits`] (in
+//! [`tsdb`]: beyond the size of a file), and decoding reverses encoding. The crate does no I/O,
+//! does not depend on HTTP and reads no clock.
 
 mod error;
 pub mod exposition;

@@ -1,4 +1,4 @@
-//! Classic histograms of the text formats as native ones with custom buckets.
+//! Converts classic histograms of the text formats to native histograms with custom buckets.
 //!
 //! ```text
 //! h_bucket{le="1"} h_bucket{le="+Inf"} h_sum h_count | next      lines of the body
@@ -6,8 +6,9 @@
 //!                                                      h         emitted before the next event
 //! ```
 //!
-//! Follows upstream's `model/textparse/nhcbparse.go`: the samples of one histogram, which stand
-//! next to each other, are collected; what cannot be a histogram after all is dropped.
+//! Follows upstream's `model/textparse/nhcbparse.go`: adjacent samples of one histogram are
+//! collected and emitted as one native histogram. A collected group that is not a valid histogram
+//! is dropped.
 
 use super::custom::ClassicHistogram;
 use super::error::ParseError;
@@ -22,46 +23,46 @@ use firn_model::metadata::MetricType;
 use firn_model::quote::quote;
 use firn_model::sample::{START_UNKNOWN, TimestampMs};
 
-/// The label that holds a classic bucket's upper bound.
+/// The label that holds the upper bound of a classic bucket.
 const BOUND_LABEL: &[u8] = b"le";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// The event of the inner parser is handed on.
+    /// The converter forwards the event of the inner parser.
     Passing,
-    /// Samples of a classic histogram are being collected.
+    /// The converter collects samples of a classic histogram.
     Collecting,
-    /// A converted histogram is handed on; the event of the inner parser comes next.
+    /// The converter emits a converted histogram; the pending event of the inner parser follows.
     Telling,
 }
 
-/// Converts the classic histograms that another parser finds.
+/// Wraps another parser and converts the classic histograms in its events.
 #[derive(Debug)]
 pub(super) struct Converter<'t> {
     source: Source<'t>,
     keeps_classic: bool,
     state: State,
-    /// What the source has found last; `None` at its end.
+    /// The latest entry of the source; `None` at its end.
     entry: Option<Entry>,
     is_expected: bool,
-    /// The time of the sample that the source has found last.
+    /// Timestamp of the latest sample of the source.
     time: Option<TimestampMs>,
-    /// Labels of that sample, if it may belong to a histogram.
+    /// Labels of that sample, read only if it may belong to a histogram.
     labels: LabelPairs,
-    /// Whether that sample's exemplars went to a histogram.
+    /// True if the exemplars of that sample were moved to a collected histogram.
     gave_exemplars: bool,
-    /// The family whose type was stated last.
+    /// Name of the family in the latest `# TYPE` line.
     family: Vec<u8>,
     kind: MetricType,
     collected: Collected,
     told: Told,
 }
 
-/// A classic histogram that is being collected.
+/// A classic histogram whose samples are being collected.
 #[derive(Debug, Default)]
 struct Collected {
     name: Vec<u8>,
-    /// Names and values of its labels.
+    /// Names and values of its labels without the metric name and `le`.
     identity: Vec<u8>,
     labels: LabelPairs,
     histogram: ClassicHistogram,
@@ -69,7 +70,7 @@ struct Collected {
     start: TimestampMs,
 }
 
-/// A converted histogram.
+/// A converted histogram that is ready to be emitted as one sample.
 #[derive(Debug, Default)]
 struct Told {
     key: Vec<u8>,
@@ -97,7 +98,7 @@ impl<'t> Converter<'t> {
         }
     }
 
-    /// Goes to the next entry.
+    /// Moves to the next entry, which may be a converted histogram; `None` at the end of the body.
     pub fn advance(&mut self, expected: &[u8]) -> Result<Option<Entry>, ParseError> {
         loop {
             let is_classic = match self.state {
@@ -123,7 +124,7 @@ impl<'t> Converter<'t> {
         }
     }
 
-    /// Lets the source go on and takes what matters here of what it finds.
+    /// Advances the source and copies the fields of its entry that the conversion needs.
     fn read(&mut self, expected: &[u8]) -> Result<Option<Entry>, ParseError> {
         let is_histogram = self.kind == MetricType::Histogram;
         let entry = self
@@ -153,7 +154,8 @@ impl<'t> Converter<'t> {
         Ok(entry)
     }
 
-    /// Whether the sample belongs to another histogram than the one collected, or to none.
+    /// Returns whether the current sample belongs to another histogram than the collected one, or
+    /// to none.
     fn is_other_metric(&self) -> bool {
         if self.state != State::Collecting || self.kind != MetricType::Histogram {
             return true;
@@ -162,7 +164,8 @@ impl<'t> Converter<'t> {
         name != self.collected.name || identity(&self.labels) != self.collected.identity
     }
 
-    /// Collects the sample if it is a part of a classic histogram.
+    /// Adds the current sample to the collected histogram; returns false if it is not part of a
+    /// classic histogram.
     fn collect(&mut self) -> bool {
         if self.kind != MetricType::Histogram {
             return false;
@@ -194,7 +197,8 @@ impl<'t> Converter<'t> {
         true
     }
 
-    /// Begins a histogram unless one is being collected, and takes the sample's exemplars.
+    /// Starts a histogram with the labels of the current sample unless one is being collected
+    /// already, and takes the exemplars of the sample.
     fn begin(&mut self) {
         if self.state != State::Collecting {
             self.state = State::Collecting;
@@ -216,7 +220,8 @@ impl<'t> Converter<'t> {
         self.gave_exemplars = true;
     }
 
-    /// Converts what was collected, if that can be.
+    /// Converts the collected histogram; returns false if nothing was collected or the result is
+    /// invalid.
     fn convert(&mut self) -> bool {
         if self.state != State::Collecting {
             return false;
@@ -226,7 +231,7 @@ impl<'t> Converter<'t> {
         if let Ok(histogram) = &converted
             && histogram.validate().is_err()
         {
-            // Upstream goes on collecting, too.
+            // Upstream keeps collecting into the invalid histogram too.
             return false;
         }
         let is_converted = converted.is_ok();
@@ -246,7 +251,7 @@ impl<'t> Converter<'t> {
         is_converted
     }
 
-    /// Since when the current sample counts, or zero.
+    /// Returns the start time of the current sample, or zero if it is unknown.
     pub fn start(&mut self) -> TimestampMs {
         match self.state {
             State::Passing if self.entry == Some(Entry::Sample) => self.source.start(),
@@ -261,7 +266,7 @@ impl<'t> Converter<'t> {
             (State::Telling, Some(histogram)) => Sample {
                 key: &self.told.key,
                 is_expected: false,
-                // Upstream takes that of the sample after it, if there is one.
+                // Upstream uses the timestamp of the sample after the histogram, if there is one.
                 time: self.time,
                 start: None,
                 value: Value::Histogram(histogram),
@@ -278,7 +283,7 @@ impl<'t> Converter<'t> {
         self.source.metadata()
     }
 
-    /// Writes the labels of the current sample.
+    /// Replaces `out` with the labels of the current sample.
     pub fn labels(&self, out: &mut LabelPairs) -> Result<(), ParseError> {
         if self.state != State::Telling {
             return self.source.labels(out);
@@ -287,7 +292,7 @@ impl<'t> Converter<'t> {
         Ok(())
     }
 
-    /// Adds the exemplars of the current sample.
+    /// Appends the exemplars of the current sample to `out`.
     pub fn exemplars(&self, out: &mut Exemplars) {
         if self.state == State::Telling {
             out.extend(&self.told.exemplars);
@@ -297,7 +302,7 @@ impl<'t> Converter<'t> {
     }
 }
 
-/// What a sample is of a classic histogram.
+/// The role of a sample within a classic histogram, derived from the suffix of its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
     Bucket,
@@ -306,7 +311,7 @@ enum Part {
     None,
 }
 
-/// What a sample of this name is, and the name of its histogram.
+/// Returns the role of a sample with this name, and the name without the suffix of that role.
 fn split_suffix(name: &[u8]) -> (Part, &[u8]) {
     let parts: [(&[u8], Part); 3] = [
         (b"_bucket", Part::Bucket),
@@ -328,7 +333,8 @@ fn metric_name(labels: &LabelPairs) -> &[u8] {
     name.map(|(_, value)| value).unwrap_or_default()
 }
 
-/// Names and values but for the metric's name and the bucket's bound.
+/// Encodes label names and values, without the metric name and `le`, as a key that identifies one
+/// histogram of a family.
 fn identity(labels: &LabelPairs) -> Vec<u8> {
     let mut identity = Vec::new();
     for (name, value) in labels.iter() {
@@ -342,7 +348,7 @@ fn identity(labels: &LabelPairs) -> Vec<u8> {
     identity
 }
 
-/// Writes a series as it would stand in a text.
+/// Writes the series to `key` in the syntax of the text format.
 fn write_key(labels: &LabelPairs, key: &mut Vec<u8>) {
     key.clear();
     key.extend_from_slice(metric_name(labels));

@@ -1,22 +1,23 @@
-//! A classic histogram, bucket by bucket, as a native one with custom buckets.
-//!
-//! Follows upstream's `util/convertnhcb`.
+//! Builds a native histogram with custom buckets from a classic histogram, one bucket at a time.
 
 use super::error::ParseError;
 use super::number::{shortest, whole};
 use firn_model::histogram::{CUSTOM_BUCKETS_SCHEMA, Counts, Histogram, ResetHint, Span};
 
-/// Empty buckets in a row that an integer histogram keeps, for they cost less than a span.
+/// Largest run of empty buckets that an integer histogram stores, because they cost less than a new
+/// span.
 const EMPTY_BUCKETS_MAX: u32 = 2;
 
-/// From this many buckets on they must come in order: each that does not costs time in proportion
-/// to those that it is put before. No instrumented program has a hundredth of it.
+/// Number of buckets from which on they must arrive in order: each bucket that is out of order
+/// costs time in proportion to the buckets that follow it. Instrumented programs have far fewer
+/// buckets.
 const UNORDERED_BUCKETS_MAX: usize = 10_000;
 
-/// What is known of a classic histogram so far. After a failure nothing more is taken.
+/// The buckets, sum and count of a classic histogram that arrived so far. After a failure all
+/// further values are ignored and [`Self::convert`] returns the first error.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ClassicHistogram {
-    /// Upper bounds, increasing, and the observations up to each.
+    /// Upper bounds in increasing order, each with its cumulative count of observations.
     buckets: Vec<(f64, f64)>,
     count: Option<f64>,
     sum: f64,
@@ -24,7 +25,7 @@ pub(super) struct ClassicHistogram {
 }
 
 impl ClassicHistogram {
-    /// Forgets all and keeps the memory.
+    /// Removes all buckets and values but keeps the allocated memory.
     pub fn clear(&mut self) {
         self.buckets.clear();
         self.count = None;
@@ -32,7 +33,8 @@ impl ClassicHistogram {
         self.failure = None;
     }
 
-    /// Takes the observations up to `bound`. A bound that is known already is ignored.
+    /// Sets the cumulative count of the bucket with upper bound `bound`. A second value for the
+    /// same bound is ignored.
     pub fn set_bucket(&mut self, bound: f64, count: f64) {
         if self.failure.is_none() {
             self.failure = self.add_bucket(bound, count).err();
@@ -75,7 +77,7 @@ impl ClassicHistogram {
         Ok(())
     }
 
-    /// Takes the number of all observations.
+    /// Sets the total number of observations.
     pub fn set_count(&mut self, count: f64) {
         if self.failure.is_some() {
             return;
@@ -89,14 +91,15 @@ impl ClassicHistogram {
         self.count = Some(count);
     }
 
-    /// Takes the sum of all observations.
+    /// Sets the sum of all observations.
     pub fn set_sum(&mut self, sum: f64) {
         if self.failure.is_none() {
             self.sum = sum;
         }
     }
 
-    /// The native histogram, which has integer counts if all counts are.
+    /// Returns the native histogram, with integer counts if all counts are integers. Fails with the
+    /// first error of a setter or if the counts are not consistent.
     pub fn convert(&mut self) -> Result<Histogram, ParseError> {
         if let Some(failure) = &self.failure {
             return Err(failure.clone());
@@ -151,7 +154,7 @@ impl ClassicHistogram {
         Ok(histogram)
     }
 
-    /// The last bucket holds all observations.
+    /// Fails unless the last bucket contains all `count` observations.
     fn check_count(&self, count: f64, shown: String) -> Result<(), ParseError> {
         let Some((bound, last)) = self.buckets.last().filter(|last| last.1 != count) else {
             return Ok(());
@@ -172,7 +175,7 @@ impl ClassicHistogram {
             counts,
             positive_spans: vec![Span {
                 offset: 0,
-                // Fewer than the bytes that they were read from.
+                // Fits: there are fewer buckets than bytes in the body.
                 length: self.buckets.len() as u32,
             }],
             negative_spans: Vec::new(),

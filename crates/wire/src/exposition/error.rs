@@ -1,15 +1,15 @@
-//! Why an exposition was refused.
+//! The error of the exposition parsers, and helpers that format it with an excerpt of the body.
 
 use super::lex::{Scanner, Token};
 use firn_model::error::{Error, ErrorKind};
 use firn_model::quote::quote;
 use std::ops::Range;
 
-/// How much of an exposition an error shows. Upstream shows all that it has read of a line, which
-/// may be the whole of a body whose quotes do not close.
+/// Largest excerpt of a body in an error text, in bytes. Upstream prints the whole line up to the
+/// error, which may be the whole body if a quote is not closed.
 const SHOWN_BYTES_MAX: usize = 4 << 10;
 
-/// Why an exposition was refused, in Prometheus's words.
+/// The reason why a body was rejected, in the wording of Prometheus.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct ParseError {
@@ -30,7 +30,8 @@ impl From<ParseError> for Error {
     }
 }
 
-/// A token came that was not `expected`, on the line that began at `line`.
+/// Returns the error for a `token` where `expected` was required, on the line that begins at offset
+/// `line`.
 #[cold]
 pub(super) fn unexpected(
     scanner: &Scanner<'_>,
@@ -47,14 +48,14 @@ pub(super) fn unexpected(
     ))
 }
 
-/// `what` is wrong on the line that began at `line`.
+/// Returns the error `what` for the line that begins at offset `line`.
 #[cold]
 pub(super) fn while_parsing(scanner: &Scanner<'_>, line: usize, what: &str) -> ParseError {
     let line = shown(scanner, line..scanner.at);
     ParseError::new(format!("{what} while parsing: {line}"))
 }
 
-/// A part of the exposition in quotes.
+/// Returns a quoted excerpt of the body, cut to [`SHOWN_BYTES_MAX`].
 pub(super) fn shown(scanner: &Scanner<'_>, range: Range<usize>) -> String {
     let bytes = scanner.bytes(range);
     match bytes.get(..SHOWN_BYTES_MAX) {

@@ -1,79 +1,79 @@
-//! What a parser finds, one after the other.
+//! The events that [`super::Parser`] yields, one for each sample and each line of metadata.
 
 use firn_model::histogram::Histogram;
 use firn_model::metadata::MetricType;
 use firn_model::sample::TimestampMs;
 use std::borrow::Cow;
 
-/// What a parser has found.
+/// One event of a parsed body: a sample, or one field of the metadata of a family.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event<'p> {
     /// A sample of a series.
     Sample(Sample<'p>),
-    /// Something about a metric family.
+    /// One field of the metadata of a metric family.
     Metadata(Metadata<'p>),
 }
 
-/// A sample and the bytes by which its series is known.
+/// A sample, with the bytes that identify its series in the body.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sample<'p> {
-    /// The series as it stands in the exposition. In one format, equal keys mean equal labels.
+    /// The series as written in the body. Within one format, equal keys mean equal labels.
     pub key: &'p [u8],
-    /// Whether `key` is what [`super::Parser::advance_expecting`] was given to expect.
+    /// True if `key` equals the key that was passed to [`super::Parser::advance_expecting`].
     pub is_expected: bool,
-    /// The time that the target gave the sample.
+    /// Timestamp of the sample, if the target exposes one.
     pub time: Option<TimestampMs>,
-    /// Since when the sample counts, if asked for and known.
+    /// Start time of the sample, if the switches request it and the body contains it.
     pub start: Option<TimestampMs>,
-    /// The value.
+    /// The value of the sample, borrowed from the parser.
     pub value: Value<'p>,
 }
 
-/// The value of a sample.
+/// The value of a sample, a number or a native histogram.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Value<'p> {
-    /// A number. Every NaN but a staleness marker of the target's own is the ordinary one.
+    /// A float. All NaNs are normalized, except for staleness markers that the target itself sends.
     Float(f64),
-    /// A native histogram, without empty buckets at its ends. It need not be valid.
+    /// A native histogram without empty buckets at its ends. It is not validated.
     Histogram(&'p Histogram),
 }
 
-/// Something that a target says about a metric family.
+/// One field of the metadata of a metric family.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Metadata<'p> {
-    /// The family's name. In the text formats it may be anything in quotes.
+    /// Name of the family. In the text formats a quoted name may contain any bytes.
     pub name: &'p [u8],
-    /// What is said.
+    /// The field and its value.
     pub field: Field<'p>,
 }
 
-/// One of the things that can be said about a metric family.
+/// A field of the metadata of a metric family with its value.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Field<'p> {
-    /// Its type.
+    /// The type of the metric.
     Type(MetricType),
-    /// A sentence for people.
+    /// The help text.
     Help(Cow<'p, [u8]>),
-    /// The unit of its values.
+    /// The unit of the values.
     Unit(&'p [u8]),
 }
 
-/// What a format's parser has just read.
+/// The kind of entry that a parser of one format has just read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Entry {
     Sample,
     Metadata,
-    /// Tells nothing, but ends a classic histogram.
+    /// A comment: yields no event, but ends the classic histogram before it.
     Comment,
 }
 
-/// How far a parser of a text has come.
+/// The position of a parser in a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Place {
-    /// Where the line under way begins.
+    /// Offset of the first byte of the current line.
     pub line: usize,
-    /// Whether it has looked at all that there is.
+    /// True if the parser has read to the end of the text.
     pub is_at_end: bool,
-    /// The type last stated, of whatever family.
+    /// Type in the latest `# TYPE` line of any family.
     pub kind: MetricType,
 }

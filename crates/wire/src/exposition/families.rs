@@ -1,15 +1,16 @@
-//! Writes the metrics of this process as protocol buffers, which alone can show native histograms
-//! (`crate::families` has their layout).
+//! Writes the metrics of this process as protocol buffers, the only format that can expose native
+//! histograms (`crate::families` has their layout).
 
 use crate::families::{Family, MEDIA_TYPE, MetricType, field, put_set_integer, put_spans};
 use crate::protobuf::{put_bytes, put_double, put_integer, to_zigzag};
 use firn_model::histogram::Counts;
 use firn_model::metrics::{DURATION_BOUNDS_SECONDS, DurationHistogram, Sink, Value};
 
-/// The media type of what [`FamilySink`] writes.
+/// The media type of the bodies that [`FamilySink`] writes.
 pub const FAMILIES_CONTENT_TYPE: &str = MEDIA_TYPE;
 
-/// Collects metrics as families. All metrics of one name must come one after the other.
+/// Collects metrics and encodes them as protobuf families. All metrics of one name must be added
+/// consecutively.
 #[derive(Debug, Default)]
 pub struct FamilySink {
     body: Vec<u8>,
@@ -18,18 +19,18 @@ pub struct FamilySink {
 }
 
 impl FamilySink {
-    /// A sink without families.
+    /// Returns a sink without families.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The exposition.
+    /// Returns the complete exposition, with the last family finished.
     pub fn into_body(mut self) -> Vec<u8> {
         self.family.finish(&mut self.body);
         self.body
     }
 
-    /// Begins a family with the first metric of its name.
+    /// Starts a new family if `name` differs from the current one, and finishes the current family.
     fn begin(&mut self, name: &str, help: &str, metric_type: MetricType) {
         if self.name != name {
             self.family.finish(&mut self.body);
@@ -63,7 +64,7 @@ impl Sink for FamilySink {
     }
 }
 
-/// Both forms in one message: classic buckets, and native ones.
+/// Writes a histogram in both forms into one message: classic buckets and native buckets.
 fn put_histogram(out: &mut Vec<u8>, histogram: &DurationHistogram) {
     let native = histogram.native();
     let Counts::Integer {

@@ -1,33 +1,35 @@
-//! Formats: asking a target for them, and telling from its answer which one it took.
+//! Scrape formats: the `Accept` header that requests them, and the choice of a parser from the
+//! content type of a response.
 
 use super::error::ParseError;
 use super::media_type;
 use firn_model::quote::quote;
 use std::fmt::Write;
 
-/// How a body is laid out.
+/// The syntax of a scraped body, which selects the parser.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Format {
-    /// Prometheus's text format, any version.
+    /// Prometheus text format, any version.
     Text,
-    /// OpenMetrics in text, any version.
+    /// OpenMetrics text format, any version.
     OpenMetrics,
-    /// Protocol buffers, each family with its length before it.
+    /// Delimited protocol buffers: each family is preceded by its length.
     Protobuf,
 }
 
-/// The format of a body, and what was wrong with the header that should have named it.
+/// The format chosen for a body, and a warning if its content type was not usable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Chosen {
-    /// How to read the body.
+    /// The format with which to parse the body.
     pub format: Format,
-    /// Why the fallback was taken, if it was.
+    /// Why the fallback protocol was used instead of the content type, if it was.
     pub complaint: Option<String>,
 }
 
 impl Format {
-    /// The format that the content type `header` names; if it names none that can be read, that of
-    /// the `fallback`. Fails with Prometheus's words without one.
+    /// Returns the format for the content type `header`, or that of the `fallback` protocol if the
+    /// header is blank, malformed or unsupported. Without a fallback, fails with the error text of
+    /// Prometheus.
     pub fn of_content_type(
         header: &str,
         fallback: Option<ScrapeProtocol>,
@@ -74,7 +76,8 @@ impl Format {
     }
 }
 
-/// Takes the fallback and complains of `why` it was needed, or fails with `without`.
+/// Returns the format of the fallback protocol, with `why` in the warning; fails with the text
+/// `without` if there is no fallback.
 fn choose_fallback(
     fallback: Option<ScrapeProtocol>,
     without: String,
@@ -94,23 +97,23 @@ fn choose_fallback(
     })
 }
 
-/// A format and its version, as the configuration names them.
+/// A format and its version, with the names of the `scrape_protocols` setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ScrapeProtocol {
-    /// Protocol buffers.
+    /// Delimited protocol buffers of `io.prometheus.client.MetricFamily`.
     PrometheusProto,
-    /// Prometheus's text format.
+    /// Prometheus text format 0.0.4.
     PrometheusText0_0_4,
-    /// Prometheus's text format with names in quotes.
+    /// Prometheus text format 1.0.0, which has quoted names.
     PrometheusText1_0_0,
-    /// OpenMetrics before it was a standard.
+    /// OpenMetrics text format 0.0.1, from before the standard.
     OpenMetricsText0_0_1,
-    /// OpenMetrics.
+    /// OpenMetrics text format 1.0.0.
     OpenMetricsText1_0_0,
 }
 
 impl ScrapeProtocol {
-    /// All of them, in the order of their names.
+    /// All protocols, sorted by their configuration names.
     pub const ALL: [ScrapeProtocol; 5] = [
         ScrapeProtocol::OpenMetricsText0_0_1,
         ScrapeProtocol::OpenMetricsText1_0_0,
@@ -119,7 +122,7 @@ impl ScrapeProtocol {
         ScrapeProtocol::PrometheusText1_0_0,
     ];
 
-    /// What is asked for if nothing else is configured, the best first.
+    /// Protocols that a scrape requests by default, in order of preference.
     pub const DEFAULT: [ScrapeProtocol; 4] = [
         ScrapeProtocol::OpenMetricsText1_0_0,
         ScrapeProtocol::OpenMetricsText0_0_1,
@@ -127,7 +130,8 @@ impl ScrapeProtocol {
         ScrapeProtocol::PrometheusText0_0_4,
     ];
 
-    /// What is asked for if native histograms are scraped and nothing else is configured.
+    /// Protocols that a scrape requests by default if it accepts native histograms, in order of
+    /// preference.
     pub const DEFAULT_WITH_NATIVE_HISTOGRAMS: [ScrapeProtocol; 5] = [
         ScrapeProtocol::PrometheusProto,
         ScrapeProtocol::OpenMetricsText1_0_0,
@@ -136,7 +140,7 @@ impl ScrapeProtocol {
         ScrapeProtocol::PrometheusText0_0_4,
     ];
 
-    /// The name in the configuration.
+    /// Returns the name of the protocol in the configuration.
     pub fn name(self) -> &'static str {
         match self {
             ScrapeProtocol::PrometheusProto => "PrometheusProto",
@@ -147,14 +151,14 @@ impl ScrapeProtocol {
         }
     }
 
-    /// The protocol with this name in the configuration.
+    /// Returns the protocol with this name in the configuration.
     pub fn of_name(name: &str) -> Option<Self> {
         Self::ALL
             .into_iter()
             .find(|protocol| protocol.name() == name)
     }
 
-    /// The media type and its parameters.
+    /// Returns the media type with its parameters, as the `Accept` header needs it.
     fn header(self) -> &'static str {
         match self {
             ScrapeProtocol::PrometheusProto => {
@@ -172,7 +176,7 @@ impl ScrapeProtocol {
         self.header().split(';').next().unwrap_or("")
     }
 
-    /// Whether the version has names in quotes, and therefore escapes for those without.
+    /// Returns whether the version has quoted names, and therefore accepts an escaping parameter.
     fn knows_escaping(self) -> bool {
         matches!(
             self,
@@ -181,22 +185,22 @@ impl ScrapeProtocol {
     }
 }
 
-/// What a target does with names that older systems could not read.
+/// The escaping that a target must apply to names which are invalid in the legacy character set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Escaping {
-    /// Sends them as they are.
+    /// Names are sent unchanged.
     #[default]
     AllowUtf8,
-    /// Replaces what is foreign by underscores.
+    /// Invalid characters are replaced by underscores.
     Underscores,
-    /// Writes dots as `_dot_`.
+    /// Dots are written as `_dot_`.
     Dots,
-    /// Writes what is foreign as numbers.
+    /// Invalid characters are written as their code points.
     Values,
 }
 
 impl Escaping {
-    /// The name in headers and in the configuration.
+    /// Returns the name of the escaping in headers and in the configuration.
     pub fn name(self) -> &'static str {
         match self {
             Escaping::AllowUtf8 => "allow-utf-8",
@@ -207,10 +211,10 @@ impl Escaping {
     }
 }
 
-/// The `Accept` header that asks for `protocols`, the best first.
+/// Returns the `Accept` header that requests `protocols`, which are in order of preference.
 pub fn accept_header(protocols: &[ScrapeProtocol], escaping: Escaping) -> String {
     let mut header = String::new();
-    // One for each protocol that there is and one for anything else, so that all have one digit.
+    // One weight for each protocol and one for `*/*`, so that each has one digit.
     let mut weight = ScrapeProtocol::ALL.len() + 1;
     for protocol in protocols {
         header.push_str(protocol.header());

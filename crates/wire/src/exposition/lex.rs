@@ -1,13 +1,13 @@
-//! What the lexer of the text formats is made of: tokens, classes of characters, quoted strings.
+//! Building blocks of the lexer for the text formats: tokens, character classes, quoted strings.
 //!
-//! The lexer follows upstream's generated ones (`model/textparse/promlex.l`, `openmetricslex.l`)
-//! to the character at which they stop, because error messages show it.
+//! The lexer follows upstream's generated ones (`model/textparse/promlex.l`, `openmetricslex.l`) up
+//! to the exact character at which they stop, because error messages contain it.
 
 use std::borrow::Cow;
 use std::cell::OnceCell;
 use std::ops::Range;
 
-/// A part of a line.
+/// A token of a line in either text format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Token {
     Invalid,
@@ -32,7 +32,7 @@ pub(super) enum Token {
 }
 
 impl Token {
-    /// The token's name in error messages.
+    /// Returns the name of the token in error messages.
     pub fn name(self) -> &'static str {
         match self {
             Token::Invalid => "INVALID",
@@ -58,19 +58,19 @@ impl Token {
     }
 }
 
-/// Walks over a text as the generated lexers do.
+/// A cursor over a text with the same movements as the generated lexers.
 #[derive(Clone, Debug)]
 pub(super) struct Scanner<'t> {
     text: &'t [u8],
-    /// Where the current token begins.
+    /// Offset of the first byte of the current token.
     pub start: usize,
-    /// How far has been read.
+    /// Offset of the next byte to read.
     pub at: usize,
-    /// Whether a newline follows the text without being stored.
+    /// True if the text is read as if a newline followed its last byte.
     adds_newline: bool,
-    /// Whether NULs are passed over at the moment.
+    /// True while NUL bytes are skipped.
     pub passes_nul: bool,
-    /// Whether all of the text is UTF-8, once that was asked.
+    /// Whether the whole text is UTF-8; computed at the first use.
     is_utf8: OnceCell<bool>,
 }
 
@@ -90,18 +90,18 @@ impl<'t> Scanner<'t> {
         self.text
     }
 
-    /// What lies from `at` on.
+    /// Returns the unread part of the text.
     pub fn rest(&self) -> &'t [u8] {
         self.text.get(self.at..).unwrap_or_default()
     }
 
-    /// Whether all has been read.
+    /// Returns whether the whole text has been read.
     #[inline]
     pub fn is_at_end(&self) -> bool {
         self.at >= self.text.len() + usize::from(self.adds_newline)
     }
 
-    /// The byte here; behind the end it is NUL.
+    /// Returns the current byte, or NUL after the end of the text.
     #[inline]
     pub fn byte(&self) -> u8 {
         match self.text.get(self.at) {
@@ -111,7 +111,7 @@ impl<'t> Scanner<'t> {
         }
     }
 
-    /// Goes on by a byte, and by the NULs behind it if they are passed over.
+    /// Moves to the next byte, past NUL bytes while those are skipped, and returns it.
     #[inline]
     pub fn step(&mut self) -> u8 {
         self.at += 1;
@@ -123,14 +123,15 @@ impl<'t> Scanner<'t> {
         self.byte()
     }
 
-    /// Passes over the byte here and what follows of the class.
+    /// Moves past the current byte and all following bytes of the class.
     #[inline]
     pub fn scan(&mut self, class: u8) {
         let rest = self.text.get(self.at + 1..).unwrap_or_default();
         self.at += 1 + rest.iter().take_while(|c| is(**c, class)).count();
     }
 
-    /// Goes on behind a series that begins here, as if its tokens had been read one by one.
+    /// Moves past the series `key`, which begins here, and leaves the cursor as if its tokens had
+    /// been read one by one.
     #[inline]
     pub fn pass_series(&mut self, key: &[u8]) {
         let last_token = if key.ends_with(b"}") {
@@ -142,14 +143,14 @@ impl<'t> Scanner<'t> {
         self.at += key.len();
     }
 
-    /// Reads `word` and what comes behind it; false at the first byte that differs. The byte here
-    /// counts as read.
+    /// Reads `word` after the current byte; returns false at the first byte that differs. The
+    /// current byte counts as read.
     pub fn word(&mut self, word: &[u8]) -> bool {
         word.iter().all(|wanted| self.step() == *wanted)
     }
 
-    /// Reads from an opening quote to behind the closing one; false if there is none. Newlines may
-    /// stand in between if the text `spans_lines`, but never behind a backslash.
+    /// Reads from an opening quote to the byte after the closing one; returns false if the quote is
+    /// not closed. Newlines are allowed if the string `spans_lines`, but never after a backslash.
     #[inline]
     pub fn quoted(&mut self, spans_lines: bool) -> bool {
         let passes_nul = self.passes_nul;
@@ -168,14 +169,14 @@ impl<'t> Scanner<'t> {
                     return true;
                 }
                 b'\\' if !matches!(self.step(), b'\n' | 0) => {}
-                // The newline behind the text.
+                // The implied newline after the text.
                 b'\n' if spans_lines => {}
                 _ => return false,
             }
         }
     }
 
-    /// A part of what is read; what lies beyond its end is left out.
+    /// Returns the bytes of `range`, cut at the end of the text including the implied newline.
     pub fn bytes(&self, range: Range<usize>) -> Cow<'t, [u8]> {
         let end = self.text.len();
         let inside = &self.text[range.start.min(end)..range.end.min(end)];
@@ -185,7 +186,7 @@ impl<'t> Scanner<'t> {
         }
     }
 
-    /// Whether this part, which lies inside the text, is UTF-8.
+    /// Returns whether the bytes of `range`, which must be inside the text, are UTF-8.
     #[inline]
     pub fn is_utf8(&self, range: Range<usize>) -> bool {
         let is_utf8 = |part: &[u8]| std::str::from_utf8(part).is_ok();
@@ -193,28 +194,28 @@ impl<'t> Scanner<'t> {
             || self.text.get(range).is_some_and(is_utf8)
     }
 
-    /// Where the current token lies.
+    /// Returns the byte range of the current token.
     #[inline]
     pub fn span(&self) -> Range<usize> {
         self.start..self.at
     }
 }
 
-/// Characters that may begin the name of a metric.
+/// Class of characters that may begin a metric name.
 pub(super) const METRIC_START: u8 = 1;
-/// Characters that may stand in the name of a metric.
+/// Class of characters that may occur in a metric name.
 pub(super) const METRIC: u8 = 2;
-/// Characters that may begin the name of a label.
+/// Class of characters that may begin a label name.
 pub(super) const LABEL_START: u8 = 4;
-/// Characters that may stand in the name of a label.
+/// Class of characters that may occur in a label name.
 pub(super) const LABEL: u8 = 8;
-/// Digits.
+/// Class of digits.
 pub(super) const DIGIT: u8 = 16;
-/// Space and tab.
+/// Class of blanks: space and tab.
 pub(super) const BLANK: u8 = 32;
-/// What a value of the Prometheus text format is made of.
+/// Class of characters in a value of the Prometheus text format.
 pub(super) const TEXT_VALUE: u8 = 64;
-/// What a value or a time of OpenMetrics is made of.
+/// Class of characters in a value or timestamp of OpenMetrics.
 pub(super) const WORD: u8 = 128;
 
 const CLASSES: [u8; 256] = classes();
@@ -255,7 +256,7 @@ const fn classes() -> [u8; 256] {
     classes
 }
 
-/// Whether `c` is of one of the classes.
+/// Returns whether `c` belongs to one of the classes in the bit set `class`.
 #[inline]
 pub(super) fn is(c: u8, class: u8) -> bool {
     CLASSES[c as usize] & class != 0

@@ -1,28 +1,29 @@
 //! The lexer of the two text formats.
 //!
 //! ```text
-//!                 Prometheus's text format          OpenMetrics
-//! blanks          any number between tokens         one space, part of the token behind it
-//! behind a hash   HELP, TYPE, else a comment        HELP, TYPE, UNIT, EOF
-//! the last line   has a newline, stored or not      says EOF
-//! exemplars       none                              behind a value or a time
+//!                 Prometheus text format            OpenMetrics
+//! blanks          any number between tokens         one space, part of the token after it
+//! after a hash    HELP, TYPE, else a comment        HELP, TYPE, UNIT, EOF
+//! last line       newline stored or implied         must be # EOF
+//! exemplars       none                              after a value or a timestamp
 //! ```
 //!
-//! In both a NUL is passed over in label values, help texts and comments, and at the start of a
-//! line it ends everything in Prometheus's format, as upstream's generated lexers have it.
+//! In both formats NUL bytes are skipped in label values, help texts and comments. At the start of
+//! a line, a NUL byte ends the whole text in the Prometheus format, as in upstream's generated
+//! lexers.
 
 use super::lex::{
     BLANK, DIGIT, LABEL, LABEL_START, METRIC, METRIC_START, Scanner, TEXT_VALUE, Token, WORD, is,
 };
 
-/// Which of the two formats a text is in.
+/// The text format that a lexer reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Syntax {
     Prometheus,
     OpenMetrics,
 }
 
-/// What may come next.
+/// The position within a line, which decides the tokens that may follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Init,
@@ -55,29 +56,29 @@ impl<'t> Lexer<'t> {
         }
     }
 
-    /// Where the lexer stands.
+    /// Returns the cursor of the lexer, for the text and the span of the current token.
     pub fn scanner(&self) -> &Scanner<'t> {
         &self.scanner
     }
 
-    /// Whether a line begins here.
+    /// Returns whether the lexer is at the start of a line.
     pub fn is_at_line(&self) -> bool {
         self.state == State::Init
     }
 
-    /// Goes on behind a series that begins here and was read once before.
+    /// Moves past the series `key`, which begins here and was parsed before.
     pub fn pass_series(&mut self, key: &[u8]) {
         self.scanner.pass_series(key);
         self.enter(State::Value);
     }
 
-    /// Goes back to the start of a line.
+    /// Moves back to the start of the line at offset `line`.
     pub fn return_to(&mut self, line: usize) {
         self.scanner.at = line;
         self.enter(State::Init);
     }
 
-    /// The next token.
+    /// Reads and returns the next token.
     #[inline]
     pub fn next(&mut self) -> Token {
         if self.syntax == Syntax::Prometheus && self.state != State::MetaText {
@@ -151,7 +152,7 @@ impl<'t> Lexer<'t> {
         self.comment_word(self.scanner.byte())
     }
 
-    /// One of the words that may follow a hash.
+    /// Reads one of the keywords that may follow a hash.
     fn comment_word(&mut self, c: u8) -> Token {
         let (rest, token): (&[u8], _) = match (c, self.syntax) {
             (b'H', _) => (b"ELP", Token::Help),
@@ -180,7 +181,7 @@ impl<'t> Lexer<'t> {
         token
     }
 
-    /// The rest of the line, where the format has comments.
+    /// Reads the rest of the line as a comment, which OpenMetrics does not allow.
     fn comment(&mut self) -> Token {
         if self.syntax == Syntax::OpenMetrics {
             return Token::Invalid;
@@ -214,7 +215,7 @@ impl<'t> Lexer<'t> {
         }
         self.pass_blanks();
         let mut c = self.scanner.byte();
-        // Where there is nothing but blanks, the text is empty and stands behind them.
+        // If only blanks follow, the text is empty and begins after them.
         if c == b'\n' {
             self.scanner.start = self.scanner.at;
         }
@@ -238,7 +239,7 @@ impl<'t> Lexer<'t> {
         }
     }
 
-    /// A part of what stands in braces.
+    /// Reads one token between the braces of a label set.
     #[inline]
     fn label_part(&mut self, c: u8, of: Braces) -> Token {
         match c {
@@ -267,7 +268,7 @@ impl<'t> Lexer<'t> {
         Token::LabelValue
     }
 
-    /// What stands behind a name, or behind the labels of an exemplar.
+    /// Reads the token after a metric name, or after the labels of an exemplar.
     #[inline]
     fn value(&mut self, c: u8, after: State) -> Token {
         let class = match (c, self.syntax) {
@@ -296,7 +297,7 @@ impl<'t> Lexer<'t> {
         }
     }
 
-    /// A space and a word, or ` # {`, which begins an exemplar.
+    /// Reads a space and a word, or ` # {`, which begins an exemplar.
     fn timestamp_or_exemplar(&mut self) -> Token {
         match self.scanner.step() {
             b'#' if self.state == State::Timestamp => {
@@ -321,8 +322,8 @@ impl<'t> Lexer<'t> {
     }
 }
 
-/// How a pair of braces is read. A quoted string of labels may span lines, that of an exemplar may
-/// not.
+/// How to lex a pair of braces. Quoted strings may span lines in the labels of a series, but not in
+/// those of an exemplar.
 #[derive(Clone, Copy)]
 struct Braces {
     strings_span_lines: bool,

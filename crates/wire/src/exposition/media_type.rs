@@ -1,9 +1,10 @@
-//! Media types as Go's `mime.ParseMediaType` reads them, for a scrape stands or falls with it.
+//! Parses media types like Go's `mime.ParseMediaType`, because Prometheus fails a scrape whose
+//! content type that function rejects.
 
 use std::collections::BTreeMap;
 
-/// The media type in `header`, in lower case, without its parameters. Fails with Go's words if it
-/// or a parameter is malformed.
+/// Returns the media type in `header` in lower case and without its parameters. Fails with Go's
+/// error text if the media type or a parameter is malformed.
 pub(super) fn parse(header: &str) -> Result<String, String> {
     let base = header.split(';').next().unwrap_or("");
     let media_type = base.to_lowercase().trim().to_owned();
@@ -16,7 +17,7 @@ pub(super) fn parse(header: &str) -> Result<String, String> {
             return Ok(media_type);
         }
         let Some((name, value, after)) = take_parameter(rest) else {
-            // A semicolon may end it all.
+            // A trailing semicolon is allowed.
             return match rest.trim() {
                 ";" => Ok(media_type),
                 _ => Err("mime: invalid media parameter".into()),
@@ -53,7 +54,7 @@ fn check_slash(media_type: &str) -> Result<(), String> {
     }
 }
 
-/// `; name = value`, and what follows.
+/// Parses `; name = value` and returns name, value and the rest of the text.
 fn take_parameter(text: &str) -> Option<(String, String, &str)> {
     let rest = text.trim_start().strip_prefix(';')?.trim_start();
     let (name, rest) = take_token(rest);
@@ -71,7 +72,7 @@ fn take_parameter(text: &str) -> Option<(String, String, &str)> {
     Some((name.to_lowercase(), value, rest))
 }
 
-/// Splits off the characters that RFC 2045 allows in a token.
+/// Splits the text after the leading characters that RFC 2045 allows in a token.
 fn take_token(text: &str) -> (&str, &str) {
     let is_token = |c: char| c.is_ascii_graphic() && !is_special(c);
     text.split_at(text.find(|c| !is_token(c)).unwrap_or(text.len()))
@@ -81,7 +82,8 @@ fn is_special(c: char) -> bool {
     r#"()<>@,;:\"/[]?="#.contains(c)
 }
 
-/// Reads to the closing quote. A backslash counts before special characters alone.
+/// Reads up to the closing quote and returns the value and the rest. A backslash escapes special
+/// characters only.
 fn take_quoted(text: &str) -> Option<(String, &str)> {
     let mut value = String::new();
     let mut chars = text.char_indices();

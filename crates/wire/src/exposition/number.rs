@@ -1,18 +1,18 @@
-//! Numbers as Go's `strconv` reads and writes them.
+//! Parses and formats numbers like Go's `strconv`.
 
 use firn_model::quote::quote;
 use std::borrow::Cow;
 
-/// Powers of ten that a double holds exactly, as far as [`plain_decimal`] needs them.
+/// Powers of ten for [`plain_decimal`], all of which a double represents exactly.
 const TENS: [f64; 16] = [
     1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15,
 ];
 
-/// From this power of ten on, [`shortest`] writes an exponent.
+/// The power of ten from which on [`shortest`] writes an exponent.
 const SHORTEST_EXPONENT_END: i32 = 6;
 
-/// The value of a sample: decimal only, as Go read numbers before it knew other notations. The
-/// error is Go's.
+/// Parses the value of a sample: decimal notation only, like Go before version 1.13. The error text
+/// is Go's.
 #[inline]
 pub(super) fn parse_value(word: &[u8]) -> Result<f64, String> {
     match plain_decimal(word) {
@@ -21,8 +21,8 @@ pub(super) fn parse_value(word: &[u8]) -> Result<f64, String> {
     }
 }
 
-/// A number of at most 15 digits, without exponent. The digits and the power of ten are exact
-/// doubles, so that their quotient is rounded once.
+/// Parses a number of at most 15 digits without an exponent. Digits and power of ten are exact
+/// doubles, so that their quotient is rounded only once.
 #[inline]
 fn plain_decimal(word: &[u8]) -> Option<f64> {
     let (is_negative, digits) = match word {
@@ -60,7 +60,7 @@ fn parse_any(word: &[u8]) -> Result<f64, String> {
         let word = quote(word);
         Err(format!("strconv.ParseFloat: parsing {word}: {why}"))
     };
-    // Go knows no sign before a NaN.
+    // Go does not accept a sign before a NaN.
     let has_signed_nan = matches!(word, [b'+' | b'-', b'n' | b'N', ..]);
     let text = std::str::from_utf8(word).ok().filter(|_| !has_signed_nan);
     match text.and_then(|text| text.parse::<f64>().ok()) {
@@ -72,7 +72,7 @@ fn parse_any(word: &[u8]) -> Result<f64, String> {
     }
 }
 
-/// A number in any notation of Go: decimal or hexadecimal, underscores between digits.
+/// Parses a number in any notation of Go: decimal or hexadecimal, with underscores between digits.
 pub(super) fn parse_any_notation(word: &[u8]) -> Option<f64> {
     let word = match word.contains(&b'_') {
         true => Cow::from(without_underscores(word)?),
@@ -89,7 +89,7 @@ pub(super) fn parse_any_notation(word: &[u8]) -> Option<f64> {
     }
 }
 
-/// Takes out underscores, each of which must stand between digits or behind the prefix `0x`.
+/// Removes underscores, each of which must be between two digits or after the prefix `0x`.
 fn without_underscores(word: &[u8]) -> Option<Vec<u8>> {
     let unsigned = word.strip_prefix(b"-").or(word.strip_prefix(b"+"));
     let unsigned = unsigned.unwrap_or(word);
@@ -111,11 +111,12 @@ fn without_underscores(word: &[u8]) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// `h.hhhp±d`, without the prefix.
+/// Parses the hexadecimal notation `h.hhhp±d` without its prefix.
 fn hexadecimal(word: &[u8]) -> Option<f64> {
     let at = word.iter().position(|c| matches!(c, b'p' | b'P'))?;
     let exponent = std::str::from_utf8(&word[at + 1..]).ok()?;
-    // Beyond these every number is zero or infinite, whatever its digits: bodies are shorter.
+    // Beyond these limits every number is zero or infinite, because no body has enough digits to
+    // compensate.
     let mut exponent = match exponent.parse::<i64>() {
         Ok(exponent) => exponent.clamp(-1 << 40, 1 << 40),
         Err(_) => return None,
@@ -139,12 +140,13 @@ fn hexadecimal(word: &[u8]) -> Option<f64> {
     if digits == 0 {
         return None;
     }
-    // The lowest bit stands for all that was cut off, so that rounding sees it.
+    // The lowest bit is set if non-zero digits were cut off, so that rounding takes them into
+    // account.
     let value = scaled(mantissa | u64::from(is_inexact), exponent);
     value.is_finite().then_some(value)
 }
 
-/// `mantissa * 2^exponent`, rounded once to the nearest, ties to even.
+/// Returns `mantissa * 2^exponent`, rounded once to the nearest double, ties to even.
 fn scaled(mantissa: u64, exponent: i64) -> f64 {
     if mantissa == 0 {
         return 0.0;
@@ -163,12 +165,13 @@ fn scaled(mantissa: u64, exponent: i64) -> f64 {
         _ => 0,
     };
     let lowest = lowest.clamp(-1074, 1024) as i32;
-    // Two steps, each exact: a power of two below the normal range is itself subnormal.
+    // In two steps, each of which is exact: a power of two below the normal range is itself
+    // subnormal.
     let half = lowest / 2;
     kept as f64 * 2f64.powi(half) * 2f64.powi(lowest - half)
 }
 
-/// A time in whole milliseconds, written with digits alone. The error is Go's.
+/// Parses a timestamp in whole milliseconds, which consists of digits only. The error text is Go's.
 pub(super) fn parse_milliseconds(digits: &[u8]) -> Result<i64, String> {
     let parsed = std::str::from_utf8(digits)
         .ok()
@@ -179,7 +182,8 @@ pub(super) fn parse_milliseconds(digits: &[u8]) -> Result<i64, String> {
     })
 }
 
-/// Drops the fraction, and takes what is too large as Go does on x86-64.
+/// Truncates towards zero; values out of range become `i64::MIN`, as Go's conversion does on
+/// x86-64.
 pub(super) fn whole(value: f64) -> i64 {
     match value.abs() < i64::MAX as f64 {
         true => value as i64,
@@ -187,7 +191,8 @@ pub(super) fn whole(value: f64) -> i64 {
     }
 }
 
-/// The shortest form that reads back the same, in OpenMetrics' way: with a point or an exponent.
+/// Formats the shortest decimal that parses to the same value, always with a point or an exponent
+/// as OpenMetrics requires.
 pub(super) fn open_metrics_float(value: f64) -> String {
     if value == 0.0 {
         return "0.0".into();
@@ -199,7 +204,7 @@ pub(super) fn open_metrics_float(value: f64) -> String {
     }
 }
 
-/// The shortest form that reads back the same, as Go's verb `%g` writes it.
+/// Formats the shortest decimal that parses to the same value, like Go's verb `%g`.
 pub(super) fn shortest(value: f64) -> String {
     if value.is_nan() {
         return "NaN".into();
@@ -222,7 +227,8 @@ pub(super) fn shortest(value: f64) -> String {
     )
 }
 
-/// The digits of a printed number without zeros on either side, and the power of ten of the first.
+/// Returns the digits of a formatted number without leading and trailing zeros, and the power of
+/// ten of the first digit.
 fn significant(text: &str) -> (String, i32) {
     let (mantissa, exponent) = text.split_once('e').unwrap_or((text, "0"));
     let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
@@ -236,7 +242,7 @@ fn significant(text: &str) -> (String, i32) {
     (significant.trim_end_matches('0').to_owned(), exponent)
 }
 
-/// Digits with a point where it belongs, for a small power of ten.
+/// Inserts the decimal point into `digits`, whose first digit has the power of ten `exponent`.
 fn with_point(digits: &str, exponent: i32) -> String {
     let Ok(whole) = usize::try_from(exponent + 1) else {
         let zeros = "0".repeat(exponent.unsigned_abs() as usize - 1);

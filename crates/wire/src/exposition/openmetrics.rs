@@ -1,4 +1,4 @@
-//! OpenMetrics in text, versions 0.0.1 and 1.0.0, which are read alike.
+//! The parser of the OpenMetrics text format, versions 0.0.1 and 1.0.0, which it treats alike.
 //!
 //! ```text
 //! name{label="value",...} value [time] [# {label="value",...} value [time]]
@@ -6,8 +6,8 @@
 //! # HELP name text      # TYPE name type      # UNIT name unit      # EOF
 //! ```
 //!
-//! Follows upstream's `model/textparse/openmetricsparse.go` in what it accepts and says. Start
-//! times stand in samples of their own, `name_created`; [`start`] finds them.
+//! Follows upstream's `model/textparse/openmetricsparse.go` in the accepted syntax and the error
+//! texts. Start times are separate samples with the suffix `_created`; [`start`] finds them.
 
 mod line;
 mod start;
@@ -22,13 +22,13 @@ use firn_model::metadata::MetricType;
 use line::Line;
 use start::{CREATED, Starts};
 
-/// Reads a text line by line.
+/// Parses an OpenMetrics text line by line.
 #[derive(Clone, Debug)]
 pub(super) struct OpenMetricsParser<'t> {
     line: Line<'t>,
     is_expected: bool,
     is_labelled: bool,
-    /// Whether samples that hold start times are left out.
+    /// True if `_created` samples are left out because their values become start times.
     skips_created: bool,
     starts: Starts<'t>,
 }
@@ -52,9 +52,9 @@ impl<'t> OpenMetricsParser<'t> {
         self.line.kind = kind;
     }
 
-    /// Goes to the next entry.
+    /// Moves to the next entry; returns `None` at the end.
     pub fn advance(&mut self, expected: &[u8]) -> Result<Option<Entry>, ParseError> {
-        // Whether a sample is left out is decided by its name, which is not looked at on this way.
+        // The fast path does not parse the name, which decides whether a sample is left out.
         if !self.skips_created && self.line.read_expected(expected)? {
             self.is_expected = true;
             return Ok(Some(Entry::Sample));
@@ -75,7 +75,7 @@ impl<'t> OpenMetricsParser<'t> {
         self.has_start() && self.line.name().ends_with(CREATED)
     }
 
-    /// Whether samples of the current type have a start time.
+    /// Returns whether samples of the current type can have a start time.
     fn has_start(&self) -> bool {
         matches!(
             self.line.kind,
@@ -83,8 +83,8 @@ impl<'t> OpenMetricsParser<'t> {
         )
     }
 
-    /// Since when the sample just found counts, or zero. From then on, samples that hold start
-    /// times are left out.
+    /// Returns the start time of the current sample, or zero. From the first call on, `_created`
+    /// samples are left out.
     pub fn start(&mut self) -> i64 {
         if !self.has_start() {
             self.starts.forget();
@@ -116,7 +116,7 @@ impl<'t> OpenMetricsParser<'t> {
         }
     }
 
-    /// Writes the labels of the sample just read.
+    /// Replaces `out` with the labels of the current sample.
     pub fn labels(&self, out: &mut LabelPairs) -> Result<(), ParseError> {
         let family = Family {
             kind: self.line.kind,
@@ -127,14 +127,14 @@ impl<'t> OpenMetricsParser<'t> {
             write_labels(self.line.text(), &self.line.offsets, family, out);
             return Ok(());
         }
-        // The series was passed over as the expected one.
+        // The series was skipped because its key was the expected one.
         let mut again = Line::new(self.line.key());
         again.read_series()?;
         write_labels(again.text(), &again.offsets, family, out);
         Ok(())
     }
 
-    /// Adds the exemplar of the sample just read, if it has one.
+    /// Appends the exemplar of the current sample, if it has one.
     pub fn exemplars(&self, out: &mut Exemplars) {
         let Some(exemplar) = &self.line.exemplar else {
             return;

@@ -1,15 +1,15 @@
-//! The labels of one series as they are read, before relabelling.
+//! The labels of one parsed series, before relabelling.
 
-/// Names and values in one buffer. Names may repeat, values may be empty and names need not be
-/// UTF-8: what becomes of that is decided when the target's labels have been added. Reuse one to
-/// keep its memory.
+/// Label names and values in one buffer. Names may repeat and need not be UTF-8, and values may be
+/// empty: the caller validates them after it has added the labels of the target. Reuse one list for
+/// many series to keep its memory.
 #[derive(Clone, Debug, Default)]
 pub struct LabelPairs {
     bytes: Vec<u8>,
     ends: Vec<PairEnds>,
 }
 
-/// Where a pair's parts lie in the buffer; the value follows its name.
+/// Offsets of one pair in the buffer; the value follows its name directly.
 #[derive(Clone, Copy, Debug)]
 struct PairEnds {
     start: usize,
@@ -18,13 +18,13 @@ struct PairEnds {
 }
 
 impl LabelPairs {
-    /// Empties the list and keeps its memory.
+    /// Removes all pairs but keeps the allocated memory.
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.ends.clear();
     }
 
-    /// Adds a pair.
+    /// Appends a pair of name and value.
     pub fn push(&mut self, name: &[u8], value: &[u8]) {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(name);
@@ -38,24 +38,24 @@ impl LabelPairs {
         });
     }
 
-    /// Sorts by name; pairs of one name keep their order.
+    /// Sorts the pairs by name; pairs with equal names keep their order.
     pub fn sort(&mut self) {
         let bytes = &self.bytes;
         let name = |pair: &PairEnds| &bytes[pair.start..pair.name_end];
         self.ends.sort_by(|a, b| name(a).cmp(name(b)));
     }
 
-    /// Pairs in the list.
+    /// Returns the number of pairs.
     pub fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// Whether there is none.
+    /// Returns whether the list has no pairs.
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
 
-    /// Names and values in their order.
+    /// Iterates over the names and values in list order.
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         self.ends.iter().map(|pair| {
             let name = &self.bytes[pair.start..pair.name_end];

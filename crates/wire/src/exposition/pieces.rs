@@ -1,14 +1,14 @@
-//! A text of any length that comes in parts: read in pieces that end with a line.
+//! Parses a text of any length that arrives in parts, in pieces that end at a line.
 //!
 //! ```text
-//! text() <- bytes as they come      read -> samples with their lines, a piece at a time
+//! text() <- received bytes          read -> samples with line numbers, one piece at a time
 //! ```
 //!
-//! What a line says of those behind it goes over to the next piece. A newline between quotes ends
-//! no line: where a piece ends in the middle of one, the rest waits for more text.
+//! The declared metric type carries over from one piece to the next. A newline between quotes does
+//! not end a line: if a piece ends at one, its rest waits for more text.
 //!
-//! Invariant: what is read, refused and said of it is the same however the text is cut, but for
-//! what an error shows of a line. Memory is that of one piece, or of the longest line.
+//! Invariant: samples, errors and line numbers do not depend on how the text is cut, except for the
+//! excerpt of a line in an error. Memory is limited to one piece or the longest line.
 
 use super::error::ParseError;
 use super::event::Event;
@@ -17,39 +17,40 @@ use super::{Parser, Place};
 use firn_model::error::{Error, ErrorKind};
 use firn_model::metadata::MetricType;
 
-/// What ends a text in OpenMetrics, and each piece of it while it is parsed.
+/// The last line of an OpenMetrics text, which is also appended to each piece for the parser.
 const END: &[u8] = b"# EOF\n";
 
-/// How much of a text is held.
+/// Limits of the text that is buffered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PieceLimits {
-    /// Bytes of a piece, unless a line is longer.
+    /// Size of a piece in bytes, unless one line is longer.
     pub piece_bytes: usize,
-    /// Bytes of a line.
+    /// Largest length of a line in bytes.
     pub line_bytes_max: usize,
 }
 
-/// See the module.
+/// A parser with a buffer for text that arrives in parts; see the module.
 #[derive(Debug)]
 pub struct Pieces {
     format: Format,
     limits: PieceLimits,
-    /// What came and was not read.
+    /// Bytes that were received but not yet parsed.
     text: Vec<u8>,
-    /// A piece needs more than so many bytes: `text` up to there is no whole line.
+    /// A piece is cut only from more bytes than this: the first `wanted` bytes contain no complete
+    /// line.
     wanted: usize,
     is_ended: bool,
     is_done: bool,
-    /// The type last stated.
+    /// Type in the latest `# TYPE` line.
     kind: MetricType,
-    /// Lines of the pieces that were read.
+    /// Number of lines in the parsed pieces.
     lines: u64,
-    /// The series of the sample before, as it is written.
+    /// The series of the previous sample, as written.
     key: Vec<u8>,
 }
 
 impl Pieces {
-    /// At the beginning of a text, which is in one of the two text formats.
+    /// Returns an empty buffer at the beginning of a text in one of the two text formats.
     pub fn new(format: Format, limits: PieceLimits) -> Self {
         Self {
             format,
@@ -64,42 +65,44 @@ impl Pieces {
         }
     }
 
-    /// What came and was not read: more is to be appended, up to [`Pieces::wanted_bytes`].
+    /// Returns the buffer of unparsed bytes, to which the caller appends text up to
+    /// [`Pieces::wanted_bytes`].
     pub fn text(&mut self) -> &mut Vec<u8> {
         &mut self.text
     }
 
-    /// So many bytes of text make a piece.
+    /// Returns the number of buffered bytes that suffices to cut a piece.
     pub fn wanted_bytes(&self) -> usize {
         self.wanted + 1
     }
 
-    /// Says that no more text comes.
+    /// Marks the text as complete: the caller appends nothing more.
     pub fn end(&mut self) {
         self.is_ended = true;
     }
 
-    /// Whether all was read.
+    /// Returns whether the whole text was parsed.
     pub fn is_done(&self) -> bool {
         self.is_done
     }
 
-    /// Lines that were read.
+    /// Returns the number of lines in the parsed pieces.
     pub fn lines(&self) -> u64 {
         self.lines
     }
 
-    /// Whether what is left of the text ends as one in OpenMetrics does.
+    /// Returns whether the buffered rest of the text ends like an OpenMetrics text, with `# EOF`.
     pub fn ends_as_openmetrics(&self) -> bool {
         let end = self.text.trim_ascii_end();
         let line = end.rsplit(|byte| *byte == b'\n').next();
         self.is_ended && line == Some(END.trim_ascii_end())
     }
 
-    /// Reads the next piece, if there is enough text for one, and calls `take` with the parser at
-    /// each event, and with the line of that. The parser's sample is expected if the sample before
-    /// is of the same series. False if more text is needed, or all was read. An error of the parser
-    /// or of `take` says in which line it lies; nothing can be read behind one.
+    /// Parses the next piece if enough text is buffered, and calls `take` at each event with the
+    /// parser and the line number. A sample is flagged as expected if the previous sample belongs
+    /// to the same series. Returns false if more text is needed or the whole text was parsed.
+    /// Errors of the parser or of `take` contain the line number; after one, nothing more can be
+    /// read.
     pub fn read(
         &mut self,
         take: &mut dyn FnMut(&Parser<'_>, u64) -> Result<(), Error>,
@@ -113,7 +116,7 @@ impl Pieces {
         }
         let read = self.read_piece(&piece, end, take)?;
         if read < end {
-            // The line may go on behind a newline in quotes.
+            // The line may continue after a newline in quotes.
             piece.truncate(end);
             self.want(self.wanted.max(end - read).saturating_mul(2));
             piece.append(&mut self.text);
@@ -127,12 +130,12 @@ impl Pieces {
         Ok(true)
     }
 
-    /// The next piece has more than so many bytes, or the longest line.
+    /// Sets the minimum size of the next piece, at most the longest line.
     fn want(&mut self, bytes: usize) {
         self.wanted = bytes.min(self.limits.line_bytes_max);
     }
 
-    /// Takes a piece off the text.
+    /// Removes the next piece from the buffer and returns it.
     fn cut(&mut self) -> Result<Option<Vec<u8>>, Error> {
         if self.is_done {
             return Ok(None);
@@ -144,7 +147,8 @@ impl Pieces {
         if self.text.len() <= self.wanted {
             return Ok(None);
         }
-        // Something is left for the next piece: the last one says how the text ends.
+        // Keeps at least one byte for the next piece, because the last piece decides how the text
+        // ends.
         let whole = &self.text[..self.text.len() - 1];
         match whole.iter().rposition(|byte| *byte == b'\n') {
             Some(at) => {
@@ -159,8 +163,8 @@ impl Pieces {
         }
     }
 
-    /// Reads the samples of `text`, of which `end` bytes came. Returns how much of it was read:
-    /// all, or up to a line that may go on.
+    /// Parses the samples of `text`, whose first `end` bytes were received. Returns the number of
+    /// parsed bytes: all, or those before a line that may continue.
     fn read_piece(
         &mut self,
         text: &[u8],
@@ -190,7 +194,8 @@ impl Pieces {
             }
             self.kind = place.kind;
             match parser.event() {
-                // A type says how bounds of buckets are written: equal keys may be other labels.
+                // The type decides how bucket bounds are written, so that equal keys may now mean
+                // other labels.
                 Event::Metadata(_) => {
                     self.key.clear();
                     take(&parser, self.lines + 1).map_err(|e| self.located(e))?;
@@ -206,7 +211,7 @@ impl Pieces {
         }
     }
 
-    /// Fails if the parser ended before the piece does.
+    /// Fails if the parser stopped at a NUL byte before the end of the piece.
     fn end_piece(&self, text: &[u8], place: Place, end: usize) -> Result<(), Error> {
         match self.format == Format::Text && text[..end].get(place.line) == Some(&0) {
             true => Err(self.located(ParseError::new("a line begins with a NUL byte").into())),
@@ -214,7 +219,7 @@ impl Pieces {
         }
     }
 
-    /// The error with the line at which the text stands.
+    /// Adds the current line number to the error.
     fn located(&self, error: Error) -> Error {
         let message = format!("line {}: {}", self.lines + 1, error.message);
         Error::new(error.kind, message)
@@ -236,8 +241,8 @@ mod tests {
     use super::*;
     use crate::exposition::{LabelPairs, Value};
 
-    /// Samples as `line name{labels} value time`, of a text that comes `step` bytes at a time and
-    /// is read in pieces of `piece_bytes`.
+    /// Returns the samples as `line name{labels} value time` of a text that arrives `step` bytes at
+    /// a time and is parsed in pieces of `piece` bytes.
     fn read(format: Format, text: &[u8], step: usize, piece: usize) -> Result<Vec<String>, Error> {
         let limits = PieceLimits {
             piece_bytes: piece,
@@ -290,7 +295,7 @@ mod tests {
                 let cut = read(format, text, step, piece);
                 let texts = |read: &Result<Vec<String>, Error>| match read {
                     Ok(samples) => samples.join("\n"),
-                    // What it shows of the line may be shorter.
+                    // The excerpt of the line may be shorter.
                     Err(e) => e.message.chars().take(40).collect(),
                 };
                 assert_eq!(

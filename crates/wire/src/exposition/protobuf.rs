@@ -1,10 +1,11 @@
-//! Protocol buffers: a sequence of `MetricFamily`, each with its length before it.
+//! The parser of the protobuf format: a sequence of `MetricFamily` messages, each preceded by its
+//! length.
 //!
-//! A family yields the events that the text formats would yield: help, unit and type, then its
-//! metrics sample by sample, summaries and classic histograms as several series. Follows upstream's
-//! `model/textparse/protobufparse.go`, with three differences where that loses data: an untyped
-//! metric without a value is zero and not what the one before it was, exemplars of all native
-//! histograms of a family are emitted, and a classic histogram behind a native one is emitted.
+//! A family yields the same events as in the text formats: help, unit and type, then its metrics
+//! sample by sample, where summaries and classic histograms are several series. Follows upstream's
+//! `model/textparse/protobufparse.go`, except where that loses data: an untyped metric without a
+//! value is zero instead of the value of the previous metric, exemplars of all native histograms of
+//! a family are emitted, and so is a classic histogram after a native one.
 
 mod message;
 mod native;
@@ -24,55 +25,55 @@ use firn_model::quote::quote;
 use firn_model::sample::TimestampMs;
 use message::{Family, Metric, label, read_exemplar};
 
-/// A byte that no UTF-8 has.
+/// A byte that never occurs in UTF-8, which separates the parts of a key.
 const SEPARATOR: u8 = 0xff;
 
-/// The longest that the length before a family may be written.
+/// Largest number of bytes in the length before a family.
 const LENGTH_BYTES_MAX: usize = 5;
 
-/// Which histograms are emitted, and how.
+/// The representations in which histograms are emitted.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Histograms {
-    /// Native ones as such; otherwise only their classic buckets.
+    /// Emit native histograms as such; otherwise only their classic buckets.
     pub native: bool,
-    /// Classic ones with custom buckets.
+    /// Convert classic histograms to native ones with custom buckets.
     pub converted: bool,
-    /// Classic ones even if they are native or converted too.
+    /// Emit classic histograms even if they are also native or converted.
     pub classic: bool,
 }
 
-/// What was emitted last.
+/// The event that was emitted last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// Nothing, or all of a family.
+    /// Nothing yet, or all events of a family.
     Family,
     Help,
     Unit,
     Type,
-    /// A sample with a number.
+    /// A sample with a float value.
     Series(Part),
-    /// A histogram.
+    /// A sample with a native histogram.
     Histogram,
 }
 
-/// Which of a metric's samples.
+/// The sample of a metric, of which summaries and classic histograms have several.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
-    /// The only one.
+    /// The only sample of its metric.
     Whole,
     Count,
     Sum,
-    /// A quantile or a bucket; the bucket behind the last is that of infinity.
+    /// A quantile or a bucket, by index; one index after the last bucket is the bucket of infinity.
     Item(usize),
 }
 
-/// Reads a body family by family.
+/// Parses a body family by family.
 #[derive(Clone, Debug)]
 pub(super) struct ProtobufParser<'t> {
     rest: &'t [u8],
     family: Family<'t>,
     kind: MetricType,
-    /// The next metric of the family.
+    /// Index of the next metric in the family.
     next_metric: usize,
     metric: Metric<'t>,
     state: State,
@@ -102,7 +103,7 @@ impl<'t> ProtobufParser<'t> {
         }
     }
 
-    /// Goes to the next entry.
+    /// Moves to the next entry; returns `None` at the end of the body.
     pub fn advance(&mut self, expected: &[u8]) -> Result<Option<Entry>, ParseError> {
         self.state = match self.state {
             State::Family => match self.read_family()? {
@@ -131,7 +132,7 @@ impl<'t> ProtobufParser<'t> {
         }
     }
 
-    /// Reads the next family that has a metric, and its first metric.
+    /// Reads the next family that has a metric, and its first metric; returns false at the end.
     fn read_family(&mut self) -> Result<bool, ParseError> {
         loop {
             if self.rest.is_empty() {
@@ -147,7 +148,7 @@ impl<'t> ProtobufParser<'t> {
         }
     }
 
-    /// Takes a length and as many bytes.
+    /// Reads a length and returns that many bytes.
     fn take_message(&mut self) -> Result<&'t [u8], ParseError> {
         let body = self.rest;
         let mut length = 0u64;
@@ -202,7 +203,7 @@ impl<'t> ProtobufParser<'t> {
         Ok(())
     }
 
-    /// Reads the next metric of the family; false if there is none.
+    /// Reads the next metric of the family; returns false if there is none.
     fn read_metric(&mut self) -> Result<bool, ParseError> {
         let Some(message) = self.family.metrics.get(self.next_metric) else {
             return Ok(false);
@@ -219,7 +220,7 @@ impl<'t> ProtobufParser<'t> {
         }
     }
 
-    /// The first sample of the metric just read.
+    /// Returns the state for the first sample of the metric that was just read.
     fn first_of_metric(&mut self) -> Result<State, ParseError> {
         if self.is_native() {
             return self.native_histogram();
@@ -239,17 +240,17 @@ impl<'t> ProtobufParser<'t> {
         )
     }
 
-    /// Whether the metric is emitted as a native histogram.
+    /// Returns whether the metric is emitted as a native histogram.
     fn is_native(&self) -> bool {
         self.is_histogram() && self.histograms.native && self.metric.histogram.is_native()
     }
 
-    /// Whether the metric is emitted as a classic histogram with custom buckets.
+    /// Returns whether the metric is emitted as a native histogram with custom buckets.
     fn is_converted(&self) -> bool {
         self.is_histogram() && self.histograms.converted && !self.is_native()
     }
 
-    /// Whether the native histogram just emitted is emitted as a classic one too.
+    /// Returns whether the native histogram that was just emitted is emitted in classic form too.
     fn has_classic_too(&self) -> bool {
         self.histograms.classic && self.is_native() && !self.metric.histogram.buckets.is_empty()
     }
@@ -271,7 +272,7 @@ impl<'t> ProtobufParser<'t> {
         Ok(State::Histogram)
     }
 
-    /// The metric's next sample with a number.
+    /// Returns the next float sample of the metric after `part`.
     fn part_after(&self, part: Part) -> Option<Part> {
         let next = match part {
             Part::Whole => return None,
@@ -283,14 +284,14 @@ impl<'t> ProtobufParser<'t> {
             let has_next = next < self.metric.summary.quantiles.len();
             return has_next.then_some(Part::Item(next));
         }
-        // A bucket of infinity is the last one, whether it is there or not.
+        // The bucket of infinity is the last one, whether the target sent it or not.
         let is_done = next
             .checked_sub(1)
             .is_some_and(|last| self.bound(last) == f64::INFINITY);
         (!is_done).then_some(Part::Item(next))
     }
 
-    /// The upper bound of a bucket, or the quantile.
+    /// Returns the upper bound of a bucket, or the quantile.
     fn bound(&self, index: usize) -> f64 {
         let metric = &self.metric;
         let bound = match self.kind {
@@ -322,7 +323,7 @@ impl<'t> ProtobufParser<'t> {
         }
     }
 
-    /// What distinguishes the sample from others with the same labels.
+    /// Returns the part that distinguishes the sample from others with the same labels.
     fn part(&self) -> Part {
         match self.state {
             State::Series(part) => part,
@@ -330,8 +331,8 @@ impl<'t> ProtobufParser<'t> {
         }
     }
 
-    /// Writes the parts of which the labels are made, in the order in which they stand in the
-    /// body: they are read only if the key is new.
+    /// Writes the inputs of the labels into the key, in the order of the body: labels are decoded
+    /// only if the key is new.
     fn write_key(&mut self) {
         let (tag, bound) = match self.part() {
             Part::Whole => (0, 0.0),
@@ -376,7 +377,7 @@ impl<'t> ProtobufParser<'t> {
         }
     }
 
-    /// Since when the sample just found counts, or zero.
+    /// Returns the start time of the current sample in milliseconds, or zero.
     pub fn start(&self) -> TimestampMs {
         match self.kind {
             MetricType::Counter => self.metric.counter.start,
@@ -386,7 +387,7 @@ impl<'t> ProtobufParser<'t> {
         }
     }
 
-    /// Writes the labels of the sample just read.
+    /// Replaces `out` with the labels of the current sample.
     pub fn labels(&self, out: &mut LabelPairs) -> Result<(), ParseError> {
         let family = series::Family {
             kind: self.kind,
@@ -431,7 +432,8 @@ impl<'t> ProtobufParser<'t> {
         Ok(())
     }
 
-    /// Adds the exemplars of the sample just read. Those of histograms must have a time.
+    /// Appends the exemplars of the current sample. Those of native histograms must have a
+    /// timestamp.
     pub fn exemplars(&self, out: &mut Exemplars) {
         let metric = &self.metric;
         match (self.kind, self.state) {
@@ -458,8 +460,8 @@ impl<'t> ProtobufParser<'t> {
     }
 }
 
-/// Adds the exemplar in `message`, unless a label's name is not UTF-8 or it has no time but needs
-/// one.
+/// Appends the exemplar in `message`, unless a label name is not UTF-8 or it lacks a required
+/// timestamp.
 fn push_exemplar(message: Option<&[u8]>, needs_time: bool, out: &mut Exemplars) {
     let Some(Ok(exemplar)) = message.map(read_exemplar) else {
         return;

@@ -1,4 +1,5 @@
-//! The series part of a line of text: `name{label="value",...}` or `{"name",label="value",...}`.
+//! The labels of a series in the text formats: `name{label="value",...}` or
+//! `{"name",label="value",...}`.
 
 use super::error::{ParseError, shown, unexpected, while_parsing};
 use super::lex::Token;
@@ -10,16 +11,16 @@ use firn_model::metadata::MetricType;
 use std::borrow::Cow;
 use std::ops::Range;
 
-/// The labels by which the feature `type-and-unit-labels` adds a metric's type and unit.
+/// Labels for the type and unit of a metric, which the feature `type-and-unit-labels` adds.
 const TYPE_LABEL: &str = "__type__";
 const UNIT_LABEL: &str = "__unit__";
 
-/// Where the parts of a series lie in the exposition.
+/// Byte ranges of the parts of a series in the body.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Offsets {
-    /// The metric's name, without quotes.
+    /// The metric name, without quotes.
     pub name: Option<Range<usize>>,
-    /// Names and values of labels, without quotes.
+    /// Names and values of the labels, without quotes.
     pub labels: Vec<(Range<usize>, Range<usize>)>,
 }
 
@@ -30,18 +31,19 @@ impl Offsets {
     }
 }
 
-/// What a pair of braces may hold.
+/// The syntax that is allowed between a pair of braces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Style {
-    /// Labels that commas may separate, and the metric's name.
+    /// Labels with optional commas between them, and the metric name.
     Loose,
-    /// Labels that commas must separate, and the metric's name.
+    /// Labels with required commas between them, and the metric name.
     Strict,
-    /// Labels of an exemplar, that commas must separate.
+    /// Labels of an exemplar, with required commas between them.
     Exemplar,
 }
 
-/// Reads labels after an opening brace, up to the closing one. `line` is where the line began.
+/// Reads labels from after an opening brace to the closing one. `line` is the offset of the line,
+/// for errors.
 pub(super) fn read_labels(
     lexer: &mut Lexer<'_>,
     line: usize,
@@ -107,7 +109,7 @@ pub(super) fn read_labels(
     }
 }
 
-/// Reads a label's value and returns where it lies between its quotes.
+/// Reads the value of a label and returns its byte range between the quotes.
 fn read_value(lexer: &mut Lexer<'_>, line: usize) -> Result<Range<usize>, ParseError> {
     let token = lexer.next();
     if token != Token::LabelValue {
@@ -127,19 +129,19 @@ fn read_value(lexer: &mut Lexer<'_>, line: usize) -> Result<Range<usize>, ParseE
     Ok(value.start + 1..value.end - 1)
 }
 
-/// What else than its own text decides on a series' labels.
+/// The properties of a family that influence the labels of its series.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Family<'f> {
-    /// The type last stated.
+    /// Type in the latest `# TYPE` line.
     pub kind: MetricType,
-    /// The unit last stated.
+    /// Unit in the latest `# UNIT` line.
     pub unit: &'f [u8],
-    /// Whether type and unit become labels.
+    /// True if type and unit become labels.
     pub is_labelled: bool,
 }
 
 impl Family<'_> {
-    /// Writes the name and what else the family says about a series.
+    /// Writes the metric name, and the type and unit labels if those are enabled.
     pub fn write_name(&self, name: &[u8], out: &mut LabelPairs) {
         if !self.is_labelled || !name.is_empty() {
             out.push(METRIC_NAME.as_bytes(), name);
@@ -152,7 +154,7 @@ impl Family<'_> {
         }
     }
 
-    /// Whether the family itself sets a label of this name.
+    /// Returns whether the family itself sets the label `label`, which replaces one in the series.
     pub fn overrides(&self, label: &[u8], name: &[u8]) -> bool {
         self.is_labelled
             && match std::str::from_utf8(label) {
@@ -164,7 +166,7 @@ impl Family<'_> {
     }
 }
 
-/// Writes the labels that lie at `offsets` in `text`, sorted by name.
+/// Replaces `out` with the labels at `offsets` in `text`, sorted by name.
 pub(super) fn write_labels(
     text: &[u8],
     offsets: &Offsets,
@@ -184,7 +186,8 @@ pub(super) fn write_labels(
     out.sort();
 }
 
-/// Writes the bounds of buckets and quantiles in one way, however the target writes them.
+/// Normalizes the value of `le` and `quantile` labels, so that different notations of a number give
+/// the same series.
 fn normal_bound<'t>(kind: MetricType, label: &[u8], value: Cow<'t, [u8]>) -> Cow<'t, [u8]> {
     let is_bound = match kind {
         MetricType::Summary => label == b"quantile",
@@ -200,12 +203,12 @@ fn normal_bound<'t>(kind: MetricType, label: &[u8], value: Cow<'t, [u8]>) -> Cow
     }
 }
 
-/// Replaces `\\`, `\n` and `\"`. Any other backslash stays.
+/// Replaces the escapes `\\`, `\n` and `\"`. Any other backslash is kept.
 pub(super) fn unescape(text: &[u8]) -> Cow<'_, [u8]> {
     unescape_some(text, b"\\n\"")
 }
 
-/// Replaces `\\` and `\n` alone.
+/// Replaces the escapes `\\` and `\n` only, as in help texts.
 pub(super) fn unescape_help(text: &[u8]) -> Cow<'_, [u8]> {
     unescape_some(text, b"\\n")
 }

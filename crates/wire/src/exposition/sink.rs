@@ -1,12 +1,12 @@
-//! Writes the metrics of this process as an exposition.
+//! Writes the metrics of this process in the text format.
 
 use firn_model::metrics::{DURATION_BOUNDS_SECONDS, DurationHistogram, Sink, Value};
 use std::fmt::Write;
 
-/// The media type of what [`TextSink`] writes.
+/// The media type of the text that [`TextSink`] writes.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// Collects metrics as text. All lines of one name must come one after the other.
+/// Collects metrics as text. All lines of one metric name must be added consecutively.
 #[derive(Debug, Default)]
 pub struct TextSink {
     text: String,
@@ -14,17 +14,17 @@ pub struct TextSink {
 }
 
 impl TextSink {
-    /// A sink without text.
+    /// Returns a sink without metrics.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The exposition.
+    /// Returns the complete exposition.
     pub fn into_text(self) -> String {
         self.text
     }
 
-    /// Writes help and type before the first line of a metric.
+    /// Writes the help and type lines before the first line of a metric.
     fn head(&mut self, name: &str, help: &str, kind: &str) {
         if self.name == name {
             return;
@@ -107,7 +107,7 @@ fn push_escaped(out: &mut String, text: &str, quotes: bool) {
     }
 }
 
-/// Writes a number in the shortest form that reads back the same.
+/// Writes a number in the shortest form that parses to the same value.
 fn push_number(out: &mut String, value: f64) {
     let magnitude = value.abs();
     // Writing to a string cannot fail.

@@ -1,4 +1,4 @@
-//! The parser of a body's format.
+//! Dispatches to the parser of a format, so that [`super::Parser`] does not depend on it.
 
 use super::convert::Converter;
 use super::error::ParseError;
@@ -13,7 +13,7 @@ use firn_model::exemplar::Exemplars;
 use firn_model::metadata::MetricType;
 use firn_model::sample::{START_UNKNOWN, TimestampMs};
 
-/// One parser for each format, and the one that converts what another finds.
+/// The parsers of the formats, and the converter that wraps one of them.
 #[derive(Debug)]
 pub(super) enum Source<'t> {
     Text(TextParser<'t>),
@@ -22,9 +22,9 @@ pub(super) enum Source<'t> {
     Converted(Box<Converter<'t>>),
 }
 
-/// Every format's parser has the same methods.
+/// Dispatches methods that all parsers have with the same signature.
 impl<'t> Source<'t> {
-    /// The parser of `format` at the start of `body`.
+    /// Returns the parser of `format` at the start of `body`.
     pub(super) fn new(format: Format, body: &'t [u8], switches: Switches) -> Self {
         let is_labelled = switches.type_and_unit_labels;
         let mut source = match format {
@@ -50,7 +50,7 @@ impl<'t> Source<'t> {
         source
     }
 
-    /// Where it stands; a body that is no text is taken as one line.
+    /// Returns the position in the text. A protobuf body counts as a single line.
     pub(super) fn place(&self) -> Place {
         match self {
             Source::Text(source) => source.place(),
@@ -63,7 +63,7 @@ impl<'t> Source<'t> {
         }
     }
 
-    /// Goes on where a text before stated `kind` last.
+    /// Continues a text whose latest `# TYPE` line declared `kind`.
     pub(super) fn resume(&mut self, kind: MetricType) {
         match self {
             Source::Text(source) => source.resume(kind),

@@ -1,20 +1,20 @@
-//! What a config says about reading bodies.
+//! The settings of a scrape job that change how bodies are parsed.
 
-/// How a body is read beyond what its format says.
+/// Options of a parser beyond the format. All are off by default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Switches {
-    /// Whether a family's type and unit become the labels `__type__` and `__unit__`.
+    /// True if the type and unit of a family become the labels `__type__` and `__unit__`.
     pub type_and_unit_labels: bool,
-    /// Whether samples carry the time since when they count. In OpenMetrics this takes out the
-    /// samples that say so, `name_created`.
+    /// True if samples carry their start time. In OpenMetrics this removes the `name_created`
+    /// samples that contain it.
     pub start_times: bool,
-    /// Whether native histograms are read as such (`scrape_native_histograms`). If not, only their
-    /// classic buckets are.
+    /// True if native histograms are read as such (`scrape_native_histograms`). Otherwise only
+    /// their classic buckets are read.
     pub native_histograms: bool,
-    /// Whether classic histograms become native ones with custom buckets
+    /// True if classic histograms are converted to native ones with custom buckets
     /// (`convert_classic_histograms_to_nhcb`).
     pub convert_classic_histograms: bool,
-    /// Whether classic histograms are read even if they are native or converted too
+    /// True if classic histograms are read even if they are also native or converted
     /// (`always_scrape_classic_histograms`).
     pub always_classic_histograms: bool,
 }

@@ -1,13 +1,13 @@
-//! The Prometheus text format, versions 0.0.4 and 1.0.0, which are read alike.
+//! The parser of the Prometheus text format, versions 0.0.4 and 1.0.0, which it treats alike.
 //!
 //! ```text
 //! name{label="value",...} value [time]        {"name",label="value",...} value [time]
 //! # HELP name text      # TYPE name type      # anything else
 //! ```
 //!
-//! Follows upstream's `model/textparse/promparse.go`: what it accepts is accepted, what it refuses
-//! is refused with its words, and what is odd in it (a name takes in the blanks before it, a label
-//! needs no comma after it) is odd here too.
+//! Follows upstream's `model/textparse/promparse.go`: it accepts the same texts and rejects the
+//! others with the same errors. Upstream's oddities are kept: a name includes the blanks before it,
+//! and labels need no comma between them.
 
 use super::error::{ParseError, unexpected, while_parsing};
 use super::event::{Entry, Field, Metadata, Place, Sample, Value};
@@ -21,16 +21,16 @@ use firn_model::quote::quote;
 use firn_model::sample::{NORMAL_NAN_BITS, TimestampMs};
 use std::ops::Range;
 
-/// Reads a text line by line.
+/// Parses a text line by line.
 #[derive(Clone, Debug)]
 pub(super) struct TextParser<'t> {
     lexer: Lexer<'t>,
-    /// Where the current line began.
+    /// Offset of the first byte of the current line.
     line: usize,
     key: Range<usize>,
     is_expected: bool,
     offsets: Offsets,
-    /// The type last stated, of whatever family.
+    /// Type in the latest `# TYPE` line of any family.
     kind: MetricType,
     is_labelled: bool,
     value: f64,
@@ -38,7 +38,7 @@ pub(super) struct TextParser<'t> {
     meta: Meta,
 }
 
-/// The metadata last read.
+/// Byte ranges of the current metadata line.
 #[derive(Clone, Debug, Default)]
 struct Meta {
     name: Range<usize>,
@@ -74,7 +74,7 @@ impl<'t> TextParser<'t> {
         self.kind = kind;
     }
 
-    /// Goes to the next entry.
+    /// Moves to the next entry; returns `None` at the end of the text.
     pub fn advance(&mut self, expected: &[u8]) -> Result<Option<Entry>, ParseError> {
         self.line = self.lexer.scanner().at;
         if self.pass_expected(expected) {
@@ -82,7 +82,7 @@ impl<'t> TextParser<'t> {
             if token != Token::BraceOpen {
                 return self.read_suffix(token).map(Some);
             }
-            // The series has labels, or none but braces, which the expected one has not.
+            // The series has labels or empty braces, but the expected one has none.
             self.lexer.return_to(self.line);
         }
         let entry = self.read_entry()?;
@@ -92,8 +92,9 @@ impl<'t> TextParser<'t> {
         Ok(entry)
     }
 
-    /// Passes over the series if it is the expected one, whose bytes need no check then: the same
-    /// bytes were read before, and what ended the series there ends it here.
+    /// Skips the series if it begins with the expected one; returns false otherwise. The bytes of
+    /// the series need no check: they were parsed before, and the byte after them ends the series
+    /// here too.
     #[inline]
     fn pass_expected(&mut self, expected: &[u8]) -> bool {
         let rest = self
@@ -150,7 +151,7 @@ impl<'t> TextParser<'t> {
         }
     }
 
-    /// Reads the labels after a name, if there are any, and returns the token behind them.
+    /// Reads the labels after a name, if there are any, and returns the token after them.
     fn read_name(&mut self) -> Result<Token, ParseError> {
         self.key = self.line..self.lexer.scanner().at;
         self.offsets.name = Some(self.key.clone());
@@ -160,7 +161,7 @@ impl<'t> TextParser<'t> {
         }
     }
 
-    /// Reads what stands in braces and returns the token behind them.
+    /// Reads the labels in braces and returns the token after them.
     fn read_braces(&mut self) -> Result<Token, ParseError> {
         read_labels(&mut self.lexer, self.line, Style::Loose, &mut self.offsets)?;
         self.key = self.line..self.lexer.scanner().at;
@@ -175,7 +176,7 @@ impl<'t> TextParser<'t> {
         Ok(token)
     }
 
-    /// Reads the value and the time behind a series.
+    /// Reads the value and the timestamp after a series.
     #[inline]
     fn read_suffix(&mut self, token: Token) -> Result<Entry, ParseError> {
         if token != Token::Value {
@@ -240,7 +241,7 @@ impl<'t> TextParser<'t> {
         } = self.lexer.scanner().span();
         self.meta = Meta {
             name: start..end,
-            // The blank behind the name.
+            // Skips the blank after the name.
             text: (from + 1).min(to)..to,
             is_type: keyword == Token::Type,
         };
@@ -281,7 +282,7 @@ impl<'t> TextParser<'t> {
         }
     }
 
-    /// Writes the labels of the sample just read.
+    /// Replaces `out` with the labels of the current sample.
     pub fn labels(&self, out: &mut LabelPairs) -> Result<(), ParseError> {
         let family = Family {
             kind: self.kind,
@@ -292,7 +293,7 @@ impl<'t> TextParser<'t> {
             write_labels(self.lexer.scanner().text(), &self.offsets, family, out);
             return Ok(());
         }
-        // The series was passed over as the expected one.
+        // The series was skipped because its key was the expected one.
         let mut again = TextParser::new(self.key_bytes(), self.is_labelled);
         if again.lexer.next() == Token::BraceOpen {
             again.read_braces()?;

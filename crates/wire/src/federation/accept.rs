@@ -1,19 +1,19 @@
-//! Which format a client gets, by its `Accept` header: as `expfmt.Negotiate` and the library
-//! behind it choose.
+//! Negotiates the format of a federation response from the `Accept` header, with the same choices
+//! as `expfmt.Negotiate` and the library that it uses.
 
 use crate::families::MEDIA_TYPE;
 
-/// How names are written that are not plain.
+/// The representation of names that contain other characters than legacy names.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum NameEscaping {
-    /// As they are, in quotes.
+    /// The original characters, in quotes.
     AllowUtf8,
-    /// Each other character as an underscore.
+    /// An underscore for each other character.
     #[default]
     Underscores,
-    /// A dot as `_dot_`, others as two underscores.
+    /// `_dot_` for a dot, two underscores for each other character.
     Dots,
-    /// Each other character as its number, behind `U__`.
+    /// The code point of each other character, after a prefix `U__`.
     Values,
 }
 
@@ -36,7 +36,7 @@ impl NameEscaping {
     }
 }
 
-/// A format, and how names are written in it.
+/// The negotiated format, with the escaping of names.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Format {
     is_protobuf: bool,
@@ -54,14 +54,14 @@ struct Clause<'a> {
 
 impl Clause<'_> {
     fn param(&self, name: &str) -> &str {
-        // The last one counts.
+        // The last parameter of a name wins.
         let found = self.params.iter().rev().find(|(known, _)| *known == name);
         found.map_or("", |(_, value)| value)
     }
 }
 
 impl Format {
-    /// The format for a client with this `Accept` header.
+    /// Returns the format for a client that sends this `Accept` header.
     pub fn negotiate(accept: &str) -> Self {
         let mut escaping = NameEscaping::default();
         for clause in clauses(accept) {
@@ -88,7 +88,7 @@ impl Format {
         }
     }
 
-    /// The media type of the answer.
+    /// Returns the content type of the response.
     pub fn content_type(self) -> String {
         let media_type = match self.is_protobuf {
             true => MEDIA_TYPE,
@@ -97,7 +97,7 @@ impl Format {
         format!("{media_type}; escaping={}", self.escaping.name())
     }
 
-    /// Whether the answer is in protocol buffers, which alone show native histograms.
+    /// Returns whether the response is in protobuf, the only format with native histograms.
     pub fn is_protobuf(self) -> bool {
         self.is_protobuf
     }
@@ -107,10 +107,10 @@ impl Format {
     }
 }
 
-/// The clauses of a header, the heaviest first.
+/// Parses the clauses of a header and sorts them by decreasing weight.
 fn clauses(header: &str) -> Vec<Clause<'_>> {
     let mut clauses: Vec<_> = header.split(',').filter_map(clause).collect();
-    // Clauses of one weight keep their order, but for those with a star.
+    // Clauses of equal weight keep their order, except that wildcards go last.
     clauses.sort_by(|a, b| {
         let stars = |c: &Clause<'_>| u8::from(c.kind == "*") + u8::from(c.subtype == "*");
         b.weight.total_cmp(&a.weight).then(stars(a).cmp(&stars(b)))

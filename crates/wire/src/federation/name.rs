@@ -1,11 +1,11 @@
-//! Names that not every client reads, written in characters that all do.
+//! Escapes metric and label names for clients that accept legacy names only.
 
 use super::accept::NameEscaping;
 use firn_model::names::NameScheme;
 use std::borrow::Cow;
 use std::fmt::Write;
 
-/// `name` as a client that asked for `escaping` reads it.
+/// Returns `name` with the negotiated `escaping` applied.
 pub(super) fn escaped(name: &str, escaping: NameEscaping) -> Cow<'_, str> {
     if escaping == NameEscaping::AllowUtf8 || is_plain(name) {
         return Cow::Borrowed(name);
@@ -32,7 +32,7 @@ pub(super) fn escaped(name: &str, escaping: NameEscaping) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// Whether every client reads `name` as it is.
+/// Returns whether `name` is a legacy name, which every client accepts without escaping.
 pub(super) fn is_plain(name: &str) -> bool {
     NameScheme::Legacy.allows_metric(name)
 }

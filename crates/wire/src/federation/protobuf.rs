@@ -1,4 +1,4 @@
-//! Series as families of metrics in delimited protocol buffers (layout: `crate::families`).
+//! Encodes federated series as delimited protobuf families (layout: `crate::families`).
 
 use super::text::cumulative;
 use super::{FederatedValue, Kind, Written};
@@ -6,7 +6,7 @@ use crate::families::{self, MetricType, field, put_set_double, put_set_integer, 
 use crate::protobuf::{put_bytes, to_zigzag};
 use firn_model::histogram::Histogram;
 
-/// A family under way.
+/// The family that is being written, with working memory for its metrics.
 #[derive(Debug, Default)]
 pub(super) struct Family {
     family: families::Family,
@@ -15,7 +15,7 @@ pub(super) struct Family {
 }
 
 impl Family {
-    /// Begins a family.
+    /// Starts a family of the given kind without a help text.
     pub(super) fn begin(&mut self, name: &str, kind: Kind) {
         let metric_type = match kind {
             Kind::Untyped => MetricType::Untyped,
@@ -25,7 +25,7 @@ impl Family {
         self.family.begin(name, "", metric_type);
     }
 
-    /// Appends a metric.
+    /// Appends a sample to the family as a metric.
     pub(super) fn push(&mut self, sample: &Written<'_>) {
         self.metric.clear();
         for (name, value) in sample.labels {
@@ -47,13 +47,13 @@ impl Family {
         self.family.push(&self.metric);
     }
 
-    /// Appends the family to `out`, its length before it.
+    /// Appends the finished family to `out`, preceded by its length.
     pub(super) fn finish(&mut self, out: &mut Vec<u8>) {
         self.family.finish(out);
     }
 }
 
-/// Custom buckets as those that have always been there.
+/// Writes a histogram with custom buckets as a classic histogram.
 fn put_classic(out: &mut Vec<u8>, histogram: &Histogram) {
     let counts = histogram.counts.to_floats();
     put_set_double(out, field::SUM, histogram.sum);
@@ -67,7 +67,7 @@ fn put_classic(out: &mut Vec<u8>, histogram: &Histogram) {
     put_set_double(out, field::FLOAT_COUNT, counts.count);
 }
 
-/// Exponential buckets, counted in floats.
+/// Writes exponential buckets with float counts.
 fn put_native(out: &mut Vec<u8>, histogram: &Histogram) {
     let counts = histogram.counts.to_floats();
     put_set_double(out, field::SUM, histogram.sum);

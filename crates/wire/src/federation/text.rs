@@ -1,4 +1,4 @@
-//! Families as text, version 0.0.4.
+//! Encodes federated series in the text format 0.0.4.
 
 use super::name::is_plain;
 use super::{FederatedValue, Kind, Written};
@@ -6,7 +6,7 @@ use firn_model::go_float::shortest;
 use firn_model::histogram::{Histogram, bucket_indexes};
 use firn_model::sample::TimestampMs;
 
-/// Writes the line about the type.
+/// Writes the `# TYPE` line of a family.
 pub(super) fn begin(out: &mut Vec<u8>, name: &str, kind: Kind) {
     out.extend_from_slice(b"# TYPE ");
     push_name(out, name);
@@ -16,7 +16,7 @@ pub(super) fn begin(out: &mut Vec<u8>, name: &str, kind: Kind) {
     });
 }
 
-/// Writes the lines of a sample.
+/// Writes the lines of a sample, several for a histogram.
 pub(super) fn push(out: &mut Vec<u8>, name: &str, sample: &Written<'_>) {
     match sample.value {
         FederatedValue::Float(value) => {
@@ -35,7 +35,7 @@ pub(super) fn push(out: &mut Vec<u8>, name: &str, sample: &Written<'_>) {
     }
 }
 
-/// The bounds of custom buckets, each with the observations up to it.
+/// Returns the bounds of custom buckets, each with its cumulative count.
 pub(super) fn cumulative<'a>(
     histogram: &'a Histogram,
     counts: &'a [f64],
@@ -111,7 +111,7 @@ fn push_escaped(out: &mut Vec<u8>, text: &[u8]) {
 
 fn push_float(out: &mut Vec<u8>, value: f64) {
     match value {
-        // Of either sign.
+        // Matches zero of either sign.
         0.0 => out.push(b'0'),
         value => out.extend_from_slice(shortest(value).as_bytes()),
     }

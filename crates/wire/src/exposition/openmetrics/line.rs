@@ -1,4 +1,4 @@
-//! One line of OpenMetrics after the other.
+//! Parses one line of the OpenMetrics text format at a time.
 
 use super::super::error::{ParseError, unexpected, while_parsing};
 use super::super::event::{Entry, Place};
@@ -11,10 +11,10 @@ use firn_model::quote::quote;
 use firn_model::sample::{NORMAL_NAN_BITS, TimestampMs};
 use std::ops::Range;
 
-/// Where `# EOF` must stand.
+/// Error text for a body without `# EOF`.
 const END_MISSING: &str = "data does not end with # EOF";
 
-/// What a line says about a metric family.
+/// The field of a metadata line: the keyword after the hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MetaField {
     Type,
@@ -22,29 +22,29 @@ pub(super) enum MetaField {
     Unit,
 }
 
-/// The numbers of an exemplar.
+/// Value and timestamp of an exemplar.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Numbers {
     pub value: f64,
     pub time: Option<TimestampMs>,
 }
 
-/// The line last read, and what earlier lines said that still holds.
+/// The current line, and the parts of earlier metadata lines that still apply.
 #[derive(Clone, Debug)]
 pub(super) struct Line<'t> {
     lexer: Lexer<'t>,
-    /// Where the line began.
+    /// Offset of the first byte of the line.
     start: usize,
     key: Range<usize>,
-    /// Where the parts of the series lie; without a name if it was passed over.
+    /// Byte ranges of the parts of the series; without a name if the series was skipped.
     pub offsets: Offsets,
     pub value: f64,
     pub time: Option<TimestampMs>,
     pub exemplar: Option<Numbers>,
     pub exemplar_offsets: Offsets,
-    /// Whether exemplars are passed over instead of being read.
+    /// True if exemplars are skipped without being parsed.
     passes_exemplars: bool,
-    /// The type last stated, of whatever family.
+    /// Type in the latest `# TYPE` line of any family.
     pub kind: MetricType,
     unit: Range<usize>,
     pub meta_field: MetaField,
@@ -72,7 +72,7 @@ impl<'t> Line<'t> {
         }
     }
 
-    /// Places itself where `other` stands, to read ahead of it.
+    /// Moves to the position of `other`, in order to read ahead of it without parsing exemplars.
     pub fn follow(&mut self, other: &Line<'t>) {
         self.lexer = other.lexer.clone();
         self.passes_exemplars = true;
@@ -82,7 +82,7 @@ impl<'t> Line<'t> {
         self.lexer.scanner().text()
     }
 
-    /// How far it has come.
+    /// Returns the position in the text.
     pub fn place(&self) -> Place {
         Place {
             line: self.start,
@@ -91,35 +91,36 @@ impl<'t> Line<'t> {
         }
     }
 
-    /// Where the line began.
+    /// Returns the offset of the first byte of the line.
     pub fn start(&self) -> usize {
         self.start
     }
 
-    /// The bytes of the series.
+    /// Returns the bytes of the series as written.
     pub fn key(&self) -> &'t [u8] {
         &self.text()[self.key.clone()]
     }
 
-    /// The metric's name as it is written, without quotes.
+    /// Returns the metric name as written, without quotes.
     pub fn name(&self) -> &'t [u8] {
         let name = self.offsets.name.clone().unwrap_or_default();
         &self.text()[name]
     }
 
-    /// The unit last stated, of whatever family.
+    /// Returns the unit in the latest `# UNIT` line of any family.
     pub fn unit(&self) -> &'t [u8] {
         &self.text()[self.unit.clone()]
     }
 
-    /// The family's name and what is said about it.
+    /// Returns the name of the family and the text of the metadata line.
     pub fn meta(&self) -> (&'t [u8], &'t [u8]) {
         let text = self.text();
         (&text[self.meta_name.clone()], &text[self.meta_text.clone()])
     }
 
-    /// Reads a line if its series is the expected one, whose bytes need no check then: the same
-    /// bytes were read before, and what ended the series there ends it here. False if it is not.
+    /// Reads a line if it begins with the series `expected`; returns false otherwise. The bytes of
+    /// the series need no check: they were parsed before, and the byte after them ends the series
+    /// here too.
     #[inline]
     pub fn read_expected(&mut self, expected: &[u8]) -> Result<bool, ParseError> {
         if !self.lexer.is_at_line() {
@@ -149,7 +150,7 @@ impl<'t> Line<'t> {
         self.exemplar = None;
     }
 
-    /// Reads a line; `None` at the end.
+    /// Reads a line of any kind; returns `None` at `# EOF`.
     pub fn read(&mut self) -> Result<Option<Entry>, ParseError> {
         self.begin();
         match self.lexer.next() {
@@ -174,7 +175,7 @@ impl<'t> Line<'t> {
         }
     }
 
-    /// Reads the series at the start of a line.
+    /// Reads only the series at the start of a line, to recover its labels.
     pub fn read_series(&mut self) -> Result<(), ParseError> {
         self.begin();
         let token = self.lexer.next();
@@ -206,7 +207,8 @@ impl<'t> Line<'t> {
         Ok(())
     }
 
-    /// Reads the value, and what else follows the series, from its first token on.
+    /// Reads the value and the optional parts after it; `token` is the first token after the
+    /// series.
     fn read_suffix(&mut self, token: Token) -> Result<(), ParseError> {
         self.value = self.read_value(token, "expected value after metric")?;
         self.time = None;
@@ -221,7 +223,7 @@ impl<'t> Line<'t> {
                     token => Err(self.unexpected("expected next entry after timestamp", token)),
                 }
             }
-            // What is wrong here shows at the start of the next line.
+            // A syntax error here is reported at the start of the next line.
             _ => Ok(()),
         }
     }
@@ -237,13 +239,13 @@ impl<'t> Line<'t> {
         })
     }
 
-    /// The number in the current token, behind its space.
+    /// Parses the number in the current token, which begins with a space.
     fn read_number(&self) -> Result<f64, ParseError> {
         let Range { start, end } = self.lexer.scanner().span();
         parse_value(&self.text()[start + 1..end]).map_err(|e| self.while_parsing(&e))
     }
 
-    /// The time in the current token, which is in seconds.
+    /// Parses the current token, a timestamp in seconds, and converts it to milliseconds.
     fn read_time(&self, what: &str) -> Result<TimestampMs, ParseError> {
         let seconds = self.read_number()?;
         if seconds.is_finite() {
@@ -292,7 +294,7 @@ impl<'t> Line<'t> {
         loop {
             match self.lexer.next() {
                 Token::Linebreak => return Ok(()),
-                // Upstream reads an invalid token for ever.
+                // Upstream loops for ever at an invalid token.
                 Token::Eof | Token::Invalid => return Err(ParseError::new(END_MISSING)),
                 _ => {}
             }
@@ -315,7 +317,7 @@ impl<'t> Line<'t> {
             let message = format!("expected text in {}", keyword.name());
             return Err(ParseError::new(message));
         }
-        // Between the space and the newline.
+        // The text between the space and the newline.
         let Range { start, end } = self.lexer.scanner().span();
         self.meta_text = start + 1..end - 1;
         let (name, words) = self.meta();

@@ -1,32 +1,32 @@
-//! Finds since when a sample counts: OpenMetrics says so in a sample further on.
+//! Finds the start time of a sample, which OpenMetrics writes as a separate sample further on.
 //!
-//! Upstream reads ahead from every sample to the next `_created` one of the family. All samples on
-//! the way to it would find the same, so that here it is looked for once: time is linear in the
-//! body, whatever the order of its samples.
+//! Upstream reads ahead from every sample to the next `_created` sample of the family. All samples
+//! up to that one would find the same, so that this reader searches once for all of them: the time
+//! is linear in the size of the body, whatever the order of its samples.
 
 use super::super::event::Entry;
 use super::super::number::whole;
 use super::line::Line;
 use firn_model::metadata::MetricType;
 
-/// What the name of a sample ends with whose value is a start time.
+/// Suffix of the names of samples whose value is a start time.
 pub(super) const CREATED: &[u8] = b"_created";
 
-/// What was found by reading ahead.
+/// Cache of the start times that were found by reading ahead.
 #[derive(Clone, Debug)]
 pub(super) struct Starts<'t> {
     ahead: Line<'t>,
-    /// Where the reader stopped: samples before this find what it found.
+    /// Offset at which reading ahead stopped: all samples before it share its result.
     until: usize,
     next: Option<Start>,
-    /// The start time that was found last.
+    /// The start time that was returned last.
     known: Option<Start>,
 }
 
-/// A start time and the samples that it is for.
+/// A start time and the identity of the samples that it applies to.
 #[derive(Clone, Debug)]
 struct Start {
-    /// The labels and the family's name as they are written.
+    /// Labels and family name as written.
     identity: Vec<u8>,
     time: i64,
 }
@@ -41,12 +41,12 @@ impl<'t> Starts<'t> {
         }
     }
 
-    /// Forgets the start time: samples without one follow.
+    /// Drops the cached start time, because samples without one follow.
     pub fn forget(&mut self) {
         self.known = None;
     }
 
-    /// Since when the sample on the line `now` counts, or zero.
+    /// Returns the start time of the sample on the line `now`, or zero if there is none.
     pub fn find(&mut self, now: &Line<'t>) -> i64 {
         let Some(family) = family_name(now) else {
             self.forget();
@@ -81,8 +81,8 @@ impl<'t> Starts<'t> {
     }
 }
 
-/// The beginning of the sample's name that is as long as its family's. A name in braces must come
-/// first there.
+/// Returns the beginning of the sample's name, as many bytes as the family name has. A name in
+/// braces must be their first element.
 fn family_name<'t>(line: &Line<'t>) -> Option<&'t [u8]> {
     let (family, _) = line.meta();
     let name = line.offsets.name.clone()?;
@@ -91,7 +91,7 @@ fn family_name<'t>(line: &Line<'t>) -> Option<&'t [u8]> {
     line.text().get(name.start..end).filter(|_| at_start)
 }
 
-/// What a sample and the one with its start time have in common.
+/// Encodes the labels and the family name that a sample shares with its `_created` sample.
 fn identity(line: &Line<'_>, kind: MetricType, name: &[u8]) -> Vec<u8> {
     let own: &[u8] = match kind {
         MetricType::Summary => b"quantile",

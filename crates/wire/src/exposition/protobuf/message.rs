@@ -1,7 +1,7 @@
-//! The messages of `io.prometheus.client`, as far as they are read.
+//! The messages of `io.prometheus.client`, limited to the fields that the parser uses.
 //!
-//! A message that occurs twice is merged, as everywhere in protobuf; what is not known is passed
-//! over. Strings are checked where they are used.
+//! A message that occurs twice is merged, as everywhere in protobuf, and unknown fields are
+//! skipped. Strings are validated where they are used.
 
 use super::super::error::ParseError;
 use crate::error::WireError;
@@ -10,11 +10,11 @@ use firn_model::histogram::Span;
 
 type Read<T> = Result<T, ParseError>;
 
-/// The names of the fields of a [`Side`].
+/// Field names of the negative [`Side`] in error texts.
 const NEGATIVE: [&str; 3] = ["NegativeSpan", "NegativeDelta", "NegativeCount"];
 const POSITIVE: [&str; 3] = ["PositiveSpan", "PositiveDelta", "PositiveCount"];
 
-/// What is wrong with the bytes, in Prometheus's words where it has some.
+/// Converts a decoding error to the wording of Prometheus where it has one.
 impl From<WireError> for ParseError {
     fn from(error: WireError) -> Self {
         ParseError::new(match error {
@@ -25,19 +25,19 @@ impl From<WireError> for ParseError {
     }
 }
 
-/// A metric family without what is in its metrics.
+/// A metric family; its metrics are kept as undecoded messages.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Family<'t> {
     pub name: &'t [u8],
     pub help: &'t [u8],
     pub unit: &'t [u8],
-    /// A number of the enumeration `MetricType`.
+    /// Value of the enumeration `MetricType`.
     pub kind: i32,
     pub metrics: Vec<&'t [u8]>,
 }
 
 impl<'t> Family<'t> {
-    /// Replaces this one by the family in `message`.
+    /// Replaces the fields with those of the family in `message`.
     pub fn read(&mut self, message: &'t [u8]) -> Read<()> {
         (self.name, self.help, self.unit, self.kind) = (b"", b"", b"", 0);
         self.metrics.clear();
@@ -56,10 +56,10 @@ impl<'t> Family<'t> {
     }
 }
 
-/// One metric of a family. Which of the values counts is said by the family's type.
+/// One metric of a family. The type of the family decides which of the values is used.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Metric<'t> {
-    /// Messages with a name and a value.
+    /// Undecoded messages, each with a name and a value.
     pub labels: Vec<&'t [u8]>,
     pub gauge: f64,
     pub untyped: f64,
@@ -80,12 +80,12 @@ pub(super) struct Counter<'t> {
 pub(super) struct Summary {
     pub count: u64,
     pub sum: f64,
-    /// Quantiles and their values.
+    /// Pairs of quantile and value.
     pub quantiles: Vec<(f64, f64)>,
     pub start: i64,
 }
 
-/// A histogram, classic or native or both.
+/// A histogram in classic form, native form or both.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Histogram<'t> {
     pub count: u64,
@@ -110,7 +110,7 @@ pub(super) struct Side {
     pub counts: Vec<f64>,
 }
 
-/// A classic bucket.
+/// A classic bucket with its cumulative count.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Bucket<'t> {
     pub count: u64,
@@ -120,7 +120,7 @@ pub(super) struct Bucket<'t> {
 }
 
 impl<'t> Metric<'t> {
-    /// Replaces this one by the metric in `message`.
+    /// Replaces the fields with those of the metric in `message`.
     pub fn read(&mut self, message: &'t [u8]) -> Read<()> {
         self.clear();
         let mut cursor = Cursor::new(message);
@@ -159,7 +159,7 @@ impl<'t> Metric<'t> {
     }
 }
 
-/// Reads a message that has one field, a value.
+/// Reads a message whose only field is a value.
 fn read_value(value: &mut f64, message: &[u8]) -> Read<()> {
     let mut cursor = Cursor::new(message);
     while let Some((number, wire_type)) = cursor.field()? {
@@ -283,7 +283,7 @@ impl Side {
         self.counts.clear();
     }
 
-    /// Reads spans, deltas or counts, which follow each other in number.
+    /// Reads one field of the side: spans, deltas or counts, whose field numbers are consecutive.
     fn read(
         &mut self,
         which: u32,
@@ -329,7 +329,7 @@ fn span(message: &[u8]) -> Read<Span> {
     Ok(Span { offset, length })
 }
 
-/// A name and its value; the name is `None` if it is not there.
+/// Reads a label and returns its name, `None` if the field is absent, and its value.
 pub(super) fn label(message: &[u8]) -> Read<(Option<&[u8]>, &[u8])> {
     let (mut name, mut value) = (None, &b""[..]);
     let mut cursor = Cursor::new(message);
@@ -343,7 +343,7 @@ pub(super) fn label(message: &[u8]) -> Read<(Option<&[u8]>, &[u8])> {
     Ok((name, value))
 }
 
-/// An exemplar's parts.
+/// The decoded fields of an exemplar.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Exemplar<'t> {
     pub labels: Vec<(&'t [u8], &'t [u8])>,
@@ -351,7 +351,7 @@ pub(super) struct Exemplar<'t> {
     pub time: Option<i64>,
 }
 
-/// Reads an exemplar.
+/// Decodes an exemplar; names and values of its labels are not validated.
 pub(super) fn read_exemplar(message: &[u8]) -> Read<Exemplar<'_>> {
     let mut exemplar = Exemplar::default();
     let mut cursor = Cursor::new(message);
@@ -369,7 +369,7 @@ pub(super) fn read_exemplar(message: &[u8]) -> Read<Exemplar<'_>> {
     Ok(exemplar)
 }
 
-/// Checks an exemplar that is read later, if the caller asks for it.
+/// Validates an exemplar and returns its message, which is decoded only if the caller requests it.
 fn exemplar<'t>(
     wire_type: WireType,
     cursor: &mut Cursor<'t>,
@@ -380,7 +380,7 @@ fn exemplar<'t>(
     Ok(message)
 }
 
-/// A point in time in milliseconds.
+/// Reads a `Timestamp` message and returns it in milliseconds.
 fn time(wire_type: WireType, cursor: &mut Cursor<'_>, name: &'static str) -> Read<i64> {
     let (mut seconds, mut nanos) = (0i64, 0i32);
     let mut cursor = Cursor::new(bytes(wire_type, cursor, name)?);
@@ -410,7 +410,7 @@ fn double(wire_type: WireType, cursor: &mut Cursor<'_>, name: &'static str) -> R
     Ok(cursor.double()?)
 }
 
-/// Checks that the field `name` is laid out as its type asks.
+/// Fails unless the field `name` has the wire type of its declared type.
 #[inline]
 fn expect(wire_type: WireType, wanted: WireType, name: &'static str) -> Read<()> {
     if wire_type == wanted {

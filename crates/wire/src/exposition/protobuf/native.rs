@@ -1,4 +1,5 @@
-//! Native histograms, and classic ones with custom buckets.
+//! Conversion of protobuf histograms to native ones: exponential buckets, and classic buckets as
+//! custom buckets.
 
 use super::super::custom::ClassicHistogram;
 use super::super::error::ParseError;
@@ -6,15 +7,15 @@ use super::message::{Bucket, Histogram, Side};
 use firn_model::histogram::{self, Counts, ResetHint, Span};
 
 impl Bucket<'_> {
-    /// The observations up to the bound.
+    /// Returns the cumulative count of observations up to the bound.
     pub fn cumulative_count(&self) -> f64 {
         either(self.count_float, self.count)
     }
 }
 
 impl Histogram<'_> {
-    /// Whether there is anything but classic buckets: a library shows by an empty span that a
-    /// histogram without observations is native.
+    /// Returns whether the histogram has native buckets. Client libraries mark a native histogram
+    /// without observations by an empty span.
     pub fn is_native(&self) -> bool {
         !self.positive.spans.is_empty()
             || !self.negative.spans.is_empty()
@@ -22,12 +23,13 @@ impl Histogram<'_> {
             || self.zero_count > 0
     }
 
-    /// The number of all observations.
+    /// Returns the total number of observations.
     pub fn total_count(&self) -> f64 {
         either(self.count_float, self.count)
     }
 
-    /// The native histogram, without empty buckets at the ends of its spans.
+    /// Returns the native histogram without empty buckets at the ends of its spans. Fails if spans
+    /// and counts do not match.
     pub fn to_native(&self, is_gauge: bool) -> Result<histogram::Histogram, String> {
         let is_float = self.count_float > 0.0 || self.zero_count_float > 0.0;
         self.positive.check("positive", is_float)?;
@@ -60,7 +62,8 @@ impl Histogram<'_> {
         Ok(native)
     }
 
-    /// The classic histogram as a native one with custom buckets.
+    /// Returns the classic buckets as a native histogram with custom buckets; `classic` is working
+    /// memory.
     pub fn to_custom(
         &self,
         classic: &mut ClassicHistogram,
@@ -79,7 +82,7 @@ impl Histogram<'_> {
 }
 
 impl Side {
-    /// Checks that the spans describe as many buckets as there are.
+    /// Fails unless the spans cover exactly as many buckets as the side has counts.
     fn check(&self, name: &str, is_float: bool) -> Result<(), String> {
         let have = match is_float {
             true => self.counts.len(),
@@ -103,7 +106,7 @@ fn hint(is_gauge: bool) -> ResetHint {
     }
 }
 
-/// A count that is a float unless it is zero.
+/// Returns the float count, or the integer count if the float is zero.
 fn either(float: f64, integer: u64) -> f64 {
     match float == 0.0 {
         true => integer as f64,
