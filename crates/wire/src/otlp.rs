@@ -1,15 +1,15 @@
-//! OTLP metrics: `ExportMetricsServiceRequest`, as protocol buffers or JSON.
+//! OTLP metrics: decodes `ExportMetricsServiceRequest` messages in protobuf or JSON.
 //!
 //! ```text
 //! JSON -- json --> message -- walk --> Batch: keys of series, samples, exemplars, metadata
-//!                              |  \--> what was refused, by reason
-//!                           translation (names, attributes -> labels), deltas (added up or not)
+//!                              |  \--> rejected points, counted by reason
+//!                           translation (names, attributes -> labels), deltas (accumulated or not)
 //! ```
 //!
-//! Labels are put together in the form that remote write 1.0 has them in, so a series has one key
-//! whichever protocol brings it, and a store that knows the key reads no labels. Meaning and words
-//! are those of Prometheus 3.14's receiver (`storage/remote/otlptranslator`), but that what cannot
-//! stand is left out and named where upstream refuses the request.
+//! Labels are encoded like those of remote write 1.0, so that a series has the same key in both
+//! protocols, and a store that has the key in its cache decodes no labels. Semantics and error
+//! texts are those of the receiver in Prometheus 3.14 (`storage/remote/otlptranslator`), except
+//! that invalid points are left out and reported where upstream rejects the whole request.
 
 mod answer;
 mod emit;
@@ -50,26 +50,26 @@ use firn_model::budget::Reservation;
 use firn_model::metadata::MetadataBatch;
 use request::Walk;
 
-/// How requests are read.
+/// Options for decoding requests.
 #[derive(Clone, Copy, Debug)]
 pub struct Reader<'t> {
-    /// How metrics become series.
+    /// How metric names and attributes become series names and labels.
     pub translation: &'t Translation,
-    /// Whether exemplars are read or counted.
+    /// True if exemplars are decoded; otherwise they are only counted.
     pub keeps_exemplars: bool,
-    /// Whether type and unit become labels: `type-and-unit-labels`.
+    /// True if type and unit become labels (`type-and-unit-labels`).
     pub labels_types: bool,
-    /// Nanoseconds between samples of `target_info` at most.
+    /// Largest distance between two samples of `target_info` in nanoseconds.
     pub info_step_ns: u64,
 }
 
-/// What is done with points that count since the one before.
+/// The treatment of points with delta temporality.
 pub enum Deltas<'d> {
-    /// They are refused.
+    /// Reject delta points.
     Refuse,
-    /// They are stored as they are: `otlp-native-delta-ingestion`.
+    /// Store delta points unchanged (`otlp-native-delta-ingestion`).
     Keep,
-    /// They are added up: `otlp-deltatocumulative`.
+    /// Accumulate delta points to cumulative ones (`otlp-deltatocumulative`).
     Accumulate(&'d mut dyn Accumulate),
 }
 
@@ -79,28 +79,28 @@ impl Deltas<'_> {
     }
 }
 
-/// Adds points up: each becomes what was counted since the stream began, or is refused.
+/// Accumulates delta points: replaces each by the cumulative point of its stream, or rejects it.
 pub trait Accumulate {
-    /// Adds a number.
+    /// Accumulates a float or integer point.
     fn number(&mut self, stream: Stream, point: &mut NumberPoint) -> Result<(), Offence>;
 
-    /// Adds a histogram with explicit bounds.
+    /// Accumulates a point of a histogram with explicit bounds.
     fn explicit(&mut self, stream: Stream, point: &mut ExplicitPoint) -> Result<(), Offence>;
 
-    /// Adds an exponential histogram.
+    /// Accumulates a point of an exponential histogram.
     fn exponential(&mut self, stream: Stream, point: &mut ExponentialPoint) -> Result<(), Offence>;
 }
 
-/// A decoded request.
+/// A decoded request, which borrows the memory of its decoder.
 #[derive(Debug)]
 pub struct DecodedOtlp<'d> {
     /// The samples of the data points, and the metadata of the request.
     pub points: Decoded<'d>,
-    /// The samples of `target_info`, which follow from the resources of the points.
+    /// The samples of `target_info`, derived from the resources of the points.
     pub target_info: Decoded<'d>,
 }
 
-/// Reads requests one after the other and reuses its memory.
+/// Decodes one request after another and reuses the memory of the previous one.
 #[derive(Debug, Default)]
 pub struct Decoder {
     limits: WireLimits,
@@ -111,7 +111,7 @@ pub struct Decoder {
 }
 
 impl Decoder {
-    /// A decoder without memory yet.
+    /// Returns a decoder that has not allocated memory yet.
     pub fn new(limits: WireLimits) -> Self {
         Self {
             limits,
@@ -119,10 +119,10 @@ impl Decoder {
         }
     }
 
-    /// Reads a request in protocol buffers and leaves labels unread, as
-    /// [`crate::remote_write::Decoder::decode_within`] does. What samples and labels take is
-    /// reserved in `memory` before they take it; the message is the caller's to reserve. Fails if
-    /// the message as a whole is malformed or over a limit.
+    /// Decodes a protobuf request and leaves labels undecoded, like
+    /// [`crate::remote_write::Decoder::decode_within`]. The memory for samples and labels is
+    /// reserved in `memory` before it is allocated; the caller reserves the memory of the message.
+    /// Fails if the message as a whole is malformed or exceeds a limit.
     pub fn decode_within<'a>(
         &mut self,
         (reader, deltas): (&Reader<'a>, Deltas<'a>),
@@ -149,7 +149,7 @@ impl Decoder {
         })
     }
 
-    /// Bytes of memory that the decoder keeps for the next request.
+    /// Returns the bytes of memory that the decoder retains for the next request.
     pub fn memory_bytes(&self) -> usize {
         self.batch.memory_bytes()
             + self.target_info.memory_bytes()

@@ -1,21 +1,22 @@
-//! The protobuf wire format: a cursor over untrusted bytes, and the writer's few parts.
+//! The protobuf wire format: a cursor over untrusted bytes, and functions that append fields.
 //!
-//! The cursor hands out slices of its input and never copies. A reader of a message loops
-//! over [`Cursor::field`] and skips what it does not know, so that it understands newer senders.
+//! The cursor returns slices of its input and never copies. Decoders loop over [`Cursor::field`]
+//! and skip unknown fields, so that they accept messages of newer senders.
 
 use crate::error::WireError;
 
-/// Groups inside groups that [`Cursor::skip`] follows. No Prometheus message has a group at all.
+/// Largest nesting depth of groups that [`Cursor::skip`] accepts. No Prometheus message has a
+/// group.
 const GROUP_DEPTH_MAX: usize = 16;
 
-/// How a field's payload is laid out.
+/// The encoding of a field's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WireType {
     /// A variable-length integer.
     Varint,
     /// Eight bytes.
     Fixed64,
-    /// A length and as many bytes.
+    /// A length, followed by that many bytes.
     Bytes,
     /// The start of a group.
     GroupStart,
@@ -31,24 +32,24 @@ fn malformed<T>(what: &'static str) -> Read<T> {
     Err(WireError::Protobuf(what))
 }
 
-/// Reads the fields of one message.
+/// Reads the fields of one message in order.
 #[derive(Clone, Debug)]
 pub(crate) struct Cursor<'m> {
     rest: &'m [u8],
 }
 
 impl<'m> Cursor<'m> {
-    /// A cursor at the start of `message`.
+    /// Returns a cursor at the start of `message`.
     pub fn new(message: &'m [u8]) -> Self {
         Self { rest: message }
     }
 
-    /// What has not been read yet.
+    /// Returns the unread rest of the message.
     pub fn rest(&self) -> &'m [u8] {
         self.rest
     }
 
-    /// The number and type of the next field; `None` at the end of the message.
+    /// Reads the number and wire type of the next field; returns `None` at the end of the message.
     #[inline]
     pub fn field(&mut self) -> Read<Option<(u32, WireType)>> {
         if self.rest.is_empty() {
@@ -71,7 +72,7 @@ impl<'m> Cursor<'m> {
         Ok(Some((number, wire_type)))
     }
 
-    /// A variable-length integer.
+    /// Reads a variable-length integer.
     #[inline]
     pub fn varint(&mut self) -> Read<u64> {
         if let [byte @ 0..0x80, rest @ ..] = self.rest {
@@ -96,7 +97,7 @@ impl<'m> Cursor<'m> {
         }
     }
 
-    /// Eight bytes as an integer.
+    /// Reads eight bytes as an unsigned integer.
     #[inline]
     pub fn fixed64(&mut self) -> Read<u64> {
         match self.rest.split_first_chunk::<8>() {
@@ -108,13 +109,13 @@ impl<'m> Cursor<'m> {
         }
     }
 
-    /// Eight bytes as a float.
+    /// Reads eight bytes as a float.
     #[inline]
     pub fn double(&mut self) -> Read<f64> {
         self.fixed64().map(f64::from_bits)
     }
 
-    /// The bytes of a field with a length.
+    /// Reads the bytes of a length-delimited field.
     #[inline]
     pub fn bytes(&mut self) -> Read<&'m [u8]> {
         let length = self.varint()?;
@@ -130,7 +131,7 @@ impl<'m> Cursor<'m> {
         }
     }
 
-    /// Passes over the payload of a field whose meaning is not known.
+    /// Skips the value of an unknown field, including nested groups.
     pub fn skip(&mut self, wire_type: WireType) -> Read<()> {
         let mut depth = 0usize;
         let mut wire_type = wire_type;
@@ -161,7 +162,7 @@ impl<'m> Cursor<'m> {
     }
 }
 
-/// Checks that a known field is laid out as its type asks.
+/// Fails unless a known field has the wire type of its declared type.
 #[inline]
 pub(crate) fn expect(wire_type: WireType, wanted: WireType) -> Read<()> {
     if wire_type != wanted {
@@ -170,12 +171,12 @@ pub(crate) fn expect(wire_type: WireType, wanted: WireType) -> Read<()> {
     Ok(())
 }
 
-/// The integer that zigzag encoding made unsigned.
+/// Decodes a zigzag integer.
 pub(crate) fn from_zigzag(value: u64) -> i64 {
     (value >> 1) as i64 ^ -((value & 1) as i64)
 }
 
-/// The unsigned form of an integer in which small ones of either sign are short.
+/// Encodes an integer in zigzag form, which keeps small numbers of either sign short.
 pub(crate) fn to_zigzag(value: i64) -> u64 {
     (value << 1 ^ value >> 63) as u64
 }
@@ -189,12 +190,12 @@ pub(crate) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     out.push(value as u8);
 }
 
-/// Appends the key of a field.
+/// Appends the key of a field: its number and wire type.
 pub(crate) fn put_key(out: &mut Vec<u8>, number: u32, wire_type: WireType) {
     put_varint(out, u64::from(number) << 3 | wire_type as u64);
 }
 
-/// Appends an integer field, unless it has the value that an absent one has.
+/// Appends an integer field, unless it has the default value.
 pub(crate) fn put_integer(out: &mut Vec<u8>, number: u32, value: u64) {
     if value != 0 {
         put_key(out, number, WireType::Varint);
@@ -202,7 +203,7 @@ pub(crate) fn put_integer(out: &mut Vec<u8>, number: u32, value: u64) {
     }
 }
 
-/// Appends a float field, unless it has the bits that an absent one has.
+/// Appends a float field, unless it has the bits of the default value; minus zero is appended.
 pub(crate) fn put_double(out: &mut Vec<u8>, number: u32, value: f64) {
     if value.to_bits() != 0 {
         put_key(out, number, WireType::Fixed64);
@@ -210,7 +211,7 @@ pub(crate) fn put_double(out: &mut Vec<u8>, number: u32, value: f64) {
     }
 }
 
-/// Appends a field with a length.
+/// Appends a length-delimited field.
 pub(crate) fn put_bytes(out: &mut Vec<u8>, number: u32, bytes: &[u8]) {
     put_key(out, number, WireType::Bytes);
     put_varint(out, bytes.len() as u64);

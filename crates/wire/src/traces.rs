@@ -1,4 +1,4 @@
-//! Spans as OTLP traces: `ExportTraceServiceRequest`, and its frame in gRPC.
+//! Encodes spans as OTLP traces: `ExportTraceServiceRequest`, and its gRPC frame.
 //!
 //! Sources: `opentelemetry/proto/trace/v1/trace.proto` and `collector/trace/v1/trace_service.proto`
 //! of the OpenTelemetry protocol, `PROTOCOL-HTTP2.md` of gRPC for the frame.
@@ -6,7 +6,7 @@
 use crate::protobuf::{WireType, put_bytes, put_integer, put_key, put_varint};
 use firn_model::trace::{Attribute, FinishedSpan, SpanKind};
 
-/// Numbers of fields.
+/// Field numbers of the messages.
 mod field {
     pub const RESOURCE_SPANS: u32 = 1;
     pub const RESOURCE: u32 = 1;
@@ -35,10 +35,10 @@ mod field {
     pub const STATUS_CODE: u32 = 3;
 }
 
-/// `STATUS_CODE_ERROR`
+/// Value of `STATUS_CODE_ERROR`.
 const ERROR: u64 = 2;
 
-/// The request that exports `spans` of the program `name` in this `version`.
+/// Encodes a request that exports `spans` of the service `name` in this `version`.
 pub fn encode(name: &str, version: &str, spans: &[FinishedSpan]) -> Vec<u8> {
     let mut resource = Vec::new();
     for (key, value) in [("service.name", name), ("service.version", version)] {
@@ -65,11 +65,11 @@ pub fn encode(name: &str, version: &str, spans: &[FinishedSpan]) -> Vec<u8> {
     request
 }
 
-/// `message` as a frame of gRPC, which is told whether it is compressed.
+/// Returns `message` in a gRPC frame, whose flag indicates compression.
 pub fn grpc_frame(message: &[u8], is_compressed: bool) -> Vec<u8> {
     let mut frame = Vec::with_capacity(5 + message.len());
     frame.push(u8::from(is_compressed));
-    // A queue of spans is far below 4 GiB.
+    // The queue of spans is limited far below 4 GiB.
     frame.extend_from_slice(&(message.len() as u32).to_be_bytes());
     frame.extend_from_slice(message);
     frame
@@ -110,7 +110,7 @@ fn pair(key: &str, value: &Attribute) -> Vec<u8> {
     match value {
         Attribute::Text(text) => put_bytes(&mut of_value, field::TEXT, text.as_bytes()),
         Attribute::Integer(number) => {
-            // Zero too: an absent value would be none.
+            // Zero is written too, because an absent field would mean no value.
             put_key(&mut of_value, field::INTEGER, WireType::Varint);
             put_varint(&mut of_value, *number as u64);
         }
@@ -126,7 +126,7 @@ mod tests {
     use super::*;
     use crate::protobuf::Cursor;
 
-    /// The message that lies at this path of fields.
+    /// Returns the message at this path of field numbers.
     fn at<'m>(message: &'m [u8], path: &[u32]) -> &'m [u8] {
         let Some((wanted, rest)) = path.split_first() else {
             return message;

@@ -1,9 +1,9 @@
-//! What a sender is told, in the form that it sent.
+//! Responses to OTLP requests, in the encoding of the request.
 
 use super::field::{response, status};
 use crate::protobuf::{put_bytes, put_integer};
 
-/// The form of a request, and of the answer to it.
+/// The encoding of a request and of its response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// Protocol buffers.
@@ -13,7 +13,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// The media type.
+    /// Returns the media type of the encoding.
     pub fn media_type(self) -> &'static str {
         match self {
             Format::Protobuf => "application/x-protobuf",
@@ -22,29 +22,29 @@ impl Format {
     }
 }
 
-/// An answer.
+/// The response to an OTLP request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer<'a> {
-    /// `ExportMetricsServiceResponse`: all is stored.
+    /// `ExportMetricsServiceResponse` without details: all points are stored.
     Stored,
-    /// `ExportMetricsServiceResponse`: some is not.
+    /// `ExportMetricsServiceResponse` with a partial success: some points were rejected.
     Partial {
-        /// How much.
+        /// Number of rejected data points.
         rejected: usize,
-        /// Why.
+        /// Error text for the rejected points.
         message: &'a str,
     },
-    /// `google.rpc.Status`: nothing is.
+    /// `google.rpc.Status`: no point was stored.
     Failed {
-        /// By `google.rpc.Code`.
+        /// Status code, a number of `google.rpc.Code`.
         code: u32,
-        /// Why.
+        /// Error text of the status.
         message: &'a str,
     },
 }
 
 impl Answer<'_> {
-    /// The body.
+    /// Encodes the body of the response.
     pub fn encode(self, format: Format) -> Vec<u8> {
         match format {
             Format::Protobuf => self.to_protobuf(),
@@ -73,7 +73,7 @@ impl Answer<'_> {
     fn to_json(self) -> Vec<u8> {
         let value = match self {
             Answer::Stored => serde_json::json!({}),
-            // As protocol buffers in JSON have it, integers of 64 bits are texts.
+            // The JSON mapping of protobuf encodes 64-bit integers as strings.
             Answer::Partial { rejected, message } => serde_json::json!({"partialSuccess": {
                 "rejectedDataPoints": rejected.to_string(),
                 "errorMessage": message,

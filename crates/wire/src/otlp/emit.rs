@@ -1,4 +1,4 @@
-//! Points of a metric as series of a batch.
+//! Converts the points of a metric to series of a batch.
 //!
 //! ```text
 //! number                       --> name
@@ -28,7 +28,7 @@ use firn_model::sample::{START_UNKNOWN, stale_nan};
 use std::ops::Range;
 
 impl<'m> Walk<'_, '_, 'm> {
-    /// Adds the series of a point, or says why it cannot stand.
+    /// Adds the series of a point to the batch, or returns why the point is invalid.
     pub(super) fn point(
         &mut self,
         metric: &Metric<'m>,
@@ -181,12 +181,12 @@ impl<'m> Walk<'_, '_, 'm> {
         }
     }
 
-    /// Whether the point under way is added to those before it: one without a value is not.
+    /// Returns whether the current point is accumulated: one without a value is not.
     fn adds_up(&self, metric: &Metric<'m>) -> bool {
         metric.accumulates && !self.frame.is_stale
     }
 
-    /// The stream of the point under way.
+    /// Returns the identity of the stream that the current point belongs to.
     fn stream(&mut self, metric: &Metric<'m>) -> Result<Stream, Trouble> {
         let mut attributes = Vec::with_capacity(self.frame.attributes.len());
         for i in 0..self.frame.attributes.len() {
@@ -198,7 +198,7 @@ impl<'m> Walk<'_, '_, 'm> {
         Ok(metric.stream.beside(stream))
     }
 
-    /// Makes the labels of the point under way.
+    /// Computes the labels of the current point.
     fn label(&mut self) -> Result<(), Trouble> {
         self.set.clear();
         for i in 0..self.frame.attributes.len() {
@@ -220,7 +220,7 @@ impl<'m> Walk<'_, '_, 'm> {
         Ok(())
     }
 
-    /// Names that the metric's name begins.
+    /// Returns the metric name with each of the suffixes `endings`.
     fn name_with<const N: usize>(
         &mut self,
         metric: &Metric<'m>,
@@ -235,7 +235,8 @@ impl<'m> Walk<'_, '_, 'm> {
         Ok(names)
     }
 
-    /// A bound or a quantile as a label has it.
+    /// Formats a bucket bound or a quantile as the value of a label; texts are cached for the
+    /// request.
     fn bound(&mut self, bound: f64) -> Result<Text<'m>, Trouble> {
         if let Some(text) = self.bounds.get(&bound.to_bits()) {
             return Ok(*text);
@@ -253,7 +254,7 @@ impl<'m> Walk<'_, '_, 'm> {
         Ok(text)
     }
 
-    /// The exemplars of the point under way. One that cannot stand is counted and left out.
+    /// Decodes the exemplars of the current point. Invalid ones are counted and left out.
     fn exemplars(&mut self) -> Result<Vec<Exemplar>, Trouble> {
         let mut exemplars = Vec::new();
         if self.frame.is_stale || self.frame.exemplars.is_empty() {
@@ -285,13 +286,13 @@ impl<'m> Walk<'_, '_, 'm> {
         Ok(())
     }
 
-    /// Adds a series with a sample, whose labels are in the set.
+    /// Adds a series with one float sample; its labels are in the set.
     fn float(&mut self, value: f64, times: Times) -> Result<(), Trouble> {
         let key = self.key()?;
         self.float_of(key, value, times)
     }
 
-    /// Adds the series with the key `key` with a sample.
+    /// Adds a series with the key `key` and one float sample.
     fn float_of(&mut self, key: Range<usize>, value: f64, times: Times) -> Result<(), Trouble> {
         let value = match self.frame.is_stale {
             true => stale_nan(),
@@ -310,7 +311,7 @@ impl<'m> Walk<'_, '_, 'm> {
         Ok(())
     }
 
-    /// Adds a series with a native histogram, and the exemplars of the point under way.
+    /// Adds a series with a native histogram, and the exemplars of the current point.
     fn native(
         &mut self,
         histogram: firn_model::histogram::Histogram,
@@ -331,7 +332,7 @@ impl<'m> Walk<'_, '_, 'm> {
     }
 }
 
-/// Milliseconds of nanoseconds, as upstream reckons them.
+/// Converts nanoseconds to milliseconds with the same wrap-around and rounding as upstream.
 pub(super) fn milliseconds(nanoseconds: u64) -> i64 {
     nanoseconds as i64 / 1_000_000
 }

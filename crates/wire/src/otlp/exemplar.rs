@@ -1,4 +1,4 @@
-//! Exemplars of points: the trace that an observation belongs to, and what was said of it besides.
+//! Decodes the exemplars of points: trace and span ids, and further attributes.
 
 use super::field::exemplar as field;
 use super::point::{Number, push_part};
@@ -11,21 +11,21 @@ use crate::remote_write::Refusal;
 use firn_model::exemplar::{LABEL_CHARS_MAX, TimedExemplar};
 use firn_model::labels::{Labels, LabelsBuilder};
 
-/// The labels of trace and span.
+/// The labels that contain the ids of trace and span.
 const TRACE_ID: &str = "trace_id";
 const SPAN_ID: &str = "span_id";
 
-/// An exemplar on its way to a batch.
+/// A decoded exemplar that is not yet in a batch.
 #[derive(Debug)]
 pub(super) struct Exemplar {
     labels: Labels,
-    /// What was observed.
+    /// The observed value.
     pub value: f64,
     time: i64,
 }
 
 impl Exemplar {
-    /// As a batch takes it.
+    /// Returns the exemplar in the form that a batch accepts.
     pub(super) fn timed(&self) -> TimedExemplar<'_> {
         TimedExemplar {
             labels: self.labels.as_ref(),
@@ -35,13 +35,14 @@ impl Exemplar {
         }
     }
 
-    /// Bytes of its labels.
+    /// Returns the size of the encoded labels in bytes.
     pub(super) fn label_bytes(&self) -> usize {
         self.labels.as_bytes().len()
     }
 }
 
-/// Reads an `Exemplar`. Attributes are left out where there would be too many characters with them.
+/// Decodes an `Exemplar`. Its attributes are left out if the labels would have too many characters
+/// with them.
 pub(super) fn read(message: &[u8]) -> Result<Exemplar, Trouble> {
     let (mut time, mut number) = (0, None);
     let (mut trace, mut span): (&[u8], &[u8]) = (&[], &[]);
@@ -88,7 +89,7 @@ pub(super) fn read(message: &[u8]) -> Result<Exemplar, Trouble> {
     })
 }
 
-/// An id has a fixed length; one of zeros is none.
+/// Validates the length of an id. An id of zeros counts as absent and gives an empty slice.
 fn id(bytes: &[u8], length: usize) -> Result<&[u8], WireError> {
     if !bytes.is_empty() && bytes.len() != length {
         return Err(WireError::Protobuf(
@@ -115,7 +116,7 @@ fn labels((trace, span): (&[u8], &[u8]), attributes: &[&[u8]]) -> Result<Labels,
     let mut pairs = Vec::new();
     for attribute in attributes {
         let attribute = value::attribute(attribute)?;
-        // Four bytes at most for each character.
+        // A character has at most four bytes.
         let text = match value::text(attribute.value, 4 * LABEL_CHARS_MAX, &mut made) {
             Err(Trouble::Point(_)) => return Ok(labels.build()),
             text => text?,

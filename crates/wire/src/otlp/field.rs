@@ -1,5 +1,5 @@
-//! Numbers of the fields of OTLP's messages (`opentelemetry/proto/metrics/v1/metrics.proto` and
-//! those that it uses).
+//! Field numbers of the OTLP messages (`opentelemetry/proto/metrics/v1/metrics.proto` and the files
+//! that it imports).
 
 pub(super) mod request {
     pub const RESOURCE_METRICS: u32 = 1;
@@ -37,14 +37,14 @@ pub(super) mod metric {
     pub const SUMMARY: u32 = 11;
 }
 
-/// Of all kinds of metrics.
+/// Fields of the data of all kinds of metrics.
 pub(super) mod data {
     pub const POINTS: u32 = 1;
     pub const TEMPORALITY: u32 = 2;
     pub const IS_MONOTONIC: u32 = 3;
 }
 
-/// Of all kinds of points.
+/// Fields that all kinds of points share.
 pub(super) mod point {
     pub const START_TIME: u32 = 2;
     pub const TIME: u32 = 3;
@@ -123,7 +123,7 @@ pub(super) mod value {
     pub const BYTES: u32 = 7;
 }
 
-/// Of a list of values and of one of pairs.
+/// Fields of `ArrayValue` and `KeyValueList`.
 pub(super) mod list {
     pub const VALUES: u32 = 1;
 }
@@ -134,7 +134,7 @@ pub(super) mod response {
     pub const MESSAGE: u32 = 2;
 }
 
-/// `google.rpc.Status`
+/// Fields of `google.rpc.Status`.
 pub(super) mod status {
     pub const CODE: u32 = 1;
     pub const MESSAGE: u32 = 2;

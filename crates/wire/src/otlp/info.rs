@@ -1,7 +1,7 @@
-//! `target_info`: what is known of a resource besides what names it.
+//! Writes `target_info`, which contains the attributes of a resource that do not identify it.
 //!
-//! It has a sample where the resource has points: at the newest of them, and as often before it,
-//! back to the oldest, that a query at any time between finds one.
+//! The series has samples over the time range of the resource's points: one at the newest point,
+//! and before it, back to the oldest, as many as a query needs to find one at any time in between.
 
 use super::emit::milliseconds;
 use super::labels::Overlay;
@@ -16,12 +16,13 @@ use xxhash_rust::xxh3::xxh3_128;
 const NAME: &[u8] = b"target_info";
 const HELP: &[u8] = b"Target metadata";
 
-/// Samples of one resource in a request: the newest, of two and a half days by default. Points of
-/// one request that lie further apart have one with a wrong time among them.
+/// Largest number of samples of one resource in a request: two and a half days with the default
+/// step. If the points of a request span more time, only the newest part of it has samples.
 const SAMPLES_MAX: u64 = 1440;
 
 impl<'m> Walk<'_, '_, 'm> {
-    /// Adds the series about `resource`, if it has points and attributes that do not name it.
+    /// Adds the `target_info` series of `resource`, if it has points and attributes that do not
+    /// identify it.
     pub(super) fn target_info(&mut self, resource: &Resource<'m>) -> Result<(), Trouble> {
         const NAMING: [&[u8]; 3] = [SERVICE_NAMESPACE, SERVICE_NAME, SERVICE_INSTANCE];
         let Some(span) = resource.span else {
@@ -57,7 +58,7 @@ impl<'m> Walk<'_, '_, 'm> {
         Ok(())
     }
 
-    /// Adds the series in the set, with those of its samples that are not there yet.
+    /// Adds the series in the set with those of its samples that the request does not contain yet.
     fn info_samples_of(&mut self, (oldest, newest): (u64, u64)) -> Result<(), Trouble> {
         let key = self.key()?;
         let hash = xxh3_128(self.keys.get(key.clone()).unwrap_or_default());

@@ -1,9 +1,9 @@
-//! OTLP in JSON: read into the same request in protocol buffers.
+//! Transcodes OTLP requests from JSON to protobuf.
 //!
-//! The text is gone through once, by the tables of [`super::schema`]; no tree is built. Fields that
-//! are not known are passed over, `null` is no value, numbers may be texts, and fields have the
-//! names that upstream's reader takes. The reader of JSON bounds the depth, and a message may not
-//! become longer than allowed.
+//! The text is read once, driven by the tables of [`super::schema`], without a tree in memory.
+//! Unknown fields are skipped, `null` counts as absent, numbers may be strings, and field names are
+//! those that upstream's reader accepts. The JSON reader limits the nesting depth, and the size of
+//! the message is limited too.
 
 use super::schema::{Field, Kind, Message, REQUEST, TEMPORALITIES};
 use crate::error::WireError;
@@ -14,11 +14,11 @@ use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, Seq
 use std::borrow::Cow;
 use std::fmt;
 
-/// Bytes that the length of a message takes, known only when it is written.
+/// Bytes reserved for the length of a message, which is known only after the message is written.
 const LENGTH_BYTES: usize = 5;
 
-/// A request in protocol buffers that says what `text` says, appended to `out`, which is to have at
-/// most `bytes_max` bytes.
+/// Appends the protobuf encoding of the JSON request `text` to `out`. Fails if `out` would exceed
+/// `bytes_max` bytes or the text is invalid.
 pub fn to_protobuf(text: &[u8], bytes_max: usize, out: &mut Vec<u8>) -> Result<(), WireError> {
     let read = transcode(text, &REQUEST, bytes_max, out);
     if out.len() > bytes_max {
@@ -30,7 +30,7 @@ pub fn to_protobuf(text: &[u8], bytes_max: usize, out: &mut Vec<u8>) -> Result<(
     read.map_err(|e| WireError::Json(e.to_string()))
 }
 
-/// An `AnyValue` that says what `text` says.
+/// Transcodes an `AnyValue`.
 #[cfg(test)]
 pub(super) fn value(text: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
@@ -67,7 +67,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Writes a field with a length around what `write` writes.
+    /// Writes a length-delimited field whose content is written by `write`.
     fn nested<T, E: Error>(
         &mut self,
         number: u32,
@@ -80,7 +80,7 @@ impl Writer<'_> {
         let written = write(self)?;
         let content = start + LENGTH_BYTES;
         let length = self.out.len() - content;
-        // Most messages are short, and a reader is quick with a length of one byte.
+        // Most messages are short, and a length of one byte is faster to read.
         if length < 0x80 {
             self.out.copy_within(content.., start + 1);
             self.out.truncate(start + 1 + length);
@@ -98,7 +98,7 @@ impl Writer<'_> {
     }
 }
 
-/// The fields of an object.
+/// Visitor for the fields of an object.
 struct Fields<'w, 'o> {
     writer: &'w mut Writer<'o>,
     message: &'static Message,
@@ -140,7 +140,7 @@ impl<'de> Visitor<'de> for Fields<'_, '_> {
     }
 }
 
-/// The name of a field, borrowed where it stands without escapes.
+/// Visitor for a field name, which borrows from the text unless it contains escapes.
 struct Name;
 
 impl<'de> DeserializeSeed<'de> for Name {
@@ -167,7 +167,7 @@ impl<'de> Visitor<'de> for Name {
     }
 }
 
-/// What stands in a field, or in an element of its list.
+/// Visitor for the value of a field, or for an element of its list.
 struct Content<'w, 'o> {
     writer: &'w mut Writer<'o>,
     field: &'static Field,
@@ -198,7 +198,7 @@ impl Content<'_, '_> {
         )))
     }
 
-    /// Whether it may stand here: a list has elements, and nothing else has.
+    /// Fails if a list is found where a single value is required, or the reverse.
     fn check<E: Error>(&self) -> Result<(), E> {
         match self.field.is_list == self.is_element {
             true => self.writer.check(),

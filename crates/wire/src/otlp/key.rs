@@ -1,4 +1,4 @@
-//! The keys of series, written from the labels of a point.
+//! Writes the keys of series from the labels of a point.
 
 use super::labels::{Form, LABEL_FRAME_BYTES, Label};
 use super::request::Walk;
@@ -8,7 +8,8 @@ use crate::error::WireError;
 use crate::remote_write::{KEY_COPIES, SERIES_BYTES, push_begun_label, push_checked, push_label};
 use std::ops::Range;
 
-/// A key that was written, around one of its labels: of series that differ in that label alone.
+/// The bytes of a key before and after one of its labels, for series that differ in that label
+/// only.
 #[derive(Clone, Debug)]
 pub(super) struct Around {
     before: Range<usize>,
@@ -16,7 +17,7 @@ pub(super) struct Around {
 }
 
 impl<'m> Walk<'_, '_, 'm> {
-    /// Writes the key of a series whose labels are in the set; where it stands.
+    /// Writes the key of the series whose labels are in the set, and returns its range in `keys`.
     pub(super) fn key(&mut self) -> Result<Range<usize>, Trouble> {
         self.charge_key()?;
         let start = self.keys.len();
@@ -26,8 +27,8 @@ impl<'m> Walk<'_, '_, 'm> {
         Ok(start..self.keys.len())
     }
 
-    /// As [`Walk::key`], of a series that differs in the label at `at` alone from the one that
-    /// `around` was made of, if it was.
+    /// Like [`Walk::key`], for a series that differs only in the label at index `at` from the one
+    /// that `around` was taken from. Sets `around` if it is `None`.
     pub(super) fn key_around(
         &mut self,
         at: usize,
@@ -62,8 +63,8 @@ impl<'m> Walk<'_, '_, 'm> {
         Ok(start..self.keys.len())
     }
 
-    /// Counts a series, and what its labels, which are in the set, take; fails if they are over a
-    /// limit.
+    /// Counts a series and reserves the memory of its labels, which are in the set. Fails if they
+    /// exceed a limit.
     #[inline]
     fn charge_key(&mut self) -> Result<(), Trouble> {
         self.series_count += 1;
@@ -88,7 +89,7 @@ impl<'m> Walk<'_, '_, 'm> {
         Ok(self.charges.add(SERIES_BYTES + KEY_COPIES * bytes)?)
     }
 
-    /// What is wrong with the labels in the set, which are over a limit.
+    /// Returns the error for the labels in the set, which exceed a limit.
     #[cold]
     fn offence(&self) -> Trouble {
         let pairs = self.set.all().iter();

@@ -1,6 +1,7 @@
-//! Names of labels: from keys of attributes to what a label may be called.
+//! Translates keys of attributes to label names.
 //!
-//! A request repeats its keys with each point, so a key is translated once a request.
+//! A request repeats the same keys in each point, so that each key is translated only once for a
+//! request.
 
 use super::text::{Made, Text};
 use super::translation::Translation;
@@ -8,14 +9,14 @@ use super::trouble::Trouble;
 use crate::remote_write::Refusal;
 use rustc_hash::FxHashMap;
 
-/// The translated keys of a request.
+/// The cache of translated keys of one request.
 #[derive(Debug, Default)]
 pub(super) struct LabelNames<'m> {
     known: FxHashMap<&'m [u8], Text<'m>>,
 }
 
 impl<'m> LabelNames<'m> {
-    /// The name that `key` becomes.
+    /// Returns the label name for the attribute `key`, translated at its first use.
     #[inline]
     pub(super) fn get(
         &mut self,
@@ -47,7 +48,7 @@ impl<'m> LabelNames<'m> {
     }
 }
 
-/// The name that `key` becomes, or why it can be none, in upstream's words.
+/// Translates `key` to a label name, or returns upstream's error text if that is impossible.
 pub(super) fn label_name(key: &[u8], translation: &Translation) -> Result<Vec<u8>, String> {
     let is_underscores = |name: &[u8]| name.iter().all(|byte| *byte == b'_');
     if key.is_empty() {
@@ -83,12 +84,13 @@ pub(super) fn label_name(key: &[u8], translation: &Translation) -> Result<Vec<u8
     }
 }
 
-/// What stands between the underscores of a reserved name.
+/// Returns the part between the double underscores of a reserved name.
 fn reserved(key: &[u8]) -> Option<&[u8]> {
     key.strip_prefix(b"__")?.strip_suffix(b"__")
 }
 
-/// Letters and digits of `key`, and an underscore for each other character or run of them.
+/// Keeps letters and digits of `key` and replaces each other character, or each run of them if
+/// `collapses` is set, by an underscore.
 fn escaped(key: &[u8], collapses: bool) -> Vec<u8> {
     let mut name = Vec::with_capacity(key.len());
     let underscore = |name: &mut Vec<u8>| {

@@ -1,56 +1,56 @@
-//! The labels of a point: what its attributes become, and what is laid over them.
+//! The labels of a point: those of its attributes, and an overlay that all points of a metric
+//! share.
 //!
 //! ```text
 //! attributes of the point -- sorted, translated --> labels --.
-//! promoted attributes of the resource (where there is none) --+--> sorted label set
-//! job, instance, scope, type and unit, name (in any case)   --'
+//! promoted attributes of the resource (unless the point has it)--+--> sorted label set
+//! job, instance, scope, type and unit, name (always)        --'
 //! ```
 //!
-//! What is laid over is the same for all points of a metric and is put together once for it; the
-//! bytes that each label of it is in a key are made once for the resource, the scope or the metric
-//! that it belongs to. Labels say where they come from, so that [`super::order`] can put those of
-//! another point in the same order.
+//! The overlay is computed once for each metric, and the encoded bytes of each of its labels once
+//! for the resource, scope or metric that the label belongs to. Labels record their source, so that
+//! [`super::order`] can arrange the labels of another point in the same order.
 
 use super::label_names::LabelNames;
 use super::text::{Made, Text};
 use super::translation::Translation;
 use super::trouble::Trouble;
 
-/// What a label takes in a key beside name and value, at most.
+/// Largest number of bytes that the encoding of a label in a key adds to its name and value.
 pub(super) const LABEL_FRAME_BYTES: usize = 12;
 
-/// Where a label of a point comes from.
+/// The source of a label of a point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Source {
-    /// The attribute with this number.
+    /// The attribute with this index.
     Attribute(u32),
-    /// The label that is laid over with this number.
+    /// The label of the overlay with this index.
     Overlay(u32),
-    /// Several attributes, or the kind of point.
+    /// Several attributes, or the kind of the point.
     Other,
 }
 
-/// How much of the bytes that a label is in a key is made.
+/// The part of a label's encoding that exists already.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Form {
-    /// Nothing.
+    /// No part of it.
     Plain,
-    /// What stands before the value, without the label's length.
+    /// The bytes before the value, without the length of the label.
     Begun(Text<'static>),
-    /// Everything.
+    /// The complete encoding.
     Whole(Text<'static>),
 }
 
-/// A label on its way to a key.
+/// A label of a point that will be part of a key.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Label<'m> {
-    /// The name.
+    /// Name of the label.
     pub name: Text<'m>,
-    /// The value.
+    /// Value of the label.
     pub value: Text<'m>,
-    /// Where it comes from.
+    /// The source of the label.
     pub source: Source,
-    /// What is made of it.
+    /// The existing part of its encoding.
     pub form: Form,
 }
 
@@ -65,27 +65,27 @@ impl<'m> Label<'m> {
     }
 }
 
-/// A label that is laid over those of a point.
+/// A label of the overlay.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Overlaid<'m> {
-    /// The label; its source says nothing.
+    /// The label, whose source is not used.
     pub label: Label<'m>,
-    /// Whether it takes the place of a label of the point; it does even if it is empty, and then
-    /// there is none.
+    /// True if it replaces a label of the point with the same name. An empty one then removes that
+    /// label.
     pub is_stronger: bool,
 }
 
-/// Labels that are laid over those of points: sorted by name, each once.
+/// Labels that are merged into those of each point: sorted by name, without duplicates.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Overlay<'m>(Vec<Overlaid<'m>>);
 
 impl<'m> Overlay<'m> {
-    /// Adds a label that gives way to one of a point.
+    /// Adds a label that is used only if the point has no label of that name.
     pub(super) fn offer(&mut self, name: Text<'m>, value: Text<'m>, made: &Made) {
         self.put(name, value, false, made);
     }
 
-    /// Adds a label that takes the place of others of its name.
+    /// Adds a label that replaces others of its name.
     pub(super) fn set(&mut self, name: Text<'m>, value: Text<'m>, made: &Made) {
         self.put(name, value, true, made);
     }
@@ -107,12 +107,12 @@ impl<'m> Overlay<'m> {
         }
     }
 
-    /// The labels, sorted by name.
+    /// Returns the labels, sorted by name.
     pub(super) fn labels(&self) -> &[Overlaid<'m>] {
         &self.0
     }
 
-    /// What the bytes of labels that have none yet take.
+    /// Returns the memory in bytes that [`Self::form`] will need.
     pub(super) fn plain_bytes(&self) -> usize {
         let labels = self.0.iter().map(|over| &over.label);
         let plain = labels.filter(|label| matches!(label.form, Form::Plain));
@@ -121,7 +121,7 @@ impl<'m> Overlay<'m> {
             .sum()
     }
 
-    /// Makes the bytes of labels that have none yet.
+    /// Encodes the labels that have no encoding yet.
     pub(super) fn form(&mut self, made: &mut Made) {
         for Overlaid { label, .. } in &mut self.0 {
             if let Form::Plain = label.form {
@@ -130,7 +130,7 @@ impl<'m> Overlay<'m> {
         }
     }
 
-    /// Becomes a copy of `other`, and keeps its memory.
+    /// Becomes a copy of `other` and reuses its own memory.
     pub(super) fn copy(&mut self, other: &Overlay<'m>) {
         self.0.clone_from(&other.0);
     }
@@ -139,39 +139,40 @@ impl<'m> Overlay<'m> {
 /// Key and value of an attribute.
 pub(super) type Pair<'m> = (&'m [u8], Text<'m>);
 
-/// The labels of the point under way. Its memory is used again.
+/// The labels of the current point. The memory is reused for the next point.
 #[derive(Debug, Default)]
 pub(super) struct LabelSet<'m> {
-    /// Keys and values of attributes, as they came.
+    /// Keys and values of the attributes, in message order.
     attributes: Vec<Pair<'m>>,
-    /// What became of them.
+    /// The labels that result from the attributes.
     own: Vec<Label<'m>>,
-    /// All labels, sorted by name.
+    /// All labels including the overlay, sorted by name.
     all: Vec<Label<'m>>,
 }
 
 impl<'m> LabelSet<'m> {
-    /// Begins a point.
+    /// Removes the attributes of the previous point.
     pub(super) fn clear(&mut self) {
         self.attributes.clear();
     }
 
-    /// Adds an attribute.
+    /// Adds an attribute of the current point.
     pub(super) fn push(&mut self, key: &'m [u8], value: Text<'m>) {
         self.attributes.push((key, value));
     }
 
-    /// The attributes, as they came.
+    /// Returns the attributes in message order.
     pub(super) fn attributes(&self) -> &[Pair<'m>] {
         &self.attributes
     }
 
-    /// The attributes, as they came, and the place of the labels: sorted, without empty ones.
+    /// Returns the attributes in message order, and the list of labels to be filled: sorted,
+    /// without empty ones.
     pub(super) fn parts(&mut self) -> (&[Pair<'m>], &mut Vec<Label<'m>>) {
         (&self.attributes, &mut self.all)
     }
 
-    /// Makes the labels of the attributes and of what is laid over them.
+    /// Computes the labels from the attributes and the overlay.
     pub(super) fn finish(
         &mut self,
         (names, translation): (&mut LabelNames<'m>, &Translation),
@@ -194,7 +195,8 @@ impl<'m> LabelSet<'m> {
         Ok(())
     }
 
-    /// Translates the keys. The values of those that become one are joined, in order of the keys.
+    /// Translates the keys to label names. Values of keys that translate to the same name are
+    /// joined, in order of the keys.
     fn translate(
         &mut self,
         names: &mut LabelNames<'m>,
@@ -219,7 +221,7 @@ impl<'m> LabelSet<'m> {
         Ok(())
     }
 
-    /// Joins the values of labels of one name.
+    /// Joins the values of labels with equal names.
     #[cold]
     fn join(&mut self, made: &mut Made) {
         let mut joined: Vec<Label<'m>> = Vec::with_capacity(self.own.len());
@@ -269,7 +271,7 @@ impl<'m> LabelSet<'m> {
         self.all.extend(own);
     }
 
-    /// Sets a label of all; where it stands then.
+    /// Sets a label in the complete list, and returns its index.
     pub(super) fn set(&mut self, name: &'static str, value: Text<'m>, made: &Made) -> usize {
         let name = name.as_bytes();
         let label = Label::plain(Text::Message(name), value, Source::Other);
@@ -283,14 +285,14 @@ impl<'m> LabelSet<'m> {
         at
     }
 
-    /// Sets the value of the label that stands at `at`.
+    /// Sets the value of the label at index `at`.
     pub(super) fn set_at(&mut self, at: usize, value: Text<'m>) {
         if let Some(label) = self.all.get_mut(at) {
             *label = Label::plain(label.name, value, Source::Other);
         }
     }
 
-    /// The labels, sorted by name, without empty ones.
+    /// Returns the labels including the overlay, sorted by name and without empty ones.
     pub(super) fn all(&self) -> &[Label<'m>] {
         &self.all
     }

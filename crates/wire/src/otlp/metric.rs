@@ -1,4 +1,4 @@
-//! Metrics of a scope: what each becomes, and its points in turn.
+//! Decodes the metrics of a scope: name, metadata, overlay, and then their points.
 
 use super::Deltas;
 use super::field::{data, metric};
@@ -13,36 +13,37 @@ use crate::remote_write::{Offence, Refusal, push_metadata};
 use firn_model::labels::METRIC_NAME;
 use firn_model::metadata::MetricType;
 
-/// How points relate to those before them.
+/// Values of the aggregation temporality.
 const DELTA: u64 = 1;
 const CUMULATIVE: u64 = 2;
 
-/// A metric whose points are being read.
+/// The metric whose points are being read.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Metric<'m> {
     pub(super) name: Text<'m>,
-    /// The field that its data stands in.
+    /// Number of the field that contains its data.
     pub(super) kind: u32,
-    /// Whether each point counts since the one before, and is stored as it is.
+    /// True if its points are deltas that are stored unchanged.
     pub(super) is_delta: bool,
-    /// Whether points are added to those before them.
+    /// True if its points are deltas that are accumulated.
     pub(super) accumulates: bool,
     pub(super) stream: Stream,
 }
 
-/// What names a metric in a request: name, unit, and what shows in its name.
+/// The properties that determine the name of a metric: name, unit, and the kind that affects the
+/// suffix.
 pub(super) type NameParts<'m> = (&'m [u8], &'m [u8], NamedKind);
 
-/// What is known of a metric that came before in the request, of another resource.
+/// Cached results for a metric that occurred before in the request, in another resource.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct KnownMetric<'m> {
-    /// What its name became.
+    /// The translated name.
     name: Text<'m>,
-    /// What was noted of it last.
+    /// The metadata that was written last, to avoid duplicates.
     said: Option<(&'m [u8], MetricType)>,
 }
 
-/// A metric as its message has it, its data unread.
+/// The fields of a `Metric` message; the data is not decoded.
 #[derive(Default)]
 pub(super) struct Parts<'m> {
     name: &'m [u8],
@@ -104,7 +105,7 @@ impl<'m> Walk<'_, '_, 'm> {
         }
     }
 
-    /// What becomes of a metric, with the labels that its points get besides their own.
+    /// Translates the metric and computes its overlay of labels.
     fn named(
         &mut self,
         parts: &Parts<'m>,
@@ -163,7 +164,7 @@ impl<'m> Walk<'_, '_, 'm> {
         Ok(metric)
     }
 
-    /// What the name of a metric becomes, kept for those that come after it.
+    /// Translates the name of a metric and caches it for later metrics of the request.
     fn translated(
         &mut self,
         (name, unit): (&str, &str),
@@ -184,7 +185,7 @@ impl<'m> Walk<'_, '_, 'm> {
         Ok(name)
     }
 
-    /// Adds labels of type and unit.
+    /// Adds the labels for type and unit to the overlay.
     fn label_type(&mut self, parts: &Parts<'m>, metric: &Metric<'m>) {
         let kind = parts.metric_type(metric);
         if kind != MetricType::Unknown {
@@ -194,7 +195,7 @@ impl<'m> Walk<'_, '_, 'm> {
         }
         let unit = parts.unit_name();
         if !unit.is_empty() {
-            // Twice, as upstream: what is in the metadata is read as a unit again.
+            // Applied twice, as in upstream: the unit of the metadata is translated again.
             let unit = unit_name(&unit, self.reader.translation.strategy.escapes());
             let value = self.made.push(unit.as_bytes());
             self.overlay
@@ -202,7 +203,7 @@ impl<'m> Walk<'_, '_, 'm> {
         }
     }
 
-    /// Notes what is said of a metric, unless the same was said of it before.
+    /// Adds the metadata of a metric to the batch, unless the same was added before.
     fn note_metadata(&mut self, parts: &Parts<'m>, metric: &Metric<'m>) -> Result<(), WireError> {
         let new = Some((parts.description, parts.metric_type(metric)));
         if let Some(known) = self.metrics.get_mut(&parts.named(metric.kind)) {
@@ -250,7 +251,8 @@ impl<'m> Parts<'m> {
         Ok(parts)
     }
 
-    /// What names the metric, whose data stands in the field `kind`.
+    /// Returns the properties that determine the name of the metric, whose data is in the field
+    /// `kind`.
     fn named(&self, kind: u32) -> NameParts<'m> {
         let named = match kind {
             metric::SUM if self.is_monotonic => NamedKind::Counter,

@@ -1,27 +1,27 @@
-//! Names of metrics and units: from OpenTelemetry's to Prometheus's.
+//! Translates OpenTelemetry's metric names and units to those of Prometheus.
 //!
 //! ```text
 //! http.server.duration, s, histogram --> http_server_duration_seconds
 //! hits, By/s, monotonic sum          --> hits_bytes_per_second_total
 //! ```
 //!
-//! What is escaped and what is added follows the translation strategy, as upstream has it
-//! (`prometheus/otlptranslator`, and OpenTelemetry's specification of compatibility).
+//! The translation strategy decides about escaping and suffixes, as in upstream
+//! (`prometheus/otlptranslator`, and OpenTelemetry's compatibility specification).
 
 use super::translation::Translation;
 
-/// What a metric is, as far as its name shows it.
+/// The kind of a metric, as far as it affects the suffix of its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum NamedKind {
-    /// A monotonic sum: `_total`.
+    /// A monotonic sum: suffix `_total`.
     Counter,
-    /// A gauge: `_ratio` with the unit `1`.
+    /// A gauge: suffix `_ratio` if the unit is `1`.
     Gauge,
-    /// Anything else.
+    /// Any other metric: no suffix for the kind.
     Other,
 }
 
-/// Units of time, of bytes and so on, as they are written out.
+/// UCUM units and the words that replace them in names.
 const UNITS: [(&str, &str); 27] = [
     ("d", "days"),
     ("h", "hours"),
@@ -52,7 +52,7 @@ const UNITS: [(&str, &str); 27] = [
     ("", ""),
 ];
 
-/// What stands behind a slash.
+/// Units after a slash and the words that replace them.
 const PER_UNITS: [(&str, &str); 7] = [
     ("s", "second"),
     ("m", "minute"),
@@ -63,7 +63,7 @@ const PER_UNITS: [(&str, &str); 7] = [
     ("y", "year"),
 ];
 
-/// The name of a metric, or why it can have none, in upstream's words.
+/// Translates the name of a metric, or returns upstream's error text if that is impossible.
 pub(super) fn metric_name(
     name: &str,
     unit: &str,
@@ -94,7 +94,7 @@ fn is_name_char(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == ':'
 }
 
-/// Names do not begin with a digit.
+/// Adds an underscore before a leading digit.
 fn not_from_digit(name: String) -> String {
     match name.starts_with(|first: char| first.is_ascii_digit()) {
         true => format!("_{name}"),
@@ -136,7 +136,7 @@ fn escaped_with_suffixes(name: &str, unit: &str, kind: NamedKind) -> String {
     not_from_digit(parts.join("_"))
 }
 
-/// The name as it is, with what it is measured in behind it.
+/// Appends the suffixes for unit and kind to the name without escaping it.
 fn with_suffixes(name: &str, unit: &str, kind: NamedKind) -> Result<String, String> {
     let (main, per) = unit_parts(unit);
     let mut behind: Vec<&str> = Vec::new();
@@ -151,7 +151,7 @@ fn with_suffixes(name: &str, unit: &str, kind: NamedKind) -> Result<String, Stri
     }
     let mut stem = name;
     for suffix in &behind {
-        // The suffix and what stands before it, if there is more than that.
+        // Remove an existing suffix and its separator, unless nothing would remain.
         if stem.ends_with(suffix) && stem.len() > suffix.len() + 1 {
             let cut = stem.get(..stem.len() - suffix.len() - 1);
             stem = cut.ok_or_else(|| {
@@ -171,7 +171,8 @@ fn with_suffixes(name: &str, unit: &str, kind: NamedKind) -> Result<String, Stri
     Ok(named)
 }
 
-/// What a unit is called, escaped unless `is_escaped` says that it may have any characters.
+/// Returns the word for a unit, restricted to the characters of legacy names if `is_escaped` is
+/// true.
 pub(super) fn unit_name(unit: &str, is_escaped: bool) -> String {
     let (main, per) = unit_parts(unit);
     let (main, per) = match is_escaped {
@@ -187,7 +188,8 @@ pub(super) fn unit_name(unit: &str, is_escaped: bool) -> String {
     name.strip_suffix('_').unwrap_or(name).to_owned()
 }
 
-/// What is measured, and `per_` what; annotations in braces are no units.
+/// Returns the words for the unit before a slash and, with the prefix `per_`, for the one after it.
+/// Annotations in braces are dropped.
 fn unit_parts(unit: &str) -> (String, String) {
     let (main, per) = unit.split_once('/').unwrap_or((unit, ""));
     let word = |unit: &str, words: &[(&str, &str)]| {
@@ -205,7 +207,7 @@ fn unit_parts(unit: &str) -> (String, String) {
     }
 }
 
-/// A unit in the characters of a name, without underscores one behind the other or in front.
+/// Replaces other characters than those of a name by single underscores, with none at the start.
 fn cleaned(unit: &str) -> String {
     let mut cleaned = String::with_capacity(unit.len());
     for c in unit.chars() {
@@ -241,7 +243,7 @@ mod tests {
     #[test]
     fn metric_name_by_each_strategy_is_as_upstream_makes_it() {
         use NamedKind::{Counter, Gauge, Other};
-        // With and without suffixes escaped, with and without suffixes unescaped.
+        // Escaped with and without suffixes, then unescaped with and without suffixes.
         for (name, unit, kind, want) in [
             (
                 "http.server.duration",

@@ -1,13 +1,14 @@
-//! Native histograms of points: exponential ones, and explicit ones as custom buckets.
+//! Native histograms from OTLP points: exponential histograms, and explicit buckets as custom
+//! buckets.
 //!
 //! ```text
 //! exponential: bucket i of scale s, (2^(i/2^s), 2^((i+1)/2^s)]  --> bucket i + 1 of schema s
-//!              finer than schema 8: 2^(s-8) buckets become one
+//!              scale s > 8: 2^(s-8) buckets are merged into one of schema 8
 //! explicit:    bounds, counts                                    --> custom values, buckets
 //! ```
 //!
-//! The bounds around zero are those of [`ZERO_THRESHOLD`], whatever the sender says, as upstream
-//! has it. Nothing is known of resets.
+//! The zero threshold is always [`ZERO_THRESHOLD`], whatever the point contains, as in upstream.
+//! Counter resets are unknown.
 
 use super::point::{Buckets, ExplicitPoint, ExponentialPoint};
 use super::trouble::Trouble;
@@ -18,22 +19,22 @@ use firn_model::histogram::{
 };
 use firn_model::sample::stale_nan;
 
-/// How far around zero observations count as zero.
+/// The zero threshold of converted exponential histograms.
 const ZERO_THRESHOLD: f64 = 1e-128;
 
-/// Empty buckets up to so many are written out: a span takes as much.
+/// Largest run of empty buckets that is written out, because a new span takes as much space.
 const GAP_MAX: i64 = 2;
 
-/// What a histogram is besides its counts.
+/// Properties of a point that affect its histogram besides the counts.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Standing {
-    /// Whether the series ends here.
+    /// True if the point has no recorded value and marks the series as stale.
     pub is_stale: bool,
-    /// Whether it counts since the point before.
+    /// True if the point is a delta.
     pub is_delta: bool,
 }
 
-/// The histogram of an exponential point.
+/// Converts an exponential point to a native histogram.
 pub(super) fn exponential(
     point: &ExponentialPoint,
     standing: Standing,
@@ -49,7 +50,7 @@ pub(super) fn exponential(
     let shift = i64::from(point.scale) - i64::from(schema);
     let side = |buckets: &Buckets| {
         layout(&buckets.counts, |i| {
-            // Beyond 32 bits every bucket is the first one of its side.
+            // With a shift beyond 32 bits all buckets merge into the first one of their side.
             let number = i64::from(buckets.offset) + i as i64;
             (number >> shift.min(62)) + 1
         })
@@ -76,7 +77,7 @@ pub(super) fn exponential(
     )
 }
 
-/// The histogram of an explicit point.
+/// Converts an explicit point to a native histogram with custom buckets.
 pub(super) fn custom(point: &ExplicitPoint, standing: Standing) -> Result<Histogram, Trouble> {
     let (positive_spans, positive) = layout(&point.counts, |i| i as i64)?;
     finish(
@@ -123,8 +124,8 @@ fn finish(mut histogram: Histogram, standing: Standing) -> Result<Histogram, Tro
     Ok(histogram)
 }
 
-/// Spans and deltas of the buckets that are not empty; `number_of` says which bucket each count
-/// belongs to, in ascending order.
+/// Returns spans and deltas of the buckets that are not empty. `number_of` maps the index of a
+/// count to its bucket, in ascending order; counts of the same bucket are added.
 fn layout(
     counts: &[u64],
     number_of: impl Fn(usize) -> i64,
@@ -152,7 +153,7 @@ fn too_many() -> Trouble {
 struct Layout {
     spans: Vec<Span>,
     deltas: Vec<i64>,
-    /// The bucket behind the last one.
+    /// Number of the bucket after the last one.
     next: i64,
     previous: i64,
 }
@@ -187,7 +188,7 @@ impl Layout {
     }
 }
 
-/// Bytes of memory of a histogram in a batch.
+/// Returns the bytes of memory that a histogram takes in a batch.
 pub(super) fn memory_bytes(histogram: &Histogram) -> usize {
     histogram.memory_bytes() + 2 * size_of::<i64>()
 }
@@ -215,7 +216,7 @@ mod tests {
         }
     }
 
-    /// Buckets by number, as they are read back.
+    /// Returns pairs of bucket number and count.
     fn buckets(histogram: &Histogram) -> Vec<(i64, i64)> {
         let Counts::Integer { positive, .. } = &histogram.counts else {
             panic!("{histogram:?}");
@@ -245,11 +246,11 @@ mod tests {
             (0, 5, &[0, 0, 0, 0, 7, 0], 0, &[(10, 7)]),
             (0, 0, &[1, 0, 0, 0, 0, 2], 0, &[(1, 1), (6, 2)]),
             (0, 0, &[0, 0], 0, &[]),
-            // Two become one, from an even place and from an odd one.
+            // Two buckets become one, starting at an even and at an odd offset.
             (9, 0, &[1, 2, 3, 4], 8, &[(1, 3), (2, 7)]),
             (9, 1, &[1, 2, 3, 4], 8, &[(1, 1), (2, 5), (3, 4)]),
             (9, -1, &[1, 2, 3], 8, &[(0, 1), (1, 5)]),
-            // An empty pair in front does not keep the next ones apart.
+            // An empty pair at the start does not shift the following ones.
             (9, 0, &[0, 0, 5, 7], 8, &[(2, 12)]),
             (20, 4096, &[1; 4096], 8, &[(2, 4096)]),
             (i32::MAX, 7, &[1, 1], 8, &[(1, 2)]),

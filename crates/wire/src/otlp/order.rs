@@ -1,31 +1,31 @@
-//! Orders in which attributes became labels, for points that repeat them.
+//! Caches the order in which attributes became labels, for points with the same attribute keys.
 //!
 //! ```text
-//! keys     http.route  http.request.method  url.scheme        laid over: name, instance, job
-//! pieces   over 0 | attribute 1 | attribute 0 | over 1 | over 2 | attribute 2
+//! keys     http.route  http.request.method  url.scheme        overlay: name, instance, job
+//! pieces   overlay 0 | attribute 1 | attribute 0 | overlay 1 | overlay 2 | attribute 2
 //! ```
 //!
-//! The labels of a point, their order and their names follow from the keys of its attributes and
-//! from the names of what is laid over them, as long as no value is empty and no two keys become
-//! one label. A request repeats both with nearly each point: one whose keys are known is neither
-//! sorted nor translated, and the beginnings of its labels are bytes that are there.
+//! Names and order of the labels of a point depend only on the keys of its attributes and the names
+//! in the overlay, provided that no value is empty and no two keys become the same label. Most
+//! points of a request repeat both: for a cached order, keys are neither sorted nor translated, and
+//! the encoded beginnings of the labels are reused.
 //!
-//! Invariant: labels in a known order are those that [`LabelSet::finish`] makes.
+//! Invariant: a cached order gives the same labels as [`LabelSet::finish`].
 
 use super::labels::{Form, LABEL_FRAME_BYTES, Label, LabelSet, Overlaid, Overlay, Pair, Source};
 use super::text::{Made, Text};
 use crate::error::WireError;
 use crate::remote_write::Charges;
 
-/// Orders that are kept at once: an application has some ten sets of keys.
+/// Largest number of cached orders: an application has about ten sets of keys.
 const ORDERS_MAX: usize = 16;
 
-/// A label of a known order.
+/// A label of a cached order.
 #[derive(Clone, Copy, Debug)]
 enum Piece<'m> {
-    /// The label that is laid over with this number.
+    /// The label of the overlay with this index.
     Overlay(u32),
-    /// That of an attribute.
+    /// The label of an attribute.
     Attribute {
         number: u32,
         name: Text<'m>,
@@ -33,27 +33,27 @@ enum Piece<'m> {
     },
 }
 
-/// A known order.
+/// A cached order.
 #[derive(Debug)]
 struct Order<'m> {
-    /// Keys of the attributes, as they came.
+    /// Keys of the attributes in message order.
     keys: Vec<&'m [u8]>,
     pieces: Vec<Piece<'m>>,
 }
 
-/// The orders that are known of a request.
+/// The cached orders of one request.
 #[derive(Debug, Default)]
 pub(super) struct Orders<'m> {
-    /// What was laid over the points that the orders are of.
+    /// The overlay that was in effect for the cached orders.
     overlay: Vec<Overlaid<'m>>,
     orders: Vec<Order<'m>>,
-    /// The one that fitted last.
+    /// Index of the order that matched last.
     last: usize,
 }
 
 impl<'m> Orders<'m> {
-    /// Begins a metric over whose points `overlay` is laid: where that has other names than before,
-    /// nothing is known.
+    /// Starts a metric with the overlay `overlay`, and clears the cache if the names in it have
+    /// changed.
     pub(super) fn begin(&mut self, overlay: &Overlay<'m>, made: &Made) {
         let labels = overlay.labels();
         let mut pairs = self.overlay.iter().zip(labels);
@@ -70,8 +70,8 @@ impl<'m> Orders<'m> {
         }
     }
 
-    /// Puts the labels of the attributes in `set` in a known order. `false`, and nothing done, if
-    /// there is none for them.
+    /// Arranges the labels of the attributes in `set` by a cached order. Returns `false`, without
+    /// changes, if none matches.
     #[inline]
     pub(super) fn apply(&mut self, set: &mut LabelSet<'m>, overlay: &Overlay<'m>) -> bool {
         let attributes = set.attributes();
@@ -99,7 +99,7 @@ impl<'m> Orders<'m> {
         true
     }
 
-    /// Keeps the order of the labels in `set`, if it follows from keys and names alone.
+    /// Caches the order of the labels in `set`, if it depends on keys and names only.
     #[cold]
     pub(super) fn note(
         &mut self,

@@ -1,7 +1,7 @@
-//! Points of each kind, read from their messages.
+//! Decodes the points of each kind of metric.
 //!
-//! Attributes and exemplars are handed on unread. What a point counts is read here; whether it
-//! makes sense is looked at where it is made a sample.
+//! Attributes and exemplars remain undecoded messages. Values are decoded here, but validated only
+//! when they are converted to samples.
 
 use super::field::{buckets, explicit, exponential, number, point, quantile, summary};
 use super::trouble::Trouble;
@@ -9,47 +9,47 @@ use crate::error::WireError;
 use crate::protobuf::{Cursor, WireType, expect, from_zigzag};
 use crate::remote_write::Refusal;
 
-/// The flag of a point that says that there is no value any more.
+/// The flag of a point without a recorded value, which ends its series.
 const NO_RECORDED_VALUE: u64 = 1;
 
-/// Attributes of one point or resource, and exemplars of one point: more than a series may have
-/// labels, and bounded so that small parts of a message do not take much memory.
+/// Largest number of attributes of a point or resource, and of exemplars of a point. It exceeds the
+/// label limit of a series, and limits the memory that a message of many small parts can take.
 pub(super) const PARTS_MAX: usize = 4096;
 
-/// Buckets of one side, or quantiles: finer than any client makes them.
+/// Largest number of buckets of one side, or of quantiles: more than any client creates.
 const BUCKETS_MAX: usize = 1 << 16;
 
-/// Parts that points of all kinds have.
+/// Fields that points of all kinds share.
 #[derive(Debug, Default)]
 pub(super) struct Frame<'m> {
-    /// `KeyValue` messages.
+    /// Undecoded `KeyValue` messages.
     pub attributes: Vec<&'m [u8]>,
-    /// `Exemplar` messages.
+    /// Undecoded `Exemplar` messages.
     pub exemplars: Vec<&'m [u8]>,
-    /// Whether the series ends here.
+    /// True if the point marks its series as stale.
     pub is_stale: bool,
 }
 
-/// When something was counted, in nanoseconds since the epoch.
+/// The time range that a point covers, in nanoseconds since the Unix epoch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Times {
-    /// Since when; zero where that is not known.
+    /// Start time; zero if it is unknown.
     pub start: u64,
-    /// Up to when.
+    /// Time of the observation, the end of the range.
     pub time: u64,
 }
 
-/// A number as it was sent.
+/// The value of a number point in its original type.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Number {
-    /// An integer.
+    /// A 64-bit integer.
     Int(i64),
     /// A float.
     Double(f64),
 }
 
 impl Number {
-    /// The value of a sample.
+    /// Returns the value as a float, which may round a large integer.
     pub fn to_float(self) -> f64 {
         match self {
             Number::Int(value) => value as f64,
@@ -61,54 +61,54 @@ impl Number {
 /// A point of a gauge or a sum.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct NumberPoint {
-    /// When.
+    /// Start and end time.
     pub times: Times,
-    /// The value; 0 if there is none.
+    /// The value; 0 if the point has none.
     pub value: Number,
 }
 
 /// A point of a histogram with explicit bounds.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ExplicitPoint {
-    /// When.
+    /// Start and end time.
     pub times: Times,
-    /// All observations.
+    /// Total number of observations.
     pub count: u64,
-    /// Their sum, if it is known.
+    /// Sum of the observations, if it is known.
     pub sum: Option<f64>,
-    /// Upper bounds of the buckets but for the last one.
+    /// Upper bounds of all buckets except for the last, whose bound is infinite.
     pub bounds: Vec<f64>,
-    /// Observations of each bucket.
+    /// Number of observations in each bucket, not cumulative.
     pub counts: Vec<u64>,
 }
 
-/// Buckets of one sign, each wider than the one before by the same factor.
+/// Exponential buckets of one sign: the bounds grow by a constant factor.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Buckets {
-    /// The number of the first one.
+    /// Index of the first bucket.
     pub offset: i32,
-    /// Observations of each.
+    /// Number of observations in each bucket.
     pub counts: Vec<u64>,
 }
 
 /// A point of an exponential histogram.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ExponentialPoint {
-    /// When.
+    /// Start and end time.
     pub times: Times,
-    /// All observations.
+    /// Total number of observations.
     pub count: u64,
-    /// Their sum, if it is known.
+    /// Sum of the observations, if it is known.
     pub sum: Option<f64>,
-    /// The factor between bounds is 2^2^-scale.
+    /// Resolution: the factor between two bounds is 2^2^-scale.
     pub scale: i32,
-    /// Observations around zero.
+    /// Number of observations in the zero bucket.
     pub zero_count: u64,
-    /// How far around zero.
+    /// Upper bound of the absolute values in the zero bucket.
     pub zero_threshold: f64,
-    /// Observations above zero.
+    /// Buckets of positive observations.
     pub positive: Buckets,
-    /// Observations below zero.
+    /// Buckets of negative observations.
     pub negative: Buckets,
 }
 
@@ -118,7 +118,7 @@ pub(super) struct SummaryPoint {
     pub times: Times,
     pub count: u64,
     pub sum: f64,
-    /// Quantiles and their values.
+    /// Pairs of quantile and value.
     pub quantiles: Vec<(f64, f64)>,
 }
 
@@ -130,7 +130,7 @@ impl Frame<'_> {
     }
 }
 
-/// Adds a part, if there are not too many.
+/// Appends an attribute or exemplar; fails if there are too many.
 pub(super) fn push_part<'m>(parts: &mut Vec<&'m [u8]>, part: &'m [u8]) -> Result<(), Trouble> {
     if parts.len() == PARTS_MAX {
         let what = format!("too many attributes or exemplars, limit {PARTS_MAX}");
@@ -140,7 +140,7 @@ pub(super) fn push_part<'m>(parts: &mut Vec<&'m [u8]>, part: &'m [u8]) -> Result
     Ok(())
 }
 
-/// Adds a number of a bucket, if there are not too many.
+/// Appends a bucket or quantile; fails if there are too many.
 fn push_bucket<T>(buckets: &mut Vec<T>, bucket: T) -> Result<(), Trouble> {
     if buckets.len() == BUCKETS_MAX {
         let what = format!("too many buckets or quantiles, limit {BUCKETS_MAX}");
@@ -150,14 +150,14 @@ fn push_bucket<T>(buckets: &mut Vec<T>, bucket: T) -> Result<(), Trouble> {
     Ok(())
 }
 
-/// Numbers of the fields that stand elsewhere in each kind of point.
+/// Numbers of the shared fields, which differ between the kinds of points.
 struct Places {
     attributes: u32,
     exemplars: Option<u32>,
     flags: u32,
 }
 
-/// Reads the field if it is one that points of all kinds have.
+/// Reads the field if it is one that all kinds of points share; returns false otherwise.
 #[inline]
 fn shared<'m>(
     (number, wire_type): (u32, WireType),
@@ -193,7 +193,7 @@ fn shared<'m>(
     Ok(true)
 }
 
-/// Reads a `NumberDataPoint`.
+/// Decodes a `NumberDataPoint`; `frame` gets the shared fields.
 pub(super) fn read_number<'m>(
     message: &'m [u8],
     frame: &mut Frame<'m>,
@@ -228,7 +228,7 @@ pub(super) fn read_number<'m>(
     Ok(NumberPoint { times, value })
 }
 
-/// Reads a `HistogramDataPoint` into `point`.
+/// Decodes a `HistogramDataPoint` into `point`; `frame` gets the shared fields.
 pub(super) fn read_explicit<'m>(
     message: &'m [u8],
     frame: &mut Frame<'m>,
@@ -278,7 +278,7 @@ fn emptied<T>(list: &mut Vec<T>) -> Vec<T> {
     std::mem::take(list)
 }
 
-/// Reads numbers of eight bytes, in one piece or one by one.
+/// Reads repeated numbers of eight bytes, packed or one at a time.
 fn packed<'m, T>(
     wire_type: WireType,
     cursor: &mut Cursor<'m>,
@@ -296,7 +296,7 @@ fn packed<'m, T>(
     Ok(())
 }
 
-/// Reads an `ExponentialHistogramDataPoint` into `point`.
+/// Decodes an `ExponentialHistogramDataPoint` into `point`; `frame` gets the shared fields.
 pub(super) fn read_exponential<'m>(
     message: &'m [u8],
     frame: &mut Frame<'m>,
@@ -385,7 +385,7 @@ fn read_buckets(message: &[u8], into: &mut Buckets) -> Result<(), Trouble> {
     Ok(())
 }
 
-/// Reads a `SummaryDataPoint` into `point`.
+/// Decodes a `SummaryDataPoint` into `point`; `frame` gets the shared fields.
 pub(super) fn read_summary<'m>(
     message: &'m [u8],
     frame: &mut Frame<'m>,

@@ -1,15 +1,16 @@
-//! The walk through a request: resources, scopes, metrics.
+//! Walks through the resources, scopes and metrics of a request.
 //!
 //! ```text
 //! ExportMetricsServiceRequest
-//!   ResourceMetrics   attributes --> job, instance, promoted ones; target_info behind it
+//!   ResourceMetrics   attributes --> job, instance, promoted labels; target_info afterwards
 //!     ScopeMetrics    --> scope labels
-//!       Metric        --> name, metadata, what is laid over its points
+//!       Metric        --> name, metadata, overlay of labels for its points
 //!         points      --> series, in emit
 //! ```
 //!
-//! Fields may come in any order, so a message is gone through for what holds for all of it first.
-//! What cannot stand is counted by points and takes nothing else with it.
+//! Fields may occur in any order, so that each message is scanned first for the fields that apply
+//! to all of it. Invalid parts are counted by their points and do not affect the rest of the
+//! request.
 
 use super::field::{data, request, resource, resource_metrics, scope, scope_metrics};
 use super::label_names::LabelNames;
@@ -32,12 +33,12 @@ use firn_model::budget::Reservation;
 use firn_model::metadata::MetadataBatch;
 use rustc_hash::FxHashMap;
 
-/// Attributes that name a resource: they are in `job` and `instance`.
+/// Attributes that identify a resource and become the labels `job` and `instance`.
 pub(super) const SERVICE_NAME: &[u8] = b"service.name";
 pub(super) const SERVICE_NAMESPACE: &[u8] = b"service.namespace";
 pub(super) const SERVICE_INSTANCE: &[u8] = b"service.instance.id";
 
-/// A request that is being read into a batch.
+/// The state of a request that is being decoded into a batch.
 pub(super) struct Walk<'d, 'a, 'm> {
     pub(super) reader: &'d Reader<'a>,
     pub(super) deltas: Deltas<'a>,
@@ -49,36 +50,36 @@ pub(super) struct Walk<'d, 'a, 'm> {
     pub(super) counts: Counts,
     pub(super) made: Made,
     pub(super) names: LabelNames<'m>,
-    /// Metrics that came before.
+    /// Metrics that occurred before in the request.
     pub(super) metrics: FxHashMap<NameParts<'m>, KnownMetric<'m>>,
-    /// The labels of the point under way.
+    /// Labels of the current point.
     pub(super) set: LabelSet<'m>,
-    /// What is laid over the points of the metric under way.
+    /// Labels that the points of the current metric share.
     pub(super) overlay: Overlay<'m>,
-    /// In which order attributes became labels.
+    /// Cache of the orders in which attributes became labels.
     pub(super) orders: Orders<'m>,
     pub(super) frame: Frame<'m>,
     pub(super) explicit: ExplicitPoint,
     pub(super) exponential: ExponentialPoint,
     pub(super) summary: SummaryPoint,
-    /// Bounds and quantiles as labels have them, by their bits.
+    /// Texts of bucket bounds and quantiles, by the bits of the float.
     pub(super) bounds: FxHashMap<u64, Text<'static>>,
     pub(super) target_info: TargetInfo<'d>,
     pub(super) series_count: usize,
 }
 
-/// A resource whose points are being read.
+/// The resource whose points are being read.
 pub(super) struct Resource<'m> {
     pub(super) attributes: Vec<(&'m [u8], Text<'m>)>,
     pub(super) job: Option<Text<'m>>,
     pub(super) instance: Option<Text<'m>>,
     overlay: Overlay<'m>,
     stream: Stream,
-    /// The oldest and the newest time of points that stand, in nanoseconds.
+    /// Times of the oldest and the newest valid point, in nanoseconds.
     pub(super) span: Option<(u64, u64)>,
 }
 
-/// What holds for all metrics of a scope.
+/// Properties that all metrics of a scope share.
 pub(super) struct Scope<'m> {
     pub(super) overlay: Overlay<'m>,
     pub(super) stream: Stream,
@@ -126,14 +127,15 @@ impl<'d, 'a, 'm> Walk<'d, 'a, 'm> {
         .map_err(wire_error)
     }
 
-    /// Puts the keys into the batches; returns the memory of made texts and what was counted.
+    /// Moves the keys into the batches; returns the buffer of generated texts and the counts of
+    /// rejected parts.
     pub(super) fn finish(self) -> (Vec<u8>, Counts) {
         self.batch.put_message(self.keys, KEY_FORMAT);
         self.target_info.finish();
         (self.made.into_bytes(), self.counts)
     }
 
-    /// Counts what cannot stand.
+    /// Counts `count` rejected points.
     pub(super) fn refuse(&mut self, count: usize, offence: Offence) {
         let (at, refusal) = (self.keys.len(), offence.refusal);
         self.counts
@@ -141,7 +143,7 @@ impl<'d, 'a, 'm> Walk<'d, 'a, 'm> {
             .add(at, refusal, count, || offence.message);
     }
 
-    /// The text of a value.
+    /// Returns an attribute value as text.
     pub(super) fn text(&mut self, value: &'m [u8]) -> Result<Text<'m>, Trouble> {
         let before = self.made.len();
         let text = value::text(value, self.limits.label_value_bytes_max, &mut self.made)?;
@@ -216,14 +218,15 @@ impl<'d, 'a, 'm> Walk<'d, 'a, 'm> {
         Ok(resource)
     }
 
-    /// Makes the bytes of labels that are laid over.
+    /// Encodes the labels of an overlay that have no encoding yet.
     pub(super) fn form(&mut self, overlay: &mut Overlay<'m>) -> Result<(), WireError> {
         self.charges.add(overlay.plain_bytes())?;
         overlay.form(&mut self.made);
         Ok(())
     }
 
-    /// Labels of the attributes that become some. Of those that become one label the last counts.
+    /// Returns the labels of promoted attributes. If several become the same label, the last one
+    /// wins.
     fn promoted(&mut self, attributes: &[(&'m [u8], Text<'m>)]) -> Result<Overlay<'m>, Trouble> {
         let translation = self.reader.translation;
         let mut overlay = Overlay::default();
@@ -326,7 +329,7 @@ impl<'d, 'a, 'm> Walk<'d, 'a, 'm> {
 }
 
 impl<'m> Resource<'m> {
-    /// Lays the labels that name the resource over.
+    /// Adds the labels that identify the resource to the overlay.
     pub(super) fn identify(&self, overlay: &mut Overlay<'m>, made: &Made) {
         for (label, value) in [("instance", self.instance), ("job", self.job)] {
             if let Some(value) = value {
@@ -341,7 +344,7 @@ impl<'m> Resource<'m> {
     }
 }
 
-/// The bytes of a field that has a length.
+/// Reads the bytes of a length-delimited field.
 pub(super) fn text<'m>(
     wire_type: WireType,
     cursor: &mut Cursor<'m>,
@@ -350,7 +353,7 @@ pub(super) fn text<'m>(
     cursor.bytes()
 }
 
-/// Hands the fields `wanted` of `message`, which have a length, to `take`.
+/// Calls `take` with each length-delimited field of `message` that has the number `wanted`.
 pub(super) fn each<'m>(
     message: &'m [u8],
     wanted: u32,
@@ -366,7 +369,7 @@ pub(super) fn each<'m>(
     Ok(())
 }
 
-/// The error of a walk in which points that cannot stand were dealt with.
+/// Returns the error of a walk in which rejected points were already counted.
 pub(super) fn wire_error(trouble: Trouble) -> WireError {
     match trouble {
         Trouble::Message(e) => e,
@@ -374,7 +377,7 @@ pub(super) fn wire_error(trouble: Trouble) -> WireError {
     }
 }
 
-/// Fields `wanted` of `message`.
+/// Returns the number of fields `wanted` in `message`.
 pub(super) fn count(message: &[u8], wanted: u32) -> Result<usize, WireError> {
     let mut count = 0;
     each(message, wanted, |_| {

@@ -1,56 +1,56 @@
-//! OTLP's messages as tables: the names that JSON has for their fields, and what the fields hold.
+//! Tables of the OTLP messages: names and types of their fields, for the JSON transcoder.
 
 use super::field as f;
 
-/// A message.
+/// A message type with its fields.
 #[derive(Debug)]
 pub(super) struct Message(pub &'static [Field]);
 
 /// A field of a message.
 #[derive(Debug)]
 pub(super) struct Field {
-    /// Its name as JSON writes it.
+    /// Name of the field in JSON (lower camel case).
     pub name: &'static str,
-    /// Its name as the protocol's files write it, which JSON may have too.
+    /// Name of the field in the `.proto` file, which JSON may use too.
     pub plain_name: &'static str,
-    /// Its number.
+    /// Field number in the protobuf message.
     pub number: u32,
-    /// What it holds.
+    /// Type of the field, or of its elements.
     pub kind: Kind,
-    /// Whether it holds a list of them.
+    /// True if the field is repeated.
     pub is_list: bool,
 }
 
-/// What a field holds.
+/// The type of a field, which decides how its JSON value is encoded.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Kind {
-    /// A message.
+    /// A nested message.
     Message(&'static Message),
-    /// Text.
+    /// A string.
     Text,
-    /// Bytes, in base 64.
+    /// Bytes, in base64.
     Bytes,
     /// Bytes, in hexadecimal digits.
     Hex,
-    /// Yes or no.
+    /// A boolean.
     Bool,
-    /// An integer without sign, of variable length.
+    /// An unsigned varint.
     Unsigned,
-    /// An integer of variable length.
+    /// A signed varint.
     Signed,
-    /// An integer of 32 bits, short near zero.
+    /// A signed 32-bit integer in zigzag encoding.
     Zigzag,
-    /// How points relate to those before them, by number or name.
+    /// An aggregation temporality, by number or name.
     Temporality,
-    /// Eight bytes, an integer without sign.
+    /// An unsigned integer of eight bytes.
     Fixed,
-    /// Eight bytes, an integer.
+    /// A signed integer of eight bytes.
     SignedFixed,
-    /// Eight bytes, a float.
+    /// A float of eight bytes.
     Double,
 }
 
-/// Names of temporalities by their numbers.
+/// Names of the aggregation temporalities, indexed by their numbers.
 pub(super) const TEMPORALITIES: [&str; 3] = [
     "AGGREGATION_TEMPORALITY_UNSPECIFIED",
     "AGGREGATION_TEMPORALITY_DELTA",

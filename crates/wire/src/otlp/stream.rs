@@ -1,17 +1,17 @@
-//! Which points are of one stream: the identity that deltas are added up under.
+//! Identities of metric streams, the keys under which deltas are accumulated.
 //!
-//! It is made of what was sent and not of labels, as upstream has it: a resource that becomes no
-//! label sets streams apart, too. 128 bits of a hash stand for it.
+//! The identity is computed from the sent attributes and not from labels, as in upstream, so that
+//! resources without any label of their own are separate streams. It is a 128-bit hash.
 
 use super::text::{Made, Text};
 use xxhash_rust::xxh3::Xxh3;
 
-/// The identity of a stream, or of what it is part of.
+/// The identity of a stream, or of a resource, scope or metric that contains it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Stream(u128);
 
 impl Stream {
-    /// The identity of the part of it that `texts` name.
+    /// Returns the identity of the part of this entity that `texts` name.
     pub(super) fn with(self, texts: &[&[u8]]) -> Self {
         let mut hash = Xxh3::new();
         hash.update(&self.0.to_le_bytes());
@@ -22,13 +22,13 @@ impl Stream {
         Self(hash.digest128())
     }
 
-    /// The identity of the part of it that has the identity `other` by itself.
+    /// Returns the identity of the part of this entity whose own identity is `other`.
     pub(super) fn beside(self, other: Stream) -> Self {
         self.with(&[&other.0.to_le_bytes()])
     }
 }
 
-/// What attributes say, in any order.
+/// Returns the identity of a set of attributes, independent of their order.
 pub(super) fn of_attributes(attributes: &[(&[u8], Text<'_>)], made: &Made) -> Stream {
     let mut pairs: Vec<(&[u8], &[u8])> = attributes
         .iter()

@@ -1,25 +1,25 @@
-//! The samples of `target_info` of one request, in a batch of their own.
+//! Collects the `target_info` samples of one request in a separate batch.
 //!
-//! No sender sent these samples, so a store that refuses some of them refuses no data point.
-//! Invariant: a series has no two samples of one time.
+//! The sender did not send these samples, so that a store which rejects some of them rejects no
+//! data point. Invariant: no series has two samples with the same timestamp.
 
 use crate::remote_write::KEY_FORMAT;
 use firn_model::batch::Batch;
 use firn_model::sample::TimestampMs;
 use rustc_hash::FxHashSet;
 
-/// Collects the samples.
+/// Collects the samples and their series.
 pub(super) struct TargetInfo<'d> {
     batch: &'d mut Batch,
     keys: Vec<u8>,
-    /// Samples that were added: a hash of the labels, and the time.
+    /// Hash of the labels and timestamp of each sample that was added.
     known: FxHashSet<(u128, TimestampMs)>,
-    /// Whether the series under way has a sample.
+    /// True if the current series has a sample.
     has_sample: bool,
 }
 
 impl<'d> TargetInfo<'d> {
-    /// Adds to `batch`, which is empty.
+    /// Returns a collector that writes into `batch`, which must be empty.
     pub(super) fn new(batch: &'d mut Batch) -> Self {
         let mut keys = batch.take_message();
         keys.clear();
@@ -31,8 +31,8 @@ impl<'d> TargetInfo<'d> {
         }
     }
 
-    /// Adds a sample to the series under way, whose labels have the hash `labels`. Returns false if
-    /// the request has that sample already.
+    /// Adds a sample to the current series, whose labels have the hash `labels`. Returns false if
+    /// the request already contains that sample.
     pub(super) fn add_sample(&mut self, labels: u128, time: TimestampMs) -> bool {
         let is_new = self.known.insert((labels, time));
         if is_new {
@@ -42,7 +42,7 @@ impl<'d> TargetInfo<'d> {
         is_new
     }
 
-    /// Ends the series under way, which has this key. One without samples is left out.
+    /// Ends the current series, which has this key. A series without samples is left out.
     pub(super) fn end_series(&mut self, key: &[u8]) {
         if std::mem::take(&mut self.has_sample) {
             let start = self.keys.len();
@@ -51,7 +51,7 @@ impl<'d> TargetInfo<'d> {
         }
     }
 
-    /// Puts the keys into the batch.
+    /// Moves the keys into the batch.
     pub(super) fn finish(self) {
         self.batch.put_message(self.keys, KEY_FORMAT);
     }

@@ -1,23 +1,24 @@
-//! Names and values of labels on their way to a key: bytes of the message, or made.
+//! Names and values of labels before they are part of a key: slices of the message, or generated
+//! texts.
 
 use crate::remote_write::{begin_label, push_label};
 
-/// A name or a value.
+/// A name or a value of a label.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Text<'m> {
-    /// It stands in the message.
+    /// A slice of the message.
     Message(&'m [u8]),
-    /// It stands in [`Made`].
+    /// A range in [`Made`], for a text that the message does not contain literally.
     Made {
-        /// Where it begins.
+        /// Offset of the first byte.
         start: u32,
-        /// Where it ends.
+        /// Offset after the last byte.
         end: u32,
     },
 }
 
 impl Text<'_> {
-    /// How many bytes it has.
+    /// Returns the length in bytes.
     #[inline]
     pub(super) fn len(self) -> usize {
         match self {
@@ -26,33 +27,33 @@ impl Text<'_> {
         }
     }
 
-    /// Whether it has no bytes.
+    /// Returns whether the text is empty.
     #[inline]
     pub(super) fn is_empty(self) -> bool {
         self.len() == 0
     }
 }
 
-/// The texts that were made for a request. What is made is charged to the request, whose limit is
-/// far below four gigabytes.
+/// The generated texts of a request. Their memory is charged to the request, whose limit is far
+/// below the 4 GiB that offsets can address.
 #[derive(Debug, Default)]
 pub(super) struct Made {
     bytes: Vec<u8>,
 }
 
 impl Made {
-    /// No texts, in the memory of `bytes`.
+    /// Returns an empty buffer that reuses the memory of `bytes`.
     pub(super) fn new(mut bytes: Vec<u8>) -> Self {
         bytes.clear();
         Self { bytes }
     }
 
-    /// The memory, for the next request.
+    /// Returns the memory, for the next request.
     pub(super) fn into_bytes(self) -> Vec<u8> {
         self.bytes
     }
 
-    /// The bytes of a text.
+    /// Returns the bytes of a text.
     #[inline]
     pub(super) fn get<'a>(&'a self, text: Text<'a>) -> &'a [u8] {
         match text {
@@ -64,34 +65,34 @@ impl Made {
         }
     }
 
-    /// Adds a text.
+    /// Appends a text and returns its range.
     pub(super) fn push(&mut self, text: &[u8]) -> Text<'static> {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(text);
         self.since(start)
     }
 
-    /// Adds what a label is in a key.
+    /// Appends the encoding of a label in a key.
     pub(super) fn label(&mut self, name: Text<'_>, value: Text<'_>) -> Text<'static> {
-        // A text that is made cannot be read while another one is written.
+        // The buffer cannot be read and extended at the same time.
         let mut label = Vec::new();
         push_label(&mut label, self.get(name), self.get(value));
         self.push(&label)
     }
 
-    /// Adds what a label is in a key before its value, without the label's length.
+    /// Appends the encoding of a label up to its value, without the length of the label.
     pub(super) fn beginning(&mut self, name: Text<'_>) -> Text<'static> {
         let mut label = Vec::new();
         begin_label(&mut label, self.get(name));
         self.push(&label)
     }
 
-    /// Where the next text begins; [`Made::since`] ends it.
+    /// Returns the buffer, to which the caller appends a text that [`Made::since`] then delimits.
     pub(super) fn writer(&mut self) -> &mut Vec<u8> {
         &mut self.bytes
     }
 
-    /// The text from `start` on.
+    /// Returns the text from `start` to the end of the buffer.
     pub(super) fn since(&self, start: usize) -> Text<'static> {
         Text::Made {
             start: start as u32,
@@ -99,7 +100,7 @@ impl Made {
         }
     }
 
-    /// Bytes of all texts.
+    /// Returns the total size of all texts in bytes.
     pub(super) fn len(&self) -> usize {
         self.bytes.len()
     }

@@ -1,23 +1,25 @@
-//! How names and attributes become labels: the section `otlp` of a config.
+//! The `otlp` section of the configuration: how metric names and attributes become series names and
+//! labels.
 
 use std::collections::BTreeSet;
 
-/// What is done to names.
+/// Translation of metric and label names, with the names of the `translation_strategy` setting.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Strategy {
-    /// Characters that old names cannot have become underscores; unit and type are added.
+    /// Replaces characters outside the legacy character set by underscores; adds suffixes for unit
+    /// and type.
     #[default]
     UnderscoreEscapingWithSuffixes,
-    /// Characters that old names cannot have become underscores.
+    /// Replaces characters outside the legacy character set by underscores.
     UnderscoreEscapingWithoutSuffixes,
-    /// Unit and type are added.
+    /// Adds suffixes for unit and type, without escaping.
     NoUtf8EscapingWithSuffixes,
-    /// Names stay as they are.
+    /// Keeps names unchanged.
     NoTranslation,
 }
 
 impl Strategy {
-    /// Every strategy.
+    /// All strategies.
     pub const ALL: [Strategy; 4] = [
         Strategy::UnderscoreEscapingWithSuffixes,
         Strategy::UnderscoreEscapingWithoutSuffixes,
@@ -25,7 +27,7 @@ impl Strategy {
         Strategy::NoTranslation,
     ];
 
-    /// What a config calls it.
+    /// Returns the name of the strategy in the configuration.
     pub fn name(self) -> &'static str {
         match self {
             Strategy::UnderscoreEscapingWithSuffixes => "UnderscoreEscapingWithSuffixes",
@@ -35,7 +37,7 @@ impl Strategy {
         }
     }
 
-    /// Whether names get along without UTF-8.
+    /// Returns whether names are restricted to the legacy character set.
     pub fn escapes(self) -> bool {
         matches!(
             self,
@@ -43,7 +45,7 @@ impl Strategy {
         )
     }
 
-    /// Whether unit and type are added to names of metrics.
+    /// Returns whether metric names get suffixes for unit and type.
     pub fn adds_suffixes(self) -> bool {
         matches!(
             self,
@@ -52,12 +54,12 @@ impl Strategy {
     }
 }
 
-/// Which attributes of a resource become labels of its series.
+/// The attributes of a resource that become labels of its series.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Promotion {
-    /// These.
+    /// Only the attributes with these keys.
     Only(BTreeSet<String>),
-    /// All but these.
+    /// All attributes except for those with these keys.
     AllBut(BTreeSet<String>),
 }
 
@@ -68,7 +70,7 @@ impl Default for Promotion {
 }
 
 impl Promotion {
-    /// Whether the attribute `key` does.
+    /// Returns whether the attribute `key` becomes a label.
     pub fn takes(&self, key: &str) -> bool {
         match self {
             Promotion::Only(keys) => keys.contains(key),
@@ -77,26 +79,27 @@ impl Promotion {
     }
 }
 
-/// How metrics become series. The default is upstream's.
+/// Options of the translation from metrics to series. The default equals upstream's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Translation {
-    /// `translation_strategy`
+    /// Translation of names: `translation_strategy`.
     pub strategy: Strategy,
-    /// `promote_resource_attributes`, `promote_all_resource_attributes` and
-    /// `ignore_resource_attributes`
+    /// Promoted resource attributes: `promote_resource_attributes`,
+    /// `promote_all_resource_attributes` and `ignore_resource_attributes`.
     pub promotion: Promotion,
-    /// `keep_identifying_resource_attributes`: `target_info` has those too that are in `job` and
-    /// `instance`.
+    /// `keep_identifying_resource_attributes`: `target_info` also contains the attributes that make
+    /// up `job` and `instance`.
     pub keeps_identifying: bool,
-    /// `convert_histograms_to_nhcb`: explicit buckets become native ones.
+    /// `convert_histograms_to_nhcb`: explicit histograms become native ones with custom buckets.
     pub converts_histograms: bool,
-    /// `promote_scope_metadata`: what is known of a scope becomes labels.
+    /// `promote_scope_metadata`: name, version, schema URL and attributes of the scope become
+    /// labels.
     pub promotes_scope: bool,
-    /// `label_name_underscore_sanitization`: `key` stands before names of labels with an
-    /// underscore in front, where names are escaped.
+    /// `label_name_underscore_sanitization`: label names with a leading underscore get the prefix
+    /// `key`, if names are escaped.
     pub sanitizes_underscores: bool,
-    /// `label_name_preserve_multiple_underscores`: underscores one behind the other stay, where
-    /// names are escaped.
+    /// `label_name_preserve_multiple_underscores`: consecutive underscores are kept, if names are
+    /// escaped.
     pub preserves_underscores: bool,
 }
 
@@ -108,7 +111,7 @@ impl Default for Translation {
             keeps_identifying: false,
             converts_histograms: false,
             promotes_scope: false,
-            // As releases did that had no such switches.
+            // Like releases without these two options.
             sanitizes_underscores: true,
             preserves_underscores: true,
         }

@@ -1,19 +1,20 @@
-//! What stops a point, or the whole request.
+//! Errors while decoding a request: of a single point, or of the whole message.
 
 use crate::error::WireError;
 use crate::remote_write::{Offence, Refusal};
 
-/// Why something could not be read.
+/// The reason why a part of the request cannot be decoded, and the extent of the failure.
 #[derive(Debug)]
 pub(super) enum Trouble {
-    /// The message as a whole is malformed or over a limit.
+    /// The message as a whole is malformed or exceeds a limit.
     Message(WireError),
-    /// This point, or what it belongs to, cannot stand; others can.
+    /// This point, or the metric, scope or resource around it, is rejected; the others are not
+    /// affected.
     Point(Offence),
 }
 
 impl Trouble {
-    /// A point that cannot stand.
+    /// Returns the error for a rejected point.
     pub(super) fn point(refusal: Refusal, message: impl Into<String>) -> Self {
         Trouble::Point(Offence {
             refusal,

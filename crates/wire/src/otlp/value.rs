@@ -1,8 +1,8 @@
-//! Values of attributes as texts, as upstream writes them.
+//! Converts attribute values to text like upstream.
 //!
-//! A string is itself. Numbers are written as JavaScript does, bytes in base 64, lists and maps in
-//! JSON with the keys of a map in order. Nothing nests deeper than [`DEPTH_MAX`], and no text is
-//! made that is longer than a label's value may be.
+//! Strings are unchanged. Numbers are formatted like in JavaScript, bytes in base64, lists and maps
+//! in JSON with sorted keys. Values nest at most [`DEPTH_MAX`] levels, and a generated text is
+//! never longer than the limit for label values.
 
 use super::field::{key_value, list, value as field};
 use super::text::{Made, Text};
@@ -12,10 +12,10 @@ use crate::remote_write::Refusal;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 
-/// Lists and maps inside each other.
+/// Largest nesting depth of lists and maps.
 const DEPTH_MAX: usize = 16;
 
-/// A value with its parts unread. Of fields that exclude each other the last one counts.
+/// A value whose parts are not decoded. If several exclusive fields are present, the last one wins.
 #[derive(Clone, Copy, Debug)]
 enum Value<'m> {
     None,
@@ -28,19 +28,19 @@ enum Value<'m> {
     Bytes(&'m [u8]),
 }
 
-/// An attribute: its key, and its value unread.
+/// An attribute with its key; the value is not decoded.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Attribute<'m> {
-    /// The key.
+    /// The key of the attribute.
     pub key: &'m [u8],
-    /// An `AnyValue`.
+    /// An undecoded `AnyValue` message.
     pub value: &'m [u8],
 }
 
-/// Reads a `KeyValue`.
+/// Decodes a `KeyValue` message.
 #[inline]
 pub(super) fn attribute(message: &[u8]) -> Result<Attribute<'_>, Trouble> {
-    // As all senders write a short one.
+    // The form in which all senders encode a short attribute.
     if let [0x0a, key_bytes @ 0..0x80, rest @ ..] = message
         && let Some((key, [0x12, value_bytes @ 0..0x80, value @ ..])) =
             rest.split_at_checked(usize::from(*key_bytes))
@@ -51,7 +51,7 @@ pub(super) fn attribute(message: &[u8]) -> Result<Attribute<'_>, Trouble> {
     any_attribute(message)
 }
 
-/// As [`attribute`], of fields in any order.
+/// Like [`attribute`], for fields in any order and of any length.
 fn any_attribute(message: &[u8]) -> Result<Attribute<'_>, Trouble> {
     let (mut key, mut value): (&[u8], &[u8]) = (&[], &[]);
     let mut cursor = Cursor::new(message);
@@ -70,7 +70,8 @@ fn any_attribute(message: &[u8]) -> Result<Attribute<'_>, Trouble> {
     Ok(Attribute { key, value })
 }
 
-/// The text of an `AnyValue`, of at most `bytes_max` bytes if it has to be made.
+/// Returns the text of an `AnyValue`. A text that has to be generated has at most `bytes_max`
+/// bytes.
 #[inline]
 pub(super) fn text<'m>(
     message: &'m [u8],
@@ -101,7 +102,7 @@ fn make<'m>(message: &'m [u8], bytes_max: usize, made: &mut Made) -> Result<Text
                 is_number_missing: false,
             };
             json.value(message, 0)?;
-            // As upstream: JSON has no such numbers, so there is no text.
+            // JSON cannot represent the number: the text is empty, as in upstream.
             if json.is_number_missing {
                 out.truncate(start);
             }
@@ -111,7 +112,7 @@ fn make<'m>(message: &'m [u8], bytes_max: usize, made: &mut Made) -> Result<Text
 }
 
 fn read(message: &[u8]) -> Result<Value<'_>, Trouble> {
-    // As all senders write a string.
+    // The form in which all senders encode a short string.
     if let [0x0a, bytes @ 0..0x80, text @ ..] = message
         && text.len() == usize::from(*bytes)
     {
@@ -143,7 +144,7 @@ fn read(message: &[u8]) -> Result<Value<'_>, Trouble> {
     Ok(value)
 }
 
-/// A number as ECMAScript writes it.
+/// Formats a number like ECMAScript.
 fn double(value: f64) -> String {
     if value.is_nan() {
         return "NaN".to_owned();
@@ -178,14 +179,14 @@ fn check_end(at: usize, end: usize) -> Result<(), Trouble> {
     }
 }
 
-/// Writes JSON as Go does, keys of maps in order.
+/// Writes JSON like Go, with sorted keys.
 struct Json<'o> {
     out: &'o mut Vec<u8>,
-    /// Where the text may end at most.
+    /// Largest length of the buffer after the text.
     end: usize,
-    /// Bytes that the text may have.
+    /// Largest length of the text in bytes.
     bytes_max: usize,
-    /// Whether there was a number that JSON does not have.
+    /// True if a number was found that JSON cannot represent.
     is_number_missing: bool,
 }
 
@@ -235,7 +236,7 @@ impl Json<'_> {
         for pair in values(message, self.bytes_max)? {
             pairs.push(attribute(pair)?);
         }
-        // Of equal keys the last one counts.
+        // The last of equal keys wins.
         pairs.sort_by_key(|pair| pair.key);
         let mut is_first = true;
         self.out.push(b'{');
@@ -284,7 +285,8 @@ impl Json<'_> {
     }
 }
 
-/// The messages of a list, of at most `count_max`: each takes a byte of the text at least.
+/// Returns the undecoded elements of a list, at most `count_max`, because each takes at least one
+/// byte of the text.
 fn values(message: &[u8], count_max: usize) -> Result<Vec<&[u8]>, Trouble> {
     let mut values = Vec::new();
     let mut cursor = Cursor::new(message);
