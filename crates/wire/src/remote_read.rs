@@ -1,13 +1,13 @@
-//! Remote read: what is asked, and the two forms of an answer; each is written and read.
+//! Remote read: requests, and both kinds of responses, each with encoder and decoder.
 //!
 //! ```text
-//! SAMPLES              one message with everything, compressed as a whole
+//! SAMPLES              one message with all samples, compressed as a whole
 //! STREAMED_XOR_CHUNKS  frame, frame, ...: length, CRC-32C, a message with chunks of one series
 //! ```
 //!
 //! Fields and limits are those of Prometheus (`prompb/remote.proto`, `storage/remote/codec.go`).
 //!
-//! Invariant: whatever bytes come, what is made of them is bounded by the caps below.
+//! Invariant: for any input, the decoded data is bounded by the limits in this module.
 
 mod answer;
 mod field;

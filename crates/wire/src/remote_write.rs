@@ -1,21 +1,21 @@
-//! Remote write: a snappy block around a protobuf message, `WriteRequest` of version 1.0 or
-//! `io.prometheus.write.v2.Request` of version 2.0.
+//! Remote write: a snappy block with a protobuf message, `WriteRequest` in version 1.0 or
+//! `io.prometheus.write.v2.Request` in version 2.0.
 //!
 //! ```text
-//! body -- snappy --> message -- walk --> Batch, labels unread -- asked for --> labels
-//!                                   \--> refused series, by reason <------------/
+//! body -- snappy --> message -- walk --> Batch, labels undecoded -- on demand --> labels
+//!                                   \--> rejected series, by reason <--------------/
 //! ```
 //!
-//! A sender repeats the labels of its series in every request, and the store knows the series by
-//! the bytes they come in. So the labels at the start of a series are left as they are, and
-//! [`Decoded`] reads those that the store asks for: in the steady state none, which is half of the
-//! cost of decoding. Labels that stand elsewhere in a series are read at once.
+//! A sender repeats the labels of its series in every request, and the store finds a series by the
+//! encoded bytes of its labels. Therefore the labels at the start of a series remain undecoded, and
+//! [`Decoded`] decodes only those that the store requests: in the steady state none, which saves
+//! half of the cost of decoding. Labels at other positions in a series are decoded at once.
 //!
-//! A series whose labels cannot stand is refused and reported, the others are decoded: what comes
-//! of it is the receiver's decision. Semantics are those of Prometheus 3.14's receiver
-//! (`storage/remote/write_handler.go`): labels may come in any order, those with an empty value
-//! do not count, fields that are not known are passed over, and exemplars of version 1.0 are
-//! counted where the store keeps none.
+//! A series with invalid labels is rejected and reported, and the others are decoded: the receiver
+//! decides about the response. Semantics are those of the receiver in Prometheus 3.14
+//! (`storage/remote/write_handler.go`): labels may be in any order, labels with an empty value are
+//! ignored, unknown fields are skipped, and exemplars of version 1.0 are only counted if the store
+//! does not keep them.
 
 mod charges;
 mod contents;
@@ -67,21 +67,21 @@ use firn_model::metadata::MetadataBatch;
 use interned::{Interned, Symbols};
 use request::Request;
 
-/// A version of the protocol, which a sender names by its message.
+/// A version of the protocol, identified by the name of its message in the content type.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Version {
-    /// `prometheus.WriteRequest`
+    /// Version 1.0: `prometheus.WriteRequest`.
     #[default]
     V1,
-    /// `io.prometheus.write.v2.Request`
+    /// Version 2.0: `io.prometheus.write.v2.Request`.
     V2,
 }
 
 impl Version {
-    /// Both.
+    /// Both versions.
     pub const ALL: [Version; 2] = [Version::V1, Version::V2];
 
-    /// The name of its message.
+    /// Returns the name of the protobuf message.
     pub fn message(self) -> &'static str {
         match self {
             Version::V1 => "prometheus.WriteRequest",
@@ -89,75 +89,75 @@ impl Version {
         }
     }
 
-    /// The version of the message with this name.
+    /// Returns the version whose message has this name.
     pub fn of_message(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|it| it.message() == name)
     }
 
-    /// The names of the messages of `versions`, as lists of them are written.
+    /// Returns the message names of `versions` as a comma-separated list.
     pub fn messages(versions: &[Version]) -> String {
         let names: Vec<&str> = versions.iter().map(|it| it.message()).collect();
         names.join(", ")
     }
 }
 
-/// How a request is read.
+/// Options for decoding requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reader {
-    /// What it is.
+    /// Version of the request.
     pub version: Version,
-    /// Whether exemplars of version 1.0 are read or counted. Those of 2.0 are read, since the
-    /// sender is told of each.
+    /// True if exemplars of version 1.0 are decoded; otherwise they are only counted. Those of 2.0
+    /// are always decoded, because the response reports how many were stored.
     pub keeps_exemplars: bool,
-    /// Whether type and unit of version 2.0 become labels: `type-and-unit-labels`.
+    /// True if type and unit of version 2.0 become labels (`type-and-unit-labels`).
     pub labels_types: bool,
 }
 
-/// Reads requests one after the other and reuses its memory.
+/// Decodes one request after another and reuses the memory of the previous one.
 #[derive(Debug, Default)]
 pub struct Decoder {
     limits: WireLimits,
     batch: Batch,
     metadata: MetadataBatch,
-    /// A message of version 2.0, of which the batch has keys alone.
+    /// The message of a version 2.0 request; the batch contains only the keys derived from it.
     interned: Vec<u8>,
     symbols: Symbols,
 }
 
-/// What a request held: a [`Source`] of samples whose labels are read where they are asked for.
+/// A decoded request: a [`Source`] of samples whose labels are decoded on demand.
 #[derive(Debug)]
 pub struct Decoded<'d> {
-    /// The series that can stand as far as they have been read, with at least one sample or
-    /// exemplar each.
+    /// The series that are valid as far as they were decoded, each with at least one sample or
+    /// exemplar.
     pub batch: &'d mut Batch,
-    /// What was refused up to now, and why.
+    /// Series that were rejected so far, by reason.
     pub refused: Refusals,
-    /// Exemplars of series that stand which cannot stand themselves, and why.
+    /// Invalid exemplars of valid series, by reason.
     pub refused_exemplars: Refusals,
-    /// Exemplars of series that were refused since they were read.
+    /// Number of exemplars whose series was rejected after they were decoded.
     pub lost_exemplars: usize,
-    /// Exemplars that are not kept, as [`Reader::keeps_exemplars`] says.
+    /// Number of exemplars that were not decoded because of [`Reader::keeps_exemplars`].
     pub exemplar_count: usize,
-    /// What the request says of metrics.
+    /// Metric metadata in the request.
     pub metadata: &'d MetadataBatch,
-    /// Bytes that the series take in a log at most.
+    /// Upper bound for the size of the series in a log, in bytes.
     pub log_bytes: usize,
-    /// Bytes of memory that the keys lie in.
+    /// Bytes of memory that contain the keys.
     key_bytes: usize,
     limits: &'d WireLimits,
-    /// Memory for the key that the format makes of labels.
+    /// Working memory for the canonical key of decoded labels.
     format_key: Vec<u8>,
-    /// Why the message as a whole is malformed, once labels showed it.
+    /// The reason why the message as a whole is malformed, if decoding labels found one.
     failure: Option<WireError>,
 }
 
-/// Bytes that `body` declares to unpack to; fails if that is over the limit.
+/// Returns the uncompressed size that `body` declares, in bytes; fails if it exceeds the limit.
 pub fn message_bytes(body: &[u8], limits: &WireLimits) -> Result<usize, WireError> {
     snappy::declared_bytes(body, limits.message_bytes_max)
 }
 
 impl Decoder {
-    /// A decoder without memory yet.
+    /// Returns a decoder that has not allocated memory yet.
     pub fn new(limits: WireLimits) -> Self {
         Self {
             limits,
@@ -165,8 +165,8 @@ impl Decoder {
         }
     }
 
-    /// Reads a request's body, labels included. Fails if the message as a whole is malformed or
-    /// over a limit.
+    /// Decodes a request with all labels. Fails if the message as a whole is malformed or exceeds a
+    /// limit.
     pub fn decode(&mut self, reader: Reader, body: &[u8]) -> Result<Decoded<'_>, WireError> {
         let mut decoded = self.decode_within(reader, body, None)?;
         for series in 0..decoded.batch.series_count() {
@@ -175,9 +175,9 @@ impl Decoder {
         Ok(decoded)
     }
 
-    /// Reads a request's body and leaves labels unread where it can. What the samples take in
-    /// memory is reserved in `memory` before they take it. The message and the labels, which take
-    /// no more than the message, are the caller's to reserve.
+    /// Decodes a request but leaves labels undecoded where possible. The memory of the samples is
+    /// reserved in `memory` before it is allocated. The caller reserves that of the message and of
+    /// the labels, which need no more than the message.
     pub fn decode_within(
         &mut self,
         reader: Reader,
@@ -230,7 +230,7 @@ impl Decoder {
         read.map(|()| (counts, key_bytes + message.len()))
     }
 
-    /// Bytes of memory that the decoder keeps for the next request.
+    /// Returns the bytes of memory that the decoder retains for the next request.
     pub fn memory_bytes(&self) -> usize {
         self.batch.memory_bytes()
             + self.metadata.memory_bytes()
@@ -240,7 +240,7 @@ impl Decoder {
 }
 
 impl<'d> Decoded<'d> {
-    /// What a walk made of a request: series whose keys are of [`KEY_FORMAT`], in the batch.
+    /// Wraps the result of a walk: series whose keys have the format [`KEY_FORMAT`], in the batch.
     pub(crate) fn of_keys(
         (batch, metadata): (&'d mut Batch, &'d MetadataBatch),
         counts: Counts,
@@ -262,8 +262,8 @@ impl<'d> Decoded<'d> {
         }
     }
 
-    /// What was refused, once the labels that were asked for have been read; or why one of them
-    /// shows that the message as a whole is malformed.
+    /// Returns the rejected series after all requested labels were decoded. Fails if one of them
+    /// has shown that the message as a whole is malformed.
     pub fn finish(self) -> Result<Refusals, WireError> {
         match self.failure {
             None => Ok(self.refused),

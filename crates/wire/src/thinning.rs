@@ -1,20 +1,20 @@
-//! Remote-write messages that are passed on: leaving series out, and counting what there is.
+//! Removes series from remote-write messages that are forwarded, and counts their contents.
 //!
 //! ```text
-//! message = { series | metadata (1.0) | symbols (2.0) | what newer senders add }*
+//! message = { series | metadata (1.0) | symbols (2.0) | fields of newer senders }*
 //! ```
 //!
-//! What is kept is copied byte for byte, fields that are not known here included. Invariant: for
-//! any bytes, memory is bounded by the message and the caps below; nothing panics.
+//! The remaining fields are copied byte for byte, including unknown ones. Invariant: for any input,
+//! memory is bounded by the message and the limits below, and nothing panics.
 
 use crate::error::WireError;
 use crate::protobuf::{Cursor, WireType, expect};
 
-/// Strings of a message of 2.0 that are kept in a table, at 16 bytes each. A request of 2,000
-/// series has some 20,000.
+/// Largest number of symbols of a version 2.0 message, at 16 bytes each. A request of 2,000 series
+/// has about 20,000.
 const SYMBOLS_MAX: usize = 1 << 20;
 
-/// Labels of one series that are looked at; the write pipeline takes 128.
+/// Largest number of labels of one series; the write pipeline accepts 128.
 const LABELS_MAX: usize = 1024;
 
 /// Field numbers of the two messages.
@@ -23,7 +23,7 @@ mod field {
     pub const V1_METADATA: u32 = 3;
     pub const V2_SYMBOL: u32 = 4;
     pub const V2_SERIES: u32 = 5;
-    /// Of a series: a label in 1.0, references to symbols in 2.0.
+    /// Field of a series: a label in 1.0, references to symbols in 2.0.
     pub const LABELS: u32 = 1;
     pub const LABEL_NAME: u32 = 1;
     pub const LABEL_VALUE: u32 = 2;
@@ -32,42 +32,42 @@ mod field {
     pub const V2_EXEMPLAR: u32 = 4;
 }
 
-/// Which message a body holds.
+/// The message type of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Message {
-    /// `prometheus.WriteRequest`
+    /// Version 1.0: `prometheus.WriteRequest`.
     V1,
-    /// `io.prometheus.write.v2.Request`
+    /// Version 2.0: `io.prometheus.write.v2.Request`.
     V2,
 }
 
-/// What is left of a message.
+/// The result of removing series from a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Thinned {
-    /// All of it.
+    /// No series was removed.
     Whole,
-    /// A message of its own.
+    /// The message without the removed series.
     Part(Vec<u8>),
-    /// Nothing that would be worth sending.
+    /// Neither series nor metadata remain.
     Nothing,
 }
 
 /// Name and value of a label.
 pub type Pair<'m> = (&'m [u8], &'m [u8]);
 
-/// What a message of 2.0 holds, as its receiver reports it.
+/// The contents of a version 2.0 message, as its receiver must report them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Float samples.
+    /// Number of float samples.
     pub samples: u64,
-    /// Histograms.
+    /// Number of histograms.
     pub histograms: u64,
-    /// Exemplars.
+    /// Number of exemplars.
     pub exemplars: u64,
 }
 
-/// Leaves out the series that `keeps` does not want; it sees their labels as they stand there,
-/// sorted or not, and may reorder them. Metadata is kept.
+/// Removes the series for which `keeps` returns false. The callback gets the labels as they are in
+/// the message, sorted or not, and may reorder them. Metadata is kept.
 pub fn thin<'m>(
     message: &'m [u8],
     kind: Message,
@@ -120,7 +120,7 @@ pub fn thin<'m>(
     Ok(Thinned::Part(part))
 }
 
-/// Counts what a message of 2.0 holds.
+/// Counts the contents of a version 2.0 message.
 pub fn count(message: &[u8]) -> Result<Counts, WireError> {
     let mut counts = Counts::default();
     let mut cursor = Cursor::new(message);
@@ -144,7 +144,7 @@ pub fn count(message: &[u8]) -> Result<Counts, WireError> {
     Ok(counts)
 }
 
-/// The strings of a message of 2.0; they may stand behind the series that name them.
+/// Returns the symbols of a version 2.0 message; they may follow the series that refer to them.
 fn symbols(message: &[u8]) -> Result<Vec<&[u8]>, WireError> {
     let mut symbols = Vec::new();
     let mut cursor = Cursor::new(message);
@@ -198,7 +198,8 @@ fn read_labels<'m>(series: &'m [u8], pairs: &mut Vec<Pair<'m>>) -> Result<(), Wi
     Ok(())
 }
 
-/// Labels as pairs of references, which a sender packs into one field or writes one by one.
+/// Reads labels as pairs of references, which a sender may pack into one field or write one at a
+/// time.
 fn read_references<'m>(
     series: &'m [u8],
     symbols: &[&'m [u8]],
@@ -240,7 +241,7 @@ mod tests {
     use super::*;
     use crate::protobuf::{put_bytes, put_integer, put_varint};
 
-    /// A series of 1.0 named `name`, with a field that is not known.
+    /// Returns a version 1.0 series named `name`, with an unknown field.
     fn v1_series(name: &str) -> Vec<u8> {
         let (mut label, mut series) = (Vec::new(), Vec::new());
         put_bytes(&mut label, 1, b"__name__");
@@ -262,7 +263,8 @@ mod tests {
         message
     }
 
-    /// A message of 2.0 whose symbols stand before or behind its series, packed or not.
+    /// Returns a version 2.0 message whose symbols precede or follow its series, with packed or
+    /// unpacked references.
     fn v2(names: &[&str], symbols_first: bool, is_packed: bool) -> Vec<u8> {
         let (mut symbols, mut series) = (Vec::new(), Vec::new());
         for text in ["", "__name__"].iter().chain(names) {
@@ -344,7 +346,7 @@ mod tests {
             (Message::V2, v2(&["aa", "bb"], false, false)),
         ] {
             for cut in 0..message.len() {
-                // Some cuts lie between two fields: what is left is a message.
+                // Some cuts are between two fields and leave a valid message.
                 let _ = thin(&message[..cut], kind, |_| false);
                 let _ = count(&message[..cut]);
             }

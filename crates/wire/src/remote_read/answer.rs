@@ -1,4 +1,4 @@
-//! The two forms of an answer to a read.
+//! Encodes the two kinds of read responses.
 
 use super::field;
 use crate::protobuf::{put_bytes, put_double, put_integer, put_varint};
@@ -9,7 +9,8 @@ use firn_model::columns::SeriesColumns;
 use firn_model::labels::{Labels, LabelsRef};
 use firn_model::sample::START_UNKNOWN;
 
-/// The labels of a series with those of `external` that it does not have, as fields.
+/// Writes the labels of a series, and those of `external` that the series does not have, in sorted
+/// order.
 fn put_labels(out: &mut Vec<u8>, labels: LabelsRef<'_>, external: &Labels) {
     let mut part = Vec::new();
     let mut put = |name: &str, value: &[u8]| {
@@ -29,7 +30,7 @@ fn put_labels(out: &mut Vec<u8>, labels: LabelsRef<'_>, external: &Labels) {
     others.for_each(|(name, value)| put(name, value));
 }
 
-/// An answer in one message.
+/// Builds a `SAMPLES` response, which is one message.
 #[derive(Debug, Default)]
 pub struct SampleMessage {
     message: Vec<u8>,
@@ -39,8 +40,7 @@ pub struct SampleMessage {
 }
 
 impl SampleMessage {
-    /// Appends a series to the result of the query under way; without samples if they are not
-    /// wanted.
+    /// Appends a series to the result of the current query, without samples if `samples` is `None`.
     pub fn push(
         &mut self,
         labels: LabelsRef<'_>,
@@ -76,42 +76,42 @@ impl SampleMessage {
         }
     }
 
-    /// Ends the result of the query under way.
+    /// Ends the result of the current query.
     pub fn end_query(&mut self) {
         put_bytes(&mut self.message, field::RESULTS, &self.result);
         self.result.clear();
     }
 
-    /// Bytes so far.
+    /// Returns the size of the response so far in bytes, before compression.
     pub fn len(&self) -> usize {
         self.message.len() + self.result.len()
     }
 
-    /// Whether there is nothing yet.
+    /// Returns whether the response is still empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The body of the answer.
+    /// Returns the compressed body of the response.
     pub fn finish(self) -> Vec<u8> {
         snappy::compress(&self.message)
     }
 }
 
-/// An answer in frames.
+/// Builds a `STREAMED_XOR_CHUNKS` response, frame by frame.
 #[derive(Debug)]
 pub struct ChunkFrames {
     bytes_max: usize,
     external: Labels,
-    /// Of the series under way.
+    /// Encoded labels of the current series.
     labels: Vec<u8>,
     chunks: Vec<u8>,
     message: Vec<u8>,
 }
 
 impl ChunkFrames {
-    /// Frames of about `bytes_max`: a chunk is not split. `external` labels are added to series
-    /// that do not have them.
+    /// Returns a writer of frames of about `bytes_max` bytes; a frame can exceed that because
+    /// chunks are not split. Series get the `external` labels that they do not have.
     pub fn new(bytes_max: usize, external: Labels) -> Self {
         Self {
             bytes_max,
@@ -122,7 +122,8 @@ impl ChunkFrames {
         }
     }
 
-    /// Appends the frames of a series of the query `query` to `out`; none if it has no sample.
+    /// Appends the frames of a series of the query with index `query` to `out`; none if the series
+    /// has no sample.
     pub fn push(
         &mut self,
         out: &mut Vec<u8>,
@@ -155,7 +156,8 @@ impl ChunkFrames {
         Ok(())
     }
 
-    /// Appends a frame that has the labels of a series of the query `query` and no chunk.
+    /// Appends a frame that contains the labels of a series of the query with index `query` and no
+    /// chunk.
     pub fn push_labels(&mut self, out: &mut Vec<u8>, query: usize, labels: LabelsRef<'_>) {
         self.labels.clear();
         put_labels(&mut self.labels, labels, &self.external);

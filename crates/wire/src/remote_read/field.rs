@@ -1,4 +1,4 @@
-//! Numbers of the fields of remote read's messages (`prompb/remote.proto`, `prompb/types.proto`).
+//! Field numbers of the remote-read messages (`prompb/remote.proto`, `prompb/types.proto`).
 
 pub const QUERIES: u32 = 1;
 pub const ACCEPTED: u32 = 2;

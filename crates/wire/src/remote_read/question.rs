@@ -1,4 +1,4 @@
-//! A request to read, as this server asks another one.
+//! Encodes the read requests that this server sends to others.
 
 use super::field;
 use crate::protobuf::{put_bytes, put_integer};
@@ -6,22 +6,22 @@ use crate::snappy;
 use firn_model::matcher::{MatchOp, Matcher};
 use firn_model::sample::TimeRange;
 
-/// The forms that are taken: chunks, else samples.
+/// The accepted response types in order of preference: chunks, then samples.
 const ACCEPTED: [u8; 2] = [1, 0];
 
-/// What is asked: one query.
+/// A read request with one query.
 #[derive(Clone, Copy, Debug)]
 pub struct Question<'a> {
-    /// The times of interest, both ends included.
+    /// Time range of the query, both ends included.
     pub range: TimeRange,
-    /// All must match.
+    /// Matchers, all of which a series must satisfy.
     pub matchers: &'a [Matcher],
-    /// Whether labels are wanted and no samples.
+    /// True if only labels and no samples are requested.
     pub is_about_series: bool,
 }
 
 impl Question<'_> {
-    /// The body of the request.
+    /// Encodes the compressed body of the request.
     pub fn encode(&self) -> Vec<u8> {
         let (start, end) = (self.range.min as u64, self.range.max as u64);
         let (mut query, mut part) = (Vec::new(), Vec::new());

@@ -1,7 +1,7 @@
-//! The answer of another server to a read, in either form, as series.
+//! Decodes read responses of other servers, of either type, to series.
 //!
-//! Invariant: whatever bytes come, what is held of them was reserved before, samples lie in the
-//! range that was asked for, and the times of a series strictly ascend.
+//! Invariant: for any input, memory is reserved before it is allocated, samples are inside the
+//! requested range, and the timestamps of a series strictly ascend.
 
 use super::field;
 use crate::protobuf::{Cursor, WireType, expect};
@@ -16,42 +16,43 @@ use firn_model::labels::{Labels, LabelsBuilder};
 use firn_model::sample::{START_UNKNOWN, TimeRange, TimestampMs};
 use std::sync::Arc;
 
-/// Bytes in front of a frame beyond its length: the checksum.
+/// Size of the checksum between the length and the message of a frame, in bytes.
 const CHECKSUM_BYTES: usize = 4;
 
-/// The longest length of a frame as a varint.
+/// Largest size of a frame's length, a varint, in bytes.
 const LENGTH_BYTES_MAX: usize = 10;
 
-/// What a sample takes while it is held.
+/// Memory of a decoded sample in bytes.
 const SAMPLE_BYTES: usize = size_of::<Sample>();
 
-/// What a series takes beside its labels and samples.
+/// Memory of a decoded series in bytes, without labels and samples.
 const SERIES_BYTES: usize = size_of::<ReadSeries>() + 64;
 
-/// One sample of a series that was read.
+/// One sample of a decoded series.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sample {
-    /// When it was taken.
+    /// Timestamp in milliseconds.
     pub time: TimestampMs,
-    /// Since when it counts, or [`START_UNKNOWN`]: the protocol does not say.
+    /// Start timestamp, or [`START_UNKNOWN`]: the protocol does not transmit it.
     pub start_time: TimestampMs,
-    /// A float, or the placeholder of a histogram.
+    /// The float value; for a histogram a placeholder.
     pub value: f64,
-    /// The histogram, if it is one.
+    /// The histogram, if the sample is one.
     pub histogram: Option<Arc<Histogram>>,
 }
 
-/// A series that was read.
+/// A decoded series with its samples.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReadSeries {
-    /// Its labels.
+    /// Labels of the series.
     pub labels: Labels,
-    /// Its samples, times strictly ascending.
+    /// Samples with strictly ascending timestamps.
     pub samples: Vec<Sample>,
 }
 
 impl ReadSeries {
-    /// Takes the samples of `columns` too; where both have a time, those stay.
+    /// Merges the samples of `columns` into the series. At equal timestamps the sample of `columns`
+    /// wins.
     pub fn yield_to(&mut self, columns: SeriesColumns<'_>) {
         let mut histograms = columns.histograms.iter().peekable();
         let of_columns = columns.times.iter().zip(columns.values).enumerate();
@@ -69,7 +70,7 @@ impl ReadSeries {
         self.settle();
     }
 
-    /// Appends the samples to `into`, as a series.
+    /// Appends the series to `into`.
     pub fn push_to(&self, into: &mut SeriesBatch) {
         let times: Vec<_> = self.samples.iter().map(|sample| sample.time).collect();
         let values: Vec<_> = self.samples.iter().map(|sample| sample.value).collect();
@@ -85,13 +86,13 @@ impl ReadSeries {
         into.push(&times, &values, &starts, histograms);
     }
 
-    /// Takes the samples of `other` too; where both have a time, its own stays.
+    /// Merges the samples of `other` into the series. At equal timestamps the existing sample wins.
     pub fn merge(&mut self, mut other: ReadSeries) {
         self.samples.append(&mut other.samples);
         self.settle();
     }
 
-    /// Sorts by time what came in another order; of several at one time the first stays.
+    /// Sorts the samples by timestamp and keeps the first of equal timestamps.
     fn settle(&mut self) {
         if self.samples.is_sorted_by(|a, b| a.time < b.time) {
             return;
@@ -101,7 +102,7 @@ impl ReadSeries {
     }
 }
 
-/// What is made of an answer, whatever its form.
+/// Collects the series of a response of either type.
 #[derive(Debug)]
 struct Taking {
     range: TimeRange,
@@ -114,7 +115,7 @@ impl Taking {
         Self { range, series }
     }
 
-    /// Begins a series, unless it is the one under way.
+    /// Starts a series, unless the current one has the same labels.
     fn begin(&mut self, labels: Labels, memory: &mut Reservation) -> Result<(), Error> {
         if self.series.last().is_some_and(|last| last.labels == labels) {
             return Ok(());
@@ -170,7 +171,7 @@ impl Taking {
     }
 }
 
-/// Reads an answer in one message, `body`, to one query about `range`. What it takes is reserved in
+/// Decodes a `SAMPLES` response with the result of one query over `range`. Memory is reserved in
 /// `memory`.
 pub fn decode_samples(
     body: &[u8],
@@ -216,20 +217,21 @@ fn sampled_series(
     })
 }
 
-/// A frame and what is behind it.
+/// A frame, and the bytes after it.
 type Split<'b> = (&'b [u8], &'b [u8]);
 
-/// Reads an answer in frames as it comes, in pieces of any size.
+/// Decodes a `STREAMED_XOR_CHUNKS` response that arrives in pieces of any size.
 #[derive(Debug)]
 pub struct FrameReader {
     taking: Taking,
     frame_bytes_max: u64,
-    /// What came and is no whole frame yet.
+    /// Received bytes that do not form a complete frame yet.
     pending: Vec<u8>,
 }
 
 impl FrameReader {
-    /// Reads the answer to one query about `range`; frames may be as long as `frame_bytes_max`.
+    /// Returns a reader for the response to one query over `range`; longer frames than
+    /// `frame_bytes_max` are rejected.
     pub fn new(range: TimeRange, frame_bytes_max: u64) -> Self {
         Self {
             taking: Taking::new(range),
@@ -238,7 +240,8 @@ impl FrameReader {
         }
     }
 
-    /// Takes the next piece. What it takes is reserved in `memory`.
+    /// Decodes the complete frames in the next piece of the response. Memory is reserved in
+    /// `memory`.
     pub fn push(&mut self, piece: &[u8], memory: &mut Reservation) -> Result<(), Error> {
         memory.grow(piece.len())?;
         self.pending.extend_from_slice(piece);
@@ -255,7 +258,8 @@ impl FrameReader {
         Ok(())
     }
 
-    /// The first frame of `bytes`, checked, and what is behind it; `None` if it is not whole.
+    /// Returns the first frame of `bytes` after its checksum was verified, and the bytes after it;
+    /// `None` if the frame is incomplete.
     fn frame<'b>(&self, bytes: &'b [u8]) -> Result<Option<Split<'b>>, Error> {
         let has_length = bytes.iter().take(LENGTH_BYTES_MAX).any(|byte| *byte < 0x80);
         if !has_length && bytes.len() < LENGTH_BYTES_MAX {
@@ -293,7 +297,7 @@ impl FrameReader {
         })
     }
 
-    /// The series; fails if the answer ends within a frame.
+    /// Returns the series; fails if the response ends within a frame.
     pub fn finish(self) -> Result<Vec<ReadSeries>, Error> {
         match self.pending.is_empty() {
             true => Ok(self.taking.finish()),
@@ -332,7 +336,7 @@ fn take_chunk(message: &[u8], taking: &mut Taking, memory: &mut Reservation) -> 
     Ok(())
 }
 
-/// Calls `read` with each field of this number, which must be messages.
+/// Calls `read` with each field of this number; fails if one is not length-delimited.
 fn each_part(
     message: &[u8],
     wanted: u32,
@@ -350,7 +354,7 @@ fn each_part(
     Ok(())
 }
 
-/// The labels of a series; in Prometheus's words if they make none.
+/// Decodes the labels of a series; fails with the error text of Prometheus if they are invalid.
 fn labels_of(series: &[u8]) -> Result<Labels, Error> {
     let mut labels = LabelsBuilder::default();
     each_part(series, field::SERIES_LABELS, |label| {

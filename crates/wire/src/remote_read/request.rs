@@ -1,4 +1,4 @@
-//! A request to read.
+//! Decodes the read requests that this server receives.
 
 use super::field;
 use crate::error::WireError;
@@ -8,47 +8,47 @@ use firn_model::error::{Error, ErrorKind};
 use firn_model::matcher::{MatchOp, Matcher};
 use firn_model::sample::{TimeRange, TimestampMs};
 
-/// Bytes of a request once it is unpacked: Prometheus's cap.
+/// Largest size of a decompressed request in bytes, as in Prometheus.
 const MESSAGE_BYTES_MAX: usize = 32 << 20;
 
-/// Queries of a request; Prometheus sends one.
+/// Largest number of queries in a request; Prometheus sends one.
 const QUERIES_MAX: usize = 1_000;
 
-/// Matchers of a query, and kinds of answers that are named.
+/// Largest number of matchers of a query, and of accepted response types.
 const MATCHERS_MAX: usize = 1_000;
 
-/// The form of an answer.
+/// The type of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResponseType {
     /// All samples in one message.
     Samples,
-    /// Chunks, a frame after the other.
+    /// A stream of frames that contain chunks.
     StreamedXorChunks,
 }
 
-/// What is asked for.
+/// A decoded read request.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ReadRequest {
-    /// In the order in which they are answered.
+    /// Queries, whose results are returned in the same order.
     pub queries: Vec<ReadQuery>,
-    /// The forms that the client takes, by their numbers, the best one first.
+    /// Numbers of the response types that the client accepts, in order of preference.
     accepted: Vec<u64>,
 }
 
-/// One query.
+/// One query of a read request.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReadQuery {
-    /// The times of interest: those of the query, as far as its hints leave them.
+    /// Time range of the query, narrowed to that of its hints if there are any.
     pub range: TimeRange,
-    /// All must match.
+    /// Matchers, all of which a series must satisfy.
     pub matchers: Vec<Matcher>,
-    /// Whether labels are wanted and no samples.
+    /// True if only labels and no samples are requested.
     pub is_about_series: bool,
 }
 
 impl ReadRequest {
-    /// The first form that the client takes and that there is; in Prometheus's words if there is
-    /// none.
+    /// Returns the first response type that the client accepts and this server supports; fails with
+    /// the error text of Prometheus if there is none.
     pub fn response_type(&self) -> Result<ResponseType, Error> {
         if self.accepted.is_empty() {
             return Ok(ResponseType::Samples);
@@ -74,7 +74,7 @@ impl ReadRequest {
     }
 }
 
-/// Reads the body of a request.
+/// Decodes the compressed body of a request.
 pub fn decode(body: &[u8]) -> Result<ReadRequest, Error> {
     let mut message = Vec::new();
     snappy::decompress(body, MESSAGE_BYTES_MAX, &mut message)?;
@@ -120,7 +120,7 @@ fn push_accepted(request: &mut ReadRequest, number: u64) -> Result<(), Error> {
     Ok(())
 }
 
-/// What the hints of a query say.
+/// The hints of a query.
 #[derive(Default)]
 struct Hints {
     start: TimestampMs,

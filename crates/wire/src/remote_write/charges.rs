@@ -1,22 +1,22 @@
-//! Memory of a batch, counted and reserved before it is taken.
+//! Accounts for the memory of a batch and reserves it before it is allocated.
 
 use crate::error::WireError;
 use crate::limits::WireLimits;
 use firn_model::budget::Reservation;
 
-/// What a series costs in a batch besides its labels and samples.
+/// Memory of a series in a batch, without labels and samples, in bytes.
 pub(crate) const SERIES_BYTES: usize = 20;
 
-/// What a float sample costs in a batch.
+/// Memory of a float sample in a batch, in bytes.
 pub(crate) const SAMPLE_BYTES: usize = 16;
 
-/// What an exemplar costs in a batch besides its labels.
+/// Memory of an exemplar in a batch, without its labels, in bytes.
 pub(crate) const EXEMPLAR_BYTES: usize = 40;
 
-/// Memory is reserved in steps of this: a request of 2,000 samples takes two.
+/// Step in which memory is reserved: a request of 2,000 samples needs two.
 const RESERVE_STEP_BYTES: usize = 64 << 10;
 
-/// What the batch of one request takes.
+/// The memory of the batch of one request.
 pub(crate) struct Charges<'d> {
     limit: usize,
     memory: Option<&'d mut Reservation>,
@@ -25,7 +25,7 @@ pub(crate) struct Charges<'d> {
 }
 
 impl<'d> Charges<'d> {
-    /// Nothing yet; `memory` is where the request has its room.
+    /// Returns an account at zero, which reserves in `memory` if that is given.
     pub(crate) fn new(limits: &WireLimits, memory: Option<&'d mut Reservation>) -> Self {
         Self {
             limit: limits.batch_bytes_max,
@@ -35,7 +35,8 @@ impl<'d> Charges<'d> {
         }
     }
 
-    /// Counts memory of the batch before it is taken.
+    /// Adds memory that is about to be allocated. Fails beyond the limit, or if the budget is
+    /// exhausted.
     #[inline]
     pub(crate) fn add(&mut self, bytes: usize) -> Result<(), WireError> {
         self.bytes = self.bytes.saturating_add(bytes);
@@ -45,7 +46,7 @@ impl<'d> Charges<'d> {
         Ok(())
     }
 
-    /// Reserves what is counted, and a step more so that this is rare.
+    /// Reserves the counted bytes plus one step, so that reservations are rare.
     #[cold]
     fn reserve(&mut self) -> Result<(), WireError> {
         let limit = self.limit;

@@ -1,31 +1,32 @@
-//! What a request holds, in numbers: enough to count it, and to pass it on without reading it.
+//! Numbers that describe a request, sufficient to count its samples and to forward it without
+//! decoding.
 //!
-//! Who keeps requests notes it beside their bytes; nothing here reads a message.
+//! Queues of requests store them beside the encoded bytes; this module does not decode messages.
 
 use firn_model::batch::Batch;
 use firn_model::sample::TimestampMs;
 use std::ops::Range;
 
-/// What a request holds. Counts beyond 32 bits are no request's.
+/// Counts and time range of a request. No request has counts that exceed 32 bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Contents {
-    /// Float samples.
+    /// Number of float samples.
     pub samples: u64,
-    /// Histograms.
+    /// Number of histograms.
     pub histograms: u64,
-    /// Exemplars.
+    /// Number of exemplars.
     pub exemplars: u64,
-    /// Metrics that it says something of.
+    /// Number of metrics with metadata.
     pub metadata: u64,
-    /// The time of its newest sample; the least one if it has no samples.
+    /// Timestamp of the newest sample; `TimestampMs::MIN` if there is none.
     pub newest: TimestampMs,
-    /// The time of its oldest sample; the greatest one if it has no samples, the least one if that
-    /// was not noted.
+    /// Timestamp of the oldest sample; `TimestampMs::MAX` if there is none, `TimestampMs::MIN` if
+    /// it is not recorded.
     pub oldest: TimestampMs,
 }
 
 impl Contents {
-    /// What the series of `batch` with these numbers hold, as far as they stand.
+    /// Counts the contents of the series of `batch` with these numbers, without rejected ones.
     pub fn of(batch: &Batch, numbers: Range<usize>) -> Self {
         let mut contents = Self {
             newest: TimestampMs::MIN,
@@ -54,12 +55,12 @@ impl Contents {
         contents
     }
 
-    /// Samples of both kinds.
+    /// Returns the number of samples of both kinds.
     pub fn all_samples(&self) -> u64 {
         self.samples + self.histograms
     }
 
-    /// What this one and `other` hold together.
+    /// Returns the sum of the counts of both, and the range that covers both.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         Self {
@@ -72,7 +73,8 @@ impl Contents {
         }
     }
 
-    /// The counts of this one without those of `rest`, a part of it; times are this one's.
+    /// Returns the counts without those of `rest`, which is a part of this request; the time range
+    /// is unchanged.
     #[must_use]
     pub fn without(self, rest: Self) -> Self {
         Self {

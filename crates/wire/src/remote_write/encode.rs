@@ -1,8 +1,8 @@
-//! From a batch to a request's body: what a sender does.
+//! Encodes batches as remote-write 1.0 requests, for senders.
 //!
-//! Fields stand in the order of their numbers and are left out where they hold the default, as Go's
-//! encoder writes them; only minus zero is kept, so that values survive bit for bit. Start
-//! timestamps have no place in remote write 1.0 and are left out.
+//! Fields are written in the order of their numbers and omitted if they have the default value,
+//! like in Go's encoder; only minus zero is written, so that values are preserved bit for bit.
+//! Start timestamps do not exist in version 1.0 and are left out.
 
 use super::field;
 use super::histogram::field as histogram_field;
@@ -19,18 +19,18 @@ use firn_model::metadata::Metadata;
 use firn_model::sample::{START_UNKNOWN, TimestampMs};
 use std::ops::Range;
 
-/// The body of a remote-write request that carries `batch`.
+/// Encodes the compressed body of a request with the series of `batch`.
 pub fn encode(batch: &Batch) -> Vec<u8> {
     snappy::compress(&message(batch))
 }
 
-/// The body of a request that carries the series of `batch` with these numbers, as far as they
-/// stand; panics past the end.
+/// Encodes the compressed body of a request with the series of `batch` that have these numbers and
+/// are not rejected. Panics if a number is out of range.
 pub fn encode_range(batch: &Batch, numbers: Range<usize>) -> Vec<u8> {
     snappy::compress(&message_of(batch, numbers))
 }
 
-/// The body of a request that says `said` of metrics, and carries no samples.
+/// Encodes the compressed body of a request with the metadata `said` and without samples.
 pub fn encode_metadata<'m>(said: impl Iterator<Item = Metadata<'m>>) -> Vec<u8> {
     let (mut message, mut part) = (Vec::new(), Vec::new());
     for metadata in said {
@@ -50,7 +50,7 @@ pub fn encode_metadata<'m>(said: impl Iterator<Item = Metadata<'m>>) -> Vec<u8> 
     snappy::compress(&message)
 }
 
-/// The request before it is compressed.
+/// Encodes the request without compressing it.
 pub(super) fn message(batch: &Batch) -> Vec<u8> {
     message_of(batch, 0..batch.series_count())
 }
@@ -107,12 +107,12 @@ fn put_series(out: &mut Vec<u8>, part: &mut Vec<u8>, series: SeriesSamples<'_>) 
     }
 }
 
-/// Appends the message of a histogram of `time`, bit for bit.
+/// Appends the message of a histogram with the timestamp `time`, bit for bit.
 pub fn encode_histogram(out: &mut Vec<u8>, time: TimestampMs, h: &Histogram) {
     put_histogram(out, (time, START_UNKNOWN), h);
 }
 
-/// Appends a histogram with its time and its start; version 1.0 has no start timestamps.
+/// Appends a histogram with its timestamp and its start timestamp, which version 1.0 does not have.
 pub(super) fn put_histogram(
     out: &mut Vec<u8>,
     (time, start_time): (TimestampMs, TimestampMs),

@@ -1,4 +1,4 @@
-//! Exemplars of a series.
+//! Decodes the exemplars of version 1.0.
 
 use super::field;
 use super::labels::name_and_value;
@@ -8,11 +8,12 @@ use firn_model::batch::Batch;
 use firn_model::exemplar::TimedExemplar;
 use firn_model::labels::LabelsBuilder;
 
-/// Labels that are looked at: more have too many characters anyway, as each has one at least.
+/// Largest number of labels that are decoded: more labels would exceed the character limit in any
+/// case.
 const LABELS_MAX: usize = 129;
 
-/// Adds the exemplar in `message` to the series under way. One without a time has the time zero, as
-/// upstream; one with a label whose name is not UTF-8 is left out.
+/// Adds the exemplar in `message` to the current series. Without a timestamp it gets timestamp
+/// zero, as in upstream; with a label name that is empty or not UTF-8 it is left out.
 pub(super) fn read(message: &[u8], batch: &mut Batch) -> Result<(), WireError> {
     let mut labels = LabelsBuilder::default();
     let (mut value, mut time) = (0.0, 0);

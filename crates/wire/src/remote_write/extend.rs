@@ -1,35 +1,36 @@
-//! Labels for all series of a request of 1.0 that have none of their name, written into its bytes.
+//! Adds external labels to all series of a version 1.0 request that do not have them, directly in
+//! the encoded bytes.
 //!
 //! ```text
-//! series = label label | label label sample    ->    label label more label label sample
+//! series = label label | label label sample    ->    label label new label label sample
 //! ```
 //!
-//! What stands there is copied, not read into samples. Invariant: only series in the form that
-//! senders give them are changed, with labels sorted, unique, not empty, and in front of all else;
-//! of any other the caller must read the whole request. For any bytes, memory is bounded by the
-//! message and the labels of its series; nothing panics.
+//! Existing bytes are copied without decoding samples. Invariant: only series in the form that
+//! senders produce are changed, with labels sorted, unique, not empty, and before all other fields;
+//! for any other series the caller must decode the whole request. For any input, memory is bounded
+//! by the message and the labels of its series, and nothing panics.
 
 use super::{field, keys};
 use crate::protobuf::{Cursor, WireType, put_key, put_varint};
 use firn_model::labels::LabelsRef;
 use std::cmp::Ordering;
 
-/// Labels that series get.
+/// The labels to add to series.
 #[derive(Clone, Debug)]
 pub struct Extra {
-    /// By name.
+    /// Labels sorted by name.
     labels: Vec<ExtraLabel>,
 }
 
 #[derive(Clone, Debug)]
 struct ExtraLabel {
     name: Box<[u8]>,
-    /// As it stands in a series.
+    /// The encoded label as a field of a series.
     field: Box<[u8]>,
 }
 
 impl Extra {
-    /// Gives series these labels.
+    /// Encodes `labels` for adding them to series.
     pub fn new(labels: LabelsRef<'_>) -> Self {
         let label = |(name, value): (&str, &[u8])| {
             let mut field = Vec::new();
@@ -44,10 +45,11 @@ impl Extra {
         }
     }
 
-    /// The message with the labels; none if a series is not in the form that senders give it.
+    /// Returns the message with the labels added; `None` if a series is not in the form that
+    /// senders produce.
     pub fn extend(&self, message: &[u8]) -> Option<Vec<u8>> {
         let mut out = Vec::with_capacity(message.len() + message.len() / 4);
-        // Where labels go into a series, and which ones.
+        // Offsets in a series, each with the label to insert there.
         let mut places: Vec<(usize, &ExtraLabel)> = Vec::with_capacity(self.labels.len());
         let mut cursor = Cursor::new(message);
         loop {
@@ -77,7 +79,7 @@ impl Extra {
         }
     }
 
-    /// Finds where the labels go that `series` has not.
+    /// Finds the offsets at which to insert the labels that `series` does not have.
     fn places<'e>(
         &'e self,
         series: &[u8],
@@ -107,8 +109,8 @@ impl Extra {
     }
 }
 
-/// The name of the label that `labels` begins with, and what follows it; none if it is not in the
-/// form of keys, or has no value.
+/// Returns the name of the first label in `labels`, and the bytes after the label; `None` if it is
+/// not in the form of keys or has no value.
 fn plain_label(labels: &[u8]) -> Option<(&[u8], &[u8])> {
     let (label, behind) = sized(labels, keys::LABEL_KEY)?;
     let (name, value) = sized(label, keys::NAME_KEY)?;
@@ -117,7 +119,8 @@ fn plain_label(labels: &[u8]) -> Option<(&[u8], &[u8])> {
     is_plain.then_some((name, behind))
 }
 
-/// The bytes of the field that `bytes` begin with, if it has this key, and what follows it.
+/// Returns the content of the first field in `bytes`, if it has this key, and the bytes after the
+/// field.
 #[inline]
 fn sized(bytes: &[u8], key: u8) -> Option<(&[u8], &[u8])> {
     let (first, rest) = bytes.split_first()?;
@@ -134,7 +137,7 @@ fn sized(bytes: &[u8], key: u8) -> Option<(&[u8], &[u8])> {
     }
 }
 
-/// Whether there are labels among what follows the labels of a series.
+/// Returns whether the fields after the labels of a series contain further labels.
 fn has_label(rest: &[u8]) -> Option<bool> {
     let mut cursor = Cursor::new(rest);
     while let Some((number, wire_type)) = cursor.field().ok()? {
@@ -146,7 +149,7 @@ fn has_label(rest: &[u8]) -> Option<bool> {
     Some(false)
 }
 
-/// By bytes; most names differ in the first one.
+/// Compares bytes; most names already differ in the first one.
 #[inline]
 fn order(one: &[u8], other: &[u8]) -> Ordering {
     one.first().cmp(&other.first()).then_with(|| one.cmp(other))
@@ -210,7 +213,7 @@ mod tests {
             });
             let expected: Vec<Labels> = expected.collect();
             assert_eq!(series_of(&extended), expected, "seed {seed}");
-            // In the form in which they are passed on again.
+            // Equal to the encoding of the expected series.
             assert_eq!(extended, message(&expected), "seed {seed}");
         }
     }
@@ -237,7 +240,7 @@ mod tests {
             (&[&a[..], m, sample], None),
             (&[&sample[..]], None),
             (&[&a[..], b"\x12\x09"], None),
-            // A field of later versions.
+            // An unknown field of a later version.
             (&[&a[..], b"\x3a\x01?"], Some(&[&a[..], x, b"\x3a\x01?"])),
         ] {
             let got = extra.extend(&series(parts));

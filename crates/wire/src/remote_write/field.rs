@@ -1,4 +1,4 @@
-//! Numbers of the fields of `WriteRequest` and what is in it; [`interned`] has those of version
+//! Field numbers of `WriteRequest` and the messages in it; [`interned`] contains those of version
 //! 2.0 that differ.
 
 pub(super) const REQUEST_SERIES: u32 = 1;
@@ -20,8 +20,8 @@ pub(super) const METADATA_NAME: u32 = 2;
 pub(super) const METADATA_HELP: u32 = 4;
 pub(super) const METADATA_UNIT: u32 = 5;
 
-/// Numbers of the fields of `io.prometheus.write.v2.Request` and what is in it, where they are not
-/// those of version 1.0.
+/// Field numbers of `io.prometheus.write.v2.Request` and the messages in it, where they differ from
+/// version 1.0.
 pub(super) mod interned {
     pub const REQUEST_SYMBOL: u32 = 4;
     pub const REQUEST_SERIES: u32 = 5;

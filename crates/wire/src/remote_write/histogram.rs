@@ -1,8 +1,8 @@
-//! Native histograms of both versions; version 1.0 has no start timestamps.
+//! Decodes the native histograms of both versions; version 1.0 has no start timestamps.
 //!
-//! A message is walked twice: first to learn what it will take in memory, then to take it. Which
-//! of the two kinds it is, integer or float, is said by the count that comes last, as in every
-//! protobuf `oneof`; the buckets of the other kind are passed over.
+//! A message is walked twice: first to compute its memory, then to decode it. As in every protobuf
+//! `oneof`, the last count decides whether the histogram has integer or float counts; buckets of
+//! the other kind are ignored.
 
 use crate::error::WireError;
 use crate::protobuf::{Cursor, WireType, expect, from_zigzag};
@@ -12,7 +12,7 @@ use firn_model::histogram::{
     Counts, EXPONENTIAL_SCHEMA_MAX, EXPONENTIAL_SCHEMA_RESERVED_MAX, Histogram, ResetHint, Span,
 };
 
-/// Numbers of the fields of `Histogram` and `BucketSpan`.
+/// Field numbers of `Histogram` and `BucketSpan`.
 pub(super) mod field {
     pub const COUNT_INTEGER: u32 = 1;
     pub const COUNT_FLOAT: u32 = 2;
@@ -35,7 +35,7 @@ pub(super) mod field {
     pub const SPAN_LENGTH: u32 = 2;
 }
 
-/// Bytes of memory that decoding `message` takes, not less.
+/// Returns an upper bound for the memory that decoding `message` takes, in bytes.
 pub(super) fn memory_bytes(message: &[u8]) -> Result<usize, WireError> {
     let mut bytes = size_of::<HistogramSample>();
     let mut cursor = Cursor::new(message);
@@ -62,7 +62,7 @@ pub(super) fn memory_bytes(message: &[u8]) -> Result<usize, WireError> {
     Ok(bytes)
 }
 
-/// The fields of a message as they stand, both kinds of counts side by side.
+/// The decoded fields of a message, with both kinds of counts.
 #[derive(Default)]
 struct Fields {
     is_float: bool,
@@ -76,14 +76,14 @@ struct Fields {
     start_time: i64,
 }
 
-/// One side's buckets.
+/// The buckets of one sign, in both representations.
 #[derive(Default)]
 struct Buckets {
     deltas: Vec<i64>,
     counts: Vec<f64>,
 }
 
-/// Reads a histogram; whether it makes sense is not looked at.
+/// Decodes a histogram without validating it.
 pub fn decode(message: &[u8]) -> Result<HistogramSample, WireError> {
     let mut fields = Fields::default();
     let mut histogram = Histogram {
@@ -116,8 +116,8 @@ pub fn decode(message: &[u8]) -> Result<HistogramSample, WireError> {
     })
 }
 
-/// Makes a histogram that is finer than Firn's finest schema as coarse as that, and says whether it
-/// makes sense.
+/// Reduces a histogram with a finer schema than Firn supports to the finest supported one, and
+/// validates it.
 pub(crate) fn fit(histogram: &mut Histogram) -> Result<(), Error> {
     if histogram.schema <= EXPONENTIAL_SCHEMA_RESERVED_MAX {
         histogram.reduce_to(EXPONENTIAL_SCHEMA_MAX)?;
@@ -126,7 +126,7 @@ pub(crate) fn fit(histogram: &mut Histogram) -> Result<(), Error> {
 }
 
 impl Fields {
-    /// Reads the field if it is one of these.
+    /// Reads the field if it is one of these; returns false otherwise.
     fn read(
         &mut self,
         number: u32,
@@ -155,7 +155,7 @@ impl Fields {
             field::NEGATIVE_COUNTS => doubles(&mut self.negative.counts, wire_type, cursor)?,
             field::POSITIVE_COUNTS => doubles(&mut self.positive.counts, wire_type, cursor)?,
             field::TIME => self.time = integer(wire_type, cursor)? as i64,
-            // Zero is none, as in the model.
+            // Zero means unknown, as in the model.
             field::START_TIME => self.start_time = integer(wire_type, cursor)? as i64,
             _ => return Ok(false),
         }
@@ -180,7 +180,7 @@ impl Fields {
     }
 }
 
-/// Reads a field that both kinds share, or passes over one that is not known.
+/// Reads a field that both kinds share, or skips an unknown one.
 fn read_shape(
     histogram: &mut Histogram,
     number: u32,
@@ -217,7 +217,7 @@ fn double(wire_type: WireType, cursor: &mut Cursor<'_>) -> Result<f64, WireError
     cursor.double()
 }
 
-/// One value, or many of them packed.
+/// Reads one value, or many packed ones.
 fn deltas(
     into: &mut Vec<i64>,
     wire_type: WireType,
@@ -234,7 +234,7 @@ fn deltas(
     Ok(())
 }
 
-/// One value, or many of them packed.
+/// Reads one value, or many packed ones.
 fn doubles(
     into: &mut Vec<f64>,
     wire_type: WireType,

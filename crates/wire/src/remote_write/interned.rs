@@ -1,17 +1,18 @@
-//! The walk through an unpacked request of remote write 2.0, whose strings are interned: from
+//! The walk through a decompressed remote-write 2.0 request, whose strings are interned: from
 //! `io.prometheus.write.v2.Request` to the series of a batch.
 //!
 //! ```text
 //! symbols --> table --.
-//! series: refs -------+--> key of remote write 1.0, unread: the store knows it, or has it read
+//! series: refs -------+--> key of remote write 1.0, labels undecoded until the store needs them
 //!         samples, histograms, exemplars --> columns
-//!         metadata --> once for each metric and what is said of it
+//!         metadata --> batch of metadata, without repetitions
 //! ```
 //!
-//! So a series has one key whichever version brings it, and labels are judged where those of 1.0
-//! are. Semantics are those of Prometheus 3.14's receiver: a series whose references, labels or
-//! metadata cannot stand is refused and named, so is one without a sample, the others are taken;
-//! labels may come in any order. Symbols may follow the series that refer to them.
+//! A series therefore has the same key in both versions, and its labels are validated by the code
+//! for 1.0. Semantics are those of the receiver in Prometheus 3.14: a series with invalid
+//! references, labels or metadata is rejected and reported, and so is one without a sample, while
+//! the others are stored; labels may be in any order. Symbols may follow the series that refer to
+//! them.
 
 mod encode;
 mod exemplar;
@@ -42,18 +43,18 @@ use firn_model::sample::START_UNKNOWN;
 use std::borrow::Cow;
 use symbols::{Keys, SYMBOL_BYTES, WrittenKey};
 
-/// The keys of the parts of a series.
+/// Field keys of the parts of a series.
 const REFS_KEY: u8 = 0x0a;
 const SAMPLE_KEY: u8 = 0x12;
 const METADATA_KEY: u8 = 0x2a;
 
-/// References that a message about them shows.
+/// Largest number of references in an error text.
 const SHOWN_REFS_MAX: usize = 64;
 
-/// What working on a packed reference takes beyond the message: its number, and half of a pair.
+/// Memory for decoding one packed reference beyond the message: its number, and half of a pair.
 const REF_BYTES: usize = size_of::<u32>() + size_of::<Pair<'static>>() / 2;
 
-/// What a series says of its metric: a type by number and two references.
+/// The metadata of a series: the number of the type, and references to help and unit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Said {
     kind: u64,
@@ -61,22 +62,23 @@ struct Said {
     unit: u32,
 }
 
-/// What a series has besides what is in the batch.
+/// The parts of a series that are not in the batch.
 #[derive(Default)]
 struct Parts<'m> {
     refs: Refs<'m>,
     samples: usize,
     said: Said,
-    /// How many histograms cannot stand, and why the first one cannot.
+    /// The first error of an invalid histogram, and the number of invalid histograms.
     lost: Option<(Error, usize)>,
-    /// How many exemplars cannot stand, and why the first one cannot.
+    /// The first error of an invalid exemplar, and the number of invalid exemplars.
     lost_exemplars: Option<(Offence, usize)>,
 }
 
-/// References of labels, packed in one piece as all senders write them, or else put together.
+/// References of labels: a slice of the message if they are packed in one piece, as all senders
+/// write them, or else a copy.
 type Refs<'m> = Cow<'m, [u8]>;
 
-/// A request that is being read into a batch.
+/// The state of a request that is being decoded into a batch.
 pub(super) struct Interned<'d> {
     limits: &'d WireLimits,
     batch: &'d mut Batch,
@@ -84,9 +86,9 @@ pub(super) struct Interned<'d> {
     symbols: &'d mut Symbols,
     keys: Keys,
     charges: Charges<'d>,
-    /// Whether type and unit become labels.
+    /// True if type and unit become labels.
     labels_types: bool,
-    /// What was said last of the metric with the name that each symbol is.
+    /// Metadata that was added last, indexed by the symbol of the metric name.
     said: Vec<Said>,
     series_count: usize,
     pub(super) counts: Counts,
@@ -149,13 +151,13 @@ impl<'d> Interned<'d> {
         Ok(())
     }
 
-    /// What is left of the walk: the memory of the keys, and the counts.
+    /// Returns the memory of the keys, their size, and the counts of rejected parts.
     pub(super) fn finish(self) -> (Vec<u8>, usize, Counts) {
         let key_bytes = self.keys.end();
         (self.keys.into_bytes(), key_bytes, self.counts)
     }
 
-    /// Reads one `TimeSeries` and ends it in the batch or refuses it.
+    /// Decodes one `TimeSeries` and adds it to the batch or rejects it.
     #[inline]
     fn series(&mut self, message: &[u8], series: &[u8]) -> Result<(), WireError> {
         if self.series_count == self.limits.series_count_max {
@@ -189,7 +191,8 @@ impl<'d> Interned<'d> {
         self.read_at_once(message, parts)
     }
 
-    /// Ends a plain series in the batch. `false`, and nothing done, if a closer look is needed.
+    /// Adds a plain series to the batch. Returns `false`, without changes, if the slow path must
+    /// validate it.
     #[inline]
     fn end_plain(&mut self, message: &[u8], plain: Plain<'_>) -> Result<bool, WireError> {
         let said = said(plain.said)?;
@@ -208,14 +211,14 @@ impl<'d> Interned<'d> {
         Ok(true)
     }
 
-    /// Whether the references of metadata are in the table.
+    /// Returns whether the references of the metadata are in the symbol table.
     #[inline]
     fn knows(&self, said: Said) -> bool {
         let symbols = self.symbols.len();
         (said.help as usize) < symbols && (said.unit as usize) < symbols
     }
 
-    /// Takes what a series says of its metric, unless the last one said the same.
+    /// Adds the metadata of a series, unless the previous series of the metric had the same.
     #[inline]
     fn note(&mut self, message: &[u8], key: WrittenKey, said: Said) -> Result<(), WireError> {
         match (key.metric, said == Said::default()) {
@@ -239,7 +242,7 @@ impl<'d> Interned<'d> {
         metadata::push(name, texts, &mut self.charges, self.metadata)
     }
 
-    /// Reads what a series has besides labels into the batch.
+    /// Decodes all parts of a series except for the labels into the batch.
     #[inline]
     fn parts<'m>(&mut self, message: &[u8], series: &'m [u8]) -> Result<Parts<'m>, WireError> {
         let mut parts = Parts::default();
@@ -295,7 +298,7 @@ impl<'d> Interned<'d> {
         if sample.start_time == START_UNKNOWN {
             self.batch.push_float(sample.time, sample.value);
         } else {
-            // The first one of a batch makes a column.
+            // The first start timestamp of a batch allocates a column for them.
             self.charges.add(SAMPLE_BYTES)?;
             let (time, value) = (sample.time, sample.value);
             self.batch
@@ -304,7 +307,7 @@ impl<'d> Interned<'d> {
         Ok(())
     }
 
-    /// Adds a histogram, or says why it cannot stand; the outer error is for the whole message.
+    /// Adds a histogram, or returns why it is invalid; the outer error is for the whole message.
     fn histogram(&mut self, message: &[u8]) -> Result<Result<(), Error>, WireError> {
         self.charges.add(histogram::memory_bytes(message)?)?;
         let mut sample = histogram::decode(message)?;
@@ -315,7 +318,8 @@ impl<'d> Interned<'d> {
         Ok(valid)
     }
 
-    /// Ends or refuses a series whose labels cannot wait; its samples are in the batch already.
+    /// Adds or rejects a series whose labels must be decoded at once; its samples are in the batch
+    /// already.
     #[cold]
     fn read_at_once(&mut self, message: &[u8], parts: Parts<'_>) -> Result<(), WireError> {
         let at = self.keys.end();
@@ -384,16 +388,16 @@ impl<'d> Interned<'d> {
     }
 }
 
-/// A series with one sample, as Go's encoder writes it.
+/// A series with one float sample in the form of Go's encoder.
 struct Plain<'m> {
     refs: &'m [u8],
     time: i64,
     value: f64,
-    /// A `Metadata`; empty where there is none.
+    /// An undecoded `Metadata` message; empty if there is none.
     said: &'m [u8],
 }
 
-/// The parts of a series, if it is a plain one.
+/// Returns the parts of a series if it is a plain one.
 #[inline]
 fn plain_series(series: &[u8]) -> Option<Plain<'_>> {
     let [REFS_KEY, bytes @ 0..0x80, rest @ ..] = series else {
@@ -418,7 +422,7 @@ fn plain_series(series: &[u8]) -> Option<Plain<'_>> {
     })
 }
 
-/// Reads a `Metadata`.
+/// Decodes a `Metadata` message.
 #[inline]
 fn said(message: &[u8]) -> Result<Said, WireError> {
     let mut said = Said::default();
@@ -443,21 +447,21 @@ fn said(message: &[u8]) -> Result<Said, WireError> {
     Ok(said)
 }
 
-/// The numbers that are packed in `refs`.
+/// Decodes the packed numbers in `refs`.
 fn numbers(refs: &[u8]) -> Result<Vec<u32>, WireError> {
     let mut cursor = Cursor::new(refs);
     let mut numbers = Vec::new();
     while !cursor.rest().is_empty() {
-        // As protobuf has it: what is beyond 32 bits does not count.
+        // Protobuf truncates numbers to 32 bits.
         numbers.push(cursor.varint()? as u32);
     }
     Ok(numbers)
 }
 
-/// A label's name and value.
+/// Name and value of a label.
 type Pair<'m> = (&'m [u8], &'m [u8]);
 
-/// The labels of a series, or what is wrong with its references.
+/// Resolves and validates the labels and metadata of a series.
 fn judge<'m>(
     (refs, said): (&[u32], Said),
     (message, symbols): (&'m [u8], &Symbols),
@@ -493,7 +497,7 @@ fn judge<'m>(
     Ok(pairs)
 }
 
-/// Bytes of those labels that are within the limits: others are refused.
+/// Returns the size of the labels within the limits in bytes; others are rejected.
 fn kept_bytes(pairs: &[Pair<'_>], limits: &WireLimits) -> usize {
     let (name_max, value_max) = (limits.label_name_bytes_max, limits.label_value_bytes_max);
     let kept = pairs.iter().take(limits.label_count_max);
@@ -501,7 +505,7 @@ fn kept_bytes(pairs: &[Pair<'_>], limits: &WireLimits) -> usize {
         .sum()
 }
 
-/// What references refer to, in pairs; or why they cannot.
+/// Resolves references to pairs of name and value, or returns why that is impossible.
 fn resolve<'m>(
     refs: &[u32],
     message: &'m [u8],
@@ -525,7 +529,7 @@ fn resolve<'m>(
     resolved.collect()
 }
 
-/// References as Go prints them, cut where they get long.
+/// Formats references like Go, truncated to [`SHOWN_REFS_MAX`].
 fn shown(refs: &[u32]) -> String {
     let numbers: Vec<String> = refs
         .iter()

@@ -1,30 +1,30 @@
-//! The keys of series: their labels as Prometheus and senders like it write them.
+//! The keys of series: their labels in the encoding of Prometheus and compatible senders.
 //!
 //! ```text
 //! key = { 0a | bytes of the label | 0a | bytes of the name | name
 //!                                 | 12 | bytes of the value | value }*
 //! ```
 //!
-//! Numbers of bytes are varints. Senders write the labels of a series sorted, unique and not empty,
-//! one behind the other at the start of the series: these bytes are its key, as they are. Equal
-//! bytes are read alike, so equal keys stand for equal labels.
+//! Numbers of bytes are varints. Senders write the labels of a series sorted, unique, not empty and
+//! at the start of the series: these bytes are its key. Decoding is deterministic, so that equal
+//! keys imply equal labels.
 
 use crate::protobuf::put_varint;
 use firn_model::series_key::KeyFormat;
 
-/// The key of a label in a series.
+/// Field key of a label in a series.
 pub(super) const LABEL_KEY: u8 = 0x0a;
 
-/// The key of the name in a label.
+/// Field key of the name in a label.
 pub(super) const NAME_KEY: u8 = 0x0a;
 
-/// The key of the value in a label.
+/// Field key of the value in a label.
 pub(super) const VALUE_KEY: u8 = 0x12;
 
-/// What stands in a label before the bytes of the metric's name.
+/// The bytes of a label that precede the metric name.
 const NAME_BEGINS: &[u8] = b"\x0a\x08__name__\x12";
 
-/// The format of the keys that [`super::Decoder`] passes on.
+/// The format of the keys in the batches of [`super::Decoder`].
 pub const KEY_FORMAT: &dyn KeyFormat = &RemoteWriteKeys;
 
 #[derive(Debug)]
@@ -40,7 +40,7 @@ impl KeyFormat for RemoteWriteKeys {
         push_label(key, name, value)
     }
 
-    /// Of a key that begins with the name, as keys of sorted labels nearly always do.
+    /// Finds the name only at the start of the key, where sorted labels nearly always have it.
     #[inline]
     fn metric_name<'k>(&self, key: &'k [u8]) -> Option<&'k [u8]> {
         let label = match key {
@@ -57,7 +57,7 @@ impl KeyFormat for RemoteWriteKeys {
     }
 }
 
-/// Appends the part of a key that one label is; returns how many bytes stand before its name.
+/// Appends the encoding of one label to a key; returns the offset of the name within it.
 #[inline]
 pub(crate) fn push_label(key: &mut Vec<u8>, name: &[u8], value: &[u8]) -> usize {
     let start = key.len();
@@ -72,14 +72,14 @@ pub(crate) fn push_label(key: &mut Vec<u8>, name: &[u8], value: &[u8]) -> usize 
     name_at
 }
 
-/// Appends what stands in a label of `name` before its value, without the length of the label.
+/// Appends the encoding of a label up to its value, without the length of the label.
 pub(crate) fn begin_label(key: &mut Vec<u8>, name: &[u8]) {
     push_length(key, NAME_KEY, name.len());
     key.extend_from_slice(name);
     key.push(VALUE_KEY);
 }
 
-/// Appends a label as [`push_label`] does, of which [`begin_label`] made the beginning.
+/// Appends a label like [`push_label`], given the beginning that [`begin_label`] has encoded.
 #[inline]
 pub(crate) fn push_begun_label(key: &mut Vec<u8>, begun: &[u8], value: &[u8]) {
     let value_bytes = varint_bytes(value.len()) + value.len();
@@ -89,8 +89,8 @@ pub(crate) fn push_begun_label(key: &mut Vec<u8>, begun: &[u8], value: &[u8]) {
     key.extend_from_slice(value);
 }
 
-/// Where the labels at the start of `series` end: the first byte that is no key of a label, or the
-/// first label that does not fit. What is in the labels is not looked at.
+/// Returns the end of the labels at the start of `series`: the first byte that is not the key of a
+/// label, or the first label that is cut off. The content of the labels is not validated.
 #[inline]
 pub(super) fn labels_end(series: &[u8]) -> usize {
     let mut at = 0;
@@ -100,7 +100,7 @@ pub(super) fn labels_end(series: &[u8]) -> usize {
             [low, high @ 0..0x80, ..] => {
                 at + 3 + (usize::from(low & 0x7f) | usize::from(*high) << 7)
             }
-            // A label of 16 kB or more is rare: the caller reads such a series in full.
+            // Labels of 16 kB or more are rare: the caller decodes such a series completely.
             _ => break,
         };
         if next > series.len() {

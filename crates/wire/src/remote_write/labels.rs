@@ -1,8 +1,8 @@
-//! The labels of one series in any order and state: sorted, checked, and worded where they are
-//! wrong.
+//! Decodes the labels of a series in any order and form: sorts, validates, and formats the error
+//! for invalid ones.
 //!
-//! This is the meaning of labels in remote write; [`super::plain`] is the short way for those that
-//! need none of it.
+//! This is the reference implementation of labels in remote write; [`super::plain`] is the fast
+//! path for labels in the usual form.
 
 use super::field;
 use super::refusal::Refusal;
@@ -11,19 +11,19 @@ use crate::limits::WireLimits;
 use crate::protobuf::{Cursor, WireType, expect};
 use firn_model::labels::{METRIC_NAME, push_pair};
 
-/// Bytes of a label set that a message about it shows.
+/// Largest excerpt of a label set in an error text, in bytes.
 const SHOWN_BYTES_MAX: usize = 1024;
 
-/// What is wrong with a series.
+/// The reason why a series or point is rejected.
 #[derive(Debug)]
 pub struct Offence {
-    /// The reason it counts under.
+    /// The category under which the rejection is counted.
     pub refusal: Refusal,
-    /// The reason in words, with the labels.
+    /// The error text, with the labels.
     pub message: String,
 }
 
-/// A label with its fields in any order; the last of each counts, one that is missing is empty.
+/// Decodes a label with its fields in any order; the last of each wins, and a missing one is empty.
 pub(crate) fn name_and_value(label: &[u8]) -> Result<(&[u8], &[u8]), WireError> {
     let (mut name, mut value): (&[u8], &[u8]) = (&[], &[]);
     let mut cursor = Cursor::new(label);
@@ -43,11 +43,11 @@ pub(crate) fn name_and_value(label: &[u8]) -> Result<(&[u8], &[u8]), WireError> 
     Ok((name, value))
 }
 
-/// A label's name and value.
+/// Name and value of a label.
 type Pair<'m> = (&'m [u8], &'m [u8]);
 
-/// Writes the canonical form of labels in any order, empty ones among them, to the end of the
-/// arena, or says what is wrong with them.
+/// Appends the canonical form of labels, which may be in any order and include empty ones, to the
+/// arena. Returns the reason if they are invalid.
 pub fn push_checked(
     mut pairs: Vec<Pair<'_>>,
     limits: &WireLimits,
@@ -74,8 +74,8 @@ fn push_counted(
     Ok(())
 }
 
-/// Reads the labels of a series and writes the canonical form to the end of the arena, or says what
-/// is wrong with them.
+/// Decodes the labels of a series and appends their canonical form to the arena. The inner error is
+/// for the series, the outer one for the message.
 pub(super) fn careful(
     series: &[u8],
     limits: &WireLimits,
@@ -99,7 +99,8 @@ pub(super) fn careful(
     Ok(push_counted(pairs, count, limits, arena))
 }
 
-/// What is wrong with the sorted `pairs`, of which there were `count` before the limit cut them.
+/// Returns the error of the sorted `pairs`, of which there were `count` before they were truncated
+/// to the limit.
 fn offence(pairs: &[Pair<'_>], count: usize, limits: &WireLimits) -> Option<Offence> {
     let (names_max, values_max) = (limits.label_name_bytes_max, limits.label_value_bytes_max);
     let bad = |refusal, what: String| {
@@ -158,7 +159,7 @@ fn offence(pairs: &[Pair<'_>], count: usize, limits: &WireLimits) -> Option<Offe
     })
 }
 
-/// A label set as Prometheus prints it, cut where it gets long.
+/// Formats a label set like Prometheus, truncated if it is long.
 fn shown(pairs: &[Pair<'_>]) -> String {
     let mut text = "{".to_owned();
     for (i, (name, value)) in pairs.iter().enumerate() {

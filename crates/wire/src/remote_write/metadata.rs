@@ -1,4 +1,4 @@
-//! What requests say of metrics: types by number, and `MetricMetadata` of remote write 1.0.
+//! Decodes metric metadata: type numbers, and the `MetricMetadata` message of version 1.0.
 
 use super::charges::Charges;
 use super::field;
@@ -6,10 +6,10 @@ use crate::error::WireError;
 use crate::protobuf::{Cursor, WireType, expect};
 use firn_model::metadata::{Metadata, MetadataBatch, MetricType};
 
-/// What one metric costs in a batch besides its texts.
+/// Memory of a metric's metadata in a batch, without its texts, in bytes.
 const METADATA_BYTES: usize = 32;
 
-/// The type with this number, in both versions; one that is not known is no type.
+/// Returns the type with this number in both versions; unknown numbers give the unknown type.
 pub(super) fn metric_type(number: u64) -> MetricType {
     match number {
         1 => MetricType::Counter,
@@ -23,7 +23,7 @@ pub(super) fn metric_type(number: u64) -> MetricType {
     }
 }
 
-/// The number of a type, in both versions.
+/// Returns the number of a type in both versions.
 pub(super) fn metric_type_number(kind: MetricType) -> u64 {
     match kind {
         MetricType::Unknown => 0,
@@ -37,14 +37,14 @@ pub(super) fn metric_type_number(kind: MetricType) -> u64 {
     }
 }
 
-/// Adds what is said of the metric `name` to `into`, unless the name is no text.
+/// Adds the metadata of the metric `name` to `into`, unless the name is empty or not UTF-8.
 pub(crate) fn push(
     (name, kind): (&[u8], MetricType),
     (help, unit): (&[u8], &[u8]),
     charges: &mut Charges<'_>,
     into: &mut MetadataBatch,
 ) -> Result<(), WireError> {
-    // A byte that belongs to no character is shown as three.
+    // The replacement character of an invalid byte has three bytes.
     let texts = name.len() + 3 * (help.len() + unit.len());
     charges.add(METADATA_BYTES + texts)?;
     if let Ok(name) = std::str::from_utf8(name)
@@ -60,7 +60,7 @@ pub(crate) fn push(
     Ok(())
 }
 
-/// Reads a `MetricMetadata` into `into`.
+/// Decodes a `MetricMetadata` message into `into`.
 pub(super) fn read(
     message: &[u8],
     charges: &mut Charges<'_>,

@@ -1,12 +1,13 @@
-//! Labels as senders write them, copied in one pass.
+//! The fast path for labels in the usual form, which copies them in one pass.
 //!
-//! Senders send the labels of a series one behind the other, sorted, unique, none empty, in ASCII.
-//! The canonical form of such labels is the message without its keys, so they are copied label by
-//! label; whatever differs is left to [`super::labels::careful`]. Ingestion spends most of its
-//! decoding here: two thirds of the time of the obvious way, by moves of fixed size in place of
-//! `memcpy` calls, names compared by their first eight bytes, and one ASCII check for all labels.
+//! Senders write the labels of a series one after another, sorted, unique, not empty, in ASCII. The
+//! canonical form of such labels is the message without its field keys, so that they are copied
+//! label by label; all other forms are left to [`super::labels::careful`]. This function dominates
+//! the cost of decoding. It takes two thirds of the time of a straightforward loop, by moves of a
+//! fixed size instead of `memcpy` calls, by comparing names by their first eight bytes, and by one
+//! ASCII check for all labels.
 //!
-//! Invariant: what is copied whole is canonical, within the limits, and has a metric name.
+//! Invariant: copied labels are canonical, within the limits, and contain a metric name.
 
 use super::keys::{LABEL_KEY, NAME_KEY, VALUE_KEY};
 use super::labels::name_and_value;
@@ -14,22 +15,21 @@ use crate::limits::WireLimits;
 use crate::protobuf::Cursor;
 use firn_model::labels::METRIC_NAME;
 
-/// Bytes of a move of fixed size: names and values of this length at most are nearly all. Half of
-/// it sends the names of metrics and nodes to `memcpy`, which costs 6 ns a sample.
+/// Size of a fixed move in bytes, enough for nearly all names and values. With half of it, metric
+/// and node names would go through `memcpy`, which costs 6 ns for each sample.
 const MOVE_BYTES: usize = 64;
 
-/// Labels that were copied.
+/// The result of copying the labels of a series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Copied {
-    /// Whether their bytes in the series are the key that [`super::KEY_FORMAT`] makes of the
-    /// labels. Of labels of 128 bytes or more that is not known: a sender may write their lengths
-    /// in more bytes.
+    /// True if the encoded labels equal the key that [`super::KEY_FORMAT`] makes of them. False for
+    /// labels of 128 bytes or more, whose length a sender may encode in more bytes than necessary.
     pub(super) is_key: bool,
 }
 
-/// Copies the labels at the start of `series` to the end of the arena; `None`, and nothing copied,
-/// if they are not plain. `beyond` is the request from the start of the series on: moves of fixed
-/// size may read past the end of the series.
+/// Copies the labels at the start of `series` to the end of the arena. Returns `None`, without
+/// copying, if they are not in the plain form. `beyond` is the request from the start of the series
+/// on: fixed moves may read past the end of the series.
 pub(super) fn copy(
     series: &[u8],
     beyond: &[u8],
@@ -37,7 +37,7 @@ pub(super) fn copy(
     arena: &mut Vec<u8>,
 ) -> Option<Copied> {
     let start = arena.len();
-    // Canonical labels take fewer bytes than they do in the message.
+    // Canonical labels take fewer bytes than encoded ones.
     arena.resize(start + series.len() + MOVE_BYTES, 0);
     let mut labels = Labels {
         out: arena.get_mut(start..)?,
@@ -60,12 +60,12 @@ pub(super) fn copy(
 struct Labels<'m, 'o> {
     out: &'o mut [u8],
     written: usize,
-    /// Up to where `out` is known to hold ASCII, lengths of long parts aside.
+    /// The part of `out` up to this offset is ASCII, except for the lengths of long parts.
     ascii_checked: usize,
     previous_head: u64,
     previous: &'m [u8],
     has_metric_name: bool,
-    /// Whether a label takes 128 bytes or more.
+    /// True if a label takes 128 bytes or more.
     has_long: bool,
 }
 
@@ -81,8 +81,8 @@ impl<'m> Labels<'m, '_> {
         (is_whole && self.is_ascii()).then_some(())
     }
 
-    /// Copies the label at the start of `rest`, which must end within `limit` bytes. Returns how
-    /// many bytes it takes there.
+    /// Copies the label at the start of `rest`, which must end within `limit` bytes. Returns its
+    /// encoded size in bytes.
     #[inline]
     fn label(&mut self, rest: &'m [u8], limit: usize, limits: &WireLimits) -> Option<usize> {
         let [_, label_bytes @ 0..0x80, NAME_KEY, name_bytes, ..] = *rest else {
@@ -119,7 +119,8 @@ impl<'m> Labels<'m, '_> {
         Some(1 + after_key.len() - cursor.rest().len())
     }
 
-    /// Checks that the name of `bytes` bytes at the start of `rest` sorts behind the one before.
+    /// Returns `None` unless the name of `bytes` bytes at the start of `rest` sorts after the
+    /// previous one.
     #[inline]
     fn follow(&mut self, rest: &'m [u8], bytes: usize) -> Option<()> {
         const METRIC_NAME_HEAD: u64 = u64::from_be_bytes(*b"__name__");
@@ -150,7 +151,8 @@ impl<'m> Labels<'m, '_> {
         Some(())
     }
 
-    /// Appends a length of any size and as many bytes, and settles that all so far is ASCII.
+    /// Appends a length of any size and that many bytes, after a check that everything so far is
+    /// ASCII.
     fn put_long(&mut self, bytes: &[u8]) -> Option<()> {
         if !self.is_ascii() || !bytes.is_ascii() {
             return None;

@@ -1,70 +1,70 @@
-//! Series that cannot stand, counted by reason.
+//! Rejected series and points, counted by reason.
 
-/// Why a series, or a histogram of one, is refused.
+/// The reason why a series, a histogram of it, or an OTLP point is rejected; a label of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Refusal {
-    /// There is no metric name, or it is empty or not UTF-8.
+    /// The metric name is missing, empty or not UTF-8.
     MetricName,
-    /// A label's name is empty or not UTF-8.
+    /// A label name is empty or not UTF-8.
     LabelName,
-    /// A label's value is not UTF-8.
+    /// A label value is not UTF-8.
     LabelValue,
     /// Two labels have the same name.
     DuplicateLabel,
-    /// There are more labels than allowed.
+    /// The series has more labels than the limit.
     TooManyLabels,
-    /// A label's name is longer than allowed.
+    /// A label name is longer than the limit.
     LabelNameTooLong,
-    /// A label's value is longer than allowed.
+    /// A label value is longer than the limit.
     LabelValueTooLong,
-    /// A native histogram contradicts itself.
+    /// A native histogram is inconsistent.
     Histogram,
-    /// References of labels are odd in number, or one is not in the table of symbols.
+    /// The number of label references is odd, or one is not in the symbol table.
     LabelRefs,
-    /// A reference of metadata is not in the table of symbols.
+    /// A reference of the metadata is not in the symbol table.
     MetadataRefs,
     /// A series of remote write 2.0 has no sample.
     NoSamples,
-    /// A metric of OTLP has no data, or of a kind that is not known.
+    /// An OTLP metric has no data or an unknown kind of data.
     MetricType,
-    /// Points of OTLP relate to those before them in a way that is not taken.
+    /// The aggregation temporality of an OTLP metric is not supported.
     Temporality,
-    /// A delta is not newer than what was added up.
+    /// A delta point is not newer than the accumulated value.
     DeltaOutOfOrder,
-    /// A delta is of an older beginning than what was added up.
+    /// A delta point has an older start time than the accumulated value.
     DeltaOlderStart,
-    /// There is no room for one more stream of deltas.
+    /// The limit of accumulated delta streams is reached.
     DeltaLimit,
 }
 
-/// What was refused for one reason.
+/// The series that were rejected for one reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refused {
-    /// Why.
+    /// The reason for the rejection.
     pub refusal: Refusal,
-    /// Series that lost all their samples, or some in the case of histograms.
+    /// Number of series that lost all their samples, or some in the case of histograms.
     pub series_count: usize,
-    /// Samples that were lost, or exemplars.
+    /// Number of lost samples, or of lost exemplars.
     pub sample_count: usize,
-    /// What is wrong with the first one, in Prometheus's words where it has some.
+    /// Error text of the first one, in the wording of Prometheus where that has one.
     pub first: String,
 }
 
-/// Everything that was refused, one entry a reason, in the order in which they first occur in the
-/// request.
+/// All rejections of a request, one entry for each reason, in order of their first occurrence in
+/// the request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Refusals(Vec<Entry>);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Entry {
-    /// Where in the message the first one stands.
+    /// Offset of the first occurrence in the message.
     at: usize,
     refused: Refused,
 }
 
 impl Refusals {
-    /// Counts a series that begins at `at` of the message, in any order of these; `message` is
-    /// called for the first ones of their reason.
+    /// Counts a rejected series that begins at offset `at` of the message; calls may be in any
+    /// order. `message` is called only for the first occurrence of a reason.
     pub(crate) fn add(
         &mut self,
         at: usize,
@@ -95,12 +95,12 @@ impl Refusals {
         self.0.insert(place, entry);
     }
 
-    /// One entry a reason.
+    /// Iterates over the entries, one for each reason.
     pub fn iter(&self) -> impl Iterator<Item = &Refused> {
         self.0.iter().map(|e| &e.refused)
     }
 
-    /// Whether nothing was refused.
+    /// Returns whether nothing was rejected.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

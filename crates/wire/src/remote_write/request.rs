@@ -1,4 +1,5 @@
-//! The walk through an unpacked request: from `WriteRequest` to the series of a batch.
+//! The walk through a decompressed version 1.0 request: from `WriteRequest` to the series of a
+//! batch.
 
 use super::charges::{Charges, EXEMPLAR_BYTES, SAMPLE_BYTES, SERIES_BYTES};
 use super::refusal::{Refusal, Refusals};
@@ -13,33 +14,33 @@ use firn_model::labels::LabelsRef;
 use firn_model::metadata::MetadataBatch;
 use firn_model::sample::START_UNKNOWN;
 
-/// The key of a sample in a series.
+/// Field key of a sample in a series.
 const SAMPLE_KEY: u8 = 0x12;
 
-/// What a request held besides what is in the batch.
+/// Counts of the parts of a request that are not in the batch.
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
     pub(crate) refused: Refusals,
-    /// Exemplars that cannot stand in series that do, by reason.
+    /// Invalid exemplars of valid series, by reason.
     pub(crate) refused_exemplars: Refusals,
-    /// Exemplars that are not kept.
+    /// Number of exemplars that are not kept.
     pub(crate) exemplars: usize,
 }
 
-/// What a series has besides the labels at its start.
+/// The parts of a series after its leading labels.
 #[derive(Default)]
 struct Parts {
-    /// Samples that are in the batch.
+    /// Number of samples in the batch.
     samples: usize,
-    /// Whether there are labels among the samples, too.
+    /// True if there are further labels among the samples.
     has_label: bool,
-    /// Whether there are exemplars that are kept. A sender sends them in series of their own.
+    /// True if exemplars were added to the batch. Senders put exemplars in separate series.
     has_exemplar: bool,
-    /// How many histograms cannot stand, and why the first one cannot.
+    /// The first error of an invalid histogram, and the number of invalid histograms.
     lost: Option<(Error, usize)>,
 }
 
-/// A request that is being read into a batch.
+/// The state of a request that is being decoded into a batch.
 pub(super) struct Request<'d> {
     limits: &'d WireLimits,
     batch: &'d mut Batch,
@@ -88,8 +89,8 @@ impl<'d> Request<'d> {
         Ok(())
     }
 
-    /// Reads one `TimeSeries`, which begins at `start` of the message, and ends it in the batch or
-    /// refuses it.
+    /// Decodes one `TimeSeries`, which begins at offset `start` of the message, and adds it to the
+    /// batch or rejects it.
     #[inline]
     fn series(&mut self, message: &[u8], start: usize, series: &[u8]) -> Result<(), WireError> {
         if self.series_count == self.limits.series_count_max {
@@ -117,7 +118,8 @@ impl<'d> Request<'d> {
         self.read_at_once(message, start, series, parts)
     }
 
-    /// Ends or refuses a series whose labels cannot wait; its samples are in the batch already.
+    /// Adds or rejects a series whose labels must be decoded at once; its samples are in the batch
+    /// already.
     #[cold]
     fn read_at_once(
         &mut self,
@@ -155,7 +157,7 @@ impl<'d> Request<'d> {
         Ok(())
     }
 
-    /// Reads what a series has besides labels into the batch.
+    /// Decodes all parts of a series except for the labels into the batch.
     fn parts(&mut self, message: &[u8]) -> Result<Parts, WireError> {
         let mut parts = Parts::default();
         let before = self.batch.sample_count();
@@ -195,11 +197,11 @@ impl<'d> Request<'d> {
         Ok(())
     }
 
-    /// Adds a histogram, or says why it cannot stand; the outer error is for the whole message.
+    /// Adds a histogram, or returns why it is invalid; the outer error is for the whole message.
     fn histogram(&mut self, message: &[u8]) -> Result<Result<(), Error>, WireError> {
         self.charges.add(histogram::memory_bytes(message)?)?;
         let mut sample = histogram::decode(message)?;
-        // This version has no start timestamps.
+        // Version 1.0 has no start timestamps.
         sample.start_time = START_UNKNOWN;
         let valid = histogram::fit(&mut sample.histogram);
         if valid.is_ok() {
@@ -209,7 +211,7 @@ impl<'d> Request<'d> {
     }
 }
 
-/// The time and value of the one sample that `rest` is, if it is a plain one.
+/// Returns timestamp and value if `rest` is exactly one plain sample.
 #[inline]
 fn sole_sample(rest: &[u8]) -> Option<(i64, f64)> {
     match rest {

@@ -1,15 +1,15 @@
-//! Float samples of both versions.
+//! Decodes the float samples of both versions.
 
 use super::field;
 use crate::error::WireError;
 use crate::protobuf::{Cursor, WireType, expect};
 use firn_model::sample::START_UNKNOWN;
 
-/// The keys of a sample's fields.
+/// Field keys of a sample.
 const VALUE_KEY: u8 = 0x09;
 const TIME_KEY: u8 = 0x10;
 
-/// A sample as it travels. Version 1.0 has no start timestamps.
+/// A decoded sample. Version 1.0 has no start timestamps.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Sample {
     pub(crate) time: i64,
@@ -17,8 +17,9 @@ pub(crate) struct Sample {
     pub(super) start_time: i64,
 }
 
-/// The time and value of a sample, if it stands there as Go's encoder writes it, with a time of
-/// the years 1971 to 2109, a varint of six bytes, and without a start timestamp.
+/// Returns timestamp and value of a sample in the usual form of Go's encoder: a time between the
+/// years 1971 and 2109, which is a varint of six bytes, and no start timestamp. Returns `None` for
+/// any other form.
 #[inline]
 pub(super) fn plain(message: &[u8]) -> Option<(i64, f64)> {
     let (value, time) = match *message {
@@ -35,7 +36,7 @@ pub(super) fn plain(message: &[u8]) -> Option<(i64, f64)> {
             TIME_KEY,
             ref time @ ..,
         ] => (f64::from_le_bytes([v0, v1, v2, v3, v4, v5, v6, v7]), time),
-        // Zero is left out.
+        // A value of zero is omitted.
         [TIME_KEY, ref time @ ..] => (0.0, time),
         _ => return None,
     };
@@ -51,7 +52,7 @@ pub(super) fn plain(message: &[u8]) -> Option<(i64, f64)> {
     Some((low | high, value))
 }
 
-/// Reads a sample in any form. A start timestamp of zero is none, as in the model.
+/// Decodes a sample in any form. A start timestamp of zero means unknown, as in the model.
 pub(crate) fn read(message: &[u8]) -> Result<Sample, WireError> {
     let mut sample = Sample {
         time: 0,

@@ -1,13 +1,14 @@
-//! Requests that were made of several, taken apart again; and what of a request is not too old.
+//! Splits requests that were merged from several, and removes old samples from a request.
 //!
 //! ```text
 //! body body body --joined--> request --apart--> body body body
 //! series of several, mixed --> request --apart--> the series of each, a request each
 //! ```
 //!
-//! A receiver that refuses a request for one sample of one sender refuses what all others in it
-//! sent. Who put them together notes the seams, which costs some bytes; a request is read only once
-//! it was refused. Invariant: what the parts hold is what the request holds, in its order.
+//! A receiver that rejects a merged request because of one sender's sample rejects the samples of
+//! all other senders in it. Code that merges requests therefore records the seams, which costs a
+//! few bytes; a request is decoded only after it was rejected. Invariant: the parts together
+//! contain what the request contains, in the same order.
 
 use super::{Contents, Decoder, Reader, Version, encode_interned, encode_range};
 use crate::error::WireError;
@@ -18,34 +19,35 @@ use firn_model::metadata::MetadataBatch;
 use firn_model::sample::TimestampMs;
 use std::ops::Range;
 
-/// Where in a request ends what one body brought, and begins what another one did.
+/// The boundaries between the original bodies in a merged request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Seams {
-    /// Nowhere: it is of one body.
+    /// No boundaries: the request has a single origin.
     #[default]
     None,
-    /// It is these bodies, one behind the other.
+    /// The request is the concatenation of these bodies.
     Bodies(Vec<Joined>),
-    /// Series from these numbers on, ascending, are of another body each time.
+    /// The series from each of these numbers on, in ascending order, have another origin than those
+    /// before.
     Series(Vec<u32>),
 }
 
-/// A body in a request of several.
+/// One of the bodies in a concatenated request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Joined {
-    /// Bytes of its message.
+    /// Uncompressed size of its message in bytes.
     pub message_bytes: usize,
-    /// Bytes of its block without the header.
+    /// Size of its snappy block without the header, in bytes.
     pub element_bytes: usize,
-    /// What it holds.
+    /// Counts and time range of its contents.
     pub contents: Contents,
 }
 
-/// A body, and what it holds.
+/// A body with its contents.
 type Part = (Vec<u8>, Contents);
 
 impl Seams {
-    /// Whether the request is of one body.
+    /// Returns whether the request has a single origin.
     pub fn is_none(&self) -> bool {
         match self {
             Self::None => true,
@@ -54,8 +56,8 @@ impl Seams {
         }
     }
 
-    /// The parts of `body`, a request of `version` with these seams, in its order. Fails if it
-    /// cannot be read.
+    /// Splits `body`, a request of `version` with these seams, into its parts in order. Fails if
+    /// the body cannot be decoded.
     pub fn apart(
         &self,
         (version, body): (Version, &[u8]),
@@ -86,8 +88,9 @@ impl Seams {
     }
 }
 
-/// What of `body`, a request of `version` with `seams`, is not before `time_min`: none if nothing
-/// is, else a request of its own with its seams. Fails if it cannot be read.
+/// Returns the samples of `body`, a request of `version` with `seams`, that are not older than
+/// `time_min`, as a request with its own seams; `None` if there are none. Fails if the body cannot
+/// be decoded.
 pub fn since(
     time_min: TimestampMs,
     (version, body): (Version, &[u8]),
@@ -131,7 +134,7 @@ pub fn since(
     )))
 }
 
-/// Reads all that a request of this version may hold.
+/// Returns options that decode everything in a request of this version.
 fn reader(version: Version) -> Reader {
     Reader {
         version,
@@ -140,7 +143,7 @@ fn reader(version: Version) -> Reader {
     }
 }
 
-/// A request of these series.
+/// Encodes a request of the series with these numbers.
 fn part(version: Version, batch: &Batch, numbers: Range<usize>, said: &MetadataBatch) -> Part {
     let contents = Contents::of(batch, numbers.clone());
     let body = match version {
@@ -162,7 +165,7 @@ mod tests {
     use crate::remote_write::encode;
     use firn_model::labels::{Labels, METRIC_NAME};
 
-    /// A batch with one sample of each series at each time.
+    /// Returns a batch with one sample of each series at each timestamp.
     fn batch(series: &[&str], times: &[TimestampMs]) -> Batch {
         let mut batch = Batch::default();
         let samples: Vec<_> = times.iter().map(|time| (*time, 1.0)).collect();
@@ -173,7 +176,7 @@ mod tests {
         batch
     }
 
-    /// `name time time`, a series each.
+    /// Returns `name time time` for each series.
     fn shown(version: Version, body: &[u8]) -> Vec<String> {
         let mut decoder = Decoder::new(WireLimits::default());
         let decoded = decoder.decode(reader(version), body).unwrap();
@@ -210,7 +213,7 @@ mod tests {
         let parts = seams.apart((Version::V1, &body), &WireLimits::default());
         let parts: Vec<Vec<u8>> = parts.unwrap().into_iter().map(|(body, _)| body).collect();
         assert_eq!(parts, bodies);
-        // One that is cut short is no request of these.
+        // A truncated body does not match these seams.
         let cut = seams.apart(
             (Version::V1, &body[..body.len() - 1]),
             &WireLimits::default(),

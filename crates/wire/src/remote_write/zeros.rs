@@ -1,9 +1,9 @@
-//! Samples of zero at the times since when samples of a request count, as
-//! `--enable-feature=created-timestamp-zero-ingestion` asks.
+//! Zero samples at the start timestamps of a request, for
+//! `--enable-feature=created-timestamp-zero-ingestion`.
 //!
-//! They are series of their own with the keys of those that they are of, to be stored before them.
-//! Where a start lies behind another sample of the same series in the request there is none: its
-//! place is between the two.
+//! The zeros form separate series with the same keys as the originals, to be stored before them. If
+//! a start timestamp is after another sample of the same series in the request, it gets no zero,
+//! because that would have to be stored between the two samples.
 //!
 //! Follows upstream's `storage/remote/write_handler.go` and `tsdb/head_append_v2.go`.
 
@@ -15,7 +15,7 @@ use firn_model::metadata::MetadataBatch;
 use firn_model::sample::{START_UNKNOWN, TimestampMs};
 use rustc_hash::FxHashMap;
 
-/// Zeros of a request. Its memory is used again.
+/// Creates the zeros of one request after another and reuses its memory.
 #[derive(Debug, Default)]
 pub struct Zeros {
     batch: Batch,
@@ -24,7 +24,7 @@ pub struct Zeros {
 }
 
 impl Zeros {
-    /// Zeros of requests within `limits`.
+    /// Returns a generator for requests within `limits`.
     pub fn new(limits: WireLimits) -> Self {
         Self {
             limits,
@@ -32,13 +32,14 @@ impl Zeros {
         }
     }
 
-    /// The zeros of a request whose series are in `of`; none if it says no starts. They and what is
-    /// remembered of series take twice as much memory as it takes at most.
+    /// Returns the zeros for a request whose series are in `of`; `None` if it has no start
+    /// timestamps. The zeros and the state of the series take at most twice the memory of the
+    /// request.
     pub fn make(&mut self, of: &Batch) -> Option<Decoded<'_>> {
         self.batch.clear();
         let mut keys = self.batch.take_message();
         keys.clear();
-        // A series may stand in a request several times.
+        // A series may occur several times in a request.
         let mut seen: FxHashMap<&[u8], Ends> = FxHashMap::default();
         for number in 0..of.series_count() {
             let series = of.series(number);
@@ -72,8 +73,8 @@ impl Zeros {
     }
 }
 
-/// Adds the zeros of a series, of which `ends` was seen, to the one under way; whether there are
-/// any.
+/// Adds the zeros of a series, whose earlier samples are in `ends`, to the batch; returns whether
+/// there are any.
 fn push(series: SeriesSamples<'_>, ends: &mut Ends, batch: &mut Batch) -> bool {
     let mut is_there = false;
     for (time, start) in series.times.iter().zip(series.start_times) {
@@ -95,17 +96,17 @@ fn push(series: SeriesSamples<'_>, ends: &mut Ends, batch: &mut Batch) -> bool {
     is_there
 }
 
-/// What was seen of a series.
+/// The timestamps of a series that occurred so far.
 #[derive(Default)]
 struct Ends {
-    /// The oldest sample.
+    /// Timestamp of the oldest sample.
     oldest: Option<TimestampMs>,
-    /// The newest zero.
+    /// Timestamp of the newest zero.
     zero: Option<TimestampMs>,
 }
 
 impl Ends {
-    /// Whether there is to be a zero at `start`, of the sample at `time`.
+    /// Records the sample at `time` and returns whether it needs a zero at `start`.
     fn takes(&mut self, start: TimestampMs, time: TimestampMs) -> bool {
         let is_behind = |known: Option<TimestampMs>| known.is_some_and(|known| start >= known);
         let is_before = self.zero.is_some_and(|zero| start <= zero);

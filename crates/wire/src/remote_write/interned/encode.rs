@@ -1,7 +1,7 @@
-//! From a batch to a request's body of remote write 2.0: what a sender does.
+//! Encodes batches as remote-write 2.0 requests, for senders.
 //!
-//! Fields stand in the order of their numbers and are left out where they hold the default, as Go's
-//! encoder writes them. Symbols are numbered as they come, the empty one first.
+//! Fields are written in the order of their numbers and omitted if they have the default value,
+//! like in Go's encoder. Symbols are numbered in order of their first use, after the empty one.
 
 use super::field;
 use crate::protobuf::{WireType, put_bytes, put_double, put_integer, put_key, put_varint};
@@ -16,7 +16,7 @@ use firn_model::metadata::{Metadata, MetadataBatch};
 use firn_model::sample::START_UNKNOWN;
 use std::collections::HashMap;
 
-/// Strings by number.
+/// The symbol table under construction.
 #[derive(Default)]
 struct Table<'b> {
     numbers: HashMap<&'b [u8], u32>,
@@ -43,13 +43,13 @@ impl<'b> Table<'b> {
     }
 }
 
-/// The body of a request that carries `batch`, and with each series what `metadata` says of its
-/// metric.
+/// Encodes the compressed body of a request with the series of `batch`, each with the metadata of
+/// its metric in `metadata`.
 pub fn encode_interned(batch: &Batch, metadata: &MetadataBatch) -> Vec<u8> {
     snappy::compress(&message(batch, metadata))
 }
 
-/// The request before it is compressed.
+/// Encodes the request without compressing it.
 pub(super) fn message(batch: &Batch, metadata: &MetadataBatch) -> Vec<u8> {
     let said: HashMap<&[u8], Metadata<'_>> = metadata
         .iter()

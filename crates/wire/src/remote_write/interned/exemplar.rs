@@ -1,4 +1,4 @@
-//! Exemplars of a series of remote write 2.0.
+//! Decodes the exemplars of version 2.0.
 
 use super::symbols::Symbols;
 use super::{numbers, resolve};
@@ -11,14 +11,15 @@ use firn_model::batch::Batch;
 use firn_model::exemplar::{LABEL_CHARS_MAX, TimedExemplar};
 use firn_model::labels::LabelsBuilder;
 
-/// Labels that are looked at: more have too many characters anyway, as each has one at least.
+/// Largest number of labels that are decoded: more labels would exceed the character limit in any
+/// case.
 const LABELS_MAX: usize = LABEL_CHARS_MAX + 1;
 
-/// Bytes of the labels that are kept: beyond four for each character there are too many.
+/// Largest size of the decoded labels in bytes: four for each allowed character.
 pub(super) const LABEL_BYTES_MAX: usize = 4 * LABELS_MAX;
 
-/// Adds the exemplar in `message` to the series under way, or says why it cannot stand. One without
-/// a time has the time zero, as upstream.
+/// Adds the exemplar in `message` to the current series, or returns why it is invalid. Without a
+/// timestamp it gets timestamp zero, as in upstream.
 pub(super) fn read(
     message: &[u8],
     (request, symbols): (&[u8], &Symbols),

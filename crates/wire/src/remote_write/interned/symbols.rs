@@ -1,4 +1,4 @@
-//! The table of symbols of a request, and the keys that are made of references to it.
+//! The symbol table of a request, and the keys of series that are built from references to it.
 //!
 //! ```text
 //! message   22 | 08 __name__ | 22 | 02 up | 22 | 03 job | ...
@@ -6,9 +6,9 @@
 //! key       0a 0e 0a | 08 __name__ | 12 | 02 up | 0a ...
 //! ```
 //!
-//! A part of a key is a length and as many bytes. A piece is that of a symbol, made once for each;
-//! so the key that remote write 1.0 would send is put together by moves of a fixed size, as labels
-//! are copied in [`super::super::plain`]. Longer symbols take their time.
+//! A part of a key is a length, followed by that many bytes. A piece is such a part for one symbol,
+//! built once for each symbol; the key that remote write 1.0 would send is then assembled by moves
+//! of a fixed size, like the labels in [`super::super::plain`]. Longer symbols take a slower path.
 
 use super::super::KEY_FORMAT;
 use super::super::charges::Charges;
@@ -17,48 +17,49 @@ use crate::error::WireError;
 use crate::limits::WireLimits;
 use firn_model::labels::METRIC_NAME;
 
-/// Bytes of a piece: those of a symbol with its length in front. Nearly all fit.
+/// Size of a piece: a length and the symbol. Nearly all symbols fit.
 const PIECE_BYTES: usize = 64;
 
-/// Bytes of names of labels that are moved at once: nearly all are shorter.
+/// Number of bytes of a label name that are moved at once: nearly all names are shorter.
 const NAME_BYTES: usize = 32;
 
-/// Room that a label of short symbols takes while it is written.
+/// Space that writing a label of short symbols needs in the buffer.
 const LABEL_ROOM: usize = 4 + NAME_BYTES + PIECE_BYTES;
 
-/// What the labels of a series take on their way, in bytes of their key: the key, its labels read
-/// (an arena that doubles as it grows), the block for the log, and its copy on the way to the disk.
+/// Memory for the labels of a series, as a multiple of the size of their key: the key, the decoded
+/// labels (an arena that doubles as it grows), the block for the log, and its copy on the way to
+/// disk.
 pub(crate) const KEY_COPIES: usize = 5;
 
-/// Memory for keys grows by this at least: those of a few hundred series.
+/// Smallest growth of the buffer of keys: the size of a few hundred keys.
 const GROW_BYTES: usize = 64 << 10;
 
-/// No symbol.
+/// Marks the absence of a symbol.
 const NONE: u32 = u32::MAX;
 
-/// Where a symbol stands in the message.
+/// Position of a symbol in the message.
 #[derive(Clone, Copy, Debug)]
 struct Place {
     at: u32,
     bytes: u32,
 }
 
-/// A symbol with its length in front, as it stands in a key.
+/// A symbol with its length before it, as in a key.
 type Piece = [u8; PIECE_BYTES];
 
-/// The length of a symbol that makes no piece.
+/// The length byte of a symbol that is too long for a piece.
 const LONG: u8 = 0x80;
 
-/// What a symbol costs.
+/// Memory of a symbol in bytes.
 pub(super) const SYMBOL_BYTES: usize = size_of::<Place>() + PIECE_BYTES;
 
-/// The symbols of a request. Reused for the next one.
+/// The symbols of a request. The memory is reused for the next one.
 #[derive(Debug, Default)]
 pub(in crate::remote_write) struct Symbols {
     places: Vec<Place>,
-    /// As many.
+    /// The pieces, one for each symbol.
     pieces: Vec<Piece>,
-    /// The symbol that is the name of the metric name's label.
+    /// The symbol `__name__`.
     metric_name: Option<u32>,
 }
 
@@ -69,7 +70,7 @@ impl Symbols {
         self.metric_name = None;
     }
 
-    /// Adds the symbol of `bytes` bytes that stands at `at` of the message.
+    /// Adds the symbol of `bytes` bytes at offset `at` of the message.
     pub(super) fn push(&mut self, message: &[u8], at: usize, bytes: usize) {
         let mut piece = [0; PIECE_BYTES];
         let [length, rest @ ..] = &mut piece;
@@ -102,7 +103,7 @@ impl Symbols {
         self.places.len()
     }
 
-    /// The bytes of a symbol of `message`, if there is one with this number.
+    /// Returns the bytes of the symbol with this number in `message`, if it exists.
     pub(super) fn get<'m>(&self, message: &'m [u8], number: u32) -> Option<&'m [u8]> {
         let symbol = self.places.get(number as usize)?;
         message
@@ -115,7 +116,7 @@ impl Symbols {
     }
 }
 
-/// The keys of a request, one behind the other. Memory beyond them may hold what was there before.
+/// The keys of a request, one after another. The memory after them may contain stale bytes.
 #[derive(Debug, Default)]
 pub(super) struct Keys {
     bytes: Vec<u8>,
@@ -124,17 +125,17 @@ pub(super) struct Keys {
     label: Vec<u8>,
 }
 
-/// A key that was written.
+/// The range of a written key, and its metric name.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct WrittenKey {
     pub(super) start: usize,
     pub(super) end: usize,
-    /// The symbol that is the name of the metric.
+    /// Number of the symbol that is the metric name.
     pub(super) metric: Option<u32>,
 }
 
 impl Keys {
-    /// Keys in the memory of `bytes`.
+    /// Returns an empty list that reuses the memory of `bytes`.
     pub(super) fn new(bytes: Vec<u8>) -> Self {
         Self {
             bytes,
@@ -142,18 +143,18 @@ impl Keys {
         }
     }
 
-    /// Where the next key will begin.
+    /// Returns the offset at which the next key will begin.
     pub(super) fn end(&self) -> usize {
         self.written
     }
 
-    /// The memory, with the keys at its start.
+    /// Returns the memory, with the keys at its start.
     pub(super) fn into_bytes(self) -> Vec<u8> {
         self.bytes
     }
 
-    /// Writes the key of the labels that `refs`, packed numbers, refer to. `None`, and nothing
-    /// written, if they cannot stand or only a closer look shows it.
+    /// Writes the key of the labels that `refs`, packed numbers, refer to. Returns `None`, without
+    /// writing, if the labels are invalid or must be validated by the slow path.
     #[inline]
     pub(super) fn write(
         &mut self,
@@ -195,7 +196,7 @@ impl Keys {
                 self.written = start;
                 return Ok(None);
             };
-            // Counted before it is taken; short labels of a series take 16 KiB at most.
+            // Reserved before it is allocated; the short labels of a series take 16 KiB at most.
             let bytes = KEY_COPIES * (LABEL_ROOM + name.len() + value.len());
             charges.add(bytes)?;
             charged += bytes;
@@ -211,7 +212,8 @@ impl Keys {
         Ok(Some(key))
     }
 
-    /// Writes a label of short symbols; `None` if there is no such one, or no room for it.
+    /// Writes a label of short symbols; returns `None` if one is missing or long, or the buffer is
+    /// too small.
     #[inline]
     fn short_label(&mut self, (name, value): (usize, usize), pieces: &[Piece]) -> Option<()> {
         let (name, value) = (pieces.get(name)?, pieces.get(value)?);
@@ -234,7 +236,7 @@ impl Keys {
         Some(())
     }
 
-    /// Writes any label, and makes room for a short one behind it.
+    /// Writes a label of any size, and ensures space for a short one after it.
     #[cold]
     fn long_label(&mut self, name: &[u8], value: &[u8]) {
         self.label.clear();
@@ -251,7 +253,7 @@ impl Keys {
     }
 }
 
-/// The next of packed numbers of 32 bits; `None` if there is none, or no whole one.
+/// Reads the next packed 32-bit number; returns `None` if there is no complete one.
 #[inline]
 fn next_ref(rest: &mut &[u8]) -> Option<u32> {
     let (value, behind) = match **rest {
@@ -270,6 +272,6 @@ fn long_ref(rest: &mut &[u8]) -> Option<u32> {
     let mut cursor = crate::protobuf::Cursor::new(rest);
     let value = cursor.varint().ok()?;
     *rest = cursor.rest();
-    // As protobuf has it: what is beyond 32 bits does not count.
+    // Protobuf truncates numbers to 32 bits.
     Some(value as u32)
 }
