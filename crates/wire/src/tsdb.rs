@@ -1,24 +1,24 @@
-//! Folders of Prometheus's TSDB: reading what Prometheus 3.14 and the versions before it wrote, and
-//! writing blocks that Prometheus opens.
+//! Data folders of Prometheus: reads those of Prometheus 3.14 and earlier versions, and writes
+//! blocks that Prometheus opens.
 //!
 //! ```text
 //! 01HX...      a block: meta.json, index, chunks/000001.., tombstones  BlockReader, BlockWriter
-//! wal          segments 00000000.., and in checkpoint.00000000 others  WalReader
-//! wbl          segments of what came out of order                      WalReader
+//! wal          segments 00000000.., and a folder checkpoint.00000000   WalReader
+//! wbl          segments of out-of-order samples                        WalReader
 //! chunks_head  complete chunks, 000001..                               HeadChunks
-//! the last three together, as a start of Prometheus sees them          HeadReader
+//! the last three together, as Prometheus replays them at its start     HeadReader
 //! ```
 //!
-//! Bytes come in through [`Ranges`], which the caller implements over files, and go out through
-//! [`BlockFolder`]. Files have the names that the caller gives them, which errors show with the
-//! offset of what is wrong.
+//! Input comes from [`Ranges`], which the caller implements for files, and output goes to a
+//! [`BlockFolder`]. Files have names that the caller chooses; errors contain them with the offset
+//! of the damage.
 //!
-//! Invariant: for any bytes, nothing here panics or allocates by a length that the file cannot
-//! have. No reader holds more of an index than its symbols. Values are those that were written, bit
-//! for bit.
+//! Invariant: no input makes this module panic or allocate more than the size of the file
+//! justifies. Readers keep only the symbols of an index in memory. Values are preserved bit for
+//! bit.
 //!
 //! Sources: `tsdb/docs/format` of Prometheus and the code beside it.
-//! `docs/format/prometheus-folder.md` says what is read and what is written.
+//! `docs/format/prometheus-folder.md` describes the supported parts.
 
 mod block;
 mod block_writer;

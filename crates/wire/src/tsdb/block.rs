@@ -1,16 +1,16 @@
-//! A block: a folder with the samples of a range of time.
+//! Reads a block: a folder with the samples of a time range.
 //!
 //! ```text
-//! let mut block = BlockReader::open(index, segments, Some(tombstones))?;
+//! let mut block = BlockReader::new(index, segments, Some(tombstones));
 //! while let Some(mut series) = block.next_series()? {
 //!     let labels = series.labels();
 //!     while let Some(sample) = series.next_sample()? { .. }
 //! }
 //! ```
 //!
-//! Series come in order of their labels, samples in order of time; a block in which they do not is
-//! damaged. In memory are the table of symbols, the tombstones and, one at a time, a series' entry
-//! of the index and the bytes of a chunk.
+//! Series are sorted by labels and samples by time; a block with another order is damaged. Memory
+//! contains the symbol table, the tombstones, and the index entry of one series with the bytes of
+//! one chunk.
 
 use super::chunk::{Encoding, Samples};
 use super::error::TsdbError;
@@ -24,7 +24,7 @@ use firn_model::histogram::ResetHint;
 use firn_model::labels::LabelsRef;
 use firn_model::sample::TimestampMs;
 
-/// Reads the series of a block.
+/// Reads the series of a block in order.
 #[derive(Debug)]
 pub struct BlockReader<R> {
     index: IndexReader<R>,
@@ -32,13 +32,13 @@ pub struct BlockReader<R> {
     tombstones: Option<Tombstones>,
     walk: SeriesWalk,
     series: IndexSeries,
-    /// The series that was asked for by its number.
+    /// The series of the latest [`Self::series_at`] call.
     asked: IndexSeries,
     chunks: ChunkWalk,
 }
 
 impl<R: Ranges> BlockReader<R> {
-    /// A reader in front of the first series. What `tombstones` delete is left out.
+    /// Returns a reader before the first series. Samples that `tombstones` delete are left out.
     pub fn new(
         index: IndexReader<R>,
         segments: Segments<R>,
@@ -55,13 +55,13 @@ impl<R: Ranges> BlockReader<R> {
         }
     }
 
-    /// Goes back to the first series.
+    /// Moves back to the first series.
     pub fn rewind(&mut self) {
         self.walk = self.index.walk();
         self.series = IndexSeries::default();
     }
 
-    /// The next series; none at the end. A series may have no sample left.
+    /// Returns the next series, or `None` at the end. All samples of a series may be deleted.
     pub fn next_series(&mut self) -> Result<Option<BlockSeries<'_, R>>, TsdbError> {
         if !self.index.advance(&mut self.walk, &mut self.series)? {
             return Ok(None);
@@ -75,8 +75,8 @@ impl<R: Ranges> BlockReader<R> {
         )))
     }
 
-    /// The series with the number that [`BlockSeries::reference`] gave. The walk over all series
-    /// stays where it is.
+    /// Returns the series with this number, which [`BlockSeries::reference`] returned. The position
+    /// of the walk over all series does not change.
     pub fn series_at(&mut self, reference: u64) -> Result<BlockSeries<'_, R>, TsdbError> {
         self.index.read_at(reference, &mut self.asked)?;
         Ok(BlockSeries::new(
@@ -89,7 +89,7 @@ impl<R: Ranges> BlockReader<R> {
     }
 }
 
-/// A series of a block: its labels, and a walk over its samples.
+/// A series of a block: its labels, and an iteration over its samples.
 #[derive(Debug)]
 pub struct BlockSeries<'b, R> {
     index: &'b str,
@@ -98,9 +98,9 @@ pub struct BlockSeries<'b, R> {
     deleted: Option<&'b Intervals>,
     chunks: &'b mut ChunkWalk,
     next_chunk: usize,
-    /// The chunk under way.
+    /// The current chunk.
     samples: Option<(ChunkRef, Samples<'static>)>,
-    /// Whether all samples of the chunk so far are deleted, and there were some.
+    /// True if samples at the start of the current chunk are deleted and none was returned yet.
     is_cut: bool,
     last_time: Option<TimestampMs>,
 }
@@ -126,29 +126,29 @@ impl<'b, R: Ranges> BlockSeries<'b, R> {
         }
     }
 
-    /// The number that the index knows it by, for [`BlockReader::series_at`].
+    /// Returns the number of the series in the index, for [`BlockReader::series_at`].
     pub fn reference(&self) -> u64 {
         self.series.reference
     }
 
-    /// The labels.
+    /// Returns the labels of the series.
     pub fn labels(&self) -> LabelsRef<'_> {
         self.series.labels()
     }
 
-    /// What the index says about the chunks.
+    /// Returns the index entries of the chunks.
     pub fn chunks(&self) -> &[ChunkMeta] {
         &self.series.chunks
     }
 
-    /// The encoding and the bytes of a chunk, for [`Samples`]. Tombstones say nothing here.
+    /// Returns the encoding and the bytes of a chunk, for [`Samples`]. Tombstones are not applied.
     pub fn chunk(&mut self, chunk: ChunkMeta) -> Result<(Encoding, &[u8]), TsdbError> {
         self.segments
             .chunk(self.chunks, chunk.reference, self.index)
     }
 
-    /// The next sample that is not deleted; none at the end. An error if its time does not come
-    /// after that of the one before.
+    /// Returns the next sample that is not deleted, or `None` at the end. Fails if its timestamp is
+    /// not greater than the previous one.
     pub fn next_sample(&mut self) -> Result<Option<Sample>, TsdbError> {
         loop {
             if let Some((chunk, samples)) = &mut self.samples {
@@ -201,7 +201,8 @@ impl<'b, R: Ranges> BlockSeries<'b, R> {
     }
 }
 
-/// A histogram continues the one before it in its chunk. If that is deleted, nothing is known.
+/// Clears the reset hint of a histogram, which refers to the previous one in its chunk, because
+/// that is deleted.
 fn forget_reset(sample: &mut Sample) {
     if let Value::Histogram(histogram) = &mut sample.value
         && histogram.reset_hint == ResetHint::NotReset

@@ -1,4 +1,4 @@
-//! Writing a block: series in order of their labels, each with its samples in order of time.
+//! Writes a block from series sorted by labels, each with samples sorted by time.
 //!
 //! ```text
 //! let mut writer = BlockWriter::new(folder, options);
@@ -9,9 +9,9 @@
 //! let (folder, meta) = writer.finish()?;
 //! ```
 //!
-//! Chunks go to their segments as they fill, series to a scratch file; the index is written at the
-//! end. Memory is that of the index (see [`BlockOptions::memory_bytes`]), the samples of one chunk,
-//! 24 bytes for each chunk of one series, and buffers of 256 KiB.
+//! Full chunks go to a segment file and series to a scratch file; the index is written at the end.
+//! Memory contains the data for the index (see [`BlockOptions::memory_bytes`]), the samples of one
+//! chunk, 24 bytes for each chunk of one series, and buffers of 256 KiB.
 
 use super::bytes::{push_checksum, push_uvarint};
 use super::chunk::{BuiltChunk, ChunkBuilder, Kind, StartTimes};
@@ -26,28 +26,30 @@ use firn_model::histogram::Histogram;
 use firn_model::labels::{Labels, LabelsRef};
 use firn_model::sample::{TimeRange, TimestampMs};
 
-/// How a block is written.
+/// Options for writing a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockOptions {
-    /// The name of the block.
+    /// Name of the block.
     pub ulid: Ulid,
-    /// The first millisecond of its range.
+    /// First millisecond of the time range.
     pub min_time: TimestampMs,
-    /// The first millisecond behind its range; no sample is as late.
+    /// End of the time range in milliseconds, exclusive: all samples are earlier.
     pub max_time: TimestampMs,
     /// Whether start timestamps are written.
     pub start_times: StartTimes,
-    /// Bytes of a segment of chunks, which a chunk alone may exceed; 512 MiB in Prometheus.
+    /// Largest size of a chunk segment in bytes, except for a single larger chunk; 512 MiB in
+    /// Prometheus.
     pub segment_bytes_max: u64,
-    /// Bytes in which postings are collected: 8 for each pair of series and label that one pass
-    /// over the series collects. What the series need for one label is taken even if it is more: 8
-    /// bytes each. Each distinct name and value of labels is in memory once, and 4 bytes a series.
+    /// Memory in bytes for collecting postings: 8 for each pair of series and label in one pass
+    /// over the series. The series of one label are collected even if they need more, 8 bytes each.
+    /// In addition, each distinct label name and value is in memory once, and 4 bytes for each
+    /// series.
     pub memory_bytes: usize,
 }
 
 impl BlockOptions {
-    /// Options as Prometheus 3.14 writes blocks, with 64 MiB for postings: a label of eight million
-    /// series in one pass.
+    /// Returns the options of Prometheus 3.14, with 64 MiB for postings: enough for a label of
+    /// eight million series in one pass.
     pub fn new(ulid: Ulid, min_time: TimestampMs, max_time: TimestampMs) -> Self {
         Self {
             ulid,
@@ -60,7 +62,7 @@ impl BlockOptions {
     }
 }
 
-/// Writes a block.
+/// Writes a block series by series.
 #[derive(Debug)]
 pub struct BlockWriter<F> {
     folder: F,
@@ -68,14 +70,14 @@ pub struct BlockWriter<F> {
     meta: BlockMeta,
     index: IndexWriter,
     chunks: ChunkBuilder,
-    /// The segment under way with its number, of which the first is 1.
+    /// The current segment with its number; the first is 1.
     segment: Option<(u32, Output)>,
-    /// The newest series, and what the index will say about its chunks.
+    /// The current series, with the index entries of its chunks.
     series: Option<(Labels, Vec<ChunkMeta>)>,
 }
 
 impl<F: BlockFolder> BlockWriter<F> {
-    /// A block without series in a folder without files.
+    /// Returns a writer for a block in a folder without files.
     pub fn new(folder: F, options: BlockOptions) -> Self {
         Self {
             folder,
@@ -88,8 +90,8 @@ impl<F: BlockFolder> BlockWriter<F> {
         }
     }
 
-    /// Begins a series. Refuses labels that do not come after those of the one before, and those of
-    /// no metric at all. A series that gets no sample is left out.
+    /// Starts a series. Fails if the labels are empty or not greater than those of the previous
+    /// series. A series without samples is left out.
     pub fn start_series(&mut self, labels: LabelsRef<'_>) -> Result<(), TsdbError> {
         self.end_series()?;
         let before = self.series.as_ref().map(|(labels, _)| labels.as_ref());
@@ -103,8 +105,8 @@ impl<F: BlockFolder> BlockWriter<F> {
         Ok(())
     }
 
-    /// Appends a float to the series. Refuses a time outside of the block's range, and one that is
-    /// not later than the one before.
+    /// Appends a float to the series. Fails if the timestamp is outside of the block's range or not
+    /// greater than the previous one.
     pub fn push_float(
         &mut self,
         time: TimestampMs,
@@ -116,8 +118,8 @@ impl<F: BlockFolder> BlockWriter<F> {
         closed.map_or(Ok(()), |chunk| self.write_chunk(chunk))
     }
 
-    /// Appends a histogram to the series. Refuses times as [`BlockWriter::push_float`] does, and a
-    /// histogram whose spans and buckets do not fit.
+    /// Appends a histogram to the series. Fails for the same timestamps as
+    /// [`BlockWriter::push_float`], and if spans and buckets of the histogram do not match.
     pub fn push_histogram(
         &mut self,
         time: TimestampMs,
@@ -129,9 +131,8 @@ impl<F: BlockFolder> BlockWriter<F> {
         closed.map_or(Ok(()), |chunk| self.write_chunk(chunk))
     }
 
-    /// Completes the block; gives back the folder and what the block says about itself. Of a block
-    /// without samples no file but scratch is written, and `None` comes back, as upstream writes
-    /// none.
+    /// Completes the block and returns the folder with the metadata of the block. Without samples,
+    /// only scratch files are written and the metadata is `None`, as upstream creates no block.
     pub fn finish(mut self) -> Result<(F, Option<BlockMeta>), TsdbError> {
         self.end_series()?;
         if self.meta.stats.num_samples == 0 {
@@ -213,7 +214,8 @@ impl<F: BlockFolder> BlockWriter<F> {
         Ok(())
     }
 
-    /// The segment that has room for so many bytes more, with its header.
+    /// Returns the segment that has space for so many more bytes; starts a new one with its header
+    /// if necessary.
     fn segment_for(&mut self, bytes: u64) -> Result<(u32, &Output), TsdbError> {
         let number = match &mut self.segment {
             Some((number, output)) => {

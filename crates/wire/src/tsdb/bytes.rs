@@ -1,39 +1,39 @@
-//! Numbers and strings in bytes, as Prometheus writes them (`tsdb/encoding`): integers big endian
-//! or seven bits a byte, strings behind their length, checksums CRC-32C.
+//! Reads and writes numbers and strings in Prometheus's binary format (`tsdb/encoding`): integers
+//! in big-endian or as varints, strings preceded by their length, CRC-32C checksums.
 
 use super::error::Malformed;
 
-/// Bytes of a checksum.
+/// Size of a checksum in bytes.
 pub(super) const CHECKSUM_BYTES: u64 = 4;
 
-/// The longest form of a 64-bit number in sevens.
+/// Largest size of a 64-bit varint in bytes.
 pub(super) const UVARINT_BYTES_MAX: usize = 10;
 
 type Read<T> = Result<T, Malformed>;
 
-/// Reads from the front of bytes.
+/// Reads values from the front of a slice.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cursor<'b> {
     rest: &'b [u8],
 }
 
 impl<'b> Cursor<'b> {
-    /// A cursor at the start of `bytes`.
+    /// Returns a cursor at the start of `bytes`.
     pub fn new(bytes: &'b [u8]) -> Self {
         Self { rest: bytes }
     }
 
-    /// What has not been read yet.
+    /// Returns the unread bytes.
     pub fn rest(&self) -> &'b [u8] {
         self.rest
     }
 
-    /// Whether all was read.
+    /// Returns whether everything was read.
     pub fn is_empty(&self) -> bool {
         self.rest.is_empty()
     }
 
-    /// The next `count` bytes.
+    /// Reads the next `count` bytes.
     pub fn take(&mut self, count: usize) -> Read<&'b [u8]> {
         let split = self.rest.split_at_checked(count);
         let (head, rest) = split.ok_or(Malformed::CutShort)?;
@@ -48,27 +48,27 @@ impl<'b> Cursor<'b> {
         Ok(*head)
     }
 
-    /// One byte.
+    /// Reads one byte.
     pub fn byte(&mut self) -> Read<u8> {
         self.array::<1>().map(|[byte]| byte)
     }
 
-    /// Four bytes.
+    /// Reads a big-endian integer of four bytes.
     pub fn be32(&mut self) -> Read<u32> {
         self.array().map(u32::from_be_bytes)
     }
 
-    /// Eight bytes.
+    /// Reads a big-endian integer of eight bytes.
     pub fn be64(&mut self) -> Read<u64> {
         self.array().map(u64::from_be_bytes)
     }
 
-    /// Eight bytes as a float.
+    /// Reads a float of eight bytes.
     pub fn float(&mut self) -> Read<f64> {
         self.be64().map(f64::from_bits)
     }
 
-    /// A number in sevens.
+    /// Reads an unsigned varint.
     #[inline]
     pub fn uvarint(&mut self) -> Read<u64> {
         let mut value = 0u64;
@@ -85,19 +85,19 @@ impl<'b> Cursor<'b> {
         }
     }
 
-    /// A number with a sign in sevens.
+    /// Reads a signed varint in zigzag encoding.
     pub fn varint(&mut self) -> Read<i64> {
         self.uvarint().map(from_zigzag)
     }
 
-    /// The bytes behind their length.
+    /// Reads a length and returns that many bytes.
     pub fn prefixed(&mut self) -> Read<&'b [u8]> {
         let count = self.uvarint()?;
         self.take(usize::try_from(count).map_err(|_| Malformed::CutShort)?)
     }
 
-    /// A number of things that take `bytes_min` bytes each, at least: one that the bytes left
-    /// cannot hold is refused before memory is spent.
+    /// Reads a number of elements that take at least `bytes_min` bytes each. Fails if the remaining
+    /// bytes cannot contain them, before memory is allocated.
     pub fn count(&mut self, bytes_min: usize) -> Read<usize> {
         let count = self.uvarint()?;
         match usize::try_from(count) {
@@ -107,17 +107,17 @@ impl<'b> Cursor<'b> {
     }
 }
 
-/// The number behind one whose sign is its lowest bit.
+/// Decodes a zigzag number.
 pub(super) const fn from_zigzag(number: u64) -> i64 {
     (number >> 1) as i64 ^ -((number & 1) as i64)
 }
 
-/// The number with its sign in the lowest bit.
+/// Encodes a number in zigzag form.
 pub(super) const fn to_zigzag(number: i64) -> u64 {
     (number << 1) as u64 ^ (number >> 63) as u64
 }
 
-/// Appends a number in sevens.
+/// Appends an unsigned varint.
 pub(super) fn push_uvarint(out: &mut Vec<u8>, mut number: u64) {
     while number >= 0x80 {
         out.push((number & 0x7f) as u8 | 0x80);
@@ -126,34 +126,34 @@ pub(super) fn push_uvarint(out: &mut Vec<u8>, mut number: u64) {
     out.push(number as u8);
 }
 
-/// Appends a number with a sign in sevens.
+/// Appends a signed varint in zigzag encoding.
 pub(super) fn push_varint(out: &mut Vec<u8>, number: i64) {
     push_uvarint(out, to_zigzag(number));
 }
 
-/// Appends bytes behind their length.
+/// Appends bytes, preceded by their length.
 pub(super) fn push_prefixed(out: &mut Vec<u8>, bytes: &[u8]) {
     push_uvarint(out, bytes.len() as u64);
     out.extend_from_slice(bytes);
 }
 
-/// Appends the checksum of what `out` holds from `start` on.
+/// Appends the checksum of the bytes of `out` from `start` on.
 pub(super) fn push_checksum(out: &mut Vec<u8>, start: usize) {
     let sum = checksum(out.get(start..).unwrap_or_default());
     out.extend_from_slice(&sum.to_be_bytes());
 }
 
-/// CRC-32C.
+/// Returns the CRC-32C of `bytes`.
 pub(super) fn checksum(bytes: &[u8]) -> u32 {
     crc32c::crc32c(bytes)
 }
 
-/// CRC-32C of bytes behind those that have the checksum `sum`; that of none is 0.
+/// Extends the CRC-32C `sum` of preceding bytes by `bytes`; the checksum of no bytes is 0.
 pub(super) fn checksum_append(sum: u32, bytes: &[u8]) -> u32 {
     crc32c::crc32c_append(sum, bytes)
 }
 
-/// The bytes in front of a checksum, if it is theirs.
+/// Verifies the checksum at the end of `bytes` and returns the bytes before it.
 pub(super) fn checked(bytes: &[u8]) -> Read<&[u8]> {
     let split = bytes.split_last_chunk::<4>().ok_or(Malformed::CutShort)?;
     let (bytes, sum) = split;

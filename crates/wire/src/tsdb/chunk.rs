@@ -1,10 +1,10 @@
 //! Chunks: consecutive samples of one series and one kind, in six encodings.
 //!
-//! [`Samples`] reads any of them, [`ChunkBuilder`] writes them as Prometheus cuts them. The same
-//! bytes lie in the segments of blocks and in `chunks_head`.
+//! [`Samples`] reads all encodings, and [`ChunkBuilder`] writes chunks with the same boundaries as
+//! Prometheus. Segments of blocks and `chunks_head` contain the same bytes.
 //!
-//! Invariant: a reader allocates for one sample at a time, and no more buckets than the chunk has
-//! bits.
+//! Invariant: a reader allocates memory for one sample at a time, and for no more buckets than the
+//! chunk has bits.
 
 mod bits;
 mod build;

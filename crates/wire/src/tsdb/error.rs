@@ -1,51 +1,51 @@
-//! Why a folder of Prometheus could not be read or written.
+//! Errors of reading and writing Prometheus data folders.
 
 use firn_model::error::{Error, ErrorKind};
 
-/// Why a file of a folder could not be read, or a block not be written.
+/// The reason why a file of a folder cannot be read, or a block cannot be written.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TsdbError {
-    /// Bytes of a file do not say what they should.
+    /// The content of a file is invalid.
     #[error("{file}: {what} at byte {offset}")]
     Damaged {
-        /// The file, as the caller named it.
+        /// The file, with the name that the caller chose.
         file: String,
-        /// Where in the file.
+        /// Offset of the damage in the file.
         offset: u64,
-        /// What is wrong.
+        /// Description of the damage.
         what: String,
     },
-    /// A file of a version or with an encoding that is not known.
+    /// The version of a file or an encoding in it is not supported.
     #[error("{file}: {what}")]
     Unsupported {
-        /// The file, as the caller named it.
+        /// The file, with the name that the caller chose.
         file: String,
-        /// What is not known.
+        /// Description of the unsupported part.
         what: String,
     },
-    /// The caller could not deliver or take bytes.
+    /// A read or write of the caller failed.
     #[error("{file}: {error}")]
     Io {
-        /// The file, as the caller named it.
+        /// The file, with the name that the caller chose.
         file: String,
-        /// What the caller said.
+        /// The error of the caller.
         error: Error,
     },
-    /// What was to be written makes no block.
+    /// The series or samples to write do not form a valid block.
     #[error("{0}")]
     Refused(String),
-    /// One series alone takes more memory than the caller allows.
+    /// One series alone needs more memory than the caller allows.
     #[error("series {labels} needs more than {limit} bytes of memory")]
     SeriesTooLarge {
-        /// The labels of the series.
+        /// Labels of the series.
         labels: String,
-        /// What is allowed.
+        /// The memory limit in bytes.
         limit: usize,
     },
 }
 
 impl TsdbError {
-    /// What the caller must do.
+    /// Returns the kind of error, which decides what the caller must do.
     pub fn kind(&self) -> ErrorKind {
         match self {
             TsdbError::Damaged { .. } => ErrorKind::Corrupt,
@@ -62,13 +62,13 @@ impl From<TsdbError> for Error {
     }
 }
 
-/// What is wrong with bytes whose file the reader does not know.
+/// An error in bytes whose file the reader does not know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
-    /// The bytes end before what they say.
+    /// The bytes end before the encoded value does.
     #[error("unexpected end")]
     CutShort,
-    /// The bytes say what cannot be.
+    /// The bytes encode an impossible value.
     #[error("{0}")]
     Invalid(&'static str),
 }

@@ -1,27 +1,28 @@
-//! The folder of a block that is written, as the caller lends it.
+//! Output of a block: the folder interface that the caller implements, and buffers for its files.
 
 use super::error::TsdbError;
 use firn_model::error::Error;
 
-/// A file of a block that is written.
+/// A file of a block that is being written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum BlockFile {
     /// A segment of chunks; the first has number 1.
     Chunks(u32),
     /// The index.
     Index,
-    /// What the block says about itself.
+    /// The metadata of the block.
     Meta,
-    /// What is deleted: nothing.
+    /// The tombstones, which are empty in a new block.
     Tombstones,
-    /// Series as they came, read while the index is written. Not part of the block.
+    /// Scratch file with the series, read while the index is written. Not part of the block.
     SeriesScratch,
-    /// The table of postings, read while the index is written. Not part of the block.
+    /// Scratch file with the postings offset table, read while the index is written. Not part of
+    /// the block.
     TableScratch,
 }
 
 impl BlockFile {
-    /// The path in the folder.
+    /// Returns the path of the file in the folder.
     pub fn path(self) -> String {
         match self {
             BlockFile::Chunks(number) => format!("chunks/{number:06}"),
@@ -33,25 +34,25 @@ impl BlockFile {
         }
     }
 
-    /// Whether the file is to be removed once the block is complete.
+    /// Returns whether the file must be removed once the block is complete.
     pub fn is_scratch(self) -> bool {
         matches!(self, BlockFile::SeriesScratch | BlockFile::TableScratch)
     }
 }
 
-/// Where a block is written. Files begin empty and only grow.
+/// The destination of a block, implemented by the caller. Files begin empty and only grow.
 pub trait BlockFolder {
-    /// Appends to a file, which is made if it is not there.
+    /// Appends to a file, and creates it if it does not exist.
     fn append(&mut self, file: BlockFile, bytes: &[u8]) -> Result<(), Error>;
 
-    /// Fills `into` with what was appended to a scratch file, from `offset` on.
+    /// Fills `into` with the content of a scratch file from `offset` on.
     fn read(&mut self, file: BlockFile, offset: u64, into: &mut [u8]) -> Result<(), Error>;
 }
 
-/// Bytes that are collected before they are handed to the caller.
+/// Size of the buffer that is filled before the caller is called, in bytes.
 const BUFFER_BYTES: usize = 256 << 10;
 
-/// A file under way.
+/// A buffered file that is being written.
 #[derive(Debug)]
 pub(super) struct Output {
     file: BlockFile,
@@ -60,7 +61,7 @@ pub(super) struct Output {
 }
 
 impl Output {
-    /// The beginning of a file.
+    /// Returns a writer at the beginning of a file.
     pub fn new(file: BlockFile) -> Self {
         Self {
             file,
@@ -69,12 +70,12 @@ impl Output {
         }
     }
 
-    /// Bytes that were appended.
+    /// Returns the number of appended bytes.
     pub fn len(&self) -> u64 {
         self.flushed + self.buffer.len() as u64
     }
 
-    /// Appends bytes.
+    /// Appends bytes, and flushes the buffer if it is full.
     pub fn push<F: BlockFolder>(&mut self, folder: &mut F, bytes: &[u8]) -> Result<(), TsdbError> {
         self.buffer.extend_from_slice(bytes);
         match self.buffer.len() < BUFFER_BYTES {
@@ -89,7 +90,7 @@ impl Output {
         self.push(folder, &vec![0; zeros as usize])
     }
 
-    /// Hands on what is collected.
+    /// Writes the buffer to the folder.
     pub fn flush<F: BlockFolder>(&mut self, folder: &mut F) -> Result<(), TsdbError> {
         if self.buffer.is_empty() {
             return Ok(());
@@ -102,7 +103,7 @@ impl Output {
     }
 }
 
-/// A walk over a scratch file from front to back.
+/// A sequential reader of a scratch file.
 #[derive(Debug)]
 pub(super) struct Scratch {
     file: BlockFile,
@@ -112,7 +113,7 @@ pub(super) struct Scratch {
 }
 
 impl Scratch {
-    /// The beginning of a file of `len` bytes.
+    /// Returns a reader at the beginning of a file of `len` bytes.
     pub fn new(file: BlockFile, len: u64) -> Self {
         Self {
             file,
@@ -122,7 +123,7 @@ impl Scratch {
         }
     }
 
-    /// The next piece; empty at the end.
+    /// Reads the next piece; returns an empty slice at the end.
     pub fn piece<F: BlockFolder>(&mut self, folder: &mut F) -> Result<&[u8], TsdbError> {
         let left = self.len - self.offset;
         self.buffer

@@ -1,5 +1,5 @@
-//! What Prometheus holds in memory: checkpoint, log, out-of-order log and `chunks_head` together,
-//! as a start of it puts them together (`tsdb/head.go`, `head_wal.go`).
+//! Reads the head of a Prometheus: checkpoint, WAL, out-of-order log and `chunks_head` together,
+//! with the result of Prometheus's replay at its start (`tsdb/head.go`, `head_wal.go`).
 //!
 //! ```text
 //! let mut head = HeadReader::new(files, options);
@@ -8,11 +8,11 @@
 //! }
 //! ```
 //!
-//! The log is not in order of series. One pass puts the samples of all series together in memory.
-//! If they do not fit, they are parted by a hash of the labels, and each part takes passes of its
-//! own; parts that do not fit are parted again. Within a part series come in order of their labels.
-//! A part takes two passes over the log, since the numbers of its series must be known before
-//! `chunks_head` is looked at.
+//! The WAL is not sorted by series, so that one pass collects the samples of all series in memory.
+//! If they do not fit, the series are split into two parts by a hash of their labels, and each part
+//! takes its own passes; parts that do not fit are split again. Within a part, series are sorted by
+//! labels. A part needs two passes over the WAL, because the numbers of its series must be known
+//! before `chunks_head` is read.
 
 mod part;
 mod read;

@@ -1,4 +1,4 @@
-//! Chunks of the head that are complete, `chunks_head/000001` and on
+//! Reads the complete chunks of the head, `chunks_head/000001` and following
 //! (`tsdb/chunks/head_chunks.go`).
 //!
 //! ```text
@@ -8,8 +8,8 @@
 //! | zeros
 //! ```
 //!
-//! The highest bit of the encoding says that the samples came out of order. A process that was
-//! killed leaves a last file that is cut: there the chunks end. The log has their samples too.
+//! The highest bit of the encoding marks out-of-order samples. A killed process may leave a
+//! truncated last file, at which the chunks end: their samples are in the WAL too.
 
 use super::bytes::{CHECKSUM_BYTES, Cursor, UVARINT_BYTES_MAX, checked};
 use super::chunk::{Encoding, Samples};
@@ -21,38 +21,38 @@ use firn_model::sample::TimeRange;
 const MAGIC: u32 = 0x0130_BC91;
 const VERSION: u8 = 1;
 
-/// Bytes in front of the first chunk.
+/// Size of the file header in bytes.
 const HEADER_BYTES: u64 = 8;
 
-/// Bytes of series, times and encoding.
+/// Size of series, time range and encoding of a chunk in bytes.
 const FIXED_BYTES: u64 = 25;
 
-/// The bit of the encoding that says that the samples came out of order.
+/// The bit of the encoding that marks out-of-order samples.
 const OUT_OF_ORDER: u8 = 0x80;
 
-/// A file of `chunks_head` with the number that it is named by.
+/// A file of `chunks_head` with the number in its name.
 #[derive(Clone, Debug)]
 pub struct HeadChunkFile<R> {
-    /// The number.
+    /// Number of the file.
     pub number: u32,
-    /// The file.
+    /// The content of the file.
     pub file: File<R>,
 }
 
-/// A chunk of the head.
+/// A chunk of the head; its data is read on demand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeadChunk {
-    /// The number of its series in the log.
+    /// Number of its series in the WAL.
     pub series: u64,
-    /// The times of its first and last sample.
+    /// Timestamps of its first and last sample.
     pub range: TimeRange,
-    /// How its samples are written; none if that is not known.
+    /// Encoding of its samples; `None` if it is unknown.
     pub encoding: Option<Encoding>,
-    /// Whether its samples came out of order.
+    /// True if its samples are out of order.
     pub is_out_of_order: bool,
-    /// What markers in the log know it by: number of the file, offset in it.
+    /// Reference that markers in the log contain: number of the file and offset in it.
     pub reference: u64,
-    /// Where its data lies: the place of the file in the list, offset and length.
+    /// Position of its data: index of the file in the list, offset and length.
     data: (usize, u64, u64),
 }
 
@@ -67,7 +67,7 @@ pub struct HeadChunks<'f, R> {
 }
 
 impl<'f, R: Ranges> HeadChunks<'f, R> {
-    /// A reader in front of the first chunk; the files are in order of their numbers.
+    /// Returns a reader before the first chunk; the files must be sorted by number.
     pub fn new(files: &'f [HeadChunkFile<R>]) -> Self {
         Self {
             files,
@@ -78,7 +78,7 @@ impl<'f, R: Ranges> HeadChunks<'f, R> {
         }
     }
 
-    /// The next chunk; none at the end.
+    /// Returns the next chunk, or `None` at the end.
     pub fn next_chunk(&mut self) -> Result<Option<HeadChunk>, TsdbError> {
         while let Some(file) = self.files.get(self.place) {
             match self.step(file) {
@@ -98,13 +98,13 @@ impl<'f, R: Ranges> HeadChunks<'f, R> {
         Ok(None)
     }
 
-    /// The last file and where in it the chunks end, if it is cut or damaged, once the end was
-    /// reached. The log has the samples of chunks behind that.
+    /// Returns the name of the last file and the offset at which its chunks end, if it is truncated
+    /// or damaged; known only after the last chunk. The WAL contains the samples after that.
     pub fn torn(&self) -> Option<(&'f str, u64)> {
         self.torn
     }
 
-    /// The next chunk of a file; none at its end.
+    /// Reads the next chunk of a file; returns `None` at its end.
     fn step(&mut self, file: &HeadChunkFile<R>) -> Result<Option<HeadChunk>, TsdbError> {
         let HeadChunkFile { number, file } = file;
         if self.offset == 0 {
@@ -159,7 +159,7 @@ fn check_header<R: Ranges>(file: &File<R>) -> Result<(), TsdbError> {
 }
 
 impl HeadChunk {
-    /// The samples, read from the files that the chunk was found in.
+    /// Reads the samples from `files`, which must be those that the chunk was found in.
     pub fn samples<R: Ranges>(
         &self,
         files: &[HeadChunkFile<R>],
@@ -173,7 +173,7 @@ impl HeadChunk {
         Samples::new(encoding, data).map_err(|error| file.file.damaged(offset, error))
     }
 
-    /// An error about the samples.
+    /// Returns the error for damaged samples.
     pub(super) fn damaged<R: Ranges>(
         &self,
         files: &[HeadChunkFile<R>],

@@ -1,5 +1,5 @@
-//! A block's `index`: its series with their labels and chunks, and what finds them
-//! (`tsdb/docs/format/index.md` upstream).
+//! The `index` file of a block: its series with labels and chunks, and the postings
+//! (`tsdb/docs/format/index.md` in upstream).
 
 mod format;
 mod read;

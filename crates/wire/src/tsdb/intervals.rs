@@ -1,15 +1,15 @@
-//! Stretches of time of which the samples are deleted.
+//! Time intervals whose samples are deleted.
 
 use firn_model::sample::{TimeRange, TimestampMs};
 
-/// Ranges that do not touch each other, in order.
+/// Disjoint ranges, sorted by time; adjacent ranges are merged.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Intervals {
     ranges: Vec<TimeRange>,
 }
 
 impl Intervals {
-    /// Takes in a range; those that it touches become one with it.
+    /// Adds a range, and merges it with those that overlap or adjoin it.
     pub fn add(&mut self, range: TimeRange) {
         if range.min > range.max {
             return;
@@ -23,7 +23,7 @@ impl Intervals {
         self.ranges.splice(start..end.max(start), [hull]);
     }
 
-    /// Whether a sample of this time is deleted.
+    /// Returns whether a sample with this timestamp is deleted.
     pub fn contains(&self, time: TimestampMs) -> bool {
         let index = self.ranges.partition_point(|range| range.max < time);
         self.ranges
@@ -31,19 +31,19 @@ impl Intervals {
             .is_some_and(|range| range.contains(time))
     }
 
-    /// Whether all samples of a range are deleted.
+    /// Returns whether all samples of a range are deleted.
     pub fn covers(&self, range: TimeRange) -> bool {
         let index = self.ranges.partition_point(|known| known.max < range.min);
         let known = self.ranges.get(index);
         known.is_some_and(|known| known.contains(range.min) && known.contains(range.max))
     }
 
-    /// The ranges in order.
+    /// Returns the ranges in order.
     pub fn ranges(&self) -> &[TimeRange] {
         &self.ranges
     }
 
-    /// Whether nothing is deleted.
+    /// Returns whether nothing is deleted.
     pub fn is_empty(&self) -> bool {
         self.ranges.is_empty()
     }

@@ -1,4 +1,4 @@
-//! A block's `meta.json` (`tsdb/block.go`).
+//! The `meta.json` file of a block (`tsdb/block.go`).
 
 use super::error::TsdbError;
 use super::ulid::Ulid;
@@ -7,92 +7,92 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 /// The version of the file.
 const VERSION: u32 = 1;
 
-/// The hint that a block holds samples that came out of order.
+/// The hint in the metadata of blocks with out-of-order samples.
 pub const HINT_OUT_OF_ORDER: &str = "from-out-of-order";
 
-/// What a block says about itself.
+/// The metadata of a block.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct BlockMeta {
-    /// Its name, which is that of its folder.
+    /// Name of the block, which is that of its folder.
     #[serde(with = "as_text")]
     pub ulid: Ulid,
-    /// The first millisecond of its range.
+    /// First millisecond of the time range.
     pub min_time: i64,
-    /// The first millisecond behind its range.
+    /// End of the time range in milliseconds, exclusive.
     pub max_time: i64,
-    /// What it holds.
+    /// Numbers of samples, series and chunks.
     #[serde(default)]
     pub stats: BlockStats,
-    /// Where it comes from.
+    /// Origin of the block.
     #[serde(default)]
     pub compaction: Compaction,
-    /// 1.
+    /// Version of the file, always 1.
     pub version: u32,
 }
 
-/// How much a block holds.
+/// The size of a block in samples, series and chunks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct BlockStats {
-    /// All samples.
+    /// Number of samples of both kinds.
     #[serde(skip_serializing_if = "is_zero")]
     pub num_samples: u64,
-    /// Samples that are floats.
+    /// Number of float samples.
     #[serde(skip_serializing_if = "is_zero")]
     pub num_float_samples: u64,
-    /// Samples that are histograms.
+    /// Number of histograms.
     #[serde(skip_serializing_if = "is_zero")]
     pub num_histogram_samples: u64,
-    /// Series.
+    /// Number of series.
     #[serde(skip_serializing_if = "is_zero")]
     pub num_series: u64,
-    /// Chunks.
+    /// Number of chunks.
     #[serde(skip_serializing_if = "is_zero")]
     pub num_chunks: u64,
-    /// Deleted intervals.
+    /// Number of deleted intervals.
     #[serde(skip_serializing_if = "is_zero")]
     pub num_tombstones: u64,
 }
 
-/// From which blocks a block was made.
+/// The blocks that a block was compacted from.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Compaction {
-    /// How often its samples were compacted; 1 for a block cut from the head.
+    /// Compaction level; 1 for a block cut from the head.
     pub level: u32,
-    /// The blocks cut from the head that it is made of.
+    /// Blocks cut from the head whose samples it contains.
     #[serde(skip_serializing_if = "Vec::is_empty", with = "as_texts")]
     pub sources: Vec<Ulid>,
-    /// Whether compaction left nothing of it.
+    /// True if compaction left no sample of the block.
     #[serde(skip_serializing_if = "is_false")]
     pub deletable: bool,
-    /// The blocks that it was made of.
+    /// Blocks that were merged into it directly.
     #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "or_none")]
     pub parents: Vec<BlockParent>,
-    /// Whether it could not be compacted.
+    /// True if its compaction failed.
     #[serde(skip_serializing_if = "is_false")]
     pub failed: bool,
-    /// What else is known of it, such as [`HINT_OUT_OF_ORDER`].
+    /// Further properties, for example [`HINT_OUT_OF_ORDER`].
     #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "or_none")]
     pub hints: Vec<String>,
 }
 
-/// A block that another one was made of.
+/// A block that was merged into another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct BlockParent {
-    /// Its name.
+    /// Name of the block.
     #[serde(with = "as_text")]
     pub ulid: Ulid,
-    /// The first millisecond of its range.
+    /// First millisecond of the time range.
     pub min_time: i64,
-    /// The first millisecond behind its range.
+    /// End of the time range in milliseconds, exclusive.
     pub max_time: i64,
 }
 
 impl BlockMeta {
-    /// What a block cut from a head says of itself: it is its own source.
+    /// Returns the metadata of a block cut from a head, which is its own source.
     pub fn new(ulid: Ulid, min_time: i64, max_time: i64) -> Self {
         Self {
             ulid,
@@ -108,8 +108,8 @@ impl BlockMeta {
         }
     }
 
-    /// Reads the bytes of a file, which errors call `file`. Fields that are not known are passed
-    /// over, as upstream does.
+    /// Parses the bytes of a file, which has the name `file` in errors. Unknown fields are ignored,
+    /// as in upstream.
     pub fn read(file: &str, bytes: &[u8]) -> Result<Self, TsdbError> {
         let meta: Self = serde_json::from_slice(bytes).map_err(|error| TsdbError::Damaged {
             file: file.to_owned(),
@@ -125,7 +125,7 @@ impl BlockMeta {
         }
     }
 
-    /// The bytes of the file, as Prometheus lays them out.
+    /// Formats the file like Prometheus.
     pub fn write(&self) -> Vec<u8> {
         let mut out = Vec::new();
         let format = serde_json::ser::PrettyFormatter::with_indent(b"\t");
@@ -135,7 +135,7 @@ impl BlockMeta {
         out
     }
 
-    /// Whether the block holds samples that came out of order.
+    /// Returns whether the block contains out-of-order samples.
     pub fn is_out_of_order(&self) -> bool {
         let mut hints = self.compaction.hints.iter();
         hints.any(|hint| hint == HINT_OUT_OF_ORDER)
@@ -156,7 +156,7 @@ fn is_false(flag: &bool) -> bool {
     !flag
 }
 
-/// Go writes a list that is not there as null.
+/// Accepts null as an empty list, because Go writes nil slices that way.
 fn or_none<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Vec<T>, D::Error> {
     Ok(Option::deserialize(from)?.unwrap_or_default())
 }

@@ -1,24 +1,23 @@
-//! Files as the caller lends them: a length and reads at any offset.
+//! Random access to files that the caller provides: a length and reads at any offset.
 //!
-//! [`Window`] is how all readers here look at a file: it keeps one piece of it, so that a walk from
-//! front to back costs one read of the caller for each 64 KiB. Nothing is allocated that is longer
-//! than what the file still has.
+//! All readers use a [`Window`], which buffers one piece of a file, so that a sequential walk needs
+//! one read of the caller for each 64 KiB. No buffer is larger than the rest of the file.
 
 use super::error::TsdbError;
 use firn_model::error::Error;
 
-/// Bytes that one read of a caller brings, at least, as long as there are as many.
+/// Smallest size of a read in bytes, unless fewer bytes remain.
 const STEP_BYTES: usize = 64 << 10;
 
-/// A file of which any part can be read.
+/// A file of which any part can be read, implemented by the caller.
 pub trait Ranges {
-    /// The length of the file in bytes; the same for as long as it is read here.
+    /// Returns the length of the file in bytes, which must not change while it is read.
     fn len(&self) -> u64;
 
     /// Fills `into` from `offset` on; `offset + into.len()` is at most [`Ranges::len`].
     fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), Error>;
 
-    /// Whether the file has no byte.
+    /// Returns whether the file is empty.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -64,7 +63,7 @@ impl<R: Ranges + ?Sized> Ranges for &R {
     }
 }
 
-/// A file with the name that errors about it show.
+/// A file with its name in errors.
 #[derive(Clone, Debug)]
 pub struct File<R> {
     name: String,
@@ -72,7 +71,7 @@ pub struct File<R> {
 }
 
 impl<R: Ranges> File<R> {
-    /// The file `ranges`, named `name` in errors.
+    /// Wraps `ranges` as a file that errors call `name`.
     pub fn new(name: impl Into<String>, ranges: R) -> Self {
         Self {
             name: name.into(),
@@ -80,22 +79,22 @@ impl<R: Ranges> File<R> {
         }
     }
 
-    /// The name that errors show.
+    /// Returns the name of the file in errors.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The length in bytes.
+    /// Returns the length in bytes.
     pub fn len(&self) -> u64 {
         self.ranges.len()
     }
 
-    /// Whether the file has no byte.
+    /// Returns whether the file is empty.
     pub fn is_empty(&self) -> bool {
         self.ranges.is_empty()
     }
 
-    /// An error about bytes of this file.
+    /// Returns the error for invalid bytes of this file.
     pub(super) fn damaged(&self, offset: u64, what: impl ToString) -> TsdbError {
         TsdbError::Damaged {
             file: self.name.clone(),
@@ -104,7 +103,7 @@ impl<R: Ranges> File<R> {
         }
     }
 
-    /// An error about what of this file is not known.
+    /// Returns the error for an unsupported feature in this file.
     pub(super) fn unsupported(&self, what: String) -> TsdbError {
         TsdbError::Unsupported {
             file: self.name.clone(),
@@ -112,7 +111,7 @@ impl<R: Ranges> File<R> {
         }
     }
 
-    /// `len` bytes from `offset` on, in memory of their own.
+    /// Reads `len` bytes from `offset` on into a new buffer.
     pub(super) fn read(&self, offset: u64, len: u64) -> Result<Vec<u8>, TsdbError> {
         let mut bytes = Vec::new();
         self.read_into(offset, len, &mut bytes)?;
@@ -138,7 +137,7 @@ impl<R: Ranges> File<R> {
     }
 }
 
-/// The piece of a file that was looked at last.
+/// A buffer with the most recently read piece of a file.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Window {
     start: u64,
@@ -146,8 +145,8 @@ pub(super) struct Window {
 }
 
 impl Window {
-    /// The `len` bytes of `file` from `offset` on. A window looks at one file; [`Window::forget`]
-    /// makes it ready for another.
+    /// Returns the `len` bytes of `file` from `offset` on. A window must be used with one file
+    /// only, until [`Window::forget`] resets it.
     pub fn get<R: Ranges>(
         &mut self,
         file: &File<R>,
@@ -168,7 +167,7 @@ impl Window {
         Ok(place.and_then(|p| self.bytes.get(p)).unwrap_or_default())
     }
 
-    /// Like [`Window::get`], but as many bytes as there are, `len` at most.
+    /// Like [`Window::get`], but returns fewer than `len` bytes at the end of the file.
     pub fn get_up_to<R: Ranges>(
         &mut self,
         file: &File<R>,
@@ -179,7 +178,7 @@ impl Window {
         self.get(file, offset, len.min(left))
     }
 
-    /// Drops what was read.
+    /// Drops the buffered bytes.
     pub fn forget(&mut self) {
         self.bytes.clear();
     }

@@ -1,30 +1,30 @@
-//! Samples as chunks and logs hold them: floats and histograms in one sequence.
+//! Samples of chunks and logs: floats and histograms in one sequence.
 
 use firn_model::histogram::{Counts, Histogram, ResetHint};
 use firn_model::sample::{TimestampMs, is_stale};
 
-/// What was measured.
+/// The value of a sample.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
-    /// A float; staleness markers are left as they are.
+    /// A float, which may be a staleness marker.
     Float(f64),
-    /// A native histogram; one whose sum is the staleness marker is one.
+    /// A native histogram, which is a staleness marker if its sum is one.
     Histogram(Box<Histogram>),
 }
 
 /// A sample of a series.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sample {
-    /// When it was taken.
+    /// Timestamp in milliseconds.
     pub time: TimestampMs,
-    /// Since when it counts; 0 where that is not known.
+    /// Start timestamp in milliseconds; 0 if it is unknown.
     pub start_time: TimestampMs,
-    /// What was measured.
+    /// The value, which also determines the kind of the sample.
     pub value: Value,
 }
 
 impl Sample {
-    /// Whether it says that its series ended.
+    /// Returns whether the sample is a staleness marker.
     pub fn is_stale(&self) -> bool {
         match &self.value {
             Value::Float(value) => is_stale(*value),
@@ -32,7 +32,7 @@ impl Sample {
         }
     }
 
-    /// Bytes of memory that it takes.
+    /// Returns the memory of the sample in bytes.
     pub fn memory_bytes(&self) -> usize {
         let behind = match &self.value {
             Value::Float(_) => 0,
@@ -46,7 +46,7 @@ impl Sample {
     }
 }
 
-/// The histogram that says its series ended, with the counts of its kind.
+/// Returns a histogram that is a staleness marker, with integer or float counts.
 pub(super) fn stale_histogram(sum: f64, is_float: bool) -> Histogram {
     let counts = match is_float {
         true => Counts::Float {

@@ -1,4 +1,4 @@
-//! A block's chunk segments, `chunks/000001` and on (`tsdb/chunks/chunks.go`).
+//! Reads the chunk segments of a block, `chunks/000001` and following (`tsdb/chunks/chunks.go`).
 //!
 //! ```text
 //! magic u32 = 0x85BD40DD | version u8 = 1 | 3 zeros
@@ -17,23 +17,23 @@ pub(super) const MAGIC: u32 = 0x85BD_40DD;
 /// The version of segments.
 pub(super) const VERSION: u8 = 1;
 
-/// Bytes in front of the first chunk.
+/// Size of the file header in bytes.
 pub(super) const HEADER_BYTES: u64 = 8;
 
-/// Bytes of the encoding.
+/// Size of the encoding in bytes.
 const ENCODING_BYTES: u64 = 1;
 
-/// The longest chunk: what fits into a file of `chunks_head`, which all chunks of blocks were once
-/// part of.
+/// Largest size of a chunk in bytes: the limit of a `chunks_head` file, through which all chunks of
+/// blocks have passed.
 pub(super) const CHUNK_BYTES_MAX: u64 = 128 << 20;
 
-/// The segments of a block.
+/// The segments of a block, with validated headers.
 #[derive(Debug)]
 pub struct Segments<R> {
     files: Vec<File<R>>,
 }
 
-/// The place of a walk over chunks: the piece of a segment that was read last.
+/// The buffer of a walk over chunks, with the most recently read piece of a segment.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ChunkWalk {
     segment: Option<usize>,
@@ -41,7 +41,7 @@ pub(super) struct ChunkWalk {
 }
 
 impl<R: Ranges> Segments<R> {
-    /// The segments in order of their numbers. Checks their headers.
+    /// Opens the segments, which must be sorted by number, and validates their headers.
     pub fn open(files: Vec<File<R>>) -> Result<Self, TsdbError> {
         for file in &files {
             let header = file.read(0, HEADER_BYTES)?;
@@ -58,8 +58,8 @@ impl<R: Ranges> Segments<R> {
         Ok(Self { files })
     }
 
-    /// The chunk with this reference: its encoding and its bytes. Errors that come of a reference
-    /// to nowhere name `index`.
+    /// Reads the chunk with this reference: its encoding and bytes. An invalid reference is
+    /// reported as damage of the file `index`.
     pub(super) fn chunk<'w>(
         &self,
         walk: &'w mut ChunkWalk,
@@ -101,7 +101,7 @@ impl<R: Ranges> Segments<R> {
         Ok((encoding, data))
     }
 
-    /// An error about the samples of a chunk.
+    /// Returns the error for damaged samples of a chunk.
     pub(super) fn damaged(&self, reference: ChunkRef, error: impl ToString) -> TsdbError {
         let file = self.files.get(reference.segment() as usize);
         let name = file.map_or("chunks", |file| file.name());

@@ -1,9 +1,9 @@
-//! A block's `tombstones`: which samples of which series are deleted (`tsdb/tombstones`).
+//! The `tombstones` file of a block: the deleted intervals of its series (`tsdb/tombstones`).
 //!
 //! ```text
 //! magic u32 = 0x0130BA30 | version u8 = 1
 //! | { series uvarint | first time varint | last time varint }*
-//! | CRC-32C of what lies between version and here
+//! | CRC-32C of the bytes after the version
 //! ```
 
 use super::bytes::{Cursor, checked, push_checksum};
@@ -15,17 +15,17 @@ use rustc_hash::FxHashMap;
 const MAGIC: u32 = 0x0130_BA30;
 const VERSION: u8 = 1;
 
-/// Bytes in front of those that the checksum is of.
+/// Size of the file header, which the checksum does not cover, in bytes.
 const HEADER_BYTES: usize = 5;
 
-/// Deleted intervals by the number of the series in the index.
+/// Deleted intervals, by the number of the series in the index.
 #[derive(Clone, Debug, Default)]
 pub struct Tombstones {
     by_series: FxHashMap<u64, Intervals>,
 }
 
 impl Tombstones {
-    /// Reads the bytes of a file, which errors call `file`.
+    /// Parses the bytes of a file, which has the name `file` in errors.
     pub fn read(file: &str, bytes: &[u8]) -> Result<Self, TsdbError> {
         let damaged = |offset: usize, error: Malformed| TsdbError::Damaged {
             file: file.to_owned(),
@@ -55,7 +55,7 @@ impl Tombstones {
         Ok(tombstones)
     }
 
-    /// The bytes of a file that deletes nothing.
+    /// Returns the bytes of a file without deletions.
     pub fn write_empty() -> Vec<u8> {
         let mut out = MAGIC.to_be_bytes().to_vec();
         out.push(VERSION);
@@ -63,17 +63,17 @@ impl Tombstones {
         out
     }
 
-    /// Deletes a range of a series.
+    /// Deletes a time range of a series.
     pub fn add(&mut self, series: u64, range: TimeRange) {
         self.by_series.entry(series).or_default().add(range);
     }
 
-    /// What is deleted of a series.
+    /// Returns the deleted intervals of a series.
     pub fn of(&self, series: u64) -> Option<&Intervals> {
         self.by_series.get(&series)
     }
 
-    /// Whether nothing is deleted.
+    /// Returns whether nothing is deleted.
     pub fn is_empty(&self) -> bool {
         self.by_series.is_empty()
     }

@@ -1,16 +1,16 @@
-//! The names of blocks: 128 bits in 26 letters, sorted by the time at which they were made.
+//! Names of blocks: 128 bits in 26 letters, which sort by creation time.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// Crockford's base 32.
+/// The alphabet of Crockford's base 32.
 const LETTERS: &[u8; 32] = b"0123456789ABCDEFGHJKMNPQRSTVWXYZ";
 
-/// Letters of a name.
+/// Number of letters in a name.
 const LETTERS_COUNT: usize = 26;
 
-/// The name of a block. Made by the caller: 48 bits of milliseconds since the epoch and 80 random
-/// ones, highest first.
+/// The name of a block. The caller creates it from 48 bits of milliseconds since the epoch,
+/// followed by 80 random bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Ulid(pub u128);
 
@@ -24,7 +24,7 @@ impl fmt::Display for Ulid {
     }
 }
 
-/// Why a text is no [`Ulid`].
+/// The error that a text is not a valid [`Ulid`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a ULID has 26 letters of base 32 and 128 bits")]
 pub struct NoUlid;

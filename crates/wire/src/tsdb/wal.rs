@@ -1,5 +1,5 @@
-//! The write-ahead log, its checkpoints and the log of what came out of order: segments of records
-//! (`tsdb/docs/format/wal.md` upstream).
+//! Reads the WAL, its checkpoints and the out-of-order log: segments of records
+//! (`tsdb/docs/format/wal.md` in upstream).
 
 mod compression;
 mod entry;

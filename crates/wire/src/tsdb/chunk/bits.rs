@@ -1,9 +1,9 @@
-//! Bits in bytes, the highest of each first (`tsdb/chunkenc/bstream.go`), and the numbers of
-//! variable length in them (`varbit.go`).
+//! Reads and writes single bits, most significant first (`tsdb/chunkenc/bstream.go`), and bit-level
+//! varints (`varbit.go`).
 //!
 //! ```text
 //! 0                         0
-//! 10        and 3 bits      -3..=4, or up to 7 without a sign
+//! 10        and 3 bits      -3..=4, or up to 7 for unsigned numbers
 //! 110       and 6 bits      -31..=32, 63
 //! 1110      and 9 bits      and so on: 12, 18, 25 and 56 bits
 //! 11111111  and 64 bits     all others
@@ -15,7 +15,7 @@ use std::borrow::Cow;
 
 type Read<T> = Result<T, Malformed>;
 
-/// Bits behind each prefix, by the number of ones in it.
+/// Number of bits after each prefix, indexed by the number of ones in it.
 const WIDTHS: [u32; 9] = [0, 3, 6, 9, 12, 18, 25, 56, 64];
 
 const fn mask(count: u32) -> u64 {
@@ -29,15 +29,15 @@ const fn mask(count: u32) -> u64 {
 #[derive(Clone, Debug)]
 pub(super) struct BitReader<'b> {
     bytes: Cow<'b, [u8]>,
-    /// Where the bytes begin that are not in the buffer.
+    /// Offset of the first byte that is not in the buffer.
     next: usize,
     buffer: u64,
-    /// The lowest bits of the buffer that were not read yet.
+    /// Number of unread bits, the lowest ones of the buffer.
     valid: u32,
 }
 
 impl<'b> BitReader<'b> {
-    /// A reader at the first bit of byte number `start`.
+    /// Returns a reader at the first bit of the byte at offset `start`.
     pub fn new(bytes: Cow<'b, [u8]>, start: usize) -> Self {
         Self {
             bytes,
@@ -47,12 +47,12 @@ impl<'b> BitReader<'b> {
         }
     }
 
-    /// Bits that were not read yet.
+    /// Returns the number of unread bits.
     pub fn remaining(&self) -> u64 {
         8 * self.rest().len() as u64 + u64::from(self.valid)
     }
 
-    /// The next bit.
+    /// Reads the next bit.
     #[inline]
     pub fn bit(&mut self) -> Read<bool> {
         if self.valid == 0 {
@@ -62,7 +62,7 @@ impl<'b> BitReader<'b> {
         Ok(self.buffer >> self.valid & 1 == 1)
     }
 
-    /// The next `count` bits, 64 at most, as the lowest of a number.
+    /// Reads the next `count` bits, at most 64, as the lowest bits of a number.
     #[inline]
     pub fn bits(&mut self, count: u32) -> Read<u64> {
         if count <= self.valid {
@@ -94,7 +94,7 @@ impl<'b> BitReader<'b> {
         self.next += count;
     }
 
-    /// Ones up to the first zero, `max` at most.
+    /// Counts ones up to the first zero, at most `max`.
     #[inline]
     pub fn ones(&mut self, max: u32) -> Read<u32> {
         let mut ones = 0;
@@ -104,7 +104,7 @@ impl<'b> BitReader<'b> {
         Ok(ones)
     }
 
-    /// The next `count` bits as a number with a sign, one above the half of their range included.
+    /// Reads a signed number of `count` bits whose range is -2^(count-1)+1..=2^(count-1).
     #[inline]
     pub fn signed(&mut self, count: u32) -> Read<i64> {
         let bits = self.bits(count)?;
@@ -116,7 +116,7 @@ impl<'b> BitReader<'b> {
         } as i64)
     }
 
-    /// A number of variable length with a sign.
+    /// Reads a signed bit-level varint.
     pub fn varbit(&mut self) -> Read<i64> {
         match self.varbit_width()? {
             0 => Ok(0),
@@ -124,7 +124,7 @@ impl<'b> BitReader<'b> {
         }
     }
 
-    /// A number of variable length.
+    /// Reads an unsigned bit-level varint.
     pub fn uvarbit(&mut self) -> Read<u64> {
         let width = self.varbit_width()?;
         self.bits(width)
@@ -135,7 +135,7 @@ impl<'b> BitReader<'b> {
         Ok(WIDTHS.get(ones as usize).copied().unwrap_or(64))
     }
 
-    /// A number in sevens.
+    /// Reads an unsigned varint of whole bytes, at any bit position.
     pub fn uvarint(&mut self) -> Read<u64> {
         let mut value = 0;
         for i in 0..UVARINT_BYTES_MAX {
@@ -148,7 +148,7 @@ impl<'b> BitReader<'b> {
         Err(Malformed::Invalid("a number has more than 64 bits"))
     }
 
-    /// A number with a sign in sevens.
+    /// Reads a signed varint of whole bytes, at any bit position.
     pub fn varint(&mut self) -> Read<i64> {
         self.uvarint().map(from_zigzag)
     }
@@ -158,12 +158,12 @@ impl<'b> BitReader<'b> {
 #[derive(Clone, Debug, Default)]
 pub(super) struct BitWriter {
     bytes: Vec<u8>,
-    /// The lowest bits of the last byte that are not written yet.
+    /// Number of unused bits in the last byte, which are its lowest.
     free: u32,
 }
 
 impl BitWriter {
-    /// A writer behind `header`.
+    /// Returns a writer whose output begins with `header`.
     pub fn behind(header: &[u8]) -> Self {
         Self {
             bytes: header.to_vec(),
@@ -171,12 +171,12 @@ impl BitWriter {
         }
     }
 
-    /// What was written, the last byte filled up with zeros.
+    /// Returns the output; unused bits of the last byte are zero.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// What was written, to be changed.
+    /// Returns the output for modification of the header.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         &mut self.bytes
     }
@@ -186,7 +186,7 @@ impl BitWriter {
         self.bits(u64::from(bit), 1);
     }
 
-    /// Appends the lowest `count` bits of a number, 64 at most.
+    /// Appends the lowest `count` bits of a number, at most 64.
     pub fn bits(&mut self, number: u64, count: u32) {
         let mut left = count;
         while left > 0 {
@@ -204,7 +204,7 @@ impl BitWriter {
         }
     }
 
-    /// Appends a number of variable length with a sign.
+    /// Appends a signed bit-level varint.
     pub fn varbit(&mut self, number: i64) {
         let fits = |width: u32| {
             let half = 1i64 << (width - 1);
@@ -217,7 +217,7 @@ impl BitWriter {
         self.prefixed(prefix, number as u64);
     }
 
-    /// Appends a number of variable length.
+    /// Appends an unsigned bit-level varint.
     pub fn uvarbit(&mut self, number: u64) {
         let prefix = (0..8).find(|p| number <= mask(WIDTHS[*p])).unwrap_or(8);
         self.prefixed(prefix, number);
@@ -231,7 +231,7 @@ impl BitWriter {
         self.bits(number, WIDTHS[ones]);
     }
 
-    /// Appends a number in sevens.
+    /// Appends an unsigned varint of whole bytes, at any bit position.
     pub fn uvarint(&mut self, mut number: u64) {
         while number >= 0x80 {
             self.bits(number & 0x7f | 0x80, 8);
@@ -240,7 +240,7 @@ impl BitWriter {
         self.bits(number, 8);
     }
 
-    /// Appends a number with a sign in sevens.
+    /// Appends a signed varint of whole bytes, at any bit position.
     pub fn varint(&mut self, number: i64) {
         self.uvarint(to_zigzag(number));
     }

@@ -1,6 +1,6 @@
-//! Samples become chunks, cut where Prometheus cuts them (`storage/series.go`,
+//! Builds chunks from samples with the boundaries of Prometheus (`storage/series.go`,
 //! `NewSeriesToChunkEncoder`): after 120 samples, where the kind of the samples changes, and where
-//! a histogram does not continue the one before.
+//! a histogram cannot be appended to the previous one.
 
 use super::encoding::{Encoding, Kind, ResetHeader};
 use super::floats::{FloatSample, FloatWriter};
@@ -12,43 +12,43 @@ use crate::tsdb::sample::stale_histogram;
 use firn_model::histogram::{Counts, Histogram, ResetHint, spans_of};
 use firn_model::sample::{START_UNKNOWN, TimestampMs};
 
-/// The samples of a chunk.
+/// Largest number of samples in a chunk.
 const SAMPLES_MAX: u16 = 120;
 
-/// Whether start timestamps are written.
+/// Whether chunks contain start timestamps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum StartTimes {
-    /// They are left out, as in what Prometheus 3.14 writes without a feature flag; all its
-    /// versions can read the chunks.
+    /// Leave them out, like Prometheus 3.14 without a feature flag. All versions can read the
+    /// chunks.
     #[default]
     Drop,
-    /// Chunks that have any are of the encodings with starts, which Prometheus 3.14 reads and most
-    /// versions before it do not.
+    /// Write them with encodings that Prometheus 3.14 reads but most earlier versions do not.
+    /// Chunks without any start timestamp use the other encodings.
     Keep,
 }
 
-/// A chunk that is complete.
+/// A complete chunk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BuiltChunk {
-    /// How its samples are written.
+    /// Encoding of the samples.
     pub encoding: Encoding,
-    /// The time of its first sample.
+    /// Timestamp of the first sample.
     pub min_time: TimestampMs,
-    /// The time of its last sample.
+    /// Timestamp of the last sample.
     pub max_time: TimestampMs,
-    /// How many there are.
+    /// Number of samples.
     pub samples: u16,
-    /// Its bytes.
+    /// The encoded samples, including the header.
     pub data: Vec<u8>,
 }
 
-/// Makes chunks of the samples of one series. Holds the samples of one chunk: at most 120
+/// Builds the chunks of one series after another. Buffers the samples of one chunk: at most 120
 /// histograms, or the bits of as many floats.
 #[derive(Debug, Default)]
 pub struct ChunkBuilder {
     starts: StartTimes,
     last_time: Option<TimestampMs>,
-    /// The newest sample, if it is a histogram.
+    /// The previous sample, if it is a histogram.
     previous: Option<Shaped>,
     open: Option<Open>,
 }
@@ -70,7 +70,7 @@ enum Open {
     Histograms(Run),
 }
 
-/// Histograms that will be one chunk.
+/// Histograms that will form one chunk.
 #[derive(Debug)]
 struct Run {
     encoding: Encoding,
@@ -80,7 +80,7 @@ struct Run {
 }
 
 impl ChunkBuilder {
-    /// A builder that has no sample.
+    /// Returns a builder without samples.
     pub fn new(starts: StartTimes) -> Self {
         Self {
             starts,
@@ -88,8 +88,8 @@ impl ChunkBuilder {
         }
     }
 
-    /// Appends a float; gives the chunk that ends before it, if one does. Refuses a time that is
-    /// not later than the one before.
+    /// Appends a float; returns the previous chunk if the sample starts a new one. Fails if the
+    /// timestamp is not greater than the previous one.
     pub fn push_float(
         &mut self,
         time: TimestampMs,
@@ -128,8 +128,9 @@ impl ChunkBuilder {
         Ok(closed)
     }
 
-    /// Appends a histogram; gives the chunk that ends before it, if one does. Refuses a time that
-    /// is not later than the one before, and a histogram whose spans and buckets do not fit.
+    /// Appends a histogram; returns the previous chunk if the sample starts a new one. Fails if the
+    /// timestamp is not greater than the previous one, or if spans and buckets of the histogram do
+    /// not match.
     pub fn push_histogram(
         &mut self,
         time: TimestampMs,
@@ -173,7 +174,8 @@ impl ChunkBuilder {
         Ok(closed)
     }
 
-    /// The chunk of the samples that are in none yet. The builder is then ready for another series.
+    /// Returns the last chunk of the series, if there is one, and makes the builder ready for
+    /// another series.
     pub fn finish(&mut self) -> Option<BuiltChunk> {
         self.last_time = None;
         self.previous = None;
@@ -189,7 +191,7 @@ impl ChunkBuilder {
         }
     }
 
-    /// How a histogram stands to the newest sample.
+    /// Compares a histogram with the previous sample.
     fn header_of(&self, new: &Shaped, kind: Kind) -> Follows {
         let open = match &self.open {
             Some(Open::Histograms(run)) if run.encoding.kind() == kind => Some(run.header),
@@ -247,11 +249,11 @@ impl Shaped {
     }
 }
 
-/// How a histogram stands to the one before it.
+/// The relation of a histogram to the previous one.
 struct Follows {
-    /// Whether both can be in one chunk.
+    /// True if both can be in the same chunk.
     continues: bool,
-    /// The header of a chunk that begins with it.
+    /// Header of a chunk that begins with this histogram.
     header: ResetHeader,
 }
 
@@ -271,7 +273,8 @@ impl Follows {
     }
 }
 
-/// The rules of `appendable` and `appendableGauge` upstream; `header` is that of the open chunk.
+/// Applies the rules of `appendable` and `appendableGauge` in upstream; `header` is that of the
+/// open chunk.
 fn follows(before: &Shaped, new: &Shaped, header: ResetHeader) -> Follows {
     let (old, histogram) = (&before.histogram, &new.histogram);
     let has_bounds_of = |a: &Histogram, b: &Histogram| {
@@ -317,7 +320,7 @@ fn follows(before: &Shaped, new: &Shaped, header: ResetHeader) -> Follows {
     }
 }
 
-/// Whether there are fewer observations than before, whatever the buckets.
+/// Returns whether the total count of observations has decreased, whatever the buckets.
 fn total_falls(before: &Counts, new: &Counts) -> bool {
     match (before, new) {
         (Counts::Integer { count, .. }, Counts::Integer { count: new, .. }) => new < count,
@@ -328,7 +331,7 @@ fn total_falls(before: &Counts, new: &Counts) -> bool {
 }
 
 impl Run {
-    /// The chunk of these histograms; none if there are none.
+    /// Encodes the histograms as a chunk; returns `None` if there are none.
     fn build(self) -> Option<BuiltChunk> {
         let (min_time, _, first) = self.samples.first()?;
         let (max_time, _, _) = self.samples.last()?;

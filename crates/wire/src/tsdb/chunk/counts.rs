@@ -1,5 +1,5 @@
-//! The counts of the histograms of a chunk: integers as changes of changes, floats as bits that
-//! differ (`tsdb/chunkenc/histogram.go`, `float_histogram.go`).
+//! Encodes the counts of the histograms in a chunk: integers as deltas of deltas, floats as XOR
+//! (`tsdb/chunkenc/histogram.go`, `float_histogram.go`).
 
 use super::bits::{BitReader, BitWriter};
 use super::xor::Xor;
@@ -7,7 +7,7 @@ use crate::tsdb::error::Malformed;
 use firn_model::histogram::Counts;
 use firn_model::sample::is_stale;
 
-/// A number of which the next is told by how much its change changed.
+/// An integer that is encoded as the change of its change.
 #[derive(Clone, Copy, Debug, Default)]
 struct Stepped {
     value: i64,
@@ -32,7 +32,7 @@ impl Stepped {
     }
 }
 
-/// Counts under way: those of the histogram read or written last.
+/// The counts of the latest histogram that was read or written.
 #[derive(Clone, Debug)]
 pub(super) struct CountsState {
     sum: Xor,
@@ -56,7 +56,7 @@ enum Numbers {
 }
 
 impl CountsState {
-    /// Nothing read or written yet.
+    /// Returns the state before the first histogram.
     pub fn new(is_float: bool) -> Self {
         let numbers = match is_float {
             true => Numbers::Float {
@@ -78,18 +78,18 @@ impl CountsState {
         }
     }
 
-    /// The sum of the histogram.
+    /// Returns the sum of the histogram.
     pub fn sum(&self) -> f64 {
         self.sum.value
     }
 
-    /// Reads the first counts: so many buckets on the positive side and on the negative one.
+    /// Reads the counts of the first histogram, given its numbers of positive and negative buckets.
     pub fn read_first(
         &mut self,
         bits: &mut BitReader<'_>,
         (positives, negatives): (usize, usize),
     ) -> Result<(), Malformed> {
-        // A bucket takes a bit at least.
+        // A bucket takes at least one bit.
         if (positives + negatives) as u64 > bits.remaining() {
             return Err(Malformed::CutShort);
         }
@@ -130,7 +130,7 @@ impl CountsState {
         Ok(())
     }
 
-    /// Reads the counts of the next histogram. Behind a staleness marker there are no buckets.
+    /// Reads the counts of the next histogram. A staleness marker has no buckets.
     pub fn read_next(&mut self, bits: &mut BitReader<'_>) -> Result<(), Malformed> {
         match &mut self.numbers {
             Numbers::Integer {
@@ -166,7 +166,7 @@ impl CountsState {
         }
     }
 
-    /// The counts read last.
+    /// Returns the counts of the latest histogram.
     pub fn counts(&self) -> Counts {
         let integers = |side: &[Stepped]| side.iter().map(|number| number.value).collect();
         let floats = |side: &[Xor]| side.iter().map(|number| number.value).collect();
@@ -196,7 +196,8 @@ impl CountsState {
         }
     }
 
-    /// Writes the first counts. They are of this kind, and have the buckets of the layout.
+    /// Writes the counts of the first histogram, which must be of the kind of the state and have
+    /// the buckets of the layout.
     pub fn write_first(&mut self, out: &mut BitWriter, sum: f64, counts: &Counts) {
         self.sum = Xor::new(sum);
         match counts {
@@ -240,7 +241,7 @@ impl CountsState {
         }
     }
 
-    /// Writes the counts of the next histogram, which has the buckets of the first one.
+    /// Writes the counts of the next histogram, which must have the same buckets as the first one.
     pub fn write_next(&mut self, out: &mut BitWriter, sum: f64, counts: &Counts) {
         match (&mut self.numbers, counts) {
             (
@@ -292,8 +293,8 @@ impl CountsState {
         }
     }
 
-    /// Writes a staleness marker behind others: its counts are those that are expected, and it has
-    /// no buckets.
+    /// Writes a staleness marker after other histograms: its counts are the predicted ones, and it
+    /// has no buckets.
     pub fn write_stale(&mut self, out: &mut BitWriter, sum: f64) {
         match &mut self.numbers {
             Numbers::Integer {

@@ -1,24 +1,24 @@
-//! What a chunk's bytes are, by the number in front of them (`tsdb/chunkenc/chunk.go`).
+//! The encodings of chunks and their numbers in the files (`tsdb/chunkenc/chunk.go`).
 
-/// How the samples of a chunk are written.
+/// The encoding of the samples in a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Encoding {
     /// Floats.
     Xor,
-    /// Histograms of integers.
+    /// Histograms with integer counts.
     Histogram,
-    /// Histograms of floats.
+    /// Histograms with float counts.
     FloatHistogram,
-    /// Floats, with start timestamps where there are any.
+    /// Floats with optional start timestamps.
     Xor2,
-    /// Histograms of integers, with start timestamps.
+    /// Histograms with integer counts and start timestamps.
     HistogramStart,
-    /// Histograms of floats, with start timestamps.
+    /// Histograms with float counts and start timestamps.
     FloatHistogramStart,
 }
 
 impl Encoding {
-    /// The encoding with this number, if there is one.
+    /// Returns the encoding with this number, if it exists.
     pub const fn of_number(number: u8) -> Option<Self> {
         Some(match number {
             1 => Encoding::Xor,
@@ -31,7 +31,7 @@ impl Encoding {
         })
     }
 
-    /// The number of the encoding.
+    /// Returns the number of the encoding in the files.
     pub const fn number(self) -> u8 {
         match self {
             Encoding::Xor => 1,
@@ -43,7 +43,7 @@ impl Encoding {
         }
     }
 
-    /// Which samples it holds.
+    /// Returns the kind of the samples.
     pub const fn kind(self) -> Kind {
         match self {
             Encoding::Xor | Encoding::Xor2 => Kind::Float,
@@ -53,33 +53,33 @@ impl Encoding {
     }
 }
 
-/// Which samples a chunk holds; all of one chunk are of one kind.
+/// The kind of the samples in a chunk, which is the same for all of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// Floats.
     Float,
-    /// Histograms of integers.
+    /// Histograms with integer counts.
     Histogram,
-    /// Histograms of floats.
+    /// Histograms with float counts.
     FloatHistogram,
 }
 
-/// What the header of a chunk of histograms says about its first sample.
+/// The reset header of a histogram chunk, which describes its first sample.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ResetHeader {
-    /// Nothing is known.
+    /// A reset before the chunk is neither known nor excluded.
     #[default]
     Unknown,
     /// The counter was not reset before the chunk.
     NotReset,
     /// The counter was reset before the chunk.
     Reset,
-    /// All samples are gauges.
+    /// All samples are gauges, which have no resets.
     Gauge,
 }
 
 impl ResetHeader {
-    /// The header in the two highest bits of a byte.
+    /// Decodes the header from the two highest bits of a byte.
     pub(super) const fn of_byte(byte: u8) -> Self {
         match byte >> 6 {
             0 => ResetHeader::Unknown,
@@ -89,7 +89,7 @@ impl ResetHeader {
         }
     }
 
-    /// The two highest bits of a byte.
+    /// Encodes the header in the two highest bits of a byte.
     pub(super) const fn byte(self) -> u8 {
         match self {
             ResetHeader::Unknown => 0,

@@ -1,18 +1,18 @@
-//! Floats: the XOR encoding and its successor XOR2 (`tsdb/chunkenc/xor.go`, `xor2.go`).
+//! Float chunks: the XOR encoding and its successor XOR2 (`tsdb/chunkenc/xor.go`, `xor2.go`).
 //!
 //! ```text
 //! XOR    samples u16 | time varint, value 64 bits | time delta uvarint, value | { dod, value }*
 //!        dod   = 0 | 10 and 14 bits | 110 and 17 | 1110 and 20 | 1111 and 64
-//!        value = 0 the one before | 10 bits that differ | 11 zeros, bits that differ
+//!        value = 0 unchanged | 10 changed bits | 11 zeros, changed bits
 //! XOR2   samples u16, starts u8 | as above, each sample followed by its start | { step, start }*
-//!        step  = 0 dod 0 and the value before | 10 dod 0, 0 or 1 and a value
+//!        step  = 0 dod 0, value unchanged | 10 dod 0, 0 or 1 and a value
 //!              | 110 and 13 bits of dod, value | 1110 and 20 bits of dod, value
 //!              | 11110 and 64 bits of dod, value | 11111 dod 0, stale
 //!        value = 0 | 10 | 110 as above | 111 stale
 //! ```
 //!
-//! The dod is by how much the time since the sample before changed. In XOR2 a staleness marker is
-//! no value that others are measured against.
+//! The dod ("delta of deltas") is the change of the time between two samples. In XOR2 a staleness
+//! marker does not replace the value that later samples are compared with.
 
 use super::bits::{BitReader, BitWriter};
 use super::start::{StartReader, StartWriter};
@@ -20,7 +20,7 @@ use super::xor::{Xor, Zeros};
 use crate::tsdb::error::Malformed;
 use firn_model::sample::{START_UNKNOWN, TimestampMs, is_stale, stale_nan};
 
-/// A float sample.
+/// A decoded float sample.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct FloatSample {
     pub time: TimestampMs,
@@ -28,7 +28,7 @@ pub(super) struct FloatSample {
     pub value: f64,
 }
 
-/// Reads a chunk of either encoding behind its header.
+/// Reads the samples after the header of a chunk in either encoding.
 #[derive(Clone, Debug)]
 pub(super) struct FloatReader<'c> {
     bits: BitReader<'c>,
@@ -49,12 +49,13 @@ enum Form {
 }
 
 impl<'c> FloatReader<'c> {
-    /// A reader of XOR.
+    /// Returns a reader of an XOR chunk.
     pub fn xor(bits: BitReader<'c>) -> Self {
         Self::new(bits, Form::Xor(Xor::default()))
     }
 
-    /// A reader of XOR2 with the byte of its header that tells of starts.
+    /// Returns a reader of an XOR2 chunk, given the byte of its header that describes start
+    /// timestamps.
     pub fn xor2(starts: u8, bits: BitReader<'c>) -> Self {
         let form = Form::Xor2 {
             value: 0.0,
@@ -74,7 +75,7 @@ impl<'c> FloatReader<'c> {
         }
     }
 
-    /// The next sample; the caller knows how many there are.
+    /// Reads the next sample; the caller keeps track of the number of samples.
     pub fn read(&mut self) -> Result<FloatSample, Malformed> {
         let bits = &mut self.bits;
         let before = self.time;
@@ -139,7 +140,7 @@ fn read_dod(bits: &mut BitReader<'_>) -> Result<i64, Malformed> {
     }
 }
 
-/// The change of the time's step and the value of a sample behind the first.
+/// Reads the time delta and the value of a sample after the first.
 fn read_step(
     bits: &mut BitReader<'_>,
     index: u16,
@@ -182,12 +183,12 @@ fn read_value(
     Ok(*value)
 }
 
-/// The number that the lowest `width` bits are with a sign.
+/// Interprets the lowest `width` bits as a two's complement number.
 fn twos_complement(bits: u64, width: u32) -> i64 {
     (bits << (64 - width)) as i64 >> (64 - width)
 }
 
-/// Writes a chunk of XOR, or of XOR2 if it is to keep start timestamps.
+/// Writes an XOR chunk, or an XOR2 chunk if start timestamps are kept.
 #[derive(Clone, Debug)]
 pub(super) struct FloatWriter {
     out: BitWriter,
@@ -208,12 +209,12 @@ enum FormWritten {
 }
 
 impl FloatWriter {
-    /// A writer of XOR.
+    /// Returns a writer of an XOR chunk.
     pub fn xor() -> Self {
         Self::new(&[0; 2], FormWritten::Xor(Xor::default()))
     }
 
-    /// A writer of XOR2.
+    /// Returns a writer of an XOR2 chunk.
     pub fn xor2() -> Self {
         let form = FormWritten::Xor2 {
             value: 0.0,
@@ -233,17 +234,17 @@ impl FloatWriter {
         }
     }
 
-    /// Samples that were written.
+    /// Returns the number of written samples.
     pub fn count(&self) -> u16 {
         self.count
     }
 
-    /// The time of the sample written last.
+    /// Returns the timestamp of the last written sample.
     pub fn time(&self) -> TimestampMs {
         self.time
     }
 
-    /// Appends a sample, whose time is later than that of the one before.
+    /// Appends a sample, whose timestamp must be greater than the previous one.
     pub fn push(&mut self, sample: FloatSample) {
         let before = self.time;
         let delta = match self.count {
@@ -287,7 +288,7 @@ impl FloatWriter {
         self.count = self.count.saturating_add(1);
     }
 
-    /// The chunk.
+    /// Returns the encoded chunk with its header.
     pub fn finish(mut self) -> Vec<u8> {
         let starts = match &self.form {
             FormWritten::Xor(_) => None,
@@ -358,8 +359,8 @@ fn write_value(out: &mut BitWriter, new: f64, value: &mut f64, zeros: &mut Optio
     }
 }
 
-/// Writes the bits of `new` that differ behind what says whether they lie between the zeros of
-/// before: one bit, or two of which the second says that it is no staleness marker.
+/// Writes the changed bits of `new`, after a prefix of one or two bits that selects whether the
+/// previous zeros are reused. In a prefix of two bits the second one excludes a staleness marker.
 fn write_differing(
     out: &mut BitWriter,
     new: f64,

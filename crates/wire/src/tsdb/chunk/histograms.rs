@@ -1,4 +1,4 @@
-//! Chunks of histograms: a layout that all share, then times, counts and sums
+//! Histogram chunks: a layout that all histograms share, then timestamps, counts and sums
 //! (`tsdb/chunkenc/histogram.go`, `float_histogram.go`, `histogram_st.go`).
 //!
 //! ```text
@@ -16,13 +16,13 @@ use crate::tsdb::sample::stale_histogram;
 use firn_model::histogram::{Histogram, ResetHint};
 use firn_model::sample::{START_UNKNOWN, TimestampMs, is_stale};
 
-/// Bytes of the header in front of the layout.
+/// Size of the header before the layout in bytes.
 const HEADER_BYTES: usize = 3;
 
-/// The samples that fit beside the reset header.
+/// Mask of the number of samples, which shares its bytes with the reset header.
 pub(super) const COUNT_MASK_WITH_STARTS: u16 = 0x3fff;
 
-/// Reads a chunk of histograms behind its header.
+/// Reads the histograms after the header of a chunk.
 #[derive(Clone, Debug)]
 pub(super) struct HistogramReader<'c> {
     bits: BitReader<'c>,
@@ -37,7 +37,7 @@ pub(super) struct HistogramReader<'c> {
 }
 
 impl<'c> HistogramReader<'c> {
-    /// A reader of the bits behind a header.
+    /// Returns a reader of the bits after a header.
     pub fn new(
         bits: BitReader<'c>,
         header: ResetHeader,
@@ -57,7 +57,8 @@ impl<'c> HistogramReader<'c> {
         }
     }
 
-    /// The next sample with its time and its start; the caller knows how many there are.
+    /// Reads the next histogram with timestamp and start timestamp; the caller keeps track of the
+    /// number of samples.
     pub fn read(&mut self) -> Result<(TimestampMs, TimestampMs, Histogram), Malformed> {
         let before = self.time;
         if self.index == 0 {
@@ -88,7 +89,8 @@ impl<'c> HistogramReader<'c> {
             return Ok(stale_histogram(sum, self.is_float));
         }
         let mut histogram = Histogram {
-            // Of the first sample upstream says nothing either: the chunk before may be gone.
+            // Upstream gives no hint for the first sample either, because the previous chunk may be
+            // deleted.
             reset_hint: match (self.header, self.index) {
                 (ResetHeader::Gauge, _) => ResetHint::Gauge,
                 (_, 0) => ResetHint::Unknown,
@@ -107,8 +109,8 @@ impl<'c> HistogramReader<'c> {
     }
 }
 
-/// Writes the chunk of histograms of one kind. Those that are no staleness markers have the buckets
-/// of `layout`; times increase, and there are at least one and at most 16,383.
+/// Encodes a chunk of histograms of one kind. All except staleness markers must have the buckets of
+/// `layout`; timestamps must increase, and there must be between 1 and 16,383 samples.
 pub(super) fn write(
     layout: &Layout,
     header: ResetHeader,

@@ -1,24 +1,24 @@
-//! What the histograms of a chunk have in common: schema, zero bucket, spans, custom bounds
+//! The layout that the histograms of a chunk share: schema, zero threshold, spans, custom bounds
 //! (`tsdb/chunkenc/histogram_meta.go`).
 
 use super::bits::{BitReader, BitWriter};
 use crate::tsdb::error::Malformed;
 use firn_model::histogram::{CUSTOM_BUCKETS_SCHEMA, EXPONENTIAL_SCHEMA_MAX, Histogram, Span};
 
-/// Buckets of one side of a histogram, and its spans: twice what the finest schema of today has
-/// between the smallest and the largest float (256 for each of 2,098 powers of two).
+/// Largest number of buckets and of spans of one sign: twice the number that the finest current
+/// schema has between the smallest and the largest float (256 for each of 2,098 powers of two).
 pub(in crate::tsdb) const BUCKETS_MAX: u64 = 1 << 20;
 
-/// The schemas of exponential buckets that are known, those that are reserved included.
+/// The valid exponential schemas, including reserved ones.
 const SCHEMAS: std::ops::RangeInclusive<i32> = -9..=52;
 
-/// The power of two that the byte 1 stands for in a zero threshold, less one.
+/// The exponent that a zero threshold of byte 1 encodes, minus one.
 const THRESHOLD_EXPONENT_BASE: i32 = -244;
 
-/// The largest custom bound in thousandths that is written as a number of them.
+/// Largest custom bound, in thousandths, that is written as an integer.
 const BOUND_THOUSANDTHS_MAX: f64 = 33_554_430.0;
 
-/// The shape that the histograms of a chunk share.
+/// The properties that the histograms of a chunk share.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Layout {
     pub schema: i32,
@@ -28,12 +28,12 @@ pub(super) struct Layout {
     pub custom_values: Vec<f64>,
 }
 
-/// Whether histograms of this schema can be read at all.
+/// Returns whether histograms of this schema can be decoded.
 pub(in crate::tsdb) fn is_known_schema(schema: i32) -> bool {
     schema == CUSTOM_BUCKETS_SCHEMA || SCHEMAS.contains(&schema)
 }
 
-/// Buckets that spans have room for; refused beyond [`BUCKETS_MAX`].
+/// Returns the number of buckets in the spans; fails above [`BUCKETS_MAX`].
 pub(in crate::tsdb) fn bucket_count(spans: &[Span]) -> Result<usize, Malformed> {
     let count: u64 = spans.iter().map(|span| u64::from(span.length)).sum();
     match count <= BUCKETS_MAX {
@@ -83,7 +83,8 @@ impl Layout {
     }
 }
 
-/// A number of things that take `bits_min` bits each, at least.
+/// Reads a number of elements that take at least `bits_min` bits each; fails if the chunk cannot
+/// contain them.
 fn read_count(bits: &mut BitReader<'_>, bits_min: u64) -> Result<usize, Malformed> {
     let count = bits.uvarbit()?;
     match count <= BUCKETS_MAX && count * bits_min <= bits.remaining() {
@@ -126,7 +127,7 @@ fn write_bound(out: &mut BitWriter, bound: f64) {
     }
 }
 
-/// A power of two as one byte, any other number as 255 and its bits.
+/// Reads a zero threshold: one byte for a power of two, or 255 and the bits of any other number.
 fn read_threshold(bits: &mut BitReader<'_>) -> Result<f64, Malformed> {
     Ok(match bits.bits(8)? {
         0 => 0.0,
@@ -150,8 +151,8 @@ fn write_threshold(out: &mut BitWriter, threshold: f64) {
     }
 }
 
-/// Makes the histogram as coarse as the finest schema that can be read, if it is finer: newer
-/// versions may write such ones.
+/// Reduces a histogram to the finest supported schema if it is finer, because newer versions may
+/// write such histograms.
 pub(in crate::tsdb) fn reduce(histogram: &mut Histogram) -> Result<(), Malformed> {
     histogram
         .reduce_to(EXPONENTIAL_SCHEMA_MAX)

@@ -1,4 +1,4 @@
-//! A chunk's samples, whatever its encoding.
+//! Reads the samples of a chunk in any encoding.
 
 use super::bits::BitReader;
 use super::encoding::{Encoding, ResetHeader};
@@ -9,7 +9,7 @@ use crate::tsdb::error::Malformed;
 use crate::tsdb::sample::{Sample, Value};
 use std::borrow::Cow;
 
-/// The samples of a chunk in the order of its bytes; ends behind the first error.
+/// Iterator over the samples of a chunk in stored order; ends after the first error.
 #[derive(Clone, Debug)]
 pub struct Samples<'c> {
     count: u16,
@@ -25,7 +25,8 @@ enum Reader<'c> {
 }
 
 impl<'c> Samples<'c> {
-    /// The samples of the chunk `data`, which may be lent or given.
+    /// Returns the samples of the chunk `data`, borrowed or owned. Fails if the header is
+    /// incomplete.
     pub fn new(encoding: Encoding, data: impl Into<Cow<'c, [u8]>>) -> Result<Self, Malformed> {
         let data = data.into();
         let count = data.first_chunk::<2>().ok_or(Malformed::CutShort)?;
@@ -68,17 +69,17 @@ impl<'c> Samples<'c> {
         })
     }
 
-    /// Samples that were not read yet.
+    /// Returns the number of unread samples.
     pub fn left(&self) -> u16 {
         self.left
     }
 
-    /// Whether no sample was read yet.
+    /// Returns whether no sample was read yet.
     pub fn is_at_start(&self) -> bool {
         self.left == self.count
     }
 
-    /// What the header says about a reset before the first sample.
+    /// Returns the reset header of the chunk, which describes the first sample.
     pub fn reset_header(&self) -> ResetHeader {
         self.reset_header
     }

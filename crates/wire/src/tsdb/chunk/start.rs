@@ -1,18 +1,18 @@
-//! Start timestamps of the samples of a chunk (`tsdb/chunkenc/st.go`).
+//! Start timestamps of the samples in a chunk (`tsdb/chunkenc/st.go`).
 //!
-//! A byte of the header says whether the first sample has one (the highest bit), and at which
-//! sample it changes for the first time (the other seven; 0: never). From there on each sample is
-//! followed by how far its start lies before the sample in front of it: the first time as it is,
-//! then by how much that changed.
+//! The highest bit of a header byte is set if the first sample has one; the other seven bits
+//! contain the index of the first sample whose start differs (0: none). From there on, each sample
+//! is followed by the distance of its start from the previous sample's timestamp: first the
+//! distance itself, then its changes.
 
 use super::bits::{BitReader, BitWriter};
 use crate::tsdb::error::Malformed;
 use firn_model::sample::{START_UNKNOWN, TimestampMs};
 
-/// The last sample at which starts may begin to change: what seven bits can say.
+/// Largest index of the sample at which starts begin to differ, limited by seven bits.
 const CHANGE_MAX: u16 = 0x7f;
 
-/// Reads the starts of a chunk.
+/// Reads the start timestamps of a chunk.
 #[derive(Clone, Debug)]
 pub(super) struct StartReader {
     has_first: bool,
@@ -22,7 +22,7 @@ pub(super) struct StartReader {
 }
 
 impl StartReader {
-    /// A reader behind the byte of the header.
+    /// Returns a reader for a chunk with this header byte.
     pub fn new(header: u8) -> Self {
         Self {
             has_first: header & 0x80 != 0,
@@ -32,7 +32,8 @@ impl StartReader {
         }
     }
 
-    /// Reads the start of sample number `index`, taken at `time` and behind one taken at `before`.
+    /// Reads the start timestamp of the sample `index`, given its timestamp `time` and the previous
+    /// one `before`.
     pub fn read(
         &mut self,
         bits: &mut BitReader<'_>,
@@ -56,7 +57,7 @@ impl StartReader {
     }
 }
 
-/// Writes the starts of a chunk.
+/// Writes the start timestamps of a chunk.
 #[derive(Clone, Debug, Default)]
 pub(super) struct StartWriter {
     has_first: bool,
@@ -66,7 +67,8 @@ pub(super) struct StartWriter {
 }
 
 impl StartWriter {
-    /// Writes the start of sample number `index`, taken at `time` and behind one taken at `before`.
+    /// Writes the start timestamp of the sample `index`, given its timestamp `time` and the
+    /// previous one `before`.
     pub fn write(
         &mut self,
         out: &mut BitWriter,
@@ -91,7 +93,7 @@ impl StartWriter {
         self.start = start;
     }
 
-    /// The byte of the header.
+    /// Returns the header byte.
     pub fn header(&self) -> u8 {
         u8::from(self.has_first) << 7 | self.change as u8
     }

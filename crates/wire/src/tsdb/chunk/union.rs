@@ -1,15 +1,15 @@
-//! The buckets that the histograms of a chunk have together: upstream writes a chunk anew when one
-//! brings further buckets, here they are collected before the chunk is written.
+//! The union of the buckets of a chunk's histograms. Upstream rewrites a chunk when a histogram
+//! adds buckets; this code collects the union before it writes the chunk.
 
 use super::layout::{BUCKETS_MAX, bucket_count};
 use firn_model::histogram::{Counts, Histogram, Span, bucket_indexes};
 
-/// The largest index of a bucket, so that the gap between any two fits a span's offset. The finest
-/// schema has none beyond 2^18.
+/// Largest index of a bucket, so that the gap between any two fits the offset of a span. The finest
+/// schema has no index above 2^18.
 const INDEX_MAX: u64 = 1 << 30;
 
-/// The indexes of one side's buckets, if its spans fit the number of its buckets and do not go
-/// back.
+/// Returns the indexes of the buckets of one sign; `None` if the spans do not match the number of
+/// buckets or are not ascending.
 pub(super) fn indexes(spans: &[Span], buckets: usize) -> Option<Vec<i64>> {
     if bucket_count(spans).ok()? != buckets {
         return None;
@@ -20,7 +20,7 @@ pub(super) fn indexes(spans: &[Span], buckets: usize) -> Option<Vec<i64>> {
     is_sound.then_some(indexes)
 }
 
-/// The indexes of both sides' buckets.
+/// The indexes of the buckets of both signs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Buckets {
     pub positive: Vec<i64>,
@@ -28,7 +28,7 @@ pub(super) struct Buckets {
 }
 
 impl Buckets {
-    /// The buckets of a histogram; `None` if its spans and buckets do not fit.
+    /// Returns the buckets of a histogram; `None` if its spans and buckets do not match.
     pub fn of(histogram: &Histogram) -> Option<Self> {
         let (positives, negatives) = match &histogram.counts {
             Counts::Integer {
@@ -44,7 +44,8 @@ impl Buckets {
         })
     }
 
-    /// Takes in those of another histogram; false if there would be too many, and nothing changes.
+    /// Adds the buckets of another histogram; returns false, without changes, if there would be too
+    /// many.
     pub fn unite(&mut self, other: &Buckets) -> bool {
         let positive = united(&self.positive, &other.positive);
         let negative = united(&self.negative, &other.negative);
@@ -56,7 +57,8 @@ impl Buckets {
         true
     }
 
-    /// The counts of a histogram whose buckets are `own`, with a zero for each further bucket.
+    /// Returns the counts of a histogram with the buckets `own`, extended by a zero for each
+    /// additional bucket.
     pub fn spread(&self, own: &Buckets, counts: &Counts) -> Counts {
         match counts {
             Counts::Integer {
@@ -120,7 +122,7 @@ fn absolute(deltas: &[i64]) -> impl Iterator<Item = i64> {
     })
 }
 
-/// Whether a count of `new` is smaller than it was in `before`; a bucket that is missing counts 0.
+/// Returns whether any count in `new` is smaller than in `before`; a missing bucket counts as 0.
 pub(super) fn falls(before: (&Buckets, &Counts), new: (&Buckets, &Counts)) -> bool {
     match (before.1, new.1) {
         (

@@ -1,10 +1,10 @@
-//! One float behind another: the bits that differ, between runs of zeros
+//! Encodes a float relative to the previous one: the changed bits between runs of zeros
 //! (`tsdb/chunkenc/xor.go`).
 
 use super::bits::{BitReader, BitWriter};
 use crate::tsdb::error::Malformed;
 
-/// The zeros around the bits that differed last.
+/// The numbers of leading and trailing zeros around the changed bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Zeros {
     leading: u32,
@@ -12,8 +12,8 @@ pub(super) struct Zeros {
 }
 
 impl Zeros {
-    /// Reads where the bits that differ lie: five bits of leading zeros and six of a width, in
-    /// which 0 stands for 64.
+    /// Reads the position of the changed bits: five bits of leading zeros and six bits of width, in
+    /// which 0 means 64.
     pub fn read(bits: &mut BitReader<'_>) -> Result<Self, Malformed> {
         let leading = bits.bits(5)? as u32;
         let width = match bits.bits(6)? as u32 {
@@ -25,7 +25,7 @@ impl Zeros {
         Ok(Self { leading, trailing })
     }
 
-    /// Reads the bits that differ and gives the float behind `before`.
+    /// Reads the changed bits and returns the float that follows `before`.
     pub fn value(self, bits: &mut BitReader<'_>, before: f64) -> Result<f64, Malformed> {
         let differing = bits.bits(64 - self.leading - self.trailing)?;
         Ok(f64::from_bits(
@@ -33,7 +33,7 @@ impl Zeros {
         ))
     }
 
-    /// The zeros around bits that differ; at least one does.
+    /// Returns the zeros around changed bits, of which at least one must be set.
     pub fn around(differing: u64) -> Self {
         Self {
             leading: differing.leading_zeros().min(31),
@@ -41,35 +41,35 @@ impl Zeros {
         }
     }
 
-    /// Whether bits that differ between `other` can be written between these zeros.
+    /// Returns whether changed bits with the zeros `other` fit between these zeros.
     pub fn reach(self, other: Self) -> bool {
         other.leading >= self.leading && other.trailing >= self.trailing
     }
 
-    /// Writes where the bits that differ lie.
+    /// Writes the position of the changed bits.
     pub fn write(self, out: &mut BitWriter) {
         out.bits(u64::from(self.leading), 5);
         out.bits(u64::from(64 - self.leading - self.trailing), 6);
     }
 
-    /// Writes the bits that differ.
+    /// Writes the changed bits.
     pub fn write_value(self, out: &mut BitWriter, differing: u64) {
         let width = 64 - self.leading - self.trailing;
         out.bits(differing >> self.trailing, width);
     }
 }
 
-/// A float under way, each behind the one before.
+/// A sequence of floats, each encoded relative to the previous one.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Xor {
-    /// The float read or written last.
+    /// The float that was read or written last.
     pub value: f64,
-    /// Nothing before the first that differs.
+    /// Zeros of the previous change; `None` before the first change.
     zeros: Option<Zeros>,
 }
 
 impl Xor {
-    /// A first float.
+    /// Returns the state after a first float.
     pub fn new(value: f64) -> Self {
         Self { value, zeros: None }
     }

@@ -1,4 +1,4 @@
-//! One part of the series of a head, collected in memory.
+//! Collects one part of the series of a head in memory.
 
 use super::series::{Collected, HeadExemplar, HeadMetadata};
 use crate::tsdb::chunk::Kind;
@@ -11,13 +11,13 @@ use firn_model::sample::{TimeRange, TimestampMs, is_stale};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 
-/// Bytes that a series takes beside its labels and samples: its lists, its places in both maps.
+/// Memory of a series in bytes, without labels and samples: its lists and its entries in both maps.
 const SERIES_BYTES: usize = 512;
 
-/// Bytes that a further number of a series takes.
+/// Memory of each additional number of a series in bytes.
 const NUMBER_BYTES: usize = 48;
 
-/// Series whose labels have this hash modulo that.
+/// A part of all series: those whose label hash has the remainder `residue` modulo `modulus`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Share {
     pub modulus: u64,
@@ -25,46 +25,46 @@ pub(super) struct Share {
 }
 
 impl Share {
-    /// All series.
+    /// The share of all series.
     pub const ALL: Share = Share {
         modulus: 1,
         residue: 0,
     };
 
-    /// The two shares that it is made of.
+    /// Splits the share into two.
     pub fn halves(self) -> [Share; 2] {
         let modulus = self.modulus * 2;
         [self.residue, self.residue + self.modulus].map(|residue| Share { modulus, residue })
     }
 
-    /// Whether a series belongs to it.
+    /// Returns whether a series belongs to the share.
     pub fn has(self, labels: LabelsRef<'_>) -> bool {
         hash(labels.as_bytes()) % self.modulus == self.residue
     }
 }
 
-/// FNV-1a, with its bits mixed so that the lowest are as good as any.
+/// Returns an FNV-1a hash with mixed bits, so that the lowest ones are well distributed.
 fn hash(bytes: &[u8]) -> u64 {
     let mix = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
     let hash = bytes.iter().fold(0xcbf2_9ce4_8422_2325, mix);
     (hash ^ hash >> 32).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 16
 }
 
-/// The series of a share do not fit into memory.
+/// The error that the series of a share do not fit into memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Full {
-    /// The labels of the largest of them, if there is only one.
+    /// Labels of the largest series, if the share contains only one.
     pub only: Option<Labels>,
 }
 
-/// Chunks of a number.
+/// The chunks of a series number.
 #[derive(Clone, Debug, Default)]
 struct Chunks {
     in_order: Vec<HeadChunk>,
     late: Vec<HeadChunk>,
 }
 
-/// What was collected of a share.
+/// The collected series of a share.
 #[derive(Debug)]
 pub(super) struct Part {
     share: Share,
@@ -74,9 +74,9 @@ pub(super) struct Part {
     series: Vec<Collected>,
     by_labels: BTreeMap<Labels, usize>,
     by_number: FxHashMap<u64, usize>,
-    /// What of `chunks_head` no series took yet, by number.
+    /// Chunks of `chunks_head` that no series has taken yet, by series number.
     chunks: FxHashMap<u64, Chunks>,
-    /// The chunk read last, of any series.
+    /// Reference of the last chunk that was read, of any series.
     last_chunk: u64,
 }
 
@@ -107,7 +107,7 @@ impl Part {
         Err(Full { only })
     }
 
-    /// Notes that a number belongs to the share, before chunks are read.
+    /// Records that a series number belongs to the share, before chunks are read.
     pub fn expect(&mut self, number: u64, labels: &Labels) -> Result<(), Full> {
         if !self.share.has(labels.as_ref()) {
             return Ok(());
@@ -116,7 +116,7 @@ impl Part {
         self.spend(NUMBER_BYTES)
     }
 
-    /// Takes in a chunk. Upstream leaves out what lies before the blocks' end.
+    /// Adds a chunk. In-order chunks before the end of the blocks are left out, as in upstream.
     pub fn add_chunk(&mut self, chunk: HeadChunk) -> Result<(), Full> {
         self.last_chunk = chunk.reference;
         let is_old = !chunk.is_out_of_order && chunk.range.max < self.min_valid_time;
@@ -133,14 +133,15 @@ impl Part {
         self.spend(size_of::<HeadChunk>())
     }
 
-    /// Whether chunks of a series follow each other; the times of two that do not.
+    /// Returns the time ranges of the previous in-order chunk of the series and of `chunk`, if they
+    /// overlap.
     pub fn overlap(&self, chunk: &HeadChunk) -> Option<(TimeRange, TimeRange)> {
         let before = self.chunks.get(&chunk.series)?.in_order.last()?;
         let overlaps = !chunk.is_out_of_order && before.range.max >= chunk.range.min;
         overlaps.then_some((before.range, chunk.range))
     }
 
-    /// Takes in an entry of the log.
+    /// Adds an entry of the WAL.
     pub fn add(&mut self, entry: Entry<'_>) -> Result<(), Full> {
         match entry {
             Entry::Series { series, labels } => self.add_series(series, labels),
@@ -183,7 +184,7 @@ impl Part {
         }
     }
 
-    /// Takes in an entry of the out-of-order log.
+    /// Adds an entry of the out-of-order log.
     pub fn add_late(&mut self, entry: Entry<'_>) -> Result<(), Full> {
         let last_chunk = self.last_chunk;
         match entry {
@@ -198,7 +199,8 @@ impl Part {
                     None => Ok(()),
                 }
             }
-            // A chunk that is not there was lost with the end of its file; its samples are here.
+            // A missing chunk was lost with the end of its file; the log still contains its
+            // samples.
             Entry::Mapped { series, chunk } if chunk <= last_chunk => {
                 if let Some(series) = self.series_of(series) {
                     series.late.clear();
@@ -214,8 +216,8 @@ impl Part {
         self.series.get_mut(*place).filter(|series| !series.is_gone)
     }
 
-    /// A series that is there already, under whatever number, begins anew: what it had in order is
-    /// in blocks, and its chunks are those of the new number.
+    /// Adds a series. A series that exists already, under any number, starts anew: its in-order
+    /// samples are in blocks, and its chunks are those of the new number.
     fn add_series(&mut self, number: u64, labels: Labels) -> Result<(), Full> {
         if !self.share.has(labels.as_ref()) {
             return Ok(());
@@ -291,7 +293,7 @@ impl Part {
         Ok(())
     }
 
-    /// The series that have samples, in order of their labels.
+    /// Returns the series that have samples, sorted by labels.
     pub fn finish(self) -> Vec<Collected> {
         let mut all = self.series;
         all.retain(|series| !series.is_gone && !series.is_empty());
@@ -300,10 +302,10 @@ impl Part {
     }
 }
 
-/// Makes of a sample what its chunk will say of it, behind one of the kind `before`.
+/// Changes a sample to the form that its chunk gives it, after a sample of the kind `before`.
 fn tidy(sample: &mut Sample, before: Kind) {
     match &mut sample.value {
-        // A series of histograms ends with a histogram.
+        // A histogram series ends with a histogram.
         Value::Float(value) if is_stale(*value) && before != Kind::Float => {
             let stale = stale_histogram(*value, before == Kind::FloatHistogram);
             sample.value = Value::Histogram(Box::new(stale));
@@ -313,7 +315,7 @@ fn tidy(sample: &mut Sample, before: Kind) {
             let is_float = matches!(histogram.counts, Counts::Float { .. });
             **histogram = stale_histogram(histogram.sum, is_float);
         }
-        // What a sender says of the one before may be of one that was left out.
+        // The reset hint may refer to a previous sample that was left out.
         Value::Histogram(histogram) if histogram.reset_hint == ResetHint::NotReset => {
             histogram.reset_hint = ResetHint::Unknown;
         }

@@ -8,55 +8,56 @@ use crate::tsdb::ranges::{File, Ranges};
 use crate::tsdb::wal::{Entries, Entry, Tail, WalReader};
 use firn_model::sample::TimestampMs;
 
-/// Shares into which series are parted, at most: then each has one, or their labels are alike.
+/// Largest number of shares: a share that does not fit then contains one series, or several whose
+/// hashes collide.
 const SHARES_MAX: u64 = 1 << 24;
 
-/// What Prometheus replays at a start; all lists are in order of the files' numbers.
+/// The files that Prometheus replays at its start; all lists are sorted by file number.
 #[derive(Clone, Debug)]
 pub struct HeadFiles<R> {
-    /// The segments in the newest folder `wal/checkpoint.N`.
+    /// Segments of the newest folder `wal/checkpoint.N`.
     pub checkpoint: Vec<File<R>>,
-    /// The segments of `wal` with numbers behind that of the checkpoint.
+    /// Segments of `wal` with greater numbers than the checkpoint.
     pub wal: Vec<File<R>>,
-    /// The segments of `wbl`.
+    /// Segments of `wbl`.
     pub wbl: Vec<File<R>>,
-    /// The files of `chunks_head`.
+    /// Files of `chunks_head`.
     pub chunks: Vec<HeadChunkFile<R>>,
 }
 
-/// How a head is read.
+/// Options for reading a head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeadOptions {
-    /// Bytes of memory that labels and samples may take at a time.
+    /// Largest memory in bytes for the labels and samples that are collected at a time.
     pub memory_bytes: usize,
-    /// Where the blocks end whose samples came in order, the largest of their `max_time`: earlier
-    /// samples that came in order are in blocks, and left out.
+    /// The largest `max_time` of the blocks with in-order samples. Earlier in-order samples of the
+    /// head are in those blocks and are left out.
     pub min_valid_time: Option<TimestampMs>,
 }
 
-/// What was met besides samples.
+/// Findings besides samples.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HeadReport {
-    /// Files that end in the middle of a record or of a chunk, with the offset.
+    /// Files that end in the middle of a record or chunk, with the offset.
     pub torn: Vec<(String, u64)>,
-    /// Histograms of unknown schemas, which were left out.
+    /// Number of histograms with unknown schemas, which were left out.
     pub unknown_schemas: u64,
-    /// Parts that were read.
+    /// Number of parts that were read.
     pub parts: u64,
 }
 
-/// Reads the series of a head.
+/// Reads the series of a head part by part.
 #[derive(Debug)]
 pub struct HeadReader<R> {
     files: HeadFiles<R>,
     options: HeadOptions,
-    /// Shares that were not read yet, the next one last.
+    /// Shares that remain to be read; the last one is next.
     shares: Vec<Share>,
     series: std::vec::IntoIter<Collected>,
     report: HeadReport,
 }
 
-/// Why a part could not be collected.
+/// The reason why a part could not be collected.
 enum Stop {
     Full(Full),
     Failed(TsdbError),
@@ -75,7 +76,7 @@ impl From<TsdbError> for Stop {
 }
 
 impl<R: Ranges> HeadReader<R> {
-    /// A reader in front of the first series.
+    /// Returns a reader before the first series.
     pub fn new(files: HeadFiles<R>, options: HeadOptions) -> Self {
         Self {
             files,
@@ -86,7 +87,7 @@ impl<R: Ranges> HeadReader<R> {
         }
     }
 
-    /// The next series; none at the end. A series may have no sample that is not deleted.
+    /// Returns the next series, or `None` at the end. All samples of a series may be deleted.
     pub fn next_series(&mut self) -> Result<Option<HeadSeries<'_, R>>, TsdbError> {
         loop {
             if let Some(series) = self.series.next() {
@@ -108,7 +109,7 @@ impl<R: Ranges> HeadReader<R> {
         }
     }
 
-    /// What was met besides samples, up to here.
+    /// Returns the findings so far.
     pub fn report(&self) -> &HeadReport {
         &self.report
     }
@@ -151,7 +152,7 @@ impl<R: Ranges> HeadReader<R> {
         Ok(part.finish())
     }
 
-    /// Hands on the entries of the checkpoint and of the log behind it.
+    /// Calls `take` with each entry of the checkpoint, then of the WAL after it.
     fn each_log_entry(
         &self,
         series_only: bool,

@@ -1,7 +1,7 @@
-//! A series of a head: its samples of all sources in order of time.
+//! A series of a head: its samples from all sources, sorted by time.
 //!
-//! A series has chunks and samples behind them that came in order, and chunks and samples that did
-//! not. Of two samples of one time that is taken which came in order, and of others the first.
+//! A series has in-order chunks followed by in-order samples, and out-of-order chunks and samples.
+//! Of two samples with the same timestamp, the in-order one is used, or else the first one.
 
 use crate::tsdb::chunk::{Kind, Samples};
 use crate::tsdb::error::TsdbError;
@@ -14,44 +14,44 @@ use firn_model::labels::{Labels, LabelsRef};
 use firn_model::metadata::MetricType;
 use firn_model::sample::TimestampMs;
 
-/// An exemplar of a series.
+/// An exemplar of a series in the head.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HeadExemplar {
-    /// Labels of its own.
+    /// Labels of the exemplar, for example the trace id.
     pub labels: Labels,
-    /// When it was taken.
+    /// Timestamp in milliseconds.
     pub time: TimestampMs,
-    /// What was observed.
+    /// The observed value.
     pub value: f64,
 }
 
-/// What a series measures, as far as it was logged.
+/// The metadata of a series, as far as the WAL contains it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HeadMetadata {
-    /// The type of its metric.
+    /// Type of the metric.
     pub metric_type: MetricType,
-    /// The unit, empty if none is given.
+    /// Unit of the metric; empty if there is none.
     pub unit: Vec<u8>,
-    /// The help, empty if none is given.
+    /// Help text of the metric; empty if there is none.
     pub help: Vec<u8>,
 }
 
-/// What a replay knows of a series.
+/// The data of a series that a replay has collected.
 #[derive(Debug)]
 pub(super) struct Collected {
     pub labels: Labels,
-    /// Chunks that came in order.
+    /// In-order chunks.
     pub chunks: Vec<HeadChunk>,
-    /// Chunks that did not.
+    /// Out-of-order chunks.
     pub late_chunks: Vec<HeadChunk>,
-    /// Samples behind the chunks.
+    /// In-order samples after the chunks.
     pub samples: Vec<Sample>,
-    /// Samples that came out of order and are in no chunk.
+    /// Out-of-order samples that are in no chunk.
     pub late: Vec<Sample>,
     pub deleted: Intervals,
     pub exemplars: Vec<HeadExemplar>,
     pub metadata: Option<HeadMetadata>,
-    /// Whether the series is gone, and others may have its labels.
+    /// True if the series was deleted, so that another one may have its labels.
     pub is_gone: bool,
 }
 
@@ -70,7 +70,7 @@ impl Collected {
         }
     }
 
-    /// Whether there is no sample.
+    /// Returns whether the series has no sample.
     pub fn is_empty(&self) -> bool {
         self.chunks.is_empty()
             && self.late_chunks.is_empty()
@@ -78,13 +78,13 @@ impl Collected {
             && self.late.is_empty()
     }
 
-    /// The time of the newest sample that came in order.
+    /// Returns the timestamp of the newest in-order sample.
     pub fn newest(&self) -> Option<TimestampMs> {
         let chunk = self.chunks.last().map(|chunk| chunk.range.max);
         self.samples.last().map(|sample| sample.time).or(chunk)
     }
 
-    /// The kind of the newest sample that came in order.
+    /// Returns the kind of the newest in-order sample.
     pub fn newest_kind(&self) -> Kind {
         let of_sample = |sample: &Sample| match &sample.value {
             Value::Float(_) => Kind::Float,
@@ -100,7 +100,7 @@ impl Collected {
     }
 }
 
-/// A series of a head, and a walk over its samples.
+/// A series of a head, and an iteration over its samples.
 #[derive(Debug)]
 pub struct HeadSeries<'h, R> {
     files: &'h [HeadChunkFile<R>],
@@ -112,14 +112,14 @@ pub struct HeadSeries<'h, R> {
     chunks: std::vec::IntoIter<HeadChunk>,
     open: Option<(HeadChunk, Samples<'static>)>,
     samples: std::vec::IntoIter<Sample>,
-    /// The next sample that came in order, read ahead.
+    /// The next in-order sample, which was read ahead.
     in_order: Option<Sample>,
-    /// What came out of order, once it was put in order.
+    /// Out-of-order samples, once they were sorted.
     late: Option<std::iter::Peekable<std::vec::IntoIter<Sample>>>,
     late_chunks: Vec<HeadChunk>,
     unsorted: Vec<Sample>,
     last_time: Option<TimestampMs>,
-    /// Whether the sample before came in order; none at the start and where some are missing.
+    /// True if the previous sample was in order; `None` at the start and after deleted samples.
     last_source: Option<bool>,
 }
 
@@ -148,22 +148,22 @@ impl<'h, R: Ranges> HeadSeries<'h, R> {
         }
     }
 
-    /// The labels.
+    /// Returns the labels of the series.
     pub fn labels(&self) -> LabelsRef<'_> {
         self.labels.as_ref()
     }
 
-    /// The exemplars in order of time.
+    /// Returns the exemplars, sorted by time.
     pub fn exemplars(&self) -> &[HeadExemplar] {
         &self.exemplars
     }
 
-    /// What the series measures, if that was logged.
+    /// Returns the metadata of the series, if the WAL contains it.
     pub fn metadata(&self) -> Option<&HeadMetadata> {
         self.metadata.as_ref()
     }
 
-    /// The next sample that is not deleted; none at the end. Times increase.
+    /// Returns the next sample that is not deleted, or `None` at the end. Timestamps increase.
     pub fn next_sample(&mut self) -> Result<Option<Sample>, TsdbError> {
         loop {
             if self.in_order.is_none() {
@@ -195,7 +195,7 @@ impl<'h, R: Ranges> HeadSeries<'h, R> {
                 && histogram.reset_hint == ResetHint::NotReset
                 && source != Some(!is_late)
             {
-                // It continues a sample that is not the one before any more.
+                // The hint refers to a sample that is no longer the previous one.
                 histogram.reset_hint = ResetHint::Unknown;
             }
             return Ok(Some(sample));
@@ -222,7 +222,7 @@ impl<'h, R: Ranges> HeadSeries<'h, R> {
         }
     }
 
-    /// What came out of order, in order; of samples of one time the first.
+    /// Returns the out-of-order samples, sorted and with the first of equal timestamps.
     fn late(&mut self) -> Result<&mut std::iter::Peekable<std::vec::IntoIter<Sample>>, TsdbError> {
         if self.late.is_none() {
             let mut samples = Vec::new();
@@ -232,7 +232,7 @@ impl<'h, R: Ranges> HeadSeries<'h, R> {
                 }
             }
             samples.append(&mut self.unsorted);
-            // Of histograms in several chunks nothing is known of the one before.
+            // Histograms from several chunks have no known predecessor.
             for sample in &mut samples {
                 if let Value::Histogram(histogram) = &mut sample.value
                     && histogram.reset_hint == ResetHint::NotReset

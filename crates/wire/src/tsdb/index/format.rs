@@ -1,4 +1,4 @@
-//! The frame of an index file: header and table of contents (`tsdb/index/index.go`).
+//! Header and table of contents of an index file (`tsdb/index/index.go`).
 //!
 //! ```text
 //! magic u32 = 0xBAAAD700 | version u8 | symbols | series | label indexes | postings
@@ -12,26 +12,26 @@ use crate::tsdb::ranges::{File, Ranges};
 /// The first bytes of an index.
 pub(super) const MAGIC: u32 = 0xBAAA_D700;
 
-/// Bytes of magic and version.
+/// Size of magic and version in bytes.
 pub(super) const HEADER_BYTES: u64 = 5;
 
-/// What series begin at multiples of, from version 2 on.
+/// Alignment of series in bytes, from version 2 on.
 pub(super) const SERIES_ALIGN: u64 = 16;
 
 const CONTENTS_BYTES: u64 = 6 * 8 + CHECKSUM_BYTES;
 
-/// How symbols and series are numbered.
+/// Version of an index, which determines the references to symbols and series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Version {
-    /// Both by their offsets.
+    /// Both are referred to by their offsets.
     V1,
-    /// Symbols by their places in the table, series by a sixteenth of their offsets.
+    /// Symbols are referred to by their index in the table, series by a sixteenth of their offsets.
     V2,
-    /// As in version 2; Prometheus reads it and writes version 2.
+    /// Like version 2; Prometheus reads it but writes version 2.
     V3,
 }
 
-/// Where the sections begin; 0 where there is none.
+/// Offsets of the sections; 0 for a missing one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Contents {
     pub symbols: u64,
@@ -79,7 +79,7 @@ impl Contents {
         })
     }
 
-    /// The table's bytes.
+    /// Encodes the table of contents with its checksum.
     pub fn write(&self) -> Vec<u8> {
         let offsets = [
             self.symbols,
@@ -94,7 +94,7 @@ impl Contents {
         out
     }
 
-    /// Where the series end: at the next section, or at this table.
+    /// Returns the end of the series section: the start of the next section, or of this table.
     pub fn series_end(&self, file_len: u64) -> u64 {
         let sections = [
             self.symbols,

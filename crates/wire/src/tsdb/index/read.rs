@@ -1,6 +1,6 @@
-//! Reading an index: its series one after the other, in order of their labels.
+//! Reads an index: its series in order of their labels.
 //!
-//! Postings are passed over: they say what the series say too.
+//! Postings are skipped, because the series contain the same information.
 
 use super::format::{Contents, HEADER_BYTES, SERIES_ALIGN, Version};
 use super::symbols::Symbols;
@@ -10,54 +10,54 @@ use crate::tsdb::ranges::{File, Ranges, Window};
 use firn_model::labels::{Labels, LabelsRef, is_canonical, push_pair};
 use firn_model::sample::{TimeRange, TimestampMs};
 
-/// Where the bytes of a chunk lie.
+/// The position of a chunk in the segments of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ChunkRef(pub u64);
 
 impl ChunkRef {
-    /// The chunk at `offset` of segment number `segment`.
+    /// Returns the reference of the chunk at `offset` of the segment with index `segment`.
     pub fn new(segment: u32, offset: u32) -> Self {
         Self(u64::from(segment) << 32 | u64::from(offset))
     }
 
-    /// The number of the segment, of which the first is 0.
+    /// Returns the index of the segment; the first is 0.
     pub fn segment(self) -> u32 {
         (self.0 >> 32) as u32
     }
 
-    /// The offset in the segment.
+    /// Returns the offset in the segment.
     pub fn offset(self) -> u32 {
         self.0 as u32
     }
 }
 
-/// What an index says about a chunk.
+/// The index entry of a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChunkMeta {
-    /// The times of its first and last sample.
+    /// Timestamps of its first and last sample.
     pub range: TimeRange,
-    /// Where it lies.
+    /// Position of the chunk.
     pub reference: ChunkRef,
 }
 
-/// A series of an index.
+/// A series entry of an index.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct IndexSeries {
-    /// The number that tombstones know it by.
+    /// Number of the series, which tombstones contain.
     pub reference: u64,
     labels: Vec<u8>,
-    /// Its chunks in order of time.
+    /// Chunks sorted by time.
     pub chunks: Vec<ChunkMeta>,
 }
 
 impl IndexSeries {
-    /// The labels.
+    /// Returns the labels of the series.
     pub fn labels(&self) -> LabelsRef<'_> {
         LabelsRef::from_canonical(&self.labels)
     }
 }
 
-/// An index file. Holds its table of symbols and nothing else of it.
+/// An open index file, of which only the symbol table is in memory.
 #[derive(Debug)]
 pub struct IndexReader<R> {
     file: File<R>,
@@ -67,10 +67,10 @@ pub struct IndexReader<R> {
     series_end: u64,
 }
 
-/// The place of a walk over the series of an index.
+/// The position of a walk over the series of an index.
 #[derive(Clone, Debug, Default)]
 pub(in crate::tsdb) struct SeriesWalk {
-    /// Where the next series begins, padding included.
+    /// Offset of the next series, before its padding.
     offset: u64,
     window: Window,
     has_series: bool,
@@ -99,12 +99,12 @@ impl<R: Ranges> IndexReader<R> {
         })
     }
 
-    /// Bytes of memory that the table of symbols takes.
+    /// Returns the memory of the symbol table in bytes.
     pub fn memory_bytes(&self) -> usize {
         self.symbols.memory_bytes()
     }
 
-    /// A walk that begins at the first series.
+    /// Returns a walk at the first series.
     pub(in crate::tsdb) fn walk(&self) -> SeriesWalk {
         SeriesWalk {
             offset: self.series_start,
@@ -112,8 +112,8 @@ impl<R: Ranges> IndexReader<R> {
         }
     }
 
-    /// Replaces `series`, which is the one before, with the next one; false at the end. An error if
-    /// its labels do not come after those of the one before.
+    /// Replaces `series`, the previous one, with the next series; returns false at the end. Fails
+    /// if its labels are not greater than those of the previous one.
     pub(in crate::tsdb) fn advance(
         &self,
         walk: &mut SeriesWalk,
@@ -159,7 +159,7 @@ impl<R: Ranges> IndexReader<R> {
         Ok(true)
     }
 
-    /// Replaces `series` with the one of this number.
+    /// Replaces `series` with the series that has this number.
     pub(in crate::tsdb) fn read_at(
         &self,
         reference: u64,
@@ -180,7 +180,7 @@ impl<R: Ranges> IndexReader<R> {
         self.advance(&mut walk, series).map(|_| ())
     }
 
-    /// Where the next series begins, past the padding in front of it.
+    /// Returns the offset of the next series, after the padding before it.
     fn next_offset(&self, walk: &mut SeriesWalk) -> Result<Option<u64>, TsdbError> {
         let aligned = match self.version {
             Version::V1 => walk.offset,
@@ -200,11 +200,11 @@ impl<R: Ranges> IndexReader<R> {
         into.labels.clear();
         into.chunks.clear();
         let mut cursor = Cursor::new(entry);
-        // A label takes two references, a chunk three numbers, of a byte each at least.
+        // A label takes two references and a chunk three numbers, each at least one byte.
         for _ in 0..cursor.count(2)? {
             let name = self.symbols.get(cursor.uvarint()?)?;
             let value = self.symbols.get(cursor.uvarint()?)?;
-            // No value is an absent label.
+            // An empty value means that the label is absent.
             if !value.is_empty() {
                 push_pair(&mut into.labels, name, value);
             }
@@ -237,7 +237,7 @@ impl<R: Ranges> IndexReader<R> {
         }
     }
 
-    /// The name that errors show.
+    /// Returns the name of the file in errors.
     pub fn name(&self) -> &str {
         self.file.name()
     }

@@ -1,4 +1,4 @@
-//! The strings of an index: names and values of labels, each once.
+//! The symbol table of an index: names and values of labels, without duplicates.
 //!
 //! ```text
 //! bytes u32 | symbols u32 | { length uvarint | symbol }* | CRC-32C
@@ -9,23 +9,23 @@ use crate::tsdb::bytes::{CHECKSUM_BYTES, Cursor, checked};
 use crate::tsdb::error::{Malformed, TsdbError};
 use crate::tsdb::ranges::{File, Ranges};
 
-/// Bytes of the length in front of the table.
+/// Size of the length before the table in bytes.
 const LENGTH_BYTES: u64 = 4;
 
 /// The table in memory: its bytes, and four more for each symbol.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Symbols {
-    /// The table, its number of symbols included.
+    /// The bytes of the table, from the number of symbols on.
     bytes: Vec<u8>,
-    /// Where each symbol's length begins; none in version 1, where references are offsets.
+    /// Offset of each symbol's length; empty in version 1, where references are offsets.
     starts: Vec<u32>,
-    /// The offset in the file at which `bytes` begins.
+    /// Offset in the file at which `bytes` begins.
     base: u64,
     version: Option<Version>,
 }
 
 impl Symbols {
-    /// Reads the table at `offset`; there is none at offset 0.
+    /// Reads the table at `offset`; offset 0 means that there is none.
     pub fn read<R: Ranges>(
         file: &File<R>,
         version: Version,
@@ -53,7 +53,7 @@ impl Symbols {
         })
     }
 
-    /// The symbol with this reference.
+    /// Returns the symbol with this reference.
     pub fn get(&self, reference: u64) -> Result<&[u8], Malformed> {
         let unknown = Malformed::Invalid("a label's symbol is not in the table");
         let start = match self.version {
@@ -71,7 +71,7 @@ impl Symbols {
         Cursor::new(rest.ok_or(unknown)?).prefixed()
     }
 
-    /// Bytes of memory that the table takes.
+    /// Returns the memory of the table in bytes.
     pub fn memory_bytes(&self) -> usize {
         self.bytes.capacity() + self.starts.capacity() * size_of::<u32>()
     }
@@ -80,14 +80,14 @@ impl Symbols {
 fn starts(bytes: &[u8]) -> Result<Vec<u32>, Malformed> {
     let mut cursor = Cursor::new(bytes);
     let count = cursor.be32()?;
-    // A symbol takes a byte at least.
+    // A symbol takes at least one byte.
     let count = usize::try_from(count).map_err(|_| Malformed::CutShort)?;
     if count > cursor.rest().len() {
         return Err(Malformed::CutShort);
     }
     let mut starts = Vec::with_capacity(count);
     for _ in 0..count {
-        // The table's length has four bytes.
+        // Fits: the length of the table has four bytes.
         starts.push((bytes.len() - cursor.rest().len()) as u32);
         cursor.prefixed()?;
     }

@@ -1,13 +1,14 @@
-//! Writing an index of version 2, as Prometheus 3.14 lays it out: it has no label indexes any more.
+//! Writes an index of version 2 in the layout of Prometheus 3.14, which has no label indexes any
+//! more.
 //!
-//! Symbols stand in front of the series that use them, and are known only once all series came. So
-//! series go to a scratch file with the symbols numbered as they appear, and are written from there
-//! once these are sorted. Postings are collected from the scratch file in several passes, each for
-//! as many label names as fit into memory.
+//! Symbols precede the series that refer to them, but are complete only after the last series.
+//! Therefore series go to a scratch file with symbols numbered by first use, and are copied from
+//! there after the symbols were sorted. Postings are collected from the scratch file in several
+//! passes, each for as many label names as fit into memory.
 //!
-//! Memory: each distinct name and value once with about 60 bytes beside it, 4 bytes a series, and
-//! in a pass 8 bytes for each pair of series and label: as many as the caller allows, but no fewer
-//! than there are series.
+//! Memory: each distinct name and value once with about 60 bytes of overhead, 4 bytes for each
+//! series, and during a pass 8 bytes for each pair of series and label: as many as the caller
+//! allows, but at least one pair for each series.
 
 use super::format::{Contents, HEADER_BYTES, MAGIC, SERIES_ALIGN};
 use super::read::ChunkMeta;
@@ -23,31 +24,31 @@ use std::collections::BTreeMap;
 /// The version that is written.
 const VERSION: u8 = 2;
 
-/// Where postings begin at multiples of.
+/// Alignment of postings in bytes.
 const POSTINGS_ALIGN: u64 = 4;
 
-/// Bytes of a pair of value and series in a pass over postings.
+/// Memory of a pair of value and series in a pass over postings, in bytes.
 const PAIR_BYTES: usize = size_of::<(u32, u32)>();
 
-/// Series of an index that is written.
+/// Collects the series of an index before it is written.
 #[derive(Debug)]
 pub(in crate::tsdb) struct IndexWriter {
-    /// Symbols with their numbers in order of appearance.
+    /// Symbols with their numbers, assigned by first use.
     symbols: BTreeMap<Box<[u8]>, u32>,
-    /// How many series have each name, by its number.
+    /// Number of series that have each label name, by the number of its symbol.
     uses: FxHashMap<u32, u64>,
     scratch: Output,
     series_count: u64,
 }
 
-/// What is known of an index while it is written.
+/// The state of writing the index after all series are known.
 struct Layout {
     index: Output,
-    /// The place of each symbol in order, by its number.
+    /// Index of each symbol in the sorted table, by its number.
     places: Vec<u32>,
-    /// The symbols in order.
+    /// The sorted symbols.
     symbols: Vec<Box<[u8]>>,
-    /// The number of each series, by the order in which they came.
+    /// Reference of each series, in the order of their addition.
     series: Vec<u32>,
     scratch_bytes: u64,
     table: Output,
@@ -55,10 +56,11 @@ struct Layout {
 }
 
 impl IndexWriter {
-    /// An index without series.
+    /// Returns an index without series.
     pub fn new() -> Self {
         Self {
-            // Upstream's tables hold the empty string, which its postings of all series go by.
+            // Upstream's symbol tables contain the empty string, which names the postings of all
+            // series.
             symbols: BTreeMap::from([(Box::default(), 0)]),
             uses: FxHashMap::default(),
             scratch: Output::new(BlockFile::SeriesScratch),
@@ -66,12 +68,12 @@ impl IndexWriter {
         }
     }
 
-    /// Series that were added.
+    /// Returns the number of added series.
     pub fn series_count(&self) -> u64 {
         self.series_count
     }
 
-    /// Adds a series with its chunks in order of time. Series come in order of their labels.
+    /// Adds a series with its chunks sorted by time. Series must be added in order of their labels.
     pub fn add<F: BlockFolder>(
         &mut self,
         folder: &mut F,
@@ -117,7 +119,7 @@ impl IndexWriter {
         Ok(number)
     }
 
-    /// Writes the index. Postings are collected in `memory_bytes`, or in what the series need.
+    /// Writes the index. Postings are collected in `memory_bytes`, or more if one label needs it.
     pub fn finish<F: BlockFolder>(
         mut self,
         folder: &mut F,
@@ -127,7 +129,7 @@ impl IndexWriter {
         let mut places = vec![0u32; self.symbols.len()];
         let mut symbols = Vec::with_capacity(self.symbols.len());
         for (place, (symbol, number)) in self.symbols.into_iter().enumerate() {
-            // There are no more symbols than numbers of 32 bits.
+            // The number of symbols fits 32 bits.
             places[number as usize] = place as u32;
             symbols.push(symbol);
         }
@@ -198,7 +200,7 @@ impl Layout {
         }
         let bytes = u32::try_from(bytes).map_err(|_| too_large("table of symbols"))?;
         self.index.push(folder, &bytes.to_be_bytes())?;
-        // There are no more symbols than numbers of 32 bits.
+        // The number of symbols fits 32 bits.
         let count = (self.symbols.len() as u32).to_be_bytes();
         let mut sum = checksum_append(0, &count);
         self.index.push(folder, &count)?;
@@ -234,7 +236,7 @@ impl Layout {
         Ok(())
     }
 
-    /// Writes the postings of these names, which come in order.
+    /// Writes the postings of these label names, which are sorted.
     fn write_group<F: BlockFolder>(
         &mut self,
         folder: &mut F,
@@ -268,7 +270,7 @@ impl Layout {
         Ok(())
     }
 
-    /// Writes the series that have a label, and the label's entry of the table to scratch.
+    /// Writes the series that have a label, and the label's entry of the offset table to scratch.
     fn write_postings<F: BlockFolder>(
         &mut self,
         folder: &mut F,
@@ -317,16 +319,16 @@ impl Layout {
     }
 }
 
-/// A series as it stands in the scratch file.
+/// A series as stored in the scratch file.
 #[derive(Debug, Default)]
 struct WrittenSeries {
-    /// Numbers of names and values.
+    /// Symbol numbers of names and values.
     labels: Vec<(u32, u32)>,
-    /// The rest of the entry, which stays as it is.
+    /// The rest of the entry, which is copied unchanged.
     chunks: Vec<u8>,
 }
 
-/// A walk over the series in the scratch file.
+/// A sequential reader of the series in the scratch file.
 struct SeriesScratch {
     scratch: Scratch,
     rest: Vec<u8>,

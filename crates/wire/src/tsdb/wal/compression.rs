@@ -1,36 +1,36 @@
-//! Records as they were before they were packed: plain, snappy or zstd.
+//! Decompresses the records of a WAL: plain, snappy or zstd.
 
 use crate::snappy;
 use crate::tsdb::error::Malformed;
 use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
 
-/// Bytes of a record as it was: twice a segment, and the longest record that fits into one is one
-/// that grew a little when it was packed.
+/// Largest size of a decompressed record in bytes: twice a segment. The longest record that fits
+/// into a segment may have grown a little by compression.
 const RECORD_BYTES_MAX: usize = 256 << 20;
 
-/// The furthest that zstd may reach back; four times what Prometheus's encoder uses.
+/// Largest window of zstd in bytes; four times that of Prometheus's encoder.
 const WINDOW_BYTES_MAX: u64 = 32 << 20;
 
-/// The most that snappy can make of a byte: a copy of 64 bytes takes three.
+/// Largest expansion by snappy: a copy of 64 bytes takes three.
 const SNAPPY_RATIO_MAX: usize = 22;
 
-/// Bytes that zstd unpacks before they are looked at.
+/// Number of bytes that zstd decompresses between two checks of the limit.
 const STEP_BYTES: usize = 1 << 20;
 
-/// How a record is packed.
+/// The compression of a record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Compression {
-    /// Not at all.
+    /// No compression.
     #[default]
     None,
     /// Snappy's block format.
     Snappy,
-    /// Frames of zstd.
+    /// Zstd frames.
     Zstd,
 }
 
 impl Compression {
-    /// What the first byte of a fragment says.
+    /// Returns the compression in the first byte of a fragment.
     pub fn of_header(byte: u8) -> Self {
         match (byte & 0x08 != 0, byte & 0x10 != 0) {
             (true, _) => Compression::Snappy,
@@ -39,7 +39,7 @@ impl Compression {
         }
     }
 
-    /// Replaces `out` with what `packed` unpacks to.
+    /// Replaces `out` with the decompressed bytes of `packed`.
     pub fn unpack(self, packed: &[u8], out: &mut Vec<u8>) -> Result<(), Malformed> {
         out.clear();
         match self {

@@ -1,19 +1,19 @@
-//! What records say (`tsdb/record/record.go`): series, samples of all kinds, exemplars, deletions,
-//! metadata, and which samples were moved to `chunks_head`.
+//! Decodes WAL records (`tsdb/record/record.go`): series, samples of all kinds, exemplars,
+//! deletions, metadata, and markers for samples that were moved to `chunks_head`.
 //!
 //! ```text
 //! record      = kind u8 | entries
 //! 1 series    { series u64 | labels uvarint | { name | value }* }*
-//! 2 samples   series u64 | time u64 | { series varint | time varint | value u64 }*, as distances
+//! 2 samples   series u64 | time u64 | { series varint | time varint | value u64 }*, as differences
 //! 3 deletions { series u64 | first time varint | last time varint }*
-//! 4 exemplars as samples, each followed by labels
+//! 4 exemplars like samples, each followed by labels
 //! 5 markers   { series u64 | chunk u64 }*
 //! 6 metadata  { series uvarint | type u8 | fields uvarint | { name | value }* }*
-//! 7, 9        histograms, 8, 10 histograms of floats: as samples
-//! 11..=13     samples, histograms, histograms of floats with start timestamps: the first with
-//!             series, time and start varint; then series as a distance from the one before, time
-//!             from the first, and of the start whether there is none (0), the one before (1), or
-//!             how far it lies from the first (2)
+//! 7, 9        histograms, 8, 10 float histograms: like samples
+//! 11..=13     samples, histograms, float histograms with start timestamps: the first with series,
+//!             time and start varint; then series as difference to the previous one, time as
+//!             difference to the first, and for the start: none (0), unchanged (1), or the
+//!             difference to the first (2)
 //! ```
 
 use super::histogram;
@@ -24,76 +24,77 @@ use firn_model::labels::{Labels, LabelsRef, is_canonical};
 use firn_model::metadata::MetricType;
 use firn_model::sample::{START_UNKNOWN, TimeRange, TimestampMs};
 
-/// One thing that a record says. Series go by the numbers that series entries gave them.
+/// One entry of a record. Series are identified by the numbers that series entries assign.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Entry<'r> {
     /// A series and its number.
     Series {
-        /// The number.
+        /// Number of the series.
         series: u64,
-        /// The labels.
+        /// Labels of the series.
         labels: Labels,
     },
     /// A sample.
     Sample {
-        /// The number of its series.
+        /// Number of its series.
         series: u64,
-        /// The sample.
+        /// The sample with its timestamps.
         sample: Sample,
     },
-    /// A histogram whose schema is not known, which upstream leaves out too.
+    /// A histogram with an unknown schema, which upstream leaves out too.
     UnknownSchema {
-        /// The number of its series.
+        /// Number of its series.
         series: u64,
-        /// When it was taken.
+        /// Timestamp in milliseconds.
         time: TimestampMs,
-        /// The schema.
+        /// The unknown schema.
         schema: i32,
     },
     /// An exemplar.
     Exemplar {
-        /// The number of its series.
+        /// Number of its series.
         series: u64,
-        /// Labels of its own.
+        /// Labels of the exemplar.
         labels: Labels,
-        /// When it was taken.
+        /// Timestamp in milliseconds.
         time: TimestampMs,
-        /// What was observed.
+        /// The observed value.
         value: f64,
     },
-    /// Samples of a series are deleted.
+    /// A deletion of samples of a series.
     Deletion {
-        /// The number of the series.
+        /// Number of the series.
         series: u64,
-        /// The times of the samples; all of time if the series is gone.
+        /// Time range of the deleted samples; all of time if the series is deleted.
         range: TimeRange,
     },
-    /// The out-of-order samples of a series up to here lie in `chunks_head`.
+    /// A marker: the out-of-order samples of a series so far are in `chunks_head`.
     Mapped {
-        /// The number of the series.
+        /// Number of the series.
         series: u64,
-        /// The chunk that was written last.
+        /// Reference of the last chunk that was written.
         chunk: u64,
     },
-    /// What a series measures.
+    /// The metadata of a series.
     Metadata {
-        /// The number of the series.
+        /// Number of the series.
         series: u64,
-        /// The type of its metric.
+        /// Type of the metric.
         metric_type: MetricType,
-        /// The unit, empty if none is given.
+        /// Unit of the metric; empty if there is none.
         unit: &'r [u8],
-        /// The help, empty if none is given.
+        /// Help text of the metric; empty if there is none.
         help: &'r [u8],
     },
 }
 
-/// The entries of a record. Ends behind the first error; records of unknown kinds have none.
+/// Iterator over the entries of a record. Ends after the first error; records of unknown kinds are
+/// empty.
 #[derive(Clone, Debug)]
 pub struct Entries<'r> {
     cursor: Cursor<'r>,
     kind: Kind,
-    /// What distances are from, once the first entry was read.
+    /// The values that differences refer to, known after the first entry.
     base: Option<Base>,
 }
 
@@ -116,7 +117,7 @@ enum Of {
 
 #[derive(Clone, Copy, Debug)]
 struct Base {
-    /// The first series, or with starts the one before.
+    /// The first series; in records with start timestamps the previous one.
     series: u64,
     time: TimestampMs,
     first_start: TimestampMs,
@@ -124,7 +125,7 @@ struct Base {
 }
 
 impl<'r> Entries<'r> {
-    /// The entries of `record`.
+    /// Returns the entries of `record`.
     pub fn new(record: &'r [u8]) -> Self {
         let samples = |of, with_starts| Kind::Samples { of, with_starts };
         let (kind, rest) = record.split_first().unwrap_or((&0, &[]));
@@ -149,7 +150,7 @@ impl<'r> Entries<'r> {
         }
     }
 
-    /// Whether the entries are series.
+    /// Returns whether the entries are series.
     pub fn are_series(&self) -> bool {
         self.kind == Kind::Series
     }
@@ -214,7 +215,7 @@ impl<'r> Entries<'r> {
         }
     }
 
-    /// Series and time as distances from those in front of all entries.
+    /// Reads series and time as differences to those at the start of the record.
     fn distances(&mut self) -> Result<(u64, TimestampMs), Malformed> {
         let cursor = &mut self.cursor;
         let base = match self.base {
@@ -231,7 +232,7 @@ impl<'r> Entries<'r> {
         Ok((series, base.time.wrapping_add(cursor.varint()?)))
     }
 
-    /// Series, time and start of an entry that has one.
+    /// Reads series, time and start of an entry with a start timestamp.
     fn with_start(&mut self) -> Result<(u64, TimestampMs, TimestampMs), Malformed> {
         let cursor = &mut self.cursor;
         let Some(base) = &mut self.base else {
@@ -279,7 +280,7 @@ fn labels(cursor: &mut Cursor<'_>) -> Result<Labels, Malformed> {
     for _ in 0..count {
         pairs.push((cursor.prefixed()?, cursor.prefixed()?));
     }
-    // A label set is written as it is kept, but for what old versions may have let through.
+    // A label set is stored in canonical form, unless an old version accepted an invalid one.
     let bytes = before.get(..before.len() - cursor.rest().len());
     if let Some(bytes) = bytes.filter(|bytes| is_canonical(bytes)) {
         return Ok(LabelsRef::from_canonical(bytes).to_owned());

@@ -1,14 +1,14 @@
-//! A histogram in a record (`EncodeHistogram` in `tsdb/record/record.go`).
+//! Decodes a histogram in a WAL record (`EncodeHistogram` in `tsdb/record/record.go`).
 
 use crate::tsdb::bytes::Cursor;
 use crate::tsdb::chunk::{bucket_count, is_known_schema, reduce};
 use crate::tsdb::error::Malformed;
 use firn_model::histogram::{CUSTOM_BUCKETS_SCHEMA, Counts, Histogram, ResetHint, Span};
 
-/// A histogram, or the schema of one that is not known.
+/// A histogram, or its schema if that is unknown.
 pub(super) type Read = Result<Histogram, i32>;
 
-/// Reads a histogram of integers or of floats.
+/// Reads a histogram with integer or float counts.
 pub(super) fn read(cursor: &mut Cursor<'_>, is_float: bool) -> Result<Read, Malformed> {
     let reset_hint = match cursor.byte()? {
         1 => ResetHint::Reset,

@@ -1,34 +1,34 @@
-//! Records out of segments (`tsdb/wlog/reader.go`).
+//! Reads the records of WAL segments (`tsdb/wlog/reader.go`).
 //!
 //! ```text
-//! segment  = pages of 32 KiB; the last may be cut
+//! segment  = pages of 32 KiB; the last may be truncated
 //! page     = { fragment }* | zeros
-//! fragment = kind and packing u8 | length u16 | CRC-32C | data
-//! kind     = 0 zeros to the end of the page | 1 a whole record | 2 its first part | 3 a middle one
-//!          | 4 its last; + 8 packed by snappy, + 16 by zstd
+//! fragment = kind and compression u8 | length u16 | CRC-32C | data
+//! kind     = 0 zeros to the end of the page | 1 a complete record | 2 its first part
+//!          | 3 a middle one | 4 its last; + 8 compressed by snappy, + 16 by zstd
 //! ```
 //!
-//! A process that was killed leaves a last page that is cut or half written. In the last segment of
-//! a log, empty ones not counted, that is where it ends, and [`WalReader::torn`] says so. Anywhere
-//! else it is damage.
+//! A killed process may leave a last page that is truncated or half written. In the last segment of
+//! a log that is not empty, the log ends there and [`WalReader::torn`] returns the position.
+//! Anywhere else it is an error.
 
 use super::compression::Compression;
 use crate::tsdb::bytes::{Cursor, checksum};
 use crate::tsdb::error::{Malformed, TsdbError};
 use crate::tsdb::ranges::{File, Ranges, Window};
 
-/// Bytes of a page.
+/// Size of a page in bytes.
 pub(super) const PAGE_BYTES: u64 = 32 << 10;
 
-/// Bytes in front of a fragment's data.
+/// Size of the header of a fragment in bytes.
 pub(super) const HEADER_BYTES: u64 = 7;
 
 /// Whether the last segment may end in the middle of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tail {
-    /// It may: of a log that was being written.
+    /// Allowed: the log of a process that may have been killed.
     MayBeTorn,
-    /// It may not: of a checkpoint, which has its name only once it is complete.
+    /// Not allowed: a checkpoint, which gets its name only when it is complete.
     IsWhole,
 }
 
@@ -40,7 +40,7 @@ pub struct WalReader<'s, R> {
     segment: usize,
     offset: u64,
     window: Window,
-    /// Where the record under way begins.
+    /// Offset of the first byte of the current record.
     start: u64,
     packed: Vec<u8>,
     is_open: bool,
@@ -48,16 +48,16 @@ pub struct WalReader<'s, R> {
     torn: Option<(&'s str, u64)>,
 }
 
-/// What lies at a place of a segment.
+/// The content at an offset of a segment.
 enum Piece {
-    /// Zeros, up to the end of a page or of the segment.
+    /// Zeros, up to the end of the page or of the segment.
     Zeros(u64),
-    /// A part of a record and how many bytes it takes.
+    /// A part of a record, and its size in bytes.
     Fragment { kind: u8, packing: u8, bytes: u64 },
 }
 
 impl<'s, R: Ranges> WalReader<'s, R> {
-    /// A reader in front of the first record; the segments are in order of their numbers.
+    /// Returns a reader before the first record; the segments must be sorted by number.
     pub fn new(segments: &'s [File<R>], tail: Tail) -> Self {
         Self {
             segments,
@@ -73,7 +73,7 @@ impl<'s, R: Ranges> WalReader<'s, R> {
         }
     }
 
-    /// The next record; none at the end.
+    /// Returns the next record, or `None` at the end.
     pub fn next_record(&mut self) -> Result<Option<&[u8]>, TsdbError> {
         let segments = self.segments;
         while let Some(file) = segments.get(self.segment) {
@@ -91,13 +91,13 @@ impl<'s, R: Ranges> WalReader<'s, R> {
         Ok(None)
     }
 
-    /// The file and the offset at which the last segment ends in the middle of a record, once the
-    /// end was reached.
+    /// Returns the file and the offset at which the last segment ends in the middle of a record;
+    /// known only after the last record.
     pub fn torn(&self) -> Option<(&'s str, u64)> {
         self.torn
     }
 
-    /// An error about the record read last.
+    /// Returns an error for the record that was read last.
     pub fn damaged(&self, error: Malformed) -> TsdbError {
         match self.segments.get(self.segment) {
             Some(file) => file.damaged(self.start, error),
@@ -105,7 +105,7 @@ impl<'s, R: Ranges> WalReader<'s, R> {
         }
     }
 
-    /// Goes on by one piece; whether a record is complete.
+    /// Reads the next piece; returns whether it completes a record.
     fn step(&mut self, file: &File<R>) -> Result<bool, TsdbError> {
         if self.offset >= file.len() {
             if self.is_open {
@@ -152,7 +152,7 @@ impl<'s, R: Ranges> WalReader<'s, R> {
         Ok(true)
     }
 
-    /// Ends the walk in front of damage, if that is what a crash leaves.
+    /// Ends the walk before the damage if a crash can have caused it; otherwise returns the error.
     fn end_torn(&mut self, file: &'s File<R>, error: TsdbError) -> Result<(), TsdbError> {
         let TsdbError::Damaged { offset, .. } = &error else {
             return Err(error);
@@ -171,7 +171,8 @@ impl<'s, R: Ranges> WalReader<'s, R> {
     }
 }
 
-/// What lies at `offset`. Its checksum holds, and its data can be read.
+/// Reads the piece at `offset`, verifies its checksum and makes sure that its data is in the
+/// window.
 fn piece<R: Ranges>(file: &File<R>, window: &mut Window, offset: u64) -> Result<Piece, TsdbError> {
     let damaged = |error: Malformed| file.damaged(offset, error);
     let page_left = PAGE_BYTES - offset % PAGE_BYTES;
